@@ -69,7 +69,8 @@ def main():
     parser.add_argument("--layers", type=runs.count, default=2)
     parser.add_argument("--repeats", type=runs.count, default=3)
     parser.add_argument("--memory", type=runs.amount, default=0,
-                        help="GiB that Periscope's way back may use (--memory); 0: its default; 0.001: nothing is kept")
+                        help="GiB that Periscope's backward pass may use (--memory); 0: its default; 0.001: nothing is "
+                             "kept")
     parser.add_argument("--threads", type=runs.count, nargs="+", default=[len(os.sched_getaffinity(0))])
     args = parser.parse_args()
     print("| tokens | way | s per layer | products | of processor | peak MiB | GFLOP/s | ns per normal | PyTorch s | "

@@ -132,7 +132,7 @@ void measure(const std::string& device, const std::string& dtype_name, const Sha
 int main(int argc, char** argv) {
   CLI::App app(
       "A stack's share of a device's rate of matrix products, as a row of a table: device, dtype, tokens, rate; "
-      "of a layer forward time and share, with the way back time and share");
+      "of a layer forward time and share, with the backward pass time and share");
   std::string device, dtype;
   periscope::bench::Shape shape;
   app.add_option("device", device, "cpu, cuda or cuda-tf32")->required();
@@ -145,7 +145,7 @@ int main(int argc, char** argv) {
   app.add_option("--mlp-width", shape.mlp_width);
   app.add_option("--layers", shape.layers);
   app.add_option("--repeats", shape.repeats)->check(CLI::PositiveNumber);
-  app.add_option("--keep-mib", shape.keep_mib, "Signals kept for the way back; the rest is computed again");
+  app.add_option("--keep-mib", shape.keep_mib, "Signals kept for the backward pass; the rest is computed again");
   CLI11_PARSE(app, argc, argv);
   try {
     periscope::bench::measure(device, dtype, shape);

@@ -36,7 +36,7 @@ fi
     "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
   printf 'layers of the 3.2B shape, Peri-LN, weights drawn and statistics read at every site.\n'
   printf 'Shares are of the best rate of products that was measured in the same run.\n\n'
-  printf '| device | dtype | tokens | products | forward, a layer | share | with the way back | share |\n'
+  printf '| device | dtype | tokens | products | forward, a layer | share | with the backward pass | share |\n'
   printf '|---|---|---|---|---|---|---|---|\n'
   for what in 'cuda bf16' 'cuda f16' 'cuda-tf32 f32' 'cuda f32' 'cuda f64'; do
     # shellcheck disable=SC2086  # two words

@@ -196,7 +196,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"forward", "backward"}));
   app.add_option("--weights", work.weights)->check(CLI::IsMember({"dense", "matrix-free"}));
   app.add_option("--memory", work.memory,
-                 "GiB that the way back may use, as propagate's --memory; 0: its default; 0.001: "
+                 "GiB that the backward pass may use, as propagate's --memory; 0: its default; 0.001: "
                  "nothing is kept");
   app.add_option("--threads", work.threads)->check(CLI::PositiveNumber);
   app.add_option("--repeats", work.repeats)->check(CLI::PositiveNumber);

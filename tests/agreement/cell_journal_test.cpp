@@ -7,7 +7,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "experiments/core/stacks/kept_reading.h"
+#include "experiments/core/stacks/cached_reading.h"
 #include "experiments/core/stacks/ladder.h"
 #include "experiments/core/stacks/over_seeds.h"
 #include "experiments/core/stacks/stacks.h"
@@ -139,7 +139,7 @@ TEST_CASE("readings of every placement are the same when they come from a journa
         stacks::Progress progress(&journal);
         auto& all = readings.emplace_back();
         stacks::measure_stack(*backend, spec, run, 3, progress,
-                              [&](const Reading& r) { all.push_back(stacks::kept_json(r)); });
+                              [&](const Reading& r) { all.push_back(stacks::cached_json(r)); });
         CHECK(all.size() == 3);
         CHECK_MESSAGE(journal.find(stacks::seeds_key("reading", spec, run) + " seed 0").has_value() == (time == 1),
                       "the second time they are not measured");

@@ -41,7 +41,7 @@ StackSpec with_rules() {
   return spec;
 }
 
-judge::Agreement agreement_of(const StackSpec& simulated, const StackSpec& told) {
+judge::Agreement agreement_of(const StackSpec& simulated, const StackSpec& overridden) {
   config::RunOptions run;
   run.seeds = 48;
   run.dtype = DType::f64;
@@ -51,8 +51,8 @@ judge::Agreement agreement_of(const StackSpec& simulated, const StackSpec& told)
   const SeedAverage average =
       stacks::measure_stack(*backend, simulated, run, run.seeds, progress, [](const Reading&) {});
   const theory::Prediction prediction =
-      theory::predict(told, stacks::distinct_token_ids(told, run.seed, run.seeds),
-                      {.tolerance = 0.005, .labels = stacks::distinct_label_ids(told, run.seed, run.seeds)});
+      theory::predict(overridden, stacks::distinct_token_ids(overridden, run.seed, run.seeds),
+                      {.tolerance = 0.005, .labels = stacks::distinct_label_ids(overridden, run.seed, run.seeds)});
   return judge::agreements_of({{.spec = simulated,
                                 .measured = average.profile(),
                                 .seeds = average.seeds(),
@@ -87,9 +87,9 @@ TEST_CASE("the comparison sees each rule: a theory that is not told of one disag
   wrong[4].second.model.head.soft_cap = 0.0;
   wrong[5].first = "no token types";
   wrong[5].second.model.embedding.token_types = 0;
-  for (const auto& told : wrong) {
-    CAPTURE(told.first);
-    CHECK(agreement_of(spec, told.second).verdict == judge::Verdict::disagrees);
+  for (const auto& overridden : wrong) {
+    CAPTURE(overridden.first);
+    CHECK(agreement_of(spec, overridden.second).verdict == judge::Verdict::disagrees);
   }
 }
 

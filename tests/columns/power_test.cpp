@@ -157,7 +157,7 @@ TEST_CASE("power: the hash covers all that the list says of configurations and t
   power::PowerRun run = tiny_run(folder);
   run.list.theories.push_back(
       {.name = "strong", .settings = {}, .config = "first", .placements = {"pre"}, .inputs = {"gaussian"}});
-  run.told.push_back(run.configs.front());
+  run.overridden.push_back(run.configs.front());
   const std::string hash = config_sha256(power::resolved(run));
   const auto changes = [&](const auto& edit) {
     power::PowerRun other = run;
@@ -172,7 +172,7 @@ TEST_CASE("power: the hash covers all that the list says of configurations and t
   CHECK(changes([](power::PowerRun& r) { r.list.theories[0].placements = {"post"}; }));
   CHECK(changes([](power::PowerRun& r) { r.list.theories[0].inputs.clear(); }));
   CHECK(changes([](power::PowerRun& r) { r.configs[1].base.model.width = 16; }));
-  CHECK(changes([](power::PowerRun& r) { r.told[0].base.init.down_factor = 2.0; }));
+  CHECK(changes([](power::PowerRun& r) { r.overridden[0].base.init.down_factor = 2.0; }));
 }
 
 TEST_CASE("power: rows that come from a journal are those of their own configuration") {

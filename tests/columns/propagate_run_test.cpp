@@ -33,9 +33,9 @@ config::Config tiny() {
   config.theory.replicates = 6;
   config.theory.tolerance = 0.1;
   config.theory.gradient_tolerance = 0.3;
-  config.told = config.stacks();
-  for (std::size_t i = 0; i < config.told.size(); ++i)
-    config.told[i].init.down_factor = 1.0 + 0.25 * static_cast<double>(i);
+  config.overridden = config.stacks();
+  for (std::size_t i = 0; i < config.overridden.size(); ++i)
+    config.overridden[i].init.down_factor = 1.0 + 0.25 * static_cast<double>(i);
   return config;
 }
 
@@ -127,8 +127,8 @@ TEST_CASE("propagate: measurements from readings, predictions of what each stack
       if (i >= 2) ids.push_back(stacks::token_ids(spec, seed));
       options.labels.push_back(stacks::label_ids(spec, seed));
     }
-    theory::Prediction expected = theory::predict(config.told[i], ids, options);
-    theory::predict_at_width(config.told[i], ids, {.seeds = seeds, .replicates = 6, .seed = 23}, expected);
+    theory::Prediction expected = theory::predict(config.overridden[i], ids, options);
+    theory::predict_at_width(config.overridden[i], ids, {.seeds = seeds, .replicates = 6, .seed = 23}, expected);
     CHECK(r.prediction.exact_at_width);
     CHECK(r.prediction.finite_width_replicates == expected.finite_width_replicates);
     CHECK(r.prediction.finite_width == expected.finite_width);

@@ -127,15 +127,15 @@ TEST_CASE("a journal keeps a reading to its last bit") {
   config.massive = 50.0;
   config.base.model.gamma = 1e5;  // overflows FP16 at other places forward and back
   const SeedReading reading = reading_of(config);
-  const nlohmann::ordered_json json = nlohmann::ordered_json::parse(formats::kept_json(reading).dump());
-  const SeedReading read = formats::kept_reading(stacks::JournalPart(json, "FILE"), config, 2, config.base.model);
-  CHECK(formats::kept_json(read) == formats::kept_json(reading));
-  CHECK(formats::kept_json(read).dump() == json.dump());
+  const nlohmann::ordered_json json = nlohmann::ordered_json::parse(formats::cached_json(reading).dump());
+  const SeedReading read = formats::cached_reading(stacks::JournalPart(json, "FILE"), config, 2, config.base.model);
+  CHECK(formats::cached_json(read) == formats::cached_json(reading));
+  CHECK(formats::cached_json(read).dump() == json.dump());
   REQUIRE(reading.passes[0][2].forward.found);
   CHECK(read.passes[0][2].forward.signal == Signal::A_out);
   CHECK(read.passes[0][2].backward.found == reading.passes[0][2].backward.found);
   CHECK(read.passes[0][2].backward.sublayer == reading.passes[0][2].backward.sublayer);
-  CHECK_THROWS_AS(formats::kept_reading(stacks::JournalPart(json, "FILE"), config, 3, config.base.model), InputError);
+  CHECK_THROWS_AS(formats::cached_reading(stacks::JournalPart(json, "FILE"), config, 3, config.base.model), InputError);
 }
 
 }  // namespace

@@ -189,7 +189,7 @@ TEST_CASE("matrix-free: forward and backward are adjoint") {
           return sum;
         };
         const double size = std::sqrt(inner(y, y) * inner(dy, dy));
-        // Where the rows span all of the space, W is known after the way forward, and every row of dX too.
+        // Where the rows span all of the space, W is known after the forward pass, and every row of dX too.
         CHECK(std::abs(inner(y, dy) - inner(x, dx)) <=
               (stack_error(0, 2.0 * (in + out + rows), target.dtype) + 2.0 * dependent_share(target.dtype)) * size);
       }

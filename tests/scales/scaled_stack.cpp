@@ -93,13 +93,14 @@ Measured measure(const StackSpec& spec, config::WeightsChoice weights, int seeds
   return {spec, stacks::measure_stack(*backend, spec, run, seeds, progress, [](const Reading&) {}).profile(), seeds};
 }
 
-judge::Agreement agreement_of(const Measured& measured, const StackSpec& told) {
-  const theory::Prediction prediction = theory::predict(
-      told, stacks::distinct_token_ids(told, config::RunOptions{}.seed, measured.seeds), {.tolerance = 0.005});
+judge::Agreement agreement_of(const Measured& measured, const StackSpec& overridden) {
+  const theory::Prediction prediction =
+      theory::predict(overridden, stacks::distinct_token_ids(overridden, config::RunOptions{}.seed, measured.seeds),
+                      {.tolerance = 0.005});
   REQUIRE(prediction.refusal == "");
   const config::AgreementOptions options;
   judge::Agreement agreement;
-  agreement.cells = judge::compared_cells({.spec = told,
+  agreement.cells = judge::compared_cells({.spec = overridden,
                                            .measured = measured.profile,
                                            .seeds = measured.seeds,
                                            .diverged_seeds = 0,

@@ -35,7 +35,7 @@ Measured measure(const StackSpec& spec, config::WeightsChoice weights = config::
 
 /// T19's verdict at a familywise error of 1 % over all cells: second moments and variances of stream,
 /// module and branch at every depth, and token cosines.
-judge::Agreement agreement_of(const Measured& measured, const StackSpec& told);
+judge::Agreement agreement_of(const Measured& measured, const StackSpec& overridden);
 void check_agrees(const Measured& measured);
 
 /// A small stack of Peri-LN that has every kind of parameter: norms with biases, tables, positions, token types,

@@ -26,14 +26,14 @@ namespace {
 const std::vector<std::string> small_stack{"model.layers=2", "model.width=16",     "model.heads=2",    "model.vocab=40",
                                            "input.tokens=6", "model.mlp_width=24", "init.scheme=lecun"};
 
-/// What a study has to be told besides, by name.
-struct Told {
+/// What a study has to be given besides, by name.
+struct Given {
   std::vector<std::string> settings = {};
   study::FlagValues flags = {};
   std::string file = {};
 };
 
-std::map<std::string, Told> told(const TemporaryFolder& folder) {
+std::map<std::string, Given> given(const TemporaryFolder& folder) {
   const std::string list = folder.write("list.toml",
                                         "[[config]]\nname = \"small\"\nfile = \"small.toml\"\n"
                                         "[[theory]]\nname = \"strong W_down\"\nset = [\"init.down_factor=4\"]\n"
@@ -52,12 +52,12 @@ std::map<std::string, Told> told(const TemporaryFolder& folder) {
       {"reproduce", {{"train.steps=10"}, {{"quick", {}}, {"figure", {"4"}}, {"corpus", {"synthetic"}}}}}};
 }
 
-study::Request request_of(const study::Study& study, const std::map<std::string, Told>& told) {
+study::Request request_of(const study::Study& study, const std::map<std::string, Given>& given) {
   study::Request request{.known = sections(), .seeds = 4};
   // A checkpoint answers the keys of its model itself, and `verify` draws its own.
   if (study.name != "probe" && study.name != "verify") request.settings = small_stack;
-  if (const auto found = told.find(study.name); found != told.end()) {
-    const Told& own = found->second;
+  if (const auto found = given.find(study.name); found != given.end()) {
+    const Given& own = found->second;
     request.settings.insert(request.settings.end(), own.settings.begin(), own.settings.end());
     request.flags = own.flags;
     request.file = own.file;
@@ -130,7 +130,7 @@ class Stopping final : public stacks::Progress {
 TEST_CASE("every study runs in a caller's process: it prints nothing, leaves no file, and changes no setting") {
   const TemporaryFolder folder;
   const TemporaryFolder elsewhere;
-  const std::map<std::string, Told> all_told = told(folder);
+  const std::map<std::string, Given> all_given = given(folder);
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(elsewhere.path());
   omp_set_num_threads(2);
@@ -143,7 +143,7 @@ TEST_CASE("every study runs in a caller's process: it prints nothing, leaves no 
     {
       const Overheard streams(folder.path("printed"));
       try {
-        const study::Job job = study.resolve(request_of(study, all_told));
+        const study::Job job = study.resolve(request_of(study, all_given));
         stacks::Progress progress;
         outcome = job.run(progress);
       } catch (const std::exception& error) {
@@ -176,11 +176,11 @@ bool stops(const study::Study& study, const study::Request& request, int from) {
 
 TEST_CASE("a study that is asked to stop says so, and gives no result") {
   const TemporaryFolder folder;
-  const std::map<std::string, Told> all_told = told(folder);
+  const std::map<std::string, Given> all_given = given(folder);
   const Threads threads(1);
   for (const study::Study& study : studies()) {
     CAPTURE(study.name);
-    const study::Request request = request_of(study, all_told);
+    const study::Request request = request_of(study, all_given);
     Stopping patient(std::numeric_limits<int>::max());
     static_cast<void>(study.resolve(request).run(patient));
     const int all = patient.asked();
@@ -192,8 +192,8 @@ TEST_CASE("a study that is asked to stop says so, and gives no result") {
 
 TEST_CASE("a run with a master seed of its own stops in its midst") {
   const TemporaryFolder folder;
-  std::map<std::string, Told> all_told = told(folder);
-  Told& power = all_told.at("power");
+  std::map<std::string, Given> all_given = given(folder);
+  Given& power = all_given.at("power");
   power.flags = {{"master-seeds", {"1"}}};
   power.file =
       folder.write("master.toml", "[[config]]\nname = \"small\"\nfile = \"small.toml\"\nmaster_seeds = true\n");
@@ -201,14 +201,14 @@ TEST_CASE("a run with a master seed of its own stops in its midst") {
   const std::span<const study::Study> all = studies();
   const auto study = std::ranges::find(all, "power", &study::Study::name);
   REQUIRE(study != all.end());
-  const study::Request request = request_of(*study, all_told);
+  const study::Request request = request_of(*study, all_given);
   CHECK(stops(*study, request, 2));
   CHECK(stops(*study, request, 3));
 }
 
 TEST_CASE("what can be seen to be impossible without computing is refused before anything runs") {
   const TemporaryFolder folder;
-  const std::map<std::string, Told> all_told = told(folder);
+  const std::map<std::string, Given> all_given = given(folder);
   struct Impossible {
     std::vector<std::string> settings;
     std::string reason;  ///< of the message
@@ -228,7 +228,7 @@ TEST_CASE("what can be seen to be impossible without computing is refused before
     const auto found = impossible.find(study.name);
     if (found == impossible.end()) continue;
     CAPTURE(study.name);
-    study::Request request = request_of(study, all_told);
+    study::Request request = request_of(study, all_given);
     const std::vector<std::string>& settings = found->second.settings;
     request.settings.insert(request.settings.end(), settings.begin(), settings.end());
     if (study.name == "propagate" || study.name == "train") request.flags["dump"] = {folder.path("dump")};
@@ -246,10 +246,10 @@ TEST_CASE("what can be seen to be impossible without computing is refused before
 
 TEST_CASE("what a study would compute is known before it runs, and the same for every number of threads") {
   const TemporaryFolder folder;
-  const std::map<std::string, Told> all_told = told(folder);
+  const std::map<std::string, Given> all_given = given(folder);
   for (const study::Study& study : studies()) {
     CAPTURE(study.name);
-    study::Request one = request_of(study, all_told);
+    study::Request one = request_of(study, all_given);
     study::Request other = one;
     one.threads = 1;
     other.threads = 2;

@@ -55,14 +55,14 @@ TEST_CASE("a prediction tells which share of it is done, and what it is told to 
     };
     const testing::Threads threads(2);
     std::vector<double> shares;
-    const Prediction told = predict(spec, {}, options([&](double share) { shares.push_back(share); }));
+    const Prediction overridden = predict(spec, {}, options([&](double share) { shares.push_back(share); }));
     REQUIRE(shares.size() > 100);
     CHECK(std::ranges::is_sorted(shares));
     CHECK(shares.front() > 0.0);
     CHECK(shares.front() < 0.05);
     CHECK(shares.back() == doctest::Approx(1.0));
     testing::check_same_bits(
-        "value", told.profile.find(Statistic::second_moment, Signal::x_out)->value,
+        "value", overridden.profile.find(Statistic::second_moment, Signal::x_out)->value,
         predict(spec, {}, options({})).profile.find(Statistic::second_moment, Signal::x_out)->value);
     struct Enough {};
     const auto stop = [](double share) {

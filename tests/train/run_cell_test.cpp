@@ -67,17 +67,17 @@ TEST_CASE("a run that is stopped again and again ends as one that is not, to the
     const StateFile state(folder.path("states/cell.safetensors"), "identity");
     for (int stops = 0;; ++stops) {
       REQUIRE(stops < 20);
-      int told = 0;
+      int overridden = 0;
       int read = 0;
       int kept = 0;
       int asked = 0;
       const CellCallbacks callbacks{.stop_requested = [&] { return ++asked > 1 + stops % 3; },
-                                    .on_step = [&] { ++told; },
+                                    .on_step = [&] { ++overridden; },
                                     .on_kept = [&](int steps) { read += steps; },
                                     .on_state = [&] { ++kept; }};
       try {
         const TrainedCell trained = training::run_cell(ops, cell, synthetic_language(), &state, callbacks);
-        CHECK(told + read == 12);
+        CHECK(overridden + read == 12);
         CHECK(read > 0);
         CHECK(stops >= 5);
         check_same_run(ops, trained, whole);

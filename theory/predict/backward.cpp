@@ -95,7 +95,7 @@ class Backward {
     const double v = squared(std_of(l, Weight::v));
     const double o = squared(std_of(l, Weight::o));
     // The backward pass samples patterns of its own. A squared gradient is linear in them, so their noise leaves its
-    // mean unbiased; with the patterns of the way forward, on which the kernels depend too, it would not.
+    // mean unbiased; with the patterns of the forward pass, on which the kernels depend too, it would not.
     const PatternStream stream{chain_.seed, chain_.replicate, place::backward_pass + static_cast<std::uint64_t>(l),
                                &chain_.on_work};
     const HeadGradients head = attention_.at(l / 2).gradients(input, g, backward_samples(chain_), stream);

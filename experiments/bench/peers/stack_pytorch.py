@@ -42,7 +42,7 @@ def rms_norm(x):
 
 
 class Layer:
-    """One layer; its matrices are drawn from a seed, so that the way back can draw them again."""
+    """One layer; its matrices are drawn from a seed, so that the backward pass can draw them again."""
 
     def __init__(self, seed, shape):
         self.seed, self.shape, self.backward = seed, shape, shape["way"] == "backward"

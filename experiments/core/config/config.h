@@ -80,7 +80,7 @@ struct Config {
   AgreementOptions agreement;
   TheoryOptions theory;
   std::vector<std::string> theory_settings;  ///< as given by --theory-set
-  std::vector<StackSpec> told;               ///< every stack with what --theory-set overrides; empty: nothing
+  std::vector<StackSpec> overridden;         ///< every stack with what --theory-set overrides; empty: nothing
   std::set<std::string> given;               ///< the keys that the file and the settings name, as in "model.width"
 
   Config() = default;
@@ -96,16 +96,16 @@ struct Config {
   /// The stacks of a run, inputs outermost, each valid and with what it differs in from the others.
   [[nodiscard]] std::vector<StackSpec> stacks() const;
   /// Returns the stacks that theory predicts: those that --theory-set describes, or stacks() if nothing is overridden.
-  [[nodiscard]] std::vector<StackSpec> told_stacks() const { return told.empty() ? stacks() : told; }
+  [[nodiscard]] std::vector<StackSpec> predicted_stacks() const { return overridden.empty() ? stacks() : overridden; }
 };
 
 /// `known` are the sections that a configuration may have, one within another behind it.
 /// Reads `file` ("" for none), applies `settings` (a.b=v) on top, checks everything. Throws ConfigError.
 /// Keys of model, init and input may have lists: the stacks are the cross product of all, in the order given.
 /// A relative input.path in a file is relative to that file; in a setting to the working directory.
-/// `theory_settings` (--theory-set) are read like settings, on top of them, and say what theory is told instead: keys
+/// `theory_settings` (--theory-set) are read like settings, on top of them, and say what is overridden for theory: keys
 /// of model, init, input and theory. ConfigError if measurement and prediction could then not be compared: they need
-/// the same stacks one by one, layers, tokens and inputs. One value is told of all stacks, a list one by one.
+/// the same stacks one by one, layers, tokens and inputs. One value is for all stacks, a list for one after the other.
 Config load_config(std::span<const AnySection> known, const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings = {});
 

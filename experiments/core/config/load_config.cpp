@@ -228,14 +228,14 @@ Config read_single(Known known, const toml::table& table, const std::string& fil
 }
 
 template <class T>
-void require_same(std::string_view key, const T& measured, const T& told) {
-  if (measured == told) return;
+void require_same(std::string_view key, const T& measured, const T& overridden) {
+  if (measured == overridden) return;
   throw ConfigError(fmt::format("--theory-set {} = {}: expected {} as measured; nothing could be compared else", key,
-                                told, measured));
+                                overridden, measured));
 }
 
 /// Throws ConfigError unless the measured stack `a` and the stack `b` that theory predicts for it can be compared.
-void require_comparable_told(const StackSpec& a, const StackSpec& b) {
+void require_comparable_override(const StackSpec& a, const StackSpec& b) {
   require_same("model.layers", a.model.layers, b.model.layers);
   require_same("input.tokens", a.input.tokens, b.input.tokens);
   require_same("input.path", a.input.path, b.input.path);
@@ -264,23 +264,23 @@ Config merged(const std::vector<Config>& each, const Lists& lists) {
 }
 
 /// Puts into `config` the stacks with what --theory-set overrides, and theory's precision and fault.
-void tell_theory(Known known, const std::string& file, const Lists& lists,
-                 const std::vector<std::string>& theory_settings, Config& config) {
-  std::vector<Config> told;
+void override_theory(Known known, const std::string& file, const Lists& lists,
+                     const std::vector<std::string>& theory_settings, Config& config) {
+  std::vector<Config> overridden;
   for (std::size_t i = 0; i < lists.combinations(); ++i) {
-    told.push_back(read_single(known, lists.told(i, theory_settings), file));
-    require_same("input.kind", words_of(config.inputs), words_of(told.back().inputs));
+    overridden.push_back(read_single(known, lists.overridden(i, theory_settings), file));
+    require_same("input.kind", words_of(config.inputs), words_of(overridden.back().inputs));
   }
   for (std::size_t input = 0; input < config.inputs.size(); ++input) {
-    for (const Config& one : told) config.told.push_back(one.stacks()[input]);
+    for (const Config& one : overridden) config.overridden.push_back(one.stacks()[input]);
   }
   const std::vector<StackSpec> measured = config.stacks();
   for (std::size_t i = 0; i < measured.size(); ++i) {
-    require_comparable_told(measured[i], config.told[i]);
-    config.told[i].label = measured[i].label;
-    config.told[i].settings = measured[i].settings;
+    require_comparable_override(measured[i], config.overridden[i]);
+    config.overridden[i].label = measured[i].label;
+    config.overridden[i].settings = measured[i].settings;
   }
-  config.theory = told.front().theory;
+  config.theory = overridden.front().theory;
   config.theory_settings = theory_settings;
 }
 
@@ -322,7 +322,7 @@ Config load_config(Known known, const std::string& file, const std::vector<std::
     require_known(known, setting, "--theory-set", "a key of model, init, input or theory, as theory is told",
                   of_theory);
   }
-  tell_theory(known, file, lists, theory_settings, config);
+  override_theory(known, file, lists, theory_settings, config);
   return config;
 }
 

@@ -4,7 +4,7 @@
 #include "experiments/core/config/differences.h"
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
-#include "experiments/core/config/told.h"
+#include "experiments/core/config/theory_override.h"
 
 namespace periscope::config {
 namespace {
@@ -28,7 +28,7 @@ Resolved resolved(const Config& config, const std::vector<StackSpec>& specs) {
               {"run", section_json(run_section, config.run, for_hash)},
               {"agreement", section_json(agreement_section, config.agreement, for_hash)},
               {"theory", section_json(theory_section, config.theory, for_hash)},
-              {"told", told_differences(config, for_hash)}};
+              {"told", override_differences(config, for_hash)}};
     json["agreement"]["power_limit"] = section_json(power_limit_section, config.agreement.power_limits, for_hash);
     config.add_own_sections(json, for_hash);
     return json;

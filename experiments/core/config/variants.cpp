@@ -150,22 +150,23 @@ toml::table Lists::table(std::size_t i) const {
   return table;
 }
 
-toml::table Lists::told(std::size_t i, const std::vector<std::string>& theory_settings) const {
-  toml::table told = table(i);
-  for (const std::string& setting : theory_settings) apply_setting(told, setting, "--theory-set");
+toml::table Lists::overridden(std::size_t i, const std::vector<std::string>& theory_settings) const {
+  toml::table overridden = table(i);
+  for (const std::string& setting : theory_settings) apply_setting(overridden, setting, "--theory-set");
   const std::vector<std::size_t> at = places(i);
-  visit_lists(told, [&](std::string_view section, toml::table& keys, const std::string& key, const toml::array& list) {
-    const std::string name = fmt::format("{}.{}", section, key);
-    const auto measured = std::ranges::find(keys_, name, &ListedKey::name);
-    const std::size_t count = measured == keys_.end() ? 1 : measured->texts.size();
-    if (list.size() == 1) return choose(keys, key, 0);
-    if (list.size() != count) {
-      throw ConfigError(fmt::format("--theory-set {}: {} values, expected one{}", name, list.size(),
-                                    count > 1 ? fmt::format(", or {} as measured", count) : ", as measured"));
-    }
-    choose(keys, key, at[static_cast<std::size_t>(measured - keys_.begin())]);
-  });
-  return told;
+  visit_lists(
+      overridden, [&](std::string_view section, toml::table& keys, const std::string& key, const toml::array& list) {
+        const std::string name = fmt::format("{}.{}", section, key);
+        const auto measured = std::ranges::find(keys_, name, &ListedKey::name);
+        const std::size_t count = measured == keys_.end() ? 1 : measured->texts.size();
+        if (list.size() == 1) return choose(keys, key, 0);
+        if (list.size() != count) {
+          throw ConfigError(fmt::format("--theory-set {}: {} values, expected one{}", name, list.size(),
+                                        count > 1 ? fmt::format(", or {} as measured", count) : ", as measured"));
+        }
+        choose(keys, key, at[static_cast<std::size_t>(measured - keys_.begin())]);
+      });
+  return overridden;
 }
 
 std::string Lists::label(std::size_t i, const StackSpec& spec) const {

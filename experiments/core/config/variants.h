@@ -35,7 +35,7 @@ class Lists {
   /// Returns the configuration of combination `i` with the values that --theory-set overrides for theory: one value for
   /// all combinations, or a list as long as the measured one, entry by entry. Throws ConfigError for a list of another
   /// length.
-  [[nodiscard]] toml::table told(std::size_t i, const std::vector<std::string>& theory_settings) const;
+  [[nodiscard]] toml::table overridden(std::size_t i, const std::vector<std::string>& theory_settings) const;
   /// "peri, qk_norm full": what results call the stack of combination `i`: its recipe if recipes vary, else its
   /// placement, then the value of every other key that varies.
   [[nodiscard]] std::string label(std::size_t i, const StackSpec& spec) const;

@@ -16,7 +16,7 @@ constexpr std::array weight_statistics{Statistic::grad_sq, Statistic::log_grad_s
 
 std::vector<ColumnSpec> sublayer_labels() {
   const Place at("coordinates");
-  const auto label = [&](std::string name, Type type, std::string units, std::string meaning) {
+  const auto label = [&](const std::string& name, Type type, std::string units, std::string meaning) {
     return ColumnSpec{.name = name,
                       .dimensions = "sublayer",
                       .type = type,
@@ -91,7 +91,7 @@ std::vector<ColumnSpec> curve_columns(const std::string& leading, const Place& p
                        const std::string& words, const Place& at) {
     for (const CurveVersion& v : versions) {
       all.push_back({.name = fmt::format("{}{}_{}", prefix, name_of(statistic), v.suffix),
-                     .dimensions = leading.empty() ? dimensions : leading + " " + dimensions,
+                     .dimensions = leading.empty() ? dimensions : fmt::format("{} {}", leading, dimensions),
                      .type = Type::real,
                      .units = std::string(v.units.empty() ? units_of(statistic) : v.units),
                      .meaning = fmt::format("{} {}: {}", name_of(statistic), words, v.meaning),

@@ -18,10 +18,10 @@ double mean_keys(const StackSpec& spec);
 ///   g·(D/(D − a)·(2 w_2L − w_depth + 4 w_step) + s·ln(1 + n/D))
 ///
 /// w is the finite-width factor at depths 0 … 2L, taken to the top of the stack and back, and its first step w_step
-/// counts for the inside of a module and the loss; a = 1, with LayerNorm 2, are the directions that a norm's way back
-/// is across and T8 leaves out; n = mean_keys. s = 1 for attention's own matrices and the score path's share, else ¼; g
-/// = 3 in a stack without norms, else 1. Infinite for D ≤ a. These numbers were measured: docs/theory/finite_width.md,
-/// "Finite width of gradients".
+/// counts for the inside of a module and the loss; a = 1, with LayerNorm 2, are the directions that a norm's backward
+/// pass is across and T8 leaves out; n = mean_keys. s = 1 for attention's own matrices and the score path's share, else
+/// ¼; g = 3 in a stack without norms, else 1. Infinite for D ≤ a. These numbers were measured:
+/// docs/theory/finite_width.md, "Finite width of gradients".
 double gradient_width_term(const StackSpec& spec, const std::vector<double>& finite_width, std::size_t depth,
                            bool of_attention);
 

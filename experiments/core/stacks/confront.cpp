@@ -1,8 +1,8 @@
 #include "experiments/core/stacks/confront.h"
 
-#include "experiments/core/config/told.h"
+#include "experiments/core/config/theory_override.h"
+#include "experiments/core/stacks/override_effect.h"
 #include "experiments/core/stacks/stacks.h"
-#include "experiments/core/stacks/told_effect.h"
 
 namespace periscope::stacks {
 
@@ -19,7 +19,7 @@ ConfrontedStacks confront(const config::Config& config, const std::string& what,
   MeasuredStacks measured;
   const bool at_width = config.theory.finite_width.value_or(true);
   config::require_fault_acts(config);
-  require_told_is_seen(config, what, at_width, verdict_numbers);
+  require_override_is_seen(config, what, at_width, verdict_numbers);
   progress.begin(what, work_of_stacks(config, at_width, true));
   result.stopped_early = until_stopped([&] {
     result.stacks = predict_stacks(config, at_width, progress);

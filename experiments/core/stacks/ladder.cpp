@@ -8,15 +8,15 @@
 
 #include "experiments/core/config/at_width.h"
 #include "experiments/core/config/seed_range.h"
-#include "experiments/core/config/told.h"
+#include "experiments/core/config/theory_override.h"
 #include "experiments/core/config/variants.h"
 #include "experiments/core/judge/compared_cells.h"
 #include "experiments/core/judge/gradient_floor.h"
 #include "experiments/core/stacks/cost.h"
+#include "experiments/core/stacks/override_effect.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/stacks.h"
 #include "experiments/core/stacks/token_ids.h"
-#include "experiments/core/stacks/told_effect.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
 #include "sim/numerics/allowances.h"
@@ -33,8 +33,8 @@ constexpr int infinite = 1 << 10;
 constexpr int fewest_times = 8;
 constexpr int widest_width = 1 << 20;
 
-StackSpec at_infinite_width(const StackSpec& told, int largest) {
-  const double hidden = static_cast<double>(told.model.mlp_width) / told.model.width;
+StackSpec at_infinite_width(const StackSpec& overridden, int largest) {
+  const double hidden = static_cast<double>(overridden.model.mlp_width) / overridden.model.width;
   int times = infinite;
   while (times > 1 && largest * std::max(1.0, hidden) * times > widest_width) times /= 2;
   if (times < fewest_times) {
@@ -44,7 +44,7 @@ StackSpec at_infinite_width(const StackSpec& told, int largest) {
                     fewest_times, largest, hidden > 1.0 ? "model.mlp_width" : "model.width",
                     static_cast<long>(largest * std::max(1.0, hidden)) * fewest_times, widest_width));
   }
-  return config::at_width(told, largest * times, "ladder.widths");
+  return config::at_width(overridden, largest * times, "ladder.widths");
 }
 
 // clang-format off
@@ -183,18 +183,19 @@ theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& me
   return theory::predict(wide, ids, options);
 }
 
-Work work_of(const LadderConfig& config, const std::vector<StackSpec>& stacks, const std::vector<StackSpec>& told) {
+Work work_of(const LadderConfig& config, const std::vector<StackSpec>& stacks,
+             const std::vector<StackSpec>& overridden) {
   Work work = work_at_widths(config, stacks, config.widths, "ladder.widths", config.width_seeds);
-  for (const StackSpec& spec : told) {
+  for (const StackSpec& spec : overridden) {
     work.of(WorkKind::limit) += limit_operations(at_infinite_width(spec, config.widths.back()), config.run.backward);
   }
   return work;
 }
 
 LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& backend, const StackSpec& spec,
-                                 const StackSpec& told, Progress& progress) {
+                                 const StackSpec& overridden, Progress& progress) {
   LadderStack stack{.spec = spec, .refusal = {}, .quantities = {}};
-  const StackSpec wide = at_infinite_width(told, config.widths.back());
+  const StackSpec wide = at_infinite_width(overridden, config.widths.back());
   const std::string name(config::short_label(spec));
   progress.next(WorkKind::limit, limit_operations(wide, config.run.backward), name + ": theory");
   const theory::Prediction prediction = predict_limit(config, spec, wide, progress);
@@ -263,12 +264,13 @@ void require_limit(const LadderConfig& config) {
   config::require_fault_acts(config);
   config::require_one_value(config, "model.width", "the stacks run through ladder.widths",
                             [](const StackSpec& spec) { return spec.model.width; });
-  for (const auto& all : {config.stacks(), config.told_stacks()}) {
+  for (const auto& all : {config.stacks(), config.predicted_stacks()}) {
     for (const StackSpec& spec : all) {
       for (const int width : config.widths) config::at_width(spec, width, "ladder.widths");
     }
   }
-  for (const StackSpec& told : config.told_stacks()) static_cast<void>(at_infinite_width(told, config.widths.back()));
+  for (const StackSpec& overridden : config.predicted_stacks())
+    static_cast<void>(at_infinite_width(overridden, config.widths.back()));
 }
 
 const Section<LadderConfig> ladder_section{"ladder", keys};
@@ -279,16 +281,16 @@ void LadderConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_h
 
 LadderResult run_ladder(const LadderConfig& config, Progress& progress) {
   require_limit(config);
-  require_told_is_seen(config, "ladder", false, verdict_numbers);
+  require_override_is_seen(config, "ladder", false, verdict_numbers);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
-  const std::vector<StackSpec> told = config.told_stacks();
-  progress.begin("ladder", work_of(config, stacks, told));
+  const std::vector<StackSpec> overridden = config.predicted_stacks();
+  progress.begin("ladder", work_of(config, stacks, overridden));
   LadderResult result{.stacks = {}, .widths = config.widths};
   result.stopped_early = until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {
       progress.throw_if_stop_requested();
-      result.stacks.push_back(measure_stack_ladder(config, *backend, stacks[i], told[i], progress));
+      result.stacks.push_back(measure_stack_ladder(config, *backend, stacks[i], overridden[i], progress));
     }
   });
   if (result.stopped_early) return result;

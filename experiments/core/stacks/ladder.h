@@ -77,7 +77,7 @@ void require_limit(const LadderConfig& config);
 /// score_share; entries, and means over depth) and holds m_∞ against the infinite-width theory, with no allowance for
 /// finite width. Rejected: Student's t at Šidák's level over all quantities of all stacks. Inconclusive: a lack of fit,
 /// or an error that could not have been rejected above the statistic's limit. Throws as require_limit,
-/// and for a told theory that nothing sees.
+/// and for an override that nothing sees.
 LadderResult run_ladder(const LadderConfig& config, Progress& progress);
 
 /// Fits every quantity whose numbers are finite, of stacks that were not refused, and gives the verdicts; measured are

@@ -6,8 +6,8 @@
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
 #include "experiments/core/config/weights_choice.h"
+#include "experiments/core/stacks/cached_reading.h"
 #include "experiments/core/stacks/fits.h"
-#include "experiments/core/stacks/kept_reading.h"
 #include "experiments/core/stacks/need.h"
 #include "experiments/core/stacks/over_seeds.h"
 #include "experiments/core/stacks/pass_progress.h"
@@ -67,8 +67,8 @@ SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const c
   const std::size_t budget = tape_budget(spec, run, seeds, threads, available_bytes(threads));
   over_kept_seeds(
       "reading", spec, run, seeds, progress,
-      [&](std::uint64_t seed) { return read_seed(backend, spec, run, seed, budget, progress); }, kept_json,
-      [&](const JournalPart& cell) { return kept_reading(cell, spec.model, run.backward); },
+      [&](std::uint64_t seed) { return read_seed(backend, spec, run, seed, budget, progress); }, cached_json,
+      [&](const JournalPart& cell) { return cached_reading(cell, spec.model, run.backward); },
       [&](const Reading& reading) {
         average.add(reading);
         on_seed(reading);

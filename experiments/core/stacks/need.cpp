@@ -97,8 +97,8 @@ std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, in
   const auto least = static_cast<double>(StackTape().budget);
   // Signals that are kept save little where a pass without matrices factorises them anyhow; and what a GPU has is not
   // known here.
-  const bool unless_told = run.device == "cpu" && !config::draws_matrix_free(spec, run);
-  if (!run.backward || (run.memory == 0.0 && !unless_told)) return StackTape().budget;
+  const bool unless_overridden = run.device == "cpu" && !config::draws_matrix_free(spec, run);
+  if (!run.backward || (run.memory == 0.0 && !unless_overridden)) return StackTape().budget;
   constexpr double by_default = 2.8e9;
   const double allowed =
       run.memory > 0.0 ? std::min(run.memory, 0.8 * available) : std::min(by_default, 0.5 * available);
@@ -141,7 +141,7 @@ Need gram_need(const ModelSpec& m) {
 
 Need stacks_need(const config::Config& config, bool at_width, bool measures, int threads) {
   Need all;
-  for (const StackSpec& spec : config.told_stacks()) {
+  for (const StackSpec& spec : config.predicted_stacks()) {
     all.then(limit_need(spec, config.run.backward, threads));
     if (at_width) all.then(chain_need(spec, threads));
   }
@@ -155,7 +155,7 @@ Need widths_need(const config::Config& config, const std::vector<int>& widths, s
                  int threads) {
   Need all;
   for (const int width : widths) {
-    for (const StackSpec& spec : config.told_stacks()) {
+    for (const StackSpec& spec : config.predicted_stacks()) {
       all.then(limit_need(config::at_width(spec, width, list), config.run.backward, threads));
     }
     for (const StackSpec& spec : config.stacks()) {

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "experiments/core/config/told.h"
+#include "experiments/core/config/theory_override.h"
+#include "experiments/core/stacks/cached_prediction.h"
 #include "experiments/core/stacks/cell_journal.h"
 #include "experiments/core/stacks/cost.h"
-#include "experiments/core/stacks/kept_prediction.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/token_ids.h"
 #include "sim/backends.h"
@@ -31,36 +31,37 @@ double affordable_chain(const StackSpec& spec, const config::Config& config) {
   return config.run.seeds * reading_operations(spec, config.run);
 }
 
-/// Returns the operations of all replicates of theory's stack `told` for the measurement of `spec`.
-double chain_operations(const StackSpec& spec, const StackSpec& told, const config::Config& config) {
+/// Returns the operations of all replicates of theory's stack `overridden` for the measurement of `spec`.
+double chain_operations(const StackSpec& spec, const StackSpec& overridden, const config::Config& config) {
   const std::size_t sequences = distinct_token_ids(spec, config.run.seed, config.run.seeds).size();
   const int count =
       config.theory.replicates > 0
           ? config.theory.replicates
-          : theory::replicates_for(told, config.run.seeds, static_cast<int>(std::max<std::size_t>(sequences, 1)),
+          : theory::replicates_for(overridden, config.run.seeds, static_cast<int>(std::max<std::size_t>(sequences, 1)),
                                    affordable_chain(spec, config));
-  return count * theory::chain_operations(told);
+  return count * theory::chain_operations(overridden);
 }
 
 /// The prediction of one stack: computed, or read from the run's journal.
-class KeptPredictions {
+class CachedPredictions {
  public:
-  KeptPredictions(const config::Config& config, Progress& progress, bool from_journal)
+  CachedPredictions(const config::Config& config, Progress& progress, bool from_journal)
       : config_(config), progress_(progress), journal_(from_journal ? progress.journal() : nullptr) {}
 
   /// One step of progress; its seconds do not count where nothing was computed.
   template <class Compute>
-  theory::Prediction get(std::string_view what, const StackSpec& spec, const StackSpec& told, const Compute& compute) {
-    const std::string key = journal_ == nullptr ? "" : prediction_key(what, spec, told, config_);
+  theory::Prediction get(std::string_view what, const StackSpec& spec, const StackSpec& overridden,
+                         const Compute& compute) {
+    const std::string key = journal_ == nullptr ? "" : prediction_key(what, spec, overridden, config_);
     if (journal_ != nullptr) {
       if (const std::optional<JournalPart> cell = journal_->find(key)) {
-        theory::Prediction prediction = kept_prediction(*cell, told.model);
+        theory::Prediction prediction = cached_prediction(*cell, overridden.model);
         progress_.kept(label_of(spec), 1);
         return prediction;
       }
     }
     theory::Prediction prediction = compute();
-    if (journal_ != nullptr && is_worth_keeping(prediction)) journal_->keep(key, kept_prediction_json(prediction));
+    if (journal_ != nullptr && is_worth_keeping(prediction)) journal_->keep(key, cached_prediction_json(prediction));
     progress_.step(label_of(spec));
     return prediction;
   }
@@ -76,11 +77,11 @@ class KeptPredictions {
 Work work_of_stacks(const config::Config& config, bool at_width, bool measures) {
   Work work;
   const std::vector<StackSpec> measured = config.stacks();
-  const std::vector<StackSpec> told = config.told_stacks();
+  const std::vector<StackSpec> overridden = config.predicted_stacks();
   for (std::size_t i = 0; i < measured.size(); ++i) {
     const double affordable = affordable_operations(measured[i], config, config.run.seeds);
-    work.of(WorkKind::limit) += limit_operations(told[i], config.run.backward, affordable);
-    if (at_width) work.of(WorkKind::chain) += chain_operations(measured[i], told[i], config);
+    work.of(WorkKind::limit) += limit_operations(overridden[i], config.run.backward, affordable);
+    if (at_width) work.of(WorkKind::chain) += chain_operations(measured[i], overridden[i], config);
     if (measures) work.of(WorkKind::measurement) += config.run.seeds * reading_operations(measured[i], config.run);
   }
   return work;
@@ -89,9 +90,9 @@ Work work_of_stacks(const config::Config& config, bool at_width, bool measures) 
 std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, Progress& progress,
                                         bool from_journal) {
   config::require_fault_acts(config);
-  KeptPredictions kept(config, progress, from_journal);
+  CachedPredictions kept(config, progress, from_journal);
   const std::vector<StackSpec> stacks = config.stacks();
-  const std::vector<StackSpec> told = config.told_stacks();
+  const std::vector<StackSpec> overridden = config.predicted_stacks();
   std::vector<StackResult> results;
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     progress.throw_if_stop_requested();
@@ -105,17 +106,18 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
                                       .fault = config.theory.fault,
                                       .on_share = progress.on_share()};
     if (config.run.backward) options.labels = distinct_label_ids(spec, config.run.seed, config.run.seeds);
-    // Token ids and labels are the run's own, whatever else theory is told.
+    // Token ids and labels are the run's own, whatever else is overridden for theory.
     const std::vector<std::vector<int>> ids = distinct_token_ids(spec, config.run.seed, config.run.seeds);
-    progress.next(WorkKind::limit, limit_operations(told[i], config.run.backward, options.operations),
+    progress.next(WorkKind::limit, limit_operations(overridden[i], config.run.backward, options.operations),
                   label_of(spec) + ": theory");
-    result.prediction = kept.get("limit", spec, told[i], [&] { return theory::predict(told[i], ids, options); });
+    result.prediction =
+        kept.get("limit", spec, overridden[i], [&] { return theory::predict(overridden[i], ids, options); });
     if (at_width) {
-      progress.next(WorkKind::chain, chain_operations(spec, told[i], config),
+      progress.next(WorkKind::chain, chain_operations(spec, overridden[i], config),
                     label_of(spec) + ": theory at this width");
-      result.prediction = kept.get("prediction at its width", spec, told[i], [&] {
+      result.prediction = kept.get("prediction at its width", spec, overridden[i], [&] {
         theory::Prediction prediction = std::move(result.prediction);
-        theory::predict_at_width(told[i], ids,
+        theory::predict_at_width(overridden[i], ids,
                                  {.seeds = config.run.seeds,
                                   .replicates = config.theory.replicates,
                                   .operations = affordable_chain(spec, config),

@@ -18,7 +18,8 @@ dataset::Facts origin(const Job& job, const config::Resolved& resolved) {
   if (!resolved.differences.is_null()) {
     facts.emplace_back("config_differences", dataset::JsonText{config::json_text(resolved.differences)});
   }
-  if (!job.told.is_null()) facts.emplace_back("theory_told", dataset::JsonText{config::json_text(job.told)});
+  if (!job.overridden.is_null())
+    facts.emplace_back("theory_told", dataset::JsonText{config::json_text(job.overridden)});
   return facts;
 }
 

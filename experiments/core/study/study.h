@@ -39,10 +39,10 @@ struct Job {
   std::string file;  ///< name of the result's files, without folder and extension; "" if there are none
   config::RunOptions run_options;
   config::Resolved resolved;
-  nlohmann::ordered_json told = {};       ///< what theory is told instead of the truth (told_json); null: the truth
-  std::optional<stacks::Need> need = {};  ///< none: the run finds out itself
-  bool keeps_cells = false;               ///< it asks Progress for a journal
-  std::string unskippable = {};           ///< why a result file is not all that this makes; "" if it is
+  nlohmann::ordered_json overridden = {};  ///< what theory has instead of the truth (override_json); null: the truth
+  std::optional<stacks::Need> need = {};   ///< none: the run finds out itself
+  bool keeps_cells = false;                ///< it asks Progress for a journal
+  std::string unskippable = {};            ///< why a result file is not all that this makes; "" if it is
   std::function<Outcome(stacks::Progress&)> run;
 };
 

@@ -44,7 +44,7 @@ std::string identity_of(const TrainCell& cell) {
 
 constexpr std::size_t digits_in_name = 12;
 
-StateFile state_of(const TrainCell& cell, const KeptStates& states) {
+StateFile state_of(const TrainCell& cell, const SavedStates& states) {
   const std::string identity = config::sha256_hex(states.identity + identity_of(cell));
   return {fmt::format("{}/{}-{}.safetensors", states.folder, cell.name, identity.substr(0, digits_in_name)), identity};
 }
@@ -152,7 +152,7 @@ stacks::Need train_need(const TrainConfig& config, double cells, double weights_
   return all;
 }
 
-std::string other_states(const std::vector<TrainCell>& cells, const KeptStates& states) {
+std::string other_states(const std::vector<TrainCell>& cells, const SavedStates& states) {
   std::set<std::string> own;
   for (const TrainCell& cell : cells) own.insert(std::filesystem::path(state_of(cell, states).path()).filename());
   std::vector<std::string> others;
@@ -170,10 +170,10 @@ std::string other_states(const std::vector<TrainCell>& cells, const KeptStates& 
 }
 
 void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
-                 const KeptStates& states, stacks::Progress& progress, const std::function<void(TrainedCell)>& use) {
+                 const SavedStates& states, stacks::Progress& progress, const std::function<void(TrainedCell)>& use) {
   std::mutex mutex;
   InOrder results(use);
-  bool told = false;
+  bool said = false;
   FirstException failure;
   const auto run = [&](std::size_t i) {
     const TrainCell& cell = cells[i];
@@ -194,8 +194,8 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
                             .on_state =
                                 [&] {
                                   const std::lock_guard lock(mutex);
-                                  if (!told && states.on_first) states.on_first();
-                                  told = true;
+                                  if (!said && states.on_first) states.on_first();
+                                  said = true;
                                 }};
     callbacks.forgets_weights = states.forgets_weights;
     if (states.at_end) {

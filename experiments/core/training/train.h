@@ -37,7 +37,7 @@ struct TrainResult {
 
 /// The folder in which the states of runs are saved ("" for none), and the functions that are called for the first
 /// saved state and at a run's end.
-struct KeptStates {
+struct SavedStates {
   std::string folder;
   std::string identity;  ///< of all of them: what they depend on besides the run
   std::function<void()> on_first = {};
@@ -52,12 +52,12 @@ struct KeptStates {
 
 /// A line for people about the states in `states.folder` that are of none of `cells`, as a run of another configuration
 /// or program leaves them: nothing reads them until that is repeated. "" if there are none.
-[[nodiscard]] std::string other_states(const std::vector<TrainCell>& cells, const KeptStates& states);
+[[nodiscard]] std::string other_states(const std::vector<TrainCell>& cells, const SavedStates& states);
 
 /// Runs cells beside each other, each on one thread, while there is one for every thread, and the others one after the
 /// other on all threads. `use` gets every trained cell, in the order of the list, one at a time. Throws Stopped.
 void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
-                 const KeptStates& states, stacks::Progress& progress, const std::function<void(TrainedCell)>& use);
+                 const SavedStates& states, stacks::Progress& progress, const std::function<void(TrainedCell)>& use);
 
 /// Weights, gradients and the optimizer's state, and the signals of a micro-batch, of those of so many cells that run
 /// at one time; and the weights of `weights_kept` cells that are done.

@@ -211,7 +211,7 @@ void certify_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Prog
 }
 
 config::Resolved resolved_of(const CertifyConfig& own, const ModelToCertify& s, const CertifyResult& result) {
-  config::Config config = own;
+  auto config = static_cast<const config::Config&>(own);
   config.run.dtype = s.dtype;
   config::Resolved all = config::resolved(config, {s.spec});
   all.add(section, own);

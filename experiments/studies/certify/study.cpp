@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "experiments/core/config/parse_format.h"
-#include "experiments/core/config/told.h"
+#include "experiments/core/config/theory_override.h"
 #include "experiments/core/study/checkpoint_flags.h"
 #include "experiments/studies/certify/certify.h"
 
@@ -112,7 +112,7 @@ study::Job resolve(const study::Request& request) {
   return {.file = "certify",
           .run_options = config.run,
           .resolved = {},
-          .told = config::told_json(config),
+          .overridden = config::override_json(config),
           .run = [config, requirements](stacks::Progress& progress) {
             return outcome_of(config, run(config, progress), requirements);
           }};

@@ -20,7 +20,7 @@ constexpr Key<FormatsConfig> keys[] = {
     {.name = "accumulate", .field = word_field<&FormatsConfig::accumulate, accumulate_names>(), .meaning = "f32, format: what rounds the partial sums of products with matrices"},
     {.name = "rounding", .field = word_field<&FormatsConfig::rounding, rounding_mode_names>(), .meaning = "nearest (ties to even), stochastic"},
     {.name = "overflow", .field = word_field<&FormatsConfig::overflow, overflow_mode_names>(), .meaning = "infinity (E4M3: not a number), saturate"},
-    {.name = "loss_scale", .field = &FormatsConfig::loss_scale, .range = between(0, 1e30), .meaning = "factor of the loss on the way back, taken off where gradients are compared"},
+    {.name = "loss_scale", .field = &FormatsConfig::loss_scale, .range = between(0, 1e30), .meaning = "factor of the loss in the backward pass, taken off where gradients are compared"},
     {.name = "massive", .field = &FormatsConfig::massive, .range = from_to(1, 1e6), .meaning = "factor of some features of the input in runs of their own; 1: none"},
     {.name = "massive_features", .field = &FormatsConfig::massive_features, .range = from_to(1, 1 << 20), .meaning = "how many features"},
     {.name = "certificates", .field = &FormatsConfig::certificates, .meaning = "certify the first seed's weights in every floating format (T24)"},

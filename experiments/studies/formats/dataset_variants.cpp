@@ -101,7 +101,8 @@ Table<InVariant> variant_table() {
                 at_features / "x_out" / "sqnr_predicted_stderr"},
                [](const InVariant& s) -> const std::vector<RunningMoments>& { return s.variant.predicted; });
   table.part(overflow_table("overflow", "forward"), [](const InVariant& s) { return &s.variant.forward; })
-      .part(overflow_table("grad_overflow", "on the way back"), [](const InVariant& s) { return &s.variant.backward; })
+      .part(overflow_table("grad_overflow", "in the backward pass"),
+            [](const InVariant& s) { return &s.variant.backward; })
       .rows_at("site", site_table(), sites_of);
   return table;
 }

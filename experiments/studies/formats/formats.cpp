@@ -204,7 +204,7 @@ FormatsResult run(const FormatsConfig& config, stacks::Progress& progress) {
   const std::unique_ptr<Backend> ops = make_backend(config.run.device);
   FormatsResult result;
   result.stopped_early = stacks::until_stopped([&] {
-    config::Config forward = config;  // the law is one of the way forward
+    auto forward = static_cast<const config::Config&>(config);  // the law is one of the forward pass
     forward.run.backward = false;
     forward.theory.finite_width = true;  // what it is held against is no allowance wide
     stacks::Work work = stacks::work_of_stacks(forward, true, false);
@@ -223,8 +223,8 @@ FormatsResult run(const FormatsConfig& config, stacks::Progress& progress) {
       stacks::over_kept_seeds(
           what_is_read(config), spec, config.run, config.run.seeds, progress,
           [&](std::uint64_t seed) { return read_seed(config, formats, *ops, spec, seed); },
-          [](const SeedReading& reading) { return kept_json(reading); },
-          [&](const stacks::JournalPart& cell) { return kept_reading(cell, config, formats.size(), spec.model); },
+          [](const SeedReading& reading) { return cached_json(reading); },
+          [&](const stacks::JournalPart& cell) { return cached_reading(cell, config, formats.size(), spec.model); },
           [&](const SeedReading& reading) {
             const auto seed = config.run.seed + static_cast<std::uint64_t>(stack.seeds);
             add(stack, reading, seed, stack.seeds == 0);

@@ -89,7 +89,7 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
   return reading;
 }
 
-Json kept_json(const SeedReading& reading) {
+Json cached_json(const SeedReading& reading) {
   Json json = Json::array();
   for (const auto& variant : reading.passes) {
     Json passes = Json::array();
@@ -105,8 +105,8 @@ Json kept_json(const SeedReading& reading) {
   return {{"passes", std::move(json)}};
 }
 
-SeedReading kept_reading(const stacks::JournalPart& cell, const FormatsConfig& config, std::size_t formats,
-                         const ModelSpec& model) {
+SeedReading cached_reading(const stacks::JournalPart& cell, const FormatsConfig& config, std::size_t formats,
+                           const ModelSpec& model) {
   const std::size_t places = places_of(model);
   const std::size_t numbers = compared_sites(model, config.run.backward).size() * measure_names.size() * places;
   SeedReading reading;

@@ -26,9 +26,9 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
                       const StackSpec& spec, std::uint64_t seed);
 
 /// A seed's reading as a cell of a journal, to its last bit.
-nlohmann::ordered_json kept_json(const SeedReading& reading);
+nlohmann::ordered_json cached_json(const SeedReading& reading);
 /// Throws InputError for anything but the reading of a run like this.
-SeedReading kept_reading(const stacks::JournalPart& cell, const FormatsConfig& config, std::size_t formats,
-                         const ModelSpec& model);
+SeedReading cached_reading(const stacks::JournalPart& cell, const FormatsConfig& config, std::size_t formats,
+                           const ModelSpec& model);
 
 }  // namespace periscope::formats

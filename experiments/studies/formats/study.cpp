@@ -1,7 +1,7 @@
 #include "experiments/core/study/study.h"
 
-#include "experiments/core/config/told.h"
-#include "experiments/core/stacks/told_effect.h"
+#include "experiments/core/config/theory_override.h"
+#include "experiments/core/stacks/override_effect.h"
 #include "experiments/studies/formats/formats.h"
 
 namespace periscope::formats {
@@ -19,7 +19,7 @@ const std::vector<study::Flag<FormatsFlags>>& flags() {
 /// Passes of which one keeps every signal, and its gradient, to compare the others with; and certificates.
 stacks::Need need_of(const FormatsConfig& config) {
   const int threads = study::threads_of(config.run);
-  config::Config forward = config;
+  auto forward = static_cast<const config::Config&>(config);
   forward.run.backward = false;  // what is predicted
   stacks::Need all = stacks::stacks_need(forward, true, false, threads);
   config::RunOptions compared = config.run;
@@ -38,17 +38,17 @@ study::Job resolve(const study::Request& request) {
   return {.file = "formats",
           .run_options = config.run,
           .resolved = config::resolved(config),
-          .told = config::told_json(config),
+          .overridden = config::override_json(config),
           .need = need_of(config),
           .keeps_cells = true,
           .run = [config](stacks::Progress& progress) -> study::Outcome {
-            config::Config forward = config;
+            auto forward = static_cast<const config::Config&>(config);
             forward.run.backward = false;  // theory predicts no gradient: noise follows from measured ones (T27)
-            stacks::require_told_is_seen(forward, "formats", true, stacks::verdict_numbers);
+            stacks::require_override_is_seen(forward, "formats", true, stacks::verdict_numbers);
             const FormatsResult result = formats::run(config, progress);
             if (result.stopped_early) return {.stopped_early = true};
             return {.data = dataset_of(config, result),
-                    .table = table(result, config) + config::told_lines(config),
+                    .table = table(result, config) + config::override_lines(config),
                     .code = study::code_of(!check_failed(result))};
           }};
 }

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/core/config/told.h"
+#include "experiments/core/config/theory_override.h"
 #include "experiments/core/stacks/cost.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/stacks.h"
@@ -59,7 +59,7 @@ judge::Claim claim_of(const StackSpec& spec) {
 }
 
 Attenuation measure_attenuation(const config::Config& config, const Backend& backend, const StackSpec& spec,
-                                const StackSpec& told, stacks::Progress& progress) {
+                                const StackSpec& overridden, stacks::Progress& progress) {
   Attenuation a{.spec = spec,
                 .refusal = {},
                 .stream = {},
@@ -77,7 +77,7 @@ Attenuation measure_attenuation(const config::Config& config, const Backend& bac
     a.down.add(log_norm(reading.profile, Weight::down).value);
     progress.step(label);
   });
-  const theory::Prediction prediction = predict_gradients(config, spec, told, progress);
+  const theory::Prediction prediction = predict_gradients(config, spec, overridden, progress);
   a.refusal = prediction.refusal;
   if (!a.refusal.empty()) {
     a.stream_rate = unpredicted_rate(a.stream);
@@ -118,13 +118,13 @@ AttenuationResult gradient_attenuation(const GradientConfig& config, stacks::Pro
     return all;
   };
   const std::vector<StackSpec> stacks = swept(config.stacks());
-  const std::vector<StackSpec> told = swept(config.told_stacks());
-  progress.begin("gradients attenuation", work_of(config, stacks, told));
+  const std::vector<StackSpec> overridden = swept(config.predicted_stacks());
+  progress.begin("gradients attenuation", work_of(config, stacks, overridden));
   AttenuationResult result;
   result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {
       progress.throw_if_stop_requested();
-      result.cases.push_back(measure_attenuation(config, *backend, stacks[i], told[i], progress));
+      result.cases.push_back(measure_attenuation(config, *backend, stacks[i], overridden[i], progress));
     }
   });
   if (result.stopped_early) return result;

@@ -7,7 +7,7 @@
 #include <limits>
 #include <set>
 
-#include "experiments/core/config/told.h"
+#include "experiments/core/config/theory_override.h"
 #include "experiments/core/judge/finding_words.h"
 #include "experiments/core/stacks/cost.h"
 #include "experiments/core/stacks/progress.h"
@@ -42,7 +42,7 @@ double log_gain(const StackSpec& spec, const Profile& profile) {
   return log;
 }
 
-Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec spec, StackSpec told,
+Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec spec, StackSpec overridden,
                stacks::Progress& progress) {
   Sweep sweep;
   sweep.spec = spec;
@@ -50,7 +50,7 @@ Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec s
   for (auto* rows : {&sweep.log_gradient, &sweep.log_rms_a, &sweep.log_gain}) rows->resize(seeds);
   for (const double factor : config.down_factors) {
     spec.init.down_factor = factor;
-    told.init.down_factor = factor;
+    overridden.init.down_factor = factor;
     progress.throw_if_stop_requested();
     std::size_t seed = 0;
     const std::string label = fmt::format("{}, down_factor {:g}", config::short_label(spec), factor);
@@ -64,7 +64,7 @@ Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec s
       progress.step(label);
     });
     const theory::Prediction& prediction =
-        sweep.predictions.emplace_back(predict_gradients(config, spec, told, progress));
+        sweep.predictions.emplace_back(predict_gradients(config, spec, overridden, progress));
     if (!prediction.refusal.empty()) continue;
     const Curve gradient = log_norm(prediction.profile, Weight::down);
     sweep.gradient_predicted.value.push_back(gradient.value.back());
@@ -221,16 +221,16 @@ CrossoverResult gradient_crossover(const GradientConfig& config, stacks::Progres
   result.factors = config.down_factors;
   const std::vector<StackSpec> stacks = config.stacks();
   const auto pre_stack = std::ranges::find_if(stacks, is_pre);
-  const std::vector<StackSpec> told = config.told_stacks();
-  const auto told_pre = told[static_cast<std::size_t>(pre_stack - stacks.begin())];
-  stacks::Work work = work_of(config, stacks, told);
+  const std::vector<StackSpec> overridden = config.predicted_stacks();
+  const auto overridden_pre = overridden[static_cast<std::size_t>(pre_stack - stacks.begin())];
+  stacks::Work work = work_of(config, stacks, overridden);
   for (double& operations : work.operations) operations *= static_cast<double>(result.factors.size());
   progress.begin("gradients crossover", work);
   result.stopped_early = stacks::until_stopped([&] {
-    const Sweep pre = sweep_of(config, *backend, *pre_stack, told_pre, progress);
+    const Sweep pre = sweep_of(config, *backend, *pre_stack, overridden_pre, progress);
     for (std::size_t i = 0; i < stacks.size(); ++i) {
       if (is_pre(stacks[i])) continue;
-      const Sweep own = sweep_of(config, *backend, stacks[i], told[i], progress);
+      const Sweep own = sweep_of(config, *backend, stacks[i], overridden[i], progress);
       result.placements.push_back(compare(config, stacks[i], own, pre));
     }
   });

@@ -44,9 +44,9 @@ void append_last(DepthLaw& law, const theory::Prediction& prediction) {
 }
 
 /// Beyond the measured depths only the trend counts: fewer patterns will do.
-theory::Prediction predict_deep(const config::Config& config, const StackSpec& spec, const StackSpec& told,
+theory::Prediction predict_deep(const config::Config& config, const StackSpec& spec, const StackSpec& overridden,
                                 const stacks::Progress& progress) {
-  return theory::predict(told, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds),
+  return theory::predict(overridden, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds),
                          {.tolerance = config.theory.wanted_tolerance(),
                           .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
                           .most_samples = 256,
@@ -56,8 +56,8 @@ theory::Prediction predict_deep(const config::Config& config, const StackSpec& s
                           .on_share = [&](double) { progress.throw_if_stop_requested(); }});
 }
 
-DepthLaw measure_law(const config::Config& config, const Backend& backend, const StackSpec& spec, const StackSpec& told,
-                     const DepthResult& result, stacks::Progress& progress) {
+DepthLaw measure_law(const config::Config& config, const Backend& backend, const StackSpec& spec,
+                     const StackSpec& overridden, const DepthResult& result, stacks::Progress& progress) {
   DepthLaw law{.spec = spec,
                .refusal = {},
                .gradient = {},
@@ -72,7 +72,7 @@ DepthLaw measure_law(const config::Config& config, const Backend& backend, const
   std::vector<theory::Prediction> predictions;
   for (const double layers : result.layers) {
     const StackSpec stack = at_depth(spec, layers);
-    predictions.push_back(predict_gradients(config, stack, at_depth(told, layers), progress));
+    predictions.push_back(predict_gradients(config, stack, at_depth(overridden, layers), progress));
     if (law.refusal.empty()) law.refusal = predictions.back().refusal;
     std::size_t seed = 0;
     const std::string label = fmt::format("{}, {} layers", config::short_label(spec), layers);
@@ -87,7 +87,8 @@ DepthLaw measure_law(const config::Config& config, const Backend& backend, const
   for (const theory::Prediction& p : predictions) append_last(law, p);
   for (std::size_t i = result.layers.size(); i < result.theory_layers.size(); ++i) {
     const double layers = result.theory_layers[i];
-    const theory::Prediction deep = predict_deep(config, at_depth(spec, layers), at_depth(told, layers), progress);
+    const theory::Prediction deep =
+        predict_deep(config, at_depth(spec, layers), at_depth(overridden, layers), progress);
     if (!deep.refusal.empty() || !deep.gradient_refusal.empty())
       break;  // a stack that grows with depth: its limit is unknown, its exponents are not
     append_last(law, deep);
@@ -128,8 +129,8 @@ DepthResult gradient_depth(const GradientConfig& config, stacks::Progress& progr
   result.theory_layers = result.layers;
   for (const int factor : deeper) result.theory_layers.push_back(factor * result.layers.back());
   const std::vector<StackSpec> stacks = config.stacks();
-  const std::vector<StackSpec> told = config.told_stacks();
-  for (const auto* all : {&stacks, &told}) {
+  const std::vector<StackSpec> overridden = config.predicted_stacks();
+  for (const auto* all : {&stacks, &overridden}) {
     for (const StackSpec& spec : *all) validate(at_depth(spec, result.theory_layers.back()));
   }
   const auto at_depths = [&](const std::vector<StackSpec>& specs) {
@@ -139,11 +140,11 @@ DepthResult gradient_depth(const GradientConfig& config, stacks::Progress& progr
     }
     return all;
   };
-  progress.begin("gradients depth", work_of(config, at_depths(stacks), at_depths(told)));
+  progress.begin("gradients depth", work_of(config, at_depths(stacks), at_depths(overridden)));
   result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {
       progress.throw_if_stop_requested();
-      result.laws.push_back(measure_law(config, *backend, stacks[i], told[i], result, progress));
+      result.laws.push_back(measure_law(config, *backend, stacks[i], overridden[i], result, progress));
     }
   });
   if (result.stopped_early) return result;

@@ -76,12 +76,13 @@ void add(IdentityPath& path, const GradientPathSizes& sizes) {
 }
 
 /// Predicted share and skip path, from two predictions that share their patterns.
-void predict(const config::Config& config, const StackSpec& told, stacks::Progress& progress, IdentityPath& path) {
-  const theory::Prediction all = predict_gradients(config, path.spec, told, progress);
+void predict(const config::Config& config, const StackSpec& overridden, stacks::Progress& progress,
+             IdentityPath& path) {
+  const theory::Prediction all = predict_gradients(config, path.spec, overridden, progress);
   path.refusal = all.refusal;
   if (!path.refusal.empty()) return;
   const theory::Prediction skip =
-      predict_gradients(config, path.spec, told, progress, theory::GradientPaths::skip_only);
+      predict_gradients(config, path.spec, overridden, progress, theory::GradientPaths::skip_only);
   const Curve total_log = log_norm(all.profile, Signal::x_out);
   const Curve skip_log = log_norm(skip.profile, Signal::x_out);
   const std::vector<bool> total_precise = log_norm_precise(all, Signal::x_out);
@@ -112,7 +113,7 @@ void predict(const config::Config& config, const StackSpec& told, stacks::Progre
 }  // namespace
 
 void require_one_stream(const config::Config& config) {
-  for (const auto& all : {config.stacks(), config.told_stacks()}) {
+  for (const auto& all : {config.stacks(), config.predicted_stacks()}) {
     for (const StackSpec& spec : all) {
       if (!spec.model.placement.two_streams) continue;
       throw ConfigError(fmt::format("model.placement = \"{}\": expected one stream; its gradient is not decomposed",
@@ -125,9 +126,9 @@ IdentityPathResult identity_path(const config::Config& config, stacks::Progress&
   require_one_stream(config);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
-  const std::vector<StackSpec> told = config.told_stacks();
+  const std::vector<StackSpec> overridden = config.predicted_stacks();
   constexpr int predictions = 2;  // of all paths and of the skip path
-  stacks::Work work = work_of(config, stacks, told, predictions);
+  stacks::Work work = work_of(config, stacks, overridden, predictions);
   constexpr double decomposed = 2.0;  // a pass goes back through every branch alone, too
   work.of(stacks::WorkKind::measurement) *= decomposed;
   progress.begin("gradients identity-path", work);
@@ -149,7 +150,7 @@ IdentityPathResult identity_path(const config::Config& config, stacks::Progress&
             add(path, sizes);
             progress.step(label);
           });
-      predict(config, told[j], progress, path);
+      predict(config, overridden[j], progress, path);
       path.error_bound = rounding_bound(spec, config.run.dtype);
       result.stacks.push_back(std::move(path));
     }

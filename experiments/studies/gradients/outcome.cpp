@@ -10,24 +10,24 @@
 namespace periscope::gradients {
 
 stacks::Work work_of(const config::Config& config, const std::vector<StackSpec>& measured,
-                     const std::vector<StackSpec>& told, int predictions) {
+                     const std::vector<StackSpec>& overridden, int predictions) {
   stacks::Work work;
   config::RunOptions run = config.run;
   run.backward = true;
   for (const StackSpec& spec : measured) {
     work.of(stacks::WorkKind::measurement) += run.seeds * stacks::reading_operations(spec, run);
   }
-  for (const StackSpec& spec : told)
+  for (const StackSpec& spec : overridden)
     work.of(stacks::WorkKind::limit) += predictions * stacks::limit_operations(spec, true);
   return work;
 }
 
-theory::Prediction predict_gradients(const config::Config& config, const StackSpec& spec, const StackSpec& told,
+theory::Prediction predict_gradients(const config::Config& config, const StackSpec& spec, const StackSpec& overridden,
                                      stacks::Progress& progress, theory::GradientPaths paths) {
   const std::string label = config::placement_label(spec);
-  progress.next(stacks::WorkKind::limit, stacks::limit_operations(told, true), label + ": theory");
+  progress.next(stacks::WorkKind::limit, stacks::limit_operations(overridden, true), label + ": theory");
   theory::Prediction prediction =
-      theory::predict(told, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds),
+      theory::predict(overridden, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds),
                       {.tolerance = config.theory.wanted_tolerance(),
                        .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
                        .seed = config.run.seed,
@@ -37,7 +37,8 @@ theory::Prediction predict_gradients(const config::Config& config, const StackSp
                        .on_share = progress.on_share()});
   progress.step(label);
   if (prediction.refusal.empty()) prediction.refusal = prediction.gradient_refusal;
-  if (prediction.refusal.empty()) prediction.refusal = judge::out_of_range(told, prediction.profile, config.run.dtype);
+  if (prediction.refusal.empty())
+    prediction.refusal = judge::out_of_range(overridden, prediction.profile, config.run.dtype);
   return prediction;
 }
 

@@ -10,17 +10,17 @@
 
 namespace periscope::gradients {
 
-/// Theory's gradients of the stack that it is told, `told`, for the token ids and labels of the run's seeds of the
-/// stack that is measured, `spec`: the same unless --theory-set says otherwise. Refused too where the run's dtype
-/// cannot show what is predicted (out_of_range). One step of progress.
-theory::Prediction predict_gradients(const config::Config& config, const StackSpec& spec, const StackSpec& told,
+/// Theory's gradients of the stack `overridden`, which --theory-set may have changed, for the token ids and labels of
+/// the run's seeds of the stack that is measured, `spec`: the same unless --theory-set says otherwise. Refused too
+/// where the run's dtype cannot show what is predicted (out_of_range). One step of progress.
+theory::Prediction predict_gradients(const config::Config& config, const StackSpec& spec, const StackSpec& overridden,
                                      stacks::Progress& progress,
                                      theory::GradientPaths paths = theory::GradientPaths::all);
 
 /// Returns the work of a study, for Progress::begin: readings, with gradients, of the run's seeds of every stack of
-/// `measured`, and `predictions` predictions of every stack of `told`.
+/// `measured`, and `predictions` predictions of every stack of `overridden`.
 stacks::Work work_of(const config::Config& config, const std::vector<StackSpec>& measured,
-                     const std::vector<StackSpec>& told, int predictions = 1);
+                     const std::vector<StackSpec>& overridden, int predictions = 1);
 
 /// log ‖∂loss/∂·‖ = ½ log_grad_sq of a place (a Signal or a Weight), measured or predicted.
 template <class Place>

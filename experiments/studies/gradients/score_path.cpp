@@ -36,7 +36,7 @@ judge::Finding finding(const Curve& measured, const Curve& predicted, std::size_
 }
 
 ScorePath measure_path(const config::Config& config, const Backend& backend, const StackSpec& spec,
-                       const StackSpec& told, stacks::Progress& progress) {
+                       const StackSpec& overridden, stacks::Progress& progress) {
   ScorePath path;
   path.spec = spec;
   const int seeds = config.run.seeds;
@@ -47,11 +47,11 @@ ScorePath measure_path(const config::Config& config, const Backend& backend, con
                            }).profile();
   path.share_measured = attention_only(*measured.find(Statistic::score_share, Signal::A_out));
   path.log_measured = *measured.find(Statistic::log_grad_sq, Signal::x_out);
-  const theory::Prediction all = predict_gradients(config, spec, told, progress);
+  const theory::Prediction all = predict_gradients(config, spec, overridden, progress);
   path.refusal = all.refusal;
   if (!path.refusal.empty()) return path;
   const theory::Prediction values =
-      predict_gradients(config, spec, told, progress, theory::GradientPaths::without_scores);
+      predict_gradients(config, spec, overridden, progress, theory::GradientPaths::without_scores);
   path.share_predicted = attention_only(*all.profile.find(Statistic::score_share, Signal::A_out));
   path.log_with = *all.profile.find(Statistic::log_grad_sq, Signal::x_out);
   path.log_without = *values.profile.find(Statistic::log_grad_sq, Signal::x_out);
@@ -86,14 +86,14 @@ ScorePath measure_path(const config::Config& config, const Backend& backend, con
 ScorePathResult score_path(const config::Config& config, stacks::Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
-  const std::vector<StackSpec> told = config.told_stacks();
+  const std::vector<StackSpec> overridden = config.predicted_stacks();
   constexpr int predictions = 2;  // with the score path and without
-  progress.begin("gradients score-path", work_of(config, stacks, told, predictions));
+  progress.begin("gradients score-path", work_of(config, stacks, overridden, predictions));
   ScorePathResult result;
   result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {
       progress.throw_if_stop_requested();
-      result.stacks.push_back(measure_path(config, *backend, stacks[i], told[i], progress));
+      result.stacks.push_back(measure_path(config, *backend, stacks[i], overridden[i], progress));
     }
   });
   if (result.stopped_early) return result;

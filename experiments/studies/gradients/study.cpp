@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/config/told.h"
+#include "experiments/core/config/theory_override.h"
 #include "experiments/core/config/variants.h"
-#include "experiments/core/stacks/told_effect.h"
+#include "experiments/core/stacks/override_effect.h"
 #include "experiments/studies/gradients/attenuation.h"
 #include "experiments/studies/gradients/crossover.h"
 #include "experiments/studies/gradients/depth.h"
@@ -40,7 +40,7 @@ stacks::Need need_of(const Experiment& experiment, const GradientConfig& config)
   int deepest = 1;
   for (const int layers : config.layers) deepest = std::max(deepest, layers);
   stacks::Need all;
-  for (StackSpec spec : config.told_stacks()) {
+  for (StackSpec spec : config.predicted_stacks()) {
     if (experiment.over_depths) spec.model.layers = beyond * deepest;
     all.then(stacks::limit_need(spec, true, threads));
   }
@@ -157,13 +157,13 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
   return {.file = experiment.file,
           .run_options = config.run,
           .resolved = config::resolved(config),
-          .told = config::told_json(config),
+          .overridden = config::override_json(config),
           .need = need_of(experiment, config),
           .keeps_cells = true,
           .run = [config, experiment](stacks::Progress& progress) {
-            stacks::require_told_is_seen(config, experiment.name, false, experiment.compared);
+            stacks::require_override_is_seen(config, experiment.name, false, experiment.compared);
             Outcome outcome = experiment.run(config, progress);
-            if (!outcome.stopped_early) outcome.table += config::told_lines(config);
+            if (!outcome.stopped_early) outcome.table += config::override_lines(config);
             return outcome;
           }};
 }

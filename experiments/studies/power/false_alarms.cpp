@@ -122,7 +122,7 @@ FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, stack
   std::optional<stacks::Journal> journal = journal_of(run);
   Alarms alarms_kept = journal ? alarms_of(*journal) : Alarms();
   FalseAlarmResult result{.configs = {}, .records = Json::array(), .journal = journal ? journal->path() : ""};
-  progress.begin("power", static_cast<int>(marked(run).size()) * master_seeds);
+  progress.begin("power", static_cast<std::int64_t>(marked(run).size()) * master_seeds);
   const auto count = [&](const std::string& name, const config::Config& config, FalseAlarms& alarms) {
     for (int m = 0; m < master_seeds; ++m) {
       auto kept = alarms_kept.find({name, m});

@@ -25,7 +25,7 @@ struct FalseAlarmResult {
   bool stopped_early = false;                  ///< runs are those that were finished
 };
 
-/// Runs every configuration of the list that is marked for it with `master_seeds` master seeds, the right theory told.
+/// Runs every configuration of the list that is marked for it with `master_seeds` master seeds and the right theory.
 /// Master seed m shifts run.seed by (m + 1)·2^20, so that all random numbers are fresh, those of the prediction too.
 /// Every finished run is appended to the journal in run.out (without it there is none); runs that are there already are
 /// not repeated.

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "experiments/core/config/told.h"
+#include "experiments/core/config/theory_override.h"
 #include "experiments/core/stacks/cell_journal.h"
 #include "experiments/core/stacks/ladder.h"
 #include "experiments/core/stacks/stacks.h"
@@ -44,8 +44,8 @@ config::Config alone(const config::Config& config, std::size_t index) {
   one.inputs = {config.inputs[index / placements]};
   one.placements = {config.placements[index % placements]};
   if (!config.variants.empty()) one.variants = {config.variants[index % placements]};
-  one.told.clear();
-  if (!config.told.empty()) one.told = {config.told[index]};
+  one.overridden.clear();
+  if (!config.overridden.empty()) one.overridden = {config.overridden[index]};
   one.base = one.stacks().front();
   return one;
 }
@@ -73,15 +73,15 @@ PowerRow confront_with_truth(const Stage& stage, const std::string& name) {
   return row;
 }
 
-PowerRow confront_with(const WrongTheory& theory, const config::Config& told, const Stage& stage,
+PowerRow confront_with(const WrongTheory& theory, const config::Config& overridden, const Stage& stage,
                        stacks::Progress& progress) {
   PowerRow row{.theory = theory.name, .settings = theory.settings, .config = theory.config, .stacks = {}};
   const std::vector<const theory::Prediction*> truth = stage.predictions();
   for (std::size_t i = 0; i < truth.size(); ++i) {
     const StackSpec& spec = stage.measured.specs[i];
-    const config::Config one = alone(told, i);
-    const bool acts = told.theory.fault == theory::Fault::none ||
-                      acts_on(told.theory.fault, one.told_stacks().front(), told.run.backward);
+    const config::Config one = alone(overridden, i);
+    const bool acts = overridden.theory.fault == theory::Fault::none ||
+                      acts_on(overridden.theory.fault, one.predicted_stacks().front(), overridden.run.backward);
     if (!acts || !is_meant(theory.placements, config::placement_label(spec)) ||
         !is_meant(theory.inputs, input_of(spec))) {
       continue;
@@ -112,9 +112,9 @@ void require_meant(const WrongTheory& theory, const config::Config& config) {
 
 /// A ladder is measured anew for every theory: its sums over depth are relative to what is predicted.
 PowerRow confront_ladder(const std::string& theory, const std::vector<std::string>& settings, const std::string& name,
-                         const stacks::LadderConfig& told, stacks::Progress& progress) {
+                         const stacks::LadderConfig& overridden, stacks::Progress& progress) {
   PowerRow row{.theory = theory, .is_true = settings.empty(), .settings = settings, .config = name, .stacks = {}};
-  const stacks::LadderResult measured = stacks::run_ladder(told, progress);
+  const stacks::LadderResult measured = stacks::run_ladder(overridden, progress);
   if (measured.stopped_early) throw stacks::Stopped();
   for (const stacks::LadderStack& stack : measured.stacks) {
     Confrontation c{.placement = config::placement_label(stack.spec),
@@ -201,14 +201,14 @@ Confrontation confrontation_of(const StackSpec& spec, const judge::Agreement& ag
 }
 
 PowerRun load_power(const std::string& file, const LoadListed& load) {
-  PowerRun run{.list = read_power_list(file), .configs = {}, .told = {}};
+  PowerRun run{.list = read_power_list(file), .configs = {}, .overridden = {}};
   for (const PowerConfig& config : run.list.configs) run.configs.push_back(load(config, {}));
   for (const WrongTheory& theory : run.list.theories) {
     const auto config = std::ranges::find(run.list.configs, theory.config, &PowerConfig::name);
-    run.told.push_back(load(*config, theory.settings));
-    config::require_fault_acts(run.told.back());
+    run.overridden.push_back(load(*config, theory.settings));
+    config::require_fault_acts(run.overridden.back());
     const auto index = static_cast<std::size_t>(config - run.list.configs.begin());
-    config->ladder ? stacks::require_limit(run.told.back()) : require_meant(theory, run.configs[index]);
+    config->ladder ? stacks::require_limit(run.overridden.back()) : require_meant(theory, run.configs[index]);
   }
   for (std::size_t i = 0; i < run.configs.size(); ++i) {
     if (run.list.configs[i].ladder) stacks::require_limit(run.configs[i]);
@@ -218,7 +218,7 @@ PowerRun load_power(const std::string& file, const LoadListed& load) {
 
 config::Resolved resolved(const PowerRun& run) {
   config::Resolved all = config::resolved(static_cast<const config::Config&>(run.configs.front()));
-  for (const auto* configs : {&run.configs, &run.told}) {
+  for (const auto* configs : {&run.configs, &run.overridden}) {
     for (const stacks::LadderConfig& config : *configs) all.hashed["power"].push_back(config::resolved(config).hashed);
   }
   for (const PowerConfig& c : run.list.configs) all.hashed["power"].push_back({c.name, c.ladder});
@@ -248,8 +248,8 @@ PowerResult run(const PowerRun& run, stacks::Progress& progress) {
       return *measured;
     };
     const auto along_ladder = [&](const std::string& name, const std::vector<std::string>& settings,
-                                  const stacks::LadderConfig& told) {
-      return theory.time([&] { return confront_ladder(name, settings, listed.name, told, progress); });
+                                  const stacks::LadderConfig& overridden) {
+      return theory.time([&] { return confront_ladder(name, settings, listed.name, overridden, progress); });
     };
     const PowerRow truth{.theory = "true", .is_true = true, .settings = {}, .config = listed.name, .stacks = {}};
     result.rows.push_back(kept_or(truth, progress, [&] {
@@ -260,9 +260,9 @@ PowerResult run(const PowerRun& run, stacks::Progress& progress) {
       if (wrong.config != listed.name) continue;
       const PowerRow row{.theory = wrong.name, .settings = wrong.settings, .config = listed.name, .stacks = {}};
       result.rows.push_back(kept_or(row, progress, [&] {
-        if (listed.ladder) return along_ladder(wrong.name, wrong.settings, run.told[i]);
+        if (listed.ladder) return along_ladder(wrong.name, wrong.settings, run.overridden[i]);
         const Stage& now = stage();
-        return theory.time([&] { return confront_with(wrong, run.told[i], now, progress); });
+        return theory.time([&] { return confront_with(wrong, run.overridden[i], now, progress); });
       }));
       progress.say(fmt::format("{}: {} {}\n", listed.name, wrong.name,
                                result.rows.back().rejected() ? "is rejected" : "PASSES"));

@@ -28,11 +28,11 @@ struct Confrontation {
 };
 
 /// A theory against a configuration. The right theory is rejected if any stack rejects it, and so is a wrong one that
-/// is told to all stacks or to some.
+/// is that of all stacks or of some.
 struct PowerRow {
   std::string theory;
   bool is_true = false;
-  std::vector<std::string> settings;  ///< what theory was told
+  std::vector<std::string> settings;  ///< what was overridden for theory
   std::string config;
   std::vector<Confrontation> stacks;
 
@@ -46,8 +46,8 @@ struct PowerRow {
 /// A list with all that it names, read and checked before hours may be spent on the first of it.
 struct PowerRun {
   PowerList list;
-  std::vector<stacks::LadderConfig> configs;  ///< [list.configs]
-  std::vector<stacks::LadderConfig> told;     ///< [list.theories]: the configuration, its wrong theory told
+  std::vector<stacks::LadderConfig> configs;     ///< [list.configs]
+  std::vector<stacks::LadderConfig> overridden;  ///< [list.theories]: the configuration with its wrong theory
 };
 
 struct PowerResult {
@@ -57,9 +57,9 @@ struct PowerResult {
   bool stopped_early = false;  ///< rows are those that were finished
 };
 
-/// Loads a configuration of the list, changed by the common flags, with what --theory-set overrides, `told`. Throws
-/// ConfigError.
-using LoadListed = std::function<stacks::LadderConfig(const PowerConfig&, const std::vector<std::string>& told)>;
+/// Loads a configuration of the list, changed by the common flags, with what --theory-set overrides, `overridden`.
+/// Throws ConfigError.
+using LoadListed = std::function<stacks::LadderConfig(const PowerConfig&, const std::vector<std::string>& overridden)>;
 
 /// Reads the list in `file` and its configurations. Throws ConfigError.
 PowerRun load_power(const std::string& file, const LoadListed& load);

@@ -17,7 +17,7 @@ struct PowerConfig {
 /// A theory that is wrong on purpose, and where that has to be noticed.
 struct WrongTheory {
   std::string name;
-  std::vector<std::string> settings;    ///< what theory is told instead, as after --theory-set
+  std::vector<std::string> settings;    ///< what is overridden for theory, as after --theory-set
   std::string config;                   ///< name of a PowerConfig
   std::vector<std::string> placements;  ///< stacks of that run that hear of it; empty: all
   std::vector<std::string> inputs;      ///< likewise

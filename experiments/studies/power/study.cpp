@@ -29,7 +29,7 @@ const config::RunOptions& options_of(const PowerRun& run) { return run.configs.f
 stacks::Need need_of(const PowerRun& run) {
   const int threads = study::threads_of(options_of(run));
   stacks::Need all;
-  for (const auto* configs : {&run.configs, &run.told}) {
+  for (const auto* configs : {&run.configs, &run.overridden}) {
     for (const stacks::LadderConfig& config : *configs) {
       all.then(
           stacks::stacks_need(config, config.theory.finite_width.value_or(true), configs == &run.configs, threads));
@@ -44,14 +44,14 @@ stacks::Need need_of(const PowerRun& run) {
 }
 
 /// Returns a configuration of the list with what `request` sets on top of it, and with what --theory-set overrides,
-/// `told`.
+/// `overridden`.
 stacks::LadderConfig load_listed(const study::Request& request, const PowerConfig& config,
-                                 const std::vector<std::string>& told) {
+                                 const std::vector<std::string>& overridden) {
   study::Request own = request;
   own.file = config.file;
   own.settings = config.settings;
   own.settings.insert(own.settings.end(), request.settings.begin(), request.settings.end());
-  own.theory_settings = told;
+  own.theory_settings = overridden;
   return own.load(stacks::ladder_section);
 }
 
@@ -94,8 +94,8 @@ study::Job resolve(const study::Request& request) {
   const auto own = study::read_flags(flags(), request.flags);
   if (request.file.empty()) throw ConfigError("--config: expected a list of wrong theories, as " + shipped_list);
   const auto run = std::make_shared<const PowerRun>(
-      load_power(request.file, [&](const PowerConfig& config, const std::vector<std::string>& told) {
-        return load_listed(request, config, told);
+      load_power(request.file, [&](const PowerConfig& config, const std::vector<std::string>& overridden) {
+        return load_listed(request, config, overridden);
       }));
   return own.master_seeds ? false_alarm_job(run, *own.master_seeds) : power_job(run);
 }

@@ -1,6 +1,6 @@
 #include "experiments/core/study/study.h"
 
-#include "experiments/core/config/told.h"
+#include "experiments/core/config/theory_override.h"
 #include "experiments/core/study/checkpoint_flags.h"
 #include "experiments/studies/probe/probe.h"
 
@@ -71,7 +71,7 @@ study::Job resolve(const study::Request& request) {
   return {.file = "probe",
           .run_options = config.run,
           .resolved = {},
-          .told = config::told_json(config),
+          .overridden = config::override_json(config),
           .run = [config, fail = own.fail_on_divergence](stacks::Progress& progress) {
             return outcome_of(config, run(config, progress), fail);
           }};

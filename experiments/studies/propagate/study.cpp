@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "experiments/core/config/told.h"
+#include "experiments/core/config/theory_override.h"
 #include "experiments/core/stacks/cell_journal.h"
 #include "experiments/core/stacks/confront.h"
 #include "experiments/core/stacks/fits.h"
@@ -48,7 +48,7 @@ const std::vector<study::Flag<TheoryFlags>>& theory_flags() {
 Outcome outcome_of(const config::Config& config, const stacks::ConfrontedStacks& result) {
   if (result.stopped_early) return {.stopped_early = true};
   return {.data = dataset_of(config, result.stacks, result.per_seed),
-          .table = stacks::verdict_table(result.stacks, config.agreement, true) + config::told_lines(config)};
+          .table = stacks::verdict_table(result.stacks, config.agreement, true) + config::override_lines(config)};
 }
 
 /// Weights and activations of the first seed, in f64 and in memory of their own. A run that goes on where it was
@@ -78,7 +78,7 @@ Job resolve_propagate(const Request& request) {
   Job job{.file = "propagate",
           .run_options = config.run,
           .resolved = config::resolved(config),
-          .told = config::told_json(config),
+          .overridden = config::override_json(config),
           .need = stacks::stacks_need(config, config.theory.finite_width.value_or(true), true,
                                       study::threads_of(config.run)),
           .keeps_cells = true,
@@ -108,7 +108,7 @@ Job resolve_theory(const Request& request) {
   return {.file = "theory",
           .run_options = config.run,
           .resolved = config::resolved(config),
-          .told = config::told_json(config),
+          .overridden = config::override_json(config),
           .need = stacks::stacks_need(config, config.theory.finite_width.value_or(false), false,
                                       study::threads_of(config.run)),
           .run = [config](stacks::Progress& progress) {

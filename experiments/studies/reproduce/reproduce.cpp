@@ -95,7 +95,7 @@ stacks::Need reproduce_need(const ReproduceConfig& config, int threads) {
   return need;
 }
 
-ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::KeptStates states,
+ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
                     stacks::Progress& progress) {
   const std::vector<Group> groups = groups_of(config);
   const std::vector<training::TrainCell> cells = cells_of(config, groups);

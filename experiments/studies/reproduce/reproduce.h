@@ -32,7 +32,7 @@ struct ReproduceResult {
 
 /// Trains every group with every seed; finished runs are kept in `states`, and found there again by any other command
 /// that needs them.
-[[nodiscard]] ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::KeptStates states,
+[[nodiscard]] ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
                                   stacks::Progress& progress);
 
 /// Time and memory of all runs.

@@ -73,7 +73,7 @@ study::Outcome outcome_of(const ReproduceConfig& config, const Corpus& corpus, c
                           std::shared_ptr<const void>& resumable, stacks::Progress& progress) {
   if (config.run.seeds < 3) progress.say(warning_of(config.run.seeds));
   const std::string folder = config.run.out.empty() ? "" : config.run.out + "/runs";
-  const training::KeptStates kept{
+  const training::SavedStates kept{
       .folder = folder, .identity = training::identity_of_runs(config, all), .on_first = [&] {
         resumable = progress.resumable(fmt::format("stopped; the same command goes on from {}\n", printable(folder)));
       }};

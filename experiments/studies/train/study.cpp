@@ -150,7 +150,7 @@ class Training {
     // What this very run was writing when it ended may be there.
     extras_.emplace(own_, config_, force_ || (journal != nullptr && journal->find(writing()).has_value()));
     std::shared_ptr<const void> resumable;
-    const training::KeptStates kept{
+    const training::SavedStates kept{
         .folder = states_, .identity = training::identity_of_runs(config_, resolved_), .on_first = [&] {
           resumable =
               progress.resumable(fmt::format("stopped; the same command goes on from {}\n", printable(states_)));

@@ -1,6 +1,6 @@
 #include "experiments/core/study/study.h"
 
-#include "experiments/core/config/told.h"
+#include "experiments/core/config/theory_override.h"
 #include "experiments/studies/widths/ladder.h"
 
 namespace periscope::widths {
@@ -16,7 +16,7 @@ Job resolve_ladder(const Request& request) {
   return {.file = "ladder",
           .run_options = config.run,
           .resolved = config::resolved(config),
-          .told = config::told_json(config),
+          .overridden = config::override_json(config),
           .need = stacks::widths_need(config, config.widths, "ladder.widths", config.width_seeds,
                                       study::threads_of(config.run)),
           .keeps_cells = true,
@@ -24,10 +24,10 @@ Job resolve_ladder(const Request& request) {
             const stacks::LadderResult result = stacks::run_ladder(config, progress);
             if (result.stopped_early) return {.stopped_early = true};
             const auto convergence = ladder::convergence_of(result, config.agreement.familywise_error);
-            return {
-                .data = ladder::dataset_of(config, result, convergence),
-                .table = ladder::table(result, config) + "\n" + ladder::table(convergence) + config::told_lines(config),
-                .code = study::code_of(!stacks::any_disagrees(result) && !ladder::any_disagrees(convergence))};
+            return {.data = ladder::dataset_of(config, result, convergence),
+                    .table = ladder::table(result, config) + "\n" + ladder::table(convergence) +
+                             config::override_lines(config),
+                    .code = study::code_of(!stacks::any_disagrees(result) && !ladder::any_disagrees(convergence))};
           }};
 }
 

@@ -9,10 +9,10 @@
 namespace periscope::stacks {
 
 /// One seed's reading as a cell of a journal, to its last bit; it has no standard errors.
-nlohmann::ordered_json kept_json(const Reading& reading);
+nlohmann::ordered_json cached_json(const Reading& reading);
 
 /// The reading of such a cell. Throws InputError, which names the journal's file and record, for anything but the
 /// curves and lengths that a pass through `model` gives, forward and with `backward` back.
-Reading kept_reading(const JournalPart& cell, const ModelSpec& model, bool backward);
+Reading cached_reading(const JournalPart& cell, const ModelSpec& model, bool backward);
 
 }  // namespace periscope::stacks

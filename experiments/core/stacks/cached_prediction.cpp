@@ -1,4 +1,4 @@
-#include "experiments/core/stacks/kept_prediction.h"
+#include "experiments/core/stacks/cached_prediction.h"
 
 #include <fmt/format.h>
 
@@ -73,10 +73,10 @@ void require_stream(const JournalPart& part, const Profile& profile) {
 
 }  // namespace
 
-std::string prediction_key(std::string_view what, const StackSpec& measured, const StackSpec& told,
+std::string prediction_key(std::string_view what, const StackSpec& measured, const StackSpec& overridden,
                            const config::Config& config) {
   const Json all{config::resolved_json(measured, true),
-                 config::resolved_json(told, true),
+                 config::resolved_json(overridden, true),
                  config::section_json(config::theory_section, config.theory, true),
                  config.run.seed,
                  config.run.seeds,
@@ -94,7 +94,7 @@ bool is_worth_keeping(const theory::Prediction& prediction) {
   return numbers <= most_numbers;
 }
 
-Json kept_prediction_json(const theory::Prediction& p) {
+Json cached_prediction_json(const theory::Prediction& p) {
   Json json{{"profile", predicted_profile_json(p.profile)},
             {"refusal", p.refusal},
             {"gradient_refusal", p.gradient_refusal},
@@ -113,7 +113,7 @@ Json kept_prediction_json(const theory::Prediction& p) {
   return json;
 }
 
-theory::Prediction kept_prediction(const JournalPart& cell, const ModelSpec& model) {
+theory::Prediction cached_prediction(const JournalPart& cell, const ModelSpec& model) {
   theory::Prediction p;
   p.refusal = cell.at("refusal").text();
   p.gradient_refusal = cell.at("gradient_refusal").text();

@@ -1,4 +1,4 @@
-#include "experiments/core/stacks/told_effect.h"
+#include "experiments/core/stacks/override_effect.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "experiments/core/config/setting.h"
-#include "experiments/core/config/told.h"
+#include "experiments/core/config/theory_override.h"
 #include "experiments/core/judge/compared_cells.h"
 #include "experiments/core/stacks/token_ids.h"
 #include "sim/base/error.h"
@@ -19,15 +19,16 @@ namespace periscope::stacks {
 namespace {
 
 /// Returns the predicted numbers that a study would compare, as bit patterns, so that NaN equals NaN.
-std::vector<std::uint64_t> foretold(const StackSpec& measured, const StackSpec& told, const config::Config& config,
-                                    theory::Fault fault, bool at_width, const Compared& compared) {
+std::vector<std::uint64_t> foretold(const StackSpec& measured, const StackSpec& overridden,
+                                    const config::Config& config, theory::Fault fault, bool at_width,
+                                    const Compared& compared) {
   theory::PredictionOptions options{.seed = config.run.seed, .fault = fault};
   if (config.run.backward) options.labels = {label_ids(measured, config.run.seed)};
   const std::vector<std::vector<int>> ids = distinct_token_ids(measured, config.run.seed, 1);
-  Profile profile = theory::sketch(told, ids, options);
+  Profile profile = theory::sketch(overridden, ids, options);
   if (at_width) {
     const std::vector<int> own = ids.empty() ? std::vector<int>() : ids.front();
-    for (auto& [key, curve] : theory::gram_chain(told, own, {.seed = config.run.seed, .fault = fault}).curves)
+    for (auto& [key, curve] : theory::gram_chain(overridden, own, {.seed = config.run.seed, .fault = fault}).curves)
       profile.curves[key] = curve;
   }
   std::vector<std::uint64_t> patterns;
@@ -35,7 +36,7 @@ std::vector<std::uint64_t> foretold(const StackSpec& measured, const StackSpec& 
   return patterns;
 }
 
-std::string told_words(const config::Config& config) {
+std::string override_words(const config::Config& config) {
   std::string words;
   for (const std::string& setting : config.theory_settings)
     words += fmt::format("{}--theory-set {}", words.empty() ? "" : ", ", shortened(setting));
@@ -58,14 +59,14 @@ std::vector<double> verdict_numbers(const Profile& predicted) {
   return numbers;
 }
 
-void require_told_is_seen(const config::Config& config, std::string_view study, bool at_width,
-                          const Compared& compared) {
+void require_override_is_seen(const config::Config& config, std::string_view study, bool at_width,
+                              const Compared& compared) {
   if (!config::theory_is_misled(config)) return;
   const std::vector<StackSpec> measured = config.stacks();
-  const std::vector<StackSpec> told = config.told_stacks();
+  const std::vector<StackSpec> overridden = config.predicted_stacks();
   for (std::size_t i = 0; i < measured.size(); ++i) {
     if (foretold(measured[i], measured[i], config, theory::Fault::none, at_width, compared) !=
-        foretold(measured[i], told[i], config, config.theory.fault, at_width, compared))
+        foretold(measured[i], overridden[i], config, config.theory.fault, at_width, compared))
       return;
   }
   const auto of_theory = [](const std::string& setting) {
@@ -73,11 +74,11 @@ void require_told_is_seen(const config::Config& config, std::string_view study, 
   };
   if (!config.theory_settings.empty() && std::ranges::all_of(config.theory_settings, of_theory)) {
     throw ConfigError(fmt::format("{}: expected a key of the stack, or theory.fault; --set says how theory is computed",
-                                  told_words(config)));
+                                  override_words(config)));
   }
   throw ConfigError(
       fmt::format("{}: expected something that changes what {} compares with what it measured; nothing does",
-                  told_words(config), study));
+                  override_words(config), study));
 }
 
 }  // namespace periscope::stacks

@@ -1,4 +1,4 @@
-#include "experiments/core/stacks/kept_reading.h"
+#include "experiments/core/stacks/cached_reading.h"
 
 #include <fmt/format.h>
 
@@ -75,7 +75,7 @@ void read_curves(const JournalPart& part, const Keys& keys, const LengthOf& leng
 
 }  // namespace
 
-Json kept_json(const Reading& reading) {
+Json cached_json(const Reading& reading) {
   Json top = Json::array();
   for (const auto& [signal, sublayers] : reading.top) {
     Json rows = Json::array();
@@ -89,7 +89,7 @@ Json kept_json(const Reading& reading) {
           {"diverged_at", reading.diverged_at}};
 }
 
-Reading kept_reading(const JournalPart& cell, const ModelSpec& model, bool backward) {
+Reading cached_reading(const JournalPart& cell, const ModelSpec& model, bool backward) {
   const auto sublayers = static_cast<std::size_t>(model.sublayers());
   const std::size_t depths = sublayers + 1;
   Reading reading;

@@ -15,14 +15,14 @@ bool theory_is_misled(const Config& config);
 
 /// Returns, per stack, every key that --theory-set overrides: {"model.rope": {"measured": true, "told": false}, …}.
 /// Empty if it overrides nothing. for_hash as in section_json.
-nlohmann::ordered_json told_differences(const Config& config, bool for_hash = false);
+nlohmann::ordered_json override_differences(const Config& config, bool for_hash = false);
 
-/// {"set": […], "fault": …, "meaning": …, "differences": as told_differences}: for results, where it must not be
+/// {"set": […], "fault": …, "meaning": …, "differences": as override_differences}: for results, where it must not be
 /// overlooked. Null if theory is not misled.
-nlohmann::ordered_json told_json(const Config& config);
+nlohmann::ordered_json override_json(const Config& config);
 
-/// Returns the contents of told_json as lines for people; empty if theory is not misled.
-std::string told_lines(const Config& config);
+/// Returns the contents of override_json as lines for people; empty if theory is not misled.
+std::string override_lines(const Config& config);
 
 /// Throws ConfigError if a fault is planted that changes nothing in any stack.
 void require_fault_acts(const Config& config);

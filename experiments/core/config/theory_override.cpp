@@ -1,4 +1,4 @@
-#include "experiments/core/config/told.h"
+#include "experiments/core/config/theory_override.h"
 
 #include <fmt/format.h>
 
@@ -14,9 +14,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json differences(const StackSpec& measured, const StackSpec& told, bool for_hash) {
+Json differences(const StackSpec& measured, const StackSpec& overridden, bool for_hash) {
   const Json a = resolved_json(measured, for_hash);
-  const Json b = resolved_json(told, for_hash);
+  const Json b = resolved_json(overridden, for_hash);
   Json all = Json::object();
   for (const auto& [table, keys] : a.items()) {
     for (const auto& [key, value] : keys.items()) {
@@ -37,31 +37,31 @@ bool theory_is_misled(const Config& config) {
   return config.theory.fault != theory::Fault::none || !config.theory_settings.empty();
 }
 
-Json told_differences(const Config& config, bool for_hash) {
+Json override_differences(const Config& config, bool for_hash) {
   Json all = Json::array();
   const std::vector<StackSpec> measured = config.stacks();
-  for (std::size_t i = 0; i < config.told.size(); ++i)
-    all.push_back(differences(measured[i], config.told[i], for_hash));
+  for (std::size_t i = 0; i < config.overridden.size(); ++i)
+    all.push_back(differences(measured[i], config.overridden[i], for_hash));
   return all;
 }
 
-Json told_json(const Config& config) {
+Json override_json(const Config& config) {
   if (!theory_is_misled(config)) return nullptr;
   return {{"set", config.theory_settings},
           {"fault", fault_name(config)},
           {"meaning", meaning_of(config.theory.fault)},
-          {"differences", told_differences(config)}};
+          {"differences", override_differences(config)}};
 }
 
-std::string told_lines(const Config& config) {
+std::string override_lines(const Config& config) {
   std::string lines;
   if (config.theory.fault != theory::Fault::none) {
     lines += fmt::format("PLANTED FAULT: theory is wrong on purpose (theory.fault = {}: {})\n", fault_name(config),
                          meaning_of(config.theory.fault));
   }
-  if (config.told.empty()) return lines;
+  if (config.overridden.empty()) return lines;
   Json all = Json::object();  // the same difference is stated once for all stacks
-  for (const Json& stack : told_differences(config)) all.update(stack);
+  for (const Json& stack : override_differences(config)) all.update(stack);
   std::string words;
   for (const auto& [key, values] : all.items()) {
     if (!words.empty()) words += ", ";
@@ -75,9 +75,9 @@ std::string told_lines(const Config& config) {
 void require_fault_acts(const Config& config) {
   const theory::Fault fault = config.theory.fault;
   if (fault == theory::Fault::none) return;
-  const std::vector<StackSpec> told = config.told_stacks();
+  const std::vector<StackSpec> overridden = config.predicted_stacks();
   const bool acts = std::ranges::any_of(
-      told, [&](const StackSpec& spec) { return theory::acts_on(fault, spec, config.run.backward); });
+      overridden, [&](const StackSpec& spec) { return theory::acts_on(fault, spec, config.run.backward); });
   if (acts) return;
   throw ConfigError(fmt::format("theory.fault = \"{}\": expected {}", fault_name(config),
                                 fault == theory::Fault::depth_constant
@@ -89,11 +89,11 @@ void require_swept_is_one_value(const Config& config, std::string_view key, std:
                                 const std::function<double(const StackSpec&)>& value) {
   const std::vector<StackSpec> measured = config.stacks();
   require_one_value(config, key, fmt::format("the stacks run through those of {}", by), value);
-  for (std::size_t i = 0; i < config.told.size(); ++i) {
-    const double told = value(config.told[i]);
-    if (told == value(measured[i])) continue;
-    throw ConfigError(fmt::format("--theory-set {} = {:g}: expected {:g} as measured; both run through {}", key, told,
-                                  value(measured[i]), by));
+  for (std::size_t i = 0; i < config.overridden.size(); ++i) {
+    const double overridden = value(config.overridden[i]);
+    if (overridden == value(measured[i])) continue;
+    throw ConfigError(fmt::format("--theory-set {} = {:g}: expected {:g} as measured; both run through {}", key,
+                                  overridden, value(measured[i]), by));
   }
 }
 

@@ -1,4 +1,4 @@
-#include "experiments/core/stacks/kept_prediction.h"
+#include "experiments/core/stacks/cached_prediction.h"
 
 #include <cmath>
 #include <cstring>
@@ -131,12 +131,12 @@ TEST_CASE("a cell that is no prediction of the stack is refused") {
   stacks::Progress progress;
   const theory::Prediction whole = stacks::predict_alone(config, progress).stacks.front().prediction;
   const ModelSpec model = config.stacks().front().model;
-  const Json cell = stacks::kept_prediction_json(whole);
-  check_same(stacks::kept_prediction(stacks::JournalPart(cell, "FILE: record 1"), model), whole);
+  const Json cell = stacks::cached_prediction_json(whole);
+  check_same(stacks::cached_prediction(stacks::JournalPart(cell, "FILE: record 1"), model), whole);
   const auto refused = [&](auto edit) {
     Json edited = cell;
     edit(edited);
-    CHECK_THROWS_AS(stacks::kept_prediction(stacks::JournalPart(edited, "FILE: record 1"), model), InputError);
+    CHECK_THROWS_AS(stacks::cached_prediction(stacks::JournalPart(edited, "FILE: record 1"), model), InputError);
   };
   refused([](Json& c) { c.erase("finite_width"); });
   refused([](Json& c) { c["finite_width"] = ""; });
