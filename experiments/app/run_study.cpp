@@ -42,7 +42,7 @@ ExitCode run_and_publish(const study::Study& study, const study::Job& job, const
 
 /// Calls `run`; if it throws, says where finished cells are kept.
 template <class F>
-ExitCode telling_of(const std::optional<stacks::CellJournal>& journal, const F& run) {
+ExitCode naming_journal(const std::optional<stacks::CellJournal>& journal, const F& run) {
   try {
     return run();
   } catch (const stacks::Stopped&) {
@@ -63,7 +63,7 @@ ExitCode run_with_journal(const study::Study& study, const study::Job& job, cons
     });
     TerminalProgress(options.quiet).say(journal->others());
   }
-  return telling_of(journal, [&] { return run_and_publish(study, job, options, journal ? &*journal : nullptr); });
+  return naming_journal(journal, [&] { return run_and_publish(study, job, options, journal ? &*journal : nullptr); });
 }
 
 /// The keys that act in a study, as Request::acting has them.

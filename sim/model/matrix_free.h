@@ -8,7 +8,8 @@
 
 namespace periscope {
 
-/// Says whether matrix-free weights remember what was read, so that their matrices can be completed after the pass.
+/// ColumnText whether matrix-free weights remember what was read, so that their matrices can be completed after the
+/// pass.
 enum class Remember { nothing, readings };
 
 /// Random weights of one seed without matrices (T21): of W [m, n], with independent N(0, s²) entries, only that is

@@ -88,7 +88,7 @@ TEST_CASE("the finding that tells the verdict of them all: rejected, no number, 
   std::vector<judge::Finding*> pointers;
   for (judge::Finding& f : all) pointers.push_back(&f);
   judge::decide(pointers, 0.01);
-  for (std::size_t n = all.size(); n > 0; --n) CHECK(judge::telling(std::span(all).first(n)) == &all[n - 1]);
+  for (std::size_t n = all.size(); n > 0; --n) CHECK(judge::deciding(std::span(all).first(n)) == &all[n - 1]);
 }
 
 TEST_CASE("more findings, a wider limit") {

@@ -250,11 +250,11 @@ TEST_CASE("the verdict of several findings: a rejection, else what is inconclusi
   const std::vector<judge::Finding> all{finding(judge::Verdict::agrees, 0.5),
                                         finding(judge::Verdict::inconclusive, 2.0),
                                         finding(judge::Verdict::inconclusive, 3.0)};
-  CHECK(judge::telling(all) == &all[2]);
+  CHECK(judge::deciding(all) == &all[2]);
   std::vector<judge::Finding> rejected = all;
   rejected.push_back(finding(judge::Verdict::disagrees, 0.1));
-  CHECK(judge::telling(rejected)->verdict == judge::Verdict::disagrees);
-  CHECK(judge::telling({}) == nullptr);
+  CHECK(judge::deciding(rejected)->verdict == judge::Verdict::disagrees);
+  CHECK(judge::deciding({}) == nullptr);
 }
 
 }  // namespace periscope

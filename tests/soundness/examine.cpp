@@ -43,8 +43,8 @@ bool fits(const theory::Certificate& certificate, const theory::SignalBound& b) 
   return b.largest <= certificate.limit(b) && std::isfinite(b.largest);
 }
 
-/// Says of every bound whether a run may be held against it: everything that enters the signal fits its format, as far
-/// as the order of the bounds says; or the verdict on the signal's class says so.
+/// ColumnText of every bound whether a run may be held against it: everything that enters the signal fits its format,
+/// as far as the order of the bounds says; or the verdict on the signal's class says so.
 std::vector<bool> claims_of(const theory::Certificate& certificate) {
   const auto& bounds = certificate.bounds;
   const auto blocks = [&](std::size_t other, std::size_t i) {

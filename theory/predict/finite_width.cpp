@@ -19,9 +19,9 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr int fewest_replicates = 32;
 constexpr int most_precise = 16;  ///< replicates per seed
 constexpr int usual = 4;
-constexpr double cheap = 2e11;
-constexpr double dear = 2e13;
-constexpr int fewest_if_dear = 8;
+constexpr double operations_of_seconds = 2e11;
+constexpr double operations_of_minutes = 2e13;
+constexpr int fewest_of_minutes = 8;
 
 /// Replicates that exist at one time.
 constexpr int batch = 64;
@@ -78,8 +78,8 @@ int usual_replicates(const StackSpec& spec, int seeds) {
   const double each = chain_operations(spec);
   const double wanted = std::max<double>(fewest_replicates, usual * seeds);
   const double precise = std::max<double>(wanted, most_precise * seeds);
-  const double affordable = std::max(wanted, std::min(precise, cheap / each));
-  return static_cast<int>(std::min(affordable, std::max<double>(fewest_if_dear, dear / each)));
+  const double affordable = std::max(wanted, std::min(precise, operations_of_seconds / each));
+  return static_cast<int>(std::min(affordable, std::max<double>(fewest_of_minutes, operations_of_minutes / each)));
 }
 
 /// `wanted` or some more, so that every sequence gets equally many.
@@ -89,10 +89,10 @@ int shared_out(int wanted, int sequences) { return std::max(1, (wanted + sequenc
 
 int replicates_for(const StackSpec& spec, int seeds, int sequences, double operations) {
   const int usual_count = shared_out(usual_replicates(spec, seeds), sequences);
-  const double paid_for = std::max(operations, cheap) / chain_operations(spec);
+  const double paid_for = std::max(operations, operations_of_seconds) / chain_operations(spec);
   if (usual_count <= paid_for) return usual_count;
   const int count = static_cast<int>(paid_for) / sequences * sequences;
-  return count < fewest_if_dear ? 0 : count;
+  return count < fewest_of_minutes ? 0 : count;
 }
 
 void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>& ids,

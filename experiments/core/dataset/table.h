@@ -10,7 +10,7 @@
 namespace periscope::dataset {
 
 /// All that is said about a column (ColumnSpec) but its type, which follows from its values.
-struct Says {
+struct ColumnText {
   std::string name;
   std::string dimensions;
   std::string units;
@@ -28,7 +28,7 @@ class Table {
 
   /// `value(s)`: the column's value, or its values along the dimensions that the row leaves open (type_of).
   template <class F>
-  Table& column(Says says, F value) {
+  Table& column(ColumnText says, F value) {
     using Value = std::invoke_result_t<F, const S&>;
     declare(std::move(says), type_of<Value>());
     fills_.push_back(
@@ -38,7 +38,7 @@ class Table {
   /// Declares and fills a column that may lack a value: `value(s)` is a std::optional, and nothing is put if it is
   /// empty.
   template <class F>
-  Table& column_if_any(Says says, F value) {
+  Table& column_if_any(ColumnText says, F value) {
     using Value = std::invoke_result_t<F, const S&>;
     declare(std::move(says), type_of<typename Value::value_type>());
     fills_.push_back([name = specs_.back().name, value = std::move(value)](const S& s, const Row& row) {
@@ -98,7 +98,7 @@ class Table {
   }
 
  private:
-  void declare(Says says, Type type) {
+  void declare(ColumnText says, Type type) {
     specs_.push_back({.name = std::move(says.name),
                       .dimensions = std::move(says.dimensions),
                       .type = type,

@@ -131,7 +131,7 @@ void decide(std::span<Finding* const> findings, double familywise_error, int wid
   }
 }
 
-const Finding* telling(std::span<const Finding> findings) {
+const Finding* deciding(std::span<const Finding> findings) {
   const auto it = std::ranges::max_element(findings, {}, rank);
   return it == findings.end() ? nullptr : &*it;
 }

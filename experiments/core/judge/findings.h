@@ -74,7 +74,7 @@ void decide(std::span<Finding* const> findings, double familywise_error, int wid
 /// The finding that decides the verdict of them all: the one farthest beyond its limit if one is rejected, else of the
 /// inconclusive ones one without a number, the least powerful or an imprecise one, else the one nearest to its limit.
 /// Null for none.
-const Finding* telling(std::span<const Finding> findings);
+const Finding* deciding(std::span<const Finding> findings);
 
 /// The verdict of the data on a claim of the literature.
 enum class ClaimVerdict { holds, holds_with_condition, fails, not_testable };

@@ -28,8 +28,8 @@ double reading_operations(const StackSpec& spec, const config::RunOptions& run) 
 }
 
 double affordable_operations(const StackSpec& spec, const config::Config& config, int seeds) {
-  constexpr double cheap = 2e12;  // seconds
-  return std::max(cheap, seeds * reading_operations(spec, config.run));
+  constexpr double operations_of_seconds = 2e12;
+  return std::max(operations_of_seconds, seeds * reading_operations(spec, config.run));
 }
 
 double limit_operations(const StackSpec& spec, bool backward, double affordable) {

@@ -75,7 +75,7 @@ std::string input_of(const CertifyResult& r) {
   return std::isinf(r.domain.largest) ? "real vectors" : fmt::format("real entries up to {:g}", r.domain.largest);
 }
 
-/// Says in a line what is proved of one format.
+/// ColumnText in a line what is proved of one format.
 std::string verdict_line(const CertifyResult& r, const NumberFormat& f, bool& certified) {
   const theory::Certificate& c = certificate_for(r, f);
   const bool exact = c.arithmetic.kind == Arithmetic::exact;
@@ -108,7 +108,7 @@ std::string verdicts(const CertifyResult& r, const std::vector<NumberFormat>& fo
   return text;
 }
 
-/// Says which inputs and which arithmetic the verdicts are about.
+/// ColumnText which inputs and which arithmetic the verdicts are about.
 std::string conditions(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
   std::string text;
   switch (r.arithmetic) {

@@ -46,7 +46,7 @@ dataset::Table<InVariant> variant_table();
 /// Means over seeds and their standard errors, two columns; nothing is put for an empty list. `moments(s)` is a list of
 /// RunningMoments along the dimensions that the row leaves open.
 template <class S, class F>
-void add_averages(dataset::Table<S>& table, dataset::Says mean, dataset::Says error, F moments) {
+void add_averages(dataset::Table<S>& table, dataset::ColumnText mean, dataset::ColumnText error, F moments) {
   const auto along = [moments](auto number) {
     return [moments, number](const S& s) -> std::optional<std::vector<double>> {
       const std::span<const RunningMoments> all = moments(s);

@@ -162,7 +162,7 @@ IdentityPathResult identity_path(const config::Config& config, stacks::Progress&
   }
   judge::decide(findings, config.agreement.familywise_error, config.base.model.width);
   for (IdentityPath& path : result.stacks) {
-    if (const judge::Finding* worst = judge::telling(path.shares))
+    if (const judge::Finding* worst = judge::deciding(path.shares))
       path.worst = static_cast<int>(worst - path.shares.data());
     // G11: with norms in front the skip path is the identity; with a norm behind it is not.
     const SublayerRule rule = path.spec.model.rule(path.spec.model.sublayers() - 1);

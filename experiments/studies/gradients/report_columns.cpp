@@ -2,22 +2,22 @@
 
 namespace periscope::gradients {
 
-Says version_of(const Says& says, const std::string& suffix, const std::string& words) {
-  Says version = says;
+ColumnText version_of(const ColumnText& says, const std::string& suffix, const std::string& words) {
+  ColumnText version = says;
   version.name += "_" + suffix;
   version.meaning += ": " + words;
   return version;
 }
 
-Says measured_of(const Says& says) { return version_of(says, "measured", "mean over seeds"); }
-Says measured_error_of(const Says& says) { return version_of(says, "stderr", "standard error over seeds"); }
-Says predicted_of(const Says& says) { return version_of(says, "predicted", "prediction"); }
-Says predicted_error_of(const Says& says) {
+ColumnText measured_of(const ColumnText& says) { return version_of(says, "measured", "mean over seeds"); }
+ColumnText measured_error_of(const ColumnText& says) { return version_of(says, "stderr", "standard error over seeds"); }
+ColumnText predicted_of(const ColumnText& says) { return version_of(says, "predicted", "prediction"); }
+ColumnText predicted_error_of(const ColumnText& says) {
   return version_of(says, "predicted_stderr", "standard error of the prediction");
 }
 
-Table<judge::Finding> finding_table(const Says& says) {
-  Says text = says;
+Table<judge::Finding> finding_table(const ColumnText& says) {
+  ColumnText text = says;
   text.units.clear();
   Table<judge::Finding> table;
   add_column(table, measured_of(says), [](const judge::Finding& f) { return f.measured.value; });

@@ -14,11 +14,11 @@
 /// columns are about one quantity, `says` has the name N and the meaning of the quantity.
 namespace periscope::gradients {
 
-using dataset::Says;
+using dataset::ColumnText;
 using dataset::Table;
 
 template <class S, class F>
-void add_column(Table<S>& table, Says says, F value) {
+void add_column(Table<S>& table, ColumnText says, F value) {
   says.place = dataset::Place("variables") / says.name;
   table.column(std::move(says), std::move(value));
 }
@@ -38,31 +38,31 @@ void add_refusal(Table<S>& table, const std::string& row) {
 
 /// The values and the standard errors of the curve `curve(s)`, which may be shorter than its dimension is long.
 template <class S, class F>
-void add_series(Table<S>& table, Says values, Says errors, F curve) {
+void add_series(Table<S>& table, ColumnText values, ColumnText errors, F curve) {
   add_column(table, std::move(values), [curve](const S& s) { return curve(s).value; });
   add_column(table, std::move(errors), [curve](const S& s) { return curve(s).standard_error; });
 }
 
 /// N_suffix, its meaning followed by `words`.
-Says version_of(const Says& says, const std::string& suffix, const std::string& words);
+ColumnText version_of(const ColumnText& says, const std::string& suffix, const std::string& words);
 /// N_measured, N_stderr, N_predicted and N_predicted_stderr.
-Says measured_of(const Says& says);
-Says measured_error_of(const Says& says);
-Says predicted_of(const Says& says);
-Says predicted_error_of(const Says& says);
+ColumnText measured_of(const ColumnText& says);
+ColumnText measured_error_of(const ColumnText& says);
+ColumnText predicted_of(const ColumnText& says);
+ColumnText predicted_error_of(const ColumnText& says);
 
 /// These four, of the curves `from_seeds(s)` and `from_theory(s)`.
 template <class S, class M, class P>
-void add_curve(Table<S>& table, const Says& says, M from_seeds, P from_theory) {
+void add_curve(Table<S>& table, const ColumnText& says, M from_seeds, P from_theory) {
   add_series(table, measured_of(says), measured_error_of(says), std::move(from_seeds));
   add_series(table, predicted_of(says), predicted_error_of(says), std::move(from_theory));
 }
 
 /// These four, N_power, N_verdict and N_verdict_reason.
-Table<judge::Finding> finding_table(const Says& says);
+Table<judge::Finding> finding_table(const ColumnText& says);
 /// Adds the columns of the finding `find(s)`, a reference.
 template <class S, class F>
-void add_finding(Table<S>& table, const Says& says, F find) {
+void add_finding(Table<S>& table, const ColumnText& says, F find) {
   table.part(finding_table(says), [find](const S& s) { return &find(s); });
 }
 
@@ -71,7 +71,7 @@ std::string_view verdict_of(const judge::Finding* finding);
 std::string reason_of(const judge::Finding* finding);
 /// N and N_reason, of the finding `find(s)`, a pointer.
 template <class S, class F>
-void add_verdict(Table<S>& table, const Says& says, F find) {
+void add_verdict(Table<S>& table, const ColumnText& says, F find) {
   add_column(table, says, [find](const S& s) { return verdict_of(find(s)); });
   add_column(table, version_of(says, "reason", "why it is inconclusive"),
              [find](const S& s) { return reason_of(find(s)); });

@@ -27,10 +27,10 @@ std::string table_of(const std::vector<ScorePath>& results) {
         {config::placement_label(path.spec),
          fmt::format("{} (layer {})", judge::plus_minus({shares[top], path.share_measured.standard_error[top]}), top),
          fmt::format("{}, {}", judge::shown(path.share_predicted.value[top], "{:.3f}"),
-                     judge::name_of(judge::telling(path.shares)->verdict)),
+                     judge::name_of(judge::deciding(path.shares)->verdict)),
          fmt::format("predicted {} % of ‖∂loss/∂x₀‖²", judge::shown(100.0 * missing, "{:+.0f}")),
-         fmt::format("{}, {}", judge::verdict_words(*judge::telling(path.with)),
-                     judge::verdict_words(*judge::telling(path.without)))});
+         fmt::format("{}, {}", judge::verdict_words(*judge::deciding(path.with)),
+                     judge::verdict_words(*judge::deciding(path.without)))});
   }
   return table.text() +
          "share: S/(S+V), S the squared gradient that reaches attention's input through queries and keys, V through "
@@ -58,11 +58,11 @@ const Table<ScorePath>& score_path_table() {
                 "standard error of the prediction without the score path"},
                [](const P& p) -> const Curve& { return p.log_without; });
     add_verdict(table, {"share_verdict", "case", "", "agreement of the share with theory (T19)"},
-                [](const P& p) { return judge::telling(p.shares); });
+                [](const P& p) { return judge::deciding(p.shares); });
     add_verdict(table, {"verdict", "case", "", "agreement of the stream's gradient with theory (T19)"},
-                [](const P& p) { return judge::telling(p.with); });
+                [](const P& p) { return judge::deciding(p.with); });
     add_verdict(table, {"without_scores_verdict", "case", "", "the same for a theory without the score path"},
-                [](const P& p) { return judge::telling(p.without); });
+                [](const P& p) { return judge::deciding(p.without); });
     return table;
   }();
   return all;
