@@ -76,7 +76,6 @@ std::vector<std::string> acting_keys(const study::Study& study) {
 
 ExitCode run_study(const study::Study& study, const CommonOptions& options, const study::FlagValues& flags) {
   study::Request request = options.request(study.name, acting_keys(study), flags);
-  request.idle = study.idle_keys;
   if (request.file.empty() && !study.configuration.empty()) request.file = shipped_file(study.configuration);
   const study::Job job = study.resolve(request);
   if (options.skip_finished && !job.unskippable.empty()) {

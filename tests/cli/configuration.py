@@ -110,12 +110,13 @@ class Configuration(FolderTest):
 
     def test_every_key_that_changes_results_changes_the_hash(self):
         keys = [k["name"] for k in json.loads(run("list", "--json").stdout)["keys"]]
-        plain = self.provenance(command="propagate")
         for key in keys:
             if key in HOW or key in FILES or key.startswith(ELSEWHERE) or key == "model.preset":
                 continue
             with self.subTest(key=key):
-                changed = self.provenance(f"{key}={ROWS[key].value}", command="propagate")
+                base = ROWS[key].base
+                plain = self.provenance(*base, command="propagate")
+                changed = self.provenance(*base, f"{key}={ROWS[key].value}", command="propagate")
                 self.assertNotEqual(changed["config_sha256"], plain["config_sha256"])
                 section, name = key.rsplit(".", 1)
                 values = changed["config"]["stacks"][0] if section in ("model", "init", "input") else changed["config"]
@@ -182,12 +183,13 @@ class Configuration(FolderTest):
 
     def test_what_changes_no_result_does_not_change_the_hash(self):
         plain = self.provenance()["config_sha256"]
-        for settings, flags in [(["run.threads=1"], []), ([f"run.out={self.folder}"], []), ([], ["--threads", "2"]),
-                                (["input.path=nowhere"], [])]:
+        for settings, flags in [(["run.threads=1"], []), ([f"run.out={self.folder}"], []), ([], ["--threads", "2"])]:
             with self.subTest(settings=settings, flags=flags):
                 self.assertEqual(self.provenance(*settings, flags=flags)["config_sha256"], plain)
-        self.config.write_text(self.STACK + "[ladder]\nwidths = [1, 2]\n")
-        self.assertEqual(self.provenance()["config_sha256"], plain, "sections of other commands")
+        for text, what in ((self.STACK + "[ladder]\nwidths = [1, 2]\n", "sections of other commands"),
+                           (self.STACK.replace("[input]\n", '[input]\npath = "nowhere"\n'), "a key of other inputs")):
+            self.config.write_text(text)
+            self.assertEqual(self.provenance()["config_sha256"], plain, what)
 
     def test_a_text_counts_by_its_content(self):
         def of(name, text):

@@ -165,14 +165,6 @@ class Flags(FolderTest):
 
     def test_a_key_that_does_nothing_with_these_values_of_others_is_refused(self):
         for words, expected in (
-                (["gradients", "depth", "--set", "model.layers=3"],
-                 "model.layers does nothing in gradients depth; expected gradients.layers"),
-                (["gradients", "attenuation", "--vary", "init.qk_factor=[0.0,1.0]"],
-                 "init.qk_factor does nothing in gradients attenuation; expected gradients.qk_factors"),
-                (["gradients", "crossover", "--set", "init.down_factor=2.0"],
-                 "init.down_factor does nothing in gradients crossover; expected gradients.down_factors"),
-                (["gradients", "depth", "--set", "gradients.qk_factors=[1.0]"],
-                 "gradients.qk_factors does nothing in gradients depth"),
                 (["propagate", "--set", "init.scheme=lecun", "--vary", "init.std=[0.1,0.2]"],
                  'init.std acts only with init.scheme = "normal"'),
                 (["propagate", "--set", "init.factor=2.0"], 'init.factor acts only with init.scheme = "scaled"'),

@@ -54,6 +54,10 @@ def configuration(r, command):
     for key, values in may.items():
         if r.random() < 0.25:
             c[key] = r.choice(values)
+    for key, acts in (("init.std", c["init.scheme"] == "normal"), ("init.factor", c["init.scheme"] == "scaled"),
+                      ("input.correlation", c["input.kind"] == "gaussian")):
+        if not acts:
+            c.pop(key, None)
     if command == "ladder":
         c["ladder.widths"], c["ladder.seeds"] = [width, 2 * width, 3 * width, 4 * width], 16
     if command == "crossover":

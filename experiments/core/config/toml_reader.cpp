@@ -138,7 +138,7 @@ bool TomlReader::read(std::string_view key, bool& target) {
 bool TomlReader::read(std::string_view key, std::string& target) {
   const toml::node* node = find(key);
   if (node == nullptr) return false;
-  if (!is_text(*node)) fail(key, *node, "a string without the character U+0000");
+  if (!is_text(*node)) fail(key, *node, node->is_string() ? "a string without the character U+0000" : "a string");
   target = *node->value<std::string>();
   return true;
 }

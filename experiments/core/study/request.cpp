@@ -36,11 +36,6 @@ void choose_dtype(config::RunOptions& run) {
 
 /// Throws ConfigError if the key of `setting` does nothing in the request's command.
 void require_acts_here(const Request& request, const std::string& setting, const std::string& key) {
-  const auto idle = std::ranges::find(request.idle, key, &IdleKey::key);
-  if (idle != request.idle.end()) {
-    throw ConfigError(fmt::format("--set {}: {} does nothing in {}{}", shortened(setting), key, request.command,
-                                  idle->instead.empty() ? "" : "; expected " + idle->instead));
-  }
   const auto has_it = [&](const std::string& name) {
     return name.ends_with('.') ? key.starts_with(name) : key == name;
   };

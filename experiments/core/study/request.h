@@ -14,12 +14,6 @@ namespace periscope::study {
 /// Which matrices a study can do with: dense alone, or whatever run.weights says.
 enum class Matrices { dense, any };
 
-/// A key that does nothing in a study although others of its table do.
-struct IdleKey {
-  std::string key;           ///< "model.layers"
-  std::string instead = {};  ///< the key that the study runs through in its place: "gradients.layers"; "" for none
-};
-
 /// The request of a caller to a study: a configuration, common flags on top of it, and the study's own flags.
 struct Request {
   std::span<const config::AnySection> known = {};  ///< the sections that a configuration may have: those of all studies
@@ -37,7 +31,6 @@ struct Request {
   FlagValues flags = {};
   std::string command = {};              ///< for messages
   std::vector<std::string> acting = {};  ///< keys that act in it, "model." for a whole table; none: all do
-  std::vector<IdleKey> idle = {};        ///< of these, keys that do not act
 
   /// The configuration with the common flags on top, checked against the device, and with defaults resolved. A study
   /// that reads a matrix more than once, or by its entries, or pairs stacks by their weights has them dense. Throws

@@ -65,9 +65,8 @@ struct Study {
   /// Keys that act besides those of its own sections and those of its common flags; "model." stands for a whole table.
   std::vector<std::string> shared_keys = {"model.",     "init.",        "input.",     "theory.",
                                           "agreement.", "run.backward", "run.weights"};
-  std::vector<IdleKey> idle_keys = {};  ///< of all these, keys that do nothing here
-  bool json_file = false;               ///< writes its JSON into a file too
-  bool shown_first = false;             ///< its example is among those that a newcomer sees
+  bool json_file = false;    ///< writes its JSON into a file too
+  bool shown_first = false;  ///< its example is among those that a newcomer sees
   /// Throws ConfigError and InputError for what can be seen without computing that it cannot be done.
   std::function<Job(const Request&)> resolve;
 };

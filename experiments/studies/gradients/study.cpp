@@ -28,7 +28,6 @@ struct Experiment {
   stacks::Compared compared;  ///< the predicted numbers that it holds against what it measures
   bool over_depths = false;   ///< it runs through gradients.layers
   bool decomposes = false;    ///< it decomposes gradients by their paths
-  std::vector<double> GradientConfig::*swept = nullptr;     ///< the values that it runs through; null: none
   std::function<void(const GradientConfig&)> require = {};  ///< throws ConfigError for what it cannot do; none: nothing
   std::function<Outcome(const GradientConfig&, stacks::Progress&)> run;
 };
@@ -101,7 +100,6 @@ std::vector<Experiment> experiments() {
            .configuration = "gradient_attenuation.toml",
            .schema = &attenuation_schema(),
            .compared = [](const Profile& p) { return stream_and(p, Statistic::grad_sq, Weight::down); },
-           .swept = &GradientConfig::qk_factors,
            .require = require_rate,
            .run =
                [](const GradientConfig& config, stacks::Progress& progress) {
@@ -139,7 +137,6 @@ std::vector<Experiment> experiments() {
            .configuration = "crossover.toml",
            .schema = &crossover_schema(),
            .compared = [](const Profile& p) { return last_down(p, true); },
-           .swept = &GradientConfig::down_factors,
            .require = require_ratios,
            .run =
                [](const GradientConfig& config, stacks::Progress& progress) {
@@ -175,18 +172,6 @@ std::vector<std::string> keys_of(const Experiment& experiment) {
   return keys;
 }
 
-/// The values that other experiments run through, and the key whose place this one's own values take.
-std::vector<study::IdleKey> idle_keys_of(const Experiment& experiment) {
-  std::vector<study::IdleKey> keys;
-  const auto add = [&](bool runs_through, const char* values, const char* key) {
-    keys.push_back(runs_through ? study::IdleKey{key, values} : study::IdleKey{values});
-  };
-  add(experiment.over_depths, "gradients.layers", "model.layers");
-  add(experiment.swept == &GradientConfig::qk_factors, "gradients.qk_factors", "init.qk_factor");
-  add(experiment.swept == &GradientConfig::down_factors, "gradients.down_factors", "init.down_factor");
-  return keys;
-}
-
 }  // namespace
 
 std::vector<study::Study> studies() {
@@ -202,7 +187,6 @@ std::vector<study::Study> studies() {
                    .skips = true,
                    .common = {.memory = !experiment.decomposes},
                    .shared_keys = keys_of(experiment),
-                   .idle_keys = idle_keys_of(experiment),
                    .resolve = [experiment](const study::Request& request) { return resolve(experiment, request); }});
   }
   return all;
