@@ -47,7 +47,8 @@ def _figure(result: Result, shown: list[int]) -> style.Page:
         axes.text(1.02, row, number(result, c), transform=axes.get_yaxis_transform(), va="center", fontsize=5.5,
                   color=colour)  # fmt: skip
         if not np.isfinite(place[c]):
-            axes.text(0, row, "no test", ha="center", va="center", fontsize=6, color=style.INK)
+            axes.text(0, row, "no test", ha="center", va="center", fontsize=6, color=style.INK,
+                      bbox={"facecolor": "0.93", "edgecolor": "none", "pad": 1})
     finite = np.abs(place[shown])[np.isfinite(place[shown])]
     far = 1.08 * max(side(np.array(LEAST)), np.max(finite, initial=0.0))
     ticks = apart(far)

@@ -28,8 +28,17 @@ def deviation(curve: curves.Curve) -> np.ndarray:
     return 100 * (curve["measured"] / predicted - 1)
 
 
+def reach(result: Result, i: int, limit: float) -> float:
+    """Where the axis ends: beyond the limit, but where all that is drawn lies far inside it, beyond that."""
+    drawn = [100 * result["second_moment_power"][i],
+             *(deviation(curves.select(result, "second_moment", (i, p))) for p in range(len(result["placement"])))]
+    largest = max((np.nanmax(np.abs(y)) for y in drawn if np.isfinite(y).any()), default=0.0)
+    return 1.6 * limit if not 0 < largest < limit / 4 else 1.3 * largest
+
+
 def _bands(result: Result, i: int) -> style.Page:
     limit, depth = 100 * result.config["agreement"]["power_limit"]["second_moment"], result["depth"]
+    end = reach(result, i, limit)
 
     def panel(axes: Axes, p: int, look: style.Look) -> None:
         hidden = 100 * result["second_moment_power"][i, p]
@@ -41,13 +50,13 @@ def _bands(result: Result, i: int) -> style.Page:
         curve = curves.select(result, "second_moment", (i, p))
         axes.plot(depth, deviation(curve), color=LINE, marker="o", markersize=2.4, markeredgewidth=0, linewidth=0.6)
         axes.set_title(curves.titled(look, result["verdict"][i, p]))
-        axes.set_ylim(-1.6 * limit, 1.6 * limit)
+        axes.set_ylim(-end, end)
 
     figure = curves.per_placement(result, panel, 1.7, "Deviation / %", sharey=True)
     keys = [
         Line2D([], [], color=LINE, marker="o", ms=3.5, lw=0.6, label="measured / predicted − 1"),
         Patch(color=BAND, alpha=0.35, lw=0, label="could be off by (not refused)"),
-        Line2D([], [], color=style.INK, lw=0.6, ls=(0, (4, 2)), label="limit of an agreement"),
+        Line2D([], [], color=style.INK, lw=0.6, ls=(0, (4, 2)), label=f"limit of an agreement, ± {limit:g} %{', beyond the axes' if end < limit else ''}"),
     ]
     return style.finish(figure, keys, caption(result, i))
 
@@ -55,7 +64,7 @@ def _bands(result: Result, i: int) -> style.Page:
 def caption(result: Result, i: int) -> str:
     words = (
         f"{style.title(style.INPUTS[result['input'][i]])}: second moment of the stream, measured over predicted "
-        f"({result.seeds_in_words}). Band: the smallest error that the test would have rejected with 95 % probability "
-        "a verdict whose band leaves the dashed limit is inconclusive. Titles: the verdict over all sites."
+        f"({result.seeds_in_words}). Band: the smallest error that the test would have rejected with 95 % probability; "
+        "a verdict whose band leaves the limit is inconclusive. Titles: the verdict over all sites."
     )
     return f"{words} {captions.setting(result)}"
