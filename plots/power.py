@@ -53,10 +53,11 @@ def _bands(result: Result, i: int) -> style.Page:
         axes.set_ylim(-end, end)
 
     figure = curves.per_placement(result, panel, 1.7, "Deviation / %", sharey=True)
+    limit_words = f"limit of an agreement, ± {limit:g} %{', beyond the axes' if end < limit else ''}"
     keys = [
         Line2D([], [], color=LINE, marker="o", ms=3.5, lw=0.6, label="measured / predicted − 1"),
         Patch(color=BAND, alpha=0.35, lw=0, label="could be off by (not refused)"),
-        Line2D([], [], color=style.INK, lw=0.6, ls=(0, (4, 2)), label=f"limit of an agreement, ± {limit:g} %{', beyond the axes' if end < limit else ''}"),
+        Line2D([], [], color=style.INK, lw=0.6, ls=(0, (4, 2)), label=limit_words),
     ]
     return style.finish(figure, keys, caption(result, i))
 
