@@ -71,6 +71,9 @@ class Commands(FolderTest):
                                  [float(f"{bottom:.4g}"), float(f"{top:.4g}"), float(f"{bottom / top:.3g}")])
         self.assertIn("N(0, 0.02²), and the input has E[x²] = 1; embeddings drawn", table)
         self.assertIn("model.recipe", table)
+        self.assertIn("note: weights are drawn", table, "all stacks")
+        lecun = run("propagate", "--config", self.config, "--vary", 'init.scheme=["normal","lecun"]').stderr
+        self.assertIn("pre, scheme normal; peri, scheme normal: weights are drawn", " ".join(lecun.split()))
         alike = run("propagate", "--backward", *small, "--set", "input.second_moment=4e-4").stderr
         self.assertNotIn("model.recipe", alike)
         one = run("propagate", "--backward", *small, "--seeds", 1).stderr
@@ -233,6 +236,18 @@ class Commands(FolderTest):
         self.assertGreater(review["measured"], review["bound"])
         self.assertLessEqual(len(review["case"]["x"][0]), 6, "small enough to check by hand")
         self.assertEqual(result["provenance"]["device"], "reference")
+
+    def test_a_false_claim_is_shown_by_a_case_that_breaks_it_clearly(self):
+        # Its first violation is within the factor that a refutation asks for; a later one is beyond.
+        result, code = run_json("verify", "--cases", 40, "--seed", 100, "--quiet")
+        self.assertEqual(code, 0)
+        claim = next(r for r in result["refutations"] if r["refutation"] == "G4")
+        first = next(s for s in result["statements"] if s["statement"] == "G4")["first_violation"]
+        self.assertTrue(claim["refuted"])
+        origin = claim["counterexample"]["origin"]
+        self.assertRegex(origin, r"^100:\d+$", "a random case, no attack")
+        self.assertNotEqual(origin, f"100:{first}")
+        self.assertGreater(claim["counterexample"]["ratio"], 1.05)
 
     def test_verify_says_what_no_case_was_about(self):
         done = run("verify", "--cases", 1)

@@ -233,6 +233,16 @@ class Plots(SharedFolderTest):
         shown = next(line.get_ydata() for line in axes.get_lines() if len(line.get_ydata()) == 5)
         m, t = (self.stack[f"second_moment_{v}"][0, 1] for v in ("measured", "predicted"))
         np.testing.assert_allclose(shown, 100 * (m / t - 1))
+        limit = 100 * self.stack.config["agreement"]["power_limit"]["second_moment"]
+        for power_of_all, end in ((0.005, 0.65), (0.01 * limit, 1.6 * limit)):
+            variables = dict(self.stack.variables)
+            variables["second_moment_power"] = np.full_like(variables["second_moment_power"], power_of_all)
+            variables["second_moment_measured"] = variables["second_moment_predicted"]
+            page = self.figure(power, dataclasses.replace(self.stack, variables=variables), "power-gaussian")
+            self.assertAlmostEqual(page.axes[1].get_ylim()[1], end)
+            (words,) = [text.get_text() for legend in page.legends for text in legend.get_texts()
+                        if "limit" in text.get_text()]
+            self.assertEqual("beyond the axes" in words, end < limit)
 
     def test_theory_alone_has_no_markers(self):
         for axes in self.figure(variance, self.theory).axes:

@@ -162,6 +162,14 @@ TEST_CASE("gradients whose mean squares are infinite are refused: norms of what 
   CHECK(refusal("b-only", values(1, 3, true)).empty());
   CHECK(refusal("pre", values(1, 2, true)).empty());      // no norm B
   CHECK(refusal("b-only", values(1, 2, false)).empty());  // five tokens, which attention mixes
+  const auto alike = [&](InputKind kind) {
+    return [=](StackSpec& spec) {
+      values(1, 2, false)(spec);
+      spec.input.kind = kind;
+      spec.input.correlation = 1.0;
+    };
+  };
+  CHECK(refusal("b-only", alike(InputKind::gaussian)).find("values' features are 2") != std::string::npos);
   const auto hidden = [](int channels) { return [=](StackSpec& spec) { spec.model.mlp_width = channels; }; };
   CHECK(refusal("peri", hidden(2)).find("hidden channels are 2") != std::string::npos);
   CHECK(refusal("peri", hidden(3)).empty());
