@@ -99,7 +99,9 @@ class Interrupted(TrainTest):
                 time.sleep(draw.uniform(0, 0.15))
                 process.kill()
                 process.communicate()
-            self.assertIn(process.returncode, (75, -signal.SIGTERM, -signal.SIGKILL))
+            # On a busy machine it may be stopped before its first state is written.
+            nothing_to_go_on_from = () if self.states(out) else (128 + signal.SIGTERM,)
+            self.assertIn(process.returncode, (75, -signal.SIGTERM, -signal.SIGKILL, *nothing_to_go_on_from))
             self.assertLessEqual(len(self.states(out)), 1)
             done += [kept_steps(state) for state in self.states(out)]
         self.assertEqual(done, sorted(done), "no step is lost that was kept")
