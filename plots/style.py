@@ -72,39 +72,47 @@ LOOKS = {
 FORMER_NAMES = {"residual": "residual-dual"}  # as result files may still have them
 VARIANTS = ("o", "D", "X", "s", "P", "v")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1.2, 1)), (0, (6, 1.5, 1, 1.5)))
-FREE_FORM = (("#117733", "*"), ("#AA4499", "."), ("#661100", "8"), ("#44AA99", "H"))
+FREE_FORM = (("#117733", "*"), ("#AA4499", "."), ("#661100", "8"), ("#44AA99", "H"), ("#DDCC77", "X"), ("#7F7F7F", "*"),
+             ("#4477AA", "."), ("#EE8866", "8"))  # fmt: skip
 
 
 def looks(placements: Iterable[str]) -> list[Look]:
-    """The look of each stack of a file by its label: a placement, a free-form one as JSON, a name that its user gave,
-    or one of these with what it differs by, as in "peri, qk_norm full". Stacks of one placement differ in colour."""
-    names = [str(name) for name in placements]
+    """The look of each stack of a file by its label: a placement, a free-form one as JSON, a recipe or a name that its
+    user gave, or one of these with what it differs by, as in "peri, qk_norm full". Stacks of one of these differ in
+    shade, marker and dash."""
+    every = [str(name) for name in placements]
+    names = list(dict.fromkeys(every))
     known = dict(LOOKS) | {former: LOOKS[name] for former, name in FORMER_NAMES.items()}
-    strange = list(dict.fromkeys(name for name in names if name.split(", ")[0] not in known))
+    strange = list(dict.fromkeys(base for base, _ in map(_parts, names) if base not in known))
+    for rank, base in enumerate(strange):
+        known[base] = Look(_words(base), *FREE_FORM[rank % len(FREE_FORM)], (0, (5, 1.5)))
     found: dict[str, Look] = {}
     taken: dict[str, int] = {}
-    for name in dict.fromkeys(names):
-        base, _, rest = name.partition(", ")
-        if name in strange:
-            found[name] = Look(_words(name), *FREE_FORM[strange.index(name) % len(FREE_FORM)], (0, (5, 1.5)))
-            continue
+    for name in names:
+        base, rest = _parts(name)
         look, rank = known[base], taken.get(base, 0)
         taken[base] = rank + 1
         if rank:
             shape = VARIANTS[rank % len(VARIANTS)], DASHES[rank % len(DASHES)]
             look = Look(look.label, shade(look.colour, rank), *shape)
         found[name] = replace(look, label=f"{look.label}, {rest}") if rest else look
-    return [found[name] for name in names]
+    return [found[name] for name in every]
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """The placement, free form, recipe or name that a label begins with, and what the stack differs by."""
+    between = "}, " if name.startswith("{") else ", "
+    base, _, rest = name.partition(between)
+    return (base + "}" if rest and between == "}, " else base), rest
 
 
 def _words(name: str) -> str:
     """What a stack is called that is none of the placements."""
     if not name.startswith("{"):
         return name
-    keys, _, rest = name.partition("}")
-    table = json.loads(keys + "}")
+    table = json.loads(name)
     norms = "+".join(position for position in "ABC" if table[position]) or "no norm"
-    return f"{norms}, α = {table['alpha']:g}, β = {table['beta']:g}{rest}"
+    return f"{norms}, α = {table['alpha']:g}, β = {table['beta']:g}"
 
 
 def shade(colour: str, rank: int) -> str:

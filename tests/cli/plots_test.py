@@ -375,6 +375,12 @@ class Plots(SharedFolderTest):
         for kind in ("label", "colour", "marker"):
             self.assertEqual(len({getattr(look, kind) for look in looks}), len(style.LOOKS) + 2, kind)
         self.assertEqual(looks[-1].label, "A, α = 3, β = 1")
+        # Several recipes, each with several values: no two alike, and those of a recipe in shades of one colour.
+        names = [f"{recipe}, std {s}" for recipe in ("gemma2", "llama", "olmo2", "mine", "opt") for s in (1, 2, 3)]
+        looks = style.looks([*names, names[0]])
+        self.assertEqual(len({(look.colour, look.marker) for look in looks}), len(names))
+        self.assertEqual(len({look.colour for look in looks[::3]}), 5)
+        self.assertEqual([look.label for look in looks], [*names, names[0]])
 
     def test_nothing_finite_is_drawn_as_that(self):
         """Runs that diverged from the start, of every kind that is here."""
