@@ -94,7 +94,17 @@ def _differing(result: Result, every: list[dict[str, Any]]) -> Iterator[tuple[st
         for label, table in zip(labels, tables, strict=True):
             owners.setdefault(_value(table.get(key)), []).append(label)
         if len(owners) > 1:
-            yield key, ", ".join(f"{value} ({', '.join(dict.fromkeys(names))})" for value, names in owners.items())
+            yield key, ", ".join(f"{value} ({_owners(names, labels)})" for value, names in owners.items())
+
+
+def _owners(names: list[str], labels: list[str]) -> str:
+    """Labels for people; one word stands for all labels that begin with it, if all are there."""
+    shown: list[str] = []
+    for word in dict.fromkeys(name.partition(", ")[0] for name in names):
+        mine = [name for name in dict.fromkeys(names) if name.partition(", ")[0] == word]
+        every = {label for label in labels if label.partition(", ")[0] == word}
+        shown += [word] if set(mine) == every else mine
+    return ("; " if any(", " in name for name in shown) else ", ").join(shown)
 
 
 def _name(stack: dict[str, Any]) -> str:

@@ -123,7 +123,7 @@ class Command(SharedFolderTest):
                 self.assertEqual(list(drawn[: len(own)]), list(own))
                 self.assertTrue(all(v != v for v in drawn[len(own) :]), "nothing beyond the top of the smaller stack")
         self.assertIn("input.second_moment: 1 (Pre-LN, plain", figure.caption)
-        self.assertIn("0.0004 (Pre-LN, small, Peri-LN, small)", figure.caption)
+        self.assertIn("0.0004 (Pre-LN, small; Peri-LN, small)", figure.caption)
 
     def test_what_was_not_measured_has_no_verdict_beside_what_was(self):
         flags = ["--config", self.folder / "small.toml", "--set", "init.scheme=normal", "--out", self.folder / "theory"]
