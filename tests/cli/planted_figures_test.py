@@ -435,7 +435,7 @@ class Planted(unittest.TestCase):
         words = captions.setting(v)
         self.assertIn("Other than by default: model.vocab 256.", words)
         self.assertIn("Curves differ in model.qk_norm: none (Peri-LN, qk_norm none), "
-                      "full (Peri-LN, qk_norm full, mine).", words)  # fmt: skip
+                      "full (Peri-LN, qk_norm full; mine).", words)  # fmt: skip
         looks = style.looks(v["placement"])
         self.assertEqual(len({look.colour for look in looks}), 3)
         self.assertEqual(looks[0].colour, style.LOOKS["peri"].colour)
