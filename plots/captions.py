@@ -13,8 +13,8 @@ SCHEMES = {"lecun": "LeCun", "he": "He", "xavier": "Xavier"}
 SECTIONS = ("model", "init", "input")
 # Said in words, by the placement's name in the legend, or of no effect on numbers.
 SAID = ("model.layers", "model.width", "model.mlp", "model.norm", "model.placement", "init.scheme", "input.kind",
-        "input.tokens", "input.path", "input.second_moment")  # fmt: skip
-OF_CURVES = ("model.placement", "input.kind", "input.path")  # by which curves and panels are told apart anyway
+        "input.tokens", "input.path", "input.second_moment", "run.seeds")  # fmt: skip
+OF_PANELS = ("input.kind", "input.path")
 
 
 def setting(result: Result) -> str:
@@ -89,12 +89,30 @@ def _differing(result: Result, every: list[dict[str, Any]]) -> Iterator[tuple[st
     else:
         labels = [look.label for look in style.looks(_name(stack) for stack in every)]
         tables = every
-    for key in dict.fromkeys(key for table in tables for key in table if key not in OF_CURVES):
+    for key in dict.fromkeys(key for table in tables for key in table if key not in OF_PANELS):
+        values = [table.get(key) for table in tables]
+        shown = [_placement(value) if key == "model.placement" else _value(value) for value in values]
+        if key != "theory" and all(_tells(label, key, value) for label, value in zip(labels, shown, strict=True)):
+            if key != "model.placement" and len(set(shown)) > 1:
+                yield key, "as the legend says"
+            continue
         owners: dict[str, list[str]] = {}
-        for label, table in zip(labels, tables, strict=True):
-            owners.setdefault(_value(table.get(key)), []).append(label)
+        for label, value in zip(labels, shown, strict=True):
+            owners.setdefault(value, []).append(label)
         if len(owners) > 1:
             yield key, ", ".join(f"{value} ({_owners(names, labels)})" for value, names in owners.items())
+
+
+def _tells(label: str, key: str, value: str) -> bool:
+    """Whether a curve's label says that key's value: as its first word, or as "std 0.02"."""
+    first, *others = label.split(", ")
+    return value == first or label.startswith(value + ", ") or f"{key.rpartition('.')[2]} {value}" in others
+
+
+def _placement(value: Any) -> str:
+    """A placement as a legend has it."""
+    name = value if isinstance(value, str) else json.dumps(value)
+    return style.looks([name])[0].label
 
 
 def _owners(names: list[str], labels: list[str]) -> str:

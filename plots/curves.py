@@ -1,6 +1,7 @@
 """Statistics over depth: theory as lines, measurement as markers, one look per placement."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,54 +63,78 @@ def legend(result: Result, looks: Sequence[style.Look], name: str) -> list[Line2
     return keys
 
 
-def caption(result: Result, name: str, stride: int) -> str:
-    """How to read the curves, and what was run."""
+def caption(result: Result, stride: int, *statistics: str, geometric: str = "") -> str:
+    """How to read the curves of statistics, and what was run. `geometric` says of what the mean over seeds is the
+    geometric one: "", or as in ", of gradients the geometric one"."""
     words = ["Lines: theory; bands, where wider than the line, ± 2 standard errors of the prediction."]
     if result.measured:
         often = "" if stride == 1 else f", one point in {stride} by turns"
-        one = "one seed" if result.seeds == 1 else f"mean of {result.seeds_in_words}, ± 2 standard errors"
-        words.append(f"Markers{often}: {one}.")
-        words += refusals(result, name)
+        mean = f"mean of {result.seeds_in_words}{geometric}"
+        words.append(f"Markers{often}: {'one seed' if result.seeds == 1 else f'{mean}, ± 2 standard errors'}.")
+        words += refusals(result, statistics)
     return " ".join([*words, entering(result) + captions.setting(result)])
 
 
-def refusals(result: Result, name: str) -> list[str]:
-    """Which curves are measured only, and why, in the file's words."""
-    words = []
+def refusals(result: Result, statistics: Sequence[str]) -> list[str]:
+    """Which curves are measured only, and why, in the file's words. A stack without prediction of any statistic is
+    named once."""
+    words: list[str] = []
     for p, look in enumerate(style.looks(result["placement"])):
-        if not np.isfinite(result[f"{name}_predicted"][:, p]).any():
+        missing = [name for name in statistics if not np.isfinite(result[f"{name}_predicted"][:, p]).any()]
+        if missing:
+            what = "" if len(missing) == len(statistics) else " in one panel"
             reasons = "; ".join(dict.fromkeys(r for r in result["verdict_reason"][:, p] if r))
-            words.append(f"{look.label} is measured only, its markers are joined: {reasons}.")
+            words.append(f"{look.label} is measured only{what}, its markers are joined: {reasons}.")
     return words
 
 
-def over_depth(
-    result: Result, name: str, label: str, log: bool, read: Callable[[Result, str, tuple[Any, ...]], Curve] = select
-) -> style.Page:
-    """A statistic of the stream over depth, one panel per input, in each of which `read` finds the curves."""
-    inputs, placements, depth = result["input"], result["placement"], result["depth"]
-    looks = style.looks(placements)
-    figure, (row,) = style.panels(1, len(inputs), 3.0, style.page(len(inputs)), sharey=True)
+@dataclass(frozen=True)
+class Statistic:
+    """A statistic of the stream over depth, and how it is drawn: `read` finds a stack's curve."""
+
+    name: str
+    label: str
+    log: bool = True
+    read: Callable[[Result, str, tuple[Any, ...]], Curve] = select
+
+
+def over_depth(result: Result, *statistics: Statistic, geometric: str = "") -> style.Page:
+    """Statistics of the stream over depth: a row of panels for each, with one per input; with one input side by
+    side."""
+    inputs, depth = result["input"], result["depth"]
+    looks = style.looks(result["placement"])
+    columns = len(inputs) if len(inputs) > 1 else len(statistics)
+    rows = len(statistics) * len(inputs) // columns
+    figure, grid = style.panels(rows, columns, 3.0 if rows == 1 else 2.5, style.page(columns))
     points = turns(len(depth), len(looks))
-    every = []
-    for i, axes in enumerate(row):
-        for p, look in enumerate(looks):
-            every.append(read(result, name, (i, p)))
-            draw(axes, look, depth, every[-1], points[p])
-        axes.set(title=input_title(result, i), xlabel="Sublayers passed (0: the input)")
-        axes.set_xlim(-0.02 * depth[-1], 1.02 * depth[-1])
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    row[0].set_ylabel(label)
-    if log:
-        log_scale(row, every)
-    return style.finish(figure, legend(result, looks, name), caption(result, name, points[0].step))
+    flat = [axes for row in grid for axes in row]
+    for k, statistic in enumerate(statistics):
+        panels = flat[k * len(inputs) : (k + 1) * len(inputs)]
+        every = []
+        for i, axes in enumerate(panels):
+            for p, look in enumerate(looks):
+                every.append(statistic.read(result, statistic.name, (i, p)))
+                draw(axes, look, depth, every[-1], points[p])
+            axes.set(title=input_title(result, i), xlabel="Sublayers passed (0: the input)")
+            axes.set_xlim(-0.02 * depth[-1], 1.02 * depth[-1])
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+            axes.sharey(panels[0])
+            axes.tick_params(labelleft=i == 0 or bool(figure.broken))
+        panels[0].set_ylabel(statistic.label)
+        if statistic.log:
+            log_scale(panels, every)
+    names = [statistic.name for statistic in statistics]
+    words = caption(result, points[0].step, *names, geometric=geometric)
+    return style.finish(figure, legend(result, looks, names[0]), words)
 
 
 def input_title(result: Result, i: int) -> str:
-    """ "Gaussian input, E[x²] = 0.0004": what enters the stacks, with its second moment if it is the same for all."""
-    moment = captions.shared(captions.stacks(result), "input.second_moment")
+    """ "Gaussian input, E[x²] = 0.0004": what enters the stacks, with its second moments."""
     words = style.title(style.INPUTS[result["input"][i]])
-    return words if moment is None else f"{words}, E[x²] = {moment:g}"
+    moments = sorted({stack["input.second_moment"] for stack in captions.stacks(result)})
+    if len(moments) > 2:
+        return f"{words}, E[x²] from {moments[0]:.3g} to {moments[-1]:.3g}"
+    return f"{words}, E[x²] = {' or '.join(f'{moment:.3g}' for moment in moments)}"
 
 
 def entering(result: Result) -> str:

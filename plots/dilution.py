@@ -34,5 +34,5 @@ def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     for axes in grid[-1]:
         axes.set_xlabel("Layer (from 0, on a scale of log(1 + layer))")
     curves.log_scale([axes for row in grid for axes in row], every)
-    caption = curves.caption(result, NAME, points[0].step)
+    caption = curves.caption(result, points[0].step, NAME)
     yield "dilution", style.finish(figure, curves.legend(result, looks, NAME), caption)

@@ -38,6 +38,7 @@ from plots import (
     layer_gradients,
     massive,
     number_formats,
+    overview,
     power,
     probe,
     probe_extremes,
@@ -57,7 +58,7 @@ from plots import (
 from plots.figures import FigureError
 from plots.options import Options
 
-KINDS = (variance, token_cosine, dilution, agreement, power, angular, convergence, gradient, weight_gradients,
+KINDS = (overview, variance, token_cosine, dilution, agreement, power, angular, convergence, gradient, weight_gradients,
          score_path, gradient_depth, attenuation, identity_path, crossover, bound_ratios, bound_width, massive,
          probe, probe_extremes, certificate, wrong_theories, ladder, number_formats, growth_over_depth, rate_sweeps,
          stability, layer_gradients, redundancy, decay_init, extremes, growth_identity, final_losses, claims, training,

@@ -9,6 +9,7 @@ from plots.results import Result
 NAME = "log_grad_sq"
 FIGURES = {"gradient": "gradient of the hidden state over depth"}
 NEEDS = ("input", "depth", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
+GEOMETRIC = ", the geometric one"
 
 
 def norms(result: Result, name: str, place: tuple[Any, ...]) -> curves.Curve:
@@ -16,8 +17,9 @@ def norms(result: Result, name: str, place: tuple[Any, ...]) -> curves.Curve:
     return curves.norms({k: v / 2 for k, v in curves.select(result, name, place).items()})
 
 
+LABEL = "Gradient of the hidden state\n" r"$\|\partial\,\mathrm{loss}/\partial x\|$, rms over tokens"
+STATISTIC = curves.Statistic(NAME, LABEL, read=norms)
+
+
 def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
-    label = "Gradient of the hidden state\n" r"$\|\partial\,\mathrm{loss}/\partial x\|$, rms over tokens"
-    figure = curves.over_depth(result, NAME, label, True, norms)
-    figure.caption = f"Geometric means over seeds. {figure.caption}"
-    yield "gradient", figure
+    yield "gradient", curves.over_depth(result, STATISTIC, geometric=GEOMETRIC)

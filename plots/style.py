@@ -245,11 +245,16 @@ def _grow(figure: Page, inches: float) -> float:
 
 
 def caption_below(figure: Page) -> None:
-    """Draws the caption of a figure below its legend; the figure grows by its height."""
+    """Draws the caption of a figure below its legend, within its width; the figure grows by its height."""
     width, _ = figure.get_size_inches()
-    lines = textwrap.wrap(figure.caption, int(20 * width), break_on_hyphens=False)
-    top = _grow(figure, 0.112 * len(lines) + 0.1)
-    figure.text(0.5, top, "\n".join(lines), ha="center", va="top", fontsize=6.5, color=INK)
+    text = figure.text(0.5, 0.0, "", ha="center", va="top", fontsize=6.5, color=INK)
+    text.set_in_layout(False)
+    for columns in range(int(20 * width), 10, -1):
+        lines = textwrap.wrap(figure.caption, columns, break_on_hyphens=False)
+        text.set_text("\n".join(lines))
+        if text.get_window_extent().width <= (width - 0.1) * figure.dpi:
+            break
+    text.set_y(_grow(figure, 0.112 * len(lines) + 0.1))
 
 
 def plain(words: str) -> str:

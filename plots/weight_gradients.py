@@ -36,6 +36,6 @@ def _panels(result: Result, i: int) -> style.Page:
         axes.set_title(f"$W_\\mathrm{{{result['weight'][w]}}}$")
     style.label_outer(grid, len(weights), "Layer (from 0)", r"$\|\partial\,\mathrm{loss}/\partial W\|_F$")
     curves.log_scale(panels, drawn)
-    caption = f"{style.title(style.INPUTS[result['input'][i]])}. Geometric means over seeds. "
-    caption += curves.caption(result, NAME, points[0].step)
+    caption = f"{style.title(style.INPUTS[result['input'][i]])}. "
+    caption += curves.caption(result, points[0].step, NAME, geometric=gradient.GEOMETRIC)
     return style.finish(figure, curves.legend(result, looks, NAME), caption)

@@ -62,13 +62,16 @@ class Commands(FolderTest):
         result, _ = run_json("propagate", "--backward", *small, "--quiet")
         table = run("propagate", "--backward", *small).stderr
         for cell in result["cells"]:
-            curve = cell["grad_sq"]
-            for version in ("predicted", "measured"):
-                bottom, top = curve[version][0], curve[version][-1]
+            for version, error in (("predicted", "predicted_stderr"), ("measured", "stderr")):
+                norms = [math.exp(square / 2) for square in cell["log_grad_sq"][version]]
+                errors = [e * norm / 2 for e, norm in zip(cell["log_grad_sq"][error], norms, strict=True)]
+                variance, of_variance = (cell["variance"][key][-1] for key in (version, error))
                 (line,) = [row for row in table.splitlines()
                            if row.split()[:3] == [cell["placement"], "gaussian", version]]
-                self.assertEqual([float(word) for word in line.split() if word[0].isdigit()][::2],
-                                 [float(f"{bottom:.4g}"), float(f"{top:.4g}"), float(f"{bottom / top:.3g}")])
+                self.assertEqual([float(word) for word in line.split() if word[0].isdigit()], [
+                    float(word) for word in (
+                        f"{variance:.4g}", f"{of_variance:.1g}", f"{norms[0]:.4g}", f"{errors[0]:.1g}",
+                        f"{norms[-1]:.4g}", f"{errors[-1]:.1g}", f"{norms[0] / norms[-1]:.3g}")])  # fmt: skip
         self.assertIn("N(0, 0.02²), and the input has E[x²] = 1; embeddings drawn", table)
         self.assertIn("model.recipe", table)
         self.assertIn("note: weights are drawn", table, "all stacks")

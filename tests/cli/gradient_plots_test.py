@@ -25,7 +25,7 @@ from plots import (
 )
 
 # command, file, figures
-RUNS = ((["propagate", "--backward"], "propagate", ["gradient", "weight-gradients-gaussian"]),
+RUNS = ((["propagate", "--backward"], "propagate", ["overview", "gradient", "weight-gradients-gaussian"]),
         (["gradients", "depth"], "gradient_depth", ["gradient-vs-depth"]),
         (["gradients", "attenuation"], "gradient_attenuation", ["attenuation"]),
         (["gradients", "identity-path"], "identity_path", ["identity-path"]),

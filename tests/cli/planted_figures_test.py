@@ -436,6 +436,13 @@ class Planted(unittest.TestCase):
         self.assertIn("Other than by default: model.vocab 256.", words)
         self.assertIn("Curves differ in model.qk_norm: none (Peri-LN, qk_norm none), "
                       "full (Peri-LN, qk_norm full; mine).", words)  # fmt: skip
+        v.variables["placement"] = np.array(["llama, std 0.02", "llama, std 0.05", "mine, std 0.02"])
+        v.variables["placement_settings"] = np.array(
+            [f'{{"init.std": {std}, "model.placement": "{p}", "model.recipe": "{r}"}}'
+             for std, p, r in ((0.02, "pre", "llama"), (0.05, "pre", "llama"), (0.02, "b-only", ""))])  # fmt: skip
+        self.assertIn("Curves differ in init.std: as the legend says; model.placement: Pre-LN (llama), B-only (mine);",
+                      captions.setting(v))  # fmt: skip
+        v.variables["placement"] = np.array(["peri, qk_norm none", "peri, qk_norm full", "mine"])
         looks = style.looks(v["placement"])
         self.assertEqual(len({look.colour for look in looks}), 3)
         self.assertEqual(looks[0].colour, style.LOOKS["peri"].colour)

@@ -72,6 +72,12 @@ class Command(SharedFolderTest):
         self.assertEqual(figure.texts, [], "a figure has no caption of its own")
         style.caption_below(figure)
         self.assertEqual(" ".join(figure.texts[0].get_text().split()), " ".join(figure.caption.split()))
+        for width in (2.5, 3.3, 7.0):
+            ((_, narrow),) = variance.draw(results.read(self.file["plain"]))
+            narrow.set_size_inches(width, 3.0)
+            style.caption_below(narrow)
+            box = narrow.texts[0].get_window_extent()
+            self.assertTrue(0 <= box.x0 and box.x1 <= narrow.bbox.width, f"a caption of {width} inches is whole")
 
     def test_from_any_folder_by_its_path(self):
         done = subprocess.run([sys.executable, ROOT / "plots", "plain", "--out", "figures", "--only", "variance"],
@@ -135,7 +141,7 @@ class Command(SharedFolderTest):
         verdict = results.read(self.file["plain"])["verdict"][0]
         self.assertEqual(titles, [f"Pre-LN, scheme lecun: {verdict[0]}", f"Peri-LN, scheme lecun: {verdict[1]}",
                                   "Pre-LN, scheme normal", "Peri-LN, scheme normal"])
-        self.assertIn("Curves differ in init.scheme: lecun (Pre-LN", figure.caption)
+        self.assertIn("Curves differ in init.scheme: as the legend says", figure.caption)
 
     def test_together_says_where_theory_is_wrong_and_what_runs_differ_in(self):
         flags = ["--config", self.folder / "small.toml", "--seeds", "6", "--theory-set", "init.down_factor=2"]

@@ -86,13 +86,15 @@ class Variants(FolderTest):
         self.refused(vary("model.layers=[2,3]"), "model.layers", "2 and 3", "share one axis")
         self.refused(vary("run.seeds=[4,8]"), "--vary run.seeds", "a key of model, init or input")
         self.refused(sets("run.seeds=[4,8]"), "run.seeds = ", "only keys of model, init and input take lists")
+        self.assertNotIn("nearest", run("theory", *vary("run.seeds=[4,8]")).stderr)
         self.refused(vary("model.width=32"), "--vary model.width=32", "expected a list")
+        self.refused(vary("model.recipe=[llama,olmo2]"), "[llama,olmo2]: not a list", "quotes around each text")
         self.refused(vary("model.widht=[32,64]"), "unknown key model.widht", "nearest is model.width")
         self.refused(sets("model.qk_norm=[]"), "model.qk_norm", "at least one value")
         self.refused(sets('model.qk_norm=["full","full"]'), "model.qk_norm", "full is in the list twice")
         self.refused(sets("model.qk_norm=[1,2]"), "model.qk_norm = 1", "a string")
-        self.refused(vary('model.recipe=["llama","mistral"]'), '"llama" and "mistral" are equal')
-        self.refused(sets('model.placement=["residual","residual-dual"]'), "model.placement", "are equal")
+        self.refused(vary('model.recipe=["llama","mistral"]'), '"llama" and "mistral" are the same stack')
+        self.refused(sets('model.placement=["residual","residual-dual"]'), "model.placement", "are the same stack")
         self.refused(
             vary(
                 "init.std=[" + ",".join(f"1.{i:02}" for i in range(41)) + "]",
@@ -168,7 +170,7 @@ class Variants(FolderTest):
         self.assertEqual(same["provenance"]["config"]["stacks"][0]["model"]["placement"]["name"], "mine")
         self.refused(sets("model.placement={name='peri',A=true}"), "model.placement.name", "no placement has yet")
         self.refused(sets("model.placement={name='',A=true}"), "model.placement.name", "1 to 40")
-        self.refused(sets("model.placement=[{name='a',A=true},{name='b',A=true}]"), '"a" and "b" are equal')
+        self.refused(sets("model.placement=[{name='a',A=true},{name='b',A=true}]"), '"a" and "b" are the same stack')
         self.refused(sets("model.placement=[{name='a',A=true},{name='a',B=true}]"), "a is in the list twice")
 
     def test_theory_is_told_otherwise_of_variants(self):
@@ -290,6 +292,14 @@ class Recipes(FolderTest):
         stack, _ = self.stack("model.recipe=gemma2", "model.preset=400M")
         self.assertEqual(stack["model"]["width"], 32)  # the file's
         self.assertEqual(stack["model"]["placement"], "peri")
+
+    def test_a_recipes_embeddings_follow_its_std(self):
+        own, smaller = (
+            self.stack("model.recipe=gemma2", *std)[0]["input"]["second_moment"] for std in ((), ("init.std=0.005",))
+        )
+        self.assertAlmostEqual(smaller / own, 1 / 16, delta=1e-9)
+        stack, _ = self.stack("model.recipe=gemma2", "init.std=0.005", "input.second_moment=2")
+        self.assertEqual(stack["input"]["second_moment"], 2.0)
 
     def test_a_recipe_is_what_its_keys_make(self):
         """By the numbers and the hash: which way a stack was asked for does not count."""

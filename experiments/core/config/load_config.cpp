@@ -154,8 +154,8 @@ void require_known(Known known, const std::string& setting, std::string_view fla
   if (std::ranges::find(keys, key) != keys.end()) return;
   const std::vector<std::string> all = known_keys(known, {});
   const bool is_known = std::ranges::find(all, key) != all.end();  // of another table than is meant
-  throw ConfigError(fmt::format("{} {}: {}{}: expected {}; nearest is {}", flag, shortened(setting),
-                                is_known ? "" : "unknown key ", shortened(key), expected, nearest_key(key, keys)));
+  throw ConfigError(fmt::format("{} {}: {}{}: expected {}{}", flag, shortened(setting), is_known ? "" : "unknown key ",
+                                shortened(key), expected, is_known ? "" : "; nearest is " + nearest_key(key, keys)));
 }
 
 /// Throws ConfigError for anything in `table` that no section knows or takes.
@@ -203,7 +203,10 @@ Config read_single(Known known, const toml::table& table, const std::string& fil
   read_keys(init, init_section, base.init);
   TomlReader input = root.table("input");
   if (recipe != nullptr && base.model.width >= 1 && base.model.width <= 1 << 20) {
-    base.input.second_moment = recipe_of(*recipe, base.model.width).second_moment;
+    const Recipe made = recipe_of(*recipe, base.model.width);
+    // The families draw embeddings with the std of their matrices.
+    const double times = base.init.scheme == InitScheme::normal ? base.init.std / made.init_std : 1.0;
+    base.input.second_moment = made.second_moment * times * times;
   }
   read_keys(input, input_section, base.input);
   read_kinds(input, config.inputs);
@@ -301,8 +304,10 @@ void require_variations(Known known, const std::vector<std::string>& variations)
     toml::table table;
     apply_setting(table, variation, "--vary");
     if (!table.at_path(key_of_setting(variation, "--vary")).is_array()) {
-      throw ConfigError(fmt::format("--vary {}: expected a list, as in --vary 'model.qk_norm=[\"none\",\"full\"]'",
-                                    shortened(variation)));
+      const bool looks_like_one = variation.find("=[") != std::string::npos;
+      throw ConfigError(fmt::format("--vary {}: {} a list{}, as in --vary 'model.qk_norm=[\"none\",\"full\"]'",
+                                    shortened(variation), looks_like_one ? "not" : "expected",
+                                    looks_like_one ? " in TOML: expected quotes around each text" : ""));
     }
   }
 }

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
 
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/core/judge/imprecise.h"
@@ -15,16 +14,15 @@
 namespace periscope::stacks {
 namespace {
 
-/// The value of a curve at a depth, the last one if `depth` is none.
-std::string value_at(const Curve* curve, std::optional<std::size_t> depth) {
-  if (curve == nullptr || curve->value.empty()) return "–";
-  const std::size_t i = depth.value_or(curve->value.size() - 1);
-  const double error = i < curve->standard_error.size() ? curve->standard_error[i] : std::nan("");
-  return dataset::with_error(curve->value[i], error);
+double error_at(const Curve& curve, std::size_t depth) {
+  return depth < curve.standard_error.size() ? curve.standard_error[depth] : std::nan("");
 }
 
-std::string top_value(const Profile& profile) {
-  return value_at(profile.find(Statistic::second_moment, Signal::x_out), std::nullopt);
+/// The last value of a statistic of the stream.
+std::string top_value(const Profile& profile, Statistic statistic = Statistic::second_moment) {
+  const Curve* curve = profile.find(statistic, Signal::x_out);
+  if (curve == nullptr || curve->value.empty()) return "–";
+  return dataset::with_error(curve->value.back(), error_at(*curve, curve->value.size() - 1));
 }
 
 std::string measured_value(const Measurement& m) {
@@ -57,20 +55,26 @@ std::string worst_cells(const std::vector<StackResult>& results) {
   return any ? "\n" + rows.text() : "";
 }
 
-/// Squared gradients of the stream at both ends of every stack, and how they compare.
+/// The norm of which a curve has the logarithm of the square.
+std::string norm_at(const Curve& curve, std::size_t depth) {
+  const double norm = std::exp(curve.value[depth] / 2.0);
+  return dataset::with_error(norm, norm * error_at(curve, depth) / 2.0);
+}
+
+/// The variance that every stack leaves, and the gradient of the stream at both ends, as figures show them.
 std::string gradient_rows(const std::vector<StackResult>& results) {
-  const int depth = results.front().spec.model.sublayers();
-  dataset::TextTable rows({"placement", "input", "", ">‖∂loss/∂x‖² at depth 0", fmt::format(">at depth {}", depth),
-                           fmt::format(">depth 0 / depth {}", depth)});
+  const auto top = static_cast<std::size_t>(results.front().spec.model.sublayers());
+  dataset::TextTable rows({"placement", "input", "", fmt::format(">Var(x) at {}", top), ">‖∂loss/∂x‖ at 0",
+                           fmt::format(">at {}", top), fmt::format(">0 / {}", top)});
   bool any = false;
   for (const StackResult& r : results) {
     const auto add = [&](const char* what, const Profile& profile) {
-      const Curve* curve = profile.find(Statistic::grad_sq, Signal::x_out);
-      if (curve == nullptr || curve->value.empty()) return;
+      const Curve* curve = profile.find(Statistic::log_grad_sq, Signal::x_out);
+      if (curve == nullptr || curve->value.size() <= top) return;
       any = true;
-      const double ratio = curve->value.front() / curve->value.back();
-      rows.add({config::placement_label(r.spec), input_of(r), what, value_at(curve, 0), value_at(curve, std::nullopt),
-                std::isfinite(ratio) ? fmt::format("{:.3g}", ratio) : "–"});
+      const double ratio = std::exp((curve->value.front() - curve->value[top]) / 2.0);
+      rows.add({config::placement_label(r.spec), input_of(r), what, top_value(profile, Statistic::variance),
+                norm_at(*curve, 0), norm_at(*curve, top), std::isfinite(ratio) ? fmt::format("{:.3g}", ratio) : "–"});
     };
     add("predicted", r.prediction.profile);
     if (r.measurement) add("measured", r.measurement->profile);
@@ -82,8 +86,9 @@ std::string gradient_rows(const std::vector<StackResult>& results) {
   if (!any) return {};
   return "\n" + rows.text() +
          fmt::format(
-             "‖∂loss/∂x‖²: squared gradient of the stream, mean over tokens and seeds, ± standard error; depth: "
-             "sublayers passed, 0 is the stack's input. – where a number is missing, or not finite.\n");
+             "at 0, at {}: sublayers passed. Var(x): over features, mean over tokens and seeds; ‖∂loss/∂x‖: rms over "
+             "tokens, geometric mean over seeds; ± standard error. – where a number is missing, or not finite.\n",
+             top);
 }
 
 /// Returns a hint where weights are drawn with a standard deviation of their own and the input's second moment does not
