@@ -28,7 +28,7 @@ constexpr Range above(double low) { return {.low = low, .open = true}; }
 constexpr Range from_to(double low, double high) { return {.low = low, .high = high}; }
 constexpr Range between(double low, double high) { return {.low = low, .high = high, .open = true}; }
 
-/// ColumnText what of a result depends on a key.
+/// Says what of a result depends on a key.
 enum class Effect {
   result,  ///< another value may give another result
   file,    ///< the path of a file whose content, and nothing else of it, changes results

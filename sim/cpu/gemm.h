@@ -35,10 +35,10 @@ using MakeBlock = std::function<void(Index first_k, Index terms, Index first, In
 template <class T>
 void packed_block(const MatrixView<T>& b, Index terms, Index count, T* block);
 
-/// ColumnText whether a product takes the place of what is there or is added to it.
+/// Says whether a product takes the place of what is there or is added to it.
 enum class Onto { nothing, what_is_there };
 
-/// ColumnText which entries of a square product are needed; of the lower triangle's complement some are written, too.
+/// Says which entries of a square product are needed; of the lower triangle's complement some are written, too.
 enum class Part { all, lower };
 
 /// C = A B on all threads: A [m, k], B [k, n], C [m, n] with rows `stride` apart. m, n, k ≥ 1.

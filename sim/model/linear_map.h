@@ -9,7 +9,7 @@
 
 namespace periscope {
 
-/// ColumnText whether a forward pass keeps what its backward pass needs.
+/// Says whether a forward pass keeps what its backward pass needs.
 enum class Keep { nothing, for_backward };
 
 /// The product of a tensor X [N, in] with a matrix W [out, in], Y = X Wᵀ, and its gradients from dY [N, out].

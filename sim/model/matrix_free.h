@@ -8,7 +8,7 @@
 
 namespace periscope {
 
-/// ColumnText whether matrix-free weights remember what was read, so that their matrices can be completed after the
+/// Says whether matrix-free weights remember what was read, so that their matrices can be completed after the
 /// pass.
 enum class Remember { nothing, readings };
 

@@ -15,7 +15,7 @@ namespace periscope {
 /// and then rounded, is the correctly rounded one: 53 ≥ 2·24 + 2 bits make the double rounding harmless.
 class Rounding {
  public:
-  /// ColumnText what a number beyond the largest finite one becomes.
+  /// Says what a number beyond the largest finite one becomes.
   enum class Overflow {
     as_stored,  ///< as above
     infinite,   ///< infinity, also in E4M3

@@ -38,7 +38,7 @@ inline constexpr auto tensor_formats = [] {
   return std::nullopt;
 }
 
-/// ColumnText which entries share a scale. Rows are tokens of signals and output features of weights.
+/// Says which entries share a scale. Rows are tokens of signals and output features of weights.
 enum class ScaleOver {
   nothing,  ///< no scale
   tensor,

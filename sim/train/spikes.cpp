@@ -59,6 +59,23 @@ std::vector<int> robust_spikes(std::span<const double> series) {
   return steps;
 }
 
+Jump largest_jump(std::span<const double> series) {
+  constexpr std::size_t most = 16;
+  constexpr std::size_t fewest = 4;
+  Jump largest;
+  std::vector<double> before;
+  for (std::size_t i = 0; i < series.size(); ++i) {
+    if (!std::isfinite(series[i]) || !(series[i] > 0.0)) continue;
+    if (before.size() >= fewest) {
+      const std::size_t count = std::min(most, before.size());
+      const double factor = series[i] / median({before.end() - static_cast<std::ptrdiff_t>(count), before.end()});
+      if (factor > largest.factor) largest = {static_cast<int>(i) + 1, factor};
+    }
+    before.push_back(series[i]);
+  }
+  return largest;
+}
+
 std::vector<int> spike_events(std::vector<int> steps) {
   constexpr int together = 16;
   std::ranges::sort(steps);

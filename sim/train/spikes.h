@@ -27,4 +27,14 @@ namespace periscope {
 /// (robust_spikes).
 [[nodiscard]] std::vector<int> events_of_run(std::span<const double> loss, std::span<const double> grad_norm);
 
+/// A value of a series over the median of those before it.
+struct Jump {
+  int step = 0;  ///< 1, 2, …; 0 if there is none
+  double factor = 0.0;
+};
+/// Returns the largest jump: the value that is most times the median of the up to 16 positive, finite ones before it,
+/// of which there must be 4. It sees what robust_spikes cannot: in the first steps, in which a gradient norm may fall
+/// tenfold, the spread about the median is as wide as a jump of 15 times.
+[[nodiscard]] Jump largest_jump(std::span<const double> series);
+
 }  // namespace periscope

@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <boost/math/distributions/normal.hpp>
 #include <cmath>
 #include <limits>
@@ -144,6 +147,11 @@ TEST_CASE("a verdict that could not have refused enough is inconclusive; a rejec
   const judge::Agreement noisy = Planted(0.5, 0.0).judged();
   CHECK(noisy.verdict == judge::Verdict::inconclusive);
   CHECK(noisy.reason.find("could be off by") != std::string::npos);
+  const auto missed =
+      std::ranges::count_if(noisy.cells, [&](const judge::Cell& c) { return c.smallest_rejected(noisy.level) > 0.2; });
+  const auto all = noisy.cells.size();
+  REQUIRE(missed > 1);
+  CHECK(noisy.reason.find(fmt::format("limit 0.2 (and {} more of {} cells)", missed - 1, all)) != std::string::npos);
   CHECK(noisy.rejected == 0);
   config::AgreementOptions lenient;
   lenient.power_limits.second_moment = 2.0;

@@ -43,7 +43,7 @@ bool fits(const theory::Certificate& certificate, const theory::SignalBound& b) 
   return b.largest <= certificate.limit(b) && std::isfinite(b.largest);
 }
 
-/// ColumnText of every bound whether a run may be held against it: everything that enters the signal fits its format,
+/// Says of every bound whether a run may be held against it: everything that enters the signal fits its format,
 /// as far as the order of the bounds says; or the verdict on the signal's class says so.
 std::vector<bool> claims_of(const theory::Certificate& certificate) {
   const auto& bounds = certificate.bounds;

@@ -68,6 +68,22 @@ TEST_CASE("robust spikes: more than 6 · 1.4826 median deviations above the medi
   CHECK(robust_spikes(exponential(wave_with(400, 201, -50.0))).empty());
 }
 
+TEST_CASE("the largest jump: a value over the median of up to sixteen before it, at least four") {
+  CHECK(largest_jump(std::vector<double>{1.0, 1.0, 1.0, 50.0}).step == 0);
+  const Jump early = largest_jump(std::vector<double>{8.0, 4.0, 2.0, 1.0, 30.0, 2.0});
+  CHECK(early.step == 5);
+  CHECK(early.factor == doctest::Approx(10.0));
+  std::vector<double> series(40, 100.0);  // which is forgotten after 16 steps
+  std::fill(series.begin() + 10, series.end(), 2.0);
+  series[26] = 14.0;
+  CHECK(largest_jump(series).step == 27);
+  CHECK(largest_jump(series).factor == doctest::Approx(7.0));
+  series[5] = std::nan("");
+  series[6] = 0.0;
+  CHECK(largest_jump(series).step == 27);
+  CHECK(largest_jump({}).step == 0);
+}
+
 TEST_CASE("robust spikes: sixteen steps before are enough") {
   CHECK(robust_spikes(exponential(wave_with(100, 16, 50.0))).empty());
   CHECK(robust_spikes(exponential(wave_with(100, 17, 50.0))) == Steps{17});

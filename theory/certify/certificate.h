@@ -48,7 +48,7 @@ struct Certificate {
   [[nodiscard]] double limit(const SignalBound& bound) const;
 };
 
-/// ColumnText whether no input can overflow a class of signals, and if one may, where first.
+/// Says whether no input can overflow a class of signals, and if one may, where first.
 struct Verdict {
   bool certified = true;
   const SignalBound* first = nullptr;  ///< of the certificate; null if certified

@@ -41,7 +41,7 @@ void test(Agreement& agreement) {
   if (agreement.rejected > 0) agreement.by = worst.name();
 }
 
-/// ColumnText what would make the verdict decide, by the cells that power counts. Nothing does where a number is
+/// Says what would make the verdict decide, by the cells that power counts. Nothing does where a number is
 /// missing.
 std::string remedy_of(const Agreement& agreement, const config::PowerLimits& limits) {
   std::vector<Wanted> wanted;

@@ -25,7 +25,7 @@ double foreseen_power(const Cell& cell, double level, double seeds_times, double
 /// The words where neither seeds nor width within 1000 times of what is there would decide.
 inline constexpr std::string_view nothing_within_reach = "not even 1000 times the seeds or the width would decide";
 
-/// ColumnText what would make a verdict decide that is inconclusive for lack of power: "about 96 seeds, or width 512,
+/// Says what would make a verdict decide that is inconclusive for lack of power: "about 96 seeds, or width 512,
 /// would decide". The fewest seeds with which every wanted error could be refused, and the smallest width: of multiples
 /// of `seeds` and of powers of two times `width`, within 1000 times of what is there. Where neither alone is enough
 /// both together are named, or the key that makes predictions more precise where it is their own error that is in the

@@ -53,6 +53,8 @@ Power power_of(std::span<const Cell> cells, double level, const config::PowerLim
     of_statistic[cells[i].statistic].push_back(delta);
     StatisticPower& w = worst[cells[i].statistic];
     const double limit = limit_of(limits, cells[i]);
+    ++power.cells;
+    power.over += delta > limit ? 1 : 0;
     if (w.cell >= 0 && delta / limit <= w.worst / w.limit) continue;
     w.worst = delta;
     w.limit = limit;
@@ -89,8 +91,9 @@ std::string shortcoming(std::span<const Cell> cells, const Power& power) {
     if (least == nullptr || s.worst / s.limit > least->worst / least->limit) least = &s;
   }
   if (least != nullptr) {
-    return fmt::format("{} could be off by {:.2g}; limit {:g}", cells[static_cast<std::size_t>(least->cell)].name(),
-                       least->worst, least->limit);
+    return fmt::format("{} could be off by {:.2g}; limit {:g}{}", cells[static_cast<std::size_t>(least->cell)].name(),
+                       least->worst, least->limit,
+                       power.over > 1 ? fmt::format(" (and {} more of {} cells)", power.over - 1, power.cells) : "");
   }
   for (const Cell& cell : cells) {
     if (!cell.contrast.empty()) continue;

@@ -55,7 +55,7 @@ theory::Verdict verdict_of(const CertifyResult& result, const Requirement& requi
 /// True if no bound was exceeded and every requirement is certified.
 bool passed(const CertifyResult& result, const std::vector<Requirement>& requirements);
 
-/// ColumnText what stands against a certificate: "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38". Empty if nothing
+/// Says what stands against a certificate: "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38". Empty if nothing
 /// does.
 std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model);
 

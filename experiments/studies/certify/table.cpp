@@ -108,7 +108,7 @@ std::string verdicts(const CertifyResult& r, const std::vector<NumberFormat>& fo
   return text;
 }
 
-/// ColumnText which inputs and which arithmetic the verdicts are about.
+/// Says which inputs and which arithmetic the verdicts are about.
 std::string conditions(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
   std::string text;
   switch (r.arithmetic) {

@@ -102,7 +102,7 @@ void judge_laws(FormatsResult& result, const config::AgreementOptions& options);
 /// Number of effects of massive features that are judged together: one per format of every stack, without f64.
 std::size_t massive_tests(const FormatsResult& result);
 
-/// ColumnText what a massive feature does: "hurts", "helps", "no difference seen", or "" where it was not run.
+/// Says what a massive feature does: "hurts", "helps", "no difference seen", or "" where it was not run.
 /// Student's t of the paired differences at Šidák's level over all formats of all stacks.
 std::string massive_words(const RunningMoments& effect, std::size_t tests, double familywise_error);
 

@@ -18,11 +18,17 @@ std::string predicted_of(const training::TrainResult& result, std::size_t cell) 
   return variance == nullptr ? "" : dataset::number(variance->value.back());
 }
 
+/// "15 at 24": the largest jump of a run's gradient norm, and its step.
+std::string jump_of(const training::CellHistory& history) {
+  const Jump jump = largest_jump(history.grad_norm);
+  return jump.step == 0 ? "–" : fmt::format("{:.2g} at {}", jump.factor, jump.step);
+}
+
 }  // namespace
 
 std::string table(const training::TrainResult& result) {
-  dataset::TextTable table({"placement", ">seed", ">final loss", ">validation", ">variance predicted", ">at init",
-                            ">at end", ">spikes", "diverged"});
+  dataset::TextTable table({"placement", ">seed", ">final loss", ">validation", ">Var predicted", ">at init", ">at end",
+                            ">spikes", ">jump", "diverged"});
   for (std::size_t i = 0; i < result.cells.size(); ++i) {
     const training::TrainedCell& trained = result.cells[i];
     const training::CellHistory& h = trained.history;
@@ -38,15 +44,17 @@ std::string table(const training::TrainResult& result) {
                dataset::number(last(last_record, "validation_loss"), "{:.4f}"), predicted_of(result, i),
                dataset::number(last(first_record, "variance.x_out")),
                dataset::number(last(last_record, "variance.x_out")),
-               fmt::format("{}", events_of_run(h.loss, h.grad_norm).size()),
+               fmt::format("{}", events_of_run(h.loss, h.grad_norm).size()), jump_of(h),
                diverged ? fmt::format("step {}", *diverged) : ""});
   }
   std::string text =
       table.text() +
       "final loss: mean over the last tenth of the steps; validation: on the held-out windows, at the "
-      "last record; variance: of the stream at the top of the stack, predicted at infinite width and measured before "
+      "last record; Var: variance of the stream at the top of the stack, predicted at infinite width and measured "
+      "before "
       "training, and at the last record; spikes: events in which the logarithm of loss or gradient norm is 6 robust "
-      "standard deviations above its median of the last 128 steps.\n";
+      "standard deviations above its median of the last 128 steps; jump: the largest of the gradient norm, over its "
+      "median of the last 16 steps, and the step: in a start that falls steeply a jump is no spike.\n";
   for (std::size_t p = 0; p < result.initial.size(); ++p) {
     const theory::Prediction& prediction = result.initial[p];
     const std::string& lack = prediction.refusal.empty() ? prediction.left_out : prediction.refusal;

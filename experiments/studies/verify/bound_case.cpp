@@ -52,7 +52,7 @@ const Parameter* measure_of(const BoundCase& c, Dimension dimension) {
   return it == c.parameters.end() ? nullptr : &it->second;
 }
 
-/// ColumnText what one parameter should be instead, as the words after "KEY: expected "; "" if it is right.
+/// Says what one parameter should be instead, as the words after "KEY: expected "; "" if it is right.
 std::string defect_of(const BoundCase& c, const ParameterKind& kind) {
   const auto it = c.parameters.find(kind.name);
   if (it == c.parameters.end()) return kind.optional ? "" : "this parameter";

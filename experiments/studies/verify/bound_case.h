@@ -75,7 +75,7 @@ BoundCase plain_case(const SublayerRule& rule, int width);
 /// "peri", "pre" … for the norms of a case, or their letters.
 std::string placement_of(const BoundCase& c);
 
-/// ColumnText what keeps `c` from being a whole case, as "KEY: expected …": a parameter that is missing, of another
+/// Says what keeps `c` from being a whole case, as "KEY: expected …": a parameter that is missing, of another
 /// shape, not finite or out of range. Nothing for a whole one.
 std::optional<std::string> defect_of(const BoundCase& c);
 

@@ -43,7 +43,7 @@ bool noise_decides(int n, double limit) {
   return judge::is_told_apart(group, spread, error, -0.5, next_noise, limit);
 }
 
-/// ColumnText what would make the inconclusive verdicts of `c` decide, with 95 % probability if the exponents are
+/// Says what would make the inconclusive verdicts of `c` decide, with 95 % probability if the exponents are
 /// T20's; at least twice the seeds where the ones that are there should have been enough, and were not.
 std::string remedy_of(const Convergence& c, int seeds, double critical) {
   const double limit = critical + boost::math::quantile(boost::math::normal(), judge::wanted_power);

@@ -8,7 +8,7 @@ namespace {
 constexpr int position_offset = 2;  // the first two rows of the table are never used
 constexpr double norm_eps = 1e-5;   // no key for it
 
-/// ColumnText which vectors of a layer are stored besides the matrices, and where its norms stand.
+/// Says which vectors of a layer are stored besides the matrices, and where its norms stand.
 struct Options {
   bool bias = true;
   bool affine = true;
