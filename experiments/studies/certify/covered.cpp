@@ -36,10 +36,16 @@ std::vector<std::string> not_covered(const CertifyResult& r, const std::vector<N
     all.emplace_back("padded sequences (masks added as numbers, positions of padding)");
   }
   if (r.arithmetic == Arithmetic::exact) return all;
-  std::string lengths;
+  std::vector<std::pair<int, std::vector<std::string_view>>> formats_of;  // by the length that they have
   for (const NumberFormat& f : formats) {
     const int longest = longest_divided_after(certificate_for(r, f), r.spec.model);
-    lengths += fmt::format("{}{} in {}", lengths.empty() ? "" : ", ", longest, f.name);
+    auto at = std::ranges::find(formats_of, longest, &std::pair<int, std::vector<std::string_view>>::first);
+    if (at == formats_of.end()) at = formats_of.insert(at, {longest, {}});
+    at->second.push_back(f.name);
+  }
+  std::string lengths;
+  for (const auto& [longest, names] : formats_of) {
+    lengths += fmt::format("{}{} in {}", lengths.empty() ? "" : ", ", longest, fmt::join(names, " and "));
   }
   all.push_back(
       fmt::format("attention that divides by softmax's denominator after averaging (flash attention) over more tokens "

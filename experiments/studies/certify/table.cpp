@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/studies/certify/certify.h"
@@ -27,17 +29,20 @@ std::string upper(std::string_view name) {
   return text;
 }
 
-/// Room that is left in a class: the least of limit over bound. Empty if there is none.
-std::string room(const theory::Certificate& c, SignalClass kind, const NumberFormat& f) {
+/// Room that is left in a class: the least of limit over bound, and where there is none the signal, unless it is that
+/// of the exact bound. Empty if the class has no signal.
+std::string room(const theory::Certificate& c, SignalClass kind, const NumberFormat& f, const SignalBound* exact) {
+  const SignalBound* at = nullptr;
   double least = theory::infinity;
-  bool any = false;
   for (const SignalBound& b : c.bounds) {
     if (theory::class_of(b.signal) != kind) continue;
-    any = true;
-    least = std::min(least, (c.arithmetic.kind == Arithmetic::exact ? f.largest : c.limit(b)) / b.largest);
+    const double room = (c.arithmetic.kind == Arithmetic::exact ? f.largest : c.limit(b)) / b.largest;
+    if (at == nullptr || room < least) std::tie(at, least) = std::pair(&b, room);
   }
-  if (!any) return "";
-  return least >= 1.0 ? fmt::format("{:.3g}x", least) : fmt::format("NO {:.2g}x", least);
+  if (at == nullptr) return "";
+  if (least >= 1.0) return fmt::format("{:.3g}x", least);
+  const bool named = exact == nullptr || exact->signal != at->signal;
+  return fmt::format("NO {:.2g}x{}", least, named ? fmt::format(" {}", name_of(at->signal)) : "");
 }
 
 SignalPlace place_of(const SignalBound& b) { return {b.signal, b.sublayer, b.channel}; }
@@ -63,11 +68,20 @@ std::string classes(const CertifyResult& r, const std::vector<NumberFormat>& for
     std::vector<std::string> cells{title_of(kind), "", ""};
     if (exact != nullptr) cells[1] = fmt::format("{:.4g}", exact->largest);
     if (exact != nullptr) cells[2] = place_text(place_of(*exact), r.spec.model);
-    for (const NumberFormat& f : formats) cells.push_back(room(certificate_for(r, f), kind, f));
+    for (const NumberFormat& f : formats) cells.push_back(room(certificate_for(r, f), kind, f, exact));
     if (r.measured && exact != nullptr) cells.push_back(fmt::format("{:.4g}", measured_of(r, kind)));
     table.add(std::move(cells));
   }
-  return table.text();
+  std::string text = table.text();
+  text +=
+      "exact bound: of exact arithmetic, and where it is largest; formats: their limit over the bound in their "
+      "arithmetic, least of the signals in the row; NO: may overflow, at the signal that is named if it is another";
+  if (r.arithmetic != Arithmetic::exact) {
+    text +=
+        "; dots: q·k before the division by √d_head; inside the ops: what norms, softmax and products compute on their "
+        "way";
+  }
+  return text + ".\n";
 }
 
 std::string input_of(const CertifyResult& r) {
@@ -128,9 +142,11 @@ std::string conditions(const CertifyResult& r, const std::vector<NumberFormat>& 
     text +=
         ", always to nearest, with gradual underflow, variances in two passes, activations and soft caps' tanh as one "
         "operation";
+    std::vector<std::string_view> rounded;
     for (const NumberFormat& f : formats) {
-      if (certificate_for(r, f).weights_rounded) text += fmt::format("; weights change when rounded to {}", f.name);
+      if (certificate_for(r, f).weights_rounded) rounded.push_back(f.name);
     }
+    if (!rounded.empty()) text += fmt::format("; weights change when rounded to {}", fmt::join(rounded, ", "));
   }
   if (const std::vector<std::string> rest = not_covered(r, formats); !rest.empty()) {
     text += fmt::format(".\nNot covered: {}", fmt::join(rest, "; "));
@@ -163,6 +179,9 @@ std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& fo
       "eps, if\n  c multiplies {}",
       fmt::join(h.recipe.multiplied, "; "));
   if (!h.recipe.divided.empty()) text += fmt::format("\n  c divides {}", fmt::join(h.recipe.divided, "; "));
+  if (std::ranges::any_of(h.formats, [](const FormatHeadroom& f) { return !std::isnan(f.branch); })) {
+    text += "\n  k multiplies W_o and W_down, or W_up of a gated MLP, before norms B, which take it out again";
+  }
   text += "\n";
   for (const FormatHeadroom& f : h.formats) {
     if (std::ranges::find(formats, f.format.name, &NumberFormat::name) == formats.end()) continue;
@@ -176,8 +195,8 @@ std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& fo
   if (!h.run) return text;
   const ScaledRun& run = *h.run;
   text += fmt::format(
-      "  run with c = {:g}, k = {:g} on {} tokens: logits differ by {:.2g} of the largest, {:.2g} at eps = 0; gains "
-      "alone: {:.2g}\n",
+      "  run with c = {:g}, k = {:g} on {} tokens: logits differ by {:.2g} of the largest, {:.2g} at eps = 0, "
+      "{:.2g} if only the embedding and gains were scaled\n",
       run.scale.stream, run.scale.branch, run.tokens, run.difference, run.without_eps, run.gains_alone);
   for (const NumberFormat& f : formats) {
     const auto at = std::ranges::find(run.runs, f.name, [](const auto& c) { return c.arithmetic.stored.name; });
