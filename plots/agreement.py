@@ -60,8 +60,8 @@ def caption(result: Result, i: int) -> str:
     words = (
         f"{style.title(style.INPUTS[result['input'][i]])}: measured minus predicted over their combined standard error "
         f"({result.seeds_in_words}); grey: ± 2, which one value in 22 leaves by chance; dashed: the limit at which all "
-        "sites together reject, with what is allowed for added to it. Depths of one stack are correlated, and stacks share "
-        "their random draws: what several have in common happened once. Titles: the verdict over all sites, "
+        "sites together reject, with what is allowed for added to it. Depths of one stack are correlated, and stacks "
+        "share their random draws: what several have in common happened once. Titles: the verdict over all sites, "
         "which counts only what goes beyond what is allowed: rounding, and a finite-width term where theory is "
         "not exact at the width."
     )

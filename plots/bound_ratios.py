@@ -17,16 +17,16 @@ LINE: dict[str, Any] = {"color": style.INK, "linewidth": 0.8, "zorder": 1.5}
 
 
 def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
-    figure, (row,) = style.panels(1, 2, 2.6, style.PAGE, sharey=True)
+    figure, (row,) = style.panels(1, 2, 3.4, style.PAGE, sharey=True)
     for axes, words, bounds in zip(row, ("Bounds as stated", "Sharp bounds"), (verify.STATED, verify.SHARP),
                                    strict=True):  # fmt: skip
         _panel(result, axes, bounds)
         axes.set(title=words, xlabel=r"$\|\partial\,loss/\partial W_2\|_F$ over bound")
+        keys = [Line2D([], [], color=b.look.colour, linestyle=b.look.dash, linewidth=1.3, label=b.label)
+                for b in bounds.values()]  # fmt: skip
+        style.panel_legend(axes, [*keys, Line2D([], [], **LINE, label="the bound")])
     row[0].set_ylabel("Share of cases per decade")
-    looks = {b.label: b.look for b in (*verify.STATED.values(), *verify.SHARP.values())}
-    keys = [Line2D([], [], color=k.colour, linestyle=k.dash, linewidth=1.3, label=name) for name, k in looks.items()]
-    keys.append(Line2D([], [], **LINE, label="the bound"))
-    yield "bound_ratios", style.finish(figure, keys, caption(result))
+    yield "bound_ratios", style.finish(figure, [], caption(result))
 
 
 def density(result: Result, statement: int) -> np.ndarray:

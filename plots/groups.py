@@ -79,8 +79,10 @@ def chances(result: Result, c: int) -> str:
 
 
 def verdicts(result: Result, exhibits: Iterable[str]) -> list[tuple[str, str, str]]:
-    """Of the tested claims of these exhibits: verdict, and "F4a holds (p = 0.001, of all 0.03)", and the statement."""
-    wanted = np.isin(result["claim_exhibit"], list(exhibits)) & np.isin(result["claim_verdict"], list(VERDICTS))
+    """Of the tested claims of these exhibits, or of these names: verdict, and "F4a holds (p = 0.001, of all 0.03)", and
+    the statement."""
+    named = np.isin(result["claim_exhibit"], list(exhibits)) | np.isin(result["claim"], list(exhibits))
+    wanted = named & np.isin(result["claim_verdict"], list(VERDICTS))
     lines = []
     for c in np.flatnonzero(wanted).tolist():
         verdict = str(result["claim_verdict"][c])

@@ -29,8 +29,9 @@ def _figure(result: Result) -> style.Page:
     for axes, g, look in zip(panels, shown, looks, strict=True):
         _panel(axes, result, g, look)
     style.label_outer(grid, len(shown), "Layer (from 0)", "Squared gradient norm\nof a layer's matrices (nat²)")
-    ends = result["layer_gradient_mean"][shown][:, [0, -1]]
-    scales.log_axis(panels, np.concatenate([ends, result["theory_layer_gradient"][shown][:, None]], axis=1))
+    ends, errors = (result[f"layer_gradient_{part}"][shown][:, [0, -1]] for part in ("mean", "stderr"))
+    bars = [ends * np.exp(k * np.where(np.isfinite(errors), errors, 0.0)) for k in (-2, 2)]
+    scales.log_axis(panels, np.concatenate([*bars, result["theory_layer_gradient"][shown][:, None]], axis=1))
     marks: dict[str, Any] = {"color": "0.3", "marker": "o", "markersize": 4.5, "markeredgecolor": "0.3",
                              "linestyle": ""}  # fmt: skip
     keys = [Line2D([], [], color="0.3", linewidth=1.3, label="before training, theory"),

@@ -25,9 +25,9 @@ PARTS = (
     ("log_growth_from_sizes_inside", "sizes inside matrices", PROFILES, "D"),
     ("log_growth_from_alignment", "alignment", TRAINED, "o"),
 )
-NULLS = {"matrices": ("every matrix's size", SCALES, "s"), "rows": ("every row's size", "#E69F00", "^"),
-         "rank_one": ("rank-one profiles", PROFILES, "D"),
-         "signs": ("every $|W_{ij}|$, random signs", "#000000", "o")}  # fmt: skip
+NULLS = {"matrices": ("every matrix's size", "#56B4E9", "v"), "rows": ("every row's size", "#E69F00", "^"),
+         "rank_one": ("rank-one profiles", "#332288", "P"),
+         "signs": ("every $|W_{ij}|$, random signs", "#000000", "X")}  # fmt: skip
 BLACK = "#000000"
 TERMS = (
     ("growth_stream_share", "stream $\\alpha^2 q$", "#0072B2"),
@@ -118,32 +118,29 @@ def _trained(result: Result) -> style.Page:
 def _parts(result: Result) -> style.Page:
     """T29: growth over depth in three parts, and what every null leaves over."""
     depth = result["depth"]
-    figure, ((left, right),) = style.panels(1, 2, 3.0, style.PAGE)
-    keys = []
+    figure, ((left, right),) = style.panels(1, 2, 3.7, style.PAGE)
     for name, label, colour, marker in PARTS:
-        left.plot(depth, result[name], color=colour, marker=marker, markersize=4, linewidth=0.9)
-        keys.append(Line2D([], [], color=colour, marker=marker, markersize=4, linewidth=0.9, label=label))
+        left.plot(depth, result[name], color=colour, marker=marker, markersize=4, linewidth=0.9, label=label)
     for row, name in enumerate(result["null"]):
         label, colour, marker = NULLS[name]
         value = result["null_left_over"][row]
         if "null_left_over_error" in result:
             margin = 2 * result["null_left_over_error"][row]
             right.fill_between(depth, value - margin, value + margin, color=colour, alpha=0.2, lw=0)
-        right.plot(depth, value, color=colour, marker=marker, markersize=3.5, linewidth=0.9)
-        keys.append(Line2D([], [], color=colour, marker=marker, markersize=3.5, linestyle="",
-                           label=f"beyond {label}"))  # fmt: skip
+        right.plot(depth, value, color=colour, marker=marker, markersize=3.5, linewidth=0.9, label=label)
     for axes in (left, right):
+        style.panel_legend(axes, axes.get_lines())
         axes.axhline(0, color=style.INK, linewidth=0.6)
         depth_axis(axes, depth[-1])
     left.set_ylabel("Part of ln(second moment / at initialisation)")
-    right.set_ylabel("ln(second moment / null's)")
-    words = ("Left: growth of the stream over its initialisation, in three parts. Right: what is left over "
-             "beyond random weights that keep something of the trained ones' sizes.")  # fmt: skip
+    right.set_ylabel("ln(second moment / random weights')")
+    words = ("Left: growth of the stream over its initialisation, in three parts. Right: what is left over beyond "
+             "random weights that keep of the trained ones what the legend says.")  # fmt: skip
     draws = result["null_draws"][0]
     if "null_left_over_error" in result and np.isfinite(draws):
         words += (f" Bands: twice what one random model of the model's own width has there, root mean square over "
                   f"{int(draws)} of each.")  # fmt: skip
-    return style.finish(figure, keys, caption(result, words, theory=True))
+    return style.finish(figure, [], caption(result, words, theory=True))
 
 
 def _growth(result: Result) -> style.Page:
@@ -181,5 +178,6 @@ def _growth(result: Result) -> style.Page:
     words = ("How the second moment grows, exact for every token: left, its three terms as shares of the second "
              "moment after "
              "the sublayer (before a norm C), mean over tokens; beside it, the term that Eq. 4 leaves out, over the "
-             "branch's own.")  # fmt: skip
+             "branch's own. q and q⁺: second moment of the stream before and after the sublayer; s²: of its branch; "
+             "cos: their cosine.")  # fmt: skip
     return style.finish(figure, keys, caption(result, words))

@@ -69,17 +69,17 @@ def _top(result: Result) -> str:
 
 def _margins(result: Result) -> style.Page:
     sublayer, signals, formats = result["sublayer"], list(result["signal"]), list(result["format"])
-    figure, (row,) = style.panels(1, 2, 3.0, style.PAGE, sharey=True)
-    keys, drawn = [], []
+    figure, (row,) = style.panels(1, 2, 3.6, style.PAGE, sharey=True)
+    drawn = []
     for axes, looks, title in zip(row, (AROUND, INSIDE), ("Around the modules", "Inside them"), strict=True):
         found = {name: result["signal_maximum"][signals.index(name)] for name in looks if name in signals}
         for words, curve in _distinct(found).items():
             colour, marker = looks[words.split(", ")[-1]]
             there = np.isfinite(curve)
             look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": 0.7}
-            axes.plot(sublayer[there], curve[there], **look)
-            keys.append(Line2D([], [], label=words, **look))
+            axes.plot(sublayer[there], curve[there], label=words, **look)
             drawn.append(curve)
+        style.panel_legend(axes, axes.get_lines(), 2)
         axes.set(title=title, xlabel="Sublayer (from 0)")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     largest = {f: float(result["format_largest"][formats.index(f)]) for f in FORMATS}
@@ -97,7 +97,7 @@ def _margins(result: Result) -> style.Page:
              "of a module "
              "and behind it, f_out the module's output, x_out the stream behind the sublayer, r_out ResiDual's second "
              "stream; q, k, v, mixed inside attention; gate, up, hidden inside the MLP.")  # fmt: skip
-    return style.finish(figure, keys, caption(result, words))
+    return style.finish(figure, [], caption(result, words))
 
 
 def _distinct(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -59,7 +59,7 @@ def _angles(result: Result) -> style.Page:
         f"Arccos(cosine)/π of the stream at two depths, mean over held-out tokens and {result.seeds_in_words}: dark is "
         "alike."
     )
-    return groups.finish(figure, result, [], words, ["9"], shown)
+    return groups.finish(figure, result, [], words, ["F10a", "F10b"], shown)
 
 
 def _gains(result: Result) -> style.Page:
@@ -84,4 +84,4 @@ def _gains(result: Result) -> style.Page:
         f"Gains of norm B, mean over features and {result.seeds_in_words}, ± 2 standard errors; even sublayers are "
         "attention, odd ones MLPs."
     )
-    return groups.finish(figure, result, keys, words, ["9"], shown)
+    return groups.finish(figure, result, keys, words, ["F11a", "F11b"], shown)

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import ScaledTranslation
 
 matplotlib.rcParams.update({
     "font.size": 8, "axes.titlesize": 8.5, "axes.labelsize": 8, "legend.fontsize": 7.5,
@@ -230,6 +231,13 @@ def finish(figure: Page, keys: Sequence[Artist], caption: str) -> Page:
     figure.legend(handles=list(keys), ncols=columns, loc="upper center", borderaxespad=0.3)
     _grow(figure, 0.165 * rows * max(1 + label.count("\n") for label in labels) + 0.14)
     return figure
+
+
+def panel_legend(axes: Axes, keys: Sequence[Artist], columns: int = 1) -> None:
+    """A legend below one panel and its label, of what that panel alone shows."""
+    below = ScaledTranslation(0, -30 / 72, axes.figure.dpi_scale_trans)
+    axes.legend(handles=list(keys), ncols=columns, loc="upper center", borderaxespad=0.0, bbox_to_anchor=(0.5, 0.0),
+                bbox_transform=axes.transAxes + below)  # fmt: skip
 
 
 def _grow(figure: Page, inches: float) -> float:

@@ -28,7 +28,7 @@ def _figure(result: Result) -> style.Page:
         joined: dict[str, Any] = {"color": look.colour, "linestyle": look.dash, "linewidth": 0.8, "marker": look.marker,
                   "markersize": look.size - 1}  # fmt: skip
         loss.plot(step, result["loss"][p].T, color=look.colour, linewidth=0.5, alpha=0.6)
-        loss.plot(record, result["validation_loss"][p].T, **joined | {"linestyle": ""}, zorder=3)
+        loss.plot(record, result["validation_loss"][p].T, **joined | {"linestyle": ""}, zorder=3, clip_on=False)
         gradient.plot(step, result["grad_norm"][p].T, color=look.colour, linewidth=0.5, alpha=0.7)
         top.plot(record, variance[p, :, :, -1].T, **joined)
         over_depth.plot(depth, variance[p, :, -1].T, **joined)
@@ -48,7 +48,8 @@ def _figure(result: Result) -> style.Page:
     loss.set(ylabel="Loss (nat)", title="Training (lines), held out (markers)")
     gradient.set(ylabel="Gradient norm", title="All gradients, before clipping")
     top.set(ylabel="Hidden-state variance", title="At the top of the stack")
-    over_depth.set(xlabel="Sublayers passed", title=f"Over depth: before training and after {record[-1]:g} steps")
+    over_depth.set(xlabel="Sublayers passed", ylabel="Hidden-state variance",
+                   title=f"Over depth: before training and after {record[-1]:g} steps")  # fmt: skip
     over_depth.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     keys = [style.key(look, True) for look in looks]
     keys.append(Line2D([], [], color=style.INK, linewidth=1.3, marker="o", markersize=4, markerfacecolor="white",
@@ -61,7 +62,7 @@ def _figure(result: Result) -> style.Page:
 def caption(result: Result) -> str:
     counts = zip(style.looks(result["placement"]), np.isfinite(result["diverged_at"]).sum(axis=1), strict=True)
     lost = [f"{look.label} ({n} of {result.seeds} seeds)" for look, n in counts if n]
-    words = "Every seed on its own; records are of the held-out windows. Before training, over depth, lines are theory "
-    words += "for random weights at infinite width; others there and at the top join the markers. "
+    words = "Every seed on its own; records are of the held-out windows. Over depth, lines beside hollow markers "
+    words += "are theory for random weights at infinite width, before training; thin lines join measured ones. "
     words += f"Diverged: {', '.join(lost)}. " if lost else ""
     return words + groups.run(result)

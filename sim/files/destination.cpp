@@ -103,13 +103,6 @@ std::string replaceable_file(const std::string& path) {
                                 is_known ? kind_of(status.st_mode) : "an open descriptor"));
 }
 
-bool same_file(const std::string& a, const std::string& b) {
-  struct stat first {};
-  struct stat second {};
-  if (::stat(a.c_str(), &first) != 0 || ::stat(b.c_str(), &second) != 0) return false;
-  return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
-}
-
 bool leads_to(const std::string& path, int descriptor) {
   struct stat open {};
   struct stat named {};

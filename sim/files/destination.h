@@ -25,9 +25,6 @@ struct Destination {
 /// descriptor.
 [[nodiscard]] std::string replaceable_file(const std::string& path);
 
-/// True if both paths lead to one file.
-[[nodiscard]] bool same_file(const std::string& a, const std::string& b);
-
 /// True if the path still leads to the open regular file: another process may have removed or replaced it.
 [[nodiscard]] bool leads_to(const std::string& path, int descriptor);
 

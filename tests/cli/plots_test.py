@@ -285,7 +285,7 @@ class Plots(SharedFolderTest):
         left = self.figure(probe_extremes, self.probed, "massive").axes[0]
         np.testing.assert_array_equal(left.get_lines()[-1].get_ydata(), self.probed["extreme_over_median"][:, 0])
         figure = self.figure(probe_extremes, self.probed, "margins")
-        labels = [text.get_text() for text in figure.legends[0].get_texts()]
+        labels = [text.get_text() for axes in figure.axes for text in axes.get_legend().get_texts()]
         self.assertEqual(labels, ["A_out", "f_out", "B_out", "x_out", "q", "k", "v", "mixed", "gate", "up", "hidden"])
         joined = probe_extremes._distinct({"f_out": np.array([1.0, 2.0]), "B_out": np.array([1.0, 2.0]),
                                   "r_out": np.array([np.nan])})
