@@ -171,6 +171,17 @@ class Plots(SharedFolderTest):
                     with self.subTest(statistic=name, input=i, placement=look.label):
                         self.check_curves(axes, self.stack, look, self.stack["depth"], name, (i, p))
 
+    def test_two_statistics_have_a_row_each_and_a_column_per_input(self):
+        figure = curves.over_depth(self.stack, variance.STATISTIC, token_cosine.STATISTIC)
+        titles = [axes.get_title().partition(",")[0] for axes in figure.axes]
+        self.assertEqual(titles, ["Gaussian input", "Random-token input"] * 2)
+        self.assertEqual([axes.get_yscale() for axes in figure.axes], ["log", "log", "linear", "linear"])
+        for k, axes in enumerate(figure.axes):
+            name = ("variance", "token_cosine")[k // 2]
+            for p, look in enumerate(style.looks(self.stack["placement"])):
+                self.check_curves(axes, self.stack, look, self.stack["depth"], name, (k % 2, p))
+        self.assertEqual(figure.axes[2].get_ylim(), figure.axes[3].get_ylim())
+
     def test_dilution(self):
         site = list(self.stack["site"]).index("B_out")
         panels = self.figure(dilution, self.stack).axes
