@@ -300,6 +300,11 @@ class Recipes(FolderTest):
         self.assertAlmostEqual(smaller / own, 1 / 16, delta=1e-9)
         stack, _ = self.stack("model.recipe=gemma2", "init.std=0.005", "input.second_moment=2")
         self.assertEqual(stack["input"]["second_moment"], 2.0)
+        for std in ("0", "1e300"):
+            done = run("theory", "--config", self.config, *sets("model.recipe=gemma2", f"init.std={std}"))
+            self.assertEqual(done.returncode, 2)
+            self.assertRegex(done.stderr, r"^periscope: init\.std = \S+: the embeddings .* or input\.second_moment\n$")
+        self.assertEqual(self.stack("model.recipe=gemma2", "init.std=0", "input.second_moment=2")[0]["init"]["std"], 0)
 
     def test_a_recipe_is_what_its_keys_make(self):
         """By the numbers and the hash: which way a stack was asked for does not count."""

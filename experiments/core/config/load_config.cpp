@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -206,7 +207,14 @@ Config read_single(Known known, const toml::table& table, const std::string& fil
     const Recipe made = recipe_of(*recipe, base.model.width);
     // The families draw embeddings with the std of their matrices.
     const double times = base.init.scheme == InitScheme::normal ? base.init.std / made.init_std : 1.0;
-    base.input.second_moment = made.second_moment * times * times;
+    const double moment = made.second_moment * times * times;
+    if (times >= 0.0 && !(moment > 0.0 && std::isfinite(moment)) && !config.was_given("input.second_moment")) {
+      throw ConfigError(
+          fmt::format("init.std = {:g}: the embeddings of model.recipe would have the second moment {:g}; expected "
+                      "another std, or input.second_moment",
+                      base.init.std, moment));
+    }
+    base.input.second_moment = moment;
   }
   read_keys(input, input_section, base.input);
   read_kinds(input, config.inputs);
