@@ -29,11 +29,11 @@ namespace periscope {
 
 /// A value of a series over the median of those before it.
 struct Jump {
-  int step = 0;  ///< 1, 2, …; 0 if there is none
-  double factor = 0.0;
+  int step = 0;  ///< 1, 2, …; 0 if no value is above its median, and the factor is 1
+  double factor = 1.0;
 };
 /// Returns the largest jump: the value that is most times the median of the up to 16 positive, finite ones before it,
-/// of which there must be 4. It sees what robust_spikes cannot: in the first steps, in which a gradient norm may fall
+/// of which there must be 4. It sees what robust_spikes may miss: in the first steps, in which a gradient norm may fall
 /// tenfold, the spread about the median is as wide as a jump of 15 times.
 [[nodiscard]] Jump largest_jump(std::span<const double> series);
 

@@ -89,6 +89,8 @@ class Variants(FolderTest):
         self.assertNotIn("nearest", run("theory", *vary("run.seeds=[4,8]")).stderr)
         self.refused(vary("model.width=32"), "--vary model.width=32", "expected a list")
         self.refused(vary("model.recipe=[llama,olmo2]"), "[llama,olmo2]: not a list", "quotes around each text")
+        self.refused(vary("model.width=[32,64"), "[32,64: not a list", "brackets that close")
+        self.refused(vary("model.recipe= [llama,olmo2]"), "not a list", "quotes around each text")
         self.refused(vary("model.widht=[32,64]"), "unknown key model.widht", "nearest is model.width")
         self.refused(sets("model.qk_norm=[]"), "model.qk_norm", "at least one value")
         self.refused(sets('model.qk_norm=["full","full"]'), "model.qk_norm", "full is in the list twice")
@@ -334,6 +336,15 @@ class Recipes(FolderTest):
         )
         self.assertEqual(code, 4)
         self.assertEqual(told["theory_told"]["differences"][0]["model.recipe"], {"measured": "olmo2", "told": "llama"})
+
+    def test_theory_that_is_told_another_std_keeps_the_input(self):
+        flags = ["--config", self.config, "--quiet", *sets("model.recipe=gemma2"), "--theory-set", "init.std=0.04"]
+        told, _ = run_json("propagate", *flags)
+        self.assertEqual(list(told["theory_told"]["differences"][0]), ["init.std"])
+        moments = told["cells"][0]["second_moment"]
+        self.assertAlmostEqual(moments["predicted"][0] / moments["measured"][0], 1.0, delta=0.3)
+        both, _ = run_json("propagate", *flags, "--theory-set", "input.second_moment=2")
+        self.assertEqual(sorted(both["theory_told"]["differences"][0]), ["init.std", "input.second_moment"])
 
     def test_they_are_listed(self):
         done = run("list", "--recipes")

@@ -82,6 +82,7 @@ TEST_CASE("the largest jump: a value over the median of up to sixteen before it,
   series[6] = 0.0;
   CHECK(largest_jump(series).step == 27);
   CHECK(largest_jump({}).step == 0);
+  CHECK(largest_jump(std::vector<double>{9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0}).step == 0);  // nothing rises
 }
 
 TEST_CASE("robust spikes: sixteen steps before are enough") {

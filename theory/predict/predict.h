@@ -12,7 +12,7 @@
 
 namespace periscope::theory {
 
-/// ColumnText how precise a prediction has to be. Only the attention patterns are sampled (T3).
+/// Says how precise a prediction has to be. Only the attention patterns are sampled (T3).
 struct PredictionOptions {
   /// Wanted standard error of the prediction, relative for second moments and absolute for cosines.
   double tolerance = 0.01;

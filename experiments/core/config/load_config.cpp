@@ -285,8 +285,15 @@ void override_theory(Known known, const std::string& file, const Lists& lists,
   for (std::size_t input = 0; input < config.inputs.size(); ++input) {
     for (const Config& one : overridden) config.overridden.push_back(one.stacks()[input]);
   }
+  const bool is_input_told = std::ranges::any_of(theory_settings, [](const std::string& setting) {
+    return key_of_setting(setting, "--theory-set") == "input.second_moment";
+  });
   const std::vector<StackSpec> measured = config.stacks();
   for (std::size_t i = 0; i < measured.size(); ++i) {
+    StackSpec& told = config.overridden[i];
+    const bool same_kind = told.recipe == measured[i].recipe && told.model.width == measured[i].model.width;
+    // Another init.std is one of the matrices: the input is what was measured.
+    if (!is_input_told && same_kind) told.input.second_moment = measured[i].input.second_moment;
     require_comparable_override(measured[i], config.overridden[i]);
     config.overridden[i].label = measured[i].label;
     config.overridden[i].settings = measured[i].settings;
@@ -312,10 +319,12 @@ void require_variations(Known known, const std::vector<std::string>& variations)
     toml::table table;
     apply_setting(table, variation, "--vary");
     if (!table.at_path(key_of_setting(variation, "--vary")).is_array()) {
-      const bool looks_like_one = variation.find("=[") != std::string::npos;
-      throw ConfigError(fmt::format("--vary {}: {} a list{}, as in --vary 'model.qk_norm=[\"none\",\"full\"]'",
-                                    shortened(variation), looks_like_one ? "not" : "expected",
-                                    looks_like_one ? " in TOML: expected quotes around each text" : ""));
+      const std::size_t value = variation.find_first_not_of(' ', variation.find('=') + 1);
+      const bool looks_like_one = value != std::string::npos && variation[value] == '[';
+      throw ConfigError(
+          fmt::format("--vary {}: {} a list{}, as in --vary 'model.qk_norm=[\"none\",\"full\"]'", shortened(variation),
+                      looks_like_one ? "not" : "expected",
+                      looks_like_one ? " in TOML: expected brackets that close, and quotes around each text" : ""));
     }
   }
 }

@@ -14,7 +14,7 @@ namespace periscope::stacks {
 double available_bytes(int threads);
 
 /// Throws ConfigError, which names the key to lower, if the estimate is more than there is, but not if `force`.
-/// ColumnText how much that is if it is more than 1 GB.
+/// Says how much that is if it is more than 1 GB.
 void require_fits(const Need& need, bool force, Progress& progress);
 
 /// "not enough memory: needed about 3 GB". To be thrown where memory ran out in spite of the estimate.

@@ -89,7 +89,7 @@ std::string input_of(const CertifyResult& r) {
   return std::isinf(r.domain.largest) ? "real vectors" : fmt::format("real entries up to {:g}", r.domain.largest);
 }
 
-/// ColumnText in a line what is proved of one format.
+/// Says in a line what is proved of one format.
 std::string verdict_line(const CertifyResult& r, const NumberFormat& f, bool& certified) {
   const theory::Certificate& c = certificate_for(r, f);
   const bool exact = c.arithmetic.kind == Arithmetic::exact;

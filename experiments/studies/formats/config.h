@@ -43,7 +43,7 @@ extern const Section<FormatsConfig> section;
 /// or a dtype that was asked for: numbers of the formats are held in f32 on the CPU.
 std::vector<TensorFormat> checked_formats(const FormatsConfig& config);
 
-/// ColumnText how a pass of seed `seed` holds its tensors in `format`.
+/// Says how a pass of seed `seed` holds its tensors in `format`.
 Holding holding_for(const FormatsConfig& config, const TensorFormat& format, std::uint64_t seed);
 
 }  // namespace periscope::formats

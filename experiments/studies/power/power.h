@@ -73,7 +73,7 @@ Confrontation confrontation_of(const StackSpec& spec, const judge::Agreement& ag
 
 /// Measures every configuration once and confronts it with the right theory and with every wrong one. A wrong theory
 /// takes the right one's place in the judgement of the whole run, one stack at a time, so that its stack is held to the
-/// same familywise error as in a run of its own. ColumnText of every configuration how long its predictions, or
+/// same familywise error as in a run of its own. Says of every configuration how long its predictions, or
 /// ladders, took.
 PowerResult run(const PowerRun& run, stacks::Progress& progress);
 

@@ -21,7 +21,7 @@ std::string predicted_of(const training::TrainResult& result, std::size_t cell) 
 /// "15 at 24": the largest jump of a run's gradient norm, and its step.
 std::string jump_of(const training::CellHistory& history) {
   const Jump jump = largest_jump(history.grad_norm);
-  return jump.step == 0 ? "–" : fmt::format("{:.2g} at {}", jump.factor, jump.step);
+  return jump.step == 0 ? "–" : fmt::format("{:.3g} at {}", jump.factor, jump.step);
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ std::string table(const training::TrainResult& result) {
       "before "
       "training, and at the last record; spikes: events in which the logarithm of loss or gradient norm is 6 robust "
       "standard deviations above its median of the last 128 steps; jump: the largest of the gradient norm, over its "
-      "median of the last 16 steps, and the step: in a start that falls steeply a jump is no spike.\n";
+      "median of the last 16 steps, and the step: in a start that falls steeply a jump may be no spike.\n";
   for (std::size_t p = 0; p < result.initial.size(); ++p) {
     const theory::Prediction& prediction = result.initial[p];
     const std::string& lack = prediction.refusal.empty() ? prediction.left_out : prediction.refusal;

@@ -46,7 +46,7 @@ std::string attack_rows(const VerifyResult& r) {
                      r.growth.rms.size() - 1, r.growth.nearest);
 }
 
-/// ColumnText in a line what the run shows; a statement that no case was about, or only cases of which it says nothing,
+/// Says in a line what the run shows; a statement that no case was about, or only cases of which it says nothing,
 /// was not tested.
 std::string summary(const VerifyResult& r) {
   if (!r.passed()) return "CHECK FAILED";
