@@ -55,36 +55,40 @@ def log_scale(panels: Sequence[Axes], curves: Sequence[Curve]) -> None:
     scales.log_axis(panels, np.concatenate(parts) if parts else np.array([]))
 
 
-def legend(result: Result, looks: Sequence[style.Look], name: str) -> list[Line2D]:
-    predicted = np.isfinite(result[f"{name}_predicted"])
+def legend(result: Result, looks: Sequence[style.Look], *statistics: str) -> list[Line2D]:
     keys = []
     for p, look in enumerate(looks):
-        keys.append(style.key(look, result.measured, "" if predicted[:, p].any() else " (no prediction)"))
+        missing = unpredicted(result, p, statistics)
+        what = "" if len(missing) == len(statistics) else f" of {', '.join(missing)}"
+        keys.append(style.key(look, result.measured, f" (no prediction{what})" if missing else ""))
     return keys
 
 
-def caption(result: Result, stride: int, *statistics: str, geometric: str = "") -> str:
-    """How to read the curves of statistics, and what was run. `geometric` says of what the mean over seeds is the
-    geometric one: "", or as in ", of gradients the geometric one"."""
+def unpredicted(result: Result, p: int, statistics: Sequence[str]) -> list[str]:
+    """Of which statistics stack p has no prediction."""
+    return [name for name in statistics if not np.isfinite(result[f"{name}_predicted"][:, p]).any()]
+
+
+def caption(result: Result, stride: int, *statistics: str, mean: str = "mean") -> str:
+    """How to read the curves of statistics, and what was run. `mean` names the mean over seeds."""
     words = ["Lines: theory; bands, where wider than the line, ± 2 standard errors of the prediction."]
     if result.measured:
         often = "" if stride == 1 else f", one point in {stride} by turns"
-        mean = f"mean of {result.seeds_in_words}{geometric}"
-        words.append(f"Markers{often}: {'one seed' if result.seeds == 1 else f'{mean}, ± 2 standard errors'}.")
+        one = "one seed" if result.seeds == 1 else f"{mean} of {result.seeds_in_words}, ± 2 standard errors"
+        words.append(f"Markers{often}: {one}.")
         words += refusals(result, statistics)
     return " ".join([*words, entering(result) + captions.setting(result)])
 
 
 def refusals(result: Result, statistics: Sequence[str]) -> list[str]:
-    """Which curves are measured only, and why, in the file's words. A stack without prediction of any statistic is
-    named once."""
-    words: list[str] = []
+    """Which curves are measured only, and why, in the file's words."""
+    words = []
     for p, look in enumerate(style.looks(result["placement"])):
-        missing = [name for name in statistics if not np.isfinite(result[f"{name}_predicted"][:, p]).any()]
+        missing = unpredicted(result, p, statistics)
         if missing:
-            what = "" if len(missing) == len(statistics) else " in one panel"
+            what = "" if len(missing) == len(statistics) else f"'s {', '.join(missing)}"
             reasons = "; ".join(dict.fromkeys(r for r in result["verdict_reason"][:, p] if r))
-            words.append(f"{look.label} is measured only{what}, its markers are joined: {reasons}.")
+            words.append(f"{look.label}{what} is measured only, its markers are joined: {reasons}.")
     return words
 
 
@@ -98,7 +102,7 @@ class Statistic:
     read: Callable[[Result, str, tuple[Any, ...]], Curve] = select
 
 
-def over_depth(result: Result, *statistics: Statistic, geometric: str = "") -> style.Page:
+def over_depth(result: Result, *statistics: Statistic, mean: str = "mean") -> style.Page:
     """Statistics of the stream over depth: a row of panels for each, with one per input; with one input side by
     side."""
     inputs, depth = result["input"], result["depth"]
@@ -118,23 +122,25 @@ def over_depth(result: Result, *statistics: Statistic, geometric: str = "") -> s
             axes.set(title=input_title(result, i), xlabel="Sublayers passed (0: the input)")
             axes.set_xlim(-0.02 * depth[-1], 1.02 * depth[-1])
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        for axes in panels[1:]:
             axes.sharey(panels[0])
-            axes.tick_params(labelleft=i == 0 or bool(figure.broken))
+            axes.tick_params(labelleft=bool(figure.broken))
         panels[0].set_ylabel(statistic.label)
         if statistic.log:
             log_scale(panels, every)
     names = [statistic.name for statistic in statistics]
-    words = caption(result, points[0].step, *names, geometric=geometric)
-    return style.finish(figure, legend(result, looks, names[0]), words)
+    words = caption(result, points[0].step, *names, mean=mean)
+    return style.finish(figure, legend(result, looks, *names), words)
 
 
 def input_title(result: Result, i: int) -> str:
     """ "Gaussian input, E[x²] = 0.0004": what enters the stacks, with its second moments."""
     words = style.title(style.INPUTS[result["input"][i]])
     moments = sorted({stack["input.second_moment"] for stack in captions.stacks(result)})
-    if len(moments) > 2:
-        return f"{words}, E[x²] from {moments[0]:.3g} to {moments[-1]:.3g}"
-    return f"{words}, E[x²] = {' or '.join(f'{moment:.3g}' for moment in moments)}"
+    shown = list(dict.fromkeys(f"{moment:.4g}" for moment in moments))
+    if len(shown) > 2:
+        return f"{words}, E[x²] from {shown[0]} to {shown[-1]}"
+    return f"{words}, E[x²] = {' or '.join(shown)}"
 
 
 def entering(result: Result) -> str:

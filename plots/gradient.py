@@ -9,7 +9,7 @@ from plots.results import Result
 NAME = "log_grad_sq"
 FIGURES = {"gradient": "gradient of the hidden state over depth"}
 NEEDS = ("input", "depth", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
-GEOMETRIC = ", the geometric one"
+MEAN = "geometric mean"
 
 
 def norms(result: Result, name: str, place: tuple[Any, ...]) -> curves.Curve:
@@ -22,4 +22,4 @@ STATISTIC = curves.Statistic(NAME, LABEL, read=norms)
 
 
 def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
-    yield "gradient", curves.over_depth(result, STATISTIC, geometric=GEOMETRIC)
+    yield "gradient", curves.over_depth(result, STATISTIC, mean=MEAN)

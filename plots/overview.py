@@ -11,4 +11,4 @@ NEEDS = variance.NEEDS + gradient.NEEDS
 
 def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     statistics = variance.STATISTIC, gradient.STATISTIC
-    yield "overview", curves.over_depth(result, *statistics, geometric=", of gradients the geometric one")
+    yield "overview", curves.over_depth(result, *statistics, mean="mean (of gradients the geometric mean)")

@@ -133,9 +133,9 @@ def _parts(result: Result) -> style.Page:
         axes.axhline(0, color=style.INK, linewidth=0.6)
         depth_axis(axes, depth[-1])
     left.set_ylabel("Part of ln(second moment / at initialisation)")
-    right.set_ylabel("ln(second moment / random weights')")
+    right.set_ylabel("ln(second moment / that of random weights)")
     words = ("Left: growth of the stream over its initialisation, in three parts. Right: what is left over beyond "
-             "random weights that keep of the trained ones what the legend says.")  # fmt: skip
+             "random weights that share with the trained ones what the legend names.")  # fmt: skip
     draws = result["null_draws"][0]
     if "null_left_over_error" in result and np.isfinite(draws):
         words += (f" Bands: twice what one random model of the model's own width has there, root mean square over "

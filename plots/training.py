@@ -54,6 +54,7 @@ def _figure(result: Result) -> style.Page:
     keys = [style.key(look, True) for look in looks]
     keys.append(Line2D([], [], color=style.INK, linewidth=1.3, marker="o", markersize=4, markerfacecolor="white",
                        markeredgecolor=style.INK, label="before training: theory, measured"))  # fmt: skip
+    keys.append(Line2D([], [], color=style.INK, linewidth=0.8, marker="o", markersize=4, label="during it, after it"))
     if floor is not None:
         keys.append(Line2D([], [], color=style.INK, linewidth=0.8, linestyle=":", label="least loss of any predictor"))
     return style.finish(figure, keys, caption(result))
@@ -63,6 +64,6 @@ def caption(result: Result) -> str:
     counts = zip(style.looks(result["placement"]), np.isfinite(result["diverged_at"]).sum(axis=1), strict=True)
     lost = [f"{look.label} ({n} of {result.seeds} seeds)" for look, n in counts if n]
     words = "Every seed on its own; records are of the held-out windows. Over depth, lines beside hollow markers "
-    words += "are theory for random weights at infinite width, before training; thin lines join measured ones. "
+    words += "are theory for random weights at infinite width; thin lines join solid ones. "
     words += f"Diverged: {', '.join(lost)}. " if lost else ""
     return words + groups.run(result)

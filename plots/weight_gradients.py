@@ -37,5 +37,5 @@ def _panels(result: Result, i: int) -> style.Page:
     style.label_outer(grid, len(weights), "Layer (from 0)", r"$\|\partial\,\mathrm{loss}/\partial W\|_F$")
     curves.log_scale(panels, drawn)
     caption = f"{style.title(style.INPUTS[result['input'][i]])}. "
-    caption += curves.caption(result, points[0].step, NAME, geometric=gradient.GEOMETRIC)
+    caption += curves.caption(result, points[0].step, NAME, mean=gradient.MEAN)
     return style.finish(figure, curves.legend(result, looks, NAME), caption)

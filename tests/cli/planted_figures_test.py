@@ -1,21 +1,17 @@
-"""The figures of `train` and `reproduce`, and of `probe` where sublayers have markers of their own, drawn from planted
-numbers, each of which occurs once: what is drawn is of the group, the record, the layer and the seed that it should
-be, with the error bars and markers that the legend says. Usage: planted_figures_test.py
+"""The figures of `reproduce`, drawn from planted numbers: what is drawn is of the group, the record, the layer and the
+seed that it should be, with the error bars and markers that the legend says. Usage: planted_figures_test.py
 
 Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
 """
 
-import pathlib
 import unittest
 
-import plotting  # noqa: F401  first of what needs packages
+from planted_results import CONFIG, GROUPS, RECORDS, SEEDS, FigureTest, planted_reproduce, planted_train
 
 # isort: split
 import numpy as np
-from matplotlib.colors import to_hex
 
 from plots import (
-    captions,
     claims,
     decay_init,
     extremes,
@@ -24,7 +20,6 @@ from plots import (
     growth_identity,
     growth_over_depth,
     layer_gradients,
-    probe,
     rate_sweeps,
     redundancy,
     stability,
@@ -33,136 +28,11 @@ from plots import (
 )
 from plots.results import Result
 
-LAYERS, SEEDS, STEPS, RATE = 3, 3, 24, 0.01
-RECORDS = np.array([0, 1, 2, 5, 10, 12, 20, 24])
-GROUPS = (
-    [(p, "base", "", RATE) for p in ("post", "pre", "peri", "a+c", "b-only")]
-    + [(p, "rates", f"rate x {f:g}", RATE * f) for f in (3.0, 0.1) for p in ("post", "pre", "peri")]
-    + [(p, "rates-warmup", f"warm-up x 3, rate x {f:g}", RATE * f) for f in (0.1, 3.0) for p in ("pre", "peri")]
-    + [(p, "sgd", f"SGD, rate {r:g}", r) for r in (0.3, 0.03) for p in ("post", "pre", "peri")]
-    + [("peri", "frozen", "output gains frozen", RATE)]
-    + [(p, "decay", f"weight decay {d:g}", RATE) for d in (0.33, 0.0) for p in ("pre", "peri")]
-    + [(p, "init", f"variance {v:g}/d", RATE) for v in (10, 0.1) for p in ("pre", "peri")]
-    + [("peri", "layer-norm", "LayerNorm", RATE), ("b-only", "olmo", "QK-norm (OLMo 2)", RATE)]
-)
-DECAYS, DEVIATIONS = {"weight decay 0.33": 0.33, "weight decay 0": 0.0}, {"variance 10/d": 0.9, "variance 0.1/d": 0.01}
 
-
-class Numbers:
-    """Numbers from 1 to 2, none of them twice."""
-
-    def __init__(self):
-        self.draw = np.random.default_rng(1)
-
-    def __call__(self, *shape):
-        return self.draw.uniform(1.0, 2.0, shape)
-
-
-CONFIG = {
-    "run": {"seeds": SEEDS, "dtype": "f32"},
-    "train": {"optimizer": "adamw", "lr": RATE, "steps": STEPS, "batch": 2, "corpus": "synthetic"},
-    "stacks": [{"model": {"layers": LAYERS, "width": 16, "mlp": "swiglu", "norm": "rms", "placement": "peri"},
-                "init": {"scheme": "normal", "std": 0.02}, "input": {"tokens": 8}}],
-}  # fmt: skip
-ATTRIBUTES = {"version": "0", "commit": "none", "loss_floor": 0.75, "model": "made up", "family": "llama"}
-
-
-def planted_reproduce():
-    numbers, n, r, d = Numbers(), len(GROUPS), len(RECORDS), 2 * LAYERS + 1
-    names = [f"{p}, {what}" if what else p for p, _, what, _ in GROUPS]
-    v = {
-        "group": np.array(names), "placement": np.array([g[0] for g in GROUPS]),
-        "study": np.array([g[1] for g in GROUPS]),
-        "lr": np.array([g[3] for g in GROUPS]), "weight_decay": np.array([DECAYS.get(g[2], 0.033) for g in GROUPS]),
-        "init_std": np.array([DEVIATIONS.get(g[2], 0.02) for g in GROUPS]),
-        "record": RECORDS, "step": np.arange(1, STEPS + 1), "depth": np.arange(d), "other_depth": np.arange(d),
-        "sublayer": np.arange(2 * LAYERS), "layer": np.arange(LAYERS), "seed": np.arange(SEEDS),
-        "final_loss": numbers(n, SEEDS), "final_loss_mean": numbers(n), "final_loss_stderr": numbers(n) / 9,
-        "diverged_at": np.full((n, SEEDS), np.nan), "spikes": np.arange(n * SEEDS).reshape(n, SEEDS) + 1.0,
-        "spike": (np.arange(n * SEEDS * STEPS).reshape(n, SEEDS, STEPS) % 7 == 3).astype(float),
-        "loss": numbers(n, SEEDS, STEPS), "grad_norm": numbers(n, SEEDS, STEPS),
-        "last_layer_grad_norm": numbers(n, SEEDS, STEPS),
-        "top_first": numbers(n, SEEDS, r) + 2, "top_last": numbers(n, SEEDS, r), "cosine_share": numbers(n, SEEDS, r),
-        "theory_variance": numbers(n, d), "theory_second_moment": numbers(n, d),
-        "theory_second_moment_stderr": numbers(n, d) / 9, "theory_layer_gradient": numbers(n, LAYERS),
-        "theory_layer_gradient_stderr": numbers(n, LAYERS) / 9,
-        "scaled_second_moment": numbers(n, SEEDS, d), "growth_from_scales": numbers(n, SEEDS),
-        "growth_from_sizes_inside": numbers(n, SEEDS), "growth_from_alignment": numbers(n, SEEDS),
-        "claim": np.array([], dtype=object), "claim_exhibit": np.array([], dtype=object),
-        "claim_verdict": np.array([], dtype=object), "claim_statement": np.array([], dtype=object),
-        "claim_p": np.array([]), "claim_holm": np.array([]),
-    }  # fmt: skip
-    for name, shape in (("variance", (d,)), ("second_moment", (d,)), ("eq4", (d,)), ("layer_gradient", (LAYERS,)),
-                        ("gain_b", (2 * LAYERS,)), ("angular_distance", (d, d))):  # fmt: skip
-        v[f"{name}_mean"], v[f"{name}_stderr"] = numbers(n, r, *shape), numbers(n, r, *shape) / 9
-    v["angular_distance_mean"] /= 2
-    v["theory_variance"][[g[1] != "base" for g in GROUPS]] = np.nan
-    return Result(pathlib.Path("reproduce.nc"), v, {**ATTRIBUTES, "quick": 0}, CONFIG)
-
-
-def planted_train():
-    numbers, d = Numbers(), 2 * LAYERS + 1
-    v = {
-        "placement": np.array(["pre", "peri"]), "seed": np.arange(SEEDS), "step": np.arange(1, STEPS + 1),
-        "record": RECORDS, "depth": np.arange(d), "loss": numbers(2, SEEDS, STEPS),
-        "validation_loss": numbers(2, SEEDS, len(RECORDS)), "grad_norm": numbers(2, SEEDS, STEPS),
-        "diverged_at": np.array([[np.nan, 9.0, np.nan], [np.nan] * 3]),
-        "variance_measured": numbers(2, SEEDS, len(RECORDS), d),
-    }  # fmt: skip
-    return Result(pathlib.Path("train.nc"), v, dict(ATTRIBUTES), CONFIG)
-
-
-class Planted(unittest.TestCase):
+class ReproduceFigures(FigureTest):
     @classmethod
     def setUpClass(cls):
         cls.result = planted_reproduce()
-
-    def figure(self, kind, name, result=None):
-        return dict(kind.draw(result or self.result))[name]
-
-    def panel(self, figure, title):
-        (axes,) = [axes for axes in figure.axes if axes.get_title() == title]
-        return axes
-
-    def rows(self, study="base", *placements):
-        return [g for p in (placements or ("post", "pre", "peri", "a+c", "b-only"))
-                for g, of in enumerate(GROUPS) if of[:2] == (p, study)]  # fmt: skip
-
-    def lines(self, axes, **look):
-        """Lines and markers with these properties, as points."""
-        def has(line):
-            found = {"colour": to_hex(line.get_color()), "marker": line.get_marker(), "style": line.get_linestyle(),
-                     "face": to_hex(line.get_markerfacecolor()),
-                     "edge": to_hex(line.get_markeredgecolor())}  # fmt: skip
-            return all(found[k] == (to_hex(v) if k in ("colour", "face", "edge") else v) for k, v in look.items())
-        return [np.column_stack(line.get_data()).astype(float) for line in axes.get_lines() if has(line)]
-
-    def drawn(self, axes, x, y, what, **look):
-        """Exactly one line with this look goes through these points."""
-        expected = np.column_stack([x, y]).astype(float)
-        found = [line for line in self.lines(axes, **look)
-                 if line.shape == expected.shape and np.allclose(line, expected, rtol=1e-12,
-                                                                 equal_nan=True)]  # fmt: skip
-        self.assertEqual(len(found), 1, what)
-
-    def bars(self, axes, x, low, high, what, horizontal=False):
-        """Exactly one set of error bars reaches from `low` to `high` at x (horizontal: at the height x)."""
-        along = 1 if horizontal else 0
-        ends = np.column_stack(np.broadcast_arrays(x, low, high)).astype(float)
-        found = 0
-        for container in axes.containers:
-            for collection in container.lines[2]:
-                segments = np.array(collection.get_segments())
-                if len(segments) == len(ends):
-                    shown = np.column_stack([segments[:, 0, along], segments[:, 0, 1 - along],
-                                             segments[:, 1, 1 - along]])
-                    found += np.allclose(shown, ends, rtol=1e-9)
-        self.assertEqual(found, 1, what)
-
-    def geometric_bars(self, axes, x, mean, error, what):
-        self.bars(axes, x, mean * np.exp(-2 * error), mean * np.exp(2 * error), what)
-
-    # -- reproduce ----------------------------------------------------------------------------------------------------
 
     def test_figure_1_variance(self):
         v, figure = self.result, self.figure(growth_over_depth, "figure-1-variance")
@@ -263,6 +133,18 @@ class Planted(unittest.TestCase):
                 mean, error = v["layer_gradient_mean"][g, r], v["layer_gradient_stderr"][g, r]
                 self.drawn(axes, v["layer"], mean, (r, g), marker=look.marker, face=face, style=joined)
                 self.geometric_bars(axes, v["layer"], mean, error, (r, g))
+                low, high = axes.get_ylim()
+                self.assertTrue((mean * np.exp(-2 * error) > low).all() and (mean * np.exp(2 * error) < high).all())
+
+    def test_figures_9_carry_the_claims_that_they_show(self):
+        names = ("F10a", "F10b", "F11a", "F11b")
+        made = {"claim": np.array(names), "claim_exhibit": np.full(4, "9"), "claim_verdict": np.full(4, "holds"),
+                "claim_statement": np.full(4, "one is larger"), "claim_p": np.full(4, 0.01),
+                "claim_holm": np.full(4, 0.04)}  # fmt: skip
+        result = Result(self.result.path, {**self.result.variables, **made}, self.result.attributes, self.result.config)
+        for figure, shown in (("figure-9-angles", names[:2]), ("figure-9-gains", names[2:])):
+            head = [text.get_text() for text in self.figure(redundancy, figure, result).texts]
+            self.assertEqual([words.partition(" ")[0] for words in head if words.startswith("F")], list(shown))
 
     def test_figure_9_angles(self):
         v, figure = self.result, self.figure(redundancy, "figure-9-angles")
@@ -405,62 +287,6 @@ class Planted(unittest.TestCase):
             self.assertLessEqual(text.get_window_extent().x1, figure.bbox.x1, (name, text.get_text()))
         for axes in figure.axes:
             self.assertLessEqual(axes.title.get_window_extent().x1, figure.bbox.x1, (name, axes.get_title()))
-
-    # -- train --------------------------------------------------------------------------------------------------------
-
-    def test_train(self):
-        v = planted_train()
-        figure = self.figure(training, "training", v)
-        loss, gradient, top, depth = figure.axes
-        for p, placement in enumerate(("pre", "peri")):
-            look = style.LOOKS[placement]
-            for s in range(SEEDS):
-                what = (placement, s)
-                variance = v["variance_measured"][p, s]
-                self.drawn(loss, v["step"], v["loss"][p, s], what, colour=look.colour, marker="None")
-                self.drawn(loss, RECORDS, v["validation_loss"][p, s], what, colour=look.colour, marker=look.marker)
-                self.drawn(gradient, v["step"], v["grad_norm"][p, s], what, colour=look.colour)
-                self.drawn(top, RECORDS, variance[:, -1], what, colour=look.colour, marker=look.marker)
-                for record, face in ((-1, look.colour), (0, "white")):
-                    self.drawn(depth, v["depth"], variance[record], what, marker=look.marker, face=face)
-        self.assertEqual([line.get_ydata()[0] for line in loss.get_lines() if line.get_linestyle() == ":"], [0.75])
-        self.assertIn("Diverged: Pre-LN (1 of 3 seeds).", figure.caption)
-        self.assertEqual(depth.get_title(), "Over depth: before training and after 24 steps")
-
-    def test_a_caption_names_what_differs_from_defaults_and_between_stacks(self):
-        v = planted_train()
-        v.variables["placement"] = np.array(["peri, qk_norm none", "peri, qk_norm full", "mine"])
-        v.variables["placement_settings"] = np.array([f'{{"model.qk_norm": "{q}"}}' for q in ("none", "full", "full")])
-        v.attributes["config_differences"] = '{"input.second_moment": 0.0004, "model.vocab": 256, "model.width": 16}'
-        words = captions.setting(v)
-        self.assertIn("Other than by default: model.vocab 256.", words)
-        self.assertIn("Curves differ in model.qk_norm: none (Peri-LN, qk_norm none), "
-                      "full (Peri-LN, qk_norm full; mine).", words)  # fmt: skip
-        v.variables["placement"] = np.array(["llama, std 0.02", "llama, std 0.05", "mine, std 0.02"])
-        v.variables["placement_settings"] = np.array(
-            [f'{{"init.std": {std}, "model.placement": "{p}", "model.recipe": "{r}"}}'
-             for std, p, r in ((0.02, "pre", "llama"), (0.05, "pre", "llama"), (0.02, "b-only", ""))])  # fmt: skip
-        self.assertIn("Curves differ in init.std: as the legend says; model.placement: Pre-LN (llama), B-only (mine);",
-                      captions.setting(v))  # fmt: skip
-        v.variables["placement"] = np.array(["peri, qk_norm none", "peri, qk_norm full", "mine"])
-        looks = style.looks(v["placement"])
-        self.assertEqual(len({look.colour for look in looks}), 3)
-        self.assertEqual(looks[0].colour, style.LOOKS["peri"].colour)
-
-    # -- probe --------------------------------------------------------------------------------------------------------
-
-    def test_probe_growth_has_circles_for_attention_and_squares_for_mlps(self):
-        numbers, sublayer = Numbers(), np.arange(2 * LAYERS)
-        v = {name: numbers(2 * LAYERS) for name in ("growth_stream_share", "growth_branch_share", "growth_cross_share",
-                                                    "growth_cross_over_branch", "growth_branch",
-                                                    "branch_from_gains")}  # fmt: skip
-        v |= {"sublayer": sublayer, "token": np.arange(8)}
-        figure = probe._growth(Result(pathlib.Path("probe.nc"), v, ATTRIBUTES, CONFIG))
-        ratio = v["growth_cross_over_branch"]
-        for first, marker, words in ((0, "o", "attention"), (1, "s", "MLP")):
-            self.drawn(figure.axes[1], sublayer[first::2], ratio[first::2], words, marker=marker)
-            keys = [key for key in figure.legends[0].get_lines() if key.get_label() == words]
-            self.assertEqual([key.get_marker() for key in keys], [marker])
 
 
 if __name__ == "__main__":

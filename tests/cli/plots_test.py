@@ -182,6 +182,26 @@ class Plots(SharedFolderTest):
                 self.check_curves(axes, self.stack, look, self.stack["depth"], name, (k % 2, p))
         self.assertEqual(figure.axes[2].get_ylim(), figure.axes[3].get_ylim())
 
+    def test_what_one_statistic_has_no_prediction_of_is_said(self):
+        variables = {**self.stack.variables, "token_cosine_predicted": self.stack["token_cosine_predicted"].copy()}
+        variables["token_cosine_predicted"][:, 0] = np.nan
+        half = dataclasses.replace(self.stack, variables=variables)
+        figure = curves.over_depth(half, variance.STATISTIC, token_cosine.STATISTIC)
+        label = style.looks(self.stack["placement"])[0].label
+        shown = [text.get_text() for text in figure.legends[0].get_texts()]
+        self.assertEqual(shown[0], f"{label} (no prediction of token_cosine)")
+        self.assertFalse(any("no prediction" in words for words in shown[1:]))
+        self.assertIn(f"{label}'s token_cosine is measured only", figure.caption)
+
+    def test_titles_show_all_second_moments(self):
+        every = [{**stack, "input": {**stack["input"]}} for stack in self.stack.config["stacks"]]
+        for moments, words in (((1.0, 4e-4), "E[x²] = 0.0004 or 1"), ((1.0, 0.5, 2.0), "E[x²] from 0.5 to 2"),
+                               ((1.0, 1.0 + 1e-9), "E[x²] = 1")):  # fmt: skip
+            for k, stack in enumerate(every):
+                stack["input"]["second_moment"] = moments[k % len(moments)]
+            result = dataclasses.replace(self.stack, config={**self.stack.config, "stacks": every})
+            self.assertEqual(curves.input_title(result, 0), f"Gaussian input, {words}")
+
     def test_dilution(self):
         site = list(self.stack["site"]).index("B_out")
         panels = self.figure(dilution, self.stack).axes

@@ -95,8 +95,8 @@ class Variants(FolderTest):
         self.refused(sets("model.qk_norm=[]"), "model.qk_norm", "at least one value")
         self.refused(sets('model.qk_norm=["full","full"]'), "model.qk_norm", "full is in the list twice")
         self.refused(sets("model.qk_norm=[1,2]"), "model.qk_norm = 1", "a string")
-        self.refused(vary('model.recipe=["llama","mistral"]'), '"llama" and "mistral" are the same stack')
-        self.refused(sets('model.placement=["residual","residual-dual"]'), "model.placement", "are the same stack")
+        self.refused(vary('model.recipe=["llama","mistral"]'), '"llama" and "mistral" make the same stack')
+        self.refused(sets('model.placement=["residual","residual-dual"]'), "model.placement", "make the same stack")
         self.refused(
             vary(
                 "init.std=[" + ",".join(f"1.{i:02}" for i in range(41)) + "]",
@@ -172,7 +172,7 @@ class Variants(FolderTest):
         self.assertEqual(same["provenance"]["config"]["stacks"][0]["model"]["placement"]["name"], "mine")
         self.refused(sets("model.placement={name='peri',A=true}"), "model.placement.name", "no placement has yet")
         self.refused(sets("model.placement={name='',A=true}"), "model.placement.name", "1 to 40")
-        self.refused(sets("model.placement=[{name='a',A=true},{name='b',A=true}]"), '"a" and "b" are the same stack')
+        self.refused(sets("model.placement=[{name='a',A=true},{name='b',A=true}]"), '"a" and "b" make the same stack')
         self.refused(sets("model.placement=[{name='a',A=true},{name='a',B=true}]"), "a is in the list twice")
 
     def test_theory_is_told_otherwise_of_variants(self):

@@ -42,6 +42,7 @@ std::vector<std::pair<std::string, std::string>> set_by(const Family& family) {
 std::string recipes_text() {
   std::string text =
       "Recipes: model.recipe sets these keys of [model], init.std, input.second_moment; given keys win\n"
+      "  second_moment: of embeddings that are drawn with std; it follows an init.std that is given\n"
       "  embed, final: whether there is a norm of the embedding, and one at the end\n";
   text += fmt::format("  {:<8} {:<9} {:<7} {:<5} {:<8} {:<10} {:<5} {:<6} {:<5} {:<5} {:<4} {}\n", "name", "placement",
                       "qk_norm", "norm", "norm_eps", "mlp", "rope", "causal", "embed", "final", "std", "second_moment");

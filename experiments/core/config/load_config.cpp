@@ -286,14 +286,13 @@ void override_theory(Known known, const std::string& file, const Lists& lists,
     for (const Config& one : overridden) config.overridden.push_back(one.stacks()[input]);
   }
   const bool is_input_told = std::ranges::any_of(theory_settings, [](const std::string& setting) {
-    return key_of_setting(setting, "--theory-set") == "input.second_moment";
+    const std::string key = key_of_setting(setting, "--theory-set");
+    return key == "input.second_moment" || key == "model.recipe";
   });
   const std::vector<StackSpec> measured = config.stacks();
   for (std::size_t i = 0; i < measured.size(); ++i) {
-    StackSpec& told = config.overridden[i];
-    const bool same_kind = told.recipe == measured[i].recipe && told.model.width == measured[i].model.width;
-    // Another init.std is one of the matrices: the input is what was measured.
-    if (!is_input_told && same_kind) told.input.second_moment = measured[i].input.second_moment;
+    // A recipe derives it from other keys, which theory may be told otherwise, of the matrices alone.
+    if (!is_input_told) config.overridden[i].input.second_moment = measured[i].input.second_moment;
     require_comparable_override(measured[i], config.overridden[i]);
     config.overridden[i].label = measured[i].label;
     config.overridden[i].settings = measured[i].settings;

@@ -198,9 +198,9 @@ void Lists::require_comparable(const std::vector<StackSpec>& stacks) const {
                       names(), stacks.front().model.layers, spec.model.layers));
     }
     if (const auto [other, is_new] = seen.emplace(json_text(resolved_json(spec, true)), label); !is_new) {
-      throw ConfigError(fmt::format(
-          "{}: \"{}\" and \"{}\" are the same stack at initialisation, by every key: expected different ones", names(),
-          other->second, label));
+      throw ConfigError(
+          fmt::format("{}: \"{}\" and \"{}\" make the same stack, every key is equal: expected different ones", names(),
+                      other->second, label));
     }
     if (labels[{spec.input.kind, label}]++ > 0) {
       throw ConfigError(fmt::format(

@@ -91,9 +91,9 @@ std::string shortcoming(std::span<const Cell> cells, const Power& power) {
     if (least == nullptr || s.worst / s.limit > least->worst / least->limit) least = &s;
   }
   if (least != nullptr) {
-    return fmt::format("{} could be off by {:.2g}; limit {:g}{}", cells[static_cast<std::size_t>(least->cell)].name(),
-                       least->worst, least->limit,
-                       power.over > 1 ? fmt::format(" (and {} more of {} cells)", power.over - 1, power.cells) : "");
+    return fmt::format(
+        "{} could be off by {:.2g}; limit {:g}{}", cells[static_cast<std::size_t>(least->cell)].name(), least->worst,
+        least->limit, power.over > 1 ? fmt::format("; so could {} more of {} cells", power.over - 1, power.cells) : "");
   }
   for (const Cell& cell : cells) {
     if (!cell.contrast.empty()) continue;

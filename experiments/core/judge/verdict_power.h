@@ -30,14 +30,14 @@ struct Power {
   double worst = 0.0;
   double median = 0.0;
   std::vector<StatisticPower> statistics;
-  int cells = 0;  ///< how many there are
-  int over = 0;   ///< of how many an error above their limit could be missed
+  int cells = 0;  ///< how many were counted: finite ones, no contrasts
+  int over = 0;   ///< in how many of them an error above the limit could be missed
 };
 
 Power power_of(std::span<const Cell> cells, double level, const config::PowerLimits& limits);
 
 /// Why a verdict that nothing was rejected for may not be "agrees", or "": a number that is not finite, a statistic
-/// over its limit ("log_grad_sq q[0] could be off by 0.9; limit 0.5 (and 3 more of 96 cells)"), an allowance as large
+/// over its limit ("log_grad_sq q[0] could be off by 0.9; limit 0.5; so could 3 more of 96 cells"), an allowance as large
 /// as what it is granted to, a prediction that missed its precision.
 std::string shortcoming(std::span<const Cell> cells, const Power& power);
 

@@ -55,7 +55,7 @@ std::string worst_cells(const std::vector<StackResult>& results) {
   return any ? "\n" + rows.text() : "";
 }
 
-/// The norm of which a curve has the logarithm of the square.
+/// Returns a norm at a depth, of whose square the curve has the logarithm.
 std::string norm_at(const Curve& curve, std::size_t depth) {
   const double norm = std::exp(curve.value[depth] / 2.0);
   return dataset::with_error(norm, norm * error_at(curve, depth) / 2.0);
@@ -86,8 +86,9 @@ std::string gradient_rows(const std::vector<StackResult>& results) {
   if (!any) return {};
   return "\n" + rows.text() +
          fmt::format(
-             "at 0, at {}: sublayers passed. Var(x): over features, mean over tokens and seeds; ‖∂loss/∂x‖: rms over "
-             "tokens, geometric mean over seeds; ± standard error. – where a number is missing, or not finite.\n",
+             "at 0, at {}: sublayers passed. Var(x): over features, mean over tokens; ‖∂loss/∂x‖: rms over tokens; "
+             "measured: mean over seeds, of gradients the geometric one; ± standard error. – where a number is "
+             "missing, or not finite.\n",
              top);
 }
 

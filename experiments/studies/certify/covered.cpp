@@ -1,8 +1,10 @@
 // What a certificate is about, and what it is not.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "experiments/studies/certify/certify.h"
 
@@ -36,21 +38,18 @@ std::vector<std::string> not_covered(const CertifyResult& r, const std::vector<N
     all.emplace_back("padded sequences (masks added as numbers, positions of padding)");
   }
   if (r.arithmetic == Arithmetic::exact) return all;
-  std::vector<std::pair<int, std::vector<std::string_view>>> formats_of;  // by the length that they have
+  std::vector<std::string> lengths;
+  std::set<int> different;
   for (const NumberFormat& f : formats) {
     const int longest = longest_divided_after(certificate_for(r, f), r.spec.model);
-    auto at = std::ranges::find(formats_of, longest, &std::pair<int, std::vector<std::string_view>>::first);
-    if (at == formats_of.end()) at = formats_of.insert(at, {longest, {}});
-    at->second.push_back(f.name);
+    lengths.push_back(fmt::format("{} in {}", longest, f.name));
+    different.insert(longest);
   }
-  std::string lengths;
-  for (const auto& [longest, names] : formats_of) {
-    lengths += fmt::format("{}{} in {}", lengths.empty() ? "" : ", ", longest, fmt::join(names, " and "));
-  }
+  if (different.size() == 1) lengths = {fmt::format("{}", *different.begin())};
   all.push_back(
       fmt::format("attention that divides by softmax's denominator after averaging (flash attention) over more tokens "
                   "than {}, or in blocks of fewer than {}",
-                  lengths, smallest_block));
+                  fmt::join(lengths, ", "), smallest_block));
   all.emplace_back("attention over parts of the keys whose results are combined afterwards (split-K)");
   if (r.spec.model.norm == NormKind::layer) {
     all.emplace_back("LayerNorms whose variance comes of Welford's update or of E[x²] - mean²");

@@ -36,8 +36,8 @@ std::string room(const theory::Certificate& c, SignalClass kind, const NumberFor
   double least = theory::infinity;
   for (const SignalBound& b : c.bounds) {
     if (theory::class_of(b.signal) != kind) continue;
-    const double room = (c.arithmetic.kind == Arithmetic::exact ? f.largest : c.limit(b)) / b.largest;
-    if (at == nullptr || room < least) std::tie(at, least) = std::pair(&b, room);
+    const double left = (c.arithmetic.kind == Arithmetic::exact ? f.largest : c.limit(b)) / b.largest;
+    if (at == nullptr || left < least) std::tie(at, least) = std::pair(&b, left);
   }
   if (at == nullptr) return "";
   if (least >= 1.0) return fmt::format("{:.3g}x", least);
@@ -75,7 +75,8 @@ std::string classes(const CertifyResult& r, const std::vector<NumberFormat>& for
   std::string text = table.text();
   text +=
       "exact bound: of exact arithmetic, and where it is largest; formats: their limit over the bound in their "
-      "arithmetic, least of the signals in the row; NO: may overflow, at the signal that is named if it is another";
+      "arithmetic, least of the signals in the row; NO: may overflow; the signal is named where it is not that of the "
+      "exact bound";
   if (r.arithmetic != Arithmetic::exact) {
     text +=
         "; dots: q·k before the division by √d_head; inside the ops: what norms, softmax and products compute on their "
@@ -180,7 +181,8 @@ std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& fo
       fmt::join(h.recipe.multiplied, "; "));
   if (!h.recipe.divided.empty()) text += fmt::format("\n  c divides {}", fmt::join(h.recipe.divided, "; "));
   if (std::ranges::any_of(h.formats, [](const FormatHeadroom& f) { return !std::isnan(f.branch); })) {
-    text += "\n  k multiplies W_o and W_down, or W_up of a gated MLP, before norms B, which take it out again";
+    text +=
+        "\n  k multiplies W_o, W_down (of a gated MLP W_up instead) and their biases before norms B, which take it out";
   }
   text += "\n";
   for (const FormatHeadroom& f : h.formats) {

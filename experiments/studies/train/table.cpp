@@ -21,7 +21,7 @@ std::string predicted_of(const training::TrainResult& result, std::size_t cell) 
 /// "15 at 24": the largest jump of a run's gradient norm, and its step.
 std::string jump_of(const training::CellHistory& history) {
   const Jump jump = largest_jump(history.grad_norm);
-  return jump.step == 0 ? "–" : fmt::format("{:.3g} at {}", jump.factor, jump.step);
+  return jump.step == 0 ? "–" : fmt::format("{:.{}f} at {}", jump.factor, jump.factor < 10.0 ? 1 : 0, jump.step);
 }
 
 }  // namespace
