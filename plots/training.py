@@ -54,7 +54,8 @@ def _figure(result: Result) -> style.Page:
     keys = [style.key(look, True) for look in looks]
     keys.append(Line2D([], [], color=style.INK, linewidth=1.3, marker="o", markersize=4, markerfacecolor="white",
                        markeredgecolor=style.INK, label="before training: theory, measured"))  # fmt: skip
-    keys.append(Line2D([], [], color=style.INK, linewidth=0.8, marker="o", markersize=4, label="during and after training"))
+    keys.append(Line2D([], [], color=style.INK, linewidth=0.8, marker="o", markersize=4,
+                       label="during and after training"))  # fmt: skip
     if floor is not None:
         keys.append(Line2D([], [], color=style.INK, linewidth=0.8, linestyle=":", label="least loss of any predictor"))
     return style.finish(figure, keys, caption(result))
