@@ -37,8 +37,8 @@ struct Power {
 Power power_of(std::span<const Cell> cells, double level, const config::PowerLimits& limits);
 
 /// Why a verdict that nothing was rejected for may not be "agrees", or "": a number that is not finite, a statistic
-/// over its limit ("log_grad_sq q[0] could be off by 0.9; limit 0.5; so could 3 more of 96 cells"), an allowance as large
-/// as what it is granted to, a prediction that missed its precision.
+/// over its limit ("log_grad_sq q[0] could be off by 0.9; limit 0.5; so could 3 more of 96 cells"), an allowance as
+/// large as what it is granted to, a prediction that missed its precision.
 std::string shortcoming(std::span<const Cell> cells, const Power& power);
 
 }  // namespace periscope::judge
