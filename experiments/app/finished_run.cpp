@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "experiments/app/result_file.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
@@ -45,11 +44,11 @@ std::string objection(const study::Study& study, const study::Job& job, const nl
   if (record["study"] != study.name) return fmt::format("it is a result of {}", record["study"].get<std::string>());
   if (record["config_sha256"] != config::config_sha256(job.resolved)) return "it has another configuration";
   if (record["program_sha256"] != config::program_sha256()) return "another build of the program made it";
-  if (record["file_sha256"] != config::sha256_of(MappedFile(result_file(job, "nc")))) {
+  if (record["file_sha256"] != config::sha256_of(MappedFile(study::result_file(job, "nc")))) {
     return "it was changed after it was written";
   }
   if (study.json_file) {
-    const std::string json = result_file(job, "json");
+    const std::string json = study::result_file(job, "json");
     if (!is_there(json)) return fmt::format("{} is missing", json);
     if (record["json_sha256"] != config::sha256_of(MappedFile(json))) return fmt::format("{} was changed", json);
   }
@@ -60,7 +59,7 @@ std::string objection(const study::Study& study, const study::Job& job, const nl
 
 }  // namespace
 
-std::string finished_record_file(const study::Job& job) { return result_file(job, "finished.json"); }
+std::string finished_record_file(const study::Job& job) { return study::result_file(job, "finished.json"); }
 
 void record_finished(const study::Study& study, const study::Job& job, const FinishedRun& run) {
   const nlohmann::ordered_json record{{"study", study.name},
@@ -79,7 +78,7 @@ std::optional<ExitCode> finished_run(const CommonOptions& options, const study::
     throw ConfigError("--skip-finished: expected --out or run.out, the folder with the result");
   if (options.json) throw ConfigError("--skip-finished with --json: a result file keeps no JSON; expected one of them");
   if (options.csv) throw ConfigError("--skip-finished with --csv: a result file keeps no CSV; expected one of them");
-  const std::string path = result_file(job, "nc");
+  const std::string path = study::result_file(job, "nc");
   if (!is_there(path)) return std::nullopt;
   std::string reason;
   nlohmann::ordered_json record;

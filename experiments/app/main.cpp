@@ -12,7 +12,7 @@
 #endif
 
 #include "experiments/app/all_commands.h"
-#include "experiments/app/circumstances.h"
+#include "experiments/app/arguments.h"
 #include "experiments/app/command_line_faults.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"

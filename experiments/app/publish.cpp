@@ -7,15 +7,13 @@
 #include <fstream>
 #include <optional>
 
-#include "experiments/app/circumstances.h"
+#include "experiments/app/arguments.h"
 #include "experiments/app/finished_run.h"
 #include "experiments/app/netcdf_file.h"
-#include "experiments/app/result_file.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
 #include "experiments/core/dataset/csv.h"
-#include "experiments/core/dataset/json_image.h"
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/core/study/origin.h"
 #include "sim/base/printable.h"
@@ -24,16 +22,6 @@
 
 namespace periscope::app {
 namespace {
-
-/// A result with --theory-set says so at the top level too, not only in its provenance.
-nlohmann::ordered_json whole_json(const study::Study& study, const study::Outcome& outcome) {
-  if (!outcome.data) return outcome.document;
-  nlohmann::ordered_json json = dataset::json_image(*study.schema, *outcome.data);
-  json["provenance"] = dataset::json_image(outcome.data->facts);
-  if (json["provenance"].contains("theory_told")) json["theory_told"] = json["provenance"]["theory_told"];
-  json["circumstances"] = dataset::json_image(outcome.data->circumstances);
-  return json;
-}
 
 /// Returns true if there is no readable file of that name, or one that is empty or begins as our CSV does.
 bool may_be_replaced(const std::string& csv) {
@@ -52,8 +40,9 @@ void require_place_for_csv(const study::Job& job, const CommonOptions& options) 
   }
   if (destination_of(csv).is_stream) return;
   std::error_code unreadable;
-  if (!job.run_options.out.empty() && std::filesystem::weakly_canonical(csv, unreadable) ==
-                                          std::filesystem::weakly_canonical(result_file(job, "nc"), unreadable)) {
+  if (!job.run_options.out.empty() &&
+      std::filesystem::weakly_canonical(csv, unreadable) ==
+          std::filesystem::weakly_canonical(study::result_file(job, "nc"), unreadable)) {
     throw ConfigError(fmt::format("--csv {}: this is the result file itself; expected another name", csv));
   }
   if (!options.force && !may_be_replaced(csv)) {
@@ -76,8 +65,8 @@ void write_csv(const std::string& csv, const dataset::Dataset& data) {
 void require_place_for_results(const study::Study& study, const study::Job& job, const CommonOptions& options) {
   if (options.csv) require_place_for_csv(job, options);
   if (job.file.empty() || job.run_options.out.empty()) return;
-  const OutputFile trial(result_file(job, "nc"));
-  if (study.json_file) const OutputFile of_json(result_file(job, "json"));
+  const OutputFile trial(study::result_file(job, "nc"));
+  if (study.json_file) const OutputFile of_json(study::result_file(job, "json"));
   if (study.skips) const OutputFile of_record(finished_record_file(job));
 }
 
@@ -86,31 +75,26 @@ void print_json(const nlohmann::ordered_json& json) { print_result(config::json_
 ExitCode publish(const study::Study& study, const study::Job& job, const CommonOptions& options, study::Outcome outcome,
                  double seconds, stacks::Progress& progress) {
   if (outcome.data) {
-    dataset::Facts facts = study::origin(job, outcome.resolved.value_or(job.resolved));
-    facts.emplace_back("study", study.name);
-    facts.emplace_back("result", study.schema->kind());
-    facts.emplace_back("result_version", std::int64_t{study.schema->version()});
-    for (auto& [name, value] : outcome.data->facts) dataset::set(facts, name, std::move(value));
-    outcome.data->facts = std::move(facts);
-    outcome.data->circumstances = circumstances(study::threads_of(job.run_options), seconds);
+    study::seal(study, job, outcome);
+    outcome.data->circumstances = study::circumstances(argv(), study::threads_of(job.run_options), seconds);
   }
   outcome.table = dataset::within_table_width(outcome.table);
   nlohmann::ordered_json json;
-  if (options.json || (study.json_file && outcome.data)) json = whole_json(study, outcome);
+  if (options.json || (study.json_file && outcome.data)) json = study::whole_json(study, outcome);
   const auto wrote = [&](const std::string& path) { progress.say(fmt::format("wrote {}\n", printable(path))); };
   std::optional<FinishedRun> finished;
   if (outcome.data && !job.run_options.out.empty()) {
     dataset::set(outcome.data->facts, "exit_code", std::int64_t{static_cast<int>(outcome.code)});
-    finished = FinishedRun{.file_sha256 = write_netcdf(result_file(job, "nc"), *outcome.data),
+    finished = FinishedRun{.file_sha256 = write_netcdf(study::result_file(job, "nc"), *outcome.data),
                            .config_sha256 = config::config_sha256(outcome.resolved.value_or(job.resolved)),
                            .code = outcome.code,
                            .table = dataset::without_colours(outcome.table)};
-    wrote(result_file(job, "nc"));
+    wrote(study::result_file(job, "nc"));
     if (study.json_file) {
       const std::string text = config::json_text(json, 1) + "\n";
-      write_file(result_file(job, "json"), text);
+      write_file(study::result_file(job, "json"), text);
       finished->json_sha256 = config::sha256_hex(text);
-      wrote(result_file(job, "json"));
+      wrote(study::result_file(job, "json"));
     }
   }
   if (outcome.data && options.csv) {

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <memory>
-#include <optional>
 
 #include "experiments/app/command.h"
 #include "experiments/app/finished_run.h"
@@ -42,13 +39,13 @@ ExitCode run_and_publish(const study::Study& study, const study::Job& job, const
 
 /// Calls `run`; if it throws, says where finished cells are kept.
 template <class F>
-ExitCode naming_journal(const std::optional<stacks::CellJournal>& journal, const F& run) {
+ExitCode naming_journal(const stacks::CellJournal* journal, const F& run) {
   try {
     return run();
   } catch (const stacks::Stopped&) {
     return stopped();  // while the journal is there to say so
   } catch (...) {
-    if (journal && journal->has_kept()) {
+    if (journal != nullptr && journal->has_kept()) {
       print_message(fmt::format("{} keeps what is finished; the same command goes on from there\n", journal->path()));
     }
     throw;
@@ -56,26 +53,14 @@ ExitCode naming_journal(const std::optional<stacks::CellJournal>& journal, const
 }
 
 ExitCode run_with_journal(const study::Study& study, const study::Job& job, const CommonOptions& options) {
-  std::optional<stacks::CellJournal> journal;
-  if (job.keeps_cells && !job.run_options.out.empty()) {
-    journal.emplace(job.run_options.out, job.file, job.resolved, [quiet = options.quiet](const std::string& note) {
-      return std::make_shared<Resumable>(quiet ? "" : note);
-    });
-    TerminalProgress(options.quiet).say(journal->others());
-  }
-  return naming_journal(journal, [&] { return run_and_publish(study, job, options, journal ? &*journal : nullptr); });
-}
-
-/// The keys that act in a study, as Request::acting has them.
-std::vector<std::string> acting_keys(const study::Study& study) {
-  std::vector<std::string> keys = study.shared_keys;
-  std::ranges::move(study::keys_of(study.common), std::back_inserter(keys));
-  for (const config::AnySection& section : study.sections) keys.push_back(section.name + ".");
-  return keys;
+  const auto journal = study::journal_of(
+      job, [quiet = options.quiet](const std::string& note) { return std::make_shared<Resumable>(quiet ? "" : note); });
+  if (journal) TerminalProgress(options.quiet).say(journal->others());
+  return naming_journal(journal.get(), [&] { return run_and_publish(study, job, options, journal.get()); });
 }
 
 ExitCode run_study(const study::Study& study, const CommonOptions& options, const study::FlagValues& flags) {
-  study::Request request = options.request(study.name, acting_keys(study), flags);
+  study::Request request = options.request(study.name, study::acting_keys(study), flags);
   if (request.file.empty() && !study.configuration.empty()) request.file = shipped_file(study.configuration);
   const study::Job job = study.resolve(request);
   if (options.skip_finished && !job.unskippable.empty()) {

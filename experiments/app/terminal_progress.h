@@ -1,10 +1,8 @@
 #pragma once
 
-#include <array>
-#include <chrono>
-#include <optional>
+#include <string>
 
-#include "experiments/core/stacks/progress.h"
+#include "experiments/core/stacks/progress_meter.h"
 
 namespace periscope::app {
 
@@ -31,33 +29,18 @@ class TerminalProgress : public stacks::Progress {
   [[nodiscard]] bool stop_requested() const override;
 
  private:
-  using Clock = std::chrono::steady_clock;
-  /// The progress of one kind of work, in operations (or steps, if these are counted) and seconds.
-  struct Pace {
-    double all = 0.0;      ///< of the run
-    double done = 0.0;     ///< of these
-    double fresh = 0.0;    ///< of `done`, in this run: the rest an earlier one had done
-    double seconds = 0.0;  ///< that `fresh` took
-  };
+  using Clock = stacks::ProgressMeter::Clock;
   void start(const std::string& what, const stacks::Work& all, std::int64_t steps);
-  void count(double work, bool fresh);
-  [[nodiscard]] Pace& pace() { return paces_[static_cast<std::size_t>(kind_)]; }
-  [[nodiscard]] std::optional<double> seconds_left() const;
-  void draw(double share);
+  void draw(bool within_step);
   void clear() const;
 
   bool quiet_;
   bool terminal_;
   std::string what_;
-  std::int64_t steps_ = 0;  // 0: they are unlike and not counted
-  std::int64_t steps_done_ = 0;
-  std::array<Pace, 3> paces_;
-  stacks::WorkKind kind_ = stacks::WorkKind::measurement;
-  double operations_ = 1.0;  // of a step
-  double part_ = 0.0;        // of the step in hand, what is in its pace already
-  std::string label_;        // of the step that was done last, or is in hand
+  stacks::ProgressMeter meter_;
+  std::string label_;  // of the step that was done last, or is in hand
   int next_line_ = 0;
-  Clock::time_point start_, last_draw_, last_event_;
+  Clock::time_point start_, last_draw_;
 };
 
 }  // namespace periscope::app

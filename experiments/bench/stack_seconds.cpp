@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/app/circumstances.h"
+#include "experiments/core/study/origin.h"
 #include "experiments/bench/measure.h"
 #include "experiments/core/config/at_width.h"
 #include "experiments/core/config/build_info.h"
@@ -170,7 +170,7 @@ ordered_json measured(const StackSpec& spec, const Work& work) {
   line.update({{"version", build_info::version},
                {"commit", build_info::commit},
                {"compiler", build_info::compiler},
-               {"cpu", app::cpu_name()}});
+               {"cpu", study::cpu_name()}});
   return line;
 }
 

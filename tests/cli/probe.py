@@ -199,7 +199,7 @@ class Probe(Checkpoints):
         self.refused(2, "pass --tokens", "--text", text)
         self.assertEqual(self.probe("--text", text, "--tokenizer", "bytes", "--no-theory")["tokens"], list(b"words"))
         (self.checkpoint / "tokenizer.json").write_text("{}")
-        self.refused(3, "unsupported tokenizer: encode elsewhere and pass --tokens", "--text", text)
+        self.refused(3, "python -m periscope run probe DIR --text FILE", "--text", text)
 
     def test_llama2c_tokenizer_is_found(self):
         pieces = [b"<unk>", b"\n<s>\n", b"\n</s>\n"] + [b"<0x%02X>" % b for b in range(256)] + [b" ", b"a", b" a"]

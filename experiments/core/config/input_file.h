@@ -5,7 +5,7 @@
 
 namespace periscope::config {
 
-/// A file of text or token ids, as it was when this process first asked for it.
+/// A file of text or token ids, as it was when a run first asked for it.
 struct InputFile {
   static constexpr std::size_t most = 64U << 20U;
   std::string head;    ///< the first bytes, `most` of them or all
@@ -18,5 +18,16 @@ struct InputFile {
 /// ask. Throws InputError, which begins with `name` if there is one, for what is no regular file or changes while it
 /// is read.
 const InputFile& input_file(const std::string& path, const std::string& name = {});
+
+/// A run of a process that makes several. While one lives, files that were read are kept; the first one after that
+/// reads them anew. Throws InputError where a file has changed that another run, which still lives, has read: the new
+/// run would get the old text.
+class RunOfInputFiles {
+ public:
+  RunOfInputFiles();
+  RunOfInputFiles(const RunOfInputFiles&) = delete;
+  RunOfInputFiles& operator=(const RunOfInputFiles&) = delete;
+  ~RunOfInputFiles();
+};
 
 }  // namespace periscope::config

@@ -18,6 +18,9 @@ struct KeyText {
   std::string standard;  ///< the default, as a configuration file would have it
   std::string unit;      ///< "" of what is no number
   std::string meaning;
+  std::string type;                  ///< as type_words has it
+  std::vector<std::string> choices;  ///< of a word that has to be one of these
+  bool swept = false;                ///< takes a list of such values too
 };
 
 nlohmann::ordered_json placement_json(const Placement& placement);  ///< its name, or the table of its free form
@@ -89,6 +92,36 @@ nlohmann::ordered_json section_json(const Section<S>& section, const S& values, 
   return json;
 }
 
+/// What a key's values are: "whole number", "number", "flag", "text", a list of these ("list of number"), "placement";
+/// "" for a key that fills others.
+template <class S>
+std::string type_words(const Key<S>& key) {
+  return std::visit(
+      [](const auto& field) -> std::string {
+        using F = std::remove_cvref_t<decltype(field)>;
+        if constexpr (std::is_same_v<F, int S::*> || std::is_same_v<F, std::uint64_t S::*>) {
+          return "whole number";
+        } else if constexpr (std::is_same_v<F, double S::*> || std::is_same_v<F, std::optional<double> S::*>) {
+          return "number";
+        } else if constexpr (std::is_same_v<F, bool S::*> || std::is_same_v<F, std::optional<bool> S::*>) {
+          return "flag";
+        } else if constexpr (std::is_same_v<F, std::vector<int> S::*>) {
+          return "list of whole number";
+        } else if constexpr (std::is_same_v<F, std::vector<double> S::*>) {
+          return "list of number";
+        } else if constexpr (std::is_same_v<F, std::vector<std::string> S::*>) {
+          return "list of text";
+        } else if constexpr (std::is_same_v<F, Placement S::*>) {
+          return "placement";
+        } else if constexpr (std::is_same_v<F, std::monostate>) {
+          return "";
+        } else {
+          return "text";
+        }
+      },
+      key.field);
+}
+
 /// A section whose keys can be listed and checked without knowing what holds their values.
 struct AnySection {
   std::string name;
@@ -106,14 +139,21 @@ AnySection any_section(const Section<S>& section) {
   const S standard;
   for (const Key<S>& key : section.keys) {
     std::string meaning(key.meaning);
-    if (const auto* words = std::get_if<WordField<S>>(&key.field); words != nullptr && meaning.empty()) {
-      for (const std::string_view name : words->names) meaning += (meaning.empty() ? "" : ", ") + std::string(name);
+    std::vector<std::string> choices;
+    if (const auto* words = std::get_if<WordField<S>>(&key.field)) {
+      choices.assign(words->names.begin(), words->names.end());
+    }
+    if (meaning.empty()) {
+      for (const std::string& name : choices) meaning += (meaning.empty() ? "" : ", ") + name;
     }
     any.keys.push_back(
         {.name = any.name + "." + std::string(key.name),
          .standard = key.standard.empty() ? toml_text(value_json(key, standard)) : std::string(key.standard),
          .unit = value_json(key, standard).is_number() ? std::string(key.unit) : "",
-         .meaning = meaning});
+         .meaning = meaning,
+         .type = type_words(key),
+         .choices = choices,
+         .swept = key.swept});
   }
   return any;
 }

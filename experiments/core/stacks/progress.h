@@ -3,8 +3,10 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace periscope::stacks {
 
@@ -34,6 +36,19 @@ struct Work {
   [[nodiscard]] double of(WorkKind kind) const { return operations[static_cast<std::size_t>(kind)]; }
 };
 
+/// A record of a stack that trains, as whoever watches sees it.
+struct TrainingRecord {
+  std::string run;  ///< "peri-seed0"
+  std::string placement;
+  std::uint64_t seed = 0;
+  int step = 0;  ///< steps that are done
+  int steps = 0;
+  double loss = 0.0;       ///< of the last step; NaN before the first [nat]
+  double grad_norm = 0.0;  ///< likewise, before clipping [nat]
+  /// What was recorded, by column (training::RecordedValues).
+  const std::map<std::string, std::vector<double>>* values = nullptr;
+};
+
 /// The link between a function that runs for long and its caller: how far it is, whether it should stop, and where its
 /// finished cells are stored. This base class shows nothing, never asks to stop and stores nothing without a journal.
 class Progress {
@@ -59,6 +74,8 @@ class Progress {
   virtual void part(double /*share*/) {}
   /// All steps are done, and `what` is left to do, which takes long where there is much to judge.
   virtual void finish(const std::string& /*what*/) {}
+  /// A stack that trains was recorded. False: it ends here, with what it has; the others go on. One thread at a time.
+  [[nodiscard]] virtual bool recorded(const TrainingRecord& /*record*/) { return true; }
   /// Whole lines for people.
   virtual void say(const std::string& /*lines*/) {}
   /// While the returned token lives, a run that is stopped can be gone on from; `note` says where.
@@ -71,6 +88,8 @@ class Progress {
   }
   /// Finished cells, to be asked before a cell is computed and told after; null if none are kept.
   [[nodiscard]] CellJournal* journal() const { return journal_; }
+  /// From here on finished cells are stored in `journal`, which outlives this; null: nowhere.
+  void keep_cells_in(CellJournal* journal) { journal_ = journal; }
   /// For a prediction (theory::OnShare), which is the next step: shows how far it is, and ends it, by Stopped, when
   /// the run is asked to stop.
   [[nodiscard]] std::function<void(double)> on_share() {

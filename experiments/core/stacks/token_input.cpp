@@ -95,6 +95,11 @@ void check_range(const IdList& list, const std::vector<int>& ids, int least, int
   }
 }
 
+/// What to do about a tokenizer that only libraries of Python can read.
+constexpr const char* other_ways =
+    "unsupported tokenizer: Periscope's Python module reads a tokenizer.json, as in `python -m periscope run probe DIR "
+    "--text FILE`; for others encode elsewhere and pass --tokens";
+
 /// The files with which other tokenisers come.
 std::string other_tokenizer(const std::string& folder) {
   constexpr std::array names{"tokenizer.json", "tokenizer.model", "vocab.json",
@@ -109,7 +114,7 @@ std::vector<int> text_ids(const TokenSource& source, const ModelSpec& model, con
                           const TokenInput& input) {
   if (input.tokenizer == nullptr) {
     const std::string other = other_tokenizer(folder);
-    if (!other.empty()) throw unsupported(other, "unsupported tokenizer: encode elsewhere and pass --tokens");
+    if (!other.empty()) throw unsupported(other, other_ways);
     throw ConfigError(fmt::format(
         "--text {}: no tokenizer in {} (neither tok*.bin of llama2.c nor a vocabulary of 256 bytes, but of {}): name "
         "one with --tokenizer, or encode elsewhere and pass --tokens",
@@ -167,7 +172,7 @@ std::unique_ptr<Tokenizer> find_tokenizer(const std::optional<std::string>& choi
   if (files.size() == 1) {
     name = files.front();
     if (name.ends_with(".json") || name.ends_with(".model") || name.ends_with(".txt")) {
-      throw unsupported(name, "unsupported tokenizer: encode elsewhere and pass --tokens");
+      throw unsupported(name, other_ways);
     }
     return Llama2cTokenizer::read(name, vocab);
   }

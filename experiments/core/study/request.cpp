@@ -73,8 +73,14 @@ void require_acts_in_stacks(const config::Config& config, const std::string& set
 
 }  // namespace
 
+std::vector<std::string> Request::all_settings() const {
+  std::vector<std::string> all = entries;
+  all.insert(all.end(), settings.begin(), settings.end());
+  return all;
+}
+
 config::Config Request::load(Matrices matrices) const {
-  config::Config c = config::load_config(known, file, settings, theory_settings);
+  config::Config c = config::load_config(known, file, all_settings(), theory_settings);
   for (const std::string& setting : settings) {
     const std::string key = config::key_of_setting(setting, "--set");
     require_acts_here(*this, setting, key);

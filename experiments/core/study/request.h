@@ -18,7 +18,8 @@ enum class Matrices { dense, any };
 struct Request {
   std::span<const config::AnySection> known = {};  ///< the sections that a configuration may have: those of all studies
   std::string file = {};                           ///< of the configuration (TOML); "" for none
-  std::vector<std::string> settings = {};          ///< "a.b=value", the last of a key wins
+  std::vector<std::string> entries = {};           ///< "a.b=value", as if they stood in the file
+  std::vector<std::string> settings = {};          ///< likewise, on top; every one of them must act
   std::vector<std::string> theory_settings = {};
   std::optional<std::uint64_t> seed = {};
   std::optional<int> seeds = {};
@@ -32,6 +33,8 @@ struct Request {
   std::string command = {};              ///< for messages
   std::vector<std::string> acting = {};  ///< keys that act in it, "model." for a whole table; none: all do
 
+  /// The entries and the settings, the last of a key wins.
+  [[nodiscard]] std::vector<std::string> all_settings() const;
   /// The configuration with the common flags on top, checked against the device, and with defaults resolved. A study
   /// that reads a matrix more than once, or by its entries, or pairs stacks by their weights has them dense. Throws
   /// ConfigError, for a setting of a key that does not act too, in this command or with the values of other keys, and
@@ -42,7 +45,7 @@ struct Request {
   [[nodiscard]] Own load(const Section<Own>& section, Matrices matrices = Matrices::dense) const {
     Own own;
     static_cast<config::Config&>(own) = load(matrices);
-    config::load_section(section, file, settings, own);
+    config::load_section(section, file, all_settings(), own);
     return own;
   }
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "experiments/core/config/resolved.h"
 #include "experiments/core/dataset/schema.h"
+#include "experiments/core/stacks/cell_journal.h"
 #include "experiments/core/stacks/need.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/study/common_flags.h"
@@ -70,5 +72,15 @@ struct Study {
   /// Throws ConfigError and InputError for what can be seen without computing that it cannot be done.
   std::function<Job(const Request&)> resolve;
 };
+
+/// The keys that act in a study, as Request::acting has them.
+[[nodiscard]] std::vector<std::string> acting_keys(const Study& study);
+
+/// The file with that extension of the result of a job that has a folder for results.
+[[nodiscard]] std::string result_file(const Job& job, const std::string& extension);
+
+/// Opens the journal of a job in its folder for results, with `resumable` for what the first finished cell says; null
+/// if it keeps no cells or has no folder. Throws as CellJournal does.
+[[nodiscard]] std::unique_ptr<stacks::CellJournal> journal_of(const Job& job, stacks::CellJournal::Resumable resumable);
 
 }  // namespace periscope::study

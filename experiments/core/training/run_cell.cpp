@@ -74,16 +74,20 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
   Keeper keeper(ops, state, callbacks.on_state);
   const Recorder recorder(ops, cell.spec, cell.train, corpus);
   const bool small = parts_of_micro_batch(cell.spec, cell.train, cell.dtype) > 1;
+  bool ends_here = false;
   const auto record_if_due = [&] {
     const int step = trainer.steps();
-    if (!is_recorded(cell.train, step) || history.records.contains(step)) return;
-    const OneThread serial(small);
-    RecordedValues& values = history.records[step] = recorder.record(trainer.weights());
-    if (step == cell.train.steps && history.is_finite() && callbacks.at_end)
-      callbacks.at_end(trainer.weights(), values);
+    if (!is_recorded(cell.train, step)) return;
+    if (!history.records.contains(step)) {
+      const OneThread serial(small);
+      RecordedValues& values = history.records[step] = recorder.record(trainer.weights());
+      if (step == cell.train.steps && history.is_finite() && callbacks.at_end)
+        callbacks.at_end(trainer.weights(), values);
+    }
+    ends_here = callbacks.on_record && !callbacks.on_record(step, history);
   };
   record_if_due();
-  while (!is_over(cell, trainer.steps(), history)) {
+  while (!ends_here && !is_over(cell, trainer.steps(), history)) {
     if (callbacks.stop_requested && callbacks.stop_requested()) {
       keeper.keep(trainer.state(), history);
       throw stacks::Stopped();
@@ -94,7 +98,7 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
     if (callbacks.on_step) callbacks.on_step();
   }
   TrainingState last = trainer.state();
-  last.optimizer.clear();  // nothing goes on from here
+  if (is_over(cell, trainer.steps(), history)) last.optimizer.clear();  // nothing goes on from here
   if (callbacks.forgets_weights) last.parameters.clear();
   keeper.keep(last, history);
   return {.cell = cell, .history = std::move(history), .parameters = std::move(last.parameters)};

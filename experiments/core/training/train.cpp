@@ -197,6 +197,18 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
                                   if (!said && states.on_first) states.on_first();
                                   said = true;
                                 }};
+    callbacks.on_record = [&](int step, const CellHistory& history) {
+      const std::lock_guard lock(mutex);
+      constexpr double none = std::numeric_limits<double>::quiet_NaN();
+      return progress.recorded({.run = cell.name,
+                                .placement = config::placement_label(cell.spec),
+                                .seed = cell.seed,
+                                .step = step,
+                                .steps = cell.train.steps,
+                                .loss = history.loss.empty() ? none : history.loss.back(),
+                                .grad_norm = history.grad_norm.empty() ? none : history.grad_norm.back(),
+                                .values = &history.records.at(step)});
+    };
     callbacks.forgets_weights = states.forgets_weights;
     if (states.at_end) {
       callbacks.at_end = [&](const ResidentWeights& weights, RecordedValues& values) {

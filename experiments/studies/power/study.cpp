@@ -49,8 +49,8 @@ stacks::LadderConfig load_listed(const study::Request& request, const PowerConfi
                                  const std::vector<std::string>& overridden) {
   study::Request own = request;
   own.file = config.file;
-  own.settings = config.settings;
-  own.settings.insert(own.settings.end(), request.settings.begin(), request.settings.end());
+  own.entries = config.settings;
+  own.entries.insert(own.entries.end(), request.entries.begin(), request.entries.end());
   own.theory_settings = overridden;
   return own.load(stacks::ladder_section);
 }

@@ -167,9 +167,14 @@ class Training {
     });
     resumable_ = std::move(resumable);
     if (result_.stopped_early) return {.stopped_early = true};
+    const auto ended_before = [&](const training::TrainedCell& c) {
+      return c.history.is_finite() && static_cast<int>(c.history.loss.size()) < config_.train.steps;
+    };
+    dataset::Dataset data = dataset_of(config_, result_);
+    if (std::ranges::any_of(result_.cells, ended_before)) dataset::set(data.facts, "stopped_early", std::int64_t{1});
     const bool diverged = std::ranges::any_of(
         result_.cells, [](const training::TrainedCell& c) { return training::divergence_step(c.history).has_value(); });
-    return {.data = dataset_of(config_, result_),
+    return {.data = std::move(data),
             .table = table(result_),
             .code = diverged && own_.fail_on_divergence ? ExitCode::diverged : ExitCode::ok};
   }
@@ -202,9 +207,9 @@ class Training {
 
 study::Job resolve(const study::Request& request) {
   const auto own = study::read_flags(flags(), request.flags);
-  training::require_token_input(request.file, request.settings);
-  training::TrainConfig config =
-      training::train_config(request.load(), request.file, request.settings, request.seeds.has_value(), own.corpus);
+  training::require_token_input(request.file, request.all_settings());
+  training::TrainConfig config = training::train_config(request.load(), request.file, request.all_settings(),
+                                                        request.seeds.has_value(), own.corpus);
   if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
   check_apart("--dump", own.dump, config.run.out);
   check_apart("--export", own.export_to, config.run.out);

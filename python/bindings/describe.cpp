@@ -1,0 +1,113 @@
+#include "python/bindings/describe.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <exception>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "experiments/core/config/build_info.h"
+#include "experiments/core/config/config.h"
+#include "experiments/core/config/input_file.h"
+#include "experiments/core/config/json_text.h"
+#include "experiments/core/config/resolved.h"
+#include "experiments/core/study/study.h"
+#include "experiments/studies/studies.h"
+#include "python/bindings/own_thread.h"
+#include "python/bindings/table.h"
+#include "sim/spec/model_spec.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace periscope::python {
+namespace {
+
+nb::dict common_of(const study::CommonFlags& common) {
+  return table("config", common.config, "seed", common.seed, "seeds", common.seeds, "threads", common.threads, "device",
+               common.device, "dtype", common.dtype, "memory", common.memory, "out", common.out, "force", common.force);
+}
+
+nb::dict flag_of(const study::FlagText& flag) {
+  return table("name", flag.name, "alias", flag.alias, "meaning", flag.meaning, "default", flag.standard, "toggle",
+               flag.toggle, "list", flag.list, "number", flag.number, "positional", flag.positional, "required",
+               flag.required);
+}
+
+nb::list studies_as_dicts() {
+  nb::list all;
+  for (const study::Study& one : studies()) {
+    nb::list flags;
+    for (const study::FlagText& flag : one.flags) flags.append(flag_of(flag));
+    std::vector<std::string> sections;
+    for (const config::AnySection& section : one.sections) sections.push_back(section.name);
+    all.append(table("name", one.name, "question", one.question, "example", one.example, "configuration",
+                     one.configuration, "acting", study::acting_keys(one), "sections", sections, "flags", flags,
+                     "result", one.schema != nullptr ? nb::cast(one.schema->kind()) : nb::none(), "compares",
+                     one.compares, "common", common_of(one.common)));
+  }
+  return all;
+}
+
+nb::list sections_as_dicts() {
+  nb::list all;
+  for (const config::AnySection& section : sections()) {
+    nb::list keys;
+    for (const config::KeyText& key : section.keys) {
+      keys.append(table("name", key.name, "default", key.standard, "unit", key.unit, "meaning", key.meaning, "type",
+                        key.type, "choices", key.choices, "swept", key.swept));
+    }
+    all.append(table("name", section.name, "keys", keys));
+  }
+  return all;
+}
+
+nb::dict schemas() {
+  nb::dict all;
+  for (const study::Study& one : studies()) {
+    if (one.schema == nullptr || all.contains(one.schema->kind().c_str())) continue;
+    nb::list columns;
+    for (const dataset::ColumnSpec& column : one.schema->columns()) {
+      columns.append(table("name", column.name, "dimensions", column.axes(), "type", dataset::name_of(column.type),
+                           "units", column.units, "meaning", column.meaning));
+    }
+    all[one.schema->kind().c_str()] = table("version", one.schema->version(), "columns", columns);
+  }
+  return all;
+}
+
+/// The resolved configuration as JSON, of a file with entries on top. Throws ConfigError for one that cannot be.
+std::string resolve(const std::string& file, const std::vector<std::string>& entries) {
+  std::string text;
+  WatchedProgress progress(false);
+  on_own_thread(
+      progress,
+      [&] {
+        const config::RunOfInputFiles files;
+        const config::Config config = config::load_config(sections(), file, entries);
+        text = config::json_text(config::resolved(config).printed);
+      },
+      [] {});
+  return text;
+}
+
+}  // namespace
+
+void add_descriptions(nb::module_& module) {
+  module.def("studies", &studies_as_dicts, "Every study: its question, flags, sections, keys that act.");
+  module.def("sections", &sections_as_dicts, "Every section of a configuration, with its keys.");
+  module.def("schemas", &schemas, "Every kind of result: its columns, with dimensions, units and meaning.");
+  module.def("resolve", &resolve, "file"_a, "entries"_a, "The resolved configuration, as JSON.");
+  module.def(
+      "build",
+      [] {
+        return table("version", build_info::version, "commit", build_info::commit, "compiler", build_info::compiler,
+                     "program_sha256", build_info::program);
+      },
+      "What this module was built from.");
+}
+
+}  // namespace periscope::python

@@ -1,0 +1,39 @@
+#include <nanobind/nanobind.h>
+
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "experiments/core/stacks/progress.h"
+#include "python/bindings/describe.h"
+#include "python/bindings/run.h"
+#include "sim/base/error.h"
+
+namespace nb = nanobind;
+
+NB_MODULE(_periscope, module) {
+  module.doc() = "The studies of Periscope as functions; the package periscope is the interface to them.";
+  // _periscope.Failure(message, exit code): the package makes its own exceptions of it.
+  static PyObject* const failure =
+      nb::exception<periscope::Error>(module, "Failure", PyExc_RuntimeError).release().ptr();
+  nb::register_exception_translator(
+      [](const std::exception_ptr& thrown, void*) {
+        const auto raise = [](const char* what, periscope::ExitCode code) {
+          const nb::object text =
+              nb::steal(PyUnicode_DecodeUTF8(what, static_cast<Py_ssize_t>(std::strlen(what)), "replace"));
+          PyErr_SetObject(failure, nb::make_tuple(text, static_cast<int>(code)).ptr());
+        };
+        try {
+          std::rethrow_exception(thrown);
+        } catch (const periscope::Error& error) {
+          raise(error.what(), error.code());
+        } catch (const periscope::stacks::Stopped&) {
+          raise("the run was stopped", periscope::ExitCode::stopped_early);
+        } catch (const std::bad_alloc&) {
+          raise("out of memory", periscope::ExitCode::runtime_failure);
+        }
+      },
+      nullptr);
+  periscope::python::add_descriptions(module);
+  periscope::python::add_run(module);
+}

@@ -1,0 +1,257 @@
+#include "python/bindings/run.h"
+
+#include <fmt/format.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "experiments/core/config/input_file.h"
+#include "experiments/core/config/json_text.h"
+#include "experiments/core/dataset/json_image.h"
+#include "experiments/core/dataset/text_table.h"
+#include "experiments/core/stacks/fits.h"
+#include "experiments/core/study/origin.h"
+#include "experiments/studies/studies.h"
+#include "python/bindings/own_thread.h"
+#include "python/bindings/table.h"
+#include "sim/base/printable.h"
+#include "sim/core/storage.h"
+#include "sim/files/output_file.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace periscope::python {
+namespace {
+
+const study::Study& study_of(const std::string& name) {
+  const auto found = std::ranges::find(studies(), name, &study::Study::name);
+  if (found != studies().end()) return *found;
+  std::vector<std::string> names;
+  for (const study::Study& one : studies()) names.push_back(one.name);
+  throw ConfigError(fmt::format("{}: there is no such study; nearest is {}", shortened(name), nearest(name, names)));
+}
+
+/// While this lives, OpenMP regions of this thread have so many threads.
+class Threads {
+ public:
+  explicit Threads(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+  ~Threads() { omp_set_num_threads(before_); }
+
+ private:
+  int before_;
+};
+
+/// On the run's own thread: all that a result is, but for the caller's circumstances.
+void compute(Result& result, const study::Request& request, WatchedProgress& progress) {
+  const config::RunOfInputFiles files;
+  result.job = result.study->resolve(request);
+  const study::Job& job = *result.job;
+  result.threads = study::threads_of(job.run_options);
+  const Threads threads(result.threads);
+  if (!job.file.empty() && !job.run_options.out.empty()) const OutputFile trial(study::result_file(job, "nc"));
+  result.journal = study::journal_of(job, [](const std::string&) -> std::shared_ptr<const void> { return nullptr; });
+  if (result.journal) progress.say(result.journal->others());
+  progress.keep_cells_in(result.journal.get());
+  const auto start = std::chrono::steady_clock::now();
+  const auto run = [&] { return job.run(progress); };
+  const study::Outcome outcome = job.need ? stacks::within_memory(*job.need, request.force, progress, run) : run();
+  if (outcome.stopped_early) throw stacks::Stopped();
+  result.outcome = outcome;
+  if (result.outcome.data) study::seal(*result.study, job, result.outcome);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  host_pool().clear();
+}
+
+nb::dict record_of(const stacks::TrainingRecord& record) {
+  nb::dict values;
+  for (const auto& [name, numbers] : *record.values) values[name.c_str()] = numbers;
+  return table("run", record.run, "placement", config::valid_utf8(record.placement), "seed", record.seed, "step",
+               record.step, "steps", record.steps, "loss", record.loss, "grad_norm", record.grad_norm, "values",
+               values);
+}
+
+std::function<void()> watcher(WatchedProgress& progress, const nb::object& on_progress, const nb::object& on_record) {
+  return [&] {
+    if (const stacks::TrainingRecord* record = progress.record(); record != nullptr) {
+      const nb::object go_on = on_record(record_of(*record));
+      const int truth = go_on.is_none() ? 1 : PyObject_IsTrue(go_on.ptr());  // a function without `return` goes on
+      if (truth < 0) throw nb::python_error();
+      progress.answer(truth == 1);
+    }
+    if (on_progress.is_none()) return;
+    if (const auto snapshot = progress.snapshot()) on_progress(*snapshot);
+  };
+}
+
+/// A numpy array of a column's values, without a copy: it keeps the result.
+template <class T>
+nb::object view(std::vector<T>& values, const std::vector<std::size_t>& shape, nb::handle owner) {
+  return nb::cast(nb::ndarray<nb::numpy, T>(values.data(), shape.size(), shape.data(), owner).cast());
+}
+
+nb::object values_of(dataset::Column& column, const std::vector<std::size_t>& shape, nb::handle owner) {
+  if (auto* words = std::get_if<std::vector<std::string>>(&column.values)) {
+    nb::list list;
+    for (const std::string& word : *words) list.append(config::valid_utf8(word));
+    return list;
+  }
+  if (auto* reals = std::get_if<std::vector<double>>(&column.values)) return view(*reals, shape, owner);
+  if (auto* whole = std::get_if<std::vector<std::int64_t>>(&column.values)) return view(*whole, shape, owner);
+  return view(std::get<std::vector<std::uint8_t>>(column.values), shape, owner);
+}
+
+/// name -> (type, dimensions, shape, values, units, meaning, label), in the order of the columns.
+nb::dict variables(nb::handle self) {
+  auto& result = nb::cast<Result&>(self);
+  nb::dict all;
+  if (!result.outcome.data) return all;
+  dataset::Dataset& data = *result.outcome.data;
+  for (dataset::Column& column : data.columns) {
+    std::vector<std::size_t> shape;
+    for (const std::string& name : column.dimensions) shape.push_back(data.length(name));
+    all[column.name.c_str()] =
+        nb::make_tuple(std::string(dataset::name_of(column.type())), column.dimensions, shape,
+                       values_of(column, shape, self), column.units, column.meaning, column.label);
+  }
+  return all;
+}
+
+nb::dict facts(const Result& result) {
+  nb::dict all;
+  if (!result.outcome.data) return all;
+  for (const auto& [name, value] : result.outcome.data->facts) {
+    if (const auto* text = std::get_if<std::string>(&value)) {
+      all[name.c_str()] = config::valid_utf8(*text);
+    } else if (const auto* json = std::get_if<dataset::JsonText>(&value)) {
+      all[name.c_str()] = config::valid_utf8(json->text);
+    } else if (const auto* whole = std::get_if<std::int64_t>(&value)) {
+      all[name.c_str()] = *whole;
+    } else {
+      all[name.c_str()] = std::get<double>(value);
+    }
+  }
+  all["exit_code"] = static_cast<int>(result.outcome.code);
+  return all;
+}
+
+std::string circumstances(const Result& result, const std::vector<std::string>& argv) {
+  return config::json_text(dataset::json_image(study::circumstances(argv, result.threads, result.seconds)));
+}
+
+/// The whole answer as JSON, as --json has it.
+std::string json(Result& result, const std::vector<std::string>& argv) {
+  if (result.outcome.data) {
+    result.outcome.data->circumstances = study::circumstances(argv, result.threads, result.seconds);
+  }
+  return config::json_text(study::whole_json(*result.study, result.outcome));
+}
+
+}  // namespace
+
+std::shared_ptr<Result> run(const std::string& name, study::Request request, const nb::object& on_progress,
+                            const nb::object& on_record) {
+  const auto result = std::make_shared<Result>();
+  result->study = &study_of(name);
+  request.known = sections();
+  request.command = name;
+  request.acting = study::acting_keys(*result->study);
+  WatchedProgress progress(!on_record.is_none());
+  try {
+    on_own_thread(
+        progress, [&] { compute(*result, request, progress); }, watcher(progress, on_progress, on_record));
+  } catch (const Error& error) {
+    if (result->journal == nullptr || !result->journal->has_kept()) throw;
+    throw Error(error.code(), fmt::format("{}; {} keeps what is finished, and the same call goes on from there",
+                                          error.what(), result->journal->path()));
+  }
+  if (!on_progress.is_none()) {
+    if (const auto last = progress.snapshot()) on_progress(*last);
+  }
+  return result;
+}
+
+void commit(const std::shared_ptr<Result>& result, const nb::object& on_progress) {
+  WatchedProgress progress(false);
+  progress.keep_cells_in(result->journal.get());
+  on_own_thread(
+      progress,
+      [&] {
+        if (result->outcome.write_files) result->outcome.write_files(progress);
+        if (result->journal) result->journal->remove();
+      },
+      [] {});
+  if (!on_progress.is_none()) {
+    if (const auto last = progress.snapshot()) on_progress(*last);
+  }
+}
+
+void add_run(nb::module_& module) {
+  nb::class_<Snapshot>(module, "Snapshot", "How far a run is.")
+      .def_ro("what", &Snapshot::what)
+      .def_ro("label", &Snapshot::label)
+      .def_ro("share", &Snapshot::share)
+      .def_ro("steps_done", &Snapshot::steps_done)
+      .def_ro("steps", &Snapshot::steps)
+      .def_ro("seconds", &Snapshot::seconds)
+      .def_ro("seconds_left", &Snapshot::seconds_left)
+      .def_ro("said", &Snapshot::said);
+  nb::class_<Result>(module, "Result", "What a study found.")
+      .def_prop_ro("study", [](const Result& r) { return r.study->name; })
+      .def_prop_ro(
+          "file", [](const Result& r) { return r.job->file; }, "Name of the result's file; empty for none.")
+      .def_prop_ro("json_file", [](const Result& r) { return r.study->json_file; })
+      .def_prop_ro("out", [](const Result& r) { return r.job->run_options.out; })
+      .def_prop_ro("has_data", [](const Result& r) { return r.outcome.data.has_value(); })
+      .def_prop_ro("exit_code", [](const Result& r) { return static_cast<int>(r.outcome.code); })
+      .def_prop_ro("table",
+                   [](const Result& r) {
+                     return config::valid_utf8(dataset::without_colours(dataset::within_table_width(r.outcome.table)));
+                   })
+      .def("variables", [](nb::handle self) { return variables(self); })
+      .def("facts", &facts)
+      .def("circumstances", &circumstances, "argv"_a)
+      .def("json", &json, "argv"_a);
+  module.def(
+      "run",
+      [](const std::string& name, const std::string& file, const std::vector<std::string>& entries,
+         const std::vector<std::string>& settings, const std::vector<std::string>& theory_settings,
+         std::optional<std::uint64_t> seed, std::optional<int> seeds, std::optional<int> threads,
+         std::optional<std::string> device, std::optional<std::string> dtype, std::optional<std::string> out,
+         std::optional<double> memory, bool force, const study::FlagValues& flags, const nb::object& on_progress,
+         const nb::object& on_record) {
+        return run(name,
+                   {.file = file,
+                    .entries = entries,
+                    .settings = settings,
+                    .theory_settings = theory_settings,
+                    .seed = seed,
+                    .seeds = seeds,
+                    .threads = threads,
+                    .device = std::move(device),
+                    .dtype = std::move(dtype),
+                    .out = std::move(out),
+                    .memory = memory,
+                    .force = force,
+                    .flags = flags},
+                   on_progress, on_record);
+      },
+      "name"_a, nb::kw_only(), "file"_a = "", "entries"_a = std::vector<std::string>(),
+      "settings"_a = std::vector<std::string>(), "theory_settings"_a = std::vector<std::string>(),
+      "seed"_a = nb::none(), "seeds"_a = nb::none(), "threads"_a = nb::none(), "device"_a = nb::none(),
+      "dtype"_a = nb::none(), "out"_a = nb::none(), "memory"_a = nb::none(), "force"_a = false,
+      "flags"_a = study::FlagValues(), "on_progress"_a = nb::none(), "on_record"_a = nb::none(), "Runs a study.");
+  module.def("commit", &commit, "result"_a, "on_progress"_a = nb::none(),
+             "Writes the other files of a result, whose own file is written, and forgets its journal.");
+}
+
+}  // namespace periscope::python

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/core/stacks/progress_meter.h"
+
+namespace periscope::python {
+
+/// How far a run is, at one moment.
+struct Snapshot {
+  std::string what;    ///< "propagate"
+  std::string label;   ///< what the step in hand belongs to
+  double share = 0.0;  ///< of all work, 0 to 1
+  double steps_done = 0.0;
+  std::int64_t steps = 0;  ///< 0: they are unlike and not counted
+  double seconds = 0.0;    ///< since `what` began
+  std::optional<double> seconds_left;
+  std::vector<std::string> said;  ///< lines for people since the last snapshot
+};
+
+/// Progress of a run on one thread that another thread watches: it reads snapshots, answers what the run asks, and can
+/// stop it.
+class WatchedProgress final : public stacks::Progress {
+ public:
+  /// `answers_records`: somebody asks for records and answers them.
+  explicit WatchedProgress(bool answers_records) : answers_records_(answers_records) {}
+
+  // -- the run's side
+  void begin(const std::string& what, std::int64_t steps) override;
+  void begin(const std::string& what, const stacks::Work& all) override;
+  void next(stacks::WorkKind kind, double operations, const std::string& label) override;
+  void step(const std::string& label, int count) override;
+  void kept(const std::string& label, int count) override;
+  void part(double share) override;
+  void finish(const std::string& what) override;
+  void say(const std::string& lines) override;
+  /// Waits for the watcher's answer, or until the run is asked to stop.
+  [[nodiscard]] bool recorded(const stacks::TrainingRecord& record) override;
+  [[nodiscard]] bool stop_requested() const override { return stop_; }
+  void done();
+
+  // -- the watcher's side
+  void stop();
+  /// Waits for the end of the run, a record, or `milliseconds`. True at the end of the run.
+  [[nodiscard]] bool wait(int milliseconds);
+  /// Nothing if nothing happened since the last one.
+  [[nodiscard]] std::optional<Snapshot> snapshot();
+  /// The record that the run waits with, or null. It lives until it is answered.
+  [[nodiscard]] const stacks::TrainingRecord* record();
+  void answer(bool go_on);
+
+ private:
+  bool answers_records_;
+  std::atomic<bool> stop_ = false;
+  std::mutex mutex_;
+  std::condition_variable for_watcher_;
+  std::condition_variable for_run_;
+  bool done_ = false;
+  bool changed_ = false;
+  stacks::ProgressMeter meter_;
+  std::string what_;
+  std::string label_;
+  std::vector<std::string> said_;
+  const stacks::TrainingRecord* record_ = nullptr;
+  std::optional<bool> answer_;
+};
+
+}  // namespace periscope::python

@@ -1,0 +1,61 @@
+"""Periscope: what the place of a normalization layer does to the signals in a deep residual stack.
+
+    import periscope as ps
+    ds = ps.propagate({"model": {"placement": ["pre", "peri"], "layers": 6, "width": 128, "heads": 4}}, backward=True)
+    ds.second_moment_measured.sel(placement="peri").plot(x="depth")
+    ps.verdicts(ds)
+    ps.plot(ds, "variance")
+
+Every study of the program is a function here that returns an xarray.Dataset: measurement, theory and verdicts beside
+each other. Modules are imported when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._periscope import Snapshot as Snapshot
+    from ._run import Record as Record
+    from ._verdicts import verdicts as verdicts
+    from .config import Config as Config
+    from .dataset import open as open
+    from .describe import columns as columns
+    from .describe import keys as keys
+    from .errors import CheckFailed as CheckFailed
+    from .errors import ConfigError as ConfigError
+    from .errors import Error as Error
+    from .errors import InputError as InputError
+    from .errors import Stopped as Stopped
+    from .plots import figures as figures
+    from .plots import plot as plot
+    from .verbs import *  # noqa: F403
+
+    __version__: str
+
+_HOMES = {
+    "Config": "config", "open": "dataset", "columns": "describe", "keys": "describe", "CheckFailed": "errors",
+    "ConfigError": "errors", "Error": "errors", "InputError": "errors", "Stopped": "errors", "figures": "plots",
+    "plot": "plots", "verdicts": "_verdicts", "Record": "_run", "Snapshot": "_periscope",
+}  # fmt: skip
+_VERBS = (
+    "propagate", "theory", "ladder", "gradients_depth", "gradients_attenuation", "gradients_identity_path",
+    "gradients_score_path", "gradients_crossover", "power", "formats", "verify", "certify", "probe", "train",
+    "reproduce",
+)  # fmt: skip
+__all__ = [*_HOMES, *_VERBS, "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES or name in _VERBS:
+        found = getattr(import_module(f".{_HOMES.get(name, 'verbs')}", __name__), name)
+        globals()[name] = found
+        return found
+    if name == "__version__":
+        from . import _periscope
+
+        return _periscope.build()["version"]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

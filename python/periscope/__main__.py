@@ -1,0 +1,101 @@
+"""``python -m periscope run STUDY``: a study without the program, for texts that need a tokenizer of Python."""
+
+import argparse
+import sys
+from typing import Any
+
+from . import _periscope, _run
+from .errors import Error, Stopped
+
+ABOUT = """Runs a study in Python: the same results as the program's, and texts through the tokenizer.json of a
+checkpoint's folder. The table goes to standard error, JSON to standard output."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m periscope", description=ABOUT)
+    build = _periscope.build()
+    parser.add_argument("--version", action="version", version=f"periscope {build['version']} ({build['commit']})")
+    run = parser.add_subparsers(required=True, metavar="run").add_parser("run", help="run a study", description=ABOUT)
+    studies = run.add_subparsers(required=True, metavar="STUDY", dest="study")
+    for study in _periscope.studies():
+        _add_study(studies.add_parser(study["name"].replace(" ", "-"), help=study["question"]), study)
+    return parser
+
+
+def _add_study(parser: argparse.ArgumentParser, study: dict[str, Any]) -> None:
+    add = parser.add_argument
+    parser.set_defaults(described=study)
+    if study["common"]["config"]:
+        add("--config", metavar="FILE", help="TOML file")
+        add("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help="override one key")
+    if study["compares"]:
+        add("--theory-set", action="append", default=[], metavar="KEY=VALUE", help="tell theory something else")
+    for name, kind in (("seed", int), ("seeds", int), ("threads", int), ("device", str), ("dtype", str),
+                       ("memory", str), ("out", str)):  # fmt: skip
+        if study["common"][name]:
+            add(f"--{name}", type=kind, dest=f"common_{name}")
+    if study["common"]["force"]:
+        add("--force", action="store_true", dest="common_force")
+    for flag in study["flags"]:
+        names = [flag["name"]] if flag["positional"] else [f"--{flag['name']}"]
+        words: dict[str, Any] = {"help": flag["meaning"].replace("%", "%%")}
+        if flag["positional"]:
+            words["nargs"] = None if flag["required"] else "?"
+        else:
+            words["dest"] = f"flag_{flag['name']}"
+            words["action"] = "store_true" if flag["toggle"] else "store"
+            if not flag["toggle"]:
+                words["metavar"] = flag["name"].upper()
+        add(*names, **words)
+    add("--json", action="store_true", help="print the result as JSON")
+    add("--quiet", action="store_true", help="no progress and no table")
+
+
+def _keys(settings: list[str]) -> dict[str, Any]:
+    """The keys of "a.b=value"; a value that is no TOML is text."""
+    import tomllib
+
+    keys: dict[str, Any] = {}
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        try:
+            keys[key] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            keys[key] = value
+    return keys
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs, and returns the program's exit code."""
+    given = vars(_parser().parse_args(arguments))
+    study = given["described"]
+    flags = {}
+    for flag in study["flags"]:
+        value = given[flag["name"] if flag["positional"] else f"flag_{flag['name']}"]
+        flags[flag["name"]] = value
+    common = {name[7:]: value for name, value in given.items() if name.startswith("common_")}
+    try:
+        result, _ = _run.results(
+            study["name"],
+            given.get("config"),
+            sections=_keys(given.get("settings", [])),
+            flags=flags,
+            common=common,
+            theory_set=_keys(given.get("theory_set", [])),
+            progress=not given["quiet"],
+        )
+    except Error as error:
+        print(f"periscope: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("periscope: stopped", file=sys.stderr)
+        return Stopped.exit_code if common.get("out") else 130
+    if not given["quiet"]:
+        print(result.table, file=sys.stderr, end="")
+    if given["json"]:
+        print(result.json(sys.argv))
+    return result.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""Progress bars: tqdm's, in notebooks too, where it is installed, else lines on standard error."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._periscope import Snapshot
+
+
+@contextmanager
+def bar() -> Iterator[Callable[["Snapshot"], None]]:
+    """A function that shows snapshots, for the time of a run."""
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        yield _lines()
+        return
+    shown: Any = tqdm(total=100, unit="%", bar_format="{desc} {bar} {percentage:3.0f}%{postfix}", file=sys.stderr)
+    try:
+
+        def show(snapshot: "Snapshot") -> None:
+            shown.n = min(100.0, round(100 * snapshot.share, 1))
+            shown.set_description_str(f"{snapshot.what} {snapshot.label}".strip(), refresh=False)
+            left = snapshot.seconds_left
+            shown.set_postfix_str("" if left is None else f"about {_duration(left)} left", refresh=False)
+            shown.refresh()
+
+        yield show
+    finally:
+        shown.close()
+
+
+def _lines() -> Callable[["Snapshot"], None]:
+    state = {"what": "", "tenth": -1}
+
+    def show(snapshot: "Snapshot") -> None:
+        now = (snapshot.what, int(10 * snapshot.share))
+        if now == (state["what"], state["tenth"]):
+            return
+        state["what"], state["tenth"] = now
+        print(f"{snapshot.what}: {100 * snapshot.share:.0f} %  {snapshot.label}", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _duration(seconds: float) -> str:
+    for most, unit, name in ((100, 1, "s"), (6000, 60, "min"), (172_800, 3600, "h")):
+        if seconds < most:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds / 86_400:.0f} days"

@@ -1,0 +1,180 @@
+"""How a verb becomes a run of the compiled module."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _periscope, _text, dataset
+from ._progress import bar
+from .config import Config, ConfigLike, flat, settings
+from .errors import CheckFailed, ConfigError, error_of
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+PathLike = str | os.PathLike[str]
+CheckpointLike = PathLike
+TokensLike = PathLike | Iterable[int]
+TokenizerLike = PathLike | Callable[[str], Any] | Any
+Progress = bool | Callable[[_periscope.Snapshot], object]
+
+CHECK_FAILED = 4
+DIVERGED = 5
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was recorded of one stack that trains."""
+
+    run: str  #: "peri-seed0"
+    placement: str
+    seed: int
+    step: int  #: steps that are done
+    steps: int  #: of the whole training
+    loss: float  #: of the last step [nat]; NaN before the first
+    grad_norm: float  #: likewise, before clipping
+    values: dict[str, list[float]]  #: by the columns of ``columns("train")``, without their suffix
+
+
+def run(
+    name: str,
+    config: ConfigLike,
+    *,
+    sections: Mapping[str, Mapping[str, Any] | None],
+    flags: Mapping[str, Any],
+    common: Mapping[str, Any],
+    theory_set: Mapping[str, Any] | None = None,
+    progress: Progress = False,
+    callback: Callable[[Record], object] | None = None,
+    check: bool = False,
+) -> "xr.Dataset":
+    """Runs the study ``name`` and returns its dataset. The arguments are those of the verbs (``verbs.py``)."""
+    result, ds = results(name, config, sections=sections, flags=flags, common=common, theory_set=theory_set,
+                         progress=progress, callback=callback)  # fmt: skip
+    if check and result.exit_code in (CHECK_FAILED, DIVERGED):
+        raise CheckFailed(f"{name}: {_what_failed(result.exit_code)}\n{result.table}", ds)
+    return ds
+
+
+def results(
+    name: str,
+    config: ConfigLike,
+    *,
+    sections: Mapping[str, Mapping[str, Any] | None],
+    flags: Mapping[str, Any],
+    common: Mapping[str, Any],
+    theory_set: Mapping[str, Any] | None = None,
+    progress: Progress = False,
+    callback: Callable[[Record], object] | None = None,
+) -> tuple[_periscope.Result, "xr.Dataset"]:
+    """The result of the compiled module, whose table is for people, and the dataset."""
+    given = Config.of(config)
+    if "text" in flags:
+        flags = _text.encoded(flags)
+    own = flat({section: keys for section, keys in sections.items() if keys is not None})
+    with _shown(progress) as on_progress:
+        try:
+            result = _periscope.run(
+                name,
+                file=given.file,
+                entries=settings(given.keys),
+                settings=settings(own),
+                theory_settings=settings(flat(theory_set or {})),
+                flags={flag: words for flag, value in flags.items() if (words := _words(flag, value)) is not None},
+                on_progress=on_progress,
+                on_record=None if callback is None else lambda record: callback(Record(**record)),
+                **_common(common),
+            )
+            ds = _finished(result, on_progress)
+        except _periscope.Failure as failure:
+            raise error_of(*failure.args) from None
+    return result, ds
+
+
+def _finished(result: _periscope.Result, on_progress: Callable[[_periscope.Snapshot], object] | None) -> "xr.Dataset":
+    """The dataset of a run, whose files are written where it has a folder for them."""
+    ds = dataset.of_result(result, sys.argv)
+    if result.out and result.file:
+        path = os.path.join(result.out, result.file)
+        dataset.write(ds, path + ".nc")
+        if result.json_file:
+            dataset.write_text(result.json(sys.argv) + "\n", path + ".json")
+    _periscope.commit(result, on_progress)
+    return ds
+
+
+def _what_failed(exit_code: int) -> str:
+    return "it diverged" if exit_code == DIVERGED else "a check failed"
+
+
+def _common(common: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that studies share, as the module takes them."""
+    given = {name: value for name, value in common.items() if value is not None}
+    for name in ("seed", "seeds", "threads"):
+        if name in given:
+            given[name] = _whole(name, given[name])
+    if "memory" in given:
+        given["memory"] = _bytes(given["memory"])
+    for name in ("out", "device", "dtype"):
+        if name in given:
+            given[name] = os.fspath(given[name])
+    if given.get("out"):
+        os.makedirs(given["out"], exist_ok=True)
+    return given
+
+
+def _whole(name: str, value: Any) -> int:
+    least = 1 if name == "seeds" else 0
+    most = 2**63 - 1 if name == "seed" else 2**31 - 1
+    try:
+        number = value.__index__()
+    except AttributeError:
+        number = None
+    if number is None or isinstance(value, bool) or not least <= number <= most:
+        raise ConfigError(f"{name} = {value!r}: expected a whole number from {least} to {most}")
+    return int(number)
+
+
+def _bytes(value: Any) -> float:
+    """Bytes of a number, or of "8G"."""
+    units = {"K": 2**10, "M": 2**20, "G": 2**30}
+    try:
+        if isinstance(value, str) and value[-1:] in units:
+            size = float(value[:-1]) * units[value[-1]]
+        else:
+            size = float(value)
+    except (TypeError, ValueError):
+        size = 0.0
+    if not 0 < size < float("inf"):
+        raise ConfigError(f"memory = {value!r}: expected a number of bytes above 0, or one with K, M or G, as 8G")
+    return size
+
+
+def _words(flag: str, value: Any) -> list[str] | None:
+    """The words that a command line would have for a flag; None for one that is not given."""
+    if value is None or value is False:
+        return None
+    if value is True:
+        return []
+    if isinstance(value, (str, os.PathLike)):
+        return [os.fspath(value)]
+    if isinstance(value, (int, float)):
+        return [repr(value)]
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+        return _words(flag, value)
+    if isinstance(value, Iterable):
+        words = [str(item) for item in value]
+        if not words:
+            raise ConfigError(f"{flag.replace('-', '_')} = []: expected at least one")
+        return [",".join(words)]
+    raise ConfigError(f"{flag.replace('-', '_')} = {value!r}: expected a number, text or list")
+
+
+def _shown(progress: Progress) -> AbstractContextManager[Callable[[_periscope.Snapshot], object] | None]:
+    if progress is True:
+        return bar()
+    return nullcontext(progress or None)

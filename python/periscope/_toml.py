@@ -1,0 +1,64 @@
+"""Values of Python as the TOML text of one key, which the compiled module reads as it reads a file."""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .errors import ConfigError
+
+_LARGEST = 2**63
+
+
+def text(key: str, value: Any) -> str:
+    """``value`` as TOML. Raises ConfigError, which names ``key``, for what TOML has no form for."""
+    value = _plain(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        if not -_LARGEST <= value < _LARGEST:
+            raise ConfigError(f"{key} = {value}: expected a whole number of 64 bits")
+        return str(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else str(value)
+    if isinstance(value, str):
+        return _string(key, value)
+    if isinstance(value, Mapping):
+        for name in value:
+            if not isinstance(name, str):
+                raise ConfigError(f"{key} = {_short(value)}: expected names of keys that are text, found {name!r}")
+        return "{" + ", ".join(f"{_string(key, k)} = {text(f'{key}.{k}', v)}" for k, v in value.items()) + "}"
+    if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray)):
+        return "[" + ", ".join(text(key, item) for item in value) + "]"
+    raise ConfigError(f"{key} = {_short(value)}: expected a number, text, truth value, list or table, "
+                      f"found {type(value).__name__}")  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """Scalars and arrays of numpy, torch or jax, and paths, as Python's own."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if not isinstance(value, (bool, int, float, str, bytes, Mapping)) and hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)  # of an enumeration
+    if isinstance(value, float):
+        return float(value)  # of numpy
+    if isinstance(value, str):
+        return str.__str__(value)
+    return value
+
+
+def _string(key: str, value: str) -> str:
+    """A basic string: JSON's escapes are TOML's, but U+007F, which TOML wants escaped too."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{key} = {value!r}: expected text that UTF-8 has") from error
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _short(value: Any) -> str:
+    words = repr(value)
+    return words if len(words) <= 60 else words[:57] + "..."

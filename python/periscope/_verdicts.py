@@ -1,0 +1,50 @@
+"""The verdicts of a result as a table."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+# What a verdict may have beside it, and what it is called here.
+BESIDE = {
+    "reason": "reason", "worst_cell": "worst_cell", "worst_z": "worst_z", "worst_critical": "critical",
+    "power_worst": "could_be_off", "power": "could_be_off", "worst": "worst_cell",
+}  # fmt: skip
+
+
+def verdicts(ds: "xr.Dataset") -> "pd.DataFrame":
+    """One row for every verdict of a result.
+
+    ``quantity`` is the variable that holds the verdict, then come the coordinates that it is for, the ``verdict``
+    ("agrees", "disagrees", "inconclusive", …), its ``reason``, and, where the result has them, the worst cell, how many
+    combined standard errors it lies off (``worst_z``), at how many it would be rejected (``critical``), and the error
+    that would have been found with 95 % probability (``could_be_off``).
+    """
+    import pandas as pd
+
+    rows = list(_rows(ds))
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    last = [name for name in columns if name in ("verdict", *BESIDE.values())]
+    return pd.DataFrame(rows, columns=[name for name in columns if name not in last] + last)
+
+
+def _rows(ds: "xr.Dataset") -> Iterator[dict[str, Any]]:
+    for name, variable in ds.data_vars.items():
+        if not str(name).endswith("verdict"):
+            continue
+        stem = str(name).removesuffix("verdict")
+        for index in np.ndindex(*variable.shape):
+            at = dict(zip(variable.dims, index, strict=True))
+            row: dict[str, Any] = {"quantity": str(name)}
+            for dimension, place in at.items():
+                row[str(dimension)] = ds[dimension].values[place] if dimension in ds.coords else place
+            row["verdict"] = variable.values[index]
+            for beside, called in BESIDE.items():
+                for other in (f"{stem}{beside}", f"{stem}verdict_{beside}"):
+                    if other in ds and set(ds[other].dims) <= set(variable.dims):
+                        row[called] = ds[other].isel({d: at[d] for d in ds[other].dims}).item()
+            yield row

@@ -1,0 +1,118 @@
+"""Configurations: what is simulated, measured and predicted."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Union
+
+from . import _toml
+from .errors import ConfigError, error_of
+
+ConfigLike = Union["Config", Mapping[str, Any], str, "os.PathLike[str]", None]
+
+
+@cache
+def _sections() -> frozenset[str]:
+    from . import _periscope
+
+    return frozenset(section["name"] for section in _periscope.sections())
+
+
+def flat(keys: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+    """``{"model": {"width": 8}, "run.seeds": 4}`` as ``{"model.width": 8, "run.seeds": 4}``."""
+    found: dict[str, Any] = {}
+    for name, value in keys.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"{within or 'configuration'}: expected names of keys that are text, found {name!r}")
+        full = within + name
+        is_section = full in _sections() or (not within and isinstance(value, Mapping) and "." not in name)
+        if not is_section:
+            found[full] = value
+        elif isinstance(value, Mapping):
+            found.update(flat(value, full + "."))
+        else:
+            raise ConfigError(f"{full} = {_toml.text(full, value)}: expected a table of keys")
+    return found
+
+
+def settings(keys: Mapping[str, Any]) -> list[str]:
+    """Flat keys as "key=TOML"."""
+    return [f"{key}={_toml.text(key, value)}" for key, value in keys.items()]
+
+
+class Config:
+    """A configuration, checked when it is made.
+
+    ``Config({"model": {"width": 128, "heads": 4}, "run": {"seeds": 8}})``; keys may be written flat ("model.width"),
+    and a key of model, init or input may be a list: a run then goes through it. ``Config.read(path)`` takes a TOML
+    file. ``periscope.keys()`` lists every key with its default and meaning.
+
+    Raises ConfigError, with ``key``, ``found`` and ``expected``, for what no study could take. What a study has no use
+    for is no error here, so that one configuration serves several of them.
+    """
+
+    def __init__(self, keys: Mapping[str, Any] | None = None, *, file: "str | os.PathLike[str] | None" = None) -> None:
+        self._file = "" if file is None else os.fspath(file)
+        self._keys = flat(keys or {})
+        self._text = self._resolve()
+
+    @classmethod
+    def read(cls, path: "str | os.PathLike[str]") -> "Config":
+        """The configuration in a TOML file. A relative path in it is relative to the file."""
+        return cls(file=path)
+
+    @classmethod
+    def of(cls, config: ConfigLike) -> "Config":
+        """A configuration from what a study takes for one: a Config, a dictionary, the path of a TOML file, None."""
+        if isinstance(config, Config):
+            return config
+        if config is None or isinstance(config, Mapping):
+            return cls(config)
+        if isinstance(config, (str, os.PathLike)):
+            return cls.read(config)
+        raise ConfigError(f"config: found {type(config).__name__}; expected a Config, a dictionary or a path")
+
+    def replace(self, keys: Mapping[str, Any] | None = None, /, **sections: Mapping[str, Any]) -> "Config":
+        """A copy with other values: ``replace({"model.width": 256})`` or ``replace(model={"width": 256})``."""
+        changed = Config.__new__(Config)
+        changed._file = self._file
+        changed._keys = {**self._keys, **flat(keys or {}), **flat(sections)}
+        changed._text = changed._resolve()
+        return changed
+
+    def _resolve(self) -> str:
+        from . import _periscope
+
+        try:
+            return _periscope.resolve(self._file, settings(self._keys))
+        except _periscope.Failure as failure:
+            raise error_of(*failure.args) from None
+
+    @property
+    def file(self) -> str:
+        """The path of the file that it was read from; "" for none."""
+        return self._file
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """The keys that were given besides the file's, flat: ``{"model.width": 256}``."""
+        return dict(self._keys)
+
+    def resolved(self) -> dict[str, Any]:
+        """Every key of every stack with its value, defaults too, as results state it."""
+        return dict(json.loads(self._text))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and (self._file, self._keys) == (other._file, other._keys)
+
+    __hash__ = None  # type: ignore[assignment]  # values may be lists
+
+    def __repr__(self) -> str:
+        parts = [repr(self._keys)] if self._keys else []
+        if self._file:
+            parts.append(f"file={self._file!r}")
+        return f"Config({', '.join(parts)})"

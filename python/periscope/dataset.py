@@ -1,0 +1,90 @@
+"""Results as xarray datasets: from a run in this process, from files, into files."""
+
+import builtins
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from .errors import Error, InputError
+from .plots import reader
+from .plots.dataset import tidy
+
+if TYPE_CHECKING:
+    from ._periscope import Result
+
+_MISSING = {"integer": np.iinfo(np.int64).min, "boolean": 255}  # as in files
+
+
+def of_result(result: "Result", argv: list[str]) -> xr.Dataset:
+    """The dataset of a run: equal to ``open`` of the file that the program writes, circumstances apart. Its real
+    numbers are the run's own memory."""
+    data: dict[str, xr.Variable] = {}
+    coordinates: dict[str, xr.Variable] = {}
+    for name, (kind, dimensions, shape, values, units, meaning, is_label) in result.variables().items():
+        if kind == "text":
+            array = np.empty(len(values), dtype=object)
+            array[:] = values
+            values = array.reshape(shape)
+        words = {"units": units, "long_name": meaning}
+        variable = xr.Variable(dimensions, tidy(values, _MISSING.get(kind)), {k: v for k, v in words.items() if v})
+        (coordinates if is_label or dimensions == [name] else data)[name] = variable
+    attributes = {**result.facts(), "circumstances": result.circumstances(argv)}
+    return xr.Dataset(data, coordinates, attributes)
+
+
+def open(path: "str | os.PathLike[str]") -> xr.Dataset:  # noqa: A001  # the name that libraries of datasets use
+    """The dataset in a result file of Periscope, whole in memory.
+
+    ``placement``, ``depth``, ``site``, ``layer`` and other dimensions are coordinates with values; every variable has
+    ``units`` and ``long_name``; measurement, theory and the standard error of a quantity are
+    ``<quantity>_measured``, ``_predicted`` and ``_stderr``. Raises InputError for what is no result.
+    """
+    try:
+        return reader.read(Path(path))
+    except reader.ResultError as error:
+        raise InputError(str(error)) from None
+
+
+def write(ds: xr.Dataset, path: "str | os.PathLike[str]") -> None:
+    """Writes a dataset as the NetCDF-4 file that the program would write: whole, or not at all.
+
+    Raises OSError where that is impossible.
+    """
+    target = Path(path)
+    encoding: dict[Any, dict[str, Any]] = {}
+    stored = ds.copy()
+    for name, variable in ds.variables.items():
+        if variable.dtype.kind in "iub":
+            is_flag = variable.dtype == bool
+            stored[name] = variable.astype(np.uint8) if is_flag else variable
+            encoding[name] = {"_FillValue": _MISSING["boolean" if is_flag else "integer"]}
+    with _whole(target) as temporary:
+        try:
+            stored.to_netcdf(temporary, engine="netcdf4", encoding=encoding)
+        except RuntimeError as error:  # of the library, where the disk is full
+            raise Error(f"cannot write {target}: {error}") from error
+
+
+def write_text(text: str, path: "str | os.PathLike[str]") -> None:
+    """Writes a text file, whole or not at all."""
+    with _whole(Path(path)) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _whole(target: Path) -> Iterator[Path]:
+    """A path beside ``target`` for a file that takes its place once it is written and on the disk."""
+    temporary = target.with_name(f".{target.name}-{uuid.uuid4().hex}.tmp")
+    try:
+        yield temporary
+        with builtins.open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,98 @@
+"""Exceptions: what was wrong, and with which key."""
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+class Error(Exception):
+    """The base of all exceptions of Periscope. ``exit_code`` is the one that the program would end with."""
+
+    exit_code = 1
+
+
+class ConfigError(Error, ValueError):
+    """A setting that cannot be.
+
+    ``key`` is the setting ("model.width") or argument ("max_tokens"), ``found`` the text of its value and ``expected``
+    what it would have to be; each is None where the message has no such part.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.key, self.found, self.expected = parts_of(message)
+
+
+class InputError(Error, ValueError):
+    """A file, checkpoint or array that cannot be used: the message names it, what was found, what was expected."""
+
+    exit_code = 3
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.key, self.found, self.expected = parts_of(message)
+
+
+class Stopped(Error):
+    """A run that ended before its result was there."""
+
+    exit_code = 75
+
+
+class CheckFailed(Error):
+    """With ``check=True``: theory was rejected, a bound was violated, or a requirement not met. ``dataset`` is the
+    result."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, dataset: "xr.Dataset") -> None:
+        super().__init__(message)
+        self.dataset = dataset
+
+
+_KEY = r"(?P<key>\[?[A-Za-z_][\w.\-]*\]?)"
+_AT = r"^(?:\S+:\d+: )?" + _KEY  # behind the place in a file
+_PATTERNS = (
+    # model.widht = 3: unknown key …, and "unknown key model.widht: expected …; nearest is model.width"
+    re.compile(r"(?:^[\w.\-]+ ?= ?(?P<found>.*): )?unknown key " + _KEY + r": (?:expected )?(?P<expected>.*)$", re.S),
+    re.compile(_AT + r" ?= ?(?P<found>.*?): (?:.*?\b)?expected (?P<expected>.*)$", re.S),
+    re.compile(_AT + r" (?P<found>.+?): (?:.*?\b)?expected (?P<expected>.*)$", re.S),
+    re.compile(_AT + r": (?:found (?P<found>.*?)[,;] )?(?:.*?\b)?expected (?P<expected>.*)$", re.S),
+    re.compile(_AT + r"(?: ?= ?(?P<found>.*?))?: (?P<expected>.*)$", re.S),
+    re.compile(_AT + r" does nothing(?P<found>)(?P<expected>.*)$", re.S),
+)
+
+
+def parts_of(message: str) -> tuple[str | None, str | None, str | None]:
+    """The key, what was found and what was expected, as a message says them."""
+    for pattern in _PATTERNS:
+        match = pattern.search(message)
+        if match:
+            return match["key"].strip("[]"), match["found"] or None, match["expected"].strip() or None
+    return None, None, None
+
+
+_FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
+
+
+def in_python(message: str) -> str:
+    """A message of the program in the words of its Python functions: ``--max-tokens`` is ``max_tokens`` there, and what
+    ``--set`` gives is an argument by the section's name."""
+    message = re.sub(r"(?<![\w-])--set (?=\S)", "", message)
+    return _FLAG.sub(lambda match: match[1].replace("-", "_"), message)
+
+
+def error_of(message: str, exit_code: int) -> Error:
+    """The exception for a failure of the compiled module."""
+    kinds = {kind.exit_code: kind for kind in (ConfigError, InputError, Stopped)}
+    words = in_python(message)
+    kind = kinds.get(exit_code)
+    if kind is not None:
+        return kind(words)
+    error = Error(words)
+    error.exit_code = exit_code
+    return error

@@ -1,0 +1,171 @@
+"""Configurations and errors in Python. Usage: config_test.py"""
+
+import math
+import sys
+import tempfile
+import tomllib
+import unittest
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import periscope as ps
+from periscope import _periscope, _toml, errors
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "cli"))
+sys.argv = [sys.argv[0], "no program is run here", *sys.argv[1:]]
+from config_errors import SETTINGS  # noqa: E402
+
+SMALL = {"model": {"layers": 2, "width": 32, "heads": 2}, "input": {"tokens": 8}, "run": {"seeds": 4}}
+
+
+class Toml(unittest.TestCase):
+    def round_trip(self, value: Any) -> Any:
+        return tomllib.loads(f"value = {_toml.text('key', value)}")["value"]
+
+    def test_values_come_back_as_they_were(self) -> None:
+        for value in (True, False, 0, -1, 2**63 - 1, -(2**63), 0.1, 1e-6, 1e22, 5e-324, 1.7976931348623157e308,
+                      [1, 2], [[True], ["a"]], {"A": True, "alpha": 1.0, "a b": {"c": []}}, "", "a'b\"c\\d\n\t"):
+            self.assertEqual(self.round_trip(value), value)
+            self.assertEqual(type(self.round_trip(value)), type(value))
+        self.assertEqual(math.copysign(1, self.round_trip(-0.0)), -1)
+        self.assertTrue(math.isnan(self.round_trip(math.nan)))
+        self.assertEqual(self.round_trip(-math.inf), -math.inf)
+
+    def test_every_character_comes_back(self) -> None:
+        every = "".join(chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000)
+        for start in range(0, len(every), 50_000):
+            part = every[start : start + 50_000]
+            self.assertEqual(self.round_trip(part), part)
+
+    def test_what_others_call_numbers_text_and_lists(self) -> None:
+        class Size(IntEnum):
+            LARGE = 64
+
+        for value, plain in ((np.float64(0.1), 0.1), (np.float32(0.5), 0.5), (np.int8(3), 3), (np.bool_(True), True),
+                             (Size.LARGE, 64), (Path("a/b"), "a/b"), ((1, 2), [1, 2]), (np.array([1, 2]), [1, 2]),
+                             (np.str_("pre"), "pre"), (range(3), [0, 1, 2])):  # fmt: skip
+            self.assertEqual(self.round_trip(value), plain)
+
+    def test_what_toml_has_no_form_for_is_named(self) -> None:
+        for value in (None, b"bytes", object(), 1j, [None], {"a": None}, {1: 2}, 2**63, "\ud800"):
+            with self.assertRaises(ps.ConfigError) as raised:
+                _toml.text("model.width", value)
+            self.assertIn("model.width", str(raised.exception))
+
+
+class Configurations(unittest.TestCase):
+    def test_tables_and_flat_keys_are_the_same(self) -> None:
+        self.assertEqual(ps.Config(SMALL), ps.Config({"model.layers": 2, "model.width": 32, "model.heads": 2,
+                                                      "input.tokens": 8, "run.seeds": 4}))  # fmt: skip
+        limits = ps.Config({"agreement": {"familywise_error": 0.02, "power_limit": {"variance": 0.1}}})
+        self.assertEqual(limits.keys, {"agreement.familywise_error": 0.02, "agreement.power_limit.variance": 0.1})
+        mine = ps.Config({"model": {"placement": {"A": True, "alpha": 0.5, "name": "mine"}}})
+        self.assertEqual(mine.keys, {"model.placement": {"A": True, "alpha": 0.5, "name": "mine"}})
+
+    def test_a_file_with_keys_on_top(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "run.toml"
+            path.write_text("[model]\nlayers = 3\nwidth = 64\nheads = 4\n")
+            config = ps.Config.read(path).replace(model={"width": 32})
+            resolved = config.resolved()["stacks"][0]
+            self.assertEqual((resolved["model"]["layers"], resolved["model"]["width"]), (3, 32))
+            path.write_text("[model]\nlayers = 3\nwidht = 64\n")
+            with self.assertRaises(ps.ConfigError) as raised:
+                ps.Config.read(path)
+            self.assertIn("run.toml:3: unknown key model.widht", str(raised.exception))
+            self.assertEqual(raised.exception.key, "model.widht")
+        with self.assertRaises(ps.ConfigError):
+            ps.Config.read("no/such/file.toml")
+
+    def test_replace_leaves_the_original(self) -> None:
+        config = ps.Config(SMALL)
+        self.assertEqual(config.replace({"model.width": 64}).keys["model.width"], 64)
+        self.assertEqual(config.keys["model.width"], 32)
+
+    def test_keyword_arguments_are_on_top_and_have_to_act(self) -> None:
+        ds = ps.theory(SMALL, model={"layers": 3})
+        self.assertEqual(ds.sizes["depth"], 7)
+        with self.assertRaises(ps.ConfigError) as raised:
+            ps.theory(SMALL, input={"kind": "tokens", "correlation": 0.5})
+        self.assertIn("input.correlation acts only with", str(raised.exception))
+        ps.theory(ps.Config(SMALL).replace({"ladder.seeds": 8}))  # of a configuration they may be for others
+        with self.assertRaises(ps.ConfigError) as raised:
+            ps.verify(cases=10, run={"backward": True})
+        self.assertIn("run.backward does nothing in verify", str(raised.exception))
+
+    def test_theory_can_be_told_something_else(self) -> None:
+        ds = ps.propagate(SMALL, model={"rope": True}, theory_set={"init.down_factor": 3.0}, seeds=8)
+        self.assertEqual(ds.attrs["exit_code"], 4)
+        table = ps.verdicts(ds)
+        self.assertEqual(list(table.verdict), ["disagrees"])
+        self.assertGreater(abs(table.worst_z[0]), table.critical[0])
+        with self.assertRaises(ps.CheckFailed) as raised:
+            ps.propagate(SMALL, theory_set={"init.down_factor": 3.0}, seeds=8, check=True)
+        self.assertEqual(raised.exception.dataset.attrs["exit_code"], 4)
+
+
+class Errors(unittest.TestCase):
+    def test_what_the_program_refuses_is_refused_with_its_words(self) -> None:
+        seen = 0
+        for setting, code, words in SETTINGS:
+            key, equals, text = setting.partition("=")
+            try:
+                value = tomllib.loads(f"v = {text}")["v"]
+            except (tomllib.TOMLDecodeError, RecursionError):
+                value = text
+            if not equals or len(setting) > 1000 or not setting.isprintable() or "{}" in setting or key == "model" or "\\u0000" in text:
+                continue  # forms that only a command line has
+            with self.subTest(setting=setting), self.assertRaises(errors.Error) as raised:
+                ps.propagate(ps.Config(SMALL).replace({key: value}))
+            seen += 1
+            error = raised.exception
+            self.assertEqual(error.exit_code, code)
+            for word in words:
+                self.assertIn(word.replace("--set ", ""), str(error))
+            if isinstance(error, ps.ConfigError) and key not in ("", "."):
+                self.assertTrue(error.key, error)
+                self.assertTrue(error.expected, error)
+                self.assertNotIn("--", str(error))
+        self.assertGreater(seen, 55)
+
+    def test_key_found_and_expected(self) -> None:
+        for keys, parts in (
+            ({"model": {"width": "wide"}}, ("model.width", "'wide'", "a whole number")),
+            ({"model": {"heads": 3}}, ("model.heads", "3", "a divisor of model.width = 512, or model.head_dim")),
+            ({"model": {"norm": "batch"}}, ("model.norm", '"batch"', 'one of rms, layer; nearest is "layer"')),
+            ({"init": {"std": -0.1}}, ("init.std", "-0.1", "at least 0")),
+        ):
+            with self.assertRaises(ps.ConfigError) as raised:
+                ps.Config({"model.width": 512, **ps.config.flat(keys)})
+            error = raised.exception
+            self.assertEqual((error.key, error.found, error.expected), parts, error)
+
+    def test_arguments_are_named_as_in_python(self) -> None:
+        for call, key in (
+            (lambda: ps.propagate(SMALL, seeds=0), "seeds"),
+            (lambda: ps.propagate(SMALL, seed=-1), "seed"),
+            (lambda: ps.propagate(SMALL, seeds=2.5), "seeds"),
+            (lambda: ps.propagate(SMALL, memory="much"), "memory"),
+            (lambda: ps.propagate(SMALL, dtype="f8"), "run.dtype"),
+            (lambda: ps.certify(config=SMALL, length=0), "length"),
+            (lambda: ps.probe("no/such/folder", tokens=[1], draws=3, no_theory=True), "draws"),
+        ):
+            with self.assertRaises(ps.ConfigError) as raised:
+                call()
+            self.assertEqual(raised.exception.key, key, raised.exception)
+            self.assertNotIn("--", str(raised.exception))
+        with self.assertRaises(ps.InputError) as raised_input:
+            ps.probe("no/such/folder", tokens=[1])
+        self.assertIn("no/such/folder", str(raised_input.exception))
+
+    def test_unknown_studies_are_refused(self) -> None:
+        with self.assertRaises(_periscope.Failure) as raised:
+            _periscope.run("propagat")
+        self.assertIn("nearest is propagate", raised.exception.args[0])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

@@ -1,0 +1,95 @@
+"""Every study of the registry gives in Python what the program writes. Usage: every_study_test.py PERISCOPE"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from studies import EVERY, power_list, run_module, run_program, verb_of
+
+import periscope as ps
+from periscope import _periscope
+
+PROGRAM = ""
+
+
+def settled(ds: xr.Dataset) -> xr.Dataset:
+    """Without what two runs differ in."""
+    return ds.assign_attrs(circumstances="")
+
+
+class EveryStudy(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def test_all_studies_are_here(self) -> None:
+        self.assertEqual({study["name"] for study in _periscope.studies()}, set(EVERY))
+
+    def test_the_dataset_is_that_of_the_programs_file(self) -> None:
+        for study in EVERY:
+            with self.subTest(study=study):
+                words = {"config": power_list(self.folder)} if study == "power" else {}
+                extra = ["--config", str(words["config"])] if words else []
+                out = self.folder / verb_of(study)
+                run_program(PROGRAM, study, *extra, out=out)
+                theirs = ps.open(next(out.glob("*.nc")))
+                ours = run_module(study, **words)
+                xr.testing.assert_identical(settled(ours), settled(theirs))
+                for name, variable in ours.variables.items():
+                    self.assertEqual(variable.dtype, theirs[name].dtype, name)
+                self.assertEqual(json.loads(ours.attrs["circumstances"]).keys(),
+                                 json.loads(theirs.attrs["circumstances"]).keys())  # fmt: skip
+
+    def test_out_writes_the_file_of_the_program(self) -> None:
+        run_program(PROGRAM, "propagate", out=self.folder / "program")
+        ours = run_module("propagate", out=self.folder / "module")
+        written = ps.open(self.folder / "module" / "propagate.nc")
+        xr.testing.assert_identical(settled(ours), settled(written))
+        xr.testing.assert_identical(settled(written), settled(ps.open(self.folder / "program" / "propagate.nc")))
+        self.assertEqual([p.name for p in (self.folder / "module").iterdir()], ["propagate.nc"])
+        for name in ("program", "module"):  # another reader of the format sees the same types
+            self.assertEqual(self.header(name), self.header("program"))
+
+    def header(self, folder: str) -> dict[str, tuple[object, ...]]:
+        import netCDF4
+
+        with netCDF4.Dataset(self.folder / folder / "propagate.nc") as data:
+            return {name: (v.dtype, v.dimensions, getattr(v, "_FillValue", None) is not None)
+                    for name, v in data.variables.items()}  # fmt: skip
+
+    def test_json_of_the_door_is_that_of_the_program(self) -> None:
+        keys = ("model.layers=2", "model.width=16", "model.heads=2")
+        words = [*(word for key in keys for word in ("--set", key)), "--seeds", "4", "--json"]
+        theirs = subprocess.run([PROGRAM, "propagate", *words, "--quiet"], capture_output=True, text=True)
+        ours = subprocess.run([sys.executable, "-m", "periscope", "run", "propagate", *words, "--quiet"],
+                              capture_output=True, text=True)  # fmt: skip
+        self.assertEqual(ours.stderr, "")
+        self.assertEqual(ours.returncode, theirs.returncode)
+        a, b = json.loads(ours.stdout), json.loads(theirs.stdout)
+        self.assertEqual(a.pop("circumstances").keys(), b.pop("circumstances").keys())
+        self.assertEqual(a, b)
+
+    def test_results_are_the_runs_own_memory(self) -> None:
+        ds = run_module("propagate")
+        values = ds.second_moment_measured.values
+        self.assertFalse(values.flags.owndata)
+        values[...] = 1.0  # and the caller's to change
+        self.assertTrue(np.all(ds.second_moment_measured.values == 1.0))
+
+    def test_coordinates_have_values_and_variables_units(self) -> None:
+        ds = run_module("propagate")
+        self.assertEqual(list(ds.placement.values), ["pre", "peri"])
+        self.assertEqual(list(ds.depth.values), [0, 1, 2, 3, 4])
+        self.assertEqual(ds.second_moment_measured.attrs["units"], "1")
+        self.assertIn("long_name", ds.second_moment_measured.attrs)
+        self.assertEqual(float(ds.second_moment_measured.sel(placement="peri", input="gaussian", depth=0)),
+                         float(ds.second_moment_measured[0, 1, 0]))  # fmt: skip
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,168 @@
+"""A run in a caller's process: signals, threads, processes, and what must stay as it was. Usage: running_test.py"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import xarray as xr
+from studies import SMALL, python
+
+import periscope as ps
+
+LONG = {"model.layers": 24, "model.width": 256, "model.heads": 4, "input.tokens": 128, "run.seeds": 64,
+        "run.weights": "dense", "model.placement": ["pre", "peri"], "run.threads": 1}  # fmt: skip
+
+# Runs LONG until it is interrupted, with the folder of its argument; says how soon after the signal it was back.
+INTERRUPTED = f"""
+import periscope as ps, signal, sys, time
+print("begins", flush=True)
+try:
+    ps.propagate({LONG!r}, out=sys.argv[1] if len(sys.argv) > 1 else None)
+    print("ended")
+except KeyboardInterrupt:
+    print("interrupted", time.time(), signal.getsignal(signal.SIGINT) is signal.default_int_handler, flush=True)
+"""
+
+
+def settled(ds: xr.Dataset) -> xr.Dataset:
+    return ds.assign_attrs(circumstances="")
+
+
+class Interruption(unittest.TestCase):
+    def interrupt(self, after: float, *words: str) -> list[str]:
+        command = [sys.executable, "-c", INTERRUPTED, *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            self.assertEqual(process.stdout.readline(), "begins\n")
+            time.sleep(after)
+            sent = time.time()
+            process.send_signal(signal.SIGINT)
+            answer = process.stdout.read().split()
+        self.assertEqual(answer[0], "interrupted")
+        self.assertEqual(answer[2], "True")
+        self.assertLess(float(answer[1]) - sent, 2.0)
+        return answer
+
+    def test_ctrl_c_is_a_keyboard_interrupt(self) -> None:
+        self.interrupt(1.5)
+
+    def test_the_same_call_goes_on_from_the_folder(self) -> None:
+        with tempfile.TemporaryDirectory() as out:
+            self.interrupt(6.0, out)
+            journals = list(Path(out).glob("*.journal"))
+            self.assertEqual(len(journals), 1)
+            snapshots: list[ps.Snapshot] = []
+            part = {**LONG, "run.seeds": 64}
+            ds = ps.propagate(part, out=out, progress=snapshots.append)
+            self.assertFalse(list(Path(out).glob("*.journal")))
+            xr.testing.assert_identical(settled(ds), settled(ps.open(Path(out) / "propagate.nc")))
+            self.assertGreater(len(snapshots), 2)
+
+    def test_exceptions_of_a_progress_function_come_through(self) -> None:
+        def bad(snapshot: ps.Snapshot) -> None:
+            raise LookupError(snapshot.what)
+
+        with self.assertRaises(LookupError):
+            ps.propagate(LONG, progress=bad)
+
+
+class Beside(unittest.TestCase):
+    def test_two_threads_at_once_give_what_each_gives_alone(self) -> None:
+        configs: list[dict[str, object]] = [{**SMALL, "model.placement": ["pre", "peri"]}, {**SMALL, "model.layers": 5}]
+        alone = [ps.propagate(config) for config in configs]
+        found: dict[int, xr.Dataset] = {}
+        threads = [threading.Thread(target=lambda i=i: found.update({i: ps.propagate(configs[i])})) for i in (0, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for i in (0, 1):
+            xr.testing.assert_identical(settled(found[i]), settled(alone[i]))
+
+    def test_results_do_not_depend_on_threads(self) -> None:
+        config = {**SMALL, "run.seeds": 8}
+        one, two = (ps.propagate(config, threads=n, backward=True) for n in (1, 2))
+        xr.testing.assert_identical(settled(one), settled(two))
+
+    def test_a_forked_child_can_run_too(self) -> None:
+        ps.propagate(SMALL, seeds=4)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            try:
+                ps.propagate(SMALL, seeds=4)
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_pools_of_processes_can_run(self) -> None:
+        code = """
+import multiprocessing, sys
+import periscope as ps
+def largest(layers):
+    return float(ps.theory({"model.layers": layers}).second_moment_predicted.max())
+if __name__ == "__main__":
+    largest(1)
+    with multiprocessing.get_context(sys.argv[1]).Pool(2) as pool:
+        print(len(pool.map(largest, [1, 2, 3])))
+"""
+        for way in ("fork", "spawn"):
+            with self.subTest(way=way), tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "many.py"
+                path.write_text(code)
+                done = subprocess.run([sys.executable, path, way], capture_output=True, text=True, timeout=120)
+                self.assertEqual((done.stdout, done.stderr), ("3\n", ""))
+
+
+class Manners(unittest.TestCase):
+    def test_nothing_of_the_caller_changes(self) -> None:
+        done = python(f"""
+import ctypes, os, signal
+openmp = ctypes.CDLL("libgomp.so.1")
+import periscope as ps
+openmp.omp_set_num_threads(7)
+handlers = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+files = len(os.listdir("/proc/self/fd"))
+ps.propagate({SMALL!r}, seeds=4, threads=1, backward=True)
+assert openmp.omp_get_max_threads() == 7, openmp.omp_get_max_threads()
+assert handlers == [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+assert files == len(os.listdir("/proc/self/fd"))
+assert len(os.listdir("/proc/self/task")) == 1, os.listdir("/proc/self/task")
+""", OMP_NUM_THREADS="2", OPENBLAS_NUM_THREADS="1")  # fmt: skip
+        self.assertEqual((done.stdout, done.stderr, done.returncode), ("", "", 0))
+
+    def test_importing_is_quick_and_imports_nothing_large(self) -> None:
+        large = {"numpy", "xarray", "matplotlib", "periscope._periscope"}
+        done = python(f"import periscope, sys; print(sorted({large} & set(sys.modules)))")
+        self.assertEqual(done.stdout, "[]\n")
+
+    def test_a_file_that_changes_between_two_runs_is_read_anew(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            text = Path(folder) / "text.txt"
+            config = {**SMALL, "input.kind": "text", "input.path": str(text), "model.vocab": 256, "run.seeds": 4}
+            text.write_bytes(bytes(range(65, 90)))
+            first = ps.propagate(config)
+            text.write_bytes(bytes(range(90, 64, -1)))
+            second = ps.propagate(config)
+            self.assertNotEqual(first.attrs["config_sha256"], second.attrs["config_sha256"])
+            self.assertFalse(first.second_moment_measured.equals(second.second_moment_measured))
+
+    def test_the_module_links_no_file_library(self) -> None:
+        from periscope import _periscope
+
+        command = ["readelf", "--dynamic", str(_periscope.__file__)]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        needed = [line.rsplit("[", 1)[1].rstrip("]") for line in listed.splitlines() if "(NEEDED)" in line]
+        allowed = ("libgomp.", "libstdc++.", "libm.", "libgcc_s.", "libc.", "libfmt.", "libtomlplusplus.", "ld-linux")
+        self.assertEqual([name for name in needed if not name.startswith(allowed)], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
