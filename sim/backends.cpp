@@ -7,6 +7,7 @@
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 #include "sim/cpu/backend.h"
+#include "sim/cpu/levels.h"
 #include "sim/cuda/backend.h"
 #include "sim/reference/backend.h"
 
@@ -25,6 +26,10 @@ std::unique_ptr<Backend> make_backend(std::string_view device) {
   if (device == "cuda") return make_cuda_backend();
   if (device == "cuda-tf32") return make_cuda_backend({.tf32 = true});
   throw ConfigError(fmt::format("run.device = \"{}\": expected cpu, reference, cuda or cuda-tf32", shortened(device)));
+}
+
+std::string_view instructions_of(std::string_view device) {
+  return device == "cpu" ? cpu_level().name : PERISCOPE_COMPILED_FOR;
 }
 
 }  // namespace periscope

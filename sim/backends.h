@@ -16,4 +16,8 @@ std::span<const std::string_view> device_names();
 /// machine has no such device.
 std::unique_ptr<Backend> make_backend(std::string_view device);
 
+/// The instruction set that computes for `device`: cpu has the level that was chosen (sim/cpu/levels.h), or throws
+/// ConfigError as that; the others have what the program is compiled for.
+std::string_view instructions_of(std::string_view device);
+
 }  // namespace periscope

@@ -43,7 +43,9 @@ nlohmann::ordered_json record_of(const study::Job& job) {
 std::string objection(const study::Study& study, const study::Job& job, const nlohmann::ordered_json& record) {
   if (record["study"] != study.name) return fmt::format("it is a result of {}", record["study"].get<std::string>());
   if (record["config_sha256"] != config::config_sha256(job.resolved)) return "it has another configuration";
-  if (record["program_sha256"] != config::program_sha256()) return "another build of the program made it";
+  if (record["program_sha256"] != config::program_sha256()) {
+    return "another build of the program made it, or the same one with other instructions";
+  }
   if (record["file_sha256"] != config::sha256_of(MappedFile(study::result_file(job, "nc")))) {
     return "it was changed after it was written";
   }

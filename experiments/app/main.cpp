@@ -6,6 +6,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -19,6 +20,7 @@
 #include "experiments/app/wrapped.h"
 #include "experiments/core/config/build_info.h"
 #include "experiments/studies/studies.h"
+#include "sim/backends.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 
@@ -53,6 +55,7 @@ std::string orientation() {
 }
 
 int run(int argc, char** argv) {
+  const std::string_view instructions = instructions_of("cpu");  // throws ConfigError if they were asked for in vain
   if (argc < 2) {
     print_message(wrapped(orientation()));
     return static_cast<int>(ExitCode::configuration);
@@ -60,7 +63,7 @@ int run(int argc, char** argv) {
   CLI::App app("Periscope: what the place of a normalization layer does to the signals in a deep residual stack.",
                "periscope");
   app.formatter(std::make_shared<WrappedHelp>());
-  app.set_version_flag("--version", fmt::format("periscope {} ({})", build_info::version, build_info::commit));
+  app.set_version_flag("--version", fmt::format("periscope {} ({}, {})", build_info::version, build_info::commit, instructions));
   app.require_subcommand(1);
   app.footer(footer);
   app.failure_message(

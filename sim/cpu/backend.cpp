@@ -57,6 +57,8 @@ void CpuBackend::do_normal(StreamKey key, double stddev, Tensor& y) const {
   });
 }
 
-std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+// Compiled once for every level (levels.h), each time under another name.
+std::unique_ptr<Backend> PERISCOPE_CPU_FACTORY();
+std::unique_ptr<Backend> PERISCOPE_CPU_FACTORY() { return std::make_unique<CpuBackend>(); }
 
 }  // namespace periscope

@@ -2,9 +2,12 @@
 
 #include <initializer_list>
 #include <string_view>
+#include <utility>
 
 #include "sim/backends.h"
 #include "sim/base/error.h"
+#include "sim/base/processor.h"
+#include "sim/cpu/levels.h"
 #include "sim/cuda/on_host/backend.h"
 
 namespace periscope::testing {
@@ -22,22 +25,27 @@ std::shared_ptr<const Backend> backend_if_there(std::string_view device) {
 /// Attention of the tests' sizes in several tiles.
 constexpr cuda::Options small_tiles{.scores_at_once = 500};
 
-std::vector<std::shared_ptr<const Backend>> find_backends() {
-  std::vector<std::shared_ptr<const Backend>> found;
-  for (const std::string_view device : device_names()) {
-    if (device == "reference" || device == "cuda-tf32") continue;  // TF32 is no f32
-    if (auto backend = backend_if_there(device)) found.push_back(std::move(backend));
+struct Found {
+  std::shared_ptr<const Backend> backend;
+  std::string instructions;
+};
+
+std::vector<Found> find_backends() {
+  std::vector<Found> found;
+  for (const CpuLevel& level : cpu_levels()) {
+    if (level.processor <= processor_level()) found.push_back({level.make(), std::string(level.name)});
   }
-  found.push_back(make_cuda_backend_on_host(small_tiles));
+  if (auto gpu = backend_if_there("cuda")) found.push_back({std::move(gpu), ""});  // cuda-tf32 is no f32
+  found.push_back({make_cuda_backend_on_host(small_tiles), ""});
   return found;
 }
 
 std::vector<Target> find_targets(std::initializer_list<DType> dtypes) {
-  static const std::vector<std::shared_ptr<const Backend>> backends = find_backends();
+  static const std::vector<Found> backends = find_backends();
   std::vector<Target> found;
-  for (const auto& backend : backends) {
+  for (const auto& [backend, instructions] : backends) {
     for (const DType dtype : dtypes) {
-      if (backend->supports(dtype)) found.push_back({backend, dtype});
+      if (backend->supports(dtype)) found.push_back({backend, dtype, instructions});
     }
   }
   return found;
@@ -45,7 +53,10 @@ std::vector<Target> find_targets(std::initializer_list<DType> dtypes) {
 
 }  // namespace
 
-std::string Target::name() const { return std::string(backend->name()) + " " + std::string(name_of(dtype)); }
+std::string Target::name() const {
+  const std::string level = instructions.empty() ? "" : " " + instructions;
+  return std::string(backend->name()) + level + " " + std::string(name_of(dtype));
+}
 
 const std::vector<Target>& targets() {
   static const std::vector<Target> found = find_targets({DType::f64, DType::f32});

@@ -12,11 +12,12 @@ namespace periscope::testing {
 struct Target {
   std::shared_ptr<const Backend> backend;
   DType dtype;
+  std::string instructions = {};  ///< of a backend that is there for several levels
   [[nodiscard]] std::string name() const;
 };
 
-/// Every backend that this build and this machine have, but the reference, in f64 and f32: the CUDA backend twice if
-/// there is a GPU, there and on the host.
+/// Every backend that this build and this machine have, but the reference, in f64 and f32: the CPU's at every level
+/// (sim/cpu/levels.h), the CUDA backend twice if there is a GPU, there and on the host.
 const std::vector<Target>& targets();
 
 /// Returns the targets in bf16 and f16, of devices that know them. Bounds for these types:

@@ -1,10 +1,13 @@
 #include "experiments/core/config/resolved.h"
 
+#include <fmt/format.h>
+
 #include "experiments/core/config/build_info.h"
 #include "experiments/core/config/differences.h"
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
 #include "experiments/core/config/theory_override.h"
+#include "sim/backends.h"
 
 namespace periscope::config {
 namespace {
@@ -14,7 +17,7 @@ using Json = nlohmann::ordered_json;
 }  // namespace
 
 const std::string& program_sha256() {
-  static const std::string hash = build_info::program;
+  static const std::string hash = sha256_hex(fmt::format("{}\n{}\n", build_info::program, instructions_of("cpu")));
   return hash;
 }
 

@@ -35,7 +35,7 @@ std::string path_of(const std::string& folder, const Json& header) {
 }
 
 /// The journals, and folders of states, that beside `own` have its name but for the hash: they hold what another
-/// configuration, or another build of the program, had done when it was stopped.
+/// configuration, another build of the program or another instruction set had done when it was stopped.
 std::vector<std::string> beside(const std::string& own) {
   const std::filesystem::path path(own);
   const std::string name = path.filename().string();
@@ -102,9 +102,8 @@ std::string CellJournal::others() const {
   std::string lines;
   for (const std::string& other : beside(path())) {
     lines += fmt::format(
-        "{}: a stopped run of another configuration or program; it stays until that is repeated. If nobody will, "
-        "delete "
-        "it\n",
+        "{}: a stopped run of another configuration or program, or with other instructions; it stays until that is "
+        "repeated. If nobody will, delete it\n",
         printable(other));
   }
   return lines;

@@ -13,6 +13,7 @@
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/sha256.h"
 #include "experiments/core/dataset/json_image.h"
+#include "sim/backends.h"
 
 namespace periscope::study {
 namespace {
@@ -41,6 +42,7 @@ dataset::Facts origin(const Job& job, const config::Resolved& resolved) {
                        {"compiler", std::string(build_info::compiler)},
                        {"program_sha256", config::program_sha256()},
                        {"device", job.run_options.device},
+                       {"instructions", std::string(instructions_of(job.run_options.device))},
                        {"config_sha256", config::config_sha256(resolved)},
                        {"config", dataset::JsonText{config::json_text(resolved.printed)}}};
   if (!resolved.differences.is_null()) {

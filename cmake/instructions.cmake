@@ -1,0 +1,48 @@
+# The instruction sets that the program is compiled for. PERISCOPE_INSTRUCTIONS: that of everything but the CPU's ops.
+# PERISCOPE_LEVELS: those of the CPU's ops (sim/cpu), the least demanding first; which of them runs is chosen at run time.
+# With PERISCOPE_NATIVE there is one, this machine's, and so on other architectures than x86-64, where it is the
+# compiler's own. For the second level on x86-64 GNU's compiler and binary tools are needed (cmake/sealed_object.cmake);
+# without them, and with sanitizers and fuzzers, there is the first alone.
+string(COMPARE EQUAL "${CMAKE_SYSTEM_PROCESSOR}:${CMAKE_SIZEOF_VOID_P}" "x86_64:8" PERISCOPE_X86_64)
+if(PERISCOPE_NATIVE)
+  set(PERISCOPE_INSTRUCTIONS native)
+elseif(PERISCOPE_X86_64)
+  set(PERISCOPE_INSTRUCTIONS x86-64-v3)
+else()
+  set(PERISCOPE_INSTRUCTIONS generic)
+endif()
+set(PERISCOPE_LEVELS ${PERISCOPE_INSTRUCTIONS})
+if(PERISCOPE_INSTRUCTIONS STREQUAL "x86-64-v3" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
+   AND NOT PERISCOPE_SANITIZE AND NOT PERISCOPE_FUZZ)
+  find_program(PERISCOPE_GNU_LD NAMES ld.bfd ld)
+  set(ld_options "")
+  if(PERISCOPE_GNU_LD)
+    execute_process(COMMAND ${PERISCOPE_GNU_LD} --help OUTPUT_VARIABLE ld_options ERROR_QUIET)
+  endif()
+  if(ld_options MATCHES "--force-group-allocation" AND CMAKE_OBJCOPY AND CMAKE_NM)
+    list(APPEND PERISCOPE_LEVELS x86-64-v4)
+  endif()
+endif()
+message(STATUS "Instructions: ${PERISCOPE_INSTRUCTIONS}; the CPU's ops for ${PERISCOPE_LEVELS}")
+
+# Options with which a target of the property PERISCOPE_MARCH, or else every target, is compiled.
+set(periscope_march "")
+if(NOT PERISCOPE_INSTRUCTIONS STREQUAL "generic")
+  set(own $<TARGET_PROPERTY:PERISCOPE_MARCH>)
+  set(periscope_march -march=$<IF:$<STREQUAL:${own},>,${PERISCOPE_INSTRUCTIONS},${own}>)
+endif()
+
+# periscope_sealed(<result> <object library> <function>): an object file with all that the library's have, of which the
+# linker sees the function alone. So the same inline functions and templates, compiled for several levels, never
+# replace each other.
+function(periscope_sealed result library function)
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/${library}.o)
+  add_custom_command(OUTPUT ${object}
+    COMMAND ${CMAKE_COMMAND} -DLD=${PERISCOPE_GNU_LD} -DOBJCOPY=${CMAKE_OBJCOPY} -DNM=${CMAKE_NM} -DFUNCTION=${function}
+            "-DOBJECTS=$<TARGET_OBJECTS:${library}>" -DOUTPUT=${object} -P ${CMAKE_SOURCE_DIR}/cmake/sealed_object.cmake
+    DEPENDS ${library} $<TARGET_OBJECTS:${library}> ${CMAKE_SOURCE_DIR}/cmake/sealed_object.cmake
+    COMMENT "Sealing ${library}"
+    VERBATIM)
+  set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  set(${result} ${object} PARENT_SCOPE)
+endfunction()
