@@ -8,8 +8,9 @@ from pathlib import Path
 
 if not __package__:  # started by its path: Python has put this folder on the path of modules, not the one above it
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    __package__ = Path(__file__).resolve().parent.name
 
-from plots import command_line  # noqa: E402  the path of modules comes first
+from . import command_line  # noqa: E402  the path of modules comes first
 
 
 def _stop(number: int, _frame: object) -> None:

@@ -3,26 +3,27 @@
 from functools import partial
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from plots import captions, style
-from plots.figures import Figures
-from plots.results import Result
+from . import captions, style
+from .dataset import array, is_measured, on, seeds, seeds_in_words
+from .makers import Figures
 
 FIGURES = {"angular": "angular distance between the streams at two depths"}
-NEEDS = ("depth", "angular_distance_predicted")
+NEEDS = on("depth", "depth") | on("input placement depth other_depth", "angular_distance_predicted")
 
 
-def draw(result: Result) -> Figures:
-    return Figures((f"angular-{name}", partial(_heatmaps, result, i)) for i, name in enumerate(result["input"]))
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures((f"angular-{name}", partial(_heatmaps, ds, i)) for i, name in enumerate(array(ds, "input")))
 
 
-def _heatmaps(result: Result, i: int) -> style.Page:
-    predicted = result["angular_distance_predicted"][i]
-    measured = result["angular_distance_measured"][i] if result.measured else predicted
-    looks, depth = style.looks(result["placement"]), result["depth"]
+def _heatmaps(ds: xr.Dataset, i: int) -> style.Page:
+    predicted = array(ds, "angular_distance_predicted")[i]
+    measured = array(ds, "angular_distance_measured")[i] if is_measured(ds) else predicted
+    looks, depth = style.looks(array(ds, "placement")), array(ds, "depth")
     rows, columns = style.multiples(len(looks))
     side = min(2.4, (style.PAGE - 1.4) / columns)
     height = side + 0.27 + 0.35 / rows
@@ -38,14 +39,14 @@ def _heatmaps(result: Result, i: int) -> style.Page:
         axes.grid(False)
         axes.spines[["top", "right"]].set_visible(True)
         axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    if result.measured:
+    if is_measured(ds):
         _name(panels[0], 0.04, 0.96, "theory", "left", "top")
         _name(panels[0], 0.96, 0.04, "simulation", "right", "bottom")
     bar = figure.colorbar(image, ax=panels, fraction=0.05, pad=0.02)
     bar.set_label("Angular distance")
     bar.outline.set_linewidth(0.6)
     style.label_outer(grid, len(looks), "Sublayers passed", "Sublayers passed")
-    return style.finish(figure, [], caption(result, i))
+    return style.finish(figure, [], caption(ds, i))
 
 
 def _name(axes: Axes, x: float, y: float, words: str, ha: str, va: str) -> None:
@@ -53,14 +54,14 @@ def _name(axes: Axes, x: float, y: float, words: str, ha: str, va: str) -> None:
     axes.text(x, y, words, transform=axes.transAxes, fontsize=6.5, ha=ha, va=va, path_effects=outline)
 
 
-def caption(result: Result, i: int) -> str:
-    words = style.title(style.INPUTS[result["input"][i]])
+def caption(ds: xr.Dataset, i: int) -> str:
+    words = style.title(style.INPUTS[array(ds, "input")[i]])
     words += ": arccos(cosine)/π of the stream at two depths, mean over tokens. "
-    if result.measured:
-        below = f"mean of {result.seeds_in_words}" if result.seeds > 1 else "one seed"
+    if is_measured(ds):
+        below = f"mean of {seeds_in_words(ds)}" if seeds(ds) > 1 else "one seed"
         words += f"Above the diagonal: theory. Below: {below}. "
     else:
         words += "Theory alone. "
-    if not np.isfinite(result["angular_distance_predicted"][i]).all():
+    if not np.isfinite(array(ds, "angular_distance_predicted")[i]).all():
         words += "Grey: no finite value. "
-    return words + captions.setting(result)
+    return words + captions.setting(ds)

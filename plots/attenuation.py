@@ -1,44 +1,56 @@
 """Gradients from the top of a stack to its bottom, for uniform and real attention, beside the rate that
 Xiong et al. state for Post-LN (claim G10)."""
 
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plots import curves, score_path, style
-from plots.results import Result
+from . import curves, score_path, style
+from .dataset import array, on
+from .makers import Figures
 
 FIGURES = {"attenuation": "gradients from the top of a stack to its bottom"}
-NEEDS = ("qk_factor", "layers_passed", "layer", "log_stream_predicted", "log_down_predicted", "claimed_rate")
+NEEDS = (
+    on("case", "qk_factor", "claimed_rate")
+    | on("layers_passed", "layers_passed")
+    | on("layer", "layer")
+    | on("case layers_passed", "log_stream_predicted")
+    | on("case layer", "log_down_predicted")
+)
 QUANTITIES = (("log_stream", "layers_passed", r"$\|\partial\,\mathrm{loss}/\partial x\|$", "Layers passed"),
               ("log_down", "layer", r"$\|\partial\,\mathrm{loss}/\partial W_\mathrm{down}\|_F$", "Layer (from 0)"))
 CLAIM: dict[str, Any] = {"color": "0.72", "linewidth": 2.5, "zorder": 1}
 
 
-def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
-    factors = list(dict.fromkeys(result["qk_factor"]))
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures([("attenuation", partial(_figure, ds))])
+
+
+def _figure(ds: xr.Dataset) -> style.Page:
+    factors = list(dict.fromkeys(array(ds, "qk_factor")))
     figure, grid = style.panels(2, len(factors), 2.1, style.page(len(factors)))
-    looks = style.looks(result["placement"])
+    looks = style.looks(array(ds, "placement"))
     for row, (name, along, label, x_label) in zip(grid, QUANTITIES, strict=True):
-        x = result[along]
+        x = array(ds, along)
         for axes, factor in zip(row, factors, strict=True):
             every = []
-            for k in np.flatnonzero(result["qk_factor"] == factor).tolist():
-                every.append(curves.norms(curves.case(result, name, k)))
+            for k in np.flatnonzero(array(ds, "qk_factor") == factor).tolist():
+                every.append(curves.norms(curves.case(ds, name, k)))
                 curves.draw(axes, looks[k], x, every[-1], slice(None))
-                rate = result["claimed_rate"][k]
-                if result["claim"][k] == "G10":
+                rate = array(ds, "claimed_rate")[k]
+                if array(ds, "claim")[k] == "G10":
                     axes.plot(x, every[-1]["predicted"][-1] * np.exp(rate * (x[-1] - x)), **CLAIM)
             curves.log_scale([axes], every)
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             axes.set(xlabel=x_label, title="Uniform attention" if factor == 0 else f"Softmax, q·k × {factor:g}²")
         row[0].set_ylabel(label)
-    shown = dict(zip(result["placement"], looks, strict=True))
+    shown = dict(zip(array(ds, "placement"), looks, strict=True))
     keys = [style.key(look, True) for look in shown.values()]
     keys.append(Line2D([], [], **CLAIM, label="claimed for Post-LN: $(2/3)^{(L-l)/2}$"))
     words = "Above: gradient of the hidden state, rms over tokens; below: of the MLP's last matrix. Geometric means "
     words += "over seeds. Grey: what (2/3)^((L−l)/2) would make of Post-LN's gradient at the top. "
-    yield "attenuation", style.finish(figure, keys, words + score_path.reading(result))
+    return style.finish(figure, keys, words + score_path.reading(ds))

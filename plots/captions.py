@@ -4,8 +4,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from plots import style
-from plots.results import Result
+import xarray as xr
+
+from . import style
+from .dataset import array, config, fact, fact_if_any, is_measured, version
 
 NORMS = {"rms": "RMSNorm", "layer": "LayerNorm"}
 MLPS = {"swiglu": "SwiGLU", "geglu": "GeGLU", "relu": "ReLU", "gelu": "GELU", "silu": "SiLU"}
@@ -17,16 +19,16 @@ SAID = ("model.layers", "model.width", "model.mlp", "model.norm", "model.placeme
 OF_PANELS = ("input.kind", "input.path")
 
 
-def setting(result: Result) -> str:
+def setting(ds: xr.Dataset) -> str:
     """The last sentences of a caption: what was run, with which keys, and with which Periscope."""
-    wrong = misled(result)
-    return f"{_size(result)} {keys(result)}{f'Theory is {wrong}. ' if wrong else ''}{result.version}"
+    wrong = misled(ds)
+    return f"{_size(ds)} {keys(ds)}{f'Theory is {wrong}. ' if wrong else ''}{version(ds)}"
 
 
-def stacks(result: Result) -> list[dict[str, Any]]:
+def stacks(ds: xr.Dataset) -> list[dict[str, Any]]:
     """The resolved keys of every stack: {"model.width": 64, ...}."""
     return [{f"{section}.{key}": value for section in SECTIONS for key, value in stack.get(section, {}).items()}
-            for stack in result.config["stacks"]]  # fmt: skip
+            for stack in config(ds)["stacks"]]  # fmt: skip
 
 
 def shared(every: list[dict[str, Any]], key: str) -> Any:
@@ -35,15 +37,15 @@ def shared(every: list[dict[str, Any]], key: str) -> Any:
     return every[0].get(key) if len(values) == 1 else None
 
 
-def _size(result: Result) -> str:
+def _size(ds: xr.Dataset) -> str:
     """ "24 layers, each attention and MLP, width 64, ..." """
-    every = stacks(result)
+    every = stacks(ds)
     layers, width, mlp, norm = (shared(every, f"model.{key}") for key in ("layers", "width", "mlp", "norm"))
     tokens, scheme = shared(every, "input.tokens"), shared(every, "init.scheme")
     parts = []
-    if layers is not None and "layers" not in result:
+    if layers is not None and "layers" not in ds:
         parts.append(f"{layers} layer{'s' * (layers > 1)}, each attention and MLP")
-    if width is not None and "width" not in result and "ladder_width" not in result:
+    if width is not None and "width" not in ds and "ladder_width" not in ds:
         parts.append(f"width {width}")
     size = shared(every, "input.second_moment")  # it decides every curve near the input, so it is always said
     if tokens is not None:
@@ -53,27 +55,27 @@ def _size(result: Result) -> str:
         std = shared(every, "init.std")
         spread = f" (std {std:g})" if scheme == "normal" and std is not None else ""
         parts.append(f"{SCHEMES.get(scheme, scheme)} init{spread}")
-    if result.measured or "bias" in result or "fit" in result:
-        parts.append(result.config["run"]["dtype"])
+    if is_measured(ds) or "bias" in ds or "fit" in ds:
+        parts.append(config(ds)["run"]["dtype"])
     return f"{style.title(', '.join(parts))}."
 
 
-def keys(result: Result) -> str:
+def keys(ds: xr.Dataset) -> str:
     """What else decides the curves: the keys that differ from their defaults, and those in which stacks differ."""
-    every = stacks(result)
-    common = _common(result, every)
+    every = stacks(ds)
+    common = _common(ds, every)
     words = ""
     if common:
         words += f"{common}. "
-    differing = dict(_differing(result, every))
+    differing = dict(_differing(ds, every))
     if differing:
         words += f"Curves differ in {'; '.join(f'{key}: {values}' for key, values in differing.items())}. "
     return words
 
 
-def _common(result: Result, every: list[dict[str, Any]]) -> str:
+def _common(ds: xr.Dataset, every: list[dict[str, Any]]) -> str:
     """As the file says it, or, in a file that does not say what differs from defaults, all keys."""
-    said = result.attributes.get("config_differences")
+    said = fact_if_any(ds, "config_differences")
     if said is not None:
         found = {k: v for k, v in json.loads(said).items() if k not in SAID}
         return f"Other than by default: {_listed(found)}" if found else ""
@@ -81,11 +83,11 @@ def _common(result: Result, every: list[dict[str, Any]]) -> str:
     return f"Keys: {_listed(found)}" if found else ""
 
 
-def _differing(result: Result, every: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+def _differing(ds: xr.Dataset, every: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     """Each key in which stacks differ: which value is whose."""
-    if "placement_settings" in result and "placement" in result:
-        labels = [look.label for look in style.looks(result["placement"])]
-        tables = [json.loads(text) if text else {} for text in result["placement_settings"]]
+    if "placement_settings" in ds and "placement" in ds:
+        labels = [look.label for look in style.looks(array(ds, "placement"))]
+        tables = [json.loads(text) if text else {} for text in array(ds, "placement_settings")]
     else:
         labels = [look.label for look in style.looks(_name(stack) for stack in every)]
         tables = every
@@ -140,10 +142,10 @@ def _value(value: Any) -> str:
     return str(value) if isinstance(value, str) else json.dumps(value)
 
 
-def misled(result: Result) -> str:
+def misled(ds: xr.Dataset) -> str:
     """What theory was given instead of the truth, or which mistake was planted in it."""
-    if "theory_told" not in result.attributes:
+    if fact_if_any(ds, "theory_told") is None:
         return ""
-    told = json.loads(result.attributes["theory_told"])
+    told = json.loads(fact(ds, "theory_told"))
     planted = [] if told["fault"] == "none" else [f"planted fault {told['fault']}"]
     return f"wrong on purpose: {', '.join(told['set'] + planted)}"

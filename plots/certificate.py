@@ -4,20 +4,29 @@ The bounds are those of the arithmetic that was certified (T24), in one of its f
 first that was. Exact arithmetic has one set of bounds for all formats (T17).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plots import style
-from plots.results import Result
+from . import style
+from .dataset import array, fact, on, version
+from .makers import Figures
 
 FIGURES = {"certificate": "bounds on every signal, below the largest numbers of formats"}
-NEEDS = ("class", "place", "class_bound", "format", "format_largest", "run_bound", "certified")
+NEEDS = (
+    on("class", "class")
+    | on("place", "place")
+    | on("class place", "class_bound")
+    | on("format", "format", "format_largest")
+    | on("format class place", "run_bound")
+    | on("format class", "certified")
+)
 
 
 @dataclass(frozen=True)
@@ -65,20 +74,20 @@ class Bounds:
     words: str
 
 
-def bounds(result: Result) -> Bounds:
-    arithmetic, names = result.attributes["arithmetic"], list(result["format"])
+def bounds(ds: xr.Dataset) -> Bounds:
+    arithmetic, names = fact(ds, "arithmetic"), list(array(ds, "format"))
     fp16_first = sorted(names, key=lambda name: name != "fp16")
-    judged = [name for name in fp16_first if np.isfinite(result["run_bound"][names.index(name)]).any()]
+    judged = [name for name in fp16_first if np.isfinite(array(ds, "run_bound")[names.index(name)]).any()]
     if arithmetic not in ARITHMETICS or not judged:
-        return Bounds(result["class_bound"], "exact", "in exact arithmetic")
+        return Bounds(array(ds, "class_bound"), "exact", "in exact arithmetic")
     label = FORMATS.get(judged[0], judged[0])
-    return Bounds(result["run_bound"][names.index(judged[0])], f"{arithmetic}, {label}",
+    return Bounds(array(ds, "run_bound")[names.index(judged[0])], f"{arithmetic}, {label}",
                   ARITHMETICS[arithmetic].format(label))  # fmt: skip
 
 
-def certified(result: Result, name: str) -> str:
+def certified(ds: xr.Dataset, name: str) -> str:
     """": certified", ": 5 of 7 classes certified" or ": not certified", behind the name of a format that was judged."""
-    holds = result["certified"][list(result["format"]).index(name)]
+    holds = array(ds, "certified")[list(array(ds, "format")).index(name)]
     if not np.isfinite(holds).all():
         return ""
     count = int(holds.sum())
@@ -87,53 +96,57 @@ def certified(result: Result, name: str) -> str:
     return f": {count} of {len(holds)} classes certified"
 
 
-def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures([("certificate", partial(_figure, ds))])
+
+
+def _figure(ds: xr.Dataset) -> style.Page:
     figure, (row,) = style.panels(1, len(PANELS), 3.2, style.PAGE, sharey=True)
-    measured, bound = "class_measured" in result, bounds(result)
+    measured, bound = "class_measured" in ds, bounds(ds)
     for axes, (title, curves) in zip(row, PANELS.items(), strict=True):
         for curve in curves:
-            _curve(axes, result, curve, bound.of_class, measured)
+            _curve(axes, ds, curve, bound.of_class, measured)
         axes.set(title=title, xlabel="Sublayer (from 0)", yscale="log")
-        axes.set_xlim(-1.6, result["place"][-1] + 0.6)
+        axes.set_xlim(-1.6, array(ds, "place")[-1] + 0.6)
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     row[0].set_ylabel(f"Largest magnitude ({bound.short})")
-    _scale(result, row, bound.of_class, measured)
+    _scale(ds, row, bound.of_class, measured)
     keys = [Line2D([], [], color=c.colour, linestyle=c.dash, linewidth=1.3, marker=c.marker if measured else "",
                    markersize=4, label=c.label) for curves in PANELS.values() for c in curves]  # fmt: skip
-    yield "certificate", style.finish(figure, keys, caption(result, bound.words, measured))
+    return style.finish(figure, keys, caption(ds, bound.words, measured))
 
 
-def _curve(axes: Axes, result: Result, curve: Curve, bounds: np.ndarray, measured: bool) -> None:
-    row = list(result["class"]).index(curve.name)
+def _curve(axes: Axes, ds: xr.Dataset, curve: Curve, bounds: np.ndarray, measured: bool) -> None:
+    row = list(array(ds, "class")).index(curve.name)
     points = slice(curve.first, None, curve.step)
-    place, bound = result["place"][points], bounds[row][points]
+    place, bound = array(ds, "place")[points], bounds[row][points]
     there = np.isfinite(bound)
     axes.plot(place[there], bound[there], color=curve.colour, linestyle=curve.dash, linewidth=1.3)
     if there.sum() == 1:
         axes.plot(place[there], bound[there], color=curve.colour, linestyle="", marker="_", markersize=9,
                   markeredgewidth=1.6, markeredgecolor=curve.colour)  # fmt: skip
     if measured:
-        values = result["class_measured"][row][points]
+        values = array(ds, "class_measured")[row][points]
         seen = np.isfinite(values)
         axes.plot(place[seen], values[seen], color=curve.colour, linestyle="",
                   marker=curve.marker, markersize=4)  # fmt: skip
 
 
-def _scale(result: Result, panels: list[Axes], bounds: np.ndarray, measured: bool) -> None:
+def _scale(ds: xr.Dataset, panels: list[Axes], bounds: np.ndarray, measured: bool) -> None:
     """The y axis, and the limits of the formats up to the first one into which all bounds that are drawn fit."""
-    drawn = sorted({list(result["class"]).index(curve.name) for curves in PANELS.values() for curve in curves})
-    parts = [bounds[drawn]] + ([result["class_measured"][drawn]] if measured else [])
+    drawn = sorted({list(array(ds, "class")).index(curve.name) for curves in PANELS.values() for curve in curves})
+    parts = [bounds[drawn]] + ([array(ds, "class_measured")[drawn]] if measured else [])
     values = np.concatenate([part.ravel() for part in parts])
     values = values[np.isfinite(values) & (values > 0)]
     low, high = (values.min(), values.max()) if values.size else (1.0, 1.0)
-    limits = sorted(zip(result["format_largest"], result["format"], strict=True))
+    limits = sorted(zip(array(ds, "format_largest"), array(ds, "format"), strict=True))
     fitting = next((largest for largest, _ in limits if largest >= high), limits[-1][0])
     shown = [(largest, name) for largest, name in limits if largest <= max(ALWAYS, fitting if fitting < 1e30 else 0)]
     for largest, name in shown:
         for axes in panels:
             axes.axhline(largest, color=style.INK, linewidth=0.7, linestyle=(0, (1, 1.5)), zorder=1)
         below = name == "fp8_e5m2"  # lies just under FP16's limit
-        words = FORMATS.get(name, name) + certified(result, name)
+        words = FORMATS.get(name, name) + certified(ds, name)
         panels[-1].annotate(words, (1, largest), xycoords=("axes fraction", "data"), fontsize=6.5,
                             xytext=(-2, -2 if below else 1.5), textcoords="offset points", ha="right",
                             va="top" if below else "bottom", color=style.INK,
@@ -141,12 +154,12 @@ def _scale(result: Result, panels: list[Axes], bounds: np.ndarray, measured: boo
     panels[0].set_ylim(low / 2, 4 * max(high, *(largest for largest, _ in shown)))
 
 
-def caption(result: Result, arithmetic: str, measured: bool) -> str:
+def caption(ds: xr.Dataset, arithmetic: str, measured: bool) -> str:
     words = f"Lines: bounds on the largest magnitude that any input can cause, from the weights alone, {arithmetic}."
     if measured:
         words += " Markers: the largest magnitude measured."
     words += " Dotted: largest numbers of the formats"
-    if np.isfinite(result["certified"]).any():
+    if np.isfinite(array(ds, "certified")).any():
         words += ", each with what is certified for it by its own bounds: classes of signals that no input can overflow"
     words += ". Sublayer −1: the stack's input; at the right end: its head. "
-    return f"{words}Model: {result.attributes['model']}. {result.version}"
+    return f"{words}Model: {fact(ds, 'model')}. {version(ds)}"

@@ -4,25 +4,36 @@ import textwrap
 from functools import partial
 
 import numpy as np
+import xarray as xr
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-from plots import groups, style
-from plots.figures import Figures
-from plots.results import Result
+from . import groups, style
+from .dataset import array, on, seeds_in_words
+from .makers import Figures
 
 FIGURES = {"claims": "every tested claim of the paper"}
-NEEDS = ("claim", "claim_exhibit", "claim_statement", "claim_verdict", "claim_mean", "claim_stderr", "claim_p",
-         "claim_holm", "claim_detectable")  # fmt: skip
+NEEDS = on(
+    "claim",
+    "claim",
+    "claim_exhibit",
+    "claim_statement",
+    "claim_verdict",
+    "claim_mean",
+    "claim_stderr",
+    "claim_p",
+    "claim_holm",
+    "claim_detectable",
+)
 MARKERS = {"holds": "o", "fails": "X", "not-shown": "s"}
 LEVEL = 0.05  # of a claim's test, on each side, and of all claims' together
 LEAST = 0.001  # the axis reaches to that p on either side
 SMALLEST = 1e-12  # what is smaller is drawn there
 
 
-def draw(result: Result) -> Figures:
-    shown = [c for c, verdict in enumerate(result["claim_verdict"]) if verdict in MARKERS]
-    return Figures([("claims", partial(_figure, result, shown))] if shown else [])
+def draw(ds: xr.Dataset) -> Figures:
+    shown = [c for c, verdict in enumerate(array(ds, "claim_verdict")) if verdict in MARKERS]
+    return Figures([("claims", partial(_figure, ds, shown))] if shown else [])
 
 
 def side(p: np.ndarray) -> np.ndarray:
@@ -32,19 +43,19 @@ def side(p: np.ndarray) -> np.ndarray:
         return np.where(p <= 0.5, right, -left)
 
 
-def _figure(result: Result, shown: list[int]) -> style.Page:
+def _figure(ds: xr.Dataset, shown: list[int]) -> style.Page:
     figure, ((axes,),) = style.panels(1, 1, 0.7 + 0.3 * len(shown), style.PAGE)
-    place = side(result["claim_p"])
+    place = side(array(ds, "claim_p"))
     decided = float(side(np.array(LEVEL)))
     axes.axvspan(-decided, decided, color="0.93", zorder=0)
     axes.axvline(0, color=style.INK, linewidth=0.7, zorder=1)
     for row, c in enumerate(shown):
-        verdict = str(result["claim_verdict"][c])
+        verdict = str(array(ds, "claim_verdict")[c])
         colour = groups.VERDICTS[verdict]
         axes.plot(place[c], row, color=colour, marker=MARKERS[verdict], markersize=5.0, linestyle="", zorder=3,
-                  markeredgecolor=colour, markerfacecolor=colour if together(result, c) else "white",
+                  markeredgecolor=colour, markerfacecolor=colour if together(ds, c) else "white",
                   markeredgewidth=0.9)  # fmt: skip
-        axes.text(1.02, row, number(result, c), transform=axes.get_yaxis_transform(), va="center", fontsize=5.5,
+        axes.text(1.02, row, number(ds, c), transform=axes.get_yaxis_transform(), va="center", fontsize=5.5,
                   color=colour)  # fmt: skip
         if not np.isfinite(place[c]):
             axes.text(0, row, "no test", ha="center", va="center", fontsize=6, color=style.INK,
@@ -57,18 +68,18 @@ def _figure(result: Result, shown: list[int]) -> style.Page:
     labels = [f"{p:g}" for p in ticks]
     axes.xaxis.set_major_formatter(FixedFormatter([*labels[::-1], *labels]))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_yticks(range(len(shown)), [name(result, c) for c in shown], fontsize=6)
+    axes.set_yticks(range(len(shown)), [name(ds, c) for c in shown], fontsize=6)
     axes.set(xlim=(-far, far), ylim=(len(shown) - 0.4, -0.6),
              xlabel="p of the opposite ←    0.5    → p of the claim (both logarithmic)")  # fmt: skip
     axes.grid(axis="y", visible=False)
     keys = [Line2D([], [], color=colour, marker=MARKERS[verdict], markersize=5, linestyle="", markeredgecolor=colour,
-                   label=f"{groups.SPELT.get(verdict, verdict)} ({count(result, verdict)})")
+                   label=f"{groups.SPELT.get(verdict, verdict)} ({count(ds, verdict)})")
             for verdict, colour in groups.VERDICTS.items()]  # fmt: skip
     keys += [Line2D([], [], color=style.INK, marker="o", markersize=5, linestyle="", markeredgecolor=style.INK,
                     markerfacecolor=colour, markeredgewidth=0.9, label=words)
              for colour, words in ((style.INK, "filled: decided with all claims allowed for"),
                                    ("white", "hollow: decided alone, if at all"))]  # fmt: skip
-    return style.finish(figure, keys, caption(result))
+    return style.finish(figure, keys, caption(ds))
 
 
 def apart(far: float) -> list[float]:
@@ -80,38 +91,38 @@ def apart(far: float) -> list[float]:
     return ticks
 
 
-def together(result: Result, c: int) -> bool:
+def together(ds: xr.Dataset, c: int) -> bool:
     """Whether the claim is decided when the number of all that were tested is allowed for."""
-    return bool(result["claim_holm"][c] <= LEVEL)
+    return bool(array(ds, "claim_holm")[c] <= LEVEL)
 
 
-def name(result: Result, c: int) -> str:
-    return "\n".join(textwrap.wrap(f"{result['claim'][c]} {result['claim_statement'][c]}", 66))
+def name(ds: xr.Dataset, c: int) -> str:
+    return "\n".join(textwrap.wrap(f"{array(ds, 'claim')[c]} {array(ds, 'claim_statement')[c]}", 66))
 
 
-def number(result: Result, c: int) -> str:
+def number(ds: xr.Dataset, c: int) -> str:
     """The mean and its standard error in their own units, both p, and what would be found."""
-    mean, error = result["claim_mean"][c], result["claim_stderr"][c]
+    mean, error = array(ds, "claim_mean")[c], array(ds, "claim_stderr")[c]
     values = f"{mean:.3g} ± {error:.2g}" if np.isfinite(mean) else "no value"
-    found = result["claim_detectable"][c]
+    found = array(ds, "claim_detectable")[c]
     found = f" [{found:.2g}]" if np.isfinite(found) else ""
-    return f"{values}{found}\n{groups.chances(result, c)}"
+    return f"{values}{found}\n{groups.chances(ds, c)}"
 
 
-def count(result: Result, verdict: str) -> int:
-    return int((result["claim_verdict"] == verdict).sum())
+def count(ds: xr.Dataset, verdict: str) -> int:
+    return int((array(ds, "claim_verdict") == verdict).sum())
 
 
-def caption(result: Result) -> str:
-    tested = int(np.isfinite(result["claim_p"]).sum())
+def caption(ds: xr.Dataset) -> str:
+    tested = int(np.isfinite(array(ds, "claim_p")).sum())
     words = (
-        f"Each claim is one number that it says is positive, over {result.seeds_in_words} (twins); at the right its "
+        f"Each claim is one number that it says is positive, over {seeds_in_words(ds)} (twins); at the right its "
         "mean ± one standard error in its own units, in brackets the true mean that as many further seeds would show "
         "with 95 % probability. Grey: not decided by a one-sided test at 5 %, one way or the other; right of it a "
         f"claim holds, left of it its opposite does. Of {tested} tested claims up to {2 * LEVEL * tested:.1f} would be "
         "decided by chance if every number were 0; filled: decided when the number of claims is allowed for (Holm's p "
         "at most 5 %, both sides, the second p at the right). "
     )
-    missing = [str(c) for c in result["claim"][result["claim_verdict"] == "not-run"]]
+    missing = [str(c) for c in array(ds, "claim")[array(ds, "claim_verdict") == "not-run"]]
     words += f"Not run: {', '.join(missing)}. " if missing else ""
-    return words + groups.run(result, rate=False)
+    return words + groups.run(ds, rate=False)

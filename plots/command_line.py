@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from plots import drawing, options
+from . import drawing, kinds, options
 
 ABOUT = "Draws Periscope's result files. Figures are drawn anew each time, and replaced only by complete ones."
 CODES = """exit codes: 0 all figures are drawn; 1 a file could not be read, or a figure not drawn or written: it is
@@ -44,19 +44,19 @@ class _List(argparse.Action):
     """Prints the names of all figures and ends, as --help does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        for kind in drawing.KINDS:
+        for kind in kinds.KINDS:
             for name, words in kind.FIGURES.items():
                 print(f"{name:<22} {words}")
         parser.exit()
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m plots", description=ABOUT, epilog=CODES)
+    parser = argparse.ArgumentParser(prog=f"python -m {__package__}", description=ABOUT, epilog=CODES)
     add = parser.add_argument
     add("paths", metavar="PATH", type=Path, nargs="+",
         help="a result file, or a folder that is searched for result files (*.nc)")  # fmt: skip
     add("--out", metavar="DIR", type=Path, required=True, help="folder for the figures")
-    add("--only", metavar="NAME[,NAME]", type=_list_of(drawing.names(), "figure"), default=(),
+    add("--only", metavar="NAME[,NAME]", type=_list_of(kinds.names(), "figure"), default=(),
         help="draw these figures alone; --list names them")  # fmt: skip
     add("--together", action="store_true",
         help="the curves of all results of `propagate` and `theory` in one figure each, told apart by what differs in "

@@ -1,17 +1,26 @@
 """How fast the ladder converges: the bias of theory over width, and the noise of the measurement over seeds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from plots import captions, scales, style
-from plots.results import Result
+from . import captions, scales, style
+from .dataset import array, on, seeds
+from .makers import Figures
 
 FIGURES = {"convergence": "theory's error over width, and noise over seeds"}
-NEEDS = ("ladder_width", "group", "bias", "bias_stderr", "bias_exponent", "noise", "noise_stderr", "noise_exponent")
+NEEDS = (
+    on("ladder_width", "ladder_width")
+    | on("group", "group")
+    | on("convergence ladder_width", "bias", "bias_stderr")
+    | on("convergence", "bias_exponent", "noise_exponent")
+    | on("convergence group", "noise", "noise_stderr")
+)
 STATISTICS = {"second_moment": r"of $\mathrm{E}[x^2]$, relative", "token_cosine": "of the token cosine"}
 # what is drawn, over what, their labels, and the slope that theory states
 PANELS = (("bias", "ladder_width", "|Bias|", "Width $D$", -1.0),
@@ -19,34 +28,38 @@ PANELS = (("bias", "ladder_width", "|Bias|", "Width $D$", -1.0),
 GUIDE: dict[str, Any] = {"color": "0.82", "linewidth": 2.5, "zorder": 1}
 
 
-def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
-    statistics = list(dict.fromkeys(result["convergence_statistic"]))
-    looks = dict(zip(result["convergence_placement"], style.looks(result["convergence_placement"]), strict=True))
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures([("convergence", partial(_figure, ds))])
+
+
+def _figure(ds: xr.Dataset) -> style.Page:
+    statistics = list(dict.fromkeys(array(ds, "convergence_statistic")))
+    looks = dict(zip(array(ds, "convergence_placement"), style.looks(array(ds, "convergence_placement")), strict=True))
     figure, grid = style.panels(len(statistics), 4, 2.1, style.PAGE, width_ratios=(3, 1.2, 3, 1.2))
     for statistic, row in zip(statistics, grid, strict=True):
-        fits = np.flatnonzero(result["convergence_statistic"] == statistic).tolist()
+        fits = np.flatnonzero(array(ds, "convergence_statistic") == statistic).tolist()
         for k, (name, over, y_label, x_label, slope) in enumerate(PANELS):
             curves, exponents = row[2 * k : 2 * k + 2]
             curves.set(xlabel=x_label, ylabel=f"{y_label}\n{STATISTICS.get(statistic, statistic)}")
-            _curves(result, curves, [f for f in fits if is_drawn(result, f)], name, result[over], slope)
-            _exponents(result, exponents, fits, name, slope)
+            _curves(ds, curves, [f for f in fits if is_drawn(ds, f)], name, array(ds, over), slope)
+            _exponents(ds, exponents, fits, name, slope)
     keys = [style.key(look, True) for look in looks.values()]
     keys.append(Line2D([], [], **GUIDE, label="slope −1, −1/2"))
-    yield "convergence", style.finish(figure, keys, caption(result))
+    return style.finish(figure, keys, caption(ds))
 
 
-def is_drawn(result: Result, fit: int) -> bool:
+def is_drawn(ds: xr.Dataset, fit: int) -> bool:
     """False if the placement fixes the statistic, or if there is no prediction."""
-    return result["noise_verdict"][fit] != "not-checked"
+    return array(ds, "noise_verdict")[fit] != "not-checked"
 
 
-def _curves(result: Result, axes: Axes, fits: Sequence[int], name: str, x: np.ndarray, slope: float) -> None:
-    looks = style.looks(result["convergence_placement"])
+def _curves(ds: xr.Dataset, axes: Axes, fits: Sequence[int], name: str, x: np.ndarray, slope: float) -> None:
+    looks = style.looks(array(ds, "convergence_placement"))
     shown = []
     for rank, f in enumerate(fits):
         aside = x * 2.0 ** (0.7 * ((rank + 0.5) / len(fits) - 0.5))
-        shown += _points(axes, looks[f], aside, np.abs(result[name][f]), 2 * result[f"{name}_stderr"][f])
-        fitted = np.abs(result[f"{name}_amplitude"][f]) * x ** result[f"{name}_exponent"][f]
+        shown += _points(axes, looks[f], aside, np.abs(array(ds, name)[f]), 2 * array(ds, f"{name}_stderr")[f])
+        fitted = np.abs(array(ds, f"{name}_amplitude")[f]) * x ** array(ds, f"{name}_exponent")[f]
         axes.plot(aside, fitted, color=looks[f].colour, linestyle=looks[f].dash, linewidth=1.1)
     axes.set(xscale="log", yscale="log")
     axes.set_xticks(x, [f"{v:g}" for v in x])
@@ -72,12 +85,12 @@ def _points(axes: Axes, look: style.Look, x: np.ndarray, y: np.ndarray, bar: np.
     return [v for v in np.where(seen, y, y + bar) if np.isfinite(v)]
 
 
-def _exponents(result: Result, axes: Axes, fits: Sequence[int], name: str, slope: float) -> None:
+def _exponents(ds: xr.Dataset, axes: Axes, fits: Sequence[int], name: str, slope: float) -> None:
     """The fitted exponents beside the one that theory states, a row per placement."""
     axes.axvline(slope, **GUIDE)
-    value, bar = result[f"{name}_exponent"], 2 * result[f"{name}_exponent_stderr"]
+    value, bar = array(ds, f"{name}_exponent"), 2 * array(ds, f"{name}_exponent_stderr")
     for row, f in enumerate(fits):
-        look = style.looks(result["convergence_placement"])[f]
+        look = style.looks(array(ds, "convergence_placement"))[f]
         axes.errorbar(value[f], row, xerr=bar[f], color=look.colour, marker=look.marker, markersize=look.size,
                       elinewidth=0.9)  # fmt: skip
     if not np.isfinite(value[fits]).any():
@@ -94,17 +107,17 @@ def _exponents(result: Result, axes: Axes, fits: Sequence[int], name: str, slope
     axes.spines["left"].set_visible(False)
 
 
-def caption(result: Result) -> str:
+def caption(ds: xr.Dataset) -> str:
     words = (
-        f"Left: measured minus theory of infinite width, mean over depth and {result.seeds} seeds; open markers with "
+        f"Left: measured minus theory of infinite width, mean over depth and {seeds(ds)} seeds; open markers with "
         "arrows: upper limits, where it is within 2 standard errors of zero. Right: spread of means over groups of "
         "seeds, at the largest width. Lines: fitted power laws, with their exponents beside the panels; a bias that "
         "does not stand out is not fitted. Bars: ± 2 standard errors. Points are shifted sideways to be told apart. "
     )
     left_out: dict[str, list[str]] = {}
-    for f, look in enumerate(style.looks(result["convergence_placement"])):
-        if not is_drawn(result, f):
-            statistic = result["convergence_statistic"][f].replace("_", " ")
-            left_out.setdefault(f"{statistic}, {result['bias_reason'][f].split(':')[0]}", []).append(look.label)
+    for f, look in enumerate(style.looks(array(ds, "convergence_placement"))):
+        if not is_drawn(ds, f):
+            statistic = array(ds, "convergence_statistic")[f].replace("_", " ")
+            left_out.setdefault(f"{statistic}, {array(ds, 'bias_reason')[f].split(':')[0]}", []).append(look.label)
     words += "".join(f"Left out ({why}): {', '.join(labels)}. " for why, labels in left_out.items())
-    return words + captions.setting(result)
+    return words + captions.setting(ds)

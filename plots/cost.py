@@ -4,17 +4,18 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
-from plots import scales, style
-from plots.figures import Figures
-from plots.results import Result
+from . import scales, style
+from .dataset import array, config, on, version
+from .makers import Figures
 
 KEPT = ("width", "layers", "tokens", "threads", "seeds")
 FIGURES = {name: f"time and memory of a stack against its {name}" for name in KEPT}
-NEEDS = ("axis", "implementation", "way", "repeat_seconds", "peak_memory")
+NEEDS = on("point", "axis", "implementation", "way", "peak_memory") | on("point repeat", "repeat_seconds")
 LOOKS = {
     "dense": style.Look("dense weights", "#0072B2", "o"),
     "matrix-free": style.Look("weights without matrices", "#D55E00", "s", (0, (6, 1.5))),
@@ -26,49 +27,49 @@ GUIDES = {"dense": (2, "∝ width²"), "matrix-free": (1, "∝ width")}
 MIB = 2.0**20
 
 
-def draw(result: Result) -> Figures:
-    names = [name for name in KEPT if (result["axis"] == name).any()]
-    return Figures((name, partial(_figure, result, name)) for name in names)
+def draw(ds: xr.Dataset) -> Figures:
+    names = [name for name in KEPT if (array(ds, "axis") == name).any()]
+    return Figures((name, partial(_figure, ds, name)) for name in names)
 
 
-def points(result: Result, axis: str, way: str, implementation: str) -> np.ndarray:
+def points(ds: xr.Dataset, axis: str, way: str, implementation: str) -> np.ndarray:
     """Which points a series has, by rising value."""
-    there = (result["axis"] == axis) & (result["way"] == way) & (result["implementation"] == implementation)
+    there = (array(ds, "axis") == axis) & (array(ds, "way") == way) & (array(ds, "implementation") == implementation)
     found = np.flatnonzero(there)
-    return found[np.argsort(result[axis][found])]
+    return found[np.argsort(array(ds, axis)[found])]
 
 
-def _figure(result: Result, axis: str) -> style.Page:
-    ways = [way for way in WAYS if ((result["axis"] == axis) & (result["way"] == way)).any()]
+def _figure(ds: xr.Dataset, axis: str) -> style.Page:
+    ways = [way for way in WAYS if ((array(ds, "axis") == axis) & (array(ds, "way") == way)).any()]
     figure, grid = style.panels(2, len(ways), 2.1, style.page(len(ways)), sharex=True, sharey="row")
     for column, way in enumerate(ways):
         for name, look in LOOKS.items():
-            at = points(result, axis, way, name)
+            at = points(ds, axis, way, name)
             if at.size:
-                _series(grid[0][column], grid[1][column], result, axis, name, look, at)
+                _series(grid[0][column], grid[1][column], ds, axis, name, look, at)
         grid[0][column].set_title(WAYS[way])
         grid[1][column].set_xlabel(style.title(axis))
     grid[0][0].set_ylabel("Time [s]")
     grid[1][0].set_ylabel("Peak memory [MiB]")
-    here = result["axis"] == axis
+    here = array(ds, "axis") == axis
     for row, name in zip(grid, ("repeat_seconds", "peak_memory"), strict=True):
-        scales.log_axis(row, result[name][here] / (MIB if name == "peak_memory" else 1.0))
-        _value_axis(row, result[axis][here])
-    of_axis = result["implementation"][result["axis"] == axis]
+        scales.log_axis(row, array(ds, name)[here] / (MIB if name == "peak_memory" else 1.0))
+        _value_axis(row, array(ds, axis)[here])
+    of_axis = array(ds, "implementation")[array(ds, "axis") == axis]
     shown = [look for name, look in LOOKS.items() if (of_axis == name).any()]
-    return style.finish(figure, [style.key(look, True) for look in shown] + _guide_key(axis), _caption(result, axis))
+    return style.finish(figure, [style.key(look, True) for look in shown] + _guide_key(axis), _caption(ds, axis))
 
 
 def _series(
-    time: Axes, memory: Axes, result: Result, axis: str, name: str, look: style.Look, at: np.ndarray
+    time: Axes, memory: Axes, ds: xr.Dataset, axis: str, name: str, look: style.Look, at: np.ndarray
 ) -> None:
-    x, seconds = result[axis][at], result["repeat_seconds"][at]
+    x, seconds = array(ds, axis)[at], array(ds, "repeat_seconds")[at]
     middle = np.nanmedian(seconds, axis=1)
     range_ = [middle - np.nanmin(seconds, axis=1), np.nanmax(seconds, axis=1) - middle]
     shape: dict[str, Any] = {"color": look.colour, "marker": look.marker, "markersize": look.size,
                              "linestyle": look.dash, "linewidth": 1.2}  # fmt: skip
     time.errorbar(x, middle, range_, elinewidth=0.9, capsize=2, **shape)
-    memory.plot(x, result["peak_memory"][at] / MIB, **shape)
+    memory.plot(x, array(ds, "peak_memory")[at] / MIB, **shape)
     if axis == "width" and name in GUIDES and at.size > 2:
         power, words = GUIDES[name]
         ends = np.array([x[-1] / 2, x[-1]])
@@ -93,13 +94,13 @@ def _value_axis(row: list[Axes], values: np.ndarray) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _caption(result: Result, axis: str) -> str:
-    here = result["axis"] == axis
-    kept = [f"{name} {result[name][here][0]}" for name in KEPT if name != axis]
-    attributes = result.attributes
+def _caption(ds: xr.Dataset, axis: str) -> str:
+    here = array(ds, "axis") == axis
+    kept = [f"{name} {array(ds, name)[here][0]}" for name in KEPT if name != axis]
+    repeats = array(ds, "repeat_seconds").shape[1]
     return (
         f"Time and peak memory of the process against {axis}; {', '.join(kept)}; proportions of the "
-        f"{result.config['preset']} preset, Peri-LN, f32, weights drawn, statistics at every site, with backward the "
-        f"norm of every matrix's gradient too. Medians of {result['repeat_seconds'].shape[1]} repeats, bars from the "
-        f"fastest to the slowest. {attributes['cpu']}; {attributes['peer']}. {result.version}"
+        f"{config(ds)['preset']} preset, Peri-LN, f32, weights drawn, statistics at every site, with backward the "
+        f"norm of every matrix's gradient too. Medians of {repeats} repeats, bars from the "
+        f"fastest to the slowest. {ds.attrs['cpu']}; {ds.attrs['peer']}. {version(ds)}"
     )

@@ -5,19 +5,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plots import captions, scales, style
-from plots.results import Result
+from . import captions, scales, style
+from .dataset import array, is_measured, seeds, seeds_in_words
 
 Curve = dict[str, np.ndarray]  # predicted, predicted_stderr and, if it was measured, measured and stderr
 
 
-def select(result: Result, name: str, place: tuple[Any, ...]) -> Curve:
+def select(ds: xr.Dataset, name: str, place: tuple[Any, ...]) -> Curve:
     versions = ("predicted", "predicted_stderr", "measured", "stderr")
-    return {v: result[f"{name}_{v}"][place] for v in versions if f"{name}_{v}" in result}
+    return {v: array(ds, f"{name}_{v}")[place] for v in versions if f"{name}_{v}" in ds}
 
 
 def is_predicted(curve: Curve) -> bool:
@@ -55,39 +56,39 @@ def log_scale(panels: Sequence[Axes], curves: Sequence[Curve]) -> None:
     scales.log_axis(panels, np.concatenate(parts) if parts else np.array([]))
 
 
-def legend(result: Result, looks: Sequence[style.Look], *statistics: str) -> list[Line2D]:
+def legend(ds: xr.Dataset, looks: Sequence[style.Look], *statistics: str) -> list[Line2D]:
     keys = []
     for p, look in enumerate(looks):
-        missing = unpredicted(result, p, statistics)
+        missing = unpredicted(ds, p, statistics)
         what = "" if len(missing) == len(statistics) else f" of {', '.join(missing)}"
-        keys.append(style.key(look, result.measured, f" (no prediction{what})" if missing else ""))
+        keys.append(style.key(look, is_measured(ds), f" (no prediction{what})" if missing else ""))
     return keys
 
 
-def unpredicted(result: Result, p: int, statistics: Sequence[str]) -> list[str]:
+def unpredicted(ds: xr.Dataset, p: int, statistics: Sequence[str]) -> list[str]:
     """Of which statistics stack p has no prediction."""
-    return [name for name in statistics if not np.isfinite(result[f"{name}_predicted"][:, p]).any()]
+    return [name for name in statistics if not np.isfinite(array(ds, f"{name}_predicted")[:, p]).any()]
 
 
-def caption(result: Result, stride: int, *statistics: str, mean: str = "mean") -> str:
+def caption(ds: xr.Dataset, stride: int, *statistics: str, mean: str = "mean") -> str:
     """How to read the curves of statistics, and what was run. `mean` names the mean over seeds."""
     words = ["Lines: theory; bands, where wider than the line, ± 2 standard errors of the prediction."]
-    if result.measured:
+    if is_measured(ds):
         often = "" if stride == 1 else f", one point in {stride} by turns"
-        one = "one seed" if result.seeds == 1 else f"{mean} of {result.seeds_in_words}, ± 2 standard errors"
+        one = "one seed" if seeds(ds) == 1 else f"{mean} of {seeds_in_words(ds)}, ± 2 standard errors"
         words.append(f"Markers{often}: {one}.")
-        words += refusals(result, statistics)
-    return " ".join([*words, entering(result) + captions.setting(result)])
+        words += refusals(ds, statistics)
+    return " ".join([*words, entering(ds) + captions.setting(ds)])
 
 
-def refusals(result: Result, statistics: Sequence[str]) -> list[str]:
+def refusals(ds: xr.Dataset, statistics: Sequence[str]) -> list[str]:
     """Which curves are measured only, and why, in the file's words."""
     words = []
-    for p, look in enumerate(style.looks(result["placement"])):
-        missing = unpredicted(result, p, statistics)
+    for p, look in enumerate(style.looks(array(ds, "placement"))):
+        missing = unpredicted(ds, p, statistics)
         if missing:
             what = "" if len(missing) == len(statistics) else f"'s {', '.join(missing)}"
-            reasons = "; ".join(dict.fromkeys(r for r in result["verdict_reason"][:, p] if r))
+            reasons = "; ".join(dict.fromkeys(r for r in array(ds, "verdict_reason")[:, p] if r))
             words.append(f"{look.label}{what} is measured only, its markers are joined: {reasons}.")
     return words
 
@@ -99,14 +100,14 @@ class Statistic:
     name: str
     label: str
     log: bool = True
-    read: Callable[[Result, str, tuple[Any, ...]], Curve] = select
+    read: Callable[[xr.Dataset, str, tuple[Any, ...]], Curve] = select
 
 
-def over_depth(result: Result, *statistics: Statistic, mean: str = "mean") -> style.Page:
+def over_depth(ds: xr.Dataset, *statistics: Statistic, mean: str = "mean") -> style.Page:
     """Statistics of the stream over depth: a row of panels for each, with one per input; with one input side by
     side."""
-    inputs, depth = result["input"], result["depth"]
-    looks = style.looks(result["placement"])
+    inputs, depth = array(ds, "input"), array(ds, "depth")
+    looks = style.looks(array(ds, "placement"))
     columns = len(inputs) if len(inputs) > 1 else len(statistics)
     rows = len(statistics) * len(inputs) // columns
     figure, grid = style.panels(rows, columns, 3.0 if rows == 1 else 2.5, style.page(columns))
@@ -117,9 +118,9 @@ def over_depth(result: Result, *statistics: Statistic, mean: str = "mean") -> st
         every = []
         for i, axes in enumerate(panels):
             for p, look in enumerate(looks):
-                every.append(statistic.read(result, statistic.name, (i, p)))
+                every.append(statistic.read(ds, statistic.name, (i, p)))
                 draw(axes, look, depth, every[-1], points[p])
-            axes.set(title=input_title(result, i), xlabel="Sublayers passed (0: the input)")
+            axes.set(title=input_title(ds, i), xlabel="Sublayers passed (0: the input)")
             axes.set_xlim(-0.02 * depth[-1], 1.02 * depth[-1])
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         for axes in panels[1:]:
@@ -129,23 +130,23 @@ def over_depth(result: Result, *statistics: Statistic, mean: str = "mean") -> st
         if statistic.log:
             log_scale(panels, every)
     names = [statistic.name for statistic in statistics]
-    words = caption(result, points[0].step, *names, mean=mean)
-    return style.finish(figure, legend(result, looks, *names), words)
+    words = caption(ds, points[0].step, *names, mean=mean)
+    return style.finish(figure, legend(ds, looks, *names), words)
 
 
-def input_title(result: Result, i: int) -> str:
+def input_title(ds: xr.Dataset, i: int) -> str:
     """ "Gaussian input, E[x²] = 0.0004": what enters the stacks, with its second moments."""
-    words = style.title(style.INPUTS[result["input"][i]])
-    moments = sorted({stack["input.second_moment"] for stack in captions.stacks(result)})
+    words = style.title(style.INPUTS[array(ds, "input")[i]])
+    moments = sorted({stack["input.second_moment"] for stack in captions.stacks(ds)})
     shown = list(dict.fromkeys(f"{moment:.4g}" for moment in moments))
     if len(shown) > 2:
         return f"{words}, E[x²] from {shown[0]} to {shown[-1]}"
     return f"{words}, E[x²] = {' or '.join(shown)}"
 
 
-def entering(result: Result) -> str:
+def entering(ds: xr.Dataset) -> str:
     """A sentence for where the input's second moment is not the one that embeddings drawn as the matrices have."""
-    every = captions.stacks(result)
+    every = captions.stacks(ds)
     scheme, std, moment = (captions.shared(every, k) for k in ("init.scheme", "init.std", "input.second_moment"))
     if scheme != "normal" or std is None or moment is None or abs(moment / std**2 - 1) < 1e-6:
         return ""
@@ -155,10 +156,10 @@ def entering(result: Result) -> str:
 
 
 def per_placement(
-    result: Result, draw_panel: Callable[[Axes, int, style.Look], None], height: float, label: str, **keywords: Any
+    ds: xr.Dataset, draw_panel: Callable[[Axes, int, style.Look], None], height: float, label: str, **keywords: Any
 ) -> style.Page:
     """Small multiples over depth, one panel per placement, which `draw_panel` fills for placement p and its look."""
-    looks = style.looks(result["placement"])
+    looks = style.looks(array(ds, "placement"))
     rows, columns = style.multiples(len(looks))
     figure, grid = style.panels(rows, columns, height, style.page(columns), sharex=True, **keywords)
     panels = [axes for row in grid for axes in row]
@@ -184,6 +185,6 @@ def norms(curve: Curve) -> Curve:
     return shown
 
 
-def case(result: Result, name: str, row: int) -> Curve:
+def case(ds: xr.Dataset, name: str, row: int) -> Curve:
     """A curve of a file whose first dimension counts cases."""
-    return select(result, name, (row,))
+    return select(ds, name, (row,))

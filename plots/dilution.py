@@ -1,23 +1,33 @@
 """Dilution: the size of a sublayer's branch beside the stream that it joins, over depth."""
 
-from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
+import xarray as xr
 
-from plots import curves, style
-from plots.results import Result
+from . import curves, style
+from .dataset import array, on
+from .makers import Figures
 
 NAME = "site_branch_ratio"
 FIGURES = {"dilution": "size of every branch beside the stream that it joins"}
-NEEDS = ("site", "sublayer", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
+NEEDS = (
+    on("site", "site")
+    | on("sublayer", "sublayer")
+    | on("input placement site sublayer", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
+)
 MODULES = ("Attention", "MLP")
 
 
-def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
-    inputs = result["input"]
-    looks = style.looks(result["placement"])
-    site = list(result["site"]).index("B_out")
-    layer = 1 + np.arange(len(result["sublayer"]) // 2)
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures([("dilution", partial(_figure, ds))])
+
+
+def _figure(ds: xr.Dataset) -> style.Page:
+    inputs = array(ds, "input")
+    looks = style.looks(array(ds, "placement"))
+    site = list(array(ds, "site")).index("B_out")
+    layer = 1 + np.arange(len(array(ds, "sublayer")) // 2)
     ticks = [t for t in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if t <= layer[-1]]
     points = curves.turns(len(layer), len(looks))
     figure, grid = style.panels(2, len(inputs), 2.3, style.page(len(inputs)), sharex=True, sharey=True)
@@ -25,7 +35,7 @@ def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     for m, row in enumerate(grid):
         for i, axes in enumerate(row):
             for p, look in enumerate(looks):
-                every.append(curves.select(result, NAME, (i, p, site, slice(m, None, 2))))
+                every.append(curves.select(ds, NAME, (i, p, site, slice(m, None, 2))))
                 curves.draw(axes, look, layer, every[-1], points[p])
             axes.set(title=f"{MODULES[m]}, {style.INPUTS[inputs[i]]}", xscale="log")
             axes.set(xticks=ticks, xticklabels=[t - 1 for t in ticks], xlim=(0.9, 1.1 * layer[-1]))
@@ -34,5 +44,5 @@ def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     for axes in grid[-1]:
         axes.set_xlabel("Layer (from 0, on a scale of log(1 + layer))")
     curves.log_scale([axes for row in grid for axes in row], every)
-    caption = curves.caption(result, points[0].step, NAME)
-    yield "dilution", style.finish(figure, curves.legend(result, looks, NAME), caption)
+    caption = curves.caption(ds, points[0].step, NAME)
+    return style.finish(figure, curves.legend(ds, looks, NAME), caption)

@@ -14,55 +14,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO
 
-from plots import (
-    agreement,
-    angular,
-    attenuation,
-    bound_ratios,
-    bound_width,
-    certificate,
-    claims,
-    convergence,
-    cost,
-    crossover,
-    decay_init,
-    dilution,
-    extremes,
-    final_losses,
-    gradient,
-    gradient_depth,
-    growth_identity,
-    growth_over_depth,
-    identity_path,
-    ladder,
-    layer_gradients,
-    massive,
-    number_formats,
-    overview,
-    power,
-    probe,
-    probe_extremes,
-    rate_sweeps,
-    redundancy,
-    results,
-    score_path,
-    stability,
-    style,
-    together,
-    token_cosine,
-    training,
-    variance,
-    weight_gradients,
-    wrong_theories,
-)
-from plots.figures import FigureError
-from plots.options import Options
+import xarray as xr
 
-KINDS = (overview, variance, token_cosine, dilution, agreement, power, angular, convergence, gradient, weight_gradients,
-         score_path, gradient_depth, attenuation, identity_path, crossover, bound_ratios, bound_width, massive,
-         probe, probe_extremes, certificate, wrong_theories, ladder, number_formats, growth_over_depth, rate_sweeps,
-         stability, layer_gradients, redundancy, decay_init, extremes, growth_identity, final_losses, claims, training,
-         cost)  # fmt: skip
+from . import kinds, reader, style, together
+from .makers import FigureError
+from .options import Options
+
 PATIENCE = 600.0  # seconds for one file's reading, or for one figure
 GRACE = 2.0  # seconds to clean up in
 DEFAULT = Options()
@@ -89,18 +46,6 @@ class Begun:
 
     words: str
     file: Path
-
-
-def names() -> list[str]:
-    """The names of all figures, as --only takes them."""
-    return list(dict.fromkeys(name for kind in KINDS for name in kind.FIGURES))
-
-
-def is_wanted(kind: ModuleType, name: str, only: Sequence[str]) -> bool:
-    """Whether `only` asks for a figure of this kind. One that is drawn once per input has that input behind its own
-    name: "agreement-text" is of the figure "agreement"."""
-    own = [known for known in kind.FIGURES if name == known or name.startswith(f"{known}-")]
-    return not only or max(own, key=len) in only
 
 
 def draw(
@@ -142,59 +87,64 @@ def _in_child(files: Sequence[Path], folder: Path, options: Options, to_parent: 
     # that this program promises. A crash is expected of bad files, so it leaves no core file either.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    style.use_width(options.width)
-    for report in _reports(files, folder, options):
-        to_parent.send(report)
+    with style.use_width(options.width):
+        for report in _reports(files, folder, options):
+            to_parent.send(report)
     to_parent.send(None)
 
 
 def _reports(files: Sequence[Path], folder: Path, options: Options) -> Iterator[Begun | Written | Failed]:
-    found = []
+    found: dict[Path, xr.Dataset] = {}
     for file in files:
         yield Begun("reading it", file)
         try:
-            found.append(results.read(file))
+            ds = reader.read(file)
             if len(files) > 1:
-                together.require(found[-1])
-        except results.ResultError as error:
+                together.require(file, ds)
+            found[file] = ds
+        except reader.ResultError as error:
             yield Failed(str(error))
-            found = found[: len(found) - (len(found) > 0 and found[-1].path == file)]
     if not found:
         return
-    result = together.merged(found) if len(files) > 1 else found[0]
-    kinds = [kind for kind in KINDS if all(name in result for name in kind.NEEDS)]
-    if not kinds:
-        yield Failed(f"{result.path}: none of {len(KINDS)} figures finds the variables that it needs; expected those "
+    path = together.path(list(found))
+    ds = together.merged(found) if len(found) > 1 else found[path]
+    there = kinds.of(ds)
+    if not there:
+        yield Failed(f"{path}: none of {len(kinds.KINDS)} figures finds the variables that it needs; expected those "
                      "that `periscope list --columns` names")  # fmt: skip
-    for kind in kinds:
+    for kind in there:
         if not options.only or set(options.only) & set(kind.FIGURES):
-            yield from figures_of(kind, result, folder, options)
+            yield from figures_of(kind, ds, path, folder, options)
 
 
 def figures_of(
-    kind: ModuleType, result: results.Result, folder: Path, options: Options = DEFAULT
+    kind: ModuleType, ds: xr.Dataset, path: Path, folder: Path, options: Options = DEFAULT
 ) -> Iterator[Begun | Written | Failed]:
-    """Draws what a kind of figures makes of a result, and goes on behind one that fails."""
+    """Draws what a kind of figures makes of the result of that path, and goes on behind one that fails."""
     short = kind.__name__.rpartition(".")[2]
-    yield Begun(f"drawing {short}", result.path)
-    drawn = iter(kind.draw(result))
+    yield Begun(f"drawing {short}", path)
     name = short
+    try:
+        drawn = kind.draw(ds)
+    except Exception as error:
+        yield Failed(f"{path}: figure {name}: {reason(error)}")
+        return
     while True:
         try:
             name = short
             name, figure = next(drawn)
-            if is_wanted(kind, name, options.only):
-                for path in save(figure, folder / f"{result.path.stem}-{name}", options):
-                    yield Written(path)
+            if not options.only or kinds.family(kind, name) in options.only:
+                for written in save(figure, folder / f"{path.stem}-{name}", options):
+                    yield Written(written)
         except StopIteration:
             return
         except Exception as error:
             if isinstance(error, FigureError):
                 name = str(error)
-            yield Failed(f"{result.path}: figure {name}: {_reason(error.__cause__ or error)}")
+            yield Failed(f"{path}: figure {name}: {reason(error.__cause__ or error)}")
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """One line of what went wrong."""
     if isinstance(error, KeyError):
         return f"there is no {error.args[0]!r} in the file; expected a result of this version of Periscope"

@@ -3,32 +3,38 @@
 from functools import partial
 
 import numpy as np
+import xarray as xr
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 
-from plots import groups, scales, style
-from plots.certificate import FP16
-from plots.figures import Figures
-from plots.results import Result
+from . import groups, scales, style
+from .certificate import FP16
+from .dataset import array, on
+from .makers import Figures
 
 FIGURES = {"figure-11-extremes": "the hundred largest activations during training"}
-NEEDS = ("group", "record", "top_first", "top_last", "claim_exhibit")
+NEEDS = (
+    on("group", "group")
+    | on("record", "record")
+    | on("group seed record", "top_first", "top_last")
+    | on("claim", "claim_exhibit")
+)
 
 
-def draw(result: Result) -> Figures:
-    shown = groups.rows(result, placements=("pre", "peri"))
-    return Figures([("figure-11-extremes", partial(_figure, result, shown))] if shown else [])
+def draw(ds: xr.Dataset) -> Figures:
+    shown = groups.rows(ds, placements=("pre", "peri"))
+    return Figures([("figure-11-extremes", partial(_figure, ds, shown))] if shown else [])
 
 
-def _figure(result: Result, shown: list[int]) -> style.Page:
-    looks, step = groups.looks(result, shown), result["record"]
+def _figure(ds: xr.Dataset, shown: list[int]) -> style.Page:
+    looks, step = groups.looks(ds, shown), array(ds, "record")
     figure, ((axes,),) = style.panels(1, 1, 2.9, style.PAGE)
     for g, look in zip(shown, looks, strict=True):
-        for low, high in zip(result["top_last"][g], result["top_first"][g], strict=True):
+        for low, high in zip(array(ds, "top_last")[g], array(ds, "top_first")[g], strict=True):
             axes.fill_between(step, low, high, color=look.colour, alpha=0.18, linewidth=0)
             axes.plot(step, high, color=look.colour, linestyle=look.dash, linewidth=0.9)
             axes.plot(step, low, color=look.colour, linestyle=look.dash, linewidth=0.5)
-    scales.log_axis([axes], np.concatenate([result["top_first"][shown], result["top_last"][shown]]))
+    scales.log_axis([axes], np.concatenate([array(ds, "top_first")[shown], array(ds, "top_last")[shown]]))
     low, high = axes.get_ylim()
     axes.set_ylim(low, max(high, 2 * FP16))
     axes.yaxis.set_major_locator(LogLocator(numticks=10))  # the axis reaches further than the data
@@ -42,4 +48,4 @@ def _figure(result: Result, shown: list[int]) -> style.Page:
     keys = [Patch(facecolor=look.colour, alpha=0.4, linewidth=0, label=f"{look.label}, largest to 100th largest")
             for look in looks]  # fmt: skip
     words = "Over all depths, held-out tokens and features, a band for every seed."
-    return groups.finish(figure, result, keys, words, ["11"], shown)
+    return groups.finish(figure, ds, keys, words, ["11"], shown)

@@ -3,31 +3,37 @@
 from functools import partial
 
 import numpy as np
+import xarray as xr
 from matplotlib.lines import Line2D
 
-from plots import groups, style
-from plots.figures import Figures
-from plots.results import Result
+from . import groups, style
+from .dataset import array, on, seeds
+from .makers import Figures
 
 FIGURES = {"table-5-losses": "final losses, seed by seed"}
-NEEDS = ("group", "study", "final_loss", "final_loss_mean", "final_loss_stderr", "claim_exhibit")
+NEEDS = (
+    on("group", "group", "study", "final_loss_mean", "final_loss_stderr")
+    | on("group seed", "final_loss")
+    | on("claim", "claim_exhibit")
+)
 STUDIES = {"base": "table5", "frozen": "8", "layer-norm": "19", "embedding-norm": "20", "olmo": "32"}
 
 
-def draw(result: Result) -> Figures:
-    shown = [g for study in STUDIES for g in groups.rows(result, study)]
-    return Figures([("table-5-losses", partial(_figure, result, shown))] if shown else [])
+def draw(ds: xr.Dataset) -> Figures:
+    shown = [g for study in STUDIES for g in groups.rows(ds, study)]
+    return Figures([("table-5-losses", partial(_figure, ds, shown))] if shown else [])
 
 
-def _figure(result: Result, shown: list[int]) -> style.Page:
-    looks = groups.looks(result, shown)
+def _figure(ds: xr.Dataset, shown: list[int]) -> style.Page:
+    looks = groups.looks(ds, shown)
     figure, ((axes,),) = style.panels(1, 1, 0.6 + 0.26 * len(shown), style.PAGE)
+    mean, bar = array(ds, "final_loss_mean"), 2 * array(ds, "final_loss_stderr")
     for row, (g, look) in enumerate(zip(shown, looks, strict=True)):
-        axes.plot(result["final_loss"][g], np.full(result.seeds, row + 0.22), color=look.colour, marker=".",
+        axes.plot(array(ds, "final_loss")[g], np.full(seeds(ds), row + 0.22), color=look.colour, marker=".",
                   markersize=5, markeredgewidth=0, linestyle="")  # fmt: skip
-        axes.errorbar(result["final_loss_mean"][g], row - 0.08, xerr=2 * result["final_loss_stderr"][g], elinewidth=0.9,
+        axes.errorbar(mean[g], row - 0.08, xerr=bar[g], elinewidth=0.9,
                       color=look.colour, marker=look.marker, markersize=look.size, linestyle="")  # fmt: skip
-    axes.set_yticks(range(len(shown)), [groups.label(result, g) for g in shown])
+    axes.set_yticks(range(len(shown)), [groups.label(ds, g) for g in shown])
     axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel="Final training loss (nat)")
     axes.grid(axis="y", visible=False)
     keys = [Line2D([], [], color="0.3", marker="o", markersize=5, linestyle="", label="mean ± 2 standard errors"),
@@ -36,5 +42,5 @@ def _figure(result: Result, shown: list[int]) -> style.Page:
         "Mean training loss of the last tenth of the steps, ln V if not finite. Seeds are twins: they see the same "
         "batches in every group, so that differences, which the claims test, are surer than the bars."
     )
-    exhibits = [exhibit for study, exhibit in STUDIES.items() if study in result["study"]]
-    return groups.finish(figure, result, keys, words, exhibits, shown)
+    exhibits = [exhibit for study, exhibit in STUDIES.items() if study in array(ds, "study")]
+    return groups.finish(figure, ds, keys, words, exhibits, shown)

@@ -1,25 +1,36 @@
 """Gradient of the hidden state over depth: the lab's Figure 7 at initialisation."""
 
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from plots import curves, style
-from plots.results import Result
+import xarray as xr
+
+from . import curves, style
+from .dataset import on
+from .makers import Figures
 
 NAME = "log_grad_sq"
 FIGURES = {"gradient": "gradient of the hidden state over depth"}
-NEEDS = ("input", "depth", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
+NEEDS = (
+    on("input", "input")
+    | on("depth", "depth")
+    | on("input placement depth", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
+)
 MEAN = "geometric mean"
 
 
-def norms(result: Result, name: str, place: tuple[Any, ...]) -> curves.Curve:
+def norms(ds: xr.Dataset, name: str, place: tuple[Any, ...]) -> curves.Curve:
     """From the logarithms of squares."""
-    return curves.norms({k: v / 2 for k, v in curves.select(result, name, place).items()})
+    return curves.norms({k: v / 2 for k, v in curves.select(ds, name, place).items()})
 
 
 LABEL = "Gradient of the hidden state\n" r"$\|\partial\,\mathrm{loss}/\partial x\|$, rms over tokens"
 STATISTIC = curves.Statistic(NAME, LABEL, read=norms)
 
 
-def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
-    yield "gradient", curves.over_depth(result, STATISTIC, mean=MEAN)
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures([("gradient", partial(_figure, ds))])
+
+
+def _figure(ds: xr.Dataset) -> style.Page:
+    return curves.over_depth(ds, STATISTIC, mean=MEAN)

@@ -1,17 +1,25 @@
 """The last MLP matrix's gradient against the number of layers, and the exponents fitted to it (G8)."""
 
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from plots import curves, score_path, style
-from plots.results import Result
+from . import curves, score_path, style
+from .dataset import array, on
+from .makers import Figures
 
 FIGURES = {"gradient-vs-depth": "the last layer's gradient against the number of layers"}
-NEEDS = ("layers", "theory_layers", "log_gradient_measured", "log_gradient_predicted", "late_exponent_measured")
+NEEDS = (
+    on("layers", "layers")
+    | on("theory_layers", "theory_layers")
+    | on("law layers", "log_gradient_measured")
+    | on("law theory_layers", "log_gradient_predicted")
+    | on("law", "late_exponent_measured")
+)
 CLAIMED: dict[str, Any] = {"color": "0.8", "marker": "|", "markersize": 13, "markeredgewidth": 3.5,
                            "markeredgecolor": "0.8"}  # fmt: skip
 THEORY: dict[str, Any] = {"marker": "|", "markersize": 8, "markeredgewidth": 1.5, "linestyle": "",
@@ -19,41 +27,45 @@ THEORY: dict[str, Any] = {"marker": "|", "markersize": 8, "markeredgewidth": 1.5
 LIMIT: dict[str, Any] = {**THEORY, "markersize": 12, "markeredgewidth": 0.5}
 
 
-def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
-    looks = style.looks(result["placement"])
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures([("gradient-vs-depth", partial(_figure, ds))])
+
+
+def _figure(ds: xr.Dataset) -> style.Page:
+    looks = style.looks(array(ds, "placement"))
     figure, ((axes, side),) = style.panels(1, 2, 3.0, style.PAGE, width_ratios=(3, 2))
     every = []
     for p, look in enumerate(looks):
-        measured = {"measured": result["log_gradient_measured"][p], "stderr": result["log_gradient_stderr"][p]}
-        predicted = {k: result[f"log_gradient_{k}"][p] for k in ("predicted", "predicted_stderr")}
+        measured = {"measured": array(ds, "log_gradient_measured")[p], "stderr": array(ds, "log_gradient_stderr")[p]}
+        predicted = {k: array(ds, f"log_gradient_{k}")[p] for k in ("predicted", "predicted_stderr")}
         every.append(curves.norms(predicted))
-        curves.draw(axes, look, result["theory_layers"], every[-1], slice(None))
+        curves.draw(axes, look, array(ds, "theory_layers"), every[-1], slice(None))
         shown = curves.norms(measured)
-        axes.errorbar(result["layers"], shown["measured"], 2 * shown["stderr"], linestyle="", marker=look.marker,
+        axes.errorbar(array(ds, "layers"), shown["measured"], 2 * shown["stderr"], linestyle="", marker=look.marker,
                       markersize=look.size, color=look.colour, elinewidth=0.9, zorder=2.5)  # fmt: skip
     curves.log_scale([axes], every)
-    ticks = result["theory_layers"]
+    ticks = array(ds, "theory_layers")
     axes.set(xscale="log", xlabel="Layers $L$",
              ylabel="Gradient of the last layer's $W_\\mathrm{down}$\n" r"$\|\partial\,\mathrm{loss}/\partial W\|_F$")
     axes.set_xticks(ticks, [f"{v:g}" for v in ticks])
     axes.set_xticks([], minor=True)
-    _exponents(result, side, looks)
+    _exponents(ds, side, looks)
     keys = [style.key(look, True) for look in looks]
     keys.append(Line2D([], [], linestyle="", **CLAIMED, label="claimed by Xiong et al."))
     keys += [Line2D([], [], **THEORY, label="theory, these L"), Line2D([], [], **LIMIT, label="theory, greatest L")]
     words = "Geometric means over seeds; the same seeds at every depth. Right: exponents of L fitted to the three "
-    words += f"largest measured depths, {', '.join(f'{v:g}' for v in result['layers'][-3:])}, of every seed. "
-    yield "gradient-vs-depth", style.finish(figure, keys, words + score_path.reading(result))
+    words += f"largest measured depths, {', '.join(f'{v:g}' for v in array(ds, 'layers')[-3:])}, of every seed. "
+    return style.finish(figure, keys, words + score_path.reading(ds))
 
 
-def _exponents(result: Result, axes: Axes, looks: list[style.Look]) -> None:
+def _exponents(ds: xr.Dataset, axes: Axes, looks: list[style.Look]) -> None:
     for row, look in enumerate(looks):
-        if np.isfinite(result["claimed_exponent"][row]):
-            axes.plot(result["claimed_exponent"][row], row, **CLAIMED, linestyle="")
-        axes.plot(result["late_exponent_predicted"][row], row, **THEORY)
-        axes.plot(result["limit_exponent"][row], row, **LIMIT)
-        axes.errorbar(result["late_exponent_measured"][row], row, xerr=2 * result["late_exponent_stderr"][row],
+        if np.isfinite(array(ds, "claimed_exponent")[row]):
+            axes.plot(array(ds, "claimed_exponent")[row], row, **CLAIMED, linestyle="")
+        axes.plot(array(ds, "late_exponent_predicted")[row], row, **THEORY)
+        axes.plot(array(ds, "limit_exponent")[row], row, **LIMIT)
+        axes.errorbar(array(ds, "late_exponent_measured")[row], row, xerr=2 * array(ds, "late_exponent_stderr")[row],
                       color=look.colour, marker=look.marker, markersize=look.size, elinewidth=0.9)  # fmt: skip
-    words = [f"{look.label}\n{v}" for look, v in zip(looks, result["claim_verdict"], strict=True)]
+    words = [f"{look.label}\n{v}" for look, v in zip(looks, array(ds, "claim_verdict"), strict=True)]
     axes.set(xlabel="Exponent of $L$", ylim=(len(looks) - 0.5, -0.5))
     axes.set_yticks(range(len(looks)), words, fontsize=6.5)

@@ -6,12 +6,13 @@ from pathlib import PurePath
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.transforms import ScaledTranslation
 
-from plots import captions, scales, style
-from plots.results import Result
+from . import captions, scales, style
+from .dataset import array, config, fact_if_any, seeds, seeds_in_words
 
 MAIN = ("post", "pre", "peri")
 VERDICTS = {"holds": "#0072B2", "fails": "#D55E00", "not-shown": "#6E6E6E"}  # not-run is in captions only
@@ -20,27 +21,27 @@ OPTIMIZERS = {"adamw": "AdamW", "sgd": "SGD"}
 HEAD = 9.0  # points per line above the panels
 
 
-def rows(result: Result, study: str = "base", placements: Iterable[str] | None = None) -> list[int]:
+def rows(ds: xr.Dataset, study: str = "base", placements: Iterable[str] | None = None) -> list[int]:
     """The groups of a study, in the order of the file; with `placements` those of them, in that order."""
-    of_study = [g for g, s in enumerate(result["study"]) if s == study]
+    of_study = [g for g, s in enumerate(array(ds, "study")) if s == study]
     if placements is None:
         return of_study
-    return [g for p in placements for g in of_study if result["placement"][g] == p]
+    return [g for p in placements for g in of_study if array(ds, "placement")[g] == p]
 
 
-def looks(result: Result, shown: Sequence[int]) -> list[style.Look]:
-    return style.looks([result["placement"][g] for g in shown])
+def looks(ds: xr.Dataset, shown: Sequence[int]) -> list[style.Look]:
+    return style.looks([array(ds, "placement")[g] for g in shown])
 
 
-def label(result: Result, g: int) -> str:
+def label(ds: xr.Dataset, g: int) -> str:
     """ "Peri-LN, output gains frozen" """
-    placement = result["placement"][g]
-    return style.looks([placement])[0].label + str(result["group"][g]).removeprefix(placement)
+    placement = array(ds, "placement")[g]
+    return style.looks([placement])[0].label + str(array(ds, "group")[g]).removeprefix(placement)
 
 
-def records(result: Result, shares: Sequence[float]) -> list[int]:
+def records(ds: xr.Dataset, shares: Sequence[float]) -> list[int]:
     """The records nearest to these shares of the last one's step, each once."""
-    step = result["record"]
+    step = array(ds, "record")
     return list(dict.fromkeys(int(np.argmin(np.abs(step - share * step[-1]))) for share in shares))
 
 
@@ -70,31 +71,31 @@ def chance(p: float) -> str:
     return "p < 0.001" if p < 0.0005 else "p > 0.999" if p > 0.9995 else f"p = {p:.3f}"
 
 
-def chances(result: Result, c: int) -> str:
+def chances(ds: xr.Dataset, c: int) -> str:
     """A claim's p, and Holm's over all claims: "p = 0.012, of all 0.31"."""
-    alone, holm = chance(result["claim_p"][c]), result["claim_holm"][c]
+    alone, holm = chance(array(ds, "claim_p")[c]), array(ds, "claim_holm")[c]
     if not np.isfinite(holm):
         return alone
     return f"{alone}, of all {'< 0.001' if holm < 0.0005 else f'{holm:.2g}'}"
 
 
-def verdicts(result: Result, exhibits: Iterable[str]) -> list[tuple[str, str, str]]:
+def verdicts(ds: xr.Dataset, exhibits: Iterable[str]) -> list[tuple[str, str, str]]:
     """Of the tested claims of these exhibits, or of these names: verdict, and "F4a holds (p = 0.001, of all 0.03)", and
     the statement."""
-    named = np.isin(result["claim_exhibit"], list(exhibits)) | np.isin(result["claim"], list(exhibits))
-    wanted = named & np.isin(result["claim_verdict"], list(VERDICTS))
+    named = np.isin(array(ds, "claim_exhibit"), list(exhibits)) | np.isin(array(ds, "claim"), list(exhibits))
+    wanted = named & np.isin(array(ds, "claim_verdict"), list(VERDICTS))
     lines = []
     for c in np.flatnonzero(wanted).tolist():
-        verdict = str(result["claim_verdict"][c])
-        words = f"{result['claim'][c]} {SPELT.get(verdict, verdict)} ({chances(result, c)})"
-        lines.append((verdict, words, str(result["claim_statement"][c])))
+        verdict = str(array(ds, "claim_verdict")[c])
+        words = f"{array(ds, 'claim')[c]} {SPELT.get(verdict, verdict)} ({chances(ds, c)})"
+        lines.append((verdict, words, str(array(ds, "claim_statement")[c])))
     return lines
 
 
-def head(figure: style.Page, result: Result, exhibits: Iterable[str]) -> None:
+def head(figure: style.Page, ds: xr.Dataset, exhibits: Iterable[str]) -> None:
     """Says above the panels which claims of the paper these runs show, and which not."""
     width, height = figure.get_size_inches()
-    lines = [(verdict, line) for verdict, claim, statement in verdicts(result, exhibits)
+    lines = [(verdict, line) for verdict, claim, statement in verdicts(ds, exhibits)
              for line in textwrap.wrap(f"{claim}: {statement}", int(18 * width), subsequent_indent="    ",
                                        break_on_hyphens=False)]  # fmt: skip
     if not lines:
@@ -107,36 +108,36 @@ def head(figure: style.Page, result: Result, exhibits: Iterable[str]) -> None:
                     transform=figure.transFigure + down)  # fmt: skip
 
 
-def tested(result: Result, exhibits: Iterable[str]) -> str:
+def tested(ds: xr.Dataset, exhibits: Iterable[str]) -> str:
     words = "Claims: one-sided tests over seeds, and Holm's p of all that were tested. "
-    return words if verdicts(result, exhibits) else ""
+    return words if verdicts(ds, exhibits) else ""
 
 
-def diverged(result: Result, shown: Sequence[int]) -> str:
+def diverged(ds: xr.Dataset, shown: Sequence[int]) -> str:
     """Which of the groups lost runs, whose later records no mean has."""
-    lost = {label(result, g): int(np.isfinite(result["diverged_at"][g]).sum()) for g in shown}
-    words = [f"{name} ({n} of {result.seeds} seeds)" for name, n in lost.items() if n]
+    lost = {label(ds, g): int(np.isfinite(array(ds, "diverged_at")[g]).sum()) for g in shown}
+    words = [f"{name} ({n} of {seeds(ds)} seeds)" for name, n in lost.items() if n]
     return f"Diverged: {', '.join(words)}; means are of the seeds that have the record. " if words else ""
 
 
-def run(result: Result, rate: bool = True) -> str:
+def run(ds: xr.Dataset, rate: bool = True) -> str:
     """How it was trained: the sentence before captions.setting(result)."""
-    train = result.config["train"]
-    profile = "Short profile (--quick): " if result.attributes.get("quick") == 1 else ""
+    train = config(ds)["train"]
+    profile = "Short profile (--quick): " if fact_if_any(ds, "quick") == 1 else ""
     parts = [
         profile + OPTIMIZERS.get(train["optimizer"], train["optimizer"]),
         *([f"rate {train['lr']:g}"] if rate else []),
-        f"{train['steps']} steps of {train['batch']} sequences, {result.seeds_in_words}",
+        f"{train['steps']} steps of {train['batch']} sequences, {seeds_in_words(ds)}",
         f"corpus {PurePath(train['corpus']).name}",
-        result.config["run"]["dtype"],
+        config(ds)["run"]["dtype"],
     ]
-    return f"{', '.join(parts)}. {captions.setting(result)}"
+    return f"{', '.join(parts)}. {captions.setting(ds)}"
 
 
 def finish(
-    figure: style.Page, result: Result, keys: Sequence[Artist], words: str, exhibits: Sequence[str],
+    figure: style.Page, ds: xr.Dataset, keys: Sequence[Artist], words: str, exhibits: Sequence[str],
     shown: Sequence[int], rate: bool = True,
 ) -> style.Page:  # fmt: skip
     """The frame of every figure of `reproduce`: claims above, legend, caption with what is drawn and what was run."""
-    head(figure, result, exhibits)
-    return style.finish(figure, keys, f"{words} {diverged(result, shown)}{tested(result, exhibits)}{run(result, rate)}")
+    head(figure, ds, exhibits)
+    return style.finish(figure, keys, f"{words} {diverged(ds, shown)}{tested(ds, exhibits)}{run(ds, rate)}")

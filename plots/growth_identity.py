@@ -4,68 +4,76 @@ what of its growth weight scales explain (T15)."""
 from functools import partial
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from plots import groups, scales, style
-from plots.figures import Figures
-from plots.results import Result
+from . import groups, scales, style
+from .dataset import array, on, seeds, seeds_in_words
+from .makers import Figures
 
 FIGURES = {"growth": "second moment of the stream, and what Eq. 4 or no alignment would give",
            "eq-4-gap": "what the cosine of stream and branch adds over training",
            "growth-parts": "growth as sizes of weights and as alignment"}  # fmt: skip
-NEEDS = ("group", "record", "depth", "second_moment_mean", "second_moment_stderr", "eq4_mean", "theory_second_moment",
-         "cosine_share", "claim_exhibit")  # fmt: skip
+NEEDS = (
+    on("group", "group")
+    | on("record", "record")
+    | on("depth", "depth")
+    | on("group record depth", "second_moment_mean", "second_moment_stderr", "eq4_mean")
+    | on("group depth", "theory_second_moment")
+    | on("group seed record", "cosine_share")
+    | on("claim", "claim_exhibit")
+)
 SHARES = (0.0, 0.2, 1.0)
 # Shades of one colour that no placement has.
 STEPS = (style.Look("", "#C9A227", "o"), style.Look("", "#8C6D1F", "s"), style.Look("", "#3B2A0A", "^"))
 DASHES, DOTS, RANDOM = (0, (5, 1.8)), (0, (1, 1.3)), "#CC79A7"
 
 
-def draw(result: Result) -> Figures:
-    shown = groups.rows(result)
-    figures = {"growth": partial(_growth, result, shown), "eq-4-gap": partial(_gap, result, shown)} if shown else {}
-    if shown and "growth_from_alignment" in result:
-        figures["growth-parts"] = partial(_parts, result, shown)
+def draw(ds: xr.Dataset) -> Figures:
+    shown = groups.rows(ds)
+    figures = {"growth": partial(_growth, ds, shown), "eq-4-gap": partial(_gap, ds, shown)} if shown else {}
+    if shown and "growth_from_alignment" in ds:
+        figures["growth-parts"] = partial(_parts, ds, shown)
     return Figures(figures.items())
 
 
-def _growth(result: Result, shown: list[int]) -> style.Page:
-    looks, at, step = groups.looks(result, shown), groups.records(result, SHARES), result["record"]
+def _growth(ds: xr.Dataset, shown: list[int]) -> style.Page:
+    looks, at, step = groups.looks(ds, shown), groups.records(ds, SHARES), array(ds, "record")
     number = len(shown)
     columns = min(3, number)
     figure, grid = style.panels(-(-number // columns), columns, 2.15, style.PAGE)
     panels = [axes for row in grid for axes in row][:number]
     style.label_outer(grid, number, "Sublayers passed", "Second moment")
     for axes, g, look in zip(panels, shown, looks, strict=True):
-        _panel(axes, result, g, at)
+        _panel(axes, ds, g, at)
         axes.set_title(look.label)
     line = partial(Line2D, [], [], color="0.3")
     keys = [Line2D([], [], color=STEPS[0].colour, linewidth=1.3, label="theory, before training")]
     for r, look in zip(at, STEPS, strict=False):
         keys.append(Line2D([], [], color=look.colour, marker=look.marker, markersize=look.size, linestyle=DASHES,
                            linewidth=1.0, label=f"{step[r]:g} steps: measured, Eq. 4 dashed"))  # fmt: skip
-    if "scaled_second_moment" in result:
+    if "scaled_second_moment" in ds:
         keys.append(line(linewidth=1.0, linestyle=DOTS, label="random weights of the trained scales"))
         keys[-1].set_color(RANDOM)
     words = (
-        f"Markers: mean square of the stream on held-out tokens, geometric mean of {result.seeds_in_words}, ± 2 "
+        f"Markers: mean square of the stream on held-out tokens, geometric mean of {seeds_in_words(ds)}, ± 2 "
         "standard errors. Dashed: Eq. 4, the growth of the second moment without the cosine of stream and branch, "
         "with the measured branches; "
         "a gap is alignment of branches with the stream. Dotted, at the end, seed by seed: theory for random weights "
         "with every matrix's trained scale and all gains."
     )
-    if "scaled_second_moment" not in result:
+    if "scaled_second_moment" not in ds:
         words = words[: words.index(" Dotted")]
-    return groups.finish(figure, result, keys, words, ["growth"], shown)
+    return groups.finish(figure, ds, keys, words, ["growth"], shown)
 
 
-def _gap(result: Result, shown: list[int]) -> style.Page:
+def _gap(ds: xr.Dataset, shown: list[int]) -> style.Page:
     """What the cosine of stream and branch adds at the top of the stack, over training."""
-    looks, step = groups.looks(result, shown), result["record"]
+    looks, step = groups.looks(ds, shown), array(ds, "record")
     figure, ((axes,),) = style.panels(1, 1, 2.6, style.page(1))
     for g, look in zip(shown, looks, strict=True):
-        axes.plot(step, result["cosine_share"][g].T, color=look.colour, linestyle=look.dash, linewidth=0.8)
+        axes.plot(step, array(ds, "cosine_share")[g].T, color=look.colour, linestyle=look.dash, linewidth=0.8)
     axes.axhline(0, color=style.INK, linewidth=0.6)
     groups.step_axis(axes, step[-1])
     axes.set_ylabel("ln(second moment / Eq. 4) at the top")
@@ -73,26 +81,26 @@ def _gap(result: Result, shown: list[int]) -> style.Page:
         "Every seed: what Eq. 4 of the paper, the growth of the second moment without the cosine of stream and branch, "
         "misses at the top of the stack; above 0 branches are aligned with the stream that they join."
     )
-    return groups.finish(figure, result, [style.key(look, False) for look in looks], words, ["growth"], shown)
+    return groups.finish(figure, ds, [style.key(look, False) for look in looks], words, ["growth"], shown)
 
 
-def _panel(axes: Axes, result: Result, g: int, at: list[int]) -> None:
-    depth, mean, error = result["depth"], result["second_moment_mean"][g], result["second_moment_stderr"][g]
-    drawn = [mean[at], result["eq4_mean"][g, at], result["theory_second_moment"][g][None]]
+def _panel(axes: Axes, ds: xr.Dataset, g: int, at: list[int]) -> None:
+    depth, mean, error = array(ds, "depth"), array(ds, "second_moment_mean")[g], array(ds, "second_moment_stderr")[g]
+    drawn = [mean[at], array(ds, "eq4_mean")[g, at], array(ds, "theory_second_moment")[g][None]]
     axes.plot(depth, drawn[2][0], color=STEPS[0].colour, linewidth=1.3)
-    if "theory_second_moment_stderr" in result:
-        margin = 2 * result["theory_second_moment_stderr"][g]
+    if "theory_second_moment_stderr" in ds:
+        margin = 2 * array(ds, "theory_second_moment_stderr")[g]
         axes.fill_between(depth, drawn[2][0] - margin, drawn[2][0] + margin, color=STEPS[0].colour, alpha=0.25, lw=0)
     for r, look in zip(at, STEPS, strict=False):
         groups.measured(axes, look, depth, mean[r], error[r], markersize=3.6)
-        axes.plot(depth, result["eq4_mean"][g, r], color=look.colour, linestyle=DASHES, linewidth=1.0)
-    if "scaled_second_moment" in result:
-        drawn.append(result["scaled_second_moment"][g])
+        axes.plot(depth, array(ds, "eq4_mean")[g, r], color=look.colour, linestyle=DASHES, linewidth=1.0)
+    if "scaled_second_moment" in ds:
+        drawn.append(array(ds, "scaled_second_moment")[g])
         axes.plot(depth, drawn[-1].T, color=RANDOM, linestyle=DOTS, linewidth=1.0)
     scales.log_axis([axes], np.concatenate(drawn))
 
 
-def _parts(result: Result, shown: list[int]) -> style.Page:
+def _parts(ds: xr.Dataset, shown: list[int]) -> style.Page:
     """Growth at the top as what sizes of and inside matrices explain and what alignment adds, seed by seed (T29)."""
     figure, ((axes,),) = style.panels(1, 1, 2.4, 4.6)
     kinds = (("growth_from_scales", "sizes of matrices, and gains", "#0072B2", "o", 0.2),
@@ -100,10 +108,10 @@ def _parts(result: Result, shown: list[int]) -> style.Page:
              ("growth_from_alignment", "alignment, beyond sizes", "#D55E00", "s", -0.2))  # fmt: skip
     for name, words, colour, marker, shift in kinds:
         for row, g in enumerate(shown):
-            axes.plot(result[name][g], np.full(result.seeds, row - shift), color=colour, marker=marker, markersize=5,
+            axes.plot(array(ds, name)[g], np.full(seeds(ds), row - shift), color=colour, marker=marker, markersize=5,
                       linestyle="", label=words)  # fmt: skip
     axes.axvline(0, color=style.INK, linewidth=0.6)
-    axes.set_yticks(range(len(shown)), [look.label for look in groups.looks(result, shown)])
+    axes.set_yticks(range(len(shown)), [look.label for look in groups.looks(ds, shown)])
     axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel="ln of growth at the top from before training to its end (nat)")
     axes.grid(axis="y", visible=False)
     keys = [Line2D([], [], color=c, marker=m, markersize=5, linestyle="", label=w) for _, w, c, m, _ in kinds]
@@ -112,4 +120,4 @@ def _parts(result: Result, shown: list[int]) -> style.Page:
         "have at the top, over the measured one before training; what the sizes of every row and column add; and "
         "ln of the measured one at the end over that. Their sum is the growth."
     )
-    return groups.finish(figure, result, keys, words, [], shown)
+    return groups.finish(figure, ds, keys, words, [], shown)

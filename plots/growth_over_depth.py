@@ -3,24 +3,32 @@
 from functools import partial
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 
-from plots import curves, groups, scales, style
-from plots.figures import Figures
-from plots.results import Result
+from . import curves, groups, scales, style
+from .dataset import array, on, seeds_in_words
+from .makers import Figures
 
 FIGURES = {"figure-1-variance": "variance over depth and training"}
-NEEDS = ("group", "record", "depth", "variance_mean", "variance_stderr", "theory_variance", "claim_exhibit")
+NEEDS = (
+    on("group", "group")
+    | on("record", "record")
+    | on("depth", "depth")
+    | on("group record depth", "variance_mean", "variance_stderr")
+    | on("group depth", "theory_variance")
+    | on("claim", "claim_exhibit")
+)
 SHARES = (0.0, 0.04, 0.2, 0.5, 1.0)  # of the steps: the surge is early
 
 
-def draw(result: Result) -> Figures:
-    return Figures([("figure-1-variance", partial(_figure, result))] if groups.rows(result) else [])
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures([("figure-1-variance", partial(_figure, ds))] if groups.rows(ds) else [])
 
 
-def _figure(result: Result) -> style.Page:
-    shown, at = groups.rows(result), groups.records(result, SHARES)
-    looks, depth, step = groups.looks(result, shown), result["depth"], result["record"]
+def _figure(ds: xr.Dataset) -> style.Page:
+    shown, at = groups.rows(ds), groups.records(ds, SHARES)
+    looks, depth, step = groups.looks(ds, shown), array(ds, "depth"), array(ds, "record")
     number = len(at) + 1
     rows, columns = (2, 3) if number > 4 else style.multiples(number)
     figure, grid = style.panels(rows, columns, 2.15, style.PAGE, sharey=True)
@@ -28,29 +36,29 @@ def _figure(result: Result) -> style.Page:
     points = curves.turns(len(depth), len(looks))
     for axes, r in zip(panels, at, strict=False):
         for g, look, some in zip(shown, looks, points, strict=True):
-            _over_depth(axes, result, g, r, look, some)
+            _over_depth(axes, ds, g, r, look, some)
         axes.set_title("Before training" if step[r] == 0 else f"After {step[r]:g} steps")
         axes.set_xlim(-0.02 * depth[-1], 1.02 * depth[-1])
     style.label_outer(grid, number, "Sublayers passed", "Hidden-state variance")
     for g, look in zip(shown, looks, strict=True):
-        top = (result[f"variance_{v}"][g, :, -1] for v in ("mean", "stderr"))
+        top = (array(ds, f"variance_{v}")[g, :, -1] for v in ("mean", "stderr"))
         groups.measured(panels[-1], look, step, *top, linestyle=look.dash, linewidth=0.8)
     panels[-1].set_title("At the top of the stack")
     groups.step_axis(panels[-1], step[-1])
-    every = np.concatenate([result["variance_mean"][shown], result["theory_variance"][shown][:, None]], axis=1)
+    every = np.concatenate([array(ds, "variance_mean")[shown], array(ds, "theory_variance")[shown][:, None]], axis=1)
     scales.log_axis(panels, every)
     keys = [style.key(look, True) for look in looks]
     words = (
         f"Mean over held-out tokens of $\\mathrm{{Var}}_D(x)$. Markers{_often(points[0].step)}: geometric mean of "
-        f"{result.seeds_in_words}, ± 2 standard errors. Before training, lines are theory for random weights; "
-        f"elsewhere they join the markers. {laws(result, shown)}"
+        f"{seeds_in_words(ds)}, ± 2 standard errors. Before training, lines are theory for random weights; "
+        f"elsewhere they join the markers. {laws(ds, shown)}"
     )
-    return groups.finish(figure, result, keys, words, ["1"], shown)
+    return groups.finish(figure, ds, keys, words, ["1"], shown)
 
 
-def _over_depth(axes: Axes, result: Result, g: int, r: int, look: style.Look, some: slice) -> None:
-    depth, mean, error = result["depth"], result["variance_mean"][g, r], result["variance_stderr"][g, r]
-    line = result["theory_variance"][g] if result["record"][r] == 0 else mean
+def _over_depth(axes: Axes, ds: xr.Dataset, g: int, r: int, look: style.Look, some: slice) -> None:
+    depth, mean, error = array(ds, "depth"), array(ds, "variance_mean")[g, r], array(ds, "variance_stderr")[g, r]
+    line = array(ds, "theory_variance")[g] if array(ds, "record")[r] == 0 else mean
     axes.plot(depth, line, color=look.colour, linestyle=look.dash, linewidth=1.3 if line is not mean else 0.7)
     groups.measured(axes, look, depth[some], mean[some], error[some])
 
@@ -59,14 +67,14 @@ def _often(stride: int) -> str:
     return "" if stride == 1 else f", one point in {stride} by turns"
 
 
-def laws(result: Result, shown: list[int]) -> str:
+def laws(ds: xr.Dataset, shown: list[int]) -> str:
     """Which law describes the growth at the end, of how many seeds, and how closely."""
-    if "growth_law" not in result or "growth_misfit" not in result:
+    if "growth_law" not in ds or "growth_misfit" not in ds:
         return ""
     words = []
-    for g, look in zip(shown, groups.looks(result, shown), strict=True):
-        found = [str(law) for law in result["growth_law"][g]]
-        counts = [law_words(result, g, law, found) for law in dict.fromkeys(found) if law]
+    for g, look in zip(shown, groups.looks(ds, shown), strict=True):
+        found = [str(law) for law in array(ds, "growth_law")[g]]
+        counts = [law_words(ds, g, law, found) for law in dict.fromkeys(found) if law]
         if counts:
             words.append(f"{look.label} {', '.join(counts)}")
     if not words:
@@ -77,10 +85,10 @@ def laws(result: Result, shown: list[int]) -> str:
     )
 
 
-def law_words(result: Result, g: int, law: str, found: list[str]) -> str:
+def law_words(ds: xr.Dataset, g: int, law: str, found: list[str]) -> str:
     """ "linear (3; 2.2 %)" """
-    names = [str(name) for name in result["law"]]
+    names = [str(name) for name in array(ds, "law")]
     seeds = [s for s, name in enumerate(found) if name == law]
-    misfits = result["growth_misfit"][g][seeds]
+    misfits = array(ds, "growth_misfit")[g][seeds]
     misfit = misfits[:, names.index(law)] if law in names else misfits.min(axis=1)
     return f"{law} ({len(seeds)}; {100 * misfit.max():.2g} %)"

@@ -1,27 +1,39 @@
 """The gradient's paths: what comes down the skip connections alone, and every branch's term (G11)."""
 
-from collections.abc import Iterator
+from functools import partial
 
+import xarray as xr
 from matplotlib.ticker import MaxNLocator
 
-from plots import curves, score_path, style
-from plots.results import Result
+from . import curves, score_path, style
+from .dataset import array, on
+from .makers import Figures
 
 FIGURES = {"identity-path": "the gradient's part that came down the skip connections"}
-NEEDS = ("depth", "sublayer", "skip_share_predicted", "log_skip_predicted", "branch_term", "identity_error")
+NEEDS = (
+    on("depth", "depth")
+    | on("sublayer", "sublayer")
+    | on("case depth", "skip_share_predicted", "log_skip_predicted")
+    | on("case sublayer", "branch_term")
+    | on("case", "identity_error")
+)
 
 
-def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
-    looks, depth = style.looks(result["placement"]), result["depth"]
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures([("identity-path", partial(_figure, ds))])
+
+
+def _figure(ds: xr.Dataset) -> style.Page:
+    looks, depth = style.looks(array(ds, "placement")), array(ds, "depth")
     figure, ((share, skip, branch),) = style.panels(1, 3, 2.7, style.PAGE)
     points = curves.turns(len(depth), len(looks))
     shares, skips = [], []
     for p, look in enumerate(looks):
-        shares.append(curves.case(result, "skip_share", p))
+        shares.append(curves.case(ds, "skip_share", p))
         curves.draw(share, look, depth, shares[-1], points[p])
-        skips.append(curves.norms(curves.case(result, "log_skip", p)))
+        skips.append(curves.norms(curves.case(ds, "log_skip", p)))
         curves.draw(skip, look, depth, skips[-1], points[p])
-        branch.errorbar(result["sublayer"], result["branch_term"][p], 2 * result["branch_term_stderr"][p],
+        branch.errorbar(array(ds, "sublayer"), array(ds, "branch_term")[p], 2 * array(ds, "branch_term_stderr")[p],
                         color=look.colour, linestyle=look.dash, linewidth=0.8, elinewidth=0.7)  # fmt: skip
     curves.log_scale([share], shares)
     curves.log_scale([skip], skips)
@@ -32,6 +44,6 @@ def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
     for axes in (share, skip, branch):
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     words = "g = s + r at every depth: s came down the skip connections alone, r took a branch at least once; "
-    words += f"largest ‖g − s − r‖/‖g‖ of all runs: {max(result['identity_error']):.1e}. Right: measured. "
+    words += f"largest ‖g − s − r‖/‖g‖ of all runs: {max(array(ds, 'identity_error')):.1e}. Right: measured. "
     keys = [style.key(look, True) for look in looks]
-    yield "identity-path", style.finish(figure, keys, words + score_path.reading(result))
+    return style.finish(figure, keys, words + score_path.reading(ds))

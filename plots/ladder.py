@@ -5,19 +5,25 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from plots import captions, scales, style
-from plots.figures import Figures
-from plots.results import Result
+from . import captions, scales, style
+from .dataset import array, config, on
+from .makers import Figures
 
 FIGURES = {"signals": "limits of infinite width: signals", "gradients": "limits of infinite width: gradients",
            "errors": "distance from the theory of infinite width"}  # fmt: skip
-NEEDS = ("ladder_width", "inverse_width", "quantity", "ladder_measured", "ladder_stderr", "limit_predicted", "limit",
-         "fit")
+NEEDS = (
+    on("ladder_width", "ladder_width")
+    | on("inverse_width", "inverse_width")
+    | on("quantity", "quantity", "limit_predicted", "limit")
+    | on("quantity ladder_width", "ladder_measured", "ladder_stderr")
+    | on("quantity inverse_width", "fit")
+)
 DECADE = 10
 CURVE, THEORY = "#0072B2", "#D55E00"
 STATISTICS = {"second_moment": "second moment", "variance": "variance", "token_cosine": "token cosine",
@@ -26,20 +32,20 @@ PLACES = {"x_out": "stream", "r_out": "second stream", "f_out attention": "atten
           "f_out mlp": "MLP's output"}  # fmt: skip
 
 
-def draw(result: Result) -> Figures:
+def draw(ds: xr.Dataset) -> Figures:
     drawn: dict[str, Callable[[], style.Page]] = {}
-    stacks = list(zip(result["quantity_placement"], result["quantity_input"], strict=True))
+    stacks = list(zip(array(ds, "quantity_placement"), array(ds, "quantity_input"), strict=True))
     for placement, name in dict.fromkeys(stacks):
-        rows = [i for i, q in enumerate(result["quantity"]) if " mean over " in q and stacks[i] == (placement, name)
-                and result["ladder_verdict"][i] != "not-checked"]  # fmt: skip
+        rows = [i for i, q in enumerate(array(ds, "quantity")) if " mean over " in q and stacks[i] == (placement, name)
+                and array(ds, "ladder_verdict")[i] != "not-checked"]  # fmt: skip
         safe = "".join(c if c.isalnum() or c in "-+" else "_" for c in str(placement))
-        kinds = {"signals": [i for i in rows if not _is_of_gradients(result["quantity"][i])],
-                 "gradients": [i for i in rows if _is_of_gradients(result["quantity"][i])]}  # fmt: skip
+        kinds = {"signals": [i for i in rows if not _is_of_gradients(array(ds, "quantity")[i])],
+                 "gradients": [i for i in rows if _is_of_gradients(array(ds, "quantity")[i])]}  # fmt: skip
         for kind, of_kind in kinds.items():
             if of_kind:
-                drawn[f"{kind}-{safe}-{name}"] = partial(_limits, result, str(placement), str(name), of_kind)
-        if rows and result["ladder_width"].max() >= DECADE * result["ladder_width"].min():
-            drawn[f"errors-{safe}-{name}"] = partial(_errors, result, str(placement), str(name), rows)
+                drawn[f"{kind}-{safe}-{name}"] = partial(_limits, ds, str(placement), str(name), of_kind)
+        if rows and array(ds, "ladder_width").max() >= DECADE * array(ds, "ladder_width").min():
+            drawn[f"errors-{safe}-{name}"] = partial(_errors, ds, str(placement), str(name), rows)
     return Figures(drawn.items())
 
 
@@ -48,20 +54,20 @@ def _is_of_gradients(quantity: str) -> bool:
 
 
 def _panels(
-    result: Result, rows: list[int], panel: Callable[[Result, Axes, int], None], x: str, y: str
+    ds: xr.Dataset, rows: list[int], panel: Callable[[xr.Dataset, Axes, int], None], x: str, y: str
 ) -> style.Page:
     count, columns = style.multiples(len(rows))
     figure, grid = style.panels(count, columns, 1.55, style.page(columns))
     panels = [axes for line in grid for axes in line]
     style.label_outer(grid, len(rows), x, y)
     for axes, i in zip(panels, rows, strict=False):
-        panel(result, axes, i)
+        panel(ds, axes, i)
     figure.align_ylabels(panels[:: len(grid[0])])
     return figure
 
 
-def _errors(result: Result, placement: str, name: str, rows: list[int]) -> style.Page:
-    figure = _panels(result, rows, _error_panel, "Width", "|measured − theory|")
+def _errors(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style.Page:
+    figure = _panels(ds, rows, _error_panel, "Width", "|measured − theory|")
     keys = [
         Line2D([], [], color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
         Line2D([], [], color=CURVE, linewidth=1.2, label="its fitted part b/width + c/width²"),
@@ -70,19 +76,19 @@ def _errors(result: Result, placement: str, name: str, rows: list[int]) -> style
     words = (
         f"{style.looks([placement])[0].label}, {style.INPUTS[name]}: how far measured means over depth (of moments: "
         "of measured over theory) are from the theory of infinite width, against width, and what the fit says of "
-        f"finite width; {result.config['ladder']['seeds']} seeds per width, bars ± 2 standard errors. In the panels: "
+        f"finite width; {config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard errors. In the panels: "
         "the error at the largest width. Wide stacks are drawn without matrices. "
     )
-    return style.finish(figure, keys, words + captions.setting(result))
+    return style.finish(figure, keys, words + captions.setting(ds))
 
 
-def _error_panel(result: Result, axes: Axes, i: int) -> None:
-    width = result["ladder_width"]
-    error, bar = np.abs(deviation(result, i, result["ladder_measured"][i])), 2 * result["ladder_stderr"][i]
-    theory = result["limit_predicted_stderr"][i]
-    inverse = result["inverse_width"]
+def _error_panel(ds: xr.Dataset, axes: Axes, i: int) -> None:
+    width = array(ds, "ladder_width")
+    error, bar = np.abs(deviation(ds, i, array(ds, "ladder_measured")[i])), 2 * array(ds, "ladder_stderr")[i]
+    theory = array(ds, "limit_predicted_stderr")[i]
+    inverse = array(ds, "inverse_width")
     seen = inverse > 0
-    fit = np.abs(result["fit"][i] - result["limit"][i])[seen]
+    fit = np.abs(array(ds, "fit")[i] - array(ds, "limit")[i])[seen]
     low = max(min(error.min(), bar.min()) / 3, 1e-300)
     axes.plot(1 / inverse[seen], fit, color=CURVE, linewidth=1.2)
     axes.errorbar(width, error, [np.minimum(bar, np.maximum(error - low, 0)), bar], color=CURVE, marker="o",
@@ -94,26 +100,26 @@ def _error_panel(result: Result, axes: Axes, i: int) -> None:
     axes.set_xlim(width.min() / 1.5, width.max() * 1.5)
     axes.xaxis.set_major_locator(LogLocator(numticks=6))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_title(name_of(result["quantity"][i]), fontsize=6.5)
+    axes.set_title(name_of(array(ds, "quantity")[i]), fontsize=6.5)
     axes.text(0.97, 0.95, f"{error[-1]:.1g} ± {bar[-1] / 2:.1g}", transform=axes.transAxes, ha="right", va="top",
               fontsize=6, color=style.INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
     axes.tick_params(labelsize=6)
 
 
-def _limits(result: Result, placement: str, name: str, rows: list[int]) -> style.Page:
-    figure = _panels(result, rows, _panel, "1 / width", "Measured − theory")
+def _limits(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style.Page:
+    figure = _panels(ds, rows, _panel, "1 / width", "Measured − theory")
     keys = [
         Line2D([], [], color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
         Line2D([], [], color=CURVE, linewidth=1.2, label="fitted parabola"),
         Patch(color=CURVE, alpha=0.2, linewidth=0, label="± 2 standard errors"),
         Line2D([], [], color=THEORY, marker="D", markersize=4.5, linestyle="", label="theory, infinite width"),
     ]
-    return style.finish(figure, keys, caption(result, style.looks([placement])[0].label, name))
+    return style.finish(figure, keys, caption(ds, style.looks([placement])[0].label, name))
 
 
-def deviation(result: Result, i: int, values: np.ndarray) -> np.ndarray:
+def deviation(ds: xr.Dataset, i: int, values: np.ndarray) -> np.ndarray:
     """Minus theory, so that panels of different size can be read alike."""
-    return values - result["limit_predicted"][i]
+    return values - array(ds, "limit_predicted")[i]
 
 
 def name_of(quantity: str) -> str:
@@ -127,17 +133,17 @@ def name_of(quantity: str) -> str:
     return f"{where}, {words}"
 
 
-def _panel(result: Result, axes: Axes, i: int) -> None:
-    x, inverse = 1 / result["ladder_width"], result["inverse_width"]
-    fit, band = deviation(result, i, result["fit"][i]), 2 * result["fit_stderr"][i]
+def _panel(ds: xr.Dataset, axes: Axes, i: int) -> None:
+    x, inverse = 1 / array(ds, "ladder_width"), array(ds, "inverse_width")
+    fit, band = deviation(ds, i, array(ds, "fit")[i]), 2 * array(ds, "fit_stderr")[i]
     axes.fill_between(inverse, fit - band, fit + band, color=CURVE, alpha=0.2, linewidth=0)
     axes.plot(inverse, fit, color=CURVE, linewidth=1.2)
-    axes.errorbar(x, deviation(result, i, result["ladder_measured"][i]), 2 * result["ladder_stderr"][i], color=CURVE,
+    axes.errorbar(x, deviation(ds, i, array(ds, "ladder_measured")[i]), 2 * array(ds, "ladder_stderr")[i], color=CURVE,
                   marker="o", markersize=4, linestyle="", elinewidth=0.9)  # fmt: skip
-    axes.errorbar([0], [0], [2 * result["limit_predicted_stderr"][i]], color=THEORY, marker="D", markersize=4.5,
+    axes.errorbar([0], [0], [2 * array(ds, "limit_predicted_stderr")[i]], color=THEORY, marker="D", markersize=4.5,
                   elinewidth=0.9, zorder=4)  # fmt: skip
     axes.axhline(0, color=style.INK, linewidth=0.5, zorder=1)
-    axes.set_title(f"{name_of(result['quantity'][i])}\n{result['ladder_verdict'][i]}", fontsize=6.5)
+    axes.set_title(f"{name_of(array(ds, 'quantity')[i])}\n{array(ds, 'ladder_verdict')[i]}", fontsize=6.5)
     axes.set_xscale("function", functions=(scales.root, scales.square))
     axes.set_xlim(-0.0001 * x.max(), 1.1 * x.max())
     ticks = apart(x)
@@ -154,10 +160,10 @@ def apart(inverse: np.ndarray) -> list[float]:
     return sorted(ticks)
 
 
-def caption(result: Result, label: str, name: str) -> str:
+def caption(ds: xr.Dataset, label: str, name: str) -> str:
     words = (
         f"{label}, {style.INPUTS[name]}: means over depth (of moments: of measured over theory) minus theory, against "
-        f"1/width; {result.config['ladder']['seeds']} seeds per width, bars ± 2 standard errors. The parabola's value "
+        f"1/width; {config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard errors. The parabola's value "
         "at 0 is held against theory, with nothing allowed for finite width; under the titles: the verdicts. "
     )
-    return words + captions.setting(result)
+    return words + captions.setting(ds)

@@ -1,18 +1,30 @@
 """Massive activations: the gradient of W2 against the size of the hidden activation."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from plots import style
-from plots.results import Result
+from . import style
+from .dataset import array, fact, on, version
+from .makers import Figures
 
 FIGURES = {"massive_activations": "an MLP's gradient against the size of its hidden activation"}
-NEEDS = ("massive_placement", "massive_final_norm", "massive_factor", "massive_gradient", "massive_gradient_low",
-         "massive_gradient_high", "massive_bound", "massive_ceiling")  # fmt: skip
+NEEDS = (
+    on("massive_curve", "massive_placement", "massive_final_norm", "massive_ceiling")
+    | on("massive_factor", "massive_factor")
+    | on(
+        "massive_curve massive_factor",
+        "massive_gradient",
+        "massive_gradient_low",
+        "massive_gradient_high",
+        "massive_bound",
+    )
+)
 FINAL = style.Look("Pre-LN, final norm", "#E69F00", "h", (0, (6, 1.5, 1, 1.5)))
 
 
@@ -22,40 +34,48 @@ def look_of(placement: str, final_norm: float) -> style.Look:
     return style.Look(words, look.colour, look.marker, look.dash)
 
 
-def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures([("massive_activations", partial(_figure, ds))])
+
+
+def _figure(ds: xr.Dataset) -> style.Page:
     figure, (row,) = style.panels(1, 2, 2.9, style.PAGE)
-    looks = [look_of(*which) for which in zip(result["massive_placement"], result["massive_final_norm"], strict=True)]
-    bounded = [k for k in range(len(looks)) if np.isfinite(result["massive_ceiling"][k])]
-    _panel(result, row[0], looks, range(len(looks)), 1.0)
+    looks = [
+        look_of(*which) for which in zip(array(ds, "massive_placement"), array(ds, "massive_final_norm"), strict=True)
+    ]
+    bounded = [k for k in range(len(looks)) if np.isfinite(array(ds, "massive_ceiling")[k])]
+    _panel(ds, row[0], looks, range(len(looks)), 1.0)
     row[0].set(title="All placements", yscale="log", ylabel=r"$\|\partial\,loss/\partial W_2\|_F$")
     row[0].yaxis.set_major_locator(LogLocator(numticks=12))
     row[0].yaxis.set_minor_formatter(NullFormatter())
-    _panel(result, row[1], looks, bounded, 1.45)
-    row[1].set(title="Behind a norm: linear scale", ylim=(0, 1.25 * np.nanmax(result["massive_ceiling"])))
+    _panel(ds, row[1], looks, bounded, 1.45)
+    row[1].set(title="Behind a norm: linear scale", ylim=(0, 1.25 * np.nanmax(array(ds, "massive_ceiling"))))
     keys = [style.key(look, True) for look in looks]
     keys.append(Line2D([], [], color=style.INK, linestyle=":", linewidth=1.0, label="bound for every factor"))
-    yield "massive_activations", style.finish(figure, keys, caption(result))
+    return style.finish(figure, keys, caption(ds))
 
 
-def _panel(result: Result, axes: Axes, looks: list[style.Look], curves: Iterable[int], shift: float) -> None:
-    factor = result["massive_factor"]
+def _panel(ds: xr.Dataset, axes: Axes, looks: list[style.Look], curves: Iterable[int], shift: float) -> None:
+    factor = array(ds, "massive_factor")
     for rank, k in enumerate(curves):
         look = looks[k]
-        middle, low, high = (result[f"massive_gradient{part}"][k] for part in ("", "_low", "_high"))
-        axes.plot(factor, result["massive_bound"][k], color=look.colour, linestyle=look.dash, linewidth=1.3, zorder=2)
+        middle, low, high = (array(ds, f"massive_gradient{part}")[k] for part in ("", "_low", "_high"))
+        axes.plot(
+            factor, array(ds, "massive_bound")[k], color=look.colour, linestyle=look.dash, linewidth=1.3, zorder=2
+        )
         axes.errorbar(factor * shift ** (rank - 1), middle, (middle - low, high - middle), linestyle="", zorder=2.5,
                       marker=look.marker, markersize=look.size, color=look.colour, elinewidth=0.9)  # fmt: skip
-        axes.axhline(result["massive_ceiling"][k], color=look.colour, linestyle=":", linewidth=1.0, zorder=1.5)
+        axes.axhline(array(ds, "massive_ceiling")[k], color=look.colour, linestyle=":", linewidth=1.0, zorder=1.5)
     axes.set(xscale="log", xlabel=r"Factor on $\|h\|$")
     axes.xaxis.set_major_locator(LogLocator(numticks=12))
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def caption(result: Result) -> str:
-    a = result.attributes
+def caption(ds: xr.Dataset) -> str:
+    stacks, width, hidden = (fact(ds, f"massive_{name}") for name in ("stacks", "width", "hidden"))
     return (
         "Lines: sharp bounds (median over the stacks); dotted: one bound for all factors at once. Markers, shifted "
-        f"sideways on the right: gradient, median and quantiles 0.16 and 0.84 of {a['massive_stacks']} random ReLU "
-        f"stacks, width {a['massive_width']}, hidden width {a['massive_hidden']}, one token. Only Pre-LN without a "
-        f"final norm grows with the activation. {result.version}"
+        f"sideways on the right: gradient, median and quantiles 0.16 and 0.84 of {stacks} random ReLU "
+        f"stacks, width {width}, hidden width {hidden}, one token. Only Pre-LN without a "
+        f"final norm grows with the activation. {version(ds)}"
     )

@@ -4,41 +4,48 @@ import textwrap
 from functools import partial
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from plots import captions, scales, style
-from plots.figures import Figures
-from plots.results import Result
+from . import captions, scales, style
+from .dataset import array, config, on
+from .makers import Figures
 
 FIGURES = {"noise": "signal-to-quantisation-noise ratio over depth",
            "gradient-noise": "the same of gradients",
            "law": "second moments in number formats",
            "massive": "what massive features of the input cost in number formats"}  # fmt: skip
-NEEDS = ("format", "features", "site", "sqnr", "sqnr_stderr", "second_moment_drift", "overflow_seeds")
+NEEDS = (
+    on("format", "format")
+    | on("features", "features")
+    | on("site", "site")
+    | on("stack format features site place", "sqnr", "sqnr_stderr", "second_moment_drift")
+    | on("stack format features", "overflow_seeds")
+)
 FORMATS = {"fp64": "FP64", "fp32": "FP32", "bf16": "BF16", "fp16": "FP16", "fp8_e5m2": "FP8 E5M2",
            "fp8_e4m3": "FP8 E4M3", "int8": "INT8", "int4": "INT4"}  # fmt: skip
 MARKERS = 13  # along one curve
 
 
-def draw(result: Result) -> Figures:
+def draw(ds: xr.Dataset) -> Figures:
     drawn = {}
-    for name in dict.fromkeys(result["input"]):
-        stacks = [i for i, other in enumerate(result["input"]) if other == name]
-        drawn[f"noise-{name}"] = partial(_noise, result, stacks, str(name), "x_out")
-        if "grad x_out" in list(result["site"]):
-            drawn[f"gradient-noise-{name}"] = partial(_noise, result, stacks, str(name), "grad x_out")
-        if "second_moment_predicted" in result:
-            drawn[f"law-{name}"] = partial(_law, result, stacks, str(name))
-        if "massive_branch_cost" in result:
-            drawn[f"massive-{name}"] = partial(_massive, result, stacks, str(name))
+    for name in dict.fromkeys(array(ds, "input")):
+        stacks = [i for i, other in enumerate(array(ds, "input")) if other == name]
+        drawn[f"noise-{name}"] = partial(_noise, ds, stacks, str(name), "x_out")
+        if "grad x_out" in list(array(ds, "site")):
+            drawn[f"gradient-noise-{name}"] = partial(_noise, ds, stacks, str(name), "grad x_out")
+        if "second_moment_predicted" in ds:
+            drawn[f"law-{name}"] = partial(_law, ds, stacks, str(name))
+        if "massive_branch_cost" in ds:
+            drawn[f"massive-{name}"] = partial(_massive, ds, stacks, str(name))
     return Figures(drawn.items())
 
 
-def formats_of(result: Result) -> list[int]:
+def formats_of(ds: xr.Dataset) -> list[int]:
     """Positions of the formats, without the run in f64 that they are compared with."""
-    return [i for i, name in enumerate(result["format"]) if name != "fp64"]
+    return [i for i, name in enumerate(array(ds, "format")) if name != "fp64"]
 
 
 def name_of(word: str) -> str:
@@ -58,39 +65,39 @@ def _grid(formats: list[int], height: float, x: str, y: str) -> tuple[style.Page
     return figure, panels
 
 
-def _noise(result: Result, stacks: list[int], name: str, site: str) -> style.Page:
+def _noise(ds: xr.Dataset, stacks: list[int], name: str, site: str) -> style.Page:
     """One panel per format: the SQNR of the stream, or of its gradient, at every depth."""
-    formats = formats_of(result)
-    looks = [style.looks(list(result["placement"]))[i] for i in stacks]
-    place = list(result["site"]).index(site)
-    predicted = site == "x_out" and "stream_sqnr_predicted" in result
+    formats = formats_of(ds)
+    looks = [style.looks(list(array(ds, "placement")))[i] for i in stacks]
+    place = list(array(ds, "site")).index(site)
+    predicted = site == "x_out" and "stream_sqnr_predicted" in ds
     figure, panels = _grid(formats, 1.6, "Sublayers passed", "SQNR (dB)")
     overflowed = False
     for axes, f in zip(panels, formats, strict=False):
         for i, look in zip(stacks, looks, strict=True):
             # The last place is behind the stack, the first one its input, which was rounded once.
-            values = result["sqnr"][i, f, 0, place, 1:-1]
-            bars = 2 * result["sqnr_stderr"][i, f, 0, place, 1:-1]
+            values = array(ds, "sqnr")[i, f, 0, place, 1:-1]
+            bars = 2 * array(ds, "sqnr_stderr")[i, f, 0, place, 1:-1]
             depth = np.arange(1, len(values) + 1)
             if predicted:
-                curve = result["stream_sqnr_predicted"][i, f, 0, 1:]
+                curve = array(ds, "stream_sqnr_predicted")[i, f, 0, 1:]
                 axes.plot(depth, curve, color=look.colour, linestyle=look.dash, linewidth=1.2)
             at = _markers(len(values))
             axes.errorbar(depth[at], values[at], bars[at], color=look.colour, marker=look.marker, linestyle="",
                           markersize=0.8 * look.size, elinewidth=0.8)  # fmt: skip
             prefix = "grad_overflow" if site.startswith("grad") else "overflow"
-            if result[f"{prefix}_seeds"][i, f, 0] > 0:
+            if array(ds, f"{prefix}_seeds")[i, f, 0] > 0:
                 overflowed = True
-                axes.axvline(result[f"{prefix}_sublayer"][i, f, 0] + 1, color=look.colour, linestyle=look.dash,
+                axes.axvline(array(ds, f"{prefix}_sublayer")[i, f, 0] + 1, color=look.colour, linestyle=look.dash,
                              linewidth=0.8)  # fmt: skip
-        shown = result["sqnr"][stacks][:, f, 0, place, :-1]
-        axes.set_title(name_of(result["format"][f]))
+        shown = array(ds, "sqnr")[stacks][:, f, 0, place, :-1]
+        axes.set_title(name_of(array(ds, "format")[f]))
         if not np.isfinite(shown).any():
             scales.nothing_finite(axes)
     keys = [style.key(look, True) if predicted else _marker(look) for look in looks]
     what = "the residual stream" if site == "x_out" else "the gradient of the residual stream"
     words = f"Signal-to-quantisation-noise ratio of {what} against the same pass in FP64, {style.INPUTS[name]}; "
-    words += f"markers: mean over {result.config['run']['seeds']} seeds, bars ± 2 standard errors (mostly hidden). "
+    words += f"markers: mean over {config(ds)['run']['seeds']} seeds, bars ± 2 standard errors (mostly hidden). "
     if predicted:
         words += (
             "Lines: predicted from the pass in FP64, to first order, exact where the loss reads the stream; "
@@ -98,45 +105,45 @@ def _noise(result: Result, stacks: list[int], name: str, site: str) -> style.Pag
         )
     if overflowed:
         words += "Vertical lines: the first overflow. "
-    return style.finish(figure, keys, words + _held(result) + captions.setting(result))
+    return style.finish(figure, keys, words + _held(ds) + captions.setting(ds))
 
 
 def _marker(look: style.Look) -> Line2D:
     return Line2D([], [], color=look.colour, marker=look.marker, markersize=look.size, linestyle="", label=look.label)
 
 
-def _held(result: Result) -> str:
-    own = result.config["formats"]
+def _held(ds: xr.Dataset) -> str:
+    own = config(ds)["formats"]
     covers = ", ".join(own["covers"]) or "all tensors, in 8 bits or fewer what matrices read and their weights"
     return f"Held in the format: {covers}; the rest in {name_of(own['rest'])}; sums in {own['accumulate']}. "
 
 
-def _law(result: Result, stacks: list[int], name: str) -> style.Page:
+def _law(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
     """The stream's mean square: in FP64 over theory, then one panel per format, over that in FP64."""
-    formats = list(range(len(result["format"])))
-    looks = [style.looks(list(result["placement"]))[i] for i in stacks]
-    site = list(result["site"]).index("x_out")
+    formats = list(range(len(array(ds, "format"))))
+    looks = [style.looks(list(array(ds, "placement")))[i] for i in stacks]
+    site = list(array(ds, "site")).index("x_out")
     figure, panels = _grid(formats, 1.7, "Sublayers passed", "Ratio − 1")
     for axes, f in zip(panels, formats, strict=False):
-        exact = result["format"][f] == "fp64"
+        exact = array(ds, "format")[f] == "fp64"
         for rank, (i, look) in enumerate(zip(stacks, looks, strict=True)):
-            theory, band = result["second_moment_predicted"][i], 2 * result["second_moment_predicted_stderr"][i]
+            theory, band = array(ds, "second_moment_predicted")[i], 2 * array(ds, "second_moment_predicted_stderr")[i]
             depth = np.arange(len(theory))
             if exact:
                 axes.fill_between(depth, -band / theory, band / theory, color=look.colour, alpha=0.2, linewidth=0)
-                values = result["second_moment"][i, f, 0, site, :-1] / theory - 1
-                bars = 2 * result["second_moment_stderr"][i, f, 0, site, :-1] / theory
+                values = array(ds, "second_moment")[i, f, 0, site, :-1] / theory - 1
+                bars = 2 * array(ds, "second_moment_stderr")[i, f, 0, site, :-1] / theory
             else:
-                values = result["second_moment_drift"][i, f, 0, site, :-1]
-                bars = 2 * result["second_moment_drift_stderr"][i, f, 0, site, :-1]
+                values = array(ds, "second_moment_drift")[i, f, 0, site, :-1]
+                bars = 2 * array(ds, "second_moment_drift_stderr")[i, f, 0, site, :-1]
             at = _markers(len(theory))
             shift = 0.012 * len(theory) * (rank - 0.5 * (len(stacks) - 1))
             axes.errorbar(depth[at] + shift, values[at], bars[at], color=look.colour, marker=look.marker,
                           linestyle="", markersize=0.7 * look.size, elinewidth=0.8)  # fmt: skip
         axes.axhline(0, color=style.INK, linewidth=0.8, zorder=1)
-        verdicts = [str(result["verdict" if exact else "drift_verdict"][i, f]) for i in stacks]
+        verdicts = [str(array(ds, "verdict" if exact else "drift_verdict")[i, f]) for i in stacks]
         words = verdicts[0] if len(set(verdicts)) == 1 else textwrap.fill(", ".join(verdicts), 22)
-        over = "FP64 over theory" if exact else f"{name_of(result['format'][f])} over FP64"
+        over = "FP64 over theory" if exact else f"{name_of(array(ds, 'format')[f])} over FP64"
         axes.set_title(f"{over}\n{words}", fontsize=6.5)
         axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
         axes.yaxis.get_offset_text().set_fontsize(6)
@@ -144,28 +151,30 @@ def _law(result: Result, stacks: list[int], name: str) -> style.Page:
     order = ", ".join(look.label for look in looks)
     words = ("Mean square of the residual stream: in FP64 over its prediction at this width, in a "
              f"format over that of the same seeds in FP64; {style.INPUTS[name]}, mean over "
-             f"{result.config['run']['seeds']} seeds, bars ± 2 standard errors, markers shifted sideways. "
+             f"{config(ds)['run']['seeds']} seeds, bars ± 2 standard errors, markers shifted sideways. "
              f"Under the titles: the verdicts, {order}; one rounding of the stream is allowed for. ")  # fmt: skip
-    return style.finish(figure, keys, words + _held(result) + captions.setting(result))
+    return style.finish(figure, keys, words + _held(ds) + captions.setting(ds))
 
 
-def _massive(result: Result, stacks: list[int], name: str) -> style.Page:
+def _massive(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
     """How many decibels massive features cost the modules' outputs and the stream."""
-    formats = formats_of(result)
-    looks = [style.looks(list(result["placement"]))[i] for i in stacks]
+    formats = formats_of(ds)
+    looks = [style.looks(list(array(ds, "placement")))[i] for i in stacks]
     figure, (row,) = style.panels(1, 2, 2.2, style.PAGE)
     for axes, kind, words in zip(row, ("branch", "stream"), ("Modules' outputs", "Residual stream"), strict=True):
         for rank, (i, look) in enumerate(zip(stacks, looks, strict=True)):
             shift = 0.22 * (rank - 0.5 * (len(stacks) - 1))
-            loss = result[f"massive_{kind}_cost"][i, formats]
-            bars = 2 * result[f"massive_{kind}_cost_stderr"][i, formats]
+            loss = array(ds, f"massive_{kind}_cost")[i, formats]
+            bars = 2 * array(ds, f"massive_{kind}_cost_stderr")[i, formats]
             axes.errorbar(np.arange(len(formats)) + shift, loss, bars, color=look.colour, marker=look.marker,
                           linestyle="", markersize=look.size, elinewidth=0.9)  # fmt: skip
         axes.axhline(0, color=style.INK, linewidth=0.6, zorder=1)
-        axes.set_xticks(range(len(formats)), [name_of(result["format"][f]) for f in formats], rotation=25, ha="right")
+        axes.set_xticks(
+            range(len(formats)), [name_of(array(ds, "format")[f]) for f in formats], rotation=25, ha="right"
+        )
         axes.set(title=words, ylabel="SQNR lost (dB)")
-    own = result.config["formats"]
+    own = config(ds)["formats"]
     words = (f"What {own['massive_features']} feature(s) of the input, {own['massive']:g} times as large, cost in "
              f"signal-to-quantisation-noise ratio: plain minus massive, seed by seed, {style.INPUTS[name]}; bars ± 2 "
              "standard errors. Left: mean over sublayers; right: behind the last one. ")  # fmt: skip
-    return style.finish(figure, [_marker(look) for look in looks], words + _held(result) + captions.setting(result))
+    return style.finish(figure, [_marker(look) for look in looks], words + _held(ds) + captions.setting(ds))

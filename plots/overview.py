@@ -1,14 +1,20 @@
 """Variance and gradient of the hidden state over depth, side by side: a run with --backward in one figure."""
 
-from collections.abc import Iterator
+from functools import partial
 
-from plots import curves, gradient, style, variance
-from plots.results import Result
+import xarray as xr
+
+from . import curves, gradient, style, variance
+from .makers import Figures
 
 FIGURES = {"overview": "variance and gradient of the hidden state over depth"}
-NEEDS = variance.NEEDS + gradient.NEEDS
+NEEDS = variance.NEEDS | gradient.NEEDS
 
 
-def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures([("overview", partial(_figure, ds))])
+
+
+def _figure(ds: xr.Dataset) -> style.Page:
     statistics = variance.STATISTIC, gradient.STATISTIC
-    yield "overview", curves.over_depth(result, *statistics, mean="mean (of gradients the geometric mean)")
+    return curves.over_depth(ds, *statistics, mean="mean (of gradients the geometric mean)")

@@ -3,23 +3,28 @@
 from functools import partial
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from plots import captions, curves, style
-from plots.figures import Figures
-from plots.results import Result
+from . import captions, curves, style
+from .dataset import array, config, on, seeds_in_words
+from .makers import Figures
 
 FIGURES = {"power": "the smallest error that the test would have found"}
-NEEDS = ("depth", "verdict", "power_worst", "second_moment_power", "second_moment_measured")
+NEEDS = (
+    on("depth", "depth")
+    | on("input placement", "verdict", "power_worst")
+    | on("input placement depth", "second_moment_power", "second_moment_measured")
+)
 BAND = "#56B4E9"
 LINE = "#0072B2"
 
 
-def draw(result: Result) -> Figures:
-    return Figures((f"power-{name}", partial(_bands, result, i)) for i, name in enumerate(result["input"])
-                   if np.isfinite(result["second_moment_power"][i]).any())  # fmt: skip
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures((f"power-{name}", partial(_bands, ds, i)) for i, name in enumerate(array(ds, "input"))
+                   if np.isfinite(array(ds, "second_moment_power")[i]).any())  # fmt: skip
 
 
 def deviation(curve: curves.Curve) -> np.ndarray:
@@ -28,44 +33,44 @@ def deviation(curve: curves.Curve) -> np.ndarray:
     return 100 * (curve["measured"] / predicted - 1)
 
 
-def reach(result: Result, i: int, limit: float) -> float:
+def reach(ds: xr.Dataset, i: int, limit: float) -> float:
     """Where the axis ends: beyond the limit, but where all that is drawn lies far inside it, beyond that."""
-    drawn = [100 * result["second_moment_power"][i],
-             *(deviation(curves.select(result, "second_moment", (i, p))) for p in range(len(result["placement"])))]
+    drawn = [100 * array(ds, "second_moment_power")[i],
+             *(deviation(curves.select(ds, "second_moment", (i, p))) for p in range(len(array(ds, "placement"))))]
     largest = max((np.nanmax(np.abs(y)) for y in drawn if np.isfinite(y).any()), default=0.0)
     return 1.6 * limit if not 0 < largest < limit / 4 else 1.3 * largest
 
 
-def _bands(result: Result, i: int) -> style.Page:
-    limit, depth = 100 * result.config["agreement"]["power_limit"]["second_moment"], result["depth"]
-    end = reach(result, i, limit)
+def _bands(ds: xr.Dataset, i: int) -> style.Page:
+    limit, depth = 100 * config(ds)["agreement"]["power_limit"]["second_moment"], array(ds, "depth")
+    end = reach(ds, i, limit)
 
     def panel(axes: Axes, p: int, look: style.Look) -> None:
-        hidden = 100 * result["second_moment_power"][i, p]
+        hidden = 100 * array(ds, "second_moment_power")[i, p]
         hidden = np.where(np.isfinite(hidden), hidden, np.nan)
         axes.fill_between(depth, -hidden, hidden, color=BAND, alpha=0.35, lw=0, zorder=0)
         axes.axhline(0, color=style.INK, linewidth=0.6, zorder=1)
         for y in (-limit, limit):
             axes.axhline(y, color=style.INK, linewidth=0.6, linestyle=(0, (4, 2)), zorder=1)
-        curve = curves.select(result, "second_moment", (i, p))
+        curve = curves.select(ds, "second_moment", (i, p))
         axes.plot(depth, deviation(curve), color=LINE, marker="o", markersize=2.4, markeredgewidth=0, linewidth=0.6)
-        axes.set_title(curves.titled(look, result["verdict"][i, p]))
+        axes.set_title(curves.titled(look, array(ds, "verdict")[i, p]))
         axes.set_ylim(-end, end)
 
-    figure = curves.per_placement(result, panel, 1.7, "Deviation / %", sharey=True)
+    figure = curves.per_placement(ds, panel, 1.7, "Deviation / %", sharey=True)
     limit_words = f"limit of an agreement, ± {limit:g} %{', beyond the axes' if end < limit else ''}"
     keys = [
         Line2D([], [], color=LINE, marker="o", ms=3.5, lw=0.6, label="measured / predicted − 1"),
         Patch(color=BAND, alpha=0.35, lw=0, label="could be off by (not refused)"),
         Line2D([], [], color=style.INK, lw=0.6, ls=(0, (4, 2)), label=limit_words),
     ]
-    return style.finish(figure, keys, caption(result, i))
+    return style.finish(figure, keys, caption(ds, i))
 
 
-def caption(result: Result, i: int) -> str:
+def caption(ds: xr.Dataset, i: int) -> str:
     words = (
-        f"{style.title(style.INPUTS[result['input'][i]])}: second moment of the stream, measured over predicted "
-        f"({result.seeds_in_words}). Band: the smallest error that the test would have rejected with 95 % probability; "
+        f"{style.title(style.INPUTS[array(ds, 'input')[i]])}: second moment of the stream, measured over predicted "
+        f"({seeds_in_words(ds)}). Band: the smallest error that the test would have rejected with 95 % probability; "
         "a verdict whose band leaves the limit is inconclusive. Titles: the verdict over all sites."
     )
-    return f"{words} {captions.setting(result)}"
+    return f"{words} {captions.setting(ds)}"

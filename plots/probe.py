@@ -5,20 +5,21 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from plots import captions, scales, style
-from plots.figures import Figures
-from plots.results import Result
+from . import captions, scales, style
+from .dataset import array, config, fact, on, version
+from .makers import Figures
 
 FIGURES = {"trained-vs-init": "a checkpoint's stream over depth beside theory",
            "growth": "the terms of the stream's growth",
            "growth-parts": "growth as sizes of weights and as alignment"}  # fmt: skip
-NEEDS = ("growth_stream_share", "growth_branch_share", "growth_cross_share", "growth_cross_over_branch")
+NEEDS = on("sublayer", "growth_stream_share", "growth_branch_share", "growth_cross_share", "growth_cross_over_branch")
 TRAINED, THEORY, SCALES, PROFILES = "#D55E00", "#0072B2", "#009E73", "#CC79A7"
 PARTS = (
     ("log_growth_from_scales", "sizes of matrices, and gains", SCALES, "s"),
@@ -37,30 +38,30 @@ TERMS = (
 MODULES = (("attention", "o"), ("MLP", "s"))
 
 
-def draw(result: Result) -> Figures:
+def draw(ds: xr.Dataset) -> Figures:
     figures = {"trained-vs-init": _trained, "growth": _growth}
-    if "log_growth_from_sizes_inside" in result:
+    if "log_growth_from_sizes_inside" in ds:
         figures["growth-parts"] = _parts
-    return Figures((name, partial(make, result)) for name, make in figures.items())
+    return Figures((name, partial(make, ds)) for name, make in figures.items())
 
 
-def caption(result: Result, words: str, theory: bool = False) -> str:
-    stack = result.config["stacks"][0]
+def caption(ds: xr.Dataset, words: str, theory: bool = False) -> str:
+    stack = config(ds)["stacks"][0]
     model, init = stack["model"], stack["init"]
     placement = model["placement"] if isinstance(model["placement"], str) else "free form"
     label = style.LOOKS[placement].label if placement in style.LOOKS else placement
     setting = (
-        f"{result.attributes['model']} ({result.attributes['family']}, {label}): {model['layers']} layers, width "
-        f"{model['width']}, {len(result['token'])} tokens, {result.config['run']['dtype']}. "
+        f"{fact(ds, 'model')} ({fact(ds, 'family')}, {label}): {model['layers']} layers, width "
+        f"{model['width']}, {len(array(ds, 'token'))} tokens, {config(ds)['run']['dtype']}. "
     )
-    if theory and _has_theory(result):
+    if theory and _has_theory(ds):
         scheme = f"{init['scheme']} init" + (f", std {init['std']:g}" if init["scheme"] == "normal" else "")
         setting += f"Theory: {scheme}. "
-    return f"{words} {setting}{captions.keys(result) if theory else ''}{result.version}"
+    return f"{words} {setting}{captions.keys(ds) if theory else ''}{version(ds)}"
 
 
-def _has_theory(result: Result) -> bool:
-    return "variance_at_init" in result
+def _has_theory(ds: xr.Dataset) -> bool:
+    return "variance_at_init" in ds
 
 
 def depth_axis(axes: Axes, last: float) -> None:
@@ -73,59 +74,59 @@ def log_axis(axes: Axes, *curves: np.ndarray) -> None:
     scales.log_axis([axes], np.concatenate([np.ravel(c) for c in curves]))
 
 
-def _trained(result: Result) -> style.Page:
+def _trained(ds: xr.Dataset) -> style.Page:
     shown = [("variance", "Hidden-state variance\n(mean over tokens of $\\mathrm{Var}_D(x)$)")]
-    if "grad_sq_measured" in result:
+    if "grad_sq_measured" in ds:
         shown.append(("grad_sq", "Mean over tokens of\n$\\|\\partial\\,\\mathrm{loss}/\\partial x\\|^2$"))
-    depth = result["depth"]
+    depth = array(ds, "depth")
     figure, (row,) = style.panels(1, len(shown), 3.0, style.page(len(shown)))
     for axes, (name, label) in zip(row, shown, strict=True):
-        curves = [result[f"{name}_measured"]]
+        curves = [array(ds, f"{name}_measured")]
         axes.plot(depth, curves[0], color=TRAINED, marker="o", markersize=4, linewidth=0.8, zorder=3)
-        if f"{name}_at_init" in result:
-            predicted, low, high = (result[f"{name}_at_init{end}"] for end in ("", "_low", "_high"))
+        if f"{name}_at_init" in ds:
+            predicted, low, high = (array(ds, f"{name}_at_init{end}") for end in ("", "_low", "_high"))
             axes.plot(depth, predicted, color=THEORY, linewidth=1.3)
             axes.fill_between(depth, low, high, color=THEORY, alpha=0.25, lw=0)
             curves += [predicted, low, high]
-        if f"{name}_at_scales" in result:
-            curves.append(result[f"{name}_at_scales"])
+        if f"{name}_at_scales" in ds:
+            curves.append(array(ds, f"{name}_at_scales"))
             axes.plot(depth, curves[-1], color=SCALES, linewidth=1.3, linestyle="--")
-        if f"{name}_at_profiles" in result:
-            curves.append(result[f"{name}_at_profiles"])
+        if f"{name}_at_profiles" in ds:
+            curves.append(array(ds, f"{name}_at_profiles"))
             axes.plot(depth, curves[-1], color=PROFILES, linewidth=1.3, linestyle=":")
         log_axis(axes, *curves)
         axes.set_ylabel(label)
         depth_axis(axes, depth[-1])
     keys = [Line2D([], [], color=TRAINED, marker="o", markersize=4, linewidth=0.8, label="trained, measured")]
     words = "The checkpoint's stream over depth."
-    if _has_theory(result):
+    if _has_theory(ds):
         keys.append(Line2D([], [], color=THEORY, linewidth=1.3, label="at initialisation, theory"))
         words = ("The checkpoint's stream over depth, beside theory for random weights of the same shape; band, where "
                  "wider than the line: 2 standard errors of the prediction, and what finite width "
                  "may add.")  # fmt: skip
-    if "variance_at_scales" in result:
+    if "variance_at_scales" in ds:
         keys.append(Line2D([], [], color=SCALES, linewidth=1.3, linestyle="--",
                            label="random weights at the trained scales, theory"))  # fmt: skip
         words += " Dashed: theory for random weights with every matrix's own root mean square and all gains."
-    if "variance_at_profiles" in result:
+    if "variance_at_profiles" in ds:
         keys.append(Line2D([], [], color=PROFILES, linewidth=1.3, linestyle=":",
                            label="and with the size of every row and column, theory"))  # fmt: skip
         words += (" Dotted: with the size of every row and column besides; what the measurement differs from it "
                   "by is alignment.")  # fmt: skip
-    return style.finish(figure, keys, caption(result, words, theory=True))
+    return style.finish(figure, keys, caption(ds, words, theory=True))
 
 
-def _parts(result: Result) -> style.Page:
+def _parts(ds: xr.Dataset) -> style.Page:
     """T29: growth over depth in three parts, and what every null leaves over."""
-    depth = result["depth"]
+    depth = array(ds, "depth")
     figure, ((left, right),) = style.panels(1, 2, 3.7, style.PAGE)
     for name, label, colour, marker in PARTS:
-        left.plot(depth, result[name], color=colour, marker=marker, markersize=4, linewidth=0.9, label=label)
-    for row, name in enumerate(result["null"]):
+        left.plot(depth, array(ds, name), color=colour, marker=marker, markersize=4, linewidth=0.9, label=label)
+    for row, name in enumerate(array(ds, "null")):
         label, colour, marker = NULLS[name]
-        value = result["null_left_over"][row]
-        if "null_left_over_error" in result:
-            margin = 2 * result["null_left_over_error"][row]
+        value = array(ds, "null_left_over")[row]
+        if "null_left_over_error" in ds:
+            margin = 2 * array(ds, "null_left_over_error")[row]
             right.fill_between(depth, value - margin, value + margin, color=colour, alpha=0.2, lw=0)
         right.plot(depth, value, color=colour, marker=marker, markersize=3.5, linewidth=0.9, label=label)
     for axes in (left, right):
@@ -136,28 +137,28 @@ def _parts(result: Result) -> style.Page:
     right.set_ylabel("ln(second moment / that of random weights)")
     words = ("Left: growth of the stream over its initialisation, in three parts. Right: what is left over beyond "
              "random weights that share with the trained ones what the legend names.")  # fmt: skip
-    draws = result["null_draws"][0]
-    if "null_left_over_error" in result and np.isfinite(draws):
+    draws = array(ds, "null_draws")[0]
+    if "null_left_over_error" in ds and np.isfinite(draws):
         words += (f" Bands: twice what one random model of the model's own width has there, root mean square over "
                   f"{int(draws)} of each.")  # fmt: skip
-    return style.finish(figure, [], caption(result, words, theory=True))
+    return style.finish(figure, [], caption(ds, words, theory=True))
 
 
-def _growth(result: Result) -> style.Page:
-    sublayer = result["sublayer"]
-    has_gains = bool(np.isfinite(result["branch_from_gains"]).any())
+def _growth(ds: xr.Dataset) -> style.Page:
+    sublayer = array(ds, "sublayer")
+    has_gains = bool(np.isfinite(array(ds, "branch_from_gains")).any())
     figure, (row,) = style.panels(1, 3 if has_gains else 2, 3.0, style.PAGE)
     left, right = row[:2]
     above, below = np.zeros(len(sublayer)), np.zeros(len(sublayer))
     for name, _, colour in TERMS:
-        share = result[name]
+        share = array(ds, name)
         base = np.where(share >= 0, above, below)
         left.bar(sublayer, share, bottom=base, color=colour, width=0.8, linewidth=0)
         above, below = above + np.maximum(share, 0), below + np.minimum(share, 0)
     left.axhline(1, color=style.INK, linewidth=0.8, linestyle=":")
     left.axhline(0, color=style.INK, linewidth=0.6)
     left.set_ylabel("Share of $q^+$")
-    ratio = result["growth_cross_over_branch"]
+    ratio = array(ds, "growth_cross_over_branch")
     right.axhline(0, color=style.INK, linewidth=0.8, linestyle=":")
     right.plot(sublayer, ratio, color="0.75", linewidth=0.8)
     for which, (_, marker) in enumerate(MODULES):
@@ -167,8 +168,8 @@ def _growth(result: Result) -> style.Page:
     if has_gains:
         gains: dict[str, Any] = {"color": BLACK, "marker": "_", "markersize": 9, "markeredgewidth": 1.6,
                                  "markeredgecolor": BLACK, "linestyle": ""}  # fmt: skip
-        row[2].bar(sublayer, result["growth_branch"], color=TERMS[1][2], width=0.8, linewidth=0)
-        row[2].plot(sublayer, result["branch_from_gains"], **gains)
+        row[2].bar(sublayer, array(ds, "growth_branch"), color=TERMS[1][2], width=0.8, linewidth=0)
+        row[2].plot(sublayer, array(ds, "branch_from_gains"), **gains)
         row[2].set_ylabel("Branch $\\beta^2 s^2$ ($\\beta_0$)")
         keys.append(Line2D([], [], label="$\\beta_0$ from norm B's gains alone", **gains))
     for axes in row:
@@ -180,4 +181,4 @@ def _growth(result: Result) -> style.Page:
              "the sublayer (before a norm C), mean over tokens; beside it, the term that Eq. 4 leaves out, over the "
              "branch's own. q and q⁺: second moment of the stream before and after the sublayer; s²: of its branch; "
              "cos: their cosine.")  # fmt: skip
-    return style.finish(figure, keys, caption(result, words))
+    return style.finish(figure, keys, caption(ds, words))

@@ -4,16 +4,21 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plots import style
-from plots.figures import Figures
-from plots.probe import TRAINED, caption, depth_axis, log_axis
-from plots.results import Result
+from . import style
+from .dataset import array, on
+from .makers import Figures
+from .probe import TRAINED, caption, depth_axis, log_axis
 
 FIGURES = {"massive": "the largest activations of a checkpoint", "margins": "largest signals below formats' limits"}
-NEEDS = ("extreme_value", "extreme_over_median", "signal_maximum", "format_largest")
+NEEDS = (
+    on("depth rank", "extreme_value", "extreme_over_median")
+    | on("signal sublayer", "signal_maximum")
+    | on("format", "format_largest")
+)
 AROUND = {"A_out": ("#56B4E9", "^"), "f_out": ("#E69F00", "s"), "B_out": ("#CC79A7", "D"), "x_out": ("#000000", "v"),
           "r_out": ("#882255", ">")}  # fmt: skip
 INSIDE = {"q": ("#0072B2", "o"), "k": ("#56B4E9", "^"), "v": ("#009E73", "s"), "mixed": ("#000000", "D"),
@@ -21,12 +26,12 @@ INSIDE = {"q": ("#0072B2", "o"), "k": ("#56B4E9", "^"), "v": ("#009E73", "s"), "
 FORMATS = {"fp16": "FP16", "fp8_e5m2": "FP8 E5M2", "fp8_e4m3": "FP8 E4M3"}
 
 
-def draw(result: Result) -> Figures:
-    return Figures([("massive", partial(_massive, result)), ("margins", partial(_margins, result))])
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures([("massive", partial(_massive, ds)), ("margins", partial(_margins, ds))])
 
 
-def _massive(result: Result) -> style.Page:
-    depth, values, ratio = result["depth"], np.abs(result["extreme_value"]), result["extreme_over_median"]
+def _massive(ds: xr.Dataset) -> style.Page:
+    depth, values, ratio = array(ds, "depth"), np.abs(array(ds, "extreme_value")), array(ds, "extreme_over_median")
     figure, (row,) = style.panels(1, 2, 3.0, style.PAGE)
     left, right = row
     left.plot(depth, ratio[:, 1:], color="0.7", marker=".", markersize=4.5, markeredgewidth=0, linestyle="")
@@ -37,7 +42,7 @@ def _massive(result: Result) -> style.Page:
         left.axhline(1000, color=style.INK, linewidth=0.8, linestyle=":")
         left.set_ylim(low, max(high, 1500))
     left.set_ylabel("$|x|$ over the median of $|x|$")
-    token, feature = result["extreme_token"], result["extreme_feature"]
+    token, feature = array(ds, "extreme_token"), array(ds, "extreme_feature")
     size = 6 + 44 * values / (np.max(values, initial=0.0, where=np.isfinite(values)) or 1.0)
     points = right.scatter(token, feature, c=np.broadcast_to(depth[:, None], token.shape), s=size, cmap="viridis",
                            linewidths=0.3, edgecolors="white", zorder=3)  # fmt: skip
@@ -50,29 +55,29 @@ def _massive(result: Result) -> style.Page:
                    label=f"the next {values.shape[1] - 1}")]  # fmt: skip
     words = (f"The {values.shape[1]} largest activations of the stream at every depth: left, over the median (1000 and "
              "|x| above 100 make one massive, Sun et al. 2024); right, where they are, area by size. "
-             f"{_top(result)}")  # fmt: skip
-    return style.finish(figure, keys, caption(result, words))
+             f"{_top(ds)}")  # fmt: skip
+    return style.finish(figure, keys, caption(ds, words))
 
 
-def _top(result: Result) -> str:
+def _top(ds: xr.Dataset) -> str:
     """A sentence about the largest activation of all."""
-    values = np.abs(result["extreme_value"])
+    values = np.abs(array(ds, "extreme_value"))
     if not np.isfinite(values).any():
         return "None is finite."
     top = np.unravel_index(np.nanargmax(values), values.shape)
-    place = int(result["extreme_token"][top])
-    text = str(result["token_text"][place])
-    where = f"token {place}" + (f" (“{text}”)" if text.strip() else f" (id {int(result['token_id'][place])})")
-    value, feature = result["extreme_value"][top], int(result["extreme_feature"][top])
+    place = int(array(ds, "extreme_token")[top])
+    text = str(array(ds, "token_text")[place])
+    where = f"token {place}" + (f" (“{text}”)" if text.strip() else f" (id {int(array(ds, 'token_id')[place])})")
+    value, feature = array(ds, "extreme_value")[top], int(array(ds, "extreme_feature")[top])
     return f"The largest of all, {value:.4g}, is at {where}, feature {feature}."
 
 
-def _margins(result: Result) -> style.Page:
-    sublayer, signals, formats = result["sublayer"], list(result["signal"]), list(result["format"])
+def _margins(ds: xr.Dataset) -> style.Page:
+    sublayer, signals, formats = array(ds, "sublayer"), list(array(ds, "signal")), list(array(ds, "format"))
     figure, (row,) = style.panels(1, 2, 3.6, style.PAGE, sharey=True)
     drawn = []
     for axes, looks, title in zip(row, (AROUND, INSIDE), ("Around the modules", "Inside them"), strict=True):
-        found = {name: result["signal_maximum"][signals.index(name)] for name in looks if name in signals}
+        found = {name: array(ds, "signal_maximum")[signals.index(name)] for name in looks if name in signals}
         for words, curve in _distinct(found).items():
             colour, marker = looks[words.split(", ")[-1]]
             there = np.isfinite(curve)
@@ -82,7 +87,7 @@ def _margins(result: Result) -> style.Page:
         style.panel_legend(axes, axes.get_lines(), 2)
         axes.set(title=title, xlabel="Sublayer (from 0)")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    largest = {f: float(result["format_largest"][formats.index(f)]) for f in FORMATS}
+    largest = {f: float(array(ds, "format_largest")[formats.index(f)]) for f in FORMATS}
     log_axis(row[0], np.array([1.2 * largest["fp16"]]), *drawn)
     for axes in row:
         for name, value in largest.items():
@@ -97,7 +102,7 @@ def _margins(result: Result) -> style.Page:
              "of a module "
              "and behind it, f_out the module's output, x_out the stream behind the sublayer, r_out ResiDual's second "
              "stream; q, k, v, mixed inside attention; gate, up, hidden inside the MLP.")  # fmt: skip
-    return style.finish(figure, [], caption(result, words))
+    return style.finish(figure, [], caption(ds, words))
 
 
 def _distinct(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -4,16 +4,21 @@ from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
-from plots import groups, style
-from plots.figures import Figures
-from plots.results import Result
+from . import groups, style
+from .dataset import array, on, seeds_in_words
+from .makers import Figures
 
 FIGURES = {"figure-3-rates": "final loss over the learning rate"}
-NEEDS = ("group", "lr", "final_loss_mean", "final_loss_stderr", "diverged_at", "claim_exhibit")
+NEEDS = (
+    on("group", "group", "lr", "final_loss_mean", "final_loss_stderr")
+    | on("group seed", "diverged_at")
+    | on("claim", "claim_exhibit")
+)
 # A study, its title, the claims' exhibit, and whether the base study has its rate of factor 1.
 SWEEPS = (
     ("rates", "Warm-up of the base", "3", True),
@@ -24,52 +29,52 @@ SWEEPS = (
 )
 
 
-def draw(result: Result) -> Figures:
-    present = [sweep for sweep in SWEEPS if sweep[0] in result["study"]]
-    return Figures([("figure-3-rates", partial(_figure, result, present))] if present else [])
+def draw(ds: xr.Dataset) -> Figures:
+    present = [sweep for sweep in SWEEPS if sweep[0] in array(ds, "study")]
+    return Figures([("figure-3-rates", partial(_figure, ds, present))] if present else [])
 
 
-def _figure(result: Result, present: list[tuple[str, str, str, bool]]) -> style.Page:
+def _figure(ds: xr.Dataset, present: list[tuple[str, str, str, bool]]) -> style.Page:
     rows, columns = -(-len(present) // 3), min(3, len(present))
     figure, grid = style.panels(rows, columns, 2.3, style.PAGE, sharey=True)
     style.label_outer(grid, len(present), "Learning rate", "Final training loss (nat)")
     panels = [axes for row in grid for axes in row]
     looks: dict[str, style.Look] = {}
     for axes, (study, title, _, with_base) in zip(panels, present, strict=False):
-        for look, swept in _swept(result, study, with_base):
+        for look, swept in _swept(ds, study, with_base):
             looks[look.label] = look
-            _line(axes, result, look, swept)
+            _line(axes, ds, look, swept)
         axes.set(title=title, xscale="log")
-        rates = np.unique(result["lr"][[g for _, swept in _swept(result, study, with_base) for g in swept]])
+        rates = np.unique(array(ds, "lr")[[g for _, swept in _swept(ds, study, with_base) for g in swept]])
         axes.set_xticks(rates)
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:.2g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlim(rates[0] / 1.4, rates[-1] * 1.4)
-    shown = sorted({g for study, _, _, b in present for _, swept in _swept(result, study, b) for g in swept})
+    shown = sorted({g for study, _, _, b in present for _, swept in _swept(ds, study, b) for g in swept})
     keys = [style.key(look, True) for look in looks.values()]
-    if np.isfinite(result["diverged_at"][shown]).any():
+    if np.isfinite(array(ds, "diverged_at")[shown]).any():
         keys.append(Line2D([], [], marker="o", color="0.3", markerfacecolor="white", markeredgecolor="0.3",
                            markersize=5, linestyle="", label="with diverged runs"))  # fmt: skip
     words = (
-        f"Mean training loss of the last tenth of the steps, mean of {result.seeds_in_words}, ± 2 standard errors; a "
+        f"Mean training loss of the last tenth of the steps, mean of {seeds_in_words(ds)}, ± 2 standard errors; a "
         "loss that is not finite counts as ln V, that of a guess."
     )
-    return groups.finish(figure, result, keys, words, [exhibit for _, _, exhibit, _ in present], shown, rate=False)
+    return groups.finish(figure, ds, keys, words, [exhibit for _, _, exhibit, _ in present], shown, rate=False)
 
 
-def _swept(result: Result, study: str, with_base: bool) -> Iterator[tuple[style.Look, list[int]]]:
+def _swept(ds: xr.Dataset, study: str, with_base: bool) -> Iterator[tuple[style.Look, list[int]]]:
     """Each placement of a sweep and its groups, by rate."""
-    of_study = groups.rows(result, study)
-    for placement in dict.fromkeys(result["placement"][of_study]):
-        rows = groups.rows(result, study, [placement])
-        rows += groups.rows(result, "base", [placement]) if with_base else []
-        yield style.looks([placement])[0], sorted(rows, key=lambda g: result["lr"][g])
+    of_study = groups.rows(ds, study)
+    for placement in dict.fromkeys(array(ds, "placement")[of_study]):
+        rows = groups.rows(ds, study, [placement])
+        rows += groups.rows(ds, "base", [placement]) if with_base else []
+        yield style.looks([placement])[0], sorted(rows, key=lambda g: array(ds, "lr")[g])
 
 
-def _line(axes: Axes, result: Result, look: style.Look, swept: list[int]) -> None:
-    rate, mean, error = (result[n][swept] for n in ("lr", "final_loss_mean", "final_loss_stderr"))
+def _line(axes: Axes, ds: xr.Dataset, look: style.Look, swept: list[int]) -> None:
+    rate, mean, error = (array(ds, n)[swept] for n in ("lr", "final_loss_mean", "final_loss_stderr"))
     axes.errorbar(rate, mean, 2 * error, color=look.colour, linestyle=look.dash, linewidth=0.9, marker=look.marker,
                   markersize=look.size, elinewidth=0.9)  # fmt: skip
-    lost = np.isfinite(result["diverged_at"][swept]).any(axis=1)
+    lost = np.isfinite(array(ds, "diverged_at")[swept]).any(axis=1)
     axes.plot(rate[lost], mean[lost], linestyle="", marker=look.marker, markersize=look.size, markerfacecolor="white",
               markeredgecolor=look.colour, markeredgewidth=0.9, zorder=3)  # fmt: skip

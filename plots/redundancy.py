@@ -6,82 +6,90 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+import xarray as xr
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plots import groups, scales, style
-from plots.figures import Figures
-from plots.results import Result
+from . import groups, scales, style
+from .dataset import array, on, seeds_in_words
+from .makers import Figures
 
 FIGURES = {"figure-9-angles": "angular distances before and after training",
            "figure-9-gains": "gains of output norms during training"}  # fmt: skip
-NEEDS = ("group", "record", "depth", "sublayer", "angular_distance_mean", "gain_b_mean", "gain_b_stderr",
-         "claim_exhibit")  # fmt: skip
+NEEDS = (
+    on("group", "group")
+    | on("record", "record")
+    | on("depth", "depth")
+    | on("sublayer", "sublayer")
+    | on("group record depth other_depth", "angular_distance_mean")
+    | on("group record sublayer", "gain_b_mean", "gain_b_stderr")
+    | on("claim", "claim_exhibit")
+)
 SHARES = (0.0, 0.2, 0.5, 1.0)
 MARKERS = "os^D"
 
 
-def draw(result: Result) -> Figures:
+def draw(ds: xr.Dataset) -> Figures:
     figures = {}
-    if groups.rows(result, placements=groups.MAIN):
-        figures["figure-9-angles"] = partial(_angles, result)
-    if groups.rows(result, placements=["peri"]):
-        figures["figure-9-gains"] = partial(_gains, result)
+    if groups.rows(ds, placements=groups.MAIN):
+        figures["figure-9-angles"] = partial(_angles, ds)
+    if groups.rows(ds, placements=["peri"]):
+        figures["figure-9-gains"] = partial(_gains, ds)
     return Figures(figures.items())
 
 
-def _angles(result: Result) -> style.Page:
-    shown = groups.rows(result, placements=groups.MAIN) + groups.rows(result, "frozen")
-    depth, ends = result["depth"], (0, len(result["record"]) - 1)
+def _angles(ds: xr.Dataset) -> style.Page:
+    shown = groups.rows(ds, placements=groups.MAIN) + groups.rows(ds, "frozen")
+    depth, ends = array(ds, "depth"), (0, len(array(ds, "record")) - 1)
     side = min(1.9, (style.PAGE - 1.3) / len(shown))
     figure, grid = style.panels(2, len(shown), side + 0.25, style.PAGE, "compressed", sharex=True, sharey=True)
-    values = result["angular_distance_mean"][shown][:, ends]
+    values = array(ds, "angular_distance_mean")[shown][:, ends]
     highest = np.max(values, initial=0.0, where=np.isfinite(values)) or 0.5
     for row, r in zip(grid, ends, strict=True):
         for axes, g in zip(row, shown, strict=True):
-            image = axes.imshow(result["angular_distance_mean"][g, r], origin="lower", cmap="viridis", vmin=0.0,
+            image = axes.imshow(array(ds, "angular_distance_mean")[g, r], origin="lower", cmap="viridis", vmin=0.0,
                                 vmax=highest, extent=(depth[0] - 0.5, depth[-1] + 0.5) * 2)  # fmt: skip
             axes.set_facecolor("0.85")
             axes.grid(False)
             axes.spines[["top", "right"]].set_visible(True)
             for axis in (axes.xaxis, axes.yaxis):
                 axis.set_major_locator(MaxNLocator(4, integer=True))
-        when = "before training" if r == 0 else f"after {result['record'][r]:g} steps"
+        when = "before training" if r == 0 else f"after {array(ds, 'record')[r]:g} steps"
         row[0].set_ylabel(f"Sublayers passed,\n{when}")
     for axes, g in zip(grid[0], shown, strict=True):
-        axes.set_title(groups.label(result, g).replace(", ", ",\n"), fontsize=8)
+        axes.set_title(groups.label(ds, g).replace(", ", ",\n"), fontsize=8)
     for axes in grid[1]:
         axes.set_xlabel("Sublayers passed")
     bar = figure.colorbar(image, ax=[axes for row in grid for axes in row], fraction=0.05, pad=0.02)
     bar.set_label("Angular distance")
     bar.outline.set_linewidth(0.6)
     words = (
-        f"Arccos(cosine)/π of the stream at two depths, mean over held-out tokens and {result.seeds_in_words}: dark is "
+        f"Arccos(cosine)/π of the stream at two depths, mean over held-out tokens and {seeds_in_words(ds)}: dark is "
         "alike."
     )
-    return groups.finish(figure, result, [], words, ["F10a", "F10b"], shown)
+    return groups.finish(figure, ds, [], words, ["F10a", "F10b"], shown)
 
 
-def _gains(result: Result) -> style.Page:
-    shown = groups.rows(result, placements=["peri"]) + groups.rows(result, "frozen")
-    sublayer, at = result["sublayer"], groups.records(result, SHARES)
+def _gains(ds: xr.Dataset) -> style.Page:
+    shown = groups.rows(ds, placements=["peri"]) + groups.rows(ds, "frozen")
+    sublayer, at = array(ds, "sublayer"), groups.records(ds, SHARES)
     figure, (row,) = style.panels(1, len(shown), 2.6, style.page(len(shown)), sharey=True)
     colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, len(at)))
     keys = []
     for r, colour, marker in zip(at, colours, MARKERS, strict=False):
         look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3.8, "linewidth": 0.7}
-        keys.append(Line2D([], [], **look, label=f"after {result['record'][r]:g} steps"))
+        keys.append(Line2D([], [], **look, label=f"after {array(ds, 'record')[r]:g} steps"))
         for axes, g in zip(row, shown, strict=True):
-            mean, error = result["gain_b_mean"][g, r], result["gain_b_stderr"][g, r]
+            mean, error = array(ds, "gain_b_mean")[g, r], array(ds, "gain_b_stderr")[g, r]
             axes.errorbar(sublayer, mean, 2 * error, elinewidth=0.8, **look)
     for axes, g in zip(row, shown, strict=True):
-        axes.set(title=groups.label(result, g), xlabel="Sublayer (from 0)")
+        axes.set(title=groups.label(ds, g), xlabel="Sublayer (from 0)")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        if not np.isfinite(result["gain_b_mean"][g]).any():
+        if not np.isfinite(array(ds, "gain_b_mean")[g]).any():
             scales.nothing_finite(axes)
     row[0].set_ylabel("Mean gain of the output norm")
     words = (
-        f"Gains of norm B, mean over features and {result.seeds_in_words}, ± 2 standard errors; even sublayers are "
+        f"Gains of norm B, mean over features and {seeds_in_words(ds)}, ± 2 standard errors; even sublayers are "
         "attention, odd ones MLPs."
     )
-    return groups.finish(figure, result, keys, words, ["F11a", "F11b"], shown)
+    return groups.finish(figure, ds, keys, words, ["F11a", "F11b"], shown)

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from plots.style import INK
+from .style import INK
 
 
 def plain_log_ticks(axes: Axes, low: float, high: float) -> None:

@@ -3,43 +3,50 @@
 from functools import partial
 from typing import Any
 
+import xarray as xr
 from matplotlib.lines import Line2D
 
-from plots import groups, scales, style
-from plots.figures import Figures
-from plots.results import Result
+from . import groups, scales, style
+from .dataset import array, on
+from .makers import Figures
 
 SPIKE: dict[str, Any] = {"linestyle": "", "marker": "v", "markersize": 5, "markeredgewidth": 0.5, "zorder": 3}
 FIGURES = {"figure-4-instability": "every seed's loss and gradient norm, and its spikes",
            "figure-5-last-layer": "gradient norm of the last layer over training"}  # fmt: skip
-NEEDS = ("group", "step", "loss", "grad_norm", "last_layer_grad_norm", "spikes", "claim_exhibit")
+NEEDS = (
+    on("group", "group")
+    | on("step", "step")
+    | on("group seed step", "loss", "grad_norm", "last_layer_grad_norm")
+    | on("group seed", "spikes")
+    | on("claim", "claim_exhibit")
+)
 
 
-def draw(result: Result) -> Figures:
+def draw(ds: xr.Dataset) -> Figures:
     figures = {}
-    if groups.rows(result, placements=("pre", "peri")):
-        figures["figure-4-instability"] = partial(_instability, result)
-    if groups.rows(result, placements=groups.MAIN):
-        figures["figure-5-last-layer"] = partial(_last_layer, result)
+    if groups.rows(ds, placements=("pre", "peri")):
+        figures["figure-4-instability"] = partial(_instability, ds)
+    if groups.rows(ds, placements=groups.MAIN):
+        figures["figure-5-last-layer"] = partial(_last_layer, ds)
     return Figures(figures.items())
 
 
-def _instability(result: Result) -> style.Page:
-    shown = groups.rows(result, placements=("pre", "peri"))
-    looks, step = groups.looks(result, shown), result["step"]
+def _instability(ds: xr.Dataset) -> style.Page:
+    shown = groups.rows(ds, placements=("pre", "peri"))
+    looks, step = groups.looks(ds, shown), array(ds, "step")
     figure, grid = style.panels(2, len(shown), 1.7, style.PAGE, sharex=True, sharey="row")
     for row, name, y in zip(grid, ("loss", "grad_norm"), ("Training loss (nat)", "Gradient norm"), strict=True):
         for axes, g, look in zip(row, shown, looks, strict=True):
-            for seed, series in enumerate(result[name][g]):
+            for seed, series in enumerate(array(ds, name)[g]):
                 colour = style.shade(look.colour, seed)
                 axes.plot(step, series, color=colour, linewidth=0.5, alpha=0.8)
-                if "spike" in result:
-                    at = result["spike"][g, seed] == 1
+                if "spike" in ds:
+                    at = array(ds, "spike")[g, seed] == 1
                     axes.plot(step[at], series[at], color=colour, **SPIKE)
         row[0].set_ylabel(y)
-        scales.log_axis(row, result[name][shown])
+        scales.log_axis(row, array(ds, name)[shown])
     for axes, below, g, look in zip(*grid, shown, looks, strict=True):
-        counts = ", ".join(f"{n:g}" for n in result["spikes"][g])
+        counts = ", ".join(f"{n:g}" for n in array(ds, "spikes")[g])
         axes.set_title(f"{look.label}: {counts} spikes, seed by seed")
         below.set(xlabel="Step", xlim=(0, step[-1]))
     words = (
@@ -50,21 +57,21 @@ def _instability(result: Result) -> style.Page:
         "norm: of all gradients before clipping."
     )
     keys = _keys(looks)
-    if "spike" in result:
+    if "spike" in ds:
         keys.append(Line2D([], [], color=style.INK, **SPIKE, label="first step of a counted spike"))
-    return groups.finish(figure, result, keys, words, ["4"], shown)
+    return groups.finish(figure, ds, keys, words, ["4"], shown)
 
 
-def _last_layer(result: Result) -> style.Page:
-    shown = groups.rows(result, placements=groups.MAIN)
-    looks, step = groups.looks(result, shown), result["step"]
+def _last_layer(ds: xr.Dataset) -> style.Page:
+    shown = groups.rows(ds, placements=groups.MAIN)
+    looks, step = groups.looks(ds, shown), array(ds, "step")
     figure, ((axes,),) = style.panels(1, 1, 3.0, style.PAGE)
     for g, look in zip(shown, looks, strict=True):
-        axes.plot(step, result["last_layer_grad_norm"][g].T, color=look.colour, linewidth=0.6, alpha=0.7)
-    scales.log_axis([axes], result["last_layer_grad_norm"][shown])
+        axes.plot(step, array(ds, "last_layer_grad_norm")[g].T, color=look.colour, linewidth=0.6, alpha=0.7)
+    scales.log_axis([axes], array(ds, "last_layer_grad_norm")[shown])
     axes.set(xlabel="Step", ylabel="Gradient norm of the last layer", xlim=(0, step[-1]))
     words = "Every seed on its own: norm of the gradients of the last layer's parameters, before clipping."
-    return groups.finish(figure, result, _keys(looks), words, ["5"], shown)
+    return groups.finish(figure, ds, _keys(looks), words, ["5"], shown)
 
 
 def _keys(looks: list[style.Look]) -> list[Line2D]:

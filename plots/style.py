@@ -1,10 +1,12 @@
 """What all figures share: one look per placement, sizes for a paper, and the frame of legend and caption."""
 
+import io
 import json
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +14,7 @@ import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -19,7 +22,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
-matplotlib.rcParams.update({
+# matplotlib's settings while a figure is made or drawn: what is the caller's stays as it is.
+SETTINGS: Any = {
     "font.size": 8, "axes.titlesize": 8.5, "axes.labelsize": 8, "legend.fontsize": 7.5,
     "xtick.labelsize": 7, "ytick.labelsize": 7,
     "axes.linewidth": 0.6, "xtick.major.width": 0.6, "ytick.major.width": 0.6,
@@ -29,7 +33,7 @@ matplotlib.rcParams.update({
     "lines.markeredgecolor": "white", "lines.markeredgewidth": 0.4,
     "legend.frameon": False, "legend.handlelength": 3.2, "legend.columnspacing": 1.6,
     "savefig.dpi": 200, "svg.hashsalt": "periscope",
-})  # fmt: skip
+}  # fmt: skip
 
 PAGE = 7.0  # inches: the text width of a page
 PANEL = 4.6  # inches: a figure of one panel
@@ -141,12 +145,33 @@ class Page(Figure):
         super().__init__(*arguments, **keywords)
         self.broken: list[list[Axes]] = []  # of every row that was broken the left-most panels
 
+    def draw(self, renderer: RendererBase) -> None:
+        """As every figure draws itself, with the settings that it was made with: ticks are made here."""
+        with matplotlib.rc_context(SETTINGS):
+            super().draw(renderer)
 
-def use_width(inches: float | None) -> None:
-    """From now on figures are that wide; None leaves them at 7 inches, or 4.6 for one panel."""
+    def savefig(self, fname: Any, **keywords: Any) -> None:
+        with matplotlib.rc_context(SETTINGS):
+            super().savefig(fname, **keywords)
+
+    def _repr_png_(self) -> bytes:
+        """For notebooks, which show figures by themselves only if they were made with pyplot."""
+        stream = io.BytesIO()
+        self.savefig(stream, format="png", dpi=144)
+        return stream.getvalue()
+
+
+@contextmanager
+def use_width(inches: float | None) -> Iterator[None]:
+    """Figures that are made within this are that wide; None leaves them at 7 inches, or 4.6 for one panel."""
     global PAGE, PANEL
+    before = PAGE, PANEL
     if inches is not None:
         PAGE = PANEL = inches
+    try:
+        yield
+    finally:
+        PAGE, PANEL = before
 
 
 def page(columns: int) -> float:

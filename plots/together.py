@@ -1,85 +1,90 @@
 """Several results of stacks at initialisation as one, whose stacks are those of all: their curves in one figure."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
-from plots import captions
-from plots.results import Result, ResultError
+from . import captions
+from .dataset import array, config, seeds
+from .reader import ResultError
 
 NEEDS = ("input", "placement", "depth", "variance_predicted")
 MOST_KEYS = 2  # more than that many in a curve's name would not be read
 NAMED = ("input", "site", "weight", "statistic")  # dimensions whose coordinates are united; others are filled up
 
 
-def require(result: Result) -> None:
+def require(path: Path, ds: xr.Dataset) -> None:
     """Refuses what is no result of `propagate` or `theory`."""
-    missing = [name for name in NEEDS if name not in result]
-    if missing or result.dimensions.get("variance_predicted") != ("input", "placement", "depth"):
-        raise ResultError(f"{result.path}: --together draws results of `propagate` and `theory`; this is none of them")
+    missing = [name for name in NEEDS if name not in ds]
+    if missing or ds["variance_predicted"].dims != ("input", "placement", "depth"):
+        raise ResultError(f"{path}: --together draws results of `propagate` and `theory`; this is none of them")
 
 
-def merged(found: Sequence[Result]) -> Result:
+def path(paths: Sequence[Path]) -> Path:
+    """What the results together are called, from the names of all: beside the first, "propagate-theory.nc"."""
+    return paths[0].with_stem("-".join(sorted({path.stem for path in paths})))
+
+
+def merged(found: Mapping[Path, xr.Dataset]) -> xr.Dataset:
     """The results as one. Stacks are named by their placements and by what tells the results apart."""
-    if len(found) == 1:
-        return found[0]
-    marks = names(found)
-    stems = {result.path.stem for result in found}
-    path = found[0].path.with_stem("-".join(sorted(stems)))
-    axes = {name: list(dict.fromkeys(v for r in found if name in r for v in r[name])) for name in NAMED}
+    every = list(found.values())
+    first = every[0]
+    united = {name: list(dict.fromkeys(v for ds in every if name in ds for v in array(ds, name))) for name in NAMED}
     sizes: dict[str, int] = {}
-    for result in found:
-        for name, values in result.variables.items():
-            for dim, size in zip(result.dimensions[name], values.shape, strict=True):
-                sizes[dim] = max(size, sizes.get(dim, 0))
-    variables: dict[str, np.ndarray] = {}
-    for name in dict.fromkeys(n for r in found for n in r.variables):
-        dims = next(r.dimensions[name] for r in found if name in r)
+    for ds in every:
+        for dim, size in ds.sizes.items():
+            sizes[str(dim)] = max(size, sizes.get(str(dim), 0))
+    columns: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
+    for name in dict.fromkeys(str(n) for ds in every for n in ds.variables):
+        having = [ds for ds in every if name in ds]
+        dims = tuple(map(str, having[0][name].dims))
         if "placement" in dims and name != "placement":
-            is_text = any(r[name].dtype.kind not in "fiub" for r in found if name in r)
-            parts = [_filled(r, name, dims, axes, sizes, is_text) for r in found]
-            variables[name] = np.concatenate(parts, axis=dims.index("placement"))
+            is_text = any(array(ds, name).dtype.kind == "O" for ds in having)
+            parts = [_filled(ds, name, dims, united, sizes, is_text) for ds in every]
+            columns[name] = dims, np.concatenate(parts, axis=dims.index("placement"))
         elif dims == (name,) and name != "placement":
-            longest = max((r for r in found if name in r), key=lambda r: r[name].size)
-            variables[name] = np.array(axes[name], dtype=object) if name in axes else longest[name]
-    labels = [f"{p}, {mark}" for result, mark in zip(found, marks, strict=True) for p in result["placement"]]
-    variables["placement"] = np.array(labels, dtype=object)
-    variables["placement_settings"] = np.array(_settings(found), dtype=object)
-    stacks = [stack for result in found for stack in result.config["stacks"]]
-    attributes = {k: v for k, v in found[0].attributes.items() if k not in ("config_differences", "theory_told")}
-    attributes["commit"] = " and ".join(dict.fromkeys(str(result.attributes["commit"]) for result in found))
-    seeds = list(dict.fromkeys(result.seeds for result in found))
-    if len(seeds) > 1:
-        attributes["seeds"] = f"{' or '.join(map(str, seeds))} seeds"
-    return Result(path, variables, attributes, {**found[0].config, "stacks": stacks}, found[0].dimensions)
+            longest = max((array(ds, name) for ds in having), key=len)
+            columns[name] = dims, np.array(united[name], dtype=object) if name in united else longest
+        elif not dims and name in first:
+            columns[name] = dims, first[name].values
+    labels = [f"{p}, {mark}" for ds, mark in zip(every, names(found), strict=True) for p in array(ds, "placement")]
+    columns["placement"] = ("placement",), np.array(labels, dtype=object)
+    columns["placement_settings"] = ("placement",), np.array(_settings(every), dtype=object)
+    attributes = {k: v for k, v in first.attrs.items() if k not in ("config_differences", "theory_told")}
+    stacks = [stack for ds in every for stack in config(ds)["stacks"]]
+    attributes["config"] = json.dumps({**config(first), "stacks": stacks})
+    attributes["commit"] = " and ".join(dict.fromkeys(str(ds.attrs["commit"]) for ds in every))
+    counts = list(dict.fromkeys(seeds(ds) for ds in every))
+    if len(counts) > 1:
+        attributes["seeds"] = f"{' or '.join(map(str, counts))} seeds"
+    return xr.Dataset(columns, attrs=attributes)
 
 
-def _settings(found: Sequence[Result]) -> list[str]:
+def _settings(found: Iterable[xr.Dataset]) -> list[str]:
     """For every stack the keys in which not all are the same, as JSON. A file counts its stacks input by input."""
-    tables = [
-        table | _of_run(result) for result in found for table in captions.stacks(result)[: result["placement"].size]
-    ]
+    tables = [table | _of_run(ds) for ds in found for table in captions.stacks(ds)[: ds.sizes["placement"]]]
     every = dict.fromkeys(key for table in tables for key in table)
     keys = [key for key in every if len({json.dumps(table.get(key)) for table in tables}) > 1]
     return [json.dumps({key: table.get(key) for key in keys}) for table in tables]
 
 
-def _of_run(result: Result) -> dict[str, Any]:
+def _of_run(ds: xr.Dataset) -> dict[str, Any]:
     """What a file's stacks have in common and captions have to name where files differ in it."""
-    run = result.config["run"]
-    misled = captions.misled(result) or "as measured"
+    run = config(ds)["run"]
+    misled = captions.misled(ds) or "as measured"
     return {"run.seeds": run["seeds"], "run.dtype": run["dtype"], "theory": misled}
 
 
-def names(found: Sequence[Result]) -> list[str]:
+def names(found: Mapping[Path, xr.Dataset]) -> list[str]:
     """What tells results apart: the keys in which they differ, at most two, else their folders or files."""
     tables = []
-    for result in found:
-        every = captions.stacks(result)
-        tables.append({key: captions.shared(every, key) for key in every[0]} | _of_run(result))
+    for ds in found.values():
+        every = captions.stacks(ds)
+        tables.append({key: captions.shared(every, key) for key in every[0]} | _of_run(ds))
     keys = dict.fromkeys(key for table in tables for key in table)
     differing = [key for key in keys if len({json.dumps(table.get(key)) for table in tables}) > 1
                  and key not in ("model.placement", "input.kind", "input.path")]  # fmt: skip
@@ -87,7 +92,7 @@ def names(found: Sequence[Result]) -> list[str]:
         words = [", ".join(f"{key.split('.')[-1]} {_plain(table.get(key))}" for key in differing) for table in tables]
         if len(set(words)) == len(words):
             return words
-    return _of_files([result.path for result in found])
+    return _of_files(list(found))
 
 
 def _of_files(paths: Sequence[Path]) -> list[str]:
@@ -106,16 +111,16 @@ def _plain(value: Any) -> str:
 
 
 def _filled(
-    result: Result, name: str, dims: tuple[str, ...], axes: dict[str, list[str]], sizes: dict[str, int], is_text: bool
+    ds: xr.Dataset, name: str, dims: tuple[str, ...], united: dict[str, list[str]], sizes: dict[str, int], is_text: bool
 ) -> np.ndarray:
     """A variable on the coordinates of all results: NaN, or no text, where this result has no value."""
-    lengths = sizes | {d: len(names) for d, names in axes.items()} | {"placement": result["placement"].size}
+    lengths = sizes | {d: len(every) for d, every in united.items()} | {"placement": ds.sizes["placement"]}
     shape = tuple(lengths[d] for d in dims)
-    values = result.variables.get(name)
     whole = np.full(shape, "", dtype=object) if is_text else np.full(shape, np.nan)
-    if values is None:
+    if name not in ds:
         return whole
-    places = [[axes[d].index(v) for v in result[d]] if d in axes else list(range(size))
+    values = array(ds, name)
+    places = [[united[d].index(v) for v in array(ds, d)] if d in united else list(range(size))
               for d, size in zip(dims, values.shape, strict=True)]  # fmt: skip
     whole[np.ix_(*places)] = values
     return whole

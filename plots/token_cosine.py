@@ -1,15 +1,22 @@
 """Cosine of two tokens' hidden states over depth, all placements."""
 
-from collections.abc import Iterator
+from functools import partial
 
-from plots import style
-from plots.curves import Statistic, over_depth
-from plots.results import Result
+import xarray as xr
+
+from . import style
+from .curves import Statistic, over_depth
+from .dataset import on
+from .makers import Figures
 
 FIGURES = {"token_cosine": "cosine between tokens over depth"}
-NEEDS = ("depth", "token_cosine_predicted", "token_cosine_predicted_stderr")
+NEEDS = on("depth", "depth") | on("input placement depth", "token_cosine_predicted", "token_cosine_predicted_stderr")
 STATISTIC = Statistic("token_cosine", "Token cosine\n(mean over pairs of distinct tokens)", log=False)
 
 
-def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
-    yield "token_cosine", over_depth(result, STATISTIC)
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures([("token_cosine", partial(_figure, ds))])
+
+
+def _figure(ds: xr.Dataset) -> style.Page:
+    return over_depth(ds, STATISTIC)

@@ -4,42 +4,57 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from plots import groups, scales, style
-from plots.figures import Figures
-from plots.results import Result
+from . import groups, scales, style
+from .dataset import array, fact_if_any, on, seeds
+from .makers import Figures
 
 FIGURES = {"training": "loss, gradient norm and variance during training"}
-NEEDS = ("placement", "seed", "step", "record", "depth", "loss", "validation_loss", "grad_norm", "diverged_at",
-         "variance_measured")  # fmt: skip
+NEEDS = (
+    on("placement", "placement")
+    | on("seed", "seed")
+    | on("step", "step")
+    | on("record", "record")
+    | on("depth", "depth")
+    | on("placement seed step", "loss", "grad_norm")
+    | on("placement seed record", "validation_loss")
+    | on("placement seed", "diverged_at")
+    | on("placement seed record depth", "variance_measured")
+)
 
 
-def draw(result: Result) -> Figures:
-    return Figures([("training", partial(_figure, result))])
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures([("training", partial(_figure, ds))])
 
 
-def _figure(result: Result) -> style.Page:
-    looks, step, record, depth = (style.looks(result["placement"]), *(result[n] for n in ("step", "record", "depth")))
+def _figure(ds: xr.Dataset) -> style.Page:
+    looks, step, record, depth = (
+        style.looks(array(ds, "placement")),
+        *(array(ds, n) for n in ("step", "record", "depth")),
+    )
     figure, ((loss, gradient), (top, over_depth)) = style.panels(2, 2, 2.2, style.PAGE)
-    variance = result["variance_measured"]
+    variance = array(ds, "variance_measured")
     for p, look in enumerate(looks):
         joined: dict[str, Any] = {"color": look.colour, "linestyle": look.dash, "linewidth": 0.8, "marker": look.marker,
                   "markersize": look.size - 1}  # fmt: skip
-        loss.plot(step, result["loss"][p].T, color=look.colour, linewidth=0.5, alpha=0.6)
-        loss.plot(record, result["validation_loss"][p].T, **joined | {"linestyle": ""}, zorder=3, clip_on=False)
-        gradient.plot(step, result["grad_norm"][p].T, color=look.colour, linewidth=0.5, alpha=0.7)
+        loss.plot(step, array(ds, "loss")[p].T, color=look.colour, linewidth=0.5, alpha=0.6)
+        loss.plot(record, array(ds, "validation_loss")[p].T, **joined | {"linestyle": ""}, zorder=3, clip_on=False)
+        gradient.plot(step, array(ds, "grad_norm")[p].T, color=look.colour, linewidth=0.5, alpha=0.7)
         top.plot(record, variance[p, :, :, -1].T, **joined)
         over_depth.plot(depth, variance[p, :, -1].T, **joined)
         over_depth.plot(depth, variance[p, :, 0].T, **joined | {"markerfacecolor": "white", "linestyle": "",
                                                                 "markeredgecolor": look.colour})  # fmt: skip
-        if "theory_variance" in result:
-            over_depth.plot(depth, result["theory_variance"][p], color=look.colour, linestyle=look.dash, linewidth=1.3)
-    floor = result.attributes.get("loss_floor")
+        if "theory_variance" in ds:
+            over_depth.plot(
+                depth, array(ds, "theory_variance")[p], color=look.colour, linestyle=look.dash, linewidth=1.3
+            )
+    floor = fact_if_any(ds, "loss_floor")
     if floor is not None:
         loss.axhline(floor, color=style.INK, linewidth=0.8, linestyle=":")
-    scales.log_axis([gradient], result["grad_norm"])
+    scales.log_axis([gradient], array(ds, "grad_norm"))
     scales.log_axis([top], variance[..., -1])
     scales.log_axis([over_depth], variance[:, :, [0, -1]])
     for axes in (loss, gradient):
@@ -58,13 +73,13 @@ def _figure(result: Result) -> style.Page:
                        label="during and after training"))  # fmt: skip
     if floor is not None:
         keys.append(Line2D([], [], color=style.INK, linewidth=0.8, linestyle=":", label="least loss of any predictor"))
-    return style.finish(figure, keys, caption(result))
+    return style.finish(figure, keys, caption(ds))
 
 
-def caption(result: Result) -> str:
-    counts = zip(style.looks(result["placement"]), np.isfinite(result["diverged_at"]).sum(axis=1), strict=True)
-    lost = [f"{look.label} ({n} of {result.seeds} seeds)" for look, n in counts if n]
+def caption(ds: xr.Dataset) -> str:
+    counts = zip(style.looks(array(ds, "placement")), np.isfinite(array(ds, "diverged_at")).sum(axis=1), strict=True)
+    lost = [f"{look.label} ({n} of {seeds(ds)} seeds)" for look, n in counts if n]
     words = "Every seed on its own; records are of the held-out windows. Over depth, lines beside hollow markers "
     words += "are theory for random weights at infinite width; thin lines join solid ones. "
     words += f"Diverged: {', '.join(lost)}. " if lost else ""
-    return words + groups.run(result)
+    return words + groups.run(ds)

@@ -1,15 +1,22 @@
 """Hidden-state variance over depth, all placements: the lab's Figure 1 at initialisation."""
 
-from collections.abc import Iterator
+from functools import partial
 
-from plots import style
-from plots.curves import Statistic, over_depth
-from plots.results import Result
+import xarray as xr
+
+from . import style
+from .curves import Statistic, over_depth
+from .dataset import on
+from .makers import Figures
 
 FIGURES = {"variance": "hidden-state variance over depth"}
-NEEDS = ("depth", "variance_predicted", "variance_predicted_stderr")
+NEEDS = on("depth", "depth") | on("input placement depth", "variance_predicted", "variance_predicted_stderr")
 STATISTIC = Statistic("variance", "Hidden-state variance\n" r"(mean over tokens of $\mathrm{Var}_D(x)$)")
 
 
-def draw(result: Result) -> Iterator[tuple[str, style.Page]]:
-    yield "variance", over_depth(result, STATISTIC)
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures([("variance", partial(_figure, ds))])
+
+
+def _figure(ds: xr.Dataset) -> style.Page:
+    return over_depth(ds, STATISTIC)

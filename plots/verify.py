@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
+import xarray as xr
 
-from plots import style
-from plots.results import Result
+from . import style
+from .dataset import array, fact, version
 
 
 @dataclass(frozen=True)
@@ -29,15 +30,15 @@ SHARP = {
 }
 
 
-def index(result: Result, statement: str) -> int:
-    return int(np.flatnonzero(result["statement"] == statement)[0])
+def index(ds: xr.Dataset, statement: str) -> int:
+    return int(np.flatnonzero(array(ds, "statement") == statement)[0])
 
 
-def run(result: Result) -> str:
+def run(ds: xr.Dataset) -> str:
     """What was drawn at random, and with which Periscope."""
-    scale = result.attributes["verify_scale"]
+    scale = fact(ds, "verify_scale")
     scaled = "" if scale == 1 else f" Bounds that should hold multiplied by {scale:g} in the verdict."
     return (
-        f"{result.attributes['verify_cases']:,} random sublayers: width 1 to 64, RMSNorm and LayerNorm, every MLP, "
-        f"magnitudes 1e-6 to 1e6, f64.{scaled} {result.version}"
+        f"{fact(ds, 'verify_cases'):,} random sublayers: width 1 to 64, RMSNorm and LayerNorm, every MLP, "
+        f"magnitudes 1e-6 to 1e6, f64.{scaled} {version(ds)}"
     )

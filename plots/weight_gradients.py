@@ -3,25 +3,31 @@
 from functools import partial
 
 import numpy as np
+import xarray as xr
 
-from plots import curves, gradient, style
-from plots.figures import Figures
-from plots.results import Result
+from . import curves, gradient, style
+from .dataset import array, on
+from .makers import Figures
 
 NAME = "weight_log_grad_sq"
 FIGURES = {"weight-gradients": "gradient of every matrix over layers"}
-NEEDS = ("input", "layer", "weight", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
+NEEDS = (
+    on("input", "input")
+    | on("layer", "layer")
+    | on("weight", "weight")
+    | on("input placement weight layer", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
+)
 
 
-def draw(result: Result) -> Figures:
-    return Figures((f"weight-gradients-{name}", partial(_panels, result, i)) for i, name in enumerate(result["input"]))
+def draw(ds: xr.Dataset) -> Figures:
+    return Figures((f"weight-gradients-{name}", partial(_panels, ds, i)) for i, name in enumerate(array(ds, "input")))
 
 
-def _panels(result: Result, i: int) -> style.Page:
-    looks = style.looks(result["placement"])
-    layer = result["layer"]
-    every = range(len(result["weight"]))
-    versions = [result[f"{NAME}_{v}"][i] for v in ("predicted", "measured") if f"{NAME}_{v}" in result]
+def _panels(ds: xr.Dataset, i: int) -> style.Page:
+    looks = style.looks(array(ds, "placement"))
+    layer = array(ds, "layer")
+    every = range(len(array(ds, "weight")))
+    versions = [array(ds, f"{NAME}_{v}")[i] for v in ("predicted", "measured") if f"{NAME}_{v}" in ds]
     # A stack without a gate has no gradient of one. If nothing is finite, empty panels say so.
     weights = [w for w in every if any(np.isfinite(values[:, w]).any() for values in versions)] or list(every)
     points = curves.turns(len(layer), len(looks))
@@ -31,11 +37,11 @@ def _panels(result: Result, i: int) -> style.Page:
     drawn = []
     for w, axes in zip(weights, panels, strict=True):
         for p, look in enumerate(looks):
-            drawn.append(gradient.norms(result, NAME, (i, p, w)))
+            drawn.append(gradient.norms(ds, NAME, (i, p, w)))
             curves.draw(axes, look, layer, drawn[-1], points[p])
-        axes.set_title(f"$W_\\mathrm{{{result['weight'][w]}}}$")
+        axes.set_title(f"$W_\\mathrm{{{array(ds, 'weight')[w]}}}$")
     style.label_outer(grid, len(weights), "Layer (from 0)", r"$\|\partial\,\mathrm{loss}/\partial W\|_F$")
     curves.log_scale(panels, drawn)
-    caption = f"{style.title(style.INPUTS[result['input'][i]])}. "
-    caption += curves.caption(result, points[0].step, NAME, mean=gradient.MEAN)
-    return style.finish(figure, curves.legend(result, looks, NAME), caption)
+    caption = f"{style.title(style.INPUTS[array(ds, 'input')[i]])}. "
+    caption += curves.caption(ds, points[0].step, NAME, mean=gradient.MEAN)
+    return style.finish(figure, curves.legend(ds, looks, NAME), caption)

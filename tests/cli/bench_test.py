@@ -4,7 +4,6 @@ takes. Usage: bench_test.py BINARY
 Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
 """
 
-import dataclasses
 import json
 import pathlib
 import statistics
@@ -14,13 +13,14 @@ import tempfile
 import types
 import unittest
 
-from plotting import ROOT  # first of what needs packages
+from plotting import ROOT, Asked  # first of what needs packages
 
 # isort: split
 import netCDF4
 import numpy as np
 
-from plots import cost, results
+from plots import cost, reader
+from plots.dataset import array
 
 sys.path.insert(0, str(ROOT / "experiments" / "bench"))
 import bench
@@ -43,18 +43,6 @@ def run(*arguments, build=BUILD):
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=240)
 
 
-class Asked(dict):
-    """Variables that remember which were asked for."""
-
-    def __init__(self, variables):
-        super().__init__(variables)
-        self.names = set()
-
-    def __getitem__(self, name):
-        self.names.add(name)
-        return super().__getitem__(name)
-
-
 class TinyRun(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -67,28 +55,28 @@ class TinyRun(unittest.TestCase):
         # Three widths; of PyTorch's seconds one, since a wider stack is expected to take 4 s.
         cls.done = run("--peer", peer, "--axes", "width", "--seconds", "3.5", "--last", "1024", "--out", cls.folder)
         assert cls.done.returncode == 0, cls.done.stderr
-        cls.result = results.read(cls.folder / "bench.nc")
+        cls.result = reader.read(cls.folder / "bench.nc")
 
     def test_the_file_holds_what_the_schema_says(self):
         with netCDF4.Dataset(self.folder / "bench.nc") as data:
             held = {name: (v.dimensions, v.units, v.long_name) for name, v in data.variables.items()}
         self.assertEqual(held, scaling.SCHEMA)
         for name in ("version", "commit", "compiler", "cpu", "peer", "created"):
-            self.assertTrue(self.result.attributes[name], name)
-        self.assertEqual(self.result.attributes["peer"], "PyTorch 9.8")
+            self.assertTrue(self.result.attrs[name], name)
+        self.assertEqual(self.result.attrs["peer"], "PyTorch 9.8")
 
     def test_every_series_has_its_points(self):
         for way in scaling.WAYS:
             for name, widths in (("dense", [256, 512, 1024]), ("matrix-free", [256, 512, 1024]), ("PyTorch", [256])):
                 at = cost.points(self.result, "width", way, name)
-                self.assertEqual(list(self.result["width"][at]), widths, (way, name))
-        of_peer = self.result["implementation"] == "PyTorch"
-        self.assertEqual(self.result["repeat_seconds"][of_peer].tolist(), [[1, 3, 2]] * 2)
-        self.assertEqual(self.result["peak_memory"][of_peer].tolist(), [64 * 2**20] * 2)
-        self.assertTrue((self.result["repeat_seconds"] > 0).all())
-        self.assertTrue((self.result["repeat_processor_seconds"] > 0).all())
+                self.assertEqual(list(array(self.result, "width")[at]), widths, (way, name))
+        of_peer = array(self.result, "implementation") == "PyTorch"
+        self.assertEqual(array(self.result, "repeat_seconds")[of_peer].tolist(), [[1, 3, 2]] * 2)
+        self.assertEqual(array(self.result, "peak_memory")[of_peer].tolist(), [64 * 2**20] * 2)
+        self.assertTrue((array(self.result, "repeat_seconds") > 0).all())
+        self.assertTrue((array(self.result, "repeat_processor_seconds") > 0).all())
         # What a process with a few tensors of a few MiB has, and not what Python has.
-        ours = self.result["peak_memory"][~of_peer]
+        ours = array(self.result, "peak_memory")[~of_peer]
         self.assertTrue(((ours > 2**20) & (ours < 80 * 2**20)).all(), ours)
 
     def test_the_section_has_the_file_s_medians(self):
@@ -100,14 +88,14 @@ class TinyRun(unittest.TestCase):
             self.assertEqual(cells[6], "64")
             (first, *_), (lean, *_) = (cost.points(self.result, "width", way, n) for n in ("dense", "matrix-free"))
             for cell, at in ((cells[7], first), (cells[8], lean)):
-                wall = 2 / statistics.median(self.result["repeat_seconds"][at])
-                processor = 1 / statistics.median(self.result["repeat_processor_seconds"][at])
+                wall = 2 / statistics.median(array(self.result, "repeat_seconds")[at])
+                processor = 1 / statistics.median(array(self.result, "repeat_processor_seconds")[at])
                 self.assertEqual(cell, f"{wall:.3g} ({processor:.3g})")
         self.assertEqual((self.folder / "bench.md").read_text(), self.done.stdout)
 
     def test_figures_show_the_file(self):
-        asked = Asked(self.result.variables)
-        figures = dict(cost.draw(dataclasses.replace(self.result, variables=asked)))
+        asked = Asked(self.result)
+        figures = dict(cost.draw(asked))
         self.assertEqual(list(figures), ["width"])
         self.assertLessEqual(asked.names | set(cost.NEEDS), set(scaling.SCHEMA))
         panels = figures["width"].axes
@@ -115,14 +103,14 @@ class TinyRun(unittest.TestCase):
         for column, way in enumerate(scaling.WAYS):
             for name, look in cost.LOOKS.items():
                 at = cost.points(self.result, "width", way, name)
-                seconds = self.result["repeat_seconds"][at]
+                seconds = array(self.result, "repeat_seconds")[at]
                 (bars,) = [c for c in panels[column].containers if c.lines[0].get_color() == look.colour]
-                np.testing.assert_array_equal(bars.lines[0].get_xdata(), self.result["width"][at])
+                np.testing.assert_array_equal(bars.lines[0].get_xdata(), array(self.result, "width")[at])
                 np.testing.assert_allclose(bars.lines[0].get_ydata(), [statistics.median(row) for row in seconds])
                 ends = [[s[0, 1], s[1, 1]] for s in bars.lines[2][0].get_segments()]
                 np.testing.assert_allclose(ends, [[min(row), max(row)] for row in seconds])
                 (memory,) = [li for li in panels[2 + column].get_lines() if li.get_color() == look.colour]
-                np.testing.assert_allclose(memory.get_ydata(), self.result["peak_memory"][at] / 2**20)
+                np.testing.assert_allclose(memory.get_ydata(), array(self.result, "peak_memory")[at] / 2**20)
         labels = [text.get_text() for text in figures["width"].legends[0].get_texts()]
         self.assertEqual(labels[:3], [look.label for look in cost.LOOKS.values()])
 
@@ -138,7 +126,8 @@ class Driver(unittest.TestCase):
             done = run("--peer", peer, "--axes", "seeds", "--seconds", "0", "--repeats", "1", "--out", self.folder)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("no PyTorch: ", done.stdout)
-            self.assertEqual(set(results.read(self.folder / "bench.nc")["implementation"]), {"dense", "matrix-free"})
+            made = array(reader.read(self.folder / "bench.nc"), "implementation")
+            self.assertEqual(set(made), {"dense", "matrix-free"})
 
     def test_a_missing_program_is_an_error(self):
         done = run("--out", self.folder, build=self.folder)

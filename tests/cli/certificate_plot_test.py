@@ -13,7 +13,8 @@ from plotting import ROOT  # first of what needs packages
 # isort: split
 import numpy as np
 
-from plots import certificate, results
+from plots import certificate, reader
+from plots.dataset import array
 
 
 class CertificatePlot(unittest.TestCase):
@@ -21,7 +22,7 @@ class CertificatePlot(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             done = run("certify", ROOT / "tests/checkpoint/fixtures/gemma2", "--out", folder, "--quiet", *arguments)
             self.assertEqual(done.returncode, 0, done.stderr)
-            result = results.read(pathlib.Path(folder) / "certify.nc")
+            result = reader.read(pathlib.Path(folder) / "certify.nc")
         self.assertTrue(all(name in result for name in certificate.NEEDS))
         ((name, figure),) = certificate.draw(result)
         self.assertEqual(name, "certificate")
@@ -29,15 +30,15 @@ class CertificatePlot(unittest.TestCase):
 
     def test_bounds_are_lines_and_measurements_markers(self):
         result, figure = self.draw("--tokens", "1,2,3")
-        bounds = result["run_bound"][list(result["format"]).index("fp16")]
+        bounds = array(result, "run_bound")[list(array(result, "format")).index("fp16")]
         for axes, curves in zip(figure.axes, certificate.PANELS.values(), strict=True):
             self.assertEqual(axes.get_yscale(), "log")
             for curve in curves:
-                row = list(result["class"]).index(curve.name)
+                row = list(array(result, "class")).index(curve.name)
                 points = slice(curve.first, None, curve.step)
                 of_colour = [line for line in axes.get_lines() if line.get_color() == curve.colour]
                 for all_of, drawn in ((bounds, [x for x in of_colour if x.get_linestyle() != "None"]),
-                                      (result["class_measured"],
+                                      (array(result, "class_measured"),
                                        [x for x in of_colour if x.get_marker() == curve.marker])):
                     values = all_of[row][points]
                     self.assertEqual(len(drawn), 1, curve.label)
@@ -60,19 +61,19 @@ class CertificatePlot(unittest.TestCase):
                 result, figure = self.draw(*flags)
                 self.assertEqual(figure.axes[0].get_ylabel(), f"Largest magnitude ({words})")
                 self.assertIn("exact arithmetic" if words == "exact" else "step in FP16", figure.caption)
-                bounds = result[drawn]
+                bounds = array(result, drawn)
                 if drawn == "run_bound":
-                    bounds = bounds[list(result["format"]).index("fp16")]
+                    bounds = bounds[list(array(result, "format")).index("fp16")]
                 stream = certificate.PANELS["Between modules"][0]
                 (line,) = (x for x in figure.axes[0].get_lines() if x.get_color() == stream.colour)
-                values = bounds[list(result["class"]).index("stream")]
+                values = bounds[list(array(result, "class")).index("stream")]
                 np.testing.assert_array_equal(line.get_ydata(), values[np.isfinite(values)])
 
     def test_beside_a_format_stands_what_is_certified_for_it(self):
         result, figure = self.draw()
         texts = {text.get_text() for text in figure.axes[-1].texts}
         for name, words in certificate.FORMATS.items():
-            holds = result["certified"][list(result["format"]).index(name)]
+            holds = array(result, "certified")[list(array(result, "format")).index(name)]
             if not any(text.startswith(words) for text in texts) or not np.isfinite(holds).all():
                 continue
             count = int(holds.sum())

@@ -3,19 +3,18 @@
 Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
 """
 
-import dataclasses
 import json
 import re
 import unittest
 
 from periscope_process import SMALL, SWEEPS, SharedFolderTest, run
-from plotting import ROOT, plain  # first of what needs packages
+from plotting import ROOT, Asked, plain  # first of what needs packages
 
 # isort: split
 import netCDF4
 import numpy as np
 
-from plots import cost, drawing, results
+from plots import cost, kinds, reader
 
 KEYS = SWEEPS + """
 [ladder]
@@ -51,23 +50,7 @@ OTHERS = {
 
 
 # Figures of benchmarks show what no command of the program makes: bench_test looks at them.
-KINDS = [kind for kind in drawing.KINDS if kind is not cost]
-
-
-class Asked(dict):
-    """Variables of a file that remember by which names they were asked for."""
-
-    def __init__(self, variables):
-        super().__init__(variables)
-        self.names, self.sought = set(), set()
-
-    def __getitem__(self, name):
-        self.names.add(name)
-        return super().__getitem__(name)
-
-    def __contains__(self, name):
-        self.sought.add(name)
-        return super().__contains__(name)
+KINDS = [kind for kind in kinds.KINDS if kind is not cost]
 
 
 STEP = re.compile(r"\[([^\]]*)\]|<([^>]*)>|([^.\[\]<>]+)")
@@ -127,7 +110,7 @@ class Columns(SharedFolderTest):
         cls.files = sorted(cls.folder.glob("*.nc"))
 
     def test_every_kind_of_result_is_here(self):
-        kinds = {results.read(file).attributes["result"] for file in self.files}
+        kinds = {reader.read(file).attrs["result"] for file in self.files}
         self.assertEqual(kinds, set(self.declared))
 
     def test_files_hold_what_is_declared(self):
@@ -144,7 +127,7 @@ class Columns(SharedFolderTest):
 
     def test_files_and_json_say_the_same(self):
         for file in self.files:
-            kind = results.read(file).attributes["result"]
+            kind = reader.read(file).attrs["result"]
             command = file.stem if kind == "stack" else next(c for k, c in self.json if k == kind)
             places = Places(file, self.json[kind, command])
             for name, (dimensions, values) in places.variables.items():
@@ -203,15 +186,14 @@ class Columns(SharedFolderTest):
         for kind in KINDS:
             self.assertLessEqual(set(kind.NEEDS), self.everywhere, kind.__name__)
         for file in self.files:
-            result = results.read(file)
-            of_file = self.declared[result.attributes["result"]]
-            asked = Asked(result.variables)
-            watched = dataclasses.replace(result, variables=asked)
+            result = reader.read(file)
+            of_file = self.declared[result.attrs["result"]]
+            asked = Asked(result)
             for kind in KINDS:
                 if not all(name in result for name in kind.NEEDS):
                     continue
                 drawn.add(kind)
-                for _ in kind.draw(watched):
+                for _ in kind.draw(asked):
                     pass
             with self.subTest(file=file.name):
                 self.assertLessEqual(asked.names, set(of_file))

@@ -5,13 +5,14 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 
 import unittest
 
-import plotting  # noqa: F401  first of what needs packages
 from periscope_process import FolderTest, run
+from plotting import with_columns  # first of what needs packages
 
 # isort: split
 import numpy as np
 
-from plots import ladder, results, wrong_theories
+from plots import ladder, reader, wrong_theories
+from plots.dataset import array
 
 LIST = """
 [[config]]
@@ -34,7 +35,7 @@ class ConfrontPlots(FolderTest):
         (self.folder / "list.toml").write_text(LIST)
         done = run("power", "--config", self.folder / "list.toml", "--out", self.folder, "--quiet")
         self.assertEqual(done.returncode, 4, done.stderr)
-        result = results.read(self.folder / "power.nc")
+        result = reader.read(self.folder / "power.nc")
         self.assertTrue(all(name in result for name in wrong_theories.NEEDS))
         ((name, figure),) = wrong_theories.draw(result)
         self.assertEqual(name, "wrong-theories")
@@ -45,9 +46,9 @@ class ConfrontPlots(FolderTest):
         for margin in wrong_theories.margins(result):
             self.assertIn(round(float(np.clip(margin, wrong_theories.LEAST, wrong_theories.MOST)), 6), shown)
         # What is exact is rejected with any margin: at the right end, as far as the axis goes, and with its number.
-        far = result["power_excess"].copy()
+        far = array(result, "power_excess").copy()
         far[0], far[1] = np.inf, np.nan
-        result.variables["power_excess"] = far
+        result = with_columns(result, {"power_excess": far})
         ((_, figure),) = wrong_theories.draw(result)
         axes = figure.axes[0]
         points = {line.get_marker(): line.get_xdata()[0] for line in axes.get_lines()
@@ -60,7 +61,7 @@ class ConfrontPlots(FolderTest):
         done = run("ladder", "--config", self.folder / "small.toml", "--out", self.folder, "--quiet", "--set",
                    "ladder.widths=[32,64,96,128]", "--set", "ladder.seeds=16")
         self.assertEqual(done.returncode, 0, done.stderr)
-        result = results.read(self.folder / "ladder.nc")
+        result = reader.read(self.folder / "ladder.nc")
         self.assertTrue(all(name in result for name in ladder.NEEDS))
         figures = dict(ladder.draw(result))
         self.assertEqual(sorted(figures), ["signals-peri-gaussian", "signals-pre-gaussian"])
@@ -79,10 +80,11 @@ class ConfrontPlots(FolderTest):
                                                       "log_grad_sq x_out mean over stream")],
                          ["score path's share", "MLP's output, token cosine", "$W_{down}$, log ‖gradient‖²",
                           "stream, log ‖gradient‖²"])
-        i = list(result["quantity"]).index("second_moment x_out mean over stream")
+        i = list(array(result, "quantity")).index("second_moment x_out mean over stream")
         measured = [line for line in axes.get_lines() if line.get_marker() == "o"][0]
-        np.testing.assert_allclose(measured.get_ydata(), result["ladder_measured"][i] - result["limit_predicted"][i])
-        np.testing.assert_allclose(measured.get_xdata(), 1 / result["ladder_width"])
+        over = array(result, "ladder_measured")[i] - array(result, "limit_predicted")[i]
+        np.testing.assert_allclose(measured.get_ydata(), over)
+        np.testing.assert_allclose(measured.get_xdata(), 1 / array(result, "ladder_width"))
 
 
 if __name__ == "__main__":

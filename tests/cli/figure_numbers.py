@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 
-from plots import drawing, results
+from plots import kinds, reader
 
 PLACEMENTS = {"post": "Post-LN", "pre": "Pre-LN", "peri": "Peri-LN"}
 MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
@@ -69,11 +69,11 @@ class Numbers(SharedFolderTest):
             json_result, code = run_json(*command, "--config", self.folder / "small.toml", "--out", self.folder,
                                          "--quiet")
             self.assertIn("provenance", json_result, code)
-            self.found[name] = json_result, results.read(self.folder / f"{name}.nc")
+            self.found[name] = json_result, reader.read(self.folder / f"{name}.nc")
         return self.found[name]
 
     def figure(self, kind, file, name=None):
-        module = next(k for k in drawing.KINDS if k.__name__ == f"plots.{kind}")
+        module = next(k for k in kinds.KINDS if k.__name__ == f"plots.{kind}")
         drawn = dict(module.draw(file))
         return drawn[name or kind]
 

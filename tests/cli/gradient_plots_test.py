@@ -18,11 +18,12 @@ from plots import (
     gradient,
     gradient_depth,
     identity_path,
-    results,
+    reader,
     score_path,
     style,
     weight_gradients,
 )
+from plots.dataset import array, fact
 
 # command, file, figures
 RUNS = ((["propagate", "--backward"], "propagate", ["overview", "gradient", "weight-gradients-gaussian"]),
@@ -55,7 +56,7 @@ class GradientPlots(SharedFolderTest):
         for command, file, _ in RUNS:
             done = run(*command, "--config", config, "--out", cls.folder / "results", "--quiet")
             assert done.returncode == 0, done.stderr
-            cls.files[file] = results.read(cls.folder / "results" / f"{file}.nc")
+            cls.files[file] = reader.read(cls.folder / "results" / f"{file}.nc")
 
     def test_every_figure_is_written(self):
         done = subprocess.run([sys.executable, "-m", "plots", self.folder / "results",
@@ -85,12 +86,12 @@ class GradientPlots(SharedFolderTest):
 
     def norms(self, data, name, place, scale=1.0):
         """Predicted and measured norms, and the standard error, from the logarithms in a file."""
-        predicted, measured = (np.exp(scale * data[f"{name}_{v}"][place]) for v in ("predicted", "measured"))
-        return predicted, measured, measured * scale * data[f"{name}_stderr"][place]
+        predicted, measured = (np.exp(scale * array(data, f"{name}_{v}")[place]) for v in ("predicted", "measured"))
+        return predicted, measured, measured * scale * array(data, f"{name}_stderr")[place]
 
     def test_gradients_over_depth(self):
         (axes,), data = self.panels(gradient, "propagate")
-        for p, look in enumerate(style.looks(data["placement"])):
+        for p, look in enumerate(style.looks(array(data, "placement"))):
             predicted, measured, error = self.norms(data, "log_grad_sq", (0, p), 0.5)
             np.testing.assert_allclose(line(axes, look), predicted)
             y, _ = points(axes, look)
@@ -103,42 +104,42 @@ class GradientPlots(SharedFolderTest):
 
     def test_score_path(self):
         (axes,), data = self.panels(score_path, "score_path", "score-share")
-        for p, look in enumerate(style.looks(data["placement"])):
-            self.check(axes, look, *(data[f"score_share_{v}"][p] for v in ("predicted", "measured", "stderr")))
+        for p, look in enumerate(style.looks(array(data, "placement"))):
+            self.check(axes, look, *(array(data, f"score_share_{v}")[p] for v in ("predicted", "measured", "stderr")))
         panels, data = self.panels(score_path, "score_path", "score-path")
         for p, axes in enumerate(panels):
             control = [item for item in axes.get_lines() if item.get_color() == score_path.CONTROL["color"]]
-            np.testing.assert_allclose(control[0].get_ydata(), np.exp(data[score_path.WITHOUT][p] / 2))
-            self.assertIn(data["without_scores_verdict"][p], axes.get_title())
+            np.testing.assert_allclose(control[0].get_ydata(), np.exp(array(data, score_path.WITHOUT)[p] / 2))
+            self.assertIn(array(data, "without_scores_verdict")[p], axes.get_title())
 
     def test_depth(self):
         (axes, side), data = self.panels(gradient_depth, "gradient_depth")
-        for p, look in enumerate(style.looks(data["placement"])):
-            np.testing.assert_allclose(line(axes, look), np.exp(data["log_gradient_predicted"][p]))
-            np.testing.assert_allclose(points(axes, look)[0], np.exp(data["log_gradient_measured"][p]))
+        for p, look in enumerate(style.looks(array(data, "placement"))):
+            np.testing.assert_allclose(line(axes, look), np.exp(array(data, "log_gradient_predicted")[p]))
+            np.testing.assert_allclose(points(axes, look)[0], np.exp(array(data, "log_gradient_measured")[p]))
             shown = np.asarray(side.containers[p].lines[0].get_xdata(), dtype=float)
-            np.testing.assert_allclose(shown, data["late_exponent_measured"][p])
+            np.testing.assert_allclose(shown, array(data, "late_exponent_measured")[p])
 
     def test_attenuation(self):
         panels, data = self.panels(attenuation, "gradient_attenuation")
         self.assertEqual(len(panels), 4)
         for k, axes in enumerate(panels):
             name = ("log_stream", "log_down")[k // 2]
-            for p, look in enumerate(style.looks(data["placement"][:3])):
+            for p, look in enumerate(style.looks(array(data, "placement")[:3])):
                 self.check(axes, look, *self.norms(data, name, 3 * (k % 2) + p))
 
     def test_identity_path(self):
         (share, skip, branch), data = self.panels(identity_path, "identity_path")
-        for p, look in enumerate(style.looks(data["placement"])):
-            np.testing.assert_allclose(line(share, look), data["skip_share_predicted"][p])
-            np.testing.assert_allclose(line(skip, look), np.exp(data["log_skip_predicted"][p]))
-            np.testing.assert_allclose(points(branch, look)[0], data["branch_term"][p])
+        for p, look in enumerate(style.looks(array(data, "placement"))):
+            np.testing.assert_allclose(line(share, look), array(data, "skip_share_predicted")[p])
+            np.testing.assert_allclose(line(skip, look), np.exp(array(data, "log_skip_predicted")[p]))
+            np.testing.assert_allclose(points(branch, look)[0], array(data, "branch_term")[p])
 
     def test_crossover(self):
         (axes,), data = self.panels(crossover, "gradient_crossover")
-        for p, look in enumerate(style.looks(data["placement"])):
+        for p, look in enumerate(style.looks(array(data, "placement"))):
             self.check(axes, look, *self.norms(data, "log_ratio", p))
-        self.assertIn(data.attributes["order_claim"], axes.figure.caption)
+        self.assertIn(fact(data, "order_claim"), axes.figure.caption)
 
 
 if __name__ == "__main__":

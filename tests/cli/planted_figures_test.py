@@ -6,7 +6,8 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 
 import unittest
 
-from planted_results import CONFIG, GROUPS, RECORDS, SEEDS, FigureTest, planted_reproduce, planted_train
+from planted_results import GROUPS, RECORDS, SEEDS, FigureTest, arrays, planted_reproduce, planted_train
+from plotting import with_columns
 
 # isort: split
 import numpy as np
@@ -26,17 +27,22 @@ from plots import (
     style,
     training,
 )
-from plots.results import Result
 
 
 class ReproduceFigures(FigureTest):
     @classmethod
     def setUpClass(cls):
         cls.result = planted_reproduce()
+        cls.values = arrays(cls.result)
+
+    def claiming(self, columns):
+        """The result with these claims, and no others."""
+        without = self.result.drop_vars([name for name, v in self.result.variables.items() if "claim" in v.dims])
+        return without.assign({name: ("claim", values) for name, values in columns.items()})
 
     def test_figure_1_variance(self):
-        v, figure = self.result, self.figure(growth_over_depth, "figure-1-variance")
-        self.assertEqual(groups.records(v, growth_over_depth.SHARES), [0, 1, 3, 5, 7])
+        v, figure = self.values, self.figure(growth_over_depth, "figure-1-variance")
+        self.assertEqual(groups.records(self.result, growth_over_depth.SHARES), [0, 1, 3, 5, 7])
         for r, title in {0: "Before training", 1: "After 1 steps", 3: "After 5 steps", 5: "After 12 steps",
                          7: "After 24 steps"}.items():  # fmt: skip
             axes = self.panel(figure, title)
@@ -68,19 +74,19 @@ class ReproduceFigures(FigureTest):
                                                                                 key=lambda g: GROUPS[g][3]), figure
 
     def test_figure_3_rates(self):
-        v = self.result
-        for axes, look, members, _ in self.sweeps(v):
+        v = self.values
+        for axes, look, members, _ in self.sweeps(self.result):
             rate, mean, error = (v[name][members] for name in ("lr", "final_loss_mean", "final_loss_stderr"))
             self.drawn(axes, rate, mean, members, colour=look.colour, marker=look.marker, face=look.colour)
             self.bars(axes, rate, mean - 2 * error, mean + 2 * error, members)
 
     def test_figure_3_has_a_hollow_marker_where_any_seed_diverged(self):
-        v = self.result
+        v = self.values
         diverged = np.full_like(v["diverged_at"], np.nan)
         one, every = self.rows("rates", "pre")[0], self.rows("base", "pre")[0]
         diverged[one, 1] = 7.0
         diverged[every] = 3.0
-        result = Result(v.path, {**v.variables, "diverged_at": diverged}, v.attributes, v.config)
+        result = with_columns(self.result, {"diverged_at": diverged})
         for axes, look, members, figure in self.sweeps(result):  # noqa: B007  the last figure is read below
             lost = [g for g in members if g in (one, every)]
             hollow = np.concatenate(self.lines(axes, edge=look.colour, face="white") or [np.empty((0, 2))])
@@ -95,7 +101,7 @@ class ReproduceFigures(FigureTest):
         self.assertNotIn("Diverged", plain.caption)
 
     def test_figure_4_instability(self):
-        v, figure = self.result, self.figure(stability, "figure-4-instability")
+        v, figure = self.values, self.figure(stability, "figure-4-instability")
         for column, placement in enumerate(("pre", "peri")):
             (g,) = self.rows("base", placement)
             for axes, name in ((figure.axes[column], "loss"), (figure.axes[2 + column], "grad_norm")):
@@ -112,14 +118,14 @@ class ReproduceFigures(FigureTest):
                              f"{style.LOOKS[placement].label}: {counts} spikes, seed by seed")
 
     def test_figure_5_last_layer(self):
-        v, (axes,) = self.result, self.figure(stability, "figure-5-last-layer").axes
+        v, (axes,) = self.values, self.figure(stability, "figure-5-last-layer").axes
         self.assertEqual(len(axes.get_lines()), 3 * SEEDS)
         for g in self.rows("base", "post", "pre", "peri"):
             for norms in v["last_layer_grad_norm"][g]:
                 self.drawn(axes, v["step"], norms, g, colour=style.LOOKS[GROUPS[g][0]].colour)
 
     def test_figure_7_gradients(self):
-        v, figure = self.result, self.figure(layer_gradients, "figure-7-gradients")
+        v, figure = self.values, self.figure(layer_gradients, "figure-7-gradients")
         for g in self.rows():
             look = style.LOOKS[GROUPS[g][0]]
             axes = self.panel(figure, look.label)
@@ -141,13 +147,13 @@ class ReproduceFigures(FigureTest):
         made = {"claim": np.array(names), "claim_exhibit": np.full(4, "9"), "claim_verdict": np.full(4, "holds"),
                 "claim_statement": np.full(4, "one is larger"), "claim_p": np.full(4, 0.01),
                 "claim_holm": np.full(4, 0.04)}  # fmt: skip
-        result = Result(self.result.path, {**self.result.variables, **made}, self.result.attributes, self.result.config)
+        result = self.claiming(made)
         for figure, shown in (("figure-9-angles", names[:2]), ("figure-9-gains", names[2:])):
             head = [text.get_text() for text in self.figure(redundancy, figure, result).texts]
             self.assertEqual([words.partition(" ")[0] for words in head if words.startswith("F")], list(shown))
 
     def test_figure_9_angles(self):
-        v, figure = self.result, self.figure(redundancy, "figure-9-angles")
+        v, figure = self.values, self.figure(redundancy, "figure-9-angles")
         shown = self.rows("base", "post", "pre", "peri") + self.rows("frozen", "peri")
         images = [np.asarray(axes.get_images()[0].get_array()) for axes in figure.axes if axes.get_images()]
         self.assertEqual(len(images), 2 * len(shown))
@@ -158,7 +164,7 @@ class ReproduceFigures(FigureTest):
         self.assertIn("after 24 steps", figure.axes[len(shown)].get_ylabel())
 
     def test_figure_9_gains(self):
-        v, figure = self.result, self.figure(redundancy, "figure-9-gains")
+        v, figure = self.values, self.figure(redundancy, "figure-9-gains")
         for g, title in ((self.rows("base", "peri")[0], "Peri-LN"),
                          (self.rows("frozen", "peri")[0], "Peri-LN, output gains frozen")):
             axes = self.panel(figure, title)
@@ -168,7 +174,7 @@ class ReproduceFigures(FigureTest):
                 self.bars(axes, v["sublayer"], mean - 2 * error, mean + 2 * error, (g, r))
 
     def test_figure_10_decay_and_init(self):
-        v, figure = self.result, self.figure(decay_init, "figure-10-decay-init")
+        v, figure = self.values, self.figure(decay_init, "figure-10-decay-init")
         kinds = (("decay", ["weight decay 0", "base: weight decay 0.033", "weight decay 0.33"]),
                  ("init", ["variance 0.1/d", "base: std 0.02", "variance 10/d"]))  # fmt: skip
         for row, (study, names) in enumerate(kinds):
@@ -190,7 +196,7 @@ class ReproduceFigures(FigureTest):
                     self.bars(losses, points[0][1], mean - 2 * error, mean + 2 * error, (name, g), horizontal=True)
 
     def test_figure_11_extremes(self):
-        v, (axes,) = self.result, self.figure(extremes, "figure-11-extremes").axes
+        v, (axes,) = self.values, self.figure(extremes, "figure-11-extremes").axes
         for g in self.rows("base", "pre", "peri"):
             for seed in range(SEEDS):
                 for name in ("top_first", "top_last"):
@@ -198,7 +204,7 @@ class ReproduceFigures(FigureTest):
                                colour=style.LOOKS[GROUPS[g][0]].colour)
 
     def test_growth(self):
-        v, figure = self.result, self.figure(growth_identity, "growth")
+        v, figure = self.values, self.figure(growth_identity, "growth")
         for g in self.rows():
             axes = self.panel(figure, style.LOOKS[GROUPS[g][0]].label)
             self.drawn(axes, v["depth"], v["theory_second_moment"][g], ("theory", g), marker="None",
@@ -216,7 +222,7 @@ class ReproduceFigures(FigureTest):
                 self.drawn(last, RECORDS, share, g, colour=style.LOOKS[GROUPS[g][0]].colour)
 
     def test_growth_parts(self):
-        v, (axes,) = self.result, self.figure(growth_identity, "growth-parts").axes
+        v, (axes,) = self.values, self.figure(growth_identity, "growth-parts").axes
         for row, g in enumerate(self.rows()):
             self.drawn(axes, v["growth_from_scales"][g], [row - 0.2] * SEEDS, g, marker="o", colour="#0072B2")
             self.drawn(axes, v["growth_from_sizes_inside"][g], [row] * SEEDS, g, marker="D", colour="#CC79A7")
@@ -225,11 +231,11 @@ class ReproduceFigures(FigureTest):
         self.assertEqual(labels, [style.LOOKS[GROUPS[g][0]].label for g in self.rows()])
 
     def test_table_5_losses(self):
-        v, (axes,) = self.result, self.figure(final_losses, "table-5-losses").axes
+        v, (axes,) = self.values, self.figure(final_losses, "table-5-losses").axes
         shown = self.rows() + self.rows("frozen", "peri") + self.rows("layer-norm", "peri") + self.rows("olmo",
                                                                                                         "b-only")
         labels = [label.get_text() for label in axes.get_yticklabels()]
-        self.assertEqual(labels, [groups.label(v, g) for g in shown])
+        self.assertEqual(labels, [groups.label(self.result, g) for g in shown])
         self.assertEqual(labels[5:], ["Peri-LN, output gains frozen", "Peri-LN, LayerNorm", "B-only, QK-norm (OLMo 2)"])
         for row, g in enumerate(shown):
             look, mean, error = style.LOOKS[GROUPS[g][0]], v["final_loss_mean"][g], v["final_loss_stderr"][g]
@@ -245,11 +251,8 @@ class ReproduceFigures(FigureTest):
         self.legible(self.figure(training, "training", planted_train()), "training")
 
     def test_in_a_narrow_figure_panels_stand_below_each_other(self):
-        style.use_width(3.3)
-        try:
+        with style.use_width(3.3):
             figure = self.figure(training, "training", planted_train())
-        finally:
-            style.PAGE, style.PANEL = 7.0, 4.6
         self.assertEqual(figure.get_figwidth(), 3.3)
         self.legible(figure, "training")
         boxes = [axes.get_window_extent() for axes in figure.axes]
@@ -263,8 +266,7 @@ class ReproduceFigures(FigureTest):
                 "claim_verdict": np.array(["holds", "holds", "holds", "not-shown", "fails", "not-shown"]),
                 "claim_mean": np.where(np.isfinite(p), 1.0, np.nan), "claim_stderr": np.full(n, 0.1),
                 "claim_holm": np.array([1e-9, 1e-3, 0.3, 1.0, 0.3, np.nan]), "claim_detectable": np.full(n, np.nan)}
-        figure = self.figure(claims, "claims", Result(self.result.path, {**self.result.variables, **made},
-                                                      self.result.attributes, CONFIG))  # fmt: skip
+        figure = self.figure(claims, "claims", self.claiming(made))
         self.legible(figure, "claims")
         self.assertFalse([t for t in figure.axes[0].texts if "nan" in t.get_text()])
         faces = [line.get_markerfacecolor() for line in figure.axes[0].get_lines() if line.get_marker() in "oXs"]

@@ -1,16 +1,17 @@
 """Planted results of `train` and `reproduce`, in which every number occurs once, and a test case that finds in a figure
 the lines, markers and error bars of such numbers."""
 
-import pathlib
+import json
 import unittest
 
 import plotting  # noqa: F401  first of what needs packages
 
 # isort: split
 import numpy as np
+import xarray as xr
 from matplotlib.colors import to_hex
 
-from plots.results import Result
+from plots.dataset import array, tidy
 
 LAYERS, SEEDS, STEPS, RATE = 3, 3, 24, 0.01
 RECORDS = np.array([0, 1, 2, 5, 10, 12, 20, 24])
@@ -46,56 +47,81 @@ CONFIG = {
 ATTRIBUTES = {"version": "0", "commit": "none", "loss_floor": 0.75, "model": "made up", "family": "llama"}
 
 
+def result(columns, config, attributes):
+    """A result of these columns, (dimensions, values) by name, as one that was read from a file."""
+    said = {"program": "periscope", "config": json.dumps(config), **attributes}
+    return xr.Dataset({name: (dims.split(), tidy(values)) for name, (dims, values) in columns.items()}, attrs=said)
+
+
+def arrays(ds):
+    """Its columns as figures take them."""
+    return {name: array(ds, name) for name in ds.variables}
+
+
 def planted_reproduce():
-    numbers, n, r, d = Numbers(), len(GROUPS), len(RECORDS), 2 * LAYERS + 1
+    numbers, r, d = Numbers(), len(RECORDS), 2 * LAYERS + 1
+    sizes = {"group": len(GROUPS), "record": r, "depth": d, "other_depth": d, "layer": LAYERS, "sublayer": 2 * LAYERS,
+             "seed": SEEDS, "step": STEPS}  # fmt: skip
+
+    def made(dims, change=lambda values: values):
+        return dims, change(numbers(*(sizes[dim] for dim in dims.split())))
+
+    def ninth(values):
+        return values / 9
+
     names = [f"{p}, {what}" if what else p for p, _, what, _ in GROUPS]
+    many = len(GROUPS) * SEEDS
     v = {
-        "group": np.array(names), "placement": np.array([g[0] for g in GROUPS]),
-        "study": np.array([g[1] for g in GROUPS]),
-        "lr": np.array([g[3] for g in GROUPS]), "weight_decay": np.array([DECAYS.get(g[2], 0.033) for g in GROUPS]),
-        "init_std": np.array([DEVIATIONS.get(g[2], 0.02) for g in GROUPS]),
-        "record": RECORDS, "step": np.arange(1, STEPS + 1), "depth": np.arange(d), "other_depth": np.arange(d),
-        "sublayer": np.arange(2 * LAYERS), "layer": np.arange(LAYERS), "seed": np.arange(SEEDS),
-        "final_loss": numbers(n, SEEDS), "final_loss_mean": numbers(n), "final_loss_stderr": numbers(n) / 9,
-        "diverged_at": np.full((n, SEEDS), np.nan), "spikes": np.arange(n * SEEDS).reshape(n, SEEDS) + 1.0,
-        "spike": (np.arange(n * SEEDS * STEPS).reshape(n, SEEDS, STEPS) % 7 == 3).astype(float),
-        "loss": numbers(n, SEEDS, STEPS), "grad_norm": numbers(n, SEEDS, STEPS),
-        "last_layer_grad_norm": numbers(n, SEEDS, STEPS),
-        "top_first": numbers(n, SEEDS, r) + 2, "top_last": numbers(n, SEEDS, r), "cosine_share": numbers(n, SEEDS, r),
-        "theory_variance": numbers(n, d), "theory_second_moment": numbers(n, d),
-        "theory_second_moment_stderr": numbers(n, d) / 9, "theory_layer_gradient": numbers(n, LAYERS),
-        "theory_layer_gradient_stderr": numbers(n, LAYERS) / 9,
-        "scaled_second_moment": numbers(n, SEEDS, d), "growth_from_scales": numbers(n, SEEDS),
-        "growth_from_sizes_inside": numbers(n, SEEDS), "growth_from_alignment": numbers(n, SEEDS),
-        "claim": np.array([], dtype=object), "claim_exhibit": np.array([], dtype=object),
-        "claim_verdict": np.array([], dtype=object), "claim_statement": np.array([], dtype=object),
-        "claim_p": np.array([]), "claim_holm": np.array([]),
+        "group": ("group", names), "placement": ("group", [g[0] for g in GROUPS]),
+        "study": ("group", [g[1] for g in GROUPS]), "lr": ("group", [g[3] for g in GROUPS]),
+        "weight_decay": ("group", [DECAYS.get(g[2], 0.033) for g in GROUPS]),
+        "init_std": ("group", [DEVIATIONS.get(g[2], 0.02) for g in GROUPS]),
+        "record": ("record", RECORDS), "step": ("step", np.arange(1, STEPS + 1)), "depth": ("depth", np.arange(d)),
+        "other_depth": ("other_depth", np.arange(d)), "sublayer": ("sublayer", np.arange(2 * LAYERS)),
+        "layer": ("layer", np.arange(LAYERS)), "seed": ("seed", np.arange(SEEDS)),
+        "final_loss": made("group seed"), "final_loss_mean": made("group"), "final_loss_stderr": made("group", ninth),
+        "diverged_at": ("group seed", np.full((len(GROUPS), SEEDS), np.nan)),
+        "spikes": ("group seed", np.arange(many).reshape(-1, SEEDS) + 1),
+        "spike": ("group seed step", np.arange(many * STEPS).reshape(-1, SEEDS, STEPS) % 7 == 3),
+        "loss": made("group seed step"), "grad_norm": made("group seed step"),
+        "last_layer_grad_norm": made("group seed step"), "top_first": made("group seed record", lambda x: x + 2),
+        "top_last": made("group seed record"), "cosine_share": made("group seed record"),
+        "theory_variance": made("group depth"), "theory_second_moment": made("group depth"),
+        "theory_second_moment_stderr": made("group depth", ninth), "theory_layer_gradient": made("group layer"),
+        "theory_layer_gradient_stderr": made("group layer", ninth),
+        "scaled_second_moment": made("group seed depth"), "growth_from_scales": made("group seed"),
+        "growth_from_sizes_inside": made("group seed"), "growth_from_alignment": made("group seed"),
+        **{f"claim{what}": ("claim", np.array([], dtype=object)) for what in ("", "_exhibit", "_verdict",
+                                                                             "_statement")},
+        "claim_p": ("claim", np.array([])), "claim_holm": ("claim", np.array([])), "quick": ("", np.array(False)),
     }  # fmt: skip
-    for name, shape in (("variance", (d,)), ("second_moment", (d,)), ("eq4", (d,)), ("layer_gradient", (LAYERS,)),
-                        ("gain_b", (2 * LAYERS,)), ("angular_distance", (d, d))):  # fmt: skip
-        v[f"{name}_mean"], v[f"{name}_stderr"] = numbers(n, r, *shape), numbers(n, r, *shape) / 9
-    v["angular_distance_mean"] /= 2
-    v["theory_variance"][[g[1] != "base" for g in GROUPS]] = np.nan
-    return Result(pathlib.Path("reproduce.nc"), v, {**ATTRIBUTES, "quick": 0}, CONFIG)
+    for name, dims in (("variance", "depth"), ("second_moment", "depth"), ("eq4", "depth"), ("layer_gradient", "layer"),
+                       ("gain_b", "sublayer"), ("angular_distance", "depth other_depth")):  # fmt: skip
+        v[f"{name}_mean"], v[f"{name}_stderr"] = made(f"group record {dims}"), made(f"group record {dims}", ninth)
+    v["angular_distance_mean"][1][:] /= 2
+    v["theory_variance"][1][[g[1] != "base" for g in GROUPS]] = np.nan
+    return result(v, CONFIG, ATTRIBUTES)
 
 
 def planted_train():
-    numbers, d = Numbers(), 2 * LAYERS + 1
+    numbers, r, d = Numbers(), len(RECORDS), 2 * LAYERS + 1
     v = {
-        "placement": np.array(["pre", "peri"]), "seed": np.arange(SEEDS), "step": np.arange(1, STEPS + 1),
-        "record": RECORDS, "depth": np.arange(d), "loss": numbers(2, SEEDS, STEPS),
-        "validation_loss": numbers(2, SEEDS, len(RECORDS)), "grad_norm": numbers(2, SEEDS, STEPS),
-        "diverged_at": np.array([[np.nan, 9.0, np.nan], [np.nan] * 3]),
-        "variance_measured": numbers(2, SEEDS, len(RECORDS), d),
+        "placement": ("placement", ["pre", "peri"]), "seed": ("seed", np.arange(SEEDS)),
+        "step": ("step", np.arange(1, STEPS + 1)), "record": ("record", RECORDS), "depth": ("depth", np.arange(d)),
+        "loss": ("placement seed step", numbers(2, SEEDS, STEPS)),
+        "validation_loss": ("placement seed record", numbers(2, SEEDS, r)),
+        "grad_norm": ("placement seed step", numbers(2, SEEDS, STEPS)),
+        "diverged_at": ("placement seed", np.array([[np.nan, 9.0, np.nan], [np.nan] * 3])),
+        "variance_measured": ("placement seed record depth", numbers(2, SEEDS, r, d)),
     }  # fmt: skip
-    return Result(pathlib.Path("train.nc"), v, dict(ATTRIBUTES), CONFIG)
+    return result(v, CONFIG, ATTRIBUTES)
 
 
 class FigureTest(unittest.TestCase):
-    result: Result
+    result: xr.Dataset
 
     def figure(self, kind, name, result=None):
-        return dict(kind.draw(result or self.result))[name]
+        return dict(kind.draw(self.result if result is None else result))[name]
 
     def panel(self, figure, title):
         (axes,) = [axes for axes in figure.axes if axes.get_title() == title]

@@ -4,22 +4,31 @@ what captions say of stacks that differ. Usage: planted_train_figures_test.py
 Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
 """
 
-import pathlib
 import unittest
 
-from planted_results import ATTRIBUTES, CONFIG, LAYERS, RECORDS, SEEDS, FigureTest, Numbers, planted_train
+from planted_results import (
+    ATTRIBUTES,
+    CONFIG,
+    LAYERS,
+    RECORDS,
+    SEEDS,
+    FigureTest,
+    Numbers,
+    arrays,
+    planted_train,
+    result,
+)
 
 # isort: split
 import numpy as np
 
 from plots import captions, probe, style, training
-from plots.results import Result
 
 
 class TrainAndProbeFigures(FigureTest):
     def test_train(self):
-        v = planted_train()
-        figure = self.figure(training, "training", v)
+        planted = planted_train()
+        v, figure = arrays(planted), self.figure(training, "training", planted)
         loss, gradient, top, depth = figure.axes
         for p, placement in enumerate(("pre", "peri")):
             look = style.LOOKS[placement]
@@ -37,33 +46,34 @@ class TrainAndProbeFigures(FigureTest):
         self.assertEqual(depth.get_title(), "Over depth: before training and after 24 steps")
 
     def test_a_caption_names_what_differs_from_defaults_and_between_stacks(self):
-        v = planted_train()
-        v.variables["placement"] = np.array(["peri, qk_norm none", "peri, qk_norm full", "mine"])
-        v.variables["placement_settings"] = np.array([f'{{"model.qk_norm": "{q}"}}' for q in ("none", "full", "full")])
-        v.attributes["config_differences"] = '{"input.second_moment": 0.0004, "model.vocab": 256, "model.width": 16}'
-        words = captions.setting(v)
+        differences = '{"input.second_moment": 0.0004, "model.vocab": 256, "model.width": 16}'
+
+        def stacks(names, settings):
+            columns = {"placement": ("placement", names), "placement_settings": ("placement", settings)}
+            return result(columns, CONFIG, {**ATTRIBUTES, "config_differences": differences})
+
+        names = ["peri, qk_norm none", "peri, qk_norm full", "mine"]
+        words = captions.setting(stacks(names, [f'{{"model.qk_norm": "{q}"}}' for q in ("none", "full", "full")]))
         self.assertIn("Other than by default: model.vocab 256.", words)
         self.assertIn("Curves differ in model.qk_norm: none (Peri-LN, qk_norm none), "
                       "full (Peri-LN, qk_norm full; mine).", words)  # fmt: skip
-        v.variables["placement"] = np.array(["llama, std 0.02", "llama, std 0.05", "mine, std 0.02"])
-        v.variables["placement_settings"] = np.array(
-            [f'{{"init.std": {std}, "model.placement": "{p}", "model.recipe": "{r}"}}'
-             for std, p, r in ((0.02, "pre", "llama"), (0.05, "pre", "llama"), (0.02, "b-only", ""))])  # fmt: skip
+        v = stacks(["llama, std 0.02", "llama, std 0.05", "mine, std 0.02"],
+                   [f'{{"init.std": {std}, "model.placement": "{p}", "model.recipe": "{r}"}}'
+                    for std, p, r in ((0.02, "pre", "llama"), (0.05, "pre", "llama"), (0.02, "b-only", ""))])
         self.assertIn("Curves differ in init.std: as the legend says; model.placement: Pre-LN (llama), B-only (mine);",
                       captions.setting(v))  # fmt: skip
-        v.variables["placement"] = np.array(["peri, qk_norm none", "peri, qk_norm full", "mine"])
-        looks = style.looks(v["placement"])
+        looks = style.looks(names)
         self.assertEqual(len({look.colour for look in looks}), 3)
         self.assertEqual(looks[0].colour, style.LOOKS["peri"].colour)
 
     def test_probe_growth_has_circles_for_attention_and_squares_for_mlps(self):
         numbers, sublayer = Numbers(), np.arange(2 * LAYERS)
-        v = {name: numbers(2 * LAYERS) for name in ("growth_stream_share", "growth_branch_share", "growth_cross_share",
-                                                    "growth_cross_over_branch", "growth_branch",
-                                                    "branch_from_gains")}  # fmt: skip
-        v |= {"sublayer": sublayer, "token": np.arange(8)}
-        figure = probe._growth(Result(pathlib.Path("probe.nc"), v, ATTRIBUTES, CONFIG))
-        ratio = v["growth_cross_over_branch"]
+        names = ("growth_stream_share", "growth_branch_share", "growth_cross_share", "growth_cross_over_branch",
+                 "growth_branch", "branch_from_gains")  # fmt: skip
+        v = {name: ("sublayer", numbers(2 * LAYERS)) for name in names}
+        v |= {"sublayer": ("sublayer", sublayer), "token": ("token", np.arange(8))}
+        figure = probe._growth(result(v, CONFIG, ATTRIBUTES))
+        _, ratio = v["growth_cross_over_branch"]
         for first, marker, words in ((0, "o", "attention"), (1, "s", "MLP")):
             self.drawn(figure.axes[1], sublayer[first::2], ratio[first::2], words, marker=marker)
             keys = [key for key in figure.legends[0].get_lines() if key.get_label() == words]

@@ -14,7 +14,12 @@ from plotting import ROOT, draw  # first of what needs packages
 # isort: split
 from PIL import Image
 
-from plots import agreement, drawing, results, style, together, variance
+from plots import agreement, kinds, reader, style, together, variance
+from plots.dataset import array, seeds, seeds_in_words
+
+
+def read(*paths):
+    return {path: reader.read(path) for path in paths}
 
 
 class Command(SharedFolderTest):
@@ -68,12 +73,12 @@ class Command(SharedFolderTest):
         self.assertEqual(self.written(self.file["plain"], *flags), ["propagate-variance.png"])
         with Image.open(folder / "propagate-variance.png") as image:
             self.assertGreater(image.height, height + 40, "the caption is in the figure")
-        ((_, figure),) = variance.draw(results.read(self.file["plain"]))
+        ((_, figure),) = variance.draw(reader.read(self.file["plain"]))
         self.assertEqual(figure.texts, [], "a figure has no caption of its own")
         style.caption_below(figure)
         self.assertEqual(" ".join(figure.texts[0].get_text().split()), " ".join(figure.caption.split()))
         for width in (2.5, 3.3, 7.0):
-            ((_, narrow),) = variance.draw(results.read(self.file["plain"]))
+            ((_, narrow),) = variance.draw(reader.read(self.file["plain"]))
             narrow.set_size_inches(width, 3.0)
             style.caption_below(narrow)
             box = narrow.texts[0].get_window_extent()
@@ -88,7 +93,7 @@ class Command(SharedFolderTest):
     def test_list_names_every_figure(self):
         done = draw("--list")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertEqual(sorted({line.split()[0] for line in done.stdout.splitlines()}), sorted(drawing.names()))
+        self.assertEqual(sorted({line.split()[0] for line in done.stdout.splitlines()}), sorted(kinds.names()))
 
     def test_what_is_refused(self):
         for flags, words in ((["--only", "varaince"], "no figure 'varaince'; did you mean 'variance'?"),
@@ -111,21 +116,22 @@ class Command(SharedFolderTest):
         names = self.written(self.file["plain"], self.file["small"], self.file["deep"], "--together", "--format", "png")
         for figure in ("variance", "token_cosine", "dilution", "agreement-gaussian"):
             self.assertIn(f"propagate-{figure}.png", names)
-        found = [results.read(self.file[name]) for name in ("plain", "deep", "small")]
+        found = read(*(self.file[name] for name in ("plain", "deep", "small")))
         whole = together.merged(found)
-        self.assertEqual(together.names(found[:2]), ["layers 2, qk_norm none", "layers 3, qk_norm head"])
+        two = read(self.file["plain"], self.file["deep"])
+        self.assertEqual(together.names(two), ["layers 2, qk_norm none", "layers 3, qk_norm head"])
         self.assertEqual(together.names(found), ["plain", "deep", "small"], "three keys are too many for a name")
         ((_, figure),) = variance.draw(whole)
-        looks = style.looks(whole["placement"])
+        looks = style.looks(array(whole, "placement"))
         self.assertEqual([look.label for look in looks], [f"{p}, {name}" for name in ("plain", "deep", "small")
                                                           for p in ("Pre-LN", "Peri-LN")])
         self.assertEqual(len({(look.colour, look.marker) for look in looks}), 6)
         lines = {line.get_color(): line.get_ydata() for line in figure.axes[0].get_lines()
                  if line.get_linestyle() != "None"}  # fmt: skip
-        for k, result in enumerate(found):
+        for k, result in enumerate(found.values()):
             for p in (0, 1):
                 drawn = lines[looks[2 * k + p].colour]
-                own = result["variance_predicted"][0, p]
+                own = array(result, "variance_predicted")[0, p]
                 self.assertEqual(list(drawn[: len(own)]), list(own))
                 self.assertTrue(all(v != v for v in drawn[len(own) :]), "nothing beyond the top of the smaller stack")
         self.assertIn("input.second_moment: 1 (Pre-LN, plain", figure.caption)
@@ -135,10 +141,10 @@ class Command(SharedFolderTest):
         flags = ["--config", self.folder / "small.toml", "--set", "init.scheme=normal", "--out", self.folder / "theory"]
         done = run("theory", *flags, "--quiet")
         self.assertEqual(done.returncode, 0, done.stderr)
-        whole = together.merged([results.read(f) for f in (self.file["plain"], self.folder / "theory" / "theory.nc")])
+        whole = together.merged(read(self.file["plain"], self.folder / "theory" / "theory.nc"))
         ((_, figure),) = agreement.draw(whole)
         titles = [axes.get_title().replace("\n", " ") for axes in figure.axes]
-        verdict = results.read(self.file["plain"])["verdict"][0]
+        verdict = array(reader.read(self.file["plain"]), "verdict")[0]
         self.assertEqual(titles, [f"Pre-LN, scheme lecun: {verdict[0]}", f"Peri-LN, scheme lecun: {verdict[1]}",
                                   "Pre-LN, scheme normal", "Peri-LN, scheme normal"])
         self.assertIn("Curves differ in init.scheme: as the legend says", figure.caption)
@@ -146,11 +152,12 @@ class Command(SharedFolderTest):
     def test_together_says_where_theory_is_wrong_and_what_runs_differ_in(self):
         flags = ["--config", self.folder / "small.toml", "--seeds", "6", "--theory-set", "init.down_factor=2"]
         run("propagate", *flags, "--out", self.folder / "wrong", "--quiet")
-        found = [results.read(f) for f in (self.file["plain"], self.folder / "wrong" / "propagate.nc")]
+        found = read(self.file["plain"], self.folder / "wrong" / "propagate.nc")
+        plain = found[self.file["plain"]]
         ((_, figure),) = variance.draw(together.merged(found))
         self.assertIn("wrong on purpose: init.down_factor=2 (", figure.caption)
-        self.assertIn(f"{found[0].seeds} or 6 seeds", figure.caption)
-        self.assertNotIn(f"mean of {found[0].seeds_in_words}", figure.caption)
+        self.assertIn(f"{seeds(plain)} or 6 seeds", figure.caption)
+        self.assertNotIn(f"mean of {seeds_in_words(plain)}", figure.caption)
 
     def test_a_path_with_dots_stays_below_out(self):
         folder = self.folder / "dotted"
@@ -164,7 +171,7 @@ class Command(SharedFolderTest):
         self.assertTrue(new and all(path.is_relative_to(folder) for path in new), new)
 
     def test_captions_name_the_keys_that_decide(self):
-        ((_, figure),) = variance.draw(results.read(self.file["deep"]))
+        ((_, figure),) = variance.draw(reader.read(self.file["deep"]))
         for words in ("model.qk_norm head", "6 tokens of second moment 1", "3 layers"):
             self.assertIn(words, figure.caption)
 

@@ -15,7 +15,7 @@ from plotting import draw  # first of what needs packages
 import netCDF4
 import numpy as np
 
-from plots import drawing, results
+from plots import drawing, reader
 
 EVERY_FIGURE = ["variance", "token_cosine", "dilution", *(f"{f}-{i}" for f in ("agreement", "power", "angular")
                                                           for i in ("gaussian", "tokens"))]  # fmt: skip
@@ -101,7 +101,7 @@ class Failures(SharedFolderTest):
         def crash(_path):
             os.kill(os.getpid(), signal.SIGSEGV)
 
-        with mock.patch.object(results, "read", crash):
+        with mock.patch.object(reader, "read", crash):
             reports = list(drawing.draw([self.results / "stack" / "theory.nc"], self.folder / "of_crash"))
         self.assertEqual([type(r) for r in reports], [drawing.Failed])
         self.assertIn("theory.nc: reading it crashed (SIGSEGV)", reports[0].words)
@@ -111,7 +111,7 @@ class Failures(SharedFolderTest):
             while True:
                 signal.pause()
 
-        with mock.patch.object(results, "read", hang):
+        with mock.patch.object(reader, "read", hang):
             reports = list(drawing.draw([self.results / "stack" / "theory.nc"], self.folder / "of_crash", patience=0.5))
         self.assertIn("reading it takes longer than 0.5 s", reports[0].words)
 

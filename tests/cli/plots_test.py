@@ -3,7 +3,6 @@
 Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
 """
 
-import dataclasses
 import io
 import json
 import pathlib
@@ -11,7 +10,7 @@ import unittest
 import xml.etree.ElementTree
 
 from periscope_process import SharedFolderTest, run
-from plotting import ROOT, draw  # first of what needs packages
+from plotting import ROOT, draw, with_columns, with_config  # first of what needs packages
 
 # isort: split
 import numpy as np
@@ -26,17 +25,19 @@ from plots import (
     curves,
     dilution,
     drawing,
+    kinds,
     ladder,
     massive,
     power,
     probe,
     probe_extremes,
-    results,
+    reader,
     style,
     token_cosine,
     variance,
     verify,
 )
+from plots.dataset import array, config, source
 
 TINY = """
 [model]
@@ -89,15 +90,15 @@ class Plots(SharedFolderTest):
             assert done.returncode == 0, done.stderr
         done = run("verify", "--cases", 3000, "--out", cls.results / "stack", "--quiet")
         assert done.returncode == 0, done.stderr
-        cls.verify = results.read(cls.results / "stack" / "verify.nc")
+        cls.verify = reader.read(cls.results / "stack" / "verify.nc")
         done = run("probe", CHECKPOINT, "--tokens", "1,2,3,4,5,6", "--backward", "--out", cls.results / "stack",
                    "--quiet")
         assert done.returncode == 0, done.stderr
-        cls.probed = results.read(cls.results / "stack" / "probe.nc")
-        cls.stack = results.read(cls.results / "stack" / "propagate.nc")
-        cls.theory = results.read(cls.results / "theory" / "theory.nc")
-        cls.ladder = results.read(cls.results / "stack" / "ladder.nc")
-        cls.overflow = results.read(cls.results / "overflow" / "propagate.nc")
+        cls.probed = reader.read(cls.results / "stack" / "probe.nc")
+        cls.stack = reader.read(cls.results / "stack" / "propagate.nc")
+        cls.theory = reader.read(cls.results / "theory" / "theory.nc")
+        cls.ladder = reader.read(cls.results / "stack" / "ladder.nc")
+        cls.overflow = reader.read(cls.results / "overflow" / "propagate.nc")
 
     def figure(self, kind, result, name=None):
         drawn = dict(kind.draw(result))
@@ -131,10 +132,10 @@ class Plots(SharedFolderTest):
 
     def figures(self, result):
         """The figures of a file, each with the name of its own."""
-        for kind in drawing.KINDS:
+        for kind in kinds.KINDS:
             if all(name in result for name in kind.NEEDS):
                 for name, figure in kind.draw(result):
-                    yield f"{result.path.stem}-{name}", figure
+                    yield f"{source(result).stem}-{name}", figure
 
     def test_theory_alone_and_stacks_without_a_prediction_have_their_figures(self):
         theory = {f"theory-{f}" for f in STACK_FIGURES if not f.startswith(("agreement", "power"))}
@@ -167,9 +168,9 @@ class Plots(SharedFolderTest):
             self.assertEqual(len(figure.axes), 2, "a panel per input")
             for i, axes in enumerate(figure.axes):
                 self.assertEqual(axes.get_yscale(), "log" if name == "variance" else "linear")
-                for p, look in enumerate(style.looks(self.stack["placement"])):
+                for p, look in enumerate(style.looks(array(self.stack, "placement"))):
                     with self.subTest(statistic=name, input=i, placement=look.label):
-                        self.check_curves(axes, self.stack, look, self.stack["depth"], name, (i, p))
+                        self.check_curves(axes, self.stack, look, array(self.stack, "depth"), name, (i, p))
 
     def test_two_statistics_have_a_row_each_and_a_column_per_input(self):
         figure = curves.over_depth(self.stack, variance.STATISTIC, token_cosine.STATISTIC)
@@ -178,37 +179,37 @@ class Plots(SharedFolderTest):
         self.assertEqual([axes.get_yscale() for axes in figure.axes], ["log", "log", "linear", "linear"])
         for k, axes in enumerate(figure.axes):
             name = ("variance", "token_cosine")[k // 2]
-            for p, look in enumerate(style.looks(self.stack["placement"])):
-                self.check_curves(axes, self.stack, look, self.stack["depth"], name, (k % 2, p))
+            for p, look in enumerate(style.looks(array(self.stack, "placement"))):
+                self.check_curves(axes, self.stack, look, array(self.stack, "depth"), name, (k % 2, p))
         self.assertEqual(figure.axes[2].get_ylim(), figure.axes[3].get_ylim())
 
     def test_what_one_statistic_has_no_prediction_of_is_said(self):
-        variables = {**self.stack.variables, "token_cosine_predicted": self.stack["token_cosine_predicted"].copy()}
-        variables["token_cosine_predicted"][:, 0] = np.nan
-        half = dataclasses.replace(self.stack, variables=variables)
+        predicted = array(self.stack, "token_cosine_predicted").copy()
+        predicted[:, 0] = np.nan
+        half = with_columns(self.stack, {"token_cosine_predicted": predicted})
         figure = curves.over_depth(half, variance.STATISTIC, token_cosine.STATISTIC)
-        label = style.looks(self.stack["placement"])[0].label
+        label = style.looks(array(self.stack, "placement"))[0].label
         shown = [text.get_text() for text in figure.legends[0].get_texts()]
         self.assertEqual(shown[0], f"{label} (no prediction of token_cosine)")
         self.assertFalse(any("no prediction" in words for words in shown[1:]))
         self.assertIn(f"{label}'s token_cosine is measured only", figure.caption)
 
     def test_titles_show_all_second_moments(self):
-        every = [{**stack, "input": {**stack["input"]}} for stack in self.stack.config["stacks"]]
+        every = [{**stack, "input": {**stack["input"]}} for stack in config(self.stack)["stacks"]]
         for moments, words in (((1.0, 4e-4), "E[x²] = 0.0004 or 1"), ((1.0, 0.5, 2.0), "E[x²] from 0.5 to 2"),
                                ((1.0, 1.0 + 1e-9), "E[x²] = 1")):  # fmt: skip
             for k, stack in enumerate(every):
                 stack["input"]["second_moment"] = moments[k % len(moments)]
-            result = dataclasses.replace(self.stack, config={**self.stack.config, "stacks": every})
+            result = with_config(self.stack, {**config(self.stack), "stacks": every})
             self.assertEqual(curves.input_title(result, 0), f"Gaussian input, {words}")
 
     def test_dilution(self):
-        site = list(self.stack["site"]).index("B_out")
+        site = list(array(self.stack, "site")).index("B_out")
         panels = self.figure(dilution, self.stack).axes
         self.assertEqual(len(panels), 4)
         for k, axes in enumerate(panels):
             module, i = divmod(k, 2)
-            for p, look in enumerate(style.looks(self.stack["placement"])):
+            for p, look in enumerate(style.looks(array(self.stack, "placement"))):
                 place = (i, p, site, slice(module, None, 2))
                 self.check_curves(axes, self.stack, look, np.array([1, 2]), dilution.NAME, place)
 
@@ -218,34 +219,33 @@ class Plots(SharedFolderTest):
         above = np.triu(np.ones((5, 5), dtype=bool), 1).T  # rows run upwards
         for p, axes in enumerate(panels):
             shown = np.asarray(axes.get_images()[0].get_array())
-            np.testing.assert_array_equal(shown[above], self.stack["angular_distance_predicted"][1, p][above])
-            np.testing.assert_array_equal(shown[above.T], self.stack["angular_distance_measured"][1, p][above.T])
+            np.testing.assert_array_equal(shown[above], array(self.stack, "angular_distance_predicted")[1, p][above])
+            np.testing.assert_array_equal(shown[above.T], array(self.stack, "angular_distance_measured")[1, p][above.T])
 
     def test_residuals(self):
         axes = self.figure(agreement, self.stack, "agreement-gaussian").axes[1]
         shown = [line.get_ydata() for line in axes.get_lines() if len(line.get_ydata()) == 5]
         for name, values in zip(agreement.STATISTICS, shown, strict=True):
-            m, e, t, f = (self.stack[f"{name}_{v}"][0, 1] for v in ("measured", "stderr", "predicted",
+            m, e, t, f = (array(self.stack, f"{name}_{v}")[0, 1] for v in ("measured", "stderr", "predicted",
                                                                     "predicted_stderr"))
             np.testing.assert_allclose(values, (m - t) / np.sqrt(e**2 + f**2))
 
     def test_residuals_are_beside_the_limit_of_rejection(self):
         figure = self.figure(agreement, self.stack, "agreement-gaussian")
-        limit = self.stack["worst_critical"][0, 1]
+        limit = array(self.stack, "worst_critical")[0, 1]
         dashed = {line.get_ydata()[0] for line in figure.axes[1].get_lines() if line.get_linestyle() == "--"}
         self.assertEqual(dashed, {limit, -limit})
         labels = [text.get_text() for text in figure.legends[0].get_texts()]
         self.assertEqual(labels[2:], ["± 2 standard errors, for the eye", f"limit of rejection, {limit:.2g}"])
 
     def test_figures_say_which_second_moment_enters(self):
-        for config, words in (({}, "E[x²] = 1"), ({"second_moment": 4e-4}, "E[x²] = 0.0004")):
-            stacks = [{**s, "input": {**s["input"], **config}, "init": {**s["init"], "scheme": "normal"}}
-                      for s in self.stack.config["stacks"]]  # fmt: skip
-            config_of_all = {**self.stack.config, "stacks": stacks}
-            figure = self.figure(variance, dataclasses.replace(self.stack, config=config_of_all))
+        for moment, words in (({}, "E[x²] = 1"), ({"second_moment": 4e-4}, "E[x²] = 0.0004")):
+            stacks = [{**s, "input": {**s["input"], **moment}, "init": {**s["init"], "scheme": "normal"}}
+                      for s in config(self.stack)["stacks"]]  # fmt: skip
+            figure = self.figure(variance, with_config(self.stack, {**config(self.stack), "stacks": stacks}))
             self.assertEqual([axes.get_title() for axes in figure.axes],
                              [f"Gaussian input, {words}", f"Random-token input, {words}"])  # fmt: skip
-            self.assertEqual("N(0, 0.02²), would be 0.0004" in figure.caption, not config, "it is that of embeddings")
+            self.assertEqual("N(0, 0.02²), would be 0.0004" in figure.caption, not moment, "it is that of embeddings")
             self.assertEqual(figure.axes[0].get_xlabel(), "Sublayers passed (0: the input)")
 
     def test_readers_meet_no_numbers_of_theorems(self):
@@ -257,19 +257,19 @@ class Plots(SharedFolderTest):
 
     def test_power_band_is_what_the_test_would_not_refuse(self):
         axes = self.figure(power, self.stack, "power-gaussian").axes[1]
-        hidden = 100 * self.stack["second_moment_power"][0, 1]
+        hidden = 100 * array(self.stack, "second_moment_power")[0, 1]
         edges = axes.collections[0].get_paths()[0].vertices[:, 1]
         self.assertAlmostEqual(edges.max(), hidden.max())
         self.assertAlmostEqual(edges.min(), -hidden.max())
         shown = next(line.get_ydata() for line in axes.get_lines() if len(line.get_ydata()) == 5)
-        m, t = (self.stack[f"second_moment_{v}"][0, 1] for v in ("measured", "predicted"))
+        m, t = (array(self.stack, f"second_moment_{v}")[0, 1] for v in ("measured", "predicted"))
         np.testing.assert_allclose(shown, 100 * (m / t - 1))
-        limit = 100 * self.stack.config["agreement"]["power_limit"]["second_moment"]
+        limit = 100 * config(self.stack)["agreement"]["power_limit"]["second_moment"]
         for power_of_all, end in ((0.005, 0.65), (0.01 * limit, 1.6 * limit)):
-            variables = dict(self.stack.variables)
-            variables["second_moment_power"] = np.full_like(variables["second_moment_power"], power_of_all)
-            variables["second_moment_measured"] = variables["second_moment_predicted"]
-            page = self.figure(power, dataclasses.replace(self.stack, variables=variables), "power-gaussian")
+            predicted = array(self.stack, "second_moment_predicted")
+            made = with_columns(self.stack, {"second_moment_power": np.full_like(predicted, power_of_all),
+                                             "second_moment_measured": predicted})  # fmt: skip
+            page = self.figure(power, made, "power-gaussian")
             self.assertAlmostEqual(page.axes[1].get_ylim()[1], end)
             (words,) = [text.get_text() for legend in page.legends for text in legend.get_texts()
                         if "limit" in text.get_text()]
@@ -285,17 +285,17 @@ class Plots(SharedFolderTest):
         versions = {"variance": ("measured", "at_init", "at_scales", "at_profiles"), "grad_sq": ("measured", "at_init")}
         for axes, (name, suffixes) in zip(panels, versions.items(), strict=True):
             for line, suffix in zip(axes.get_lines(), suffixes, strict=True):
-                np.testing.assert_array_equal(line.get_ydata(), self.probed[f"{name}_{suffix}"])
+                np.testing.assert_array_equal(line.get_ydata(), array(self.probed, f"{name}_{suffix}"))
         caption = self.figure(probe, self.probed, "trained-vs-init").caption
         self.assertIn("normal init, std 0.02", caption)
 
     def test_probe_draws_the_parts_of_growth_and_what_every_null_leaves_over(self):
         left, right = self.figure(probe, self.probed, "growth-parts").axes
         for line, (name, *_) in zip(left.get_lines(), probe.PARTS, strict=False):
-            np.testing.assert_array_equal(line.get_ydata(), self.probed[name])
-        self.assertEqual(list(self.probed["null"]), list(probe.NULLS))
-        for line, band, left_over, error in zip(right.get_lines(), right.collections, self.probed["null_left_over"],
-                                                self.probed["null_left_over_error"], strict=False):
+            np.testing.assert_array_equal(line.get_ydata(), array(self.probed, name))
+        self.assertEqual(list(array(self.probed, "null")), list(probe.NULLS))
+        numbers = (array(self.probed, f"null_left_over{of}") for of in ("", "_error"))
+        for line, band, left_over, error in zip(right.get_lines(), right.collections, *numbers, strict=False):
             np.testing.assert_array_equal(line.get_ydata(), left_over)
             self.assertTrue((error > 0).all())
             edges = band.get_paths()[0].vertices[:, 1]
@@ -304,17 +304,18 @@ class Plots(SharedFolderTest):
 
     def test_probe_stacks_the_terms_of_the_growth_identity(self):
         left, right, branch = self.figure(probe, self.probed, "growth").axes
-        np.testing.assert_allclose([bar.get_height() for bar in branch.containers[0]], self.probed["growth_branch"])
-        np.testing.assert_array_equal(branch.get_lines()[0].get_ydata(), self.probed["branch_from_gains"])
-        shares = np.array([self.probed[f"growth_{term}_share"] for term in ("stream", "branch", "cross")])
+        bars = [bar.get_height() for bar in branch.containers[0]]
+        np.testing.assert_allclose(bars, array(self.probed, "growth_branch"))
+        np.testing.assert_array_equal(branch.get_lines()[0].get_ydata(), array(self.probed, "branch_from_gains"))
+        shares = np.array([array(self.probed, f"growth_{term}_share") for term in ("stream", "branch", "cross")])
         heights = np.array([[bar.get_height() for bar in bars] for bars in left.containers])
         np.testing.assert_allclose(heights, shares)
         np.testing.assert_allclose(shares.sum(axis=0), 1.0, rtol=1e-12)
-        np.testing.assert_array_equal(right.get_lines()[1].get_ydata(), self.probed["growth_cross_over_branch"])
+        np.testing.assert_array_equal(right.get_lines()[1].get_ydata(), array(self.probed, "growth_cross_over_branch"))
 
     def test_probe_places_the_largest_activations_and_joins_equal_signals(self):
         left = self.figure(probe_extremes, self.probed, "massive").axes[0]
-        np.testing.assert_array_equal(left.get_lines()[-1].get_ydata(), self.probed["extreme_over_median"][:, 0])
+        np.testing.assert_array_equal(left.get_lines()[-1].get_ydata(), array(self.probed, "extreme_over_median")[:, 0])
         figure = self.figure(probe_extremes, self.probed, "margins")
         labels = [text.get_text() for axes in figure.axes for text in axes.get_legend().get_texts()]
         self.assertEqual(labels, ["A_out", "f_out", "B_out", "x_out", "q", "k", "v", "mixed", "gate", "up", "hidden"])
@@ -323,14 +324,15 @@ class Plots(SharedFolderTest):
         self.assertEqual(list(joined), ["f_out, B_out"])
 
     def test_overflow_is_measured_only(self):
-        self.assertFalse(np.isfinite(self.overflow["variance_predicted"][:, 0]).any(), "the test needs a refusal")
+        predicted = array(self.overflow, "variance_predicted")
+        self.assertFalse(np.isfinite(predicted[:, 0]).any(), "the test needs a refusal")
         figure = self.figure(variance, self.overflow)
         labels = [text.get_text() for text in figure.legends[0].get_texts()]
         self.assertEqual(labels, ["No norm (no prediction)", "Peri-LN"])
         self.assertIn("overflows", figure.caption)
         (line,) = lines_of(figure.axes[0], style.LOOKS["none"])
-        np.testing.assert_array_equal(line.get_ydata(), self.overflow["variance_measured"][0, 0])
-        highest = np.nanmax(self.overflow["variance_predicted"])
+        np.testing.assert_array_equal(line.get_ydata(), array(self.overflow, "variance_measured")[0, 0])
+        highest = np.nanmax(predicted)
         self.assertLess(figure.axes[0].get_ylim()[1], 10 * highest, "the others stay legible")
 
     def test_convergence(self):
@@ -341,12 +343,11 @@ class Plots(SharedFolderTest):
                 "bias_stderr": np.full((1, 4), 0.01), "bias_exponent": np.array([-1.0]),
                 "bias_exponent_stderr": np.array([0.1]), "bias_amplitude": np.array([-6.4]),
                 "bias_reason": np.array([""]), "bias_verdict": np.array(["agrees"])}
-        noise = {n: self.ladder[n][:1] for n in self.ladder.variables if n.startswith("noise")}
-        result = dataclasses.replace(self.ladder, variables={**self.ladder.variables, **noise, **made})
+        result = with_columns(self.ladder.isel(convergence=[0]), made)
         axes, exponents = self.figure(convergence, result).axes[:2]
         look = style.LOOKS["pre"]
         x, y, bars = markers_of(axes, look)
-        np.testing.assert_allclose(x, self.ladder["ladder_width"], rtol=1e-12)
+        np.testing.assert_allclose(x, array(self.ladder, "ladder_width"), rtol=1e-12)
         np.testing.assert_allclose(y, [0.4, 0.2, 0.05, 0.021])
         self.assertEqual([c.lines[0].get_markerfacecolor() for c in axes.containers], [look.colour, "white"])
         fitted = next(line for line in lines_of(axes, look))
@@ -354,9 +355,9 @@ class Plots(SharedFolderTest):
         self.assertEqual(exponents.containers[0].lines[0].get_xdata()[0], -1.0)
 
     def test_convergence_leaves_out_what_is_fixed(self):
-        second_moment = self.ladder["convergence_statistic"] == "second_moment"
-        post = (self.ladder["convergence_placement"] == "post") & second_moment
-        self.assertEqual(list(self.ladder["noise_verdict"][post]), ["not-checked"])
+        second_moment = array(self.ladder, "convergence_statistic") == "second_moment"
+        post = (array(self.ladder, "convergence_placement") == "post") & second_moment
+        self.assertEqual(list(array(self.ladder, "noise_verdict")[post]), ["not-checked"])
         figure = self.figure(convergence, self.ladder)
         self.assertFalse([c for c in figure.axes[0].containers if c.lines[0].get_color() == style.LOOKS["post"].colour])
         self.assertIn("fixed by the placement): Post-LN", figure.caption)
@@ -372,33 +373,34 @@ class Plots(SharedFolderTest):
                     np.testing.assert_array_equal(values[shown > 0], shown[shown > 0])
                     width = np.log10(edges[1] / edges[0])
                     self.assertAlmostEqual(np.sum(shown) * width, 1.0, places=9)
-                    counted = self.verify["cases"][k] - self.verify["trivial"][k]
-                    self.assertLessEqual(self.verify["ratio_histogram"][k].sum(), counted)
-        above = self.verify["log_ratio"] > 0
+                    counted = array(self.verify, "cases")[k] - array(self.verify, "trivial")[k]
+                    self.assertLessEqual(array(self.verify, "ratio_histogram")[k].sum(), counted)
+        above, counts = array(self.verify, "log_ratio") > 0, array(self.verify, "ratio_histogram")
         for name in verify.SHARP:
-            self.assertEqual(self.verify["ratio_histogram"][verify.index(self.verify, name)][above].sum(), 0, name)
+            self.assertEqual(counts[verify.index(self.verify, name)][above].sum(), 0, name)
         reviews = verify.index(self.verify, "G4-whole")
-        self.assertGreater(self.verify["ratio_histogram"][reviews][above].sum(), 0)
+        self.assertGreater(counts[reviews][above].sum(), 0)
 
     def test_bound_ratio_vs_width(self):
         for axes, name in zip(self.figure(bound_width, self.verify).axes, bound_width.PANELS, strict=True):
             k = verify.index(self.verify, name)
-            seen = self.verify["width_cases"][k] > 0
+            seen = array(self.verify, "width_cases")[k] > 0
             (largest,) = [line for line in axes.get_lines() if line.get_marker() == "o"]
-            np.testing.assert_array_equal(largest.get_xdata(), self.verify["width"][seen])
-            np.testing.assert_array_equal(largest.get_ydata(), self.verify["width_ratio_largest"][k][seen])
-            limit = self.verify["width_ratio_limit"][k]
-            self.assertTrue(np.all(self.verify["width_ratio_largest"][k][seen] <= limit[seen] * (1 + 1e-9)), name)
+            np.testing.assert_array_equal(largest.get_xdata(), array(self.verify, "width")[seen])
+            ratio = array(self.verify, "width_ratio_largest")[k][seen]
+            np.testing.assert_array_equal(largest.get_ydata(), ratio)
+            limit = array(self.verify, "width_ratio_limit")[k]
+            self.assertTrue(np.all(ratio <= limit[seen] * (1 + 1e-9)), name)
             self.assertTrue(any(np.array_equal(line.get_ydata(), limit) for line in axes.get_lines()), name)
 
     def test_massive_activations(self):
         every, bounded = self.figure(massive, self.verify).axes
         self.assertEqual((len(every.containers), len(bounded.containers)), (4, 3))
         for k, container in enumerate(every.containers):
-            np.testing.assert_array_equal(container.lines[0].get_ydata(), self.verify["massive_gradient"][k])
+            np.testing.assert_array_equal(container.lines[0].get_ydata(), array(self.verify, "massive_gradient")[k])
         bounds = [line.get_ydata() for line in every.get_lines()]
         for k in range(4):
-            self.assertTrue(any(np.array_equal(line, self.verify["massive_bound"][k]) for line in bounds))
+            self.assertTrue(any(np.array_equal(line, array(self.verify, "massive_bound")[k]) for line in bounds))
 
     def test_looks_differ(self):
         tables = [f'{{"A":true,"B":false,"C":false,"alpha":{k},"beta":1}}' for k in (2, 3)]
@@ -416,19 +418,17 @@ class Plots(SharedFolderTest):
     def test_nothing_finite_is_drawn_as_that(self):
         """Runs that diverged from the start, of every kind that is here."""
         for result in (self.stack, self.ladder, self.probed):
-            nan = {n: np.full_like(v, np.nan) if v.dtype.kind == "f" and n not in
-                   ("depth", "other_depth", "sublayer", "layer", "width", "ladder_width", "inverse_width", "group",
-                    "rank") else v
-                   for n, v in result.variables.items()}
-            of_nothing = dataclasses.replace(result, variables=nan)
-            for kind in drawing.KINDS:
+            places = ("width", "ladder_width", "inverse_width", "group", "rank")
+            nan = {n: np.full(v.shape, np.nan) for n, v in result.variables.items()
+                   if v.dtype.kind in "fiub" and v.ndim and n not in (*places, *result.coords)}
+            of_nothing = with_columns(result, nan)
+            for kind in kinds.KINDS:
                 if all(name in result for name in kind.NEEDS):
                     for name, figure in kind.draw(of_nothing):
-                        with self.subTest(file=result.path.name, figure=name):
+                        with self.subTest(file=source(result).name, figure=name):
                             figure.savefig(io.BytesIO(), format="png", dpi=30)
-        words = [t.get_text() for t in self.figure(variance, dataclasses.replace(self.stack, variables={
-            n: np.full_like(v, np.nan) if n.startswith("variance_") else v
-            for n, v in self.stack.variables.items()})).axes[0].texts]
+        nan = {n: np.full(v.shape, np.nan) for n, v in self.stack.data_vars.items() if n.startswith("variance_")}
+        words = [t.get_text() for t in self.figure(variance, with_columns(self.stack, nan)).axes[0].texts]
         self.assertEqual(words, ["no finite value"])
 
 

@@ -3,6 +3,7 @@
 A test that imports this is skipped (exit code 77) where a package is missing.
 """
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -12,6 +13,7 @@ try:
     import netCDF4  # noqa: F401
     import numpy
     import PIL  # noqa: F401
+    import xarray
 except ImportError:
     print("skipped: the packages of plots/requirements.txt are not installed")
     sys.exit(77)
@@ -24,6 +26,33 @@ def draw(*arguments):
     """Runs `python -m plots`."""
     return subprocess.run([sys.executable, "-m", "plots", *map(str, arguments)], capture_output=True, text=True,
                           cwd=ROOT, timeout=300)
+
+
+class Asked(xarray.Dataset):
+    """A result that remembers which variables it was asked for, and which were sought in it."""
+
+    __slots__ = ("names", "sought")
+
+    def __init__(self, ds):
+        super().__init__(ds.data_vars, ds.coords, ds.attrs)
+        self.names, self.sought = set(), set()
+
+    def __getitem__(self, name):
+        self.names.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name):
+        self.sought.add(name)
+        return super().__contains__(name)
+
+
+def with_columns(ds, columns):
+    """The result with other values in some of its columns."""
+    return ds.assign({name: (ds[name].dims, values) for name, values in columns.items()})
+
+
+def with_config(ds, config):
+    return ds.assign_attrs(config=json.dumps(config))
 
 
 def plain(values):

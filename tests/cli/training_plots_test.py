@@ -22,11 +22,12 @@ from plots import (
     growth_over_depth,
     layer_gradients,
     rate_sweeps,
+    reader,
     redundancy,
-    results,
     stability,
     training,
 )
+from plots.dataset import array, fact
 
 KINDS = (claims, decay_init, extremes, final_losses, growth_identity, growth_over_depth, layer_gradients, rate_sweeps,
          redundancy, stability)  # fmt: skip
@@ -39,7 +40,7 @@ EXHIBITS = [word for name in ("1", "8", "10", "3", "growth") for word in ("--fig
 def made(folder, command, *flags):
     done = run(command, *flags, *TINY, "--seeds", "2", "--out", folder, "--quiet")
     assert done.returncode == 0, done.stderr
-    return results.read(folder / f"{command}.nc")
+    return reader.read(folder / f"{command}.nc")
 
 
 def markers(axes):
@@ -80,32 +81,32 @@ class TrainingPlots(FolderTest):
         top = figure.axes[5 if len(figure.axes) > 5 else -1]
         drawn = {tuple(np.round(points[:, 1], 12)) for points in markers(top)}
         for g in groups.rows(result):
-            self.assertIn(tuple(np.round(result["variance_mean"][g, :, -1], 12)), drawn)
+            self.assertIn(tuple(np.round(array(result, "variance_mean")[g, :, -1], 12)), drawn)
 
     def verdicts(self, result):
         """Above a figure every tested claim of it is in words, with its verdict; all are in the figure of claims."""
         ((_, figure),) = growth_over_depth.draw(result)
         words = [text.get_text() for text in figure.texts]
-        for c in np.flatnonzero(result["claim_exhibit"] == "1"):
-            verdict = groups.SPELT.get(result["claim_verdict"][c], result["claim_verdict"][c])
-            line = [w for w in words if w.startswith(f"{result['claim'][c]} {verdict} (")]
+        for c in np.flatnonzero(array(result, "claim_exhibit") == "1"):
+            verdict = groups.SPELT.get(array(result, "claim_verdict")[c], array(result, "claim_verdict")[c])
+            line = [w for w in words if w.startswith(f"{array(result, 'claim')[c]} {verdict} (")]
             self.assertEqual(len(line), 1, words)
-            self.assertIn(result["claim_statement"][c], line[0])
+            self.assertIn(array(result, "claim_statement")[c], line[0])
         ((_, figure),) = claims.draw(result)
-        tested = np.flatnonzero(result["claim_verdict"] != "not-run")
+        tested = np.flatnonzero(array(result, "claim_verdict") != "not-run")
         self.assertEqual(len(figure.axes[0].get_yticks()), len(tested))
         for label, c in zip(figure.axes[0].get_yticklabels(), tested, strict=True):
-            self.assertTrue(label.get_text().startswith(result["claim"][c]))
+            self.assertTrue(label.get_text().startswith(array(result, "claim")[c]))
         points = [series[0] for series in markers(figure.axes[0])]
         for x, row in points:
             c = tested[round(row)]
-            p = result["claim_p"][c]
+            p = array(result, "claim_p")[c]
             np.testing.assert_allclose(x, np.log10(0.5 / p) if p <= 0.5 else -np.log10(0.5 / (1 - p)))
 
     def rates(self, result):
         ((_, figure),) = rate_sweeps.draw(result)
         peri = groups.rows(result, "rates", ["peri"]) + groups.rows(result, "base", ["peri"])
-        expected = sorted((result["lr"][g], result["final_loss_mean"][g]) for g in peri)
+        expected = sorted((array(result, "lr")[g], array(result, "final_loss_mean")[g]) for g in peri)
         self.assertTrue(any(len(series) == len(expected) and np.allclose(series, expected)
                             for series in markers(figure.axes[0])))
 
@@ -115,48 +116,49 @@ class TrainingPlots(FolderTest):
         panel = next(axes for axes in figures["growth"].axes if axes.get_title() == "Pre-LN")
         lines = [line.get_ydata() for line in panel.get_lines()]
         for r in groups.records(result, growth_identity.SHARES):
-            self.assertTrue(any(len(y) == len(result["depth"]) and np.allclose(y, result["eq4_mean"][g, r])
-                                for y in lines), r)
+            eq4 = array(result, "eq4_mean")[g, r]
+            self.assertTrue(any(len(y) == len(eq4) and np.allclose(y, eq4) for y in lines), r)
 
     def runs(self, result):
         """What figures 5, 7, 9 and 11 draw of every run or group, at the beginning and at the end."""
         figures = {name: figure for kind in (extremes, layer_gradients, redundancy, stability)
                    for name, figure in kind.draw(result)}
+        of_layers = array(result, "layer_gradient_mean")
         for row, g in enumerate(groups.rows(result)):
             for r in (0, -1):
-                self.assert_drawn(figures["figure-7-gradients"].axes[row], result["layer_gradient_mean"][g, r], (g, r))
+                self.assert_drawn(figures["figure-7-gradients"].axes[row], of_layers[g, r], (g, r))
         for g in groups.rows(result, placements=groups.MAIN):
-            for norms in result["last_layer_grad_norm"][g]:
+            for norms in array(result, "last_layer_grad_norm")[g]:
                 self.assert_drawn(figures["figure-5-last-layer"].axes[0], norms, g)
         for g in groups.rows(result, placements=("pre", "peri")):
             for name in ("top_first", "top_last"):
-                for magnitudes in result[name][g]:
+                for magnitudes in array(result, name)[g]:
                     self.assert_drawn(figures["figure-11-extremes"].axes[0], magnitudes, (name, g))
         for row, g in enumerate(groups.rows(result, placements=["peri"]) + groups.rows(result, "frozen")):
             for r in groups.records(result, redundancy.SHARES):
-                self.assert_drawn(figures["figure-9-gains"].axes[row], result["gain_b_mean"][g, r], (g, r))
+                self.assert_drawn(figures["figure-9-gains"].axes[row], array(result, "gain_b_mean")[g, r], (g, r))
 
     def parts(self, result):
         panel = dict(growth_identity.draw(result))["growth-parts"].axes[0]
         drawn = [line.get_xdata() for line in panel.get_lines()]
         for g in groups.rows(result):
             for name in ("growth_from_scales", "growth_from_sizes_inside", "growth_from_alignment"):
-                self.assertTrue(any(np.shape(x) == result[name][g].shape
-                                    and np.allclose(x, result[name][g], equal_nan=True)
+                self.assertTrue(any(np.shape(x) == array(result, name)[g].shape
+                                    and np.allclose(x, array(result, name)[g], equal_nan=True)
                                     for x in drawn), (name, g))
 
     def losses(self, result):
         """Table 5's bars are two standard errors to each side."""
         drawn = bars(dict(final_losses.draw(result))["table-5-losses"].axes[0])
         for g in groups.rows(result):
-            mean, error = result["final_loss_mean"][g], result["final_loss_stderr"][g]
+            mean, error = array(result, "final_loss_mean")[g], array(result, "final_loss_stderr")[g]
             ends = [[mean - 2 * error, mean + 2 * error]]
             self.assertTrue(any(bar.shape == (1, 2) and np.allclose(bar, ends) for bar in drawn), g)
 
     def test_diverged_runs_are_named(self):
         """A rate at which every run fails: the figures are drawn all the same, and say which runs were lost."""
         result = made(self.folder, "reproduce", "--figure", "1", "--set", "train.lr=1e30")
-        self.assertTrue(np.isfinite(result["diverged_at"]).all())
+        self.assertTrue(np.isfinite(array(result, "diverged_at")).all())
         reports = list(drawing.draw([self.folder / "reproduce.nc"], self.folder / "figures"))
         self.assertEqual([r.words for r in reports if isinstance(r, drawing.Failed)], [])
         self.assertIn("Pre-LN (2 of 2 seeds)", groups.diverged(result, groups.rows(result)))
@@ -167,15 +169,15 @@ class TrainingPlots(FolderTest):
         self.assertEqual(name, "training")
         loss = figure.axes[0]
         drawn = [line.get_ydata() for line in loss.get_lines()]
-        for cell in result["loss"].reshape(-1, 12):
+        for cell in array(result, "loss").reshape(-1, 12):
             self.assertTrue(any(len(y) == 12 and np.array_equal(y, cell) for y in drawn))
         gradient, top, depth = figure.axes[1:4]
-        for run_of in np.ndindex(result["loss"].shape[:-1]):
-            self.assert_drawn(loss, result["validation_loss"][run_of], run_of)
-            self.assert_drawn(gradient, result["grad_norm"][run_of], run_of)
-            self.assert_drawn(top, result["variance_measured"][run_of][:, -1], run_of)
-            self.assert_drawn(depth, result["variance_measured"][run_of][-1], run_of)
-        floor = result.attributes["loss_floor"]
+        for run_of in np.ndindex(array(result, "loss").shape[:-1]):
+            self.assert_drawn(loss, array(result, "validation_loss")[run_of], run_of)
+            self.assert_drawn(gradient, array(result, "grad_norm")[run_of], run_of)
+            self.assert_drawn(top, array(result, "variance_measured")[run_of][:, -1], run_of)
+            self.assert_drawn(depth, array(result, "variance_measured")[run_of][-1], run_of)
+        floor = fact(result, "loss_floor")
         self.assertTrue(any(len(y) == 2 and y[0] == floor for y in drawn))
 
 

@@ -1,8 +1,11 @@
-"""Several figures of one file, of which one may fail without taking the others along."""
+"""Several figures of one result, of which one may fail without taking the others along."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
-from plots import style
+import matplotlib
+
+from . import style
 
 
 class FigureError(Exception):
@@ -13,15 +16,21 @@ class Figures(Iterator[tuple[str, style.Page]]):
     """Names and figures, each drawn when it is asked for.
 
     A figure that cannot be drawn raises FigureError; the next call goes on with the one after it, which a generator
-    could not do.
+    could not do. `makers` has what draws each figure, by its name; matplotlib's settings are as before afterwards.
     """
 
     def __init__(self, makers: Iterable[tuple[str, Callable[[], style.Page]]]) -> None:
-        self._makers = iter(list(makers))
+        self.makers = {name: partial(_in_our_style, make) for name, make in makers}
+        self._left = iter(self.makers.items())
 
     def __next__(self) -> tuple[str, style.Page]:
-        name, make = next(self._makers)
+        name, make = next(self._left)
         try:
             return name, make()
         except Exception as error:
             raise FigureError(name) from error
+
+
+def _in_our_style(make: Callable[[], style.Page]) -> style.Page:
+    with matplotlib.rc_context(style.SETTINGS):
+        return make()

@@ -1,0 +1,68 @@
+"""All kinds of figures: which there are, and which of them a result has."""
+
+from types import ModuleType
+
+import xarray as xr
+
+from . import (
+    agreement,
+    angular,
+    attenuation,
+    bound_ratios,
+    bound_width,
+    certificate,
+    claims,
+    convergence,
+    cost,
+    crossover,
+    decay_init,
+    dilution,
+    extremes,
+    final_losses,
+    gradient,
+    gradient_depth,
+    growth_identity,
+    growth_over_depth,
+    identity_path,
+    ladder,
+    layer_gradients,
+    massive,
+    number_formats,
+    overview,
+    power,
+    probe,
+    probe_extremes,
+    rate_sweeps,
+    redundancy,
+    score_path,
+    stability,
+    token_cosine,
+    training,
+    variance,
+    weight_gradients,
+    wrong_theories,
+)
+
+# A kind is a module with `FIGURES`, what each of its figures shows; `NEEDS`, the variables without which none of them
+# can be drawn, with their dimensions; and `draw`. The first of a result's kinds is the one that tells most about it.
+KINDS = (overview, variance, token_cosine, dilution, agreement, power, angular, convergence, gradient, weight_gradients,
+         score_path, gradient_depth, attenuation, identity_path, crossover, bound_ratios, bound_width, massive,
+         probe, probe_extremes, certificate, wrong_theories, ladder, number_formats, growth_over_depth, rate_sweeps,
+         stability, layer_gradients, redundancy, decay_init, extremes, growth_identity, final_losses, claims, training,
+         cost)  # fmt: skip
+
+
+def names() -> list[str]:
+    """The names of all figures, as --only takes them."""
+    return list(dict.fromkeys(name for kind in KINDS for name in kind.FIGURES))
+
+
+def family(kind: ModuleType, name: str) -> str:
+    """Which of the kind's figures one is. One that is drawn once per input has that input behind its own name:
+    "agreement-text" is of the figure "agreement"."""
+    return max((known for known in kind.FIGURES if name == known or name.startswith(f"{known}-")), key=len)
+
+
+def of(ds: xr.Dataset) -> list[ModuleType]:
+    """The kinds of figures whose variables are there."""
+    return [kind for kind in KINDS if all(name in ds for name in kind.NEEDS)]

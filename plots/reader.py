@@ -1,0 +1,88 @@
+"""Result files of Periscope as datasets."""
+
+import json
+import math
+import stat
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import xarray as xr
+
+from .dataset import tidy
+
+
+class ResultError(Exception):
+    """A file that is not a result of Periscope. The message names it."""
+
+
+LARGEST = 1 << 30  # bytes of one variable: a damaged length must not fill the memory
+TEXTS = ("version", "commit", "config")  # attributes that captions need
+
+
+def _require_file(path: Path) -> None:
+    """Opening a FIFO would wait for ever, and the library reads devices."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise ResultError(f"{path}: cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(mode):
+        what = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO"}.get(stat.S_IFMT(mode), "no regular file")
+        raise ResultError(f"{path}: is {what}; expected a NetCDF-4 file of Periscope")
+    if path.stat().st_size == 0:
+        raise ResultError(f"{path}: is empty; expected a NetCDF-4 file of Periscope")
+
+
+def _require_result(path: Path, file: netCDF4.Dataset) -> None:
+    """Refuses what is no result, and variables that cannot be read, before any of them is."""
+    attributes = {name: file.getncattr(name) for name in file.ncattrs()}
+    if attributes.get("program") != "periscope":
+        raise ResultError(f"{path}: not a result of Periscope: its attribute 'program' is not 'periscope'")
+    for name in TEXTS:
+        if not isinstance(attributes.get(name), str):
+            found = f"is {attributes[name]!r}" if name in attributes else "is missing"
+            raise ResultError(f"{path}: its attribute {name!r} {found}; expected a text")
+    for name, variable in file.variables.items():
+        count = math.prod(variable.shape)
+        if count * 8 > LARGEST:
+            raise ResultError(f"{path}: variable {name!r} has {count} values; expected at most {LARGEST // 8}")
+        if not (variable.dtype is str or (isinstance(variable.datatype, np.dtype) and variable.dtype.kind in "fiu")):
+            raise ResultError(f"{path}: variable {name!r} is of type {variable.dtype}; expected numbers or text")
+
+
+def _column(path: Path, name: str, variable: xr.Variable) -> xr.Variable:
+    """The variable as datasets have it: tidy values, and of its attributes the unit, if it has one, and the meaning."""
+    try:
+        values = tidy(variable.values, variable.attrs.get("_FillValue"))
+    except (TypeError, ValueError) as error:
+        raise ResultError(f"{path}: variable {name!r} {error}") from error
+    kept = {key: variable.attrs[key] for key in ("units", "long_name") if variable.attrs.get(key)}
+    return xr.Variable(variable.dims, values, kept)
+
+
+def read(path: Path) -> xr.Dataset:
+    """Reads a file whole, and closes it. Raises ResultError for what is no result of Periscope.
+
+    The columns are as `tidy` makes them. Those that say what positions on a dimension are, by the dimension's name or
+    by the attribute "coordinates" of other columns, are coordinates. Attributes of the file stay as they are, JSON as
+    text.
+    """
+    _require_file(path)
+    try:
+        with netCDF4.Dataset(path) as file:
+            _require_result(path, file)
+            store = xr.backends.NetCDF4DataStore(file)  # the engine "netcdf4" of a file that is open
+            # Nothing is decoded: xarray would make integers with missing values floats, and seconds time spans.
+            raw = xr.open_dataset(store, decode_cf=False, create_default_indexes=False).load()
+        if not isinstance(json.loads(raw.attrs["config"]), dict):
+            raise ResultError(f"{path}: its attribute 'config' holds no table; expected the resolved configuration")
+        columns = {str(name): _column(path, str(name), variable) for name, variable in raw.variables.items()}
+        labels = {label for v in raw.variables.values() for label in str(v.attrs.get("coordinates", "")).split()}
+        named: dict[str, Any] = {k: v for k, v in columns.items() if k in labels or k in v.dims}
+        ds = xr.Dataset({k: v for k, v in columns.items() if k not in named}, named, raw.attrs)
+    except (OSError, RuntimeError, ValueError, KeyError, IndexError, AttributeError, TypeError, MemoryError) as error:
+        reason = " ".join(str(error).split()).removesuffix(f": '{path}'")
+        raise ResultError(f"{path}: cannot be read: {reason}; expected a NetCDF-4 file of Periscope") from error
+    ds.encoding = {"source": str(path)}
+    return ds
