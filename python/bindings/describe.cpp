@@ -1,12 +1,13 @@
 #include "python/bindings/describe.h"
 
+#include <fmt/format.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
-#include <exception>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "experiments/core/config/build_info.h"
@@ -18,7 +19,9 @@
 #include "experiments/studies/studies.h"
 #include "python/bindings/own_thread.h"
 #include "python/bindings/table.h"
-#include "sim/spec/model_spec.h"
+#include "sim/base/error.h"
+#include "sim/checkpoint/parameter_map.h"
+#include "sim/model/parameters.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -94,6 +97,34 @@ std::string resolve(const std::string& file, const std::vector<std::string>& ent
   return text;
 }
 
+/// Name and shape of every parameter of the one stack that a configuration describes, as `Model` wants them. Throws
+/// ConfigError for several stacks.
+std::vector<std::pair<std::string, std::vector<int>>> parameters(const std::string& file,
+                                                                 const std::vector<std::string>& entries) {
+  std::vector<std::pair<std::string, std::vector<int>>> all;
+  WatchedProgress progress(false);
+  on_own_thread(
+      progress,
+      [&] {
+        const config::Config config = config::load_config(sections(), file, entries);
+        const std::vector<StackSpec> stacks = config.stacks();
+        if (stacks.size() != 1) {
+          throw ConfigError(fmt::format("config: found {} stacks; expected one value of every key", stacks.size()));
+        }
+        const ModelSpec& model = stacks.front().model;
+        for (const ParameterId& id : all_parameters_of(token_stack(model))) {
+          std::vector<int> shape{norm_width(model, id.weight)};
+          if (id.part == ParameterId::Part::matrix) {
+            const WeightShape matrix = shape_of(model, id.weight);
+            shape = {matrix.fan_out, matrix.fan_in};
+          }
+          all.emplace_back(name_of(id), shape);
+        }
+      },
+      [] {});
+  return all;
+}
+
 }  // namespace
 
 void add_descriptions(nb::module_& module) {
@@ -101,6 +132,7 @@ void add_descriptions(nb::module_& module) {
   module.def("sections", &sections_as_dicts, "Every section of a configuration, with its keys.");
   module.def("schemas", &schemas, "Every kind of result: its columns, with dimensions, units and meaning.");
   module.def("resolve", &resolve, "file"_a, "entries"_a, "The resolved configuration, as JSON.");
+  module.def("parameters", &parameters, "file"_a, "entries"_a, "Name and shape of every parameter of one stack.");
   module.def(
       "build",
       [] {

@@ -6,6 +6,8 @@
 
 #include "experiments/core/stacks/progress.h"
 #include "python/bindings/describe.h"
+#include "python/bindings/model.h"
+#include "python/bindings/recording.h"
 #include "python/bindings/run.h"
 #include "sim/base/error.h"
 
@@ -35,5 +37,7 @@ NB_MODULE(_periscope, module) {
       },
       nullptr);
   periscope::python::add_descriptions(module);
+  periscope::python::add_model(module);
   periscope::python::add_run(module);
+  periscope::python::add_recording(module);
 }

@@ -19,10 +19,11 @@
 #include "experiments/core/stacks/fits.h"
 #include "experiments/core/study/origin.h"
 #include "experiments/studies/studies.h"
+#include "python/bindings/model.h"
 #include "python/bindings/own_thread.h"
 #include "python/bindings/table.h"
 #include "sim/base/printable.h"
-#include "sim/core/storage.h"
+#include "sim/core/idle_memory.h"
 #include "sim/files/output_file.h"
 
 namespace nb = nanobind;
@@ -30,14 +31,6 @@ using namespace nb::literals;
 
 namespace periscope::python {
 namespace {
-
-const study::Study& study_of(const std::string& name) {
-  const auto found = std::ranges::find(studies(), name, &study::Study::name);
-  if (found != studies().end()) return *found;
-  std::vector<std::string> names;
-  for (const study::Study& one : studies()) names.push_back(one.name);
-  throw ConfigError(fmt::format("{}: there is no such study; nearest is {}", shortened(name), nearest(name, names)));
-}
 
 /// While this lives, OpenMP regions of this thread have so many threads.
 class Threads {
@@ -69,7 +62,7 @@ void compute(Result& result, const study::Request& request, WatchedProgress& pro
   result.outcome = outcome;
   if (result.outcome.data) study::seal(*result.study, job, result.outcome);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  host_pool().clear();
+  free_idle_memory();
 }
 
 nb::dict record_of(const stacks::TrainingRecord& record) {
@@ -158,10 +151,18 @@ std::string json(Result& result, const std::vector<std::string>& argv) {
 
 }  // namespace
 
+const study::Study& study_named(const std::string& name) {
+  const auto found = std::ranges::find(studies(), name, &study::Study::name);
+  if (found != studies().end()) return *found;
+  std::vector<std::string> names;
+  for (const study::Study& one : studies()) names.push_back(one.name);
+  throw ConfigError(fmt::format("{}: there is no such study; nearest is {}", shortened(name), nearest(name, names)));
+}
+
 std::shared_ptr<Result> run(const std::string& name, study::Request request, const nb::object& on_progress,
                             const nb::object& on_record) {
   const auto result = std::make_shared<Result>();
-  result->study = &study_of(name);
+  result->study = &study_named(name);
   request.known = sections();
   request.command = name;
   request.acting = study::acting_keys(*result->study);
@@ -227,8 +228,8 @@ void add_run(nb::module_& module) {
          const std::vector<std::string>& settings, const std::vector<std::string>& theory_settings,
          std::optional<std::uint64_t> seed, std::optional<int> seeds, std::optional<int> threads,
          std::optional<std::string> device, std::optional<std::string> dtype, std::optional<std::string> out,
-         std::optional<double> memory, bool force, const study::FlagValues& flags, const nb::object& on_progress,
-         const nb::object& on_record) {
+         std::optional<double> memory, bool force, const study::FlagValues& flags, const std::optional<Model>& model,
+         const nb::object& on_progress, const nb::object& on_record) {
         return run(name,
                    {.file = file,
                     .entries = entries,
@@ -242,14 +243,16 @@ void add_run(nb::module_& module) {
                     .out = std::move(out),
                     .memory = memory,
                     .force = force,
-                    .flags = flags},
+                    .flags = flags,
+                    .model = model ? model->memory : nullptr},
                    on_progress, on_record);
       },
       "name"_a, nb::kw_only(), "file"_a = "", "entries"_a = std::vector<std::string>(),
       "settings"_a = std::vector<std::string>(), "theory_settings"_a = std::vector<std::string>(),
       "seed"_a = nb::none(), "seeds"_a = nb::none(), "threads"_a = nb::none(), "device"_a = nb::none(),
       "dtype"_a = nb::none(), "out"_a = nb::none(), "memory"_a = nb::none(), "force"_a = false,
-      "flags"_a = study::FlagValues(), "on_progress"_a = nb::none(), "on_record"_a = nb::none(), "Runs a study.");
+      "flags"_a = study::FlagValues(), "model"_a = nb::none(), "on_progress"_a = nb::none(), "on_record"_a = nb::none(),
+      "Runs a study.");
   module.def("commit", &commit, "result"_a, "on_progress"_a = nb::none(),
              "Writes the other files of a result, whose own file is written, and forgets its journal.");
 }

@@ -21,6 +21,9 @@ struct Result {
   std::unique_ptr<stacks::CellJournal> journal;
 };
 
+/// The study of that name. Throws ConfigError, which names the nearest.
+const study::Study& study_named(const std::string& name);
+
 /// Runs a study on a thread of its own, with the OpenMP threads that the request has, while the calling thread looks
 /// for signals every 50 ms, and calls `on_progress` (Snapshot) and `on_record` (a dictionary; false ends that stack's
 /// training). Both may be None. An exception of theirs, and KeyboardInterrupt, stop the run and go to the caller.

@@ -26,16 +26,21 @@ if TYPE_CHECKING:
     from .errors import Error as Error
     from .errors import InputError as InputError
     from .errors import Stopped as Stopped
+    from .model import Model as Model
+    from .model import from_torch as from_torch
     from .plots import figures as figures
     from .plots import plot as plot
+    from .recording import Recorder as Recorder
+    from .recording import record as record
     from .verbs import *  # noqa: F403
 
     __version__: str
 
 _HOMES = {
     "Config": "config", "open": "dataset", "columns": "describe", "keys": "describe", "CheckFailed": "errors",
-    "ConfigError": "errors", "Error": "errors", "InputError": "errors", "Stopped": "errors", "figures": "plots",
-    "plot": "plots", "verdicts": "_verdicts", "Record": "_run", "Snapshot": "_periscope",
+    "ConfigError": "errors", "Error": "errors", "InputError": "errors", "Stopped": "errors", "Model": "model",
+    "from_torch": "model", "figures": "plots", "plot": "plots", "Recorder": "recording", "record": "recording",
+    "Snapshot": "_periscope", "Record": "_run", "verdicts": "_verdicts",
 }  # fmt: skip
 _VERBS = (
     "propagate", "theory", "ladder", "gradients_depth", "gradients_attenuation", "gradients_identity_path",

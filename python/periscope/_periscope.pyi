@@ -25,6 +25,15 @@ class Snapshot:
     @property
     def said(self) -> list[str]: ...
 
+class Model:
+    """A model in memory: the text of its config.json, and its tensors."""
+
+    def __init__(
+        self, name: str, config: str, tensors: dict[str, tuple[str, list[int], Any]], copy: bool = True
+    ) -> None: ...
+    @property
+    def name(self) -> str: ...
+
 class Result:
     """What a study found."""
 
@@ -51,6 +60,7 @@ def studies() -> list[dict[str, Any]]: ...
 def sections() -> list[dict[str, Any]]: ...
 def schemas() -> dict[str, dict[str, Any]]: ...
 def build() -> dict[str, str]: ...
+def parameters(file: str, entries: Sequence[str]) -> list[tuple[str, list[int]]]: ...
 def resolve(file: str, entries: Sequence[str]) -> str: ...
 def run(
     name: str,
@@ -68,7 +78,20 @@ def run(
     memory: float | None = None,
     force: bool = False,
     flags: dict[str, list[str]] = ...,
+    model: Model | None = None,
     on_progress: Callable[[Snapshot], object] | None = None,
     on_record: Callable[[dict[str, Any]], object] | None = None,
+) -> Result: ...
+def layout(model: Model) -> dict[str, Any]: ...
+def replay(
+    model: Model,
+    sequences: int,
+    ids: Sequence[int],
+    labels: Sequence[int],
+    signals: Sequence[tuple[int, str, bool, Any]],
+    gradients: Sequence[tuple[int, str, float]],
+    logits: Any,
+    dtype: str,
+    top: int,
 ) -> Result: ...
 def commit(result: Result, on_progress: Callable[[Snapshot], object] | None = None) -> None: ...

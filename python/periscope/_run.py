@@ -5,7 +5,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union
 
 from . import _periscope, _text, dataset
 from ._progress import bar
@@ -15,8 +17,10 @@ from .errors import CheckFailed, ConfigError, error_of
 if TYPE_CHECKING:
     import xarray as xr
 
+    from .model import Model
+
 PathLike = str | os.PathLike[str]
-CheckpointLike = PathLike
+CheckpointLike = Union[PathLike, "Model", Config, Mapping[str, Any]]
 TokensLike = PathLike | Iterable[int]
 TokenizerLike = PathLike | Callable[[str], Any] | Any
 Progress = bool | Callable[[_periscope.Snapshot], object]
@@ -71,9 +75,15 @@ def results(
     callback: Callable[[Record], object] | None = None,
 ) -> tuple[_periscope.Result, "xr.Dataset"]:
     """The result of the compiled module, whose table is for people, and the dataset."""
-    given = Config.of(config)
-    if "text" in flags:
-        flags = _text.encoded(flags)
+    model = None
+    if "checkpoint" in flags:
+        from .model import model_name
+
+        if config is None and isinstance(flags["checkpoint"], (Config, Mapping)):  # certify(config)
+            config, flags = flags["checkpoint"], {**flags, "checkpoint": None}
+        model, folder = model_name(flags["checkpoint"])
+        flags = _text.encoded({**flags, "checkpoint": folder})
+    given = Config.of(_configured(name, config))
     own = flat({section: keys for section, keys in sections.items() if keys is not None})
     with _shown(progress) as on_progress:
         try:
@@ -84,6 +94,7 @@ def results(
                 settings=settings(own),
                 theory_settings=settings(flat(theory_set or {})),
                 flags={flag: words for flag, value in flags.items() if (words := _words(flag, value)) is not None},
+                model=model,
                 on_progress=on_progress,
                 on_record=None if callback is None else lambda record: callback(Record(**record)),
                 **_common(common),
@@ -92,6 +103,21 @@ def results(
         except _periscope.Failure as failure:
             raise error_of(*failure.args) from None
     return result, ds
+
+
+@cache
+def _configurations() -> dict[str, str]:
+    return {study["name"]: study["configuration"] for study in _periscope.studies()}
+
+
+def _configured(name: str, config: ConfigLike) -> ConfigLike:
+    """The configuration, or the file of the project that a study has where its caller names none."""
+    own = _configurations().get(name, "")
+    if config is not None or not own:
+        return config
+    here = Path(__file__).parent
+    places = (here / "configs" / Path(own).name, here.parents[1] / own)
+    return next((path for path in places if path.is_file()), own)
 
 
 def _finished(result: _periscope.Result, on_progress: Callable[[_periscope.Snapshot], object] | None) -> "xr.Dataset":

@@ -103,6 +103,16 @@ class Config:
         """Every key of every stack with its value, defaults too, as results state it."""
         return dict(json.loads(self._text))
 
+    def parameters(self) -> dict[str, tuple[int, ...]]:
+        """The parameters of the one stack that it describes, by name, with their shapes, as ``Model`` wants them: a
+        matrix is [out, in]. Raises ConfigError for several stacks."""
+        from . import _periscope
+
+        try:
+            return {name: tuple(shape) for name, shape in _periscope.parameters(self._file, settings(self._keys))}
+        except _periscope.Failure as failure:
+            raise error_of(*failure.args) from None
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
 

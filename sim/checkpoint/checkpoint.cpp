@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <span>
+#include <utility>
 
 #include "sim/checkpoint/checkpoint_folder.h"
 #include "sim/checkpoint/file_error.h"
@@ -51,6 +53,17 @@ Checkpoint::Checkpoint(const std::string& folder)
       config_(read_strict_json(config_file_)),
       family_(&family_of(config_, config_path_)),
       files_(folder) {
+  read_config();
+  check_tensors();
+}
+
+Checkpoint::Checkpoint(std::shared_ptr<const MemoryModel> model)
+    : memory_(std::move(model)),
+      config_path_(memory_->name + ": its configuration"),
+      config_file_(MappedFile::of_memory(config_path_, std::as_bytes(std::span(memory_->config)))),
+      config_(read_strict_json(config_file_)),
+      family_(&family_of(config_, config_path_)),
+      files_(*memory_) {
   read_config();
   check_tensors();
 }

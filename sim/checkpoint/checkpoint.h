@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ class Checkpoint {
  public:
   /// Reads config.json and the files' headers, no weights. Throws InputError, also for all that TensorFiles refuses.
   explicit Checkpoint(const std::string& folder);
+  /// The same of a model in memory: what is said of its folder and files is said of it.
+  explicit Checkpoint(std::shared_ptr<const MemoryModel> model);
 
   [[nodiscard]] const std::string& folder() const { return files_.folder(); }
   [[nodiscard]] const Family& family() const { return *family_; }
@@ -43,6 +46,7 @@ class Checkpoint {
   [[nodiscard]] bool is_known(const std::string& tensor);
   void check_copy(const std::string& copy, const std::string& original) const;
 
+  std::shared_ptr<const MemoryModel> memory_;  ///< null for a folder
   std::string config_path_;
   MappedFile config_file_;
   nlohmann::json config_;

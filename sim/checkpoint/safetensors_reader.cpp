@@ -11,6 +11,9 @@ namespace periscope {
 SafetensorsFile::SafetensorsFile(const std::string& path)
     : file_(path), contents_(parse_safetensors(file_.bytes(), path)) {}
 
+SafetensorsFile::SafetensorsFile(const std::string& name, SafetensorsContents contents)
+    : file_(MappedFile::of_memory(name, {})), contents_(std::move(contents)) {}
+
 const SafetensorsView& SafetensorsFile::find(const std::string& name) const {
   const auto found = contents_.tensors.find(name);
   if (found != contents_.tensors.end()) return found->second;

@@ -18,6 +18,8 @@ class SafetensorsFile {
   /// Throws InputError for a file that cannot be opened, is malformed, or is of another kind (a Git LFS pointer, a
   /// pickle, …), which it names.
   explicit SafetensorsFile(const std::string& path);
+  /// Tensors in memory, which outlives this, under the name of a file.
+  SafetensorsFile(const std::string& name, SafetensorsContents contents);
 
   [[nodiscard]] const std::string& path() const { return file_.path(); }
   [[nodiscard]] const MappedFile& file() const { return file_; }

@@ -67,6 +67,11 @@ TensorFiles::TensorFiles(const std::string& folder) : folder_(folder) {
   for (const auto& [name, view] : files_.front().tensors()) holders_[name] = 0;
 }
 
+TensorFiles::TensorFiles(const MemoryModel& model) : folder_(model.name) {
+  files_.emplace_back(model.name, model.tensors);
+  for (const auto& [name, view] : model.tensors.tensors) holders_[name] = 0;
+}
+
 void TensorFiles::open_shards(const std::string& index_path) {
   const MappedFile index_file(index_path);
   TensorIndex index = parse_tensor_index(index_file.bytes(), index_path);

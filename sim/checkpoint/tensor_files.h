@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/checkpoint/config_reader.h"
+#include "sim/checkpoint/memory_model.h"
 #include "sim/checkpoint/safetensors_reader.h"
 
 namespace periscope {
@@ -19,6 +20,8 @@ class TensorFiles {
   /// parse_tensor_index refuse, a missing file, a symbolic link that leads out of the folder (but into the blobs of
   /// the same model's download cache), a mapped tensor that its file does not hold, and a name in two files.
   explicit TensorFiles(const std::string& folder);
+  /// The tensors of a model in memory, which outlives this.
+  explicit TensorFiles(const MemoryModel& model);
 
   [[nodiscard]] const std::string& folder() const { return folder_; }
 

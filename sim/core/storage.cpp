@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "sim/core/idle_memory.h"
+
 namespace periscope {
 namespace {
 
@@ -136,6 +138,8 @@ BufferPool& host_pool() {
       *new BufferPool(std::size_t{256} << 20U, std::size_t{2} << 30U);  // tensors may outlive every static object
   return pool;
 }
+
+void free_idle_memory() { host_pool().clear(); }
 
 Tensor host_tensor(Tensor::Index rows, Tensor::Index cols, DType dtype) {
   const std::size_t bytes = static_cast<std::size_t>(rows * cols) * size_of(dtype);

@@ -51,6 +51,13 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   }
 }
 
+MappedFile MappedFile::of_memory(std::string name, std::span<const std::byte> bytes) {
+  MappedFile file;
+  file.path_ = std::move(name);
+  file.bytes_ = bytes;
+  return file;
+}
+
 MappedFile::~MappedFile() { close(); }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -73,13 +80,14 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 void MappedFile::close() noexcept {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (!bytes_.empty() && !is_memory()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
   if (descriptor_ >= 0) ::close(descriptor_);
   bytes_ = {};
   descriptor_ = -1;
 }
 
 void MappedFile::check_unchanged() const {
+  if (is_memory()) return;
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0 || static_cast<std::size_t>(status.st_size) != bytes_.size() ||
       status.st_mtim.tv_sec != seconds_ || status.st_mtim.tv_nsec != nanoseconds_) {
@@ -93,7 +101,7 @@ void MappedFile::release(std::span<const std::byte> part) const {
   // The system maps the neighbours of a page that is touched, also those before it. So the release begins at the start
   // of the neighbourhood, which takes the pages along that came back after an earlier part's release.
   constexpr std::size_t neighbourhood = 2 * 1024 * 1024;
-  if (part.size() < worth_a_call) return;
+  if (part.size() < worth_a_call || is_memory()) return;
   const auto first = static_cast<std::size_t>(part.data() - bytes_.data());
   const std::size_t begin = first / neighbourhood * neighbourhood;
   const std::size_t end = first + part.size();

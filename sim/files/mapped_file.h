@@ -14,6 +14,8 @@ class MappedFile {
  public:
   /// Throws InputError for a path that cannot be opened and for what is no regular file (a folder, a pipe, a device).
   explicit MappedFile(const std::string& path);
+  /// Bytes of this process that stand for a file, called `name`: they are there without a change while this lives.
+  [[nodiscard]] static MappedFile of_memory(std::string name, std::span<const std::byte> bytes);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
@@ -22,6 +24,7 @@ class MappedFile {
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+  [[nodiscard]] bool is_memory() const { return descriptor_ < 0; }
 
   /// Throws InputError if the file's length or time of modification is not what it was when it was opened.
   void check_unchanged() const;
@@ -31,6 +34,7 @@ class MappedFile {
   void release(std::span<const std::byte> part) const;
 
  private:
+  MappedFile() = default;
   void close() noexcept;
 
   std::string path_;

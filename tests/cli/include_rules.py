@@ -37,6 +37,7 @@ for place, name in enumerate(CORE):
     ALLOWED[f"experiments/{name}"] = WINGS | {f"experiments/{before}" for before in CORE[:place]}
 ALL_CORE = {f"experiments/{name}" for name in CORE}
 ALLOWED["experiments/app"] = WINGS | ALL_CORE | {"experiments/studies"}
+ALLOWED["python/bindings"] = WINGS | ALL_CORE | {"experiments/studies"}
 ALLOWED["experiments/bench"] = ALLOWED["experiments/app"] | {"experiments/app"}
 # where a library may not be seen
 FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/", "omp.h", "cuda"),
@@ -46,10 +47,13 @@ FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/",
 OF_A_PROCESS = ("CLI/", "netcdf", "openssl", "signal", "sys/wait", "malloc.h")
 for name in (*ALL_CORE, "experiments/studies"):
     FORBIDDEN[name] = OF_A_PROCESS
+FORBIDDEN["python/bindings"] = ("CLI/", "netcdf", "openssl", "sys/wait", "malloc.h")  # of signals it blocks its thread's
 PROCESS_WORDS = re.compile(r"/proc/self/exe|\bmallopt\b|\bgetenv\b|\bstd::exit\b|\bfork\("
                            r"|\bstd::(cout|cerr|clog|signal)\b|\bfmt::print\b|\bs?printf\(|\bsigaction\b|\bcurrent_path\b|\bomp_set_\w+")
-# A cell of training records on one thread where its stack is small, and puts its thread's number back.
-PUTS_BACK = {"experiments/core/training/run_cell.cpp": "omp_set_num_threads"}
+# Who puts back the number of threads of its own thread: a cell of training, which records on one where its stack is
+# small, and a run of the Python module, which has a thread to itself.
+PUTS_BACK = {"experiments/core/training/run_cell.cpp": "omp_set_num_threads",
+             "python/bindings/run.cpp": "omp_set_num_threads"}
 # A study is a folder; no study includes another. Files beside the folders know all of them.
 STUDY = re.compile(r"experiments/studies/(\w+)/")
 # the memory behind tensors, which only backends touch
@@ -63,7 +67,7 @@ def room_of(path):
     parts = path.split("/")
     if parts[0] == "experiments":
         return "/".join(parts[:3]) if parts[1] == "core" else "/".join(parts[:2])
-    return "/".join(parts[:2]) if parts[0] in ("sim", "theory") else parts[0]
+    return "/".join(parts[:2]) if parts[0] in ("sim", "theory", "python") else parts[0]
 
 
 def allowed(room):
@@ -91,7 +95,7 @@ def violations(files):
                 found.append(f"{path}: no study may include {quoted}, which knows them all")
             if room == "sim/cuda" and not path.startswith("sim/cuda/on_host/") and "Eigen/" in angled:
                 found.append(f"{path}: only sim/cuda/on_host may see {angled}: nvcc compiles the rest")
-        if room in ALL_CORE or room == "experiments/studies":
+        if room in ALL_CORE or room in ("experiments/studies", "python/bindings"):
             for word in PROCESS_WORDS.finditer(text):
                 if PUTS_BACK.get(path) != word[0]:
                     found.append(f"{path}: {room} may not use {word[0]}: it belongs to the whole process")
@@ -102,7 +106,7 @@ def violations(files):
 
 class IncludeRules(unittest.TestCase):
     def test_tree_keeps_them(self):
-        files = {str(p.relative_to(SOURCE)): p.read_text() for top in ("sim", "theory", "experiments")
+        files = {str(p.relative_to(SOURCE)): p.read_text() for top in ("sim", "theory", "experiments", "python")
                  for p in (SOURCE / top).rglob("*") if p.suffix in (".h", ".cpp", ".in")}
         self.assertGreater(len(files), 50)
         self.assertEqual(violations(files), [])
@@ -132,8 +136,10 @@ class IncludeRules(unittest.TestCase):
                    "experiments/studies/probe/run.cpp": (
                        '#include "experiments/studies/studies.h"\nvoid f() { fmt::print("x"); }\n'),
                    "experiments/core/training/run_cell.cpp": "omp_set_num_threads(1);\n",
-                   "experiments/core/training/train.cpp": "omp_set_num_threads(1);\n"}
-        self.assertEqual(len(violations(planted)), 19)
+                   "experiments/core/training/train.cpp": "omp_set_num_threads(1);\n",
+                   "python/bindings/module.cpp": '#include "experiments/app/options.h"\nvoid f() { std::cout << 1; }\n',
+                   "experiments/studies/power/table.cpp": '#include "python/bindings/run.h"\n'}
+        self.assertEqual(len(violations(planted)), 22)
 
 
 if __name__ == "__main__":

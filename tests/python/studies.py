@@ -83,8 +83,11 @@ def run_module(study: str, seeds: int = 4, **words: Any) -> Any:
     config = words.pop("config", None)
     if study not in WITHOUT_SEEDS:
         words["seeds"] = seeds
-    given = ps.Config.of(config).replace(keys_of(study))
-    return getattr(ps, verb_of(study))(config=given, **flags, **words)
+    sections: dict[str, dict[str, Any]] = {}
+    for key, value in keys_of(study).items():
+        section, _, name = key.partition(".")
+        sections.setdefault(section, {})[name] = value
+    return getattr(ps, verb_of(study))(config=config, **sections, **flags, **words)
 
 
 def python(code: str, *, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:

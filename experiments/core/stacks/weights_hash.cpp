@@ -1,5 +1,8 @@
 #include "experiments/core/stacks/weights_hash.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <filesystem>
 
 #include "experiments/core/config/sha256.h"
@@ -13,12 +16,26 @@ std::size_t bytes_of(const Values& values) {
   return static_cast<std::size_t>(values.size()) * sizeof(double);
 }
 
+std::string hash_of_memory(const SafetensorsFile& file) {
+  config::Sha256 digest;
+  for (const auto& [name, view] : file.tensors()) {
+    const std::string words = fmt::format("{} {} {}\n", name, name_of(view.type), fmt::join(view.shape, " "));
+    digest.add(words.data(), words.size());
+    digest.add(view.bytes.data(), view.bytes.size());
+  }
+  return digest.hex();
+}
+
 }  // namespace
 
 std::vector<NamedHash> hashes_of_files(const TensorFiles& files) {
   std::vector<NamedHash> hashes;
   for (const SafetensorsFile& file : files.files()) {
     if (file.tensors().empty()) continue;
+    if (file.file().is_memory()) {
+      hashes.emplace_back("tensors", hash_of_memory(file));
+      continue;
+    }
     hashes.emplace_back(std::filesystem::path(file.path()).filename().string(), config::sha256_of(file.file()));
   }
   return hashes;

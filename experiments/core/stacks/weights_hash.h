@@ -16,7 +16,7 @@ using NamedHash = std::pair<std::string, std::string>;
 
 /// Returns the SHA-256 of every file that holds a checkpoint's tensors, as sha256sum prints them, sorted by name. It
 /// reads the files that are open, even if others have taken their names. Call it before a run, because it reads all
-/// files.
+/// files. Of tensors in memory there is one hash, "tensors", of their names, types, shapes and bytes.
 std::vector<NamedHash> hashes_of_files(const TensorFiles& files);
 
 /// Another source's parameters, with the SHA-256 of everything that was read, as f64 in the order of reading.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "experiments/core/config/config.h"
 #include "experiments/core/study/flag.h"
+#include "sim/checkpoint/memory_model.h"
 
 namespace periscope::study {
 
@@ -30,6 +32,8 @@ struct Request {
   std::optional<double> memory = {};  ///< bytes
   bool force = false;                 ///< do what would overwrite a model or not fit
   FlagValues flags = {};
+  /// A model in memory, for studies of checkpoints: the folder that the flags give is then its name.
+  std::shared_ptr<const MemoryModel> model = {};
   std::string command = {};              ///< for messages
   std::vector<std::string> acting = {};  ///< keys that act in it, "model." for a whole table; none: all do
 

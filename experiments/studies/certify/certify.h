@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "experiments/core/stacks/weights_hash.h"
 #include "experiments/studies/certify/attack.h"
 #include "experiments/studies/certify/headroom.h"
+#include "sim/checkpoint/memory_model.h"
 #include "sim/numerics/number_format.h"
 
 namespace periscope::certify {
@@ -79,7 +81,8 @@ dataset::Dataset dataset_of(const CertifyResult& result, const std::vector<Numbe
 
 /// The configuration of `certify`: what is certified, measured and attacked.
 struct CertifyConfig : config::Config {
-  std::string checkpoint;  ///< its folder; "": the random stack of the first seed
+  std::string checkpoint;                         ///< its folder; "": the random stack of the first seed
+  std::shared_ptr<const MemoryModel> model = {};  ///< instead of the folder
   std::vector<NumberFormat> formats;
   Arithmetic arithmetic = Arithmetic::mixed;  ///< that verdicts are for
   int length = theory::default_longest;       ///< longest input that is certified, where rounding makes it matter

@@ -37,7 +37,7 @@ struct ModelToCertify {
 ModelToCertify open_checkpoint(const CertifyConfig& own) {
   ModelToCertify s{
       .backend = make_backend(own.run.device),
-      .checkpoint = std::make_unique<Checkpoint>(own.checkpoint),
+      .checkpoint = own.model ? std::make_unique<Checkpoint>(own.model) : std::make_unique<Checkpoint>(own.checkpoint),
       .weights = nullptr,
       .spec = {},
       .name = std::filesystem::path(own.checkpoint + "/.").lexically_normal().parent_path().filename().string(),

@@ -82,6 +82,7 @@ CertifyConfig config_of(const study::Request& request, const CertifyFlags& own,
   config.arithmetic = parse_arithmetic(own.arithmetic);
   static_cast<config::Config&>(config) = request.load();
   config.checkpoint = own.checkpoint;
+  config.model = request.model;
   config.length = own.length;
   config.input_maximum = own.input_maximum;
   config.source = own.source();

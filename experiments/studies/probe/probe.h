@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/stacks/size_nulls.h"
 #include "experiments/core/stacks/token_input.h"
+#include "sim/checkpoint/memory_model.h"
 #include "sim/measure/model_reading.h"
 #include "sim/measure/signal_peaks.h"
 #include "theory/predict/predict.h"
@@ -99,7 +101,8 @@ class FiniteRecorder final : public SignalRecorder {
 
 /// A checkpoint on tokens. Of the configuration, init, run, theory and agreement count, and input.second_moment.
 struct ProbeConfig : config::Config {
-  std::string checkpoint;  ///< its folder
+  std::string checkpoint;                         ///< its folder
+  std::shared_ptr<const MemoryModel> model = {};  ///< instead of the folder
   stacks::TokenSource source;
   bool with_theory = true;  ///< theory at initialisation and at the weights' own sizes, too, and models of these
   int draws = 16;           ///< random models of each of size_nulls, for the errors of what is left over

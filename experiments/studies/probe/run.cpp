@@ -123,7 +123,7 @@ constexpr Key<ProbeConfig> keys[] = {
 const Section<ProbeConfig> section{"probe", keys};
 
 ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
-  const Checkpoint checkpoint(config.checkpoint);
+  const Checkpoint checkpoint = config.model ? Checkpoint(config.model) : Checkpoint(config.checkpoint);
   const nlohmann::ordered_json files = hashes_of(checkpoint);  // before the run, which takes long
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const CheckpointWeights weights(*backend, checkpoint, config.run.dtype);

@@ -45,6 +45,7 @@ ProbeConfig config_of(const study::Request& request, const ProbeFlags& own) {
   static_cast<config::Config&>(config) = study::load_for_checkpoint(request);
   config.run.backward = config.run.backward || own.backward;
   config.checkpoint = own.checkpoint;
+  config.model = request.model;
   config.source = own.source();
   if (request.flags.contains("labels")) config.source.labels = own.labels;
   config.with_theory = !own.no_theory;

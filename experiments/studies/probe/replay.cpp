@@ -1,0 +1,128 @@
+#include "experiments/studies/probe/replay.h"
+
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <limits>
+
+#include "experiments/core/config/resolved.h"
+#include "experiments/core/config/sha256.h"
+#include "experiments/studies/probe/probe.h"
+#include "sim/backends.h"
+#include "sim/base/error.h"
+#include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/measure/gradient_probe.h"
+#include "sim/measure/growth_probe.h"
+#include "sim/measure/running_moments.h"
+
+namespace periscope::probe {
+namespace {
+
+Tensor tensor_of(const Backend& ops, const OutsidePass::Value& value, DType dtype) {
+  if (value.rows < 1 || value.cols < 1 ||
+      value.values.size() != static_cast<std::size_t>(value.rows) * static_cast<std::size_t>(value.cols)) {
+    throw InputError(fmt::format("{} of sublayer {}: found {} numbers, expected {} rows of {}",
+                                 name_of(value.at.signal), value.at.sublayer, value.values.size(), value.rows,
+                                 value.cols));
+  }
+  return ops.from_host(value.rows, value.cols, dtype, value.values);
+}
+
+void require_sizes(const OutsidePass& pass, const ModelSpec& model) {
+  const std::size_t rows = pass.ids.size();
+  if (pass.sequences < 1 || rows == 0 || rows % static_cast<std::size_t>(pass.sequences) != 0 ||
+      pass.labels.size() != rows) {
+    throw InputError(
+        fmt::format("a pass of {} ids and {} labels in {} sequences: expected as many of both, in "
+                    "sequences of one length",
+                    rows, pass.labels.size(), pass.sequences));
+  }
+  for (const OutsidePass::Value& value : pass.signals) {
+    const bool is_wrong = static_cast<std::size_t>(value.rows) != rows ||
+                          (is_stream_signal(value.at.signal) && value.cols != model.width) || value.at.sublayer < -1 ||
+                          value.at.sublayer > model.sublayers();
+    if (!is_wrong) continue;
+    throw InputError(fmt::format(
+        "{} of sublayer {}: found the shape [{}, {}], expected {} rows of a model of width {} "
+        "and {} sublayers",
+        name_of(value.at.signal), value.at.sublayer, value.rows, value.cols, rows, model.width, model.sublayers()));
+  }
+}
+
+void measure(const StackContext& context, const OutsidePass& pass, DType dtype, int top, ModelReading& r) {
+  Probe probe(context);
+  GrowthProbe growth(context);
+  ExtremesProbe extremes(context, top);
+  GradientProbe gradients(context);
+  for (const OutsidePass::Value& value : pass.signals) {
+    const Tensor x = tensor_of(context.ops, value, dtype);
+    for (SignalRecorder* recorder : std::initializer_list<SignalRecorder*>{&probe, &growth, &extremes, &gradients}) {
+      recorder->on_signal(value.at, x);
+    }
+  }
+  for (const auto& [parameter, squares] : pass.gradients) {
+    const auto sum = [&, squares = squares] { return context.ops.from_host(1, 1, DType::f64, std::span(&squares, 1)); };
+    gradients.on_gradient(parameter, {[] { return Tensor(); }, sum});
+  }
+  r.reading = probe.take();
+  if (pass.backward) gradients.take_into(r.reading.profile);
+  r.growth = growth.take();
+  r.branch_from_gains = branch_size_from_gains(context);
+  Extremes largest = extremes.take();
+  r.extremes = std::move(largest.depths);
+  r.inside_maxima = std::move(largest.inside);
+}
+
+void measure_losses(const StackContext& context, const OutsidePass& pass, ModelReading& r) {
+  r.token_losses.assign(pass.ids.size(), std::numeric_limits<double>::quiet_NaN());
+  r.loss = std::numeric_limits<double>::quiet_NaN();
+  if (pass.logits.empty()) return;
+  const auto rows = static_cast<std::int64_t>(pass.ids.size());
+  const std::int64_t vocab = static_cast<std::int64_t>(pass.logits.size()) / rows;
+  r.logits = tensor_of(context.ops, {{}, rows, vocab, pass.logits}, DType::f64);
+  r.token_losses = context.ops.token_losses(r.logits, pass.labels);
+  RunningMoments mean;
+  for (std::size_t t = 0; t < r.token_losses.size(); ++t) {
+    if (pass.labels[t] != no_label) mean.add(r.token_losses[t]);
+  }
+  r.loss = mean.mean();
+}
+
+}  // namespace
+
+study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const OutsidePass& pass, DType dtype, int top) {
+  const Checkpoint checkpoint(model);
+  require_sizes(pass, checkpoint.model());
+  const std::unique_ptr<Backend> backend = make_backend("cpu");
+  const CheckpointWeights weights(*backend, checkpoint, dtype);
+  const StackContext context{
+      .ops = *backend, .model = checkpoint.model(), .weights = weights, .sequences = pass.sequences};
+  config::Config config;
+  config.run.dtype = dtype;
+  config.run.backward = pass.backward;
+  const auto tokens = static_cast<int>(pass.ids.size()) / pass.sequences;
+  ProbeResult result{
+      .model = model->name,
+      .family = std::string(checkpoint.family().name),
+      .at_init = initial_stack(checkpoint.model(), config, tokens),
+      .dtype = dtype,
+      .backward = pass.backward,
+      .input = {.ids = pass.ids, .labels = pass.labels, .tokenizer = nullptr, .tokenizer_name = "none", .notes = {}},
+      .measured = {},
+      .agreement = config.agreement,
+      .initial = {.profile = {}, .refusal = "not a part of a record", .finite_width = {}},
+      .notes = {}};
+  for (NullReading& null : result.nulls) null.predicted.refusal = result.initial.refusal;
+  measure(context, pass, dtype, top, result.measured);
+  measure_losses(context, pass, result.measured);
+  result.resolved = config::resolved(config, {result.at_init});
+  for (auto* json : {&result.resolved.printed, &result.resolved.hashed}) {
+    (*json)["checkpoint"] = {{"config.json", config::sha256_of(checkpoint.config_file())}};
+  }
+  result.resolved.hashed["ids"] = pass.ids;
+  study::Outcome outcome{.data = dataset_of(result), .table = table(result), .resolved = result.resolved};
+  dataset::set(outcome.data->facts, "checkpoint", model->name);
+  return outcome;
+}
+
+}  // namespace periscope::probe

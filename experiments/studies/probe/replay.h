@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "experiments/core/study/study.h"
+#include "sim/checkpoint/memory_model.h"
+#include "sim/model/hooks.h"
+
+namespace periscope::probe {
+
+/// A pass through a model that another program made, as that of a training loop.
+struct OutsidePass {
+  /// A signal, or its gradient, [rows, columns], row-major; `sequences` one after the other in the rows.
+  struct Value {
+    Emission at;
+    std::int64_t rows = 0;
+    std::int64_t cols = 0;
+    std::span<const double> values = {};
+  };
+  int sequences = 1;
+  std::vector<int> ids = {};
+  std::vector<int> labels = {};                                ///< one per id, no_label for none
+  std::vector<Value> signals = {};                             ///< in the order of the dataflow, then gradients
+  std::vector<std::pair<ParameterId, double>> gradients = {};  ///< of matrices: sums of squares
+  std::span<const double> logits = {};                         ///< [ids, V]; none: no losses
+  bool backward = false;
+};
+
+/// Measures the pass as `run` measures its own, by the same probes, and gives its dataset, without theory. Signals that
+/// the pass does not have are missing in it. `context` is the model of whose family, sizes and gains it speaks; `dtype`
+/// is what its signals are held in. Throws InputError for a model that cannot be read and values of another size than
+/// the signals have.
+study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const OutsidePass& pass, DType dtype, int top);
+
+}  // namespace periscope::probe

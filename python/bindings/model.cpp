@@ -1,0 +1,83 @@
+#include "python/bindings/model.h"
+
+#include <fmt/format.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace periscope::python {
+namespace {
+
+/// The bytes of a tensor, in row-major order.
+using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+/// Name of the type in safetensors files, shape, bytes.
+using Given = std::tuple<std::string, std::vector<std::int64_t>, Bytes>;
+
+/// What a model's tensors point into: arrays of the caller, or copies of them.
+struct Owner {
+  std::vector<Bytes> arrays;
+  std::vector<std::vector<std::byte>> copies;
+};
+
+SafetensorsView view_of(const std::string& name, const Given& given, bool copy, Owner& owner) {
+  const auto& [type_name, shape, array] = given;
+  const auto type = safetensors_type(type_name);
+  if (!type)
+    throw InputError(
+        fmt::format("tensor \"{}\": type {}: expected one of {}", name, type_name, safetensors_type_names()));
+  SafetensorsView view{.type = *type, .shape = shape};
+  std::uint64_t bytes = static_cast<std::uint64_t>(bits_of(*type)) / 8;
+  for (const std::int64_t length : shape) bytes *= static_cast<std::uint64_t>(length);
+  if (bytes != array.size()) {
+    throw InputError(fmt::format("tensor \"{}\": found {} bytes, expected {}", printable(name), array.size(), bytes));
+  }
+  const std::span<const std::byte> given_bytes{reinterpret_cast<const std::byte*>(array.data()), array.size()};
+  if (copy) {
+    owner.copies.emplace_back(given_bytes.begin(), given_bytes.end());
+    view.bytes = owner.copies.back();
+  } else {
+    owner.arrays.push_back(array);
+    view.bytes = given_bytes;
+  }
+  return view;
+}
+
+}  // namespace
+
+void add_model(nb::module_& module) {
+  nb::class_<Model>(module, "Model", "A model in memory: the text of its config.json, and its tensors.")
+      .def(
+          "__init__",
+          [](Model* self, const std::string& name, const std::string& config,
+             const std::map<std::string, Given>& tensors, bool copy) {
+            const auto owner = std::make_shared<Owner>();
+            owner->copies.reserve(tensors.size());  // views point into them
+            auto memory = std::make_shared<MemoryModel>();
+            memory->name = name;
+            memory->config = config;
+            for (const auto& [tensor, given] : tensors) {
+              memory->tensors.tensors.emplace(tensor, view_of(tensor, given, copy, *owner));
+            }
+            memory->owner = owner;
+            new (self) Model{std::move(memory)};
+          },
+          "name"_a, "config"_a, "tensors"_a, "copy"_a = true)
+      .def_prop_ro("name", [](const Model& model) { return model.memory->name; });
+}
+
+}  // namespace periscope::python

@@ -1,0 +1,121 @@
+#include "python/bindings/recording.h"
+
+#include <fmt/format.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "experiments/core/config/config.h"
+#include "experiments/core/study/origin.h"
+#include "experiments/studies/probe/replay.h"
+#include "python/bindings/model.h"
+#include "python/bindings/own_thread.h"
+#include "python/bindings/run.h"
+#include "python/bindings/table.h"
+#include "sim/base/error.h"
+#include "sim/checkpoint/checkpoint.h"
+#include "sim/core/idle_memory.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace periscope::python {
+namespace {
+
+using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+/// Sublayer, name of the signal, whether it is its gradient, values.
+using GivenSignal = std::tuple<int, std::string, bool, Matrix>;
+/// Layer, name of the matrix, sum of the squares of its gradient.
+using GivenGradient = std::tuple<int, std::string, double>;
+
+template <class Names>
+std::size_t index_of(const Names& names, const std::string& word, const char* what) {
+  const auto found = std::ranges::find(names, word);
+  if (found == names.end()) throw InputError(fmt::format("{} {}: there is none of that name", what, word));
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+/// What a recorder has to know of a model: its sizes and norms, and of every parameter the tensor that holds it.
+nb::dict layout(const Model& model) {
+  std::optional<Checkpoint> opened;
+  WatchedProgress progress(false);
+  on_own_thread(
+      progress, [&] { opened.emplace(model.memory); }, [] {});
+  const ModelSpec& m = opened->model();
+  nb::list parts;
+  for (const auto& [tensor, uses] : opened->uses()) {
+    for (const ParameterMap::Use& use : uses) {
+      if (use.parameter.part == ParameterId::Part::bias) continue;
+      parts.append(table("tensor", tensor, "weight", std::string(name_of(use.parameter.weight)), "sublayer",
+                         use.parameter.sublayer, "first", use.part.first, "rows", use.rows, "transposed",
+                         use.part.transposed));
+    }
+  }
+  nb::list rules;
+  for (int l = 0; l < m.sublayers(); ++l) {
+    const SublayerRule rule = m.rule(l);
+    rules.append(table("norm_a", rule.norm_a, "norm_b", rule.norm_b, "norm_c", rule.norm_c, "alpha", rule.alpha, "beta",
+                       rule.beta));
+  }
+  return table("family", std::string(opened->family().name), "layers", m.layers, "width", m.width, "heads", m.heads,
+               "kv_heads", m.kv_heads, "head_dim", m.head_dim, "rope", m.rope, "causal", m.causal, "gated",
+               is_gated(m.mlp), "embedding_norm", m.embedding_norm, "two_streams", m.placement.two_streams, "rules", rules,
+               "parameters", parts);
+}
+
+std::shared_ptr<Result> replay(const Model& model, int sequences, const std::vector<int>& ids,
+                               const std::vector<int>& labels, const std::vector<GivenSignal>& signals,
+                               const std::vector<GivenGradient>& gradients, const std::optional<Matrix>& logits,
+                               const std::string& dtype, int top) {
+  probe::OutsidePass pass{.sequences = sequences, .ids = ids, .labels = labels};
+  for (const auto& [sublayer, name, is_gradient, values] : signals) {
+    const auto signal = static_cast<Signal>(index_of(signal_names, name, "signal"));
+    pass.signals.push_back({.at = {sublayer, signal, is_gradient ? Pass::backward : Pass::forward},
+                            .rows = static_cast<std::int64_t>(values.shape(0)),
+                            .cols = static_cast<std::int64_t>(values.shape(1)),
+                            .values = {values.data(), values.size()}});
+    pass.backward = pass.backward || is_gradient;
+  }
+  for (const auto& [layer, name, squares] : gradients) {
+    const auto weight = static_cast<Weight>(index_of(weight_names, name, "matrix"));
+    pass.gradients.emplace_back(matrix_id(layer, weight), squares);
+    pass.backward = true;
+  }
+  if (logits) pass.logits = {logits->data(), logits->size()};
+  const auto result = std::make_shared<Result>();
+  WatchedProgress progress(false);
+  const auto start = std::chrono::steady_clock::now();
+  on_own_thread(
+      progress,
+      [&] {
+        result->study = &study_named("probe");
+        result->job = study::Job{.file = "", .run_options = {}, .resolved = {}, .run = {}};
+        result->threads = study::threads_of(result->job->run_options);
+        result->outcome = probe::replay(model.memory, pass, config::parse_dtype(dtype), top);
+        study::seal(*result->study, *result->job, result->outcome);
+        free_idle_memory();
+      },
+      [] {});
+  result->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace
+
+void add_recording(nb::module_& module) {
+  module.def("layout", &layout, "model"_a, "Sizes and norms of a model, and the tensors of its parameters.");
+  module.def("replay", &replay, "model"_a, "sequences"_a, "ids"_a, "labels"_a, "signals"_a, "gradients"_a, "logits"_a,
+             "dtype"_a, "top"_a, "The dataset of a pass that another program made.");
+}
+
+}  // namespace periscope::python

@@ -1,0 +1,299 @@
+"""Hooks on the modules of a model of transformers, which keep the signals of one micro-batch."""
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ._layout import OUT_OF, Layout, Place
+from .errors import InputError
+
+
+@dataclass
+class Passed:
+    """A pass as the compiled module takes it."""
+
+    sequences: int
+    ids: list[int]
+    labels: list[int]
+    signals: list[tuple[int, str, bool, np.ndarray]]
+    gradients: list[tuple[int, str, float]]
+    logits: np.ndarray | None
+    dtype: str
+
+
+@dataclass
+class _Kept:
+    signals: dict[tuple[int, str], Any] = field(default_factory=dict)
+    gradients: dict[tuple[int, str], Any] = field(default_factory=dict)
+
+
+class Watched:
+    """The hooks of one step, for its first micro-batch."""
+
+    def __init__(self, model: Any, layout: Layout, gradients: bool) -> None:
+        self._model, self._layout, self._gradients = model, layout, gradients
+        self._kept = _Kept()
+        self._sums: dict[tuple[int, str], float] = {}
+        self._ids: Any = None
+        self._labels: Any = None
+        self._logits: Any = None
+        self._current = -1
+        self._is_over = False
+        self._handles: list[Any] = []
+        self._patched: list[tuple[Any, str, Any]] = []
+        self._mode: Any = None
+        self._attach()
+
+    @property
+    def is_complete(self) -> bool:
+        return self._is_over
+
+    def _attach(self) -> None:
+        modules = dict(self._model.named_modules())
+        keep = self._handles.append
+        keep(self._model.register_forward_pre_hook(self._before, with_kwargs=True))
+        keep(self._model.register_forward_hook(self._after, with_kwargs=True))
+        by_module: dict[tuple[str, bool], list[Place]] = {}
+        for place in self._layout.places:
+            by_module.setdefault((place.module, place.is_input), []).append(place)
+        for (name, is_input), places in by_module.items():
+            if is_input:
+                keep(modules[name].register_forward_pre_hook(self._input_hook(places), with_kwargs=True))
+            else:
+                keep(modules[name].register_forward_hook(self._output_hook(places)))
+        for name, sublayer in self._layout.attention.items():
+            keep(modules[name].register_forward_pre_hook(lambda *_, s=sublayer: setattr(self, "_current", s)))
+        if self._gradients:
+            parameters = dict(self._model.named_parameters())
+            for tensor, uses in self._layout.matrices.items():
+                parameter = parameters[tensor]
+                if parameter.requires_grad:
+                    keep(parameter.register_post_accumulate_grad_hook(lambda p, u=uses: self._add_sums(p, u)))
+
+    def close(self) -> None:
+        """Takes the hooks off; what was kept stays."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self._leave()
+
+    # -- the forward pass
+    def _before(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        if self._is_over:
+            return
+        ids = named.get("input_ids", arguments[0] if arguments else None)
+        if ids is None or ids.dim() != 2:
+            raise InputError("record: found no input_ids of two dimensions; expected a batch of token ids")
+        mask = named.get("attention_mask")
+        if mask is not None and mask.dim() == 2 and not bool((mask != 0).all()):
+            raise InputError("record: found padding in attention_mask; expected sequences of one length")
+        self._kept = _Kept()
+        self._ids, self._labels = ids.detach().cpu(), named.get("labels")
+        self._enter()
+
+    def _after(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
+        if self._is_over:
+            return
+        self._leave()
+        logits = getattr(output, "logits", None)
+        self._logits = None if logits is None else logits.detach()
+        self._is_over = True
+
+    def _enter(self) -> None:
+        """Watches what is no module's input or output: rotated queries and keys, and scores."""
+        for name in self._layout.attention:
+            home = sys.modules[type(self._model.get_submodule(name)).__module__]
+            rotate = getattr(home, "apply_rotary_pos_emb", None)
+            if rotate is not None and not any(known is home for known, _, _ in self._patched):
+                self._patched.append((home, "apply_rotary_pos_emb", rotate))
+                home.apply_rotary_pos_emb = self._rotating(rotate)  # type: ignore[attr-defined]
+        self._mode = _scores_mode(self)
+        self._mode.__enter__()
+
+    def _leave(self) -> None:
+        for home, name, original in self._patched:
+            setattr(home, name, original)
+        self._patched = []
+        if self._mode is not None:
+            self._mode.__exit__(None, None, None)
+            self._mode = None
+
+    def _rotating(self, rotate: Any) -> Any:
+        def rotated(*arguments: Any, **named: Any) -> Any:
+            q, k = rotate(*arguments, **named)
+            for signal, heads in (("q", q), ("k", k)):  # [sequences, heads, tokens, e]
+                self._keep(self._current, signal, heads, heads.transpose(1, 2).flatten(2))
+            return q, k
+
+        return rotated
+
+    def keep_scores(self, scores: Any) -> None:
+        """Of every token and head the largest magnitude of what enters the softmax, masked places left out."""
+        import torch
+
+        if self._is_over or scores.dim() != 4 or self._current < 0:
+            return
+        size = scores.detach().abs()
+        size = size.masked_fill(scores < torch.finfo(scores.dtype).min / 2, 0.0)
+        self._kept.signals.setdefault((self._current, "scores"), size.amax(-1).transpose(1, 2).flatten(0, 1))
+
+    def _input_hook(self, places: list[Place]) -> Any:
+        def hook(module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+            self._keep_all(places, arguments[0] if arguments else named.get("hidden_states"))
+
+        return hook
+
+    def _output_hook(self, places: list[Place]) -> Any:
+        def hook(module: Any, arguments: tuple[Any, ...], output: Any) -> None:
+            self._keep_all(places, output[0] if isinstance(output, tuple) else output)
+
+        return hook
+
+    def _keep_all(self, places: list[Place], x: Any) -> None:
+        for place in places:
+            whole = place.columns is None or place.columns == slice(0, x.shape[-1])
+            self._keep(place.sublayer, place.signal, x, x if whole else x[..., place.columns], place.columns)
+
+    def _keep(self, sublayer: int, signal: str, x: Any, seen: Any, columns: slice | None = None) -> None:
+        """Keeps a signal, and its gradient once it comes; ``seen`` is x as [sequences, tokens, columns]."""
+        key = (sublayer, signal)
+        if self._is_over or key in self._kept.signals:
+            return
+        self._kept.signals[key] = seen.detach().flatten(0, -2)
+        if not (self._gradients and x.requires_grad):
+            return
+        kept, is_heads = self._kept, signal in ("q", "k") and x.dim() == 4
+
+        def on_gradient(gradient: Any) -> None:
+            seen_gradient = gradient.transpose(1, 2).flatten(2) if is_heads else gradient
+            if columns is not None and columns != slice(0, seen_gradient.shape[-1]):
+                seen_gradient = seen_gradient[..., columns]
+            kept.gradients.setdefault(key, seen_gradient.detach().flatten(0, -2))
+
+        x.register_hook(on_gradient)
+
+    # -- the backward pass
+    def _add_sums(self, parameter: Any, uses: list[tuple[int, str, slice | None, bool]]) -> None:
+        import torch
+
+        for layer, weight, rows, transposed in uses:
+            if (layer, weight) not in self._sums:
+                gradient = parameter.grad.detach()
+                gradient = gradient[:, rows] if transposed else gradient[rows]
+                self._sums[(layer, weight)] = float(gradient.to(torch.float64).square().sum())
+
+    # -- what was seen
+    def outcome(self) -> Passed:
+        """The pass, in the order of the dataflow."""
+        sequences = int(self._ids.shape[0])
+        single = any(x.dtype.itemsize <= 4 for x in self._kept.signals.values())
+        return Passed(
+            sequences=sequences,
+            ids=[int(i) for i in self._ids.reshape(-1)],
+            labels=self._labels_of(),
+            signals=[*self._forward(), *self._backward()],
+            gradients=[(layer, weight, value) for (layer, weight), value in sorted(self._sums.items())],
+            logits=None if self._logits is None else _numbers(self._logits.flatten(0, -2)),
+            dtype="f32" if single else "f64",
+        )
+
+    def _labels_of(self) -> list[int]:
+        """The next token, or what the batch's labels say; −1 where there is none."""
+        import torch
+
+        causal = self._layout.facts["causal"]
+        if self._labels is None:
+            if not causal:
+                return [-1] * self._ids.numel()
+            labels = self._ids
+        else:
+            labels = self._labels.detach().cpu()
+        if causal:
+            labels = torch.cat([labels[:, 1:], torch.full_like(labels[:, :1], -1)], dim=1)
+        return [int(i) if i >= 0 else -1 for i in labels.reshape(-1)]
+
+    def _streams(self, kept: dict[tuple[int, str], Any]) -> dict[tuple[int, str], Any]:
+        """With the names that are other signals where a norm is absent."""
+        found = dict(kept)
+        sublayers = 2 * self._layout.facts["layers"]
+        for s in range(sublayers):
+            rule = self._layout.facts["rules"][s]
+            if not rule["norm_b"] and (s, "f_out") in found:
+                found.setdefault((s, "B_out"), found[(s, "f_out")])
+            if (s + 1, "x_in") in found:
+                found.setdefault((s, "x_out"), found[(s + 1, "x_in")])
+        if (0, "x_in") in found:
+            found[(-1, "x_out")] = found[(0, "x_in")]
+        return found
+
+    def _forward(self) -> list[tuple[int, str, bool, np.ndarray]]:
+        found = self._streams(self._kept.signals)
+        facts = self._layout.facts
+        for s in range(2 * facts["layers"]):
+            rule = facts["rules"][s]
+            if not rule["norm_a"]:
+                found.setdefault((s, "A_out"), found[(s, "x_in")])
+            if not rule["norm_c"]:
+                found.setdefault((s, "sum"), found[(s, "x_out")])
+            if s % 2 == 0 and not facts["rope"]:
+                for signal in ("q", "k"):
+                    found.setdefault((s, signal), found[(s, f"{signal}_projected")])
+        order = ("x_in", "A_out", "q_projected", "k_projected", "q", "k", "v", "scores", "mixed", "gate", "up",
+                 "hidden", "f_out", "B_out", "sum", "x_out")  # fmt: skip
+        return _arrays(found, order, range(-1, 2 * facts["layers"]), False)
+
+    def _backward(self) -> list[tuple[int, str, bool, np.ndarray]]:
+        if not self._kept.gradients:
+            return []
+        found = self._streams(self._kept.gradients)
+        sublayers = 2 * self._layout.facts["layers"]
+        for s in range(sublayers):
+            reads = self._through_matrices(s)
+            found.update({(s, f"{weight}_in"): gradient for weight, gradient in reads.items()})
+            if not self._layout.facts["rules"][s]["norm_a"] and reads:
+                found[(s, "A_out")] = sum(reads.values())
+        order = ("x_out", "B_out", "f_out", "q_in", "k_in", "v_in", "gate_in", "up_in", "A_out", "x_in")
+        return _arrays(found, order, range(sublayers - 1, -2, -1), True)
+
+    def _through_matrices(self, sublayer: int) -> dict[str, Any]:
+        """The parts of the gradient of what a module reads, by the matrix through which they come."""
+        parameters = dict(self._model.named_parameters())
+        parts = {}
+        for tensor, uses in self._layout.matrices.items():
+            for layer, weight, rows, transposed in uses:
+                key = (sublayer, OUT_OF.get(weight, ""))
+                if layer != sublayer // 2 or key not in self._kept.gradients:
+                    continue
+                w = parameters[tensor].detach()
+                w = w[:, rows].T if transposed else w[rows]
+                parts[weight] = self._kept.gradients[key] @ w.to(self._kept.gradients[key].dtype)
+        return parts
+
+
+def _arrays(
+    found: dict[tuple[int, str], Any], order: tuple[str, ...], sublayers: range, is_gradient: bool
+) -> list[tuple[int, str, bool, np.ndarray]]:
+    return [(s, signal, is_gradient, _numbers(found[(s, signal)]))
+            for s in sublayers for signal in order if (s, signal) in found]  # fmt: skip
+
+
+def _numbers(x: Any) -> np.ndarray:
+    import torch
+
+    return np.ascontiguousarray(x.detach().to(device="cpu", dtype=torch.float64).numpy())
+
+
+def _scores_mode(watched: Watched) -> Any:
+    """A mode in which softmaxes of attention are seen."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Scores(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func in (torch.nn.functional.softmax, torch.softmax) and args:
+                watched.keep_scores(args[0])
+            return func(*args, **(kwargs or {}))
+
+    return Scores()

@@ -1,0 +1,146 @@
+"""Models in memory: weights from numpy, torch or whatever speaks DLPack, and live models of Hugging Face."""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .config import Config, ConfigLike
+from .errors import ConfigError, InputError, error_of
+
+if TYPE_CHECKING:
+    from . import _periscope
+
+# Names of types in safetensors files, by those of numpy, torch and ml_dtypes.
+TYPES = {
+    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e5m2": "F8_E5M2",
+    "float8_e4m3fn": "F8_E4M3", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8",
+    "uint16": "U16", "uint32": "U32", "uint64": "U64", "bool": "BOOL",
+}  # fmt: skip
+
+
+class Model:
+    """Weights in memory, which ``probe`` and ``certify`` take as they take a checkpoint's folder.
+
+    ``Model(config, weights={…})`` is a stack of Periscope's own: ``config`` describes one stack, ``weights`` has its
+    parameters by name; ``Config.parameters()`` lists them with their shapes, a matrix being [out, in]. Arrays are
+    numpy's, torch's or any that speak DLPack, on the CPU, of any floating-point type, bfloat16 too.
+
+    Arrays are copied, so that nothing that happens to them later changes a result; with ``copy=False`` they are only
+    referred to, which saves gigabytes, and must not change while a run reads them.
+
+    Raises ConfigError for a configuration of several stacks, InputError for an array that is no tensor; ``probe`` and
+    ``certify`` raise InputError for a parameter that is missing, unknown or of another shape.
+    """
+
+    def __init__(
+        self, config: ConfigLike, weights: Mapping[str, Any], *, copy: bool = True, name: str = "model"
+    ) -> None:
+        stacks = Config.of(config).resolved()["stacks"]
+        if len(stacks) != 1:
+            raise ConfigError(f"config: found {len(stacks)} stacks; expected one value of every key")
+        described = {"model_type": "periscope", **stacks[0]}
+        self._compiled = compiled(name, json.dumps(described), weights, copy)
+
+    @classmethod
+    def _of(cls, made: "_periscope.Model") -> "Model":
+        model = cls.__new__(cls)
+        model._compiled = made
+        return model
+
+    @property
+    def name(self) -> str:
+        """What results call it."""
+        return self._compiled.name
+
+    def __repr__(self) -> str:
+        return f"Model({self.name!r})"
+
+
+def compiled(name: str, config: str, weights: Mapping[str, Any], copy: bool) -> "_periscope.Model":
+    """The model of the compiled module: ``config`` is the text of a config.json."""
+    from . import _periscope
+
+    try:
+        return _periscope.Model(name, config, {key: _tensor(key, value) for key, value in weights.items()}, copy=copy)
+    except _periscope.Failure as failure:
+        raise error_of(*failure.args) from None
+
+
+def _tensor(name: str, value: Any) -> tuple[str, list[int], np.ndarray]:
+    """Type, shape and bytes of an array."""
+    if not isinstance(name, str):
+        raise ConfigError(f"weights: found the name {name!r}; expected text")
+    if hasattr(value, "detach") and hasattr(value, "data_ptr"):  # torch's
+        return _of_torch(name, value)
+    if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
+        value = np.from_dlpack(value)
+    array = np.asarray(value)
+    kind = TYPES.get(array.dtype.name)
+    if kind is None or array.dtype.byteorder == ">":
+        raise InputError(f"weights: {name} is of type {array.dtype}; expected numbers of the machine's byte order")
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return kind, list(array.shape), flat.view(np.uint8)
+
+
+def _of_torch(name: str, value: Any) -> tuple[str, list[int], np.ndarray]:
+    import torch
+
+    kind = TYPES.get(str(value.dtype).removeprefix("torch."))
+    if kind is None:
+        raise InputError(f"weights: {name} is of type {value.dtype}; expected numbers")
+    if value.device.type != "cpu":
+        value = value.cpu()
+    flat = value.detach().contiguous().reshape(-1)
+    return kind, list(value.shape), flat.view(torch.uint8).numpy()
+
+
+def from_torch(model: Any, *, copy: bool = True, name: str | None = None) -> Model:
+    """A live model of Hugging Face's transformers, of a family that Periscope reads, as ``probe`` and ``certify`` take
+    it: without a detour over files.
+
+    ``copy=False`` refers to the model's memory, which must not change while a run reads it. Raises InputError for a
+    model that is sharded over processes or devices, quantized or compiled, by name, and for one without a
+    configuration.
+    """
+    require_plain(model)
+    return Model._of(compiled_from_torch(model, copy=copy, name=name))
+
+
+def compiled_from_torch(model: Any, *, copy: bool, name: str | None = None) -> "_periscope.Model":
+    """The model of the compiled module, of one that ``require_plain`` has let pass."""
+    config = json.loads(model.config.to_json_string(use_diff=False))
+    if not config.get("architectures"):
+        config["architectures"] = [type(model).__name__]
+    tensors = {key: value for key, value in model.state_dict().items() if hasattr(value, "data_ptr")}
+    return compiled(name or type(model).__name__, json.dumps(config), tensors, copy)
+
+
+def require_plain(model: Any) -> None:
+    """Raises InputError for what is no plain model of transformers in this process, and says what it is."""
+    kind = type(model).__name__
+    if kind in ("FullyShardedDataParallel", "FSDPModule", "DistributedDataParallel", "DeepSpeedEngine", "DataParallel"):
+        raise InputError(f"model: found {kind}, whose weights or inputs are spread; expected the plain module in it")
+    if kind == "OptimizedModule" or hasattr(model, "_orig_mod"):
+        raise InputError("model: found a compiled model (torch.compile); expected the module that was compiled")
+    if not hasattr(model, "state_dict") or not hasattr(getattr(model, "config", None), "to_json_string"):
+        raise InputError(f"model: found {kind}; expected a model of transformers, with its configuration")
+    for key, value in model.state_dict().items():
+        parts = (type(value).__name__, str(getattr(getattr(value, "device", None), "type", "")))
+        if parts[0] in ("DTensor", "ShardedTensor"):
+            raise InputError(f"model: {key} is a {parts[0]}, sharded over processes; expected whole tensors")
+        if parts[1] == "meta":
+            raise InputError(f"model: {key} has no values (device meta); expected weights in memory")
+
+
+def model_name(checkpoint: Any) -> tuple["_periscope.Model | None", Any]:
+    """What a study's ``checkpoint`` is: a model in memory, and the name or folder."""
+    if isinstance(checkpoint, Model):
+        return checkpoint._compiled, checkpoint.name
+    if hasattr(checkpoint, "state_dict"):
+        raise ConfigError(f"checkpoint: found {type(checkpoint).__name__}; expected periscope.from_torch(model)")
+    if checkpoint is None or isinstance(checkpoint, (str, os.PathLike)):
+        return None, checkpoint
+    raise ConfigError(f"checkpoint: found {type(checkpoint).__name__}; expected a folder or a periscope.Model")

@@ -1,0 +1,138 @@
+"""Records of somebody else's training loop: the signals of an unmodified model of transformers, measured as ``probe``
+measures them."""
+
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from . import _hooks, _layout, dataset
+from .errors import ConfigError, InputError, error_of
+from .model import compiled_from_torch, require_plain
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def record(
+    model: Any,
+    *,
+    every: int = 50,
+    steps: Iterable[int] | None = None,
+    gradients: bool = True,
+    optimizer: Any = None,
+    top: int = 10,
+) -> "Recorder":
+    """A context in which a model of transformers (Llama, Gemma 2, OLMo 2, Qwen 3, …: any family that ``probe`` reads)
+    is recorded while it trains::
+
+        with ps.record(model, every=50) as recorder:
+            for batch in loader:
+                model(**batch).loss.backward()
+                optimizer.step(); optimizer.zero_grad()
+                recorder.step()
+        recorder.dataset.second_moment_measured.plot(x="depth", hue="step")
+
+    Recorded are the steps 0, ``every``, 2·``every``, … or ``steps``; in between there are no hooks. Of a recorded step
+    it is the first micro-batch: the stream, the outputs of norms, modules and projections, queries and keys as the
+    heads read them, with eager attention the scores, and with ``gradients`` the gradients of the stream and of every
+    matrix, of the loss that ``backward`` was called on. With ``optimizer`` a call of its ``step`` ends a step, so that
+    ``recorder.step()`` need not be called.
+
+    Raises InputError for a model that is sharded, compiled or checkpoints its activations, and for batches with
+    padding.
+    """
+    return Recorder(model, every, steps, gradients, optimizer, top)
+
+
+class Recorder:
+    """What ``record`` gives: the records so far, and the end of a step."""
+
+    def __init__(
+        self, model: Any, every: int, steps: Iterable[int] | None, gradients: bool, optimizer: Any, top: int
+    ) -> None:
+        if not isinstance(every, int) or every < 1:
+            raise ConfigError(f"every = {every!r}: expected a whole number of at least 1")
+        require_plain(model)
+        if gradients and any(getattr(part, "gradient_checkpointing", False) for part in model.modules()):
+            raise InputError("model: found gradient checkpointing, which makes every signal twice; expected none, or "
+                             "gradients=False")  # fmt: skip
+        self._model = model
+        chosen = None if steps is None else set(steps)
+        self._due: Callable[[int], bool] = lambda step: step % every == 0 if chosen is None else step in chosen
+        self._gradients = gradients
+        self._optimizer = optimizer
+        self._top = top
+        self._compiled = compiled_from_torch(model, copy=False)
+        self._layout = _layout.layout_of(model, self._compiled)
+        self._step = 0
+        self._watched: _hooks.Watched | None = None
+        self._of_optimizer: Any = None
+        #: The records, one dataset each, by step.
+        self.datasets: dict[int, xr.Dataset] = {}
+
+    def __enter__(self) -> "Recorder":
+        if self._optimizer is not None:
+            self._of_optimizer = self._optimizer.register_step_post_hook(lambda *_: self.step())
+        self._begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._of_optimizer is not None:
+            self._of_optimizer.remove()
+        if kind is None:
+            self._end()
+        elif self._watched is not None:
+            self._watched.close()
+
+    def step(self) -> None:
+        """A step of training is over. What was recorded in it is measured now."""
+        self._end()
+        self._step += 1
+        self._begin()
+
+    @property
+    def dataset(self) -> "xr.Dataset":
+        """All records so far, along the dimension ``step``. Raises InputError where there are none, or where they are
+        of batches of unlike sizes: then take them from ``datasets``."""
+        import xarray as xr
+
+        if not self.datasets:
+            raise InputError("record: found no recorded step; expected a forward pass within the context")
+        sizes = {tuple(sorted((str(k), v) for k, v in ds.sizes.items())) for ds in self.datasets.values()}
+        if len(sizes) > 1:
+            raise InputError("record: found batches of unlike sizes; expected one size, or take recorder.datasets")
+        along = xr.DataArray(list(self.datasets), dims="step", name="step")
+        along.attrs.update(units="1", long_name="steps of training that were done")
+        return xr.concat(list(self.datasets.values()), dim=along, data_vars="all", coords="minimal", compat="override",
+                         join="exact", combine_attrs="override")  # fmt: skip
+
+    def _begin(self) -> None:
+        if self._due(self._step):
+            self._watched = _hooks.Watched(self._model, self._layout, self._gradients)
+
+    def _end(self) -> None:
+        watched, self._watched = self._watched, None
+        if watched is None:
+            return
+        watched.close()
+        if not watched.is_complete:
+            return  # no forward pass since
+        self.datasets[self._step] = self._measured(watched)
+
+    def _measured(self, watched: "_hooks.Watched") -> "xr.Dataset":
+        from . import _periscope
+
+        passed = watched.outcome()
+        model = self._compiled
+        if any(parameter.device.type != "cpu" for parameter in self._model.parameters()):
+            model = compiled_from_torch(self._model, copy=False)  # the gains as they are now
+        try:
+            result = _periscope.replay(
+                model, passed.sequences, passed.ids, passed.labels, passed.signals, passed.gradients, passed.logits,
+                passed.dtype, self._top,
+            )  # fmt: skip
+        except _periscope.Failure as failure:
+            raise error_of(*failure.args) from None
+        return dataset.of_result(result, [])

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "sim/checkpoint/safetensors_view.h"
+
+namespace periscope {
+
+/// A checkpoint that lies in this process's memory instead of a folder.
+struct MemoryModel {
+  std::string name;                     ///< what messages and results call it
+  std::string config;                   ///< the text that config.json would have
+  SafetensorsContents tensors;          ///< by the names that they would have in the files
+  std::shared_ptr<const void> owner{};  ///< of the bytes of the tensors
+};
+
+}  // namespace periscope

@@ -1,0 +1,56 @@
+"""The generated parts of the package are what the registry of studies says. Usage: generated_test.py"""
+
+import inspect
+import subprocess
+import sys
+import typing
+import unittest
+from pathlib import Path
+
+import periscope as ps
+from periscope import _keys, _periscope, verbs
+
+ROOT = Path(__file__).parents[2]
+
+
+class Generated(unittest.TestCase):
+    def test_they_are_current(self) -> None:
+        command = [sys.executable, ROOT / "python" / "tools" / "generate.py", "--check"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_the_package_shows_every_study(self) -> None:
+        self.assertEqual(list(ps._VERBS), verbs.__all__)
+        for name in ps.__all__:
+            self.assertIsNotNone(getattr(ps, name), name)
+        self.assertLess(set(ps.__all__), set(dir(ps)) | {"__version__"})
+        with self.assertRaises(AttributeError):
+            getattr(ps, "no_such_thing")  # noqa: B009
+
+    def test_every_argument_is_documented(self) -> None:
+        for name in verbs.__all__:
+            verb = getattr(ps, name)
+            for argument in inspect.signature(verb).parameters:
+                self.assertIn(f"        {argument}: ", verb.__doc__, name)
+
+    def test_every_key_has_a_type(self) -> None:
+        typed = set()
+        for section in _periscope.sections():
+            name = "".join(part.title() for part in section["name"].replace(".", "_").split("_")) + "Keys"
+            hints = typing.get_type_hints(getattr(_keys, name))
+            typed |= {f"{section['name']}.{key}" for key in hints}
+        self.assertLessEqual({key["name"] for s in _periscope.sections() for key in s["keys"]}, typed)
+
+    def test_lists_of_keys_and_columns(self) -> None:
+        self.assertEqual(ps.keys().loc["model.width", "default"], "1024")
+        self.assertEqual(ps.columns("stack").loc["second_moment_measured", "dimensions"], "input placement depth")
+        with self.assertRaises(ps.ConfigError):
+            ps.columns("stacks")
+
+    def test_one_version(self) -> None:
+        words = [line for line in (ROOT / "CMakeLists.txt").read_text().splitlines() if line.startswith("project(")]
+        self.assertIn(f"VERSION {ps.__version__} ", words[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
