@@ -55,7 +55,7 @@ class Config:
     def __init__(self, keys: Mapping[str, Any] | None = None, *, file: "str | os.PathLike[str] | None" = None) -> None:
         self._file = "" if file is None else os.fspath(file)
         self._keys = flat(keys or {})
-        self._text = self._resolve()
+        self._resolve()
 
     @classmethod
     def read(cls, path: "str | os.PathLike[str]") -> "Config":
@@ -64,13 +64,16 @@ class Config:
 
     @classmethod
     def of(cls, config: ConfigLike) -> "Config":
-        """A configuration from what a study takes for one: a Config, a dictionary, the path of a TOML file, None."""
+        """A configuration from what a study takes for one: a Config, a dictionary, None, or the path of a TOML file,
+        which the study then reads."""
         if isinstance(config, Config):
             return config
         if config is None or isinstance(config, Mapping):
             return cls(config)
         if isinstance(config, (str, os.PathLike)):
-            return cls.read(config)
+            unread = cls.__new__(cls)
+            unread._file, unread._keys = os.fspath(config), {}
+            return unread
         raise ConfigError(f"config: found {type(config).__name__}; expected a Config, a dictionary or a path")
 
     def replace(self, keys: Mapping[str, Any] | None = None, /, **sections: Mapping[str, Any]) -> "Config":
@@ -78,7 +81,7 @@ class Config:
         changed = Config.__new__(Config)
         changed._file = self._file
         changed._keys = {**self._keys, **flat(keys or {}), **flat(sections)}
-        changed._text = changed._resolve()
+        changed._resolve()
         return changed
 
     def _resolve(self) -> str:
@@ -101,7 +104,7 @@ class Config:
 
     def resolved(self) -> dict[str, Any]:
         """Every key of every stack with its value, defaults too, as results state it."""
-        return dict(json.loads(self._text))
+        return dict(json.loads(self._resolve()))
 
     def parameters(self) -> dict[str, tuple[int, ...]]:
         """The parameters of the one stack that it describes, by name, with their shapes, as ``Model`` wants them: a

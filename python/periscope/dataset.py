@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ._periscope import Result
 
 _MISSING = {"integer": np.iinfo(np.int64).min, "boolean": 255}  # as in files
+_TYPES = {"integer": "int64", "boolean": "uint8"}  # likewise
+_BY_DTYPE = {"i": "integer", "u": "integer", "b": "boolean", "O": "text", "U": "text"}
 
 
 def of_result(result: "Result", argv: list[str]) -> xr.Dataset:
@@ -54,21 +56,34 @@ def open(path: "str | os.PathLike[str]") -> xr.Dataset:  # noqa: A001  # the nam
 def write(ds: xr.Dataset, path: "str | os.PathLike[str]") -> None:
     """Writes a dataset as the NetCDF-4 file that the program would write: whole, or not at all.
 
-    Raises OSError where that is impossible.
+    Numbers and flags that are floats because some are missing are whole numbers and bytes there again. Raises OSError
+    where that is impossible.
     """
     target = Path(path)
+    kinds = _kinds(ds)
     encoding: dict[Any, dict[str, Any]] = {}
     stored = ds.copy()
     for name, variable in ds.variables.items():
-        if variable.dtype.kind in "iub":
-            is_flag = variable.dtype == bool
-            stored[name] = variable.astype(np.uint8) if is_flag else variable
-            encoding[name] = {"_FillValue": _MISSING["boolean" if is_flag else "integer"]}
+        kind = kinds.get(str(name), _BY_DTYPE.get(variable.dtype.kind, "real"))
+        if kind in _MISSING:
+            if variable.dtype == bool:
+                stored[name] = variable.astype(np.uint8)
+            encoding[name] = {"dtype": _TYPES[kind], "_FillValue": _MISSING[kind]}
+        elif kind == "real":
+            encoding[name] = {"_FillValue": None}
     with _whole(target) as temporary:
         try:
             stored.to_netcdf(temporary, engine="netcdf4", encoding=encoding)
         except RuntimeError as error:  # of the library, where the disk is full
             raise Error(f"cannot write {target}: {error}") from error
+
+
+def _kinds(ds: xr.Dataset) -> dict[str, str]:
+    """The types of the columns of a kind of result."""
+    from . import _periscope
+
+    schema = _periscope.schemas().get(ds.attrs.get("result", ""))
+    return {column["name"]: column["type"] for column in schema["columns"]} if schema else {}
 
 
 def write_text(text: str, path: "str | os.PathLike[str]") -> None:

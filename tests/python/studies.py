@@ -28,7 +28,7 @@ EVERY: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
     "train": ({"train.steps": 4, "train.batch": 2, "model.placement": ["pre", "peri"]}, {"corpus": "synthetic"}, True),
     "reproduce": ({"train.steps": 10}, {"quick": True, "figure": "4", "corpus": "synthetic"}, True),
 }  # fmt: skip
-WITHOUT_SEEDS = ("verify", "certify", "probe", "theory")
+WITHOUT_SEEDS = ("ladder", "verify", "certify", "probe", "theory")
 
 
 def verb_of(study: str) -> str:
