@@ -1,0 +1,256 @@
+"""Figures for callers in Python: which a dataset has, one of them as a matplotlib Figure, its caption, and what none of
+this changes in the caller's process. Usage: plots_library_test.py BINARY
+
+Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
+"""
+
+import io
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+from periscope_process import SMALL, SharedFolderTest, run
+from planted_results import planted_reproduce  # first of what needs packages
+from plotting import ROOT, draw, with_columns
+
+# isort: split
+import matplotlib
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+from PIL import Image
+
+import plots
+from plots import kinds, reader, style
+
+TINY = [word for setting in ("model.layers=2", "model.width=16", "model.heads=2", "model.vocab=32", "input.tokens=8",
+                             "train.steps=3", "train.batch=2") for word in ("--set", setting)]  # fmt: skip
+
+
+def python(code, *arguments, cwd=ROOT):
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code, *map(str, arguments)], capture_output=True,
+                          text=True, cwd=cwd, timeout=120)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def image(png):
+    """The pixels of a figure, or of a file's bytes, as numbers from 0 to 255."""
+    if isinstance(png, Figure):
+        stream = io.BytesIO()
+        png.savefig(stream, format="png")
+        png = stream.getvalue()
+    with Image.open(io.BytesIO(png)) as opened:
+        return np.asarray(opened.convert("RGB")).astype(int)
+
+
+class Library(SharedFolderTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        (cls.folder / "small.toml").write_text(SMALL)
+        for command in (["propagate", "--backward", "--set", 'input.kind=["gaussian","tokens"]'], ["theory"]):
+            done = run(*command, "--config", cls.folder / "small.toml", "--out", cls.folder, "--quiet")
+            assert done.returncode == 0, done.stderr
+        done = run("train", *TINY, "--seeds", 2, "--set", 'model.placement=["pre","peri"]', "--out", cls.folder,
+                   "--quiet")
+        assert done.returncode == 0, done.stderr
+        cls.file = cls.folder / "propagate.nc"
+        read = reader.read(cls.file)
+        cls.ds = xr.Dataset(read.data_vars, read.coords, read.attrs)  # as one that never was in a file
+        cls.train = reader.read(cls.folder / "train.nc")
+        done = draw(cls.file, cls.folder / "theory.nc", "--out", cls.folder / "figures")
+        assert done.returncode == 0, done.stderr
+
+    def check_same(self, one, other, what=""):
+        """Two images are alike. The solver of matplotlib's layout goes by addresses in memory: its last bits differ
+        from time to time, and with them how much a few pixels at the edge of a letter are covered."""
+        one, other = (pixels if isinstance(pixels, np.ndarray) else image(pixels) for pixels in (one, other))
+        self.assertEqual(one.shape, other.shape, what)
+        self.assertLessEqual(np.abs(one - other).max(), 16, what)
+
+    def drawn(self, stem):
+        """The names of the figures that the command line draws of a file."""
+        return {path.stem.removeprefix(f"{stem}-") for path in (self.folder / "figures").glob(f"{stem}-*.png")}
+
+    def test_figures_are_those_that_the_command_line_draws(self):
+        for stem in ("propagate", "theory"):
+            names = plots.figures(reader.read(self.folder / f"{stem}.nc"))
+            self.assertEqual(set(names), self.drawn(stem))
+            self.assertEqual(len(set(names)), len(names))
+
+    def test_a_figure_and_its_caption_are_those_of_the_command_line(self):
+        self.assertEqual(self.ds.encoding, {})
+        for name in ("overview", "variance", "angular-tokens"):
+            with self.subTest(name):
+                figure = plots.plot(self.ds, name)
+                self.assertIsInstance(figure, Figure)
+                self.check_same(figure, (self.folder / "figures" / f"propagate-{name}.png").read_bytes())
+                words = (self.folder / "figures" / f"propagate-{name}.txt").read_text()
+                self.assertEqual(plots.caption_of(self.ds, name).split(), words.split())
+
+    def test_captions_are_plain_text(self):
+        words = plots.caption_of(planted_reproduce(), "figure-1-variance")
+        self.assertIn("Mean over held-out tokens of Var_D(x).", words)
+        self.assertNotIn("$", words)
+
+    def test_without_a_name_the_figure_that_tells_most_is_drawn(self):
+        self.check_same(plots.plot(self.ds), plots.plot(self.ds, "overview"))
+        self.assertEqual(plots.caption_of(self.ds), plots.caption_of(self.ds, "overview"))
+        self.assertEqual(plots.figures(self.ds)[0], "overview")
+        self.assertEqual(plots.figures(reader.read(self.folder / "theory.nc"))[0], "variance")
+
+    def test_a_figure_that_is_drawn_once_per_input_has_its_short_name_where_there_is_one_input(self):
+        one = self.ds.isel(input=[1])
+        self.check_same(plots.plot(one, "agreement"), plots.plot(one, "agreement-tokens"))
+        with self.assertRaisesRegex(ValueError, "several figures 'agreement': agreement-gaussian, agreement-tokens"):
+            plots.plot(self.ds, "agreement")
+
+    def test_width_and_caption(self):
+        self.assertEqual(plots.plot(self.ds, "variance", width=3.4).get_figwidth(), 3.4)
+        self.assertEqual(plots.plot(self.ds, "variance").get_figwidth(), 7.0)
+        self.assertEqual(image(plots.plot(self.ds, "variance", width=3.4)).shape[1], 680, "200 dots per inch")
+        for width in (2.9, 21, float("nan")):
+            with self.assertRaisesRegex(ValueError, f"width {width!r}: expected inches from 3 to 20"):
+                plots.plot(self.ds, width=width)
+        figure = plots.plot(self.ds, "variance", caption=True)
+        below = " ".join(figure.texts[0].get_text().split())
+        self.assertEqual(style.plain(below), plots.caption_of(self.ds, "variance"))
+        self.assertEqual(plots.plot(self.ds, "variance").texts, [])
+
+    def test_figures_drawn_at_the_same_time_have_their_own_widths(self):
+        found, begin = {}, threading.Barrier(8)
+
+        def work(k):
+            begin.wait()
+            found[k] = [plots.plot(self.ds, "variance", width=3 + k).get_figwidth() for _ in range(3)]
+
+        workers = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        self.assertEqual(found, {k: [3.0 + k] * 3 for k in range(8)})
+        self.assertEqual((style.PAGE, style.PANEL), (7.0, 4.6))
+        self.assertEqual(matplotlib.rcParams["font.size"], 10, "matplotlib's own")
+
+    def test_unknown_names_are_answered_with_the_known_ones(self):
+        with self.assertRaises(ValueError) as caught:
+            plots.plot(self.ds, "varaince")
+        words = str(caught.exception)
+        self.assertIn("no figure 'varaince'; did you mean 'variance'?", words)
+        for name in (*plots.figures(self.ds), *kinds.names()):
+            self.assertIn(name, words)
+        with self.assertRaisesRegex(ValueError, "'training' is of another kind of result; this dataset has overview"):
+            plots.plot(self.ds, "training")
+        with self.assertRaisesRegex(ValueError, "no figure 'x'"):
+            plots.caption_of(self.ds, "x")
+
+    def test_stacks_and_inputs_can_be_selected(self):
+        for chosen, panels in ((self.ds.isel(input=[0]), 1), (self.ds.sel(placement=["peri"]), 2)):
+            self.assertEqual(plots.figures(chosen)[0], "overview")
+            figure = plots.plot(chosen, "variance")
+            self.assertEqual(len(figure.axes), panels)
+            lines = {tuple(line.get_ydata()) for axes in figure.axes for line in axes.get_lines()}
+            for curve in chosen["variance_predicted"].values.reshape(-1, chosen.sizes["depth"]):
+                self.assertIn(tuple(curve), lines)
+        self.assertNotIn("Pre-LN", plots.caption_of(self.ds.sel(placement=["peri"])))
+        self.assertEqual(len(plots.plot(self.train.sel(placement=["peri"])).axes), 4)
+
+    def test_what_a_selection_has_taken_away_is_named(self):
+        order = "expected them in the order .input, placement, depth."
+        for chosen, words in (
+                (self.ds.isel(input=0), "'variance_predicted' is on .placement, depth.; expected .input, placement, d"),
+                (self.ds.sel(placement="peri"), "select by lists, as isel.placement=.0..,"),
+                (self.ds.mean("placement"), "is on .input, depth.; expected"),
+                (self.ds.transpose(), order),
+                (self.ds.isel(placement=[]), "nothing is left on the dimension 'placement'"),
+                (self.ds.isel(depth=slice(0, 3)), "'depth' has 3 of the result's 5 places"),
+                (self.ds.isel(depth=slice(None, None, -1)), "'depth' has 5 of .* in their order"),
+                (self.train.isel(seed=[0]), "'seed' has 1 of the result's 2 places"),
+                (self.train.isel(record=slice(1, None)), "'record' begins with step"),
+                (self.ds.drop_attrs(), "no attribute 'version'; expected a result of Periscope"),
+                (xr.Dataset(attrs=self.ds.attrs), "lacks the variables of all"),
+                (xr.Dataset(), "no attribute 'version'")):  # fmt: skip
+            with self.subTest(words), self.assertRaisesRegex(ValueError, words):
+                plots.plot(chosen)
+        self.assertEqual(plots.figures(self.ds.isel(input=0)), [])
+        odd = self.ds.isel(sublayer=slice(1, None))
+        self.assertNotIn("dilution", plots.figures(odd))
+        self.assertIn("variance", plots.figures(odd))
+        with self.assertRaisesRegex(ValueError, "'dilution' cannot be drawn .*'sublayer' has 3 of the result's 4 plac"):
+            plots.plot(odd, "dilution")
+        with self.assertRaisesRegex(ValueError, "figure 'dilution' cannot be drawn from this dataset: .*'B_out'"):
+            plots.plot(self.ds.sel(site=["x_in"]), "dilution")
+
+    def test_notebooks_show_a_figure_that_pyplot_does_not_know(self):
+        self.assertEqual(plots.plot(self.ds)._repr_png_()[:8], b"\x89PNG\r\n\x1a\n")
+
+    def test_the_caller_s_settings_stay_and_do_not_change_figures(self):
+        expected = image(plots.plot(self.ds, "variance"))
+        own = {"axes.grid": False, "grid.color": "red", "xtick.labelsize": 30, "axes.titlesize": 40, "font.size": 20}
+        with matplotlib.rc_context(own):
+            before = matplotlib.rcParams.copy()
+            figure = plots.plot(self.ds, "variance", width=4)
+            figure = plots.plot(self.ds, "variance")
+            self.check_same(figure, expected, "drawn outside of plot, where ticks are made")
+            changed = {k for k, v in before.items() if k != "backend" and matplotlib.rcParams[k] != v}
+            self.assertEqual(changed, set())
+        self.assertEqual((style.PAGE, style.PANEL), (7.0, 4.6))
+
+    def test_a_figure_that_fails_leaves_settings_and_widths_as_they_were(self):
+        text = with_columns(self.ds, {"variance_predicted": np.full(self.ds["variance_predicted"].shape, "a", object)})
+        with matplotlib.rc_context({"font.size": 20}):
+            with self.assertRaisesRegex(ValueError, "figure 'variance' cannot be drawn from this dataset: TypeError"):
+                plots.plot(text, "variance", width=3.5)
+            self.assertEqual(matplotlib.rcParams["font.size"], 20)
+        self.assertEqual((style.PAGE, style.PANEL), (7.0, 4.6))
+
+    def test_importing_is_light_and_changes_nothing(self):
+        heavy = "'matplotlib', 'xarray', 'netCDF4'"
+        found = python(f"import sys, plots; print(*(name for name in ({heavy}) if name in sys.modules))")
+        self.assertEqual(found.split(), [])
+        found = python("""if True:
+            import sys, pathlib, importlib, matplotlib
+            before = matplotlib.rcParams.copy()
+            for path in sorted(pathlib.Path("plots").glob("*.py")):
+                if path.stem != "__main__":
+                    importlib.import_module(f"plots.{path.stem}".removesuffix(".__init__"))
+            from plots import plot, reader
+            figure = plot(reader.read(pathlib.Path(sys.argv[1])))
+            figure.savefig(sys.argv[2])
+            get = dict.__getitem__  # asking for the backend would choose one
+            print(*(key for key in before if get(before, key) != get(matplotlib.rcParams, key)))
+            print(*(name for name in ("matplotlib.pyplot", "plots.drawing") if name in sys.modules))
+            """, self.file, self.folder / "one.png")
+        self.assertEqual(found.split(), ["plots.drawing"])
+
+    def test_the_package_works_below_another_one(self):
+        with tempfile.TemporaryDirectory() as folder:
+            package = pathlib.Path(folder) / "outer"
+            shutil.copytree(ROOT / "plots", package / "plots", ignore=shutil.ignore_patterns("__pycache__"))
+            (package / "__init__.py").write_text("")
+            found = python("""if True:
+                import sys, pathlib
+                from outer import plots
+                from outer.plots import reader
+                print(*plots.figures(reader.read(pathlib.Path(sys.argv[1]))))
+                print("plots" in sys.modules)
+                """, self.file, cwd=folder)
+            self.assertEqual(found.split(), [*plots.figures(self.ds), "False"])
+            done = subprocess.run([sys.executable, "-m", "outer.plots", self.file, "--out", "figures", "--only",
+                                   "variance"], capture_output=True, text=True, cwd=folder, timeout=120)  # fmt: skip
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.check_same((pathlib.Path(folder) / "figures" / "propagate-variance.png").read_bytes(),
+                            (self.folder / "figures" / "propagate-variance.png").read_bytes())
+            usage = subprocess.run([sys.executable, "-m", "outer.plots"], capture_output=True, text=True, cwd=folder)
+            self.assertIn("usage: python -m outer.plots", usage.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,186 @@
+"""Result files as datasets: the types of columns, coordinates, attributes, and what is refused. Usage: reader_test.py
+BINARY
+
+Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
+"""
+
+import json
+import os
+import unittest
+
+from periscope_process import SMALL, SharedFolderTest, run
+from plotting import plain  # first of what needs packages
+
+# isort: split
+import netCDF4
+import numpy as np
+import xarray as xr
+
+from plots import reader
+from plots.dataset import array, config, fact, fact_if_any, source, tidy
+
+TINY = [word for setting in ("model.layers=2", "model.width=16", "model.heads=2", "model.vocab=32", "input.tokens=8",
+                             "train.steps=3", "train.batch=2") for word in ("--set", setting)]  # fmt: skip
+SAID = {"program": "periscope", "version": "1", "commit": "1", "config": "{}"}
+
+
+class Tidy(unittest.TestCase):
+    def check(self, values, expected, dtype, missing=None):
+        found = tidy(values, missing)
+        self.assertEqual(found.dtype, dtype)
+        np.testing.assert_array_equal(found, expected)
+
+    def test_columns_have_one_type_each_and_nan_where_one_is_missing(self):
+        gone = np.iinfo(np.int64).min
+        self.check(np.array([1.5, np.nan], np.float32), [1.5, np.nan], np.float64)
+        self.check(np.array([1, 2**60]), [1, 2**60], np.int64, gone)
+        self.check(np.array([1, 2], np.int32), [1, 2], np.int64)
+        self.check(np.array([1, gone]), [1.0, np.nan], np.float64, gone)
+        self.check(np.array([0, 1], np.uint8), [False, True], np.bool_, 255)
+        self.check(np.array([True, False]), [True, False], np.bool_)
+        self.check(np.array([0, 255, 1], np.uint8), [0.0, np.nan, 1.0], np.float64, 255)
+        self.check(np.array(["a", "bc"]), np.array(["a", "bc"], object), np.object_)
+        self.check(np.array(gone), np.nan, np.float64, gone)
+        self.assertIs(type(tidy(["a", ""])[0]), str)
+
+    def test_other_types_and_flags_are_refused(self):
+        for values in (np.array([b"a"]), np.array([1j]), np.array([1, "a"], object), np.zeros(2, "i4,f8")):
+            with self.subTest(values), self.assertRaisesRegex(TypeError, "is of type .*; expected numbers or text"):
+                tidy(values)
+        with self.assertRaisesRegex(ValueError, "holds the flag 7; expected 0 or 1"):
+            tidy(np.array([0, 7, 255], np.uint8), 255)
+
+
+class Read(SharedFolderTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        (cls.folder / "small.toml").write_text(SMALL)
+        for command in (["propagate", "--backward", "--config", cls.folder / "small.toml"],
+                        ["train", *TINY, "--seeds", 2]):  # fmt: skip
+            done = run(*command, "--out", cls.folder, "--quiet")
+            assert done.returncode == 0, done.stderr
+        cls.files = [cls.folder / "propagate.nc", cls.folder / "train.nc"]
+
+    def planted(self, **attributes):
+        """A file to be filled."""
+        data = netCDF4.Dataset(self.folder / f"{self._testMethodName}.nc", "w")
+        data.setncatts({**SAID, **attributes})
+        return data
+
+    def refused(self, words):
+        path = self.folder / f"{self._testMethodName}.nc"
+        with self.assertRaisesRegex(reader.ResultError, words) as caught:
+            reader.read(path)
+        self.assertTrue(str(caught.exception).startswith(f"{path}: "), caught.exception)
+
+    def test_a_dataset_holds_what_the_file_holds(self):
+        for path in self.files:
+            ds = reader.read(path)
+            with netCDF4.Dataset(path) as data:
+                self.assertEqual(set(ds.variables), set(data.variables))
+                for name, variable in data.variables.items():
+                    with self.subTest(file=path.name, column=name):
+                        found = ds[name]
+                        self.assertEqual(found.dims, variable.dimensions)
+                        kinds = {"f8": "f", "i8": "if", "u1": "bf"}
+                        self.assertIn(found.dtype.kind, "O" if variable.dtype is str else kinds[variable.dtype.str[1:]])
+                        np.testing.assert_array_equal(array(ds, name), plain(variable[...]))
+                        said = {"units": variable.units, "long_name": variable.long_name}
+                        self.assertEqual(found.attrs, {key: value for key, value in said.items() if value})
+                        self.assertEqual(found.encoding, {})
+                labels = {"sublayer_layer", "sublayer_kind", "sublayer_branch"}
+                named = {name for name, v in data.variables.items() if v.dimensions == (name,)} | labels
+                self.assertEqual(set(ds.coords), named)
+                self.assertEqual(ds.attrs, {name: data.getncattr(name) for name in data.ncattrs()})
+            self.assertIsInstance(ds.attrs["config"], str)
+            self.assertEqual(config(ds), json.loads(ds.attrs["config"]))
+            self.assertEqual((ds.encoding, source(ds)), ({"source": str(path)}, path))
+        self.assertEqual(ds["diverged_at"].dtype, np.float64, "a whole number that is missing")
+        self.assertEqual(ds["step"].dtype, np.int64)
+        self.assertEqual(reader.read(self.files[0])["variance_measured"].sel(placement="peri", depth=2).shape, (1,))
+
+    def test_one_value_of_the_whole_result_is_a_variable_on_no_dimension(self):
+        ds = reader.read(self.folder / "train.nc")
+        self.assertEqual((ds["loss_floor"].dims, ds["loss_floor"].attrs["units"]), ((), "1"))
+        self.assertEqual(fact(ds, "loss_floor"), float(ds["loss_floor"]))
+        self.assertEqual(fact(ds, "study"), "train")
+        self.assertIsNone(fact_if_any(ds, "quick"))
+        with self.assertRaises(KeyError):
+            fact(ds, "quick")
+
+    def test_the_file_is_closed_and_whole_in_memory(self):
+        path = self.folder / "moved.nc"
+        path.write_bytes(self.files[0].read_bytes())
+        before = len(os.listdir("/proc/self/fd"))
+        ds = reader.read(path)
+        self.assertEqual(len(os.listdir("/proc/self/fd")), before)
+        path.unlink()
+        self.assertTrue(np.isfinite(ds["variance_measured"].values).all())
+
+    def test_nothing_is_decoded_but_what_is_missing(self):
+        with self.planted() as data:
+            data.createDimension("x", 2)
+            time = data.createVariable("time", "f8", ("x",))
+            time.setncatts({"units": "s", "scale_factor": 2.0, "coordinates": "label elsewhere"})
+            data.set_auto_maskandscale(False)
+            time[:] = [1.0, 2.0]
+            data.createVariable("since", "i8", ("x",)).setncatts({"units": "days since 1970-01-01"})
+            data["since"][:] = [1, 2]
+            data.createVariable("label", str, ("x",))[:] = np.array(["a", "b"], object)
+        ds = reader.read(self.folder / f"{self._testMethodName}.nc")
+        np.testing.assert_array_equal(ds["time"].values, [1.0, 2.0])
+        np.testing.assert_array_equal(ds["since"].values, [1, 2])
+        self.assertEqual((set(ds.coords), ds["time"].attrs), ({"label"}, {"units": "s"}))
+
+    def test_a_dimension_that_says_that_it_is_huge_is_refused_before_it_fills_the_memory(self):
+        """Also as a coordinate of itself, which xarray reads first."""
+        with self.planted() as data:
+            data.createDimension("x", 1 << 40)
+            data.createVariable("x", "f8", ("x",))
+        self.refused(f"variable 'x' has {1 << 40} values; expected at most {1 << 27}")
+
+    def test_odd_types_are_refused(self):
+        made = {
+            "char": lambda data: data.createVariable("a", "S1", ("x",)),
+            "compound": lambda data: data.createVariable("a", data.createCompoundType(np.dtype("i4,f8"), "t"), ("x",)),
+            "list": lambda data: data.createVariable("a", data.createVLType(np.int32, "t"), ("x",)),
+            "enumeration": lambda data: data.createVariable("a", data.createEnumType(np.uint8, "t", {"b": 0}), ("x",)),
+        }
+        for kind, make in made.items():
+            with self.subTest(kind):
+                with self.planted() as data:
+                    data.createDimension("x", 2)
+                    make(data)
+                self.refused("variable 'a' is of type .*; expected numbers or text")
+
+    def test_a_flag_that_is_none_is_refused(self):
+        with self.planted() as data:
+            data.createDimension("x", 2)
+            data.createVariable("a", "u1", ("x",), fill_value=255)[:] = [1, 3]
+        self.refused("variable 'a' holds the flag 3; expected 0 or 1")
+
+    def test_attributes_that_captions_need_are_texts(self):
+        for attributes, words in (({"version": 1}, "its attribute 'version' is .*1.*; expected a text"),
+                                  ({"config": "[]"}, "'config' holds no table; expected the resolved configuration"),
+                                  ({"config": "{"}, "cannot be read: .*; expected a NetCDF-4 file of Periscope"),
+                                  ({"program": "other"}, "not a result of Periscope")):  # fmt: skip
+            with self.subTest(attributes):
+                self.planted(**attributes).close()
+                self.refused(words)
+
+    def test_a_path_without_a_file_is_said(self):
+        with self.assertRaisesRegex(reader.ResultError, "nowhere.nc: cannot be read: No such file"):
+            reader.read(self.folder / "nowhere.nc")
+
+    def test_a_dataset_is_written_by_xarray_and_read_again(self):
+        for path in self.files:
+            ds = reader.read(path).assign(flag=("depth", np.arange(reader.read(path).sizes["depth"]) > 1))
+            again = self.folder / "again.nc"
+            ds.to_netcdf(again, engine="netcdf4")
+            xr.testing.assert_identical(reader.read(again), ds)
+            self.assertEqual(reader.read(again)["flag"].dtype, np.bool_)
+
+
+if __name__ == "__main__":
+    unittest.main()
