@@ -13,7 +13,11 @@ each other. Modules are imported when they are first used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ._processor import require_instructions
+
 if TYPE_CHECKING:
+    from ._nulls import at_init as at_init
+    from ._nulls import at_scales as at_scales
     from ._periscope import Snapshot as Snapshot
     from ._run import Record as Record
     from ._verdicts import verdicts as verdicts
@@ -36,11 +40,13 @@ if TYPE_CHECKING:
 
     __version__: str
 
+require_instructions()
+
 _HOMES = {
     "Config": "config", "open": "dataset", "columns": "describe", "keys": "describe", "CheckFailed": "errors",
     "ConfigError": "errors", "Error": "errors", "InputError": "errors", "Stopped": "errors", "Model": "model",
     "from_torch": "model", "figures": "plots", "plot": "plots", "Recorder": "recording", "record": "recording",
-    "Snapshot": "_periscope", "Record": "_run", "verdicts": "_verdicts",
+    "Snapshot": "_periscope", "Record": "_run", "verdicts": "_verdicts", "at_init": "_nulls", "at_scales": "_nulls",
 }  # fmt: skip
 _VERBS = (
     "propagate", "theory", "ladder", "gradients_depth", "gradients_attenuation", "gradients_identity_path",

@@ -89,6 +89,7 @@ class Watched:
         mask = named.get("attention_mask")
         if mask is not None and mask.dim() == 2 and not bool((mask != 0).all()):
             raise InputError("record: found padding in attention_mask; expected sequences of one length")
+        self._leave()  # where an earlier pass of this step has failed
         self._kept = _Kept()
         self._ids, self._labels = ids.detach().cpu(), named.get("labels")
         self._enter()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from . import _accessor  # noqa: F401  # ds.periscope
 from .errors import Error, InputError
 from .plots import reader
 from .plots.dataset import tidy

@@ -139,8 +139,8 @@ def model_name(checkpoint: Any) -> tuple["_periscope.Model | None", Any]:
     """What a study's ``checkpoint`` is: a model in memory, and the name or folder."""
     if isinstance(checkpoint, Model):
         return checkpoint._compiled, checkpoint.name
-    if hasattr(checkpoint, "state_dict"):
-        raise ConfigError(f"checkpoint: found {type(checkpoint).__name__}; expected periscope.from_torch(model)")
+    if hasattr(checkpoint, "state_dict"):  # a live model
+        return model_name(from_torch(checkpoint))
     if checkpoint is None or isinstance(checkpoint, (str, os.PathLike)):
         return None, checkpoint
     raise ConfigError(f"checkpoint: found {type(checkpoint).__name__}; expected a folder or a periscope.Model")

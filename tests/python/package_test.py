@@ -1,0 +1,68 @@
+"""The package itself: what it refuses when it is imported, what a dataset can show. Usage: package_test.py"""
+
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from studies import SMALL
+
+import periscope as ps
+from periscope._processor import require_instructions
+
+FLAGS = "flags : fpu avx avx2 bmi1 bmi2 f16c fma movbe abm xsave sse4_2\n"
+
+
+class Processor(unittest.TestCase):
+    def setUp(self) -> None:
+        self.listed = Path(self.enterContext(tempfile.TemporaryDirectory())) / "cpuinfo"
+
+    def test_a_processor_without_avx2_is_refused(self) -> None:
+        self.listed.write_text("processor : 0\n" + FLAGS.replace(" avx2", "").replace(" fma", ""))
+        with self.assertRaises(ImportError) as raised:
+            require_instructions(self.listed, "x86_64")
+        self.assertIn("lacks avx2, fma", str(raised.exception))
+        require_instructions(self.listed, "aarch64")
+
+    def test_others_are_not(self) -> None:
+        self.listed.write_text("processor : 0\n" + FLAGS)
+        require_instructions(self.listed, "x86_64")
+        self.listed.write_text("nothing is said here\n")
+        require_instructions(self.listed, "x86_64")
+        require_instructions(Path("/no/such/file"), "x86_64")
+
+
+class Shown(unittest.TestCase):
+    def test_a_dataset_shows_itself(self) -> None:
+        ds = ps.propagate(SMALL, seeds=4)
+        self.assertIn("variance", ps.figures(ds))
+        self.assertEqual(len(ds.periscope.plot("variance").axes), len(ps.plot(ds, "variance").axes))
+        self.assertEqual(list(ds.periscope.verdicts().verdict), list(ps.verdicts(ds).verdict))
+        self.assertEqual(ds.periscope.config["stacks"][0]["model"]["width"], 16)
+        with self.assertRaises(ValueError) as raised:
+            ps.plot(ds, "varianz")
+        self.assertIn("variance", str(raised.exception))
+
+    def test_theory_beside_somebody_elses_model(self) -> None:
+        folder = Path(__file__).parents[1] / "checkpoint" / "fixtures" / "llama"
+        whole = ps.probe(folder, tokens=[1, 2, 3], draws=0)
+        for where, theory in (("at_init", ps.at_init), ("at_scales", ps.at_scales)):
+            ds = theory(folder, [1, 2, 3])
+            self.assertTrue(ds.second_moment_predicted.equals(whole[f"second_moment_{where}"]))
+            self.assertTrue(ds.second_moment_stderr.equals(whole[f"second_moment_{where}_stderr"]))
+            self.assertNotIn("second_moment_measured", ds)
+        plain, larger = (ps.at_init(folder, [1, 2, 3], init={"std": std}) for std in (0.02, 0.5))
+        self.assertGreater(larger.second_moment_predicted[-1], plain.second_moment_predicted[-1])
+
+    def test_the_door_says_what_it_is(self) -> None:
+        done = subprocess.run([sys.executable, "-m", "periscope", "--version"], capture_output=True, text=True)
+        self.assertRegex(done.stdout, rf"^periscope {ps.__version__} \([0-9a-f]+")
+        done = subprocess.run([sys.executable, "-m", "periscope", "run", "theory", "--set", "model.widht=3"],
+                              capture_output=True, text=True)  # fmt: skip
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("nearest is model.width", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

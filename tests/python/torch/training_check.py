@@ -1,0 +1,167 @@
+"""Records while a model of transformers trains. Needs torch and transformers. Usage: training_check.py"""
+
+import time
+import unittest
+from typing import Any
+
+import numpy as np
+import torch
+import transformers as t
+from families import models
+
+import periscope as ps
+
+
+def llama(layers: int = 3, width: int = 32, attention: str = "eager", vocab: int = 64) -> Any:
+    torch.manual_seed(1)
+    config = t.LlamaConfig(hidden_size=width, num_hidden_layers=layers, num_attention_heads=4, vocab_size=vocab,
+                           intermediate_size=2 * width, max_position_embeddings=256, pad_token_id=0)  # fmt: skip
+    config._attn_implementation = attention
+    return t.LlamaForCausalLM(config)
+
+
+def batches(count: int, sequences: int = 2, tokens: int = 12, vocab: int = 64) -> list[torch.Tensor]:
+    draw = torch.Generator().manual_seed(3)
+    return [torch.randint(0, vocab, (sequences, tokens), generator=draw) for _ in range(count)]
+
+
+def train(model: Any, all_batches: list[torch.Tensor], recorder: Any = None, micro: int = 1) -> Any:
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    for batch in all_batches:
+        for part in batch.chunk(micro):
+            model(input_ids=part, labels=part).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if recorder is not None:
+            recorder.step()
+    return model
+
+
+class Training(unittest.TestCase):
+    def test_steps_are_recorded_and_training_is_what_it_was(self) -> None:
+        plain = train(llama(), batches(5))
+        model = llama()
+        with ps.record(model, every=2) as recorder:
+            train(model, batches(5), recorder)
+        ds = recorder.dataset
+        self.assertEqual(list(ds.step.values), [0, 2, 4])
+        self.assertEqual(ds.second_moment_measured.dims, ("step", "depth"))
+        for a, b in zip(plain.parameters(), model.parameters(), strict=True):
+            self.assertTrue(torch.equal(a, b))
+        self.assertFalse(ds.second_moment_measured.isel(step=0).equals(ds.second_moment_measured.isel(step=2)))
+
+    def test_no_hook_stays(self) -> None:
+        from transformers.models.llama import modeling_llama
+
+        before = modeling_llama.apply_rotary_pos_emb
+        model = llama()
+        with self.assertRaises(RuntimeError), ps.record(model, steps=[0]) as recorder:
+            train(model, batches(1), recorder)
+            self.assertEqual(self.hooks(model), 0)  # none between the chosen steps
+            raise RuntimeError
+        self.assertIs(modeling_llama.apply_rotary_pos_emb, before)
+        with self.assertRaises(IndexError), ps.record(model):
+            model(input_ids=torch.tensor([[1000]]))  # fails within the pass
+        self.assertEqual(self.hooks(model), 0)
+        self.assertIs(modeling_llama.apply_rotary_pos_emb, before)
+
+    def hooks(self, model: Any) -> int:
+        return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+    def test_an_optimizer_ends_the_steps(self) -> None:
+        model = llama()
+        optimizer = torch.optim.SGD(model.parameters(), 1e-2)
+        with ps.record(model, every=2, optimizer=optimizer) as recorder:
+            for batch in batches(4):
+                model(input_ids=batch, labels=batch).loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        self.assertEqual(list(recorder.datasets), [0, 2])
+
+    def test_of_several_micro_batches_the_first_counts(self) -> None:
+        batch = batches(1, sequences=4)[0]
+        recorders = []
+        for micro, given in ((2, batch), (1, batch[:2])):
+            model = llama()
+            with ps.record(model) as recorder:
+                train(model, [given], recorder, micro)
+            recorders.append(recorder.datasets[0])
+        for name in recorders[0].data_vars:
+            np.testing.assert_array_equal(recorders[0][name].values, recorders[1][name].values, str(name))
+
+    def test_sequences_beside_each_other(self) -> None:
+        model = llama().double()
+        batch = batches(1)[0]
+        with ps.record(model) as recorder:
+            model(input_ids=batch, labels=batch).loss.backward()
+        both = recorder.datasets[0]
+        each = [ps.probe(model, tokens=ids, backward=True, no_theory=True) for ids in batch]
+        mean = sum(ds.second_moment_measured for ds in each) / 2
+        np.testing.assert_allclose(both.second_moment_measured, mean, rtol=1e-6)
+        gradients = sum(ds.grad_sq_measured for ds in each) / 8  # the loss is the mean over both
+        np.testing.assert_allclose(both.grad_sq_measured, gradients, rtol=1e-5)
+
+    def test_attention_that_has_no_scores(self) -> None:
+        for attention in ("eager", "sdpa"):
+            model = llama(attention=attention)
+            with ps.record(model, gradients=False) as recorder:
+                with torch.no_grad():
+                    model(input_ids=batches(1)[0])
+            ds = recorder.datasets[0]
+            self.assertTrue(np.isfinite(ds.second_moment_measured.values).all())
+            self.assertFalse("log_grad_sq_measured" in ds and np.isfinite(ds.log_grad_sq_measured.values).any())
+
+    def test_theory_beside_a_live_model(self) -> None:
+        model = llama(layers=4, width=128)
+        ids = batches(1, 1, 32)[0][0]
+        with ps.record(model) as recorder:
+            model(input_ids=ids[None], labels=ids[None]).loss.backward()
+        theory = ps.at_init(model, ids, backward=True)
+        measured = recorder.datasets[0].second_moment_measured
+        np.testing.assert_allclose(measured, theory.second_moment_predicted, rtol=0.2)
+        self.assertEqual(ps.certify(model, format=["fp16"]).attrs["study"], "certify")
+
+    def test_what_cannot_be_recorded_is_refused_by_name(self) -> None:
+        model = llama()
+        with self.assertRaises(ps.InputError) as raised:
+            ps.record(torch.compile(model))
+        self.assertIn("torch.compile", str(raised.exception))
+        with self.assertRaises(ps.InputError) as raised:
+            ps.from_torch(torch.nn.DataParallel(model))
+        self.assertIn("DataParallel", str(raised.exception))
+        with self.assertRaises(ps.InputError) as raised:
+            ps.record(torch.nn.Linear(2, 2))
+        self.assertIn("Linear", str(raised.exception))
+        with torch.device("meta"):
+            empty = llama()
+        with self.assertRaises(ps.InputError) as raised:
+            ps.from_torch(empty)
+        self.assertIn("meta", str(raised.exception))
+        mask = torch.ones(2, 12)
+        mask[0, 0] = 0
+        with self.assertRaises(ps.InputError) as raised, ps.record(model):
+            model(input_ids=batches(1)[0], attention_mask=mask)
+        self.assertIn("padding", str(raised.exception))
+        model.gradient_checkpointing_enable()
+        with self.assertRaises(ps.InputError) as raised:
+            ps.record(model)
+        self.assertIn("gradient checkpointing", str(raised.exception))
+        self.assertIn("Olmo2", str([type(m).__name__ for _, m in models(torch.float32)]))
+
+    def test_the_price_is_printed(self) -> None:
+        """Seconds a step with no record, and what one record costs: at one in 50 steps, the share of the time."""
+        model = llama(layers=12, width=256, attention="sdpa", vocab=256)
+        given = batches(6, 8, 128, 256)
+        train(model, given[:2])
+        start = time.perf_counter()
+        train(model, given)
+        plain = (time.perf_counter() - start) / len(given)
+        with ps.record(model, every=1) as recorder:
+            start = time.perf_counter()
+            train(model, given, recorder)
+            each = (time.perf_counter() - start) / len(given)
+        print(f"a step {plain:.3f} s, with a record {each:.3f} s: {(each - plain) / plain / 50:.1%} at one in 50")
+
+
+if __name__ == "__main__":
+    unittest.main()
