@@ -23,6 +23,10 @@ class Passed:
     dtype: str
 
 
+# Signals of which nothing but the largest magnitude is asked for.
+_LARGEST_ONLY = {"q_projected", "k_projected", "q", "k", "v", "scores", "mixed", "gate", "up", "hidden"}
+
+
 @dataclass
 class _Kept:
     signals: dict[tuple[int, str], Any] = field(default_factory=dict)
@@ -34,6 +38,12 @@ class Watched:
 
     def __init__(self, model: Any, layout: Layout, gradients: bool) -> None:
         self._model, self._layout, self._gradients = model, layout, gradients
+        self._parameters = dict(model.named_parameters())
+        self._matrix_of = {
+            (layer, weight): (tensor, rows, transposed)
+            for tensor, uses in layout.matrices.items()
+            for layer, weight, rows, transposed in uses
+        }
         self._kept = _Kept()
         self._sums: dict[tuple[int, str], float] = {}
         self._ids: Any = None
@@ -66,9 +76,8 @@ class Watched:
         for name, sublayer in self._layout.attention.items():
             keep(modules[name].register_forward_pre_hook(lambda *_, s=sublayer: setattr(self, "_current", s)))
         if self._gradients:
-            parameters = dict(self._model.named_parameters())
             for tensor, uses in self._layout.matrices.items():
-                parameter = parameters[tensor]
+                parameter = self._parameters[tensor]
                 if parameter.requires_grad:
                     keep(parameter.register_post_accumulate_grad_hook(lambda p, u=uses: self._add_sums(p, u)))
 
@@ -125,7 +134,7 @@ class Watched:
         def rotated(*arguments: Any, **named: Any) -> Any:
             q, k = rotate(*arguments, **named)
             for signal, heads in (("q", q), ("k", k)):  # [sequences, heads, tokens, e]
-                self._keep(self._current, signal, heads, heads.transpose(1, 2).flatten(2))
+                self._keep(self._current, signal, heads.detach(), heads.transpose(1, 2).flatten(2))
             return q, k
 
         return rotated
@@ -162,18 +171,38 @@ class Watched:
         key = (sublayer, signal)
         if self._is_over or key in self._kept.signals:
             return
-        self._kept.signals[key] = seen.detach().flatten(0, -2)
-        if not (self._gradients and x.requires_grad):
+        rows = seen.detach().flatten(0, -2)
+        self._kept.signals[key] = rows.abs().amax(-1, keepdim=True) if signal in _LARGEST_ONLY else rows
+        through = next((weight for weight, made in OUT_OF.items() if made == signal), None)
+        is_asked_for = signal not in _LARGEST_ONLY or self._is_asked_for(sublayer, through)
+        if not (self._gradients and x.requires_grad and is_asked_for):
             return
-        kept, is_heads = self._kept, signal in ("q", "k") and x.dim() == 4
+        kept = self._kept
 
         def on_gradient(gradient: Any) -> None:
-            seen_gradient = gradient.transpose(1, 2).flatten(2) if is_heads else gradient
-            if columns is not None and columns != slice(0, seen_gradient.shape[-1]):
-                seen_gradient = seen_gradient[..., columns]
-            kept.gradients.setdefault(key, seen_gradient.detach().flatten(0, -2))
+            if columns is not None and columns != slice(0, gradient.shape[-1]):
+                gradient = gradient[..., columns]
+            gradient = gradient.detach().flatten(0, -2)
+            if through is None:
+                kept.gradients.setdefault(key, gradient)
+            else:  # now, as the optimizer changes the matrix
+                kept.gradients.setdefault((sublayer, f"{through}_in"), self._through(sublayer, through, gradient))
 
         x.register_hook(on_gradient)
+
+    def _is_asked_for(self, sublayer: int, through: str | None) -> bool:
+        """The parts of the gradient of what attention reads are; the sum of a module's stands for what it reads where
+        that has no tensor of its own, without norm A."""
+        if through is None:
+            return False
+        return through in ("q", "k", "v") or not self._layout.facts["rules"][sublayer]["norm_a"]
+
+    def _through(self, sublayer: int, weight: str, gradient: Any) -> Any:
+        """The part of the gradient of what a module reads that comes through one matrix."""
+        tensor, rows, transposed = self._matrix_of[(sublayer // 2, weight)]
+        w = self._parameters[tensor].detach()
+        w = w[:, rows].T if transposed else w[rows]
+        return gradient @ w.to(gradient.dtype)
 
     # -- the backward pass
     def _add_sums(self, parameter: Any, uses: list[tuple[int, str, slice | None, bool]]) -> None:
@@ -251,33 +280,27 @@ class Watched:
         found = self._streams(self._kept.gradients)
         sublayers = 2 * self._layout.facts["layers"]
         for s in range(sublayers):
-            reads = self._through_matrices(s)
-            found.update({(s, f"{weight}_in"): gradient for weight, gradient in reads.items()})
+            reads = [found[(s, f"{weight}_in")] for weight in OUT_OF if (s, f"{weight}_in") in found]
             if not self._layout.facts["rules"][s]["norm_a"] and reads:
-                found[(s, "A_out")] = sum(reads.values())
-        order = ("x_out", "B_out", "f_out", "q_in", "k_in", "v_in", "gate_in", "up_in", "A_out", "x_in")
+                found[(s, "A_out")] = sum(reads)
+        order = ("x_out", "B_out", "f_out", "q_in", "k_in", "v_in", "A_out", "x_in")
         return _arrays(found, order, range(sublayers - 1, -2, -1), True)
-
-    def _through_matrices(self, sublayer: int) -> dict[str, Any]:
-        """The parts of the gradient of what a module reads, by the matrix through which they come."""
-        parameters = dict(self._model.named_parameters())
-        parts = {}
-        for tensor, uses in self._layout.matrices.items():
-            for layer, weight, rows, transposed in uses:
-                key = (sublayer, OUT_OF.get(weight, ""))
-                if layer != sublayer // 2 or key not in self._kept.gradients:
-                    continue
-                w = parameters[tensor].detach()
-                w = w[:, rows].T if transposed else w[rows]
-                parts[weight] = self._kept.gradients[key] @ w.to(self._kept.gradients[key].dtype)
-        return parts
 
 
 def _arrays(
     found: dict[tuple[int, str], Any], order: tuple[str, ...], sublayers: range, is_gradient: bool
 ) -> list[tuple[int, str, bool, np.ndarray]]:
-    return [(s, signal, is_gradient, _numbers(found[(s, signal)]))
-            for s in sublayers for signal in order if (s, signal) in found]  # fmt: skip
+    """One array for every tensor: two signals without a norm between them are one, and are measured once."""
+    known: dict[int, np.ndarray] = {}
+    arrays = []
+    for s in sublayers:
+        for signal in order:
+            x = found.get((s, signal))
+            if x is not None:
+                if id(x) not in known:
+                    known[id(x)] = _numbers(x)
+                arrays.append((s, signal, is_gradient, known[id(x)]))
+    return arrays
 
 
 def _numbers(x: Any) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,12 +109,17 @@ def from_torch(model: Any, *, copy: bool = True, name: str | None = None) -> Mod
     return Model._of(compiled_from_torch(model, copy=copy, name=name))
 
 
-def compiled_from_torch(model: Any, *, copy: bool, name: str | None = None) -> "_periscope.Model":
-    """The model of the compiled module, of one that ``require_plain`` has let pass."""
+def compiled_from_torch(
+    model: Any, *, copy: bool, name: str | None = None, copied: Callable[[str, Any], bool] | None = None
+) -> "_periscope.Model":
+    """The model of the compiled module, of one that ``require_plain`` has let pass. Without ``copy`` the tensors that
+    ``copied`` says are copied all the same."""
     config = json.loads(model.config.to_json_string(use_diff=False))
     if not config.get("architectures"):
         config["architectures"] = [type(model).__name__]
     tensors = {key: value for key, value in model.state_dict().items() if hasattr(value, "data_ptr")}
+    if copied is not None:
+        tensors = {key: value.clone() if copied(key, value) else value for key, value in tensors.items()}
     return compiled(name or type(model).__name__, json.dumps(config), tensors, copy)
 
 

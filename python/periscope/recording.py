@@ -62,8 +62,8 @@ class Recorder:
         self._gradients = gradients
         self._optimizer = optimizer
         self._top = top
-        self._compiled = compiled_from_torch(model, copy=False)
-        self._layout = _layout.layout_of(model, self._compiled)
+        self._layout = _layout.layout_of(model, compiled_from_torch(model, copy=False))
+        self._compiled: Any = None  # with the gains of the recorded step
         self._step = 0
         self._watched: _hooks.Watched | None = None
         self._of_optimizer: Any = None
@@ -110,6 +110,7 @@ class Recorder:
 
     def _begin(self) -> None:
         if self._due(self._step):
+            self._compiled = compiled_from_torch(self._model, copy=False, copied=lambda name, x: x.dim() < 2)
             self._watched = _hooks.Watched(self._model, self._layout, self._gradients)
 
     def _end(self) -> None:
@@ -125,14 +126,18 @@ class Recorder:
         from . import _periscope
 
         passed = watched.outcome()
-        model = self._compiled
-        if any(parameter.device.type != "cpu" for parameter in self._model.parameters()):
-            model = compiled_from_torch(self._model, copy=False)  # the gains as they are now
         try:
             result = _periscope.replay(
-                model, passed.sequences, passed.ids, passed.labels, passed.signals, passed.gradients, passed.logits,
-                passed.dtype, self._top,
-            )  # fmt: skip
+                self._compiled,
+                passed.sequences,
+                passed.ids,
+                passed.labels,
+                passed.signals,
+                passed.gradients,
+                passed.logits,
+                passed.dtype,
+                self._top,
+            )
         except _periscope.Failure as failure:
             raise error_of(*failure.args) from None
         return dataset.of_result(result, [])

