@@ -18,7 +18,7 @@ FIGURES = {"figure-10-decay-init": "weight decay and initialisation"}
 NEEDS = (
     on("group", "group", "weight_decay", "init_std", "final_loss_mean", "final_loss_stderr")
     | on("depth", "depth")
-    | on("group record depth", "variance_mean")
+    | on("group record depth", "variance_measured")
     | on("claim", "claim_exhibit")
 )
 TWO = ("pre", "peri")
@@ -53,12 +53,12 @@ def _figure(ds: xr.Dataset, present: list[str]) -> style.Page:
         for axes, placement in zip(row, TWO, strict=False):
             for (_, members), colour, marker in zip(found, colours, MARKERS, strict=False):
                 for g in (g for g in members if array(ds, "placement")[g] == placement):
-                    axes.plot(array(ds, "depth"), array(ds, "variance_mean")[g, -1], color=colour, linewidth=0.8,
+                    axes.plot(array(ds, "depth"), array(ds, "variance_measured")[g, -1], color=colour, linewidth=0.8,
                               marker=marker, markersize=3, markevery=2)  # fmt: skip
             axes.set(title=f"{style.LOOKS[placement].label}, by {STUDIES[study]}", xlabel="Sublayers passed")
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         members = [g for _, rows in found for g in rows]
-        scales.log_axis(row[:2], array(ds, "variance_mean")[members, -1])
+        scales.log_axis(row[:2], array(ds, "variance_measured")[members, -1])
         row[0].set_ylabel("Variance at the end")
         _losses(row[2], ds, found, colours)
         shown += [g for g in members if g not in shown]

@@ -19,8 +19,8 @@ NEEDS = (
     on("group", "group")
     | on("record", "record")
     | on("depth", "depth")
-    | on("group record depth", "second_moment_mean", "second_moment_stderr", "eq4_mean")
-    | on("group depth", "theory_second_moment")
+    | on("group record depth", "second_moment_measured", "second_moment_stderr", "eq4_measured")
+    | on("group depth", "second_moment_predicted")
     | on("group seed record", "cosine_share")
     | on("claim", "claim_exhibit")
 )
@@ -85,15 +85,15 @@ def _gap(ds: xr.Dataset, shown: list[int]) -> style.Page:
 
 
 def _panel(axes: Axes, ds: xr.Dataset, g: int, at: list[int]) -> None:
-    depth, mean, error = array(ds, "depth"), array(ds, "second_moment_mean")[g], array(ds, "second_moment_stderr")[g]
-    drawn = [mean[at], array(ds, "eq4_mean")[g, at], array(ds, "theory_second_moment")[g][None]]
+    depth, mean, error = array(ds, "depth"), array(ds, "second_moment_measured")[g], array(ds, "second_moment_stderr")[g]
+    drawn = [mean[at], array(ds, "eq4_measured")[g, at], array(ds, "second_moment_predicted")[g][None]]
     axes.plot(depth, drawn[2][0], color=STEPS[0].colour, linewidth=1.3)
-    if "theory_second_moment_stderr" in ds:
-        margin = 2 * array(ds, "theory_second_moment_stderr")[g]
+    if "second_moment_predicted_stderr" in ds:
+        margin = 2 * array(ds, "second_moment_predicted_stderr")[g]
         axes.fill_between(depth, drawn[2][0] - margin, drawn[2][0] + margin, color=STEPS[0].colour, alpha=0.25, lw=0)
     for r, look in zip(at, STEPS, strict=False):
         groups.measured(axes, look, depth, mean[r], error[r], markersize=3.6)
-        axes.plot(depth, array(ds, "eq4_mean")[g, r], color=look.colour, linestyle=DASHES, linewidth=1.0)
+        axes.plot(depth, array(ds, "eq4_measured")[g, r], color=look.colour, linestyle=DASHES, linewidth=1.0)
     if "scaled_second_moment" in ds:
         drawn.append(array(ds, "scaled_second_moment")[g])
         axes.plot(depth, drawn[-1].T, color=RANDOM, linestyle=DOTS, linewidth=1.0)

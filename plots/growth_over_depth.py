@@ -15,8 +15,8 @@ NEEDS = (
     on("group", "group")
     | on("record", "record")
     | on("depth", "depth")
-    | on("group record depth", "variance_mean", "variance_stderr")
-    | on("group depth", "theory_variance")
+    | on("group record depth", "variance_measured", "variance_stderr")
+    | on("group depth", "variance_predicted")
     | on("claim", "claim_exhibit")
 )
 SHARES = (0.0, 0.04, 0.2, 0.5, 1.0)  # of the steps: the surge is early
@@ -45,7 +45,7 @@ def _figure(ds: xr.Dataset) -> style.Page:
         groups.measured(panels[-1], look, step, *top, linestyle=look.dash, linewidth=0.8)
     panels[-1].set_title("At the top of the stack")
     groups.step_axis(panels[-1], step[-1])
-    every = np.concatenate([array(ds, "variance_mean")[shown], array(ds, "theory_variance")[shown][:, None]], axis=1)
+    every = np.concatenate([array(ds, "variance_measured")[shown], array(ds, "variance_predicted")[shown][:, None]], axis=1)
     scales.log_axis(panels, every)
     keys = [style.key(look, True) for look in looks]
     words = (
@@ -57,8 +57,8 @@ def _figure(ds: xr.Dataset) -> style.Page:
 
 
 def _over_depth(axes: Axes, ds: xr.Dataset, g: int, r: int, look: style.Look, some: slice) -> None:
-    depth, mean, error = array(ds, "depth"), array(ds, "variance_mean")[g, r], array(ds, "variance_stderr")[g, r]
-    line = array(ds, "theory_variance")[g] if array(ds, "record")[r] == 0 else mean
+    depth, mean, error = array(ds, "depth"), array(ds, "variance_measured")[g, r], array(ds, "variance_stderr")[g, r]
+    line = array(ds, "variance_predicted")[g] if array(ds, "record")[r] == 0 else mean
     axes.plot(depth, line, color=look.colour, linestyle=look.dash, linewidth=1.3 if line is not mean else 0.7)
     groups.measured(axes, look, depth[some], mean[some], error[some])
 

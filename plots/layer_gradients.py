@@ -17,8 +17,8 @@ NEEDS = (
     on("group", "group")
     | on("record", "record")
     | on("layer", "layer")
-    | on("group record layer", "layer_gradient_mean", "layer_gradient_stderr")
-    | on("group layer", "theory_layer_gradient")
+    | on("group record layer", "layer_gradient_measured", "layer_gradient_stderr")
+    | on("group layer", "layer_gradient_predicted")
     | on("claim", "claim_exhibit")
 )
 
@@ -38,7 +38,7 @@ def _figure(ds: xr.Dataset) -> style.Page:
     style.label_outer(grid, len(shown), "Layer (from 0)", "Squared gradient norm\nof a layer's matrices (nat²)")
     ends, errors = (array(ds, f"layer_gradient_{part}")[shown][:, [0, -1]] for part in ("mean", "stderr"))
     bars = [ends * np.exp(k * np.where(np.isfinite(errors), errors, 0.0)) for k in (-2, 2)]
-    scales.log_axis(panels, np.concatenate([*bars, array(ds, "theory_layer_gradient")[shown][:, None]], axis=1))
+    scales.log_axis(panels, np.concatenate([*bars, array(ds, "layer_gradient_predicted")[shown][:, None]], axis=1))
     marks: dict[str, Any] = {"color": "0.3", "marker": "o", "markersize": 4.5, "markeredgecolor": "0.3",
                              "linestyle": ""}  # fmt: skip
     keys = [Line2D([], [], color="0.3", linewidth=1.3, label="before training, theory"),
@@ -54,11 +54,11 @@ def _figure(ds: xr.Dataset) -> style.Page:
 
 
 def _panel(axes: Axes, ds: xr.Dataset, g: int, look: style.Look) -> None:
-    layer, mean, error = (array(ds, n) for n in ("layer", "layer_gradient_mean", "layer_gradient_stderr"))
-    theory = array(ds, "theory_layer_gradient")[g]
+    layer, mean, error = (array(ds, n) for n in ("layer", "layer_gradient_measured", "layer_gradient_stderr"))
+    theory = array(ds, "layer_gradient_predicted")[g]
     axes.plot(layer, theory, color=look.colour, linewidth=1.3)
-    if "theory_layer_gradient_stderr" in ds:
-        margin = 2 * array(ds, "theory_layer_gradient_stderr")[g]
+    if "layer_gradient_predicted_stderr" in ds:
+        margin = 2 * array(ds, "layer_gradient_predicted_stderr")[g]
         axes.fill_between(layer, theory - margin, theory + margin, color=look.colour, alpha=0.25, lw=0)
     hollow: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": look.colour, "markeredgewidth": 0.9}
     groups.measured(axes, look, layer, mean[g, 0], error[g, 0], **hollow)

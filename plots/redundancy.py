@@ -21,8 +21,8 @@ NEEDS = (
     | on("record", "record")
     | on("depth", "depth")
     | on("sublayer", "sublayer")
-    | on("group record depth other_depth", "angular_distance_mean")
-    | on("group record sublayer", "gain_b_mean", "gain_b_stderr")
+    | on("group record depth other_depth", "angular_distance_measured")
+    | on("group record sublayer", "gain_b_measured", "gain_b_stderr")
     | on("claim", "claim_exhibit")
 )
 SHARES = (0.0, 0.2, 0.5, 1.0)
@@ -43,11 +43,11 @@ def _angles(ds: xr.Dataset) -> style.Page:
     depth, ends = array(ds, "depth"), (0, len(array(ds, "record")) - 1)
     side = min(1.9, (style.PAGE - 1.3) / len(shown))
     figure, grid = style.panels(2, len(shown), side + 0.25, style.PAGE, "compressed", sharex=True, sharey=True)
-    values = array(ds, "angular_distance_mean")[shown][:, ends]
+    values = array(ds, "angular_distance_measured")[shown][:, ends]
     highest = np.max(values, initial=0.0, where=np.isfinite(values)) or 0.5
     for row, r in zip(grid, ends, strict=True):
         for axes, g in zip(row, shown, strict=True):
-            image = axes.imshow(array(ds, "angular_distance_mean")[g, r], origin="lower", cmap="viridis", vmin=0.0,
+            image = axes.imshow(array(ds, "angular_distance_measured")[g, r], origin="lower", cmap="viridis", vmin=0.0,
                                 vmax=highest, extent=(depth[0] - 0.5, depth[-1] + 0.5) * 2)  # fmt: skip
             axes.set_facecolor("0.85")
             axes.grid(False)
@@ -80,12 +80,12 @@ def _gains(ds: xr.Dataset) -> style.Page:
         look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3.8, "linewidth": 0.7}
         keys.append(Line2D([], [], **look, label=f"after {array(ds, 'record')[r]:g} steps"))
         for axes, g in zip(row, shown, strict=True):
-            mean, error = array(ds, "gain_b_mean")[g, r], array(ds, "gain_b_stderr")[g, r]
+            mean, error = array(ds, "gain_b_measured")[g, r], array(ds, "gain_b_stderr")[g, r]
             axes.errorbar(sublayer, mean, 2 * error, elinewidth=0.8, **look)
     for axes, g in zip(row, shown, strict=True):
         axes.set(title=groups.label(ds, g), xlabel="Sublayer (from 0)")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        if not np.isfinite(array(ds, "gain_b_mean")[g]).any():
+        if not np.isfinite(array(ds, "gain_b_measured")[g]).any():
             scales.nothing_finite(axes)
     row[0].set_ylabel("Mean gain of the output norm")
     words = (

@@ -47,9 +47,9 @@ def _figure(ds: xr.Dataset) -> style.Page:
         over_depth.plot(depth, variance[p, :, -1].T, **joined)
         over_depth.plot(depth, variance[p, :, 0].T, **joined | {"markerfacecolor": "white", "linestyle": "",
                                                                 "markeredgecolor": look.colour})  # fmt: skip
-        if "theory_variance" in ds:
+        if "variance_predicted" in ds:
             over_depth.plot(
-                depth, array(ds, "theory_variance")[p], color=look.colour, linestyle=look.dash, linewidth=1.3
+                depth, array(ds, "variance_predicted")[p], color=look.colour, linestyle=look.dash, linewidth=1.3
             )
     floor = fact_if_any(ds, "loss_floor")
     if floor is not None:

@@ -63,7 +63,8 @@ int run(int argc, char** argv) {
   CLI::App app("Periscope: what the place of a normalization layer does to the signals in a deep residual stack.",
                "periscope");
   app.formatter(std::make_shared<WrappedHelp>());
-  app.set_version_flag("--version", fmt::format("periscope {} ({}, {})", build_info::version, build_info::commit, instructions));
+  app.set_version_flag("--version",
+                       fmt::format("periscope {} ({}, {})", build_info::version, build_info::commit, instructions));
   app.require_subcommand(1);
   app.footer(footer);
   app.failure_message(

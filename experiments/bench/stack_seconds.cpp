@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/study/origin.h"
 #include "experiments/bench/measure.h"
 #include "experiments/core/config/at_width.h"
 #include "experiments/core/config/build_info.h"
 #include "experiments/core/config/weights_choice.h"
 #include "experiments/core/stacks/stacks.h"
+#include "experiments/core/study/origin.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
 #include "sim/random/normal.h"

@@ -69,8 +69,8 @@ nb::dict layout(const Model& model) {
   }
   return table("family", std::string(opened->family().name), "layers", m.layers, "width", m.width, "heads", m.heads,
                "kv_heads", m.kv_heads, "head_dim", m.head_dim, "rope", m.rope, "causal", m.causal, "gated",
-               is_gated(m.mlp), "embedding_norm", m.embedding_norm, "two_streams", m.placement.two_streams, "rules", rules,
-               "parameters", parts);
+               is_gated(m.mlp), "embedding_norm", m.embedding_norm, "two_streams", m.placement.two_streams, "rules",
+               rules, "parameters", parts);
 }
 
 std::shared_ptr<Result> replay(const Model& model, int sequences, const std::vector<int>& ids,

@@ -36,9 +36,9 @@ bool has(std::uint32_t word, std::uint32_t bits) { return (word & bits) == bits;
 }  // namespace
 
 int processor_level() noexcept {
-  constexpr std::uint32_t long_mode_lahf = 1U << 0U, lzcnt = 1U << 5U;           // of leaf 0x80000001, c
-  constexpr std::uint32_t vectors = 0x6, masks_and_wide_vectors = 0xe6;          // of XCR0
-  constexpr std::uint32_t level3_leaf7 = bit_AVX2 | bit_BMI | bit_BMI2;          // b
+  constexpr std::uint32_t long_mode_lahf = 1U << 0U, lzcnt = 1U << 5U;   // of leaf 0x80000001, c
+  constexpr std::uint32_t vectors = 0x6, masks_and_wide_vectors = 0xe6;  // of XCR0
+  constexpr std::uint32_t level3_leaf7 = bit_AVX2 | bit_BMI | bit_BMI2;  // b
   constexpr std::uint32_t level4_leaf7 = bit_AVX512F | bit_AVX512BW | bit_AVX512CD | bit_AVX512DQ | bit_AVX512VL;
   const std::uint32_t basic = cpuid(1).c;
   const std::uint32_t extended = cpuid(0x80000001).c;

@@ -1,6 +1,6 @@
-// A library for LD_PRELOAD: the program finds a processor of the x86-64 level PROCESSOR_LEVEL, 2 or 3, for CPUID hides the
-// vectors of the levels above. Ends the program with code 77 where the processor or the kernel does not let a process
-// catch that instruction.
+// A library for LD_PRELOAD: the program finds a processor of the x86-64 level PROCESSOR_LEVEL, 2 or 3, for CPUID hides
+// the vectors of the levels above. Ends the program with code 77 where the processor or the kernel does not let a
+// process catch that instruction.
 #include <asm/prctl.h>
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -45,7 +45,7 @@ __attribute__((constructor)) void hide_vectors() {
   const char* const wanted = std::getenv("PROCESSOR_LEVEL");
   if (wanted == nullptr) return;
   level = std::atoi(wanted);
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_sigaction = answer;
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   if (sigaction(SIGSEGV, &action, nullptr) != 0 || !catch_cpuid(true)) _exit(skipped);

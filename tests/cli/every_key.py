@@ -23,10 +23,8 @@ tokens = 3
 seeds = 2
 threads = 1
 """
-VALUES = ["nan", "inf", "-inf", "1e308", "1e-308", "-0.0", "0", "1", "-1", "-2147483648", "2147483647", "2147483648",
-          "9223372036854775807", "-9223372036854775808", "9223372036854775808", "1e5", "", "many", "true", "[]", "[1]",
-          "[1, 1]", "[nan]", "[-9223372036854775808]", "{}", "{A = 1}", '"\\u0000"', "1979-05-27", "'\x1b[2J'",
-          "x" * 10000, "[" * 5000, "9" * 400]
+# Those whose messages a terminal could suffer from; tests/python/every_key_test.py has many more.
+VALUES = ["nan", "-1", "2147483648", "", "{A = 1}", '"\\u0000"', "'\x1b[2J'", "x" * 10000, "[" * 5000, "9" * 400]
 # Nothing was wrong, the configuration was, or a file was.
 DOCUMENTED = {0, 2, 3}
 SECONDS = 10

@@ -48,8 +48,8 @@ class ReproduceFigures(FigureTest):
             axes = self.panel(figure, title)
             for g in self.rows():
                 look = style.LOOKS[GROUPS[g][0]]
-                mean, error = v["variance_mean"][g, r], v["variance_stderr"][g, r]
-                line = v["theory_variance"][g] if r == 0 else mean
+                mean, error = v["variance_measured"][g, r], v["variance_stderr"][g, r]
+                line = v["variance_predicted"][g] if r == 0 else mean
                 self.drawn(axes, v["depth"], line, (title, g), colour=look.colour, marker="None")
                 (points,) = self.lines(axes, colour=look.colour, marker=look.marker)
                 at = points[:, 0].astype(int)
@@ -58,7 +58,7 @@ class ReproduceFigures(FigureTest):
         top = self.panel(figure, "At the top of the stack")
         for g in self.rows():
             look = style.LOOKS[GROUPS[g][0]]
-            mean, error = v["variance_mean"][g, :, -1], v["variance_stderr"][g, :, -1]
+            mean, error = v["variance_measured"][g, :, -1], v["variance_stderr"][g, :, -1]
             self.drawn(top, RECORDS, mean, g, colour=look.colour, marker=look.marker)
             self.geometric_bars(top, RECORDS, mean, error, g)
 
@@ -129,14 +129,14 @@ class ReproduceFigures(FigureTest):
         for g in self.rows():
             look = style.LOOKS[GROUPS[g][0]]
             axes = self.panel(figure, look.label)
-            theory, margin = v["theory_layer_gradient"][g], 2 * v["theory_layer_gradient_stderr"][g]
+            theory, margin = v["layer_gradient_predicted"][g], 2 * v["layer_gradient_predicted_stderr"][g]
             self.drawn(axes, v["layer"], theory, ("theory", g), marker="None", colour=look.colour)
             (band,) = [c.get_paths()[0].vertices for c in axes.collections if not hasattr(c, "get_segments")]
             for edge in (theory - margin, theory + margin):
                 for x, y in zip(v["layer"], edge, strict=True):
                     self.assertTrue(np.isclose(band, (x, y), rtol=1e-9).all(axis=1).any(), ("error of theory", g))
             for r, face, joined in ((0, "white", "None"), (-1, look.colour, "-")):
-                mean, error = v["layer_gradient_mean"][g, r], v["layer_gradient_stderr"][g, r]
+                mean, error = v["layer_gradient_measured"][g, r], v["layer_gradient_stderr"][g, r]
                 self.drawn(axes, v["layer"], mean, (r, g), marker=look.marker, face=face, style=joined)
                 self.geometric_bars(axes, v["layer"], mean, error, (r, g))
                 low, high = axes.get_ylim()
@@ -159,7 +159,7 @@ class ReproduceFigures(FigureTest):
         self.assertEqual(len(images), 2 * len(shown))
         for row, r in enumerate((0, len(RECORDS) - 1)):
             for column, g in enumerate(shown):
-                np.testing.assert_array_equal(images[row * len(shown) + column], v["angular_distance_mean"][g, r],
+                np.testing.assert_array_equal(images[row * len(shown) + column], v["angular_distance_measured"][g, r],
                                               (r, g))
         self.assertIn("after 24 steps", figure.axes[len(shown)].get_ylabel())
 
@@ -169,7 +169,7 @@ class ReproduceFigures(FigureTest):
                          (self.rows("frozen", "peri")[0], "Peri-LN, output gains frozen")):
             axes = self.panel(figure, title)
             for r, marker in zip((0, 3, 5, 7), redundancy.MARKERS, strict=True):
-                mean, error = v["gain_b_mean"][g, r], v["gain_b_stderr"][g, r]
+                mean, error = v["gain_b_measured"][g, r], v["gain_b_stderr"][g, r]
                 self.drawn(axes, v["sublayer"], mean, (g, r), marker=marker)
                 self.bars(axes, v["sublayer"], mean - 2 * error, mean + 2 * error, (g, r))
 
@@ -186,7 +186,7 @@ class ReproduceFigures(FigureTest):
                     g = next(g for g, of in enumerate(GROUPS) if of[0] == placement
                              and (of[1] == "base" if name.startswith("base") else of[2] == name
                                   and of[1] == study))  # fmt: skip
-                    self.drawn(axes, v["depth"], v["variance_mean"][g, -1], (name, g), marker=decay_init.MARKERS[place],
+                    self.drawn(axes, v["depth"], v["variance_measured"][g, -1], (name, g), marker=decay_init.MARKERS[place],
                                colour=losses.get_yticklabels()[place].get_color())  # fmt: skip
                     mean, error = v["final_loss_mean"][g], v["final_loss_stderr"][g]
                     points = [p for p in np.concatenate(self.lines(losses, colour=style.LOOKS[placement].colour))
@@ -207,13 +207,13 @@ class ReproduceFigures(FigureTest):
         v, figure = self.values, self.figure(growth_identity, "growth")
         for g in self.rows():
             axes = self.panel(figure, style.LOOKS[GROUPS[g][0]].label)
-            self.drawn(axes, v["depth"], v["theory_second_moment"][g], ("theory", g), marker="None",
+            self.drawn(axes, v["depth"], v["second_moment_predicted"][g], ("theory", g), marker="None",
                        colour=growth_identity.STEPS[0].colour)  # fmt: skip
             for r, look in zip((0, 3, 7), growth_identity.STEPS, strict=True):
-                mean, error = v["second_moment_mean"][g, r], v["second_moment_stderr"][g, r]
+                mean, error = v["second_moment_measured"][g, r], v["second_moment_stderr"][g, r]
                 self.drawn(axes, v["depth"], mean, (r, g), colour=look.colour, marker=look.marker)
                 self.geometric_bars(axes, v["depth"], mean, error, (r, g))
-                self.drawn(axes, v["depth"], v["eq4_mean"][g, r], ("Eq. 4", r, g), colour=look.colour, marker="None")
+                self.drawn(axes, v["depth"], v["eq4_measured"][g, r], ("Eq. 4", r, g), colour=look.colour, marker="None")
             for curve in v["scaled_second_moment"][g]:
                 self.drawn(axes, v["depth"], curve, ("scales", g), colour=growth_identity.RANDOM)
         (last,) = self.figure(growth_identity, "eq-4-gap").axes

@@ -86,9 +86,9 @@ def planted_reproduce():
         "loss": made("group seed step"), "grad_norm": made("group seed step"),
         "last_layer_grad_norm": made("group seed step"), "top_first": made("group seed record", lambda x: x + 2),
         "top_last": made("group seed record"), "cosine_share": made("group seed record"),
-        "theory_variance": made("group depth"), "theory_second_moment": made("group depth"),
-        "theory_second_moment_stderr": made("group depth", ninth), "theory_layer_gradient": made("group layer"),
-        "theory_layer_gradient_stderr": made("group layer", ninth),
+        "variance_predicted": made("group depth"), "second_moment_predicted": made("group depth"),
+        "second_moment_predicted_stderr": made("group depth", ninth), "layer_gradient_predicted": made("group layer"),
+        "layer_gradient_predicted_stderr": made("group layer", ninth),
         "scaled_second_moment": made("group seed depth"), "growth_from_scales": made("group seed"),
         "growth_from_sizes_inside": made("group seed"), "growth_from_alignment": made("group seed"),
         **{f"claim{what}": ("claim", np.array([], dtype=object)) for what in ("", "_exhibit", "_verdict",
@@ -97,9 +97,9 @@ def planted_reproduce():
     }  # fmt: skip
     for name, dims in (("variance", "depth"), ("second_moment", "depth"), ("eq4", "depth"), ("layer_gradient", "layer"),
                        ("gain_b", "sublayer"), ("angular_distance", "depth other_depth")):  # fmt: skip
-        v[f"{name}_mean"], v[f"{name}_stderr"] = made(f"group record {dims}"), made(f"group record {dims}", ninth)
-    v["angular_distance_mean"][1][:] /= 2
-    v["theory_variance"][1][[g[1] != "base" for g in GROUPS]] = np.nan
+        v[f"{name}_measured"], v[f"{name}_stderr"] = made(f"group record {dims}"), made(f"group record {dims}", ninth)
+    v["angular_distance_measured"][1][:] /= 2
+    v["variance_predicted"][1][[g[1] != "base" for g in GROUPS]] = np.nan
     return result(v, CONFIG, ATTRIBUTES)
 
 

@@ -81,7 +81,7 @@ class TrainingPlots(FolderTest):
         top = figure.axes[5 if len(figure.axes) > 5 else -1]
         drawn = {tuple(np.round(points[:, 1], 12)) for points in markers(top)}
         for g in groups.rows(result):
-            self.assertIn(tuple(np.round(array(result, "variance_mean")[g, :, -1], 12)), drawn)
+            self.assertIn(tuple(np.round(array(result, "variance_measured")[g, :, -1], 12)), drawn)
 
     def verdicts(self, result):
         """Above a figure every tested claim of it is in words, with its verdict; all are in the figure of claims."""
@@ -116,14 +116,14 @@ class TrainingPlots(FolderTest):
         panel = next(axes for axes in figures["growth"].axes if axes.get_title() == "Pre-LN")
         lines = [line.get_ydata() for line in panel.get_lines()]
         for r in groups.records(result, growth_identity.SHARES):
-            eq4 = array(result, "eq4_mean")[g, r]
+            eq4 = array(result, "eq4_measured")[g, r]
             self.assertTrue(any(len(y) == len(eq4) and np.allclose(y, eq4) for y in lines), r)
 
     def runs(self, result):
         """What figures 5, 7, 9 and 11 draw of every run or group, at the beginning and at the end."""
         figures = {name: figure for kind in (extremes, layer_gradients, redundancy, stability)
                    for name, figure in kind.draw(result)}
-        of_layers = array(result, "layer_gradient_mean")
+        of_layers = array(result, "layer_gradient_measured")
         for row, g in enumerate(groups.rows(result)):
             for r in (0, -1):
                 self.assert_drawn(figures["figure-7-gradients"].axes[row], of_layers[g, r], (g, r))
@@ -136,7 +136,7 @@ class TrainingPlots(FolderTest):
                     self.assert_drawn(figures["figure-11-extremes"].axes[0], magnitudes, (name, g))
         for row, g in enumerate(groups.rows(result, placements=["peri"]) + groups.rows(result, "frozen")):
             for r in groups.records(result, redundancy.SHARES):
-                self.assert_drawn(figures["figure-9-gains"].axes[row], array(result, "gain_b_mean")[g, r], (g, r))
+                self.assert_drawn(figures["figure-9-gains"].axes[row], array(result, "gain_b_measured")[g, r], (g, r))
 
     def parts(self, result):
         panel = dict(growth_identity.draw(result))["growth-parts"].axes[0]

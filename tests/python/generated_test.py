@@ -1,6 +1,8 @@
 """The generated parts of the package are what the registry of studies says. Usage: generated_test.py"""
 
+import ast
 import inspect
+import re
 import subprocess
 import sys
 import typing
@@ -46,6 +48,23 @@ class Generated(unittest.TestCase):
         self.assertEqual(ps.columns("stack").loc["second_moment_measured", "dimensions"], "input placement depth")
         with self.assertRaises(ps.ConfigError):
             ps.columns("stacks")
+
+    def test_the_stub_of_the_compiled_module_is_complete(self) -> None:
+        """stubtest knows no functions of nanobind."""
+        stub = ast.parse((ROOT / "python" / "periscope" / "_periscope.pyi").read_text())
+        functions = {node.name: node for node in stub.body if isinstance(node, ast.FunctionDef)}
+        classes = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef)}
+        shown = {name for name in dir(_periscope) if not name.startswith("_")}
+        self.assertEqual(shown, set(functions) | set(classes))
+        for name, node in functions.items():
+            signature = getattr(_periscope, name).__nb_signature__[0][0]
+            declared = [argument.arg for argument in node.args.args + node.args.kwonlyargs]
+            self.assertEqual(re.findall(r"(?:\(|, )(\w+): ", signature), declared, name)
+        for name, described in classes.items():
+            members = {node.name for node in described.body if isinstance(node, ast.FunctionDef)}
+            real = {m for m in dir(getattr(_periscope, name)) if not m.startswith("_")} - set(dir(Exception))
+            self.assertLessEqual(real, members, name)
+            self.assertLessEqual(members - {"__init__"}, real, name)
 
     def test_one_version(self) -> None:
         words = [line for line in (ROOT / "CMakeLists.txt").read_text().splitlines() if line.startswith("project(")]

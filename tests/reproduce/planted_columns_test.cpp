@@ -268,23 +268,23 @@ std::optional<Values> expected_of_group(const std::string& column, const reprodu
   if (column == "final_loss_mean") return Values{spread_of(losses).mean};
   if (column == "final_loss_stderr") return Values{spread_of(losses).error};
   for (const auto& [name, average] : averages()) {
-    if (column == name + "_mean") return averaged_of(average, false, runs);
+    if (column == name + "_measured") return averaged_of(average, false, runs);
     if (column == name + "_stderr") return averaged_of(average, true, runs);
   }
   if (!column.starts_with("theory_")) return std::nullopt;
   if (!base) return Values();
   const Profile& profile = result.initial.at(runs.group.name).profile;
   const Curve& moment = profile.curves.at({Statistic::second_moment, Signal::x_out});
-  if (column == "theory_second_moment") return moment.value;
-  if (column == "theory_second_moment_stderr") return moment.standard_error;
-  if (column == "theory_variance") return profile.curves.at({Statistic::variance, Signal::x_out}).value;
+  if (column == "second_moment_predicted") return moment.value;
+  if (column == "second_moment_predicted_stderr") return moment.standard_error;
+  if (column == "variance_predicted") return profile.curves.at({Statistic::variance, Signal::x_out}).value;
   Values sum(layers, 0.0);
   for (const Weight weight : matrices()) {
     const Curve& curve = profile.weight_curves.at({Statistic::grad_sq, weight});
-    const Values& of = column == "theory_layer_gradient" ? curve.value : curve.standard_error;
+    const Values& of = column == "layer_gradient_predicted" ? curve.value : curve.standard_error;
     for (std::size_t l = 0; l < layers; ++l) sum[l] += of[l];
   }
-  if (column == "theory_layer_gradient" || column == "theory_layer_gradient_stderr") return sum;
+  if (column == "layer_gradient_predicted" || column == "layer_gradient_predicted_stderr") return sum;
   return std::nullopt;
 }
 

@@ -1,8 +1,13 @@
 #include "tests/support/compare.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <limits>
 #include <vector>
 
+#include "sim/base/processor.h"
+#include "sim/cpu/levels.h"
 #include "tests/support/doctest.h"
 #include "tests/support/tolerances.h"
 #include "tests/support/twin.h"
@@ -84,15 +89,17 @@ TEST_CASE("tolerances tell a rounding from a planted error") {
   CHECK(roundings(1, DType::f32) < 0x1p-23);
 }
 
-TEST_CASE("targets: the CPU in both dtypes, the truth never") {
+TEST_CASE("targets: the CPU in both dtypes at every level that it has, the truth never") {
   int cpu = 0;
   for (const Target& target : targets()) {
     CHECK(target.backend->name() != "reference");
     CHECK(target.backend->supports(target.dtype));
     if (target.backend->name() == "cpu") ++cpu;
   }
-  CHECK(cpu == 2);
-  CHECK(targets()[0].name() == "cpu f64");
+  const auto levels =
+      std::ranges::count_if(cpu_levels(), [](const CpuLevel& level) { return level.processor <= processor_level(); });
+  CHECK(cpu == 2 * levels);
+  CHECK(targets()[0].name() == fmt::format("cpu {} f64", cpu_levels().front().name));
   CHECK(truth().name() == "reference");
 }
 

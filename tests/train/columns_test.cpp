@@ -222,11 +222,11 @@ TEST_CASE("train's columns: each has the planted numbers that its name says") {
     CAPTURE(column.name);
     if (column.name == "loss_floor") {
       check_values(numbers_of(data, "loss_floor"), {1.25});
-    } else if (column.name.starts_with("theory_variance")) {
+    } else if (column.name.starts_with("variance_predicted")) {
       for (std::size_t p = 0; p < result.initial.size(); ++p) {
         const Curve& planted = *result.initial[p].profile.find(Statistic::variance, Signal::x_out);
         check_values(numbers_at(data, column.name, {{"placement", p}}),
-                     column.name == "theory_variance" ? planted.value : planted.standard_error);
+                     column.name == "variance_predicted" ? planted.value : planted.standard_error);
       }
     } else if (column.dimensions.find("record") != std::string::npos) {
       check_record_column(data, column, result);

@@ -102,13 +102,15 @@ void add_list(CLI::App& app, int& code) {
   const auto columns = std::make_shared<bool>(false);
   const auto reference = std::make_shared<bool>(false);
   const auto recipes = std::make_shared<bool>(false);
+  const auto man = std::make_shared<bool>(false);
+  const auto completion = std::make_shared<bool>(false);
   const auto json = [=] { return *columns ? columns_json() : *recipes ? recipes_json() : list_json(); };
   const auto text = [=] { return *columns ? columns_text() : *recipes ? recipes_text() : list_text(); };
   CLI::App* command =
       add_command(app, code, "list", "Placements, presets, recipes, every configuration key, experiments", no_run,
                   [=, &app](const CommonOptions& options) {
-                    if (*reference) {
-                      print_result(reference_markdown(app));
+                    if (*reference || *man || *completion) {
+                      print_result(*reference ? reference_markdown(app) : *man ? man_page(app) : bash_completion(app));
                       return ExitCode::ok;
                     }
                     if (options.json) print_json(json());
@@ -120,11 +122,16 @@ void add_list(CLI::App& app, int& code) {
   CLI::Option* of_recipes =
       command->add_flag("--recipes", *recipes, "Instead: the recipes, one for each family of models, what they set")
           ->excludes(of_columns);
-  command->add_flag("--reference", *reference, "Instead: the whole reference as Markdown")
-      ->excludes(of_columns)
-      ->excludes(of_recipes)
-      ->excludes("--json")
-      ->excludes("--quiet");
+  std::vector<CLI::Option*> others{of_columns, of_recipes, command->get_option("--json"),
+                                   command->get_option("--quiet")};
+  const auto add = [&](const char* name, bool& value, const char* about) {
+    CLI::Option* option = command->add_flag(name, value, about);
+    for (CLI::Option* other : others) option->excludes(other);
+    others.push_back(option);
+  };
+  add("--reference", *reference, "Instead: the whole reference as Markdown");
+  add("--man", *man, "Instead: the manual page");
+  add("--completion", *completion, "Instead: completion for bash");
 }
 
 }  // namespace periscope::app

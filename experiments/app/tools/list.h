@@ -32,6 +32,10 @@ nlohmann::ordered_json columns_json();
 /// placements, presets, configuration keys, columns of results. It is the same on every machine.
 std::string reference_markdown(const CLI::App& app);
 
+/// Return the manual page (roff) and the completion for bash of the whole program `app`.
+std::string man_page(const CLI::App& app);
+std::string bash_completion(const CLI::App& app);
+
 /// Return, for every model.recipe, the values that it sets, and the properties of its family that no key describes.
 std::string recipes_text();
 nlohmann::ordered_json recipes_json();

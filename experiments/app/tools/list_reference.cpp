@@ -5,6 +5,7 @@
 #include <map>
 
 #include "experiments/app/tools/list.h"
+#include "experiments/app/tools/shown_commands.h"
 #include "experiments/studies/studies.h"
 #include "sim/spec/model_spec.h"
 
@@ -36,43 +37,6 @@ std::string markdown_head(const std::vector<std::string>& names) {
   return "\n" + markdown_row(names) + markdown_row(std::vector<std::string>(names.size(), "---"));
 }
 
-/// A flag of a command as `--help` shows it.
-struct ShownFlag {
-  std::string name, value, meaning;
-  bool operator==(const ShownFlag&) const = default;
-};
-
-ShownFlag flag_of(const CLI::Option& option) {
-  ShownFlag flag{.name = option.get_name(option.get_positional(), true),
-                 .value = option.get_items_expected_max() == 0 ? "" : option.get_type_name(),
-                 .meaning = option.get_description()};
-  std::replace(flag.name.begin(), flag.name.end(), ',', ' ');
-  if (!option.get_default_str().empty()) flag.meaning += fmt::format(" (default {})", option.get_default_str());
-  if (option.get_required()) flag.meaning += " (required)";
-  return flag;
-}
-
-/// A command that runs something: one that has no commands below it.
-struct ShownCommand {
-  std::string name, about;
-  std::vector<ShownFlag> flags;
-};
-
-void add_leaves(const CLI::App& app, const std::string& path, std::vector<ShownCommand>& leaves) {
-  for (const CLI::App* below : app.get_subcommands([](const CLI::App*) { return true; })) {
-    const std::string name = path + below->get_name();
-    if (!below->get_subcommands([](const CLI::App*) { return true; }).empty()) {
-      add_leaves(*below, name + " ", leaves);
-      continue;
-    }
-    ShownCommand leaf{.name = name, .about = below->get_description(), .flags = {}};
-    for (const CLI::Option* option : below->get_options()) {
-      if (option != below->get_help_ptr()) leaf.flags.push_back(flag_of(*option));
-    }
-    leaves.push_back(std::move(leaf));
-  }
-}
-
 std::string flag_rows(const std::vector<ShownFlag>& flags) {
   if (flags.empty()) return "";
   std::string text = markdown_head({"flag", "value", "meaning"});
@@ -97,9 +61,7 @@ std::vector<ShownFlag> common_flags(const std::vector<ShownCommand>& commands) {
 }
 
 std::string commands_text(const CLI::App& app) {
-  std::vector<ShownCommand> commands;
-  add_leaves(app, "", commands);
-  std::ranges::sort(commands, {}, &ShownCommand::name);
+  const std::vector<ShownCommand> commands = shown_commands(app);
   const std::vector<ShownFlag> common = common_flags(commands);
   std::string text = "\n## Commands\n\n### Flags of many commands\n" + flag_rows(common);
   const std::vector<Example> shown = examples();

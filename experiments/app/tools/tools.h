@@ -10,6 +10,7 @@ void add_checkpoint_tools(CLI::App& app, int& code);  ///< info and write-checkp
 void add_generate(CLI::App& app, int& code);
 void add_toy(CLI::App& app, int& code);
 void add_list(CLI::App& app, int& code);
+void add_cite(CLI::App& app, int& code);
 void add_help(CLI::App& app);  ///< for lists of commands: main answers it
 
 }  // namespace periscope::app

@@ -49,9 +49,9 @@ std::unique_ptr<const KeptFile> read(const std::string& path) {
   const MappedFile file(path);
   const auto* bytes = reinterpret_cast<const char*>(file.bytes().data());
   KeptFile read{.identity = identity,
-             .file = {.head = std::string(bytes, std::min(file.bytes().size(), InputFile::most)),
-                      .size = file.bytes().size(),
-                      .sha256 = sha256_of(file)}};
+                .file = {.head = std::string(bytes, std::min(file.bytes().size(), InputFile::most)),
+                         .size = file.bytes().size(),
+                         .sha256 = sha256_of(file)}};
   file.check_unchanged();  // between the bytes and their hash
   return std::make_unique<const KeptFile>(std::move(read));
 }

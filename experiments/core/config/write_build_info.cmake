@@ -1,7 +1,9 @@
 # Run at every build: writes build_info.cpp, and touches it only when something changed.
 find_package(Git QUIET)
 set(COMMIT "unknown")
-if(GIT_FOUND)
+if(EXISTS ${SOURCE_DIR}/COMMIT)  # a source distribution, perhaps within another repository
+  file(STRINGS ${SOURCE_DIR}/COMMIT COMMIT LIMIT_COUNT 1)
+elseif(GIT_FOUND)
   execute_process(COMMAND ${GIT_EXECUTABLE} describe --always --dirty --abbrev=12 --exclude=*
     WORKING_DIRECTORY ${SOURCE_DIR} OUTPUT_VARIABLE FOUND OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET
     RESULT_VARIABLE FAILED)

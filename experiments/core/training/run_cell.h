@@ -21,9 +21,9 @@ struct CellCallbacks {
 };
 
 /// Trains one stack from its random weights, or from where its state file says that it was, to the end; a loss or
-/// gradient that is not finite ends it, and so does on_record. The state is written every ten seconds, or less often where that would take
-/// more than 2 % of the time, and at the end. Every number depends on the cell alone. Throws Stopped, the state being
-/// written, when it is asked to stop.
+/// gradient that is not finite ends it, and so does on_record. The state is written every ten seconds, or less often
+/// where that would take more than 2 % of the time, and at the end. Every number depends on the cell alone. Throws
+/// Stopped, the state being written, when it is asked to stop.
 [[nodiscard]] TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& corpus,
                                    const StateFile* state, const CellCallbacks& callbacks);
 

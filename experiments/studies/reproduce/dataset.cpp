@@ -18,9 +18,9 @@ dataset::Table<MeanCurve> theory_gradient_table() {
   dataset::Table<MeanCurve> table;
   const Place at = at_group / "theory";
   table
-      .column({"theory_layer_gradient", "group layer", "nat2", "prediction at initialisation", at / "layer_gradient"},
+      .column({"layer_gradient_predicted", "group layer", "nat2", "prediction at initialisation", at / "layer_gradient"},
               [](const MeanCurve& gradient) { return gradient.mean; })
-      .column({"theory_layer_gradient_stderr", "group layer", "nat2",
+      .column({"layer_gradient_predicted_stderr", "group layer", "nat2",
                "its standard error at most: the sum of its matrices'", at / "layer_gradient_stderr"},
               [](const MeanCurve& gradient) { return gradient.error; });
   return table;
@@ -31,11 +31,11 @@ dataset::Table<theory::Prediction> theory_table() {
   dataset::Table<P> table;
   const Place at = at_group / "theory";
   table
-      .column({"theory_second_moment", "group depth", "1", "prediction at initialisation", at / "second_moment"},
+      .column({"second_moment_predicted", "group depth", "1", "prediction at initialisation", at / "second_moment"},
               [](const P& p) { return p.profile.find(Statistic::second_moment, Signal::x_out)->value; })
-      .column({"theory_second_moment_stderr", "group depth", "1", "its standard error", at / "second_moment_stderr"},
+      .column({"second_moment_predicted_stderr", "group depth", "1", "its standard error", at / "second_moment_stderr"},
               [](const P& p) { return p.profile.find(Statistic::second_moment, Signal::x_out)->standard_error; })
-      .column({"theory_variance", "group depth", "1", "prediction at initialisation", at / "variance"},
+      .column({"variance_predicted", "group depth", "1", "prediction at initialisation", at / "variance"},
               [](const P& p) { return p.profile.find(Statistic::variance, Signal::x_out)->value; })
       .part_if_any(theory_gradient_table(), [](const P& p) {
         const std::optional<MeanCurve> gradient = predicted_layer_gradients(p);
@@ -79,7 +79,7 @@ void put_averages(const TrainedGroup& g, const dataset::Builder::Row& row) {
   for (const Averaged& a : averaged()) {
     const std::optional<MeanCurve> curve = average_of(a, g.runs, g.steps);
     if (!curve) continue;
-    row.put(a.name + "_mean", curve->mean);
+    row.put(a.name + "_measured", curve->mean);
     row.put(a.name + "_stderr", curve->error);
   }
 }
@@ -181,7 +181,7 @@ const dataset::Schema& schema() {
     std::vector<dataset::ColumnSpec> columns = group_table().specs();
     std::ranges::copy(whole_table().specs(), std::back_inserter(columns));
     std::ranges::copy(dataset::sublayer_labels(), std::back_inserter(columns));
-    return dataset::Schema("reproduce", 4,
+    return dataset::Schema("reproduce", 5,
                            {{"group", Type::text, "", "what was trained, and how"},
                             {"seed", Type::integer, "1", "seed of weights and batches"},
                             {"step", Type::integer, "1", "step of the optimizer", true},

@@ -224,10 +224,10 @@ const dataset::Table<theory::Prediction>& theory_table() {
       return curve == nullptr ? std::nullopt : std::optional(curve->*numbers);
     };
     table
-        .column_if_any({"theory_variance", "placement depth", "1",
+        .column_if_any({"variance_predicted", "placement depth", "1",
                         "predicted variance of the stream before training, on the held-out windows", at / "variance"},
                        [=](const P& p) { return variance(p, &Curve::value); })
-        .column_if_any({"theory_variance_stderr", "placement depth", "1", "its standard error", at / "variance_stderr"},
+        .column_if_any({"variance_predicted_stderr", "placement depth", "1", "its standard error", at / "variance_stderr"},
                        [=](const P& p) { return variance(p, &Curve::standard_error); });
     return table;
   }();
@@ -259,7 +259,7 @@ const dataset::Schema& schema() {
     std::ranges::copy(result_table().specs(), std::back_inserter(columns));
     std::ranges::copy(theory_table().specs(), std::back_inserter(columns));
     columns.push_back(dataset::placement_settings());
-    return dataset::Schema("train", 5, std::move(dimensions), std::move(columns), dataset::curve_remarks(at_record));
+    return dataset::Schema("train", 6, std::move(dimensions), std::move(columns), dataset::curve_remarks(at_record));
   }();
   return schema;
 }
