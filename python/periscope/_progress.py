@@ -1,6 +1,7 @@
 """Progress bars: tqdm's, in notebooks too, where it is installed, else lines on standard error."""
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 def bar() -> Iterator[Callable[["Snapshot"], None]]:
     """A function that shows snapshots, for the time of a run."""
     try:
-        from tqdm.auto import tqdm
+        with warnings.catch_warnings():  # in a notebook without ipywidgets the bar is text, which tqdm warns of
+            warnings.simplefilter("ignore")
+            from tqdm.auto import tqdm
     except ImportError:
         yield _lines()
         return

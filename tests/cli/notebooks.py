@@ -1,10 +1,14 @@
-"""Executes every notebook, and checks that it is stored without outputs. Usage: notebooks.py SOURCE_DIR
+"""Executes every notebook with the Python module, and checks what its text says of the outputs. Usage: notebooks.py
+SOURCE_DIR
 
-Needs the packages of notebooks/requirements.txt, which ./lab test installs; skipped (exit code 77) without them.
+Prints the seconds that each takes. Needs the packages of notebooks/requirements.txt, which ./lab test installs, and the
+module; skipped (exit code 77) without the packages.
 """
 
 import pathlib
+import re
 import sys
+import time
 import unittest
 
 try:
@@ -14,17 +18,99 @@ except ImportError:
     print("skipped: the packages of notebooks/requirements.txt are not installed")
     sys.exit(77)
 
+MOST_LINES = 10  # of code in a notebook, imports apart
+VERDICT = re.compile(r"\*\*(agrees|disagrees|inconclusive)\*\*")
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def shown(cell, kind="text/plain"):
+    """What a cell answered or printed, of one MIME type."""
+    texts = [output.text for output in cell.outputs if output.output_type == "stream" and output.name == "stdout"]
+    return "".join(texts if kind == "text/plain" else []) + "".join(
+        output.data[kind] for output in cell.outputs if kind in output.get("data", {})
+    )
+
+
+def number_after(name, text):
+    return float(re.search(rf"^{re.escape(name)} +(\S+)$", text, re.M).group(1))
+
 
 class Notebooks(unittest.TestCase):
-    def test_they_run(self):
-        found = sorted((SOURCE / "notebooks").glob("*.ipynb"))
-        self.assertTrue(found)
-        for path in found:
-            with self.subTest(notebook=path.name):
-                notebook = nbformat.read(path, as_version=4)
-                for cell in notebook.cells:
-                    self.assertFalse(cell.get("outputs"), "stored without outputs")
-                NotebookClient(notebook, timeout=240, resources={"metadata": {"path": SOURCE}}).execute()
+    notebooks: dict = {}
+
+    @classmethod
+    def setUpClass(cls):
+        for path in sorted((SOURCE / "notebooks").glob("*.ipynb")):
+            notebook = nbformat.read(path, as_version=4)
+            for cell in code_cells(notebook):
+                if cell.outputs or cell.execution_count is not None:
+                    raise AssertionError(f"{path.name}: stored with outputs; expected none")
+            start = time.monotonic()
+            NotebookClient(notebook, timeout=240, resources={"metadata": {"path": path.parent}}).execute()
+            print(f"{path.name}: {time.monotonic() - start:.0f} s", flush=True)
+            cls.notebooks[path.stem] = notebook
+
+    def test_there_are_three(self):
+        self.assertEqual(set(self.notebooks), {"first_look", "your_checkpoint", "your_placement"})
+
+    def test_they_are_short(self):
+        for name, notebook in self.notebooks.items():
+            lines = [line for cell in code_cells(notebook) for line in cell.source.splitlines() if line.strip()]
+            lines = [line for line in lines if not line.startswith("import ")]
+            self.assertLessEqual(len(lines), MOST_LINES, name)
+
+    def test_figures_show_and_have_a_description(self):
+        figures = 0
+        for name, notebook in self.notebooks.items():
+            for cell in code_cells(notebook):
+                described = bool(cell.metadata.get("mystnb", {}).get("image", {}).get("alt"))
+                self.assertEqual(bool(shown(cell, "image/png")), described, f"{name}: {cell.source}")
+                figures += described
+        self.assertEqual(figures, 7)
+
+    def test_nothing_is_on_standard_error_but_a_bar(self):
+        for name, notebook in self.notebooks.items():
+            for cell in code_cells(notebook):
+                errors = [output.text for output in cell.outputs if output.get("name") == "stderr"]
+                if "progress=True" in cell.source:
+                    self.assertIn("100%", "".join(errors), name)
+                    self.assertNotIn("Warning", "".join(errors), name)
+                else:
+                    self.assertEqual(errors, [], f"{name}: {cell.source}")
+
+    def test_verdicts_are_what_the_text_says(self):
+        compared = 0
+        for name, notebook in self.notebooks.items():
+            for before, cell in zip(notebook.cells, notebook.cells[1:], strict=False):
+                said = VERDICT.findall(cell.source) if cell.cell_type == "markdown" else []
+                if said:
+                    found = re.findall(r"\b(agrees|disagrees|inconclusive)\b", shown(before))
+                    self.assertEqual(set(found), set(said), f"{name}: {cell.source}")
+                    compared += 1
+        self.assertEqual(compared, 3)
+
+    def test_first_look_finds_the_law_of_peri_ln(self):
+        cells = code_cells(self.notebooks["first_look"])
+        one, four = map(float, shown(cells[-1]).split()[-2:])
+        self.assertAlmostEqual(one, 1.0, delta=1e-3)
+        self.assertAlmostEqual(four, 4.0, delta=1e-3)
+
+    def test_your_checkpoint_grows_by_alignment_and_is_certified(self):
+        cells = code_cells(self.notebooks["your_checkpoint"])
+        parts = next(shown(cell) for cell in cells if "log_growth_from_alignment" in cell.source)
+        alignment = number_after("log_growth_from_alignment", parts)
+        self.assertGreater(alignment, 2 * number_after("log_growth_from_scales", parts))
+        self.assertGreater(alignment, 2 * number_after("log_growth_from_sizes_inside", parts))
+        self.assertEqual(number_after("fp16", shown(cells[-1])), 1.0)
+
+    def test_your_placement_settles(self):
+        cells = code_cells(self.notebooks["your_placement"])
+        printed = next(shown(cell) for cell in cells if "settles at" in cell.source)
+        settled = float(re.search(r"settles at (\S+)", printed).group(1))
+        self.assertAlmostEqual(settled, 0.25 / (1 - 0.81), delta=0.02)
 
 
 if __name__ == "__main__":
