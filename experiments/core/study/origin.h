@@ -5,8 +5,8 @@
 
 namespace periscope::study {
 
-/// Returns the origin of a result: program, version, commit, compiler, device, the resolved configuration and its
-/// SHA-256, and the values that --theory-set overrides. The names of these facts are stable.
+/// Returns the origin of a result: program, version, commit, compiler, device, instruction set, the resolved
+/// configuration and its SHA-256, and the values that --theory-set overrides. The names of these facts are stable.
 dataset::Facts origin(const Job& job, const config::Resolved& resolved);
 
 }  // namespace periscope::study
