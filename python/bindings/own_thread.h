@@ -13,13 +13,14 @@
 
 namespace periscope::python {
 
-/// Blocks all signals of the calling thread, and so of the threads that it starts, while it lives: they are for the
-/// interpreter's own threads.
+/// Blocks signals of the calling thread, and so of the threads that it starts, while it lives: they are for the
+/// interpreter's own threads. Those of a thread's own faults stay.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
     sigset_t all;
     sigfillset(&all);
+    for (const int of_a_fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, of_a_fault);
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   SignalsBlocked(const SignalsBlocked&) = delete;

@@ -189,6 +189,10 @@ void commit(const std::shared_ptr<Result>& result, const nb::object& on_progress
       [&] {
         if (result->outcome.write_files) result->outcome.write_files(progress);
         if (result->journal) result->journal->remove();
+        // The caller's arrays keep the result: let it hold nothing but these.
+        result->outcome.write_files = {};
+        result->job->run = {};
+        result->journal.reset();
       },
       [] {});
   if (!on_progress.is_none()) {

@@ -50,7 +50,11 @@ class Watched:
         self._labels: Any = None
         self._logits: Any = None
         self._current = -1
+        self._is_running = False  # the pass that is recorded
         self._is_over = False
+        self._is_twice = False
+        self._latest: tuple[Any, Any, Any] | None = None
+        self._logits_version: Any = None
         self._handles: list[Any] = []
         self._patched: list[tuple[Any, str, Any]] = []
         self._mode: Any = None
@@ -64,7 +68,7 @@ class Watched:
         modules = dict(self._model.named_modules())
         keep = self._handles.append
         keep(self._model.register_forward_pre_hook(self._before, with_kwargs=True))
-        keep(self._model.register_forward_hook(self._after, with_kwargs=True))
+        keep(self._model.register_forward_hook(self._after, with_kwargs=True, always_call=True))
         by_module: dict[tuple[str, bool], list[Place]] = {}
         for place in self._layout.places:
             by_module.setdefault((place.module, place.is_input), []).append(place)
@@ -79,7 +83,7 @@ class Watched:
             for tensor, uses in self._layout.matrices.items():
                 parameter = self._parameters[tensor]
                 if parameter.requires_grad:
-                    keep(parameter.register_post_accumulate_grad_hook(lambda p, u=uses: self._add_sums(p, u)))
+                    keep(parameter.register_hook(lambda gradient, u=uses: self._add_sums(gradient, u)))
 
     def close(self) -> None:
         """Takes the hooks off; what was kept stays."""
@@ -90,7 +94,10 @@ class Watched:
 
     # -- the forward pass
     def _before(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        if self._is_over:
+        if not self._is_counted():
+            return
+        if self._is_over:  # a further micro-batch, or a second pass before the first one's gradients
+            self._is_twice = self._is_twice or (self._gradients and not self._sums)
             return
         ids = named.get("input_ids", arguments[0] if arguments else None)
         if ids is None or ids.dim() != 2:
@@ -98,18 +105,29 @@ class Watched:
         mask = named.get("attention_mask")
         if mask is not None and mask.dim() == 2 and not bool((mask != 0).all()):
             raise InputError("record: found padding in attention_mask; expected sequences of one length")
-        self._leave()  # where an earlier pass of this step has failed
         self._kept = _Kept()
+        self._is_running = True
         self._ids, self._labels = ids.detach().cpu(), named.get("labels")
         self._enter()
 
     def _after(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
-        if self._is_over:
+        if not self._is_running:
             return
+        self._is_running = False
         self._leave()
+        if output is None:  # the pass has failed
+            return
         logits = getattr(output, "logits", None)
-        self._logits = None if logits is None else logits.detach()
+        if logits is not None and logits.shape[:2] == self._ids.shape:
+            self._logits = logits.detach()
+            self._logits_version = _version(self._logits)
         self._is_over = True
+
+    def _is_counted(self) -> bool:
+        """A pass without gradients, as a validation in between, is not a step's where gradients are recorded."""
+        import torch
+
+        return not self._gradients or torch.is_grad_enabled()
 
     def _enter(self) -> None:
         """Watches what is no module's input or output: rotated queries and keys, and scores."""
@@ -143,7 +161,7 @@ class Watched:
         """Of every token and head the largest magnitude of what enters the softmax, masked places left out."""
         import torch
 
-        if self._is_over or scores.dim() != 4 or self._current < 0:
+        if not self._is_running or scores.dim() != 4 or self._current < 0:
             return
         size = scores.detach().abs()
         size = size.masked_fill(scores < torch.finfo(scores.dtype).min / 2, 0.0)
@@ -169,10 +187,9 @@ class Watched:
     def _keep(self, sublayer: int, signal: str, x: Any, seen: Any, columns: slice | None = None) -> None:
         """Keeps a signal, and its gradient once it comes; ``seen`` is x as [sequences, tokens, columns]."""
         key = (sublayer, signal)
-        if self._is_over or key in self._kept.signals:
+        if not self._is_running or key in self._kept.signals:
             return
-        rows = seen.detach().flatten(0, -2)
-        self._kept.signals[key] = rows.abs().amax(-1, keepdim=True) if signal in _LARGEST_ONLY else rows
+        self._kept.signals[key] = self._rows_of(x, seen.detach().flatten(0, -2), signal)
         through = next((weight for weight, made in OUT_OF.items() if made == signal), None)
         is_asked_for = signal not in _LARGEST_ONLY or self._is_asked_for(sublayer, through)
         if not (self._gradients and x.requires_grad and is_asked_for):
@@ -190,6 +207,15 @@ class Watched:
 
         x.register_hook(on_gradient)
 
+    def _rows_of(self, x: Any, rows: Any, signal: str) -> Any:
+        """Of a signal of which that suffices the largest magnitude of every row, else a copy, as modules may change it
+        in place; one copy for a tensor that is two signals."""
+        if signal in _LARGEST_ONLY:
+            return rows.abs().amax(-1, keepdim=True)
+        if self._latest is None or self._latest[0] is not x or self._latest[1] != _version(x):
+            self._latest = (x, _version(x), rows.clone())
+        return self._latest[2]
+
     def _is_asked_for(self, sublayer: int, through: str | None) -> bool:
         """The parts of the gradient of what attention reads are; the sum of a module's stands for what it reads where
         that has no tensor of its own, without norm A."""
@@ -205,18 +231,25 @@ class Watched:
         return gradient @ w.to(gradient.dtype)
 
     # -- the backward pass
-    def _add_sums(self, parameter: Any, uses: list[tuple[int, str, slice | None, bool]]) -> None:
+    def _add_sums(self, gradient: Any, uses: list[tuple[int, str, slice | None, bool]]) -> None:
+        """Of this backward pass alone, whatever has been accumulated before."""
         import torch
 
         for layer, weight, rows, transposed in uses:
-            if (layer, weight) not in self._sums:
-                gradient = parameter.grad.detach()
-                gradient = gradient[:, rows] if transposed else gradient[rows]
-                self._sums[(layer, weight)] = float(gradient.to(torch.float64).square().sum())
+            if self._is_over and (layer, weight) not in self._sums:
+                part = gradient.detach()
+                part = part[:, rows] if transposed else part[rows]
+                self._sums[(layer, weight)] = float(part.to(torch.float64).square().sum())
 
     # -- what was seen
     def outcome(self) -> Passed:
-        """The pass, in the order of the dataflow."""
+        """The pass, in the order of the dataflow. Raises InputError where the loop has changed what was recorded, or has
+        mixed two passes."""
+        if self._is_twice:
+            raise InputError("record: found two passes before one backward pass, whose gradients are of both; expected "
+                             "one, or gradients=False")  # fmt: skip
+        if self._logits is not None and _version(self._logits) != self._logits_version:
+            raise InputError("record: found logits that were changed in place; expected them to stay until the step's end")
         sequences = int(self._ids.shape[0])
         single = any(x.dtype.itemsize <= 4 for x in self._kept.signals.values())
         return Passed(
@@ -301,6 +334,14 @@ def _arrays(
                     known[id(x)] = _numbers(x)
                 arrays.append((s, signal, is_gradient, known[id(x)]))
     return arrays
+
+
+def _version(x: Any) -> Any:
+    """How often a tensor was changed in place; None for one that keeps no count (of inference_mode)."""
+    try:
+        return x._version
+    except RuntimeError:
+        return None
 
 
 def _numbers(x: Any) -> np.ndarray:

@@ -130,6 +130,10 @@ def require_plain(model: Any) -> None:
         raise InputError(f"model: found {kind}, whose weights or inputs are spread; expected the plain module in it")
     if kind == "OptimizedModule" or hasattr(model, "_orig_mod"):
         raise InputError("model: found a compiled model (torch.compile); expected the module that was compiled")
+    if len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1:
+        raise InputError("model: found one that is spread over devices (hf_device_map); expected it on one")
+    if getattr(getattr(model, "config", None), "quantization_config", None) is not None:
+        raise InputError("model: found a quantized one (quantization_config); expected floating-point weights")
     if not hasattr(model, "state_dict") or not hasattr(getattr(model, "config", None), "to_json_string"):
         raise InputError(f"model: found {kind}; expected a model of transformers, with its configuration")
     for key, value in model.state_dict().items():

@@ -35,11 +35,12 @@ def record(
     Recorded are the steps 0, ``every``, 2·``every``, … or ``steps``; in between there are no hooks. Of a recorded step
     it is the first micro-batch: the stream, the outputs of norms, modules and projections, queries and keys as the
     heads read them, with eager attention the scores, and with ``gradients`` the gradients of the stream and of every
-    matrix, of the loss that ``backward`` was called on. With ``optimizer`` a call of its ``step`` ends a step, so that
+    matrix, of the loss that ``backward`` was called on. Passes without gradients in between, as a validation's, do not
+    count. Dropout is recorded as the model has it: ``probe`` has none. With ``optimizer`` a call of its ``step`` ends a step, so that
     ``recorder.step()`` need not be called.
 
-    Raises InputError for a model that is sharded, compiled or checkpoints its activations, and for batches with
-    padding.
+    Raises InputError for a model that is sharded, quantized, compiled or checkpoints its activations, for batches with
+    padding, and at the step's end for two passes before one backward pass.
     """
     return Recorder(model, every, steps, gradients, optimizer, top)
 
@@ -71,9 +72,9 @@ class Recorder:
         self.datasets: dict[int, xr.Dataset] = {}
 
     def __enter__(self) -> "Recorder":
+        self._begin()
         if self._optimizer is not None:
             self._of_optimizer = self._optimizer.register_step_post_hook(lambda *_: self.step())
-        self._begin()
         return self
 
     def __exit__(

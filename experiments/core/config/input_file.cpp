@@ -68,13 +68,23 @@ KeptFiles& kept_files() {
   return all;
 }
 
+thread_local RunOfInputFiles* run_of_this_thread = nullptr;
+
 }  // namespace
 
 const InputFile& input_file(const std::string& path, const std::string& name) {
   const std::lock_guard lock(kept_files().mutex);
   auto& known = kept_files().known[path];
+  const bool is_first = run_of_this_thread != nullptr && run_of_this_thread->asks_first(path);
   try {
-    if (known == nullptr) known = read(path);
+    if (known == nullptr) {
+      known = read(path);
+    } else if (is_first && identity_of(path) != known->identity) {
+      throw InputError(
+          fmt::format("{}: found another file than the one that a run in another thread has read; expected "
+                      "it to stay until that run is over",
+                      printable(path)));
+    }
   } catch (const InputError& error) {
     if (name.empty()) throw;
     throw InputError(fmt::format("{} {}", name, error.what()));
@@ -85,19 +95,14 @@ const InputFile& input_file(const std::string& path, const std::string& name) {
 RunOfInputFiles::RunOfInputFiles() {
   const std::lock_guard lock(kept_files().mutex);
   if (kept_files().runs == 0) kept_files().known.clear();
-  for (const auto& [path, known] : kept_files().known) {
-    if (known == nullptr || identity_of(path) == known->identity) continue;
-    throw InputError(
-        fmt::format("{}: found another file than the one that a run in another thread has read; expected "
-                    "it to stay until that run is over",
-                    printable(path)));
-  }
   ++kept_files().runs;
+  run_of_this_thread = this;
 }
 
 RunOfInputFiles::~RunOfInputFiles() {
   const std::lock_guard lock(kept_files().mutex);
   --kept_files().runs;
+  run_of_this_thread = nullptr;
 }
 
 }  // namespace periscope::config

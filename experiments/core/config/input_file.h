@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 namespace periscope::config {
@@ -19,15 +20,21 @@ struct InputFile {
 /// is read.
 const InputFile& input_file(const std::string& path, const std::string& name = {});
 
-/// A run of a process that makes several. While one lives, files that were read are kept; the first one after that
-/// reads them anew. Throws InputError where a file has changed that another run, which still lives, has read: the new
-/// run would get the old text.
+/// A run of a process that makes several, on the thread that makes this. While one lives, files that were read are
+/// kept; the first one after that reads them anew. Where a run asks, on this thread, for a file that another run, which
+/// still lives, has read, and that has changed since, input_file throws InputError: it would get the old text.
 class RunOfInputFiles {
  public:
   RunOfInputFiles();
   RunOfInputFiles(const RunOfInputFiles&) = delete;
   RunOfInputFiles& operator=(const RunOfInputFiles&) = delete;
   ~RunOfInputFiles();
+
+  /// True at the first call for a path.
+  bool asks_first(const std::string& path) { return asked_.insert(path).second; }
+
+ private:
+  std::set<std::string> asked_;
 };
 
 }  // namespace periscope::config

@@ -98,8 +98,10 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
     if (callbacks.on_step) callbacks.on_step();
   }
   TrainingState last = trainer.state();
-  if (is_over(cell, trainer.steps(), history)) last.optimizer.clear();  // nothing goes on from here
-  if (callbacks.forgets_weights) last.parameters.clear();
+  if (is_over(cell, trainer.steps(), history)) {  // nothing goes on from here
+    last.optimizer.clear();
+    if (callbacks.forgets_weights) last.parameters.clear();
+  }
   keeper.keep(last, history);
   return {.cell = cell, .history = std::move(history), .parameters = std::move(last.parameters)};
 }
