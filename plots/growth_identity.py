@@ -85,7 +85,8 @@ def _gap(ds: xr.Dataset, shown: list[int]) -> style.Page:
 
 
 def _panel(axes: Axes, ds: xr.Dataset, g: int, at: list[int]) -> None:
-    depth, mean, error = array(ds, "depth"), array(ds, "second_moment_measured")[g], array(ds, "second_moment_stderr")[g]
+    depth = array(ds, "depth")
+    mean, error = array(ds, "second_moment_measured")[g], array(ds, "second_moment_stderr")[g]
     drawn = [mean[at], array(ds, "eq4_measured")[g, at], array(ds, "second_moment_predicted")[g][None]]
     axes.plot(depth, drawn[2][0], color=STEPS[0].colour, linewidth=1.3)
     if "second_moment_predicted_stderr" in ds:

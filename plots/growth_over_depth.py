@@ -45,7 +45,8 @@ def _figure(ds: xr.Dataset) -> style.Page:
         groups.measured(panels[-1], look, step, *top, linestyle=look.dash, linewidth=0.8)
     panels[-1].set_title("At the top of the stack")
     groups.step_axis(panels[-1], step[-1])
-    every = np.concatenate([array(ds, "variance_measured")[shown], array(ds, "variance_predicted")[shown][:, None]], axis=1)
+    measured, predicted = array(ds, "variance_measured")[shown], array(ds, "variance_predicted")[shown]
+    every = np.concatenate([measured, predicted[:, None]], axis=1)
     scales.log_axis(panels, every)
     keys = [style.key(look, True) for look in looks]
     words = (

@@ -51,7 +51,8 @@ class Installed(FolderTest):
 
         def completed(*words):
             line = " ".join(f"'{word}'" for word in ("periscope", *words))
-            body = f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words)}; _periscope; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+            body = (f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words)}; _periscope; "
+                    "printf '%s\\n' \"${COMPREPLY[@]}\"")
             done = text_of("bash", "-c", body)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             return done.stdout.split()
@@ -63,8 +64,9 @@ class Installed(FolderTest):
 
 
 # Of the schema of the Citation File Format 1.2.0: what a file may and must have, and a reference.
-CFF_KEYS = set("""abstract authors cff-version commit contact date-released doi identifiers keywords license license-url
-    message preferred-citation references repository repository-artifact repository-code title type url version""".split())
+CFF_KEYS = set("""abstract authors cff-version commit contact date-released doi identifiers keywords license
+    license-url message preferred-citation references repository repository-artifact repository-code title type
+    url version""".split())
 CFF_NEEDED = {"cff-version", "message", "title", "authors"}
 CFF_REFERENCE_TYPES = {"article", "book", "conference-paper", "software", "report", "thesis", "generic"}
 

@@ -186,7 +186,8 @@ class ReproduceFigures(FigureTest):
                     g = next(g for g, of in enumerate(GROUPS) if of[0] == placement
                              and (of[1] == "base" if name.startswith("base") else of[2] == name
                                   and of[1] == study))  # fmt: skip
-                    self.drawn(axes, v["depth"], v["variance_measured"][g, -1], (name, g), marker=decay_init.MARKERS[place],
+                    self.drawn(axes, v["depth"], v["variance_measured"][g, -1], (name, g),
+                               marker=decay_init.MARKERS[place],
                                colour=losses.get_yticklabels()[place].get_color())  # fmt: skip
                     mean, error = v["final_loss_mean"][g], v["final_loss_stderr"][g]
                     points = [p for p in np.concatenate(self.lines(losses, colour=style.LOOKS[placement].colour))
@@ -213,7 +214,8 @@ class ReproduceFigures(FigureTest):
                 mean, error = v["second_moment_measured"][g, r], v["second_moment_stderr"][g, r]
                 self.drawn(axes, v["depth"], mean, (r, g), colour=look.colour, marker=look.marker)
                 self.geometric_bars(axes, v["depth"], mean, error, (r, g))
-                self.drawn(axes, v["depth"], v["eq4_measured"][g, r], ("Eq. 4", r, g), colour=look.colour, marker="None")
+                self.drawn(axes, v["depth"], v["eq4_measured"][g, r], ("Eq. 4", r, g), colour=look.colour,
+                           marker="None")
             for curve in v["scaled_second_moment"][g]:
                 self.drawn(axes, v["depth"], curve, ("scales", g), colour=growth_identity.RANDOM)
         (last,) = self.figure(growth_identity, "eq-4-gap").axes

@@ -15,7 +15,7 @@ from studies import SMALL, python
 
 import periscope as ps
 
-LONG = {"model.layers": 24, "model.width": 256, "model.heads": 4, "input.tokens": 128, "run.seeds": 64,
+LONG = {"model.layers": 24, "model.width": 256, "model.heads": 4, "input.tokens": 128, "run.seeds": 20,
         "run.weights": "dense", "model.placement": ["pre", "peri"], "run.threads": 1}  # fmt: skip
 
 # Runs LONG until it is interrupted, with the folder of its argument; says how soon after the signal it was back.
@@ -54,12 +54,11 @@ class Interruption(unittest.TestCase):
 
     def test_the_same_call_goes_on_from_the_folder(self) -> None:
         with tempfile.TemporaryDirectory() as out:
-            self.interrupt(6.0, out)
+            self.interrupt(4.0, out)
             journals = list(Path(out).glob("*.journal"))
             self.assertEqual(len(journals), 1)
             snapshots: list[ps.Snapshot] = []
-            part = {**LONG, "run.seeds": 64}
-            ds = ps.propagate(part, out=out, progress=snapshots.append)
+            ds = ps.propagate(LONG, out=out, progress=snapshots.append)
             self.assertFalse(list(Path(out).glob("*.journal")))
             xr.testing.assert_identical(settled(ds), settled(ps.open(Path(out) / "propagate.nc")))
             self.assertGreater(len(snapshots), 2)

@@ -9,8 +9,8 @@
 
 namespace periscope::study {
 
-/// Returns the origin of a result: program, version, commit, compiler, device, the resolved configuration and its
-/// SHA-256, and the values that --theory-set overrides. The names of these facts are stable.
+/// Returns the origin of a result: program, version, commit, compiler, device, instruction set, the resolved
+/// configuration and its SHA-256, and the values that --theory-set overrides. The names of these facts are stable.
 dataset::Facts origin(const Job& job, const config::Resolved& resolved);
 
 /// Gives a dataset that a study has made its facts: its origin, which study and kind of result it is, and what the

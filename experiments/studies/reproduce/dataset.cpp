@@ -18,8 +18,9 @@ dataset::Table<MeanCurve> theory_gradient_table() {
   dataset::Table<MeanCurve> table;
   const Place at = at_group / "theory";
   table
-      .column({"layer_gradient_predicted", "group layer", "nat2", "prediction at initialisation", at / "layer_gradient"},
-              [](const MeanCurve& gradient) { return gradient.mean; })
+      .column(
+          {"layer_gradient_predicted", "group layer", "nat2", "prediction at initialisation", at / "layer_gradient"},
+          [](const MeanCurve& gradient) { return gradient.mean; })
       .column({"layer_gradient_predicted_stderr", "group layer", "nat2",
                "its standard error at most: the sum of its matrices'", at / "layer_gradient_stderr"},
               [](const MeanCurve& gradient) { return gradient.error; });
@@ -60,16 +61,17 @@ std::vector<Run> runs_of(const TrainedGroup& g) {
 std::vector<dataset::ColumnSpec> average_columns() {
   std::vector<dataset::ColumnSpec> all;
   for (const Averaged& a : averaged()) {
-    const auto add = [&](const std::string& suffix, const std::string& units, const std::string& meaning) {
+    const auto add = [&](const std::string& suffix, const std::string& key, const std::string& units,
+                         const std::string& meaning) {
       all.push_back({.name = a.name + "_" + suffix,
                      .dimensions = "group record " + a.dimension,
                      .type = Type::real,
                      .units = units,
                      .meaning = meaning,
-                     .place = at_group / a.name / suffix});
+                     .place = at_group / a.name / key});
     };
-    add("mean", a.units, a.meaning + (a.geometric ? ": geometric mean over seeds" : ": mean over seeds"));
-    add("stderr", a.geometric ? "1" : a.units,
+    add("measured", "mean", a.units, a.meaning + (a.geometric ? ": geometric mean over seeds" : ": mean over seeds"));
+    add("stderr", "stderr", a.geometric ? "1" : a.units,
         a.geometric ? "standard error of the mean logarithm" : "standard error of the mean");
   }
   return all;

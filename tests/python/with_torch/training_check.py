@@ -1,5 +1,7 @@
 """Records while a model of transformers trains. Needs torch and transformers. Usage: training_check.py"""
 
+import subprocess
+import sys
 import time
 import unittest
 from typing import Any
@@ -147,6 +149,20 @@ class Training(unittest.TestCase):
             ps.record(model)
         self.assertIn("gradient checkpointing", str(raised.exception))
         self.assertIn("Olmo2", str([type(m).__name__ for _, m in models(torch.float32)]))
+
+    def test_torch_may_be_imported_before_or_after(self) -> None:
+        """Two OpenMP runtimes may be in one process; both compute, in either order."""
+        found = []
+        for order in ("torch, periscope as ps", "periscope as ps, torch"):
+            code = f"import {order}; a = torch.ones(64, 64) @ torch.ones(64, 64); "
+            code += "ds = ps.propagate({'model.layers': 4, 'model.width': 128}, seeds=8, threads=2); "
+            code += "b = a @ a; print(float(b.sum()), float(ds.second_moment_measured.sum()))"
+            start = time.perf_counter()
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+            print(f"import {order}: {time.perf_counter() - start:.1f} s")
+            self.assertEqual(done.stderr, "")
+            found.append(done.stdout)
+        self.assertEqual(found[0], found[1])
 
     def test_the_price_is_printed(self) -> None:
         """Seconds a step with no record, and what one record costs: at one in 50 steps, the share of the time."""
