@@ -1,7 +1,7 @@
 """Checks the built site: every figure has a text that stands for it, no page needs a network, and given names of Python
 are documented. Usage: check_site.py SITE [OBJECT...]
 
-OBJECT is the full name of a Python object that the site's inventory has to hold. Prints what is wrong, with exit code 1.
+OBJECT is the full name of a Python object that the inventory has to hold. Prints what is wrong, with exit code 1.
 """
 
 import re

@@ -6,6 +6,7 @@ What only the site has is here: the order of its pages.
 
 from typing import Any
 
+from docutils import nodes
 from sphinx.ext.napoleon import Config as NapoleonConfig
 from sphinx.ext.napoleon import GoogleDocstring
 
@@ -81,15 +82,26 @@ def add_pages_below(app: Any, page: str, source: list[str]) -> None:
         source[0] += f"\n\n```{{toctree}}\n:hidden:\n{caption}\n{listed}\n```\n"
 
 
-def read_arguments(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+def read_docstring(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Reads the section "Arguments:" of docstrings. As an extension napoleon would also take the text before a colon in
-    the docstring of an attribute for its type."""
+    the docstring of an attribute for its type. What the compiled module says of a property is its type alone."""
     if what in ("function", "method", "class"):
         config = NapoleonConfig(napoleon_numpy_docstring=False)
         lines[:] = GoogleDocstring(lines, config, app, what, name, thing, options).lines()
+    elif what == "property" and lines and lines[0].startswith("(self) -> "):
+        lines[0] = f"``{lines[0].removeprefix('(self) -> ')}``"
+
+
+def set_dashes(app: Any, page: nodes.document) -> None:
+    """Sets the dashes between arguments and their meaning, which Sphinx leaves to smartquotes. In Markdown "--seeds" is
+    a flag, so that these are off."""
+    for text in list(page.findall(nodes.Text)):
+        if text == " -- ":
+            text.parent.replace(text, nodes.Text(" – "))
 
 
 def setup(app: Any) -> dict[str, Any]:
     app.connect("source-read", add_pages_below)
-    app.connect("autodoc-process-docstring", read_arguments)
+    app.connect("autodoc-process-docstring", read_docstring)
+    app.connect("doctree-read", set_dashes)
     return {"parallel_read_safe": True}
