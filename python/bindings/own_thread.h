@@ -9,7 +9,6 @@
 #include <csignal>
 #include <exception>
 #include <functional>
-#include <optional>
 #include <thread>
 
 namespace periscope::python {
@@ -39,7 +38,7 @@ inline void on_own_thread(WatchedProgress& progress, const std::function<void()>
                           const std::function<void()>& watch) {
   constexpr int milliseconds = 50;
   std::exception_ptr failure;
-  std::optional<nanobind::python_error> interruption;
+  std::exception_ptr interruption;
   std::thread thread;
   {
     const SignalsBlocked blocked;
@@ -61,8 +60,8 @@ inline void on_own_thread(WatchedProgress& progress, const std::function<void()>
     try {
       if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
       watch();
-    } catch (nanobind::python_error& error) {
-      interruption.emplace(std::move(error));
+    } catch (...) {  // whatever it is, the thread has to end before it may go on
+      interruption = std::current_exception();
       progress.stop();
     }
   }
@@ -70,7 +69,7 @@ inline void on_own_thread(WatchedProgress& progress, const std::function<void()>
     const nanobind::gil_scoped_release released;  // the thread may still end its OpenMP threads
     thread.join();
   }
-  if (interruption) throw std::move(*interruption);
+  if (interruption) std::rethrow_exception(interruption);
   if (failure) std::rethrow_exception(failure);
 }
 
