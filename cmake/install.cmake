@@ -2,17 +2,6 @@
 # configurations from its own place, so the whole may be moved. The manual page and completion are what it prints itself.
 include(GNUInstallDirs)
 set(pages ${CMAKE_BINARY_DIR}/pages)
-install(CODE "
-  file(MAKE_DIRECTORY \"${pages}\")
-  foreach(page --man:periscope.1 --completion:periscope)
-    string(REPLACE \":\" \";\" page \${page})
-    list(GET page 0 flag)
-    list(GET page 1 name)
-    execute_process(COMMAND \"$<TARGET_FILE:periscope>\" list \${flag} OUTPUT_FILE \"${pages}/\${name}\" RESULT_VARIABLE failed)
-    if(failed)
-      message(FATAL_ERROR \"periscope list \${flag} failed: \${failed}\")
-    endif()
-  endforeach()")
 install(TARGETS periscope RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY experiments/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/periscope)
 install(FILES ${pages}/periscope.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

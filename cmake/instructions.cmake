@@ -19,7 +19,7 @@ if(PERISCOPE_INSTRUCTIONS STREQUAL "x86-64-v3" AND CMAKE_CXX_COMPILER_ID STREQUA
   if(PERISCOPE_GNU_LD)
     execute_process(COMMAND ${PERISCOPE_GNU_LD} --help OUTPUT_VARIABLE ld_options ERROR_QUIET)
   endif()
-  if(ld_options MATCHES "--force-group-allocation" AND CMAKE_OBJCOPY AND CMAKE_NM)
+  if(ld_options MATCHES "--force-group-allocation" AND CMAKE_OBJCOPY AND CMAKE_NM AND CMAKE_OBJDUMP)
     list(APPEND PERISCOPE_LEVELS x86-64-v4)
   endif()
 endif()
@@ -38,7 +38,7 @@ endif()
 function(periscope_sealed result library function)
   set(object ${CMAKE_CURRENT_BINARY_DIR}/${library}.o)
   add_custom_command(OUTPUT ${object}
-    COMMAND ${CMAKE_COMMAND} -DLD=${PERISCOPE_GNU_LD} -DOBJCOPY=${CMAKE_OBJCOPY} -DNM=${CMAKE_NM} -DFUNCTION=${function}
+    COMMAND ${CMAKE_COMMAND} -DLD=${PERISCOPE_GNU_LD} -DOBJCOPY=${CMAKE_OBJCOPY} -DNM=${CMAKE_NM} -DOBJDUMP=${CMAKE_OBJDUMP} -DFUNCTION=${function}
             "-DOBJECTS=$<TARGET_OBJECTS:${library}>" -DOUTPUT=${object} -P ${CMAKE_SOURCE_DIR}/cmake/sealed_object.cmake
     DEPENDS ${library} $<TARGET_OBJECTS:${library}> ${CMAKE_SOURCE_DIR}/cmake/sealed_object.cmake
     COMMENT "Sealing ${library}"

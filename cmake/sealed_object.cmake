@@ -10,8 +10,8 @@ endfunction()
 
 run(${LD} -r --force-group-allocation -o ${OUTPUT}.whole ${OBJECTS})
 # Initialisers of static objects would run on every processor, also on one without this level's instructions.
-run(${NM} --format=sysv ${OUTPUT}.whole)
-if(output MATCHES "[^\n]*(_GLOBAL__sub_I|_init_array|\\.ctors)[^\n]*")
+run(${OBJDUMP} --section-headers ${OUTPUT}.whole)
+if(output MATCHES "[^\n]*(\\.init_array|\\.ctors|\\.preinit_array)[^\n]*")
   message(FATAL_ERROR "${OUTPUT}: expected no static object with an initialiser, found ${CMAKE_MATCH_0}")
 endif()
 run(${OBJCOPY} --wildcard "--keep-global-symbol=*${FUNCTION}Ev" ${OUTPUT}.whole ${OUTPUT})

@@ -41,7 +41,7 @@ def _figure(ds: xr.Dataset) -> style.Page:
         axes.set_xlim(-0.02 * depth[-1], 1.02 * depth[-1])
     style.label_outer(grid, number, "Sublayers passed", "Hidden-state variance")
     for g, look in zip(shown, looks, strict=True):
-        top = (array(ds, f"variance_{v}")[g, :, -1] for v in ("mean", "stderr"))
+        top = (array(ds, f"variance_{v}")[g, :, -1] for v in ("measured", "stderr"))
         groups.measured(panels[-1], look, step, *top, linestyle=look.dash, linewidth=0.8)
     panels[-1].set_title("At the top of the stack")
     groups.step_axis(panels[-1], step[-1])

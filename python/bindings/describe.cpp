@@ -136,8 +136,7 @@ void add_descriptions(nb::module_& module) {
   module.def(
       "build",
       [] {
-        return table("version", build_info::version, "commit", build_info::commit, "compiler", build_info::compiler,
-                     "program_sha256", build_info::program);
+        return table("version", build_info::version, "commit", build_info::commit, "compiler", build_info::compiler);
       },
       "What this module was built from.");
 }

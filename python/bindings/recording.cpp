@@ -45,7 +45,7 @@ std::size_t index_of(const Names& names, const std::string& word, const char* wh
   return static_cast<std::size_t>(found - names.begin());
 }
 
-/// What a recorder has to know of a model: its sizes and norms, and of every parameter the tensor that holds it.
+/// What a recorder has to know of a model: its layers and norms, and of every parameter the tensor that holds it.
 nb::dict layout(const Model& model) {
   std::optional<Checkpoint> opened;
   WatchedProgress progress(false);
@@ -64,13 +64,9 @@ nb::dict layout(const Model& model) {
   nb::list rules;
   for (int l = 0; l < m.sublayers(); ++l) {
     const SublayerRule rule = m.rule(l);
-    rules.append(table("norm_a", rule.norm_a, "norm_b", rule.norm_b, "norm_c", rule.norm_c, "alpha", rule.alpha, "beta",
-                       rule.beta));
+    rules.append(table("norm_a", rule.norm_a, "norm_b", rule.norm_b, "norm_c", rule.norm_c));
   }
-  return table("family", std::string(opened->family().name), "layers", m.layers, "width", m.width, "heads", m.heads,
-               "kv_heads", m.kv_heads, "head_dim", m.head_dim, "rope", m.rope, "causal", m.causal, "gated",
-               is_gated(m.mlp), "embedding_norm", m.embedding_norm, "two_streams", m.placement.two_streams, "rules",
-               rules, "parameters", parts);
+  return table("layers", m.layers, "rope", m.rope, "causal", m.causal, "rules", rules, "parameters", parts);
 }
 
 std::shared_ptr<Result> replay(const Model& model, int sequences, const std::vector<int>& ids,
@@ -91,7 +87,7 @@ std::shared_ptr<Result> replay(const Model& model, int sequences, const std::vec
     pass.gradients.emplace_back(matrix_id(layer, weight), squares);
     pass.backward = true;
   }
-  if (logits) pass.logits = {logits->data(), logits->size()};
+  if (logits && logits->shape(0) == ids.size()) pass.logits = {logits->data(), logits->size()};
   const auto result = std::make_shared<Result>();
   WatchedProgress progress(false);
   const auto start = std::chrono::steady_clock::now();

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 from . import _periscope, _run
@@ -89,7 +90,11 @@ def main(arguments: list[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         print("periscope: stopped", file=sys.stderr)
-        return Stopped.exit_code if common.get("out") else 130
+        out = common.get("out")
+        return Stopped.exit_code if out and any(Path(out).glob("*.journal")) else 130
+    except OSError as error:
+        print(f"periscope: {error}", file=sys.stderr)
+        return Error.exit_code
     if not given["quiet"]:
         print(result.table, file=sys.stderr, end="")
     if given["json"]:

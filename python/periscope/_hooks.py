@@ -243,13 +243,13 @@ class Watched:
 
     # -- what was seen
     def outcome(self) -> Passed:
-        """The pass, in the order of the dataflow. Raises InputError where the loop has changed what was recorded, or has
-        mixed two passes."""
+        """The pass, in the order of the dataflow. Raises InputError where the loop has changed what was recorded, or
+        has mixed two passes."""
         if self._is_twice:
             raise InputError("record: found two passes before one backward pass, whose gradients are of both; expected "
                              "one, or gradients=False")  # fmt: skip
         if self._logits is not None and _version(self._logits) != self._logits_version:
-            raise InputError("record: found logits that were changed in place; expected them to stay until the step's end")
+            raise InputError("record: found logits that were changed in place; expected them to stay for the step")
         sequences = int(self._ids.shape[0])
         single = any(x.dtype.itemsize <= 4 for x in self._kept.signals.values())
         return Passed(

@@ -24,6 +24,8 @@ def bar() -> Iterator[Callable[["Snapshot"], None]]:
     try:
 
         def show(snapshot: "Snapshot") -> None:
+            for lines in snapshot.said:
+                tqdm.write(lines.rstrip("\n"), file=sys.stderr)
             shown.n = min(100.0, round(100 * snapshot.share, 1))
             shown.set_description_str(f"{snapshot.what} {snapshot.label}".strip(), refresh=False)
             left = snapshot.seconds_left
@@ -39,6 +41,8 @@ def _lines() -> Callable[["Snapshot"], None]:
     state = {"what": "", "tenth": -1}
 
     def show(snapshot: "Snapshot") -> None:
+        for lines in snapshot.said:
+            print(lines.rstrip("\n"), file=sys.stderr)
         now = (snapshot.what, int(10 * snapshot.share))
         if now == (state["what"], state["tenth"]):
             return

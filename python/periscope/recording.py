@@ -36,8 +36,8 @@ def record(
     it is the first micro-batch: the stream, the outputs of norms, modules and projections, queries and keys as the
     heads read them, with eager attention the scores, and with ``gradients`` the gradients of the stream and of every
     matrix, of the loss that ``backward`` was called on. Passes without gradients in between, as a validation's, do not
-    count. Dropout is recorded as the model has it: ``probe`` has none. With ``optimizer`` a call of its ``step`` ends a step, so that
-    ``recorder.step()`` need not be called.
+    count then. Dropout is recorded as the model has it, where ``probe`` has none. With ``optimizer`` a call of its
+    ``step`` ends a step, so that ``recorder.step()`` need not be called.
 
     Raises InputError for a model that is sharded, quantized, compiled or checkpoints its activations, for batches with
     padding, and at the step's end for two passes before one backward pass.

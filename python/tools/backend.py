@@ -15,8 +15,8 @@ COMMIT = ROOT / "COMMIT"  # read by experiments/core/config/write_build_info.cma
 
 @contextmanager
 def _commit_file() -> Iterator[None]:
-    """The file COMMIT, for a time; that of an unpacked distribution stays."""
-    if COMMIT.exists():
+    """The file COMMIT, for a time; that of an unpacked distribution, which is no repository, stays."""
+    if COMMIT.exists() and not (ROOT / ".git").exists():
         yield
         return
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]

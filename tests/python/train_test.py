@@ -43,7 +43,23 @@ class Train(unittest.TestCase):
             self.assertTrue(np.isnan(loss[steps:]).all())
         self.assertTrue(np.isfinite(ended.validation_loss.sel(placement="peri").values).all())
 
-    def test_what_ended_early_is_trained_on_by_a_call_without_callback(self) -> None:
+    def test_a_stack_that_ended_early_goes_on_from_its_state(self) -> None:
+        """Its state is there, as the call did not come to its end: another stack failed."""
+
+        def ends_one_and_fails(record: ps.Record) -> bool:
+            if record.placement == "peri" and record.step == 9:
+                raise LookupError(record.run)
+            return record.placement == "peri" or record.step < 6
+
+        with tempfile.TemporaryDirectory() as out:
+            with self.assertRaises(LookupError):
+                ps.train(TWINS, corpus="synthetic", out=out, threads=1, callback=ends_one_and_fails)
+            seen: list[ps.Record] = []
+            again = ps.train(TWINS, corpus="synthetic", out=out, threads=1, callback=seen.append)
+            xr.testing.assert_identical(settled(again), settled(ps.train(TWINS, corpus="synthetic")))
+            self.assertGreaterEqual(min(record.step for record in seen if record.placement == "pre"), 6)
+
+    def test_after_an_early_end_a_call_without_callback_trains_to_the_end(self) -> None:
         with tempfile.TemporaryDirectory() as out:
             ended = ps.train(TWINS, corpus="synthetic", out=out, callback=lambda record: record.step < 6)
             self.assertEqual(ps.open(Path(out) / "train.nc").attrs["stopped_early"], 1)

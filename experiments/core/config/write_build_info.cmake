@@ -1,7 +1,8 @@
 # Run at every build: writes build_info.cpp, and touches it only when something changed.
 find_package(Git QUIET)
 set(COMMIT "unknown")
-if(EXISTS ${SOURCE_DIR}/COMMIT)  # a source distribution, perhaps within another repository
+# A source distribution, perhaps within another repository: in one of its own that file is a leftover.
+if(EXISTS ${SOURCE_DIR}/COMMIT AND NOT EXISTS ${SOURCE_DIR}/.git)
   file(STRINGS ${SOURCE_DIR}/COMMIT COMMIT LIMIT_COUNT 1)
 elseif(GIT_FOUND)
   execute_process(COMMAND ${GIT_EXECUTABLE} describe --always --dirty --abbrev=12 --exclude=*

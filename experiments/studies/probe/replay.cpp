@@ -86,6 +86,11 @@ void measure_losses(const StackContext& context, const OutsidePass& pass, ModelR
   if (pass.logits.empty()) return;
   const auto rows = static_cast<std::int64_t>(pass.ids.size());
   const std::int64_t vocab = static_cast<std::int64_t>(pass.logits.size()) / rows;
+  for (const int label : pass.labels) {
+    if (label == no_label || (label >= 0 && label < vocab)) continue;
+    throw InputError(fmt::format("label {}: expected 0 to {}, the model's vocabulary, or {} for none", label, vocab - 1,
+                                 no_label));
+  }
   r.logits = tensor_of(context.ops, {{}, rows, vocab, pass.logits}, DType::f64);
   r.token_losses = context.ops.token_losses(r.logits, pass.labels);
   RunningMoments mean;

@@ -1,15 +1,23 @@
-"""Records while a model of transformers trains. Needs torch and transformers. Usage: training_check.py"""
+"""Records while a model of transformers trains. Skipped (exit code 77) without torch and transformers. Usage:
+torch_training_test.py"""
 
 import subprocess
 import sys
 import time
 import unittest
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
-import transformers as t
-from families import models
+import xarray as xr
+
+try:
+    import torch
+    import transformers as t
+    from torch_models import models
+except ImportError:
+    print("skipped: the packages of python/requirements-torch.txt are not installed")
+    sys.exit(77)
 
 import periscope as ps
 
@@ -90,6 +98,46 @@ class Training(unittest.TestCase):
             recorders.append(recorder.datasets[0])
         for name in recorders[0].data_vars:
             np.testing.assert_array_equal(recorders[0][name].values, recorders[1][name].values, str(name))
+
+    def recorded(self, *steps: Callable[[Any, torch.Tensor], object]) -> xr.Dataset:
+        """The record of a step of training, in which these are done before it."""
+        model, batch = llama(), batches(2)[1]
+        with ps.record(model) as recorder:
+            for step in steps:
+                step(model, batches(2)[0])
+            model(input_ids=batch, labels=batch).loss.backward()
+        return recorder.datasets[0]
+
+    def test_a_validation_in_between_does_not_count(self) -> None:
+        def validate(model: Any, batch: torch.Tensor) -> None:
+            with torch.no_grad():
+                model(input_ids=batch)
+
+        for name, values in self.recorded(validate).data_vars.items():
+            np.testing.assert_array_equal(values.values, self.recorded()[name].values, str(name))
+
+    def test_gradients_from_before_do_not_count(self) -> None:
+        def leave_gradients(model: Any, batch: torch.Tensor) -> None:
+            for parameter in model.parameters():
+                parameter.grad = torch.ones_like(parameter)
+
+        for name, values in self.recorded(leave_gradients).data_vars.items():
+            np.testing.assert_array_equal(values.values, self.recorded()[name].values, str(name))
+
+    def test_what_mixes_or_changes_a_record_is_refused(self) -> None:
+        with self.assertRaises(ps.InputError) as raised:
+            self.recorded(lambda model, batch: model(input_ids=batch))
+        self.assertIn("two passes", str(raised.exception))
+        model, batch = llama(), batches(1)[0]
+        with self.assertRaises(ps.InputError) as raised, ps.record(model):
+            output = model(input_ids=batch, labels=batch)
+            output.loss.backward()
+            output.logits.data.mul_(0)
+        self.assertIn("changed in place", str(raised.exception))
+        with ps.record(model) as recorder:
+            model(input_ids=batch, logits_to_keep=1).logits.sum().backward()
+        self.assertTrue(np.isnan(recorder.datasets[0].loss.values).all())
+        self.assertTrue(np.isfinite(recorder.datasets[0].grad_sq_measured.values).all())
 
     def test_sequences_beside_each_other(self) -> None:
         model = llama().double()

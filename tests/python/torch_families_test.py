@@ -1,6 +1,7 @@
-"""Records of models of transformers against probe of the same models as files, for every family. Needs torch and
-transformers. Usage: record_check.py"""
+"""Records of models of transformers against probe of the same models as files, for every family. Skipped (exit code
+77) without torch and transformers. Usage: torch_families_test.py"""
 
+import sys
 import tempfile
 import unittest
 from collections.abc import Iterator
@@ -9,10 +10,15 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import safetensors.torch  # noqa: F401  # before its types are others
-import torch
 import xarray as xr
-from families import models
+
+try:
+    import safetensors.torch  # noqa: F401  # before its types are others
+    import torch
+    from torch_models import models
+except ImportError:
+    print("skipped: the packages of python/requirements-torch.txt are not installed")
+    sys.exit(77)
 
 import periscope as ps
 
