@@ -1,5 +1,6 @@
 """All kinds of figures: which there are, and which of them a result has."""
 
+from collections.abc import Callable, Hashable
 from types import ModuleType
 
 import xarray as xr
@@ -64,5 +65,13 @@ def family(kind: ModuleType, name: str) -> str:
 
 
 def of(ds: xr.Dataset) -> list[ModuleType]:
-    """The kinds of figures whose variables are there."""
-    return [kind for kind in KINDS if all(name in ds for name in kind.NEEDS)]
+    """The kinds of figures whose variables are there, on the dimensions that they need: two kinds of results may have
+    a variable of the same name. Where there is none, those are meant of which a selection has taken dimensions away."""
+
+    def kinds(is_on: Callable[[set[Hashable], set[str]], bool]) -> list[ModuleType]:
+        def is_there(name: str, where: tuple[str, ...]) -> bool:
+            return name in ds and is_on(set(ds[name].dims), set(where))
+
+        return [kind for kind in KINDS if all(is_there(name, where) for name, where in kind.NEEDS.items())]
+
+    return kinds(lambda there, needed: there == needed) or kinds(lambda there, needed: there <= needed)

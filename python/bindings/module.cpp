@@ -7,6 +7,7 @@
 #include "experiments/core/stacks/progress.h"
 #include "python/bindings/describe.h"
 #include "python/bindings/model.h"
+#include "python/bindings/own_thread.h"
 #include "python/bindings/recording.h"
 #include "python/bindings/run.h"
 #include "sim/base/error.h"
@@ -36,6 +37,9 @@ NB_MODULE(_periscope, module) {
         }
       },
       nullptr);
+  module.def(
+      "stop_all", [] { periscope::python::Runs::all().stop_all(); }, "Stops all runs, and waits for them.");
+  nb::module_::import_("atexit").attr("register")(module.attr("stop_all"));
   periscope::python::add_descriptions(module);
   periscope::python::add_model(module);
   periscope::python::add_run(module);

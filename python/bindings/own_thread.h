@@ -5,10 +5,14 @@
 #include "python/bindings/watched_progress.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
+#include <condition_variable>
 #include <csignal>
 #include <exception>
 #include <functional>
+#include <mutex>
+#include <set>
 #include <thread>
 
 namespace periscope::python {
@@ -31,6 +35,26 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
+/// The runs of this process. At the interpreter's end all are stopped and waited for: a thread that comes back to an
+/// interpreter which is no more would end the process by std::terminate.
+class Runs {
+ public:
+  /// Those of this process; to be called with the GIL.
+  static Runs& all();
+  /// Throws Error once the interpreter is ending.
+  void begin(WatchedProgress& progress);
+  void end(WatchedProgress& progress);
+  /// Called with the GIL, which it lets go while it waits.
+  void stop_all();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable none_left_;
+  std::set<WatchedProgress*> running_;
+  const pid_t process_ = ::getpid();
+  bool is_closed_ = false;
+};
+
 /// Runs `work` on a thread of its own: OpenMP's threads then belong to that thread, so that the caller's OpenMP is as
 /// it was and a forked child of the process can use its own. The calling thread, which has the GIL, lets it go, and
 /// every 50 ms looks for signals and calls `watch`. What either of them throws stops the work and, once that has ended,
@@ -38,6 +62,14 @@ class SignalsBlocked {
 inline void on_own_thread(WatchedProgress& progress, const std::function<void()>& work,
                           const std::function<void()>& watch) {
   constexpr int milliseconds = 50;
+  struct Registered {
+    explicit Registered(WatchedProgress& of) : progress(of) { Runs::all().begin(progress); }
+    Registered(const Registered&) = delete;
+    Registered& operator=(const Registered&) = delete;
+    ~Registered() { Runs::all().end(progress); }
+    WatchedProgress& progress;
+  };
+  const Registered registered(progress);
   std::exception_ptr failure;
   std::exception_ptr interruption;
   std::thread thread;

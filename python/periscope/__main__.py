@@ -98,7 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not given["quiet"]:
         print(result.table, file=sys.stderr, end="")
     if given["json"]:
-        print(result.json(sys.argv))
+        print(result.json(_run._argv()))
     return result.exit_code
 
 

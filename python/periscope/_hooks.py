@@ -1,6 +1,7 @@
 """Hooks on the modules of a model of transformers, which keep the signals of one micro-batch."""
 
 import sys
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +52,7 @@ class Watched:
         self._logits: Any = None
         self._current = -1
         self._is_running = False  # the pass that is recorded
+        self._thread = 0
         self._is_over = False
         self._is_twice = False
         self._latest: tuple[Any, Any, Any] | None = None
@@ -79,6 +81,7 @@ class Watched:
                 keep(modules[name].register_forward_hook(self._output_hook(places)))
         for name, sublayer in self._layout.attention.items():
             keep(modules[name].register_forward_pre_hook(lambda *_, s=sublayer: setattr(self, "_current", s)))
+            keep(modules[name].register_forward_hook(lambda *_: setattr(self, "_current", -1), always_call=True))
         if self._gradients:
             for tensor, uses in self._layout.matrices.items():
                 parameter = self._parameters[tensor]
@@ -107,6 +110,7 @@ class Watched:
             raise InputError("record: found padding in attention_mask; expected sequences of one length")
         self._kept = _Kept()
         self._is_running = True
+        self._thread = threading.get_ident()
         self._ids, self._labels = ids.detach().cpu(), named.get("labels")
         self._enter()
 
@@ -151,6 +155,9 @@ class Watched:
     def _rotating(self, rotate: Any) -> Any:
         def rotated(*arguments: Any, **named: Any) -> Any:
             q, k = rotate(*arguments, **named)
+            # The function is the whole module's: another model may call it, in another thread too.
+            if self._current < 0 or threading.get_ident() != self._thread:
+                return q, k
             for signal, heads in (("q", q), ("k", k)):  # [sequences, heads, tokens, e]
                 self._keep(self._current, signal, heads.detach(), heads.transpose(1, 2).flatten(2))
             return q, k

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 @contextmanager
 def bar() -> Iterator[Callable[["Snapshot"], None]]:
     """A function that shows snapshots, for the time of a run."""
+    if sys.stderr is None or sys.stderr.closed:  # nobody is there to see it
+        yield lambda snapshot: None
+        return
     try:
         with warnings.catch_warnings():  # in a notebook without ipywidgets the bar is text, which tqdm warns of
             warnings.simplefilter("ignore")

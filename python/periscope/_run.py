@@ -85,6 +85,9 @@ def results(
         flags = _text.encoded({**flags, "checkpoint": folder})
     given = Config.of(_configured(name, config))
     own = flat({section: keys for section, keys in sections.items() if keys is not None})
+    known = _flags_of(name)
+    words = {flag: w for flag, value in flags.items() if (w := _words(known[flag], value)) is not None}
+    shared = _common(common)
     with _shown(progress) as on_progress:
         try:
             result = _periscope.run(
@@ -93,11 +96,11 @@ def results(
                 entries=settings(given.keys),
                 settings=settings(own),
                 theory_settings=settings(flat(theory_set or {})),
-                flags={flag: words for flag, value in flags.items() if (words := _words(flag, value)) is not None},
+                flags=words,
                 model=model,
                 on_progress=on_progress,
                 on_record=None if callback is None else lambda record: callback(Record(**record)),
-                **_common(common),
+                **shared,
             )
             ds = _finished(result, on_progress)
         except _periscope.Failure as failure:
@@ -122,12 +125,13 @@ def _configured(name: str, config: ConfigLike) -> ConfigLike:
 
 def _finished(result: _periscope.Result, on_progress: Callable[[_periscope.Snapshot], object] | None) -> "xr.Dataset":
     """The dataset of a run, whose files are written where it has a folder for them."""
-    ds = dataset.of_result(result, sys.argv)
+    ds = dataset.of_result(result, _argv())
     if result.out and result.file:
+        os.makedirs(result.out, exist_ok=True)
         path = os.path.join(result.out, result.file)
         dataset.write(ds, path + ".nc")
         if result.json_file:
-            dataset.write_text(result.json(sys.argv) + "\n", path + ".json")
+            dataset.write_text(result.json(_argv()) + "\n", path + ".json")
     _periscope.commit(result, on_progress)
     return ds
 
@@ -148,6 +152,7 @@ def _common(common: Mapping[str, Any]) -> dict[str, Any]:
         if name in given:
             given[name] = os.fspath(given[name])
     if given.get("out"):
+        given["out"] = os.path.abspath(given["out"])  # wherever the process goes meanwhile
         os.makedirs(given["out"], exist_ok=True)
     return given
 
@@ -179,25 +184,59 @@ def _bytes(value: Any) -> float:
     return size
 
 
-def _words(flag: str, value: Any) -> list[str] | None:
+@cache
+def _flags_of(study: str) -> dict[str, dict[str, Any]]:
+    described = next(one for one in _periscope.studies() if one["name"] == study)
+    return {flag["name"]: flag for flag in described["flags"]}
+
+
+def _words(flag: dict[str, Any], value: Any) -> list[str] | None:
     """The words that a command line would have for a flag; None for one that is not given."""
-    if value is None or value is False:
+    name = flag["name"].replace("-", "_")
+    if hasattr(value, "tolist"):  # of numpy, torch, jax
+        value = value.tolist()
+    if value is None or (value is False and flag["toggle"]):
         return None
-    if value is True:
+    if flag["toggle"]:
+        if value is not True:
+            raise ConfigError(f"{name} = {_short(value)}: expected True or False")
         return []
+    wanted = "a number" if flag["number"] else "a list of text" if flag["list"] else "text, a path or a list"
+    if isinstance(value, (bool, bytes, bytearray)):
+        raise ConfigError(f"{name} = {_short(value)}: expected {wanted}")
     if isinstance(value, (str, os.PathLike)):
         return [os.fspath(value)]
-    if isinstance(value, (int, float)):
+    if isinstance(value, (int, float)) and flag["number"]:
         return [repr(value)]
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-        return _words(flag, value)
-    if isinstance(value, Iterable):
-        words = [str(item) for item in value]
-        if not words:
-            raise ConfigError(f"{flag.replace('-', '_')} = []: expected at least one")
-        return [",".join(words)]
-    raise ConfigError(f"{flag.replace('-', '_')} = {value!r}: expected a number, text or list")
+    if isinstance(value, Iterable) and not flag["number"]:
+        return [_joined(name, flag, value)]
+    raise ConfigError(f"{name} = {_short(value)}: expected {wanted}")
+
+
+def _joined(name: str, flag: dict[str, Any], values: Iterable[Any]) -> str:
+    """Several words as one: texts of a flag that takes several, else whole numbers."""
+    words = []
+    for value in values:
+        if flag["list"] and isinstance(value, str):
+            words.append(value)
+        elif not flag["list"] and name in ("tokens", "labels") and hasattr(value, "__index__"):
+            words.append(str(int(value)))
+        else:
+            raise ConfigError(f"{name}: found {_short(value)} in the list; expected "
+                              f"{'texts' if flag['list'] else 'whole numbers'}")  # fmt: skip
+    if not words:
+        raise ConfigError(f"{name} = []: expected at least one")
+    return ",".join(words)
+
+
+def _short(value: Any) -> str:
+    words = repr(value)
+    return words if len(words) <= 60 else words[:57] + "..."
+
+
+def _argv() -> list[str]:
+    """The words of the process, as text that UTF-8 has."""
+    return [os.fsencode(str(word)).decode(errors="replace") for word in getattr(sys, "argv", [])]
 
 
 def _shown(progress: Progress) -> AbstractContextManager[Callable[[_periscope.Snapshot], object] | None]:

@@ -57,6 +57,8 @@ def _read(path: Path) -> Any:
 
 
 def _content(path: Path) -> str:
+    if path.exists() and not path.is_file():
+        raise InputError(f"text {path}: found no regular file; expected a text file")
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

@@ -11,8 +11,25 @@ from .errors import ConfigError
 _LARGEST = 2**63
 
 
-def text(key: str, value: Any) -> str:
+_DEEPEST = 16  # tables and lists in one another; keys need three
+
+
+def plain(key: str, value: Any, depth: int = 0) -> Any:
+    """A copy of Python's own scalars, lists and dictionaries. Raises ConfigError for what is nested too deep."""
+    if depth > _DEEPEST:
+        raise ConfigError(f"{key}: found more than {_DEEPEST} tables or lists in one another; expected fewer")
+    value = _plain(value)
+    if isinstance(value, Mapping):
+        return {name: plain(key, item, depth + 1) for name, item in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray)):
+        return [plain(key, item, depth + 1) for item in value]
+    return value
+
+
+def text(key: str, value: Any, depth: int = 0) -> str:
     """``value`` as TOML. Raises ConfigError, which names ``key``, for what TOML has no form for."""
+    if depth > _DEEPEST:
+        raise ConfigError(f"{key}: found more than {_DEEPEST} tables or lists in one another; expected fewer")
     value = _plain(value)
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -28,9 +45,10 @@ def text(key: str, value: Any) -> str:
         for name in value:
             if not isinstance(name, str):
                 raise ConfigError(f"{key} = {_short(value)}: expected names of keys that are text, found {name!r}")
-        return "{" + ", ".join(f"{_string(key, k)} = {text(f'{key}.{k}', v)}" for k, v in value.items()) + "}"
+        entries = (f"{_string(key, k)} = {text(f'{key}.{k}', v, depth + 1)}" for k, v in value.items())
+        return "{" + ", ".join(entries) + "}"
     if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray)):
-        return "[" + ", ".join(text(key, item) for item in value) + "]"
+        return "[" + ", ".join(text(key, item, depth + 1) for item in value) + "]"
     raise ConfigError(f"{key} = {_short(value)}: expected a number, text, truth value, list or table, "
                       f"found {type(value).__name__}")  # fmt: skip
 

@@ -1,7 +1,9 @@
 """Configurations: what is simulated, measured and predicted."""
 
+import copy
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Union
@@ -9,6 +11,7 @@ from typing import Any, Union
 from . import _toml
 from .errors import ConfigError, error_of
 
+_NAME = re.compile(r"[\w-]+(\.[\w-]+)*")
 ConfigLike = Union["Config", Mapping[str, Any], str, "os.PathLike[str]", None]
 
 
@@ -22,13 +25,17 @@ def _sections() -> frozenset[str]:
 def flat(keys: Mapping[str, Any], within: str = "") -> dict[str, Any]:
     """``{"model": {"width": 8}, "run.seeds": 4}`` as ``{"model.width": 8, "run.seeds": 4}``."""
     found: dict[str, Any] = {}
+    if not isinstance(keys, Mapping):
+        raise ConfigError(f"{within or 'configuration'}: found {type(keys).__name__}; expected a table of keys")
     for name, value in keys.items():
         if not isinstance(name, str):
             raise ConfigError(f"{within or 'configuration'}: expected names of keys that are text, found {name!r}")
         full = within + name
+        if not _NAME.fullmatch(full):
+            raise ConfigError(f"unknown key {full!r}: expected one of the keys that periscope.keys() lists")
         is_section = full in _sections() or (not within and isinstance(value, Mapping) and "." not in name)
         if not is_section:
-            found[full] = value
+            found[full] = _toml.plain(full, value)
         elif isinstance(value, Mapping):
             found.update(flat(value, full + "."))
         else:
@@ -54,7 +61,7 @@ class Config:
 
     def __init__(self, keys: Mapping[str, Any] | None = None, *, file: "str | os.PathLike[str] | None" = None) -> None:
         self._file = "" if file is None else os.fspath(file)
-        self._keys = flat(keys or {})
+        self._keys = flat({} if keys is None else keys)
         self._resolve()
 
     @classmethod
@@ -100,7 +107,7 @@ class Config:
     @property
     def keys(self) -> dict[str, Any]:
         """The keys that were given besides the file's, flat: ``{"model.width": 256}``."""
-        return dict(self._keys)
+        return copy.deepcopy(self._keys)
 
     def resolved(self) -> dict[str, Any]:
         """Every key of every stack with its value, defaults too, as results state it."""

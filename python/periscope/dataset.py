@@ -2,11 +2,12 @@
 
 import builtins
 import os
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -18,6 +19,8 @@ from .plots.dataset import tidy
 
 if TYPE_CHECKING:
     from ._periscope import Result
+
+T = TypeVar("T")
 
 _MISSING = {"integer": np.iinfo(np.int64).min, "boolean": 255}  # as in files
 _TYPES = {"integer": "int64", "boolean": "uint8"}  # likewise
@@ -49,7 +52,7 @@ def open(path: "str | os.PathLike[str]") -> xr.Dataset:  # noqa: A001  # the nam
     ``<quantity>_measured``, ``_predicted`` and ``_stderr``. Raises InputError for what is no result.
     """
     try:
-        return reader.read(Path(path))
+        return _alone(lambda: reader.read(Path(path)))
     except reader.ResultError as error:
         raise InputError(str(error)) from None
 
@@ -60,7 +63,7 @@ def write(ds: xr.Dataset, path: "str | os.PathLike[str]") -> None:
     Numbers and flags that are floats because some are missing are whole numbers and bytes there again. Raises OSError
     where that is impossible.
     """
-    target = Path(path)
+    target = _regular(path)
     kinds = _kinds(ds)
     encoding: dict[Any, dict[str, Any]] = {}
     stored = ds.copy()
@@ -72,11 +75,54 @@ def write(ds: xr.Dataset, path: "str | os.PathLike[str]") -> None:
             encoding[name] = {"dtype": _TYPES[kind], "_FillValue": _MISSING[kind]}
         elif kind == "real":
             encoding[name] = {"_FillValue": None}
-    with _whole(target) as temporary:
+    def store() -> None:
+        with _whole(target) as temporary:
+            try:
+                stored.to_netcdf(temporary, engine="netcdf4", encoding=encoding)
+            except RuntimeError as error:  # of the library, where the disk is full
+                raise Error(f"cannot write {target}: {error}") from error
+
+    _alone(store)
+
+
+def _regular(path: "str | os.PathLike[str]") -> Path:
+    """The file that a path leads to, which may not be there yet. Raises Error for what is no regular file."""
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        raise Error(f"cannot write {target}: it is no regular file; expected one, or none")
+    return target
+
+
+_LOCK = threading.Lock()  # HDF5, under NetCDF, is for one thread at a time
+os.register_at_fork(after_in_child=_LOCK._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+def _alone(work: Callable[[], T]) -> T:
+    """Does what NetCDF is needed for, beside no other thread's, and to its end: an interrupt in its midst, which would
+    leave the library's own locks held, comes after it."""
+    answers: list[T] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
         try:
-            stored.to_netcdf(temporary, engine="netcdf4", encoding=encoding)
-        except RuntimeError as error:  # of the library, where the disk is full
-            raise Error(f"cannot write {target}: {error}") from error
+            with _LOCK:
+                answers.append(work())
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    interrupt: BaseException | None = None
+    while thread.is_alive():
+        try:
+            thread.join()
+        except BaseException as caught:  # KeyboardInterrupt, or what a handler of the caller raises
+            interrupt = caught
+    if interrupt is not None:
+        raise interrupt
+    if failures:
+        raise failures[0]
+    return answers[0]
 
 
 def _kinds(ds: xr.Dataset) -> dict[str, str]:
@@ -89,7 +135,7 @@ def _kinds(ds: xr.Dataset) -> dict[str, str]:
 
 def write_text(text: str, path: "str | os.PathLike[str]") -> None:
     """Writes a text file, whole or not at all."""
-    with _whole(Path(path)) as temporary:
+    with _whole(_regular(path)) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

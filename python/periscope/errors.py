@@ -53,6 +53,9 @@ class CheckFailed(Error):
         super().__init__(message)
         self.dataset = dataset
 
+    def __reduce__(self) -> tuple[type, tuple[str, "xr.Dataset"]]:
+        return type(self), (str(self), self.dataset)
+
 
 _KEY = r"(?P<key>\[?[A-Za-z_][\w.\-]*\]?)"
 _AT = r"^(?:\S+:\d+: )?" + _KEY  # behind the place in a file

@@ -45,20 +45,28 @@ def record(
     return Recorder(model, every, steps, gradients, optimizer, top)
 
 
+_MARK = "_periscope_records"  # an attribute of a model that is recorded
+
+
+def _whole(name: str, value: Any, least: int = 1) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or not least <= int(value) < 2**31:
+        raise ConfigError(f"{name} = {value!r}: expected a whole number from {least} to {2**31 - 1}")
+    return int(value)
+
+
 class Recorder:
     """What ``record`` gives: the records so far, and the end of a step."""
 
     def __init__(
         self, model: Any, every: int, steps: Iterable[int] | None, gradients: bool, optimizer: Any, top: int
     ) -> None:
-        if not isinstance(every, int) or every < 1:
-            raise ConfigError(f"every = {every!r}: expected a whole number of at least 1")
+        every, top = _whole("every", every), _whole("top", top)
         require_plain(model)
         if gradients and any(getattr(part, "gradient_checkpointing", False) for part in model.modules()):
             raise InputError("model: found gradient checkpointing, which makes every signal twice; expected none, or "
                              "gradients=False")  # fmt: skip
         self._model = model
-        chosen = None if steps is None else set(steps)
+        chosen = None if steps is None else {_whole("steps", step, 0) for step in steps}
         self._due: Callable[[int], bool] = lambda step: step % every == 0 if chosen is None else step in chosen
         self._gradients = gradients
         self._optimizer = optimizer
@@ -72,7 +80,14 @@ class Recorder:
         self.datasets: dict[int, xr.Dataset] = {}
 
     def __enter__(self) -> "Recorder":
-        self._begin()
+        if getattr(self._model, _MARK, False):
+            raise InputError("record: found a model that is recorded already; expected one recorder at a time")
+        setattr(self._model, _MARK, True)
+        try:
+            self._begin()
+        except BaseException:
+            delattr(self._model, _MARK)
+            raise
         if self._optimizer is not None:
             self._of_optimizer = self._optimizer.register_step_post_hook(lambda *_: self.step())
         return self
@@ -82,6 +97,7 @@ class Recorder:
     ) -> None:
         if self._of_optimizer is not None:
             self._of_optimizer.remove()
+        delattr(self._model, _MARK)
         if kind is None:
             self._end()
         elif self._watched is not None:

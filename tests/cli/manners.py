@@ -41,7 +41,7 @@ REFUSED = {
     "train": ["--theory-set", "--memory"], "reproduce": ["--theory-set", "--memory"],
     "write-checkpoint": ["--theory-set", "--seeds", "--memory", "--skip-finished"],
     "generate": ["--vary", "--theory-set", "--seed", "--seeds", "--skip-finished"],
-    "info": SIMULATES, "toy": SIMULATES, "list": SIMULATES,
+    "cite": SIMULATES, "info": SIMULATES, "toy": SIMULATES, "list": SIMULATES,
     "help": list(COMMON),
 }  # fmt: skip
 # What makes a command run, and quick, where SMALL and SWEEPS are its configuration; None: no configuration.

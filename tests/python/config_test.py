@@ -1,6 +1,7 @@
 """Configurations and errors in Python. Usage: config_test.py"""
 
 import math
+import pickle
 import sys
 import tempfile
 import tomllib
@@ -143,6 +144,51 @@ class Errors(unittest.TestCase):
                 ps.Config({"model.width": 512, **ps.config.flat(keys)})
             error = raised.exception
             self.assertEqual((error.key, error.found, error.expected), parts, error)
+
+    def test_odd_values_of_arguments_are_refused(self) -> None:
+        folder = Path(__file__).parents[1] / "checkpoint" / "fixtures" / "llama"
+        for call, key in (
+            (lambda: ps.propagate(SMALL, dump=True), "dump"),
+            (lambda: ps.propagate(SMALL, backward=0), "backward"),
+            (lambda: ps.probe(folder, tokens=True), "tokens"),
+            (lambda: ps.probe(folder, tokens=[]), "tokens"),
+            (lambda: ps.probe(folder, tokens=b"123"), "tokens"),
+            (lambda: ps.probe(folder, tokens=["1,2", 3]), "tokens"),
+            (lambda: ps.probe(folder, tokens=[1], top=True), "top"),
+            (lambda: ps.probe(folder, tokens=[1], top=[1]), "top"),
+            (lambda: ps.certify(config=SMALL, format=True), "format"),
+            (lambda: ps.verify(cases=True), "cases"),
+        ):
+            with self.assertRaises(ps.ConfigError) as raised:
+                call()
+            self.assertEqual(raised.exception.key, key, raised.exception)
+        ds = ps.probe(folder, tokens=np.array([1, 2]), top=np.int64(3), no_theory=np.bool_(True))
+        self.assertEqual(ds.sizes["rank"], 3)
+        with self.assertRaises(_periscope.Failure):
+            _periscope.run("propagate", flags={"dump": []})
+
+    def test_configurations_are_their_own(self) -> None:
+        placements = ["pre", "peri"]
+        config = ps.Config({"model.placement": placements})
+        placements.append("post")
+        config.keys["model.placement"].append("post")
+        self.assertEqual(config.keys, {"model.placement": ["pre", "peri"]})
+        once = ps.Config({"model.placement": (one for one in ("pre", "peri"))})
+        self.assertEqual(len(once.resolved()["stacks"]), len(config.resolved()["stacks"]))
+        self.assertEqual(ps.Config({"run.seeds": np.array(4)}), ps.Config({"run.seeds": 4}))
+        endless: list[Any] = []
+        endless.append(endless)
+        for odd in ({"model.width=16#": 32}, {"model": {"width#": 1}}, {"": 1}, "text", [1], {"model.width": endless}):
+            with self.subTest(odd=str(odd)), self.assertRaises(ps.ConfigError):
+                ps.Config(odd)  # type: ignore[arg-type]
+
+    def test_errors_survive_pickling(self) -> None:
+        with self.assertRaises(ps.CheckFailed) as raised:
+            ps.propagate(SMALL, theory_set={"init.down_factor": 3.0}, seeds=8, check=True)
+        copied = pickle.loads(pickle.dumps(raised.exception))
+        self.assertEqual((str(copied), copied.dataset.attrs["exit_code"]), (str(raised.exception), 4))
+        refused = pickle.loads(pickle.dumps(ps.ConfigError("model.width = 0: expected more")))
+        self.assertEqual((refused.key, refused.found, refused.expected), ("model.width", "0", "more"))
 
     def test_arguments_are_named_as_in_python(self) -> None:
         for call, key in (

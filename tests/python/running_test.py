@@ -91,6 +91,27 @@ class Beside(unittest.TestCase):
         for i in (0, 1):
             xr.testing.assert_identical(settled(found[i]), settled(alone[i]))
 
+    def test_threads_may_write_into_folders_of_their_own(self) -> None:
+        """The library of result files is for one thread at a time."""
+        with tempfile.TemporaryDirectory() as folder:
+            failures: list[BaseException] = []
+
+            def run(number: int) -> None:
+                try:
+                    for _ in range(3):
+                        ps.propagate(SMALL, seeds=4, out=f"{folder}/{number}")
+                        ps.open(f"{folder}/{number}/propagate.nc")
+                except BaseException as failure:
+                    failures.append(failure)
+
+            threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(failures, [])
+            self.assertEqual(len(list(Path(folder).rglob("*"))), 8)
+
     def test_results_do_not_depend_on_threads(self) -> None:
         config = {**SMALL, "run.seeds": 8}
         one, two = (ps.propagate(config, threads=n, backward=True) for n in (1, 2))
@@ -125,6 +146,45 @@ if __name__ == "__main__":
                 path.write_text(code)
                 done = subprocess.run([sys.executable, path, way], capture_output=True, text=True, timeout=120)
                 self.assertEqual((done.stdout, done.stderr), ("3\n", ""))
+
+
+class AtTheEnd(unittest.TestCase):
+    def test_a_daemon_threads_run_ends_with_the_interpreter(self) -> None:
+        for out in (None, "folder"):
+            with tempfile.TemporaryDirectory() as folder:
+                done = python(f"""
+import os, threading, time
+os.chdir({folder!r})
+import periscope as ps
+def many():
+    try:
+        for _ in range(10000):
+            ps.theory({SMALL!r}, out={out!r})
+    except (ps.Error, RuntimeError):
+        pass  # no run and no thread begins at the end
+threading.Thread(target=many, daemon=True).start()
+time.sleep(1)
+""")  # fmt: skip
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_an_interrupt_while_files_are_written_comes_after_them(self) -> None:
+        code = f"""
+import signal, sys
+import periscope as ps
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+for milliseconds in range(1, 160, 4):
+    signal.setitimer(signal.ITIMER_REAL, milliseconds / 1000)
+    try:
+        for _ in range(20):
+            ps.theory({SMALL!r}, out=sys.argv[1])
+    except KeyboardInterrupt:
+        pass
+print("all is well")
+"""
+        with tempfile.TemporaryDirectory() as out:
+            done = subprocess.run([sys.executable, "-c", code, out], capture_output=True, text=True, timeout=100)
+            self.assertEqual((done.stdout, done.stderr), ("all is well\n", ""))
+            self.assertFalse([path.name for path in Path(out).iterdir() if path.suffix == ".tmp"])
 
 
 class Manners(unittest.TestCase):

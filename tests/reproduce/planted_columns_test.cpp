@@ -271,7 +271,7 @@ std::optional<Values> expected_of_group(const std::string& column, const reprodu
     if (column == name + "_measured") return averaged_of(average, false, runs);
     if (column == name + "_stderr") return averaged_of(average, true, runs);
   }
-  if (!column.starts_with("theory_")) return std::nullopt;
+  if (column.find("_predicted") == std::string::npos) return std::nullopt;
   if (!base) return Values();
   const Profile& profile = result.initial.at(runs.group.name).profile;
   const Curve& moment = profile.curves.at({Statistic::second_moment, Signal::x_out});

@@ -99,6 +99,9 @@ F read_flags(const std::vector<Flag<F>>& flags, const FlagValues& given) {
       if (flag.required) throw ConfigError(shown + ": expected a value, found none");
       continue;
     }
+    if (it->second.empty() && !std::holds_alternative<bool F::*>(flag.field)) {
+      throw ConfigError(shown + ": expected a value, found none");
+    }
     std::visit(
         [&](const auto& field) {
           using V = std::remove_cvref_t<decltype(values.*field)>;

@@ -15,6 +15,7 @@
 #include "sim/measure/gradient_probe.h"
 #include "sim/measure/growth_probe.h"
 #include "sim/measure/running_moments.h"
+#include "sim/model/parameters.h"
 
 namespace periscope::probe {
 namespace {
@@ -39,7 +40,9 @@ void require_sizes(const OutsidePass& pass, const ModelSpec& model) {
                     rows, pass.labels.size(), pass.sequences));
   }
   for (const OutsidePass::Value& value : pass.signals) {
+    const bool is_of_a_sublayer = value.at.sublayer >= 0 && value.at.sublayer < model.sublayers();
     const bool is_wrong = static_cast<std::size_t>(value.rows) != rows ||
+                          (!is_of_a_sublayer && value.at.signal != Signal::x_out) ||
                           (is_stream_signal(value.at.signal) && value.cols != model.width) || value.at.sublayer < -1 ||
                           value.at.sublayer > model.sublayers();
     if (!is_wrong) continue;
@@ -88,8 +91,8 @@ void measure_losses(const StackContext& context, const OutsidePass& pass, ModelR
   const std::int64_t vocab = static_cast<std::int64_t>(pass.logits.size()) / rows;
   for (const int label : pass.labels) {
     if (label == no_label || (label >= 0 && label < vocab)) continue;
-    throw InputError(fmt::format("label {}: expected 0 to {}, the model's vocabulary, or {} for none", label, vocab - 1,
-                                 no_label));
+    throw InputError(
+        fmt::format("label {}: expected 0 to {}, the model's vocabulary, or {} for none", label, vocab - 1, no_label));
   }
   r.logits = tensor_of(context.ops, {{}, rows, vocab, pass.logits}, DType::f64);
   r.token_losses = context.ops.token_losses(r.logits, pass.labels);
@@ -103,8 +106,14 @@ void measure_losses(const StackContext& context, const OutsidePass& pass, ModelR
 }  // namespace
 
 study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const OutsidePass& pass, DType dtype, int top) {
+  if (top < 1) throw InputError(fmt::format("top = {}: expected at least 1", top));
   const Checkpoint checkpoint(model);
   require_sizes(pass, checkpoint.model());
+  for (const auto& [parameter, squares] : pass.gradients) {
+    if (parameter.layer() >= 0 && parameter.layer() < checkpoint.model().layers) continue;
+    throw InputError(
+        fmt::format("gradient of {}: expected layer 0 to {}", name_of(parameter), checkpoint.model().layers - 1));
+  }
   const std::unique_ptr<Backend> backend = make_backend("cpu");
   const CheckpointWeights weights(*backend, checkpoint, dtype);
   const StackContext context{

@@ -1,0 +1,36 @@
+#include "python/bindings/own_thread.h"
+
+#include <unistd.h>
+
+#include "sim/base/error.h"
+
+namespace periscope::python {
+
+/// Threads may end after every static object. A forked child has none of its parent's threads, and no run.
+Runs& Runs::all() {
+  static Runs* runs = new Runs;
+  if (runs->process_ != ::getpid()) runs = new Runs;
+  return *runs;
+}
+
+void Runs::begin(WatchedProgress& progress) {
+  const std::lock_guard lock(mutex_);
+  if (is_closed_) throw Error(ExitCode::stopped_early, "the interpreter is ending: no run begins");
+  running_.insert(&progress);
+}
+
+void Runs::end(WatchedProgress& progress) {
+  const std::lock_guard lock(mutex_);
+  running_.erase(&progress);
+  none_left_.notify_all();
+}
+
+void Runs::stop_all() {
+  const nanobind::gil_scoped_release released;
+  std::unique_lock lock(mutex_);
+  is_closed_ = true;
+  for (WatchedProgress* progress : running_) progress->stop();
+  none_left_.wait(lock, [&] { return running_.empty(); });
+}
+
+}  // namespace periscope::python
