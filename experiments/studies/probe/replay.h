@@ -32,8 +32,8 @@ struct OutsidePass {
 
 /// Measures the pass as `run` measures its own, by the same probes, and gives its dataset, without theory. Signals that
 /// the pass does not have are missing in it. `model` says its family, sizes and gains; `dtype` is what its signals are
-/// held in. The hash of the configuration covers the ids, not the weights, which change with every step. Throws InputError for a model that cannot be read and values of another size than
-/// the signals have.
+/// held in. The hash of the configuration covers the ids, not the weights, which change with every step. Throws
+/// InputError for a model that cannot be read and values of another size than the signals have.
 study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const OutsidePass& pass, DType dtype, int top);
 
 }  // namespace periscope::probe

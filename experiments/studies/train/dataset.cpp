@@ -227,8 +227,9 @@ const dataset::Table<theory::Prediction>& theory_table() {
         .column_if_any({"variance_predicted", "placement depth", "1",
                         "predicted variance of the stream before training, on the held-out windows", at / "variance"},
                        [=](const P& p) { return variance(p, &Curve::value); })
-        .column_if_any({"variance_predicted_stderr", "placement depth", "1", "its standard error", at / "variance_stderr"},
-                       [=](const P& p) { return variance(p, &Curve::standard_error); });
+        .column_if_any(
+            {"variance_predicted_stderr", "placement depth", "1", "its standard error", at / "variance_stderr"},
+            [=](const P& p) { return variance(p, &Curve::standard_error); });
     return table;
   }();
   return all;
