@@ -15,6 +15,7 @@
 namespace nb = nanobind;
 
 NB_MODULE(_periscope, module) {
+  nb::set_leak_warnings(false);  // a daemon thread may hold a result when the interpreter ends
   module.doc() = "The studies of Periscope as functions; the package periscope is the interface to them.";
   // _periscope.Failure(message, exit code): the package makes its own exceptions of it.
   static PyObject* const failure =

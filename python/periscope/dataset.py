@@ -102,21 +102,29 @@ def _alone(work: Callable[[], T]) -> T:
     leave the library's own locks held, comes after it."""
     answers: list[T] = []
     failures: list[BaseException] = []
+    begun, done = threading.Event(), threading.Event()
 
     def run() -> None:
+        begun.set()
         try:
             with _LOCK:
                 answers.append(work())
         except BaseException as failure:
             failures.append(failure)
+        finally:
+            done.set()
 
-    thread = threading.Thread(target=run)
-    thread.start()
     interrupt: BaseException | None = None
-    while thread.is_alive():
+    try:
+        threading.Thread(target=run).start()
+    except BaseException as caught:  # KeyboardInterrupt, or what a handler of the caller raises
+        if not begun.wait(1.0):
+            raise
+        interrupt = caught
+    while not done.is_set():  # join and is_alive take an interrupted join for the thread's end
         try:
-            thread.join()
-        except BaseException as caught:  # KeyboardInterrupt, or what a handler of the caller raises
+            done.wait()
+        except BaseException as caught:
             interrupt = caught
     if interrupt is not None:
         raise interrupt
