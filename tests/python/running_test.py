@@ -174,10 +174,11 @@ import periscope as ps
 ps.theory({SMALL!r}, out=sys.argv[1])  # what it imports is imported: an interrupted import is not our matter
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 for milliseconds in range(1, 160, 4):
-    signal.setitimer(signal.ITIMER_REAL, milliseconds / 1000)
     try:
+        signal.setitimer(signal.ITIMER_REAL, milliseconds / 1000)
         for _ in range(20):
             ps.theory({SMALL!r}, out=sys.argv[1])
+        signal.setitimer(signal.ITIMER_REAL, 0)
     except KeyboardInterrupt:
         pass
 print("all is well")
