@@ -131,6 +131,7 @@ class Errors(unittest.TestCase):
                 self.assertTrue(error.key, error)
                 self.assertTrue(error.expected, error)
                 self.assertNotIn("--", str(error))
+                self.assertFalse(str(error).startswith("set "), error)
         self.assertGreater(seen, 55)
 
     def test_key_found_and_expected(self) -> None:
