@@ -79,7 +79,8 @@ TEST_CASE("memory model: the hash is of names, types, shapes and bytes") {
   changed.front() ^= std::byte{1};
   view.bytes = changed;
   CHECK(hash(model) != before);
-  view.bytes = in_memory("llama")->tensors.tensors.begin()->second.bytes;
+  const auto other = in_memory("llama");  // whose bytes are there as long as it is
+  view.bytes = other->tensors.tensors.begin()->second.bytes;
   view.shape.insert(view.shape.begin(), 1);
   CHECK(hash(model) != before);
 }
