@@ -41,8 +41,8 @@ REFUSED = {
     "train": ["--theory-set", "--memory"], "reproduce": ["--theory-set", "--memory"],
     "write-checkpoint": ["--theory-set", "--seeds", "--memory", "--skip-finished"],
     "generate": ["--vary", "--theory-set", "--seed", "--seeds", "--skip-finished"],
-    "cite": SIMULATES, "info": SIMULATES, "toy": SIMULATES, "list": SIMULATES,
-    "help": list(COMMON),
+    "info": SIMULATES, "toy": SIMULATES, "list": SIMULATES,
+    "cite": list(COMMON), "help": list(COMMON),
 }  # fmt: skip
 # What makes a command run, and quick, where SMALL and SWEEPS are its configuration; None: no configuration.
 LADDER = ["--set", "ladder.widths=[32,64,96,128]", "--set", "ladder.seeds=8", "--set", "model.placement=pre",
