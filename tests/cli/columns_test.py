@@ -189,8 +189,8 @@ class Columns(SharedFolderTest):
             result = reader.read(file)
             of_file = self.declared[result.attrs["result"]]
             asked = Asked(result)
-            for kind in KINDS:
-                if not all(name in result for name in kind.NEEDS):
+            for kind in kinds.of(result):
+                if kind is cost:
                     continue
                 drawn.add(kind)
                 for _ in kind.draw(asked):
