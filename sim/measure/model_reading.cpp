@@ -1,19 +1,32 @@
 #include "sim/measure/model_reading.h"
 
-#include "sim/measure/gradient_probe.h"
-#include "sim/measure/growth_probe.h"
+#include "sim/measure/model_probes.h"
 #include "sim/measure/running_moments.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 
 namespace periscope {
 
+ModelProbes::ModelProbes(const StackContext& context, int top)
+    : probe(context), growth(context), extremes(context, top), gradients(context) {}
+
+Hooks ModelProbes::hooks() {
+  return {.recorders = {&probe, &growth, &extremes, &gradients}, .gradients = {&gradients}};
+}
+
+void ModelProbes::take_into(const StackContext& context, bool backward, ModelReading& reading) {
+  reading.reading = probe.take();
+  if (backward) gradients.take_into(reading.reading.profile);
+  reading.growth = growth.take();
+  reading.branch_from_gains = branch_size_from_gains(context);
+  Extremes largest = extremes.take();
+  reading.extremes = std::move(largest.depths);
+  reading.inside_maxima = std::move(largest.inside);
+}
+
 ModelReading read_model(const StackContext& context, const ModelPass& pass) {
-  Probe probe(context);
-  GrowthProbe growth(context);
-  ExtremesProbe extremes(context, pass.top);
-  GradientProbe gradients(context);
-  Hooks hooks{.recorders = {&probe, &growth, &extremes, &gradients}, .gradients = {&gradients}};
+  ModelProbes probes(context, pass.top);
+  Hooks hooks = probes.hooks();
   const auto append = [](auto& all, const auto& more) { all.insert(all.end(), more.begin(), more.end()); };
   append(hooks.recorders, pass.hooks.recorders);
   append(hooks.gradients, pass.hooks.gradients);
@@ -33,13 +46,7 @@ ModelReading read_model(const StackContext& context, const ModelPass& pass) {
     if (pass.labels[t] != no_label) mean.add(r.token_losses[t]);
   }
   r.loss = mean.mean();
-  r.reading = probe.take();
-  if (pass.backward) gradients.take_into(r.reading.profile);
-  r.growth = growth.take();
-  r.branch_from_gains = branch_size_from_gains(context);
-  Extremes largest = extremes.take();
-  r.extremes = std::move(largest.depths);
-  r.inside_maxima = std::move(largest.inside);
+  probes.take_into(context, pass.backward, r);
   return r;
 }
 

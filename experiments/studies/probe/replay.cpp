@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <initializer_list>
 #include <limits>
 #include <map>
 
@@ -12,8 +11,7 @@
 #include "sim/backends.h"
 #include "sim/base/error.h"
 #include "sim/checkpoint/checkpoint_weights.h"
-#include "sim/measure/gradient_probe.h"
-#include "sim/measure/growth_probe.h"
+#include "sim/measure/model_probes.h"
 #include "sim/measure/running_moments.h"
 #include "sim/model/parameters.h"
 
@@ -54,10 +52,8 @@ void require_sizes(const OutsidePass& pass, const ModelSpec& model) {
 }
 
 void measure(const StackContext& context, const OutsidePass& pass, DType dtype, int top, ModelReading& r) {
-  Probe probe(context);
-  GrowthProbe growth(context);
-  ExtremesProbe extremes(context, top);
-  GradientProbe gradients(context);
+  ModelProbes probes(context, top);
+  const Hooks hooks = probes.hooks();
   // Two signals without a norm between them are one array, and so one tensor, which the probes measure once.
   std::map<const double*, Tensor> tensors;
   for (const OutsidePass::Value& value : pass.signals) {
@@ -66,21 +62,13 @@ void measure(const StackContext& context, const OutsidePass& pass, DType dtype, 
     const auto [found, is_new] = tensors.try_emplace(value.values.data());
     if (is_new) found->second = tensor_of(context.ops, value, dtype);
     const Tensor& x = found->second;
-    for (SignalRecorder* recorder : std::initializer_list<SignalRecorder*>{&probe, &growth, &extremes, &gradients}) {
-      recorder->on_signal(value.at, x);
-    }
+    for (SignalRecorder* recorder : hooks.recorders) recorder->on_signal(value.at, x);
   }
   for (const auto& [parameter, squares] : pass.gradients) {
     const auto sum = [&, squares = squares] { return context.ops.from_host(1, 1, DType::f64, std::span(&squares, 1)); };
-    gradients.on_gradient(parameter, {[] { return Tensor(); }, sum});
+    probes.gradients.on_gradient(parameter, {[] { return Tensor(); }, sum});
   }
-  r.reading = probe.take();
-  if (pass.backward) gradients.take_into(r.reading.profile);
-  r.growth = growth.take();
-  r.branch_from_gains = branch_size_from_gains(context);
-  Extremes largest = extremes.take();
-  r.extremes = std::move(largest.depths);
-  r.inside_maxima = std::move(largest.inside);
+  probes.take_into(context, pass.backward, r);
 }
 
 void measure_losses(const StackContext& context, const OutsidePass& pass, ModelReading& r) {
