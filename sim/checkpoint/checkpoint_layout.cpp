@@ -45,7 +45,7 @@ std::string text_of(const SublayerRule& r) {
 void compare_norms(const Comparison& c, const ModelSpec& wanted, const ModelSpec& made) {
   for (int l = 0; l < wanted.sublayers(); ++l)
     c.same("model.placement", text_of(wanted.rule(l)), text_of(made.rule(l)));
-  c.same("model.placement", wanted.placement.two_streams, made.placement.two_streams);
+  c.same("model.placement", wanted.placement.wiring == Wiring::sequential, made.placement.wiring == Wiring::sequential);
   c.same_name("model.norm", wanted.norm, made.norm, norm_kind_names);
   c.same("model.norm_eps", wanted.norm_eps, made.norm_eps);
   c.same("model.embedding_norm", wanted.embedding_norm, made.embedding_norm);

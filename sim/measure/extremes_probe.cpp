@@ -21,7 +21,8 @@ void ExtremesProbe::on_signal(const Emission& at, const Tensor& x) {
     case Signal::up:
     case Signal::hidden: return note(at, x, {.top_magnitudes = 1});
     case Signal::sum:  // without norm C it is x_out
-      if (context_.model.rule(at.sublayer).norm_c) note(at, x, {.top_magnitudes = 1});
+      if (context_.model.step(at.sublayer).norm_c[static_cast<std::size_t>(at.part)])
+        note(at, x, {.top_magnitudes = 1});
       return;
     default: return;
   }
@@ -35,7 +36,7 @@ Extremes ExtremesProbe::take() {
   record_.fetch();
   const auto sublayers = static_cast<std::size_t>(context_.model.sublayers());
   Extremes e;
-  e.depths.resize(sublayers + 1);
+  e.depths.resize(static_cast<std::size_t>(context_.model.steps()) + 1);
   for (const Place& place : places_) {
     const SignalStatistics& s = record_[place.slot];
     if (place.signal == Signal::x_out) {

@@ -31,7 +31,8 @@ void GradientProbe::on_signal(const Emission& at, const Tensor& dx) {
   if (!is_stream_signal(at.signal)) return;
   const Slot slot = measure(dx);
   signals_.push_back({runs_over_depth(at.signal) ? at.sublayer + 1 : at.sublayer, at.signal, dx.rows(), slot});
-  if (at.sublayer < 0 && context_.model.placement.two_streams) signals_.push_back({0, Signal::r_out, dx.rows(), slot});
+  if (at.sublayer < 0 && context_.model.ends().has(Signal::r_out))
+    signals_.push_back({0, Signal::r_out, dx.rows(), slot});
 }
 
 void GradientProbe::on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) {
@@ -42,9 +43,15 @@ void GradientProbe::on_gradient(const ParameterId& parameter, const ParameterGra
 void GradientProbe::take_into(Profile& profile) {
   record_.fetch();
   for (const SignalGradient& g : signals_) {
-    const int length = context_.model.sublayers() + (runs_over_depth(g.signal) ? 1 : 0);
-    const double value = squares(g.slot) / static_cast<double>(g.rows);
-    set(profile_.curves[{Statistic::grad_sq, g.signal}], length, g.index, value);
+    const ModelSpec& m = context_.model;
+    const auto length = static_cast<int>(m.curve_length(g.signal));
+    double value = squares(g.slot) / static_cast<double>(g.rows);
+    Curve& curve = profile_.curves[{Statistic::grad_sq, g.signal}];
+    if (g.signal == Signal::x_out && m.ends().parts_of_stream() > 1 && !curve.value.empty()) {
+      const double others = curve.value[static_cast<std::size_t>(g.index)];
+      if (!std::isnan(others)) value += others;
+    }
+    set(curve, length, g.index, value);
     set(profile_.curves[{Statistic::log_grad_sq, g.signal}], length, g.index, std::log(value));
   }
   for (const WeightGradient& g : weights_) {

@@ -27,7 +27,7 @@ void GrowthProbe::on_signal(const Emission& at, const Tensor& x) {
 
 std::vector<Growth> GrowthProbe::take() {
   record_.fetch();
-  std::vector<Growth> all(static_cast<std::size_t>(context_.model.sublayers()));
+  std::vector<Growth> all(static_cast<std::size_t>(context_.model.steps()));
   for (const Sums& sums : sublayers_) all[static_cast<std::size_t>(sums.sublayer)] = growth(sums);
   return all;
 }

@@ -17,14 +17,12 @@ double mean_of(const std::vector<double>& values) {
 
 }  // namespace
 
-Probe::Probe(const StackContext& context) : context_(context), record_(context.ops) {}
+Probe::Probe(const StackContext& context)
+    : context_(context), parts_(context.model.ends().parts_of_stream()), record_(context.ops) {}
 
 Curve& Probe::curve(Statistic statistic, Signal signal) {
   Curve& c = reading_.profile.curves[{statistic, signal}];
-  if (c.value.empty()) {
-    const bool stream = runs_over_depth(signal);
-    c.value.assign(static_cast<std::size_t>(context_.model.sublayers() + (stream ? 1 : 0)), nan);
-  }
+  if (c.value.empty()) c.value.assign(context_.model.curve_length(signal), nan);
   return c;
 }
 
@@ -32,10 +30,16 @@ void Probe::on_signal(const Emission& at, const Tensor& x) {
   if (at.pass != Pass::forward || !is_stream_signal(at.signal)) return;
   const bool of_input = at.sublayer < 0;
   const bool stream = runs_over_depth(at.signal);
-  if (of_input && at.signal == Signal::x_out) choose_tokens(x.rows());
+  if (of_input && at.signal == Signal::x_out && at.part == 0) choose_tokens(x.rows());
   const Slot slot = measure(x);
   places_.push_back({stream ? at.sublayer + 1 : at.sublayer, at.sublayer, at.signal, slot});
-  if (at.signal == Signal::x_out) keep_for_angles(x);
+  if (at.signal == Signal::x_in) {
+    for (int other = at.sublayer + 1; other < context_.model.sublayers(); ++other) {
+      if (context_.model.reads_with(other) != at.sublayer) break;
+      places_.push_back({other, other, at.signal, slot});
+    }
+  }
+  if (at.signal == Signal::x_out && parts_ == 1) keep_for_angles(x);
   if (at.signal == Signal::x_in) stream_ = {x, slot};
   if (at.signal == Signal::B_out) {
     branches_.push_back({at.sublayer, stream_.slot, slot, record_.measure(x, {.dots_with = stream_.signal})});
@@ -63,8 +67,17 @@ Probe::Slot Probe::measure(const Tensor& x) {
 
 void Probe::fill(const Place& place) {
   const SignalStatistics& s = record_[place.slot];
+  // Of the parts of a stream the mean is taken, of their maxima the largest.
+  const int parts = place.signal == Signal::x_out ? parts_ : 1;
   const auto set = [&](Statistic statistic, double value) {
-    curve(statistic, place.signal).value[static_cast<std::size_t>(place.index)] = value;
+    double& entry = curve(statistic, place.signal).value[static_cast<std::size_t>(place.index)];
+    if (parts == 1) {
+      entry = value;
+    } else if (statistic == Statistic::maximum) {
+      entry = std::isnan(entry) ? value : std::max(entry, value);
+    } else {
+      entry = (std::isnan(entry) ? 0.0 : entry) + value / parts;
+    }
   };
   const double second_moment = mean_of(s.rows.second_moment);
   const bool finite = std::isfinite(second_moment);
@@ -84,14 +97,14 @@ void Probe::fill(const Place& place) {
 }
 
 void Probe::fill(const Branch& b) {
-  const SublayerRule rule = context_.model.rule(b.sublayer);
+  const double scale = context_.model.branch_scale_at(b.sublayer);
   const std::vector<double>& bb = record_[b.branch].squares;
   const std::vector<double>& xx = record_[b.stream].squares;
   const std::vector<double>& bx = record_[b.product].dots;
   double ratio = 0.0;
   double cosine = 0.0;
   for (std::size_t t = 0; t < bb.size(); ++t) {
-    ratio += std::abs(rule.beta / rule.alpha) * std::sqrt(bb[t] / xx[t]);
+    ratio += scale * std::sqrt(bb[t] / xx[t]);
     cosine += bx[t] / std::sqrt(bb[t] * xx[t]);
   }
   const auto l = static_cast<std::size_t>(b.sublayer);

@@ -62,6 +62,7 @@ class Probe final : public SignalRecorder {
   Curve& curve(Statistic statistic, Signal signal);
 
   const StackContext& context_;
+  int parts_;  ///< of the stream (StreamEnds)
   Reading reading_;
   StatisticsRecord record_;
   std::vector<Place> places_;

@@ -1,5 +1,5 @@
 #include "sim/model/key_value_cache.h"
-#include "sim/model/sublayer.h"
+#include "sim/model/modules.h"
 
 namespace periscope {
 namespace {

@@ -16,16 +16,19 @@ namespace periscope {
 /// it is the gradient of the loss with respect to the signal.
 enum class Pass { forward, recomputation, backward };
 
-/// The place and the pass in which a signal arises. `sublayer` is 0 … 2L−1, −1 before the first and 2L after the last.
+/// The place and the pass in which a signal arises. `sublayer` is 0 … 2L−1, −1 before the first and 2L after the last;
+/// of the signals of a whole step (is_of_step) it is the step, from 0. `part` is the stream where several are parts of
+/// x_out.
 struct Emission {
   int sublayer;
   Signal signal;
   Pass pass;
+  int part = 0;
 };
 
 /// Sees every signal as it arises: once forward and, in a backward pass, its gradient once, never a recomputation.
-/// With two streams the gradient of x_in and x_out holds r fixed and that of r_out holds x fixed; that of the tensor
-/// with which both begin (x_out of sublayer −1) is the sum of the two.
+/// With several streams the gradient of one holds the others fixed; that of the tensor with which all begin (x_out of
+/// sublayer −1) is the sum of them, unless they are parts of x_out.
 class SignalRecorder : public Interface {
  public:
   virtual void on_signal(const Emission& at, const Tensor& x) = 0;

@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "sim/model/sublayer.h"
+#include "sim/model/modules.h"
 
 namespace periscope {
 

@@ -1,5 +1,7 @@
 #include "sim/model/parameters.h"
 
+#include <algorithm>
+
 namespace periscope {
 namespace {
 
@@ -30,10 +32,12 @@ std::vector<Weight> weights_after(const ModelSpec& m) {
 std::vector<Weight> weights_in(const ModelSpec& m, int sublayer) {
   if (sublayer < 0) return weights_before(m);
   if (sublayer >= m.sublayers()) return weights_after(m);
-  const SublayerRule rule = m.rule(sublayer);
+  const Step step = m.step(m.step_with(sublayer));
+  const Branch& branch = *std::ranges::find(step.branches, sublayer, &Branch::sublayer);
+  const bool ends_step = branch == step.branches.back();
   std::vector<Weight> all;
-  if (rule.norm_a) all.push_back(Weight::norm_a);
-  if (ModelSpec::is_attention(sublayer)) {
+  if (branch.norm_a) all.push_back(Weight::norm_a);
+  if (branch.kind == ModuleKind::attention) {
     for (const Weight weight : {Weight::q, Weight::k, Weight::v, Weight::o}) all.push_back(weight);
     if (m.qk_norm != QkNorm::none) {
       for (const Weight weight : {Weight::q_norm, Weight::k_norm}) all.push_back(weight);
@@ -42,8 +46,8 @@ std::vector<Weight> weights_in(const ModelSpec& m, int sublayer) {
     if (is_gated(m.mlp)) all.push_back(Weight::gate);
     for (const Weight weight : {Weight::up, Weight::down}) all.push_back(weight);
   }
-  if (rule.norm_b) all.push_back(Weight::norm_b);
-  if (rule.norm_c) all.push_back(Weight::norm_c);
+  if (branch.norm_b) all.push_back(Weight::norm_b);
+  if (ends_step && std::ranges::find(step.norm_c, true) != step.norm_c.end()) all.push_back(Weight::norm_c);
   return all;
 }
 

@@ -13,29 +13,37 @@ Streams enter_stack(const StackContext& c, const Tensor& input, const Hooks& hoo
   auto pass = std::make_unique<SublayerPass>(c, hooks, -1, Pass::forward, keep_for(tape));
   Tensor x = pass->emit(Signal::input, input);
   if (c.model.embedding_norm) x = pass->norm(Weight::embedding_norm, x);
-  x = pass->emit(Signal::x_out, x);
-  const Tensor r = c.model.placement.two_streams ? pass->emit(Signal::r_out, x) : Tensor{};
+  const StreamEnds ends = c.model.ends();
+  Streams streams;
+  for (std::size_t i = 0; i < ends.names.size(); ++i) {
+    const bool is_part = ends.names[i] == Signal::x_out;
+    Tensor begun = ends.names[i] ? pass->emit(*ends.names[i], x, is_part ? static_cast<int>(i) : 0) : x;
+    if (i == 0 && ends.parts_of_stream() == 1) x = begun;  // what is put in its place is put in that of all
+    streams.push_back(std::move(begun));
+  }
   if (tape != nullptr) {
     tape->context = &c;
     tape->hooks = hooks;
     tape->entry = std::move(pass);
   }
-  return {x, r};
+  return streams;
 }
 
-Streams pass_sublayers(const StackContext& c, Streams streams, int first, int end, const Hooks& hooks,
-                       StackTape* tape) {
+Streams pass_steps(const StackContext& c, Streams streams, int first, int end, const Hooks& hooks, StackTape* tape) {
   const bool keeps_last = tape != nullptr && tape->budget > 0;
+  int layer_before = -1;
   for (int l = first; l < end; ++l) {
     const bool last = keeps_last && l + 1 == end;
     const bool keep = last || (tape != nullptr && tape->budget > 0);
-    auto pass = std::make_unique<SublayerPass>(c, hooks, l, Pass::forward, keep ? Keep::for_backward : Keep::nothing);
+    auto pass = std::make_unique<StepPass>(c, hooks, l, Pass::forward, keep ? Keep::for_backward : Keep::nothing);
+    const int layer = pass->step().branches.front().layer();
     if (tape != nullptr) {
-      // What enters an MLP comes out of the attention before it, which the backward pass computes again anyhow.
-      const bool comes_again = !ModelSpec::is_attention(l) && l > first && !tape->passes.back();
+      // What enters a layer's second step comes out of its first, which the backward pass computes again anyhow.
+      const bool comes_again = layer == layer_before && !tape->passes.back();
       tape->streams.push_back(comes_again ? Streams{} : streams);
     }
-    streams = sublayer_forward(*pass, streams);
+    layer_before = layer;
+    streams = step_forward(*pass, streams);
     if (tape == nullptr) continue;
     const bool fits = keep && pass->bytes() <= tape->budget;
     tape->budget = fits ? tape->budget - pass->bytes() : 0;
@@ -47,44 +55,52 @@ Streams pass_sublayers(const StackContext& c, Streams streams, int first, int en
 
 Tensor leave_stack(const StackContext& c, const Streams& streams, const Hooks& hooks, StackTape* tape) {
   auto pass = std::make_unique<SublayerPass>(c, hooks, c.model.sublayers(), Pass::forward, keep_for(tape));
-  const Tensor& r = streams.second;
-  Tensor output = r.empty() ? streams.x : r;
+  const StreamEnds ends = c.model.ends();
+  Tensor output = weighted_sum(c.ops, ends.normed, streams);
   if (c.model.final_norm) output = pass->norm(Weight::final_norm, output);
-  if (!r.empty()) output = c.ops.axpby(1.0, streams.x, 1.0, output);
+  if (const Tensor plain = ends.has_plain() ? weighted_sum(c.ops, ends.plain, streams) : Tensor(); !plain.empty()) {
+    output = c.ops.axpby(1.0, plain, 1.0, output);
+  }
   output = pass->emit(Signal::output, output);
   if (tape != nullptr) tape->exit = std::move(pass);
   return output;
 }
 
 StackOutput stack_forward(const StackContext& c, const Tensor& input, const Hooks& hooks, StackTape* tape) {
-  const Streams streams = pass_sublayers(c, enter_stack(c, input, hooks, tape), 0, c.model.sublayers(), hooks, tape);
-  return {streams.x, leave_stack(c, streams, hooks, tape)};
+  const Streams streams = pass_steps(c, enter_stack(c, input, hooks, tape), 0, c.model.steps(), hooks, tape);
+  return {streams.front(), leave_stack(c, streams, hooks, tape)};
 }
 
-// ResiDual's output is x + N(r) and r = x_0 + Σ branches: the gradient of r is the same at every depth.
 Streams back_into_stack(StackTape& tape, const Tensor& doutput) {
   SublayerPass& pass = *tape.exit;
-  const ModelSpec& m = pass.context().model;
+  const StackContext& c = pass.context();
   const Tensor d = pass.emit_back(Signal::output, doutput);
-  const Tensor dnormed = m.final_norm ? pass.norm_back(Weight::final_norm, d) : d;
-  return m.placement.two_streams ? Streams{d, dnormed} : Streams{dnormed};
+  const Tensor dnormed = c.model.final_norm ? pass.norm_back(Weight::final_norm, d) : d;
+  const StreamEnds ends = c.model.ends();
+  Streams gradients;
+  for (std::size_t i = 0; i < ends.names.size(); ++i) {
+    gradients.push_back(weighted_sum(c.ops, {ends.plain[i], ends.normed[i]}, {d, dnormed}));
+  }
+  return gradients;
 }
 
-Streams back_through_sublayers(StackTape& tape, Streams gradients) {
+Streams back_through_steps(StackTape& tape, Streams gradients) {
   while (!tape.streams.empty()) {
     const int l = static_cast<int>(tape.streams.size()) - 1;
-    std::unique_ptr<SublayerPass> pass = std::move(tape.passes.back());
-    if (!pass && tape.streams.back().x.empty()) {
-      auto before =
-          std::make_unique<SublayerPass>(*tape.context, tape.hooks, l - 1, Pass::recomputation, Keep::for_backward);
-      tape.streams.back() = sublayer_forward(*before, tape.streams[tape.streams.size() - 2]);
+    std::unique_ptr<StepPass> pass = std::move(tape.passes.back());
+    const auto again = [&](int step) {
+      return std::make_unique<StepPass>(*tape.context, tape.hooks, step, Pass::recomputation, Keep::for_backward);
+    };
+    if (!pass && tape.streams.back().empty()) {
+      auto before = again(l - 1);
+      tape.streams.back() = step_forward(*before, tape.streams[tape.streams.size() - 2]);
       tape.passes[tape.passes.size() - 2] = std::move(before);
     }
     if (!pass) {
-      pass = std::make_unique<SublayerPass>(*tape.context, tape.hooks, l, Pass::recomputation, Keep::for_backward);
-      (void)sublayer_forward(*pass, tape.streams.back());
+      pass = again(l);
+      (void)step_forward(*pass, tape.streams.back());
     }
-    gradients = sublayer_backward(*pass, gradients);
+    gradients = step_backward(*pass, gradients);
     tape.passes.pop_back();
     tape.streams.pop_back();
   }
@@ -94,15 +110,19 @@ Streams back_through_sublayers(StackTape& tape, Streams gradients) {
 Tensor back_to_input(StackTape& tape, const Streams& gradients) {
   SublayerPass& pass = *tape.entry;
   const StackContext& c = pass.context();
-  Tensor dx = gradients.x;
-  if (!gradients.second.empty()) dx = c.ops.axpby(1.0, dx, 1.0, gradients.second);
-  dx = pass.emit_back(Signal::x_out, dx);
+  const bool parts = c.model.ends().parts_of_stream() > 1;
+  Tensor dx;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const Tensor d = parts ? pass.emit_back(Signal::x_out, gradients[i], static_cast<int>(i)) : gradients[i];
+    if (!d.empty()) dx = dx.empty() ? d : c.ops.axpby(1.0, dx, 1.0, d);
+  }
+  if (!parts) dx = pass.emit_back(Signal::x_out, dx);
   if (c.model.embedding_norm) dx = pass.norm_back(Weight::embedding_norm, dx);
   return pass.emit_back(Signal::input, dx);
 }
 
 Tensor stack_backward(StackTape& tape, const Tensor& doutput) {
-  return back_to_input(tape, back_through_sublayers(tape, back_into_stack(tape, doutput)));
+  return back_to_input(tape, back_through_steps(tape, back_into_stack(tape, doutput)));
 }
 
 }  // namespace periscope

@@ -47,10 +47,11 @@ auto taken_from(Map& map, Key key) {
 
 }  // namespace
 
-SublayerPass::SublayerPass(const StackContext& context, Hooks hooks, int sublayer, Pass pass, Keep keep)
+SublayerPass::SublayerPass(const StackContext& context, Hooks hooks, int sublayer, Pass pass, Keep keep, int step)
     : context_(context),
       hooks_(std::move(hooks)),
       sublayer_(sublayer),
+      step_(step),
       pass_(pass),
       keep_(keep),
       weights_(context.weights.fetch(sublayer)) {
@@ -59,21 +60,23 @@ SublayerPass::SublayerPass(const StackContext& context, Hooks hooks, int sublaye
   }
 }
 
-Tensor SublayerPass::hooked(Pass pass, Signal signal, Tensor x) const {
-  const Emission at{sublayer_, signal, pass};
+Tensor SublayerPass::hooked(Pass pass, Signal signal, Tensor x, int part) const {
+  const Emission at{is_of_step(signal) ? step_ : sublayer_, signal, pass, part};
   for (SignalReplacer* replacer : hooks_.replacers) x = replacer->replaced(at, x);
   if (pass == Pass::recomputation) return x;
   for (SignalRecorder* recorder : hooks_.recorders) recorder->on_signal(at, x);
   return x;
 }
 
-Tensor SublayerPass::emit(Signal signal, Tensor x) {
-  x = hooked(pass_, signal, std::move(x));
+Tensor SublayerPass::emit(Signal signal, Tensor x, int part) {
+  x = hooked(pass_, signal, std::move(x), part);
   if (keep_ == Keep::for_backward && is_needed_back(signal)) signals_[signal] = x;
   return x;
 }
 
-Tensor SublayerPass::emit_back(Signal signal, Tensor dx) { return hooked(Pass::backward, signal, std::move(dx)); }
+Tensor SublayerPass::emit_back(Signal signal, Tensor dx, int part) {
+  return hooked(Pass::backward, signal, std::move(dx), part);
+}
 
 Tensor SublayerPass::linear(Weight weight, const Tensor& x) {
   const LinearWeights& w = weights_.matrix(weight);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "sim/model/context.h"
 #include "sim/model/hooks.h"
@@ -15,21 +16,25 @@ namespace periscope {
 /// what it needs. The context outlives it, and so do the hooks.
 class SublayerPass {
  public:
-  /// Fetches the sublayer's weights. `pass` is forward or recomputation.
-  SublayerPass(const StackContext& context, Hooks hooks, int sublayer, Pass pass, Keep keep);
+  /// Fetches the sublayer's weights. `pass` is forward or recomputation, `step` that of which the sublayer is a branch.
+  SublayerPass(const StackContext& context, Hooks hooks, int sublayer, Pass pass, Keep keep, int step);
+  /// What lies before the first step or after the last.
+  SublayerPass(const StackContext& context, Hooks hooks, int sublayer, Pass pass, Keep keep)
+      : SublayerPass(context, std::move(hooks), sublayer, pass, keep, sublayer) {}
 
   [[nodiscard]] const StackContext& context() const { return context_; }
   [[nodiscard]] int sublayer() const { return sublayer_; }
 
-  /// Returns what goes on in the place of a signal: x, or what a replacer put there. Recorders see it.
-  Tensor emit(Signal signal, Tensor x);
+  /// Returns what goes on in the place of a signal: x, or what a replacer put there. Recorders see it. `part` is the
+  /// stream, where several are parts of a signal.
+  Tensor emit(Signal signal, Tensor x, int part = 0);
   /// y = x Wᵀ + b.
   Tensor linear(Weight weight, const Tensor& x);
   /// A norm of x [N, D]; the QK-norms are RMSNorms of every head or of the whole projection.
   Tensor norm(Weight weight, const Tensor& x);
 
   /// Returns what goes on in the place of a signal's gradient.
-  Tensor emit_back(Signal signal, Tensor dx);
+  Tensor emit_back(Signal signal, Tensor dx, int part = 0);
   /// Gradient of what `weight` read, from that of what came out. Gradient recorders are told that of its parameters.
   /// Once for every matrix and norm: what it read is then given back.
   Tensor linear_back(Weight weight, const Tensor& dy);
@@ -46,7 +51,7 @@ class SublayerPass {
   void release_weights();
 
  private:
-  [[nodiscard]] Tensor hooked(Pass pass, Signal signal, Tensor x) const;
+  [[nodiscard]] Tensor hooked(Pass pass, Signal signal, Tensor x, int part) const;
   [[nodiscard]] ParameterId id_of(Weight weight, ParameterId::Part part) const;
   void tell(const ParameterId& id, const ParameterGradient& gradient) const;
   void tell_whole(const ParameterId& id, const std::function<Tensor()>& gradient) const;
@@ -54,6 +59,7 @@ class SublayerPass {
   const StackContext& context_;
   Hooks hooks_;
   int sublayer_;
+  int step_;
   Pass pass_;
   Keep keep_;
   SublayerWeights weights_;

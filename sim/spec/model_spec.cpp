@@ -6,6 +6,7 @@
 
 #include "sim/base/error.h"
 #include "sim/spec/stack_keys.h"
+#include "sim/spec/wiring.h"
 
 namespace periscope {
 namespace {
@@ -35,6 +36,39 @@ std::vector<double> rope_frequencies(int head_dim, double base) {
   return frequencies;
 }
 
+int ModelSpec::steps() const { return steps_of(*this); }
+
+Step ModelSpec::step(int index) const { return step_of(*this, index); }
+
+StreamEnds ModelSpec::ends() const { return ends_of(*this); }
+
+int ModelSpec::reads_with(int sublayer) const {
+  const Step own = step(step_with(sublayer));
+  for (const Branch& b : own.branches) {
+    if (b.sublayer == sublayer && b.shares_input) return own.branches.front().sublayer;
+  }
+  return sublayer;
+}
+
+double ModelSpec::branch_scale_at(int sublayer) const {
+  const Step own = step(step_with(sublayer));
+  for (const Branch& b : own.branches) {
+    if (b.sublayer == sublayer) return branch_scale(own, b);
+  }
+  return 1.0;
+}
+
+std::size_t ModelSpec::curve_length(Signal signal) const {
+  return runs_over_depth(signal) ? depths() : static_cast<std::size_t>(sublayers());
+}
+
+SublayerRule ModelSpec::rule(int sublayer, int more_layers) const {
+  return placement.at({.layer = layer_of(sublayer) + more_layers,
+                       .layers = layers + more_layers,
+                       .kind = kind_of(sublayer),
+                       .addition = sublayer + 2 * more_layers});
+}
+
 ScoreRule ModelSpec::scores_at(int layer) const {
   return attention.empty() ? ScoreRule{} : attention[static_cast<std::size_t>(layer)].scores;
 }
@@ -62,7 +96,7 @@ Activation activation_of(MlpKind kind) {
 
 void validate(const StackSpec& spec) {
   require_ranges(model_section, spec.model);
-  require_ranges(placement_section, spec.model.placement.custom);
+  if (spec.model.placement.is_custom()) require_ranges(placement_section, spec.model.placement.custom->rule);
   require_ranges(init_section, spec.init);
   require_ranges(input_section, spec.input);
   require_shape(spec.model);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -83,17 +84,36 @@ struct ModelSpec {
   EmbeddingSpec embedding = {};
   HeadSpec head = {};
 
+  /// The modules of all layers, two of each.
   [[nodiscard]] int sublayers() const { return 2 * layers; }
+  /// The additions to the streams, as sim/spec/wiring.h describes them.
+  [[nodiscard]] int steps() const;
+  [[nodiscard]] Step step(int index) const;
+  [[nodiscard]] StreamEnds ends() const;
+  /// The step of which a sublayer is a branch.
+  [[nodiscard]] int step_with(int sublayer) const { return steps() == sublayers() ? sublayer : layer_of(sublayer); }
+  /// The sublayer whose x_in and norm A a sublayer reads: itself, or the first branch of its step.
+  [[nodiscard]] int reads_with(int sublayer) const;
+  [[nodiscard]] double branch_scale_at(int sublayer) const;
+  /// Entries of a signal's curve: over depth, steps + 1 from the stack's input on, or one for every sublayer.
+  [[nodiscard]] std::size_t curve_length(Signal signal) const;
+  [[nodiscard]] std::size_t depths() const { return static_cast<std::size_t>(steps()) + 1; }
   [[nodiscard]] int query_width() const { return heads * head_dim; }
   [[nodiscard]] int key_width() const { return kv_heads * head_dim; }
-  [[nodiscard]] SublayerRule rule(int sublayer) const { return placement.at(sublayer / 2, layers); }
+  /// T1's rule of a sublayer; `more_layers` as step_of has it.
+  [[nodiscard]] SublayerRule rule(int sublayer, int more_layers = 0) const;
   /// Width of the embedding table and of the unembedding.
   [[nodiscard]] int embedding_width() const { return embedding.width > 0 ? embedding.width : width; }
   [[nodiscard]] bool projects_embedding() const { return embedding_width() != width; }
   [[nodiscard]] ScoreRule scores_at(int layer) const;
   /// Returns the frequencies of AttentionRule, which are never empty; without RoPE there are none.
   [[nodiscard]] std::vector<double> rope_frequencies_at(int layer) const;
-  [[nodiscard]] static bool is_attention(int sublayer) { return sublayer % 2 == 0; }
+  /// The module of a sublayer. A layer is attention, then an MLP, by the names of their weights and in what is listed
+  /// by sublayer; how they follow each other says step().
+  [[nodiscard]] static ModuleKind kind_of(int sublayer) {
+    return sublayer % 2 == 0 ? ModuleKind::attention : ModuleKind::mlp;
+  }
+  [[nodiscard]] static bool is_attention(int sublayer) { return kind_of(sublayer) == ModuleKind::attention; }
   [[nodiscard]] static int layer_of(int sublayer) { return sublayer / 2; }
 };
 

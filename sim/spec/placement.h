@@ -1,24 +1,30 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "sim/spec/block.h"
+
 namespace periscope {
 
-/// One sublayer's norms and scales (T1):  x⁺ = C( alpha·x + beta·B( f( input_gain·A(x) ) ) ),
-/// where each of A, B, C is a norm if its flag is set and the identity otherwise.
-struct SublayerRule {
-  bool norm_a = false;
-  bool norm_b = false;
-  bool norm_c = false;
-  double alpha = 1.0;
-  double beta = 1.0;
-  double input_gain = 1.0;
-
-  bool operator==(const SublayerRule&) const = default;
+/// The place of a sublayer, on which a rule may depend.
+struct RulePlace {
+  int layer = 0;   ///< from 0
+  int layers = 1;  ///< L
+  ModuleKind kind = ModuleKind::attention;
+  int addition = 0;  ///< l, of the additions to the stream before this one: from 0 to 2L−1, of parallel blocks to L−1
 };
+
+/// How branches and streams hang together, besides what T1's rule of a sublayer says (sim/spec/wiring.h).
+enum class Wiring {
+  sequential,  ///< attention, then the MLP, on one stream
+  dual,        ///< ResiDual: r⁺ = r + f(x) beside the stream; output x_L + N(r_L)
+};
+
+struct FreeForm;
 
 /// The places where a stack puts its norms: a row of T1's table, or the free form {A, B, C, alpha, beta}.
 struct Placement {
@@ -26,17 +32,21 @@ struct Placement {
   std::string_view norms;   ///< letters of T1, for people
   std::string_view scales;  ///< what alpha, beta, input_gain and the initialisation do, for people
   std::string_view used_by;
-  bool final_norm = false;   ///< default of model.final_norm
-  bool two_streams = false;  ///< ResiDual: r⁺ = r + f(x) beside the Post stream; output x_L + N(r_L)
-  SublayerRule (*rule)(int layer, int layers) = nullptr;  ///< null for the free form
-  double (*branch_init_gain)(int layers) = nullptr;       ///< factor on W_v, W_o, W_up, W_down; null: 1
-  SublayerRule custom = {};
+  bool final_norm = false;  ///< default of model.final_norm
+  Wiring wiring = Wiring::sequential;
+  SublayerRule (*rule)(const RulePlace&) = nullptr;  ///< null for the free form
+  double (*branch_init_gain)(int layers) = nullptr;  ///< factor on W_v, W_o, W_up, W_down; null: 1
+  std::shared_ptr<const FreeForm> custom = nullptr;  ///< null for a row
 
-  /// Rule of both sublayers of `layer` (from 0) in a stack of `layers` layers.
-  [[nodiscard]] SublayerRule at(int layer, int layers) const { return rule != nullptr ? rule(layer, layers) : custom; }
+  [[nodiscard]] SublayerRule at(const RulePlace& place) const;
   [[nodiscard]] bool is_custom() const { return rule == nullptr; }
   /// A free form with a name of its own.
   [[nodiscard]] bool is_named_custom() const;
+};
+
+/// What a free form says.
+struct FreeForm {
+  SublayerRule rule;
 };
 
 /// Every named placement, in the order of T1's table. This table is the only place that defines them.

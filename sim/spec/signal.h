@@ -86,6 +86,9 @@ inline constexpr std::array<Signal, 6> stream_signals{Signal::x_in,  Signal::A_o
   return signal == Signal::x_out || signal == Signal::r_out;
 }
 
+/// True if a signal belongs to a step as a whole (sim/spec/block.h), and not to one of its branches.
+[[nodiscard]] constexpr bool is_of_step(Signal signal) { return runs_over_depth(signal) || signal == Signal::sum; }
+
 /// True if mixed arithmetic holds a signal in the format of its sums, which is the wider one.
 [[nodiscard]] constexpr bool is_accumulated(Signal signal) { return signal >= Signal::sums; }
 

@@ -23,7 +23,7 @@ gradients::GradientPathSizes sizes_of(const StackSpec& spec, std::uint64_t seed)
 
 TEST_CASE("G11: the paths add up to the gradient for every placement with one stream, and no term may be missing") {
   for (const Placement& placement : placement_table()) {
-    if (placement.two_streams) continue;
+    if (placement.wiring == Wiring::dual) continue;
     CAPTURE(placement.name);
     for (const std::uint64_t seed : {1U, 2U, 3U}) {
       const gradients::GradientPathSizes p = sizes_of(placed(tiny_stack(), placement.name), seed);
@@ -75,8 +75,8 @@ TEST_CASE("a branch's term is the derivative of the loss when the branch alone s
     const Tensor direction = truth().normal(x.rows(), x.cols(), DType::f64, {9, 0, Stream{}}, 1.0);
     const auto signal_of = [&](int sublayer, const Tensor& in, Signal signal) {
       SignalKeeper signals(Pass::forward);
-      SublayerPass pass(context, {.recorders = {&signals}}, sublayer, Pass::forward, Keep::nothing);
-      (void)sublayer_forward(pass, {in});
+      StepPass pass(context, {.recorders = {&signals}}, sublayer, Pass::forward, Keep::nothing);
+      (void)step_forward(pass, {in});
       return signals.at(sublayer, signal);
     };
     for (const int l : {2, 3}) {

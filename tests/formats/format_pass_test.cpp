@@ -93,16 +93,16 @@ TEST_CASE("an MLP sublayer in bf16 is that of the emulated ops, which store ever
     const NumberFormat bf16 = find_tensor_format("bf16")->floating;
     const Quantization held = pass.holding.of(Part::stream);
     const Tensor x = quantized(gaussian_input(quick(), pass.spec, DType::f64, 3), held, {});
-    SublayerPass quick_pass(pass.context, {.replacers = {&pass.signals}}, 1, Pass::forward, Keep::nothing);
-    const Tensor found = sublayer_forward(quick_pass, {x}).x;
+    StepPass quick_pass(pass.context, {.replacers = {&pass.signals}}, 1, Pass::forward, Keep::nothing);
+    const Tensor found = step_forward(quick_pass, {x}).front();
     // The emulated ops take f64 tensors and rounded weights; their sums are exact where ours are in f32.
     const auto emulated =
         make_emulated_backend(truth(), {.arithmetic = {Arithmetic::mixed, bf16, fp64}, .norm = NormForm::accumulated});
     const GeneratedWeights drawn(*emulated, pass.spec, DType::f64, 3);
     const StackContext context{.ops = *emulated, .model = pass.spec.model, .weights = drawn};
-    SublayerPass emulated_pass(context, {}, 1, Pass::forward, Keep::nothing);
+    StepPass emulated_pass(context, {}, 1, Pass::forward, Keep::nothing);
     const Tensor start = truth().from_host(x.rows(), x.cols(), DType::f64, quick().to_host(x));
-    const Tensor expected = sublayer_forward(emulated_pass, {start}).x;
+    const Tensor expected = step_forward(emulated_pass, {start}).front();
     // Sums of 64 terms in f32 are within about 2^-20 of the exact ones: one in 2^11 is next to a tie of 2^-9, and a
     // different number on the way changes the next ones by a bit each.
     CHECK(beside(quick().to_host(found), truth().to_host(expected), bf16) <= 12);  // of 384
@@ -122,10 +122,10 @@ TEST_CASE("the backward pass through an MLP in FP16, step by step: every gradien
   const Tensor dx = stored(quick().normal(x.rows(), x.cols(), DType::f64, {4, 0, Stream::input}, 1.0));
   SignalKeeper forward(Pass::forward);
   SignalKeeper backward(Pass::backward);
-  SublayerPass p(pass.context, {.recorders = {&forward, &backward}, .replacers = {&pass.signals}}, 1, Pass::forward,
-                 Keep::for_backward);
-  (void)sublayer_forward(p, {x});
-  (void)sublayer_backward(p, {dx});
+  StepPass p(pass.context, {.recorders = {&forward, &backward}, .replacers = {&pass.signals}}, 1, Pass::forward,
+             Keep::for_backward);
+  (void)step_forward(p, {x});
+  (void)step_backward(p, {dx});
   const auto weights = pass.drawn.fetch(1);
   const auto held = [&](Weight w) {
     return quantized(weights.matrix(w).map->dense(), pass.holding.of(Part::weights), {});

@@ -95,7 +95,8 @@ TEST_CASE("every signal of a stack with all that checkpoints add: QK-norm, table
 TEST_CASE("every signal of two streams with scales") {
   StackSpec spec = placed(tiny_stack(), "residual-dual");
   spec.model.placement.rule = nullptr;
-  spec.model.placement.custom = {.norm_a = true, .norm_c = true, .alpha = 0.7, .beta = 1.3};
+  spec.model.placement.custom =
+      std::make_shared<const FreeForm>(FreeForm{{.norm_a = true, .norm_c = true, .alpha = 0.7, .beta = 1.3}});
   check_signals("two streams with scales", spec);
 }
 

@@ -91,7 +91,7 @@ TEST_CASE("a real backward pass fills every entry, and none of them is zero") {
                   {.recorders = {&probe}, .gradients = {&probe}});
     Profile p;
     probe.take_into(p);
-    CHECK(p.curves.size() == 2 * (placement.two_streams ? 6 : 5) + 1);
+    CHECK(p.curves.size() == 2 * ((placement.wiring == Wiring::dual) ? 6 : 5) + 1);
     CHECK(p.weight_curves.size() == 2 * 7);
     const Values& share = p.find(Statistic::score_share, Signal::A_out)->value;
     REQUIRE(share.size() == 4);

@@ -30,7 +30,7 @@ class ByHand {
   void input(const Values& x) {
     const Tensor both = rows(x);
     probe_.on_signal({-1, Signal::x_out, Pass::forward}, both);
-    if (spec_.model.placement.two_streams) probe_.on_signal({-1, Signal::r_out, Pass::forward}, both);
+    if (spec_.model.placement.wiring == Wiring::dual) probe_.on_signal({-1, Signal::r_out, Pass::forward}, both);
   }
   void site(int sublayer, Signal site, const Values& x) { probe_.on_signal({sublayer, site, Pass::forward}, rows(x)); }
   Reading take() { return probe_.take(); }

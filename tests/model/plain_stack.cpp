@@ -142,7 +142,7 @@ Rows combined(double a, const Rows& x, double b, const Rows& y) {
 SublayerRule plain_rule(const Placement& placement, int layer, int layers) {
   const std::string_view name = placement.name;
   const double depth = layers;
-  if (placement.is_custom()) return placement.custom;
+  if (placement.is_custom()) return placement.custom->rule;
   if (name == "none") return {};
   if (name == "post" || name == "residual-dual") return {.norm_c = true};
   if (name == "pre") return {.norm_a = true};

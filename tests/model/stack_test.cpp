@@ -72,7 +72,8 @@ TEST_CASE("every free-form placement: A, B, C on and off, with scales") {
 TEST_CASE("two streams with scales: both add beta times the branch, alpha is the Post stream's alone") {
   StackSpec spec = placed(tiny_stack(), "residual-dual");
   spec.model.placement.rule = nullptr;
-  spec.model.placement.custom = {.norm_a = true, .norm_c = true, .alpha = 0.7, .beta = 1.3};
+  spec.model.placement.custom =
+      std::make_shared<const FreeForm>(FreeForm{{.norm_a = true, .norm_c = true, .alpha = 0.7, .beta = 1.3}});
   check_against_plain_loops("two streams with scales", spec);
 }
 

@@ -2,7 +2,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/model/sublayer.h"
+#include "sim/model/modules.h"
 #include "tests/property/arbitrary_stack.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"

@@ -50,11 +50,11 @@ TEST_CASE("every row of T1's table") {
     CAPTURE(row.name);
     CHECK(placement.name == row.name);
     CHECK(placement.final_norm == row.final_norm);
-    CHECK(placement.two_streams == row.two_streams);
+    CHECK((placement.wiring == Wiring::dual) == row.two_streams);
     CHECK_FALSE(placement.is_custom());
     for (int layer = 0; layer < 8; ++layer) {
       CAPTURE(layer);
-      CHECK(placement.at(layer, 8) == row.layers[static_cast<std::size_t>(layer)]);
+      CHECK(placement.at({.layer = layer, .layers = 8}) == row.layers[static_cast<std::size_t>(layer)]);
     }
   }
 }
@@ -62,20 +62,23 @@ TEST_CASE("every row of T1's table") {
 TEST_CASE("GLM-130B's constants are not DeepNet's") {
   CHECK(find_placement("deepnorm-glm")->used_by == "GLM-130B");
   CHECK(find_placement("deepnorm")->used_by.find("GLM") == std::string_view::npos);
-  CHECK(find_placement("deepnorm-glm")->at(0, 70).alpha == doctest::Approx(std::sqrt(140.0)).epsilon(1e-15));
+  CHECK(find_placement("deepnorm-glm")->at({.layer = 0, .layers = 70}).alpha ==
+        doctest::Approx(std::sqrt(140.0)).epsilon(1e-15));
 }
 
 TEST_CASE("a former name finds its row, which answers with its name of today") {
   const std::optional<Placement> former = find_placement("residual");
   REQUIRE(former.has_value());
   CHECK(former->name == "residual-dual");
-  CHECK(former->two_streams);
+  CHECK(former->wiring == Wiring::dual);
 }
 
 TEST_CASE("scales at another depth") {
-  CHECK(find_placement("deepnorm")->at(0, 24).alpha == doctest::Approx(std::pow(48.0, 0.25)).epsilon(1e-15));
-  CHECK(find_placement("depth-scaled")->at(23, 24).beta == doctest::Approx(1.0 / std::sqrt(48.0)).epsilon(1e-15));
-  CHECK(find_placement("lns")->at(24, 25).input_gain == 0.2);
+  CHECK(find_placement("deepnorm")->at({.layer = 0, .layers = 24}).alpha ==
+        doctest::Approx(std::pow(48.0, 0.25)).epsilon(1e-15));
+  CHECK(find_placement("depth-scaled")->at({.layer = 23, .layers = 24}).beta ==
+        doctest::Approx(1.0 / std::sqrt(48.0)).epsilon(1e-15));
+  CHECK(find_placement("lns")->at({.layer = 24, .layers = 25}).input_gain == 0.2);
 }
 
 TEST_CASE("DeepNorm alone changes the initialisation: DeepNet's by (8L)^-1/4, GLM-130B's by (2L)^-1/2") {
@@ -95,7 +98,7 @@ TEST_CASE("Mix-LN: the first floor(L/4) layers are Post") {
     for (int layer = 0; layer < layers; ++layer) {
       CAPTURE(layers);
       CAPTURE(layer);
-      CHECK(find_placement("mix")->at(layer, layers) == (layer < post ? c : a));
+      CHECK(find_placement("mix")->at({.layer = layer, .layers = layers}) == (layer < post ? c : a));
     }
   }
 }
@@ -121,9 +124,9 @@ TEST_CASE("the free form holds what it is given at every layer") {
   const SublayerRule rule{.norm_b = true, .alpha = 0.5, .beta = 2.0};
   const Placement placement = custom_placement(rule);
   CHECK(placement.is_custom());
-  CHECK_FALSE(placement.two_streams);
+  CHECK(placement.wiring == Wiring::sequential);
   CHECK((placement.branch_init_gain == nullptr));
-  for (const int layer : {0, 1, 7}) CHECK(placement.at(layer, 8) == rule);
+  for (const int layer : {0, 1, 7}) CHECK(placement.at({.layer = layer, .layers = 8}) == rule);
 }
 
 TEST_CASE("the free form's final norm follows the rule of the named rows") {

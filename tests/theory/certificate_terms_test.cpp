@@ -107,7 +107,7 @@ class Walk {
       }
       keep_notes(l);
       keep(Signal::x_out, l, x_);
-      if (!m_.placement.two_streams) continue;
+      if (m_.placement.wiring != Wiring::dual) continue;
       r = ops_.weighted_sum(1.0, r, rule.beta, f);
       keep(Signal::r_out, l, r);
     }
@@ -162,9 +162,9 @@ class Walk {
   }
   void head(const BoundedSet& r) {
     const int end = m_.sublayers();
-    const BoundedSet& last = m_.placement.two_streams ? r : x_;
+    const BoundedSet& last = (m_.placement.wiring == Wiring::dual) ? r : x_;
     BoundedSet y = m_.final_norm ? normed(end, Weight::final_norm, last) : last;
-    if (m_.placement.two_streams) y = ops_.weighted_sum(1.0, x_, 1.0, y);
+    if (m_.placement.wiring == Wiring::dual) y = ops_.weighted_sum(1.0, x_, 1.0, y);
     keep(Signal::output, end, y);
     if (m_.projects_embedding()) keep(Signal::projected, end, y = mapped(Weight::project_out, y));
     if (m_.head.transform) {

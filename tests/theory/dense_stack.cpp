@@ -24,7 +24,7 @@ class DenseStack {
     if (m_.embedding_norm) x = norm(x);
     Matrix r = x;
     read(Signal::x_out, x);
-    if (m_.placement.two_streams) read(Signal::r_out, r);
+    if (m_.placement.wiring == Wiring::dual) read(Signal::r_out, r);
     for (int l = 0; l < m_.sublayers(); ++l) {
       const SublayerRule rule = m_.rule(l);
       read(Signal::x_in, x);
@@ -47,7 +47,7 @@ class DenseStack {
       if (rule.norm_c) x = norm(x);
       read(Signal::x_out, x);
       r += rule.beta * b;
-      if (m_.placement.two_streams) read(Signal::r_out, r);
+      if (m_.placement.wiring == Wiring::dual) read(Signal::r_out, r);
     }
     return profile_;
   }

@@ -88,16 +88,16 @@ TEST_CASE("the squared gradient of W_q is 10 % too large, and nothing else diffe
 
 TEST_CASE("depth constants are those of one layer more, where there are any") {
   const ModelSpec lns = small_stack("lns").model;
-  CHECK(rule_under(Fault::depth_constant, lns, 2).input_gain == doctest::Approx(1.0 / std::sqrt(3.0)));
+  CHECK(step_under(Fault::depth_constant, lns, 2).branches[0].input_gain == doctest::Approx(1.0 / std::sqrt(3.0)));
   const ModelSpec deepnorm = small_stack("deepnorm").model;
-  CHECK(rule_under(Fault::depth_constant, deepnorm, 0).alpha == doctest::Approx(std::pow(8.0, 0.25)));
+  CHECK(step_under(Fault::depth_constant, deepnorm, 0).mixing[0][0] == doctest::Approx(std::pow(8.0, 0.25)));
   for (const Placement& p : placement_table()) {
     CAPTURE(p.name);
     StackSpec spec = small_stack(std::string(p.name).c_str());
     spec.model.layers = 7;  // Mix-LN's seam moves from layer 1 to 2 with the eighth layer, counted from one more
     bool differs = false;
     for (int l = 0; l < 14; ++l)
-      differs = differs || rule_under(Fault::depth_constant, spec.model, l) != spec.model.rule(l);
+      differs = differs || step_under(Fault::depth_constant, spec.model, l) != spec.model.step(l);
     CHECK(differs == acts_on(Fault::depth_constant, spec, false));
   }
   CHECK(acts_on(Fault::depth_constant, small_stack("lns"), false));

@@ -88,8 +88,9 @@ void check_one_token(const StackSpec& spec, const std::vector<SublayerRule>& rul
   check_curve(profile, Signal::f_out, expected.f_out);
   check_curve(profile, Signal::B_out, expected.B_out);
   check_curve(profile, Signal::x_out, expected.x_out);
-  CHECK((profile.find(Statistic::second_moment, Signal::r_out) != nullptr) == spec.model.placement.two_streams);
-  if (spec.model.placement.two_streams) check_curve(profile, Signal::r_out, expected.r_out);
+  CHECK((profile.find(Statistic::second_moment, Signal::r_out) != nullptr) ==
+        (spec.model.placement.wiring == Wiring::dual));
+  if (spec.model.placement.wiring == Wiring::dual) check_curve(profile, Signal::r_out, expected.r_out);
 }
 
 TEST_CASE("T1 for one token: the recursion of numbers, at every site of every placement") {

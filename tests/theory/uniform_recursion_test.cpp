@@ -97,15 +97,15 @@ struct Recursion {
       steps.push_back(step);
       second_moment.push_back(x.trace() / tokens);
     }
-    const MatrixXd& read = m.placement.two_streams ? r : x;
+    const MatrixXd& read = (m.placement.wiring == Wiring::dual) ? r : x;
     last = divisor(m.final_norm, read);
-    if (!m.placement.two_streams) return both_sides(last, x);
+    if (m.placement.wiring != Wiring::dual) return both_sides(last, x);
     const MatrixXd cross = x_with_r * last.asDiagonal();
     return x + both_sides(last, r) + cross + cross.transpose();
   }
 
   void backward(const MatrixXd& loss) {
-    const bool two = m.placement.two_streams;
+    const bool two = (m.placement.wiring == Wiring::dual);
     const MatrixXd none = MatrixXd::Zero(tokens, tokens);
     MatrixXd g = two ? loss : both_sides(last, loss);
     const MatrixXd of_r = two ? both_sides(last, loss) : none;
@@ -148,7 +148,7 @@ struct Recursion {
 StackSpec stack(const Placement& placement) {
   StackSpec spec = xiong_stack("pre");
   spec.model.placement = placement;
-  spec.model.final_norm = placement.final_norm || placement.two_streams;
+  spec.model.final_norm = placement.final_norm || (placement.wiring == Wiring::dual);
   spec.model.layers = 4;
   spec.model.kv_heads = 2;
   spec.model.head_dim = 8;  // no two of the widths are the same
@@ -211,7 +211,8 @@ TEST_CASE("T1, T8-T11: every scale of the free form counts, alone and together")
   Placement two = *find_placement("residual-dual");
   two.rule = nullptr;
   for (const bool norms : {false, true}) {
-    two.custom = {.norm_a = norms, .norm_b = norms, .norm_c = true, .alpha = -0.7, .beta = 1.6, .input_gain = 0.5};
+    two.custom = std::make_shared<const FreeForm>(
+        FreeForm{{.norm_a = norms, .norm_b = norms, .norm_c = true, .alpha = -0.7, .beta = 1.6, .input_gain = 0.5}});
     check(norms ? "two streams, all norms and scales" : "two streams, scales", stack(two));
   }
 }

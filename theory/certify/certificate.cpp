@@ -49,21 +49,16 @@ BoundedSet table_set(const Parameters& p, Weight table, Index first, double k, I
 class BoundPropagation {
  public:
   BoundPropagation(const ModelSpec& model, const Parameters& parameters, const RunArithmetic& arithmetic, int longest)
-      : m_(model), p_(parameters), ops_(arithmetic, longest) {}
+      : m_(model), ends_(model.ends()), p_(parameters), ops_(arithmetic, longest) {}
 
   std::vector<SignalBound> run(const InputDomain& domain) {
     note(Signal::input, -1, domain.tokens ? token_input() : real_input(domain.largest));
-    x_ = m_.embedding_norm ? normed(0, Weight::embedding_norm, last_) : last_;
-    BoundedSet r = x_;
+    const BoundedSet begun = m_.embedding_norm ? normed(0, Weight::embedding_norm, last_) : last_;
+    streams_.assign(static_cast<std::size_t>(ends_.streams()), begun);
     note_steps(-1);
-    note(Signal::x_out, -1, x_);
-    for (int l = 0; l < m_.sublayers(); ++l) {
-      const BoundedSet branch = sublayer(l);
-      if (!m_.placement.two_streams) continue;
-      r = ops_.weighted_sum(1.0, r, m_.rule(l).beta, branch);
-      note(Signal::r_out, l, r);
-    }
-    head(r);
+    note(Signal::x_out, -1, begun);
+    for (int s = 0; s < m_.steps(); ++s) step(s);
+    head();
     note_steps(m_.sublayers());
     return std::move(bounds_);
   }
@@ -149,37 +144,88 @@ class BoundPropagation {
                              : ball(m, outward(reach * std::sqrt(static_cast<double>(m_.width))));
   }
 
-  /// True if something after sublayer l reads the stream as it is, so that its 2-norm matters.
-  [[nodiscard]] bool is_read_raw_after(int l) const {
-    for (int later = l + 1; later < m_.sublayers(); ++later) {
-      if (!m_.rule(later).norm_a) return true;
-      if (m_.rule(later).norm_c) return false;
+  /// True if something after a step reads a stream as it is, so that its 2-norm matters.
+  [[nodiscard]] bool is_read_raw_after(int step) const {
+    for (int later = step + 1; later < m_.steps(); ++later) {
+      const Step next = m_.step(later);
+      const auto is_raw = [](const Branch& b) { return !b.norm_a && !b.shares_input; };
+      if (std::ranges::any_of(next.branches, is_raw)) return true;
+      if (next.streams() == 1 && next.norm_c.front()) return false;
     }
     return !m_.final_norm;
   }
 
-  /// Notes everything of one sublayer, moves x_ to its output and returns the branch.
-  BoundedSet sublayer(int l) {
-    const SublayerRule rule = m_.rule(l);
-    BoundedSet a = rule.norm_a ? normed(l, Weight::norm_a, x_) : x_;
-    if (rule.input_gain != 1.0) a = ops_.scaled(rule.input_gain, a);
-    if (rule.norm_a || rule.input_gain != 1.0) note(Signal::A_out, l, a);
-    const bool with_norm = !rule.norm_b && !rule.norm_c && is_read_raw_after(l);
-    const BoundedSet f = ModelSpec::is_attention(l) ? attention(l, a, with_norm) : mlp(l, a, with_norm);
-    note(Signal::f_out, l, f);
-    BoundedSet branch = f;
-    if (rule.norm_b) {
-      branch = normed(l, Weight::norm_b, f);
-      note(Signal::B_out, l, branch);
+  /// Σ weights_i x_i of what has a weight.
+  [[nodiscard]] BoundedSet sum_of(const std::vector<std::pair<double, const BoundedSet*>>& terms) {
+    const auto& [first_weight, first] = terms.front();
+    if (terms.size() == 1) return first_weight == 1.0 ? *first : ops_.scaled(first_weight, *first);
+    BoundedSet sum = ops_.weighted_sum(first_weight, *first, terms[1].first, *terms[1].second);
+    for (std::size_t i = 2; i < terms.size(); ++i) sum = ops_.weighted_sum(1.0, sum, terms[i].first, *terms[i].second);
+    return sum;
+  }
+
+  [[nodiscard]] BoundedSet mixed(const std::vector<double>& weights, const std::vector<BoundedSet>& streams) {
+    std::vector<std::pair<double, const BoundedSet*>> terms;
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      if (weights[i] != 0.0 || streams.size() == 1) terms.emplace_back(weights[i], &streams[i]);
     }
-    x_ = ops_.weighted_sum(rule.alpha, x_, rule.beta, branch);
-    if (rule.norm_c) {
-      note(Signal::sum, l, x_);
-      x_ = normed(l, Weight::norm_c, x_);
+    return sum_of(terms);
+  }
+
+  /// Notes everything of one step and moves the streams to its output.
+  void step(int index) {
+    const Step step = m_.step(index);
+    const bool norm_c = std::ranges::find(step.norm_c, true) != step.norm_c.end();
+    std::vector<BoundedSet> written;
+    BoundedSet shared;
+    for (const Branch& b : step.branches) {
+      const int l = b.sublayer;
+      BoundedSet a = shared;
+      if (!b.shares_input) {
+        const BoundedSet read = mixed(b.reads, streams_);
+        a = b.norm_a ? normed(l, Weight::norm_a, read) : read;
+        if (b.input_gain != 1.0) a = ops_.scaled(b.input_gain, a);
+        if (b.norm_a || b.input_gain != 1.0) note(Signal::A_out, l, a);
+      }
+      if (step.branches.size() > 1) shared = a;
+      const bool with_norm = !b.norm_b && !norm_c && is_read_raw_after(index);
+      BoundedSet branch = b.kind == ModuleKind::attention ? attention(l, a, with_norm) : mlp(l, a, with_norm);
+      note(Signal::f_out, l, branch);
+      if (b.norm_b) {
+        branch = normed(l, Weight::norm_b, branch);
+        note(Signal::B_out, l, branch);
+      }
+      written.push_back(std::move(branch));
+      if (&b != &step.branches.back()) note_steps(l);
     }
-    note_steps(l);
-    note(Signal::x_out, l, x_);
-    return branch;
+    const std::vector<BoundedSet> before = streams_;
+    const int last = step.branches.back().sublayer;
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      std::vector<std::pair<double, const BoundedSet*>> terms;
+      for (std::size_t j = 0; j < before.size(); ++j) {
+        if (step.mixing[i][j] != 0.0 || before.size() == 1) terms.emplace_back(step.mixing[i][j], &before[j]);
+      }
+      for (std::size_t b = 0; b < written.size(); ++b) {
+        const double weight = step.branches[b].writes[i];
+        if (weight != 0.0 || before.size() == 1) terms.emplace_back(weight, &written[b]);
+      }
+      streams_[i] = sum_of(terms);
+      if (step.norm_c[i]) {
+        note(Signal::sum, index, streams_[i]);
+        streams_[i] = normed(last, Weight::norm_c, streams_[i]);
+      }
+      if (i == 0) note_steps(last);
+      if (ends_.names[i] == Signal::r_out) note(Signal::r_out, index, streams_[i]);
+      if (i == 0 && ends_.parts_of_stream() == 1) note(Signal::x_out, index, streams_[i]);
+    }
+    if (ends_.parts_of_stream() > 1) note_parts(index);
+  }
+
+  /// Of every channel the largest of all streams.
+  void note_parts(int step) {
+    Vector magnitude = streams_.front().magnitude();
+    for (const BoundedSet& x : streams_) magnitude = magnitude.cwiseMax(x.magnitude());
+    note(Signal::x_out, step, std::move(magnitude));
   }
 
   BoundedSet attention(int l, const BoundedSet& x, bool with_norm) {
@@ -207,11 +253,11 @@ class BoundPropagation {
     return b.out;
   }
 
-  void head(const BoundedSet& r) {
+  void head() {
     const int end = m_.sublayers();
-    const BoundedSet& read = m_.placement.two_streams ? r : x_;
+    const BoundedSet read = mixed(ends_.normed, streams_);
     BoundedSet y = m_.final_norm ? normed(end, Weight::final_norm, read) : read;
-    if (m_.placement.two_streams) y = ops_.weighted_sum(1.0, x_, 1.0, y);
+    if (ends_.has_plain()) y = ops_.weighted_sum(1.0, mixed(ends_.plain, streams_), 1.0, y);
     note(Signal::output, end, y);
     if (!m_.unembedding) return;
     if (m_.projects_embedding()) note(Signal::projected, end, mapped(Weight::project_out, last_));
@@ -245,10 +291,11 @@ class BoundPropagation {
   }
 
   const ModelSpec& m_;
+  StreamEnds ends_;
   const Parameters& p_;
   ComputedOps ops_;
   std::vector<SignalBound> bounds_;
-  BoundedSet x_;
+  std::vector<BoundedSet> streams_;
   BoundedSet last_;
 };
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "sim/spec/weight.h"
+#include "theory/predict/gradient_streams.h"
 
 namespace periscope::theory {
 namespace {
@@ -15,15 +16,15 @@ int backward_samples(const ForwardChain& chain) {
   return chain.backward_samples > 0 ? chain.backward_samples : chain.samples;
 }
 
-/// T8: G_tt' → gain² G_tt'/√(r_t r_t').
-Matrix through_norm(const Matrix& g, const Vector& r, double gain) {
-  const Vector scale = r.unaryExpr([&](double v) { return v > 0 ? gain / std::sqrt(v) : 0.0; });
-  return scale.asDiagonal() * g * scale.asDiagonal();
+/// T8's factor of every token, gain/√r_t.
+Vector norm_factor(const Vector& r, double gain) {
+  return r.unaryExpr([&](double v) { return v > 0 ? gain / std::sqrt(v) : 0.0; });
 }
 
-/// One side of the same, for the kernel of two different gradients.
-Matrix through_norm_once(const Matrix& x, const Vector& r, double gain) {
-  return r.unaryExpr([&](double v) { return v > 0 ? gain / std::sqrt(v) : 0.0; }).asDiagonal() * x;
+/// T8: G_tt' → gain² G_tt'/√(r_t r_t').
+Matrix through_norm(const Matrix& g, const Vector& r, double gain) {
+  const Vector scale = norm_factor(r, gain);
+  return scale.asDiagonal() * g * scale.asDiagonal();
 }
 
 class Backward {
@@ -37,7 +38,7 @@ class Backward {
         paths_(paths_under(chain.fault, paths)),
         attention_(spec, chain.sequences.count) {
     const auto layers = static_cast<std::size_t>(spec.model.layers);
-    profile_.curves[{Statistic::grad_sq, Signal::x_out}].value.assign(2 * layers + 1, 0.0);
+    profile_.curves[{Statistic::grad_sq, Signal::x_out}].value.assign(spec.model.depths(), 0.0);
     profile_.curves[{Statistic::score_share, Signal::A_out}].value.assign(2 * layers,
                                                                           std::numeric_limits<double>::quiet_NaN());
     for (const Weight w : {Weight::q, Weight::k, Weight::v, Weight::o, Weight::gate, Weight::up, Weight::down}) {
@@ -48,43 +49,46 @@ class Backward {
 
   void run(const Matrix& loss) {
     const ModelSpec& m = spec_.model;
-    const Matrix normed = m.final_norm ? through_norm(loss, trace_.r_final, m.gamma) : loss;
-    if (m.placement.two_streams) {
-      g_ = loss;
-      g_r_ = normed;
-      cross_ = m.final_norm ? Matrix(through_norm_once(loss, trace_.r_final, m.gamma).transpose()) : loss;
-    } else {
-      g_ = normed;
-    }
-    write(m.sublayers());
-    for (int l = m.sublayers() - 1; l >= 0; --l) {
-      step(l);
-      if (l == 0 && m.placement.two_streams) g_ += g_r_ + cross_ + cross_.transpose();
-      write(l);
+    const StreamEnds ends = m.ends();
+    GradientStreams g(loss, ends, m.final_norm ? norm_factor(trace_.r_final, m.gamma) : Vector());
+    write(m.steps(), ends, g);
+    for (int s = m.steps() - 1; s >= 0; --s) {
+      step(s, g);
+      write(s, ends, g);
       chain_.on_work(1.0);
     }
   }
 
  private:
-  /// Goes from the gradient kernel at x_out of sublayer l to that at its x_in.
-  void step(int l) {
+  /// Goes from the gradient kernels of the streams behind a step to those before it.
+  void step(int index, GradientStreams& g) {
     const ModelSpec& m = spec_.model;
-    const SublayerRule rule = rule_under(chain_.fault, m, l);
-    const SublayerTrace& t = trace_.sublayers[static_cast<std::size_t>(l)];
-    const Matrix sum = rule.norm_c ? through_norm(g_, t.r_c, m.gamma) : g_;
-    Matrix branch = sum;
-    if (m.placement.two_streams) {
-      if (rule.norm_c) cross_ = through_norm_once(cross_, t.r_c, m.gamma);
-      branch += g_r_ + cross_ + cross_.transpose();
-      cross_ *= rule.alpha;
+    const Step step = step_under(chain_.fault, m, index);
+    for (std::size_t i = 0; i < step.norm_c.size(); ++i) {
+      if (step.norm_c[i]) g.scale(i, norm_factor(trace_.r_c[static_cast<std::size_t>(index)][i], m.gamma));
     }
-    branch *= squared(rule.beta);
-    if (rule.norm_b) branch = through_norm(branch, t.r_b, m.gamma);
-    Matrix in = ModelSpec::is_attention(l) ? attention(l, t.input, branch) : mlp(l, t, branch);
-    in *= squared(rule.input_gain);
-    if (rule.norm_a) in = through_norm(in, t.r_a, m.gamma);
-    g_ = squared(rule.alpha) * sum;
-    if (paths_ != GradientPaths::skip_only) g_ += in;
+    std::vector<Matrix> read;    // gradient kernels of what the branches read
+    std::vector<Matrix> inputs;  // of their A_out
+    for (const Branch& branch : step.branches) {
+      const SublayerTrace& t = trace_.sublayers[static_cast<std::size_t>(branch.sublayer)];
+      Matrix written = g.sum(branch.writes);
+      if (branch.norm_b) written = through_norm(written, t.r_b, m.gamma);
+      inputs.push_back(branch.kind == ModuleKind::attention ? attention(branch.sublayer, t.input, written)
+                                                            : mlp(branch.sublayer, t, written));
+    }
+    // Branches of fresh weights have gradients that are independent of each other: in a norm that they share they add.
+    for (std::size_t i = 0; i < step.branches.size(); ++i) {
+      if (step.branches[i].shares_input) inputs.front() += inputs[i];
+    }
+    for (std::size_t i = 0; i < step.branches.size(); ++i) {
+      const Branch& branch = step.branches[i];
+      const SublayerTrace& t = trace_.sublayers[static_cast<std::size_t>(branch.sublayer)];
+      Matrix in = branch.shares_input ? Matrix() : Matrix(squared(branch.input_gain) * inputs[i]);
+      if (!branch.shares_input && branch.norm_a) in = through_norm(in, t.r_a, m.gamma);
+      read.push_back(std::move(in));
+    }
+    if (paths_ == GradientPaths::skip_only) read.assign(read.size(), Matrix());
+    g.back(step, read);
   }
 
   /// T9 and the attention weights' T11.
@@ -154,10 +158,12 @@ class Backward {
   }
 
   [[nodiscard]] double std_of(int l, Weight weight) const { return stddev_of(spec_, l / 2, weight); }
-  void write(int depth) {
+  /// ∂loss/∂x of the first stream with the others held fixed, or the sum over those that are parts of x_out. What all
+  /// streams begin as has the gradient of all.
+  void write(int depth, const StreamEnds& ends, const GradientStreams& g) {
     const double share = static_cast<double>(chain_.sequences.count) / chain_.sequences.of;
     profile_.curves[{Statistic::grad_sq, Signal::x_out}].value[static_cast<std::size_t>(depth)] =
-        squared(share) * g_.diagonal().mean();
+        squared(share) * g.of_stream(ends, depth == 0);
   }
   void set(Weight weight, int sublayer, double value) {
     profile_.weight_curves[{Statistic::grad_sq, weight}].value[static_cast<std::size_t>(sublayer / 2)] = value;
@@ -169,9 +175,6 @@ class Backward {
   Profile& profile_;
   GradientPaths paths_;
   StackAttention attention_;
-  Matrix g_;      // E⟨∂loss/∂x_t, ∂loss/∂x_t'⟩ of the stream
-  Matrix g_r_;    // ResiDual: of the second stream, the same at every depth
-  Matrix cross_;  // ResiDual: E⟨∂loss/∂x_t, ∂loss/∂r_t'⟩
 };
 
 }  // namespace

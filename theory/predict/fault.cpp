@@ -1,5 +1,7 @@
 #include "theory/predict/fault.h"
 
+#include "sim/spec/wiring.h"
+
 namespace periscope::theory {
 
 std::string_view meaning_of(Fault fault) {
@@ -20,8 +22,8 @@ bool acts_on(Fault fault, const StackSpec& spec, bool backward) {
     case Fault::no_score_path:
     case Fault::query_gradient: return backward;
     case Fault::depth_constant:
-      for (int l = 0; l < m.sublayers(); ++l) {
-        if (rule_under(fault, m, l) != m.rule(l)) return true;
+      for (int s = 0; s < m.steps(); ++s) {
+        if (step_under(fault, m, s) != m.step(s)) return true;
       }
       return false;
     default: return fault != Fault::none;
@@ -42,9 +44,8 @@ GradientPaths paths_under(Fault fault, GradientPaths chosen) {
   return fault == Fault::no_score_path && all ? GradientPaths::without_scores : chosen;
 }
 
-SublayerRule rule_under(Fault fault, const ModelSpec& model, int sublayer) {
-  if (fault != Fault::depth_constant) return model.rule(sublayer);
-  return model.placement.at(sublayer / 2 + 1, model.layers + 1);
+Step step_under(Fault fault, const ModelSpec& model, int index) {
+  return step_of(model, index, fault == Fault::depth_constant ? 1 : 0);
 }
 
 }  // namespace periscope::theory

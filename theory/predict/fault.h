@@ -44,7 +44,7 @@ inline constexpr std::array<std::string_view, 6> fault_names{"none",          "b
 [[nodiscard]] double query_gradient_factor(Fault fault);
 /// The paths that a gradient takes under the fault, where `chosen` is what was asked for.
 [[nodiscard]] GradientPaths paths_under(Fault fault, GradientPaths chosen);
-/// The rule of a sublayer as theory takes it to be.
-[[nodiscard]] SublayerRule rule_under(Fault fault, const ModelSpec& model, int sublayer);
+/// A step as theory takes it to be.
+[[nodiscard]] Step step_under(Fault fault, const ModelSpec& model, int index);
 
 }  // namespace periscope::theory

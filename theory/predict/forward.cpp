@@ -7,6 +7,7 @@
 #include "sim/spec/weight_scales.h"
 #include "theory/predict/channel_kernel.h"
 #include "theory/predict/kernel_profile.h"
+#include "theory/predict/kernel_streams.h"
 #include "theory/predict/module_kernels.h"
 
 namespace periscope::theory {
@@ -72,70 +73,85 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
     return with_bias(normalised(x, m.norm, norm_gain(spec, sublayer, weight), m.norm_eps),
                      bias_stddev_of(spec, gain_id(sublayer, weight)), m.width);
   };
+  const auto divisor = [&](const ChannelKernel& x) { return norm_denominator(x.total, m.norm, m.norm_eps); };
   KernelProfile writer(m, chain.sequences.count);
   const StackAttention attention(spec, chain.sequences.count);
-  const auto module = [&](const ChannelKernel& input, int l, Matrix* activated) {
-    const int layer = l / 2;
-    if (!ModelSpec::is_attention(l)) {
+  const auto module = [&](const Branch& branch, const ChannelKernel& input, Matrix* activated) {
+    const int layer = branch.layer();
+    if (branch.kind == ModuleKind::mlp) {
       return with_bias(mlp_kernel(spec, layer, input, activated), bias_stddev_of(spec, matrix_id(layer, Weight::down)),
                        m.width);
     }
-    const PatternStream stream{chain.seed, chain.replicate, static_cast<std::uint64_t>(l), &chain.on_work};
+    const PatternStream stream{chain.seed, chain.replicate, static_cast<std::uint64_t>(branch.sublayer),
+                               &chain.on_work};
     return with_bias(
         attention_kernel(spec, layer, attention.at(layer), input, chain.samples, stream, attention_factor(chain.fault)),
         bias_stddev_of(spec, matrix_id(layer, Weight::o)), m.width);
   };
+  const StreamEnds ends = m.ends();
   ChannelKernel x = stack_input(spec, chain.ids);
   if (m.embedding_norm) x = norm(x, 0, Weight::embedding_norm);
-  ChannelKernel r = x;
-  Matrix cross = x.total.product;  // ResiDual: E⟨x_t, r_t'⟩/D
-  bool one_direction = true;       // no norm C turned the stream
+  KernelStreams streams(x, ends.streams(), m.width);
+  bool one_direction = ends.parts_of_stream() == 1;  // no norm C turned the stream, and nothing else came into it
   std::vector<Vector> step_cosine;
-  writer.write(0, Signal::x_out, x);
-  if (m.placement.two_streams) writer.write(0, Signal::r_out, r);
-  for (int l = 0; l < m.sublayers(); ++l) {
-    const SublayerRule rule = rule_under(chain.fault, m, l);
-    writer.write(l, Signal::x_in, x);
-    ChannelKernel a = rule.norm_a ? norm(x, l, Weight::norm_a) : x;
-    a = combined(rule.input_gain, a, 0.0, a);
-    writer.write(l, Signal::A_out, a);
-    Matrix activated;
-    const ChannelKernel f = module(a, l, trace != nullptr ? &activated : nullptr);
-    writer.write(l, Signal::f_out, f);
-    ChannelKernel b = rule.norm_b ? norm(f, l, Weight::norm_b) : f;
-    if (const double off = branch_factor(chain.fault, m, l); off != 1.0) b = combined(std::sqrt(off), b, 0.0, b);
-    writer.write(l, Signal::B_out, b);
-    writer.write_branch(l, rule, x.total, b.total);
-    const ChannelKernel sum = combined(rule.alpha, x, rule.beta, b);
-    if (trace != nullptr) {
-      const auto square = [&](const ChannelKernel& k) { return norm_denominator(k.total, m.norm, m.norm_eps); };
-      trace->sublayers.push_back({.input = a.total.product,
-                                  .activated = std::move(activated),
-                                  .r_a = square(x),
-                                  .r_b = square(f),
-                                  .r_c = square(sum)});
+  writer.write(0, ends, streams);
+  for (int s = 0; s < m.steps(); ++s) {
+    const Step step = step_under(chain.fault, m, s);
+    std::vector<ChannelKernel> written;
+    ChannelKernel shared;
+    for (const Branch& branch : step.branches) {
+      const int l = branch.sublayer;
+      const ChannelKernel read = streams.sum(branch.shares_input ? step.branches.front().reads : branch.reads);
+      writer.write(l, Signal::x_in, read);
+      ChannelKernel a = shared;
+      if (!branch.shares_input) {
+        a = branch.norm_a ? norm(read, l, Weight::norm_a) : read;
+        a = combined(branch.input_gain, a, 0.0, a);
+      }
+      if (step.branches.size() > 1) shared = a;
+      writer.write(l, Signal::A_out, a);
+      Matrix activated;
+      const ChannelKernel f = module(branch, a, trace != nullptr ? &activated : nullptr);
+      writer.write(l, Signal::f_out, f);
+      ChannelKernel b = branch.norm_b ? norm(f, l, Weight::norm_b) : f;
+      if (const double off = branch_factor(chain.fault, m, l); off != 1.0) b = combined(std::sqrt(off), b, 0.0, b);
+      writer.write(l, Signal::B_out, b);
+      writer.write_branch(l, branch_scale(step, branch), read.total, b.total);
+      if (trace != nullptr) {
+        trace->sublayers.push_back(
+            {.input = a.total.product, .activated = std::move(activated), .r_a = divisor(read), .r_b = divisor(f)});
+      }
+      written.push_back(std::move(b));
     }
-    step_cosine.emplace_back(rule.alpha *
-                             (x.total.product.diagonal().array() / sum.total.product.diagonal().array()).sqrt());
-    x = rule.norm_c ? norm(sum, l, Weight::norm_c) : sum;
-    if (rule.norm_c && turns(spec, gain_id(l, Weight::norm_c))) one_direction = false;
-    writer.write(l + 1, Signal::x_out, x);
-    if (m.placement.two_streams) {
-      r = combined(1.0, r, rule.beta, b);
-      cross = rule.alpha * cross + rule.beta * rule.beta * b.total.product;
-      if (rule.norm_c) cross = norm_scale(sum.total, m.norm, m.gamma, m.norm_eps).asDiagonal() * cross;
-      writer.write(l + 1, Signal::r_out, r);
+    const Matrix before = streams[0].total.product.diagonal();
+    streams.add(step, written);
+    if (only_entry(step.mixing[0]) == 0U) {
+      step_cosine.emplace_back(step.mixing[0][0] *
+                               (before.array() / streams[0].total.product.diagonal().array()).sqrt());
+    } else {
+      one_direction = false;
     }
+    if (trace != nullptr) trace->r_c.emplace_back(streams.count());
+    for (std::size_t i = 0; i < streams.count(); ++i) {
+      if (!step.norm_c[i]) continue;
+      const int l = step.branches.back().sublayer;
+      if (trace != nullptr) trace->r_c.back()[i] = divisor(streams[i]);
+      const Vector scale = norm_scale(streams[i].total, m.norm, m.gamma, m.norm_eps);
+      streams.normalise(i, norm(streams[i], l, Weight::norm_c), scale);
+      if (turns(spec, gain_id(l, Weight::norm_c))) one_direction = false;
+    }
+    writer.write(s + 1, ends, streams);
     chain.on_work(1.0);
   }
   if (trace != nullptr) {
-    const ChannelKernel& last = m.placement.two_streams ? r : x;
+    const ChannelKernel last = streams.sum(ends.normed);
     trace->output = (m.final_norm ? norm(last, m.sublayers(), Weight::final_norm) : last).total.product;
-    if (m.placement.two_streams) {
-      if (m.final_norm) cross = cross * norm_scale(r.total, m.norm, m.gamma, m.norm_eps).asDiagonal();
-      trace->output += x.total.product + cross + cross.transpose();
+    if (ends.has_plain()) {
+      Matrix cross = streams.between(ends.plain, ends.normed);
+      if (m.final_norm) cross = cross * norm_scale(last.total, m.norm, m.gamma, m.norm_eps).asDiagonal();
+      trace->output += streams.sum(ends.plain).total.product + cross + cross.transpose();
     }
-    trace->r_final = norm_denominator(last.total, m.norm, m.norm_eps);
+    trace->r_final = divisor(last);
   }
   Profile profile = writer.take();
   if (one_direction) profile.angular_distance = angular_distances(step_cosine);
@@ -152,18 +168,23 @@ std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector
   };
   const double step = step_of(1.0, 1.0, 1.0);
   std::vector<double> factor{m.embedding_norm ? step : 0.0};
-  for (int l = 0; l < m.sublayers(); ++l) {
-    const SublayerRule rule = m.rule(l);
-    const auto i = static_cast<std::size_t>(l);
-    // The second moment of a gated MLP's output grows at most with the square of its input's.
-    const double degree = !ModelSpec::is_attention(l) && is_gated(m.mlp) ? 2.0 : 1.0;
-    const double stream = rule.alpha * rule.alpha * q_in[i];
-    const double branch = rule.beta * rule.beta * q_branch[i];
-    const bool bounded = rule.norm_a || rule.norm_b || rule.norm_c;
-    const double elasticity = bounded ? 1.0 : (stream + degree * branch) / (stream + branch);
-    const ChannelLoss loss = channel_loss(spec, l);
-    const bool attends = ModelSpec::is_attention(l);
-    const double own = step_of(loss.width, attends ? loss.hidden : 1.0, attends ? 1.0 : loss.hidden);
+  for (int s = 0; s < m.steps(); ++s) {
+    const Step one = m.step(s);
+    const bool normed = std::ranges::find(one.norm_c, true) != one.norm_c.end();
+    double elasticity = 0.0;
+    double own = 0.0;
+    for (const Branch& branch : one.branches) {
+      const auto i = static_cast<std::size_t>(branch.sublayer);
+      // The second moment of a gated MLP's output grows at most with the square of its input's.
+      const bool attends = branch.kind == ModuleKind::attention;
+      const double degree = !attends && is_gated(m.mlp) ? 2.0 : 1.0;
+      const double stream = one.mixing[0][0] * one.mixing[0][0] * q_in[i];
+      const double written = branch.writes[0] * branch.writes[0] * q_branch[i];
+      const bool bounded = branch.norm_a || branch.shares_input || branch.norm_b || normed;
+      elasticity = std::max(elasticity, bounded ? 1.0 : (stream + degree * written) / (stream + written));
+      const ChannelLoss loss = channel_loss(spec, branch.sublayer);
+      own += step_of(loss.width, attends ? loss.hidden : 1.0, attends ? 1.0 : loss.hidden);
+    }
     factor.push_back(std::max(1.0, elasticity * elasticity) * factor.back() + own);
   }
   return factor;

@@ -29,20 +29,20 @@ struct ForwardChain {
   OnWork on_work = [](double) {};  ///< told of every pattern and of every sublayer, as 1
 };
 
-/// Holds what the backward recursion needs to know of one sublayer.
+/// Holds what the backward recursion needs to know of one branch.
 struct SublayerTrace {
   Matrix input;      ///< kernel of the module's input (A_out) [T, T]
   Matrix activated;  ///< of an MLP, mlp_kernel's `activated` [T, T]
   Vector r_a;        ///< mean square (LayerNorm: variance) + eps of norm A's input x_in [T]
   Vector r_b;        ///< of norm B's input f_out [T]
-  Vector r_c;        ///< of norm C's input αx + βB [T]
 };
 
 /// One forward chain, kept for the backward pass.
 struct ForwardTrace {
   std::vector<SublayerTrace> sublayers;
-  Matrix output;   ///< kernel of what the loss sees: after the final norm [T, T]
-  Vector r_final;  ///< mean square + eps of the final norm's input [T]
+  std::vector<std::vector<Vector>> r_c;  ///< of every step and stream: of norm C's input [T], where there is one
+  Matrix output;                         ///< kernel of what the loss sees: after the final norm [T, T]
+  Vector r_final;                        ///< mean square + eps of the final norm's input [T]
 };
 
 /// T3's law of one head of a layer, with profiles (T29) of a drawn one.

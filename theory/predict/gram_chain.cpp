@@ -7,6 +7,7 @@
 
 #include "sim/spec/weight.h"
 #include "theory/predict/gram_signal.h"
+#include "theory/predict/kernel_streams.h"
 
 namespace periscope::theory {
 namespace {
@@ -58,21 +59,25 @@ class Readings {
  public:
   explicit Readings(const ModelSpec& model) : model_(model) {}
 
-  void write(int index, Signal signal, const Eigen::Ref<const Matrix>& x) {
+  /// Of a signal of several parts, which are written one after another, the mean over them.
+  void write(int index, Signal signal, const Eigen::Ref<const Matrix>& x, int parts = 1) {
     const SignalReading r = read_signal(x, model_.width);
-    set(Statistic::second_moment, signal, index, r.second_moment);
-    set(Statistic::variance, signal, index, r.variance);
-    set(Statistic::mean, signal, index, r.mean);
-    set(Statistic::token_cosine, signal, index, r.token_cosine);
+    const auto add = [&](Statistic statistic, double value) {
+      if (parts == 1) return set(statistic, signal, index, value);
+      const double others = curve(statistic, signal).value[static_cast<std::size_t>(index)];
+      set(statistic, signal, index, (std::isnan(others) ? 0.0 : others) + value / parts);
+    };
+    add(Statistic::second_moment, r.second_moment);
+    add(Statistic::variance, r.variance);
+    add(Statistic::mean, r.mean);
+    add(Statistic::token_cosine, r.token_cosine);
   }
 
-  void write_branch(int sublayer, const SublayerRule& rule, const Eigen::Ref<const Matrix>& stream,
-                    const Matrix& branch) {
+  void write_branch(int sublayer, double scale, const Eigen::Ref<const Matrix>& stream, const Matrix& branch) {
     const Index frame = stream.cols();  // the branch's new directions are orthogonal to the stream
     const Vector xx = stream.rowwise().squaredNorm();
     const Vector bb = branch.rowwise().squaredNorm();
     const Vector bx = branch.leftCols(frame).cwiseProduct(stream).rowwise().sum();
-    const double scale = std::abs(rule.beta / rule.alpha);
     set(Statistic::branch_ratio, Signal::B_out, sublayer, scale * bb.cwiseQuotient(xx).cwiseSqrt().mean());
     set(Statistic::branch_cosine, Signal::B_out, sublayer, bx.cwiseQuotient(bb.cwiseProduct(xx).cwiseSqrt()).mean());
   }
@@ -80,12 +85,13 @@ class Readings {
   Profile take() { return std::move(profile_); }
 
  private:
+  Curve& curve(Statistic statistic, Signal signal) {
+    Curve& one = profile_.curves[{statistic, signal}];
+    one.value.resize(model_.curve_length(signal), std::numeric_limits<double>::quiet_NaN());
+    return one;
+  }
   void set(Statistic statistic, Signal signal, int index, double value) {
-    Curve& curve = profile_.curves[{statistic, signal}];
-    const bool stream = runs_over_depth(signal);
-    curve.value.resize(static_cast<std::size_t>(model_.sublayers() + (stream ? 1 : 0)),
-                       std::numeric_limits<double>::quiet_NaN());
-    curve.value[static_cast<std::size_t>(index)] = value;
+    curve(statistic, signal).value[static_cast<std::size_t>(index)] = value;
   }
 
   const ModelSpec& model_;
@@ -98,6 +104,7 @@ class Chain {
   Chain(const StackSpec& spec, const GramReplicate& r)
       : spec_(spec),
         m_(spec.model),
+        ends_(m_.ends()),
         fault_(r.fault),
         stream_{r.seed, r.replicate, place::input},
         on_work_(r.on_work),
@@ -109,13 +116,10 @@ class Chain {
     state_ = independent_features(root, 1, m_.width, input);
     tokens_ = state_.rows();
     if (m_.embedding_norm) norm(state_);
-    readings_.write(0, Signal::x_out, state_);
-    if (m_.placement.two_streams) {
-      readings_.write(0, Signal::r_out, state_);
-      state_ = state_.replicate(2, 1).eval();
-    }
-    for (int l = 0; l < m_.sublayers(); ++l) {
-      step(l);
+    if (ends_.streams() > 1) state_ = state_.replicate(ends_.streams(), 1).eval();
+    write(0);
+    for (int s = 0; s < m_.steps(); ++s) {
+      step(s);
       on_work_(1.0);
     }
     return readings_.take();
@@ -123,41 +127,81 @@ class Chain {
 
  private:
   void norm(Eigen::Ref<Matrix> x) const { normalise(x, m_.norm, m_.gamma, m_.norm_eps, m_.width); }
+  [[nodiscard]] auto stream(std::size_t i) { return state_.middleRows(static_cast<Index>(i) * tokens_, tokens_); }
 
-  /// T1, and the second stream r⁺ = r + βb beside it.
-  void step(int l) {
-    const SublayerRule rule = rule_under(fault_, m_, l);
-    const Index frame = state_.cols();
-    const Matrix x = state_.topRows(tokens_);
-    readings_.write(l, Signal::x_in, x);
-    Matrix a = x;
-    if (rule.norm_a) norm(a);
-    a *= rule.input_gain;
-    readings_.write(l, Signal::A_out, a);
-    Matrix branch = module(l, a, frame);
-    readings_.write(l, Signal::f_out, branch);
-    if (rule.norm_b) norm(branch);
-    branch *= std::sqrt(branch_factor(fault_, m_, l));
-    readings_.write(l, Signal::B_out, branch);
-    readings_.write_branch(l, rule, x, branch);
-    state_ = widened(state_, branch.cols());
-    auto stream = state_.topRows(tokens_);
-    stream = rule.alpha * stream + rule.beta * branch;
-    if (rule.norm_c) norm(stream);
-    readings_.write(l + 1, Signal::x_out, stream);
-    if (m_.placement.two_streams) {
-      state_.bottomRows(tokens_) += rule.beta * branch;
-      readings_.write(l + 1, Signal::r_out, state_.bottomRows(tokens_));
+  void write(int depth) {
+    for (std::size_t i = 0; i < ends_.names.size(); ++i) {
+      if (ends_.names[i]) readings_.write(depth, *ends_.names[i], stream(i), ends_.parts_of_stream());
     }
+  }
+
+  /// Σ_j weights_j x_j of coordinates, the terms in their order.
+  Matrix sum(const std::vector<double>& weights, const Matrix& state) const {
+    Matrix all;
+    for (std::size_t j = 0; j < weights.size(); ++j) {
+      if (weights[j] == 0.0 && weights.size() > 1) continue;
+      const auto x = state.middleRows(static_cast<Index>(j) * tokens_, tokens_);
+      if (all.size() == 0) {
+        all = weights[j] * x;
+      } else {
+        all += weights[j] * x;
+      }
+    }
+    return all.size() == 0 ? Matrix(Matrix::Zero(tokens_, state.cols())) : all;
+  }
+
+  /// A step of sim/spec/block.h.
+  void step(int index) {
+    const Step step = step_under(fault_, m_, index);
+    std::vector<Matrix> written;
+    Matrix shared;
+    for (const Branch& b : step.branches) {
+      const int l = b.sublayer;
+      const Index frame = state_.cols();
+      const Matrix x = sum(b.shares_input ? step.branches.front().reads : b.reads, state_);
+      readings_.write(l, Signal::x_in, x);
+      Matrix a = b.shares_input ? widened(shared, frame) : x;
+      if (!b.shares_input) {
+        if (b.norm_a) norm(a);
+        a *= b.input_gain;
+      }
+      if (step.branches.size() > 1) shared = a;
+      readings_.write(l, Signal::A_out, a);
+      Matrix branch = module(b, a, frame);
+      readings_.write(l, Signal::f_out, branch);
+      if (b.norm_b) norm(branch);
+      branch *= std::sqrt(branch_factor(fault_, m_, l));
+      readings_.write(l, Signal::B_out, branch);
+      readings_.write_branch(l, branch_scale(step, b), x, branch);
+      state_ = widened(state_, branch.cols());
+      written.push_back(std::move(branch));
+    }
+    const Matrix before = state_;
+    for (std::size_t i = 0; i < ends_.names.size(); ++i) {
+      auto x = stream(i);
+      const auto only = only_entry(step.mixing[i]);
+      if (written.size() == 1 && only) {
+        const auto from = before.middleRows(static_cast<Index>(*only) * tokens_, tokens_);
+        x = step.mixing[i][*only] * from + step.branches[0].writes[i] * written[0];
+      } else {
+        x = sum(step.mixing[i], before);
+        for (std::size_t b = 0; b < written.size(); ++b) {
+          x.leftCols(written[b].cols()) += step.branches[b].writes[i] * written[b];
+        }
+      }
+      if (step.norm_c[i]) norm(x);
+    }
+    write(index + 1);
     state_ = compacted(state_);
   }
 
   /// f of T1: its output in the state's frame and beyond.
-  Matrix module(int l, const Matrix& a, Index frame) const {
-    // With two streams the frame may have twice the directions that one of them needs.
+  Matrix module(const Branch& branch, const Matrix& a, Index frame) const {
+    const int l = branch.sublayer;
+    // With several streams the frame may have twice the directions that one of them needs.
     const Matrix input = 2 * a.cols() > 3 * tokens_ ? square_root(a) : a;
     NormalStream stream({stream_.seed, stream_.replicate, static_cast<std::uint64_t>(l)});
-    if (!ModelSpec::is_attention(l)) {
+    if (branch.kind == ModuleKind::mlp) {
       return independent_features(mlp_root(spec_, l / 2, input, stream), frame, m_.width, stream);
     }
     const Matrix root = std::sqrt(attention_factor(fault_)) * attention_root(spec_, l / 2, input, stream);
@@ -166,11 +210,12 @@ class Chain {
 
   const StackSpec& spec_;
   const ModelSpec& m_;
+  StreamEnds ends_;
   Fault fault_;
   ChainStream stream_;
   const OnWork& on_work_;
   Readings readings_;
-  Matrix state_;  // [T, r], or [2T, r]: the stream above ResiDual's second stream
+  Matrix state_;  // [n T, r]: n streams, one above the other
   Index tokens_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numbers>
 #include <utility>
 
@@ -29,10 +30,34 @@ void KernelProfile::write(int index, Signal signal, const ChannelKernel& x) {
   set(Statistic::token_cosine, signal, index, cosine);
 }
 
-void KernelProfile::write_branch(int sublayer, const SublayerRule& rule, const TokenKernel& stream,
-                                 const TokenKernel& branch) {
+void KernelProfile::write(int depth, const StreamEnds& ends, const KernelStreams& streams) {
+  const int parts = ends.parts_of_stream();
+  if (parts > 1 && !streams.are_equal()) {
+    // Statistics of every part, of which the mean stays.
+    std::map<Statistic, double> means;
+    for (std::size_t i = 0; i < streams.count(); ++i) {
+      write(depth, Signal::x_out, streams[i]);
+      for (const auto& [key, curve] : profile_.curves) {
+        if (key.second == Signal::x_out) means[key.first] += curve.value[static_cast<std::size_t>(depth)] / parts;
+      }
+    }
+    for (const auto& [statistic, mean] : means) set(statistic, Signal::x_out, depth, mean);
+    maximum_known_ = false;
+    return;
+  }
+  for (std::size_t i = 0; i < streams.count(); ++i) {
+    if (ends.names[i] && (i == 0 || *ends.names[i] != Signal::x_out)) write(depth, *ends.names[i], streams[i]);
+  }
+}
+
+Profile KernelProfile::take() {
+  if (!maximum_known_) profile_.curves.erase({Statistic::maximum, Signal::x_out});
+  return std::move(profile_);
+}
+
+void KernelProfile::write_branch(int sublayer, double scale, const TokenKernel& stream, const TokenKernel& branch) {
   const Vector ratio = (branch.product.diagonal().array() / stream.product.diagonal().array()).sqrt();
-  set(Statistic::branch_ratio, Signal::B_out, sublayer, std::abs(rule.beta / rule.alpha) * ratio.mean());
+  set(Statistic::branch_ratio, Signal::B_out, sublayer, scale * ratio.mean());
   set(Statistic::branch_cosine, Signal::B_out, sublayer, 0.0);
 }
 
@@ -51,8 +76,7 @@ void KernelProfile::read_tails(const Matrix& v) {
 
 void KernelProfile::set(Statistic statistic, Signal signal, int index, double value) {
   Curve& curve = profile_.curves[{statistic, signal}];
-  const bool stream = runs_over_depth(signal);
-  curve.value.resize(static_cast<std::size_t>(sublayers_ + (stream ? 1 : 0)), std::numeric_limits<double>::quiet_NaN());
+  curve.value.resize(model_.curve_length(signal), std::numeric_limits<double>::quiet_NaN());
   curve.value[static_cast<std::size_t>(index)] = value;
 }
 

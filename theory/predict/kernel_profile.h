@@ -5,6 +5,7 @@
 
 #include "sim/spec/profile.h"
 #include "theory/predict/channel_kernel.h"
+#include "theory/predict/kernel_streams.h"
 
 namespace periscope::theory {
 
@@ -12,12 +13,15 @@ namespace periscope::theory {
 class KernelProfile {
  public:
   /// The tokens are those of so many sequences of equal length; cosines are within each.
-  KernelProfile(const ModelSpec& model, int sequences)
-      : width_(model.width), sublayers_(model.sublayers()), sequences_(sequences) {}
+  KernelProfile(const ModelSpec& model, int sequences) : model_(model), width_(model.width), sequences_(sequences) {}
 
   void write(int index, Signal signal, const ChannelKernel& x);
-  void write_branch(int sublayer, const SublayerRule& rule, const TokenKernel& stream, const TokenKernel& branch);
-  [[nodiscard]] Profile take() { return std::move(profile_); }
+  /// The streams at a depth, by their names. Of several that are parts of x_out the means over them are written,
+  /// without the maximum of all where they are not one and the same.
+  void write(int depth, const StreamEnds& ends, const KernelStreams& streams);
+  /// `scale` as branch_scale has it.
+  void write_branch(int sublayer, double scale, const TokenKernel& stream, const TokenKernel& branch);
+  [[nodiscard]] Profile take();
 
  private:
   /// Kurtosis and maximum of normal entries with the second moments v [T, D], or [T, 1] where channels are alike.
@@ -25,10 +29,11 @@ class KernelProfile {
   void read_tails(const Matrix& v);
   void set(Statistic statistic, Signal signal, int index, double value);
 
+  const ModelSpec& model_;
   int width_;
-  int sublayers_;
   int sequences_;
   Profile profile_;
+  bool maximum_known_ = true;
   Matrix last_;  // the second moments whose maximum was taken last
   double maximum_ = 0.0;
   double kurtosis_ = 0.0;

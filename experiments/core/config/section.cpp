@@ -6,7 +6,7 @@ namespace periscope::config {
 
 nlohmann::ordered_json placement_json(const Placement& placement) {
   if (!placement.is_custom()) return placement.name;
-  return section_json(placement_section, placement.custom);
+  return section_json(placement_section, placement.custom->rule);
 }
 
 std::string toml_text(const nlohmann::ordered_json& value) {

@@ -108,7 +108,7 @@ class Collector {
       const bool of_attention = module && ModelSpec::is_attention(static_cast<int>(i));
       const double constant = cosine || of_attention ? options_.finite_width_cosine : options_.finite_width;
       // The input has met no attention yet. That cosines are ratios biases them by first order in 1/D already there.
-      const std::size_t behind = i + (module ? 1 : 0);
+      const std::size_t behind = module ? before(i) + 1 : i;
       const double overlaps = behind > 0 ? signal_overlap_term(c_.spec, behind, of_attention) : 0.0;
       const double least = cosine ? 1.0 / c_.spec.model.width : 0.0;
       const double by_width = std::max(prediction_.finite_width.at(behind), least);
@@ -123,6 +123,12 @@ class Collector {
   [[nodiscard]] double finite_width(std::size_t depth, bool of_attention) const {
     return options_.finite_width_gradient * gradient_width_term(c_.spec, prediction_.finite_width, depth, of_attention);
   }
+  /// The depth at which a sublayer reads the stream.
+  [[nodiscard]] std::size_t before(std::size_t sublayer) const {
+    return static_cast<std::size_t>(c_.spec.model.step_with(static_cast<int>(sublayer)));
+  }
+  /// That of a layer's first sublayer.
+  [[nodiscard]] std::size_t before_layer(std::size_t layer) const { return before(2 * layer); }
   [[nodiscard]] double variance(const Cell& cell) const { return c_.seeds * cell.measured_error * cell.measured_error; }
 
   /// One gradient: by its logarithm, or as it is where that is not known to a tenth for rounding.
@@ -160,7 +166,7 @@ class Collector {
   void weight_gradient(Weight weight) {
     for (std::size_t i = 0; i < length(Statistic::log_grad_sq, weight); ++i) {
       const auto layer = static_cast<int>(i);
-      gradient(weight, i, finite_width(2 * i, is_of_attention(weight)),
+      gradient(weight, i, finite_width(before_layer(i), is_of_attention(weight)),
                gradient_floor(c_.spec, c_.measured, c_.dtype, weight, layer));
     }
   }
@@ -178,7 +184,7 @@ class Collector {
       }
       const double derivative = cell->predicted * (1.0 - cell->predicted);
       const double curvature = derivative > 0.0 ? variance(*cell) / (2.0 * derivative) : 0.0;
-      cell->allowance = derivative * finite_width(l, true) + std::min(curvature, 1.0) + share_floor +
+      cell->allowance = derivative * finite_width(before(l), true) + std::min(curvature, 1.0) + share_floor +
                         pass_allowance(format_of(c_.dtype));
       cells_.push_back(*cell);
     }
@@ -220,10 +226,16 @@ std::string unusable_scale(const StackSpec& spec) {
   };
   const ModelSpec& m = spec.model;
   if (unusable(m.gamma)) return reason("model.gamma", m.gamma);
-  for (int l = 0; l < m.sublayers(); ++l) {
-    const SublayerRule rule = m.rule(l);
-    if (unusable(rule.alpha)) return reason(fmt::format("alpha of sublayer {}", l), rule.alpha);
-    if (unusable(rule.beta)) return reason(fmt::format("beta of sublayer {}", l), rule.beta);
+  for (int s = 0; s < m.steps(); ++s) {
+    const Step step = m.step(s);
+    for (const Branch& branch : step.branches) {
+      for (std::size_t i = 0; i < step.mixing.size(); ++i) {
+        const double alpha = step.mixing[i][i];
+        if (unusable(alpha)) return reason(fmt::format("alpha of sublayer {}", branch.sublayer), alpha);
+        const double beta = branch.writes[i];
+        if (unusable(beta)) return reason(fmt::format("beta of sublayer {}", branch.sublayer), beta);
+      }
+    }
   }
   for (std::size_t w = 0; w < weight_names.size(); ++w) {
     if (!is_layer_matrix(static_cast<Weight>(w))) continue;

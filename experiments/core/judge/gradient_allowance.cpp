@@ -13,9 +13,10 @@ constexpr double steps_inside = 4.0;
 constexpr double outside_attention = 0.25;
 
 bool has_norms(const ModelSpec& model) {
-  for (int l = 0; l < model.sublayers(); ++l) {
-    const SublayerRule rule = model.rule(l);
-    if (rule.norm_a || rule.norm_b || rule.norm_c) return true;
+  for (int s = 0; s < model.steps(); ++s) {
+    const Step step = model.step(s);
+    const auto has_norm = [](const Branch& b) { return b.norm_a || b.norm_b; };
+    if (std::ranges::any_of(step.branches, has_norm) || std::ranges::count(step.norm_c, true) > 0) return true;
   }
   return false;
 }

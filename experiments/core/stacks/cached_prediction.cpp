@@ -50,16 +50,15 @@ void read_predicted_curves(const JournalPart& part, std::size_t places, const Le
 }
 
 Profile profile_of(const JournalPart& part, const ModelSpec& model) {
-  const auto sublayers = static_cast<std::size_t>(model.sublayers());
   Profile profile;
   read_predicted_curves<Signal>(
-      part.at("curves"), signal_names.size(),
-      [&](Signal signal) { return runs_over_depth(signal) ? sublayers + 1 : sublayers; }, profile.curves);
+      part.at("curves"), signal_names.size(), [&](Signal signal) { return model.curve_length(signal); },
+      profile.curves);
   read_predicted_curves<Weight>(
       part.at("weights"), static_cast<std::size_t>(Weight::down) + 1,
       [&](Weight) { return static_cast<std::size_t>(model.layers); }, profile.weight_curves);
   profile.angular_distance = part.at("angles").values();
-  const std::size_t depths = sublayers + 1;
+  const std::size_t depths = model.depths();
   if (!profile.angular_distance.empty() && profile.angular_distance.size() != depths * depths) {
     part.at("angles").refuse(fmt::format("{} numbers, or none", depths * depths));
   }
@@ -120,7 +119,7 @@ theory::Prediction cached_prediction(const JournalPart& cell, const ModelSpec& m
   p.left_out = cell.at("left_out").text();
   p.profile = profile_of(cell.at("profile"), model);
   if (p.refusal.empty()) require_stream(cell.at("profile"), p.profile);
-  const std::size_t depths = static_cast<std::size_t>(model.sublayers()) + 1;
+  const std::size_t depths = model.depths();
   p.finite_width = cell.at("finite_width").values();
   if (p.finite_width.size() != depths && (p.refusal.empty() || !p.finite_width.empty())) {
     cell.at("finite_width").refuse(fmt::format("{} numbers", depths));

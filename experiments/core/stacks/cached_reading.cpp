@@ -31,7 +31,7 @@ using WeightKeys = std::set<std::pair<Statistic, Weight>>;
 SignalKeys signal_keys(const ModelSpec& model, bool backward) {
   SignalKeys keys{{Statistic::branch_ratio, Signal::B_out}, {Statistic::branch_cosine, Signal::B_out}};
   for (const Signal signal : stream_signals) {
-    if (signal == Signal::r_out && !model.placement.two_streams) continue;
+    if (signal == Signal::r_out && !model.ends().has(Signal::r_out)) continue;
     for (const Statistic s : {Statistic::second_moment, Statistic::variance, Statistic::mean, Statistic::kurtosis,
                               Statistic::maximum, Statistic::token_cosine}) {
       keys.emplace(s, signal);
@@ -91,15 +91,16 @@ Json cached_json(const Reading& reading) {
 
 Reading cached_reading(const JournalPart& cell, const ModelSpec& model, bool backward) {
   const auto sublayers = static_cast<std::size_t>(model.sublayers());
-  const std::size_t depths = sublayers + 1;
+  const std::size_t depths = model.depths();
+  const bool has_angles = depths <= angular_depths && model.ends().parts_of_stream() == 1;
   Reading reading;
   read_curves(
-      cell.at("curves"), signal_keys(model, backward),
-      [&](Signal signal) { return runs_over_depth(signal) ? depths : sublayers; }, reading.profile.curves);
+      cell.at("curves"), signal_keys(model, backward), [&](Signal signal) { return model.curve_length(signal); },
+      reading.profile.curves);
   read_curves(
       cell.at("weights"), weight_keys(model, backward), [&](Weight) { return static_cast<std::size_t>(model.layers); },
       reading.profile.weight_curves);
-  reading.profile.angular_distance = cell.at("angles").values(depths > angular_depths ? 0 : depths * depths);
+  reading.profile.angular_distance = cell.at("angles").values(has_angles ? depths * depths : 0);
   for (const JournalPart& entry : cell.at("top").entries()) {
     const auto signal =
         static_cast<Signal>(entry.at(std::size_t{0}).whole(0, static_cast<int>(signal_names.size()) - 1));

@@ -13,7 +13,7 @@ namespace {
 double attention_signals(const ModelSpec& m) { return 3.0 * (m.width + m.query_width() + m.key_width()); }
 double mlp_signals(const ModelSpec& m) { return (is_gated(m.mlp) ? 3.0 : 2.0) * m.mlp_width + 3.0 * m.width; }
 
-double streams_of(const ModelSpec& m) { return m.placement.two_streams ? 2.0 : 1.0; }
+double streams_of(const ModelSpec& m) { return m.ends().streams(); }
 
 /// Seeds that are measured at one time.
 double seeds_at_once(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads) {

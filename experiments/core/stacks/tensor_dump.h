@@ -32,24 +32,44 @@ class TensorFile {
   SafetensorsWriter writer_;
 };
 
-/// Adds stream.0 … stream.2L, each [tokens, D], with a prefix: "" or "grad.".
+/// Adds stream.0 … of the input and every step, each [tokens, D], or [tokens, n, D] of n streams, with a prefix: "" or
+/// "grad.".
 inline void add_stream_entries(const ModelSpec& model, std::int64_t tokens, const std::string& prefix,
                                std::vector<SafetensorsEntry>& entries) {
-  for (int i = 0; i <= model.sublayers(); ++i) {
-    entries.push_back({fmt::format("{}stream.{}", prefix, i), SafetensorsType::f64, {tokens, model.width}});
+  const int parts = model.ends().parts_of_stream();
+  for (int i = 0; i <= model.steps(); ++i) {
+    const std::vector<std::int64_t> shape = parts > 1 ? std::vector<std::int64_t>{tokens, parts, model.width}
+                                                      : std::vector<std::int64_t>{tokens, model.width};
+    entries.push_back({fmt::format("{}stream.{}", prefix, i), SafetensorsType::f64, shape});
   }
 }
 
-/// Writes stream.0 … stream.2L of a forward pass and grad.stream.0 … grad.stream.2L of a backward pass.
+/// Writes stream.0 … of a forward pass and grad.stream.0 … of a backward pass.
 class StreamDump final : public SignalRecorder {
  public:
-  explicit StreamDump(TensorFile& file) : file_(file) {}
+  StreamDump(const Backend& ops, const ModelSpec& model, TensorFile& file)
+      : ops_(ops), parts_(static_cast<std::size_t>(model.ends().parts_of_stream())), file_(file) {}
   void on_signal(const Emission& at, const Tensor& x) override {
     if (at.signal != Signal::x_out) return;
-    file_.put(fmt::format("{}stream.{}", at.pass == Pass::backward ? "grad." : "", at.sublayer + 1), x);
+    const std::string name = fmt::format("{}stream.{}", at.pass == Pass::backward ? "grad." : "", at.sublayer + 1);
+    if (parts_ == 1) return file_.put(name, x);
+    // The parts of a stream come one after another, in any order.
+    const auto width = static_cast<std::size_t>(x.cols());
+    const std::vector<double> part = ops_.to_host(x);
+    all_.resize(part.size() * parts_);
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      all_[(i / width * parts_ + static_cast<std::size_t>(at.part)) * width + i % width] = part[i];
+    }
+    if (++seen_ < parts_) return;
+    seen_ = 0;
+    file_.put(name, all_);
   }
 
  private:
+  const Backend& ops_;
+  std::size_t parts_;
+  std::size_t seen_ = 0;
+  std::vector<double> all_;
   TensorFile& file_;
 };
 

@@ -61,16 +61,24 @@ std::string norm_at(const Curve& curve, std::size_t depth) {
   return dataset::with_error(norm, norm * error_at(curve, depth) / 2.0);
 }
 
+/// The last depth, where all stacks have the same: blocks in parallel have half as many additions.
+std::string top_words(const std::vector<StackResult>& results) {
+  const int steps = results.front().spec.model.steps();
+  const bool same = std::ranges::all_of(results, [&](const StackResult& r) { return r.spec.model.steps() == steps; });
+  return same ? fmt::to_string(steps) : "the top";
+}
+
 /// The variance that every stack leaves, and the gradient of the stream at both ends, as figures show them.
 std::string gradient_rows(const std::vector<StackResult>& results) {
-  const auto top = static_cast<std::size_t>(results.front().spec.model.sublayers());
-  dataset::TextTable rows({"placement", "input", "", fmt::format(">Var(x) at {}", top), ">‖∂loss/∂x‖ at 0",
-                           fmt::format(">at {}", top), fmt::format(">0 / {}", top)});
+  const std::string at_top = top_words(results);
+  dataset::TextTable rows({"placement", "input", "", fmt::format(">Var(x) at {}", at_top), ">‖∂loss/∂x‖ at 0",
+                           fmt::format(">at {}", at_top), fmt::format(">0 / {}", at_top)});
   bool any = false;
   for (const StackResult& r : results) {
     const auto add = [&](const char* what, const Profile& profile) {
       const Curve* curve = profile.find(Statistic::log_grad_sq, Signal::x_out);
-      if (curve == nullptr || curve->value.size() <= top) return;
+      if (curve == nullptr || curve->value.empty()) return;
+      const std::size_t top = curve->value.size() - 1;
       any = true;
       const double ratio = std::exp((curve->value.front() - curve->value[top]) / 2.0);
       rows.add({config::placement_label(r.spec), input_of(r), what, top_value(profile, Statistic::variance),
@@ -89,7 +97,7 @@ std::string gradient_rows(const std::vector<StackResult>& results) {
              "at 0, at {}: sublayers passed. Var(x): over features, mean over tokens; ‖∂loss/∂x‖: rms over tokens; "
              "measured: mean over seeds, of gradients the geometric one; ± standard error. – where a number is "
              "missing, or not finite.\n",
-             top);
+             at_top);
 }
 
 /// Returns a hint where weights are drawn with a standard deviation of their own and the input's second moment does not
@@ -187,7 +195,7 @@ std::string verdict_table(const std::vector<StackResult>& results, const config:
   std::string table = rows.text();
   table += fmt::format(
       "input, top: depth 0 and {} of the stream, in sublayers; E[x²]: its second moment, ± standard error.\n",
-      results.front().spec.model.sublayers());
+      top_words(results));
   table += scale_hint(results) + gradient_rows(results) + imprecise_lines(results) + left_out_lines(results);
   const std::string worst = measured ? worst_cells(results) : "";
   if (worst.empty()) return table;

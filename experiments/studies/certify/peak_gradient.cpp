@@ -102,17 +102,17 @@ PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const 
   StackTape tape;
   tape.budget = std::numeric_limits<std::size_t>::max();
   StackTape* kept = back ? &tape : nullptr;
-  Streams top =
-      pass_sublayers(c, enter_stack(c, input, hooks, kept), 0, std::min(place.sublayer + 1, end), hooks, kept);
+  Streams top = pass_steps(c, enter_stack(c, input, hooks, kept), 0, std::min(place.sublayer + 1, end), hooks, kept);
   SublayerPass head(c, hooks, end, Pass::forward, Keep::for_backward);
-  if (place.sublayer == end) top = {head_forward(head, leave_stack(c, top, hooks, kept))};
+  if (place.sublayer == end) top.front() = head_forward(head, leave_stack(c, top, hooks, kept));
   if (seen.kept.empty()) throw std::logic_error(std::string(name_of(place.signal)) + " does not arise there");
   const Peak peak = peak_of(c.ops, seen.kept, place.channel);
   if (!back) return {peak.value, {}};
   seed.gradient = peak.seed;
-  Streams gradients{zeros_like(c.ops, top.x), zeros_like(c.ops, top.second)};
-  if (place.sublayer == end) gradients = back_into_stack(tape, head_backward(head, gradients.x));
-  return {peak.value, back_to_input(tape, back_through_sublayers(tape, gradients))};
+  Streams gradients;
+  for (const Tensor& x : top) gradients.push_back(zeros_like(c.ops, x));
+  if (place.sublayer == end) gradients = back_into_stack(tape, head_backward(head, gradients.front()));
+  return {peak.value, back_to_input(tape, back_through_steps(tape, gradients))};
 }
 
 }  // namespace periscope::certify

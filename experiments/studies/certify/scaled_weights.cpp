@@ -6,7 +6,7 @@ namespace {
 bool is_writer(Weight weight) { return weight == Weight::o || weight == Weight::down; }
 
 /// True if the head reads a stream that was multiplied by c.
-bool head_reads_scaled(const ModelSpec& m) { return !m.final_norm || m.placement.two_streams; }
+bool head_reads_scaled(const ModelSpec& m) { return !m.final_norm || m.ends().has_plain(); }
 
 bool is_first_of_head(const ModelSpec& m, Weight weight) {
   if (m.projects_embedding()) return weight == Weight::project_out;
@@ -58,7 +58,7 @@ double ScaledWeights::norm_factor(Weight norm) const {
     case Weight::embedding_norm:
     case Weight::norm_b:
     case Weight::norm_c: return scale_.stream;
-    case Weight::final_norm: return model_.placement.two_streams ? scale_.stream : 1.0;
+    case Weight::final_norm: return model_.ends().has_plain() ? scale_.stream : 1.0;
     default: return 1.0;
   }
 }
@@ -109,7 +109,7 @@ ScaleRecipe recipe_of(const ModelSpec& m) {
   }
   if (b) recipe.multiplied.emplace_back("gain and bias of norms B");
   if (c) recipe.multiplied.emplace_back("gain and bias of norms C");
-  if (m.placement.two_streams && m.final_norm) recipe.multiplied.emplace_back("gain and bias of the final norm");
+  if (m.ends().has_plain() && m.final_norm) recipe.multiplied.emplace_back("gain and bias of the final norm");
   if (raw_writer) recipe.multiplied.emplace_back("W_o and W_down with their biases where no norm B follows");
   if (raw_reader) recipe.divided.emplace_back("W_q, W_k, W_v, W_up and W_gate where no norm A precedes");
   if (head_reads_scaled(m)) recipe.divided.emplace_back("the head's first matrix");

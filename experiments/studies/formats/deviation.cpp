@@ -57,7 +57,7 @@ std::vector<Site> compared_sites(const ModelSpec& model, bool backward) {
     for (const Signal s : {Signal::up, Signal::hidden, Signal::f_out}) add(s);
     add(Signal::B_out, first.norm_b || last.norm_b);
     add(Signal::x_out);
-    add(Signal::r_out, model.placement.two_streams);
+    add(Signal::r_out, model.ends().has(Signal::r_out));
     for (const Signal s : {Signal::output, Signal::logits}) add(s);
   }
   return sites;

@@ -34,7 +34,7 @@ Tensor with_massive_features(const Backend& ops, const Tensor& x, int features, 
 
 /// True if the noise of the stream is predicted.
 bool predicts(const FormatsConfig& config, const ModelSpec& model) {
-  return config.run.backward && !model.placement.two_streams;
+  return config.run.backward && model.ends().streams() == 1;
 }
 
 Json overflow_json(const FirstOverflow& first) { return {first.found, first.sublayer, static_cast<int>(first.signal)}; }

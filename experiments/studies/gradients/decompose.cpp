@@ -30,9 +30,9 @@ Tensor branch_gradient(const StackContext& c, int l, const Tensor& x, const Tens
   ModelSpec branch = c.model;
   branch.placement = custom_placement(rule);
   const StackContext alone{.ops = c.ops, .model = branch, .weights = c.weights, .sequences = c.sequences};
-  SublayerPass pass(alone, {}, l, Pass::forward, Keep::for_backward);
-  (void)sublayer_forward(pass, {x});
-  return sublayer_backward(pass, {dsum}).x;
+  StepPass pass(alone, {}, l, Pass::forward, Keep::for_backward);
+  (void)step_forward(pass, {x});
+  return step_backward(pass, {dsum}).front();
 }
 
 GradientPathSizes decompose_gradient(const StackContext& c, const Tensor& input, std::span<const int> labels) {

@@ -115,7 +115,7 @@ void predict(const config::Config& config, const StackSpec& overridden, stacks::
 void require_one_stream(const config::Config& config) {
   for (const auto& all : {config.stacks(), config.predicted_stacks()}) {
     for (const StackSpec& spec : all) {
-      if (!spec.model.placement.two_streams) continue;
+      if (!spec.model.ends().has(Signal::r_out)) continue;
       throw ConfigError(fmt::format("model.placement = \"{}\": expected one stream; its gradient is not decomposed",
                                     spec.model.placement.name));
     }

@@ -30,7 +30,7 @@ std::vector<SafetensorsEntry> entries_of(const Checkpoint& checkpoint, const Mod
 ModelReading dump_model(const StackContext& c, const Checkpoint& checkpoint, ModelPass pass, OutputFile& output) {
   const bool has_loss = std::ranges::any_of(pass.labels, [](int label) { return label != no_label; });
   stacks::TensorFile file(c.ops, output, entries_of(checkpoint, pass, has_loss));
-  stacks::StreamDump streams(file);
+  stacks::StreamDump streams(c.ops, c.model, file);
   CheckpointGradients gradients(c.ops, checkpoint.map(), checkpoint.model(),
                                 [&](const std::string& tensor, const std::vector<double>& gradient) {
                                   file.put("grad.weight." + tensor, gradient);

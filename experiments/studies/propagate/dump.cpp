@@ -67,7 +67,7 @@ Entries activation_entries(const StackSpec& spec, bool backward) {
 void write_activations(const StackContext& c, const StackSpec& spec, const config::RunOptions& run,
                        OutputFile& output) {
   stacks::TensorFile file(c.ops, output, activation_entries(spec, run.backward));
-  stacks::StreamDump streams(file);
+  stacks::StreamDump streams(c.ops, c.model, file);
   GradientDump gradients(file);
   const Hooks hooks{.recorders = {&streams}, .gradients = {&gradients}};
   const Tensor input = stacks::stack_input(c, spec, run.dtype, run.seed);

@@ -162,7 +162,7 @@ BoundCase plain_case(const SublayerRule& rule, int width) {
 std::string placement_of(const BoundCase& c) {
   const SublayerRule r = c.rule();
   for (const char* name : {"none", "pre", "peri", "b-only", "post", "a+c"}) {
-    const SublayerRule row = find_placement(name)->at(0, 1);
+    const SublayerRule row = find_placement(name)->at({});
     if (row.norm_a == r.norm_a && row.norm_b == r.norm_b && row.norm_c == r.norm_c) return name;
   }
   return fmt::format("{}{}{}", r.norm_a ? "A" : "", r.norm_b ? "B" : "", r.norm_c ? "C" : "");

@@ -143,9 +143,9 @@ Evaluation evaluate(const BoundCase& c) {
   StackTape tape;
   tape.context = &context;
   const Tensor x = ops.from_host(c.tokens(), model.width, DType::f64, c.values("x"));
-  const Streams out = pass_sublayers(context, {x}, mlp_sublayer, mlp_sublayer + 1, hooks, &tape);
+  const Streams out = pass_steps(context, {x}, mlp_sublayer, mlp_sublayer + 1, hooks, &tape);
   const Loss loss = loss_of(context, leave_stack(context, out, hooks, &tape), c.labels());
-  (void)sublayer_backward(*tape.passes.back(), back_into_stack(tape, loss.doutput));
+  (void)step_backward(*tape.passes.back(), back_into_stack(tape, loss.doutput));
   const auto host = [&](Signal signal) { return ops.to_host(signals.at(mlp_sublayer, signal)); };
   const std::vector<double> f_out = host(Signal::f_out);
   const std::vector<double> sum = host(Signal::sum);

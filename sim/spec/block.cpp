@@ -1,0 +1,32 @@
+#include "sim/spec/block.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace periscope {
+
+std::optional<int> Branch::read_stream() const {
+  std::optional<int> only;
+  for (std::size_t j = 0; j < reads.size(); ++j) {
+    if (reads[j] == 0.0) continue;
+    if (only || reads[j] != 1.0) return std::nullopt;
+    only = static_cast<int>(j);
+  }
+  return only;
+}
+
+double branch_scale(const Step& step, const Branch& branch) {
+  const auto stream = static_cast<std::size_t>(branch.read_stream().value_or(0));
+  const double kept = branch.read_stream() ? step.mixing[stream][stream] : 1.0;
+  return std::abs(branch.writes[stream] / (step.streams() > 1 && kept == 0.0 ? 1.0 : kept));
+}
+
+bool StreamEnds::has(Signal name) const { return std::ranges::find(names, name) != names.end(); }
+
+bool StreamEnds::has_plain() const {
+  return std::ranges::any_of(plain, [](double weight) { return weight != 0.0; });
+}
+
+int StreamEnds::parts_of_stream() const { return static_cast<int>(std::ranges::count(names, Signal::x_out)); }
+
+}  // namespace periscope

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "sim/spec/signal.h"
+
+/// The description of a stack's residual part, which simulation and theory interpret each on their own. A stack is a
+/// list of steps, one for every addition to its streams:
+///   y_b = B( f( input_gain·A( Σ_j reads_j x_j ) ) )            of every branch b,
+///   x_i⁺ = C( Σ_j mixing_ij x_j + Σ_b writes_bi y_b )          of every stream i.
+/// With one stream and one branch that is T1.
+namespace periscope {
+
+enum class ModuleKind { attention, mlp };
+
+/// T1's norms and scales of one sublayer: x⁺ = C( alpha·x + beta·B( f( input_gain·A(x) ) ) ), where each of A, B, C is
+/// a norm if its flag is set and the identity otherwise.
+struct SublayerRule {
+  bool norm_a = false;
+  bool norm_b = false;
+  bool norm_c = false;
+  double alpha = 1.0;
+  double beta = 1.0;
+  double input_gain = 1.0;
+
+  bool operator==(const SublayerRule&) const = default;
+};
+
+/// One module between the streams.
+struct Branch {
+  int sublayer = 0;  ///< names its weights: 2·layer of attention, 2·layer + 1 of an MLP
+  ModuleKind kind = ModuleKind::attention;
+  std::vector<double> reads = {1.0};  ///< the weight of every stream in what it reads
+  bool shares_input = false;          ///< it reads A_out of the step's first branch, whose norm A is the only one
+  bool norm_a = false;
+  double input_gain = 1.0;
+  bool norm_b = false;
+  std::vector<double> writes = {1.0};  ///< what B_out is multiplied by as it is added to every stream
+
+  [[nodiscard]] int layer() const { return sublayer / 2; }
+  /// The stream that it reads as it is, if it reads no other.
+  [[nodiscard]] std::optional<int> read_stream() const;
+
+  bool operator==(const Branch&) const = default;
+};
+
+/// One addition to the streams.
+struct Step {
+  std::vector<Branch> branches = {};
+  std::vector<std::vector<double>> mixing = {{1.0}};  ///< of stream j in stream i: mixing[i][j]
+  std::vector<bool> norm_c = {false};                 ///< of every stream
+
+  [[nodiscard]] int streams() const { return static_cast<int>(mixing.size()); }
+
+  bool operator==(const Step&) const = default;
+};
+
+/// |β/α| of branch_ratio, rms(β·B_out)/rms(α·x_in): what a branch writes to the stream that it reads, and that stream's
+/// own weight in itself. A mixture of streams, or what does not go on where it was read, counts as it is read.
+[[nodiscard]] double branch_scale(const Step& step, const Branch& branch);
+
+/// How the streams begin and end. All of them begin as the stack's input, behind the embedding norm if there is one;
+/// the output is Σ_i plain_i x_i + N( Σ_i normed_i x_i ), N the final norm, or the identity if there is none.
+struct StreamEnds {
+  std::vector<double> plain = {0.0};
+  std::vector<double> normed = {1.0};
+  /// What a stream is called where it is recorded after every step; a memory, which nothing new is added to, is not.
+  /// Several streams of one name are parts of one signal.
+  std::vector<std::optional<Signal>> names = {Signal::x_out};
+
+  [[nodiscard]] int streams() const { return static_cast<int>(names.size()); }
+  [[nodiscard]] bool has(Signal name) const;
+  [[nodiscard]] bool has_plain() const;
+  /// How many streams are parts of x_out: a statistic of it is a mean over them, a squared gradient a sum.
+  [[nodiscard]] int parts_of_stream() const;
+};
+
+}  // namespace periscope
