@@ -64,6 +64,11 @@ bool ConfigReader::holds_object(std::string_view key) const {
   return it != object_.end() && it->is_object();
 }
 
+bool ConfigReader::holds_text(std::string_view key) const {
+  const auto it = object_.find(std::string(key));
+  return it != object_.end() && it->is_string();
+}
+
 std::string ConfigReader::found(std::string_view key) const {
   const auto it = object_.find(std::string(key));
   const std::string name = in_quotes(prefix_ + std::string(key));
@@ -164,6 +169,20 @@ ConfigReader ConfigReader::object(std::string_view key) {
   inner.defaults_ = defaults_;
   inner.stored_ = stored_;
   return inner;
+}
+
+std::vector<ConfigReader> ConfigReader::objects(std::string_view key) {
+  constexpr std::string_view expected = "a list of objects";
+  const nlohmann::json& list = get(key, expected);
+  if (!list.is_array()) throw malformed_value(key, expected);
+  std::vector<ConfigReader> all;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (!list[i].is_object()) throw malformed_value(key, expected);
+    all.emplace_back(list[i], path_, fmt::format("{}{}[{}].", prefix_, key, i));
+    all.back().defaults_ = defaults_;
+    all.back().stored_ = stored_;
+  }
+  return all;
 }
 
 std::optional<int> ConfigReader::integer_or_none(std::string_view key, std::optional<int> fallback, int most) {

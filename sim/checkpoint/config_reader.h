@@ -52,8 +52,11 @@ class ConfigReader {
   [[nodiscard]] std::string text_or(std::string_view key, std::string_view fallback);
   [[nodiscard]] std::vector<std::string> texts(std::string_view key);
   [[nodiscard]] bool holds_object(std::string_view key) const;
+  [[nodiscard]] bool holds_text(std::string_view key) const;
   /// The object under a key, whose keys have to be asked for in the same way.
   [[nodiscard]] ConfigReader object(std::string_view key);
+  /// Those of a list of objects.
+  [[nodiscard]] std::vector<ConfigReader> objects(std::string_view key);
   [[nodiscard]] bool same_as(const ConfigReader& other) const { return object_ == other.object_; }
 
   /// Null means none; only an absent key gives the fallback.

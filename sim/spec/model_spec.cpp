@@ -28,6 +28,18 @@ void require_shape(const ModelSpec& m) {
           "at least 2, because LayerNorm of one feature is 0");
 }
 
+/// Checks alpha and beta of every sublayer, and the ranges of layers.
+void require_finite_rules(const ModelSpec& m) {
+  for (int l = 0; l < m.sublayers(); ++l) require_ranges(placement_section, m.rule(l));
+  for (const LayerPlacement& range : m.layer_placements) {
+    const std::string layers = fmt::format("\"{}-{}\"", range.first, range.last);
+    require(range.last < m.layers, "model.layer_placement.layers", layers,
+            fmt::format("layers of 0 to {}, as model.layers = {}", m.layers - 1, m.layers));
+    require(m.placement.wiring == Wiring::sequential, "model.layer_placement.layers", layers,
+            fmt::format("no ranges, as model.placement = {} has streams or branches of its own", m.placement.name));
+  }
+}
+
 }  // namespace
 
 std::vector<double> rope_frequencies(int head_dim, double base) {
@@ -63,10 +75,16 @@ std::size_t ModelSpec::curve_length(Signal signal) const {
 }
 
 SublayerRule ModelSpec::rule(int sublayer, int more_layers) const {
-  return placement.at({.layer = layer_of(sublayer) + more_layers,
-                       .layers = layers + more_layers,
-                       .kind = kind_of(sublayer),
-                       .addition = sublayer + 2 * more_layers});
+  const int layer = layer_of(sublayer);
+  const Placement* own = &placement;
+  for (const LayerPlacement& range : layer_placements) {
+    if (range.placement && range.first <= layer && layer <= range.last) own = &*range.placement;
+  }
+  const int in_a_layer = steps() == layers ? 1 : 2;
+  return own->at({.layer = layer + more_layers,
+                  .layers = layers + more_layers,
+                  .kind = kind_of(sublayer),
+                  .addition = step_with(sublayer) + in_a_layer * more_layers});
 }
 
 ScoreRule ModelSpec::scores_at(int layer) const {
@@ -96,7 +114,7 @@ Activation activation_of(MlpKind kind) {
 
 void validate(const StackSpec& spec) {
   require_ranges(model_section, spec.model);
-  if (spec.model.placement.is_custom()) require_ranges(placement_section, spec.model.placement.custom->rule);
+  require_finite_rules(spec.model);
   require_ranges(init_section, spec.init);
   require_ranges(input_section, spec.input);
   require_shape(spec.model);

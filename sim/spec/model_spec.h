@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/spec/placement.h"
+#include "sim/spec/stream_mixing.h"
 
 namespace periscope {
 
@@ -58,6 +59,13 @@ struct HeadSpec {
   double soft_cap = 0.0;  ///< c: the logits z become c·tanh(z/c); 0: they stay
 };
 
+/// What a range of layers has in the place of the stack's placement.
+struct LayerPlacement {
+  int first = 0;
+  int last = 0;  ///< itself in the range
+  std::optional<Placement> placement = {};
+};
+
 /// A decoder or encoder stack: `layers` times an attention sublayer and an MLP sublayer (T1).
 /// Widths: D = width, H = heads, e = head_dim, h = mlp_width, V = vocab.
 struct ModelSpec {
@@ -72,6 +80,11 @@ struct ModelSpec {
   double norm_eps = 1e-6;
   double gamma = 1.0;  ///< gain of norms A, B, C, of the embedding norm and of the final norm
   Placement placement = *find_placement("peri");
+  /// What stands in its place in some layers; the last range that holds a layer counts.
+  std::vector<LayerPlacement> layer_placements = {};
+  int streams = 4;  ///< of placement "hyper"
+  StreamMixing stream_mixing = StreamMixing::identity;
+  StreamWrite stream_write = StreamWrite::all;
   bool embedding_norm = false;
   bool final_norm = true;
   QkNorm qk_norm = QkNorm::none;  ///< an RMSNorm with gain 1, before RoPE

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace periscope {
 namespace {
@@ -25,40 +26,77 @@ SublayerRule c_then_a(const Place& p) { return p.layer < p.layers / 4 ? c(p) : a
 SublayerRule a_lns(const Place& p) { return {.norm_a = true, .input_gain = 1.0 / std::sqrt(p.layer + 1.0)}; }
 SublayerRule a_scaled(const Place& p) { return {.norm_a = true, .beta = 1.0 / std::sqrt(2.0 * p.layers)}; }
 
+SublayerRule c_begun(const Place& p) { return {.norm_a = p.addition == 0, .norm_c = true}; }
+SublayerRule keel(const Place& p) {
+  return p.layer == 0 ? a(p) : SublayerRule{.norm_a = true, .norm_c = true, .alpha = 2.0 * p.layers};
+}
+SublayerRule beam(const Place& p) {
+  const double n = p.addition + 2.0;  // the embedding is the first of the terms
+  return {.norm_a = true, .norm_b = true, .alpha = std::sqrt((n - 1.0) / n), .beta = std::sqrt(1.0 / n)};
+}
+SublayerRule u_mup(const Place& p) {
+  const double n = p.layers + p.addition;  // 1/tau², with both of its ratios 1
+  return {.norm_a = true, .alpha = std::sqrt(n / (n + 1.0)), .beta = std::sqrt(1.0 / (n + 1.0))};
+}
+SublayerRule muse(const Place&) { return {.norm_a = true, .norm_b = true, .alpha = std::sqrt(0.75), .beta = 0.5}; }
+
 double init_deepnorm(int layers) { return std::pow(8.0 * layers, -0.25); }
 double init_glm(int layers) { return 1.0 / std::sqrt(2.0 * layers); }
 
 using enum Wiring;
 
+constexpr PlacementDefaults plain{};
+constexpr PlacementDefaults final{.final_norm = true};
+constexpr PlacementDefaults both_ends{.final_norm = true, .embedding_norm = true};
+constexpr PlacementDefaults begun{.embedding_norm = true};
+
 // One row per placement.
 // clang-format off
 const std::array table{
     //        name             norms                scales
-    //        used by                                                          final  wiring      rule        init gain
+    //        used by                                                          ends       wiring        rule        init gain
     Placement{"none",          "-",                 "1",
-              "baseline",                                                      false, sequential, none,       nullptr},
+              "baseline",                                                      plain,     sequential,   none,       nullptr},
     Placement{"post",          "C",                 "1",
-              "2017 Transformer, BERT, OPT-350M",                              false, sequential, c,          nullptr},
+              "2017 Transformer, BERT, OPT-350M",                              plain,     sequential,   c,          nullptr},
     Placement{"pre",           "A",                 "1",
-              "GPT-2, GPT-3, Llama, Qwen, Mistral",                            true,  sequential, a,          nullptr},
+              "GPT-2, GPT-3, Llama, Qwen, Mistral",                            final,     sequential,   a,          nullptr},
     Placement{"peri",          "A B",               "1",
-              "Gemma 2, Gemma 3, Grok-1",                                      true,  sequential, a_and_b,    nullptr},
+              "Gemma 2, Gemma 3, Grok-1",                                      final,     sequential,   a_and_b,    nullptr},
     Placement{"b-only",        "B",                 "1",
-              "OLMo 2, with QK-norm (recipe olmo2)",                           true,  sequential, b,          nullptr},
+              "OLMo 2, with QK-norm (recipe olmo2)",                           final,     sequential,   b,          nullptr},
     Placement{"a+c",           "A C",               "1",
-              "ablation of the Peri-LN paper; what the reviews call Peri-LN",  false, sequential, a_and_c,    nullptr},
+              "ablation of the Peri-LN paper; what the reviews call Peri-LN",  plain,     sequential,   a_and_c,    nullptr},
     Placement{"deepnorm",      "C",                 "alpha (2L)^1/4; init of V, O, up, down x (8L)^-1/4",
-              "DeepNet, a decoder alone",                                      false, sequential, c_deepnorm, init_deepnorm},
+              "DeepNet, a decoder alone",                                      plain,     sequential,   c_deepnorm, init_deepnorm},
     Placement{"deepnorm-glm",  "C",                 "alpha (2L)^1/2; init of V, O, up, down x (2L)^-1/2",
-              "GLM-130B",                                                      false, sequential, c_glm,      init_glm},
+              "GLM-130B",                                                      plain,     sequential,   c_glm,      init_glm},
     Placement{"mix",           "C, then A",         "1; the first L/4 layers are Post",
-              "Mix-LN",                                                        true,  sequential, c_then_a,   nullptr},
+              "Mix-LN",                                                        final,     sequential,   c_then_a,   nullptr},
     Placement{"lns",           "A",                 "input gain 1/sqrt(layer), layer from 1",
-              "LayerNorm scaling, LNS-1B",                                     true,  sequential, a_lns,      nullptr},
+              "LayerNorm scaling, LNS-1B",                                     final,     sequential,   a_lns,      nullptr},
     Placement{"depth-scaled",  "A",                 "beta 1/sqrt(2L)",
-              "Depth-muP",                                                     true,  sequential, a_scaled,   nullptr},
+              "Depth-muP",                                                     final,     sequential,   a_scaled,   nullptr},
     Placement{"residual-dual", "C + second stream", "1; output x_L + N(r_L), r = sum of branches",
-              "ResiDual",                                                      true,  dual,       c,          nullptr},
+              "ResiDual",                                                      final,     dual,         c,          nullptr},
+    Placement{"keel",          "A C",               "alpha 2L; the first layer is Pre",
+              "KEEL",                                                          plain,     sequential,   keel,       nullptr},
+    Placement{"beam",          "A B",               "alpha sqrt((n-1)/n), beta 1/sqrt(n), n = l + 2",
+              "Beam-1.0",                                                      final,     sequential,   beam,       nullptr},
+    Placement{"u-mup",         "A",                 "alpha sqrt((L+l)/(L+l+1)), beta 1/sqrt(L+l+1)",
+              "unit-scaled muP",                                               final,     sequential,   u_mup,      nullptr},
+    Placement{"muse-spark",    "A B",               "alpha sqrt(3)/2, beta 1/2, as its gates begin",
+              "Muse Spark",                                                    both_ends, sequential,   muse,       nullptr},
+    Placement{"parallel",      "A, one for both",   "1; attention and MLP side by side",
+              "GPT-J, Phi-2, Cohere",                                          final,     parallel,     a,          nullptr},
+    Placement{"parallel-two",  "A, one for each",   "1; attention and MLP side by side",
+              "GPT-NeoX, Pythia, Falcon-40B",                                  final,     parallel_two, a,          nullptr},
+    Placement{"span",          "C; A of sublayer 0", "1; the MLP's skip begins where the layer's attention does",
+              "SpanNorm",                                                      plain,     span,         c_begun,    nullptr},
+    Placement{"x0",            "A",                 "x <- r x + lambda x_0 before a layer, r 1.15 to 1.05, lambda 0.20 to 0.05",
+              "nanochat",                                                      both_ends, first_input,  a,          nullptr},
+    Placement{"hyper",         "A",                 "1; model.streams streams, mixed by model.stream_mixing",
+              "Hyper-Connections with static mixing",                          final,     hyper,        a,          nullptr},
 };
 // clang-format on
 
@@ -89,17 +127,34 @@ std::optional<Placement> find_placement(std::string_view name) {
   return *row;
 }
 
-SublayerRule Placement::at(const RulePlace& place) const { return rule != nullptr ? rule(place) : custom->rule; }
+SublayerRule FreeForm::at(const RulePlace& place) const {
+  if (attention != nullptr) return (place.kind == ModuleKind::attention ? attention : mlp)->at(place);
+  SublayerRule own = rule;
+  if (alpha) own.alpha = alpha->at(place.addition, place.layers);
+  if (beta) own.beta = beta->at(place.addition, place.layers);
+  return own;
+}
+
+SublayerRule Placement::at(const RulePlace& place) const { return rule != nullptr ? rule(place) : custom->at(place); }
 
 bool Placement::is_named_custom() const { return is_custom() && name != unnamed_placement; }
 
 Placement custom_placement(const SublayerRule& rule, std::string_view name) {
+  return custom_placement(FreeForm{.rule = rule}, name);
+}
+
+Placement custom_placement(FreeForm form, std::string_view name) {
+  // That of the last sublayer decides: what it leaves is the output.
+  const SublayerRule last = form.at({.layer = 0, .layers = 1, .kind = ModuleKind::mlp, .addition = 1});
+  const bool by_kind = form.attention != nullptr;
+  const bool final_norm = by_kind ? form.mlp->defaults.final_norm || form.attention->defaults.final_norm
+                                  : (last.norm_a || last.norm_b) && !last.norm_c;
   return Placement{.name = kept(name),
                    .norms = "free form",
                    .scales = "free form",
                    .used_by = "",
-                   .final_norm = (rule.norm_a || rule.norm_b) && !rule.norm_c,
-                   .custom = std::make_shared<const FreeForm>(FreeForm{rule})};
+                   .defaults = {.final_norm = final_norm},
+                   .custom = std::make_shared<const FreeForm>(std::move(form))};
 }
 
 }  // namespace periscope

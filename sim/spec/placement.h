@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "sim/spec/block.h"
+#include "sim/spec/depth_expression.h"
 
 namespace periscope {
 
@@ -20,8 +21,19 @@ struct RulePlace {
 
 /// How branches and streams hang together, besides what T1's rule of a sublayer says (sim/spec/wiring.h).
 enum class Wiring {
-  sequential,  ///< attention, then the MLP, on one stream
-  dual,        ///< ResiDual: r⁺ = r + f(x) beside the stream; output x_L + N(r_L)
+  sequential,    ///< attention, then the MLP, on one stream
+  dual,          ///< ResiDual: r⁺ = r + f(x) beside the stream; output x_L + N(r_L)
+  parallel,      ///< both modules of a layer read one stream, behind one norm A, and are added to it at once
+  parallel_two,  ///< behind a norm A each
+  span,          ///< SpanNorm: the MLP is added to what the layer's attention was added to
+  first_input,   ///< nanochat: x ← r_l x + λ_l x_0 before every layer, x_0 the stack's input
+  hyper,         ///< model.streams streams, which take turns to be read and are mixed by model.stream_mixing
+};
+
+/// What a placement has inside its modules, and at the stack's ends, unless the configuration says otherwise.
+struct PlacementDefaults {
+  bool final_norm = false;
+  bool embedding_norm = false;
 };
 
 struct FreeForm;
@@ -32,7 +44,7 @@ struct Placement {
   std::string_view norms;   ///< letters of T1, for people
   std::string_view scales;  ///< what alpha, beta, input_gain and the initialisation do, for people
   std::string_view used_by;
-  bool final_norm = false;  ///< default of model.final_norm
+  PlacementDefaults defaults = {};
   Wiring wiring = Wiring::sequential;
   SublayerRule (*rule)(const RulePlace&) = nullptr;  ///< null for the free form
   double (*branch_init_gain)(int layers) = nullptr;  ///< factor on W_v, W_o, W_up, W_down; null: 1
@@ -44,9 +56,15 @@ struct Placement {
   [[nodiscard]] bool is_named_custom() const;
 };
 
-/// What a free form says.
+/// What a free form says: one rule for all sublayers, or a placement for each kind of module.
 struct FreeForm {
-  SublayerRule rule;
+  SublayerRule rule = {};
+  std::optional<DepthExpression> alpha = {};  ///< in the place of rule.alpha, where it depends on depth; likewise beta
+  std::optional<DepthExpression> beta = {};
+  std::shared_ptr<const Placement> attention = nullptr;  ///< with `mlp`: in the place of `rule`
+  std::shared_ptr<const Placement> mlp = nullptr;
+
+  [[nodiscard]] SublayerRule at(const RulePlace& place) const;
 };
 
 /// Every named placement, in the order of T1's table. This table is the only place that defines them.
@@ -62,5 +80,6 @@ inline constexpr std::string_view unnamed_placement = "custom";
 /// but the branches are (A or B), which is the rule that the named rows follow too.
 /// `name` is what results call it; it is kept for as long as the program runs.
 Placement custom_placement(const SublayerRule& rule, std::string_view name = unnamed_placement);
+Placement custom_placement(FreeForm form, std::string_view name = unnamed_placement);
 
 }  // namespace periscope

@@ -1,48 +1,124 @@
 #include "sim/spec/wiring.h"
 
+#include <algorithm>
+#include <cstddef>
+
 namespace periscope {
 namespace {
 
-/// T1's branch and its addition to one stream.
-Step in_line(int sublayer, const SublayerRule& rule) {
-  return {.branches = {{.sublayer = sublayer,
-                        .kind = ModelSpec::kind_of(sublayer),
-                        .reads = {1.0},
-                        .norm_a = rule.norm_a,
-                        .input_gain = rule.input_gain,
-                        .norm_b = rule.norm_b,
-                        .writes = {rule.beta}}},
-          .mixing = {{rule.alpha}},
-          .norm_c = {rule.norm_c}};
+/// T1's branch, that reads the first stream of n and is added to it.
+Branch branch_of(const ModelSpec& m, int sublayer, int more_layers, std::size_t streams = 1) {
+  const SublayerRule rule = m.rule(sublayer, more_layers);
+  Branch branch{.sublayer = sublayer,
+                .kind = ModelSpec::kind_of(sublayer),
+                .reads = std::vector<double>(streams, 0.0),
+                .norm_a = rule.norm_a,
+                .input_gain = rule.input_gain,
+                .norm_b = rule.norm_b,
+                .writes = std::vector<double>(streams, 0.0)};
+  branch.reads.front() = 1.0;
+  branch.writes.front() = rule.beta;
+  return branch;
 }
 
-/// Beside it a sum of all branches, which no module reads.
-Step beside_a_sum(int sublayer, const SublayerRule& rule) {
-  Step step = in_line(sublayer, rule);
-  step.branches.front().reads = {1.0, 0.0};
-  step.branches.front().writes = {rule.beta, rule.beta};
-  step.mixing = {{rule.alpha, 0.0}, {0.0, 1.0}};
-  step.norm_c = {rule.norm_c, false};
-  return step;
+Step in_line(const ModelSpec& m, int index, int more_layers) {
+  const SublayerRule rule = m.rule(index, more_layers);
+  return {.branches = {branch_of(m, index, more_layers)}, .mixing = {{rule.alpha}}, .norm_c = {rule.norm_c}};
+}
+
+/// Beside the stream a sum of all branches, which no module reads.
+Step beside_a_sum(const ModelSpec& m, int index, int more_layers) {
+  const SublayerRule rule = m.rule(index, more_layers);
+  Branch branch = branch_of(m, index, more_layers, 2);
+  branch.writes = {rule.beta, rule.beta};
+  return {.branches = {branch}, .mixing = {{rule.alpha, 0.0}, {0.0, 1.0}}, .norm_c = {rule.norm_c, false}};
+}
+
+/// Both modules of layer `index`.
+Step side_by_side(const ModelSpec& m, int index, int more_layers, bool share_norm) {
+  Branch attention = branch_of(m, 2 * index, more_layers);
+  Branch mlp = branch_of(m, 2 * index + 1, more_layers);
+  mlp.shares_input = share_norm;
+  if (share_norm) mlp.norm_a = false;
+  const SublayerRule rule = m.rule(2 * index, more_layers);
+  return {.branches = {attention, mlp}, .mixing = {{rule.alpha}}, .norm_c = {rule.norm_c}};
+}
+
+/// The second stream remembers what the layer began with, and the MLP is added to that.
+Step from_the_layer_s_start(const ModelSpec& m, int index, int more_layers) {
+  const SublayerRule rule = m.rule(index, more_layers);
+  const bool first = ModelSpec::is_attention(index);
+  const double alpha = rule.alpha;
+  return {.branches = {branch_of(m, index, more_layers, 2)},
+          .mixing = first ? std::vector<std::vector<double>>{{alpha, 0.0}, {1.0, 0.0}}
+                          : std::vector<std::vector<double>>{{0.0, alpha}, {0.0, 1.0}},
+          .norm_c = {rule.norm_c, false}};
+}
+
+/// The second stream remembers the stack's input, of which every layer's attention gets some more.
+Step with_first_input(const ModelSpec& m, int index, int more_layers) {
+  const SublayerRule rule = m.rule(index, more_layers);
+  Branch branch = branch_of(m, index, more_layers, 2);
+  std::vector<double> stream{rule.alpha, 0.0};
+  if (ModelSpec::is_attention(index)) {
+    const double place = static_cast<double>(index / 2 + more_layers) / std::max(m.layers + more_layers - 1, 1);
+    const double kept = 1.15 - 0.10 * place;
+    const double added = 0.20 - 0.15 * place;
+    branch.reads = {kept, added};
+    stream = {rule.alpha * kept, rule.alpha * added};
+  }
+  return {.branches = {branch}, .mixing = {stream, {0.0, 1.0}}, .norm_c = {rule.norm_c, false}};
+}
+
+Step of_many_streams(const ModelSpec& m, int index, int more_layers) {
+  const auto streams = static_cast<std::size_t>(m.streams);
+  const SublayerRule rule = m.rule(index, more_layers);
+  Branch branch = branch_of(m, index, more_layers, streams);
+  const std::size_t read = static_cast<std::size_t>(index) % streams;
+  for (std::size_t i = 0; i < streams; ++i) {
+    branch.reads[i] = i == read ? 1.0 : 0.0;
+    branch.writes[i] = i == read || m.stream_write == StreamWrite::all ? rule.beta : 0.0;
+  }
+  return {.branches = {branch},
+          .mixing = mixing_matrix(m.stream_mixing, m.streams, index),
+          .norm_c = std::vector<bool>(streams, false)};
 }
 
 }  // namespace
 
-int steps_of(const ModelSpec& m) { return m.sublayers(); }
+int steps_of(const ModelSpec& m) {
+  const Wiring wiring = m.placement.wiring;
+  return wiring == Wiring::parallel || wiring == Wiring::parallel_two ? m.layers : m.sublayers();
+}
 
 Step step_of(const ModelSpec& m, int index, int more_layers) {
-  const SublayerRule rule = m.rule(index, more_layers);
   switch (m.placement.wiring) {
-    case Wiring::sequential: return in_line(index, rule);
-    case Wiring::dual: return beside_a_sum(index, rule);
+    case Wiring::sequential: break;
+    case Wiring::dual: return beside_a_sum(m, index, more_layers);
+    case Wiring::parallel: return side_by_side(m, index, more_layers, true);
+    case Wiring::parallel_two: return side_by_side(m, index, more_layers, false);
+    case Wiring::span: return from_the_layer_s_start(m, index, more_layers);
+    case Wiring::first_input: return with_first_input(m, index, more_layers);
+    case Wiring::hyper: return of_many_streams(m, index, more_layers);
   }
-  return {};
+  return in_line(m, index, more_layers);
 }
 
 StreamEnds ends_of(const ModelSpec& m) {
   switch (m.placement.wiring) {
-    case Wiring::sequential: break;
+    case Wiring::sequential:
+    case Wiring::parallel:
+    case Wiring::parallel_two: break;
     case Wiring::dual: return {.plain = {1.0, 0.0}, .normed = {0.0, 1.0}, .names = {Signal::x_out, Signal::r_out}};
+    case Wiring::span:
+    case Wiring::first_input:
+      return {.plain = {0.0, 0.0}, .normed = {1.0, 0.0}, .names = {Signal::x_out, std::nullopt}};
+    case Wiring::hyper: {
+      const auto streams = static_cast<std::size_t>(m.streams);
+      return {.plain = std::vector<double>(streams, 0.0),
+              .normed = std::vector<double>(streams, 1.0),
+              .names = std::vector<std::optional<Signal>>(streams, Signal::x_out)};
+    }
   }
   return {};
 }

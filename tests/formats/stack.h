@@ -24,7 +24,7 @@ inline formats::FormatsConfig small_config(std::string_view placement, const std
   m.mlp_width = 64;
   m.vocab = 16;
   m.placement = *find_placement(placement);
-  m.final_norm = m.placement.final_norm;
+  m.final_norm = m.placement.defaults.final_norm;
   config.base.init.scheme = InitScheme::lecun;
   config.base.input.tokens = 12;
   config.placements = {m.placement};

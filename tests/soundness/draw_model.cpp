@@ -111,7 +111,7 @@ void draw_model(stacks::Draw& draw, Specimen& s) {
     m.qk_norm = QkNorm::full;
   }
   if (f == "any") like_nothing(draw, m);
-  m.final_norm = f == "any" && draw.chance(0.3) ? draw.chance(0.5) : m.placement.final_norm;
+  m.final_norm = f == "any" && draw.chance(0.3) ? draw.chance(0.5) : m.placement.defaults.final_norm;
   set_sizes(draw, m);
   m.norm_eps = draw.of({0.0, 1e-300, 1e-12, 1e-6, 1e-5, 1e-5, 0.1});
   set_scores(draw, m, f == "gemma2" || f == "any" ? 0.5 : 0.0,

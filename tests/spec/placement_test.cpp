@@ -49,7 +49,7 @@ TEST_CASE("every row of T1's table") {
     const Placement& placement = placement_table()[i];
     CAPTURE(row.name);
     CHECK(placement.name == row.name);
-    CHECK(placement.final_norm == row.final_norm);
+    CHECK(placement.defaults.final_norm == row.final_norm);
     CHECK((placement.wiring == Wiring::dual) == row.two_streams);
     CHECK_FALSE(placement.is_custom());
     for (int layer = 0; layer < 8; ++layer) {
@@ -133,7 +133,7 @@ TEST_CASE("the free form's final norm follows the rule of the named rows") {
   for (const Row& row : t1) {
     if (row.two_streams || row.name == "mix") continue;
     CAPTURE(row.name);
-    CHECK(custom_placement(row.layers[0]).final_norm == row.final_norm);
+    CHECK(custom_placement(row.layers[0]).defaults.final_norm == row.final_norm);
   }
 }
 

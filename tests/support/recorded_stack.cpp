@@ -41,7 +41,7 @@ StackSpec tiny_stack() {
 
 StackSpec placed(StackSpec spec, std::string_view placement) {
   spec.model.placement = find_placement(placement).value();
-  spec.model.final_norm = spec.model.placement.final_norm;
+  spec.model.final_norm = spec.model.placement.defaults.final_norm;
   return spec;
 }
 

@@ -219,7 +219,7 @@ TEST_CASE("a whole stack on real inputs: every op widens its sets where the run 
       m.placement = placement;
       m.norm = norm;
       m.embedding_norm = norm == NormKind::layer;
-      m.final_norm = placement.final_norm;
+      m.final_norm = placement.defaults.final_norm;
       m.mlp = norm == NormKind::layer ? MlpKind::gelu_tanh : MlpKind::swiglu;
       m.qk_norm = norm == NormKind::layer ? QkNorm::head : QkNorm::none;
       m.attention.assign(2, {.scores = {.scale = 0.7, .soft_cap = norm == NormKind::layer ? 30.0 : 0.0, .window = 9},

@@ -148,7 +148,7 @@ struct Recursion {
 StackSpec stack(const Placement& placement) {
   StackSpec spec = xiong_stack("pre");
   spec.model.placement = placement;
-  spec.model.final_norm = placement.final_norm || (placement.wiring == Wiring::dual);
+  spec.model.final_norm = placement.defaults.final_norm || (placement.wiring == Wiring::dual);
   spec.model.layers = 4;
   spec.model.kv_heads = 2;
   spec.model.head_dim = 8;  // no two of the widths are the same

@@ -27,15 +27,16 @@ std::vector<Example> examples() {
 
 std::string list_text() {
   std::string text = "Placements: x+ = C( alpha x + beta B( f( s A(x) ) ) )\n";
-  text += fmt::format("  {:<13}  {:<17}  {:<10}  {}\n", "name", "norms", "final norm",
+  text += fmt::format("  {:<13}  {:<18}  {:<10}  {}\n", "name", "norms", "final norm",
                       "used by; alpha, beta, s where not 1");
   for (const Placement& p : placement_table()) {
-    text += fmt::format("  {:<13}  {:<17}  {:<10}  {}{}\n", p.name, p.norms, p.final_norm ? "yes" : "no", p.used_by,
-                        p.scales == "1" ? "" : fmt::format("; {}", p.scales));
+    text += fmt::format("  {:<13}  {:<18}  {:<10}  {}{}\n", p.name, p.norms, p.defaults.final_norm ? "yes" : "no",
+                        p.used_by, p.scales == "1" ? "" : fmt::format("; {}", p.scales));
   }
   text +=
       "  residual-dual was called residual, which is still accepted\n"
-      "  or a table: placement = {A = true, B = false, C = false, alpha = 1.0, beta = 1.0}\n\nPresets (Peri-LN "
+      "  or a table: placement = {A = true, B = false, C = false, alpha = \"2L\", beta = 1.0}, scales in L and l\n"
+      "  or one for each kind of module: placement = {attention = \"peri\", mlp = \"pre\"}\n\nPresets (Peri-LN "
       "paper, Table 4; hidden width 4*D and 8 key/value heads are inferred from the names' parameter counts)\n";
   for (const Preset& p : presets) {
     text += fmt::format("  {:<5} layers {}, width {}, heads {}, kv_heads {}, head_dim {}, mlp_width {}\n", p.name,
@@ -65,7 +66,7 @@ nlohmann::ordered_json list_json() {
     json["placements"].push_back({{"name", p.name},
                                   {"norms", p.norms},
                                   {"scales", p.scales},
-                                  {"final_norm", p.final_norm},
+                                  {"final_norm", p.defaults.final_norm},
                                   {"used_by", p.used_by}});
   }
   for (const Preset& p : presets) {

@@ -167,7 +167,7 @@ std::string placements_text() {
   text += markdown_head({"name", "norms", "scales", "final norm", "used by"});
   for (const Placement& p : placement_table()) {
     text += markdown_row({markdown_code(p.name), markdown_cell(p.norms), markdown_cell(p.scales),
-                          p.final_norm ? "yes" : "no", markdown_cell(p.used_by)});
+                          p.defaults.final_norm ? "yes" : "no", markdown_cell(p.used_by)});
   }
   text +=
       "\n## Presets\n\nShapes of the Peri-LN paper's Table 4; hidden width and key/value heads follow from the names' "

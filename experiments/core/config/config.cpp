@@ -71,7 +71,8 @@ std::vector<StackSpec> Config::stacks() const {
       if (!variants.empty()) break;
       StackSpec spec = base;
       spec.model.placement = placement;
-      spec.model.final_norm = final_norm.value_or(placement.final_norm);
+      spec.model.final_norm = ends.final_norm.value_or(placement.defaults.final_norm);
+      spec.model.embedding_norm = ends.embedding_norm.value_or(placement.defaults.embedding_norm);
       all.push_back(spec);
       all.back().input.kind = kind;
     }
@@ -88,6 +89,8 @@ nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash) {
   InputSpec input = spec.input;
   if (for_hash && input.kind != InputKind::text) input.path.clear();
   nlohmann::ordered_json model = section_json(model_section, spec.model, for_hash);
+  const nlohmann::ordered_json layers = layer_placements_json(spec.model);
+  if (!layers.empty()) model["layer_placement"] = layers;
   // The keys that it has set say what is computed.
   if (!for_hash && !spec.recipe.empty()) model["recipe"] = spec.recipe;
   if (!for_hash && spec.model.placement.is_named_custom()) model["placement"]["name"] = spec.model.placement.name;

@@ -68,6 +68,12 @@ extern const Section<TheoryOptions> theory_section;
 extern const Section<AgreementOptions> agreement_section;
 extern const Section<PowerLimits> power_limit_section;
 
+/// What was chosen of the norms before and behind the steps.
+struct NormsAtEnds {
+  std::optional<bool> final_norm = {};
+  std::optional<bool> embedding_norm = {};
+};
+
 /// A configuration: the stacks that the file, --set and the flags describe, and how they are measured and predicted. An
 /// experiment with a section of its own adds it by derivation, as LadderConfig does.
 struct Config {
@@ -75,7 +81,7 @@ struct Config {
   std::vector<Placement> placements;
   std::vector<InputKind> inputs;
   std::vector<StackSpec> variants;  ///< where lists of other keys than placement are given: their cross product
-  std::optional<bool> final_norm;   ///< the placement's default if not given
+  NormsAtEnds ends = {};            ///< the placement's defaults where they are not given
   RunOptions run;
   AgreementOptions agreement;
   TheoryOptions theory;

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "experiments/core/config/config.h"
+#include "experiments/core/config/placement_reader.h"
 #include "experiments/core/config/setting.h"
 #include "experiments/core/config/toml_reader.h"
 #include "experiments/core/config/variants.h"
@@ -16,41 +17,6 @@
 
 namespace periscope::config {
 namespace {
-
-std::vector<std::string_view> placement_names() {
-  std::vector<std::string_view> names;
-  for (const Placement& p : placement_table()) names.push_back(p.name);
-  return names;
-}
-
-/// The name of a free form: what results call it, so not what they call something else.
-std::string read_placement_name(TomlReader& reader, const toml::node& node) {
-  std::string name(unnamed_placement);
-  if (!reader.read("name", name)) return name;
-  const bool blank = name.find_first_not_of(' ') == std::string::npos;
-  const bool fits = !blank && name.size() <= 40 && printable(name) == name;
-  if (!fits || name == unnamed_placement || find_placement(name)) {
-    reader.fail("name", node, "a name of 1 to 40 printable characters that no placement has yet");
-  }
-  return name;
-}
-
-Placement read_placement(TomlReader& model, const toml::node& node, const std::string& file) {
-  if (const auto* word = node.as_string()) {
-    if (const std::optional<Placement> known = find_placement(word->get())) return *known;
-    return placement_table()[model.index_of("placement", word->get(), placement_names())];
-  }
-  const toml::table* table = node.as_table();
-  if (table == nullptr) {
-    model.fail("placement", node, "a name, a table {name, A, B, C, alpha, beta}, or a list of these");
-  }
-  TomlReader reader(table, std::string(placement_section.name), file);
-  SublayerRule rule;
-  read_keys(reader, placement_section, rule);
-  const std::string name = read_placement_name(reader, node);
-  reader.finish();
-  return custom_placement(rule, name);
-}
 
 bool apply_preset(TomlReader& reader, ModelSpec& m) {
   std::string name;
@@ -134,7 +100,7 @@ std::vector<std::string> known_keys(Known known, std::span<const std::string_vie
   for (const Key<SublayerRule>& key : placement_section.keys) {
     add(fmt::format("{}.{}", placement_section.name, key.name));
   }
-  add(fmt::format("{}.name", placement_section.name));
+  for (const char* key : {"name", "attention", "mlp"}) add(fmt::format("{}.{}", placement_section.name, key));
   return keys;
 }
 
@@ -194,12 +160,14 @@ Config read_single(Known known, const toml::table& table, const std::string& fil
   const toml::node* placement = model.find("placement");
   read_keys(model, model_section, base.model);
   if (placement != nullptr) base.model.placement = read_placement(model, *placement, file);
+  base.model.layer_placements = read_layer_placements(model, file);
   config.placements = {base.model.placement};
   derive_shape(config, preset, base.model);
   // A recipe's own final norm belongs to its own placement.
-  if (config.was_given("model.final_norm") || (recipe != nullptr && placement == nullptr)) {
-    config.final_norm = base.model.final_norm;
-  }
+  const bool own = recipe != nullptr && placement == nullptr;
+  if (config.was_given("model.final_norm") || own) config.ends.final_norm = base.model.final_norm;
+  if (config.was_given("model.embedding_norm") || recipe != nullptr)
+    config.ends.embedding_norm = base.model.embedding_norm;
   TomlReader init = root.table("init");
   read_keys(init, init_section, base.init);
   TomlReader input = root.table("input");

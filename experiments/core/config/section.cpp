@@ -1,12 +1,31 @@
 #include "experiments/core/config/section.h"
 
+#include <fmt/format.h>
+
 #include "sim/spec/stack_keys.h"
 
 namespace periscope::config {
 
 nlohmann::ordered_json placement_json(const Placement& placement) {
   if (!placement.is_custom()) return placement.name;
-  return section_json(placement_section, placement.custom->rule);
+  const FreeForm& form = *placement.custom;
+  if (form.attention != nullptr) {
+    return {{"attention", placement_json(*form.attention)}, {"mlp", placement_json(*form.mlp)}};
+  }
+  nlohmann::ordered_json json = section_json(placement_section, form.rule);
+  if (form.alpha) json["alpha"] = form.alpha->text();
+  if (form.beta) json["beta"] = form.beta->text();
+  return json;
+}
+
+nlohmann::ordered_json layer_placements_json(const ModelSpec& model) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const LayerPlacement& range : model.layer_placements) {
+    nlohmann::ordered_json one{{"layers", fmt::format("{}-{}", range.first, range.last)}};
+    if (range.placement) one["placement"] = placement_json(*range.placement);
+    all.push_back(one);
+  }
+  return all;
 }
 
 std::string toml_text(const nlohmann::ordered_json& value) {

@@ -8,6 +8,7 @@
 #include "experiments/core/config/input_file.h"
 #include "experiments/core/config/toml_reader.h"
 #include "sim/base/key.h"
+#include "sim/spec/model_spec.h"
 
 /// Functions that read, check, print and list the keys of a section, from its rows (sim/base/key.h).
 namespace periscope::config {
@@ -23,8 +24,9 @@ struct KeyText {
   bool swept = false;                ///< takes a list of such values too
 };
 
-nlohmann::ordered_json placement_json(const Placement& placement);  ///< its name, or the table of its free form
-std::string toml_text(const nlohmann::ordered_json& value);         ///< "1e-6", "[0.0, 1.0]", "\"peri\""
+nlohmann::ordered_json placement_json(const Placement& placement);     ///< its name, or the table of its free form
+nlohmann::ordered_json layer_placements_json(const ModelSpec& model);  ///< as model.layer_placement has them
+std::string toml_text(const nlohmann::ordered_json& value);            ///< "1e-6", "[0.0, 1.0]", "\"peri\""
 
 /// Reads the keys of `section` out of the table that `reader` stands at; others stay as they are. What is swept is
 /// only noted as known: it may be a list. Throws ConfigError for a value of the wrong type.

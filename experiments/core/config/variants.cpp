@@ -70,7 +70,8 @@ void visit_lists(Table& table, const Visit& visit) {
     if (keys == nullptr) continue;
     std::vector<std::string> names;
     for (const auto& [key, node] : *keys) {
-      if (node.is_array() && (section != "input" || key.str() != "kind")) names.emplace_back(key.str());
+      const bool is_one_value = section == "input" ? key.str() == "kind" : key.str() == "layer_placement";
+      if (node.is_array() && !is_one_value) names.emplace_back(key.str());
     }
     for (const std::string& name : names) visit(section, *keys, name, *keys->get(name)->as_array());
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace periscope::dataset {
 namespace {
@@ -30,6 +31,15 @@ std::vector<ColumnSpec> sublayer_labels() {
           label("sublayer_branch", Type::integer, "1", "branch of a sublayer among those that read one stream")};
 }
 
+namespace {
+
+int branch_in_step(const ModelSpec& model, int sublayer) {
+  const Step step = model.step(model.step_with(sublayer));
+  return static_cast<int>(std::ranges::find(step.branches, sublayer, &Branch::sublayer) - step.branches.begin());
+}
+
+}  // namespace
+
 void put_sublayers(Builder& result, const ModelSpec& model) {
   const auto sublayers = static_cast<std::size_t>(model.sublayers());
   result.count("sublayer", sublayers);
@@ -37,7 +47,7 @@ void put_sublayers(Builder& result, const ModelSpec& model) {
     const Builder::Row row = result.at("sublayer", s);
     row.put("sublayer_layer", ModelSpec::layer_of(static_cast<int>(s)));
     row.put("sublayer_kind", ModelSpec::is_attention(static_cast<int>(s)) ? "attention" : "mlp");
-    row.put("sublayer_branch", 0);
+    row.put("sublayer_branch", branch_in_step(model, static_cast<int>(s)));
   }
 }
 
@@ -61,8 +71,8 @@ std::size_t site_of(Signal signal) {
 }
 
 std::vector<DimensionSpec> curve_dimensions() {
-  return {{"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"},
-          {"other_depth", Type::integer, "1", "sublayers passed, second stream of a pair"},
+  return {{"depth", Type::integer, "1", "additions to the stream passed; 0 is the stack's input"},
+          {"other_depth", Type::integer, "1", "additions passed, second stream of a pair"},
           {"site", Type::text, "", "place in the dataflow (T1)"},
           {"sublayer", Type::integer, "1", "sublayer, from 0, in the order of the stream"},
           {"rank", Type::integer, "1", "place in the order of magnitudes"},
@@ -70,10 +80,10 @@ std::vector<DimensionSpec> curve_dimensions() {
           {"layer", Type::integer, "1", "layer, attention and MLP, from 0"}};
 }
 
-void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t ranks, bool weights) {
-  const auto sublayers = static_cast<std::size_t>(model.sublayers());
-  result.count("depth", sublayers + 1);
-  result.count("other_depth", sublayers + 1);
+void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t depths, std::size_t ranks,
+                           bool weights) {
+  result.count("depth", depths);
+  result.count("other_depth", depths);
   std::vector<std::string_view> sites;
   for (const Signal signal : stream_signals) sites.push_back(name_of(signal));
   result.put("site", sites);
@@ -120,8 +130,8 @@ std::vector<Remark> curve_remarks(const Place& place) {
   return all;
 }
 
-CurvePlace::CurvePlace(const Builder::Row& row, Statistic statistic, Signal signal)
-    : stem_(text_of(statistic)), row_(row), copy_(row.at("site", site_of(signal))) {
+CurvePlace::CurvePlace(const Builder::Row& row, Statistic statistic, Signal signal, std::size_t branches)
+    : stem_(text_of(statistic)), row_(row), copy_(row.at("site", site_of(signal))), branches_(branches) {
   if (signal == Signal::r_out) stem_ = "r_out_" + stem_;
   if (runs_over_depth(signal)) {
     copy_stem_ = "site_" + text_of(statistic);
@@ -137,7 +147,9 @@ CurvePlace::CurvePlace(const Builder::Row& row, Statistic statistic, Weight weig
 void CurvePlace::put(const std::string& version, const std::vector<double>& values) const {
   row_.put(stem_ + "_" + version, values);
   if (copy_stem_.empty() || values.empty()) return;
-  copy_.put(copy_stem_ + "_" + version, std::vector(values.begin() + 1, values.end()));
+  std::vector<double> of_sublayers((values.size() - 1) * branches_, std::numeric_limits<double>::quiet_NaN());
+  for (std::size_t i = 1; i < values.size(); ++i) of_sublayers[i * branches_ - 1] = values[i];
+  copy_.put(copy_stem_ + "_" + version, of_sublayers);
 }
 
 }  // namespace periscope::dataset

@@ -33,7 +33,8 @@ void put_sublayers(Builder& result, const ModelSpec& model);
 std::vector<Remark> curve_remarks(const Place& place);
 /// The dimensions behind `leading`, with their coordinates.
 std::vector<DimensionSpec> curve_dimensions();
-void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t ranks, bool weights);
+void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t depths, std::size_t ranks,
+                           bool weights);
 
 /// The column placement_settings(placement): the keys in which a stack differs from the run's others. It is there if
 /// there are others.
@@ -50,10 +51,10 @@ std::string text_of(Named it) {
 }
 
 /// The columns and the position at which a curve is stored. A curve of a stream is stored on (site, sublayer) too,
-/// without its value at the stack's input.
+/// without its value at the stack's input: at the last of the sublayers of a step, of which there are `branches`.
 class CurvePlace {
  public:
-  CurvePlace(const Builder::Row& row, Statistic statistic, Signal signal);
+  CurvePlace(const Builder::Row& row, Statistic statistic, Signal signal, std::size_t branches = 1);
   CurvePlace(const Builder::Row& row, Statistic statistic, Weight weight);
   void put(const std::string& version, const std::vector<double>& values) const;
 
@@ -62,6 +63,7 @@ class CurvePlace {
   Builder::Row row_;
   std::string copy_stem_;
   Builder::Row copy_;
+  std::size_t branches_ = 1;
 };
 
 }  // namespace periscope::dataset

@@ -199,7 +199,8 @@ const dataset::Schema& schema() {
 
 dataset::Dataset dataset_of(const ProbeResult& result) {
   Builder builder(schema());
-  dataset::put_curve_coordinates(builder, result.at_init.model, result.measured.extremes.front().top.size(),
+  const ModelSpec& model = result.at_init.model;
+  dataset::put_curve_coordinates(builder, model, model.depths(), result.measured.extremes.front().top.size(),
                                  !result.measured.reading.profile.weight_curves.empty());
   builder.count("token", result.input.ids.size());
   std::vector<std::string> signals;

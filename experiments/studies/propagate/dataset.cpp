@@ -48,9 +48,15 @@ void use_compared(const judge::Agreement& agreement, At at, std::vector<double>&
   }
 }
 
+CurvePlace place_of(const ModelSpec& model, const Row& row, Statistic statistic, Signal at) {
+  return {row, statistic, at, static_cast<std::size_t>(model.sublayers() / model.steps())};
+}
+
+CurvePlace place_of(const ModelSpec&, const Row& row, Statistic statistic, Weight at) { return {row, statistic, at}; }
+
 template <class At>
 void put_curve(const Stack& s, const Row& row, Statistic statistic, At at) {
-  const CurvePlace place(row, statistic, at);
+  const CurvePlace place = place_of(s.result.spec.model, row, statistic, at);
   const Curve* measured = s.measured() == nullptr ? nullptr : s.measured()->find(statistic, at);
   const Curve* predicted = s.predicted().find(statistic, at);
   if (measured != nullptr) {
@@ -273,7 +279,9 @@ dataset::Dataset dataset_of(const config::Config& config, const std::vector<stac
     return !r.prediction.profile.weight_curves.empty() ||
            (r.measurement && !r.measurement->profile.weight_curves.empty());
   };
-  dataset::put_curve_coordinates(builder, results.front().spec.model, top_count,
+  std::size_t depths = 0;
+  for (const stacks::StackResult& r : results) depths = std::max(depths, r.spec.model.depths());
+  dataset::put_curve_coordinates(builder, results.front().spec.model, depths, top_count,
                                  std::ranges::any_of(results, has_weights));
   builder.put("statistic", statistic_names);
   if (!per_seed.empty()) {

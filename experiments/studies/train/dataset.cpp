@@ -121,11 +121,15 @@ std::vector<ColumnSpec> curves() {
 }
 
 void put_curves(const training::RecordedValues& values, const Row& row) {
+  const Values* stream = find(values, "second_moment.x_out");
+  const Values* modules = find(values, "second_moment.f_out");
+  const bool known = stream != nullptr && modules != nullptr && stream->size() > 1;
+  const std::size_t branches = known ? modules->size() / (stream->size() - 1) : 1;
   for (std::size_t s = 0; s < statistic_facts.size(); ++s) {
     const auto statistic = static_cast<Statistic>(s);
     for (const Signal signal : stream_signals) {
       const Values* found = find(values, fmt::format("{}.{}", name_of(statistic), name_of(signal)));
-      if (found != nullptr) CurvePlace(row, statistic, signal).put("measured", *found);
+      if (found != nullptr) CurvePlace(row, statistic, signal, branches).put("measured", *found);
     }
     if (statistic != Statistic::grad_sq && statistic != Statistic::log_grad_sq) continue;
     for (const Weight weight : layer_matrices()) {
@@ -277,7 +281,9 @@ dataset::Dataset dataset_of(const training::TrainConfig& config, const training:
   const auto seeds = static_cast<std::size_t>(config.run.seeds);
   builder.count("step", steps, 1);
   builder.put("record", record_steps);
-  dataset::put_curve_coordinates(builder, config.base.model, top_count, true);
+  std::size_t depths = 0;
+  for (const StackSpec& stack : config.stacks()) depths = std::max(depths, stack.model.depths());
+  dataset::put_curve_coordinates(builder, config.base.model, depths, top_count, true);
   for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
   result_table().put(result, builder.row());
   for (std::size_t p = 0; p < result.initial.size(); ++p) {

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <optional>
+#include <sstream>
 #include <type_traits>
+#include <utility>
 #include <variant>
 
 #include "sim/base/printable.h"
@@ -39,22 +43,65 @@ void read_key(ConfigReader& config, const Key<S>& key, S& values) {
       key.field);
 }
 
-Placement read_placement(ConfigReader& model) {
-  constexpr std::string_view key = "placement";
+/// alpha or beta: a number, or an expression.
+void read_scale(ConfigReader& table, std::string_view key, double& number, std::optional<DepthExpression>& expression) {
+  if (!table.holds_text(key)) {
+    number = table.number_or(key, number);
+    return;
+  }
+  expression = DepthExpression::parse(table.text(key));
+  if (!expression) throw table.malformed_value(key, "a number, or an expression in L and l");
+}
+
+Placement read_placement(ConfigReader& model, std::string_view key = "placement") {
   if (!model.holds_object(key)) {
     const std::optional<Placement> known = find_placement(model.text(key));
     if (!known) throw model.unsupported_value(key, "the name of a placement, or a table {A, B, C, alpha, beta}");
     return *known;
   }
   ConfigReader table = model.object(key);
-  SublayerRule rule;
-  for (const Key<SublayerRule>& one : placement_section.keys) read_key(table, one, rule);
+  FreeForm form;
+  if (table.has("attention")) {
+    form.attention = std::make_shared<const Placement>(read_placement(table, "attention"));
+    form.mlp = std::make_shared<const Placement>(read_placement(table, "mlp"));
+    for (const auto& part : {form.attention, form.mlp}) {
+      if (part->wiring != Wiring::sequential) throw model.unsupported_value(key, "placements of one stream and branch");
+    }
+  } else {
+    form.rule.norm_a = table.flag_or("A", false);
+    form.rule.norm_b = table.flag_or("B", false);
+    form.rule.norm_c = table.flag_or("C", false);
+    read_scale(table, "alpha", form.rule.alpha, form.alpha);
+    read_scale(table, "beta", form.rule.beta, form.beta);
+  }
   const std::string name = table.has("name") ? table.text("name") : std::string(unnamed_placement);
   if (name.empty() || name.size() > 40 || printable(name) != name) {
     throw table.malformed_value("name", "1 to 40 printable characters");
   }
   table.finish();
-  return custom_placement(rule, name);
+  return custom_placement(std::move(form), name);
+}
+
+std::vector<LayerPlacement> read_layer_placements(ConfigReader& model, int layers) {
+  std::vector<LayerPlacement> all;
+  if (!model.has("layer_placement")) return all;
+  for (ConfigReader& table : model.objects("layer_placement")) {
+    const std::string range = table.text("layers");
+    LayerPlacement one;
+    char dash = 0;
+    std::istringstream text(range);
+    if (!(text >> one.first >> dash >> one.last) || dash != '-' || one.first < 0 || one.last < one.first ||
+        one.last >= layers) {
+      throw table.malformed_value("layers", fmt::format("\"FIRST-LAST\" of 0 to {}", layers - 1));
+    }
+    if (table.has("placement")) one.placement = read_placement(table);
+    if (one.placement && one.placement->wiring != Wiring::sequential) {
+      throw table.unsupported_value("placement", "a placement of one stream and branch");
+    }
+    table.finish();
+    all.push_back(std::move(one));
+  }
+  return all;
 }
 
 /// Reads the checkpoint that `train` writes of a stack that no other family computes: the tables [model], [init],
@@ -71,6 +118,7 @@ FamilyStack read_own(ConfigReader& config, const TensorNames& names) {
   (void)read_layers(model, "layers");
   for (const Key<ModelSpec>& key : model_section.keys) read_key(model, key, m);
   m.placement = read_placement(model);
+  m.layer_placements = read_layer_placements(model, m.layers);
   model.finish();
   if (static_cast<std::int64_t>(m.heads) * m.head_dim > most_wide) {
     throw model.malformed_value("head_dim", fmt::format("at most {} with all heads", most_wide));

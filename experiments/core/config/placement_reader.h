@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/core/config/toml_reader.h"
+#include "sim/spec/model_spec.h"
+
+namespace periscope::config {
+
+/// model.placement: a name, a table {name, A, B, C, alpha, beta}, or a table {name, attention, mlp} of two of these.
+/// Throws ConfigError.
+Placement read_placement(TomlReader& model, const toml::node& node, const std::string& file);
+
+/// model.layer_placement: a list of tables {layers = "0-7", placement = …}, of whose ranges the last one counts where
+/// they overlap. Throws ConfigError.
+std::vector<LayerPlacement> read_layer_placements(TomlReader& model, const std::string& file);
+
+}  // namespace periscope::config
