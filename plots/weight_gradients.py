@@ -39,7 +39,8 @@ def _panels(ds: xr.Dataset, i: int) -> style.Page:
         for p, look in enumerate(looks):
             drawn.append(gradient.norms(ds, NAME, (i, p, w)))
             curves.draw(axes, look, layer, drawn[-1], points[p])
-        axes.set_title(f"$W_\\mathrm{{{array(ds, 'weight')[w]}}}$")
+        name = str(array(ds, "weight")[w]).replace("_", "\\ ")
+        axes.set_title(f"$W_\\mathrm{{{name}}}$")
     style.label_outer(grid, len(weights), "Layer (from 0)", r"$\|\partial\,\mathrm{loss}/\partial W\|_F$")
     curves.log_scale(panels, drawn)
     caption = f"{style.title(style.INPUTS[array(ds, 'input')[i]])}. "

@@ -50,7 +50,13 @@ void compare_norms(const Comparison& c, const ModelSpec& wanted, const ModelSpec
   c.same("model.norm_eps", wanted.norm_eps, made.norm_eps);
   c.same("model.embedding_norm", wanted.embedding_norm, made.embedding_norm);
   c.same("model.final_norm", wanted.final_norm, made.final_norm);
-  c.same_name("model.qk_norm", wanted.qk_norm, made.qk_norm, qk_norm_names);
+  for (int layer = 0; layer < wanted.layers; ++layer) {
+    c.same_name("model.qk_norm", wanted.qk_norm_at(layer), made.qk_norm_at(layer), qk_norm_names);
+    c.same("model.v_norm", wanted.v_norm_at(layer), made.v_norm_at(layer));
+    c.same_name("model.attention_gate", wanted.attention_gate_at(layer), made.attention_gate_at(layer),
+                attention_gate_names);
+    c.same_name("model.inner_norm", wanted.inner_norm_of(layer), made.inner_norm_of(layer), inner_norm_names);
+  }
 }
 
 void compare_sizes(const Comparison& c, const ModelSpec& wanted, const ModelSpec& made) {

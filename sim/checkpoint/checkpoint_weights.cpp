@@ -48,7 +48,7 @@ Tensor CheckpointWeights::cached_or(const ParameterId& id, const Read& read) con
 
 Tensor CheckpointWeights::matrix(const ParameterId& id) const {
   const StoredPart& stored = part(id);
-  const auto [fan_out, fan_in] = shape_of(checkpoint_.model(), id.weight);
+  const auto [fan_out, fan_in] = shape_of(checkpoint_.model(), id.weight, id.layer());
   const auto cols = static_cast<std::size_t>(fan_in);
   const auto fill = [&]<class T>(Tensor::Index first, Tensor::Index count, std::span<T> values) {
     read_rows(checkpoint_.files(), stored, static_cast<std::uint64_t>(first), static_cast<std::size_t>(count), cols,
@@ -72,7 +72,7 @@ Tensor CheckpointWeights::rows(const Backend& ops, Weight table, std::span<const
 
 NormWeights CheckpointWeights::norm(const ParameterId& gain) const {
   const StoredPart* gains = checkpoint_.map().find(gain);
-  const int width = norm_width(checkpoint_.model(), gain.weight);
+  const int width = norm_width(checkpoint_.model(), gain.weight, gain.sublayer);
   return {gains != nullptr ? vector(gain, width) : backend_.constant(1, width, dtype_, 1.0),
           vector(bias_of(gain), width), gains != nullptr ? gains->plus : 0.0};
 }
@@ -86,7 +86,7 @@ SublayerWeights CheckpointWeights::fetch(int sublayer) const {
     }
     const ParameterId id = matrix_id(sublayer / 2, weight);
     weights.linear[weight] = {dense_map([this, id] { return matrix(id); }),
-                              vector(bias_of(id), shape_of(checkpoint_.model(), weight).fan_out)};
+                              vector(bias_of(id), shape_of(checkpoint_.model(), weight, sublayer / 2).fan_out)};
   }
   return weights;
 }

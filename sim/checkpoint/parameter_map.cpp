@@ -29,13 +29,13 @@ std::map<std::string, std::vector<ParameterMap::Use>> ParameterMap::uses(const M
   };
   for (const ParameterId& id : matrices_of(token_stack(model))) {
     require(find(id) != nullptr, id);
-    const auto [rows, cols] = shape_of(model, id.weight);
+    const auto [rows, cols] = shape_of(model, id.weight, id.layer());
     add(id, rows, cols);
     add(bias_of(id), rows, 0);
   }
   for (const ParameterId& id : gains_of(model)) {
     require(norms_.contains(id), id);
-    const int width = norm_width(model, id.weight);
+    const int width = norm_width(model, id.weight, id.sublayer);
     add(id, width, 0);
     add(bias_of(id), width, 0);
   }

@@ -205,11 +205,11 @@ class Backend : public Interface {
   [[nodiscard]] RowBasis row_basis(const Tensor& x, bool with_basis = true) const;
 
   // -- activation ---------------------------------------------------------------------------------
-  /// φ(x): relu max(x,0), gelu x·Φ(x) with the error function, silu x/(1+e⁻ˣ),
+  /// φ(x): relu max(x,0), gelu x·Φ(x) with the error function, silu x/(1+e⁻ˣ), sigmoid 1/(1+e⁻ˣ),
   /// gelu_tanh x/(1+e^(−2u)) with u = √(2/π)(x + 0.044715x³).
   [[nodiscard]] Tensor activate(Activation kind, Tensor x) const;
   /// φ'(x) ∘ dy: relu [x > 0], gelu Φ(x) + xΦ'(x), silu σ(x)(1 + x(1 − σ(x))) with σ(x) = 1/(1+e⁻ˣ),
-  /// gelu_tanh σ(2u)(1 + 2x·u'(x)·(1 − σ(2u))).
+  /// gelu_tanh σ(2u)(1 + 2x·u'(x)·(1 − σ(2u))), sigmoid σ(x)σ(−x).
   [[nodiscard]] Tensor activate_backward(Activation kind, Tensor x, const Tensor& dy) const;
   /// φ(gate) ∘ up.
   [[nodiscard]] Tensor gated(Activation kind, Tensor gate, const Tensor& up) const;

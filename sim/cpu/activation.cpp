@@ -27,6 +27,7 @@ void activate_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
       y = x.unaryExpr([](T v) { return v < T(0) ? T(0) : v; });  // keeps NaN, as max need not
       return;
     case Activation::silu: y = x * (T(1) / (T(1) + (-x).exp())); return;
+    case Activation::sigmoid: y = T(1) / (T(1) + (-x).exp()); return;
     case Activation::gelu:
       // the complement keeps full relative precision in the left tail
       y = x.unaryExpr([](T v) { return T(0.5) * v * std::erfc(-v / std::numbers::sqrt2_v<T>); });
@@ -60,6 +61,11 @@ void derivative_chunk(Activation kind, const ConstRow<T>& x, Row<T>& y) {
   switch (kind) {
     case Activation::relu: y = x.unaryExpr([](T v) { return v <= T(0) ? T(0) : T(1); }); return;
     case Activation::silu: silu_derivative_chunk<T>(x, y); return;
+    case Activation::sigmoid:
+      y = x.unaryExpr([](T v) {
+        return T(1) / (T(1) + std::exp(-v)) / (T(1) + std::exp(v));  // σ(v)σ(−v): 1 − σ(v) would cancel
+      });
+      return;
     case Activation::gelu:
       y = x.unaryExpr([](T v) {
         constexpr T peak = std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;

@@ -30,6 +30,7 @@ PERISCOPE_HOST_DEVICE C activation(Activation kind, C x) {
     case Activation::relu: return x < C(0) ? C(0) : x;  // keeps NaN
     case Activation::gelu: return C(0.5) * x * std::erfc(-x * half_root);
     case Activation::silu: return x / (C(1) + std::exp(-x));
+    case Activation::sigmoid: return C(1) / (C(1) + std::exp(-x));
     case Activation::gelu_tanh: return x / (C(1) + std::exp(-tanh_argument(x)));
   }
   return C(0);
@@ -44,6 +45,8 @@ PERISCOPE_HOST_DEVICE C activation_derivative(Activation kind, C x) {
     case Activation::gelu: return C(0.5) * std::erfc(-x * half_root) + peak * x * std::exp(C(-0.5) * x * x);
     case Activation::silu:
       return (C(1) + x / (C(1) + std::exp(x))) / (C(1) + std::exp(-x));  // 1 − σ(x) = σ(−x), without cancellation
+    case Activation::sigmoid:
+      return C(1) / (C(1) + std::exp(-x)) / (C(1) + std::exp(x));  // σ(x)σ(−x): 1 − σ(x) would cancel
     case Activation::gelu_tanh: {
       const C u = tanh_argument(x);
       const C left = C(1) / (C(1) + std::exp(-u));

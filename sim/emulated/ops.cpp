@@ -140,6 +140,7 @@ double Ops::activation(Activation kind, double x) const {
       return stored_(r(r(0.5 * x) * r(1.0 + inside)));
     }
     case Activation::silu: return stored_(r(x / r(1.0 + r(std::exp(-x)))));
+    case Activation::sigmoid: return stored_(r(1.0 / r(1.0 + r(std::exp(-x)))));
     case Activation::gelu_tanh: {
       const double cube = r(r(x * x) * x);
       const double inside = r(r(std::sqrt(2.0 / std::numbers::pi)) * r(x + r(r(0.044715) * cube)));

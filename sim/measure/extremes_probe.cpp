@@ -15,8 +15,12 @@ void ExtremesProbe::on_signal(const Emission& at, const Tensor& x) {
     case Signal::x_out: return note(at, x, {.top_entries = count_, .median_magnitude = true});
     case Signal::q:
     case Signal::k:
+    case Signal::v_projected:
     case Signal::v:
     case Signal::mixed:
+    case Signal::attention_gate:
+    case Signal::gated_mixed:
+    case Signal::inner:
     case Signal::gate:
     case Signal::up:
     case Signal::hidden: return note(at, x, {.top_magnitudes = 1});

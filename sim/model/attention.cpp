@@ -1,3 +1,4 @@
+#include "sim/model/attention_gate.h"
 #include "sim/model/key_value_cache.h"
 #include "sim/model/modules.h"
 
@@ -26,7 +27,7 @@ Heads key_heads(const SublayerPass& p) { return {Weight::k_norm, p.context().mod
 
 Tensor heads_forward(SublayerPass& p, const Heads& heads, const Tensor& projected) {
   const StackContext& c = p.context();
-  const Tensor x = c.model.qk_norm != QkNorm::none ? p.norm(heads.norm, projected) : projected;
+  const Tensor x = c.model.qk_norm_at(layer_of(p)) != QkNorm::none ? p.norm(heads.norm, projected) : projected;
   if (!c.model.rope) return x;
   return c.ops.rope(x, heads.count, c.sequences, c.model.rope_frequencies_at(layer_of(p)), offset_of(c));
 }
@@ -35,7 +36,20 @@ Tensor heads_backward(SublayerPass& p, const Heads& heads, const Tensor& dy) {
   const StackContext& c = p.context();
   const Tensor dx =
       c.model.rope ? c.ops.rope_backward(dy, heads.count, c.sequences, c.model.rope_frequencies_at(layer_of(p))) : dy;
-  return c.model.qk_norm != QkNorm::none ? p.norm_back(heads.norm, dx) : dx;
+  return c.model.qk_norm_at(layer_of(p)) != QkNorm::none ? p.norm_back(heads.norm, dx) : dx;
+}
+
+/// Values as the heads read them. A key/value cache keeps these.
+Tensor values_forward(SublayerPass& p, const Tensor& a_out) {
+  Tensor v = p.linear(Weight::v, p.emit(Signal::v_in, a_out));
+  if (p.context().model.v_norm_at(layer_of(p))) v = p.norm(Weight::v_norm, p.emit(Signal::v_projected, v));
+  return p.emit(Signal::v, v);
+}
+
+Tensor values_backward(SublayerPass& p, const Tensor& dy) {
+  Tensor dv = p.emit_back(Signal::v, dy);
+  if (p.context().model.v_norm_at(layer_of(p))) dv = p.emit_back(Signal::v_projected, p.norm_back(Weight::v_norm, dv));
+  return p.emit_back(Signal::v_in, p.linear_back(Weight::v, dv));
 }
 
 /// Attention to the keys and values of this pass, and to those of the tokens before it.
@@ -51,17 +65,25 @@ Attended attend(const SublayerPass& p, const Tensor& q, const Tensor& k, const T
 Tensor attention_forward(SublayerPass& p, const Tensor& a_out) {
   const Tensor q_projected = p.emit(Signal::q_projected, p.linear(Weight::q, p.emit(Signal::q_in, a_out)));
   const Tensor k_projected = p.emit(Signal::k_projected, p.linear(Weight::k, p.emit(Signal::k_in, a_out)));
-  const Tensor v = p.emit(Signal::v, p.linear(Weight::v, p.emit(Signal::v_in, a_out)));
+  const Tensor v = values_forward(p, a_out);
+  const Tensor gate = gate_forward(p, a_out);
   const Tensor q = p.emit(Signal::q, heads_forward(p, query_heads(p), q_projected));
   const Tensor k = p.emit(Signal::k, heads_forward(p, key_heads(p), k_projected));
   const Attended attended = attend(p, q, k, v);
   p.emit(Signal::scores, attended.scores);
-  return p.linear(Weight::o, p.emit(Signal::mixed, attended.mixed));
+  Tensor y = gated_heads_forward(p, p.emit(Signal::mixed, attended.mixed), gate);
+  if (p.context().model.inner_norm_at(p.sublayer())) y = p.emit(Signal::inner, p.norm(Weight::inner_norm, y));
+  return p.linear(Weight::o, y);
 }
 
 Tensor attention_backward(SublayerPass& p, const Tensor& df_out) {
   const Backend& ops = p.context().ops;
-  const Tensor dmixed = p.emit_back(Signal::mixed, p.linear_back(Weight::o, df_out));
+  Tensor dread = p.linear_back(Weight::o, df_out);
+  if (p.context().model.inner_norm_at(p.sublayer())) {
+    dread = p.norm_back(Weight::inner_norm, p.emit_back(Signal::inner, dread));
+  }
+  const GateGradient behind_gate = gated_heads_backward(p, dread);
+  const Tensor dmixed = p.emit_back(Signal::mixed, behind_gate.dmixed);
   const AttentionGradient g =
       ops.attention_backward(p.take(Signal::q), p.take(Signal::k), p.take(Signal::v), dmixed, shape_of(p));
   const Tensor dq = heads_backward(p, query_heads(p), p.emit_back(Signal::q, g.dq));
@@ -71,8 +93,9 @@ Tensor attention_backward(SublayerPass& p, const Tensor& df_out) {
   };
   const Tensor from_q = through(Weight::q, Signal::q_projected, Signal::q_in, dq);
   const Tensor from_k = through(Weight::k, Signal::k_projected, Signal::k_in, dk);
-  const Tensor from_v = through(Weight::v, Signal::v, Signal::v_in, g.dv);
-  return ops.axpby(1.0, from_v, 1.0, ops.axpby(1.0, from_q, 1.0, from_k));
+  const Tensor from_v = values_backward(p, g.dv);
+  const Tensor sum = ops.axpby(1.0, from_v, 1.0, ops.axpby(1.0, from_q, 1.0, from_k));
+  return behind_gate.da_out.empty() ? sum : ops.axpby(1.0, sum, 1.0, behind_gate.da_out);
 }
 
 }  // namespace periscope

@@ -33,8 +33,8 @@ class ReadRows {
   RowBasis factors_;
 };
 
-/// The rows that were read last: q, k and v read the same ones, and so do gate and up. Where a backward pass follows,
-/// its readings hold them, and give them back with their matrix.
+/// The rows that were read last: q, k, v and the attention's gate read the same ones, and so do gate and up. Where a
+/// backward pass follows, its readings hold them, and give them back with their matrix.
 class LastRead {
  public:
   std::shared_ptr<ReadRows> of(const Backend& ops, const Tensor& x, Keep keep) {
@@ -94,7 +94,7 @@ class MatrixFreeReading final : public LinearReading {
   /// G.
   const Tensor& forward_numbers() {
     if (g_.empty()) {
-      const Tensor::Index out = shape_of(source_.spec_.model, name_.second).fan_out;
+      const Tensor::Index out = shape_of(source_.spec_.model, name_.second, name_.first).fan_out;
       g_ = source_.numbers(name_, matrix_free_forward(name_.second), input().rows(), out);
     }
     return g_;
@@ -141,7 +141,7 @@ Tensor MatrixFreeWeights::completed(Name name) const {
     throw std::logic_error("a matrix-free " + std::string(name_of(name.second)) + " has no entries");
   }
   const Backend& ops = backend_;
-  const auto [fan_out, fan_in] = shape_of(spec_.model, name.second);
+  const auto [fan_out, fan_in] = shape_of(spec_.model, name.second, name.first);
   const StreamKey key{seed_, static_cast<std::uint32_t>(name.first), stream_of(name.second)};
   Tensor rest = ops.normal(fan_out, fan_in, dtype_, key, stddev_of(spec_, name.first, name.second));
   const auto seen = seen_.find(name);

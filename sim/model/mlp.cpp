@@ -17,14 +17,20 @@ Tensor mlp_forward(SublayerPass& p, const Tensor& a_out) {
   } else {
     hidden = c.ops.activate(activation, up);
   }
-  return p.linear(Weight::down, p.emit(Signal::hidden, hidden));
+  hidden = p.emit(Signal::hidden, std::move(hidden));
+  if (!c.model.inner_norm_at(p.sublayer())) return p.linear(Weight::down, hidden);
+  return p.linear(Weight::down, p.emit(Signal::inner, p.norm(Weight::inner_norm, hidden)));
 }
 
 Tensor mlp_backward(SublayerPass& p, const Tensor& df_out) {
   const StackContext& c = p.context();
   const Activation activation = activation_of(c.model.mlp);
   // The widest gradients of a stack: none is held for longer than it is needed.
-  Tensor dhidden = p.emit_back(Signal::hidden, p.linear_back(Weight::down, df_out));
+  Tensor dhidden = p.linear_back(Weight::down, df_out);
+  if (c.model.inner_norm_at(p.sublayer())) {
+    dhidden = p.norm_back(Weight::inner_norm, p.emit_back(Signal::inner, std::move(dhidden)));
+  }
+  dhidden = p.emit_back(Signal::hidden, std::move(dhidden));
   const auto back = [&](Weight weight, Signal input, Signal output, Tensor dy) {
     return p.emit_back(input, p.linear_back(weight, p.emit_back(output, std::move(dy))));
   };

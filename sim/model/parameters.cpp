@@ -39,13 +39,17 @@ std::vector<Weight> weights_in(const ModelSpec& m, int sublayer) {
   if (branch.norm_a) all.push_back(Weight::norm_a);
   if (branch.kind == ModuleKind::attention) {
     for (const Weight weight : {Weight::q, Weight::k, Weight::v, Weight::o}) all.push_back(weight);
-    if (m.qk_norm != QkNorm::none) {
+    const int layer = ModelSpec::layer_of(sublayer);
+    if (m.qk_norm_at(layer) != QkNorm::none) {
       for (const Weight weight : {Weight::q_norm, Weight::k_norm}) all.push_back(weight);
     }
+    if (m.v_norm_at(layer)) all.push_back(Weight::v_norm);
+    if (m.attention_gate_at(layer) != AttentionGate::none) all.push_back(Weight::attention_gate);
   } else {
     if (is_gated(m.mlp)) all.push_back(Weight::gate);
     for (const Weight weight : {Weight::up, Weight::down}) all.push_back(weight);
   }
+  if (m.inner_norm_at(sublayer)) all.push_back(Weight::inner_norm);
   if (branch.norm_b) all.push_back(Weight::norm_b);
   if (ends_step && std::ranges::find(step.norm_c, true) != step.norm_c.end()) all.push_back(Weight::norm_c);
   return all;
@@ -81,14 +85,14 @@ std::vector<ParameterId> all_parameters_of(const StackSpec& spec) {
   std::vector<ParameterId> all = matrices_of(spec);
   for (const ParameterId& gain : gains_of(spec.model)) {
     all.push_back(gain);
-    const bool of_heads = gain.weight == Weight::q_norm || gain.weight == Weight::k_norm;
-    if (spec.model.norm == NormKind::layer && !of_heads) all.push_back(bias_of(gain));
+    if (spec.model.norm == NormKind::layer && !is_module_norm(gain.weight)) all.push_back(bias_of(gain));
   }
   return all;
 }
 
 std::string name_of(const ParameterId& id) {
-  std::string name(name_of(id.weight));
+  // Of an attention sublayer it is the only gate.
+  std::string name(id.weight == Weight::attention_gate ? "gate" : name_of(id.weight));
   if (is_of_layer(id.weight)) {
     const bool attention = ModelSpec::is_attention(id.sublayer);
     name = "layers." + std::to_string(id.layer()) + (attention ? ".attention." : ".mlp.") + name;

@@ -11,14 +11,16 @@ namespace periscope {
 namespace {
 
 /// Signals that an op without parameters reads and whose value its gradient needs.
-bool is_needed_back(Signal signal) {
+bool is_needed_back(const ModelSpec& m, int sublayer, Signal signal) {
   switch (signal) {
+    case Signal::mixed: return m.attention_gate_at(sublayer / 2) != AttentionGate::none;
     case Signal::q:
     case Signal::k:
     case Signal::v:
     case Signal::gate:
     case Signal::up:
     case Signal::dense:
+    case Signal::attention_gate:
     case Signal::head_scores: return true;
     default: return false;
   }
@@ -29,9 +31,10 @@ struct NormForm {
   int groups;
 };
 
-NormForm form_of(const ModelSpec& m, Weight weight) {
-  if (weight != Weight::q_norm && weight != Weight::k_norm) return {m.norm, 1};
-  if (m.qk_norm == QkNorm::full) return {NormKind::rms, 1};
+NormForm form_of(const ModelSpec& m, int layer, Weight weight) {
+  if (!is_module_norm(weight)) return {m.norm, 1};
+  const bool whole = weight == Weight::inner_norm || (weight != Weight::v_norm && m.qk_norm_at(layer) == QkNorm::full);
+  if (whole) return {NormKind::rms, 1};
   return {NormKind::rms, weight == Weight::q_norm ? m.heads : m.kv_heads};
 }
 
@@ -70,7 +73,7 @@ Tensor SublayerPass::hooked(Pass pass, Signal signal, Tensor x, int part) const 
 
 Tensor SublayerPass::emit(Signal signal, Tensor x, int part) {
   x = hooked(pass_, signal, std::move(x), part);
-  if (keep_ == Keep::for_backward && is_needed_back(signal)) signals_[signal] = x;
+  if (keep_ == Keep::for_backward && is_needed_back(context_.model, sublayer_, signal)) signals_[signal] = x;
   return x;
 }
 
@@ -99,14 +102,14 @@ Tensor SublayerPass::linear_back(Weight weight, const Tensor& dy) {
 
 Tensor SublayerPass::norm(Weight weight, const Tensor& x) {
   const NormWeights& w = weights_.norm(weight);
-  const NormForm form = form_of(context_.model, weight);
+  const NormForm form = form_of(context_.model, sublayer_ / 2, weight);
   if (keep_ == Keep::for_backward) norm_inputs_[weight] = x;
   return context_.ops.norm(form.kind, x, w.gain, w.bias, context_.model.norm_eps, form.groups);
 }
 
 Tensor SublayerPass::norm_back(Weight weight, const Tensor& dy) {
   const NormWeights& w = weights_.norm(weight);
-  const NormForm form = form_of(context_.model, weight);
+  const NormForm form = form_of(context_.model, sublayer_ / 2, weight);
   const NormGradient g = context_.ops.norm_backward(form.kind, taken_from(norm_inputs_, weight), w.gain, dy,
                                                     context_.model.norm_eps, form.groups);
   tell_whole(id_of(weight, ParameterId::Part::gain), [&] { return g.dgain; });

@@ -37,7 +37,7 @@ Tensor rows_of_matrix(const WeightSource& source, const Backend& ops, Weight tab
 }
 
 std::shared_ptr<const LinearMap> GeneratedWeights::matrix(int layer, Weight weight) const {
-  const auto [fan_out, fan_in] = shape_of(spec_.model, weight);
+  const auto [fan_out, fan_in] = shape_of(spec_.model, weight, layer);
   const StreamKey key{seed_, static_cast<std::uint32_t>(layer), stream_of(weight)};
   return profiled_map(backend_, dtype_,
                       drawn_map(backend_, dtype_, {fan_out, fan_in, key, stddev_of(spec_, layer, weight)}),
@@ -65,10 +65,9 @@ Tensor GeneratedWeights::rows(const Backend& ops, Weight table, std::span<const 
 }
 
 NormWeights GeneratedWeights::norm(int sublayer, Weight weight) const {
-  const bool of_heads = weight == Weight::q_norm || weight == Weight::k_norm;
-  const int width = norm_width(spec_.model, weight);
+  const int width = norm_width(spec_.model, weight, sublayer);
   NormWeights norm{.gain = backend_.from_host(1, width, dtype_, gain_of(spec_, sublayer, weight)), .bias = {}};
-  if (spec_.model.norm == NormKind::layer && !of_heads) {
+  if (spec_.model.norm == NormKind::layer && !is_module_norm(weight)) {
     norm.bias = bias(gain_id(sublayer, weight), width);
     if (norm.bias.empty()) norm.bias = backend_.constant(1, width, dtype_, 0.0);
   }
@@ -89,7 +88,7 @@ SublayerWeights GeneratedWeights::fetch(int sublayer) const {
       weights.norms[weight] = norm(sublayer, weight);
     } else {
       const int layer = is_of_layer(weight) ? sublayer / 2 : 0;
-      const int width = shape_of(spec_.model, weight).fan_out;
+      const int width = shape_of(spec_.model, weight, layer).fan_out;
       weights.linear[weight] = {matrix(layer, weight),
                                 is_table(weight) ? Tensor() : bias(matrix_id(layer, weight), width)};
     }

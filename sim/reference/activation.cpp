@@ -11,6 +11,7 @@ double activation(Activation kind, double x) {
     case Activation::relu: return x < 0.0 ? 0.0 : x;  // keeps NaN
     case Activation::gelu: return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
     case Activation::silu: return x / (1.0 + std::exp(-x));
+    case Activation::sigmoid: return 1.0 / (1.0 + std::exp(-x));
     case Activation::gelu_tanh: {
       // ½(1 + tanh u) = 1/(1 + e^(−2u)), without cancellation in the left tail
       const double u = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
@@ -31,6 +32,8 @@ double activation_derivative(Activation kind, double x) {
       const double sigmoid = 1.0 / (1.0 + std::exp(-x));
       return sigmoid * (1.0 + x / (1.0 + std::exp(x)));  // 1 − σ(x) = σ(−x), without cancellation
     }
+    case Activation::sigmoid:
+      return 1.0 / (1.0 + std::exp(-x)) / (1.0 + std::exp(x));  // σ(x)σ(−x): 1 − σ(x) would cancel
     case Activation::gelu_tanh: {
       const double c = std::sqrt(2.0 / std::numbers::pi);
       const double u = c * (x + 0.044715 * x * x * x);

@@ -91,6 +91,15 @@ ScoreRule ModelSpec::scores_at(int layer) const {
   return attention.empty() ? ScoreRule{} : attention[static_cast<std::size_t>(layer)].scores;
 }
 
+int ModelSpec::gates_at(int layer) const {
+  switch (attention_gate_at(layer)) {
+    case AttentionGate::none: return 0;
+    case AttentionGate::head: return heads;
+    case AttentionGate::channel: return query_width();
+  }
+  throw std::logic_error("unknown kind of gate");
+}
+
 std::vector<double> ModelSpec::rope_frequencies_at(int layer) const {
   if (!rope) return {};
   if (!attention.empty() && !attention[static_cast<std::size_t>(layer)].rope_frequencies.empty()) {

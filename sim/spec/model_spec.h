@@ -14,9 +14,11 @@
 namespace periscope {
 
 enum class NormKind { rms, layer };
-enum class Activation { relu, gelu, silu, gelu_tanh };
+enum class Activation { relu, gelu, silu, gelu_tanh, sigmoid };
 enum class MlpKind { relu, gelu, silu, swiglu, geglu, gelu_tanh, geglu_tanh };
 enum class QkNorm { none, head, full };
+enum class InnerNorm { none, o, down, both };
+enum class AttentionGate { none, head, channel };
 enum class InitScheme { normal, lecun, he, xavier, scaled };
 enum class InputKind { gaussian, tokens, text };
 
@@ -25,6 +27,8 @@ inline constexpr std::array<std::string_view, 2> norm_kind_names{"rms", "layer"}
 inline constexpr std::array<std::string_view, 7> mlp_kind_names{"relu",  "gelu",      "silu",      "swiglu",
                                                                 "geglu", "gelu_tanh", "geglu_tanh"};
 inline constexpr std::array<std::string_view, 3> qk_norm_names{"none", "head", "full"};
+inline constexpr std::array<std::string_view, 4> inner_norm_names{"none", "o", "down", "both"};
+inline constexpr std::array<std::string_view, 3> attention_gate_names{"none", "head", "channel"};
 inline constexpr std::array<std::string_view, 5> init_scheme_names{"normal", "lecun", "he", "xavier", "scaled"};
 inline constexpr std::array<std::string_view, 3> input_kind_names{"gaussian", "tokens", "text"};
 
@@ -92,6 +96,10 @@ struct ModelSpec {
   bool causal = true;
   int vocab = 512;
   bool unembedding = true;
+  // Norms and gates inside modules. Uses ask qk_norm_at, v_norm_at, inner_norm_at and attention_gate_at.
+  bool v_norm = false;                                 ///< an RMSNorm with gain 1 of each head's values
+  InnerNorm inner_norm = InnerNorm::none;              ///< an RMSNorm with gain 1 before W_o, before W_down, or both
+  AttentionGate attention_gate = AttentionGate::none;  ///< a sigmoid gate on every head's output, or on its channels
   // What only checkpoints set; the defaults are a plain stack.
   std::vector<AttentionRule> attention = {};  ///< of every layer; empty: the plain rule
   EmbeddingSpec embedding = {};
@@ -119,6 +127,22 @@ struct ModelSpec {
   [[nodiscard]] int embedding_width() const { return embedding.width > 0 ? embedding.width : width; }
   [[nodiscard]] bool projects_embedding() const { return embedding_width() != width; }
   [[nodiscard]] ScoreRule scores_at(int layer) const;
+  [[nodiscard]] QkNorm qk_norm_at(int /*layer*/) const { return qk_norm; }
+  /// An RMSNorm of the values of every key/value head by itself, before they are mixed.
+  [[nodiscard]] bool v_norm_at(int /*layer*/) const { return v_norm; }
+  /// Sub-LN: an RMSNorm of all that W_o reads (H·e features of all heads together), or that W_down reads (h).
+  [[nodiscard]] bool inner_norm_at(int sublayer) const {
+    return inner_norm == InnerNorm::both || inner_norm == (is_attention(sublayer) ? InnerNorm::o : InnerNorm::down);
+  }
+  [[nodiscard]] InnerNorm inner_norm_of(int layer) const {
+    const bool o = inner_norm_at(2 * layer);
+    const bool down = inner_norm_at(2 * layer + 1);
+    return o && down ? InnerNorm::both : o ? InnerNorm::o : down ? InnerNorm::down : InnerNorm::none;
+  }
+  /// mixed ∘ σ(W_g A_out), before the inner norm and W_o; every gate is one head's, or one channel's of one head.
+  [[nodiscard]] AttentionGate attention_gate_at(int /*layer*/) const { return attention_gate; }
+  /// The rows of a layer's W_g: H, or H·e; 0 without gates.
+  [[nodiscard]] int gates_at(int layer) const;
   /// Returns the frequencies of AttentionRule, which are never empty; without RoPE there are none.
   [[nodiscard]] std::vector<double> rope_frequencies_at(int layer) const;
   /// The module of a sublayer. A layer is attention, then an MLP, by the names of their weights and in what is listed

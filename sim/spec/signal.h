@@ -44,26 +44,33 @@ enum class Signal {
   logits,       ///< [N, V]
 
   // What only the arithmetic of a run stores (T24). From `products` on each is one number, the largest of its sublayer.
-  dots,         ///< q·k of every head, before scale and soft cap
-  cap_inputs,   ///< of every head under a soft cap c: the scaled score z and z/c; of the head likewise
-  gated,        ///< φ(gate), before the product with up
-  products,     ///< W x before its bias, if there is one
-  normalised,   ///< x̂ of a norm before its gain, and γ∘x̂ before its bias
-  addends,      ///< αx, βB, the embedding's rows and their partial sums
-  weights,      ///< the weights themselves, rounded to the format
-  sums,         ///< partial sums of a product of matrices or of a mean, in any order
-  deviations,   ///< x − mean in a norm, z − max z in a softmax
-  squares,      ///< their sum of squares
-  reciprocals,  ///< 1/√(mean square + ε); infinite where ε is lost in the format, since 0/0 is possible then
-  denominators  ///< of softmax
+  dots,          ///< q·k of every head, before scale and soft cap
+  cap_inputs,    ///< of every head under a soft cap c: the scaled score z and z/c; of the head likewise
+  gated,         ///< φ(gate), before the product with up
+  products,      ///< W x before its bias, if there is one
+  normalised,    ///< x̂ of a norm before its gain, and γ∘x̂ before its bias
+  addends,       ///< αx, βB, the embedding's rows and their partial sums
+  weights,       ///< the weights themselves, rounded to the format
+  sums,          ///< partial sums of a product of matrices or of a mean, in any order
+  deviations,    ///< x − mean in a norm, z − max z in a softmax
+  squares,       ///< their sum of squares
+  reciprocals,   ///< 1/√(mean square + ε); infinite where ε is lost in the format, since 0/0 is possible then
+  denominators,  ///< of softmax
+
+  // Norms and gates inside modules, where a layer has them.
+  v_projected,     ///< W_v A_out [N, kv_heads·e], before the norm of values
+  attention_gate,  ///< W_g A_out [N, H] or [N, H·e], before the sigmoid; `gate_in` of an attention is what W_g reads
+  gated_mixed,     ///< mixed∘σ(attention_gate) [N, H·e]
+  inner            ///< what the inner norm puts out: W_o reads it [N, H·e], or W_down [N, h]
 };
-inline constexpr std::array<std::string_view, 43> signal_names{
-    "embedding",  "input",       "x_in",        "A_out",      "q_in",        "k_in",        "v_in",   "gate_in",
-    "up_in",      "q_projected", "k_projected", "q",          "k",           "v",           "scores", "mixed",
-    "gate",       "up",          "hidden",      "f_out",      "B_out",       "sum",         "x_out",  "r_out",
-    "output",     "projected",   "dense",       "activated",  "transformed", "head_scores", "logits", "dots",
-    "cap_inputs", "gated",       "products",    "normalised", "addends",     "weights",     "sums",   "deviations",
-    "squares",    "reciprocals", "denominators"};
+inline constexpr std::array<std::string_view, 47> signal_names{
+    "embedding",    "input",       "x_in",           "A_out",       "q_in",       "k_in",    "v_in",
+    "gate_in",      "up_in",       "q_projected",    "k_projected", "q",          "k",       "v",
+    "scores",       "mixed",       "gate",           "up",          "hidden",     "f_out",   "B_out",
+    "sum",          "x_out",       "r_out",          "output",      "projected",  "dense",   "activated",
+    "transformed",  "head_scores", "logits",         "dots",        "cap_inputs", "gated",   "products",
+    "normalised",   "addends",     "weights",        "sums",        "deviations", "squares", "reciprocals",
+    "denominators", "v_projected", "attention_gate", "gated_mixed", "inner"};
 
 [[nodiscard]] constexpr std::string_view name_of(Signal signal) {
   return signal_names[static_cast<std::size_t>(signal)];
@@ -89,7 +96,17 @@ inline constexpr std::array<Signal, 6> stream_signals{Signal::x_in,  Signal::A_o
 /// True if a signal belongs to a step as a whole (sim/spec/block.h), and not to one of its branches.
 [[nodiscard]] constexpr bool is_of_step(Signal signal) { return runs_over_depth(signal) || signal == Signal::sum; }
 
+/// True for what only the arithmetic of a run stores.
+[[nodiscard]] constexpr bool is_of_arithmetic(Signal signal) {
+  return signal >= Signal::dots && signal <= Signal::denominators;
+}
+/// True for those of them that are one number for a sublayer.
+[[nodiscard]] constexpr bool is_one_number(Signal signal) {
+  return signal >= Signal::products && signal <= Signal::denominators;
+}
 /// True if mixed arithmetic holds a signal in the format of its sums, which is the wider one.
-[[nodiscard]] constexpr bool is_accumulated(Signal signal) { return signal >= Signal::sums; }
+[[nodiscard]] constexpr bool is_accumulated(Signal signal) {
+  return signal >= Signal::sums && signal <= Signal::denominators;
+}
 
 }  // namespace periscope

@@ -10,9 +10,9 @@
 namespace periscope {
 namespace {
 
-/// Returns the standard deviation of a matrix in all layers, tables left out.
-double initial_stddev(const StackSpec& spec, Weight weight) {
-  const auto [fan_out, fan_in] = shape_of(spec.model, weight);
+/// Returns the standard deviation of a matrix at the start, tables left out.
+double initial_stddev(const StackSpec& spec, int layer, Weight weight) {
+  const auto [fan_out, fan_in] = shape_of(spec.model, weight, layer);
   const InitSpec& init = spec.init;
   double std = 0.0;
   switch (init.scheme) {
@@ -41,7 +41,7 @@ const auto& scale_in(const Map& map, const ParameterId& id) {
 
 }  // namespace
 
-WeightShape shape_of(const ModelSpec& m, Weight weight) {
+WeightShape shape_of(const ModelSpec& m, Weight weight, int layer) {
   switch (weight) {
     case Weight::q: return {m.query_width(), m.width};
     case Weight::k:
@@ -57,14 +57,18 @@ WeightShape shape_of(const ModelSpec& m, Weight weight) {
     case Weight::project_in: return {m.width, m.embedding_width()};
     case Weight::project_out: return {m.embedding_width(), m.width};
     case Weight::head_dense: return {m.embedding_width(), m.embedding_width()};
+    case Weight::attention_gate: return {m.gates_at(layer), m.width};
     default: throw std::logic_error(std::string(name_of(weight)) + " is not a matrix");
   }
 }
 
-int norm_width(const ModelSpec& m, Weight norm) {
+int norm_width(const ModelSpec& m, Weight norm, int sublayer) {
+  const bool full = m.qk_norm_at(sublayer / 2) == QkNorm::full;
   switch (norm) {
-    case Weight::q_norm: return m.qk_norm == QkNorm::full ? m.query_width() : m.head_dim;
-    case Weight::k_norm: return m.qk_norm == QkNorm::full ? m.key_width() : m.head_dim;
+    case Weight::q_norm: return full ? m.query_width() : m.head_dim;
+    case Weight::k_norm: return full ? m.key_width() : m.head_dim;
+    case Weight::v_norm: return m.head_dim;
+    case Weight::inner_norm: return ModelSpec::is_attention(sublayer) ? m.query_width() : m.mlp_width;
     case Weight::head_norm: return m.embedding_width();
     default: return m.width;
   }
@@ -72,7 +76,7 @@ int norm_width(const ModelSpec& m, Weight norm) {
 
 double stddev_of(const StackSpec& spec, int layer, Weight weight) {
   if (spec.scales != nullptr) return scale_in(spec.scales->stddev, matrix_id(layer, weight));
-  return is_table(weight) ? std::sqrt(spec.input.second_moment) : initial_stddev(spec, weight);
+  return is_table(weight) ? std::sqrt(spec.input.second_moment) : initial_stddev(spec, layer, weight);
 }
 
 double bias_stddev_of(const StackSpec& spec, const ParameterId& of) {
@@ -82,10 +86,9 @@ double bias_stddev_of(const StackSpec& spec, const ParameterId& of) {
 }
 
 std::vector<double> gain_of(const StackSpec& spec, int sublayer, Weight norm) {
-  const auto width = static_cast<std::size_t>(norm_width(spec.model, norm));
+  const auto width = static_cast<std::size_t>(norm_width(spec.model, norm, sublayer));
   if (spec.scales == nullptr) {
-    const bool of_heads = norm == Weight::q_norm || norm == Weight::k_norm;
-    return std::vector<double>(width, of_heads ? 1.0 : spec.model.gamma);
+    return std::vector<double>(width, is_module_norm(norm) ? 1.0 : spec.model.gamma);
   }
   const std::vector<double>& gain = scale_in(spec.scales->gains, gain_id(sublayer, norm));
   if (gain.size() != width) {
@@ -109,7 +112,7 @@ VarianceProfile profile_of(const StackSpec& spec, int layer, Weight weight) {
     }
     return sizes;
   };
-  const auto [fan_out, fan_in] = shape_of(spec.model, weight);
+  const auto [fan_out, fan_in] = shape_of(spec.model, weight, layer);
   return {.rows = side(it->second.rows, fan_out), .columns = side(it->second.columns, fan_in)};
 }
 

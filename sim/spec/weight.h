@@ -35,26 +35,42 @@ enum class Weight : std::uint32_t {
   k_norm,
   embedding_norm,
   final_norm,
-  head_norm,  ///< of BERT's head transform
+  head_norm,       ///< of BERT's head transform
+  v_norm,          ///< of an attention sublayer
+  inner_norm,      ///< of a sublayer, before W_o or W_down
+  attention_gate,  ///< a matrix: W_g of an attention sublayer
 };
 
-inline constexpr std::array<std::string_view, 22> weight_names{
+inline constexpr std::array<std::string_view, 25> weight_names{
     "q",           "k",          "v",           "o",           "gate",
     "up",          "down",       "embedding",   "unembedding", "positions",
     "token_types", "project_in", "project_out", "head_dense",  "norm_a",
     "norm_b",      "norm_c",     "q_norm",      "k_norm",      "embedding_norm",
-    "final_norm",  "head_norm"};
+    "final_norm",  "head_norm",  "v_norm",      "inner_norm",  "attention_gate"};
 
 [[nodiscard]] constexpr std::string_view name_of(Weight weight) {
   return weight_names[static_cast<std::size_t>(weight)];
 }
 
-[[nodiscard]] constexpr bool is_norm(Weight weight) { return weight >= Weight::norm_a; }
-/// The matrices that every layer has: q … down.
-[[nodiscard]] constexpr bool is_layer_matrix(Weight weight) { return weight <= Weight::down; }
-/// True if every layer has its own: q … down, and the norms of its sublayers.
+[[nodiscard]] constexpr bool is_norm(Weight weight) {
+  return weight >= Weight::norm_a && weight != Weight::attention_gate;
+}
+/// The norms inside modules: RMSNorms whatever ModelSpec::norm is, of gain 1 at the start and without bias.
+[[nodiscard]] constexpr bool is_module_norm(Weight weight) {
+  return weight == Weight::q_norm || weight == Weight::k_norm || weight == Weight::v_norm ||
+         weight == Weight::inner_norm;
+}
+/// The matrices of layers, in the order of results: those that every layer has (`gate` if the MLP is gated), and then
+/// those that some have.
+inline constexpr std::array<Weight, 8> layer_matrices{Weight::q,    Weight::k,  Weight::v,    Weight::o,
+                                                      Weight::gate, Weight::up, Weight::down, Weight::attention_gate};
+[[nodiscard]] constexpr bool is_layer_matrix(Weight weight) {
+  return weight <= Weight::down || weight == Weight::attention_gate;
+}
+/// True if every layer has its own: its matrices, and the norms of its sublayers.
 [[nodiscard]] constexpr bool is_of_layer(Weight weight) {
-  return is_layer_matrix(weight) || (is_norm(weight) && weight < Weight::embedding_norm);
+  return is_layer_matrix(weight) || is_module_norm(weight) || weight == Weight::norm_a || weight == Weight::norm_b ||
+         weight == Weight::norm_c;
 }
 /// Tables, of which rows are looked up.
 [[nodiscard]] constexpr bool is_table(Weight weight) {
@@ -95,11 +111,13 @@ struct WeightShape {
   int fan_in;
 };
 
-/// Returns the shape of a matrix or table. Throws std::logic_error for a norm.
-WeightShape shape_of(const ModelSpec& model, Weight weight);
+/// Returns the shape of a matrix or table of `layer`, which matters for the attention's gate alone. Throws
+/// std::logic_error for a norm.
+WeightShape shape_of(const ModelSpec& model, Weight weight, int layer = 0);
 
-/// n, the features of a norm's gain: D, those of a head or of a whole projection for QK-norms, or D' for the head's.
-int norm_width(const ModelSpec& model, Weight norm);
+/// n, the features of a norm's gain: D, those of a head or of a whole projection for QK-norms, of a head for the
+/// values', of what W_o or W_down reads for the inner norm of `sublayer`, or D' for the head's.
+int norm_width(const ModelSpec& model, Weight norm, int sublayer);
 
 /// Standard deviation of the entries of the matrix or table `weight` of `layer`: as `scales` say, or else as `init` and
 /// the placement (DeepNorm) set it for all layers. Tables are inputs, not maps: without scales their standard deviation
@@ -111,7 +129,7 @@ double stddev_of(const StackSpec& spec, int layer, Weight weight);
 double bias_stddev_of(const StackSpec& spec, const ParameterId& of);
 
 /// Gains of the norm `norm` of `sublayer`, norm_width of them: as `scales` say, or else model.gamma, and 1 of
-/// QK-norms. Throws as stddev_of does, also where their number is not the norm's width.
+/// norms inside modules. Throws as stddev_of does, also where their number is not the norm's width.
 std::vector<double> gain_of(const StackSpec& spec, int sublayer, Weight norm);
 
 }  // namespace periscope

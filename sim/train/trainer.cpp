@@ -69,7 +69,7 @@ void for_each_parameter(const Backend& ops, std::size_t count, const F& f) {
 double parameter_bytes(const StackSpec& spec, DType dtype) {
   double entries = 0.0;
   for (const ParameterId& id : matrices_of(spec)) {
-    const WeightShape shape = shape_of(spec.model, id.weight);
+    const WeightShape shape = shape_of(spec.model, id.weight, id.layer());
     entries += static_cast<double>(shape.fan_out) * shape.fan_in;
   }
   return entries * static_cast<double>(size_of(dtype));

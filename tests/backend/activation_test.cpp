@@ -13,8 +13,9 @@ namespace periscope::testing {
 namespace {
 
 using Index = Tensor::Index;
-constexpr Activation every_kind[] = {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh};
-const std::string names[] = {" relu", " gelu", " silu", " gelu_tanh"};
+constexpr Activation every_kind[] = {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh,
+                                     Activation::sigmoid};
+const std::string names[] = {" relu", " gelu", " silu", " gelu_tanh", " sigmoid"};
 
 void check_activation(const Target& target, Activation kind, const Twin& x, const Twin& up) {
   const std::string what = target.name() + names[static_cast<std::size_t>(kind)];

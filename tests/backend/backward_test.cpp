@@ -265,6 +265,7 @@ TEST_CASE("attention_backward: score scale, soft cap and window") {
 }
 
 double slope_magnitude(Activation kind, double x) {
+  if (kind == Activation::sigmoid) return 1.0 / (1.0 + std::exp(x)) / (1.0 + std::exp(-x));
   if (kind == Activation::gelu_tanh) {
     const double u = std::sqrt(8.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
     const double slope = std::sqrt(8.0 / std::numbers::pi) * (1.0 + 3.0 * 0.044715 * x * x);
@@ -288,7 +289,8 @@ TEST_CASE("activate_backward and gated_backward, into both tails") {
     const Values at = truth().to_host(x.truth);
     const Values slope = truth().to_host(dy.truth);
     const Values factor = truth().to_host(up.truth);
-    for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh}) {
+    for (const Activation kind :
+         {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh, Activation::sigmoid}) {
       Values allowed(inputs.size()), allowed_gate(inputs.size()), allowed_up(inputs.size());
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         const double magnitude = slope_magnitude(kind, at[i]) * std::abs(slope[i]);

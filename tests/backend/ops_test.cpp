@@ -151,7 +151,8 @@ TEST_CASE("a kernel of its own does what the composition of other ops does") {
   for (const Target& target : all) {
     const OpInputs in = inputs_on(target);
     const auto host = [&](const Tensor& x) { return in.ops.to_host(x); };
-    for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh}) {
+    for (const Activation kind :
+         {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh, Activation::sigmoid}) {
       check_same_bits(target.name() + " gated", host(in.ops.gated(kind, in.x, in.y)),
                       host(in.ops.multiply(in.ops.activate(kind, in.x), in.y)));
       const GatedGradient g = in.ops.gated_backward(kind, in.x, in.y, in.x);

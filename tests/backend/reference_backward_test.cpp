@@ -139,7 +139,8 @@ TEST_CASE("activations and gates, away from ReLU's kink") {
   const Tensor x = truth().from_host(1, 60, DType::f64, values);
   const Tensor up = random_tensor(1, 60, 16);
   const Tensor dy = random_tensor(1, 60, 17);
-  for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh}) {
+  for (const Activation kind :
+       {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh, Activation::sigmoid}) {
     check_op(
         "dx", [&](const Tensor& t) { return truth().activate(kind, t); }, x, dy,
         truth().activate_backward(kind, x, dy));

@@ -122,6 +122,7 @@ TEST_CASE("activations at 1, -1, 0 and far out") {
   check_values(truth().activate(Activation::relu, x), {1, 0, 0, 1e4, 0});
   check_values(truth().activate(Activation::gelu, x), {0.841344746068542949, -0.158655253931457051, 0, 1e4, 0});
   check_values(truth().activate(Activation::silu, x), {0.731058578630004879, -0.268941421369995121, 0, 1e4, 0});
+  check_values(truth().activate(Activation::sigmoid, x), {0.731058578630004879, 0.268941421369995121, 0.5, 1, 0});
   // ½(1 + tanh(√(2/π)·1.044715)), worked out with 30 digits
   check_values(truth().activate(Activation::gelu_tanh, x), {0.841191990608276747, -0.158808009391723253, 0, 1e4, 0});
   check_values(truth().gated(Activation::silu, x, matrix(1, 5, {2, 3, 4, 0.5, 6})),

@@ -123,7 +123,8 @@ NamedOps activations(const Backend& ops, const Tensor& y) {
   constexpr std::pair<Activation, const char*> kinds[] = {{Activation::relu, "relu"},
                                                           {Activation::gelu, "gelu"},
                                                           {Activation::silu, "silu"},
-                                                          {Activation::gelu_tanh, "gelu_tanh"}};
+                                                          {Activation::gelu_tanh, "gelu_tanh"},
+                                                          {Activation::sigmoid, "sigmoid"}};
   NamedOps all;
   for (const auto& kind_and_name : kinds) {
     const Activation kind = kind_and_name.first;

@@ -59,6 +59,11 @@ std::vector<double> AlignedWeights::other_side(int layer, Weight weight, std::si
   if (weight == Weight::o) {
     for (std::size_t i = 0; i < n; ++i) b[i] = 0.2 + 0.1 * static_cast<double>(i);
   }
+  // Behind a norm, one feature is as large as it can be where it is all there is.
+  if ((weight == Weight::up || weight == Weight::gate) && model_.inner_norm_at(2 * layer + 1)) {
+    std::fill(b.begin() + 1, b.end(), 0.0);
+  }
+  const bool alone = model_.v_norm_at(layer) || model_.inner_norm_at(2 * layer);
   if (weight != Weight::q && weight != Weight::k && weight != Weight::v) return b;
   const auto e = static_cast<std::size_t>(model_.head_dim);
   const std::vector<double> turn = model_.rope_frequencies_at(layer);
@@ -67,7 +72,7 @@ std::vector<double> AlignedWeights::other_side(int layer, Weight weight, std::si
     const std::size_t pair = i % e % (e / 2);
     const double of_head = weight == Weight::q ? 1.0 + 0.1 * static_cast<double>(head) : head == 0 ? 0.3 : 3.0;
     if (weight == Weight::v) {
-      b[i] *= of_head;
+      b[i] *= alone && i % e != 0 ? 0.0 : of_head;
     } else if (model_.qk_norm == QkNorm::none) {
       const double size = of_head * (1.0 + 0.3 * static_cast<double>(pair)) * (1.0 + 0.25 * layer);
       b[i] = size * (i % e < e / 2 ? std::cos(turn[pair]) : -std::sin(turn[pair]));
@@ -105,8 +110,8 @@ Tensor AlignedWeights::gain(int sublayer, Weight norm, const Tensor& like) const
   if (direction_ == Direction::spike) {
     for (std::size_t i = 0; i < gain.size(); ++i) gain[i] -= 0.1 * static_cast<double>(i);
   }
-  // d is feature 1 of the stream and of the embedding, that of QK-norms is feature 0.
-  if (gain.size() > 1 && norm != Weight::q_norm && norm != Weight::k_norm) std::swap(gain[0], gain[1]);
+  // d is feature 1 of the stream and of the embedding, that of norms inside modules is feature 0.
+  if (gain.size() > 1 && !is_module_norm(norm)) std::swap(gain[0], gain[1]);
   return truth().from_host(1, like.cols(), like.dtype(), gain);
 }
 

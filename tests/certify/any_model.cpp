@@ -9,6 +9,9 @@ StackSpec any_model() {
                   MlpKind::geglu_tanh});
   m.norm_eps = any_of({1e-12, 1e-5, 0.3});
   m.embedding_norm = any_of({false, true});
+  m.v_norm = any_of({false, true});
+  m.inner_norm = any_of({InnerNorm::none, InnerNorm::o, InnerNorm::down, InnerNorm::both});
+  m.attention_gate = any_of({AttentionGate::none, AttentionGate::head, AttentionGate::channel});
   m.vocab = any_int(2, 30);
   m.embedding.scale = any_number(-2.0, 2.0);
   if (any_of({false, true})) m.embedding.width = any_int(3, 12);

@@ -21,7 +21,7 @@ SublayerWeights BiasedWeights::fetch(int sublayer) const {
 
 Tightness compare(const theory::Certificate& certificate, const certify::SignalMaxima& maxima) {
   Tightness t;
-  const auto outside = [](const theory::SignalBound& b) { return b.signal < Signal::dots; };
+  const auto outside = [](const theory::SignalBound& b) { return !is_of_arithmetic(b.signal); };
   if (std::ranges::count_if(certificate.bounds, outside) != static_cast<std::ptrdiff_t>(maxima.size())) {
     return {theory::infinity, "another number of signals"};
   }

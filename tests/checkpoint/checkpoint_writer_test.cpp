@@ -125,6 +125,11 @@ TEST_CASE("what a family cannot express is refused, and the message names the ke
   check("llama", "model.embedding_norm = true", [](ModelSpec& m) { m.embedding_norm = true; });
   check("llama", "model.qk_norm = head: the family llama has none", [](ModelSpec& m) { m.qk_norm = QkNorm::head; });
   check("olmo2", "model.qk_norm = none: the family olmo2 has full", [](ModelSpec& m) { m.qk_norm = QkNorm::none; });
+  check("llama", "model.v_norm = true: the family llama has false", [](ModelSpec& m) { m.v_norm = true; });
+  check("qwen3", "model.inner_norm = down: the family qwen3 has none",
+        [](ModelSpec& m) { m.inner_norm = InnerNorm::down; });
+  check("llama", "model.attention_gate = head: the family llama has none",
+        [](ModelSpec& m) { m.attention_gate = AttentionGate::head; });
   check("llama", "model.rope = false", [](ModelSpec& m) { m.rope = false; });
   check("gpt2", "model.rope = true", [](ModelSpec& m) { m.rope = true; });
   check("llama", "model.causal = false", [](ModelSpec& m) { m.causal = false; });

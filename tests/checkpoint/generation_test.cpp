@@ -10,6 +10,7 @@
 #include "tests/checkpoint/edited_checkpoint.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
+#include "tests/support/recorded_stack.h"
 #include "tests/support/targets.h"
 
 namespace periscope::testing {
@@ -101,6 +102,26 @@ TEST_CASE("a pass that did not come to its end leaves nothing in the cache") {
     return ops.to_host(next_logits(c, cache, next));
   };
   check_same_bits("after another pass", logits_after(true), logits_after(false));
+}
+
+TEST_CASE("a cache holds what norms and gates inside modules need") {
+  for (const AttentionGate gate : {AttentionGate::head, AttentionGate::channel}) {
+    StackSpec spec = placed(tiny_stack(), "pre");
+    spec.input.kind = InputKind::tokens;
+    spec.model.v_norm = true;
+    spec.model.inner_norm = InnerNorm::both;
+    spec.model.attention_gate = gate;
+    const GeneratedWeights weights(truth(), spec, DType::f64, 3);
+    const StackContext c{.ops = truth(), .model = spec.model, .weights = weights};
+    const std::vector<int> ids{3, 1, 4, 1, 5, 9, 2};
+    const std::vector<double> all = truth().to_host(whole_logits(c, ids));
+    KeyValueCache cache(spec.model.layers, static_cast<Tensor::Index>(ids.size()));
+    for (std::size_t t = 0; t < ids.size(); ++t) {
+      const std::vector<double> here = truth().to_host(next_logits(c, cache, std::span(ids).subspan(t, 1)));
+      const std::span row = std::span(all).subspan(t * here.size(), here.size());
+      check_same_bits("token " + std::to_string(t), here, {row.begin(), row.end()});
+    }
+  }
 }
 
 TEST_CASE("the cache refuses what it cannot do") {

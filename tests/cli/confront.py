@@ -45,6 +45,8 @@ REFUSED = [
     ("theory.fault=beta", ["theory.fault", "beta0", "depth-constant"]),
     ("theory.fault=query-gradient", ["theory.fault", "run.backward"]),
     ("theory.fault=depth-constant", ["theory.fault", "lns"]),
+    ("theory.fault=without-v-norm", ["theory.fault", "model.v_norm"]),
+    ("theory.fault=without-gate", ["theory.fault", "model.attention_gate"]),
 ]
 
 

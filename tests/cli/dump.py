@@ -47,6 +47,20 @@ class Dump(FolderTest):
         self.assertEqual(shapes, streams | {f"grad.weight.{n}": s for n, s in expected.items()} | {
             "input": [TOKENS, WIDTH], "tokens": [TOKENS], "labels": [TOKENS], "logits": [TOKENS, 512], "loss": [1]})
 
+    def test_names_and_shapes_of_what_is_inside_modules(self):
+        for gate, gates in (("head", 2), ("channel", 32)):
+            _, model, activations = self.dump("model.placement=pre", "model.norm=layer", "model.v_norm=true",
+                                              "model.inner_norm=both", f"model.attention_gate={gate}")
+            inside = {"attention.v_norm.gain": [16], "attention.inner_norm.gain": [32],
+                      "attention.gate.weight": [gates, 32], "mlp.inner_norm.gain": [48]}
+            for l in range(LAYERS):
+                for name, shape in inside.items():
+                    self.assertEqual(model[f"layers.{l}.{name}"][0], shape)
+                    self.assertEqual(activations[f"grad.weight.layers.{l}.{name}"][0], shape)
+                    self.assertTrue(any(activations[f"grad.weight.layers.{l}.{name}"][1]), name)
+                    self.assertEqual("gain" not in name, any(v != 1 for v in model[f"layers.{l}.{name}"][1]), name)
+                self.assertNotIn(f"layers.{l}.attention.v_norm.bias", model)
+
     def test_input_is_what_the_embedding_table_says(self):
         _, model, activations = self.dump("model.placement=pre", "input.kind=tokens", "model.embedding_norm=true")
         table, tokens = model["embedding.weight"][1], activations["tokens"][1]
@@ -123,6 +137,11 @@ class Dump(FolderTest):
                 for curve in cell[name].values():
                     self.assertEqual((len(curve["measured"]), len(curve["stderr"])), (LAYERS, LAYERS))
                     self.assertTrue(all(math.isfinite(v) for v in curve["measured"]))
+        gated, _ = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet", "--backward",
+                            "--set", "model.attention_gate=head")  # fmt: skip
+        for cell in gated["cells"]:
+            self.assertEqual(list(cell["weight_grad_sq"]), ["q", "k", "v", "o", "gate", "up", "down", "attention_gate"])
+            self.assertTrue(all(v > 0 for v in cell["weight_grad_sq"]["attention_gate"]["predicted"]))
         forward, _ = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet")
         # The limit is predicted from as many sampled patterns as the gradients' precision takes: another sample.
         for key in ("measured", "stderr", "predicted", "predicted_stderr"):

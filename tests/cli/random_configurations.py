@@ -49,6 +49,8 @@ def configuration(r, command):
         "init.down_factor": SCALES, "input.second_moment": [1e-300, 1e-60, 1e4, 1e60, 1e300],
         "input.correlation": [0.999999, 1.0], "theory.replicates": [2, 16],
         "agreement.familywise_error": [1e-300, 1e-6],
+        "model.v_norm": ["true"], "model.inner_norm": ["o", "down", "both"],
+        "model.attention_gate": ["head", "channel"],
         "agreement.finite_width": [0.0, 100.0], "agreement.power_limit.log_grad_sq": [1e-3, 10.0],
     }  # fmt: skip
     for key, values in may.items():

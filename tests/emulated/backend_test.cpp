@@ -88,7 +88,8 @@ TEST_CASE("fp64, one term after the other: every op is the reference's to roundi
     CHECK(largest_difference(ops->attention(x, all_k, all_v, later).mixed,
                              truth().attention(x, all_k, all_v, later).mixed) < 1e-14);
     CHECK(largest_difference(ops->replace_rows(all_k, 5, row), truth().replace_rows(all_k, 5, row)) == 0.0);
-    for (const Activation kind : {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh}) {
+    for (const Activation kind :
+         {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh, Activation::sigmoid}) {
       CHECK(largest_difference(ops->activate(kind, x), truth().activate(kind, x)) < 1e-15);
       CHECK(largest_difference(ops->gated(kind, x, y), truth().gated(kind, x, y)) < 1e-14);
     }

@@ -38,7 +38,7 @@ void add_biases(LossProblem& problem, std::uint64_t seed) {
   for (const ParameterId& id : matrices_of(problem.spec)) {
     if (is_table(id.weight)) continue;
     const StreamKey key{seed, 1000 + number++, Stream{}};
-    const int fan_out = shape_of(problem.spec.model, id.weight).fan_out;
+    const int fan_out = shape_of(problem.spec.model, id.weight, id.layer()).fan_out;
     problem.parameters[name_of(bias_of(id))] = truth().to_host(truth().normal(1, fan_out, DType::f64, key, 0.3));
   }
 }
@@ -78,7 +78,7 @@ ResidentWeights weights_of(const Target& target, const LossProblem& problem) {
   };
   const ModelSpec& model = problem.spec.model;
   for (const ParameterId& id : matrices_of(problem.spec)) {
-    add(id, shape_of(model, id.weight).fan_out);
+    add(id, shape_of(model, id.weight, id.layer()).fan_out);
     add(bias_of(id), 1);
   }
   for (const ParameterId& id : gains_of(model)) {

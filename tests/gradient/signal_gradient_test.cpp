@@ -92,6 +92,22 @@ TEST_CASE("every signal of a stack with all that checkpoints add: QK-norm, table
   check_signals("checkpoint", spec);
 }
 
+TEST_CASE("every signal of a stack with norms and gates inside its modules") {
+  for (const AttentionGate gate : {AttentionGate::head, AttentionGate::channel}) {
+    StackSpec spec = placed(tiny_stack(), "peri");
+    spec.model.layers = 1;
+    spec.model.v_norm = true;
+    spec.model.inner_norm = InnerNorm::both;
+    spec.model.attention_gate = gate;
+    check_signals("gate per " + std::string(attention_gate_names[static_cast<std::size_t>(gate)]), spec);
+    const auto signals = signals_of(loss_problem(spec, 6));
+    for (const Signal s : {Signal::v_projected, Signal::attention_gate, Signal::gated_mixed, Signal::inner}) {
+      CHECK(signals.contains({0, s}));
+    }
+    CHECK(signals.contains({1, Signal::inner}));
+  }
+}
+
 TEST_CASE("every signal of two streams with scales") {
   StackSpec spec = placed(tiny_stack(), "residual-dual");
   spec.model.placement.rule = nullptr;

@@ -117,6 +117,39 @@ TEST_CASE("attention: QK-norm, RoPE and mask in every combination, for equal, gr
   }
 }
 
+TEST_CASE("norms and gates inside modules, alone and together, every entry of their parameters") {
+  const auto one_layer = [](const char* placement) {
+    StackSpec spec = placed(tiny_stack(), placement);
+    spec.model.layers = 1;
+    spec.model.norm_eps = 0.05;
+    return spec;
+  };
+  StackSpec spec = one_layer("pre");
+  spec.model.v_norm = true;
+  check_stack("V-norm", spec, 0);
+  for (const InnerNorm inner : {InnerNorm::o, InnerNorm::down, InnerNorm::both}) {
+    spec = one_layer("b-only");
+    spec.model.inner_norm = inner;
+    check_stack("inner norm " + std::string(inner_norm_names[static_cast<std::size_t>(inner)]), spec, 0);
+  }
+  for (const AttentionGate gate : {AttentionGate::head, AttentionGate::channel}) {
+    const std::string name = "gate per " + std::string(attention_gate_names[static_cast<std::size_t>(gate)]);
+    spec = one_layer("pre");
+    spec.model.attention_gate = gate;
+    check_stack(name, spec, 0);
+    spec = placed(tiny_stack(), "residual-dual");
+    spec.model.norm = NormKind::layer;
+    spec.model.mlp = MlpKind::gelu;
+    spec.model.qk_norm = QkNorm::full;
+    spec.model.v_norm = true;
+    spec.model.inner_norm = InnerNorm::both;
+    spec.model.attention_gate = gate;
+    check_stack(name + " and all norms", spec);
+    spec.input.kind = InputKind::tokens;
+    check_stack(name + " and all norms, three sequences", spec, 2, 3);
+  }
+}
+
 TEST_CASE("no unembedding, token input, several sequences") {
   for (const char* placement : {"pre", "post", "peri", "residual-dual"}) {
     StackSpec spec = placed(tiny_stack(), placement);
@@ -159,7 +192,11 @@ TEST_CASE("what checkpoints have: biases, an embedding with all its parts, a hea
 }
 
 TEST_CASE("a planted wrong gradient is caught in every parameter") {
-  LossProblem problem = loss_problem(placed(tiny_stack(), "peri"), 5);
+  StackSpec spec = placed(tiny_stack(), "peri");
+  spec.model.v_norm = true;
+  spec.model.inner_norm = InnerNorm::both;
+  spec.model.attention_gate = AttentionGate::head;
+  LossProblem problem = loss_problem(spec, 5);
   const Gradients g = gradients_of(truth_target(), problem);
   for (auto& [name, numbers] : problem.parameters) {
     const std::string parameter = name;

@@ -148,6 +148,16 @@ TEST_CASE("matrix-free: completed matrices, for every MLP, norm and kind of atte
   }
 }
 
+TEST_CASE("matrix-free: completed matrices, with norms and gates inside modules") {
+  for (const AttentionGate gate : {AttentionGate::none, AttentionGate::head, AttentionGate::channel}) {
+    StackSpec spec = placed(tiny_stack(), "pre");
+    spec.model.v_norm = true;
+    spec.model.inner_norm = InnerNorm::both;
+    spec.model.attention_gate = gate;
+    check_completed("gate per " + std::string(attention_gate_names[static_cast<std::size_t>(gate)]), problem_of(spec));
+  }
+}
+
 TEST_CASE("matrix-free: completed matrices, for singular Gram matrices") {
   StackSpec spec = placed(tiny_stack(), "peri");
   spec.input.kind = InputKind::tokens;

@@ -54,6 +54,25 @@ TEST_CASE("norms: those of the placement, of the attention and of the stack") {
   CHECK(norm_names(placed(tiny_stack(), "none").model).empty());
 }
 
+TEST_CASE("norms and the gate inside modules: the gate of an attention is called as that of an MLP") {
+  StackSpec spec = placed(tiny_stack(), "none");
+  spec.model.layers = 1;
+  spec.model.v_norm = true;
+  spec.model.inner_norm = InnerNorm::both;
+  spec.model.attention_gate = AttentionGate::head;
+  CHECK(norm_names(spec.model) ==
+        Names{"layers.0.attention.v_norm.gain", "layers.0.attention.inner_norm.gain", "layers.0.mlp.inner_norm.gain"});
+  CHECK(name_of(matrix_id(0, Weight::attention_gate)) == "layers.0.attention.gate.weight");
+  CHECK(name_of(matrix_id(0, Weight::gate)) == "layers.0.mlp.gate.weight");
+  CHECK(shape_of(spec.model, Weight::attention_gate).fan_out == spec.model.heads);
+  spec.model.attention_gate = AttentionGate::channel;
+  CHECK(shape_of(spec.model, Weight::attention_gate).fan_out == spec.model.query_width());
+  spec.model.norm = NormKind::layer;
+  for (const ParameterId& id : all_parameters_of(spec)) {
+    if (is_module_norm(id.weight)) CHECK(id.part == ParameterId::Part::gain);
+  }
+}
+
 TEST_CASE("Mix-LN has norm C below and norm A above") {
   StackSpec spec = placed(tiny_stack(), "mix");
   spec.model.layers = 4;

@@ -43,7 +43,8 @@ class PlainStack {
   [[nodiscard]] Rows attention(int layer, const Rows& x) const {
     Rows q = map(layer, Weight::q, x);
     Rows k = map(layer, Weight::k, x);
-    const Rows v = map(layer, Weight::v, x);
+    Rows v = map(layer, Weight::v, x);
+    if (m_.v_norm) v = norm(NormKind::rms, 2 * layer, Weight::v_norm, v);
     if (m_.qk_norm != QkNorm::none) {
       q = norm(NormKind::rms, 2 * layer, Weight::q_norm, q);
       k = norm(NormKind::rms, 2 * layer, Weight::k_norm, k);
@@ -70,7 +71,17 @@ class PlainStack {
         }
       }
     }
-    return map(layer, Weight::o, mixed);
+    if (m_.attention_gate != AttentionGate::none) {
+      const Rows gate = map(layer, Weight::attention_gate, x);
+      const std::size_t channels = m_.attention_gate == AttentionGate::head ? e : 1;
+      for (std::size_t t = 0; t < x.size(); ++t) {
+        for (std::size_t i = 0; i < mixed[t].size(); ++i) {
+          mixed[t][i] *= 0.5 * (1.0 + std::tanh(0.5 * gate[t][i / channels]));
+        }
+      }
+    }
+    const bool normed = m_.inner_norm == InnerNorm::o || m_.inner_norm == InnerNorm::both;
+    return map(layer, Weight::o, normed ? norm(NormKind::rms, 2 * layer, Weight::inner_norm, mixed) : mixed);
   }
 
   [[nodiscard]] Rows mlp(int layer, const Rows& x) const {
@@ -81,7 +92,8 @@ class PlainStack {
     for (std::size_t t = 0; t < x.size(); ++t) {
       for (std::size_t j = 0; j < hidden[t].size(); ++j) hidden[t][j] = phi(gate[t][j]) * (gated ? up[t][j] : 1.0);
     }
-    return map(layer, Weight::down, hidden);
+    const bool normed = m_.inner_norm == InnerNorm::down || m_.inner_norm == InnerNorm::both;
+    return map(layer, Weight::down, normed ? norm(NormKind::rms, 2 * layer + 1, Weight::inner_norm, hidden) : hidden);
   }
 
  private:

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -109,6 +111,25 @@ TEST_CASE("attention: QK-norm, RoPE and mask in every combination, for equal, gr
                                         std::to_string(kv_heads),
                                     spec);
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("norms and gates inside modules, in every combination") {
+  for (const bool v_norm : {false, true}) {
+    for (std::size_t inner = 0; inner < inner_norm_names.size(); ++inner) {
+      for (std::size_t gate = 0; gate < attention_gate_names.size(); ++gate) {
+        StackSpec spec = placed(tiny_stack(), "pre");
+        spec.model.norm = gate == 1 ? NormKind::layer : NormKind::rms;
+        spec.model.qk_norm = inner == 1 ? QkNorm::head : QkNorm::none;
+        spec.model.mlp = inner == 2 ? MlpKind::relu : MlpKind::swiglu;
+        spec.model.v_norm = v_norm;
+        spec.model.inner_norm = static_cast<InnerNorm>(inner);
+        spec.model.attention_gate = static_cast<AttentionGate>(gate);
+        check_against_plain_loops(fmt::format("{}inner {} gate {}", v_norm ? "V-norm " : "", inner_norm_names[inner],
+                                              attention_gate_names[gate]),
+                                  spec);
       }
     }
   }

@@ -51,7 +51,7 @@ WeightScales uneven_scales(const StackSpec& spec) {
     }
   }
   for (const ParameterId& id : gains_of(spec.model)) {
-    const auto n = static_cast<std::size_t>(norm_width(spec.model, id.weight));
+    const auto n = static_cast<std::size_t>(norm_width(spec.model, id.weight, id.sublayer));
     const std::vector<double> common = normals(n, n);
     std::vector<double> gain = normals(1000 + ++place, n);
     const double wide = id.weight == Weight::norm_c ? 0.2 : 1.0;

@@ -119,7 +119,7 @@ TEST_CASE("weights that are drawn with scales have them") {
     const ParameterId id = entry.first;
     CAPTURE(name_of(id));
     // A root mean square of n normal numbers has a relative standard deviation of 1/√(2n); five of these.
-    double n = id.part == ParameterId::Part::bias ? norm_width(spec.model, Weight::norm_a) : 0.0;
+    double n = id.part == ParameterId::Part::bias ? norm_width(spec.model, Weight::norm_a, 0) : 0.0;
     if (id.part == ParameterId::Part::bias && !is_norm(id.weight)) n = shape_of(spec.model, id.weight).fan_out;
     if (id.part == ParameterId::Part::matrix) {
       const auto [fan_out, fan_in] = shape_of(spec.model, id.weight);

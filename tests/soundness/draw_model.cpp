@@ -80,6 +80,9 @@ void like_nothing(stacks::Draw& draw, ModelSpec& m) {
   m.qk_norm = draw.of({QkNorm::none, QkNorm::head, QkNorm::full});
   m.embedding_norm = draw.chance(0.4);
   m.embedding.scale = draw.chance(0.5) ? 1.0 : draw.uniform(-3.0, 3.0);
+  m.v_norm = draw.chance(0.3);
+  m.inner_norm = draw.of({InnerNorm::none, InnerNorm::none, InnerNorm::o, InnerNorm::down, InnerNorm::both});
+  m.attention_gate = draw.of({AttentionGate::none, AttentionGate::none, AttentionGate::head, AttentionGate::channel});
 }
 
 }  // namespace

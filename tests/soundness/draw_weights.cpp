@@ -119,10 +119,9 @@ class Writer {
 
  private:
   void norm(const ParameterId& gain) {
-    const int n = norm_width(s_.model, gain.weight);
+    const int n = norm_width(s_.model, gain.weight, gain.sublayer);
     put(gain, 1, n, draw_gain(draw_, n, format_));
-    const bool of_heads = gain.weight == Weight::q_norm || gain.weight == Weight::k_norm;
-    if (of_heads || s_.model.norm != NormKind::layer) return;
+    if (is_module_norm(gain.weight) || s_.model.norm != NormKind::layer) return;
     const double scale = draw_.chance(0.3) ? 0.0 : draw_.magnitude(-3.0, 1.5);
     const bool constant = draw_.chance(0.2);
     put(bias_of(gain), 1, n, constant ? Values(at(n), scale) : draw_.normals(n, scale));

@@ -52,11 +52,14 @@ TEST_CASE("shapes are [fan_out, fan_in]") {
 TEST_CASE("QK-norms have the features of a head, or of all heads of queries or of keys") {
   ModelSpec m = shapes().model;
   m.qk_norm = QkNorm::head;
-  CHECK(norm_width(m, Weight::q_norm) == 10);
-  CHECK(norm_width(m, Weight::k_norm) == 10);
+  CHECK(norm_width(m, Weight::q_norm, 0) == 10);
+  CHECK(norm_width(m, Weight::k_norm, 0) == 10);
   m.qk_norm = QkNorm::full;
-  CHECK(norm_width(m, Weight::q_norm) == 40);
-  CHECK(norm_width(m, Weight::k_norm) == 20);
+  CHECK(norm_width(m, Weight::q_norm, 0) == 40);
+  CHECK(norm_width(m, Weight::k_norm, 0) == 20);
+  CHECK(norm_width(m, Weight::v_norm, 0) == 10);
+  CHECK(norm_width(m, Weight::inner_norm, 0) == 40);
+  CHECK(norm_width(m, Weight::inner_norm, 1) == m.mlp_width);
 }
 
 TEST_CASE("standard deviation of every scheme, for every matrix") {

@@ -123,7 +123,7 @@ class DenseStack {
     const auto tokens = static_cast<int>(x.rows());
     const Matrix q = prepared(linear(x, Weight::q), m_.heads);
     const Matrix k = prepared(linear(x, Weight::k), m_.kv_heads);
-    Matrix v = linear(x, Weight::v);
+    Matrix v = normed(linear(x, Weight::v), m_.v_norm ? e : 0);
     Matrix head_outputs = Matrix::Zero(tokens, m_.query_width());
     for (int h = 0; h < m_.heads; ++h) {
       const int group = h / (m_.heads / m_.kv_heads);
@@ -141,7 +141,26 @@ class DenseStack {
         }
       }
     }
-    return linear(head_outputs, Weight::o);
+    if (m_.attention_gate != AttentionGate::none) {
+      const Matrix gate = linear(x, Weight::attention_gate);
+      const int channels = m_.attention_gate == AttentionGate::head ? e : 1;
+      for (int i = 0; i < head_outputs.cols(); ++i) {
+        head_outputs.col(i).array() *= (1.0 + (-gate.col(i / channels).array()).exp()).inverse();
+      }
+    }
+    const bool inner = m_.inner_norm == InnerNorm::o || m_.inner_norm == InnerNorm::both;
+    return linear(normed(head_outputs, inner ? m_.query_width() : 0), Weight::o);
+  }
+
+  /// Every row's parts of `part` features over their root mean square; 0: no norm.
+  [[nodiscard]] Matrix normed(Matrix x, int part) const {
+    for (int first = 0; part > 0 && first < x.cols(); first += part) {
+      for (int t = 0; t < x.rows(); ++t) {
+        auto p = x.row(t).segment(first, part);
+        p /= std::sqrt(p.squaredNorm() / part + m_.norm_eps);
+      }
+    }
+    return x;
   }
 
   [[nodiscard]] double activated(double u) const {
@@ -149,6 +168,7 @@ class DenseStack {
       case Activation::relu: return std::max(u, 0.0);
       case Activation::silu: return u / (1.0 + std::exp(-u));
       case Activation::gelu: return u * 0.5 * (1.0 + std::erf(u / std::numbers::sqrt2));
+      case Activation::sigmoid: return 1.0 / (1.0 + std::exp(-u));
       case Activation::gelu_tanh:
         return 0.5 * u * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (u + 0.044715 * u * u * u)));
     }
@@ -159,7 +179,8 @@ class DenseStack {
     Matrix hidden = linear(x, is_gated(m_.mlp) ? Weight::gate : Weight::up);
     for (double& u : hidden.reshaped()) u = activated(u);
     if (is_gated(m_.mlp)) hidden = hidden.cwiseProduct(linear(x, Weight::up));
-    return linear(hidden, Weight::down);
+    const bool inner = m_.inner_norm == InnerNorm::down || m_.inner_norm == InnerNorm::both;
+    return linear(normed(hidden, inner ? m_.mlp_width : 0), Weight::down);
   }
 
   void add(Statistic statistic, Signal site, double value) {

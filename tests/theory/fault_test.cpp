@@ -104,6 +104,30 @@ TEST_CASE("depth constants are those of one layer more, where there are any") {
   CHECK_FALSE(acts_on(Fault::depth_constant, small_stack("pre"), true));
 }
 
+TEST_CASE("norms and gates inside modules are left out where there are any") {
+  StackSpec spec = small_stack("pre");
+  for (const Fault fault : {Fault::without_v_norm, Fault::without_gate}) CHECK_FALSE(acts_on(fault, spec, true));
+  spec.init.std = 0.5;
+  spec.init.scheme = InitScheme::normal;
+  const Prediction plain = with(Fault::none, spec);
+  const auto curves_are_those_of_plain = [&](Fault fault) {
+    const Prediction wrong = with(fault, spec);
+    for (const auto& [key, curve] : plain.profile.curves) {
+      const Curve& other = wrong.profile.curves.at(key);
+      for (std::size_t i = 0; i < curve.value.size(); ++i) {
+        if (!std::isnan(curve.value[i])) CHECK(other.value[i] == doctest::Approx(curve.value[i]).epsilon(1e-5));
+      }
+    }
+  };
+  spec.model.v_norm = true;
+  CHECK(acts_on(Fault::without_v_norm, spec, false));
+  curves_are_those_of_plain(Fault::without_v_norm);
+  spec.model.v_norm = false;
+  spec.model.attention_gate = AttentionGate::head;
+  CHECK(acts_on(Fault::without_gate, spec, false));
+  curves_are_those_of_plain(Fault::without_gate);
+}
+
 TEST_CASE("faults of gradients act on gradients alone") {
   for (const Fault fault : {Fault::no_score_path, Fault::query_gradient}) {
     CHECK(acts_on(fault, small_stack("pre"), true));

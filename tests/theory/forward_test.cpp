@@ -254,7 +254,7 @@ StackSpec scaled_stack(QkNorm qk_norm) {
     }
     for (const Weight norm : {Weight::q_norm, Weight::k_norm}) {
       std::vector<double>& gains = scales.gains[gain_id(2 * layer, norm)];
-      for (int i = 0; i < norm_width(spec.model, norm); ++i) gains.push_back(next += 0.01);
+      for (int i = 0; i < norm_width(spec.model, norm, 2 * layer); ++i) gains.push_back(next += 0.01);
     }
   }
   spec.scales = std::make_shared<const WeightScales>(scales);

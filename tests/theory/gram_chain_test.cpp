@@ -33,9 +33,9 @@ StackSpec narrow(std::string_view placement, const std::function<void(StackSpec&
   return spec;
 }
 
-std::vector<Profile> chain(const StackSpec& spec, const std::vector<int>& ids = {}) {
+std::vector<Profile> chain(const StackSpec& spec, const std::vector<int>& ids = {}, Fault fault = Fault::none) {
   return testing::readings(replicates, [&](int i) {
-    return gram_chain(spec, ids, {.seed = 11, .replicate = static_cast<std::uint64_t>(i)});
+    return gram_chain(spec, ids, {.seed = 11, .replicate = static_cast<std::uint64_t>(i), .fault = fault});
   });
 }
 
@@ -90,6 +90,24 @@ TEST_CASE("T25: attention as the model has it") {
       {"one for keys and values", [](StackSpec& s) { s.model.kv_heads = 1; }},
   };
   for (const auto& [what, change] : changes) check_same_law(what, narrow("b-only", change));
+}
+
+TEST_CASE("T25: norms and gates inside modules") {
+  const std::vector<std::pair<std::string, std::function<void(StackSpec&)>>> changes{
+      {"V-norm", [](StackSpec& s) { s.model.v_norm = true, s.model.norm_eps = 0.1; }},
+      {"inner norms", [](StackSpec& s) { s.model.inner_norm = InnerNorm::both, s.model.norm_eps = 0.1; }},
+      {"inner norm of few hidden features",
+       [](StackSpec& s) { s.model.inner_norm = InnerNorm::down, s.model.mlp_width = 4; }},
+      {"gate per head", [](StackSpec& s) { s.model.attention_gate = AttentionGate::head; }},
+      {"gate per channel", [](StackSpec& s) { s.model.attention_gate = AttentionGate::channel; }},
+      {"all of them",
+       [](StackSpec& s) {
+         s.model.v_norm = true;
+         s.model.inner_norm = InnerNorm::both;
+         s.model.attention_gate = AttentionGate::head;
+       }},
+  };
+  for (const auto& [what, change] : changes) check_same_law(what, narrow("pre", change));
 }
 
 TEST_CASE("T25: every kind of MLP") {
@@ -165,6 +183,21 @@ TEST_CASE("mistakes about the chain would be seen") {
                       s.model.rope = false;
                     }),
              Mistake::heads_normalised_singly));
+}
+
+TEST_CASE("a chain without V-norm or gates would be seen") {
+  const StackSpec normed = narrow("pre", [](StackSpec& s) { s.model.v_norm = true; });
+  CHECK_FALSE(differences(chain(normed, {}, Fault::without_v_norm), dense(normed), limit).empty());
+  const StackSpec gated = narrow("pre", [](StackSpec& s) { s.model.attention_gate = AttentionGate::head; });
+  CHECK_FALSE(differences(chain(gated, {}, Fault::without_gate), dense(gated), limit).empty());
+  StackSpec per_head = gated;
+  per_head.init.scheme = InitScheme::scaled;
+  per_head.init.factor = 16.0;
+  StackSpec per_channel = per_head;  // of one mean, but with other fluctuations
+  per_channel.model.attention_gate = AttentionGate::channel;
+  CHECK_FALSE(differences(chain(per_channel), dense(per_head), limit).empty());
+  const StackSpec inner = narrow("pre", [](StackSpec& s) { s.model.inner_norm = InnerNorm::both; });
+  CHECK_FALSE(differences(chain(narrow("pre")), dense(inner), limit).empty());
 }
 
 TEST_CASE("a replicate is named by seed and number alone") {

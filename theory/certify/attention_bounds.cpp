@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "theory/certify/module_bounds.h"
+#include "theory/certify/inside_bounds.h"
 
 namespace periscope::theory {
 namespace {
@@ -51,17 +51,17 @@ HeadInputs head_inputs(const ModelSpec& m, const Parameters& p, int layer, Weigh
   const Vector bias = p.bias(layer, weight);
   HeadInputs inputs{ops.linear(w, bias, x), {}, {}};
   std::optional<NormBound> norm;
-  if (m.qk_norm != QkNorm::none) {
+  if (m.qk_norm_at(layer) != QkNorm::none) {
     const NormParameters n = p.norm(2 * layer, query ? Weight::q_norm : Weight::k_norm);
     norm = NormBound{NormKind::rms, m.norm_eps, n.gain, n.bias};
   }
   BoundedSet whole;
-  if (m.qk_norm == QkNorm::full) whole = ops.normalised(inputs.projected, *norm);
+  if (m.qk_norm_at(layer) == QkNorm::full) whole = ops.normalised(inputs.projected, *norm);
   for (int h = 0; h < heads; ++h) {
     BoundedSet head;
-    if (m.qk_norm == QkNorm::full) {
+    if (m.qk_norm_at(layer) == QkNorm::full) {
       head = part(whole, h * e, e);
-    } else if (m.qk_norm == QkNorm::head) {
+    } else if (m.qk_norm_at(layer) == QkNorm::head) {
       head = ops.normalised(part(inputs.projected, h * e, e), *norm);
     } else {
       head = ops.mapped(w.middleRows(h * e, e), bias.size() > 0 ? Vector(bias.segment(h * e, e)) : bias, x).image;
@@ -179,7 +179,7 @@ AttentionBounds attention_bounds(const ModelSpec& m, const Parameters& p, int la
   {
     const HeadInputs q = head_inputs(m, p, layer, Weight::q, x, ops);
     const HeadInputs k = head_inputs(m, p, layer, Weight::k, x, ops);
-    if (m.qk_norm != QkNorm::none) {
+    if (m.qk_norm_at(layer) != QkNorm::none) {
       bounds.q_projected = q.projected;
       bounds.k_projected = k.projected;
     }
@@ -190,7 +190,13 @@ AttentionBounds attention_bounds(const ModelSpec& m, const Parameters& p, int la
   const RowMatrix wv = p.matrix(layer, Weight::v);
   const RowMatrix wo = p.matrix(layer, Weight::o);
   const Vector bv = p.bias(layer, Weight::v);
-  const ComputedImage v = ops.summed(image_and_sums(wv, x), wv.cols(), bv);
+  ComputedImage v = ops.summed(image_and_sums(wv, x), wv.cols(), bv);
+  std::optional<NormedValues> normed;
+  if (m.v_norm_at(layer)) {
+    bounds.v_projected = v.set;
+    normed = normed_values(m, p, layer, v.set, ops);
+    v.set = normed->all;
+  }
   bounds.v = v.set;
   const Index window = m.scores_at(layer).window;
   const WeightSum weights = ops.attention_weights(window);
@@ -204,7 +210,27 @@ AttentionBounds attention_bounds(const ModelSpec& m, const Parameters& p, int la
   };
   bounds.mixed = {to_heads(averages.set.low), to_heads(averages.set.high), {}};
   const Vector bo = p.bias(layer, Weight::o);
+  const bool inside = normed || m.gates_at(layer) > 0 || m.inner_norm_at(2 * layer);
+  // From the set of all heads' outputs to the module's.
+  const auto finish = [&](BoundedSet heads) {
+    if (m.gates_at(layer) > 0) {
+      GateBounds gate = gate_bounds(m, p, layer, x, heads, ops);
+      bounds.gate = std::move(gate.projected);
+      bounds.acted = std::move(gate.acted);
+      bounds.gated_mixed = heads = std::move(gate.gated);
+    }
+    if (m.inner_norm_at(2 * layer)) {
+      InnerBounds inner = inner_bounds(m, p, 2 * layer, Weight::o, heads, with_norm, ops);
+      bounds.inner = std::move(inner.inner);
+      bounds.out = std::move(inner.out);
+    } else {
+      bounds.out = with_norm ? ops.mapped(wo, bo, heads).image : ops.linear(wo, bo, heads);
+    }
+    return bounds;
+  };
+  if (normed) return finish(mixed_normed_values(m, *normed, weights, averages));
   if (!x.ellipsoid) {
+    if (inside) return finish(bounds.mixed);
     bounds.out = ops.linear(wo, bo, bounds.mixed);
     return bounds;
   }
@@ -222,13 +248,14 @@ AttentionBounds attention_bounds(const ModelSpec& m, const Parameters& p, int la
       (1.0 + rounding(0));
   // ‖mixed − centre‖ ≤ S √(Σ_h ‖A^g(h)‖²), needed for the sums behind it or for the output's norm.
   double squares = 0.0;
-  for (Index g = 0; (with_norm || !ops.exact()) && g < m.kv_heads; ++g) {
+  for (Index g = 0; (with_norm || inside || !ops.exact()) && g < m.kv_heads; ++g) {
     const double head = spectral_bound(over.matrix.middleRows(g * e, e)) + over.lost;
     squares = std::hypot(squares, std::sqrt(static_cast<double>(share)) * head * (1.0 + rounding(0)));
   }
   const double reach = outward(weights.high * squares, m.heads);
   BoundedSet around = bounds.mixed;
   around.ellipsoid = Ellipsoid{to_heads(value.value), Vector::Constant(wo.cols(), reach), error, false};
+  if (inside) return finish(cleaned(std::move(around)));
   const Centre centre = centre_of(wo, *around.ellipsoid);
   if (ops.exact() && !with_norm) around.ellipsoid.reset();
   LinearImage image = image_and_sums(wo, cleaned(std::move(around)));

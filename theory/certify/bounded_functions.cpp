@@ -35,6 +35,7 @@ double activation_at(Activation kind, double x) {
     case Activation::relu: return std::max(x, 0.0);
     case Activation::gelu: return 0.5 * x * std::erfc(-x * M_SQRT1_2);
     case Activation::silu: return x / (1.0 + std::exp(-x));
+    case Activation::sigmoid: break;  // ComputedOps::sigmoid
     case Activation::gelu_tanh: return x / (1.0 + std::exp(-2.0 * std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
   }
   throw std::logic_error("unknown activation");

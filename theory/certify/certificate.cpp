@@ -234,6 +234,7 @@ class BoundPropagation {
     if (b.k_projected) note(Signal::k_projected, l, *b.k_projected);
     note(Signal::q, l, b.q);
     note(Signal::k, l, b.k);
+    if (b.v_projected) note(Signal::v_projected, l, *b.v_projected);
     note(Signal::v, l, b.v);
     if (!ops_.exact()) {
       note(Signal::dots, l, b.dots);
@@ -241,6 +242,10 @@ class BoundPropagation {
     }
     note(Signal::scores, l, b.scores);
     note(Signal::mixed, l, b.mixed);
+    if (b.gate) note(Signal::attention_gate, l, *b.gate);
+    if (b.acted && !ops_.exact()) note(Signal::gated, l, *b.acted);
+    if (b.gated_mixed) note(Signal::gated_mixed, l, *b.gated_mixed);
+    if (b.inner) note(Signal::inner, l, *b.inner);
     return b.out;
   }
 
@@ -250,6 +255,7 @@ class BoundPropagation {
     note(Signal::up, l, b.up);
     if (b.acted && !ops_.exact()) note(Signal::gated, l, *b.acted);
     note(Signal::hidden, l, b.hidden);
+    if (b.inner) note(Signal::inner, l, *b.inner);
     return b.out;
   }
 

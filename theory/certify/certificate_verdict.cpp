@@ -15,14 +15,18 @@ SignalClass class_of(Signal signal) {
     case Signal::x_out:
     case Signal::r_out: return SignalClass::stream;
     case Signal::A_out:
+    case Signal::inner:
     case Signal::f_out:
     case Signal::B_out: return SignalClass::branch;
     case Signal::q_projected:
     case Signal::k_projected:
     case Signal::q:
     case Signal::k:
+    case Signal::v_projected:
     case Signal::v:
-    case Signal::mixed: return SignalClass::attention;
+    case Signal::mixed:
+    case Signal::attention_gate:
+    case Signal::gated_mixed: return SignalClass::attention;
     case Signal::dots:
     case Signal::cap_inputs:
     case Signal::scores: return SignalClass::scores;
@@ -39,7 +43,7 @@ SignalClass class_of(Signal signal) {
     case Signal::logits: return SignalClass::head;
     default: break;
   }
-  if (signal >= Signal::products) return SignalClass::inside;
+  if (is_one_number(signal)) return SignalClass::inside;
   throw std::logic_error("no certificate bounds " + std::string(name_of(signal)));
 }
 

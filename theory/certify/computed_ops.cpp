@@ -171,6 +171,24 @@ BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
   return norm.bias.size() > 0 ? stored(std::move(y)) : y;
 }
 
+// A computed σ is at most 1: 1 + e^−x is at least 1, rounding is monotone, and 1 is a number of every format. It is off
+// by the roundings of the exponential (4u' at most), of the sum, of the quotient and of the result. Where e^−x
+// overflows it is 0 and σ below any normal number, or of a narrow format below 1/largest.
+BoundedSet ComputedOps::sigmoid(const BoundedSet& x) const {
+  const double relative = 16.0 * rounding(0) + (exact_ ? 0.0 : 8.0 * sum_u_ + 2.0 * u_);
+  const double absolute =
+      underflow(0) + (exact_ ? 0.0 : 2.0 * (sum_eta_ + eta_ + 1.0 / arithmetic_.accumulated.largest));
+  BoundedSet y = unbounded(x.size());
+  for (Index k = 0; k < x.size(); ++k) {
+    const auto at = [](double u) { return 1.0 / (1.0 + std::exp(-u)); };
+    const double low = at(x.low[k]);
+    const double high = at(x.high[k]);
+    y.low[k] = std::isnan(low) ? 0.0 : std::max(0.0, low * (1.0 - relative) - absolute);
+    y.high[k] = std::isnan(high) ? 1.0 : std::min(1.0, high * (1.0 + relative) + absolute);
+  }
+  return y;
+}
+
 BoundedSet ComputedOps::scaled(double k, const BoundedSet& x) {
   if (exact_ || k == 0.0 || k == 1.0) return k == 1.0 ? x : theory::scaled(k, x);
   const double in_format = rounded_to(arithmetic_.stored, k);

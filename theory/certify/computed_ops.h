@@ -53,6 +53,8 @@ class ComputedOps {
   Mapped mapped(const RowMatrix& w, const Vector& bias, const BoundedSet& x);
   /// T2. docs/theory/certificates.md derives the bounds of a computed norm.
   BoundedSet normalised(const BoundedSet& x, const NormBound& norm);
+  /// σ(x) = 1/(1 + e^−x), feature by feature: in [0, 1] in every arithmetic.
+  [[nodiscard]] BoundedSet sigmoid(const BoundedSet& x) const;
   BoundedSet scaled(double k, const BoundedSet& x);
   BoundedSet weighted_sum(double alpha, const BoundedSet& x, double beta, const BoundedSet& y);
   /// Returns how far k·x of these magnitudes may be off: k rounded, then the product.

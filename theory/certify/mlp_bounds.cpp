@@ -1,4 +1,4 @@
-#include "theory/certify/module_bounds.h"
+#include "theory/certify/inside_bounds.h"
 
 namespace periscope::theory {
 namespace {
@@ -64,6 +64,15 @@ void add_ball(const RowMatrix& down, const BoundedSet& hidden, bool with_norm, L
   image.set = cleaned(std::move(image.set));
 }
 
+/// The bounds with what an inner norm makes of the hidden layer, and W_down of that.
+MlpBounds behind_norm(MlpBounds bounds, const ModelSpec& m, const Parameters& p, int layer, bool with_norm,
+                      ComputedOps& ops) {
+  InnerBounds inner = inner_bounds(m, p, 2 * layer + 1, Weight::down, bounds.hidden, with_norm, ops);
+  bounds.inner = std::move(inner.inner);
+  bounds.out = std::move(inner.out);
+  return bounds;
+}
+
 MlpBounds gated_bounds(const ModelSpec& m, const Parameters& p, int layer, const BoundedSet& x, bool with_norm,
                        ComputedOps& ops) {
   MlpBounds bounds;
@@ -91,6 +100,7 @@ MlpBounds gated_bounds(const ModelSpec& m, const Parameters& p, int layer, const
     bounds.hidden = ops.stored(cleaned(std::move(bounds.hidden)));
     one = ops.stored_sum(one, n);
   }
+  if (m.inner_norm_at(2 * layer + 1)) return behind_norm(std::move(bounds), m, p, layer, with_norm, ops);
   LinearImage image = image_and_sums(down, bounds.hidden);
   meet_norms(down, bounds.hidden.norm(), outward(one), image);
   add_ball(down, bounds.hidden, with_norm, image);
@@ -125,6 +135,7 @@ MlpBounds plain_bounds(const ModelSpec& m, const Parameters& p, int layer, const
   ComputedImage hidden = ops.activated(activation_of(m.mlp), up.image);
   bounds.up = up.image;
   bounds.hidden = std::move(hidden.set);
+  if (m.inner_norm_at(2 * layer + 1)) return behind_norm(std::move(bounds), m, p, layer, with_norm, ops);
   LinearImage image = image_and_sums(down, bounds.hidden);
   if (x.ellipsoid) image.set = within(image.set, from_half(down, up, hidden.error));
   add_ball(down, bounds.hidden, with_norm, image);

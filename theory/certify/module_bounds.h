@@ -10,10 +10,13 @@ namespace periscope::theory {
 /// Sets of an attention module's signals; q_projected and k_projected only with QK-norm.
 struct AttentionBounds {
   std::optional<BoundedSet> q_projected, k_projected;
-  BoundedSet q, k, v;  ///< as the heads read them, at any position
-  Vector dots;         ///< of every query head: largest |q·k|
-  Vector cap_inputs;   ///< likewise of what enters a soft cap; empty without one
-  Vector scores;       ///< of every query head: largest |score| before softmax, after scale and soft cap
+  std::optional<BoundedSet> v_projected;               ///< only with V-norm
+  std::optional<BoundedSet> gate, acted, gated_mixed;  ///< only with gates: W_g x, σ of it, mixed∘σ
+  std::optional<BoundedSet> inner;                     ///< only with an inner norm: what W_o reads
+  BoundedSet q, k, v;                                  ///< as the heads read them, at any position
+  Vector dots;                                         ///< of every query head: largest |q·k|
+  Vector cap_inputs;                                   ///< likewise of what enters a soft cap; empty without one
+  Vector scores;  ///< of every query head: largest |score| before softmax, after scale and soft cap
   BoundedSet mixed;
   BoundedSet out;
 };
@@ -22,13 +25,15 @@ struct AttentionBounds {
 /// choose their x̄ freely. Hence out_k = (W_o(W_v c + b_v) + b_o)_k ± Σ_h ‖(W_o^h W_v^h diag(axes))_k‖. Computed weights
 /// sum to S in [S₋, S₊] instead of 1: the sum is multiplied by S₊, and what centre and rounding add goes through |W_o|.
 /// |score| ≤ scale·‖q‖‖k‖ per head; with QK-norm and RoPE ‖q‖‖k‖ becomes e·max_i max|γ_q|·max|γ_k| over the pairs
-/// that RoPE turns. `with_norm`: also an ellipsoid for out.
+/// that RoPE turns. `with_norm`: also an ellipsoid for out. With norms or gates inside, out is the image of what W_o
+/// reads (inside_bounds.h).
 AttentionBounds attention_bounds(const ModelSpec& model, const Parameters& parameters, int layer, const BoundedSet& x,
                                  bool with_norm, ComputedOps& ops);
 
 /// Sets of an MLP module's signals; gate and acted, φ(gate), only if there is a gate.
 struct MlpBounds {
   std::optional<BoundedSet> gate, acted;
+  std::optional<BoundedSet> inner;  ///< only with an inner norm: what W_down reads
   BoundedSet up, hidden, out;
 };
 

@@ -113,21 +113,24 @@ Matrix AttentionAverage::head_output_kernel(const Matrix& of_query, const Matrix
   return mean_output(ScaledKernel(of_query), ScaledKernel(of_key), values, samples, stream);
 }
 
-HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& g, int samples, PatternStream stream) const {
+HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,
+                                          PatternStream stream) const {
   const Index tokens = k.rows();
   const Matrix zero = Matrix::Zero(tokens, tokens);
   if (law_.query_variance == 0.0 && law_.key_variance == 0.0) {
     const Matrix a = uniform_pattern(tokens, law_);
-    return {.output = sandwich(a, k), .value = sandwich(a.transpose(), g), .query = zero, .key = zero};
+    return {.output = sandwich(a, of_value), .value = sandwich(a.transpose(), g), .query = zero, .key = zero};
   }
-  if (too_sharp(k)) return sampled_gradients(k, g, samples, stream);
+  if (too_sharp(k)) return sampled_gradients(k, of_value, g, samples, stream);
   NormalStream other = other_numbers_of(stream);
   const ScaledKernel input(k);
-  const CentredKernel values(k, input.scale);
+  const bool one_kernel = &k == &of_value;
+  const ScaledKernel own = one_kernel ? input : ScaledKernel(of_value);
+  const CentredKernel values(of_value, own.scale);
   const ScaledKernel output(g);
   const bool no_scores = values.vanishes();  // softmax's Jacobian takes off what all values have in common
   OutputKernelSum output_kernel(values);
-  ScorePathSum scores(law_, head_, input, values, output);
+  ScorePathSum scores(law_, head_, own, values, output);
   Sample value = Sample::Zero(tokens, tokens);
   Sample ga;
   Sample aga;
@@ -141,21 +144,23 @@ HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& g, int 
     }
     if (!no_scores) scores.add(head, both, other);
   });
-  const double both = law_.head_dim * input.scale * output.scale / samples;
+  const double both = law_.head_dim * own.scale * output.scale / samples;
   return {.output = output_kernel.mean(samples),
           .value = value.cast<double>() * (output.scale / samples),
           .query = no_scores ? zero : Matrix(scores.query().cast<double>() * both),
           .key = no_scores ? zero : Matrix(scores.key().cast<double>() * both)};
 }
 
-HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix& g, int samples,
+HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,
                                                   PatternStream stream) const {
   const Index tokens = k.rows();
   const Matrix zero = Matrix::Zero(tokens, tokens);
   HeadGradients sum{zero, zero, zero, zero};
   NormalStream other = other_numbers_of(stream);
   const ScaledKernel input(k);
-  const CentredKernel values(k, input.scale);
+  const bool one_kernel = &k == &of_value;
+  const ScaledKernel own = one_kernel ? input : ScaledKernel(of_value);
+  const CentredKernel values(of_value, own.scale);
   const ScaledKernel output(g);
   OutputKernelSum output_kernel(values);
   for_heads(input, input, samples, stream, [&](const HeadSample& head, int patterns) {
@@ -163,7 +168,7 @@ HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix&
     for (const SampledPattern& p : patterns_of(head, values, patterns)) {
       output_kernel.add(p);
       sum.value += (p.a.transpose() * output.unit * p.a).cast<double>();
-      const Sample value = input.unit_factor * other.normals_float(tokens, law_.head_dim);
+      const Sample value = own.unit_factor * other.normals_float(tokens, law_.head_dim);
       const Sample cotangent = output.unit_factor * other.normals_float(tokens, law_.head_dim);
       const Sample da = cotangent * value.transpose();
       const Eigen::VectorXf mean = p.a.cwiseProduct(da).rowwise().sum();
@@ -175,7 +180,7 @@ HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix&
       sum.key += (dk * dk.transpose()).cast<double>();
     }
   });
-  const double both = input.scale * output.scale / samples;
+  const double both = own.scale * output.scale / samples;
   return {.output = output_kernel.mean(samples),
           .value = sum.value * (output.scale / samples),
           .query = sum.query * both,

@@ -41,12 +41,21 @@ class AttentionAverage {
   /// T9 for the input kernel `k` and the gradient kernel `g` at the module's output, averaged over the same patterns:
   /// values and output gradients are averaged over in closed form (ScorePathSum). Exactly 0 for queries and keys where
   /// all tokens are alike or there is one.
-  [[nodiscard]] HeadGradients gradients(const Matrix& k, const Matrix& g, int samples, PatternStream stream) const;
+  [[nodiscard]] HeadGradients gradients(const Matrix& k, const Matrix& g, int samples, PatternStream stream) const {
+    return gradients(k, k, g, samples, stream);
+  }
+  /// Returns the gradients where the values have a kernel of their own, as behind V-norm.
+  [[nodiscard]] HeadGradients gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,
+                                        PatternStream stream) const;
 
   /// Returns the gradients with the score path sampled whole: values and output gradients of one head are drawn from
   /// their kernels, one of each per pattern, and the head's backward pass is run, softmax, RoPE and QK-norm included. A
   /// check on the closed form, with several times its noise; and what `gradients` does with logits beyond 1000.
   [[nodiscard]] HeadGradients sampled_gradients(const Matrix& k, const Matrix& g, int samples,
+                                                PatternStream stream) const {
+    return sampled_gradients(k, k, g, samples, stream);
+  }
+  [[nodiscard]] HeadGradients sampled_gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,
                                                 PatternStream stream) const;
 
  private:

@@ -6,6 +6,7 @@
 
 #include "sim/spec/weight.h"
 #include "theory/predict/gradient_streams.h"
+#include "theory/predict/inside_modules.h"
 
 namespace periscope::theory {
 namespace {
@@ -41,9 +42,11 @@ class Backward {
     profile_.curves[{Statistic::grad_sq, Signal::x_out}].value.assign(spec.model.depths(), 0.0);
     profile_.curves[{Statistic::score_share, Signal::A_out}].value.assign(2 * layers,
                                                                           std::numeric_limits<double>::quiet_NaN());
-    for (const Weight w : {Weight::q, Weight::k, Weight::v, Weight::o, Weight::gate, Weight::up, Weight::down}) {
-      if (w != Weight::gate || is_gated(spec.model.mlp))
-        profile_.weight_curves[{Statistic::grad_sq, w}].value.assign(layers, 0.0);
+    bool gates = false;
+    for (int layer = 0; layer < spec.model.layers; ++layer) gates = gates || spec.model.gates_at(layer) > 0;
+    for (const Weight w : layer_matrices) {
+      const bool there = w == Weight::gate ? is_gated(spec.model.mlp) : w != Weight::attention_gate || gates;
+      if (there) profile_.weight_curves[{Statistic::grad_sq, w}].value.assign(layers, 0.0);
     }
   }
 
@@ -73,7 +76,7 @@ class Backward {
       const SublayerTrace& t = trace_.sublayers[static_cast<std::size_t>(branch.sublayer)];
       Matrix written = g.sum(branch.writes);
       if (branch.norm_b) written = through_norm(written, t.r_b, m.gamma);
-      inputs.push_back(branch.kind == ModuleKind::attention ? attention(branch.sublayer, t.input, written)
+      inputs.push_back(branch.kind == ModuleKind::attention ? attention(branch.sublayer, t, written)
                                                             : mlp(branch.sublayer, t, written));
     }
     // Branches of fresh weights have gradients that are independent of each other: in a norm that they share they add.
@@ -92,8 +95,11 @@ class Backward {
   }
 
   /// T9 and the attention weights' T11.
-  Matrix attention(int l, const Matrix& input, const Matrix& g) {
+  Matrix attention(int l, const SublayerTrace& forward, const Matrix& g) {
     const ModelSpec& m = spec_.model;
+    const Matrix& input = forward.input;
+    const int layer = l / 2;
+    if (m.v_norm_at(layer) || m.gates_at(layer) > 0 || m.inner_norm_at(l)) return attention_inside(l, forward, g);
     const double q = squared(std_of(l, Weight::q));
     const double k = squared(std_of(l, Weight::k));
     const double v = squared(std_of(l, Weight::v));
@@ -118,8 +124,55 @@ class Backward {
     return paths_ == GradientPaths::without_scores ? through_values : Matrix(through_values + through_scores);
   }
 
+  /// T9 with norms and gates inside, each on the way back from W_o: the inner norm as T8, the gates, which multiply the
+  /// gradient of the heads' outputs and lead to A_out by a path of their own, the heads, and the norm of the values.
+  Matrix attention_inside(int l, const SublayerTrace& forward, const Matrix& g) {
+    const ModelSpec& m = spec_.model;
+    const Matrix& input = forward.input;
+    const int layer = l / 2;
+    const double q = squared(std_of(l, Weight::q));
+    const double k = squared(std_of(l, Weight::k));
+    const double v = squared(std_of(l, Weight::v));
+    const double o = squared(std_of(l, Weight::o));
+    const bool gated = m.gates_at(layer) > 0;
+    const bool normed = v_norm_under(chain_.fault, m, layer);
+    const Matrix projected = v * m.width * input;
+    const Matrix values = normed ? normed_values(projected, m.head_dim, m.norm_eps) : projected;
+    const Matrix behind_gate = m.inner_norm_at(l) ? through_inner_norm(g, forward.r_inner) : g;
+    const GateKernels gate = gated ? gate_kernels(spec_, layer, input, chain_.fault) : GateKernels{};
+    const Matrix of_heads = gated ? Matrix(gate.open.cwiseProduct(behind_gate)) : behind_gate;
+    const PatternStream stream{chain_.seed, chain_.replicate, place::backward_pass + static_cast<std::uint64_t>(l),
+                               &chain_.on_work};
+    const HeadGradients head =
+        attention_.at(layer).gradients(input, values, of_heads, backward_samples(chain_), stream);
+    Matrix value = o * m.query_width() * head.value;
+    if (normed) value = value.cwiseProduct(normed_values_slope(projected, m.head_dim, m.norm_eps));
+    const Matrix query = o * m.heads * head.query;
+    const Matrix key = o * m.heads * head.key;
+    set(Weight::q, l, query_gradient_factor(chain_.fault) * weight_gradient(m.width, input, query));
+    set(Weight::k, l, weight_gradient(m.width, input, key));
+    set(Weight::v, l, weight_gradient(m.width, input, value));
+    Matrix read = gated ? Matrix(gate.open.cwiseProduct(head.output)) : head.output;
+    if (m.inner_norm_at(l)) read = through_inner_norm(read, forward.r_inner);
+    set(Weight::o, l, weight_gradient(m.query_width(), read, g));
+    const Matrix through_values = m.width * v * value;
+    const Matrix through_scores = m.width * (q * query + k * key);
+    const double scores = through_scores.trace();
+    profile_.curves[{Statistic::score_share, Signal::A_out}].value[static_cast<std::size_t>(l)] =
+        scores == 0.0 ? 0.0 : scores / (scores + through_values.trace());
+    Matrix in = paths_ == GradientPaths::without_scores ? through_values : Matrix(through_values + through_scores);
+    if (gated) {
+      // A gate of a head adds up its e channels, whose gradients are independent: all gates of a layer together have
+      // the same kernel, whether there is one for a head or one for a channel.
+      const Matrix dgate = o * m.query_width() * gate.slope.cwiseProduct(head.output).cwiseProduct(behind_gate);
+      set(Weight::attention_gate, l, weight_gradient(m.width, input, dgate));
+      in += m.width * squared(std_of(l, Weight::attention_gate)) * dgate;
+    }
+    return in;
+  }
+
   /// T10 and the MLP weights' T11.
-  Matrix mlp(int l, const SublayerTrace& forward, const Matrix& g) {
+  Matrix mlp(int l, const SublayerTrace& forward, const Matrix& out) {
     const ModelSpec& m = spec_.model;
     const Matrix& input = forward.input;
     const Matrix& phi = forward.activated;
@@ -127,9 +180,16 @@ class Backward {
     const double d = squared(std_of(l, Weight::down)) * m.mlp_width;
     const Activation activation = activation_of(m.mlp);
     const Matrix up = u * m.width * input;
+    Matrix hidden = is_gated(m.mlp) ? Matrix(phi.cwiseProduct(up)) : phi;  // what W_down reads
+    Matrix g = out;
+    if (m.inner_norm_at(l)) {
+      const Vector r = inner_square(hidden, m.norm_eps);
+      hidden = through_inner_norm(hidden, r);
+      g = through_inner_norm(g, r);
+    }
+    set(Weight::down, l, weight_gradient(m.mlp_width, hidden, out));
     if (!is_gated(m.mlp)) {
       const Matrix du = d * derivative_kernel(activation, up).cwiseProduct(g);
-      set(Weight::down, l, weight_gradient(m.mlp_width, phi, g));
       set(Weight::up, l, weight_gradient(m.width, input, du));
       return u * m.width * du;
     }
@@ -137,7 +197,6 @@ class Backward {
     const Matrix gate = w * m.width * input;
     const Matrix du = d * phi.cwiseProduct(g);
     const Matrix dgate = d * derivative_kernel(activation, gate).cwiseProduct(up).cwiseProduct(g);
-    set(Weight::down, l, weight_gradient(m.mlp_width, phi.cwiseProduct(up), g));
     set(Weight::up, l, weight_gradient(m.width, input, du));
     set(Weight::gate, l, weight_gradient(m.width, input, dgate));
     return m.width * (u * du + w * dgate);

@@ -12,6 +12,8 @@ std::string_view meaning_of(Fault fault) {
     case Fault::no_score_path: return "the gradient of queries and keys does not go on down the stack";
     case Fault::query_gradient: return "the squared gradient of W_q x1.1";
     case Fault::depth_constant: return "constants that depend on depth as for one layer more";
+    case Fault::without_v_norm: return "values as without their norm";
+    case Fault::without_gate: return "the attention's gates open, all of them 1";
   }
   return {};
 }
@@ -24,6 +26,12 @@ bool acts_on(Fault fault, const StackSpec& spec, bool backward) {
     case Fault::depth_constant:
       for (int s = 0; s < m.steps(); ++s) {
         if (step_under(fault, m, s) != m.step(s)) return true;
+      }
+      return false;
+    case Fault::without_v_norm:
+    case Fault::without_gate:
+      for (int layer = 0; layer < m.layers; ++layer) {
+        if (fault == Fault::without_v_norm ? m.v_norm_at(layer) : m.gates_at(layer) > 0) return true;
       }
       return false;
     default: return fault != Fault::none;

@@ -24,10 +24,13 @@ enum class Fault {
   no_score_path,     ///< T9: the gradient of queries and keys does not go on down the stack
   query_gradient,    ///< T11: E‖∂loss/∂W_q‖² ×1.1
   depth_constant,    ///< T1: α, β, input gain and Mix-LN's seam as for one layer more, layers counted from one more
+  without_v_norm,    ///< values as without their norm
+  without_gate,      ///< the attention's gates as if they were open, all of them 1
 };
 
-inline constexpr std::array<std::string_view, 6> fault_names{"none",          "beta0",          "attention-output",
-                                                             "no-score-path", "query-gradient", "depth-constant"};
+inline constexpr std::array<std::string_view, 8> fault_names{"none",           "beta0",          "attention-output",
+                                                             "no-score-path",  "query-gradient", "depth-constant",
+                                                             "without-v-norm", "without-gate"};
 
 /// Returns what a fault does, in words for tables and files; "" for none.
 [[nodiscard]] std::string_view meaning_of(Fault fault);

@@ -65,7 +65,8 @@ double chain_operations(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
   const double tokens = spec.input.tokens;
   const double frame = std::min<double>(tokens + 1, m.width) * (0.5 + 0.5 * m.ends().streams());
-  const double drawn = m.query_width() + 2.0 * m.key_width() + (is_gated(m.mlp) ? 2.0 : 1.0) * m.mlp_width;
+  const double drawn =
+      m.query_width() + 2.0 * m.key_width() + m.gates_at(0) + (is_gated(m.mlp) ? 2.0 : 1.0) * m.mlp_width;
   const double normal = 60.0;  // a normal number costs as much as these operations of a matrix product
   const double products = 2.0 * tokens * frame * drawn + tokens * tokens * (6.0 * m.query_width() + m.mlp_width);
   const double features = 2.0 * (4.0 * tokens * tokens * frame + tokens * tokens * tokens);

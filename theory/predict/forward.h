@@ -35,6 +35,7 @@ struct SublayerTrace {
   Matrix activated;  ///< of an MLP, mlp_kernel's `activated` [T, T]
   Vector r_a;        ///< mean square (LayerNorm: variance) + eps of norm A's input x_in [T]
   Vector r_b;        ///< of norm B's input f_out [T]
+  Vector r_inner;    ///< of the inner norm's input in an attention [T]; empty without one
 };
 
 /// One forward chain, kept for the backward pass.

@@ -99,6 +99,11 @@ Vector silu_derivative(const Vector& x) {
   return s * (1 + x.array() * (1 - s));
 }
 
+Vector sigmoid(const Vector& x) { return (1 + (-x.array()).exp()).inverse(); }
+Vector sigmoid_derivative(const Vector& x) {
+  return (1 + (-x.array()).exp()).inverse() * (1 + x.array().exp()).inverse();
+}
+
 double gelu_tanh(double x) {
   const double u = std::sqrt(8 / pi) * (x + 0.044715 * x * x * x);
   return x / (1 + std::exp(-u));
@@ -216,6 +221,7 @@ Matrix activation_kernel(Activation activation, const Matrix& c) {
     case Activation::relu: return relu_kernel(c);
     case Activation::gelu: return gelu_kernel(c);
     case Activation::silu: return kernel_by_series([](const Vector& x) { return silu(x); }, c);
+    case Activation::sigmoid: return kernel_by_series([](const Vector& x) { return sigmoid(x); }, c);
     case Activation::gelu_tanh: return mehler_kernel(gelu_tanh, c);
   }
   throw std::logic_error("unknown activation");
@@ -226,6 +232,7 @@ Matrix derivative_kernel(Activation activation, const Matrix& c) {
     case Activation::relu: return relu_derivative_kernel(c);
     case Activation::gelu: return gelu_derivative_kernel(c);
     case Activation::silu: return kernel_by_series([](const Vector& x) { return silu_derivative(x); }, c);
+    case Activation::sigmoid: return kernel_by_series([](const Vector& x) { return sigmoid_derivative(x); }, c);
     case Activation::gelu_tanh: return mehler_kernel(gelu_tanh_derivative, c);
   }
   throw std::logic_error("unknown activation");

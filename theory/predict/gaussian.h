@@ -12,7 +12,7 @@ using Matrix = Eigen::MatrixXd;
 using Vector = Eigen::VectorXd;
 
 /// Φ_tt' = E[φ(u_t) φ(u_t')] for (u_t, u_t') centred Gaussian with covariance c [T, T]. Closed forms for
-/// ReLU (arc-cosine kernel, Cho & Saul 2009) and GELU (T5), Mehler's series for SiLU.
+/// ReLU (arc-cosine kernel, Cho & Saul 2009) and GELU (T5), Mehler's series for SiLU and the sigmoid.
 Matrix activation_kernel(Activation activation, const Matrix& c);
 
 /// Φ'_tt' = E[φ'(u_t) φ'(u_t')], likewise.

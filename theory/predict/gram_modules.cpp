@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "sim/spec/weight.h"
+#include "theory/predict/inside_modules.h"
 
 namespace periscope::theory {
 namespace {
@@ -36,7 +37,7 @@ class ModuleInput {
   Eigen::MatrixXf unit_;
 };
 
-/// QK-norm, an RMSNorm with gain 1, of every row's parts of `features` columns.
+/// A norm inside a module, an RMSNorm with gain 1, of every row's parts of `features` columns.
 void normalise_parts(Matrix& x, Index features, double eps) {
   for (Index first = 0; first < x.cols(); first += features) {
     auto part = x.middleCols(first, features);
@@ -88,6 +89,7 @@ void activate(Activation activation, Matrix& x) {
   switch (activation) {
     case Activation::relu: x = x.cwiseMax(0.0); return;
     case Activation::silu: x = x.array() / (1.0 + (-x.array()).exp()); return;
+    case Activation::sigmoid: x = 1.0 / (1.0 + (-x.array()).exp()); return;
     case Activation::gelu:
       x = x.unaryExpr([](double u) { return 0.5 * u * std::erfc(-u / std::numbers::sqrt2); });
       return;
@@ -99,14 +101,20 @@ void activate(Activation activation, Matrix& x) {
 
 }  // namespace
 
-Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream) {
+Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream, Fault fault) {
   const ModelSpec& m = spec.model;
   const ModuleInput x(input);
   Matrix q = x.drawn(stddev_of(spec, layer, Weight::q), m.query_width(), stream);
   Matrix k = x.drawn(stddev_of(spec, layer, Weight::k), m.key_width(), stream);
-  const Matrix v = x.drawn(stddev_of(spec, layer, Weight::v), m.key_width(), stream);
-  if (m.qk_norm != QkNorm::none) {
-    const bool full = m.qk_norm == QkNorm::full;
+  Matrix v = x.drawn(stddev_of(spec, layer, Weight::v), m.key_width(), stream);
+  if (v_norm_under(fault, m, layer)) normalise_parts(v, m.head_dim, m.norm_eps);
+  Matrix gate;
+  if (m.gates_at(layer) > 0 && fault != Fault::without_gate) {
+    gate = x.drawn(stddev_of(spec, layer, Weight::attention_gate), m.gates_at(layer), stream);
+    activate(Activation::sigmoid, gate);
+  }
+  if (m.qk_norm_at(layer) != QkNorm::none) {
+    const bool full = m.qk_norm_at(layer) == QkNorm::full;
     normalise_parts(q, full ? q.cols() : m.head_dim, m.norm_eps);
     normalise_parts(k, full ? k.cols() : m.head_dim, m.norm_eps);
   }
@@ -124,6 +132,15 @@ Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Nor
         pattern(m, m.scores_at(layer), q.middleCols(own, m.head_dim), k.middleCols(shared, m.head_dim)).transpose() *
         v.middleCols(shared, m.head_dim);
   }
+  if (gate.size() > 0 && m.attention_gate_at(layer) == AttentionGate::head) {
+    for (int head = 0; head < m.heads; ++head) {
+      auto output = head_outputs.middleCols(Index{head} * m.head_dim, m.head_dim);
+      output = gate.col(head).asDiagonal() * output;
+    }
+  } else if (gate.size() > 0) {
+    head_outputs = head_outputs.cwiseProduct(gate);
+  }
+  if (m.inner_norm_at(2 * layer)) normalise_parts(head_outputs, head_outputs.cols(), m.norm_eps);
   return stddev_of(spec, layer, Weight::o) * square_root(head_outputs);
 }
 
@@ -139,10 +156,20 @@ Matrix mlp_root(const StackSpec& spec, int layer, const Matrix& input, NormalStr
     return h;
   };
   const double down = stddev_of(spec, layer, Weight::down);
-  if (m.mlp_width <= tokens) return down * hidden(m.mlp_width);
+  const bool normed = m.inner_norm_at(2 * layer + 1);
+  if (m.mlp_width <= tokens) {
+    Matrix h = hidden(m.mlp_width);
+    if (normed) normalise_parts(h, h.cols(), m.norm_eps);
+    return down * h;
+  }
   Matrix gram = Matrix::Zero(tokens, tokens);
   for (Index done = 0; done < m.mlp_width; done += most_hidden) {
     gram.selfadjointView<Eigen::Lower>().rankUpdate(hidden(std::min<Index>(most_hidden, m.mlp_width - done)));
+  }
+  if (normed) {
+    // The norm divides every token by its own length, which the Gram matrix of the hidden features has.
+    const Matrix whole = gram.selfadjointView<Eigen::Lower>();
+    gram = through_inner_norm(whole, inner_square(whole / m.mlp_width, m.norm_eps));
   }
   return down * root_of_gram(gram);
 }

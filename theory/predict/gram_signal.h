@@ -1,5 +1,6 @@
 #pragma once
 
+#include "theory/predict/fault.h"
 #include "theory/predict/kernel.h"
 #include "theory/predict/normal_stream.h"
 
@@ -37,7 +38,8 @@ SignalReading read_signal(const Eigen::Ref<const Matrix>& x, int width);
 
 /// Root [T, k], k ≤ T, of the covariance over tokens of one feature of attention's output: that covariance is
 /// σ_o² Σ_h (A_h V_h)(A_h V_h)ᵀ, heads of one group sharing keys and values.
-Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream);
+Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream,
+                      Fault fault = Fault::none);
 
 /// Returns a root of the kernel of the MLP's output: σ_d² Σ_j hidden_j hidden_jᵀ over the hidden features.
 Matrix mlp_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream);

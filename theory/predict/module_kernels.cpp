@@ -9,6 +9,7 @@
 #include "sim/spec/weight_scales.h"
 #include "theory/predict/attention_head.h"
 #include "theory/predict/discrete_rule.h"
+#include "theory/predict/inside_modules.h"
 #include "theory/predict/matrix_law.h"
 
 namespace periscope::theory {
@@ -96,9 +97,41 @@ Vector head_weights(const StackSpec& spec, int layer) {
   return weights / m.head_dim;
 }
 
-ChannelKernel attention_kernel(const StackSpec& spec, int layer, const AttentionAverage& average,
-                               const ChannelKernel& input, int samples, PatternStream stream, double factor) {
+namespace {
+
+/// T4 of an attention with norms or gates inside, all matrices flat.
+Matrix attention_with_inside(const StackSpec& spec, int layer, const AttentionAverage& average, const Matrix& input,
+                             int samples, PatternStream stream, Fault fault, Vector* inner) {
   const ModelSpec& m = spec.model;
+  const double v = matrix_law(spec, layer, Weight::v).variance * m.width;
+  const double o = matrix_law(spec, layer, Weight::o).variance * m.query_width();
+  Matrix heads;
+  if (v_norm_under(fault, m, layer)) {
+    heads = average.head_output_kernel(input, input, normed_values(v * input, m.head_dim, m.norm_eps), samples, stream);
+  } else {
+    heads = v * average.head_output_kernel(input, samples, stream);
+  }
+  if (m.gates_at(layer) > 0) heads = heads.cwiseProduct(gate_kernels(spec, layer, input, fault).open);
+  if (m.inner_norm_at(2 * layer)) {
+    const Vector square = inner_square(heads, m.norm_eps);
+    heads = through_inner_norm(heads, square);
+    if (inner != nullptr) *inner = square;
+  }
+  return attention_factor(fault) * o * heads;
+}
+
+}  // namespace
+
+ChannelKernel attention_kernel(const StackSpec& spec, int layer, const AttentionAverage& average,
+                               const ChannelKernel& input, int samples, PatternStream stream, Fault fault,
+                               Vector* inner) {
+  const ModelSpec& m = spec.model;
+  const double factor = attention_factor(fault);
+  if (m.v_norm_at(layer) || m.gates_at(layer) > 0 || m.inner_norm_at(2 * layer)) {
+    if (spec.scales != nullptr) throw std::logic_error("norms and gates inside modules have no law at given scales");
+    const Matrix& k = input.total.product;
+    return with_row_powers(attention_with_inside(spec, layer, average, k, samples, stream, fault, inner), {}, m.width);
+  }
   const MatrixLaw q = matrix_law(spec, layer, Weight::q);
   const MatrixLaw k = matrix_law(spec, layer, Weight::k);
   const MatrixLaw v = matrix_law(spec, layer, Weight::v);
@@ -137,7 +170,11 @@ ChannelKernel mlp_kernel(const StackSpec& spec, int layer, const ChannelKernel& 
   if (first.rows.size() == 0 && up.rows.size() == 0 && down.columns.size() == 0) {
     const Matrix read = biased(mapped(up), up_bias);
     Matrix phi = activation_kernel(activation, gated ? biased(mapped(first), first_bias) : read);
-    const Matrix out = gated ? Matrix(scale * phi.cwiseProduct(read)) : Matrix(scale * phi);
+    Matrix out = gated ? Matrix(scale * phi.cwiseProduct(read)) : Matrix(scale * phi);
+    if (m.inner_norm_at(2 * layer + 1)) {
+      const Matrix hidden = gated ? Matrix(phi.cwiseProduct(read)) : phi;
+      out = scale * through_inner_norm(hidden, inner_square(hidden, m.norm_eps));
+    }
     if (activated != nullptr) *activated = std::move(phi);
     return with_row_powers(out, down.rows, m.width);
   }

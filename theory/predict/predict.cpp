@@ -10,6 +10,7 @@
 
 #include "theory/predict/backward.h"
 #include "theory/predict/forward.h"
+#include "theory/predict/inside_modules.h"
 #include "theory/predict/pattern_level.h"
 #include "theory/predict/predict_batch.h"
 #include "theory/predict/window_pairs.h"
@@ -88,16 +89,26 @@ std::string no_number(const Profile& profile) {
   return fmt::format("the predicted second moment is no number at depth {}: a factor is too small or too large", depth);
 }
 
-/// QK-norm divides the gradients of queries and keys by the rms of its n features, and E[1/rms²] = n/(n − 2) of n
-/// normal numbers is infinite for n ≤ 2.
+/// QK-norm, and so V-norm and the inner norms, divides the gradients of queries and keys by the rms of its n features,
+/// and E[1/rms²] = n/(n − 2) of n normal numbers is infinite for n ≤ 2.
 std::string few_normed_features(const ModelSpec& m) {
-  if (m.qk_norm == QkNorm::none) return {};
-  const int features = m.head_dim * (m.qk_norm == QkNorm::full ? std::min(m.heads, m.kv_heads) : 1);
-  if (features > 2) return {};
-  return fmt::format(
-      "QK-norm over {} feature{}: the mean square of a gradient behind it, which goes with the mean of 1/rms^2, is "
-      "finite from 3 on",
-      features, features == 1 ? "" : "s");
+  const auto reason = [](std::string_view what, int features) {
+    return fmt::format(
+        "{} over {} feature{}: the mean square of a gradient behind it, which goes with the mean of 1/rms^2, is "
+        "finite from 3 on",
+        what, features, features == 1 ? "" : "s");
+  };
+  for (int layer = 0; layer < m.layers; ++layer) {
+    if (m.qk_norm_at(layer) != QkNorm::none) {
+      const int features = m.head_dim * (m.qk_norm_at(layer) == QkNorm::full ? std::min(m.heads, m.kv_heads) : 1);
+      if (features <= 2) return reason("QK-norm", features);
+    }
+    if (m.v_norm_at(layer) && m.head_dim <= 2) return reason("V-norm", m.head_dim);
+    const int values = m.kv_heads * m.head_dim;
+    if (m.inner_norm_at(2 * layer) && values <= 2) return reason("an inner norm of values", values);
+    if (m.inner_norm_at(2 * layer + 1) && m.mlp_width <= 2) return reason("an inner norm", m.mlp_width);
+  }
+  return {};
 }
 
 /// Norm B divides the gradient in front of it by the rms of what a module puts out. Where that is a fixed map of n ≤ 2
@@ -129,6 +140,19 @@ std::string gradient_refusal(const StackSpec& spec) {
     if (!reason.empty()) return reason;
   }
   return {};
+}
+
+/// Norms and gates inside modules have no law of channels with gains and sizes of their own yet.
+std::string inside_refusal(const StackSpec& spec) {
+  if (spec.scales == nullptr || !has_norms_inside(spec.model)) return {};
+  return "model.v_norm, model.inner_norm and model.attention_gate are predicted for weights as they are drawn, not at "
+         "the sizes of given ones";
+}
+
+Prediction refused(std::string reason) {
+  Prediction prediction;
+  prediction.refusal = std::move(reason);
+  return prediction;
 }
 
 /// Takes every gradient out of the profile.
@@ -326,6 +350,7 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
 }
 
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
+  if (std::string reason = inside_refusal(spec); !reason.empty()) return refused(std::move(reason));
   if (const std::string reason = gradient_refusal(spec); !reason.empty() && !options.labels.empty()) {
     PredictionOptions forward = options;
     forward.labels.clear();
@@ -341,6 +366,7 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
 
 Prediction predict_batch(const StackSpec& spec, const std::vector<std::vector<int>>& windows,
                          const std::vector<std::vector<int>>& labels, const PredictionOptions& options) {
+  if (std::string inside = inside_refusal(spec); !inside.empty()) return refused(std::move(inside));
   const std::string reason = labels.empty() ? "" : gradient_refusal(spec);
   PredictionOptions rest = options;
   rest.labels.clear();

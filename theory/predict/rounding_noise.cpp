@@ -30,7 +30,8 @@ double sigma_in(const Quantization& q, double sigma) {
 
 double weight_noise(const StackSpec& spec, int layer, Weight weight, const Quantization& q) {
   if (q.format.is_integer()) {
-    return integer_noise(q.format.largest_integer, group_of(shape_of(spec.model, weight), q.scale), q.stochastic);
+    return integer_noise(q.format.largest_integer, group_of(shape_of(spec.model, weight, layer), q.scale),
+                         q.stochastic);
   }
   return floating_noise(q.format.floating, sigma_in(q, stddev_of(spec, layer, weight)), q.stochastic);
 }

@@ -58,6 +58,21 @@ std::string head_line(const Checkpoint& c) {
   return text;
 }
 
+/// Norms and gates inside the modules of the first layer.
+std::string inside_of(const ModelSpec& m) {
+  std::string text;
+  if (m.qk_norm_at(0) == QkNorm::head) text += ", QK-norm per head";
+  if (m.qk_norm_at(0) == QkNorm::full) text += ", QK-norm of the whole projection";
+  if (m.v_norm_at(0)) text += ", V-norm";
+  if (m.gates_at(0) > 0) {
+    text +=
+        fmt::format(", attention gated per {}", attention_gate_names[static_cast<std::size_t>(m.attention_gate_at(0))]);
+  }
+  if (m.inner_norm_at(0)) text += ", norm before W_o";
+  if (m.inner_norm_at(1)) text += ", norm before W_down";
+  return text;
+}
+
 }  // namespace
 
 std::string info_text(const Checkpoint& c) {
@@ -69,10 +84,7 @@ std::string info_text(const Checkpoint& c) {
   };
   line("family", fmt::format("{} ({})", c.family().name, printable(architecture_of(c))));
   line("placement", fmt::format("{}: {}, x⁺ = {}{}{}", m.placement.name, letters_of(rule), formula_of(rule),
-                                m.final_norm ? ", final norm" : ", no final norm",
-                                m.qk_norm == QkNorm::none   ? ""
-                                : m.qk_norm == QkNorm::head ? ", QK-norm per head"
-                                                            : ", QK-norm of the whole projection"));
+                                m.final_norm ? ", final norm" : ", no final norm", inside_of(m)));
   line("shape", fmt::format("{} layers, width {}, {} heads of {}{}, {} of {}", m.layers, m.width, m.heads, m.head_dim,
                             m.kv_heads == m.heads ? "" : fmt::format(" ({} for keys and values)", m.kv_heads),
                             mlp_kind_names[static_cast<std::size_t>(m.mlp)], m.mlp_width));

@@ -79,10 +79,13 @@ void require_fault_acts(const Config& config) {
   const bool acts = std::ranges::any_of(
       overridden, [&](const StackSpec& spec) { return theory::acts_on(fault, spec, config.run.backward); });
   if (acts) return;
-  throw ConfigError(fmt::format("theory.fault = \"{}\": expected {}", fault_name(config),
-                                fault == theory::Fault::depth_constant
-                                    ? "a placement with constants that depend on depth, as deepnorm or lns"
-                                    : "run.backward, as it acts on gradients alone"));
+  const char* expected = "run.backward, as it acts on gradients alone";
+  if (fault == theory::Fault::depth_constant) {
+    expected = "a placement with constants that depend on depth, as deepnorm or lns";
+  }
+  if (fault == theory::Fault::without_v_norm) expected = "model.v_norm = true";
+  if (fault == theory::Fault::without_gate) expected = "model.attention_gate = head or channel";
+  throw ConfigError(fmt::format("theory.fault = \"{}\": expected {}", fault_name(config), expected));
 }
 
 void require_swept_is_one_value(const Config& config, std::string_view key, std::string_view by,

@@ -27,16 +27,16 @@ WeightsCost weights_cost(const StackSpec& spec, DType dtype, bool backward) {
   WeightsCost cost;
   for (const ParameterId& id : matrices_of(spec)) {
     if (is_table(id.weight) || (!backward && !is_of_layer(id.weight))) continue;
-    const WeightShape shape = shape_of(spec.model, id.weight);
+    const WeightShape shape = shape_of(spec.model, id.weight, id.layer());
     const double out = shape.fan_out;
     const double in = shape.fan_in;
     const double passes = backward ? 2.0 : 1.0;
     const double draws = backward ? passes + (is_of_layer(id.weight) ? 1.0 : 0.0) : 1.0;
     cost.dense += passes * 2.0 * product * rows * out * in + draws * drawn * out * in;
     cost.matrix_free += passes * (2.0 * product * rows * rows * out + drawn * rows * out);
-    // k and v read what q reads, and up what gate reads.
-    const bool shared =
-        id.weight == Weight::k || id.weight == Weight::v || (id.weight == Weight::up && is_gated(spec.model.mlp));
+    // k, v and the attention's gate read what q reads, and up what gate reads.
+    const bool shared = id.weight == Weight::k || id.weight == Weight::v || id.weight == Weight::attention_gate ||
+                        (id.weight == Weight::up && is_gated(spec.model.mlp));
     if (!shared) {
       cost.matrix_free += factor_cost(rows, in, false, dtype) + (backward ? factor_cost(rows, in, true, dtype) : 0.0);
     }

@@ -10,7 +10,8 @@ namespace periscope::dataset {
 namespace {
 
 /// q … down, the matrices that every layer has.
-constexpr auto layer_weights = static_cast<std::size_t>(Weight::embedding);
+constexpr std::size_t usual_weights = layer_matrices.size() - 1;
+static_assert(layer_matrices[usual_weights] == Weight::attention_gate);
 constexpr std::array weight_statistics{Statistic::grad_sq, Statistic::log_grad_sq};
 
 }  // namespace
@@ -66,6 +67,20 @@ void put_placement(Builder& result, std::size_t index, const std::string& label,
   if (!settings.empty()) row.put("placement_settings", settings);
 }
 
+std::span<const Weight> weights_of_curves(const std::vector<StackSpec>& stacks) {
+  const bool gated = std::ranges::any_of(stacks, [](const StackSpec& spec) {
+    for (int layer = 0; layer < spec.model.layers; ++layer) {
+      if (spec.model.gates_at(layer) > 0) return true;
+    }
+    return false;
+  });
+  return std::span(layer_matrices).first(usual_weights + (gated ? 1 : 0));
+}
+
+std::size_t weight_index(Weight weight) {
+  return static_cast<std::size_t>(std::ranges::find(layer_matrices, weight) - layer_matrices.begin());
+}
+
 std::size_t site_of(Signal signal) {
   return static_cast<std::size_t>(std::ranges::find(stream_signals, signal) - stream_signals.begin());
 }
@@ -81,7 +96,7 @@ std::vector<DimensionSpec> curve_dimensions() {
 }
 
 void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t depths, std::size_t ranks,
-                           bool weights) {
+                           std::span<const Weight> weights) {
   result.count("depth", depths);
   result.count("other_depth", depths);
   std::vector<std::string_view> sites;
@@ -89,8 +104,10 @@ void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t 
   result.put("site", sites);
   put_sublayers(result, model);
   result.count("rank", ranks, 1);
-  if (!weights) return;
-  result.put("weight", std::vector(weight_names.begin(), weight_names.begin() + layer_weights));
+  if (weights.empty()) return;
+  std::vector<std::string_view> names;
+  for (const Weight weight : weights) names.push_back(name_of(weight));
+  result.put("weight", names);
   result.count("layer", static_cast<std::size_t>(model.layers));
 }
 
@@ -142,7 +159,7 @@ CurvePlace::CurvePlace(const Builder::Row& row, Statistic statistic, Signal sign
 }
 
 CurvePlace::CurvePlace(const Builder::Row& row, Statistic statistic, Weight weight)
-    : stem_("weight_" + text_of(statistic)), row_(row.at("weight", static_cast<std::size_t>(weight))), copy_(row) {}
+    : stem_("weight_" + text_of(statistic)), row_(row.at("weight", weight_index(weight))), copy_(row) {}
 
 void CurvePlace::put(const std::string& version, const std::vector<double>& values) const {
   row_.put(stem_ + "_" + version, values);

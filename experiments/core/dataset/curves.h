@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,14 @@ void put_sublayers(Builder& result, const ModelSpec& model);
 std::vector<Remark> curve_remarks(const Place& place);
 /// The dimensions behind `leading`, with their coordinates.
 std::vector<DimensionSpec> curve_dimensions();
+/// `weights` are those of the dimension `weight`, which is left out if there are none.
 void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t depths, std::size_t ranks,
-                           bool weights);
+                           std::span<const Weight> weights);
+/// The matrices of the dimension `weight` of a result on such stacks: those that every layer has and, if one of the
+/// stacks has it, the attention's gate.
+std::span<const Weight> weights_of_curves(const std::vector<StackSpec>& stacks);
+/// The position of a matrix on the dimension weight.
+std::size_t weight_index(Weight weight);
 
 /// The column placement_settings(placement): the keys in which a stack differs from the run's others. It is there if
 /// there are others.

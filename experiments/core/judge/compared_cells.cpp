@@ -237,10 +237,10 @@ std::string unusable_scale(const StackSpec& spec) {
       }
     }
   }
-  for (std::size_t w = 0; w < weight_names.size(); ++w) {
-    if (!is_layer_matrix(static_cast<Weight>(w))) continue;
-    const double std = stddev_of(spec, 0, static_cast<Weight>(w));
-    if (unusable(std)) return reason(fmt::format("the standard deviation of {}", weight_names[w]), std);
+  for (const Weight weight : layer_matrices) {
+    if (weight == Weight::attention_gate && m.gates_at(0) == 0) continue;
+    const double std = stddev_of(spec, 0, weight);
+    if (unusable(std)) return reason(fmt::format("the standard deviation of {}", name_of(weight)), std);
   }
   return {};
 }

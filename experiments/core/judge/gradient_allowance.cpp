@@ -59,8 +59,6 @@ double signal_overlap_term(const StackSpec& spec, std::size_t sublayers, bool of
 
 double compounded(const StackSpec& spec, double term) { return has_norms(spec.model) ? term : std::expm1(term); }
 
-bool is_of_attention(Weight weight) {
-  return weight == Weight::q || weight == Weight::k || weight == Weight::v || weight == Weight::o;
-}
+bool is_of_attention(Weight weight) { return is_layer_matrix(weight) && !is_of_mlp(weight); }
 
 }  // namespace periscope::judge

@@ -36,13 +36,13 @@ double safety(const ModelSpec& model) {
 
 GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DType dtype, Weight weight, int layer) {
   const ModelSpec& m = spec.model;
-  const WeightShape shape = shape_of(m, weight);
+  const WeightShape shape = shape_of(m, weight, layer);
   const double c = safety(m);
   GradientFloor f{.measured = underflow_of(static_cast<double>(shape.fan_out) * shape.fan_in, c, dtype)};
   if (weight != Weight::q && weight != Weight::k) return f;
   const double power = m.width * at(measured, Statistic::second_moment, Signal::A_out, 2 * layer);
   const double g = at(measured, Statistic::grad_sq, Signal::f_out, 2 * layer);
-  const bool normed = m.qk_norm != QkNorm::none;
+  const bool normed = m.qk_norm_at(layer) != QkNorm::none;
   const double other = square(stddev_of(spec, layer, weight == Weight::q ? Weight::k : Weight::q)) * power;
   const double own = square(stddev_of(spec, layer, weight)) * power;
   const double e = m.head_dim;
@@ -50,6 +50,12 @@ GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DTy
   const double cosine = std::min(std::abs(at(measured, Statistic::token_cosine, Signal::A_out, 2 * layer, 1.0)), 1.0);
   f.size = 2.0 * tokens * (1.0 + (tokens - 1.0) * cosine) * m.heads * e * square(stddev_of(spec, layer, Weight::o)) *
            g * square(stddev_of(spec, layer, Weight::v)) * power * power;
+  if (m.v_norm_at(layer)) f.size /= std::max(square(stddev_of(spec, layer, Weight::v)) * power, m.norm_eps);
+  // An inner norm divides by the square of the heads' outputs, means over up to all tokens of values.
+  if (m.inner_norm_at(2 * layer)) {
+    const double values = m.v_norm_at(layer) ? 1.0 : square(stddev_of(spec, layer, Weight::v)) * power;
+    f.size *= tokens / std::max(values, tokens * m.norm_eps);
+  }
   f.size *= normed ? 1.0 / (own + m.norm_eps) : other;
   if (!std::isfinite(f.size)) f.size = 0.0;
   f.measured += f.size * square(c * format_of(dtype).spacing_at_1());

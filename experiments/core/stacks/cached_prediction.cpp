@@ -55,8 +55,8 @@ Profile profile_of(const JournalPart& part, const ModelSpec& model) {
       part.at("curves"), signal_names.size(), [&](Signal signal) { return model.curve_length(signal); },
       profile.curves);
   read_predicted_curves<Weight>(
-      part.at("weights"), static_cast<std::size_t>(Weight::down) + 1,
-      [&](Weight) { return static_cast<std::size_t>(model.layers); }, profile.weight_curves);
+      part.at("weights"), weight_names.size(), [&](Weight) { return static_cast<std::size_t>(model.layers); },
+      profile.weight_curves);
   profile.angular_distance = part.at("angles").values();
   const std::size_t depths = model.depths();
   if (!profile.angular_distance.empty() && profile.angular_distance.size() != depths * depths) {

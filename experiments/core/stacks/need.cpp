@@ -10,8 +10,16 @@ namespace periscope::stacks {
 namespace {
 
 /// Entries per token of the signals inside a layer's attention and its MLP, with the stream before and behind.
-double attention_signals(const ModelSpec& m) { return 3.0 * (m.width + m.query_width() + m.key_width()); }
-double mlp_signals(const ModelSpec& m) { return (is_gated(m.mlp) ? 3.0 : 2.0) * m.mlp_width + 3.0 * m.width; }
+double attention_signals(const ModelSpec& m, int layer) {
+  const double normed = m.inner_norm_at(2 * layer) ? m.query_width() : 0.0;
+  const double gated = m.gates_at(layer) > 0 ? m.gates_at(layer) + m.query_width() : 0.0;
+  return 3.0 * (m.width + m.query_width() + m.key_width()) + (m.v_norm_at(layer) ? m.key_width() : 0.0) + normed +
+         gated;
+}
+double mlp_signals(const ModelSpec& m, int layer) {
+  const double normed = m.inner_norm_at(2 * layer + 1) ? m.mlp_width : 0.0;
+  return (is_gated(m.mlp) ? 3.0 : 2.0) * m.mlp_width + 3.0 * m.width + normed;
+}
 
 double streams_of(const ModelSpec& m) { return m.ends().streams(); }
 
@@ -49,7 +57,11 @@ void Need::then(const Need& next) {
   if (next.bytes > bytes) *this = next;
 }
 
-double signal_entries(const ModelSpec& m) { return m.layers * (attention_signals(m) + mlp_signals(m)); }
+double signal_entries(const ModelSpec& m) {
+  double sum = 0.0;
+  for (int layer = 0; layer < m.layers; ++layer) sum += attention_signals(m, layer) + mlp_signals(m, layer);
+  return sum;
+}
 
 Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, int threads, bool whole_matrices) {
   const auto s = static_cast<double>(size_of(dtype));
@@ -58,7 +70,10 @@ Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, i
   const double layers = model.layers;
   const double ways = backward ? 2.0 : 1.0;
   Need need;
-  const double inside = std::max(attention_signals(model), mlp_signals(model));
+  double inside = 0.0;
+  for (int layer = 0; layer < model.layers; ++layer) {
+    inside = std::max({inside, attention_signals(model, layer), mlp_signals(model, layer)});
+  }
   need.add(s * t * (ways * inside + 6.0 * width * streams_of(model)), "input.tokens");
   constexpr double queries = 256.0;  // of which patterns exist at a time
   need.add(ways * s * t * std::min(t, queries) * std::min(threads, model.heads), "input.tokens");

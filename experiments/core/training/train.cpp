@@ -134,7 +134,7 @@ stacks::Need train_need(const TrainConfig& config, double cells, double weights_
   double parameters = 0.0;
   for (const ParameterId& id : all_parameters_of(spec)) {
     if (is_norm(id.weight)) continue;
-    const WeightShape shape = shape_of(spec.model, id.weight);
+    const WeightShape shape = shape_of(spec.model, id.weight, id.layer());
     parameters += static_cast<double>(shape.fan_out) * shape.fan_in;
   }
   const double at_once = cells < threads ? 1.0 : threads;

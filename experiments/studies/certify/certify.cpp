@@ -59,7 +59,7 @@ std::string place_text(const SignalPlace& place, const ModelSpec& model) {
   const bool of_heads = place.signal == Signal::scores || place.signal == Signal::dots ||
                         (place.signal == Signal::cap_inputs && place.sublayer < model.sublayers());
   const std::string_view what = of_heads ? "head" : "feature";
-  if (place.signal >= Signal::products) {
+  if (is_one_number(place.signal)) {
     const std::string_view where = place.sublayer < 0                        ? "input"
                                    : ModelSpec::is_attention(place.sublayer) ? "attention"
                                                                              : "MLP";

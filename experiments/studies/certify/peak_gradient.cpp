@@ -79,7 +79,11 @@ bool can_climb(Signal signal) {
     case Signal::A_out:
     case Signal::q_projected:
     case Signal::k_projected:
+    case Signal::v_projected:
     case Signal::v:
+    case Signal::attention_gate:
+    case Signal::gated_mixed:
+    case Signal::inner:
     case Signal::gate:
     case Signal::up:
     case Signal::hidden:

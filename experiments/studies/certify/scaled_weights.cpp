@@ -14,9 +14,10 @@ bool is_first_of_head(const ModelSpec& m, Weight weight) {
 }
 
 /// True if a branch is scaled inside the module: by W_o, by W_down, or in a gated MLP by W_up.
-bool carries_branch_scale(const ModelSpec& m, Weight weight) {
+bool carries_branch_scale(const ModelSpec& m, int sublayer, Weight weight) {
   if (weight == Weight::o) return true;
-  return weight == (is_gated(m.mlp) ? Weight::up : Weight::down);
+  // Before an inner norm, a factor would be taken out again.
+  return weight == (is_gated(m.mlp) && !m.inner_norm_at(sublayer) ? Weight::up : Weight::down);
 }
 
 }  // namespace
@@ -37,7 +38,7 @@ double ScaledWeights::matrix_factor(int sublayer, Weight weight) const {
   double factor = 1.0;
   if (is_writer(weight) && !rule.norm_b) factor *= c;
   if (!is_writer(weight) && !rule.norm_a) factor /= c;
-  if (rule.norm_b && carries_branch_scale(model_, weight)) factor *= scale_.branch;
+  if (rule.norm_b && carries_branch_scale(model_, sublayer, weight)) factor *= scale_.branch;
   return factor;
 }
 
@@ -49,7 +50,8 @@ double ScaledWeights::bias_factor(int sublayer, Weight weight) const {
   double factor = 1.0;
   if (is_writer(weight) && !rule.norm_b) factor *= c;
   // The bias of a gated W_down is added to what W_up has made k times as large.
-  if (rule.norm_b && (carries_branch_scale(model_, weight) || weight == Weight::down)) factor *= scale_.branch;
+  if (rule.norm_b && (carries_branch_scale(model_, sublayer, weight) || weight == Weight::down))
+    factor *= scale_.branch;
   return factor;
 }
 
@@ -93,12 +95,14 @@ ScaleRecipe recipe_of(const ModelSpec& m) {
   bool c = false;
   bool raw_writer = false;
   bool raw_reader = false;
+  bool gates = false;
   for (int l = 0; l < m.sublayers(); ++l) {
     const SublayerRule rule = m.rule(l);
     b = b || rule.norm_b;
     c = c || rule.norm_c;
     raw_writer = raw_writer || !rule.norm_b;
     raw_reader = raw_reader || !rule.norm_a;
+    gates = gates || m.gates_at(ModelSpec::layer_of(l)) > 0;
   }
   if (m.embedding_norm) {
     recipe.multiplied.emplace_back("gain and bias of the embedding norm");
@@ -112,6 +116,7 @@ ScaleRecipe recipe_of(const ModelSpec& m) {
   if (m.ends().has_plain() && m.final_norm) recipe.multiplied.emplace_back("gain and bias of the final norm");
   if (raw_writer) recipe.multiplied.emplace_back("W_o and W_down with their biases where no norm B follows");
   if (raw_reader) recipe.divided.emplace_back("W_q, W_k, W_v, W_up and W_gate where no norm A precedes");
+  if (raw_reader && gates) recipe.divided.emplace_back("the attention's gate matrix there");
   if (head_reads_scaled(m)) recipe.divided.emplace_back("the head's first matrix");
   recipe.gains_alone = !raw_writer && !raw_reader && !head_reads_scaled(m) &&
                        (m.embedding_norm || (m.embedding.positions == 0 && m.embedding.token_types == 0));

@@ -17,7 +17,7 @@ bool is_distinct(const ModelSpec& m, const Emission& at) {
   switch (at.signal) {
     case Signal::A_out: return rule.norm_a || rule.input_gain != 1.0;
     case Signal::q_projected:
-    case Signal::k_projected: return m.qk_norm != QkNorm::none;
+    case Signal::k_projected: return m.qk_norm_at(ModelSpec::layer_of(at.sublayer)) != QkNorm::none;
     case Signal::B_out: return rule.norm_b;
     case Signal::sum: return rule.norm_c;
     case Signal::r_out: return at.sublayer >= 0;

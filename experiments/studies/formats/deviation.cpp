@@ -46,6 +46,12 @@ TokenSums sums_of(const double* x, const double* r, std::size_t cols) {
 std::vector<Site> compared_sites(const ModelSpec& model, bool backward) {
   const SublayerRule first = model.rule(0);
   const SublayerRule last = model.rule(model.sublayers() - 1);
+  bool gates = false;
+  bool normed = false;
+  for (int l = 0; l < model.sublayers(); ++l) {
+    gates = gates || model.gates_at(ModelSpec::layer_of(l)) > 0;
+    normed = normed || model.inner_norm_at(l);
+  }
   std::vector<Site> sites;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (pass == Pass::backward && !backward) continue;
@@ -53,8 +59,12 @@ std::vector<Site> compared_sites(const ModelSpec& model, bool backward) {
       if (there) sites.push_back({pass, signal});
     };
     for (const Signal s : {Signal::A_out, Signal::q, Signal::k, Signal::v, Signal::mixed}) add(s);
+    add(Signal::attention_gate, gates);
+    add(Signal::gated_mixed, gates);
     add(Signal::gate, is_gated(model.mlp));
-    for (const Signal s : {Signal::up, Signal::hidden, Signal::f_out}) add(s);
+    for (const Signal s : {Signal::up, Signal::hidden}) add(s);
+    add(Signal::inner, normed);
+    add(Signal::f_out);
     add(Signal::B_out, first.norm_b || last.norm_b);
     add(Signal::x_out);
     add(Signal::r_out, model.ends().has(Signal::r_out));

@@ -53,15 +53,21 @@ class NoiseSum {
     read(l, Signal::A_out);
     if (ModelSpec::is_attention(l)) {
       // A projection is rounded, turned (or normalised) and rounded again.
-      const double twice = m.rope || m.qk_norm != QkNorm::none ? 2.0 : 1.0;
+      const double twice = m.rope || m.qk_norm_at(ModelSpec::layer_of(l)) != QkNorm::none ? 2.0 : 1.0;
       rounded(Part::modules, l, Signal::q, twice);
       rounded(Part::modules, l, Signal::k, twice);
-      for (const Signal s : {Signal::v, Signal::mixed, Signal::f_out}) rounded(Part::modules, l, s);
-      read(l, Signal::mixed);
+      rounded(Part::modules, l, Signal::v, m.v_norm_at(ModelSpec::layer_of(l)) ? 2.0 : 1.0);
+      rounded(Part::modules, l, Signal::mixed);
+      Signal last = Signal::mixed;
+      if (m.gates_at(ModelSpec::layer_of(l)) > 0) {
+        last = Signal::gated_mixed;
+        for (const Signal s : {Signal::attention_gate, last}) rounded(Part::modules, l, s);
+      }
+      put_out(l, last);
     } else {
       if (is_gated(m.mlp)) rounded(Part::modules, l, Signal::gate);
-      for (const Signal s : {Signal::up, Signal::hidden, Signal::f_out}) rounded(Part::modules, l, s);
-      read(l, Signal::hidden);
+      for (const Signal s : {Signal::up, Signal::hidden}) rounded(Part::modules, l, s);
+      put_out(l, Signal::hidden);
     }
     for (const Weight w : weights_in(m, l)) {
       if (!is_norm(w)) matrix(l, w);
@@ -73,6 +79,13 @@ class NoiseSum {
   }
 
  private:
+  /// The module's output, and what W_o or W_down reads: the inner norm's output, which is rounded then, or `before` it.
+  void put_out(int l, Signal before) {
+    const bool normed = spec_.model.inner_norm_at(l);
+    if (normed) rounded(Part::modules, l, Signal::inner);
+    rounded(Part::modules, l, Signal::f_out);
+    read(l, normed ? Signal::inner : before);
+  }
   void rounded(Part part, int l, Signal signal, double times = 1.0) { rounded(holding_.of(part), l, signal, times); }
   void rounded(const Quantization& q, int l, Signal signal, double times = 1.0) {
     if (q.keeps_f32()) return;

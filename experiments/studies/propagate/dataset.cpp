@@ -279,10 +279,11 @@ dataset::Dataset dataset_of(const config::Config& config, const std::vector<stac
     return !r.prediction.profile.weight_curves.empty() ||
            (r.measurement && !r.measurement->profile.weight_curves.empty());
   };
+  std::span<const Weight> weights;
+  if (std::ranges::any_of(results, has_weights)) weights = dataset::weights_of_curves(config.stacks());
   std::size_t depths = 0;
   for (const stacks::StackResult& r : results) depths = std::max(depths, r.spec.model.depths());
-  dataset::put_curve_coordinates(builder, results.front().spec.model, depths, top_count,
-                                 std::ranges::any_of(results, has_weights));
+  dataset::put_curve_coordinates(builder, results.front().spec.model, depths, top_count, weights);
   builder.put("statistic", statistic_names);
   if (!per_seed.empty()) {
     builder.count("seed", static_cast<std::size_t>(config.run.seeds), static_cast<std::int64_t>(config.run.seed));

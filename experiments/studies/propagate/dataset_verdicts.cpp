@@ -54,9 +54,7 @@ void put_power(const Stack& s, const Row& row) {
     const auto at = static_cast<std::size_t>(cell.index);
     if (cell.weight) {
       if (cell.statistic != Statistic::log_grad_sq) continue;
-      row.at("weight", static_cast<std::size_t>(*cell.weight))
-          .at("layer", at)
-          .put("weight_log_grad_sq_power", smallest);
+      row.at("weight", dataset::weight_index(*cell.weight)).at("layer", at).put("weight_log_grad_sq_power", smallest);
     } else if (std::ranges::find(judge::compared_curves, std::pair(cell.statistic, cell.signal)) !=
                judge::compared_curves.end()) {
       row.at(runs_over_depth(cell.signal) ? "depth" : "sublayer", at)

@@ -20,8 +20,8 @@ using Entries = std::vector<SafetensorsEntry>;
 
 /// Gains and biases are vectors.
 std::vector<std::int64_t> stored_shape_of(const ModelSpec& model, const ParameterId& id) {
-  if (is_norm(id.weight)) return {norm_width(model, id.weight)};
-  const auto [rows, cols] = shape_of(model, id.weight);
+  if (is_norm(id.weight)) return {norm_width(model, id.weight, id.sublayer)};
+  const auto [rows, cols] = shape_of(model, id.weight, id.layer());
   return {rows, cols};
 }
 

@@ -86,8 +86,8 @@ MeanCurve mean_final_loss(const GroupRuns& runs) {
 
 std::optional<MeanCurve> predicted_layer_gradients(const theory::Prediction& prediction) {
   MeanCurve all;
-  for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) {
-    const Curve* curve = prediction.profile.find(Statistic::grad_sq, static_cast<Weight>(w));
+  for (const Weight weight : layer_matrices) {
+    const Curve* curve = prediction.profile.find(Statistic::grad_sq, weight);
     if (curve == nullptr) continue;
     all.mean.resize(curve->value.size(), 0.0);
     all.error.resize(curve->value.size(), 0.0);

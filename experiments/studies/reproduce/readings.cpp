@@ -84,8 +84,8 @@ double last_layer_gradient(const TrainedCell& run) {
 
 std::vector<double> layer_gradients(const training::RecordedValues& record) {
   std::vector<double> sums;
-  for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) {
-    const auto it = record.find("grad_sq.weight." + std::string(weight_names[w]));
+  for (const Weight weight : layer_matrices) {
+    const auto it = record.find("grad_sq.weight." + std::string(name_of(weight)));
     if (it == record.end()) continue;
     sums.resize(it->second.size(), 0.0);
     for (std::size_t l = 0; l < sums.size(); ++l) sums[l] += it->second[l];

@@ -66,12 +66,6 @@ std::string column_name(std::string name) {
   return name;
 }
 
-std::vector<Weight> layer_matrices() {
-  std::vector<Weight> all;
-  for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) all.push_back(static_cast<Weight>(w));
-  return all;
-}
-
 const Values* find(const training::RecordedValues& values, const std::string& name) {
   const auto it = values.find(name);
   return it == values.end() || it->second.empty() ? nullptr : &it->second;
@@ -102,9 +96,9 @@ void put_values(const training::RecordedValues& values, const Row& row) {
   for (const RecordColumn& c : record_columns()) {
     if (const Values* found = find(values, c.name)) row.put(column_name(c.name), *found);
   }
-  for (const Weight weight : layer_matrices()) {
+  for (const Weight weight : layer_matrices) {
     if (const Values* found = find(values, fmt::format("root_mean_square.weight.{}", name_of(weight)))) {
-      row.at("weight", static_cast<std::size_t>(weight)).put("weight_root_mean_square", *found);
+      row.at("weight", dataset::weight_index(weight)).put("weight_root_mean_square", *found);
     }
   }
   const Values* largest = find(values, "largest");
@@ -132,7 +126,7 @@ void put_curves(const training::RecordedValues& values, const Row& row) {
       if (found != nullptr) CurvePlace(row, statistic, signal, branches).put("measured", *found);
     }
     if (statistic != Statistic::grad_sq && statistic != Statistic::log_grad_sq) continue;
-    for (const Weight weight : layer_matrices()) {
+    for (const Weight weight : layer_matrices) {
       const Values* found = find(values, fmt::format("{}.weight.{}", name_of(statistic), name_of(weight)));
       if (found != nullptr) CurvePlace(row, statistic, weight).put("measured", *found);
     }
@@ -283,7 +277,8 @@ dataset::Dataset dataset_of(const training::TrainConfig& config, const training:
   builder.put("record", record_steps);
   std::size_t depths = 0;
   for (const StackSpec& stack : config.stacks()) depths = std::max(depths, stack.model.depths());
-  dataset::put_curve_coordinates(builder, config.base.model, depths, top_count, true);
+  dataset::put_curve_coordinates(builder, config.base.model, depths, top_count,
+                                 dataset::weights_of_curves(config.stacks()));
   for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
   result_table().put(result, builder.row());
   for (std::size_t p = 0; p < result.initial.size(); ++p) {

@@ -127,7 +127,7 @@ FamilyStack read_own(ConfigReader& config, const TensorNames& names) {
   const StackSpec tokens = token_stack(m);
   for (const ParameterId& id : matrices_of(tokens)) stack.map.set(id.layer(), id.weight, whole(name_of(id)));
   for (const ParameterId& id : gains_of(m)) {
-    const bool has_bias = m.norm == NormKind::layer && id.weight != Weight::q_norm && id.weight != Weight::k_norm;
+    const bool has_bias = m.norm == NormKind::layer && !is_module_norm(id.weight);
     StoredNorm norm{whole(name_of(id)), {}};
     if (has_bias) norm.bias = whole(name_of(bias_of(id)));
     stack.map.set_norm(id.sublayer, id.weight, norm);

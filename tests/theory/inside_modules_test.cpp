@@ -1,0 +1,208 @@
+#include "theory/predict/inside_modules.h"
+
+#include <boost/random/mersenne_twister.hpp>
+#include <boost/random/normal_distribution.hpp>
+
+#include "tests/support/doctest.h"
+
+#include <Eigen/Cholesky>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/spec/weight_scales.h"
+#include "tests/support/hypothesis.h"
+#include "tests/support/recorded_stack.h"
+#include "theory/predict/predict.h"
+
+namespace periscope::theory {
+namespace {
+
+using doctest::Approx;
+
+Matrix pair_kernel(double a, double b, double ab) {
+  Matrix c(2, 2);
+  c << a, ab, ab, b;
+  return c;
+}
+
+class Draws {
+ public:
+  explicit Draws(unsigned seed) : engine_(seed) {}
+  /// Rows over tokens with covariance c per feature.
+  Matrix of(const Matrix& c, Eigen::Index features) {
+    Matrix z(c.rows(), features);
+    for (double& x : z.reshaped()) x = unit_(engine_);
+    return Matrix(c.llt().matrixL()) * z;
+  }
+
+ private:
+  boost::random::mt19937 engine_;
+  boost::random::normal_distribution<double> unit_;
+};
+
+/// True if the mean of the draws is `expected`: five standard errors, 6e-7 for one comparison.
+bool agrees(const std::vector<double>& draws, double expected) {
+  const testing::Estimate e = testing::estimate(draws);
+  return std::abs(e.mean - expected) <= 5.0 * e.standard_error;
+}
+
+TEST_CASE("V-norm: the kernel of normalised values of e features, and of many") {
+  const Matrix c = pair_kernel(2.0, 0.5, 0.6);  // correlation 0.6
+  for (const int e : {1, 2, 3, 8, 40}) {
+    CAPTURE(e);
+    Draws draws(7);
+    std::vector<double> cosine;
+    for (int i = 0; i < 20000; ++i) {
+      const Matrix v = draws.of(c, e);
+      cosine.push_back(v.row(0).dot(v.row(1)) / (v.row(0).norm() * v.row(1).norm()));
+    }
+    const Matrix k = normed_values(c, e, 0.0);
+    CHECK(agrees(cosine, k(0, 1)));
+    CHECK(k(0, 0) == Approx(1.0));
+    if (e == 1) CHECK_FALSE(agrees(cosine, 0.6));  // the limit of many features
+  }
+  CHECK(normed_values(c, 4096, 0.0)(0, 1) == Approx(normed_values(c, 4097, 0.0)(0, 1)).epsilon(1e-6));
+  CHECK(normed_values(c, 1 << 20, 0.0)(0, 1) == Approx(0.6).epsilon(1e-6));
+  CHECK(normed_values(c, 1 << 20, 1.0)(0, 1) == Approx(0.6 / std::sqrt(3.0 * 1.5)).epsilon(1e-6));
+  CHECK(normed_values(-c, 8, 0.0)(0, 1) == 0.0);  // no variance
+  CHECK(normed_values(pair_kernel(2.0, 0.5, -0.6), 8, 0.0)(0, 1) == Approx(-normed_values(c, 8, 0.0)(0, 1)));
+}
+
+TEST_CASE("V-norm: gradients behind it are scaled by the derivative of its kernel") {
+  for (const int e : {3, 8, 40, 5000}) {
+    CAPTURE(e);
+    const auto at = [&](double ab) { return normed_values(pair_kernel(2.0, 0.5, ab), e, 0.0)(0, 1); };
+    const Matrix slope = normed_values_slope(pair_kernel(2.0, 0.5, 0.6), e, 0.0);
+    CHECK(slope(0, 1) == Approx((at(0.6 + 1e-5) - at(0.6 - 1e-5)) / 2e-5).epsilon(1e-6));
+    CHECK(slope(0, 0) == Approx((e - 1.0) / (e - 2.0) / 2.0).epsilon(1e-4));
+  }
+  // E⟨Jᵀg, J'ᵀg'⟩ of the norm's Jacobian J = (1 − v̂v̂ᵀ/e)/rms, gradients of kernel 1.
+  const int e = 6;
+  const Matrix c = pair_kernel(2.0, 0.5, 0.6);
+  Draws draws(8);
+  std::vector<double> same, other;
+  for (int i = 0; i < 20000; ++i) {
+    const Matrix v = draws.of(c, e);
+    const Matrix g = Vector::Ones(2) * draws.of(Matrix::Ones(1, 1), e);
+    Matrix back(2, e);
+    for (int t = 0; t < 2; ++t) {
+      const double rms = v.row(t).norm() / std::sqrt(e);
+      back.row(t) = (g.row(t) - v.row(t) * (v.row(t).dot(g.row(t)) / v.row(t).squaredNorm())) / rms;
+    }
+    same.push_back(back.row(0).squaredNorm() / e);
+    other.push_back(back.row(0).dot(back.row(1)) / e);
+  }
+  const Matrix slope = normed_values_slope(c, e, 0.0);
+  CHECK(agrees(same, slope(0, 0)));
+  CHECK(agrees(other, slope(0, 1)));
+  CHECK_FALSE(agrees(same, 0.5));  // T8 without what few features add
+}
+
+StackSpec gated_stack(AttentionGate gate) {
+  StackSpec spec = testing::placed(testing::tiny_stack(), "pre");
+  spec.model.attention_gate = gate;
+  spec.init.scheme = InitScheme::normal;
+  spec.init.std = 0.5;
+  return spec;
+}
+
+TEST_CASE(
+    "gates: kernels of sigmoids of Gaussian numbers, a quarter of what an open gate lets through for small ones") {
+  StackSpec spec = gated_stack(AttentionGate::head);
+  const Matrix input = pair_kernel(1.3, 0.8, -0.5);
+  const GateKernels k = gate_kernels(spec, 0, input, Fault::none);
+  Draws draws(9);
+  std::vector<double> open[2], slope[2];
+  const auto sigmoid = [](double x) { return 1.0 / (1.0 + std::exp(-x)); };
+  for (int i = 0; i < 40000; ++i) {
+    const Matrix g = draws.of(0.25 * spec.model.width * input, 1);
+    for (int t = 0; t < 2; ++t) {
+      open[t].push_back(sigmoid(g(0, 0)) * sigmoid(g(t, 0)));
+      const auto derivative = [&](double x) { return sigmoid(x) * sigmoid(-x); };
+      slope[t].push_back(derivative(g(0, 0)) * derivative(g(t, 0)));
+    }
+  }
+  for (int t = 0; t < 2; ++t) {
+    CHECK(agrees(open[t], k.open(0, t)));
+    CHECK(agrees(slope[t], k.slope(0, t)));
+  }
+  const double rho = -0.5 / std::sqrt(1.3 * 0.8);
+  spec.init.std = 1e4;
+  CHECK(gate_kernels(spec, 0, input, Fault::none).open(0, 1) ==
+        Approx(0.5 - std::acos(rho) / (2.0 * M_PI)).epsilon(0.02));
+  spec.init.std = 1e-6;
+  const GateKernels half = gate_kernels(spec, 0, input, Fault::none);
+  CHECK(half.open(0, 1) == Approx(0.25).epsilon(1e-6));
+  CHECK(half.slope(0, 1) == Approx(1.0 / 16.0).epsilon(1e-6));
+  CHECK(gate_kernels(spec, 0, input, Fault::without_gate).open(0, 1) == 1.0);
+  CHECK(gate_kernels(spec, 0, input, Fault::without_gate).slope(0, 1) == 0.0);
+}
+
+/// Σ over a layer's gates of the gradients' products at two tokens, for heads' outputs of kernel m and gradients of
+/// kernel d in every channel, for a gate per head and one per channel: H·e·slope∘m∘d either way.
+TEST_CASE("the gradient through a gate is as large per head as per channel") {
+  const int heads = 3;
+  const int e = 5;
+  const Matrix of_gates = pair_kernel(1.3, 0.8, 0.5);
+  const Matrix m = pair_kernel(0.7, 1.1, 0.3);
+  const Matrix d = pair_kernel(1.0, 2.0, 0.9);
+  const Matrix slope = derivative_kernel(Activation::sigmoid, of_gates);
+  for (const int channels : {e, 1}) {  // of a gate
+    CAPTURE(channels);
+    Draws draws(10);
+    std::vector<double> same, other;
+    for (int i = 0; i < 20000; ++i) {
+      const Matrix g = draws.of(of_gates, heads * e / channels);
+      const Matrix products = draws.of(m, heads * e).cwiseProduct(draws.of(d, heads * e));
+      Matrix dg = Matrix::Zero(2, g.cols());
+      for (int j = 0; j < products.cols(); ++j) dg.col(j / channels) += products.col(j);
+      for (double *x = dg.data(), *at = const_cast<double*>(g.data()); x != dg.data() + dg.size(); ++x, ++at) {
+        *x *= 1.0 / (1.0 + std::exp(*at)) / (1.0 + std::exp(-*at));
+      }
+      same.push_back(dg.row(0).squaredNorm());
+      other.push_back(dg.row(0).dot(dg.row(1)));
+    }
+    CHECK(agrees(same, heads * e * slope(0, 0) * m(0, 0) * d(0, 0)));
+    CHECK(agrees(other, heads * e * slope(0, 1) * m(0, 1) * d(0, 1)));
+  }
+}
+
+TEST_CASE("an inner norm makes the second moment of W_o's and W_down's input 1") {
+  StackSpec spec = gated_stack(AttentionGate::none);
+  spec.model.inner_norm = InnerNorm::both;
+  spec.model.norm_eps = 0.0;
+  const Prediction p = predict(spec, {}, {.most_samples = 64});
+  const std::vector<double>& q = p.profile.find(Statistic::second_moment, Signal::f_out)->value;
+  for (std::size_t l = 0; l < q.size(); ++l) {
+    const double width = l % 2 == 0 ? spec.model.query_width() : spec.model.mlp_width;
+    CHECK(q[l] == Approx(0.25 * width).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("what there is no law for is refused with a reason") {
+  StackSpec spec = testing::placed(testing::tiny_stack(), "pre");
+  spec.model.rope = false;
+  const auto refusal = [&] {
+    return predict(spec, {}, {.most_samples = 8, .labels = {{1, 2, 3, 4, 5}}}).gradient_refusal;
+  };
+  spec.model.head_dim = 2;
+  CHECK(refusal().empty());
+  spec.model.v_norm = true;
+  CHECK(refusal().find("V-norm over 2 features") != std::string::npos);
+  spec.model.v_norm = false;
+  spec.model.inner_norm = InnerNorm::o;
+  CHECK(refusal().empty());
+  spec.model.kv_heads = 1;
+  CHECK(refusal().find("an inner norm of values over 2 features") != std::string::npos);
+  spec.scales = std::make_shared<const WeightScales>();  // of given weights
+  for (const std::vector<std::vector<int>>& labels : {std::vector<std::vector<int>>(), {{1, 2, 3, 4, 5}}}) {
+    const Prediction p = predict(spec, {}, {.most_samples = 8, .labels = labels});
+    CHECK(p.refusal.find("model.inner_norm") != std::string::npos);
+    CHECK(p.profile.curves.empty());
+  }
+}
+
+}  // namespace
+}  // namespace periscope::theory
