@@ -81,7 +81,7 @@ Work norm_work(const Setting& s, NormKind kind, bool backward) {
   const Backend& ops = s.ops;
   const Tensor x = s.signal(width);
   const Tensor gain = s.gain();
-  const Tensor bias = kind == NormKind::layer ? ops.constant(1, width, s.dtype, 0.0) : Tensor{};
+  const Tensor bias = facts_of(kind).has_bias ? ops.constant(1, width, s.dtype, 0.0) : Tensor{};
   if (!backward) return {2.0 * s.count(width), [=, &ops] { (void)ops.norm(kind, x, gain, bias, eps); }};
   const Tensor dy = s.signal(width, 2);
   return {3.0 * s.count(width), [=, &ops] { (void)ops.norm_backward(kind, x, gain, dy, eps); }};

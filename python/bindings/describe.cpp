@@ -113,7 +113,7 @@ std::vector<std::pair<std::string, std::vector<int>>> parameters(const std::stri
         }
         const ModelSpec& model = stacks.front().model;
         for (const ParameterId& id : all_parameters_of(token_stack(model))) {
-          std::vector<int> shape{norm_width(model, id.weight, id.sublayer)};
+          std::vector<int> shape{vector_length(model, id)};
           if (id.part == ParameterId::Part::matrix) {
             const WeightShape matrix = shape_of(model, id.weight, id.layer());
             shape = {matrix.fan_out, matrix.fan_in};

@@ -55,7 +55,9 @@ nb::dict layout(const Model& model) {
   nb::list parts;
   for (const auto& [tensor, uses] : opened->uses()) {
     for (const ParameterMap::Use& use : uses) {
-      if (use.parameter.part == ParameterId::Part::bias) continue;
+      const bool has_place =
+          use.parameter.part == ParameterId::Part::matrix || use.parameter.part == ParameterId::Part::gain;
+      if (!has_place) continue;
       parts.append(table("tensor", tensor, "weight", std::string(name_of(use.parameter.weight)), "sublayer",
                          use.parameter.sublayer, "first", use.part.first, "rows", use.rows, "transposed",
                          use.part.transposed));

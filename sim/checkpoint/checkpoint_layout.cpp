@@ -48,6 +48,7 @@ void compare_norms(const Comparison& c, const ModelSpec& wanted, const ModelSpec
   c.same("model.placement", wanted.placement.wiring == Wiring::sequential, made.placement.wiring == Wiring::sequential);
   c.same_name("model.norm", wanted.norm, made.norm, norm_kind_names);
   c.same("model.norm_eps", wanted.norm_eps, made.norm_eps);
+  if (facts_of(wanted.norm).has_alpha()) c.same("model.norm_alpha", wanted.norm_alpha, made.norm_alpha);
   c.same("model.embedding_norm", wanted.embedding_norm, made.embedding_norm);
   c.same("model.final_norm", wanted.final_norm, made.final_norm);
   for (int layer = 0; layer < wanted.layers; ++layer) {

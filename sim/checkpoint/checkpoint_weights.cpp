@@ -74,7 +74,7 @@ NormWeights CheckpointWeights::norm(const ParameterId& gain) const {
   const StoredPart* gains = checkpoint_.map().find(gain);
   const int width = norm_width(checkpoint_.model(), gain.weight, gain.sublayer);
   return {gains != nullptr ? vector(gain, width) : backend_.constant(1, width, dtype_, 1.0),
-          vector(bias_of(gain), width), gains != nullptr ? gains->plus : 0.0};
+          vector(bias_of(gain), width), gains != nullptr ? gains->plus : 0.0, vector(alpha_of(gain), 1)};
 }
 
 SublayerWeights CheckpointWeights::fetch(int sublayer) const {

@@ -12,6 +12,7 @@ void ParameterMap::set_norm(int sublayer, Weight norm, StoredNorm stored) {
   norms_.insert(gain);
   if (stored.gain) parts_[gain] = std::move(*stored.gain);
   if (stored.bias) parts_[bias_of(gain)] = std::move(*stored.bias);
+  if (stored.alpha) parts_[alpha_of(gain)] = std::move(*stored.alpha);
 }
 
 const StoredPart* ParameterMap::find(const ParameterId& id) const {
@@ -38,6 +39,7 @@ std::map<std::string, std::vector<ParameterMap::Use>> ParameterMap::uses(const M
     const int width = norm_width(model, id.weight, id.sublayer);
     add(id, width, 0);
     add(bias_of(id), width, 0);
+    add(alpha_of(id), 1, 0);
   }
   return all;
 }

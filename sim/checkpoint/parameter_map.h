@@ -21,10 +21,11 @@ struct StoredPart {
   double plus = 0.0;  ///< added to what is stored: 1 for Gemma's gains 1 + w
 };
 
-/// A norm's vectors. What is not stored is a gain of 1 and no bias.
+/// A norm's vectors, and its α [1]. What is not stored is a gain of 1, no bias and no α.
 struct StoredNorm {
   std::optional<StoredPart> gain;
   std::optional<StoredPart> bias;
+  std::optional<StoredPart> alpha = {};
 };
 
 /// The tensors that hold a stack's parameters. One tensor may hold several: parts of one matrix, or one matrix that

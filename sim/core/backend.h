@@ -76,11 +76,13 @@ struct DrawnMatrix {
   double stddev;
 };
 
-/// The result of norm_backward: dx like x; dgain and dbias [1, n], sums over rows and groups.
+/// The result of norm_backward: dx like x; dgain and dbias [1, n], sums over rows and groups; dalpha [1, 1], the sum
+/// over everything, empty where the kind has no α.
 struct NormGradient {
   Tensor dx;
   Tensor dgain;
   Tensor dbias;
+  Tensor dalpha = {};
 };
 
 /// The result of attention.
@@ -223,14 +225,17 @@ class Backend : public Interface {
 
   // -- norm ---------------------------------------------------------------------------------------
   /// T2 on every row of x [N, groups·n], each of its `groups` parts by itself: y = gain ∘ x/√(mean(x²)+eps),
-  /// LayerNorm: y = gain ∘ (x−mean)/√(var+eps) + bias. gain, bias [1, n]; bias may be empty.
+  /// LayerNorm: y = gain ∘ (x−mean)/√(var+eps) + bias, L2: y = gain ∘ x/√(Σx²+eps); pointwise kinds:
+  /// y = gain ∘ φ(αx) + bias, φ = tanh, erf, or x̂ = x without α (sim/spec/norm_kind.h). gain, bias [1, n]; bias may be
+  /// empty. alpha [1, 1], empty where the kind has none.
   [[nodiscard]] Tensor norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
-                            int groups = 1) const;
-  /// With x̂ the normalised part before gain and bias, s its rms (eps included) and g = gain ∘ dy:
-  /// dx = (g − x̂·mean(g∘x̂))/s, LayerNorm: dx = (g − mean(g) − x̂·mean(g∘x̂))/s; dgain = Σ dy∘x̂, dbias = Σ dy.
+                            int groups = 1, const Tensor& alpha = {}) const;
+  /// With x̂ the normalised part before gain and bias, s what x was divided by (eps included) and g = gain ∘ dy:
+  /// dx = (g − x̂·mean(g∘x̂))/s, LayerNorm: dx = (g − mean(g) − x̂·mean(g∘x̂))/s, L2: dx = (g − x̂·Σ(g∘x̂))/s;
+  /// pointwise kinds: dx = α·φ'(αx)∘g, dalpha = Σ φ'(αx)∘x∘g. dgain = Σ dy∘x̂, dbias = Σ dy.
   /// A part with s = 0 gives nothing to dx and dgain.
   [[nodiscard]] NormGradient norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy,
-                                           double eps, int groups = 1) const;
+                                           double eps, int groups = 1, const Tensor& alpha = {}) const;
 
   // -- attention ----------------------------------------------------------------------------------
   /// Rotary embedding, half-split form, on x [sequences·T, heads·e]: for position t and i < e/2 the pair
@@ -314,10 +319,10 @@ class Backend : public Interface {
   virtual void do_soft_cap_backward(double cap, const Tensor& x, const Tensor& dy, Tensor& dx) const = 0;
 
   // A part of a norm is as wide as the gain.
-  virtual void do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
-                       Tensor& y) const = 0;
-  virtual void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,
-                                NormGradient& g) const = 0;
+  virtual void do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& alpha,
+                       double eps, Tensor& y) const = 0;
+  virtual void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& alpha,
+                                const Tensor& dy, double eps, NormGradient& g) const = 0;
 
   virtual void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies, Index offset,
                        Tensor& y) const = 0;

@@ -2,13 +2,14 @@
 #include <cmath>
 
 #include "sim/cpu/ops.h"
+#include "sim/cpu/pointwise_norm.h"
 #include "sim/cpu/scratch.h"
 
 namespace periscope {
 namespace cpu {
 namespace {
 
-/// A part's mean (0 for RMSNorm) and 1/rms, eps included (0 for a part that is all zero), in double.
+/// What a part loses (its mean, or 0) and 1/s, eps included (0 for a part that is all zero), in double.
 struct PartMoments {
   double mean;
   double inverse;
@@ -25,25 +26,26 @@ double mean_of(const T* x, Index n) {
 }
 
 template <class T>
-PartMoments moments_of(NormKind kind, const T* x, Index n, double eps) {
-  const double mean = kind == NormKind::layer ? mean_of(x, n) : 0.0;
+PartMoments moments_of(const NormFormula& formula, const T* x, Index n, double eps) {
+  const double mean = formula.subtracts_mean ? mean_of(x, n) : 0.0;
   double squares = 0.0;
 #pragma omp simd reduction(+ : squares)
   for (Index i = 0; i < n; ++i) {
     const double centred = static_cast<double>(x[i]) - mean;
     squares += centred * centred;
   }
-  const double rms = std::sqrt(squares / static_cast<double>(n) + eps);
+  const double rms = std::sqrt(squares / formula.count(static_cast<double>(n)) + eps);
   return {mean, rms == 0.0 ? 0.0 : 1.0 / rms};
 }
 
 template <class T>
-void norm(NormKind kind, const T* x, const T* gain, const T* bias, double eps, T* y, Index parts, Index n) {
+void norm(const NormFormula& formula, const T* x, const T* gain, const T* bias, double eps, T* y, Index parts,
+          Index n) {
 #pragma omp parallel for schedule(static) if (parts * n > worth_threads)
   for (Index part = 0; part < parts; ++part) {
     const T* const in = x + part * n;
     T* const out = y + part * n;
-    const PartMoments m = moments_of(kind, in, n, eps);
+    const PartMoments m = moments_of(formula, in, n, eps);
 #pragma omp simd
     for (Index i = 0; i < n; ++i) out[i] = gain[i] * static_cast<T>((static_cast<double>(in[i]) - m.mean) * m.inverse);
     if (bias != nullptr) Row<T>(out, n) += ConstRow<T>(bias, n);
@@ -55,7 +57,7 @@ struct PartTerms {
   double *hat, *g;
 };
 
-/// Writes the terms and returns the mean of g·hat.
+/// Writes the terms and returns the sum of g·hat.
 template <class T>
 double part_terms(const T* x, const T* gain, const T* dy, const PartMoments& m, const PartTerms& to, Index n) {
   const double mean = m.mean;
@@ -69,15 +71,15 @@ double part_terms(const T* x, const T* gain, const T* dy, const PartMoments& m, 
     g[i] = static_cast<double>(gain[i]) * static_cast<double>(dy[i]);
     products += g[i] * hat[i];
   }
-  return products / static_cast<double>(n);
+  return products;
 }
 
 /// Parts are taken in groups, whose sums over parts are added up in their order.
 constexpr Index group_size = 64;
 
 template <class T>
-void norm_backward(NormKind kind, const T* x, const T* gain, const T* dy, double eps, T* dx, T* dgain, T* dbias,
-                   Index parts, Index n) {
+void norm_backward(const NormFormula& formula, const T* x, const T* gain, const T* dy, double eps, T* dx, T* dgain,
+                   T* dbias, Index parts, Index n) {
   const Index groups = (parts + group_size - 1) / group_size;
   const Scratch<double> sums(groups * 2 * n), terms(groups * 2 * n);
 #pragma omp parallel for schedule(static) if (parts * n > worth_threads)
@@ -90,10 +92,11 @@ void norm_backward(NormKind kind, const T* x, const T* gain, const T* dy, double
     for (Index part = group * group_size; part < std::min(parts, (group + 1) * group_size); ++part) {
       const T* const dout = dy + part * n;
       T* const din = dx + part * n;
-      const PartMoments m = moments_of(kind, x + part * n, n, eps);
+      const PartMoments m = moments_of(formula, x + part * n, n, eps);
       const double inverse = m.inverse;
-      const double mean_gx = part_terms(x + part * n, gain, dout, m, {hat, g}, n);
-      const double mean_g = kind == NormKind::layer ? mean_of(g, n) : 0.0;
+      const double mean_gx =
+          part_terms(x + part * n, gain, dout, m, {hat, g}, n) / formula.count(static_cast<double>(n));
+      const double mean_g = formula.subtracts_mean ? mean_of(g, n) : 0.0;
 #pragma omp simd
       for (Index i = 0; i < n; ++i) {
         gain_sum[i] += static_cast<double>(dout[i]) * hat[i];
@@ -118,21 +121,38 @@ void norm_backward(NormKind kind, const T* x, const T* gain, const T* dy, double
 
 using cpu::with_type_of;
 
-void CpuBackend::do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
-                         Tensor& y) const {
+void CpuBackend::do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& alpha,
+                         double eps, Tensor& y) const {
+  const NormFormula formula = formula_of(kind);
   with_type_of(x, [&]<class T>(T) {
     const T* shift = bias.empty() ? nullptr : elements<T>(bias);
     const Index n = gain.cols();
-    cpu::norm(kind, elements<T>(x), elements<T>(gain), shift, eps, elements<T>(y), x.rows() * (x.cols() / n), n);
+    const Index parts = x.rows() * (x.cols() / n);
+    if (formula.is_pointwise()) {
+      const T factor = alpha.empty() ? T(1) : elements<T>(alpha)[0];
+      cpu::pointwise_norm(formula.bend, elements<T>(x), elements<T>(gain), shift, factor, elements<T>(y), parts, n);
+    } else {
+      cpu::norm(formula, elements<T>(x), elements<T>(gain), shift, eps, elements<T>(y), parts, n);
+    }
   });
 }
 
-void CpuBackend::do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,
-                                  NormGradient& g) const {
+void CpuBackend::do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& alpha,
+                                  const Tensor& dy, double eps, NormGradient& g) const {
+  const NormFormula formula = formula_of(kind);
   with_type_of(x, [&]<class T>(T) {
     const Index n = gain.cols();
-    cpu::norm_backward(kind, elements<T>(x), elements<T>(gain), elements<T>(dy), eps, elements<T>(g.dx),
-                       elements<T>(g.dgain), elements<T>(g.dbias), x.rows() * (x.cols() / n), n);
+    const Index parts = x.rows() * (x.cols() / n);
+    if (formula.is_pointwise()) {
+      const T factor = alpha.empty() ? T(1) : elements<T>(alpha)[0];
+      const cpu::PointwiseGradient<T> to{elements<T>(g.dx), elements<T>(g.dgain), elements<T>(g.dbias),
+                                         alpha.empty() ? nullptr : elements<T>(g.dalpha)};
+      cpu::pointwise_norm_backward(formula.bend, elements<T>(x), elements<T>(gain), factor, elements<T>(dy), to, parts,
+                                   n);
+    } else {
+      cpu::norm_backward(formula, elements<T>(x), elements<T>(gain), elements<T>(dy), eps, elements<T>(g.dx),
+                         elements<T>(g.dgain), elements<T>(g.dbias), parts, n);
+    }
   });
 }
 

@@ -50,10 +50,10 @@ class CpuBackend final : public ComposedBackend {
   void do_soft_cap(double cap, const Tensor& x, Tensor& y) const override;
   void do_soft_cap_backward(double cap, const Tensor& x, const Tensor& dy, Tensor& dx) const override;
 
-  void do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
+  void do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& alpha, double eps,
                Tensor& y) const override;
-  void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,
-                        NormGradient& g) const override;
+  void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& alpha, const Tensor& dy,
+                        double eps, NormGradient& g) const override;
 
   void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies, Index offset,
                Tensor& y) const override;

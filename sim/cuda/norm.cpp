@@ -2,30 +2,31 @@
 
 #include "sim/cuda/columns.h"
 #include "sim/cuda/ops.h"
+#include "sim/cuda/pointwise_norm.h"
 
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_WAY {
 namespace {
 
-/// A part's mean (0 for RMSNorm) and 1/rms, eps included (0 for a part that is all zero).
+/// What a part loses (its mean, or 0) and 1/s, eps included (0 for a part that is all zero).
 struct PartMoments {
   double mean;
   double inverse;
 };
 
 template <class T>
-PERISCOPE_HOST_DEVICE PartMoments part_moments(const Block& block, double* shared, NormKind kind, const T* x, Index n,
-                                               double eps) {
+PERISCOPE_HOST_DEVICE PartMoments part_moments(const Block& block, double* shared, const NormFormula& formula,
+                                               const T* x, Index n, double eps) {
   const auto count = static_cast<double>(n);
   double mean = 0.0;
-  if (kind == NormKind::layer) {
+  if (formula.subtracts_mean) {
     mean = block.sum(shared, n, [x](Index i) { return static_cast<double>(widen(x[i])); }) / count;
   }
   const double square = block.sum(shared, n, [x, mean](Index i) {
     const double centred = static_cast<double>(widen(x[i])) - mean;
     return centred * centred;
   });
-  const double rms = std::sqrt(square / count + eps);
+  const double rms = std::sqrt(square / formula.count(count) + eps);
   return {mean, rms == 0.0 ? 0.0 : 1.0 / rms};
 }
 
@@ -35,7 +36,7 @@ struct Norm {
   struct Shared {
     double sums[Block::size];
   };
-  NormKind kind;
+  NormFormula formula;
   const T* x;
   const T* gain;
   const T* bias;
@@ -45,7 +46,7 @@ struct Norm {
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index part) const {
     using C = Computed<T>;
     const T* in = x + part * n;
-    const PartMoments m = part_moments(block, shared.sums, kind, in, n, eps);
+    const PartMoments m = part_moments(block, shared.sums, formula, in, n, eps);
     block.threads([&](int t) {
       for (Index i = t; i < n; i += Block::size) {
         const C normalised = static_cast<C>((static_cast<double>(widen(in[i])) - m.mean) * m.inverse);
@@ -61,7 +62,7 @@ struct NormBackward {
   struct Shared {
     double sums[Block::size];
   };
-  NormKind kind;
+  NormFormula formula;
   const T* x;
   const T* gain;
   const T* dy;
@@ -72,12 +73,13 @@ struct NormBackward {
   PERISCOPE_HOST_DEVICE void operator()(const Block& block, Shared& shared, Index part) const {
     const T* in = x + part * n;
     const T* slope = dy + part * n;
-    const PartMoments m = part_moments(block, shared.sums, kind, in, n, eps);
+    const PartMoments m = part_moments(block, shared.sums, formula, in, n, eps);
     const auto normalised = [&](Index i) { return (static_cast<double>(widen(in[i])) - m.mean) * m.inverse; };
     const auto g = [&](Index i) { return static_cast<double>(widen(gain[i])) * static_cast<double>(widen(slope[i])); };
     const auto count = static_cast<double>(n);
-    const double mean_g = kind == NormKind::layer ? block.sum(shared.sums, n, g) / count : 0.0;
-    const double mean_gx = block.sum(shared.sums, n, [&](Index i) { return g(i) * normalised(i); }) / count;
+    const double mean_g = formula.subtracts_mean ? block.sum(shared.sums, n, g) / count : 0.0;
+    const double mean_gx =
+        block.sum(shared.sums, n, [&](Index i) { return g(i) * normalised(i); }) / formula.count(count);
     block.threads([&](int t) {
       if (t == 0) moments[part] = m;
       for (Index i = t; i < n; i += Block::size) {
@@ -114,23 +116,42 @@ struct BiasTerm {
 
 // -------------------------------------------------------------------------------------------------
 
-void CudaBackend::do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
-                          Tensor& y) const {
+void CudaBackend::do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& alpha,
+                          double eps, Tensor& y) const {
+  const NormFormula formula = formula_of(kind);
+  const Index n = gain.cols();
   with_type(x.dtype(), [&]<class T>(T) {
     const T* shift = bias.empty() ? nullptr : data<T>(bias);
-    for_blocks(execution_, x.size() / gain.cols(),
-               Norm<T>{kind, data<T>(x), data<T>(gain), shift, eps, data<T>(y), gain.cols()});
+    const T* factor = alpha.empty() ? nullptr : data<T>(alpha);
+    if (formula.is_pointwise()) {
+      for_each(execution_, x.size(),
+               PointwiseNorm<T>{formula.bend, data<T>(x), data<T>(gain), shift, factor, data<T>(y), n});
+    } else {
+      for_blocks(execution_, x.size() / n, Norm<T>{formula, data<T>(x), data<T>(gain), shift, eps, data<T>(y), n});
+    }
   });
 }
 
-void CudaBackend::do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,
-                                   NormGradient& g) const {
+void CudaBackend::do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& alpha,
+                                   const Tensor& dy, double eps, NormGradient& g) const {
+  const NormFormula formula = formula_of(kind);
   const Index n = gain.cols();
   const Index parts = x.size() / n;
+  if (formula.is_pointwise()) {
+    with_type(x.dtype(), [&]<class T>(T) {
+      const T* factor = alpha.empty() ? nullptr : data<T>(alpha);
+      const PointwiseTerms<T> terms{formula.bend, data<T>(x), data<T>(gain), factor, data<T>(dy), n};
+      for_each(execution_, x.size(), PointwiseNormBackward<T>{terms, data<T>(g.dx)});
+      reduce_columns(execution_, parts, n, PointwiseGainTerm<T>{terms}, AddUp{}, data<T>(g.dgain));
+      reduce_columns(execution_, parts, n, BiasTerm<T>{data<T>(dy), n}, AddUp{}, data<T>(g.dbias));
+      if (!alpha.empty()) alpha_gradient(execution_, terms, parts, data<T>(g.dalpha));
+    });
+    return;
+  }
   const std::shared_ptr<PartMoments> moments = execution_.take_array<PartMoments>(parts);
   with_type(x.dtype(), [&]<class T>(T) {
     for_blocks(execution_, parts,
-               NormBackward<T>{kind, data<T>(x), data<T>(gain), data<T>(dy), eps, data<T>(g.dx), moments.get(), n});
+               NormBackward<T>{formula, data<T>(x), data<T>(gain), data<T>(dy), eps, data<T>(g.dx), moments.get(), n});
     reduce_columns(execution_, parts, n, GainTerm<T>{data<T>(x), data<T>(dy), moments.get(), n}, AddUp{},
                    data<T>(g.dgain));
     reduce_columns(execution_, parts, n, BiasTerm<T>{data<T>(dy), n}, AddUp{}, data<T>(g.dbias));

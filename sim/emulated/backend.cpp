@@ -83,18 +83,31 @@ class EmulatedBackend final : public Backend {
     each(x, y, [&](Index i, double v) { return ops_.plus(v, shift[i % x.cols()]); });
   }
 
-  void do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
+  void do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& alpha, double eps,
                Tensor& y) const override {
     const Index n = gain.cols();
     const auto width = static_cast<std::size_t>(n);
     const std::vector<double> zeros(width, 0.0);
-    emulated::NormPeaks peaks{.centred = zeros, .normalised = zeros, .gained = zeros};
+    emulated::NormPeaks peaks{.centred = zeros, .bend_input = zeros, .normalised = zeros, .gained = zeros};
     const double* shift = bias.empty() ? nullptr : elements<double>(bias);
+    if (is_pointwise(kind)) {
+      const double factor = alpha.empty() ? 1.0 : elements<double>(alpha)[0];
+      for (Index part = 0; part < x.size(); part += n) {
+        ops_.pointwise_norm(kind, elements<double>(x) + part, elements<double>(gain), shift, factor,
+                            elements<double>(y) + part, n, peaks);
+      }
+      if (!alpha.empty()) {
+        tell(&gain, Inner::bend_input, peaks.bend_input);
+        tell(&gain, Inner::normalised, peaks.normalised);
+      }
+      tell(&gain, Inner::gained, peaks.gained);
+      return;
+    }
     for (Index part = 0; part < x.size(); part += n) {
       ops_.norm(kind, elements<double>(x) + part, elements<double>(gain), shift, eps, elements<double>(y) + part, n,
                 peaks);
     }
-    if (kind == NormKind::layer) {
+    if (subtracts_mean(kind)) {
       tell(&gain, Inner::mean_sum, {&peaks.mean_sum, 1});
       tell(&gain, Inner::centred, peaks.centred);
     }
@@ -176,9 +189,9 @@ class EmulatedBackend final : public Backend {
     sums = inner_.scatter_add(dy, ids, sums.rows());
   }
   void do_row_basis(const Tensor& x, RowBasis& b) const override { b = inner_.row_basis(x, !b.basis.empty()); }
-  void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,
-                        NormGradient& g) const override {
-    g = inner_.norm_backward(kind, x, gain, dy, eps, static_cast<int>(x.cols() / gain.cols()));
+  void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& alpha, const Tensor& dy,
+                        double eps, NormGradient& g) const override {
+    g = inner_.norm_backward(kind, x, gain, dy, eps, static_cast<int>(x.cols() / gain.cols()), alpha);
   }
   void do_rope_backward(const Tensor& dy, int heads, int sequences, std::span<const double> frequencies,
                         Tensor& dx) const override {

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "sim/core/norm_formula.h"
+
 namespace periscope::emulated {
 
 void Ops::linear(const double* x, const double* w, double* y, Index rows, Index in, Index out,
@@ -20,17 +22,18 @@ void Ops::norm(NormKind kind, const double* x, const double* gain, const double*
                NormPeaks& peaks) {
   const Rounding& r = accumulated_;
   const auto count = static_cast<double>(n);
+  const NormFormula formula = formula_of(kind);
   double mean = 0.0;
-  if (kind == NormKind::layer) mean = r(sums_.terms(x, n, peaks.mean_sum) / r(count));
+  if (formula.subtracts_mean) mean = r(sums_.terms(x, n, peaks.mean_sum) / r(count));
   work_.resize(static_cast<std::size_t>(n));
   for (Index i = 0; i < n; ++i) {
     double& centred = work_[static_cast<std::size_t>(i)];
-    centred = kind == NormKind::layer ? r(x[i] - mean) : x[i];
-    if (kind == NormKind::layer) raise(peaks.centred[static_cast<std::size_t>(i)], centred);
+    centred = formula.subtracts_mean ? r(x[i] - mean) : x[i];
+    if (formula.subtracts_mean) raise(peaks.centred[static_cast<std::size_t>(i)], centred);
     raise(peaks.square, r(centred * centred));
   }
   const double square = sums_.products(work_.data(), 1, work_.data(), 1, n, peaks.square_sum);
-  const double rms = r(std::sqrt(r(r(square / r(count)) + r(eps))));
+  const double rms = r(std::sqrt(r(r(square / r(formula.count(count))) + r(eps))));
   raise(peaks.reciprocal, r(1.0 / rms));
   const bool store = emulation_.norm == NormForm::stored_then_gain;
   const auto step = [&](double value) { return store ? stored_(value) : r(value); };
@@ -42,6 +45,27 @@ void Ops::norm(NormKind kind, const double* x, const double* gain, const double*
     raise(peaks.gained[at], y[i]);
     if (bias != nullptr) y[i] = step(y[i] + bias[i]);
     y[i] = stored_(y[i]);
+  }
+}
+
+void Ops::pointwise_norm(NormKind kind, const double* x, const double* gain, const double* bias, double alpha,
+                         double* y, Index n, NormPeaks& peaks) const {
+  const NormFormula::Bend bend = formula_of(kind).bend;
+  const bool store = emulation_.norm == NormForm::stored_then_gain;
+  const auto step = [&](double value) { return store ? stored_(value) : accumulated_(value); };
+  for (Index i = 0; i < n; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    double value = x[i];
+    if (bend != NormFormula::Bend::none) {
+      value = step(alpha * value);
+      raise(peaks.bend_input[at], value);
+      value = step(bent(bend, value));
+      raise(peaks.normalised[at], value);
+    }
+    value = step(gain[i] * value);
+    raise(peaks.gained[at], value);
+    if (bias != nullptr) value = step(value + bias[i]);
+    y[i] = stored_(value);
   }
 }
 

@@ -16,7 +16,7 @@ using Index = Tensor::Index;
 /// Peaks of the inner numbers of one norm.
 struct NormPeaks {
   double mean_sum = 0.0, square = 0.0, square_sum = 0.0, reciprocal = 0.0;
-  std::vector<double> centred, normalised, gained;  ///< one per feature of the part
+  std::vector<double> centred, bend_input, normalised, gained;  ///< one per feature of the part
 };
 
 /// Peaks of the inner numbers of attention, per query head; mixed_sum per feature.
@@ -47,6 +47,10 @@ class Ops {
   /// One part of n features; bias may be null.
   void norm(NormKind kind, const double* x, const double* gain, const double* bias, double eps, double* y, Index n,
             NormPeaks& peaks);
+  /// The same of a pointwise norm: αx, φ of it, times the gain, plus the bias, each step stored or kept as NormForm
+  /// says.
+  void pointwise_norm(NormKind kind, const double* x, const double* gain, const double* bias, double alpha, double* y,
+                      Index n, NormPeaks& peaks) const;
   /// One head of one token; turned [head_dim]: peaks of the products.
   void rope(const double* x, double* y, Index head_dim, Index position, std::span<const double> frequencies,
             double* turned) const;

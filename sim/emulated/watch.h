@@ -30,12 +30,13 @@ enum class Inner {
   denominator_sum,  ///< of softmax, one per query head
   mixed_sum,        ///< partial sums of weights·v, one per feature
   activated,        ///< φ(gate), one per feature
+  bend_input,       ///< αx of a pointwise norm, one per feature
 };
-inline constexpr std::array<std::string_view, 19> inner_names{
+inline constexpr std::array<std::string_view, 20> inner_names{
     "partial sum", "W x before its bias", "mean's sum",    "x - mean", "square",      "sum of squares",
     "1/rms",       "x before gain",       "x before bias", "scaled x", "rope",        "q.k's sum",
     "q.k",         "scaled q.k",          "capped q.k",    "score",    "denominator", "weights.v's sum",
-    "activation"};
+    "activation",  "alpha x of a norm"};
 
 /// Is told the largest magnitudes inside ops; infinite where something was not a number.
 class Watch : public Interface {

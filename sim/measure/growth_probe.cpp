@@ -19,7 +19,7 @@ void GrowthProbe::on_signal(const Emission& at, const Tensor& x) {
     current_.branch = record_.measure(x, {.squares = true});
     current_.product = record_.measure(stream_, {.dots_with = x});
   }
-  if (at.signal != Signal::sum) return;
+  if (at.signal != Signal::sum || at.part > 0 || !context_.model.step(at.sublayer).is_one_addition()) return;
   const StatisticsRecord::Slot sum = record_.measure(x, {.squares = true});
   sublayers_.push_back(
       {at.sublayer, x.dtype(), x.rows(), x.cols(), current_.stream, current_.branch, current_.product, sum});
@@ -27,7 +27,9 @@ void GrowthProbe::on_signal(const Emission& at, const Tensor& x) {
 
 std::vector<Growth> GrowthProbe::take() {
   record_.fetch();
-  std::vector<Growth> all(static_cast<std::size_t>(context_.model.steps()));
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  const Growth unknown{.stream = nan, .branch = nan, .cross = nan, .sum = nan, .residual = nan};
+  std::vector<Growth> all(static_cast<std::size_t>(context_.model.sublayers()), unknown);
   for (const Sums& sums : sublayers_) all[static_cast<std::size_t>(sums.sublayer)] = growth(sums);
   return all;
 }
@@ -66,12 +68,13 @@ std::vector<double> branch_size_from_gains(const StackContext& c) {
   std::vector<double> sizes;
   for (int l = 0; l < c.model.sublayers(); ++l) {
     const SublayerRule rule = c.model.rule(l);
-    if (!rule.norm_b) {
+    if (!rule.norm_b || is_pointwise(c.model.norm)) {
       sizes.push_back(std::numeric_limits<double>::quiet_NaN());
       continue;
     }
     const NormWeights w = c.weights.fetch(l).norm(Weight::norm_b);
-    sizes.push_back(rule.beta * rule.beta * (mean_square(w.gain) + mean_square(w.bias)));
+    const double features = c.model.width / formula_of(c.model.norm).count(c.model.width);  // L2: of length 1
+    sizes.push_back(rule.beta * rule.beta * (mean_square(w.gain) / features + mean_square(w.bias)));
   }
   return sizes;
 }

@@ -51,6 +51,7 @@ std::vector<Weight> weights_in(const ModelSpec& m, int sublayer) {
   }
   if (m.inner_norm_at(sublayer)) all.push_back(Weight::inner_norm);
   if (branch.norm_b) all.push_back(Weight::norm_b);
+  if (branch.channel_scale) all.push_back(Weight::branch_scale);
   if (ends_step && std::ranges::find(step.norm_c, true) != step.norm_c.end()) all.push_back(Weight::norm_c);
   return all;
 }
@@ -85,7 +86,9 @@ std::vector<ParameterId> all_parameters_of(const StackSpec& spec) {
   std::vector<ParameterId> all = matrices_of(spec);
   for (const ParameterId& gain : gains_of(spec.model)) {
     all.push_back(gain);
-    if (spec.model.norm == NormKind::layer && !is_module_norm(gain.weight)) all.push_back(bias_of(gain));
+    const NormFacts& facts = facts_of(kind_of(spec.model, gain.weight));
+    if (facts.has_bias) all.push_back(bias_of(gain));
+    if (facts.has_alpha()) all.push_back(alpha_of(gain));
   }
   return all;
 }
@@ -101,6 +104,7 @@ std::string name_of(const ParameterId& id) {
     case ParameterId::Part::matrix: return name + ".weight";
     case ParameterId::Part::gain: return name + ".gain";
     case ParameterId::Part::bias: return name + ".bias";
+    case ParameterId::Part::alpha: return name + ".alpha";
   }
   return name;
 }

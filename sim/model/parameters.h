@@ -19,8 +19,8 @@ std::vector<ParameterId> matrices_of(const StackSpec& spec);
 /// The gain of every norm that the stack uses.
 std::vector<ParameterId> gains_of(const ModelSpec& model);
 /// Every parameter that training changes: matrices first, from the stack's input to its output, then gains, each
-/// followed by its bias if the norm has one. QK-norms, which are RMSNorms, have none, and neither have matrices: theirs
-/// exist in checkpoints and in weights of given scales (WeightScales) alone.
+/// followed by its bias and its α if the norm has them. QK-norms, which are RMSNorms, have none, and neither have
+/// matrices: their biases exist in checkpoints and in weights of given scales (WeightScales) alone.
 std::vector<ParameterId> all_parameters_of(const StackSpec& spec);
 
 /// Names as in files: "layers.3.mlp.down.weight", "layers.3.attention.norm_a.gain", "embedding.weight",

@@ -24,7 +24,7 @@ SublayerWeights ResidentWeights::fetch(int sublayer) const {
     const Tensor tensor = held(id);
     if (tensor.empty()) continue;
     if (is_norm(weight)) {
-      weights.norms[weight] = {.gain = tensor, .bias = held(bias_of(id))};
+      weights.norms[weight] = {.gain = tensor, .bias = held(bias_of(id)), .alpha = held(alpha_of(id))};
     } else {
       weights.linear[weight] = {.map = dense_map([tensor] { return tensor; }), .bias = held(bias_of(id))};
     }

@@ -92,7 +92,8 @@ Streams step_forward(StepPass& pass, const Streams& in) {
     if (i == 0) first_input = a;
     a = p.emit(Signal::A_out, a);
     const Tensor f = p.emit(Signal::f_out, module_forward(p, b, a));
-    written.push_back(p.emit(Signal::B_out, b.norm_b ? p.norm(Weight::norm_b, f) : f));
+    const Tensor y = p.emit(Signal::B_out, b.norm_b ? p.norm(Weight::norm_b, f) : f);
+    written.push_back(b.channel_scale ? p.norm(Weight::branch_scale, y) : y);
   }
   SublayerPass& whole = pass.whole();
   Streams out;
@@ -134,7 +135,9 @@ Streams step_backward(StepPass& pass, const Streams& out) {
   for (std::size_t i = step.branches.size(); i-- > 0;) {
     const Branch& b = step.branches[i];
     SublayerPass& p = pass.branch(i);
-    const Tensor db = p.emit_back(Signal::B_out, weighted_sum(ops, b.writes, dsum));
+    const Tensor written = weighted_sum(ops, b.writes, dsum);
+    const Tensor db =
+        p.emit_back(Signal::B_out, b.channel_scale ? p.norm_back(Weight::branch_scale, written) : written);
     const Tensor df = p.emit_back(Signal::f_out, b.norm_b ? p.norm_back(Weight::norm_b, db) : db);
     Tensor da = p.emit_back(Signal::A_out, module_backward(p, b, df));
     if (b.shares_input) {

@@ -32,7 +32,7 @@ struct NormForm {
 };
 
 NormForm form_of(const ModelSpec& m, int layer, Weight weight) {
-  if (!is_module_norm(weight)) return {m.norm, 1};
+  if (!is_module_norm(weight)) return {kind_of(m, weight), 1};
   const bool whole = weight == Weight::inner_norm || (weight != Weight::v_norm && m.qk_norm_at(layer) == QkNorm::full);
   if (whole) return {NormKind::rms, 1};
   return {NormKind::rms, weight == Weight::q_norm ? m.heads : m.kv_heads};
@@ -104,16 +104,17 @@ Tensor SublayerPass::norm(Weight weight, const Tensor& x) {
   const NormWeights& w = weights_.norm(weight);
   const NormForm form = form_of(context_.model, sublayer_ / 2, weight);
   if (keep_ == Keep::for_backward) norm_inputs_[weight] = x;
-  return context_.ops.norm(form.kind, x, w.gain, w.bias, context_.model.norm_eps, form.groups);
+  return context_.ops.norm(form.kind, x, w.gain, w.bias, context_.model.norm_eps, form.groups, w.alpha);
 }
 
 Tensor SublayerPass::norm_back(Weight weight, const Tensor& dy) {
   const NormWeights& w = weights_.norm(weight);
   const NormForm form = form_of(context_.model, sublayer_ / 2, weight);
   const NormGradient g = context_.ops.norm_backward(form.kind, taken_from(norm_inputs_, weight), w.gain, dy,
-                                                    context_.model.norm_eps, form.groups);
+                                                    context_.model.norm_eps, form.groups, w.alpha);
   tell_whole(id_of(weight, ParameterId::Part::gain), [&] { return g.dgain; });
   if (!w.bias.empty()) tell_whole(id_of(weight, ParameterId::Part::bias), [&] { return g.dbias; });
+  if (!w.alpha.empty()) tell_whole(id_of(weight, ParameterId::Part::alpha), [&] { return g.dalpha; });
   return g.dx;
 }
 

@@ -26,6 +26,7 @@ Tensor parameter_of(const WeightSource& source, const ModelSpec& model, const Pa
   const SublayerWeights weights = source.fetch(fetched_with(model, id));
   if (is_norm(id.weight)) {
     const NormWeights& norm = weights.norm(id.weight);
+    if (id.part == ParameterId::Part::alpha) return norm.alpha;
     return id.part == ParameterId::Part::gain ? norm.gain : norm.bias;
   }
   const LinearWeights& linear = weights.matrix(id.weight);
@@ -65,9 +66,11 @@ Tensor GeneratedWeights::rows(const Backend& ops, Weight table, std::span<const 
 }
 
 NormWeights GeneratedWeights::norm(int sublayer, Weight weight) const {
+  const NormFacts& facts = facts_of(kind_of(spec_.model, weight));
   const int width = norm_width(spec_.model, weight, sublayer);
   NormWeights norm{.gain = backend_.from_host(1, width, dtype_, gain_of(spec_, sublayer, weight)), .bias = {}};
-  if (spec_.model.norm == NormKind::layer && !is_module_norm(weight)) {
+  if (facts.has_alpha()) norm.alpha = backend_.constant(1, 1, dtype_, alpha_of(spec_, sublayer, weight));
+  if (facts.has_bias) {
     norm.bias = bias(gain_id(sublayer, weight), width);
     if (norm.bias.empty()) norm.bias = backend_.constant(1, width, dtype_, 0.0);
   }

@@ -17,11 +17,12 @@ struct LinearWeights {
   Tensor bias;
 };
 
-/// Gain [1, n] and bias [1, n] (empty for RMSNorm) of one norm.
+/// Gain [1, n], bias [1, n] (empty for RMSNorm) and α [1, 1] (empty where the kind has none) of one norm.
 struct NormWeights {
   Tensor gain;
   Tensor bias;
   double plus = 0.0;  ///< what the gains are stored without: 1 if w of 1 + w is stored (Gemma)
+  Tensor alpha = {};
 };
 
 /// All that one sublayer needs, or what lies before the first one or after the last.
@@ -45,7 +46,7 @@ class WeightSource : public Interface {
   [[nodiscard]] virtual Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const = 0;
 };
 
-/// One parameter, whole; empty for a bias that there is not.
+/// One parameter, whole; empty for a bias or an α that there is not.
 [[nodiscard]] Tensor parameter_of(const WeightSource& source, const ModelSpec& model, const ParameterId& id);
 
 /// Rows `ids` of a whole table: WeightSource::rows of a source that has no shorter way to them.
@@ -54,7 +55,7 @@ class WeightSource : public Interface {
 
 /// Random weights of one seed: entry i of a matrix is number i of the stream (seed, layer, matrix),
 /// the same on every backend, for any number of threads, now and later. Standard deviations and gains are stddev_of,
-/// bias_stddev_of and gain_of: without scales biases are 0.
+/// bias_stddev_of, gain_of and alpha_of: without scales biases are 0.
 class GeneratedWeights final : public WeightSource {
  public:
   GeneratedWeights(const Backend& backend, StackSpec spec, DType dtype, std::uint64_t seed)

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/core/norm_formula.h"
 #include "sim/reference/ops.h"
 
 namespace periscope {
@@ -9,15 +10,16 @@ namespace {
 using Index = Tensor::Index;
 
 /// One part of n features; bias may be null.
-void norm_part(NormKind kind, const double* x, const double* gain, const double* bias, double eps, double* y, Index n) {
+void norm_part(const NormFormula& formula, const double* x, const double* gain, const double* bias, double eps,
+               double* y, Index n) {
   double mean = 0.0;
-  if (kind == NormKind::layer) {
+  if (formula.subtracts_mean) {
     for (Index i = 0; i < n; ++i) mean += x[i];
     mean /= static_cast<double>(n);
   }
   double square = 0.0;
   for (Index i = 0; i < n; ++i) square += (x[i] - mean) * (x[i] - mean);
-  const double rms = std::sqrt(square / static_cast<double>(n) + eps);
+  const double rms = std::sqrt(square / formula.count(static_cast<double>(n)) + eps);
   for (Index i = 0; i < n; ++i) {
     y[i] = rms == 0.0 ? 0.0 : gain[i] * (x[i] - mean) / rms;
     if (bias != nullptr) y[i] += bias[i];
@@ -25,13 +27,13 @@ void norm_part(NormKind kind, const double* x, const double* gain, const double*
 }
 
 /// One part of n features: writes dx, adds to dgain and dbias.
-void norm_part_backward(NormKind kind, const double* x, const double* gain, const double* dy, double eps, double* dx,
-                        double* dgain, double* dbias, Index n) {
-  const auto count = static_cast<double>(n);
+void norm_part_backward(const NormFormula& formula, const double* x, const double* gain, const double* dy, double eps,
+                        double* dx, double* dgain, double* dbias, Index n) {
   double mean = 0.0;
-  if (kind == NormKind::layer) {
-    for (Index i = 0; i < n; ++i) mean += x[i] / count;
+  if (formula.subtracts_mean) {
+    for (Index i = 0; i < n; ++i) mean += x[i] / static_cast<double>(n);
   }
+  const double count = formula.count(static_cast<double>(n));
   double square = 0.0;
   for (Index i = 0; i < n; ++i) square += (x[i] - mean) * (x[i] - mean) / count;
   const double rms = std::sqrt(square + eps);
@@ -45,32 +47,71 @@ void norm_part_backward(NormKind kind, const double* x, const double* gain, cons
     dgain[i] += dy[i] * normalised;
     dbias[i] += dy[i];
   }
-  if (kind == NormKind::rms) mean_g = 0.0;
+  if (!formula.subtracts_mean) mean_g = 0.0;
   for (Index i = 0; i < n; ++i) {
     dx[i] = rms == 0.0 ? 0.0 : (gain[i] * dy[i] - mean_g - (x[i] - mean) / rms * mean_gx) / rms;
   }
 }
 
+/// The same of a pointwise norm.
+void pointwise_part(NormFormula::Bend bend, const double* x, const double* gain, const double* bias, double alpha,
+                    double* y, Index n) {
+  for (Index i = 0; i < n; ++i) {
+    y[i] = gain[i] * bent(bend, alpha * x[i]);
+    if (bias != nullptr) y[i] += bias[i];
+  }
+}
+
+/// Writes dx, adds to dgain, dbias and dalpha.
+void pointwise_part_backward(NormFormula::Bend bend, const double* x, const double* gain, double alpha,
+                             const double* dy, double* dx, double* dgain, double* dbias, double& dalpha, Index n) {
+  for (Index i = 0; i < n; ++i) {
+    const double slope = bent_slope(bend, alpha * x[i]) * gain[i] * dy[i];
+    dx[i] = alpha * slope;
+    dalpha += x[i] * slope;
+    dgain[i] += dy[i] * bent(bend, alpha * x[i]);
+    dbias[i] += dy[i];
+  }
+}
+
+/// α, or 1 where the kind has none.
+double number_of(const Tensor& alpha) { return alpha.empty() ? 1.0 : elements<double>(alpha)[0]; }
+
 }  // namespace
 
-void ReferenceBackend::do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps,
-                               Tensor& y) const {
+void ReferenceBackend::do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias,
+                               const Tensor& alpha, double eps, Tensor& y) const {
+  const NormFormula formula = formula_of(kind);
   const double* shift = bias.empty() ? nullptr : elements<double>(bias);
   for (Index part = 0; part < x.size(); part += gain.cols()) {
-    norm_part(kind, elements<double>(x) + part, elements<double>(gain), shift, eps, elements<double>(y) + part,
+    if (formula.is_pointwise()) {
+      pointwise_part(formula.bend, elements<double>(x) + part, elements<double>(gain), shift, number_of(alpha),
+                     elements<double>(y) + part, gain.cols());
+      continue;
+    }
+    norm_part(formula, elements<double>(x) + part, elements<double>(gain), shift, eps, elements<double>(y) + part,
               gain.cols());
   }
 }
 
-void ReferenceBackend::do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy,
-                                        double eps, NormGradient& g) const {
+void ReferenceBackend::do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& alpha,
+                                        const Tensor& dy, double eps, NormGradient& g) const {
+  const NormFormula formula = formula_of(kind);
+  double dalpha = 0.0;
   std::fill_n(elements<double>(g.dgain), gain.size(), 0.0);
   std::fill_n(elements<double>(g.dbias), gain.size(), 0.0);
   for (Index part = 0; part < x.size(); part += gain.cols()) {
-    norm_part_backward(kind, elements<double>(x) + part, elements<double>(gain), elements<double>(dy) + part, eps,
+    if (formula.is_pointwise()) {
+      pointwise_part_backward(formula.bend, elements<double>(x) + part, elements<double>(gain), number_of(alpha),
+                              elements<double>(dy) + part, elements<double>(g.dx) + part, elements<double>(g.dgain),
+                              elements<double>(g.dbias), dalpha, gain.cols());
+      continue;
+    }
+    norm_part_backward(formula, elements<double>(x) + part, elements<double>(gain), elements<double>(dy) + part, eps,
                        elements<double>(g.dx) + part, elements<double>(g.dgain), elements<double>(g.dbias),
                        gain.cols());
   }
+  if (!g.dalpha.empty()) elements<double>(g.dalpha)[0] = dalpha;
 }
 
 }  // namespace periscope

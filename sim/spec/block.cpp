@@ -15,6 +15,12 @@ std::optional<int> Branch::read_stream() const {
   return only;
 }
 
+bool Step::is_one_addition() const {
+  const std::vector<double>& row = mixing.front();
+  const bool alone = std::ranges::all_of(row.begin() + 1, row.end(), [](double weight) { return weight == 0.0; });
+  return alone && branches.size() == 1 && branches.front().read_stream() == 0 && !branches.front().channel_scale;
+}
+
 double branch_scale(const Step& step, const Branch& branch) {
   const auto stream = static_cast<std::size_t>(branch.read_stream().value_or(0));
   const double kept = branch.read_stream() ? step.mixing[stream][stream] : 1.0;

@@ -7,7 +7,7 @@
 
 /// The description of a stack's residual part, which simulation and theory interpret each on their own. A stack is a
 /// list of steps, one for every addition to its streams:
-///   y_b = B( f( input_gain·A( Σ_j reads_j x_j ) ) )            of every branch b,
+///   y_b = s ∘ B( f( input_gain·A( Σ_j reads_j x_j ) ) )        of every branch b, s a factor for every channel or 1,
 ///   x_i⁺ = C( Σ_j mixing_ij x_j + Σ_b writes_bi y_b )          of every stream i.
 /// With one stream and one branch that is T1.
 namespace periscope {
@@ -23,6 +23,7 @@ struct SublayerRule {
   double alpha = 1.0;
   double beta = 1.0;
   double input_gain = 1.0;
+  bool scales_channels = false;  ///< LayerScale: βB(…) with a learned factor for every channel
 
   bool operator==(const SublayerRule&) const = default;
 };
@@ -36,6 +37,8 @@ struct Branch {
   bool norm_a = false;
   double input_gain = 1.0;
   bool norm_b = false;
+  /// What the factors of the channels behind B begin as (LayerScale), where there are any; they are in no write.
+  std::optional<double> channel_scale = {};
   std::vector<double> writes = {1.0};  ///< what B_out is multiplied by as it is added to every stream
 
   [[nodiscard]] int layer() const { return sublayer / 2; }
@@ -52,6 +55,8 @@ struct Step {
   std::vector<bool> norm_c = {false};                 ///< of every stream
 
   [[nodiscard]] int streams() const { return static_cast<int>(mixing.size()); }
+  /// T1's addition to the first stream, αx + βy of what one branch makes of x, whatever other streams there are.
+  [[nodiscard]] bool is_one_addition() const;
 
   bool operator==(const Step&) const = default;
 };

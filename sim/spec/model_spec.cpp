@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "sim/base/error.h"
@@ -24,7 +25,7 @@ void require_shape(const ModelSpec& m) {
           "an even number, because model.rope rotates pairs");
   require(static_cast<long>(m.heads) * m.head_dim <= most_wide, "model.heads", fmt::to_string(m.heads),
           fmt::format("heads * head_dim at most {}", most_wide));
-  require(m.norm != NormKind::layer || m.width >= 2, "model.width", fmt::to_string(m.width),
+  require(!subtracts_mean(m.norm) || m.width >= 2, "model.width", fmt::to_string(m.width),
           "at least 2, because LayerNorm of one feature is 0");
 }
 
@@ -68,6 +69,15 @@ double ModelSpec::branch_scale_at(int sublayer) const {
     if (b.sublayer == sublayer) return branch_scale(own, b);
   }
   return 1.0;
+}
+
+bool ModelSpec::has_norms() const {
+  for (int s = 0; s < steps(); ++s) {
+    const Step one = step(s);
+    const auto has_norm = [](const Branch& b) { return b.norm_a || b.norm_b; };
+    if (std::ranges::any_of(one.branches, has_norm) || std::ranges::count(one.norm_c, true) > 0) return true;
+  }
+  return false;
 }
 
 std::size_t ModelSpec::curve_length(Signal signal) const {
@@ -119,6 +129,16 @@ Activation activation_of(MlpKind kind) {
     case MlpKind::geglu_tanh: return Activation::gelu_tanh;
   }
   throw std::logic_error("unknown MLP kind");
+}
+
+void take_defaults(const Placement& placement, ModelSpec& model) {
+  const PlacementDefaults& d = placement.defaults;
+  model.final_norm = d.final_norm;
+  model.embedding_norm = d.embedding_norm;
+  model.qk_norm = d.qk_norm;
+  model.v_norm = d.v_norm;
+  model.inner_norm = d.inner_norm;
+  model.norm = d.norm;
 }
 
 void validate(const StackSpec& spec) {

@@ -8,27 +8,21 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/spec/module_rule.h"
+#include "sim/spec/norm_kind.h"
 #include "sim/spec/placement.h"
 #include "sim/spec/stream_mixing.h"
 
 namespace periscope {
 
-enum class NormKind { rms, layer };
 enum class Activation { relu, gelu, silu, gelu_tanh, sigmoid };
 enum class MlpKind { relu, gelu, silu, swiglu, geglu, gelu_tanh, geglu_tanh };
-enum class QkNorm { none, head, full };
-enum class InnerNorm { none, o, down, both };
-enum class AttentionGate { none, head, channel };
 enum class InitScheme { normal, lecun, he, xavier, scaled };
 enum class InputKind { gaussian, tokens, text };
 
 /// The names that configuration files use, in the order of the enumerators.
-inline constexpr std::array<std::string_view, 2> norm_kind_names{"rms", "layer"};
 inline constexpr std::array<std::string_view, 7> mlp_kind_names{"relu",  "gelu",      "silu",      "swiglu",
                                                                 "geglu", "gelu_tanh", "geglu_tanh"};
-inline constexpr std::array<std::string_view, 3> qk_norm_names{"none", "head", "full"};
-inline constexpr std::array<std::string_view, 4> inner_norm_names{"none", "o", "down", "both"};
-inline constexpr std::array<std::string_view, 3> attention_gate_names{"none", "head", "channel"};
 inline constexpr std::array<std::string_view, 5> init_scheme_names{"normal", "lecun", "he", "xavier", "scaled"};
 inline constexpr std::array<std::string_view, 3> input_kind_names{"gaussian", "tokens", "text"};
 
@@ -68,6 +62,11 @@ struct LayerPlacement {
   int first = 0;
   int last = 0;  ///< itself in the range
   std::optional<Placement> placement = {};
+  // What the modules have inside; as everywhere where it is not said.
+  std::optional<QkNorm> qk_norm = {};
+  std::optional<bool> v_norm = {};
+  std::optional<InnerNorm> inner_norm = {};
+  std::optional<AttentionGate> attention_gate = {};
 };
 
 /// A decoder or encoder stack: `layers` times an attention sublayer and an MLP sublayer (T1).
@@ -82,13 +81,15 @@ struct ModelSpec {
   int mlp_width = 4096;
   NormKind norm = NormKind::rms;
   double norm_eps = 1e-6;
-  double gamma = 1.0;  ///< gain of norms A, B, C, of the embedding norm and of the final norm
+  double norm_alpha = 0.5;  ///< α of every norm of a kind that has one, at initialisation
+  double gamma = 1.0;       ///< gain of norms A, B, C, of the embedding norm and of the final norm
   Placement placement = *find_placement("peri");
   /// What stands in its place in some layers; the last range that holds a layer counts.
   std::vector<LayerPlacement> layer_placements = {};
   int streams = 4;  ///< of placement "hyper"
   StreamMixing stream_mixing = StreamMixing::identity;
   StreamWrite stream_write = StreamWrite::all;
+  double layer_scale = 0.1;  ///< of placement "layer-scale": what every channel's factor begins as
   bool embedding_norm = false;
   bool final_norm = true;
   QkNorm qk_norm = QkNorm::none;  ///< an RMSNorm with gain 1, before RoPE
@@ -127,20 +128,21 @@ struct ModelSpec {
   [[nodiscard]] int embedding_width() const { return embedding.width > 0 ? embedding.width : width; }
   [[nodiscard]] bool projects_embedding() const { return embedding_width() != width; }
   [[nodiscard]] ScoreRule scores_at(int layer) const;
-  [[nodiscard]] QkNorm qk_norm_at(int /*layer*/) const { return qk_norm; }
+  [[nodiscard]] QkNorm qk_norm_at(int layer) const { return at_layer(layer, &LayerPlacement::qk_norm, qk_norm); }
   /// An RMSNorm of the values of every key/value head by itself, before they are mixed.
-  [[nodiscard]] bool v_norm_at(int /*layer*/) const { return v_norm; }
+  [[nodiscard]] bool v_norm_at(int layer) const { return at_layer(layer, &LayerPlacement::v_norm, v_norm); }
   /// Sub-LN: an RMSNorm of all that W_o reads (H·e features of all heads together), or that W_down reads (h).
   [[nodiscard]] bool inner_norm_at(int sublayer) const {
-    return inner_norm == InnerNorm::both || inner_norm == (is_attention(sublayer) ? InnerNorm::o : InnerNorm::down);
+    const InnerNorm own = inner_norm_of(layer_of(sublayer));
+    return own == InnerNorm::both || own == (is_attention(sublayer) ? InnerNorm::o : InnerNorm::down);
   }
   [[nodiscard]] InnerNorm inner_norm_of(int layer) const {
-    const bool o = inner_norm_at(2 * layer);
-    const bool down = inner_norm_at(2 * layer + 1);
-    return o && down ? InnerNorm::both : o ? InnerNorm::o : down ? InnerNorm::down : InnerNorm::none;
+    return at_layer(layer, &LayerPlacement::inner_norm, inner_norm);
   }
   /// mixed ∘ σ(W_g A_out), before the inner norm and W_o; every gate is one head's, or one channel's of one head.
-  [[nodiscard]] AttentionGate attention_gate_at(int /*layer*/) const { return attention_gate; }
+  [[nodiscard]] AttentionGate attention_gate_at(int layer) const {
+    return at_layer(layer, &LayerPlacement::attention_gate, attention_gate);
+  }
   /// The rows of a layer's W_g: H, or H·e; 0 without gates.
   [[nodiscard]] int gates_at(int layer) const;
   /// Returns the frequencies of AttentionRule, which are never empty; without RoPE there are none.
@@ -152,6 +154,18 @@ struct ModelSpec {
   }
   [[nodiscard]] static bool is_attention(int sublayer) { return kind_of(sublayer) == ModuleKind::attention; }
   [[nodiscard]] static int layer_of(int sublayer) { return sublayer / 2; }
+  /// True if a norm stands before, in or behind a step. A pointwise one counts: it bounds what a branch and its
+  /// gradient are, so that fluctuations add up and do not multiply.
+  [[nodiscard]] bool has_norms() const;
+
+ private:
+  template <class Value>
+  [[nodiscard]] Value at_layer(int layer, std::optional<Value> LayerPlacement::*field, Value everywhere) const {
+    for (const LayerPlacement& range : layer_placements) {
+      if (range.*field && range.first <= layer && layer <= range.last) everywhere = *(range.*field);
+    }
+    return everywhere;
+  }
 };
 
 inline constexpr double rope_base = 10000.0;
@@ -196,6 +210,9 @@ struct StackSpec {
   std::string label = {};     ///< what results call the stack; "": its placement
   std::string settings = {};  ///< the keys in which it differs from the run's other stacks, as JSON; "" if it is alone
 };
+
+/// Sets what a placement has defaults for: norms at the ends and inside modules, and their kind.
+void take_defaults(const Placement& placement, ModelSpec& model);
 
 /// Throws ConfigError that names the key for a shape or a value that cannot be.
 void validate(const StackSpec& spec);

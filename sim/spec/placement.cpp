@@ -38,6 +38,9 @@ SublayerRule u_mup(const Place& p) {
   const double n = p.layers + p.addition;  // 1/tau², with both of its ratios 1
   return {.norm_a = true, .alpha = std::sqrt(n / (n + 1.0)), .beta = std::sqrt(1.0 / (n + 1.0))};
 }
+SublayerRule hybrid(const Place& p) { return {.norm_c = p.kind == ModuleKind::attention}; }
+SublayerRule sphere(const Place&) { return {.norm_b = true, .norm_c = true, .alpha = 0.95, .beta = 0.05}; }
+SublayerRule scaled_channels(const Place&) { return {.norm_a = true, .scales_channels = true}; }
 SublayerRule muse(const Place&) { return {.norm_a = true, .norm_b = true, .alpha = std::sqrt(0.75), .beta = 0.5}; }
 
 double init_deepnorm(int layers) { return std::pow(8.0 * layers, -0.25); }
@@ -48,7 +51,9 @@ using enum Wiring;
 constexpr PlacementDefaults plain{};
 constexpr PlacementDefaults final{.final_norm = true};
 constexpr PlacementDefaults both_ends{.final_norm = true, .embedding_norm = true};
-constexpr PlacementDefaults begun{.embedding_norm = true};
+constexpr PlacementDefaults with_qkv{.final_norm = true, .qk_norm = QkNorm::head, .v_norm = true};
+constexpr PlacementDefaults with_inner{.final_norm = true, .inner_norm = InnerNorm::both};
+constexpr PlacementDefaults on_a_sphere{.embedding_norm = true, .qk_norm = QkNorm::head, .norm = NormKind::l2};
 
 // One row per placement.
 // clang-format off
@@ -85,6 +90,14 @@ const std::array table{
               "Beam-1.0",                                                      final,     sequential,   beam,       nullptr},
     Placement{"u-mup",         "A",                 "alpha sqrt((L+l)/(L+l+1)), beta 1/sqrt(L+l+1)",
               "unit-scaled muP",                                               final,     sequential,   u_mup,      nullptr},
+    Placement{"hybridnorm",    "C of attention",    "1; QK-norm and V-norm of every head",
+              "HybridNorm",                                                    with_qkv,  sequential, hybrid, nullptr},
+    Placement{"sub-ln",        "A, and inside",     "1; norms before W_o and W_down",
+              "Magneto, BitNet b1.58",                                         with_inner, sequential, a, nullptr},
+    Placement{"ngpt",          "B C, of length 1",  "alpha 0.95, beta 0.05; QK-norm of every head",
+              "nGPT",                                                          on_a_sphere, sequential, sphere, nullptr},
+    Placement{"layer-scale",   "A",                 "1; behind the module a factor for every channel, model.layer_scale",
+              "CaiT, DINOv2",                                                  final,     sequential, scaled_channels, nullptr},
     Placement{"muse-spark",    "A B",               "alpha sqrt(3)/2, beta 1/2, as its gates begin",
               "Muse Spark",                                                    both_ends, sequential,   muse,       nullptr},
     Placement{"parallel",      "A, one for both",   "1; attention and MLP side by side",

@@ -8,6 +8,8 @@
 
 #include "sim/spec/block.h"
 #include "sim/spec/depth_expression.h"
+#include "sim/spec/module_rule.h"
+#include "sim/spec/norm_kind.h"
 
 namespace periscope {
 
@@ -34,6 +36,10 @@ enum class Wiring {
 struct PlacementDefaults {
   bool final_norm = false;
   bool embedding_norm = false;
+  QkNorm qk_norm = QkNorm::none;
+  bool v_norm = false;
+  InnerNorm inner_norm = InnerNorm::none;
+  NormKind norm = NormKind::rms;
 };
 
 struct FreeForm;

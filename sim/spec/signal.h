@@ -48,7 +48,7 @@ enum class Signal {
   cap_inputs,    ///< of every head under a soft cap c: the scaled score z and z/c; of the head likewise
   gated,         ///< φ(gate), before the product with up
   products,      ///< W x before its bias, if there is one
-  normalised,    ///< x̂ of a norm before its gain, and γ∘x̂ before its bias
+  normalised,    ///< x̂ of a norm before its gain, γ∘x̂ before its bias, and αx of a pointwise one
   addends,       ///< αx, βB, the embedding's rows and their partial sums
   weights,       ///< the weights themselves, rounded to the format
   sums,          ///< partial sums of a product of matrices or of a mean, in any order

@@ -74,6 +74,10 @@ int norm_width(const ModelSpec& m, Weight norm, int sublayer) {
   }
 }
 
+int vector_length(const ModelSpec& m, const ParameterId& id) {
+  return id.part == ParameterId::Part::alpha ? 1 : norm_width(m, id.weight, id.sublayer);
+}
+
 double stddev_of(const StackSpec& spec, int layer, Weight weight) {
   if (spec.scales != nullptr) return scale_in(spec.scales->stddev, matrix_id(layer, weight));
   return is_table(weight) ? std::sqrt(spec.input.second_moment) : initial_stddev(spec, layer, weight);
@@ -88,13 +92,19 @@ double bias_stddev_of(const StackSpec& spec, const ParameterId& of) {
 std::vector<double> gain_of(const StackSpec& spec, int sublayer, Weight norm) {
   const auto width = static_cast<std::size_t>(norm_width(spec.model, norm, sublayer));
   if (spec.scales == nullptr) {
-    return std::vector<double>(width, is_module_norm(norm) ? 1.0 : spec.model.gamma);
+    const double gain = norm == Weight::branch_scale ? spec.model.layer_scale : spec.model.gamma;
+    return std::vector<double>(width, is_module_norm(norm) ? 1.0 : gain);
   }
   const std::vector<double>& gain = scale_in(spec.scales->gains, gain_id(sublayer, norm));
   if (gain.size() != width) {
     throw std::logic_error(std::to_string(gain.size()) + " gains of a norm of " + std::to_string(width) + " channels");
   }
   return gain;
+}
+
+double alpha_of(const StackSpec& spec, int sublayer, Weight norm) {
+  return spec.scales == nullptr ? spec.model.norm_alpha
+                                : scale_in(spec.scales->alphas, alpha_of(gain_id(sublayer, norm)));
 }
 
 VarianceProfile profile_of(const StackSpec& spec, int layer, Weight weight) {

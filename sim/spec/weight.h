@@ -39,14 +39,16 @@ enum class Weight : std::uint32_t {
   v_norm,          ///< of an attention sublayer
   inner_norm,      ///< of a sublayer, before W_o or W_down
   attention_gate,  ///< a matrix: W_g of an attention sublayer
+  branch_scale,    ///< of a sublayer: LayerScale's factor of every channel, a norm that only scales
 };
 
-inline constexpr std::array<std::string_view, 25> weight_names{
+inline constexpr std::array<std::string_view, 26> weight_names{
     "q",           "k",          "v",           "o",           "gate",
     "up",          "down",       "embedding",   "unembedding", "positions",
     "token_types", "project_in", "project_out", "head_dense",  "norm_a",
     "norm_b",      "norm_c",     "q_norm",      "k_norm",      "embedding_norm",
-    "final_norm",  "head_norm",  "v_norm",      "inner_norm",  "attention_gate"};
+    "final_norm",  "head_norm",  "v_norm",      "inner_norm",  "attention_gate",
+    "branch_scale"};
 
 [[nodiscard]] constexpr std::string_view name_of(Weight weight) {
   return weight_names[static_cast<std::size_t>(weight)];
@@ -70,7 +72,7 @@ inline constexpr std::array<Weight, 8> layer_matrices{Weight::q,    Weight::k,  
 /// True if every layer has its own: its matrices, and the norms of its sublayers.
 [[nodiscard]] constexpr bool is_of_layer(Weight weight) {
   return is_layer_matrix(weight) || is_module_norm(weight) || weight == Weight::norm_a || weight == Weight::norm_b ||
-         weight == Weight::norm_c;
+         weight == Weight::norm_c || weight == Weight::branch_scale;
 }
 /// Tables, of which rows are looked up.
 [[nodiscard]] constexpr bool is_table(Weight weight) {
@@ -81,9 +83,10 @@ inline constexpr std::array<Weight, 8> layer_matrices{Weight::q,    Weight::k,  
 }
 
 /// Names one parameter of a stack, a tensor: a matrix or table W [fan_out, fan_in], a norm's gain [1, n], or what is
-/// added to the product with the matrix or to the normalised vector, a bias [1, fan_out] or [1, n].
+/// added to the product with the matrix or to the normalised vector, a bias [1, fan_out] or [1, n], or the number α
+/// [1, 1] inside a pointwise norm.
 struct ParameterId {
-  enum class Part { matrix, gain, bias };
+  enum class Part { matrix, gain, bias, alpha };
   int sublayer;  ///< 0 … 2L−1; 0 for what no layer owns
   Weight weight;
   Part part;
@@ -105,6 +108,11 @@ struct ParameterId {
   return {id.sublayer, id.weight, ParameterId::Part::bias};
 }
 
+/// The id of the α of the norm with this gain.
+[[nodiscard]] constexpr ParameterId alpha_of(ParameterId gain) {
+  return {gain.sublayer, gain.weight, ParameterId::Part::alpha};
+}
+
 /// A matrix maps fan_in features to fan_out: y = x Wᵀ with W [fan_out, fan_in].
 struct WeightShape {
   int fan_out;
@@ -119,6 +127,9 @@ WeightShape shape_of(const ModelSpec& model, Weight weight, int layer = 0);
 /// values', of what W_o or W_down reads for the inner norm of `sublayer`, or D' for the head's.
 int norm_width(const ModelSpec& model, Weight norm, int sublayer);
 
+/// The length of a norm's gain, bias or α: norm_width, or 1.
+int vector_length(const ModelSpec& model, const ParameterId& id);
+
 /// Standard deviation of the entries of the matrix or table `weight` of `layer`: as `scales` say, or else as `init` and
 /// the placement (DeepNorm) set it for all layers. Tables are inputs, not maps: without scales their standard deviation
 /// is √input.second_moment. The layer of what no layer owns does not matter. Throws std::logic_error where there are
@@ -129,7 +140,19 @@ double stddev_of(const StackSpec& spec, int layer, Weight weight);
 double bias_stddev_of(const StackSpec& spec, const ParameterId& of);
 
 /// Gains of the norm `norm` of `sublayer`, norm_width of them: as `scales` say, or else model.gamma, and 1 of
-/// norms inside modules. Throws as stddev_of does, also where their number is not the norm's width.
+/// norms inside modules, model.layer_scale of branch_scale. Throws as stddev_of does, also where their number is not
+/// the norm's width.
 std::vector<double> gain_of(const StackSpec& spec, int sublayer, Weight norm);
+
+/// α of the norm `norm` of `sublayer`, likewise: as `scales` say, or else model.norm_alpha.
+double alpha_of(const StackSpec& spec, int sublayer, Weight norm);
+
+/// True for the norms of queries and keys, which are RMSNorms whatever model.norm is.
+[[nodiscard]] constexpr bool is_qk_norm(Weight weight) { return weight == Weight::q_norm || weight == Weight::k_norm; }
+/// The kind of the norm `norm`.
+[[nodiscard]] constexpr NormKind kind_of(const ModelSpec& model, Weight norm) {
+  if (norm == Weight::branch_scale) return NormKind::none;
+  return is_module_norm(norm) ? NormKind::rms : model.norm;
+}
 
 }  // namespace periscope

@@ -25,6 +25,8 @@ struct WeightScales {
   std::map<ParameterId, std::vector<double>> gains;
   /// The profiles of matrices and tables whose entries are of unlike size; the others have one standard deviation.
   std::map<ParameterId, VarianceProfile> profiles = {};
+  /// α of every norm that has one (ParameterId::Part::alpha).
+  std::map<ParameterId, double> alphas = {};
 };
 
 /// The profile of a matrix or table; a side that is 1 everywhere is empty, as both are without scales. Throws

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 
 namespace periscope {
 namespace {
@@ -15,6 +16,7 @@ Branch branch_of(const ModelSpec& m, int sublayer, int more_layers, std::size_t 
                 .norm_a = rule.norm_a,
                 .input_gain = rule.input_gain,
                 .norm_b = rule.norm_b,
+                .channel_scale = rule.scales_channels ? std::optional(m.layer_scale) : std::nullopt,
                 .writes = std::vector<double>(streams, 0.0)};
   branch.reads.front() = 1.0;
   branch.writes.front() = rule.beta;

@@ -74,13 +74,14 @@ NormMagnitudes norm_magnitudes(NormKind kind, const Values& x, const Values& gai
       mean += kind == NormKind::layer ? x[i] / count : 0.0;
       size += std::abs(x[i]) / count;
     }
-    for (std::size_t i = first; i < first + n; ++i) square += (x[i] - mean) * (x[i] - mean) / count;
+    const double squares = kind == NormKind::l2 ? 1.0 : count;
+    for (std::size_t i = first; i < first + n; ++i) square += (x[i] - mean) * (x[i] - mean) / squares;
     const double s = std::sqrt(square);
     for (std::size_t i = 0; i < n; ++i) {
       const double g = std::abs(gain[i] * dy[first + i]);
       const double normalised = (std::abs(x[first + i]) + size) / s;
       g_mean += g / count;
-      gx_mean += g * normalised / count;
+      gx_mean += g * normalised / squares;
       m.dgain[i] += std::abs(dy[first + i]) * normalised;
       m.dbias[i] += std::abs(dy[first + i]);
     }
@@ -94,7 +95,7 @@ NormMagnitudes norm_magnitudes(NormKind kind, const Values& x, const Values& gai
 
 TEST_CASE("norm_backward of every kind, eps and grouping, at odd sizes and far from one") {
   for (const Target& target : targets()) {
-    for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
+    for (const NormKind kind : {NormKind::rms, NormKind::layer, NormKind::l2}) {
       for (const double eps : {0.0, 0.5}) {
         for (const int groups : {1, 3}) {
           for (const Index n : {Index{2}, Index{31}, Index{257}}) {

@@ -34,7 +34,8 @@ std::vector<double> allowed_error(const NormCase& c, const Twin& x, const Twin& 
       magnitude_mean += std::abs(values[first + i]) / static_cast<double>(n);
     }
     double square = c.eps;
-    for (std::size_t i = 0; i < n; ++i) square += std::pow(values[first + i] - mean, 2) / static_cast<double>(n);
+    const double count = c.kind == NormKind::l2 ? 1.0 : static_cast<double>(n);
+    for (std::size_t i = 0; i < n; ++i) square += std::pow(values[first + i] - mean, 2) / count;
     for (std::size_t i = 0; i < n; ++i) {
       const double size = square > 0.0 ? (std::abs(values[first + i]) + magnitude_mean) / std::sqrt(square) : 0.0;
       allowed[first + i] = norm_error(static_cast<double>(n), dtype) * (std::abs(scale[i]) * size + std::abs(shift[i]));
@@ -46,7 +47,7 @@ std::vector<double> allowed_error(const NormCase& c, const Twin& x, const Twin& 
 void check_norm(const Target& target, const NormCase& c, const Twin& x, Index n) {
   const Twin gain = normal_twin(target, 1, n, 11);
   const Twin bias = c.with_bias ? normal_twin(target, 1, n, 12) : Twin{};
-  const std::string what = target.name() + (c.kind == NormKind::rms ? " rms" : " layer");
+  const std::string what = target.name() + " " + std::string(facts_of(c.kind).name);
   check_close(what,
               target.backend->to_host(target.backend->norm(c.kind, x.here, gain.here, bias.here, c.eps, c.groups)),
               truth().to_host(truth().norm(c.kind, x.truth, gain.truth, bias.truth, c.eps, c.groups)),
@@ -55,7 +56,7 @@ void check_norm(const Target& target, const NormCase& c, const Twin& x, Index n)
 
 template <class Body>
 void for_cases(const Body& body) {
-  for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
+  for (const NormKind kind : {NormKind::rms, NormKind::layer, NormKind::l2}) {
     for (const double eps : {0.0, 1e-6, 0.5}) {
       for (const int groups : {1, 3}) {
         for (const bool with_bias : {false, true}) body(NormCase{kind, eps, groups, with_bias});

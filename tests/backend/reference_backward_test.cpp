@@ -57,21 +57,30 @@ TEST_CASE("gather: rows that are read twice, once and never") {
       "dtable", [&](const Tensor& t) { return truth().gather(t, ids); }, table, dy, truth().scatter_add(dy, ids, 5));
 }
 
-TEST_CASE("norm: input, gain and bias, both kinds, with and without eps, in groups") {
-  for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
+TEST_CASE("norm: input, gain, bias and alpha, every kind, with and without eps, in groups") {
+  for (std::size_t number = 0; number < norm_table.size(); ++number) {
+    const auto kind = static_cast<NormKind>(number);
+    const bool has_alpha = facts_of(kind).has_alpha();
     for (const double eps : {0.0, 0.5}) {
       for (const int groups : {1, 3}) {
         const Tensor x = random_tensor(4, 6 * groups, 6);
         const Tensor gain = random_tensor(1, 6, 7);
         const Tensor bias = random_tensor(1, 6, 8);
         const Tensor dy = random_tensor(4, 6 * groups, 9);
-        const NormGradient g = truth().norm_backward(kind, x, gain, dy, eps, groups);
+        const Tensor alpha = has_alpha ? random_tensor(1, 1, 10) : Tensor{};
+        const NormGradient g = truth().norm_backward(kind, x, gain, dy, eps, groups, alpha);
         check_op(
-            "dx", [&](const Tensor& t) { return truth().norm(kind, t, gain, bias, eps, groups); }, x, dy, g.dx);
+            "dx", [&](const Tensor& t) { return truth().norm(kind, t, gain, bias, eps, groups, alpha); }, x, dy, g.dx);
         check_op(
-            "dgain", [&](const Tensor& t) { return truth().norm(kind, x, t, bias, eps, groups); }, gain, dy, g.dgain);
+            "dgain", [&](const Tensor& t) { return truth().norm(kind, x, t, bias, eps, groups, alpha); }, gain, dy,
+            g.dgain);
         check_op(
-            "dbias", [&](const Tensor& t) { return truth().norm(kind, x, gain, t, eps, groups); }, bias, dy, g.dbias);
+            "dbias", [&](const Tensor& t) { return truth().norm(kind, x, gain, t, eps, groups, alpha); }, bias, dy,
+            g.dbias);
+        if (!has_alpha) continue;
+        check_op(
+            "dalpha", [&](const Tensor& t) { return truth().norm(kind, x, gain, bias, eps, groups, t); }, alpha, dy,
+            g.dalpha);
       }
     }
   }

@@ -32,7 +32,7 @@ ROWS = {
     "model.recipe": Row("olmo2"), "model.layers": Row("3"), "model.width": Row("64"), "model.heads": Row("4"),
     "model.kv_heads": Row("2"),
     "model.head_dim": Row("8"), "model.mlp": Row("relu"), "model.mlp_width": Row("40"), "model.norm": Row("layer"),
-    "model.norm_eps": Row("1e-3"), "model.gamma": Row("0.5"), "model.placement": Row("post"),
+    "model.norm_eps": Row("1e-3"), "model.norm_alpha": Row("0.7", base=("model.norm=dyt", "model.placement=pre")), "model.gamma": Row("0.5"), "model.placement": Row("post"),
     "model.embedding_norm": Row("true", base=("input.second_moment=3",)),
     "model.final_norm": Row("false", base=BACKWARD), "model.qk_norm": Row("head"),
     "model.v_norm": Row("true"), "model.inner_norm": Row("both"), "model.attention_gate": Row("head"),

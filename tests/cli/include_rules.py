@@ -26,8 +26,9 @@ ALLOWED = {
     "sim/measure": TENSORS | {"sim/model"},
     "sim/checkpoint": TENSORS | {"sim/files", "sim/model"},
     "sim/train": TENSORS | {"sim/files", "sim/model"},
-    "theory/predict": SPEC,
-    "theory/certify": SPEC | {"theory/predict"},
+    "theory/norms": SPEC | {"theory/predict", "theory/certify"},
+    "theory/predict": SPEC | {"theory/norms"},
+    "theory/certify": SPEC | {"theory/predict", "theory/norms"},
 }
 # what every room of the experiments may include of the wings
 WINGS = set(ALLOWED) - {"sim/cpu", "sim/cuda", "sim/no_cuda"}

@@ -59,9 +59,13 @@ TEST_CASE("fp64, one term after the other: every op is the reference's to roundi
     CHECK(largest_difference(ops->scale(0.3, x), truth().scale(0.3, x)) == 0.0);
     CHECK(largest_difference(ops->add_row(x, numbers(1, 12, 6, fp64)), truth().add_row(x, numbers(1, 12, 6, fp64))) ==
           0.0);
-    for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
-      CHECK(largest_difference(ops->norm(kind, x, gain, bias, 1e-5, 3), truth().norm(kind, x, gain, bias, 1e-5, 3)) <
-            1e-14);
+    for (std::size_t number = 0; number < norm_table.size(); ++number) {
+      const auto kind = static_cast<NormKind>(number);
+      const Tensor alpha = facts_of(kind).has_alpha() ? numbers(1, 1, 8, fp64) : Tensor{};
+      CHECK(largest_difference(ops->norm(kind, x, gain, bias, 1e-5, 3, alpha),
+                               truth().norm(kind, x, gain, bias, 1e-5, 3, alpha)) < 1e-14);
+      CHECK(largest_difference(ops->norm_backward(kind, x, gain, y, 1e-5, 3, alpha).dx,
+                               truth().norm_backward(kind, x, gain, y, 1e-5, 3, alpha).dx) == 0.0);
     }
     const std::vector<double> frequencies{1.0, 0.1};
     CHECK(largest_difference(ops->rope(x, 3, 2, frequencies), truth().rope(x, 3, 2, frequencies)) < 1e-14);

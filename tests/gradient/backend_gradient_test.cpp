@@ -52,6 +52,14 @@ TEST_CASE("every backend's gradients are the reference's, in every placement") {
   }
 }
 
+TEST_CASE("every backend's gradients are the reference's, with every norm") {
+  for (std::size_t kind = 0; kind < norm_kind_names.size(); ++kind) {
+    StackSpec spec = placed(tiny_stack(), "peri");
+    spec.model.norm = static_cast<NormKind>(kind);
+    check_against_reference(std::string(norm_kind_names[kind]), spec);
+  }
+}
+
 TEST_CASE("every backend's gradients are the reference's, in every MLP") {
   for (std::size_t kind = 0; kind < mlp_kind_names.size(); ++kind) {
     StackSpec spec = placed(tiny_stack(), "pre");

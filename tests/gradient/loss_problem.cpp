@@ -55,6 +55,7 @@ LossProblem loss_problem(const StackSpec& spec, std::uint64_t seed, int sequence
   for (const ParameterId& id : gains_of(spec.model)) {
     add(id);
     add(bias_of(id));
+    add(alpha_of(id));
   }
   const int classes = spec.model.unembedding ? spec.model.vocab : spec.model.width;
   const int rows = spec.input.tokens * sequences;
@@ -84,6 +85,7 @@ ResidentWeights weights_of(const Target& target, const LossProblem& problem) {
   for (const ParameterId& id : gains_of(model)) {
     add(id, 1);
     add(bias_of(id), 1);
+    add(alpha_of(id), 1);
   }
   return {model, tensors};
 }

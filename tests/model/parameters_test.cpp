@@ -83,4 +83,25 @@ TEST_CASE("Mix-LN has norm C below and norm A above") {
 }
 
 }  // namespace
+TEST_CASE("DyT and Derf have a gain, a bias and an alpha, their QK-norms a gain alone") {
+  for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
+    StackSpec spec = placed(tiny_stack(), "pre");
+    spec.model.layers = 1;
+    spec.model.norm = kind;
+    spec.model.qk_norm = QkNorm::head;
+    Names names;
+    for (const ParameterId& id : all_parameters_of(spec)) {
+      if (is_norm(id.weight)) names.push_back(name_of(id));
+    }
+    CHECK(names == Names{"layers.0.attention.norm_a.gain", "layers.0.attention.norm_a.bias",
+                         "layers.0.attention.norm_a.alpha", "layers.0.attention.q_norm.gain",
+                         "layers.0.attention.k_norm.gain", "layers.0.mlp.norm_a.gain", "layers.0.mlp.norm_a.bias",
+                         "layers.0.mlp.norm_a.alpha", "final_norm.gain", "final_norm.bias", "final_norm.alpha"});
+    const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+    CHECK(truth().to_host(parameter_of(weights, spec.model, alpha_of(gain_id(0, Weight::norm_a)))) ==
+          std::vector<double>{spec.model.norm_alpha});
+    CHECK(parameter_of(weights, spec.model, alpha_of(gain_id(0, Weight::q_norm))).empty());
+  }
+}
+
 }  // namespace periscope::testing

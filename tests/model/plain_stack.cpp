@@ -22,6 +22,15 @@ class PlainStack {
     const Vec gain = backend_.to_host(w.gain);
     const Vec bias = w.bias.empty() ? Vec(gain.size(), 0.0) : backend_.to_host(w.bias);
     Rows y = x;
+    if (kind == NormKind::dyt || kind == NormKind::derf) {
+      const double alpha = backend_.to_host(w.alpha).at(0);
+      for (Vec& row : y) {
+        for (std::size_t i = 0; i < row.size(); ++i) {
+          row[i] = gain[i] * (kind == NormKind::dyt ? std::tanh(alpha * row[i]) : std::erf(alpha * row[i])) + bias[i];
+        }
+      }
+      return y;
+    }
     for (Vec& row : y) {
       // QK-norm per head has a gain as wide as one head: the row then consists of several parts.
       for (std::size_t first = 0; first < row.size(); first += gain.size()) {
@@ -30,7 +39,8 @@ class PlainStack {
         for (std::size_t i = 0; i < gain.size(); ++i) mean += row[first + i];
         mean = kind == NormKind::layer ? mean / static_cast<double>(gain.size()) : 0.0;
         for (std::size_t i = 0; i < gain.size(); ++i) square += std::pow(row[first + i] - mean, 2);
-        const double rms = std::sqrt(square / static_cast<double>(gain.size()) + m_.norm_eps);
+        if (kind != NormKind::l2) square /= static_cast<double>(gain.size());
+        const double rms = std::sqrt(square + m_.norm_eps);
         for (std::size_t i = 0; i < gain.size(); ++i)
           row[first + i] = gain[i] * (row[first + i] - mean) / rms + bias[i];
       }

@@ -79,8 +79,9 @@ TEST_CASE("two streams with scales: both add beta times the branch, alpha is the
   check_against_plain_loops("two streams with scales", spec);
 }
 
-TEST_CASE("both norms, with and without an embedding norm, with eps that is felt") {
-  for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
+TEST_CASE("every norm of model.norm, with and without an embedding norm, with eps that is felt") {
+  for (std::size_t number = 0; number < norm_kind_names.size(); ++number) {
+    const auto kind = static_cast<NormKind>(number);
     for (const bool embedding_norm : {false, true}) {
       for (const double eps : {0.0, 0.3}) {
         for (const char* placement : {"peri", "a+c", "residual-dual"}) {

@@ -95,6 +95,24 @@ TEST_CASE("sizes of rows and columns do not depend on the unit, where squares ar
   }
 }
 
+TEST_CASE("the alpha of every norm is a scale, which drawn weights have") {
+  StackSpec spec = with_everything();
+  spec.model.norm = NormKind::dyt;
+  const auto ops = make_backend("cpu");
+  const std::vector<int> ids{1, 2, 3, 4, 5};
+  WeightScales scales = stacks::scales_of(*ops, spec.model, GeneratedWeights(*ops, spec, DType::f64, 3), ids);
+  REQUIRE_FALSE(scales.alphas.empty());
+  double next = 0.5;
+  for (auto& [id, alpha] : scales.alphas) {
+    CHECK(id.part == ParameterId::Part::alpha);
+    CHECK_FALSE(is_qk_norm(id.weight));
+    CHECK(alpha == 0.5);
+    alpha = next += 0.25;
+  }
+  spec.scales = std::make_shared<const WeightScales>(scales);
+  CHECK(stacks::scales_of(*ops, spec.model, GeneratedWeights(*ops, spec, DType::f64, 4), ids).alphas == scales.alphas);
+}
+
 TEST_CASE("weights that are drawn with scales have them") {
   StackSpec spec = with_everything();
   spec.model.width = 64;

@@ -73,7 +73,8 @@ void like_nothing(stacks::Draw& draw, ModelSpec& m) {
                                     .alpha = draw.uniform(-2.0, 2.0),
                                     .beta = draw.uniform(-2.0, 2.0)});
   }
-  m.norm = draw.chance(0.5) ? NormKind::rms : NormKind::layer;
+  m.norm = draw.of(
+      {NormKind::rms, NormKind::rms, NormKind::layer, NormKind::layer, NormKind::dyt, NormKind::derf, NormKind::l2});
   m.mlp = static_cast<MlpKind>(draw.whole(0, static_cast<int>(mlp_kind_names.size()) - 1));
   m.rope = draw.chance(0.5);
   m.causal = draw.chance(0.7);

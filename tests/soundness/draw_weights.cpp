@@ -107,7 +107,7 @@ Values draw_gain(stacks::Draw& draw, int n, const NumberFormat& format) {
 class Writer {
  public:
   Writer(stacks::Draw& draw, const NumberFormat& format, Specimen& s)
-      : draw_(draw), format_(format), s_(s), biased_(draw.chance(s.model.norm == NormKind::layer ? 0.9 : 0.25)) {}
+      : draw_(draw), format_(format), s_(s), biased_(draw.chance(facts_of(s.model.norm).has_bias ? 0.9 : 0.25)) {}
 
   void write() {
     StackSpec spec{.model = s_.model, .init = {}, .input = {}};
@@ -121,7 +121,12 @@ class Writer {
   void norm(const ParameterId& gain) {
     const int n = norm_width(s_.model, gain.weight, gain.sublayer);
     put(gain, 1, n, draw_gain(draw_, n, format_));
-    if (is_module_norm(gain.weight) || s_.model.norm != NormKind::layer) return;
+    const NormFacts& facts = facts_of(kind_of(s_.model, gain.weight));
+    if (facts.has_alpha()) {
+      const double alpha = draw_.chance(0.5) ? 0.5 : draw_.magnitude(-3.0, 3.0);
+      put(alpha_of(gain), 1, 1, {draw_.chance(0.2) ? -alpha : alpha});
+    }
+    if (!facts.has_bias) return;
     const double scale = draw_.chance(0.3) ? 0.0 : draw_.magnitude(-3.0, 1.5);
     const bool constant = draw_.chance(0.2);
     put(bias_of(gain), 1, n, constant ? Values(at(n), scale) : draw_.normals(n, scale));

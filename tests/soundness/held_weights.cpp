@@ -13,11 +13,11 @@ HeldWeights::HeldWeights(const Backend& backend, const ModelSpec& model,
     return backend.from_host(found->second.rows, found->second.cols, DType::f64, found->second.values);
   };
   for (const auto& [id, n] : numbers) {
-    if (id.part == ParameterId::Part::bias) continue;
+    if (id.part == ParameterId::Part::bias || id.part == ParameterId::Part::alpha) continue;
     SublayerWeights& weights = sublayers_[fetched_with(model, id)];
     const Tensor x = tensor_of(id);
     if (is_norm(id.weight)) {
-      weights.norms[id.weight] = {x, tensor_of(bias_of(id))};
+      weights.norms[id.weight] = {.gain = x, .bias = tensor_of(bias_of(id)), .alpha = tensor_of(alpha_of(id))};
     } else {
       weights.linear[id.weight] = {dense_map([x] { return x; }), tensor_of(bias_of(id))};
     }

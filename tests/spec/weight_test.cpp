@@ -154,6 +154,8 @@ TEST_CASE("scales say of single matrices and norms what init and gamma say of al
   CHECK(gain_of(spec, 1, Weight::norm_a) == gain);
   CHECK_THROWS_AS((void)stddev_of(spec, 0, Weight::k), std::logic_error);
   CHECK_THROWS_AS((void)gain_of(spec, 2, Weight::norm_a), std::logic_error);
+  CHECK_THROWS_AS((void)alpha_of(spec, 1, Weight::norm_a), std::logic_error);
+  CHECK(alpha_of(StackSpec{}, 1, Weight::norm_a) == 0.5);
   CHECK_THROWS_AS((void)gain_of(spec, 3, Weight::norm_a), std::logic_error);  // one gain of a norm of many channels
 }
 

@@ -36,6 +36,7 @@ EditedWeights::NormEdit random_norms(const Backend& backend) {
     for (double& g : gain) g = std::abs(g) + 0.5;
     NormWeights edited{.gain = backend.from_host(1, w.gain.cols(), dtype, gain), .bias = {}};
     if (!w.bias.empty()) edited.bias = backend.normal(1, w.bias.cols(), dtype, {seed + 1, place, stream}, 1.0);
+    if (!w.alpha.empty()) edited.alpha = backend.normal(1, 1, dtype, {seed + 2, place, stream}, 1.0);
     return edited;
   };
 }

@@ -171,13 +171,21 @@ std::vector<OpCase> make_cases() {
       {Op::soft_cap_backward, [](In in) -> OpResult { return {{in.ops.soft_cap_backward(1.5, in.x, in.y)}}; }, 24, 1,
        [](In in) { (void)in.ops.soft_cap_backward(1.5, in.x, in.kv); },
        "[soft_cap_backward] dy must be [67, 516], found [67, 258] for x [67, 516]"},
-      {Op::norm, [](In in) -> OpResult { return {{in.ops.norm(NormKind::layer, in.x, in.gain, in.gain, 1e-6, 4)}}; },
+      // of every family of kinds one: with a divisor, and bent by alpha
+      {Op::norm,
+       [](In in) -> OpResult {
+         const Tensor alpha = in.ops.constant(1, 1, in.dtype, 0.5);
+         return {{in.ops.norm(NormKind::layer, in.x, in.gain, in.gain, 1e-6, 4),
+                  in.ops.norm(NormKind::dyt, in.x, in.gain, in.gain, 1e-6, 4, alpha)}};
+       },
        129, 4, [](In in) { (void)in.ops.norm(NormKind::layer, in.x, in.gain, {}, 1e-6, 1); },
        "[norm] gain must be [1, 516], found [1, 129] for x [67, 516] with 1 group"},
       {Op::norm_backward,
        [](In in) -> OpResult {
          const NormGradient g = in.ops.norm_backward(NormKind::layer, in.x, in.gain, in.y, 1e-6, 4);
-         return {{g.dx, g.dgain, g.dbias}};
+         const Tensor alpha = in.ops.constant(1, 1, in.dtype, 0.5);
+         const NormGradient bent = in.ops.norm_backward(NormKind::derf, in.x, in.gain, in.y, 1e-6, 4, alpha);
+         return {{g.dx, g.dgain, g.dbias, bent.dx, bent.dgain, bent.dbias, bent.dalpha}};
        },
        129 + 268, 16, [](In in) { (void)in.ops.norm_backward(NormKind::layer, in.x, in.gain, in.kv, 1e-6, 4); },
        "[norm_backward] dy must be [67, 516], found [67, 258] for x [67, 516], gain [1, 129]"},

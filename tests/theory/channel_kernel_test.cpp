@@ -84,20 +84,20 @@ TEST_CASE("a sum of terms through norms A, B and C is the channels' own recursio
   for (int l = 0; l < 4; ++l) {
     const Vector b = numbers(10 + l, 0.5);
     const TokenKernel branch = some_kernel(0.7 + l, -0.2);
-    x = combined(0.9, x, -1.3, normalised(ChannelKernel{branch}, NormKind::rms, {.each = b}, eps));
+    x = combined(0.9, x, -1.3, normalised(ChannelKernel{branch}, {NormKind::rms, eps}, {.each = b}));
     by_channel = sum_of(0.9, by_channel, -1.3, rms_norm(all_channels(branch), b, eps));
     check_same(x, by_channel);
     const Vector a = numbers(20 + l, 0.6);
-    check_same(normalised(x, NormKind::rms, {.each = a}, eps), rms_norm(by_channel, a, eps));
+    check_same(normalised(x, {NormKind::rms, eps}, {.each = a}), rms_norm(by_channel, a, eps));
     if (l == 2) {  // a norm C, after which an even branch comes
       const Vector c = numbers(30 + l, 0.4);
-      x = normalised(x, NormKind::rms, {.each = c}, eps);
+      x = normalised(x, {NormKind::rms, eps}, {.each = c});
       by_channel = rms_norm(by_channel, c, eps);
       check_same(x, by_channel);
       x = combined(1.0, x, 2.0, ChannelKernel{branch});
       by_channel = sum_of(1.0, by_channel, 2.0, all_channels(branch));
       check_same(x, by_channel);
-      x = normalised(x, NormKind::rms, {.all = 1.7}, eps);  // one gain for all channels keeps them unlike
+      x = normalised(x, {NormKind::rms, eps}, {.all = 1.7});  // one gain for all channels keeps them unlike
       by_channel = rms_norm(by_channel, Vector::Constant(channel_count, 1.7), eps);
       check_same(x, by_channel);
     }
@@ -106,10 +106,10 @@ TEST_CASE("a sum of terms through norms A, B and C is the channels' own recursio
 
 TEST_CASE("gains that go with a term's channels count for more than their mean") {
   const Vector b = numbers(1, 0.5);
-  const ChannelKernel x = normalised(ChannelKernel{some_kernel(1.0, 0.1)}, NormKind::rms, {.each = b}, 0.0);
+  const ChannelKernel x = normalised(ChannelKernel{some_kernel(1.0, 0.1)}, {NormKind::rms, 0.0}, {.each = b});
   const Vector c = b.cwiseAbs2();
   const double expected = c.cwiseAbs2().mean() / c.mean();
-  CHECK(normalised(x, NormKind::rms, {.each = b}, 0.0).total.product(0, 0) == Approx(expected).epsilon(1e-12));
+  CHECK(normalised(x, {NormKind::rms, 0.0}, {.each = b}).total.product(0, 0) == Approx(expected).epsilon(1e-12));
   CHECK(expected > 1.2 * c.mean());
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("gains that are all one number are one number, and a sum of plain term
   StackSpec spec = xiong_stack("peri");
   CHECK(norm_gain(spec, 0, Weight::norm_a).is_uniform());
   const ChannelKernel x{some_kernel(1.0, 0.2)};
-  const ChannelKernel y = normalised(combined(1.0, x, 1.0, x), NormKind::rms, {.all = 2.0}, 0.0);
+  const ChannelKernel y = normalised(combined(1.0, x, 1.0, x), {NormKind::rms, 0.0}, {.all = 2.0});
   CHECK(y.is_uniform());
   CHECK(with_bias(y, 0.0, channel_count).is_uniform());
   CHECK(with_bias(y, 2.0, channel_count).total.product(0, 1) == Approx(y.total.product(0, 1) + 4.0).epsilon(1e-14));
@@ -127,8 +127,8 @@ TEST_CASE("LayerNorm with gains: the mean of what comes out, against a simulatio
   const Vector c = numbers(3, 0.4);
   const Vector g = numbers(4, 0.4);
   const TokenKernel k = some_kernel(1.0, 0.0);
-  const ChannelKernel in = normalised(ChannelKernel{k}, NormKind::rms, {.each = c}, 0.0);
-  const ChannelKernel out = normalised(in, NormKind::layer, {.each = g}, 0.0);
+  const ChannelKernel in = normalised(ChannelKernel{k}, {NormKind::rms, 0.0}, {.each = c});
+  const ChannelKernel out = normalised(in, {NormKind::layer, 0.0}, {.each = g});
   boost::random::mt19937 engine(5);
   boost::random::normal_distribution<double> unit;
   std::vector<double> squared_mean;
@@ -145,7 +145,7 @@ TEST_CASE("LayerNorm with gains: the mean of what comes out, against a simulatio
   CHECK(testing::estimate(squared_mean).mean == Approx(out.total.mean(0, 0)).epsilon(0.15));
   CHECK(testing::estimate(second_moment).mean == Approx(out.total.product(0, 0)).epsilon(0.15));
   // A gain for all leaves no mean.
-  CHECK(normalised(in, NormKind::layer, {.all = 2.0}, 0.0).total.mean(0, 0) == 0.0);
+  CHECK(normalised(in, {NormKind::layer, 0.0}, {.all = 2.0}).total.mean(0, 0) == 0.0);
 }
 
 /// Uneven standard deviations for every matrix, and gains for every channel.

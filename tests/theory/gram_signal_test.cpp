@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/support/hypothesis.h"
+#include "theory/norms/norm_law.h"
 
 namespace periscope::theory {
 namespace {
@@ -112,10 +113,10 @@ TEST_CASE("norms on coordinates: by hand") {
   Matrix x(3, 2);
   x << 3.0, 4.0, 0.0, 0.0, 5.0, 0.0;
   Matrix rms = x;
-  normalise(rms, NormKind::rms, 2.0, 0.0, 25);  // ‖x‖²/25 = 1 for rows 0 and 2
+  normalise(rms, {NormKind::rms, 0.0, 25}, 2.0);  // ‖x‖²/25 = 1 for rows 0 and 2
   CHECK(distance(rms, 2.0 * x) < 1e-15);
   Matrix layer = x;
-  normalise(layer, NormKind::layer, 2.0, 0.0, 4);  // what is left has ‖x‖²/4 = 4
+  normalise(layer, {NormKind::layer, 0.0, 4}, 2.0);  // what is left has ‖x‖²/4 = 4
   Matrix expected(3, 2);
   expected << 0.0, 4.0, 0.0, 0.0, 0.0, 0.0;
   CHECK(distance(layer, expected) < 1e-15);

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "theory/certify/bounded_set.h"
+#include "theory/norms/norm_set.h"
 
 namespace periscope::theory {
 namespace {
@@ -92,12 +93,14 @@ BoundedSet without_mean(const BoundedSet& x) {
 }
 
 BoundedSet normalised(const BoundedSet& x, const NormBound& norm) {
-  const bool layer = norm.kind == NormKind::layer;
+  if (is_pointwise(norm.kind)) return pointwise_normalised(x, norm);
+  const bool layer = subtracts_mean(norm.kind);
   const auto d = static_cast<double>(x.size());
+  const double count = formula_of(norm.kind).count(d);
   const BoundedSet box = layer ? without_mean(x) : x;
-  const double features = layer ? d - 1.0 : d;
+  const double features = layer ? d - 1.0 : count;
   const double radius = std::min(x.norm(), BoundedSet{box.low, box.high, {}}.norm());
-  const double most = normalised_magnitude(radius, d, norm.eps);
+  const double most = normalised_magnitude(radius, count, norm.eps);
   const Vector bias = norm.bias.size() > 0 ? norm.bias : Vector::Zero(x.size());
   BoundedSet y = by_feature(box, [&](const Interval& k, Index i) -> Interval {
     const double up = normalised_magnitude(std::max(k.high, 0.0), features, norm.eps);

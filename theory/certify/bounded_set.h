@@ -56,16 +56,19 @@ BoundedSet shifted(BoundedSet x, const Vector& b);
 /// g(m) = m/√(m²/f + ε) ≤ √f, computed as √f·m/hypot(m, √(fε)), which overflows and underflows nowhere; rounded up.
 double normalised_magnitude(double m, double features, double eps);
 
-/// Gain [n/groups] and bias of a norm that treats `groups` parts of a signal one by one; an empty bias is none.
+/// Gain [n/groups] and bias of a norm that treats `groups` parts of a signal one by one; an empty bias is none. alpha
+/// counts where the kind has one.
 struct NormBound {
   NormKind kind;
   double eps;
   Vector gain;
   Vector bias;
+  double alpha = 1.0;
 };
 
-/// T2 on the whole of x. RMSNorm: y = β + γ∘x̂ with ‖x̂‖ ≤ √D·t, t = R/√(R² + Dε), R ≥ ‖x‖, and |x̂_k| ≤ g(|x_k|),
-/// g(m) = m/√(m²/D + ε). LayerNorm: the same of x − mean, with g(m) = m/√(m²/(D−1) + ε), and Σ x̂ = 0.
+/// T2 on the whole of x. L2 norm: RMSNorm of gain γ/√D and ε/D. Pointwise norms: theory/norms/norm_set.h. RMSNorm: y =
+/// β + γ∘x̂ with ‖x̂‖ ≤ √D·t, t = R/√(R² + Dε), R ≥ ‖x‖, and |x̂_k| ≤ g(|x_k|), g(m) = m/√(m²/D + ε). LayerNorm: the same
+/// of x − mean, with g(m) = m/√(m²/(D−1) + ε), and Σ x̂ = 0.
 BoundedSet normalised(const BoundedSet& x, const NormBound& norm);
 
 /// The box of x minus its mean.

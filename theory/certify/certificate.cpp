@@ -94,7 +94,7 @@ class BoundPropagation {
 
   [[nodiscard]] BoundedSet normed(int sublayer, Weight weight, const BoundedSet& x) {
     const NormParameters n = p_.norm(sublayer, weight);
-    return ops_.normalised(x, {m_.norm, m_.norm_eps, n.gain, n.bias});
+    return ops_.normalised(x, {kind_of(m_, weight), m_.norm_eps, n.gain, n.bias, n.alpha});
   }
 
   /// The rows of the embedding, scaled; also their images under the projection, if there is one.
@@ -195,6 +195,7 @@ class BoundPropagation {
         branch = normed(l, Weight::norm_b, branch);
         note(Signal::B_out, l, branch);
       }
+      if (b.channel_scale) branch = normed(l, Weight::branch_scale, branch);
       written.push_back(std::move(branch));
       if (&b != &step.branches.back()) note_steps(l);
     }

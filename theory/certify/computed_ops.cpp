@@ -106,15 +106,17 @@ Mapped ComputedOps::mapped(const RowMatrix& w, const Vector& bias, const Bounded
 }
 
 // The letters are those of docs/theory/certificates.md. The squared input of the square root is t = fl(fl(S/D) + fl(ε))
-// with S the computed sum of squares; ‖x‖² ≤ κD(t(1+u') − ε + 2η'), κ = (1+u')³(1+(D−1)u'), and for one feature κ₁ =
-// (1+u')⁴.
+// with S the computed sum of squares (L2 norm: without the division by D, and D = 1 below); ‖x‖² ≤ κD(t(1+u') − ε +
+// 2η'), κ = (1+u')³(1+(D−1)u'), and for one feature κ₁ = (1+u')⁴.
 BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
+  if (is_pointwise(norm.kind)) return pointwise_normalised(x, norm);
   if (exact_) return theory::normalised(x, norm);
   const auto d = static_cast<double>(x.size());
+  const double count = formula_of(norm.kind).count(d);
   const double v = sum_u_;
   BoundedSet box{x.low, x.high, {}};
   double radius = x.norm();
-  if (norm.kind == NormKind::layer) {
+  if (subtracts_mean(norm.kind)) {
     const double whole = std::min(outward(x.magnitude().sum(), x.size()), outward(std::sqrt(d) * radius));
     const double of_count = 2.0 * v * whole * (1.0 + d * v) / d;  // D itself is rounded
     const double of_mean = outward(v * (1.0 + v) * whole + of_count + sum_eta_);
@@ -139,7 +141,7 @@ BoundedSet ComputedOps::normalised(const BoundedSet& x, const NormBound& norm) {
 
   const double steps = std::sqrt(1.0 + v) * (1.0 + 4.0 * v) * (1.0 + v) * (1.0 + rounding(16));
   const auto normed = [&](double m, double kappa) {
-    return normalised_magnitude(m, d * kappa * (1.0 + rounding(0)), least) * steps;
+    return normalised_magnitude(m, count * kappa * (1.0 + rounding(0)), least) * steps;
   };
   const double quotients = (1.0 + v) * (1.0 + v) * (1.0 + v);
   const auto of_feature = [&](double m) { return normed(m, quotients * (1.0 + v)); };

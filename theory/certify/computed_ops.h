@@ -55,6 +55,8 @@ class ComputedOps {
   BoundedSet normalised(const BoundedSet& x, const NormBound& norm);
   /// σ(x) = 1/(1 + e^−x), feature by feature: in [0, 1] in every arithmetic.
   [[nodiscard]] BoundedSet sigmoid(const BoundedSet& x) const;
+  /// The same of a pointwise norm (theory/norms/norm_set.cpp).
+  BoundedSet pointwise_normalised(const BoundedSet& x, const NormBound& norm);
   BoundedSet scaled(double k, const BoundedSet& x);
   BoundedSet weighted_sum(double alpha, const BoundedSet& x, double beta, const BoundedSet& y);
   /// Returns how far k·x of these magnitudes may be off: k rounded, then the product.

@@ -7,11 +7,12 @@
 
 namespace periscope::theory {
 
-/// Gain and bias of a norm, the bias empty if there is none.
+/// Gain and bias of a norm, the bias empty if there is none, and its α where the kind has one.
 struct NormParameters {
   Eigen::VectorXd gain;
   Eigen::VectorXd bias;
-  double plus = 0.0;  ///< what the gains are stored without: 1 if w of 1 + w is stored (Gemma)
+  double plus = 0.0;   ///< what the gains are stored without: 1 if w of 1 + w is stored (Gemma)
+  double alpha = 1.0;  ///< 1 where there is none
 };
 
 /// A stack's parameters as plain numbers: how theory is told about weights that are not random.

@@ -63,6 +63,7 @@ NormParameters RoundedParameters::norm(int sublayer, Weight weight) const {
     n.gain = (merged.array().abs() > n.gain.array().abs()).select(merged, n.gain);
   }
   round(n.bias.data(), n.bias.size());
+  if (n.alpha != 1.0) round(&n.alpha, 1);  // 1 where there is none
   return n;
 }
 

@@ -17,17 +17,6 @@ int backward_samples(const ForwardChain& chain) {
   return chain.backward_samples > 0 ? chain.backward_samples : chain.samples;
 }
 
-/// T8's factor of every token, gain/√r_t.
-Vector norm_factor(const Vector& r, double gain) {
-  return r.unaryExpr([&](double v) { return v > 0 ? gain / std::sqrt(v) : 0.0; });
-}
-
-/// T8: G_tt' → gain² G_tt'/√(r_t r_t').
-Matrix through_norm(const Matrix& g, const Vector& r, double gain) {
-  const Vector scale = norm_factor(r, gain);
-  return scale.asDiagonal() * g * scale.asDiagonal();
-}
-
 class Backward {
  public:
   Backward(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace, Profile& profile,
@@ -37,6 +26,7 @@ class Backward {
         trace_(trace),
         profile_(profile),
         paths_(paths_under(chain.fault, paths)),
+        norm_(norm_under(chain.fault, spec.model)),
         attention_(spec, chain.sequences.count) {
     const auto layers = static_cast<std::size_t>(spec.model.layers);
     profile_.curves[{Statistic::grad_sq, Signal::x_out}].value.assign(spec.model.depths(), 0.0);
@@ -53,7 +43,9 @@ class Backward {
   void run(const Matrix& loss) {
     const ModelSpec& m = spec_.model;
     const StreamEnds ends = m.ends();
-    GradientStreams g(loss, ends, m.final_norm ? norm_factor(trace_.r_final, m.gamma) : Vector());
+    const bool norm = m.final_norm;
+    GradientStreams g(loss, norm ? Matrix(slope(trace_.final_norm).asDiagonal() * loss) : loss,
+                      norm ? through_norm(loss, trace_.final_norm) : loss, ends);
     write(m.steps(), ends, g);
     for (int s = m.steps() - 1; s >= 0; --s) {
       step(s, g);
@@ -68,14 +60,14 @@ class Backward {
     const ModelSpec& m = spec_.model;
     const Step step = step_under(chain_.fault, m, index);
     for (std::size_t i = 0; i < step.norm_c.size(); ++i) {
-      if (step.norm_c[i]) g.scale(i, norm_factor(trace_.r_c[static_cast<std::size_t>(index)][i], m.gamma));
+      if (step.norm_c[i]) g.scale(i, slope(trace_.norm_c[static_cast<std::size_t>(index)][i]));
     }
     std::vector<Matrix> read;    // gradient kernels of what the branches read
     std::vector<Matrix> inputs;  // of their A_out
     for (const Branch& branch : step.branches) {
       const SublayerTrace& t = trace_.sublayers[static_cast<std::size_t>(branch.sublayer)];
       Matrix written = g.sum(branch.writes);
-      if (branch.norm_b) written = through_norm(written, t.r_b, m.gamma);
+      if (branch.norm_b) written = through_norm(written, t.norm_b);
       inputs.push_back(branch.kind == ModuleKind::attention ? attention(branch.sublayer, t, written)
                                                             : mlp(branch.sublayer, t, written));
     }
@@ -87,12 +79,19 @@ class Backward {
       const Branch& branch = step.branches[i];
       const SublayerTrace& t = trace_.sublayers[static_cast<std::size_t>(branch.sublayer)];
       Matrix in = branch.shares_input ? Matrix() : Matrix(squared(branch.input_gain) * inputs[i]);
-      if (!branch.shares_input && branch.norm_a) in = through_norm(in, t.r_a, m.gamma);
+      if (!branch.shares_input && branch.norm_a) in = through_norm(in, t.norm_a);
       read.push_back(std::move(in));
     }
     if (paths_ == GradientPaths::skip_only) read.assign(read.size(), Matrix());
     g.back(step, read);
   }
+
+  /// T8.
+  [[nodiscard]] Matrix through_norm(const Matrix& g, const NormTrace& trace) const {
+    return gradient_before(g, trace, norm_, spec_.model.gamma);
+  }
+  /// One side of the same, for the kernel of two different gradients.
+  [[nodiscard]] Vector slope(const NormTrace& trace) const { return norm_slope(trace, norm_, spec_.model.gamma); }
 
   /// T9 and the attention weights' T11.
   Matrix attention(int l, const SublayerTrace& forward, const Matrix& g) {
@@ -233,6 +232,7 @@ class Backward {
   const ForwardTrace& trace_;
   Profile& profile_;
   GradientPaths paths_;
+  NormUse norm_;
   StackAttention attention_;
 };
 

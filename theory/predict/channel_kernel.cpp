@@ -30,7 +30,7 @@ ChannelTerm normalised_term(ChannelTerm x, NormKind kind, const Gain& gain, cons
   const double mean_before = before.mean();
   ChannelTerm y;
   y.power = before.cwiseProduct(gain.each.cwiseAbs2());
-  if (kind == NormKind::rms) {
+  if (!subtracts_mean(kind)) {
     y.kernel.product = rescaled(x.kernel.product);
     // The share of the mean is that of independent channels, or less behind a LayerNorm.
     y.kernel.mean = rescaled(x.kernel.mean) * (mean_before > 0.0 ? y.power.mean() / mean_before : 0.0);
@@ -50,7 +50,7 @@ ChannelTerm normalised_term(ChannelTerm x, NormKind kind, double gain, const Vec
     return Matrix((gain * gain) * (scale.asDiagonal() * m * scale.asDiagonal()));
   };
   const double power = x.mean_power();
-  if (kind == NormKind::layer) {
+  if (subtracts_mean(kind)) {
     if (power > 0.0) x.kernel.product -= x.kernel.mean / power;
     x.kernel.mean.setZero();
   }
@@ -85,13 +85,13 @@ Matrix ChannelKernel::second_moments() const {
   return tokens_of * channels_of.transpose();
 }
 
-ChannelKernel normalised(const ChannelKernel& x, NormKind kind, const Gain& gain, double eps) {
-  if (x.is_uniform() && gain.is_uniform()) return {normalised(x.total, kind, gain.all, eps), {}};
-  const Vector scale = norm_scale(x.total, kind, 1.0, eps);
+ChannelKernel normalised(const ChannelKernel& x, const NormUse& norm, const Gain& gain) {
+  if (x.is_uniform() && gain.is_uniform()) return {normalised(x.total, norm, gain.all), {}};
+  const Vector scale = norm_slope(norm_trace(x.total, norm), norm, 1.0);
   std::vector<ChannelTerm> terms = terms_of(x);
   for (ChannelTerm& term : terms) {
-    term = gain.is_uniform() ? normalised_term(std::move(term), kind, gain.all, scale)
-                             : normalised_term(std::move(term), kind, gain, scale);
+    term = gain.is_uniform() ? normalised_term(std::move(term), norm.kind, gain.all, scale)
+                             : normalised_term(std::move(term), norm.kind, gain, scale);
   }
   return sum_of(std::move(terms));
 }

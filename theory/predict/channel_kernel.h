@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "sim/spec/weight.h"
-#include "theory/predict/kernel.h"
+#include "theory/norms/norm_law.h"
 
 namespace periscope::theory {
 
@@ -41,7 +41,7 @@ struct ChannelKernel {
 /// T2 with gains g: g_k² multiplies the power of channel k, and tokens are divided by the root mean square over all
 /// channels of what comes in. A module behind the norm sees Σ_l mean_k(g_k² power_l,k) · product_l: where the gains go
 /// with a term's powers that is not the product of their means. LayerNorm takes off the mean, to leading order in 1/D.
-ChannelKernel normalised(const ChannelKernel& x, NormKind kind, const Gain& gain, double eps);
+ChannelKernel normalised(const ChannelKernel& x, const NormUse& norm, const Gain& gain);
 
 /// T6: a·x + b·y for y independent of x and centred.
 ChannelKernel combined(double a, const ChannelKernel& x, double b, const ChannelKernel& y);

@@ -4,6 +4,16 @@
 
 namespace periscope::theory {
 
+namespace {
+
+/// True if a norm acts on what is predicted: the final one on gradients alone.
+bool has_norms(const ModelSpec& m, bool backward) {
+  if (m.embedding_norm || (backward && m.final_norm)) return true;
+  return m.has_norms();
+}
+
+}  // namespace
+
 std::string_view meaning_of(Fault fault) {
   switch (fault) {
     case Fault::none: break;
@@ -14,6 +24,7 @@ std::string_view meaning_of(Fault fault) {
     case Fault::depth_constant: return "constants that depend on depth as for one layer more";
     case Fault::without_v_norm: return "values as without their norm";
     case Fault::without_gate: return "the attention's gates open, all of them 1";
+    case Fault::norm_alpha: return "alpha of every norm that has one x1.05";
   }
   return {};
 }
@@ -34,6 +45,7 @@ bool acts_on(Fault fault, const StackSpec& spec, bool backward) {
         if (fault == Fault::without_v_norm ? m.v_norm_at(layer) : m.gates_at(layer) > 0) return true;
       }
       return false;
+    case Fault::norm_alpha: return facts_of(m.norm).has_alpha() && has_norms(m, backward);
     default: return fault != Fault::none;
   }
 }
@@ -52,8 +64,20 @@ GradientPaths paths_under(Fault fault, GradientPaths chosen) {
   return fault == Fault::no_score_path && all ? GradientPaths::without_scores : chosen;
 }
 
+NormUse norm_under(Fault fault, const ModelSpec& model) {
+  NormUse norm = norm_use(model);
+  if (fault == Fault::norm_alpha && facts_of(model.norm).has_alpha()) norm.alpha *= 1.05;
+  return norm;
+}
+
 Step step_under(Fault fault, const ModelSpec& model, int index) {
-  return step_of(model, index, fault == Fault::depth_constant ? 1 : 0);
+  Step step = step_of(model, index, fault == Fault::depth_constant ? 1 : 0);
+  for (Branch& branch : step.branches) {
+    if (!branch.channel_scale) continue;
+    for (double& weight : branch.writes) weight *= *branch.channel_scale;
+    branch.channel_scale.reset();
+  }
+  return step;
 }
 
 }  // namespace periscope::theory

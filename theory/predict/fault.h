@@ -3,7 +3,7 @@
 #include <array>
 #include <string_view>
 
-#include "sim/spec/model_spec.h"
+#include "theory/norms/norm_law.h"
 
 namespace periscope::theory {
 
@@ -26,17 +26,18 @@ enum class Fault {
   depth_constant,    ///< T1: α, β, input gain and Mix-LN's seam as for one layer more, layers counted from one more
   without_v_norm,    ///< values as without their norm
   without_gate,      ///< the attention's gates as if they were open, all of them 1
+  norm_alpha,        ///< T2: α of every norm that has one ×1.05
 };
 
-inline constexpr std::array<std::string_view, 8> fault_names{"none",           "beta0",          "attention-output",
+inline constexpr std::array<std::string_view, 9> fault_names{"none",           "beta0",          "attention-output",
                                                              "no-score-path",  "query-gradient", "depth-constant",
-                                                             "without-v-norm", "without-gate"};
+                                                             "without-v-norm", "without-gate",   "norm-alpha"};
 
 /// Returns what a fault does, in words for tables and files; "" for none.
 [[nodiscard]] std::string_view meaning_of(Fault fault);
 
 /// False if the fault changes nothing that is predicted of such a stack: faults of gradients without `backward`, a
-/// depth constant where the placement has none.
+/// depth constant where the placement has none, α where no norm has one.
 [[nodiscard]] bool acts_on(Fault fault, const StackSpec& spec, bool backward);
 
 /// Factor on the kernel of a branch (β·B's output) as it enters the residual sum of a sublayer.
@@ -47,7 +48,9 @@ inline constexpr std::array<std::string_view, 8> fault_names{"none",           "
 [[nodiscard]] double query_gradient_factor(Fault fault);
 /// The paths that a gradient takes under the fault, where `chosen` is what was asked for.
 [[nodiscard]] GradientPaths paths_under(Fault fault, GradientPaths chosen);
-/// A step as theory takes it to be.
+/// The norms as theory takes them to be.
+[[nodiscard]] NormUse norm_under(Fault fault, const ModelSpec& model);
+/// A step as theory takes it to be: with what the factors of its channels begin as in its writes.
 [[nodiscard]] Step step_under(Fault fault, const ModelSpec& model, int index);
 
 }  // namespace periscope::theory

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "sim/base/first_exception.h"
+#include "theory/norms/norm_law.h"
 #include "theory/predict/gram_chain.h"
 
 namespace periscope::theory {
@@ -99,6 +100,11 @@ int replicates_for(const StackSpec& spec, int seeds, int sequences, double opera
 void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>& ids,
                       const FiniteWidthOptions& options, Prediction& prediction) {
   if (!prediction.refusal.empty()) return;
+  if (const std::string reason = coordinates_refusal(spec.model); !reason.empty()) {
+    if (!prediction.left_out.empty()) prediction.left_out += "; ";
+    prediction.left_out += reason + ": signals are predicted at infinite width, with its allowance";
+    return;
+  }
   const std::vector<std::vector<int>> sequences = ids.empty() ? std::vector<std::vector<int>>(1) : ids;
   const auto blocks = static_cast<int>(sequences.size());
   const int unlimited = replicates_for(spec, options.seeds, blocks);

@@ -72,11 +72,13 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
   if (trace != nullptr && spec.scales != nullptr) {
     throw std::logic_error("the backward pass has no gains of single channels");
   }
+  const NormUse norms = norm_under(chain.fault, m);
   const auto norm = [&](const ChannelKernel& x, int sublayer, Weight weight) {
-    return with_bias(normalised(x, m.norm, norm_gain(spec, sublayer, weight), m.norm_eps),
+    return with_bias(normalised(x, norms, norm_gain(spec, sublayer, weight)),
                      bias_stddev_of(spec, gain_id(sublayer, weight)), m.width);
   };
-  const auto divisor = [&](const ChannelKernel& x) { return norm_denominator(x.total, m.norm, m.norm_eps); };
+  const auto traced = [&](const ChannelKernel& x) { return norm_trace(x.total, norms); };
+  const auto slope = [&](const ChannelKernel& x) { return norm_slope(traced(x), norms, m.gamma); };
   KernelProfile writer(m, chain.sequences.count);
   const StackAttention attention(spec, chain.sequences.count);
   const auto module = [&](const Branch& branch, const ChannelKernel& input, Matrix* activated, Vector* inner) {
@@ -124,8 +126,8 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
       if (trace != nullptr) {
         trace->sublayers.push_back({.input = a.total.product,
                                     .activated = std::move(activated),
-                                    .r_a = divisor(read),
-                                    .r_b = divisor(f),
+                                    .norm_a = traced(read),
+                                    .norm_b = traced(f),
                                     .r_inner = std::move(r_inner)});
       }
       written.push_back(std::move(b));
@@ -138,12 +140,12 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
     } else {
       one_direction = false;
     }
-    if (trace != nullptr) trace->r_c.emplace_back(streams.count());
+    if (trace != nullptr) trace->norm_c.emplace_back(streams.count());
     for (std::size_t i = 0; i < streams.count(); ++i) {
       if (!step.norm_c[i]) continue;
       const int l = step.branches.back().sublayer;
-      if (trace != nullptr) trace->r_c.back()[i] = divisor(streams[i]);
-      const Vector scale = norm_scale(streams[i].total, m.norm, m.gamma, m.norm_eps);
+      if (trace != nullptr) trace->norm_c.back()[i] = traced(streams[i]);
+      const Vector scale = slope(streams[i]);
       streams.normalise(i, norm(streams[i], l, Weight::norm_c), scale);
       if (turns(spec, gain_id(l, Weight::norm_c))) one_direction = false;
     }
@@ -155,12 +157,13 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
     trace->output = (m.final_norm ? norm(last, m.sublayers(), Weight::final_norm) : last).total.product;
     if (ends.has_plain()) {
       Matrix cross = streams.between(ends.plain, ends.normed);
-      if (m.final_norm) cross = cross * norm_scale(last.total, m.norm, m.gamma, m.norm_eps).asDiagonal();
+      if (m.final_norm) cross = cross * slope(last).asDiagonal();
       trace->output += streams.sum(ends.plain).total.product + cross + cross.transpose();
     }
-    trace->r_final = divisor(last);
+    trace->final_norm = traced(last);
   }
   Profile profile = writer.take();
+  leave_out_tails(m, profile);
   if (one_direction) profile.angular_distance = angular_distances(step_cosine);
   return profile;
 }
@@ -189,8 +192,13 @@ std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector
       const double degree = !attends && is_gated(m.mlp) ? 2.0 : gates ? 7.0 / 6.0 : 1.0;
       const double stream = one.mixing[0][0] * one.mixing[0][0] * q_in[i];
       const double written = branch.writes[0] * branch.writes[0] * q_branch[i];
-      const bool bounded = branch.norm_a || branch.shares_input || branch.norm_b || normed || m.inner_norm_at(branch.sublayer);
-      elasticity = std::max(elasticity, bounded ? 1.0 : (stream + degree * written) / (stream + written));
+      // A norm that divides gives the branch, or the sum, a size of its own. A pointwise one passes the stream's
+      // fluctuations on, lessened by its elasticity.
+      const bool behind_a = branch.norm_a || (branch.shares_input && one.branches.front().norm_a);
+      const bool divides = !is_pointwise(m.norm) && (behind_a || branch.norm_b || normed);
+      const bool bounded = divides || m.inner_norm_at(branch.sublayer);
+      const double passed = behind_a ? norm_elasticity(q_in[i], norm_use(m)) : 1.0;
+      elasticity = std::max(elasticity, bounded ? 1.0 : (stream + degree * passed * written) / (stream + written));
       const ChannelLoss loss = channel_loss(spec, branch.sublayer);
       // One gate for all features of a head varies as the outputs of heads of 4 features do: E σ⁴/(E σ²)² − 1 comes to
       // ½.

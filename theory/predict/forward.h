@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "sim/spec/profile.h"
+#include "theory/norms/norm_law.h"
 #include "theory/predict/attention_pattern.h"
 #include "theory/predict/fault.h"
-#include "theory/predict/kernel.h"
 
 namespace periscope::theory {
 
@@ -33,17 +33,17 @@ struct ForwardChain {
 struct SublayerTrace {
   Matrix input;      ///< kernel of the module's input (A_out) [T, T]
   Matrix activated;  ///< of an MLP, mlp_kernel's `activated` [T, T]
-  Vector r_a;        ///< mean square (LayerNorm: variance) + eps of norm A's input x_in [T]
-  Vector r_b;        ///< of norm B's input f_out [T]
+  NormTrace norm_a;  ///< of norm A's input x_in
+  NormTrace norm_b;  ///< of norm B's input f_out
   Vector r_inner;    ///< of the inner norm's input in an attention [T]; empty without one
 };
 
 /// One forward chain, kept for the backward pass.
 struct ForwardTrace {
   std::vector<SublayerTrace> sublayers;
-  std::vector<std::vector<Vector>> r_c;  ///< of every step and stream: of norm C's input [T], where there is one
-  Matrix output;                         ///< kernel of what the loss sees: after the final norm [T, T]
-  Vector r_final;                        ///< mean square + eps of the final norm's input [T]
+  std::vector<std::vector<NormTrace>> norm_c;  ///< of every step and stream, where there is one: of norm C's input
+  Matrix output;                               ///< kernel of what the loss sees: after the final norm [T, T]
+  NormTrace final_norm;                        ///< of the final norm's input
 };
 
 /// T3's law of one head of a layer, with profiles (T29) of a drawn one.

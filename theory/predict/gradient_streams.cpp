@@ -17,12 +17,9 @@ void add_to(Matrix& sum, double weight, const Matrix& x) {
 
 }  // namespace
 
-GradientStreams::GradientStreams(const Matrix& output, const StreamEnds& ends, const Vector& final_norm)
+GradientStreams::GradientStreams(const Matrix& output, const Matrix& once, const Matrix& twice, const StreamEnds& ends)
     : g_(ends.names.size(), std::vector<Matrix>(ends.names.size())), tokens_(output.rows()) {
-  // The output is plain + N(normed): of one gradient, with and without the norm's factor on either side.
-  const Matrix once = final_norm.size() == 0 ? output : Matrix(final_norm.asDiagonal() * output);
-  const Matrix twice =
-      final_norm.size() == 0 ? output : Matrix(final_norm.asDiagonal() * output * final_norm.asDiagonal());
+  // The output is plain + N(normed): of one gradient, with and without the norm on either side.
   for (std::size_t i = 0; i < count(); ++i) {
     for (std::size_t j = i; j < count(); ++j) {
       add_to(g_[i][j], ends.plain[i] * ends.plain[j], output);

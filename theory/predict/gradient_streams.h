@@ -10,9 +10,9 @@ namespace periscope::theory {
 /// The gradient kernels G_ij = E⟨∂loss/∂x_i,t, ∂loss/∂x_j,t'⟩ of a stack's streams (sim/spec/block.h), [T, T] each.
 class GradientStreams {
  public:
-  /// Behind the last step, from the kernel of the gradient of the output; `final_norm` is what the final norm
-  /// multiplies every token's gradient by, empty if there is none (T8).
-  GradientStreams(const Matrix& output, const StreamEnds& ends, const Vector& final_norm);
+  /// Behind the last step, from the kernel of the gradient of the output: behind the final norm, in front of it on one
+  /// side, and on both.
+  GradientStreams(const Matrix& output, const Matrix& once, const Matrix& twice, const StreamEnds& ends);
 
   /// Goes back through a norm of one stream.
   void scale(std::size_t stream, const Vector& factor);

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "sim/spec/weight.h"
+#include "theory/norms/norm_law.h"
 #include "theory/predict/gram_signal.h"
 #include "theory/predict/kernel_streams.h"
 
@@ -126,7 +127,7 @@ class Chain {
   }
 
  private:
-  void norm(Eigen::Ref<Matrix> x) const { normalise(x, m_.norm, m_.gamma, m_.norm_eps, m_.width); }
+  void norm(Eigen::Ref<Matrix> x) const { normalise(x, norm_use(m_), m_.gamma); }
   [[nodiscard]] auto stream(std::size_t i) { return state_.middleRows(static_cast<Index>(i) * tokens_, tokens_); }
 
   void write(int depth) {

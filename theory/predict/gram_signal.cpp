@@ -69,13 +69,6 @@ Matrix compacted(const Matrix& x) {
   return all;
 }
 
-void normalise(Eigen::Ref<Matrix> x, NormKind kind, double gamma, double eps, int width) {
-  if (kind == NormKind::layer) x.col(0).setZero();
-  const Vector square = x.rowwise().squaredNorm().array() / width + eps;
-  const Vector scale = square.unaryExpr([&](double s) { return s == 0.0 ? 0.0 : gamma / std::sqrt(s); });
-  x = scale.asDiagonal() * x;
-}
-
 Matrix independent_features(const Matrix& root, Index frame, int width, NormalStream& stream) {
   const Matrix inside = stream.normals(root.cols(), frame);
   const Matrix beyond = stream.wishart_factor(root.cols(), width - frame);

@@ -22,9 +22,6 @@ Matrix root_of_gram(const Matrix& gram);
 /// square root. The frame's own directions are lost, so what else has coordinates in it must be among the rows.
 Matrix compacted(const Matrix& x);
 
-/// The norm of T1 on coordinates, eps included: a row that is 0 stays 0.
-void normalise(Eigen::Ref<Matrix> x, NormKind kind, double gamma, double eps, int width);
-
 /// `width` independent features with covariance root·rootᵀ over tokens, root [T, k], as coordinates in a frame of
 /// `frame` directions and of at most k new ones, orthogonal to them:  root·[N | A],  N [k, frame] standard normal,
 /// A Aᵀ ~ Wishart(I_k, width − frame). Exact in law, singular cases included.

@@ -49,24 +49,6 @@ std::vector<Group> grouped(const Vector& second_moment) {
 
 }  // namespace
 
-TokenKernel normalised(const TokenKernel& x, NormKind kind, double gamma, double eps) {
-  const bool centred = kind == NormKind::layer;
-  const Matrix k = centred ? Matrix(x.product - x.mean) : x.product;
-  const Vector scale = norm_scale(x, kind, gamma, eps);
-  const auto rescaled = [&](const Matrix& m) { return Matrix(scale.asDiagonal() * m * scale.asDiagonal()); };
-  return {rescaled(k), centred ? Matrix(Matrix::Zero(k.rows(), k.cols())) : rescaled(x.mean)};
-}
-
-Vector norm_denominator(const TokenKernel& x, NormKind kind, double eps) {
-  const Vector square =
-      kind == NormKind::layer ? Vector((x.product - x.mean).diagonal()) : Vector(x.product.diagonal());
-  return square.array() + eps;
-}
-
-Vector norm_scale(const TokenKernel& x, NormKind kind, double gamma, double eps) {
-  return norm_denominator(x, kind, eps).unaryExpr([&](double r) { return r > 0 ? gamma / std::sqrt(r) : 0.0; });
-}
-
 TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel& y) {
   return {a * a * x.product + b * b * y.product, a * a * x.mean + b * b * y.mean};
 }

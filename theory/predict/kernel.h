@@ -18,15 +18,6 @@ struct TokenKernel {
   }
 };
 
-/// Returns the factor by which a norm multiplies every token, gamma/√(norm_denominator) [T]; 0 for a token that is 0.
-Vector norm_scale(const TokenKernel& x, NormKind kind, double gamma, double eps);
-
-/// T2: the kernel after a norm, eps included. LayerNorm removes the mean kernel first.
-TokenKernel normalised(const TokenKernel& x, NormKind kind, double gamma, double eps);
-
-/// Returns the square of a norm's divisor: mean square (LayerNorm: variance) + eps of every token [T].
-Vector norm_denominator(const TokenKernel& x, NormKind kind, double eps);
-
 /// T6: the kernel of a·x + b·y for y independent of x and centred.
 TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel& y);
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "theory/norms/norm_law.h"
 #include "theory/predict/backward.h"
 #include "theory/predict/forward.h"
 #include "theory/predict/inside_modules.h"
@@ -116,6 +117,7 @@ std::string few_normed_features(const ModelSpec& m) {
 /// all heads where a token sees itself alone, or others like it.
 std::string few_features_of_branch(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
+  if (is_pointwise(m.norm)) return {};
   const bool same = spec.input.kind == InputKind::gaussian && spec.input.correlation == 1.0;
   const bool alone = m.causal || spec.input.tokens == 1 || same;
   const auto reason = [](const char* what, int n) {
@@ -135,8 +137,8 @@ std::string few_features_of_branch(const StackSpec& spec) {
 std::string gradient_refusal(const StackSpec& spec) {
   if (spec.scales != nullptr)
     return "gradients start from the loss, and that of trained weights is not that of random weights of their scales";
-  for (const std::string& reason :
-       {loss_refusal(spec.model), few_normed_features(spec.model), few_features_of_branch(spec)}) {
+  for (const std::string& reason : {loss_refusal(spec.model), final_norm_refusal(spec.model),
+                                    few_normed_features(spec.model), few_features_of_branch(spec)}) {
     if (!reason.empty()) return reason;
   }
   return {};
@@ -147,6 +149,16 @@ std::string inside_refusal(const StackSpec& spec) {
   if (spec.scales == nullptr || !has_norms_inside(spec.model)) return {};
   return "model.v_norm, model.inner_norm and model.attention_gate are predicted for weights as they are drawn, not at "
          "the sizes of given ones";
+}
+
+/// Given weights have factors of single channels, and kernels between streams have none.
+std::string block_refusal(const StackSpec& spec) {
+  if (spec.scales == nullptr) return {};
+  const Step step = spec.model.step(0);
+  const bool mixes = !step.branches.front().read_stream() || spec.model.ends().parts_of_stream() > 1;
+  if (!mixes && !step.branches.front().channel_scale) return {};
+  return fmt::format("model.placement = {} is predicted for weights as they are drawn, not at the sizes of given ones",
+                     spec.model.placement.name);
 }
 
 Prediction refused(std::string reason) {
@@ -239,6 +251,13 @@ double extrapolate_all(const Prediction& prediction, Profile& profile, const Pro
 // Chains come in levels, each with the scheme's ratio times as many patterns as the one before, until two levels tell
 // what bias is left; then the last level gets as many chains as the wanted errors need.
 Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const PredictionOptions& options) {
+  if (std::string reason = norm_refusal(spec); !reason.empty()) {
+    Prediction refused;
+    refused.refusal = std::move(reason);
+    refused.tolerance = options.tolerance;
+    refused.gradient_tolerance = options.gradient_tolerance;
+    return refused;
+  }
   const auto inputs = static_cast<int>(of.ids.size());
   const bool backward = !of.labels.empty() || !options.labels.empty();
   const double affordable =
@@ -350,7 +369,9 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
 }
 
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
-  if (std::string reason = inside_refusal(spec); !reason.empty()) return refused(std::move(reason));
+  for (std::string reason : {inside_refusal(spec), block_refusal(spec)}) {
+    if (!reason.empty()) return refused(std::move(reason));
+  }
   if (const std::string reason = gradient_refusal(spec); !reason.empty() && !options.labels.empty()) {
     PredictionOptions forward = options;
     forward.labels.clear();
@@ -366,7 +387,9 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
 
 Prediction predict_batch(const StackSpec& spec, const std::vector<std::vector<int>>& windows,
                          const std::vector<std::vector<int>>& labels, const PredictionOptions& options) {
-  if (std::string inside = inside_refusal(spec); !inside.empty()) return refused(std::move(inside));
+  for (std::string given : {inside_refusal(spec), block_refusal(spec)}) {
+    if (!given.empty()) return refused(std::move(given));
+  }
   const std::string reason = labels.empty() ? "" : gradient_refusal(spec);
   PredictionOptions rest = options;
   rest.labels.clear();

@@ -94,6 +94,7 @@ std::vector<NameRow> name_map_of(const Checkpoint& c) {
     if (gain.sublayer > 1) continue;
     add(name_of(gain));
     add(name_of(bias_of(gain)));
+    add(name_of(alpha_of(gain)));
   }
   for (const ParameterId& matrix : matrices_of(token_stack(c.model()))) {
     if (matrix.layer() > 0) continue;

@@ -88,7 +88,9 @@ std::string info_text(const Checkpoint& c) {
   line("shape", fmt::format("{} layers, width {}, {} heads of {}{}, {} of {}", m.layers, m.width, m.heads, m.head_dim,
                             m.kv_heads == m.heads ? "" : fmt::format(" ({} for keys and values)", m.kv_heads),
                             mlp_kind_names[static_cast<std::size_t>(m.mlp)], m.mlp_width));
-  line("norms", fmt::format("{}, eps {:g}", m.norm == NormKind::rms ? "RMSNorm" : "LayerNorm", m.norm_eps));
+  line("norms", is_pointwise(m.norm)
+                    ? fmt::format("{}, alpha {:g} at initialisation", facts_of(m.norm).title, m.norm_alpha)
+                    : fmt::format("{}, eps {:g}", facts_of(m.norm).title, m.norm_eps));
   line("input", input_line(m));
   line("attention", m.causal ? "causal" : "both ways");
   for (const RuleGroup& g : rules_of(m)) line("", attention_line(g, m));

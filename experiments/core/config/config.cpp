@@ -27,7 +27,7 @@ constexpr Key<RunOptions> run_keys[] = {
 constexpr Key<TheoryOptions> theory_keys[] = {
     {.name = "tolerance", .field = &TheoryOptions::tolerance, .range = between(0, 1), .meaning = "wanted standard error of the prediction (sampled attention patterns); where it is given, whatever that costs", .standard = "0.01"},
     {.name = "gradient_tolerance", .field = &TheoryOptions::gradient_tolerance, .range = between(0, 100), .unit = "nat", .meaning = "wanted standard error of the logarithm of every predicted squared gradient; where it is given, whatever that costs", .standard = "0.03"},
-    {.name = "fault", .field = word_field<&TheoryOptions::fault, theory::fault_names>(), .meaning = "a planted mistake: beta0, attention-output, no-score-path, query-gradient, depth-constant, without-v-norm, without-gate"},
+    {.name = "fault", .field = word_field<&TheoryOptions::fault, theory::fault_names>(), .meaning = "a planted mistake: beta0, attention-output, no-score-path, query-gradient, depth-constant, without-v-norm, without-gate, norm-alpha"},
     {.name = "finite_width", .field = &TheoryOptions::finite_width, .meaning = "forward statistics exactly at the stack's widths (T25; propagate), or in their limit (theory)", .standard = "by command"},
     {.name = "replicates", .field = &TheoryOptions::replicates, .range = {.low = 2, .high = 1'000'000, .or_zero = true}, .meaning = "replicates of T25's chain; 0: 4 to 16 a seed, as far as they cost no more than the measurement, or seconds"},
 };
@@ -64,6 +64,16 @@ DType parse_dtype(const std::string& word) {
   throw ConfigError(fmt::format("run.dtype = \"{}\": expected one of f64, f32, bf16, f16", shortened(word)));
 }
 
+void ChosenNorms::put_into(ModelSpec& model) const {
+  take_defaults(model.placement, model);
+  model.final_norm = final_norm.value_or(model.final_norm);
+  model.embedding_norm = embedding_norm.value_or(model.embedding_norm);
+  model.qk_norm = qk_norm.value_or(model.qk_norm);
+  model.v_norm = v_norm.value_or(model.v_norm);
+  model.inner_norm = inner_norm.value_or(model.inner_norm);
+  model.norm = norm.value_or(model.norm);
+}
+
 std::vector<StackSpec> Config::stacks() const {
   std::vector<StackSpec> all;
   for (const InputKind kind : inputs) {
@@ -71,8 +81,7 @@ std::vector<StackSpec> Config::stacks() const {
       if (!variants.empty()) break;
       StackSpec spec = base;
       spec.model.placement = placement;
-      spec.model.final_norm = ends.final_norm.value_or(placement.defaults.final_norm);
-      spec.model.embedding_norm = ends.embedding_norm.value_or(placement.defaults.embedding_norm);
+      norms.put_into(spec.model);
       all.push_back(spec);
       all.back().input.kind = kind;
     }

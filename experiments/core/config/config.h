@@ -68,10 +68,17 @@ extern const Section<TheoryOptions> theory_section;
 extern const Section<AgreementOptions> agreement_section;
 extern const Section<PowerLimits> power_limit_section;
 
-/// What was chosen of the norms before and behind the steps.
-struct NormsAtEnds {
+/// What was chosen of the keys that a placement has defaults for.
+struct ChosenNorms {
   std::optional<bool> final_norm = {};
   std::optional<bool> embedding_norm = {};
+  std::optional<QkNorm> qk_norm = {};
+  std::optional<bool> v_norm = {};
+  std::optional<InnerNorm> inner_norm = {};
+  std::optional<NormKind> norm = {};
+
+  /// What was chosen, and the defaults of the model's placement for the rest.
+  void put_into(ModelSpec& model) const;
 };
 
 /// A configuration: the stacks that the file, --set and the flags describe, and how they are measured and predicted. An
@@ -81,7 +88,7 @@ struct Config {
   std::vector<Placement> placements;
   std::vector<InputKind> inputs;
   std::vector<StackSpec> variants;  ///< where lists of other keys than placement are given: their cross product
-  NormsAtEnds ends = {};            ///< the placement's defaults where they are not given
+  ChosenNorms norms = {};           ///< the placement's defaults where they are not given
   RunOptions run;
   AgreementOptions agreement;
   TheoryOptions theory;

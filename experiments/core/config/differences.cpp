@@ -39,8 +39,7 @@ StackSpec default_stack(const StackSpec& spec) {
   m.kv_heads = spec.model.heads;
   m.head_dim = spec.model.width % spec.model.heads == 0 ? spec.model.width / spec.model.heads : 0;
   m.mlp_width = 4 * spec.model.width;
-  m.final_norm = spec.model.placement.defaults.final_norm;
-  m.embedding_norm = spec.model.placement.defaults.embedding_norm;
+  take_defaults(spec.model.placement, m);
   return usual;
 }
 

@@ -165,9 +165,13 @@ Config read_single(Known known, const toml::table& table, const std::string& fil
   derive_shape(config, preset, base.model);
   // A recipe's own final norm belongs to its own placement.
   const bool own = recipe != nullptr && placement == nullptr;
-  if (config.was_given("model.final_norm") || own) config.ends.final_norm = base.model.final_norm;
-  if (config.was_given("model.embedding_norm") || recipe != nullptr)
-    config.ends.embedding_norm = base.model.embedding_norm;
+  if (config.was_given("model.final_norm") || own) config.norms.final_norm = base.model.final_norm;
+  const auto chosen = [&](const char* key) { return config.was_given(key) || recipe != nullptr; };
+  if (chosen("model.embedding_norm")) config.norms.embedding_norm = base.model.embedding_norm;
+  if (chosen("model.qk_norm")) config.norms.qk_norm = base.model.qk_norm;
+  if (chosen("model.norm")) config.norms.norm = base.model.norm;
+  if (config.was_given("model.v_norm")) config.norms.v_norm = base.model.v_norm;
+  if (config.was_given("model.inner_norm")) config.norms.inner_norm = base.model.inner_norm;
   TomlReader init = root.table("init");
   read_keys(init, init_section, base.init);
   TomlReader input = root.table("input");

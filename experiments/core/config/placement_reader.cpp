@@ -5,6 +5,7 @@
 #include <charconv>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "experiments/core/config/section.h"
@@ -55,6 +56,10 @@ Placement read_part(TomlReader& reader, std::string_view key, const toml::node& 
   Placement part = read_placement(reader, node, file);
   if (part.wiring != Wiring::sequential || part.branch_init_gain != nullptr) {
     reader.fail(key, node, "a placement of one stream and one branch at a time that draws weights like all others");
+  }
+  const PlacementDefaults& d = part.defaults;
+  if (d.norm != NormKind::rms || d.qk_norm != QkNorm::none || d.v_norm || d.inner_norm != InnerNorm::none) {
+    reader.fail(key, node, "a placement without norms inside modules or of a kind of its own, which are other keys");
   }
   return part;
 }
@@ -126,6 +131,14 @@ std::vector<LayerPlacement> read_layer_placements(TomlReader& model, const std::
     if (const toml::node* placement = reader.find("placement")) {
       one.placement = read_part(reader, "placement", *placement, file);
     }
+    const auto word = [&](const char* key, auto& field, const auto& names) {
+      using Value = typename std::remove_cvref_t<decltype(field)>::value_type;
+      if (std::string value; reader.read(key, value)) field = static_cast<Value>(reader.index_of(key, value, names));
+    };
+    word("qk_norm", one.qk_norm, qk_norm_names);
+    word("inner_norm", one.inner_norm, inner_norm_names);
+    word("attention_gate", one.attention_gate, attention_gate_names);
+    if (bool value = false; reader.read("v_norm", value)) one.v_norm = value;
     reader.finish();
     all.push_back(std::move(one));
   }

@@ -23,6 +23,13 @@ nlohmann::ordered_json layer_placements_json(const ModelSpec& model) {
   for (const LayerPlacement& range : model.layer_placements) {
     nlohmann::ordered_json one{{"layers", fmt::format("{}-{}", range.first, range.last)}};
     if (range.placement) one["placement"] = placement_json(*range.placement);
+    const auto word = [&](const char* key, const auto& value, const auto& names) {
+      if (value) one[key] = names[static_cast<std::size_t>(*value)];
+    };
+    word("qk_norm", range.qk_norm, qk_norm_names);
+    if (range.v_norm) one["v_norm"] = *range.v_norm;
+    word("inner_norm", range.inner_norm, inner_norm_names);
+    word("attention_gate", range.attention_gate, attention_gate_names);
     all.push_back(one);
   }
   return all;

@@ -53,7 +53,8 @@ Eigen::VectorXd TheoryParameters::bias(int layer, Weight weight) const {
 theory::NormParameters TheoryParameters::norm(int sublayer, Weight norm) const {
   const ParameterId id = gain_id(sublayer, norm);
   const NormWeights w = weights_.fetch(fetched_with(model_, id)).norm(norm);
-  return {vector(w.gain, id), vector(w.bias, bias_of(id)), w.plus};
+  return {vector(w.gain, id), vector(w.bias, bias_of(id)), w.plus,
+          w.alpha.empty() ? 1.0 : vector(w.alpha, alpha_of(id))[0]};
 }
 
 Eigen::VectorXd TheoryParameters::vector(const Tensor& x, const ParameterId& id) const {

@@ -12,6 +12,7 @@
 #include "experiments/core/stacks/token_ids.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
+#include "theory/norms/norm_law.h"
 #include "theory/predict/gram_chain.h"
 #include "theory/predict/predict.h"
 
@@ -26,7 +27,8 @@ std::vector<std::uint64_t> foretold(const StackSpec& measured, const StackSpec& 
   if (config.run.backward) options.labels = {label_ids(measured, config.run.seed)};
   const std::vector<std::vector<int>> ids = distinct_token_ids(measured, config.run.seed, 1);
   Profile profile = theory::sketch(overridden, ids, options);
-  if (at_width) {
+  const auto has_chain = [](const StackSpec& s) { return theory::coordinates_refusal(s.model).empty(); };
+  if (at_width && has_chain(measured) && has_chain(overridden)) {
     const std::vector<int> own = ids.empty() ? std::vector<int>() : ids.front();
     for (auto& [key, curve] : theory::gram_chain(overridden, own, {.seed = config.run.seed, .fault = fault}).curves)
       profile.curves[key] = curve;

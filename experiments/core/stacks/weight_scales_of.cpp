@@ -86,6 +86,7 @@ WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightS
         const NormWeights& norm = all.norm(weight);
         const ParameterId id = gain_id(l, weight);
         scales.gains[id] = ops.to_host(norm.gain);
+        if (!norm.alpha.empty()) scales.alphas[alpha_of(id)] = ops.to_host(norm.alpha).front();
         add_bias(id, norm.bias);
       } else {
         const LinearWeights& linear = all.matrix(weight);

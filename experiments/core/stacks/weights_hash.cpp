@@ -68,6 +68,7 @@ theory::NormParameters HashedParameters::norm(int sublayer, Weight norm_at) cons
   theory::NormParameters n = parameters_.norm(sublayer, norm_at);
   digest_->add(n.gain.data(), bytes_of(n.gain));
   digest_->add(n.bias.data(), bytes_of(n.bias));
+  if (n.alpha != 1.0) digest_->add(&n.alpha, sizeof n.alpha);  // 1 where there is none
   return n;
 }
 

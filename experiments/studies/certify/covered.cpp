@@ -51,7 +51,7 @@ std::vector<std::string> not_covered(const CertifyResult& r, const std::vector<N
                   "than {}, or in blocks of fewer than {}",
                   fmt::join(lengths, ", "), smallest_block));
   all.emplace_back("attention over parts of the keys whose results are combined afterwards (split-K)");
-  if (r.spec.model.norm == NormKind::layer) {
+  if (subtracts_mean(r.spec.model.norm)) {
     all.emplace_back("LayerNorms whose variance comes of Welford's update or of E[x²] - mean²");
   }
   all.emplace_back("accumulators that truncate, flush-to-zero");

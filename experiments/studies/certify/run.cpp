@@ -64,7 +64,13 @@ ModelToCertify draw_stack(const CertifyConfig& own) {
   return s;
 }
 
-ConfigError unscalable() {
+ConfigError unscalable(const ModelSpec& m) {
+  if (is_pointwise(m.norm)) {
+    return ConfigError(
+        fmt::format("--headroom: model.norm = \"{}\" makes something else of a larger stream; expected a "
+                    "norm that divides by a size, as \"rms\"",
+                    facts_of(m.norm).name));
+  }
   return ConfigError("--headroom: the stack's output is its result; expected a final norm or an unembedding");
 }
 
@@ -101,7 +107,7 @@ void require_random_stack(const CertifyConfig& own) {
     throw ConfigError(flag_of_text(own) + " does nothing for a random stack; input.tokens is its length");
   }
   const StackSpec& spec = stacks.front();
-  if (!own.headroom.empty() && !can_scale(spec.model)) throw unscalable();
+  if (!own.headroom.empty() && !can_scale(spec.model)) throw unscalable(spec.model);
   if (spec.input.kind != InputKind::gaussian) {
     if (own.input_maximum) throw ConfigError("--input-maximum does nothing here; it is for input.kind = \"gaussian\"");
     return;
@@ -170,7 +176,7 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
   if (own.headroom.empty()) return;
   const NumberFormat format = config::parse_format(own.headroom, "--headroom");
   if (!result.headroom.possible) {
-    throw unscalable();
+    throw unscalable(result.spec.model);
   }
   for (const FormatHeadroom& f : result.headroom.formats) {
     if (f.format.name != format.name) continue;

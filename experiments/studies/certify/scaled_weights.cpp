@@ -123,6 +123,6 @@ ScaleRecipe recipe_of(const ModelSpec& m) {
   return recipe;
 }
 
-bool can_scale(const ModelSpec& m) { return m.unembedding || !head_reads_scaled(m); }
+bool can_scale(const ModelSpec& m) { return !is_pointwise(m.norm) && (m.unembedding || !head_reads_scaled(m)); }
 
 }  // namespace periscope::certify

@@ -57,7 +57,8 @@ struct ScaleRecipe {
 };
 ScaleRecipe recipe_of(const ModelSpec& model);
 
-/// A stack whose output is its result, with neither final norm nor unembedding, cannot be scaled.
+/// A stack whose output is its result, with neither final norm nor unembedding, cannot be scaled; and none whose norms
+/// bend every entry by itself, which makes something else of a larger stream.
 bool can_scale(const ModelSpec& model);
 
 }  // namespace periscope::certify

@@ -59,6 +59,7 @@ class MaximaRecorder final : public SignalRecorder {
         case Inner::square:
         case Inner::square_sum: one(Signal::squares); break;
         case Inner::reciprocal: one(Signal::reciprocals); break;
+        case Inner::bend_input:
         case Inner::normalised:
         case Inner::gained: one(Signal::normalised); break;
         case Inner::scaled: one(Signal::addends); break;

@@ -174,6 +174,10 @@ std::string attacks(const CertifyResult& r) {
 
 std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
   const Headroom& h = r.headroom;
+  if (!h.possible && is_pointwise(r.spec.model.norm)) {
+    return fmt::format("headroom: {} makes something else of a larger stream, so it cannot be scaled\n",
+                       facts_of(r.spec.model.norm).title);
+  }
   if (!h.possible) return "headroom: the stack's output is its result, so its stream cannot be scaled\n";
   std::string text = fmt::format(
       "headroom: the stream can be c times as large and the function the same, but for "

@@ -121,7 +121,7 @@ class NoiseSum {
     if (!spec_.model.embedding_norm) return 1.0;
     const auto begin = read.begin() + static_cast<long>(first);
     const auto end = begin + static_cast<long>(width);
-    const bool centred = spec_.model.norm == NormKind::layer;
+    const bool centred = subtracts_mean(spec_.model.norm);
     const double mean = centred ? std::accumulate(begin, end, 0.0) / static_cast<double>(width) : 0.0;
     double out = 0.0;
     double in = 0.0;

@@ -1,5 +1,6 @@
 #include "experiments/core/study/study.h"
 
+#include "experiments/core/config/norm_kinds.h"
 #include "experiments/core/config/theory_override.h"
 #include "experiments/core/stacks/override_effect.h"
 #include "experiments/studies/formats/formats.h"
@@ -34,6 +35,9 @@ stacks::Need need_of(const FormatsConfig& config) {
 study::Job resolve(const study::Request& request) {
   FormatsConfig config = request.load(section);
   config.run.backward = config.run.backward || study::read_flags(flags(), request.flags).backward;
+  config::require_dividing_norms(config.stacks(),
+                                 "the variance law at the stack's own width and the noise behind norms "
+                                 "are those of norms that divide by a size");
   (void)checked_formats(config);  // throws for one that there is not, before anything is computed
   return {.file = "formats",
           .run_options = config.run,

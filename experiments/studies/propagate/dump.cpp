@@ -20,7 +20,7 @@ using Entries = std::vector<SafetensorsEntry>;
 
 /// Gains and biases are vectors.
 std::vector<std::int64_t> stored_shape_of(const ModelSpec& model, const ParameterId& id) {
-  if (is_norm(id.weight)) return {norm_width(model, id.weight, id.sublayer)};
+  if (is_norm(id.weight)) return {vector_length(model, id)};
   const auto [rows, cols] = shape_of(model, id.weight, id.layer());
   return {rows, cols};
 }

@@ -70,6 +70,9 @@ std::string defect_of(const BoundCase& c, const ParameterKind& kind) {
   return "";
 }
 
+/// The norms that T14 is about: "rms" and "layer", the first of NormKind.
+constexpr std::size_t norms_with_bounds = 2;
+
 void require_below(double value, std::size_t count, std::string_view key, std::optional<std::string>& defect) {
   if (!defect && value >= static_cast<double>(count)) defect = fmt::format("{}: expected 0 to {}", key, count - 1);
 }
@@ -183,7 +186,7 @@ std::optional<std::string> defect_of(const BoundCase& c) {
   }
   std::optional<std::string> defect;
   require_below(c.number("mlp"), mlp_kind_names.size(), "mlp", defect);
-  require_below(c.number("norm"), norm_kind_names.size(), "norm", defect);
+  require_below(c.number("norm"), norms_with_bounds, "norm", defect);
   for (const double label : c.values("labels"))
     require_below(label, static_cast<std::size_t>(c.classes()), "labels", defect);
   if (defect) return defect;
@@ -191,7 +194,7 @@ std::optional<std::string> defect_of(const BoundCase& c) {
   if (c.has("gate") != is_gated(c.mlp())) {
     return fmt::format("gate: expected {} because of mlp", is_gated(c.mlp()) ? "this parameter" : "none");
   }
-  const std::size_t fewest = c.norm() == NormKind::layer ? 2 : 1;
+  const std::size_t fewest = subtracts_mean(c.norm()) ? 2 : 1;
   if (c.size(Along::feature) < fewest || c.size(Along::feature) > most_features) {
     return fmt::format("x: expected rows of {} to {} numbers", fewest, most_features);
   }

@@ -22,11 +22,10 @@ std::string matrix(std::string_view name, std::span<const double> values, std::s
 std::string describe(const BoundCase& c, int most) {
   const Evaluation e = evaluate(c);
   const auto units = static_cast<std::size_t>(c.units());
-  std::string text =
-      fmt::format("    {}, {}, eps {:g}, {}, alpha {:.6g}, beta {:.6g}: D = {}, hidden units {}, labels {}\n",
-                  placement_of(c), c.norm() == NormKind::rms ? "RMSNorm" : "LayerNorm", c.number("norm_eps"),
-                  mlp_kind_names[static_cast<std::size_t>(c.mlp())], c.number("alpha"), c.number("beta"), c.width(),
-                  units, fmt::join(c.labels(), " "));
+  std::string text = fmt::format(
+      "    {}, {}, eps {:g}, {}, alpha {:.6g}, beta {:.6g}: D = {}, hidden units {}, labels {}\n", placement_of(c),
+      facts_of(c.norm()).title, c.number("norm_eps"), mlp_kind_names[static_cast<std::size_t>(c.mlp())],
+      c.number("alpha"), c.number("beta"), c.width(), units, fmt::join(c.labels(), " "));
   for (const ParameterKind& kind : parameter_kinds()) {
     if (kind.shown.empty() || !c.has(kind.name)) continue;
     const Parameter& p = c.parameters.find(kind.name)->second;

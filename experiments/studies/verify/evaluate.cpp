@@ -51,7 +51,7 @@ constexpr double smallest_square = 1e-290;
 theory::NormPass pass_of(const ModelSpec& m, std::span<const double> gain, const double* x, double& condition) {
   const auto n = static_cast<std::size_t>(m.width);
   double mean = 0.0;
-  if (m.norm == NormKind::layer) {
+  if (subtracts_mean(m.norm)) {
     for (std::size_t i = 0; i < n; ++i) mean += x[i] / static_cast<double>(n);
   }
   double square = 0.0;

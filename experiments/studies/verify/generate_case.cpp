@@ -23,7 +23,7 @@ void draw_norm(stacks::Draw& draw, BoundCase& c, const std::string& name) {
   std::vector<double> gain(static_cast<std::size_t>(width), draw.chance(0.2) ? -scale : scale);
   if (draw.chance(0.5)) gain = draw.normals(width, scale);
   c.set(name + ".gain", std::move(gain));
-  if (c.norm() == NormKind::layer && draw.chance(0.5)) {
+  if (subtracts_mean(c.norm()) && draw.chance(0.5)) {
     c.set(name + ".bias", draw.normals(width, draw.magnitude(-3.0, 3.0)));
   }
 }
@@ -66,7 +66,7 @@ BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
   stacks::Draw draw({seed, id, Stream::verify_case});
   const SublayerRule rule = draw_rule(draw);
   const NormKind norm = draw.chance(0.35) ? NormKind::layer : NormKind::rms;
-  const int width = draw.size(norm == NormKind::layer ? 2 : 1, 64);
+  const int width = draw.size(subtracts_mean(norm) ? 2 : 1, 64);
   const int units = draw.size(1, 64);
   const double eps = draw_eps(draw);
   const MlpKind mlp = draw.chance(0.4)

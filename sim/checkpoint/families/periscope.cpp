@@ -98,6 +98,17 @@ std::vector<LayerPlacement> read_layer_placements(ConfigReader& model, int layer
     if (one.placement && one.placement->wiring != Wiring::sequential) {
       throw table.unsupported_value("placement", "a placement of one stream and branch");
     }
+    const auto word = [&](const char* key, auto& field, const auto& names) {
+      using Value = typename std::remove_cvref_t<decltype(field)>::value_type;
+      if (!table.has(key)) return;
+      const auto found = std::ranges::find(names, table.text(key));
+      if (found == names.end()) throw table.unsupported_value(key, "a known word");
+      field = static_cast<Value>(found - names.begin());
+    };
+    word("qk_norm", one.qk_norm, qk_norm_names);
+    word("inner_norm", one.inner_norm, inner_norm_names);
+    word("attention_gate", one.attention_gate, attention_gate_names);
+    if (table.has("v_norm")) one.v_norm = table.flag_or("v_norm", false);
     table.finish();
     all.push_back(std::move(one));
   }
@@ -127,9 +138,10 @@ FamilyStack read_own(ConfigReader& config, const TensorNames& names) {
   const StackSpec tokens = token_stack(m);
   for (const ParameterId& id : matrices_of(tokens)) stack.map.set(id.layer(), id.weight, whole(name_of(id)));
   for (const ParameterId& id : gains_of(m)) {
-    const bool has_bias = m.norm == NormKind::layer && !is_module_norm(id.weight);
+    const NormFacts& facts = facts_of(kind_of(m, id.weight));
     StoredNorm norm{whole(name_of(id)), {}};
-    if (has_bias) norm.bias = whole(name_of(bias_of(id)));
+    if (facts.has_bias) norm.bias = whole(name_of(bias_of(id)));
+    if (facts.has_alpha()) norm.alpha = whole(name_of(alpha_of(id)));
     stack.map.set_norm(id.sublayer, id.weight, norm);
   }
   return stack;

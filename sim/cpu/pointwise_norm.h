@@ -1,0 +1,109 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/core/norm_formula.h"
+#include "sim/cpu/ops.h"
+#include "sim/cpu/scratch.h"
+
+/// Norms of which every entry is a function of one entry (formulas: Backend::norm).
+namespace periscope::cpu {
+
+/// Entries that are bent at a time, in a buffer on the stack: aligned, because Eigen computes what lies before the
+/// first aligned address by another formula.
+inline constexpr Index bent_at_once = 1024;
+
+/// u becomes φ(u).
+template <class T>
+void bend(NormFormula::Bend kind, Row<T>& u) {
+  if (kind == NormFormula::Bend::tanh) u = u.tanh();
+  if (kind == NormFormula::Bend::erf) u = u.unaryExpr([](T v) { return std::erf(v); });
+}
+
+/// u becomes φ'(u), given φ(u).
+template <class T>
+void bend_slope(NormFormula::Bend kind, const Row<T>& bent, Row<T>& u) {
+  if (kind == NormFormula::Bend::tanh) u = (T(1) - bent) * (T(1) + bent);
+  if (kind == NormFormula::Bend::erf) u = T(2) * std::numbers::inv_sqrtpi_v<T> * (-u.square()).exp();
+  if (kind == NormFormula::Bend::none) u.setOnes();
+}
+
+template <class T>
+void pointwise_norm(NormFormula::Bend kind, const T* x, const T* gain, const T* bias, T alpha, T* y, Index parts,
+                    Index n) {
+#pragma omp parallel for schedule(static) if (parts * n > worth_threads)
+  for (Index part = 0; part < parts; ++part) {
+    alignas(64) T buffer[bent_at_once];
+    for (Index i = 0; i < n; i += bent_at_once) {
+      const Index count = std::min(bent_at_once, n - i);
+      Row<T> u(buffer, count);
+      u = alpha * ConstRow<T>(x + part * n + i, count);
+      bend(kind, u);
+      Row<T> out(y + part * n + i, count);
+      out = ConstRow<T>(gain + i, count) * u;
+      if (bias != nullptr) out += ConstRow<T>(bias + i, count);
+    }
+  }
+}
+
+/// Where the gradients of a pointwise norm go.
+template <class T>
+struct PointwiseGradient {
+  T *dx, *dgain, *dbias;
+  T* dalpha;  ///< null: there is none
+};
+
+/// Parts are taken in groups, whose sums over parts are added up in their order.
+template <class T>
+void pointwise_norm_backward(NormFormula::Bend kind, const T* x, const T* gain, T alpha, const T* dy,
+                             const PointwiseGradient<T>& to, Index parts, Index n) {
+  constexpr Index group_size = 64;
+  const Index groups = (parts + group_size - 1) / group_size;
+  const Index stride = 2 * n + 1;  // dgain, dbias and dalpha of a group
+  const Scratch<double> sums(groups * stride);
+#pragma omp parallel for schedule(static) if (parts * n > worth_threads)
+  for (Index group = 0; group < groups; ++group) {
+    double* const gain_sum = sums.data() + group * stride;
+    double* const bias_sum = gain_sum + n;
+    double& alpha_sum = bias_sum[n];
+    std::fill_n(gain_sum, stride, 0.0);
+    alignas(64) T bent_buffer[bent_at_once];
+    alignas(64) T slope_buffer[bent_at_once];
+    for (Index part = group * group_size; part < std::min(parts, (group + 1) * group_size); ++part) {
+      for (Index i = 0; i < n; i += bent_at_once) {
+        const Index count = std::min(bent_at_once, n - i);
+        const T* const in = x + part * n + i;
+        const T* const dout = dy + part * n + i;
+        T* const din = to.dx + part * n + i;
+        Row<T> u(slope_buffer, count);
+        Row<T> bent(bent_buffer, count);
+        u = alpha * ConstRow<T>(in, count);
+        bent = u;
+        bend(kind, bent);
+        bend_slope(kind, bent, u);
+        double products = 0.0;
+#pragma omp simd reduction(+ : products)
+        for (Index j = 0; j < count; ++j) {
+          const double d = static_cast<double>(dout[j]);
+          const double slope = static_cast<double>(gain[i + j]) * d * static_cast<double>(slope_buffer[j]);
+          products += slope * static_cast<double>(in[j]);
+          gain_sum[i + j] += d * static_cast<double>(bent_buffer[j]);
+          bias_sum[i + j] += d;
+          din[j] = static_cast<T>(static_cast<double>(alpha) * slope);
+        }
+        alpha_sum += products;
+      }
+    }
+  }
+  for (Index group = 1; group < groups; ++group) {
+    for (Index i = 0; i < stride; ++i) sums.data()[i] += sums.data()[group * stride + i];
+  }
+  for (Index i = 0; i < n; ++i) {
+    to.dgain[i] = static_cast<T>(sums.data()[i]);
+    to.dbias[i] = static_cast<T>(sums.data()[n + i]);
+  }
+  if (to.dalpha != nullptr) *to.dalpha = static_cast<T>(sums.data()[2 * n]);
+}
+
+}  // namespace periscope::cpu

@@ -1,0 +1,226 @@
+#include <cmath>
+#include <functional>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "tests/support/doctest.h"
+#include "theory/norms/norm_law.h"
+#include "theory/predict/finite_width.h"
+#include "theory/predict/gram_chain.h"
+#include "theory/predict/predict.h"
+
+/// The maps of pointwise norms on kernels against quadrature of the test's own, and where theory refuses them.
+namespace periscope::theory {
+namespace {
+
+using doctest::Approx;
+
+NormUse with_alpha(NormKind kind, double alpha) { return {.kind = kind, .width = 64, .alpha = alpha}; }
+
+double phi(NormKind kind, double u) { return kind == NormKind::dyt ? std::tanh(u) : std::erf(u); }
+double slope(NormKind kind, double u) {
+  return kind == NormKind::dyt ? 1.0 / std::pow(std::cosh(u), 2) : 2.0 / std::sqrt(std::numbers::pi) * std::exp(-u * u);
+}
+
+/// E f(u)g(v) of normal u, v with these variances and correlation: the trapezoid rule over the square of two
+/// independent normal numbers, whose step is finer than the poles of tanh ask for.
+double expectation(const std::function<double(double)>& f, const std::function<double(double)>& g, double a, double b,
+                   double rho) {
+  const double step = 1.0 / (16.0 + 8.0 * std::sqrt(std::max(a, b)));
+  const double other = std::sqrt(1.0 - rho * rho);
+  double sum = 0.0;
+  for (double z = -8.5; z <= 8.5; z += step) {
+    const double outer = f(std::sqrt(a) * z) * std::exp(-0.5 * z * z);
+    double inner = 0.0;
+    for (double w = -8.5; w <= 8.5; w += step)
+      inner += g(std::sqrt(b) * (rho * z + other * w)) * std::exp(-0.5 * w * w);
+    sum += outer * inner;
+  }
+  return sum * step * step / (2.0 * std::numbers::pi);
+}
+
+struct Pair {
+  double a, b, rho;
+};
+constexpr Pair pairs[] = {{0.01, 0.02, 0.5}, {0.25, 0.25, -0.7}, {1.0, 4.0, 0.3},    {3.9, 3.9, 0.999},
+                          {16.0, 1.0, 0.9},  {40.0, 40.0, 0.6},  {100.0, 0.1, -0.4}, {900.0, 400.0, 0.99}};
+
+/// Of Derf there are closed forms. Where one entry of a DyT is large and the other small, the rule over Kolmogorov's
+/// distribution has too few nodes for more than four digits.
+double tolerance_of(NormKind kind, const Pair& p) {
+  if (kind == NormKind::derf) return 1e-9;
+  return std::max(p.a, p.b) > 4.0 && std::min(p.a, p.b) < 1.0 ? 1e-4 : 1e-5;
+}
+
+TokenKernel kernel_of(const Pair& p) {
+  Matrix k(2, 2);
+  const double c = p.rho * std::sqrt(p.a * p.b);
+  k << p.a, c, c, p.b;
+  return TokenKernel::of_independent_features(k, 64);
+}
+
+TEST_CASE("T2: the kernel behind DyT and Derf is E phi(u)phi(v), by quadrature, small and large") {
+  for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
+    for (const Pair& p : pairs) {
+      CAPTURE(p.a);
+      CAPTURE(p.b);
+      CAPTURE(p.rho);
+      const auto f = [&](double u) { return phi(kind, u); };
+      const double tolerance = tolerance_of(kind, p);
+      const double alpha = 0.5;  // the kernel in front is that of u over alpha squared
+      TokenKernel x = kernel_of(p);
+      x.product /= alpha * alpha;
+      const TokenKernel y = normalised(x, with_alpha(kind, alpha), 3.0);
+      CHECK(y.product(0, 1) == Approx(9.0 * expectation(f, f, p.a, p.b, p.rho)).epsilon(tolerance));
+      CHECK(y.product(0, 0) == Approx(9.0 * expectation(f, f, p.a, p.a, 1.0)).epsilon(tolerance));
+      CHECK(y.product(1, 0) == y.product(0, 1));
+      CHECK(y.mean(0, 0) == Approx(y.product(0, 0) / 64.0));
+    }
+  }
+}
+
+TEST_CASE("T8: the gradient's factor is E phi'(u)phi'(v), entry by entry, and the slope E phi'(u)") {
+  for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
+    for (const Pair& p : pairs) {
+      CAPTURE(p.a);
+      CAPTURE(p.b);
+      CAPTURE(p.rho);
+      const auto df = [&](double u) { return slope(kind, u); };
+      const double tolerance = tolerance_of(kind, p);
+      const double alpha = 2.0;
+      TokenKernel x = kernel_of(p);
+      x.product /= alpha * alpha;
+      Matrix g(2, 2);
+      g << 5.0, -2.0, -2.0, 7.0;
+      const NormUse norm = with_alpha(kind, alpha);
+      const NormTrace trace = norm_trace(x, norm);
+      const Matrix before = gradient_before(g, trace, norm, 3.0);
+      CHECK(before(0, 1) == Approx(-2.0 * 36.0 * expectation(df, df, p.a, p.b, p.rho)).epsilon(tolerance));
+      CHECK(before(1, 1) == Approx(7.0 * 36.0 * expectation(df, df, p.b, p.b, 1.0)).epsilon(tolerance));
+      const auto one = [](double) { return 1.0; };
+      CHECK(norm_slope(trace, norm, 3.0)[0] == Approx(6.0 * expectation(df, one, p.a, 1.0, 0.0)).epsilon(tolerance));
+    }
+  }
+}
+
+TEST_CASE("a scale alone multiplies kernels and gradients by gamma squared") {
+  const TokenKernel x = kernel_of({2.0, 3.0, 0.5});
+  const NormUse norm = with_alpha(NormKind::none, 1.0);
+  CHECK(normalised(x, norm, 3.0).product.isApprox(9.0 * x.product, 1e-14));
+  CHECK(gradient_before(x.product, norm_trace(x, norm), norm, 3.0).isApprox(9.0 * x.product, 1e-14));
+}
+
+TEST_CASE("the L2 norm is RMSNorm of gain gamma/sqrt(D) and eps/D, forward, back and on coordinates") {
+  const TokenKernel x = kernel_of({2.0, 3.0, 0.5});
+  const NormUse l2{.kind = NormKind::l2, .eps = 6.4, .width = 64};
+  const NormUse rms{.kind = NormKind::rms, .eps = 0.1, .width = 64};
+  CHECK(normalised(x, l2, 8.0).product.isApprox(normalised(x, rms, 1.0).product, 1e-14));
+  CHECK(normalised(x, l2, 8.0).product(0, 0) == Approx(2.0 / 2.1));
+  CHECK(gradient_before(x.product, norm_trace(x, l2), l2, 8.0)
+            .isApprox(gradient_before(x.product, norm_trace(x, rms), rms, 1.0), 1e-14));
+  Matrix a = Matrix::Random(3, 4);
+  Matrix b = a;
+  normalise(a, l2, 8.0);
+  normalise(b, rms, 1.0);
+  CHECK(a.isApprox(b, 1e-14));
+}
+
+TEST_CASE("the elasticity of a second moment: 1 where tanh and erf are straight, 0 where they are flat") {
+  for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
+    const NormUse norm = with_alpha(kind, 1.0);
+    CHECK(norm_elasticity(1e-6, norm) == Approx(1.0).epsilon(1e-4));
+    CHECK(norm_elasticity(1e6, norm) < 1e-2);
+    CHECK(norm_elasticity(1.0, norm) < norm_elasticity(0.25, norm));
+  }
+  CHECK(norm_elasticity(1.0, {.kind = NormKind::rms}) == 0.0);
+  CHECK(norm_elasticity(1.0, with_alpha(NormKind::none, 1.0)) == Approx(1.0));
+}
+
+StackSpec small_stack(std::string_view placement, NormKind kind) {
+  StackSpec spec;
+  spec.model = {.layers = 2, .width = 64, .heads = 4, .kv_heads = 4, .head_dim = 16, .mlp_width = 128};
+  spec.model.norm = kind;
+  spec.model.placement = *find_placement(placement);
+  spec.model.final_norm = spec.model.placement.final_norm;
+  spec.init.scheme = InitScheme::lecun;
+  spec.input.tokens = 6;
+  return spec;
+}
+
+TEST_CASE("theory refuses a pointwise norm that reads what another made other than normal, and says which") {
+  const auto refusal = [](std::string_view placement, bool embedding_norm = false) {
+    StackSpec spec = small_stack(placement, NormKind::derf);
+    spec.model.embedding_norm = embedding_norm;
+    return predict(spec, {}, {.most_samples = 16}).refusal;
+  };
+  CHECK(refusal("pre").empty());
+  CHECK(refusal("lns").empty());
+  CHECK(refusal("none").empty());
+  CHECK(refusal("b-only").empty());
+  for (const char* placement : {"peri", "post", "a+c", "deepnorm", "residual-dual"}) {
+    const std::string name = placement;
+    CAPTURE(name);
+    CHECK(refusal(placement).find("other than normal") != std::string::npos);
+  }
+  CHECK(refusal("peri").find("norm A of sublayer 1 (Derf)") == 0);
+  CHECK(refusal("peri").find("norm B of sublayer 0 makes") != std::string::npos);
+  CHECK(refusal("pre", true).find("the embedding norm makes") != std::string::npos);
+}
+
+TEST_CASE("behind a pointwise norm B the final norm's gradients are refused, signals are not") {
+  StackSpec spec = small_stack("b-only", NormKind::dyt);
+  const PredictionOptions options{.most_samples = 16, .labels = {{0, 1, 2, 0, 1, 2}}};
+  const Prediction with = predict(spec, {}, options);
+  CHECK(with.refusal.empty());
+  CHECK(with.gradient_refusal.find("the final norm (DyT)") == 0);
+  CHECK(with.profile.find(Statistic::grad_sq, Signal::x_out) == nullptr);
+  CHECK(with.profile.find(Statistic::kurtosis, Signal::x_out) == nullptr);
+  CHECK(with.profile.find(Statistic::second_moment, Signal::x_out) != nullptr);
+  spec.model.final_norm = false;
+  CHECK(predict(spec, {}, options).gradient_refusal.empty());
+}
+
+TEST_CASE("kurtosis and maximum behind a pointwise norm A are left out, those of the stream are not") {
+  const Prediction p = predict(small_stack("pre", NormKind::dyt), {}, {.most_samples = 16});
+  CHECK(p.profile.find(Statistic::kurtosis, Signal::A_out) == nullptr);
+  CHECK(p.profile.find(Statistic::maximum, Signal::A_out) == nullptr);
+  CHECK(p.profile.find(Statistic::kurtosis, Signal::x_out) != nullptr);
+  CHECK(p.profile.find(Statistic::second_moment, Signal::A_out) != nullptr);
+}
+
+TEST_CASE("T25 refuses pointwise norms: signals stay those of the limit, and the prediction says so") {
+  const StackSpec spec = small_stack("pre", NormKind::dyt);
+  Prediction p = predict(spec, {}, {.most_samples = 16});
+  predict_at_width(spec, {}, {.seeds = 4}, p);
+  CHECK_FALSE(p.exact_at_width);
+  CHECK(p.refusal.empty());
+  CHECK(p.left_out.find("the chain T25 knows a stream by its Gram matrix") != std::string::npos);
+  CHECK_THROWS_AS((void)gram_chain(spec, {}, {}), std::logic_error);
+  CHECK(coordinates_refusal(small_stack("pre", NormKind::l2).model).empty());
+}
+
+TEST_CASE("alpha 5 % off moves what theory says of a stack with DyT or Derf, and of no other") {
+  for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
+    const auto a_out = [&](Fault fault) {
+      return predict(small_stack("pre", kind), {}, {.most_samples = 16, .fault = fault})
+          .profile.find(Statistic::second_moment, Signal::A_out)
+          ->value[0];
+    };
+    StackSpec other = small_stack("pre", kind);
+    other.model.norm_alpha *= 1.05;
+    CHECK(a_out(Fault::norm_alpha) ==
+          predict(other, {}, {.most_samples = 16}).profile.find(Statistic::second_moment, Signal::A_out)->value[0]);
+    CHECK(a_out(Fault::norm_alpha) > 1.03 * a_out(Fault::none));
+    CHECK(acts_on(Fault::norm_alpha, small_stack("pre", kind), false));
+    StackSpec bare = small_stack("none", kind);
+    CHECK_FALSE(acts_on(Fault::norm_alpha, bare, true));
+    bare.model.final_norm = true;
+    CHECK(acts_on(Fault::norm_alpha, bare, true));
+    CHECK_FALSE(acts_on(Fault::norm_alpha, bare, false));
+  }
+  CHECK_FALSE(acts_on(Fault::norm_alpha, small_stack("pre", NormKind::rms), true));
+}
+
+}  // namespace
+}  // namespace periscope::theory

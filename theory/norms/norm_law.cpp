@@ -1,0 +1,48 @@
+#include "theory/norms/norm_law.h"
+
+#include <array>
+#include <stdexcept>
+
+#include "theory/norms/dividing.h"
+#include "theory/norms/pointwise.h"
+
+namespace periscope::theory {
+namespace {
+
+/// In the order of NormKind.
+constexpr std::array<const NormLaw*, norm_table.size()> laws{&dividing_law, &dividing_law, &dyt_law,
+                                                             &derf_law,     &dividing_law, &scale_law};
+
+}  // namespace
+
+NormUse norm_use(const ModelSpec& m) {
+  return {m.norm, m.norm_eps, m.width, facts_of(m.norm).has_alpha() ? m.norm_alpha : 1.0};
+}
+
+const NormLaw& law_of(NormKind kind) { return *laws[static_cast<std::size_t>(kind)]; }
+
+TokenKernel normalised(const TokenKernel& x, const NormUse& norm, double gamma) {
+  return law_of(norm.kind).kernel(x, norm, gamma);
+}
+
+NormTrace norm_trace(const TokenKernel& x, const NormUse& norm) { return law_of(norm.kind).trace(x, norm); }
+
+Vector norm_slope(const NormTrace& trace, const NormUse& norm, double gamma) {
+  return law_of(norm.kind).slope(trace, norm, gamma);
+}
+
+Matrix gradient_before(const Matrix& g, const NormTrace& trace, const NormUse& norm, double gamma) {
+  return law_of(norm.kind).gradient(g, trace, norm, gamma);
+}
+
+double norm_elasticity(double second_moment, const NormUse& norm) {
+  return law_of(norm.kind).elasticity(second_moment, norm);
+}
+
+void normalise(Eigen::Ref<Matrix> x, const NormUse& norm, double gamma) {
+  const auto map = law_of(norm.kind).coordinates;
+  if (map == nullptr) throw std::logic_error("this norm has no map on coordinates");
+  map(x, norm, gamma);
+}
+
+}  // namespace periscope::theory

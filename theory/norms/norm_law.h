@@ -1,0 +1,70 @@
+#pragma once
+
+#include <string>
+
+#include "sim/spec/profile.h"
+#include "theory/predict/kernel.h"
+
+/// What theory knows of every kind of norm (T2, T8, and on the coordinates of T25): a table with one row per kind.
+/// theory/norms/norm_set.h has what certificates know of it.
+namespace periscope::theory {
+
+/// A norm as a stack uses it.
+struct NormUse {
+  NormKind kind = NormKind::rms;
+  double eps = 0.0;
+  int width = 0;  ///< D
+  double alpha = 1.0;
+};
+[[nodiscard]] NormUse norm_use(const ModelSpec& model);
+
+/// What the gradient's map needs to know of a norm's input.
+struct NormTrace {
+  Vector square;      ///< the square of the divisor: mean square (LayerNorm: variance) + eps of every token [T]
+  Matrix input = {};  ///< of a pointwise norm: the covariance of αx [T, T]
+};
+
+/// A row: the functions below, for one kind.
+struct NormLaw {
+  TokenKernel (*kernel)(const TokenKernel& x, const NormUse& norm, double gamma);
+  NormTrace (*trace)(const TokenKernel& x, const NormUse& norm);
+  Vector (*slope)(const NormTrace& trace, const NormUse& norm, double gamma);
+  Matrix (*gradient)(const Matrix& g, const NormTrace& trace, const NormUse& norm, double gamma);
+  void (*coordinates)(Eigen::Ref<Matrix> x, const NormUse& norm, double gamma);  ///< null: there is no such map
+  double (*elasticity)(double second_moment, const NormUse& norm);
+};
+[[nodiscard]] const NormLaw& law_of(NormKind kind);
+
+/// T2: the kernel after a norm of gain gamma, eps included. That of a pointwise norm is right where entries are normal.
+TokenKernel normalised(const TokenKernel& x, const NormUse& norm, double gamma);
+
+/// Returns what `gradient_before` needs of a norm whose input has this kernel.
+NormTrace norm_trace(const TokenKernel& x, const NormUse& norm);
+
+/// E ∂y_i/∂x_i of every token [T], but for what falls with 1/D: gamma over the divisor, 0 for a token that is 0; of a
+/// pointwise norm gamma·α·E φ'(αx).
+Vector norm_slope(const NormTrace& trace, const NormUse& norm, double gamma);
+
+/// T8: the gradient kernel in front of a norm from that behind it, G_tt' → gamma² G_tt'/√(r_t r_t'); of a pointwise
+/// norm gamma²α²E[φ'(αx_t)φ'(αx_t')]·G_tt'.
+Matrix gradient_before(const Matrix& g, const NormTrace& trace, const NormUse& norm, double gamma);
+
+/// ∂log/∂log of the second moment behind a norm and that in front of it: 0 where it divides by the latter, from 0 to 1
+/// where it is pointwise.
+double norm_elasticity(double second_moment, const NormUse& norm);
+
+/// Why the norms of a stack have no map on coordinates (T25), or "".
+std::string coordinates_refusal(const ModelSpec& model);
+/// Why the second moments of a stack are not those that the kernel maps of its norms give, or "": those of pointwise
+/// norms are right for normal entries alone, and what comes out of such a norm is not normal.
+std::string norm_refusal(const StackSpec& spec);
+/// The same of the final norm, which only gradients ask for.
+std::string final_norm_refusal(const ModelSpec& model);
+/// Takes out of a profile kurtosis and maximum of what comes out of pointwise norms: they are those of normal entries.
+void leave_out_tails(const ModelSpec& model, Profile& profile);
+
+/// The norm of T1 on coordinates (T25), eps included: a row that is 0 stays 0. Throws std::logic_error where
+/// coordinates_refusal has a reason.
+void normalise(Eigen::Ref<Matrix> x, const NormUse& norm, double gamma);
+
+}  // namespace periscope::theory

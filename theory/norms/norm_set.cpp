@@ -1,0 +1,117 @@
+#include "theory/norms/norm_set.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "theory/certify/computed_ops.h"
+
+namespace periscope::theory {
+namespace {
+
+/// |α|·m, rounded up; 0 for α = 0, whatever m is.
+double inner(double alpha, double m) { return alpha == 0.0 || m == 0.0 ? 0.0 : outward(std::abs(alpha) * m); }
+
+/// What x̂ reaches above and below 0, for a feature's interval and an α of either sign.
+struct Reach {
+  double up;
+  double down;
+};
+template <class Magnitude>
+Reach reach_of(double low, double high, double alpha, const Magnitude& magnitude) {
+  const double up = magnitude(std::max(high, 0.0));
+  const double down = magnitude(std::max(-low, 0.0));
+  return alpha >= 0.0 ? Reach{up, down} : Reach{down, up};
+}
+
+}  // namespace
+
+double bent_magnitude(NormFormula::Bend bend, double u) {
+  // 16 times what one operation loses is more than the library's functions are off by.
+  const auto above = [](double v) { return std::min(v + 16.0 * (rounding(0) * v + underflow(0)), 1.0); };
+  switch (bend) {
+    case NormFormula::Bend::tanh: return std::isnan(u) ? 1.0 : above(std::tanh(u));
+    case NormFormula::Bend::erf: return std::isnan(u) ? 1.0 : above(std::erf(u));
+    case NormFormula::Bend::none: break;
+  }
+  return std::isnan(u) ? infinity : u;
+}
+
+double largest_slope(NormFormula::Bend bend) {
+  return bend == NormFormula::Bend::erf ? 2.0 * std::numbers::inv_sqrtpi * (1.0 + rounding(0)) : 1.0;
+}
+
+BoundedSet pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
+  const NormFormula::Bend bend = formula_of(norm.kind).bend;
+  const Vector bias = norm.bias.size() > 0 ? norm.bias : Vector::Zero(x.size());
+  BoundedSet y{Vector(x.size()), Vector(x.size()), {}};
+  Vector hat(x.size());
+  for (Eigen::Index k = 0; k < x.size(); ++k) {
+    const Reach reach =
+        reach_of(x.low[k], x.high[k], norm.alpha, [&](double m) { return bent_magnitude(bend, inner(norm.alpha, m)); });
+    hat[k] = std::max(reach.up, reach.down);
+    const double gain = norm.gain[k];
+    const double above = gain >= 0.0 ? gain * reach.up : -gain * reach.down;
+    const double below = gain >= 0.0 ? gain * reach.down : -gain * reach.up;
+    const double size = std::abs(bias[k]) + above + below;
+    const double slack = size == 0.0 ? 0.0 : rounding(0) * size + underflow(0);
+    y.low[k] = gain == 0.0 ? bias[k] : bias[k] - below - slack;
+    y.high[k] = gain == 0.0 ? bias[k] : bias[k] + above + slack;
+  }
+  const double radius = std::min(norm_of(hat), outward(inner(norm.alpha, x.norm()) * largest_slope(bend)));
+  if (std::isfinite(radius)) {
+    y.ellipsoid = ellipsoid_around(bias, norm.gain * (radius * (1.0 + rounding(0))));
+    y.ellipsoid->error = (rounding(0) * y.ellipsoid->axes.cwiseAbs().array() + underflow(0)).matrix();
+  }
+  return cleaned(std::move(y));
+}
+
+// αx is off by u|αx| for its rounding and as much for an α that another run rounds otherwise; φ of that by as much of
+// itself at most, since uφ'(u) ≤ φ(u), and by 8 roundings of its own, an allowance as for activations. So a computed φ
+// may pass 1. Gain and bias as behind the other norms.
+BoundedSet ComputedOps::pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
+  if (exact_) return theory::pointwise_normalised(x, norm);
+  const NormFormula::Bend bend = formula_of(norm.kind).bend;
+  const bool bends = bend != NormFormula::Bend::none;
+  const double wide = std::max(u_, sum_u_);
+  const double tiny = eta_ + sum_eta_;
+  const auto entered = [&](double m) { return bends ? outward(inner(norm.alpha, m) * (1.0 + 4.0 * wide) + tiny) : m; };
+  const auto bent = [&](double m) {
+    const double entering = entered(m);
+    if (!bends) return entering;
+    return outward(bent_magnitude(bend, entering) * (1.0 + 8.0 * wide) + tiny);
+  };
+  const double growth = (1.0 + u_) * (1.0 + 2.0 * u_) * (1.0 + sum_u_) * (1.0 + sum_u_) * (1.0 + rounding(16));
+  const Vector bias = norm.bias.size() > 0 ? norm.bias : Vector::Zero(x.size());
+  const Vector magnitude = x.magnitude();
+  BoundedSet y{Vector(x.size()), Vector(x.size()), {}};
+  Vector floor(x.size());
+  Vector hat(x.size());
+  for (Eigen::Index k = 0; k < x.size(); ++k) {
+    const Reach reach = reach_of(x.low[k], x.high[k], norm.alpha, bent);
+    const double gain = norm.gain[k];
+    const double size = std::abs(gain);
+    hat[k] = std::max(reach.up, reach.down);
+    floor[k] = outward(4.0 * ((size + eta_) * tiny + eta_ * hat[k] + tiny), 8);
+    if (bends) {
+      note(Signal::normalised, entered(magnitude[k]));
+      note(Signal::normalised, hat[k]);
+    }
+    note(Signal::normalised, size == 0.0 ? floor[k] : outward(size * hat[k] * growth + floor[k]));
+    const auto gained = [&](double reached) {
+      return size == 0.0 ? floor[k] : outward(size * reached * growth + floor[k]);
+    };
+    y.low[k] = bias[k] - gained(gain >= 0.0 ? reach.down : reach.up) - rounding(0) * std::abs(bias[k]);
+    y.high[k] = bias[k] + gained(gain >= 0.0 ? reach.up : reach.down) + rounding(0) * std::abs(bias[k]);
+  }
+  const double root = std::sqrt(static_cast<double>(x.size()));
+  const double of_ball = outward((inner(norm.alpha, x.norm()) * (1.0 + 4.0 * wide) + tiny * root) *
+                                     largest_slope(bend) * (1.0 + 8.0 * wide) +
+                                 tiny * root);
+  const double radius = std::min(norm_of(hat), of_ball);
+  if (std::isfinite(radius)) y.ellipsoid = Ellipsoid{bias, norm.gain * (radius * growth), floor, false};
+  y = cleaned(std::move(y));
+  return norm.bias.size() > 0 ? stored(std::move(y)) : y;
+}
+
+}  // namespace periscope::theory

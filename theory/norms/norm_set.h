@@ -1,0 +1,18 @@
+#pragma once
+
+#include "theory/certify/bounded_set.h"
+
+/// What certificates know of pointwise norms y = γ∘φ(αx) + b (T17). φ grows and φ(0) = 0, so |φ(αx)| ≤ φ(|α|m) of a
+/// feature with |x| ≤ m; of tanh and erf it is at most 1, so that y lies in the box |y_k − b_k| ≤ |γ_k|.
+namespace periscope::theory {
+
+/// φ(u) ≥ 0 for u ≥ 0, rounded up; at most 1 where φ is bounded by it.
+double bent_magnitude(NormFormula::Bend bend, double u);
+
+/// The largest slope of φ: |φ(u)| ≤ largest_slope·|u|.
+double largest_slope(NormFormula::Bend bend);
+
+/// T2 of a pointwise norm. The result also lies in the ellipsoid b + γ∘v, ‖v‖ ≤ slope·|α|·‖x‖.
+BoundedSet pointwise_normalised(const BoundedSet& x, const NormBound& norm);
+
+}  // namespace periscope::theory

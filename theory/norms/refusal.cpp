@@ -1,0 +1,86 @@
+#include <fmt/format.h>
+
+#include "theory/norms/norm_law.h"
+
+namespace periscope::theory {
+namespace {
+
+/// What makes the stream's entries other than normal before sublayer `end`, or "".
+std::string not_normal_before(const ModelSpec& m, int end) {
+  if (m.embedding_norm) return "the embedding norm";
+  for (int l = 0; l < end; ++l) {
+    if (m.rule(l).norm_b) return fmt::format("norm B of sublayer {}", l);
+    if (m.rule(l).norm_c) return fmt::format("norm C of sublayer {}", l);
+  }
+  return {};
+}
+
+std::string refusal_of(const ModelSpec& m, std::string_view reader, const std::string& cause) {
+  return fmt::format(
+      "{} ({}) bends every entry by itself, and theory knows its second moment for normal entries alone: "
+      "{} makes the stream's entries other than normal",
+      reader, facts_of(m.norm).title, cause);
+}
+
+}  // namespace
+
+std::string coordinates_refusal(const ModelSpec& m) {
+  if (law_of(m.norm).coordinates != nullptr) return {};
+  return fmt::format(
+      "the chain T25 knows a stream by its Gram matrix, and what {} makes of entries does not follow from "
+      "that",
+      facts_of(m.norm).title);
+}
+
+std::string norm_refusal(const StackSpec& spec) {
+  const ModelSpec& m = spec.model;
+  if (!is_pointwise(m.norm)) return {};
+  if (spec.scales != nullptr) {
+    return fmt::format(
+        "{} bends every entry by itself, and theory knows its second moment where all channels are of one "
+        "size: those of given weights are not",
+        facts_of(m.norm).title);
+  }
+  for (int l = 0; l < m.sublayers(); ++l) {
+    const SublayerRule rule = m.rule(l);
+    if (rule.norm_a) {
+      if (const std::string cause = not_normal_before(m, l); !cause.empty()) {
+        return refusal_of(m, fmt::format("norm A of sublayer {}", l), cause);
+      }
+    }
+    if (!rule.norm_c) continue;
+    const std::string cause = not_normal_before(m, l);
+    if (!cause.empty() || rule.norm_b) {
+      return refusal_of(m, fmt::format("norm C of sublayer {}", l),
+                        cause.empty() ? fmt::format("norm B of sublayer {}", l) : cause);
+    }
+  }
+  return {};
+}
+
+std::string final_norm_refusal(const ModelSpec& m) {
+  if (!is_pointwise(m.norm) || !m.final_norm) return {};
+  const std::string cause = not_normal_before(m, m.sublayers());
+  return cause.empty() ? cause : refusal_of(m, "the final norm", cause);
+}
+
+void leave_out_tails(const ModelSpec& m, Profile& profile) {
+  if (!is_pointwise(m.norm)) return;
+  const auto leave_out = [&](Signal signal) {
+    profile.curves.erase({Statistic::kurtosis, signal});
+    profile.curves.erase({Statistic::maximum, signal});
+  };
+  bool branches = false;
+  bool streams = m.embedding_norm;
+  for (int l = 0; l < m.sublayers(); ++l) {
+    const SublayerRule rule = m.rule(l);
+    if (rule.norm_a) leave_out(Signal::A_out);
+    branches = branches || rule.norm_b;
+    streams = streams || rule.norm_b || rule.norm_c;
+  }
+  if (branches) leave_out(Signal::B_out);
+  if (!streams) return;
+  for (const Signal signal : {Signal::x_in, Signal::A_out, Signal::x_out, Signal::r_out}) leave_out(signal);
+}
+
+}  // namespace periscope::theory
