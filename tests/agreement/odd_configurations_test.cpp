@@ -76,6 +76,13 @@ const std::vector<std::vector<std::string>> odd{
     {"input.correlation=1.0", "model.rope=false", "model.norm=layer"},
     {"input.correlation=1.0", "model.qk_norm=head", "model.layers=6"},
     {"model.placement=residual", "input.correlation=1.0"},
+    {"model.v_norm=true", "model.inner_norm=both", "model.attention_gate=head"},
+    {"model.v_norm=true", "model.inner_norm=both", "model.attention_gate=channel", "run.dtype=f64"},
+    {"model.v_norm=true", "model.attention_gate=head", "input.tokens=1"},
+    {"model.v_norm=true", "model.inner_norm=both", "input.correlation=1.0", "run.dtype=f64"},
+    {"model.v_norm=true", "model.attention_gate=channel", "init.scheme=normal", "init.std=30.0"},
+    {"model.v_norm=true", "model.inner_norm=both", "model.attention_gate=head", "init.scheme=normal", "init.std=0.0"},
+    {"model.placement=none", "model.inner_norm=both", "model.layers=6", "init.factor=30", "init.scheme=scaled"},
 };
 
 void check_finite_or_null(const nlohmann::ordered_json& json) {
