@@ -47,7 +47,7 @@ SignalKeys signal_keys(const ModelSpec& model, bool backward) {
 WeightKeys weight_keys(const ModelSpec& model, bool backward) {
   WeightKeys keys;
   if (!backward) return keys;
-  for (const int sublayer : {0, 1}) {
+  for (int sublayer = 0; sublayer < model.sublayers(); ++sublayer) {
     for (const Weight weight : weights_in(model, sublayer)) {
       if (!is_layer_matrix(weight)) continue;
       keys.emplace(Statistic::grad_sq, weight);
