@@ -8,6 +8,7 @@
 #include <Eigen/Cholesky>
 #include <cmath>
 #include <memory>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -131,7 +132,7 @@ TEST_CASE(
   const double rho = -0.5 / std::sqrt(1.3 * 0.8);
   spec.init.std = 1e4;
   CHECK(gate_kernels(spec, 0, input, Fault::none).open(0, 1) ==
-        Approx(0.5 - std::acos(rho) / (2.0 * M_PI)).epsilon(0.02));
+        Approx(0.5 - std::acos(rho) / (2.0 * std::numbers::pi)).epsilon(0.02));
   spec.init.std = 1e-6;
   const GateKernels half = gate_kernels(spec, 0, input, Fault::none);
   CHECK(half.open(0, 1) == Approx(0.25).epsilon(1e-6));
@@ -158,9 +159,7 @@ TEST_CASE("the gradient through a gate is as large per head as per channel") {
       const Matrix products = draws.of(m, heads * e).cwiseProduct(draws.of(d, heads * e));
       Matrix dg = Matrix::Zero(2, g.cols());
       for (int j = 0; j < products.cols(); ++j) dg.col(j / channels) += products.col(j);
-      for (double *x = dg.data(), *at = const_cast<double*>(g.data()); x != dg.data() + dg.size(); ++x, ++at) {
-        *x *= 1.0 / (1.0 + std::exp(*at)) / (1.0 + std::exp(-*at));
-      }
+      dg.array() *= g.unaryExpr([](double x) { return 1.0 / (1.0 + std::exp(x)) / (1.0 + std::exp(-x)); }).array();
       same.push_back(dg.row(0).squaredNorm());
       other.push_back(dg.row(0).dot(dg.row(1)));
     }

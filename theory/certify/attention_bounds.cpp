@@ -194,7 +194,7 @@ AttentionBounds attention_bounds(const ModelSpec& m, const Parameters& p, int la
   std::optional<NormedValues> normed;
   if (m.v_norm_at(layer)) {
     bounds.v_projected = v.set;
-    normed = normed_values(m, p, layer, v.set, ops);
+    normed = normed_value_sets(m, p, layer, v.set, ops);
     v.set = normed->all;
   }
   bounds.v = v.set;

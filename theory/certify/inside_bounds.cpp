@@ -15,8 +15,8 @@ NormBound norm_bound(const ModelSpec& m, const Parameters& p, int sublayer, Weig
 
 }  // namespace
 
-NormedValues normed_values(const ModelSpec& m, const Parameters& p, int layer, const BoundedSet& projected,
-                           ComputedOps& ops) {
+NormedValues normed_value_sets(const ModelSpec& m, const Parameters& p, int layer, const BoundedSet& projected,
+                               ComputedOps& ops) {
   const NormBound norm = norm_bound(m, p, 2 * layer, Weight::v_norm);
   const Index e = m.head_dim;
   NormedValues values;

@@ -10,8 +10,8 @@ struct NormedValues {
   std::vector<BoundedSet> heads;
   BoundedSet all;
 };
-NormedValues normed_values(const ModelSpec& model, const Parameters& parameters, int layer, const BoundedSet& projected,
-                           ComputedOps& ops);
+NormedValues normed_value_sets(const ModelSpec& model, const Parameters& parameters, int layer,
+                               const BoundedSet& projected, ComputedOps& ops);
 
 /// The outputs of all heads [H·e] behind V-norm, given their box: Σ_s w_s v̂_s is a convex combination of values in one
 /// ellipsoid around 0, times the weights' sum S. All H heads together lie in the ellipsoid of √H S₊ times its axes.

@@ -51,7 +51,7 @@ class CosineOfGaussians {
 
 /// f(ρ²)/√(r_t r_t') for every pair of tokens, times `factor`(c_tt'); 0 where r is.
 template <class F, class G>
-Matrix for_pairs(const Matrix& c, double eps, const F& f, const G& factor) {
+Matrix for_token_pairs(const Matrix& c, double eps, const F& f, const G& factor) {
   const Vector variance = c.diagonal().cwiseMax(0.0);
   const Vector scale = variance.unaryExpr([eps](double v) { return v + eps > 0.0 ? 1.0 / std::sqrt(v + eps) : 0.0; });
   Matrix out(c.rows(), c.cols());
@@ -69,13 +69,13 @@ Matrix for_pairs(const Matrix& c, double eps, const F& f, const G& factor) {
 
 Matrix normed_values(const Matrix& c, int features, double eps) {
   const CosineOfGaussians cosine(features);
-  return for_pairs(
+  return for_token_pairs(
       c, eps, [&](double rho2) { return cosine.share(rho2); }, [](double x) { return x; });
 }
 
 Matrix normed_values_slope(const Matrix& c, int features, double eps) {
   const CosineOfGaussians cosine(features);
-  return for_pairs(
+  return for_token_pairs(
       c, eps, [&](double rho2) { return cosine.slope(rho2); }, [](double) { return 1.0; });
 }
 
