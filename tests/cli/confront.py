@@ -47,6 +47,7 @@ REFUSED = [
     ("theory.fault=depth-constant", ["theory.fault", "lns"]),
     ("theory.fault=without-v-norm", ["theory.fault", "model.v_norm"]),
     ("theory.fault=without-gate", ["theory.fault", "model.attention_gate"]),
+    ("theory.fault=norm-alpha", ["theory.fault", "dyt", "derf"]),
 ]
 
 
@@ -127,6 +128,17 @@ class Confront(FolderTest):
         self.assertTrue(wrong["by"].startswith("pre gaussian: second_moment f_out"), wrong["by"])
         self.assertGreater(wrong["margin"], 1.0)
         self.assertTrue((self.folder / "power.nc").exists())
+
+    def test_an_alpha_that_is_5_percent_off_is_rejected(self):
+        """DyT and Derf have no exact chain: the limit's allowance has to be small enough to notice it."""
+        for norm in ("dyt", "derf"):
+            settings = (f"model.norm={norm}", "model.placement=pre", "model.layers=2", "model.width=1024",
+                        "model.heads=16", "model.mlp_width=2048", "init.scheme=lecun", "input.tokens=16",
+                        "input.correlation=0.1", "run.seeds=16", "run.weights=matrix-free")  # fmt: skip
+            stack = [word for setting in settings for word in ("--set", setting)]
+            self.assertEqual(run("propagate", *stack, "--quiet").returncode, 0, norm)
+            wrong = run("propagate", *stack, "--quiet", "--set", "theory.fault=norm-alpha")
+            self.assertEqual(wrong.returncode, 4, norm)
 
     def test_power_fails_where_a_wrong_theory_passes(self):
         result, code = self.power(LIST + UNSEEN)

@@ -7,6 +7,7 @@ from periscope_process import FolderTest, run, run_json
 
 FORMATS = ["--set", 'formats.format=["fp16","int4"]', "--set", "formats.certificates=false"]
 REFUSED = [
+    ("model.norm=dyt", ['model.norm = "dyt"', '"rms", "layer", "l2"']),
     ('formats.format=["fp7"]', ["formats.format", "fp7", "fp32, bf16, fp16"]),
     ("formats.format=[]", ["formats.format = []", "at least one"]),
     ('formats.format=["fp16","fp16"]', ["formats.format", "fp16 is in the list twice"]),

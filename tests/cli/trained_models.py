@@ -24,12 +24,15 @@ class TrainedModels(TrainTest):
         ids = ",".join(str(byte) for byte in TEXT[-TOKENS - 1:-1])
         named = {"post": "post", "deepnorm": "deepnorm", "residual-dual": "residual-dual", "lns": "lns",
                  "mine": "{name='mine',B=true,C=true,alpha=0.5}"}
-        own = [("periscope", name, placement, "head") for name, placement in named.items()]
-        for layout, name, placement, qk_norm in [(k, p, p, q) for k, (p, q) in LAYOUTS.items()] + own:
-            with self.subTest(layout=layout, placement=placement):
-                models = self.folder / (layout + name)
+        own = [("periscope", name, placement, "head", "rms") for name, placement in named.items()]
+        own += [("periscope", placement, placement, "none", norm) for placement, norm in
+                (("pre", "dyt"), ("peri", "derf"), ("post", "l2"))]
+        for layout, name, placement, qk_norm, norm in [(k, p, p, q, "rms") for k, (p, q) in LAYOUTS.items()] + own:
+            with self.subTest(layout=layout, placement=placement, norm=norm):
+                models = self.folder / (layout + name + norm)
                 cell, = self.cells("--corpus", self.corpus, "--export", models, "--dtype", "f64",
                                    *sets("model.vocab=256", f"model.placement={placement}", f"model.qk_norm={qk_norm}",
+                                         f"model.norm={norm}",
                                          f"input.tokens={TOKENS}", "train.lr=0.02", "train.record_sequences=1"))
                 model = models / f"{name}-seed0"
                 probed, code = run_json("probe", model, "--tokens", ids, "--quiet", "--dtype", "f64")

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <vector>
 
 #include "tests/property/arbitrary_stack.h"
@@ -11,7 +12,7 @@ namespace periscope::testing {
 namespace {
 
 struct AnyNorm {
-  NormKind kind = any_of({NormKind::rms, NormKind::layer});
+  NormKind kind = any_of({NormKind::rms, NormKind::layer, NormKind::l2});
   int rows = any_int(1, 9);
   int width = any_int(4, 70);
   std::uint32_t stream = static_cast<std::uint32_t>(any_int(0, 1000));
@@ -51,14 +52,40 @@ TEST_CASE("T13: a norm without eps forgets the scale, to the bit if it is a powe
   }));
 }
 
-TEST_CASE("a norm's output has the second moment 1, LayerNorm's also the mean 0") {
+TEST_CASE("a norm's output has the second moment 1, LayerNorm's also the mean 0, the L2 norm's the length 1") {
   CHECK(rc::check("moments of N(x)", [] {
     const AnyNorm norm;
     for (const Target& target : exact_targets()) {
       const RowMoments m = target.backend->row_moments(norm.apply(target, norm.input(target)));
-      const std::vector<double> ones(m.mean.size(), 1.0);
+      const std::vector<double> ones(m.mean.size(), norm.kind == NormKind::l2 ? 1.0 / norm.width : 1.0);
       assert_close(m.second_moment, ones, norm.rounding());
       if (norm.kind == NormKind::layer) assert_close(m.variance, ones, norm.rounding());
+    }
+  }));
+}
+
+TEST_CASE("DyT and Derf are odd to the bit, stay within their gain, and keep the order of entries") {
+  CHECK(rc::check("N(-x) = -N(x), |N(x)| <= gain, x <= y => N(x) <= N(y)", [] {
+    const NormKind kind = any_of({NormKind::dyt, NormKind::derf});
+    const int width = any_int(1, 70);
+    const auto stream = static_cast<std::uint32_t>(any_int(0, 1000));
+    const double gain = any_number(0.1, 3.0);
+    const double alpha = any_number(0.01, 4.0);
+    for (const Target& target : exact_targets()) {
+      const Backend& ops = *target.backend;
+      const Tensor x = normal_twin(target, 3, width, stream, 2.0).here;
+      const auto apply = [&](const Tensor& in) {
+        return ops.to_host(ops.norm(kind, in, ops.constant(1, width, target.dtype, gain), {}, 0.0, 1,
+                                    ops.constant(1, 1, target.dtype, alpha)));
+      };
+      const std::vector<double> in = ops.to_host(x);
+      const std::vector<double> y = apply(x);
+      const std::vector<double> mirrored = apply(ops.scale(-1.0, x));
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        RC_ASSERT(mirrored[i] == -y[i]);
+        RC_ASSERT(std::abs(y[i]) <= gain);
+        for (std::size_t j = 0; j < i; ++j) RC_ASSERT((in[j] < in[i]) == (y[j] < y[i]) || y[j] == y[i]);
+      }
     }
   }));
 }

@@ -22,12 +22,12 @@ Vector normals(Index n, unsigned seed, double scale = 1.0) {
 }
 BoundedSet anything(Index n) { return {Vector::Constant(n, -infinity), Vector::Constant(n, infinity), {}}; }
 
-double phi(NormKind kind, double u) {
+double bent_exactly(NormKind kind, double u) {
   return kind == NormKind::dyt ? std::tanh(u) : kind == NormKind::derf ? std::erf(u) : u;
 }
 Vector plain(const NormBound& norm, const Vector& x) {
   Vector y(x.size());
-  for (Index k = 0; k < x.size(); ++k) y[k] = norm.gain[k] * phi(norm.kind, norm.alpha * x[k]) + norm.bias[k];
+  for (Index k = 0; k < x.size(); ++k) y[k] = norm.gain[k] * bent_exactly(norm.kind, norm.alpha * x[k]) + norm.bias[k];
   return y;
 }
 
@@ -103,7 +103,7 @@ Vector rounded_pointwise(const NumberFormat& f, const NormBound& norm, const Vec
   Vector y(x.size());
   for (Index k = 0; k < x.size(); ++k) {
     double value = x[k];
-    if (norm.kind != NormKind::none) value = r(f, phi(norm.kind, r(f, norm.alpha * value)));
+    if (norm.kind != NormKind::none) value = r(f, bent_exactly(norm.kind, r(f, norm.alpha * value)));
     value = r(f, norm.gain[k] * value);
     y[k] = norm.bias.size() > 0 ? r(f, value + norm.bias[k]) : value;
   }

@@ -10,18 +10,18 @@ namespace periscope::theory {
 namespace {
 
 /// |α|·m, rounded up; 0 for α = 0, whatever m is.
-double inner(double alpha, double m) { return alpha == 0.0 || m == 0.0 ? 0.0 : outward(std::abs(alpha) * m); }
+double bend_input(double alpha, double m) { return alpha == 0.0 || m == 0.0 ? 0.0 : outward(std::abs(alpha) * m); }
 
 /// What x̂ reaches above and below 0, for a feature's interval and an α of either sign.
-struct Reach {
+struct BentReach {
   double up;
   double down;
 };
 template <class Magnitude>
-Reach reach_of(double low, double high, double alpha, const Magnitude& magnitude) {
+BentReach bent_reach(double low, double high, double alpha, const Magnitude& magnitude) {
   const double up = magnitude(std::max(high, 0.0));
   const double down = magnitude(std::max(-low, 0.0));
-  return alpha >= 0.0 ? Reach{up, down} : Reach{down, up};
+  return alpha >= 0.0 ? BentReach{up, down} : BentReach{down, up};
 }
 
 }  // namespace
@@ -47,8 +47,8 @@ BoundedSet pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
   BoundedSet y{Vector(x.size()), Vector(x.size()), {}};
   Vector hat(x.size());
   for (Eigen::Index k = 0; k < x.size(); ++k) {
-    const Reach reach =
-        reach_of(x.low[k], x.high[k], norm.alpha, [&](double m) { return bent_magnitude(bend, inner(norm.alpha, m)); });
+    const BentReach reach = bent_reach(x.low[k], x.high[k], norm.alpha,
+                                       [&](double m) { return bent_magnitude(bend, bend_input(norm.alpha, m)); });
     hat[k] = std::max(reach.up, reach.down);
     const double gain = norm.gain[k];
     const double above = gain >= 0.0 ? gain * reach.up : -gain * reach.down;
@@ -58,7 +58,7 @@ BoundedSet pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
     y.low[k] = gain == 0.0 ? bias[k] : bias[k] - below - slack;
     y.high[k] = gain == 0.0 ? bias[k] : bias[k] + above + slack;
   }
-  const double radius = std::min(norm_of(hat), outward(inner(norm.alpha, x.norm()) * largest_slope(bend)));
+  const double radius = std::min(norm_of(hat), outward(bend_input(norm.alpha, x.norm()) * largest_slope(bend)));
   if (std::isfinite(radius)) {
     y.ellipsoid = ellipsoid_around(bias, norm.gain * (radius * (1.0 + rounding(0))));
     y.ellipsoid->error = (rounding(0) * y.ellipsoid->axes.cwiseAbs().array() + underflow(0)).matrix();
@@ -75,7 +75,9 @@ BoundedSet ComputedOps::pointwise_normalised(const BoundedSet& x, const NormBoun
   const bool bends = bend != NormFormula::Bend::none;
   const double wide = std::max(u_, sum_u_);
   const double tiny = eta_ + sum_eta_;
-  const auto entered = [&](double m) { return bends ? outward(inner(norm.alpha, m) * (1.0 + 4.0 * wide) + tiny) : m; };
+  const auto entered = [&](double m) {
+    return bends ? outward(bend_input(norm.alpha, m) * (1.0 + 4.0 * wide) + tiny) : m;
+  };
   const auto bent = [&](double m) {
     const double entering = entered(m);
     if (!bends) return entering;
@@ -88,7 +90,7 @@ BoundedSet ComputedOps::pointwise_normalised(const BoundedSet& x, const NormBoun
   Vector floor(x.size());
   Vector hat(x.size());
   for (Eigen::Index k = 0; k < x.size(); ++k) {
-    const Reach reach = reach_of(x.low[k], x.high[k], norm.alpha, bent);
+    const BentReach reach = bent_reach(x.low[k], x.high[k], norm.alpha, bent);
     const double gain = norm.gain[k];
     const double size = std::abs(gain);
     hat[k] = std::max(reach.up, reach.down);
@@ -105,7 +107,7 @@ BoundedSet ComputedOps::pointwise_normalised(const BoundedSet& x, const NormBoun
     y.high[k] = bias[k] + gained(gain >= 0.0 ? reach.up : reach.down) + rounding(0) * std::abs(bias[k]);
   }
   const double root = std::sqrt(static_cast<double>(x.size()));
-  const double of_ball = outward((inner(norm.alpha, x.norm()) * (1.0 + 4.0 * wide) + tiny * root) *
+  const double of_ball = outward((bend_input(norm.alpha, x.norm()) * (1.0 + 4.0 * wide) + tiny * root) *
                                      largest_slope(bend) * (1.0 + 8.0 * wide) +
                                  tiny * root);
   const double radius = std::min(norm_of(hat), of_ball);

@@ -75,25 +75,25 @@ double mixed(const F& f) {
 }
 
 /// Up to this variance Mehler's series is used: its coefficients fall like exp(−π√(n/(2c))) and leave 1e-6.
-constexpr double smooth = 4.0;
+constexpr double smooth_variance = 4.0;
 
 double tanh_derivative(double u) { return 1.0 / std::pow(std::cosh(u), 2); }
 
 Matrix tanh_kernel(const Matrix& c) {
-  if (c.diagonal().maxCoeff() <= smooth) return mehler_kernel([](double u) { return std::tanh(u); }, c);
+  if (c.diagonal().maxCoeff() <= smooth_variance) return mehler_kernel([](double u) { return std::tanh(u); }, c);
   return over_pairs(c, [](double a, double b, double ab) {
     return 2.0 / pi * mixed([&](double s, double t) { return std::asin(ab / std::sqrt((s + a) * (t + b))); });
   });
 }
 Matrix tanh_derivatives(const Matrix& c) {
-  if (c.diagonal().maxCoeff() <= smooth) return mehler_kernel(tanh_derivative, c);
+  if (c.diagonal().maxCoeff() <= smooth_variance) return mehler_kernel(tanh_derivative, c);
   return over_pairs(c, [](double a, double b, double ab) {
     const double rest = a * b - ab * ab;
     return 2.0 / pi * mixed([&](double s, double t) { return 1.0 / std::sqrt(s * t + s * b + t * a + rest); });
   });
 }
 double tanh_slope(double c) {
-  if (c <= smooth) return gaussian_mean(tanh_derivative, c);
+  if (c <= smooth_variance) return gaussian_mean(tanh_derivative, c);
   const DiscreteRule& rule = mixture();
   double sum = 0.0;
   for (Eigen::Index i = 0; i < rule.nodes.size(); ++i) sum += rule.weights[i] / std::sqrt(rule.nodes[i] + c);
@@ -112,31 +112,31 @@ constexpr Squash by_nothing{[](const Matrix& c) { return c; },
                             [](const Matrix& c) { return Matrix(Matrix::Ones(c.rows(), c.cols())); },
                             [](double) { return 1.0; }};
 
-NormTrace covariance_trace(const TokenKernel& x, const NormUse& norm) {
+NormTrace bent_trace(const TokenKernel& x, const NormUse& norm) {
   return {.square = {}, .input = norm.alpha * norm.alpha * x.product};
 }
 
 template <const Squash& squash>
-TokenKernel kernel_of(const TokenKernel& x, const NormUse& norm, double gamma) {
-  const Matrix product = gamma * gamma * squash.kernel(covariance_trace(x, norm).input);
+TokenKernel bent_kernel(const TokenKernel& x, const NormUse& norm, double gamma) {
+  const Matrix product = gamma * gamma * squash.kernel(bent_trace(x, norm).input);
   return TokenKernel::of_independent_features(product, norm.width);
 }
 
 template <const Squash& squash>
-Vector slope_of(const NormTrace& trace, const NormUse& norm, double gamma) {
+Vector bent_slopes(const NormTrace& trace, const NormUse& norm, double gamma) {
   return trace.input.diagonal().unaryExpr(
       [&](double c) { return gamma * norm.alpha * squash.slope(std::max(c, 0.0)); });
 }
 
 template <const Squash& squash>
-Matrix gradient_of(const Matrix& g, const NormTrace& trace, const NormUse& norm, double gamma) {
+Matrix bent_gradient(const Matrix& g, const NormTrace& trace, const NormUse& norm, double gamma) {
   const double scale = gamma * norm.alpha;
   return scale * scale * squash.derivatives(trace.input).cwiseProduct(g);
 }
 
 /// ∂log E φ²/∂log c by a central difference: E φ² is smooth in log c.
 template <const Squash& squash>
-double elasticity_of(double second_moment, const NormUse& norm) {
+double bent_elasticity(double second_moment, const NormUse& norm) {
   constexpr double step = 1e-3;
   const double c = norm.alpha * norm.alpha * second_moment;
   const auto log_square = [&](double at) { return std::log(squash.kernel(Matrix::Constant(1, 1, at))(0, 0)); };
@@ -144,17 +144,17 @@ double elasticity_of(double second_moment, const NormUse& norm) {
 }
 
 template <const Squash& squash>
-constexpr NormLaw law{.kernel = kernel_of<squash>,
-                      .trace = covariance_trace,
-                      .slope = slope_of<squash>,
-                      .gradient = gradient_of<squash>,
-                      .coordinates = nullptr,
-                      .elasticity = elasticity_of<squash>};
+constexpr NormLaw bending_law{.kernel = bent_kernel<squash>,
+                              .trace = bent_trace,
+                              .slope = bent_slopes<squash>,
+                              .gradient = bent_gradient<squash>,
+                              .coordinates = nullptr,
+                              .elasticity = bent_elasticity<squash>};
 
 }  // namespace
 
-const NormLaw dyt_law = law<by_tanh>;
-const NormLaw derf_law = law<by_erf>;
-const NormLaw scale_law = law<by_nothing>;
+const NormLaw dyt_law = bending_law<by_tanh>;
+const NormLaw derf_law = bending_law<by_erf>;
+const NormLaw scale_law = bending_law<by_nothing>;
 
 }  // namespace periscope::theory
