@@ -26,7 +26,7 @@ PAGES = {
     },
     "docs/theory/README": {
         "": [f"docs/theory/{chapter}" for chapter in (
-            "attention_and_mlp", "weight_scales", "gradients", "bounds", "certificates", "finite_width", "verdicts",
+            "blocks", "attention_and_mlp", "weight_scales", "gradients", "bounds", "certificates", "finite_width", "verdicts",
             "number_formats")],
     },
     "docs/lab_notes/README": {

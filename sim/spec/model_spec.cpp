@@ -56,19 +56,16 @@ Step ModelSpec::step(int index) const { return step_of(*this, index); }
 StreamEnds ModelSpec::ends() const { return ends_of(*this); }
 
 int ModelSpec::reads_with(int sublayer) const {
+  return branch(sublayer).shares_input ? step(step_with(sublayer)).branches.front().sublayer : sublayer;
+}
+
+Branch ModelSpec::branch(int sublayer) const {
   const Step own = step(step_with(sublayer));
-  for (const Branch& b : own.branches) {
-    if (b.sublayer == sublayer && b.shares_input) return own.branches.front().sublayer;
-  }
-  return sublayer;
+  return *std::ranges::find(own.branches, sublayer, &Branch::sublayer);
 }
 
 double ModelSpec::branch_scale_at(int sublayer) const {
-  const Step own = step(step_with(sublayer));
-  for (const Branch& b : own.branches) {
-    if (b.sublayer == sublayer) return branch_scale(own, b);
-  }
-  return 1.0;
+  return branch_scale(step(step_with(sublayer)), branch(sublayer));
 }
 
 bool ModelSpec::has_norms() const {

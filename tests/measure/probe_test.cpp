@@ -207,6 +207,7 @@ TEST_CASE("divergence: the first sublayer whose output is not finite, and what i
 
 TEST_CASE("a probe on a real stack says of every site what the recorded signal says") {
   for (const Placement& placement : placement_table()) {
+    if (placement.wiring == Wiring::hyper) continue;  // several streams are parts of one signal there
     CAPTURE(placement.name);
     const StackSpec spec = placed(tiny_stack(), placement.name);
     const GeneratedWeights weights(truth(), spec, DType::f64, 1);

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "tests/support/edited_weights.h"
+#include "tests/support/recorded_stack.h"
 
 namespace periscope::testing {
 namespace {
@@ -161,7 +162,7 @@ Rows combined(double a, const Rows& x, double b, const Rows& y) {
 
 }  // namespace
 
-SublayerRule plain_rule(const Placement& placement, int layer, int layers) {
+SublayerRule plain_rule(const Placement& placement, int layer, int layers, ModuleKind kind) {
   const std::string_view name = placement.name;
   const double depth = layers;
   if (placement.is_custom()) return placement.custom->rule;
@@ -176,8 +177,81 @@ SublayerRule plain_rule(const Placement& placement, int layer, int layers) {
   if (name == "mix") return 4 * (layer + 1) <= layers ? SublayerRule{.norm_c = true} : SublayerRule{.norm_a = true};
   if (name == "lns") return {.norm_a = true, .input_gain = std::sqrt(1.0 / (1.0 + layer))};
   if (name == "depth-scaled") return {.norm_a = true, .beta = std::sqrt(0.5 / depth)};
+  if (name == "keel")
+    return layer == 0 ? SublayerRule{.norm_a = true} : SublayerRule{.norm_a = true, .norm_c = true, .alpha = 2 * depth};
+  if (name == "muse-spark") return {.norm_a = true, .norm_b = true, .alpha = std::sqrt(3.0) / 2.0, .beta = 0.5};
+  const double n = 2.0 * layer + (kind == ModuleKind::mlp ? 1.0 : 0.0);  // the additions before
+  if (name == "beam") {
+    return {.norm_a = true, .norm_b = true, .alpha = std::sqrt((n + 1) / (n + 2)), .beta = 1 / std::sqrt(n + 2)};
+  }
+  if (name == "u-mup") {
+    const double tau = 1 / std::sqrt(depth + n);
+    return {.norm_a = true, .alpha = 1 / std::sqrt(1 + tau * tau), .beta = tau / std::sqrt(1 + tau * tau)};
+  }
   throw std::logic_error("a placement that T1 does not have");
 }
+
+namespace {
+
+/// The placements that are not T1's sublayers one after another, each written out.
+class PlainBlocks {
+ public:
+  PlainBlocks(const ModelSpec& m, const PlainStack& stack, PlainRecord& record)
+      : m_(m), stack_(stack), record_(record) {}
+
+  /// What the sublayer's module makes of x behind norm A, or of what norm A has made already.
+  Rows branch(int l, const Rows& x, bool has_norm = true, const Rows* normed = nullptr) {
+    if (normed == nullptr) record_.site[{l, Signal::x_in}] = x;
+    const Rows a = normed != nullptr ? *normed : has_norm ? stack_.norm(l, Weight::norm_a, x) : x;
+    const Rows f = l % 2 == 0 ? stack_.attention(l / 2, a) : stack_.mlp(l / 2, a);
+    record_.site[{l, Signal::A_out}] = a;
+    record_.site[{l, Signal::f_out}] = f;
+    record_.site[{l, Signal::B_out}] = f;
+    return f;
+  }
+
+  Rows parallel(Rows x, bool one_norm) {
+    for (int layer = 0; layer < m_.layers; ++layer) {
+      const Rows attention = branch(2 * layer, x);
+      const Rows a = record_.site[{2 * layer, Signal::A_out}];
+      const Rows mlp = branch(2 * layer + 1, x, true, one_norm ? &a : nullptr);
+      x = combined(1.0, combined(1.0, x, 1.0, attention), 1.0, mlp);
+      record_.site[{layer, Signal::x_out}] = x;
+    }
+    return x;
+  }
+
+  Rows span(Rows x) {
+    for (int layer = 0; layer < m_.layers; ++layer) {
+      const Rows y = stack_.norm(2 * layer, Weight::norm_c, combined(1.0, x, 1.0, branch(2 * layer, x, layer == 0)));
+      record_.site[{2 * layer, Signal::x_out}] = y;
+      const Rows f = branch(2 * layer + 1, y, false);
+      x = stack_.norm(2 * layer + 1, Weight::norm_c, combined(1.0, x, 1.0, f));
+      record_.site[{2 * layer + 1, Signal::x_out}] = x;
+    }
+    return x;
+  }
+
+  Rows first_input(const Rows& first) {
+    Rows x = first;
+    for (int layer = 0; layer < m_.layers; ++layer) {
+      const double place = m_.layers == 1 ? 0.0 : static_cast<double>(layer) / (m_.layers - 1);
+      x = combined(1.15 - 0.1 * place, x, 0.2 - 0.15 * place, first);
+      for (const int l : {2 * layer, 2 * layer + 1}) {
+        x = combined(1.0, x, 1.0, branch(l, x));
+        record_.site[{l, Signal::x_out}] = x;
+      }
+    }
+    return x;
+  }
+
+ private:
+  const ModelSpec& m_;
+  const PlainStack& stack_;
+  PlainRecord& record_;
+};
+
+}  // namespace
 
 PlainRecord plain_stack(const ModelSpec& m, const Backend& backend, const WeightSource& weights, const Rows& embedded) {
   const PlainStack stack(m, backend, weights);
@@ -186,8 +260,17 @@ PlainRecord plain_stack(const ModelSpec& m, const Backend& backend, const Weight
   Rows x = m.embedding_norm ? stack.norm(0, Weight::embedding_norm, embedded) : embedded;
   Rows r = x;
   record.input = x;
+  if (!is_plain(m.placement)) {
+    PlainBlocks blocks(m, stack, record);
+    const std::string_view name = m.placement.name;
+    x = name == "span" ? blocks.span(x) : name == "x0" ? blocks.first_input(x) : blocks.parallel(x, name == "parallel");
+    record.stream = x;
+    record.output = m.final_norm ? stack.norm(2 * m.layers, Weight::final_norm, x) : x;
+    return record;
+  }
   for (int l = 0; l < 2 * m.layers; ++l) {
-    const SublayerRule rule = plain_rule(m.placement, l / 2, m.layers);
+    const SublayerRule rule =
+        plain_rule(m.placement, l / 2, m.layers, l % 2 == 0 ? ModuleKind::attention : ModuleKind::mlp);
     record.site[{l, Signal::x_in}] = x;
     const Rows a = combined(rule.input_gain, rule.norm_a ? stack.norm(l, Weight::norm_a, x) : x, 0.0, x);
     const Rows f = l % 2 == 0 ? stack.attention(l / 2, a) : stack.mlp(l / 2, a);

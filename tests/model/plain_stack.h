@@ -27,7 +27,7 @@ PlainRecord plain_stack(const ModelSpec& model, const Backend& backend, const We
                         const Rows& embedded);
 
 /// The free form and the named rows of T1's table for one layer, counted from 0.
-SublayerRule plain_rule(const Placement& placement, int layer, int layers);
+SublayerRule plain_rule(const Placement& placement, int layer, int layers, ModuleKind kind = ModuleKind::attention);
 
 Rows rows_of(const std::vector<double>& values, std::size_t width);
 std::vector<double> flat(const Rows& rows);

@@ -51,6 +51,9 @@ void check_against_plain_loops(const std::string& what, const StackSpec& spec) {
 
 TEST_CASE("every placement of T1's table, with its own final norm and with the other choice") {
   for (const Placement& placement : placement_table()) {
+    // Plain loops have no norms inside modules of their own accord, no channel scales and no streams in parts.
+    constexpr std::array<std::string_view, 5> others{"hybridnorm", "sub-ln", "ngpt", "layer-scale", "hyper"};
+    if (std::ranges::find(others, placement.name) != others.end()) continue;
     StackSpec spec = placed(tiny_stack(), placement.name);
     spec.model.layers = 4;  // Mix-LN: one Post layer, three Pre
     check_against_plain_loops(std::string(placement.name), spec);

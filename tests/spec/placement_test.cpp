@@ -43,7 +43,7 @@ const std::vector<Row> t1{
 };
 
 TEST_CASE("every row of T1's table") {
-  REQUIRE(placement_table().size() == t1.size());
+  REQUIRE(placement_table().size() > t1.size());
   for (std::size_t i = 0; i < t1.size(); ++i) {
     const Row& row = t1[i];
     const Placement& placement = placement_table()[i];
@@ -135,6 +135,62 @@ TEST_CASE("the free form's final norm follows the rule of the named rows") {
     CAPTURE(row.name);
     CHECK(custom_placement(row.layers[0]).defaults.final_norm == row.final_norm);
   }
+}
+
+TEST_CASE("scales that go with the additions before: KEEL, Beam and u-muP, typed again") {
+  const auto at = [](const char* name, int l, int layers) {
+    ModelSpec m;
+    m.layers = layers;
+    m.placement = *find_placement(name);
+    return m.rule(l);
+  };
+  CHECK(at("keel", 1, 8) == a);
+  CHECK(at("keel", 2, 8) == SublayerRule{.norm_a = true, .norm_c = true, .alpha = 16.0});
+  // Beam: x_n = (x_1 + sum of n - 1 branches)/sqrt(n), so the scales multiply to 1/sqrt(n).
+  double beam = 1.0;
+  for (int l = 0; l < 16; ++l) {
+    const SublayerRule rule = at("beam", l, 8);
+    beam *= rule.alpha;
+    CHECK(rule.beta == doctest::Approx(1.0 / std::sqrt(l + 2.0)).epsilon(1e-15));
+    CHECK(beam == doctest::Approx(rule.beta).epsilon(1e-14));
+  }
+  // u-muP: with tau_l^2 = 1/(L + l) every branch has the weight 1/sqrt(2L) in the end, the embedding sqrt(L/(2L)).
+  double kept = 1.0;
+  for (int l = 15; l >= 0; --l) {
+    const SublayerRule rule = at("u-mup", l, 8);
+    CHECK(rule.beta * kept == doctest::Approx(0.25).epsilon(1e-14));
+    kept *= rule.alpha;
+  }
+  CHECK(kept == doctest::Approx(std::sqrt(0.5)).epsilon(1e-14));
+}
+
+TEST_CASE("a free form with one placement for each kind of module, and scales in L and l") {
+  FreeForm form;
+  form.attention = std::make_shared<const Placement>(*find_placement("peri"));
+  form.mlp = std::make_shared<const Placement>(custom_placement(FreeForm{
+      .rule = {.norm_c = true}, .alpha = DepthExpression::parse("2L"), .beta = DepthExpression::parse("1/(l+1)")}));
+  ModelSpec m;
+  m.layers = 8;
+  m.placement = custom_placement(form, "mine");
+  CHECK(m.rule(4) == ab);
+  CHECK(m.rule(5) == SublayerRule{.norm_c = true, .alpha = 16.0, .beta = 1.0 / 6.0});
+}
+
+TEST_CASE("a range of layers has another placement and norms of its own, the last range that holds a layer") {
+  ModelSpec m;
+  m.layers = 8;
+  m.placement = *find_placement("pre");
+  m.layer_placements = {{.first = 0, .last = 3, .placement = *find_placement("post"), .qk_norm = QkNorm::head},
+                        {.first = 3, .last = 4, .placement = *find_placement("peri"), .v_norm = true}};
+  CHECK(m.rule(0) == c);
+  CHECK(m.rule(5) == c);
+  CHECK(m.rule(6) == ab);
+  CHECK(m.rule(9) == ab);
+  CHECK(m.rule(10) == a);
+  CHECK(m.qk_norm_at(3) == QkNorm::head);
+  CHECK(m.qk_norm_at(4) == QkNorm::none);
+  CHECK_FALSE(m.v_norm_at(2));
+  CHECK(m.v_norm_at(4));
 }
 
 }  // namespace

@@ -41,8 +41,17 @@ StackSpec tiny_stack() {
 
 StackSpec placed(StackSpec spec, std::string_view placement) {
   spec.model.placement = find_placement(placement).value();
-  spec.model.final_norm = spec.model.placement.defaults.final_norm;
+  const NormKind norm = spec.model.norm;
+  take_defaults(spec.model.placement, spec.model);
+  if (spec.model.norm == NormKind::rms) spec.model.norm = norm;
   return spec;
+}
+
+bool is_plain(const Placement& placement) {
+  const PlacementDefaults& d = placement.defaults;
+  const bool inside = d.qk_norm != QkNorm::none || d.v_norm || d.inner_norm != InnerNorm::none;
+  const bool sublayers = placement.wiring == Wiring::sequential || placement.wiring == Wiring::dual;
+  return sublayers && !inside && d.norm == NormKind::rms && !placement.at({}).scales_channels;
 }
 
 std::vector<double> second_moments(const std::vector<double>& x, int width) {

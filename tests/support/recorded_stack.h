@@ -29,8 +29,11 @@ RecordedStack record_stack(const Target& target, const StackSpec& spec, std::uin
 /// that heads·head_dim is not the width), 5 tokens, LeCun's variances, gain 0.8. Validated.
 StackSpec tiny_stack();
 
-/// The spec with a named placement and that placement's final norm.
+/// The spec with a named placement and the norms that come with it.
 StackSpec placed(StackSpec spec, std::string_view placement);
+
+/// True for a row that is T1 alone, one addition for every sublayer, without norms inside modules.
+bool is_plain(const Placement& placement);
 
 /// Σ x²/D of every row.
 std::vector<double> second_moments(const std::vector<double>& x, int width);

@@ -13,7 +13,7 @@ StackSpec small_stack(const char* placement) {
   StackSpec spec;
   spec.model = {.layers = 3, .width = 64, .heads = 4, .kv_heads = 4, .head_dim = 16, .mlp_width = 128};
   spec.model.placement = *find_placement(placement);
-  spec.model.final_norm = spec.model.placement.defaults.final_norm;
+  take_defaults(spec.model.placement, spec.model);
   spec.init.scheme = InitScheme::lecun;
   spec.input.tokens = 6;
   return spec;

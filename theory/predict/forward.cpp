@@ -179,7 +179,7 @@ std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector
   const double step = step_of(1.0, 1.0, 1.0);
   std::vector<double> factor{m.embedding_norm ? step : 0.0};
   for (int s = 0; s < m.steps(); ++s) {
-    const Step one = m.step(s);
+    const Step one = step_under(Fault::none, m, s);
     const bool normed = std::ranges::find(one.norm_c, true) != one.norm_c.end();
     double elasticity = 0.0;
     double own = 0.0;

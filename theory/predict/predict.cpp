@@ -134,16 +134,6 @@ std::string few_features_of_branch(const StackSpec& spec) {
   return {};
 }
 
-std::string gradient_refusal(const StackSpec& spec) {
-  if (spec.scales != nullptr)
-    return "gradients start from the loss, and that of trained weights is not that of random weights of their scales";
-  for (const std::string& reason : {loss_refusal(spec.model), final_norm_refusal(spec.model),
-                                    few_normed_features(spec.model), few_features_of_branch(spec)}) {
-    if (!reason.empty()) return reason;
-  }
-  return {};
-}
-
 /// Norms and gates inside modules have no law of channels with gains and sizes of their own yet.
 std::string inside_refusal(const StackSpec& spec) {
   if (spec.scales == nullptr || !has_norms_inside(spec.model)) return {};
@@ -161,9 +151,11 @@ std::string block_refusal(const StackSpec& spec) {
                      spec.model.placement.name);
 }
 
-Prediction refused(std::string reason) {
+Prediction refused(std::string reason, const PredictionOptions& options) {
   Prediction prediction;
   prediction.refusal = std::move(reason);
+  prediction.tolerance = options.tolerance;
+  prediction.gradient_tolerance = options.gradient_tolerance;
   return prediction;
 }
 
@@ -251,13 +243,6 @@ double extrapolate_all(const Prediction& prediction, Profile& profile, const Pro
 // Chains come in levels, each with the scheme's ratio times as many patterns as the one before, until two levels tell
 // what bias is left; then the last level gets as many chains as the wanted errors need.
 Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const PredictionOptions& options) {
-  if (std::string reason = norm_refusal(spec); !reason.empty()) {
-    Prediction refused;
-    refused.refusal = std::move(reason);
-    refused.tolerance = options.tolerance;
-    refused.gradient_tolerance = options.gradient_tolerance;
-    return refused;
-  }
   const auto inputs = static_cast<int>(of.ids.size());
   const bool backward = !of.labels.empty() || !options.labels.empty();
   const double affordable =
@@ -349,6 +334,23 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
 
 }  // namespace
 
+std::string prediction_refusal(const StackSpec& spec) {
+  for (std::string reason : {norm_refusal(spec), inside_refusal(spec), block_refusal(spec)}) {
+    if (!reason.empty()) return reason;
+  }
+  return {};
+}
+
+std::string gradient_refusal(const StackSpec& spec) {
+  if (spec.scales != nullptr)
+    return "gradients start from the loss, and that of trained weights is not that of random weights of their scales";
+  for (const std::string& reason : {loss_refusal(spec.model), final_norm_refusal(spec.model),
+                                    few_normed_features(spec.model), few_features_of_branch(spec)}) {
+    if (!reason.empty()) return reason;
+  }
+  return {};
+}
+
 double pattern_operations(const StackSpec& spec, bool backward) {
   const double t = spec.input.tokens;
   const double square = t * t;
@@ -369,9 +371,7 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
 }
 
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
-  for (std::string reason : {inside_refusal(spec), block_refusal(spec)}) {
-    if (!reason.empty()) return refused(std::move(reason));
-  }
+  if (std::string reason = prediction_refusal(spec); !reason.empty()) return refused(std::move(reason), options);
   if (const std::string reason = gradient_refusal(spec); !reason.empty() && !options.labels.empty()) {
     PredictionOptions forward = options;
     forward.labels.clear();
@@ -387,9 +387,7 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
 
 Prediction predict_batch(const StackSpec& spec, const std::vector<std::vector<int>>& windows,
                          const std::vector<std::vector<int>>& labels, const PredictionOptions& options) {
-  for (std::string given : {inside_refusal(spec), block_refusal(spec)}) {
-    if (!given.empty()) return refused(std::move(given));
-  }
+  if (std::string given = prediction_refusal(spec); !given.empty()) return refused(std::move(given), options);
   const std::string reason = labels.empty() ? "" : gradient_refusal(spec);
   PredictionOptions rest = options;
   rest.labels.clear();

@@ -79,6 +79,10 @@ double affordable_patterns(const StackSpec& spec, bool backward, double wanted, 
 /// with its error, and no verdict may rest on it.
 bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& curve, std::size_t i);
 
+/// Why `predict` has no profile of such a stack, whatever its options, or ""; why it has no gradients, or "".
+std::string prediction_refusal(const StackSpec& spec);
+std::string gradient_refusal(const StackSpec& spec);
+
 /// Predicts T2–T6, and with labels T7–T11 (grad_sq of the stream and of every matrix, and their logarithms). `ids`
 /// holds the token sequences to average over (none for Gaussian input); of more than 64 the first 64 are used, and the
 /// errors cover what the others may differ by. Where options.operations do not pay for 16 chains of 2 and 16 patterns,

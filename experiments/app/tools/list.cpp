@@ -103,10 +103,15 @@ void add_list(CLI::App& app, int& code) {
   const auto columns = std::make_shared<bool>(false);
   const auto reference = std::make_shared<bool>(false);
   const auto recipes = std::make_shared<bool>(false);
+  const auto blocks = std::make_shared<bool>(false);
   const auto man = std::make_shared<bool>(false);
   const auto completion = std::make_shared<bool>(false);
-  const auto json = [=] { return *columns ? columns_json() : *recipes ? recipes_json() : list_json(); };
-  const auto text = [=] { return *columns ? columns_text() : *recipes ? recipes_text() : list_text(); };
+  const auto json = [=] {
+    return *columns ? columns_json() : *recipes ? recipes_json() : *blocks ? blocks_json() : list_json();
+  };
+  const auto text = [=] {
+    return *columns ? columns_text() : *recipes ? recipes_text() : *blocks ? blocks_text() : list_text();
+  };
   CLI::App* command =
       add_command(app, code, "list", "Placements, presets, recipes, every configuration key, experiments", no_run,
                   [=, &app](const CommonOptions& options) {
@@ -123,7 +128,11 @@ void add_list(CLI::App& app, int& code) {
   CLI::Option* of_recipes =
       command->add_flag("--recipes", *recipes, "Instead: the recipes, one for each family of models, what they set")
           ->excludes(of_columns);
-  std::vector<CLI::Option*> others{of_columns, of_recipes, command->get_option("--json"),
+  CLI::Option* of_blocks =
+      command->add_flag("--blocks", *blocks, "Instead: what can be done with every placement, norm and gate, and why not")
+          ->excludes(of_columns)
+          ->excludes(of_recipes);
+  std::vector<CLI::Option*> others{of_columns, of_recipes, of_blocks, command->get_option("--json"),
                                    command->get_option("--quiet")};
   const auto add = [&](const char* name, bool& value, const char* about) {
     CLI::Option* option = command->add_flag(name, value, about);

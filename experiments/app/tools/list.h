@@ -40,4 +40,9 @@ std::string bash_completion(const CLI::App& app);
 std::string recipes_text();
 nlohmann::ordered_json recipes_json();
 
+/// Return what can be done with every placement, kind of norm, and norm or gate inside modules; a blank is a refusal
+/// with its reason.
+std::string blocks_text();
+nlohmann::ordered_json blocks_json();
+
 }  // namespace periscope::app

@@ -118,7 +118,7 @@ struct StreamRow {
 
 std::vector<StreamRow> stream_of(const Certified& c) {
   std::vector<StreamRow> all;
-  for (int l = -1; l < c.model.sublayers(); ++l) all.push_back({*c.certificate.find(Signal::x_out, l), c.measured});
+  for (int s = -1; s < c.model.steps(); ++s) all.push_back({*c.certificate.find(Signal::x_out, s), c.measured});
   return all;
 }
 

@@ -13,13 +13,14 @@ namespace {
 
 /// True if a signal is another tensor than the one before it: a certificate bounds no signal twice.
 bool is_distinct(const ModelSpec& m, const Emission& at) {
-  const SublayerRule rule = at.sublayer >= 0 && at.sublayer < m.sublayers() ? m.rule(at.sublayer) : SublayerRule{};
+  const bool in_stack = at.sublayer >= 0 && at.sublayer < (is_of_step(at.signal) ? m.steps() : m.sublayers());
+  const Branch branch = in_stack && !is_of_step(at.signal) ? m.branch(at.sublayer) : Branch{};
   switch (at.signal) {
-    case Signal::A_out: return rule.norm_a || rule.input_gain != 1.0;
+    case Signal::A_out: return branch.norm_a || branch.input_gain != 1.0;
     case Signal::q_projected:
     case Signal::k_projected: return m.qk_norm_at(ModelSpec::layer_of(at.sublayer)) != QkNorm::none;
-    case Signal::B_out: return rule.norm_b;
-    case Signal::sum: return rule.norm_c;
+    case Signal::B_out: return branch.norm_b;
+    case Signal::sum: return in_stack && m.step(at.sublayer).norm_c[static_cast<std::size_t>(at.part)];
     case Signal::r_out: return at.sublayer >= 0;
     case Signal::head_scores: return m.head.soft_cap > 0.0;
     case Signal::logits: return m.unembedding;
@@ -35,11 +36,17 @@ class MaximaRecorder final : public SignalRecorder {
 
   void on_signal(const Emission& at, const Tensor& x) override {
     if (at.pass != Pass::forward) return;
-    if (log_ != nullptr) note_inner(at.sublayer);
+    if (log_ != nullptr) note_inner(sublayer_of(at));
     if (is_distinct(c_.model, at)) maxima_.raise_to(at.signal, at.sublayer, c_.ops.column_maxima(x));
   }
 
  private:
+  /// The sublayer whose ops a signal comes out of: of a step as a whole its last one.
+  [[nodiscard]] int sublayer_of(const Emission& at) const {
+    const bool of_step = is_of_step(at.signal) && at.sublayer >= 0 && at.sublayer < c_.model.steps();
+    return of_step ? c_.model.step(at.sublayer).branches.back().sublayer : at.sublayer;
+  }
+
   /// Notes what ops reported before the signal that arises now.
   void note_inner(int sublayer) {
     const bool in_layer = sublayer >= 0 && sublayer < c_.model.sublayers();

@@ -1,6 +1,6 @@
 #include "experiments/core/study/study.h"
 
-#include "experiments/core/config/norm_kinds.h"
+#include "experiments/core/config/block_rules.h"
 #include "experiments/core/config/theory_override.h"
 #include "experiments/core/stacks/override_effect.h"
 #include "experiments/studies/formats/formats.h"
@@ -38,6 +38,7 @@ study::Job resolve(const study::Request& request) {
   config::require_dividing_norms(config.stacks(),
                                  "the variance law at the stack's own width and the noise behind norms "
                                  "are those of norms that divide by a size");
+  config::require_single_additions(config.stacks(), "the noise of every rounding is followed through T1's sublayers");
   (void)checked_formats(config);  // throws for one that there is not, before anything is computed
   return {.file = "formats",
           .run_options = config.run,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/core/config/block_rules.h"
 #include "experiments/core/config/theory_override.h"
 #include "experiments/core/config/variants.h"
 #include "experiments/core/stacks/override_effect.h"
@@ -148,6 +149,7 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
   GradientConfig config = request.load(gradients_section);
   config.run.backward = true;
   config::require_fault_acts(config);
+  config::require_single_additions(config.stacks(), "gradients are followed from sublayer to sublayer");
   config::require_one_value(config, "model.width", "the allowances of its verdicts are those of one width",
                             [](const StackSpec& spec) { return spec.model.width; });
   if (experiment.require) experiment.require(config);

@@ -37,13 +37,41 @@ class GradientDump final : public GradientRecorder {
   stacks::TensorFile& file_;
 };
 
+/// How the streams are read, written and mixed by every sublayer, where several are parts of x_out: r = Σ pre_j x_j,
+/// x_i⁺ = Σ mix_ij x_j + post_i y.
+struct Mixing {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::vector<double> values;
+};
+
+std::vector<Mixing> mixings_of(const ModelSpec& model) {
+  std::vector<Mixing> all;
+  const std::int64_t parts = model.ends().parts_of_stream();
+  for (int s = 0; parts > 1 && s < model.steps(); ++s) {
+    const Step step = model.step(s);
+    const Branch& branch = step.branches.front();
+    const std::string module = branch.kind == ModuleKind::attention ? "attention" : "mlp";
+    const std::string at = fmt::format("layers.{}.{}.", branch.layer(), module);
+    std::vector<double> mix;
+    for (const std::vector<double>& row : step.mixing) mix.insert(mix.end(), row.begin(), row.end());
+    all.push_back({at + "pre", {parts}, branch.reads});
+    all.push_back({at + "post", {parts}, branch.writes});
+    all.push_back({at + "mix", {parts, parts}, mix});
+  }
+  return all;
+}
+
 void write_model(const StackContext& c, const StackSpec& spec, OutputFile& output) {
   Entries entries;
   for (const ParameterId& id : all_parameters_of(spec)) {
     entries.push_back({name_of(id), SafetensorsType::f64, stored_shape_of(spec.model, id)});
   }
+  const std::vector<Mixing> mixings = mixings_of(spec.model);
+  for (const Mixing& mixing : mixings) entries.push_back({mixing.name, SafetensorsType::f64, mixing.shape});
   stacks::TensorFile file(c.ops, output, entries);
   for (const ParameterId& id : all_parameters_of(spec)) file.put(name_of(id), parameter_of(c.weights, spec.model, id));
+  for (const Mixing& mixing : mixings) file.put(mixing.name, mixing.values);
   file.close();
 }
 

@@ -1,4 +1,4 @@
-#include "experiments/core/config/norm_kinds.h"
+#include "experiments/core/config/block_rules.h"
 
 #include <fmt/format.h>
 
@@ -18,6 +18,15 @@ void require_dividing_norms(const std::vector<StackSpec>& stacks, std::string_vi
       expected += fmt::format("{}\"{}\"", expected.empty() ? "" : ", ", norm_kind_names[i]);
     }
     throw ConfigError(fmt::format("model.norm = \"{}\": expected one of {}: {}", facts_of(kind).name, expected, why));
+  }
+}
+
+void require_single_additions(const std::vector<StackSpec>& stacks, std::string_view why) {
+  for (const StackSpec& spec : stacks) {
+    if (spec.model.step(0).is_one_addition()) continue;
+    throw ConfigError(fmt::format(
+        "model.placement = \"{}\": expected a placement of one module at a time on one stream, as \"pre\": {}",
+        spec.model.placement.name, why));
   }
 }
 

@@ -1,0 +1,145 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "experiments/app/tools/list.h"
+#include "experiments/core/config/block_rules.h"
+#include "experiments/core/dataset/text_table.h"
+#include "experiments/studies/certify/scaled_weights.h"
+#include "sim/base/error.h"
+#include "sim/spec/weight_scales.h"
+#include "theory/norms/norm_law.h"
+#include "theory/predict/predict.h"
+
+namespace periscope::app {
+namespace {
+
+/// A stack of which the table says what can be done with it.
+struct Block {
+  std::string name;
+  StackSpec spec;
+};
+
+StackSpec stack_of(const Placement& placement) {
+  StackSpec spec;
+  spec.model.placement = placement;
+  take_defaults(placement, spec.model);
+  return spec;
+}
+
+std::vector<Block> blocks() {
+  std::vector<Block> all;
+  for (const Placement& placement : placement_table())
+    all.push_back({std::string(placement.name), stack_of(placement)});
+  const StackSpec pre = stack_of(*find_placement("pre"));
+  const auto with = [&](std::string name, const auto& set) {
+    all.push_back({"pre, " + name, pre});
+    set(all.back().spec.model);
+  };
+  for (std::size_t i = 0; i < norm_kind_names.size(); ++i) {
+    const auto kind = static_cast<NormKind>(i);
+    if (kind != pre.model.norm) with(fmt::format("norm {}", norm_kind_names[i]), [=](ModelSpec& m) { m.norm = kind; });
+  }
+  with("v_norm", [](ModelSpec& m) { m.v_norm = true; });
+  with("inner_norm both", [](ModelSpec& m) { m.inner_norm = InnerNorm::both; });
+  with("attention_gate head", [](ModelSpec& m) { m.attention_gate = AttentionGate::head; });
+  with("attention_gate channel", [](ModelSpec& m) { m.attention_gate = AttentionGate::channel; });
+  return all;
+}
+
+/// What is done with a stack, and why it is refused; "" if it is done.
+struct Use {
+  std::string_view name, title;
+  std::string (*refusal)(const StackSpec&);
+};
+
+/// What a check that throws ConfigError says.
+template <class Check>
+std::string words_of(const Check& check) {
+  try {
+    check();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+std::string given_weights_refusal(StackSpec spec) {
+  spec.scales = std::make_shared<const WeightScales>();
+  return theory::prediction_refusal(spec);
+}
+
+std::string formats_refusal(const StackSpec& spec) {
+  return words_of([&] {
+    config::require_dividing_norms({spec}, "the noise behind norms is that of norms that divide by a size");
+    config::require_single_additions({spec}, "the noise of every rounding is followed through T1's sublayers");
+  });
+}
+
+std::string paths_refusal(const StackSpec& spec) {
+  return words_of(
+      [&] { config::require_single_additions({spec}, "gradients are followed from sublayer to sublayer"); });
+}
+
+std::string headroom_refusal(const StackSpec& spec) {
+  return certify::can_scale(spec.model) ? "" : "a stream of another size would not give the same output";
+}
+
+std::string none(const StackSpec&) { return {}; }
+
+constexpr std::array uses{
+    Use{"simulated", "simulated, trained, certified", none},
+    Use{"signals", "signals predicted", theory::prediction_refusal},
+    Use{"gradients", "gradients predicted", theory::gradient_refusal},
+    Use{"own_width", "at its own width (T25)",
+        [](const StackSpec& spec) { return theory::coordinates_refusal(spec.model); }},
+    Use{"given_weights", "at the sizes of given weights", given_weights_refusal},
+    Use{"formats", "formats", formats_refusal},
+    Use{"paths", "gradients' paths", paths_refusal},
+    Use{"headroom", "headroom", headroom_refusal},
+};
+
+}  // namespace
+
+std::string blocks_text() {
+  std::vector<std::string> titles{"block"};
+  for (const Use& use : uses) titles.emplace_back(use.title);
+  dataset::TextTable table(titles);
+  std::vector<std::string> reasons;
+  for (const Block& block : blocks()) {
+    std::vector<std::string> row{block.name};
+    for (const Use& use : uses) {
+      const std::string reason = use.refusal(block.spec);
+      if (reason.empty()) {
+        row.emplace_back("yes");
+        continue;
+      }
+      auto found = std::ranges::find(reasons, reason);
+      if (found == reasons.end()) found = reasons.insert(reasons.end(), reason);
+      row.push_back(fmt::format("({})", found - reasons.begin() + 1));
+    }
+    table.add(std::move(row));
+  }
+  std::string text = table.text() + "\n";
+  for (std::size_t i = 0; i < reasons.size(); ++i) text += fmt::format("({}) {}\n", i + 1, reasons[i]);
+  return text;
+}
+
+nlohmann::ordered_json blocks_json() {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const Block& block : blocks()) {
+    nlohmann::ordered_json refused = nlohmann::ordered_json::object();
+    for (const Use& use : uses) {
+      if (const std::string reason = use.refusal(block.spec); !reason.empty()) refused[std::string(use.name)] = reason;
+    }
+    all.push_back({{"block", block.name}, {"refused", refused}});
+  }
+  return all;
+}
+
+}  // namespace periscope::app
