@@ -31,6 +31,10 @@ void GradientProbe::on_signal(const Emission& at, const Tensor& dx) {
   if (!is_stream_signal(at.signal)) return;
   const Slot slot = measure(dx);
   signals_.push_back({runs_over_depth(at.signal) ? at.sublayer + 1 : at.sublayer, at.signal, dx.rows(), slot});
+  if (at.signal == Signal::x_in) {
+    for (const int other : context_.model.reading_with(at.sublayer))
+      signals_.push_back({other, at.signal, dx.rows(), slot});
+  }
   if (at.sublayer < 0 && context_.model.ends().has(Signal::r_out))
     signals_.push_back({0, Signal::r_out, dx.rows(), slot});
 }

@@ -59,6 +59,14 @@ int ModelSpec::reads_with(int sublayer) const {
   return branch(sublayer).shares_input ? step(step_with(sublayer)).branches.front().sublayer : sublayer;
 }
 
+std::vector<int> ModelSpec::reading_with(int sublayer) const {
+  std::vector<int> all;
+  for (const Branch& other : step(step_with(sublayer)).branches) {
+    if (other.shares_input && other.sublayer != sublayer) all.push_back(other.sublayer);
+  }
+  return all;
+}
+
 Branch ModelSpec::branch(int sublayer) const {
   const Step own = step(step_with(sublayer));
   return *std::ranges::find(own.branches, sublayer, &Branch::sublayer);
@@ -131,11 +139,11 @@ Activation activation_of(MlpKind kind) {
 void take_defaults(const Placement& placement, ModelSpec& model) {
   const PlacementDefaults& d = placement.defaults;
   model.final_norm = d.final_norm;
-  model.embedding_norm = d.embedding_norm;
-  model.qk_norm = d.qk_norm;
-  model.v_norm = d.v_norm;
-  model.inner_norm = d.inner_norm;
-  model.norm = d.norm;
+  if (d.embedding_norm) model.embedding_norm = true;
+  if (d.qk_norm != QkNorm::none) model.qk_norm = d.qk_norm;
+  if (d.v_norm) model.v_norm = true;
+  if (d.inner_norm != InnerNorm::none) model.inner_norm = d.inner_norm;
+  if (d.norm != NormKind::rms) model.norm = d.norm;
 }
 
 void validate(const StackSpec& spec) {

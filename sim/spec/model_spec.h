@@ -118,6 +118,8 @@ struct ModelSpec {
   [[nodiscard]] Branch branch(int sublayer) const;
   /// The sublayer whose x_in and norm A a sublayer reads: itself, or the first branch of its step.
   [[nodiscard]] int reads_with(int sublayer) const;
+  /// The other sublayers that read what this one does.
+  [[nodiscard]] std::vector<int> reading_with(int sublayer) const;
   [[nodiscard]] double branch_scale_at(int sublayer) const;
   /// Entries of a signal's curve: over depth, steps + 1 from the stack's input on, or one for every sublayer.
   [[nodiscard]] std::size_t curve_length(Signal signal) const;
@@ -213,7 +215,8 @@ struct StackSpec {
   std::string settings = {};  ///< the keys in which it differs from the run's other stacks, as JSON; "" if it is alone
 };
 
-/// Sets what a placement has defaults for: norms at the ends and inside modules, and their kind.
+/// Sets what a placement has defaults of its own for: the final norm, and a norm of the embedding, norms inside modules
+/// and their kind where it has them.
 void take_defaults(const Placement& placement, ModelSpec& model);
 
 /// Throws ConfigError that names the key for a shape or a value that cannot be.

@@ -153,10 +153,10 @@ SublayerRule Placement::at(const RulePlace& place) const { return rule != nullpt
 bool Placement::is_named_custom() const { return is_custom() && name != unnamed_placement; }
 
 Placement custom_placement(const SublayerRule& rule, std::string_view name) {
-  return custom_placement(FreeForm{.rule = rule}, name);
+  return free_placement(FreeForm{.rule = rule}, name);
 }
 
-Placement custom_placement(FreeForm form, std::string_view name) {
+Placement free_placement(FreeForm form, std::string_view name) {
   // That of the last sublayer decides: what it leaves is the output.
   const SublayerRule last = form.at({.layer = 0, .layers = 1, .kind = ModuleKind::mlp, .addition = 1});
   const bool by_kind = form.attention != nullptr;

@@ -86,6 +86,7 @@ inline constexpr std::string_view unnamed_placement = "custom";
 /// but the branches are (A or B), which is the rule that the named rows follow too.
 /// `name` is what results call it; it is kept for as long as the program runs.
 Placement custom_placement(const SublayerRule& rule, std::string_view name = unnamed_placement);
-Placement custom_placement(FreeForm form, std::string_view name = unnamed_placement);
+/// Likewise, of a form that may depend on depth and on the kind of module.
+Placement free_placement(FreeForm form, std::string_view name = unnamed_placement);
 
 }  // namespace periscope

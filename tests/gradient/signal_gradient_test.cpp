@@ -73,6 +73,7 @@ void check_signals(const std::string& what, const StackSpec& spec) {
 TEST_CASE("every signal of every sublayer, in every placement") {
   for (const Placement& placement : placement_table()) {
     StackSpec spec = placed(tiny_stack(), placement.name);
+    if (placement.wiring == Wiring::hyper) continue;  // several streams are parts of one signal there
     if (placement.name == "mix") spec.model.layers = 4;
     spec.model.embedding_norm = true;
     check_signals(std::string(placement.name), spec);

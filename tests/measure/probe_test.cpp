@@ -232,7 +232,7 @@ TEST_CASE("a probe on a real stack says of every site what the recorded signal s
       CHECK(value(r, Statistic::token_cosine, site, i) == truth().token_cosine(signal, 1));
       CHECK(r.top.at(site)[static_cast<std::size_t>(sublayer)] == truth().top_magnitudes(signal, top_count));
     }
-    CHECK(r.profile.angular_distance.size() == 25);
+    CHECK(r.profile.angular_distance.size() == spec.model.depths() * spec.model.depths());
   }
 }
 

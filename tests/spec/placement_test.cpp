@@ -154,24 +154,24 @@ TEST_CASE("scales that go with the additions before: KEEL, Beam and u-muP, typed
     CHECK(rule.beta == doctest::Approx(1.0 / std::sqrt(l + 2.0)).epsilon(1e-15));
     CHECK(beam == doctest::Approx(rule.beta).epsilon(1e-14));
   }
-  // u-muP: with tau_l^2 = 1/(L + l) every branch has the weight 1/sqrt(2L) in the end, the embedding sqrt(L/(2L)).
+  // u-muP: with tau_l^2 = 1/(L + l) every branch has the weight 1/sqrt(3L) in the end, the embedding sqrt(1/3).
   double kept = 1.0;
   for (int l = 15; l >= 0; --l) {
     const SublayerRule rule = at("u-mup", l, 8);
-    CHECK(rule.beta * kept == doctest::Approx(0.25).epsilon(1e-14));
+    CHECK(rule.beta * kept == doctest::Approx(1.0 / std::sqrt(24.0)).epsilon(1e-14));
     kept *= rule.alpha;
   }
-  CHECK(kept == doctest::Approx(std::sqrt(0.5)).epsilon(1e-14));
+  CHECK(kept == doctest::Approx(std::sqrt(1.0 / 3.0)).epsilon(1e-14));
 }
 
 TEST_CASE("a free form with one placement for each kind of module, and scales in L and l") {
   FreeForm form;
   form.attention = std::make_shared<const Placement>(*find_placement("peri"));
-  form.mlp = std::make_shared<const Placement>(custom_placement(FreeForm{
+  form.mlp = std::make_shared<const Placement>(free_placement(FreeForm{
       .rule = {.norm_c = true}, .alpha = DepthExpression::parse("2L"), .beta = DepthExpression::parse("1/(l+1)")}));
   ModelSpec m;
   m.layers = 8;
-  m.placement = custom_placement(form, "mine");
+  m.placement = free_placement(form, "mine");
   CHECK(m.rule(4) == ab);
   CHECK(m.rule(5) == SublayerRule{.norm_c = true, .alpha = 16.0, .beta = 1.0 / 6.0});
 }

@@ -41,9 +41,7 @@ StackSpec tiny_stack() {
 
 StackSpec placed(StackSpec spec, std::string_view placement) {
   spec.model.placement = find_placement(placement).value();
-  const NormKind norm = spec.model.norm;
   take_defaults(spec.model.placement, spec.model);
-  if (spec.model.norm == NormKind::rms) spec.model.norm = norm;
   return spec;
 }
 

@@ -142,7 +142,7 @@ StackSpec small_stack(std::string_view placement, NormKind kind) {
   spec.model = {.layers = 2, .width = 64, .heads = 4, .kv_heads = 4, .head_dim = 16, .mlp_width = 128};
   spec.model.norm = kind;
   spec.model.placement = *find_placement(placement);
-  spec.model.final_norm = spec.model.placement.final_norm;
+  spec.model.final_norm = spec.model.placement.defaults.final_norm;
   spec.init.scheme = InitScheme::lecun;
   spec.input.tokens = 6;
   return spec;

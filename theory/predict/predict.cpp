@@ -147,8 +147,8 @@ std::string block_refusal(const StackSpec& spec) {
   const Step step = spec.model.step(0);
   const bool mixes = !step.branches.front().read_stream() || spec.model.ends().parts_of_stream() > 1;
   if (!mixes && !step.branches.front().channel_scale) return {};
-  return fmt::format("model.placement = {} is predicted for weights as they are drawn, not at the sizes of given ones",
-                     spec.model.placement.name);
+  return "streams that are mixed, and branches with a factor for every channel, are predicted for weights as they are "
+         "drawn, not at the sizes of given ones";
 }
 
 Prediction refused(std::string reason, const PredictionOptions& options) {

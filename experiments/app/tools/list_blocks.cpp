@@ -11,7 +11,6 @@
 #include "experiments/core/config/block_rules.h"
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/studies/certify/scaled_weights.h"
-#include "sim/base/error.h"
 #include "sim/spec/weight_scales.h"
 #include "theory/norms/norm_law.h"
 #include "theory/predict/predict.h"
@@ -58,32 +57,19 @@ struct Use {
   std::string (*refusal)(const StackSpec&);
 };
 
-/// What a check that throws ConfigError says.
-template <class Check>
-std::string words_of(const Check& check) {
-  try {
-    check();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return {};
-}
-
-std::string given_weights_refusal(StackSpec spec) {
+std::string given_weights_refusal(const StackSpec& plain) {
+  StackSpec spec = plain;
   spec.scales = std::make_shared<const WeightScales>();
   return theory::prediction_refusal(spec);
 }
 
-std::string formats_refusal(const StackSpec& spec) {
-  return words_of([&] {
-    config::require_dividing_norms({spec}, "the noise behind norms is that of norms that divide by a size");
-    config::require_single_additions({spec}, "the noise of every rounding is followed through T1's sublayers");
-  });
+std::string paths_refusal(const StackSpec& spec) {
+  return config::has_single_additions(spec.model) ? "" : "it is not one module at a time that is added to one stream";
 }
 
-std::string paths_refusal(const StackSpec& spec) {
-  return words_of(
-      [&] { config::require_single_additions({spec}, "gradients are followed from sublayer to sublayer"); });
+std::string formats_refusal(const StackSpec& spec) {
+  if (is_pointwise(spec.model.norm)) return "the noise behind norms is that of norms that divide by a size";
+  return paths_refusal(spec);
 }
 
 std::string headroom_refusal(const StackSpec& spec) {

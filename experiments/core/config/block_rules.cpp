@@ -21,9 +21,16 @@ void require_dividing_norms(const std::vector<StackSpec>& stacks, std::string_vi
   }
 }
 
+bool has_single_additions(const ModelSpec& model) {
+  for (int s = 0; s < model.steps(); ++s) {
+    if (!model.step(s).is_one_addition()) return false;
+  }
+  return model.ends().parts_of_stream() == 1;
+}
+
 void require_single_additions(const std::vector<StackSpec>& stacks, std::string_view why) {
   for (const StackSpec& spec : stacks) {
-    if (spec.model.step(0).is_one_addition()) continue;
+    if (has_single_additions(spec.model)) continue;
     throw ConfigError(fmt::format(
         "model.placement = \"{}\": expected a placement of one module at a time on one stream, as \"pre\": {}",
         spec.model.placement.name, why));

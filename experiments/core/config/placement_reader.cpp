@@ -86,7 +86,7 @@ Placement read_free_form(const toml::table& table, const toml::node& node, const
   }
   const std::string name = read_placement_name(reader, node);
   reader.finish();
-  return custom_placement(std::move(form), name);
+  return free_placement(std::move(form), name);
 }
 
 std::optional<int> whole(std::string_view text) {

@@ -79,7 +79,7 @@ Placement read_placement(ConfigReader& model, std::string_view key = "placement"
     throw table.malformed_value("name", "1 to 40 printable characters");
   }
   table.finish();
-  return custom_placement(std::move(form), name);
+  return free_placement(std::move(form), name);
 }
 
 std::vector<LayerPlacement> read_layer_placements(ConfigReader& model, int layers) {
