@@ -22,6 +22,7 @@ void refuse_empty_values(CLI::App& app) {
 void add_commands(CLI::App& app, int& code) {
   for (const study::Study& one : studies()) add_study(app, code, one);
   add_checkpoint_tools(app, code);
+  add_regauge(app, code);
   add_generate(app, code);
   add_toy(app, code);
   add_list(app, code);

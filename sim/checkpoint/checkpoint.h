@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/checkpoint/family.h"
@@ -32,6 +33,8 @@ class Checkpoint {
   [[nodiscard]] const std::map<std::string, std::vector<ParameterMap::Use>>& uses() const { return uses_; }
   /// Tensors of the files that are not used: buffers, copies, parts of larger models.
   [[nodiscard]] const std::vector<std::string>& unused() const { return unused_; }
+  /// Tensors that may be there as copies of another: {copy, original}.
+  [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& copies() const { return stack_.copies; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return stack_.warnings; }
   /// Keys that config.json leaves out, and the values that stand for them.
   [[nodiscard]] const std::map<std::string, std::string>& defaults() const { return defaults_; }

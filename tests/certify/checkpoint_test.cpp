@@ -50,11 +50,11 @@ TEST_CASE("every family: tokens, and a search for worse ones, stay below the cer
         CHECK(most == doctest::Approx(rows.magnitude[k]).epsilon(1e-12));
       }
 
-      if (!certify::can_scale(m)) continue;
+      if (!can_scale(m)) continue;
       const certify::ScaledRun run = certify::run_scaled(c, {.stream = 0.125, .branch = 0.5}, ids);
       CHECK(run.without_eps < 1e-12);
       CHECK(run.difference < 0.05);
-      if (!certify::recipe_of(m).gains_alone) CHECK(run.gains_alone > 1e-3);
+      if (!recipe_of(m).gains_alone) CHECK(run.gains_alone > 1e-3);
     }
   }
   CHECK(models >= 10);

@@ -1,9 +1,13 @@
-#include "experiments/studies/certify/scaled_weights.h"
+#include "sim/model/scaled_weights.h"
 #include "experiments/studies/certify/headroom.h"
 
 #include "tests/support/doctest.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "experiments/core/config/parse_format.h"
 #include "experiments/core/config/theory_parameters.h"
@@ -44,20 +48,24 @@ StackSpec smooth_model() {
   if (spec.model.mlp == MlpKind::relu) spec.model.mlp = MlpKind::gelu;
   spec.model.norm_eps = 0.0;
   spec.input.kind = InputKind::tokens;
-  if (!certify::can_scale(spec.model)) spec.model.final_norm = true;
+  if (!can_scale(spec.model)) spec.model.final_norm = true;
   return spec;
 }
 
 TEST_CASE("scaled weights: the stream is c times as large, branches k times, the logits are the same at eps 0") {
   CHECK(rc::check("scaled", [] {
     const StackSpec spec = smooth_model();
-    const certify::StackScale scale{.stream = any_of({0.125, 3.0}), .branch = any_of({1.0, 0.25, 5.0})};
+    StackScale scale{.stream = any_of({0.125, 3.0}), .branch = any_of({1.0, 0.25, 5.0})};
+    // What a tied table needs keeps the function with two tables as well.
+    const bool tied = spec.model.final_norm && !spec.model.ends().has_plain() && !spec.model.head.transform;
+    scale.embedding = any_of({TableFactor::scale, TableFactor::table, TableFactor::tied_table});
+    if (scale.embedding == TableFactor::tied_table && !tied) scale.embedding = TableFactor::table;
     const Backend& ops = truth();
     const GeneratedWeights plain(ops, spec, DType::f64, any_seed());
     const EditedWeights normed(plain, same_matrix, random_norms(ops));
     const BiasedWeights weights(ops, normed, any_of({0.0, 0.5}));
-    const certify::ScaledWeights scaled(ops, spec.model, weights, scale);
-    const ModelSpec model = certify::scaled_model(spec.model, scale);
+    const ScaledWeights scaled(ops, spec.model, weights, scale);
+    const ModelSpec model = scaled_model(spec.model, scale);
     std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));
     for (int& id : ids) id = any_int(0, spec.model.vocab - 1);
     const Outcome before = outcome_of({.ops = ops, .model = spec.model, .weights = weights}, ids);
@@ -77,12 +85,12 @@ TEST_CASE("the certificate of a scaled stack is the scaled certificate, for the 
   spec.model.norm_eps = 0.0;
   const Backend& ops = truth();
   const GeneratedWeights weights(ops, spec, DType::f64, 1);
-  const certify::StackScale scale{.stream = 0.25, .branch = 1.0};
-  const certify::ScaledWeights scaled(ops, spec.model, weights, scale);
+  const StackScale scale{.stream = 0.25, .branch = 1.0};
+  const ScaledWeights scaled(ops, spec.model, weights, scale);
   const theory::Certificate before =
       theory::certify(spec.model, config::TheoryParameters(ops, spec.model, weights), {});
   const theory::Certificate after =
-      theory::certify(certify::scaled_model(spec.model, scale), config::TheoryParameters(ops, spec.model, scaled), {});
+      theory::certify(scaled_model(spec.model, scale), config::TheoryParameters(ops, spec.model, scaled), {});
   for (int l = -1; l < spec.model.sublayers(); ++l) {
     const double bound = before.find(Signal::x_out, l)->largest;
     CHECK(after.find(Signal::x_out, l)->largest == doctest::Approx(0.25 * bound).epsilon(1e-12));
@@ -115,11 +123,39 @@ TEST_CASE("a format's headroom is that of the run that stores in it, or else of 
   }
 }
 
+TEST_CASE("the stream's size is a gauge where norms A and the final norm alone read it") {
+  const std::vector<std::string_view> gauges{"pre",   "peri",   "lns",         "depth-scaled", "beam",
+                                             "u-mup", "sub-ln", "layer-scale", "parallel",     "muse-spark",
+                                             "x0",    "hyper",  "parallel-two"};
+  for (const Placement& row : placement_table()) {
+    CAPTURE(std::string(row.name));
+    StackSpec spec = tiny_stack();
+    spec.model.layers = 4;
+    spec.model.placement = row;
+    take_defaults(row, spec.model);
+    const bool is_gauge = std::ranges::find(gauges, row.name) != gauges.end();
+    CHECK(!gauge_refusal(spec.model, TableFactor::table).has_value() == is_gauge);
+  }
+  ModelSpec model = placed(tiny_stack(), "pre").model;
+  const auto refusal = [&] { return gauge_refusal(model, TableFactor::tied_table).value_or(""); };
+  CHECK(refusal().empty());
+  model.head.transform = true;
+  CHECK(refusal().find("head's transform") != std::string::npos);
+  model.final_norm = false;
+  CHECK(refusal().find("final norm") != std::string::npos);
+  model.placement = find_placement("b-only").value();
+  CHECK(refusal() == "without a norm A sublayer 0 reads the stream as it is");
+  model.placement = find_placement("post").value();
+  CHECK(refusal() == "norm C sets the size of the stream, first after addition 0");
+  model.norm = NormKind::dyt;
+  CHECK(refusal().find("something else") != std::string::npos);
+}
+
 TEST_CASE("gains alone are enough for Peri-LN, not for B-only and not for Pre-LN") {
   StackSpec spec = tiny_stack();
-  CHECK(certify::recipe_of(placed(spec, "peri").model).gains_alone);
-  CHECK_FALSE(certify::recipe_of(placed(spec, "b-only").model).gains_alone);
-  CHECK_FALSE(certify::recipe_of(placed(spec, "pre").model).gains_alone);
+  CHECK(recipe_of(placed(spec, "peri").model).gains_alone);
+  CHECK_FALSE(recipe_of(placed(spec, "b-only").model).gains_alone);
+  CHECK_FALSE(recipe_of(placed(spec, "pre").model).gains_alone);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include <numeric>
 
 #include "experiments/core/config/theory_parameters.h"
-#include "experiments/studies/certify/scaled_weights.h"
+#include "sim/model/scaled_weights.h"
 #include "tests/certify/certified_stack.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
@@ -15,7 +15,7 @@ TEST_CASE("weights scaled by one are the source's: rows and biases too") {
   const TellingWeights source;
   for (const Placement& placement : placement_table()) {
     const ModelSpec model = placed(tiny_stack(), placement.name).model;
-    check_same_weights(certify::ScaledWeights(truth(), model, source, {}), source);
+    check_same_weights(ScaledWeights(truth(), model, source, {}), source);
   }
 }
 
@@ -24,7 +24,7 @@ TEST_CASE("rows of a scaled table are those of its scaled matrix") {
   for (const bool embedding_norm : {false, true}) {
     ModelSpec model = placed(tiny_stack(), "peri").model;
     model.embedding_norm = embedding_norm;
-    const certify::ScaledWeights scaled(truth(), model, source, {.stream = 3.0});
+    const ScaledWeights scaled(truth(), model, source, {.stream = 3.0});
     check_rows_of_tables(scaled);
     const std::vector<int> id{1};
     const double position = truth().to_host(source.rows(truth(), Weight::positions, id))[0];

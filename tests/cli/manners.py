@@ -40,6 +40,8 @@ REFUSED = {
     "probe": ["--vary", "--theory-set", "--seeds", "--memory", "--skip-finished"],
     "train": ["--theory-set", "--memory"], "reproduce": ["--theory-set", "--memory"],
     "write-checkpoint": ["--theory-set", "--seeds", "--memory", "--skip-finished"],
+    "regauge": ["--config", "--set", "--vary", "--theory-set", "--seed", "--seeds", "--device", "--dtype", "--memory",
+                "--skip-finished"],
     "generate": ["--vary", "--theory-set", "--seed", "--seeds", "--skip-finished"],
     "info": SIMULATES, "toy": SIMULATES, "list": SIMULATES,
     "cite": list(COMMON), "help": list(COMMON),

@@ -80,6 +80,7 @@ class Outputs(FolderTest):
                 "propagate --dump": (("propagate", *self.small, "--dump", out), "model.safetensors"),
                 "probe --dump": ((*probe, "--dump", out), "activations.safetensors"),
                 "write-checkpoint": (("write-checkpoint", *CHECKPOINT, "--out", out), "model.safetensors"),
+                "regauge": (("regauge", tiny, "--factor", 2, "--out", out), "model.safetensors"),
                 "csv": (("theory", *self.small, "--csv", out / "result.csv"), "result.csv")}
 
     # -- what is there ------------------------------------------------------------------------------------------------
@@ -191,7 +192,7 @@ class Outputs(FolderTest):
 
     def test_a_model_is_not_overwritten_unasked(self):
         for name, (command, _) in self.commands(self.folder / "model").items():
-            if "dump" not in name and name != "write-checkpoint":
+            if "dump" not in name and name not in ("write-checkpoint", "regauge"):
                 continue
             with self.subTest(command=name):
                 out = self.folder / name.replace(" ", "")

@@ -7,6 +7,7 @@
 namespace periscope::app {
 
 void add_checkpoint_tools(CLI::App& app, int& code);  ///< info and write-checkpoint
+void add_regauge(CLI::App& app, int& code);
 void add_generate(CLI::App& app, int& code);
 void add_toy(CLI::App& app, int& code);
 void add_list(CLI::App& app, int& code);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/studies/certify/scaled_weights.h"
+#include "sim/model/scaled_weights.h"
 #include "experiments/studies/certify/signal_maxima.h"
 #include "sim/numerics/number_format.h"
 #include "theory/certify/certificate.h"
@@ -50,9 +50,6 @@ struct Headroom {
 /// arithmetic.
 Headroom headroom_of(const ModelSpec& model, const theory::Certificate& certificate, const SignalMaxima* measured,
                      std::span<const theory::Certificate> runs = {});
-
-/// The largest power of two up to x: multiplying by it rounds nothing.
-double power_of_two_below(double x);
 
 /// Scales the stack of `context`, whose weights are in f64, runs both on `ids`, and certifies the scaled one, also in
 /// the arithmetics of `runs`.

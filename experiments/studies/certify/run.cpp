@@ -11,7 +11,9 @@
 #include "experiments/core/config/sha256.h"
 #include "experiments/core/config/theory_parameters.h"
 #include "experiments/core/stacks/fits.h"
+#include "experiments/core/stacks/same_function.h"
 #include "experiments/core/stacks/stacks.h"
+#include "experiments/core/stacks/stream_reach.h"
 #include "experiments/core/stacks/token_ids.h"
 #include "experiments/core/study/request.h"
 #include "experiments/studies/certify/certify.h"
@@ -135,13 +137,8 @@ theory::InputDomain run_domain(theory::InputDomain domain) {
 std::vector<int> ids_of(const ModelToCertify& s, const CertifyConfig& own) {
   if (s.checkpoint != nullptr && own.measures())
     return stacks::read_token_input(own.source, s.spec.model, own.checkpoint).ids;
-  StackSpec spec = s.spec;
-  if (s.checkpoint != nullptr) {
-    spec.input.tokens = 32;
-    const EmbeddingSpec& e = spec.model.embedding;
-    if (e.positions > 0) spec.input.tokens = std::min(spec.input.tokens, e.positions - e.position_offset);
-  }
-  return stacks::token_ids(spec, own.run.seed);
+  return s.checkpoint != nullptr ? stacks::ids_to_run(s.spec.model, own.run.seed)
+                                 : stacks::token_ids(s.spec, own.run.seed);
 }
 
 void measure(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& result) {
@@ -182,8 +179,8 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
     if (f.format.name != format.name) continue;
     if (!(f.stream > 0.0))
       throw ConfigError("--headroom: the stream has no bound, so no factor brings it into a format");
-    const double c = std::clamp(power_of_two_below(f.stream), 0x1p-40, 0x1p40);
-    const double k = std::isnan(f.branch) ? 1.0 : std::min(1.0, power_of_two_below(f.branch));
+    const double c = std::clamp(stacks::power_of_two_below(f.stream), 0x1p-40, 0x1p40);
+    const double k = std::isnan(f.branch) ? 1.0 : std::min(1.0, stacks::power_of_two_below(f.branch));
     result.headroom.run = run_scaled(s.context(), {.stream = c, .branch = k}, ids_of(s, own), result.runs);
   }
 }

@@ -1,0 +1,164 @@
+#include "experiments/app/tools/regauge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "experiments/core/config/config.h"
+#include "experiments/core/config/theory_parameters.h"
+#include "experiments/core/stacks/same_function.h"
+#include "experiments/core/stacks/stream_reach.h"
+#include "sim/backends.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
+#include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/files/output_folder.h"
+#include "sim/model/parameters.h"
+
+namespace periscope::app {
+namespace {
+
+/// Certificates shrink with the stream but for what rounding adds near zero, which a few more powers of two outweigh.
+constexpr int most_doublings = 8;
+
+void require_gauge(const Checkpoint& checkpoint, TableFactor embedding) {
+  const ModelSpec& m = checkpoint.model();
+  if (const std::optional<std::string> why = gauge_refusal(m, embedding)) {
+    throw ConfigError(
+        fmt::format("regauge {}: placement \"{}\": {}; expected streams that only norms A and the final "
+                    "norm read, and no norm C",
+                    printable(checkpoint.folder()), m.placement.name, *why));
+  }
+}
+
+theory::Certificate certificate_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
+                                   const RunArithmetic& arithmetic) {
+  return theory::certify(model, config::TheoryParameters(ops, model, weights), {}, arithmetic);
+}
+
+CertifiedStream certified(const ModelSpec& model, const theory::Certificate& certificate) {
+  CertifiedStream stream{
+      .largest = stacks::reach_of(model, certificate).stream, .certified = true, .first_overflow = ""};
+  if (certificate.arithmetic.kind == Arithmetic::exact) return stream;
+  const theory::Verdict verdict = theory::verdict(certificate, theory::SignalClass::stream);
+  stream.certified = verdict.certified;
+  if (!verdict.certified && verdict.first != nullptr) {
+    stream.first_overflow = fmt::format("{} of sublayer {}", name_of(verdict.first->signal), verdict.first->sublayer);
+  }
+  return stream;
+}
+
+/// True if nothing but the stream is divided by a root of mean square + ε.
+bool only_streams_are_normed(const ModelSpec& m) {
+  return std::ranges::all_of(gains_of(m), [](const ParameterId& gain) {
+    return gain.weight == Weight::norm_a || gain.weight == Weight::final_norm || gain.weight == Weight::branch_scale;
+  });
+}
+
+/// ε behind a stream that is divided by c, the configuration that says so, and why it is none of ε/c².
+struct EpsOfGauge {
+  nlohmann::json config;
+  double eps;
+  std::string reason = {};
+};
+EpsOfGauge eps_of_gauge(const Checkpoint& checkpoint, double c) {
+  const ModelSpec& m = checkpoint.model();
+  EpsOfGauge kept{.config = checkpoint.config(), .eps = m.norm_eps};
+  if (m.norm_eps == 0.0 || c == 1.0) return kept;
+  if (!only_streams_are_normed(m)) {
+    kept.reason = "it is that of norms that do not read the stream, too";
+    return kept;
+  }
+  const double eps = m.norm_eps / (c * c);
+  if (std::optional<nlohmann::json> config = config_with_eps(checkpoint, eps)) return {std::move(*config), eps};
+  kept.reason = fmt::format("the family {} has no key for it", checkpoint.family().name);
+  return kept;
+}
+
+ModelSpec with_eps(ModelSpec model, double eps) {
+  model.norm_eps = eps;
+  return model;
+}
+
+/// A checkpoint under regauge: its weights in f64, and what its certificates are for.
+class Source {
+ public:
+  Source(const Backend& ops, const Checkpoint& checkpoint, const RunArithmetic& arithmetic)
+      : ops_(ops),
+        checkpoint_(checkpoint),
+        weights_(ops, checkpoint, DType::f64),
+        arithmetic_(arithmetic),
+        embedding_(checkpoint.tied() ? TableFactor::tied_table : TableFactor::table) {}
+
+  [[nodiscard]] const ModelSpec& model() const { return checkpoint_.model(); }
+  [[nodiscard]] TableFactor embedding() const { return embedding_; }
+  [[nodiscard]] StackScale scale(double c) const { return {.stream = 1.0 / c, .embedding = embedding_}; }
+  [[nodiscard]] theory::Certificate certificate() const { return certificate_of(ops_, model(), weights_, arithmetic_); }
+  /// The largest bound of the stream that is divided by c.
+  [[nodiscard]] double reach(double c) const {
+    const ModelSpec divided = with_eps(model(), eps_of_gauge(checkpoint_, c).eps);
+    const ScaledWeights weights(ops_, model(), weights_, scale(c));
+    return stacks::reach_of(divided, certificate_of(ops_, divided, weights, arithmetic_)).stream;
+  }
+  [[nodiscard]] std::vector<double> logits(const std::vector<int>& ids, double eps) const {
+    const ModelSpec m = with_eps(model(), eps);
+    return stacks::logits_of({.ops = ops_, .model = m, .weights = weights_}, ids);
+  }
+
+ private:
+  const Backend& ops_;
+  const Checkpoint& checkpoint_;
+  CheckpointWeights weights_;
+  RunArithmetic arithmetic_;
+  TableFactor embedding_;
+};
+
+/// The least power of two, 1 or more, by which the stream has to be divided to fit the format.
+double factor_for(const Source& source, const NumberFormat& format, double largest) {
+  if (!std::isfinite(largest)) {
+    throw ConfigError(
+        fmt::format("--format {}: the stream has no bound, so no factor brings it into a format", format.name));
+  }
+  double c = largest <= format.largest ? 1.0 : 1.0 / stacks::power_of_two_below(format.largest / largest);
+  for (int i = 0; i < most_doublings && c > 1.0 && source.reach(c) > format.largest; ++i) c *= 2.0;
+  return c;
+}
+
+}  // namespace
+
+Regauged regauge(const RegaugeRequest& request) {
+  const Checkpoint checkpoint(request.folder);
+  const std::unique_ptr<Backend> ops = make_backend(config::RunOptions().device);
+  const RunArithmetic arithmetic =
+      request.format ? run_arithmetic(Arithmetic::mixed, *request.format) : RunArithmetic{};
+  const Source source(*ops, checkpoint, arithmetic);
+  const ModelSpec& m = checkpoint.model();
+  require_gauge(checkpoint, source.embedding());
+  { const OutputFolder trial(request.out, {"model.safetensors", "config.json"}, request.overwrite); }
+  Regauged done{};
+  done.arithmetic = arithmetic;
+  done.before = certified(m, source.certificate());
+  done.factor = request.factor ? *request.factor : factor_for(source, *request.format, done.before.largest);
+  done.recipe = recipe_of(m, source.embedding());
+  const StackScale scale = source.scale(done.factor);
+  const EpsOfGauge eps = eps_of_gauge(checkpoint, done.factor);
+  done.eps_before = m.norm_eps;
+  done.eps_after = eps.eps;
+  done.eps_reason = eps.reason;
+  done.written = write_scaled(
+      request.out, checkpoint, eps.config, [&](const ParameterId& id) { return factor_of(m, scale, id); },
+      request.overwrite);
+  const Checkpoint made(request.out);
+  const Source result(*ops, made, arithmetic);
+  done.after = certified(made.model(), result.certificate());
+  const std::vector<int> ids = stacks::ids_to_run(m, 0);
+  done.tokens = static_cast<int>(ids.size());
+  done.difference =
+      stacks::relative_difference(source.logits(ids, m.norm_eps), result.logits(ids, made.model().norm_eps));
+  done.without_eps = stacks::relative_difference(source.logits(ids, 0.0), result.logits(ids, 0.0));
+  return done;
+}
+
+}  // namespace periscope::app

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "sim/spec/model_spec.h"
+#include "theory/certify/certificate.h"
+
+namespace periscope::stacks {
+
+/// True if a bound grows with c in a stack whose stream is c times as large (sim/model/scaled_weights.h).
+bool grows_with_stream(const ModelSpec& model, const theory::SignalBound& bound);
+
+/// The largest bounds of what grows with c, and of what grows with k, what norms B read; 0 without norms B.
+struct StreamReach {
+  double stream = 0.0;
+  double branch = 0.0;
+};
+StreamReach reach_of(const ModelSpec& model, const theory::Certificate& certificate);
+
+/// The largest power of two up to x: multiplying by it rounds nothing.
+double power_of_two_below(double x);
+
+}  // namespace periscope::stacks

@@ -1,0 +1,161 @@
+"""`regauge`: another size of the stream, the same function. Usage: regauge.py BINARY FIXTURES"""
+
+import json
+import pathlib
+import struct
+import sys
+import unittest
+
+import tiny_checkpoint
+from periscope_process import FolderTest, contents, run, run_json
+
+FIXTURES = pathlib.Path(sys.argv.pop(1))
+GAUGES = ("gemma2", "gemma3-nested", "llama", "llama-tied", "mistral", "opt-bare", "qwen2", "qwen3", "gpt2-bare")
+SMALL = ["--set", "model.layers=2", "--set", "model.width=12", "--set", "model.heads=3", "--set", "model.mlp_width=10",
+         "--set", "model.vocab=11"]
+TOKENS = ["--tokens", "1,2,3,4,5", "--no-theory"]
+
+
+def read_tensors(path):
+    """-> {name: (type, shape, bytes)} of a safetensors file."""
+    data = path.read_bytes()
+    (length,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__", None)
+    return {name: (t["dtype"], t["shape"], data[8 + length:][slice(*t["data_offsets"])]) for name, t in header.items()}
+
+
+def write_f16(folder, tensors):
+    """The tiny checkpoint with its numbers in F16."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(tiny_checkpoint.CONFIG | {"vocab_size": 256}))
+    header, data = {}, b""
+    for name, (shape, values) in tensors.items():
+        raw = struct.pack(f"<{len(values)}e", *values)
+        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+class Regauge(FolderTest):
+    def regauge(self, folder, out, *flags):
+        result, code = run_json("regauge", folder, "--out", out, "--quiet", *flags)
+        self.assertEqual(code, 0)
+        return result
+
+    def probe(self, folder):
+        result, code = run_json("probe", folder, *TOKENS, "--quiet")
+        self.assertEqual(code, 0)
+        return result
+
+    def refused(self, *command):
+        done = run("regauge", *command)
+        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+        return done.stderr
+
+    def stream(self, folder, factor, made):
+        """The largest |x| at every depth is divided, the loss is the same."""
+        before, after = self.probe(folder), self.probe(made)
+        self.assertAlmostEqual(after["loss"] / before["loss"], 1, delta=1e-9)
+        for a, b in zip(after["second_moment"]["measured"], before["second_moment"]["measured"], strict=True):
+            self.assertAlmostEqual(a * factor**2 / b, 1, delta=1e-9)
+
+    def test_a_written_checkpoint_computes_the_same_from_a_stream_an_eighth_as_large(self):
+        model, made = self.folder / "model", self.folder / "made"
+        run("write-checkpoint", "--family", "llama", "--out", model, "--quiet", *SMALL)
+        result = self.regauge(model, made, "--factor", 8)
+        self.assertEqual(result["factor"], 8)
+        self.assertLess(result["logit_difference"], 1e-12)  # with eps, which is divided by 64
+        self.assertEqual(json.loads((made / "config.json").read_text())["rms_norm_eps"] * 64,
+                         json.loads((model / "config.json").read_text())["rms_norm_eps"])
+        self.assertAlmostEqual(result["stream"]["before"]["largest"] / result["stream"]["after"]["largest"], 8,
+                               delta=1e-6)
+        self.stream(model, 8, made)
+        self.assertEqual(*(run("generate", folder, "--tokens", "1,2", "--count", 8).stdout for folder in (model, made)))
+        self.regauge(made, self.folder / "back", "--factor", 0.125)
+        self.assertEqual(contents(model)["model.safetensors"], contents(self.folder / "back")["model.safetensors"],
+                         "not one bit is lost on the way")
+
+    def test_every_family_whose_stream_only_norms_read(self):
+        for name in sorted(p.name for p in FIXTURES.iterdir() if p.is_dir()):
+            with self.subTest(family=name):
+                made = self.folder / name
+                if name not in GAUGES:
+                    message = self.refused(FIXTURES / name, "--factor", 8, "--out", made)
+                    self.assertIn("norm C" if "olmo" not in name else "reads the stream as it is", message)
+                    self.assertIn("placement", message)
+                    self.assertFalse(made.exists())
+                    continue
+                result = self.regauge(FIXTURES / name, made, "--factor", 8)
+                self.assertLess(result["logit_difference_without_eps"], 1e-12)
+                kept = "kept_because" in result["norm_eps"]
+                self.assertEqual(kept, any(f in name for f in ("gemma", "qwen3", "opt")), result["norm_eps"])
+                self.assertEqual(result["norm_eps"]["before"] / result["norm_eps"]["after"], 1 if kept else 64)
+                self.assertEqual(result["logit_difference"] < 1e-12, not kept, result["logit_difference"])
+
+    def test_a_tied_table_stays_tied(self):
+        made = self.folder / "made"
+        result = self.regauge(FIXTURES / "llama-tied", made, "--factor", 8)
+        self.assertIn("final norm", result["multiplied_by_factor"][0])
+        self.assertTrue(json.loads((made / "config.json").read_text())["tie_word_embeddings"])
+        before = read_tensors(FIXTURES / "llama-tied" / "model.safetensors")
+        after = read_tensors(made / "model.safetensors")
+        self.assertEqual({n: t[:2] for n, t in before.items()}, {n: t[:2] for n, t in after.items()}, "types, shapes")
+        changed = {n.split(".")[-2] for n in before if before[n] != after[n]}
+        self.assertEqual(changed, {"embed_tokens", "o_proj", "down_proj", "norm"})
+        self.stream(FIXTURES / "llama-tied", 8, made)
+
+    def test_a_format_gets_the_least_power_of_two(self):
+        tensors = tiny_checkpoint.random_tensors(256)
+        for name, (_, values) in tensors.items():
+            if "down_proj" in name:
+                values[:] = [3000 * v for v in values]
+        model, made, less = (self.folder / n for n in ("model", "made", "less"))
+        tiny_checkpoint.write(model, tensors=tensors)
+        result = self.regauge(model, made, "--format", "fp16")
+        c = result["factor"]
+        self.assertGreater(c, 1)
+        self.assertFalse(result["stream"]["before"]["certified"])
+        self.assertTrue(result["stream"]["after"]["certified"])
+        self.assertLess(result["stream"]["after"]["largest"], 65504)
+        self.regauge(model, less, "--factor", c / 2)
+        for folder, code in ((model, 4), (made, 0), (less, 4)):
+            self.assertEqual(run("certify", folder, "--require", "fp16", "--quiet").returncode, code)
+        self.assertEqual(self.regauge(made, self.folder / "again", "--format", "fp16")["factor"], 1)
+        advised, _ = run_json("certify", model, "--headroom", "fp16", "--quiet")
+        self.assertEqual(advised["headroom"]["run"]["c"] * c, 1)
+
+    def test_a_number_that_its_type_does_not_hold_makes_its_tensor_wider(self):
+        tensors = tiny_checkpoint.random_tensors(256)
+        tensors["model.layers.1.mlp.down_proj.weight"][1][5] = 2.0**-24  # the least of F16
+        model, made = self.folder / "model", self.folder / "made"
+        write_f16(model, tensors)
+        result = self.regauge(model, made, "--factor", 2)
+        self.assertEqual(result["tensors"]["widened"]["model.layers.1.mlp.down_proj.weight"],
+                         {"from": "F16", "to": "F32"})
+        self.assertEqual(result["tensors"]["numbers_rounded"], 0)
+        types = {name: t[0] for name, t in read_tensors(made / "model.safetensors").items()}
+        self.assertEqual(types["model.layers.1.mlp.down_proj.weight"], "F32")
+        self.assertEqual(types["model.layers.0.self_attn.q_proj.weight"], "F16")
+        self.assertLess(result["logit_difference"], 1e-12)
+
+    def test_what_is_wrong_with_the_flags_is_said(self):
+        model, out = FIXTURES / "llama", self.folder / "out"
+        for flags, found in ((["--out", out], "--factor or --format"),
+                             (["--out", out, "--factor", 2, "--format", "fp16"], "--factor or --format"),
+                             (["--factor", 2], "--out: expected a folder"),
+                             (["--out", model, "--factor", 2], "expected another folder"),
+                             (["--out", out, "--factor", 3], "--factor 3: expected a power of two"),
+                             (["--out", out, "--factor", -2], "--factor -2: expected a power of two"),
+                             (["--out", out, "--format", "f17"], "--format f17: expected one of fp32")):
+            with self.subTest(flags=flags):
+                self.assertIn(found, self.refused(model, *flags))
+                self.assertFalse(out.exists())
+        self.regauge(model, out, "--factor", 2)
+        self.assertIn("--force", self.refused(model, "--out", out, "--factor", 4))
+        self.regauge(model, out, "--factor", 4, "--force")
+
+
+if __name__ == "__main__":
+    unittest.main()
