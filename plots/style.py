@@ -74,6 +74,12 @@ LOOKS = {
     "depth-scaled": Look("Depth-scaled", "#999933", "<", (0, (6, 1.5, 1, 1.5))),
     "residual-dual": Look("ResiDual", "#882255", ">", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
 }
+# Placements that have no look of their own, which would be too many to tell apart: that of a free form.
+NAMES = {
+    "keel": "KEEL", "beam": "Beam", "u-mup": "u-µP", "hybridnorm": "HybridNorm", "sub-ln": "Sub-LN", "ngpt": "nGPT",
+    "layer-scale": "LayerScale", "muse-spark": "Muse Spark", "parallel": "Parallel",
+    "parallel-two": "Parallel (two norms)", "span": "SpanNorm", "x0": "x₀ injection", "hyper": "Hyper-Connections",
+}  # fmt: skip
 FORMER_NAMES = {"residual": "residual-dual"}  # as result files may still have them
 VARIANTS = ("o", "D", "X", "s", "P", "v")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1.2, 1)), (0, (6, 1.5, 1, 1.5)))
@@ -112,12 +118,23 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def _words(name: str) -> str:
-    """What a stack is called that is none of the placements."""
+    """What a stack is called that has no look of its own."""
     if not name.startswith("{"):
-        return name
-    table = json.loads(name)
+        return NAMES.get(name, name)
+    return _rule(json.loads(name))
+
+
+def _rule(table: Any) -> str:
+    """A placement in words: its name, what it has for each kind of module, or its norms and scales: numbers or
+    expressions in L and l."""
+    if isinstance(table, str) or "name" in table:
+        name = table if isinstance(table, str) else table["name"]
+        return LOOKS[name].label if name in LOOKS else NAMES.get(name, name)
+    if "attention" in table:
+        return f"{_rule(table['attention'])} attention, {_rule(table['mlp'])} MLP"
     norms = "+".join(position for position in "ABC" if table[position]) or "no norm"
-    return f"{norms}, α = {table['alpha']:g}, β = {table['beta']:g}"
+    alpha, beta = (value if isinstance(value, str) else f"{value:g}" for value in (table["alpha"], table["beta"]))
+    return f"{norms}, α = {alpha}, β = {beta}"
 
 
 def shade(colour: str, rank: int) -> str:
