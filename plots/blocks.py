@@ -33,7 +33,7 @@ RULES_THAT_CHANGE = list(CLASSES)[-1]
 @dataclass(frozen=True)
 class Curves:
     """What a stack does over depth: the numbers of layers passed, and three curves of them. The angle is between the
-    stream and the stack's input."""
+    stream and the stack's input, and the variance is over the input's: nGPT's stream is of length 1."""
 
     layers: np.ndarray
     variance: curves.Curve
@@ -60,6 +60,8 @@ def class_of(label: str) -> str:
 def read(ds: xr.Dataset, i: int, p: int) -> Curves:
     """The curves of one stack, at the depths that it has: side-by-side blocks have one addition for each layer."""
     sizes, gradients = curves.select(ds, "variance", (i, p)), gradient.norms(ds, gradient.NAME, (i, p))
+    at_input = next((sizes[v][0] for v in ("predicted", "measured") if v in sizes and sizes[v][0] > 0), 1.0)
+    sizes = {k: v / at_input for k, v in sizes.items()}
     angle = {v: array(ds, f"angular_distance_{v}")[i, p, 0] for v in ("predicted", "measured")
              if f"angular_distance_{v}" in ds}  # fmt: skip
     angle = {**{error: np.zeros_like(angle["predicted"]) for error in ("predicted_stderr", "stderr")}, **angle}
@@ -90,7 +92,7 @@ def most_different(
 ) -> tuple[list[int], dict[int, tuple[int, float]]]:
     """Which stacks to show: `first` if it is known, then of every class the one that differs most from all that are
     shown, then of all of them. And to each that is left out the nearest one shown, with their difference. Those without
-    a prediction are not among them."""
+    one of the curves are not among them."""
     whole = [p for p, c in enumerate(every) if np.isfinite(difference(c, c))]
     apart = {p: {q: difference(every[p], every[q]) for q in whole} for p in whole}
     shown = [first] if first in whole else whole[:1]
@@ -131,7 +133,7 @@ def _narrow() -> bool:
 
 def _scales(grid: list[list[Axes]], drawn: list[Curves]) -> None:
     """Titles of the columns, and one scale for each of them, so that classes can be compared."""
-    titles = "Variance of the stream", "Norm of its gradient", "Angle to the input, in half turns"
+    titles = "Variance over the input's", "Norm of its gradient", "Angle to the input, in half turns"
     for column, title in enumerate(titles):
         panels = [row[column] for row in grid]
         for axes in panels if _narrow() else panels[:1]:
@@ -172,5 +174,5 @@ def caption(ds: xr.Dataset, i: int, names: list[str], every: list[Curves], shown
         )
     missing = [labels[p] for p in range(len(names)) if p not in shown and p not in nearest]
     if missing:
-        words.append(f"Without a prediction at every depth, and not shown: {', '.join(missing)}.")
+        words.append(f"Without one of the curves, and not shown: {', '.join(missing)}.")
     return " ".join([*words, captions.setting(ds)])

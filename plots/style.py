@@ -112,9 +112,8 @@ def looks(placements: Iterable[str]) -> list[Look]:
 
 def _parts(name: str) -> tuple[str, str]:
     """The placement, free form, recipe or name that a label begins with, and what the stack differs by."""
-    between = "}, " if name.startswith("{") else ", "
-    base, _, rest = name.partition(between)
-    return (base + "}" if rest and between == "}, " else base), rest
+    end = json.JSONDecoder().raw_decode(name)[1] if name.startswith("{") else name.find(", ")
+    return (name[:end], name[end:].removeprefix(", ")) if end >= 0 else (name, "")
 
 
 def _words(name: str) -> str:

@@ -20,7 +20,8 @@ layers = 2
 width = 16
 heads = 2
 placement = ["none", "post", "pre", "peri", "a+c", "deepnorm", "mix", "lns", "depth-scaled", "keel", "beam", "u-mup",
-             "ngpt", "layer-scale", "muse-spark", "span", {name = "half", attention = "pre", mlp = "peri"}]
+             "ngpt", "layer-scale", "muse-spark", "span",
+             {name = "half", attention = {A = true, B = true, beta = 0.3, alpha = "1/sqrt(l+1)"}, mlp = "pre"}]
 [init]
 scheme = "lecun"
 [input]
@@ -72,10 +73,14 @@ class BlocksPlot(SharedFolderTest):
         titles = [title for title in blocks.CLASSES if any(blocks.class_of(self.names[p]) == title for p in shown)]
         order = [p for title in titles for p in shown if blocks.class_of(self.names[p]) == title]
         looks = dict(zip(order, style.looks(self.names[p] for p in order), strict=True))
+
+        def of(name):
+            return array(self.result, name)[0]
+
         wanted = {
-            0: lambda p, v: array(self.result, f"variance_{v}")[0, p],
-            1: lambda p, v: np.exp(array(self.result, f"{gradient.NAME}_{v}")[0, p] / 2),
-            2: lambda p, v: array(self.result, f"angular_distance_{v}")[0, p][0],
+            0: lambda p, v: of(f"variance_{v}")[p] / of("variance_predicted")[p, 0],
+            1: lambda p, v: np.exp(of(f"{gradient.NAME}_{v}")[p] / 2),
+            2: lambda p, v: of(f"angular_distance_{v}")[p, 0],
         }
         for p in order:
             row = titles.index(blocks.class_of(self.names[p]))
@@ -100,6 +105,16 @@ class BlocksPlot(SharedFolderTest):
         shown, nearest, figure = self.shown(with_columns(self.result, gone))
         self.assertNotIn(peri, [*shown, *nearest])
         self.assertIn("not shown: Peri-LN", figure.caption)
+
+    def test_free_forms_have_words(self):
+        """A rule for each kind of module, scales that are expressions, and what a stack differs by besides."""
+        norms = '{"A": true, "B": false, "C": true, "alpha": "2L", "beta": 1.0}'
+        kinds = f'{{"attention": {norms}, "mlp": "keel"}}'
+        names = [kinds, norms, f"{kinds}, std 0.1", f"{norms}, norm l2", "span, x 1"]
+        labels = [look.label for look in style.looks(names)]
+        rule = "A+C, α = 2L, β = 1"
+        self.assertEqual(labels, [f"{rule} attention, KEEL MLP", rule, f"{rule} attention, KEEL MLP, std 0.1",
+                                  f"{rule}, norm l2", "SpanNorm, x 1"])  # fmt: skip
 
     def test_few_placements_need_no_such_figure(self):
         few = self.result.isel(placement=slice(blocks.FEWEST - 1))
