@@ -133,7 +133,8 @@ def _narrow() -> bool:
 
 def _scales(grid: list[list[Axes]], drawn: list[Curves]) -> None:
     """Titles of the columns, and one scale for each of them, so that classes can be compared."""
-    titles = "Variance over the input's", "Norm of its gradient", "Angle to the input, in half turns"
+    titles = ("Variance over the input's", "Norm of its gradient", "Angle to the input, in half turns")
+    titles = ("Variance", "Gradient", "Angle") if _narrow() else titles
     for column, title in enumerate(titles):
         panels = [row[column] for row in grid]
         for axes in panels if _narrow() else panels[:1]:
@@ -161,7 +162,10 @@ def caption(ds: xr.Dataset, i: int, names: list[str], every: list[Curves], shown
         words.append(
             f"Markers: means of {seeds_in_words(ds)} (of gradients geometric), ± 2 standard errors; angles have none."
         )
-    words.append("Angle: arccos(cosine)/π of the stream and the stack's input, mean over tokens.")
+    words.append(
+        "Variance: of the stream, over its input's. Gradient: norm of the loss's with respect to the stream, rms over "
+        "tokens. Angle: arccos(cosine)/π of the stream and the stack's input, mean over tokens."
+    )
     joined = [labels[p] for p in shown if not curves.is_predicted(every[p].angle)]
     if joined and is_measured(ds):
         words.append(f"Theory gives none of {', '.join(joined)}: markers are joined.")
