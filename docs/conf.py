@@ -31,7 +31,8 @@ PAGES = {
     },
     "docs/lab_notes/README": {
         "": [f"docs/lab_notes/{note}" for note in (
-            "discoveries", "finite_width", "growth_in_training", "weight_scales", "certificates", "number_formats")],
+            "discoveries", "finite_width", "growth_in_training", "weight_scales", "certificates", "number_formats",
+            "blocks_2026")],
     },
 }  # fmt: skip
 

@@ -59,7 +59,8 @@ class Look:
 
 
 # Colours of Okabe and Ito, and of Tol's muted set. Placements whose curves coincide at initialisation (Post-LN, A+C
-# and both DeepNorms; Peri-LN and B-only; Pre-LN and Mix-LN) differ in lightness, dash and marker.
+# and both DeepNorms; Peri-LN and B-only; Pre-LN and Mix-LN) differ in lightness, dash and marker. There are more
+# placements than markers: no two of one class of blocks.py have the same.
 LOOKS = {
     "none": Look("No norm", "#777777", "X", ":"),
     "post": Look("Post-LN", "#00579B", "o"),
@@ -73,13 +74,20 @@ LOOKS = {
     "lns": Look("LNS", "#56B4E9", "d"),
     "depth-scaled": Look("Depth-scaled", "#999933", "<", (0, (6, 1.5, 1, 1.5))),
     "residual-dual": Look("ResiDual", "#882255", ">", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
+    "keel": Look("KEEL", "#0F8B8D", "s", (0, (8, 1.2))),
+    "beam": Look("Beam", "#AA3377", "o", (0, (1, 2))),
+    "u-mup": Look("u-µP", "#6A3D9A", "v", (0, (4, 2.5))),
+    "hybridnorm": Look("HybridNorm", "#8C510A", "^", (0, (6, 1.5, 1, 1.5))),
+    "sub-ln": Look("Sub-LN", "#0077BB", "D", (0, (2, 1))),
+    "ngpt": Look("nGPT", "#D8A31A", "v", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
+    "layer-scale": Look("LayerScale", "#B15928", "^", (0, (1, 2))),
+    "muse-spark": Look("Muse Spark", "#4D4D4D", "*"),
+    "parallel": Look("Parallel", "#EE3377", "o", (0, (2, 1))),
+    "parallel-two": Look("Parallel (two norms)", "#225555", "P", (0, (1, 2))),
+    "span": Look("SpanNorm", "#5E8C31", "d", (0, (4, 2.5))),
+    "x0": Look("x₀ injection", "#222255", "D", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
+    "hyper": Look("Hyper-Connections", "#8CB800", "p", (0, (6, 1.5, 1, 1.5))),
 }
-# Placements that have no look of their own, which would be too many to tell apart: that of a free form.
-NAMES = {
-    "keel": "KEEL", "beam": "Beam", "u-mup": "u-µP", "hybridnorm": "HybridNorm", "sub-ln": "Sub-LN", "ngpt": "nGPT",
-    "layer-scale": "LayerScale", "muse-spark": "Muse Spark", "parallel": "Parallel",
-    "parallel-two": "Parallel (two norms)", "span": "SpanNorm", "x0": "x₀ injection", "hyper": "Hyper-Connections",
-}  # fmt: skip
 FORMER_NAMES = {"residual": "residual-dual"}  # as result files may still have them
 VARIANTS = ("o", "D", "X", "s", "P", "v")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1.2, 1)), (0, (6, 1.5, 1, 1.5)))
@@ -119,7 +127,7 @@ def _parts(name: str) -> tuple[str, str]:
 def _words(name: str) -> str:
     """What a stack is called that has no look of its own."""
     if not name.startswith("{"):
-        return NAMES.get(name, name)
+        return name
     return _rule(json.loads(name))
 
 
@@ -128,7 +136,7 @@ def _rule(table: Any) -> str:
     expressions in L and l."""
     if isinstance(table, str) or "name" in table:
         name = table if isinstance(table, str) else table["name"]
-        return LOOKS[name].label if name in LOOKS else NAMES.get(name, name)
+        return LOOKS[name].label if name in LOOKS else name
     if "attention" in table:
         return f"{_rule(table['attention'])} attention, {_rule(table['mlp'])} MLP"
     norms = "+".join(position for position in "ABC" if table[position]) or "no norm"

@@ -19,6 +19,7 @@ from PIL import Image
 from plots import (
     agreement,
     angular,
+    blocks,
     bound_ratios,
     bound_width,
     convergence,
@@ -405,8 +406,11 @@ class Plots(SharedFolderTest):
     def test_looks_differ(self):
         tables = [f'{{"A":true,"B":false,"C":false,"alpha":{k},"beta":1}}' for k in (2, 3)]
         looks = style.looks([*style.LOOKS, *tables])
-        for kind in ("label", "colour", "marker"):
+        for kind in ("label", "colour"):
             self.assertEqual(len({getattr(look, kind) for look in looks}), len(style.LOOKS) + 2, kind)
+        for title, members in blocks.CLASSES.items():
+            self.assertEqual(len({style.LOOKS[name].marker for name in members}), len(members), title)
+        self.assertEqual({name for members in blocks.CLASSES.values() for name in members}, set(style.LOOKS))
         self.assertEqual(looks[-1].label, "A, α = 3, β = 1")
         # Several recipes, each with several values: no two alike, and those of a recipe in shades of one colour.
         names = [f"{recipe}, std {s}" for recipe in ("gemma2", "llama", "olmo2", "mine", "opt") for s in (1, 2, 3)]
