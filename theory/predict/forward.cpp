@@ -196,7 +196,10 @@ std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector
       // fluctuations on, lessened by its elasticity.
       const bool behind_a = branch.norm_a || (branch.shares_input && one.branches.front().norm_a);
       const bool divides = !is_pointwise(m.norm) && (behind_a || branch.norm_b || normed);
-      const bool bounded = divides || m.inner_norm_at(branch.sublayer);
+      // What it reads may have its size from the norm C of the step before.
+      const std::size_t stream_read = static_cast<std::size_t>(branch.read_stream().value_or(0));
+      const bool sized = s > 0 && !is_pointwise(m.norm) && m.step(s - 1).norm_c[stream_read];
+      const bool bounded = divides || sized || m.inner_norm_at(branch.sublayer);
       const double passed = behind_a ? norm_elasticity(q_in[i], norm_use(m)) : 1.0;
       elasticity = std::max(elasticity, bounded ? 1.0 : (stream + degree * passed * written) / (stream + written));
       const ChannelLoss loss = channel_loss(spec, branch.sublayer);

@@ -10,7 +10,7 @@
 #include "experiments/app/tools/list.h"
 #include "experiments/core/config/block_rules.h"
 #include "experiments/core/dataset/text_table.h"
-#include "experiments/studies/certify/scaled_weights.h"
+#include "sim/model/scaled_weights.h"
 #include "sim/spec/weight_scales.h"
 #include "theory/norms/norm_law.h"
 #include "theory/predict/predict.h"
@@ -73,7 +73,11 @@ std::string formats_refusal(const StackSpec& spec) {
 }
 
 std::string headroom_refusal(const StackSpec& spec) {
-  return certify::can_scale(spec.model) ? "" : "a stream of another size would not give the same output";
+  return can_scale(spec.model) ? "" : "a stream of another size would not give the same output";
+}
+
+std::string regauge_refusal(const StackSpec& spec) {
+  return gauge_refusal(spec.model, TableFactor::table).value_or("");
 }
 
 std::string none(const StackSpec&) { return {}; }
@@ -88,6 +92,7 @@ constexpr std::array uses{
     Use{"formats", "formats", formats_refusal},
     Use{"paths", "gradients' paths", paths_refusal},
     Use{"headroom", "headroom", headroom_refusal},
+    Use{"regauge", "regauge", regauge_refusal},
 };
 
 }  // namespace

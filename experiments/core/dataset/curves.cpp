@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 
 namespace periscope::dataset {
@@ -79,6 +80,14 @@ std::span<const Weight> weights_of_curves(const std::vector<StackSpec>& stacks) 
 
 std::size_t weight_index(Weight weight) {
   return static_cast<std::size_t>(std::ranges::find(layer_matrices, weight) - layer_matrices.begin());
+}
+
+void put_square(const Builder::Row& row, const std::string& column, const std::vector<double>& values) {
+  const auto side = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(values.size()))));
+  for (std::size_t depth = 0; depth < side; ++depth) {
+    const auto first = values.begin() + static_cast<std::ptrdiff_t>(depth * side);
+    row.at("depth", depth).put(column, std::vector(first, first + static_cast<std::ptrdiff_t>(side)));
+  }
 }
 
 std::size_t site_of(Signal signal) {

@@ -43,6 +43,9 @@ std::span<const Weight> weights_of_curves(const std::vector<StackSpec>& stacks);
 /// The position of a matrix on the dimension weight.
 std::size_t weight_index(Weight weight);
 
+/// Puts a matrix over pairs of depths, row-major: of a stack with fewer additions than others it is a smaller one.
+void put_square(const Builder::Row& row, const std::string& column, const std::vector<double>& values);
+
 /// The column placement_settings(placement): the keys in which a stack differs from the run's others. It is there if
 /// there are others.
 ColumnSpec placement_settings();

@@ -125,6 +125,15 @@ void put_seeds(const Stack& s, const Row& row) {
   }
 }
 
+dataset::ColumnSpec angular_distance(const std::string& version, const std::string& words) {
+  return {.name = "angular_distance_" + version,
+          .dimensions = on_stack + " depth other_depth",
+          .type = Type::real,
+          .units = "1",
+          .meaning = "angular distance arccos(cos)/pi between the stream at two depths: " + words,
+          .place = at_cell / "angular_distance" / version};
+}
+
 using Prediction = theory::Prediction;
 
 dataset::Table<Prediction> theory_table() {
@@ -158,20 +167,19 @@ dataset::Table<Prediction> theory_table() {
                "(theory.gradient_tolerance)",
                at / "imprecise"},
               [](const Prediction& p) { return fmt::format("{}", fmt::join(judge::imprecise_names(p), "; ")); })
-      .column({"angular_distance_predicted", on_stack + " depth other_depth", "1",
-               "angular distance arccos(cos)/pi between the stream at two depths: prediction",
-               at_cell / "angular_distance" / "predicted"},
-              [](const Prediction& p) { return p.profile.angular_distance; });
+      .family({angular_distance("predicted", "prediction")}, [](const Prediction& p, const Row& row) {
+        dataset::put_square(row, "angular_distance_predicted", p.profile.angular_distance);
+      });
   return table;
 }
 
 dataset::Table<stacks::Measurement> measurement_table() {
   dataset::Table<stacks::Measurement> table;
   table
-      .column({"angular_distance_measured", on_stack + " depth other_depth", "1",
-               "angular distance arccos(cos)/pi between the stream at two depths: mean over seeds",
-               at_cell / "angular_distance" / "measured"},
-              [](const stacks::Measurement& m) { return m.profile.angular_distance; })
+      .family({angular_distance("measured", "mean over seeds")},
+              [](const stacks::Measurement& m, const Row& row) {
+                dataset::put_square(row, "angular_distance_measured", m.profile.angular_distance);
+              })
       .column(
           {"diverged_seeds", on_stack, "1", "seeds whose stream stopped being finite", at_cell / "diverged" / "seeds"},
           [](const stacks::Measurement& m) { return m.diverged_seeds; })

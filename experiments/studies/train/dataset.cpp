@@ -94,7 +94,13 @@ std::vector<ColumnSpec> value_columns() {
 
 void put_values(const training::RecordedValues& values, const Row& row) {
   for (const RecordColumn& c : record_columns()) {
-    if (const Values* found = find(values, c.name)) row.put(column_name(c.name), *found);
+    const Values* found = find(values, c.name);
+    if (found == nullptr) continue;
+    if (c.name == "angular_distance") {
+      dataset::put_square(row, c.name, *found);
+    } else {
+      row.put(column_name(c.name), *found);
+    }
   }
   for (const Weight weight : layer_matrices) {
     if (const Values* found = find(values, fmt::format("root_mean_square.weight.{}", name_of(weight)))) {
