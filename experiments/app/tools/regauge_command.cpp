@@ -109,11 +109,12 @@ nlohmann::ordered_json regauge_json(const Regauged& done) {
 }
 
 std::string regauge_text(const Regauged& done) {
-  std::string text =
-      fmt::format("the stream is divided by {:g}, and so {} {}\n", done.factor,
-                  done.recipe.multiplied.size() > 1 ? "are" : "is", fmt::join(done.recipe.multiplied, "; "));
-  if (!done.recipe.divided.empty()) {
-    text += fmt::format("multiplied by {:g}: {}\n", done.factor, fmt::join(done.recipe.divided, "; "));
+  std::string text = "the stream fits already: every tensor stays as it is\n";
+  if (done.factor != 1.0) {
+    text = fmt::format("divided by {:g}, as the stream: {}\n", done.factor, fmt::join(done.recipe.multiplied, "; "));
+    if (!done.recipe.divided.empty()) {
+      text += fmt::format("multiplied by {:g}: {}\n", done.factor, fmt::join(done.recipe.divided, "; "));
+    }
   }
   const bool judged = done.arithmetic.kind != Arithmetic::exact;
   text += fmt::format("largest |x| of the stream that is certified, {}: {} before, {} after\n",
