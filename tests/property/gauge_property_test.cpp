@@ -92,7 +92,7 @@ std::vector<double> times(double factor, std::vector<double> x) {
   return x;
 }
 
-double tolerance(const ModelSpec& m) { return std::max(1e-12, rounding_of(m)); }
+constexpr double tolerance = 1e-12;
 
 TEST_CASE("gauge theorem: alpha_l, beta_l compute what alpha = 1, beta_l / prod alpha_k compute, for any weights") {
   CHECK(rc::check("alpha is a gauge", [] {
@@ -111,10 +111,10 @@ TEST_CASE("gauge theorem: alpha_l, beta_l compute what alpha = 1, beta_l / prod 
     const Outcome plain = outcome_of(spec, seed, ids);
     given().gauged = true;
     const Outcome gauged = outcome_of(spec, seed, ids);
-    assert_close(gauged.logits, plain.logits, tolerance(spec.model));
+    assert_close(gauged.logits, plain.logits, tolerance);
     for (int step = 0; step < spec.model.steps(); ++step) {
       assert_close(times(product_up_to(step), gauged.stack.at(step, Signal::x_out)),
-                   plain.stack.at(step, Signal::x_out), tolerance(spec.model));
+                   plain.stack.at(step, Signal::x_out), tolerance);
     }
   }));
 }
@@ -140,7 +140,7 @@ TEST_CASE("depth-scaled and u-mup are Pre-LN, beam is Peri-LN, each from another
     const std::uint64_t seed = any_seed();
     const std::vector<int> ids = any_ids(spec);
     assert_close(logits_of(spec, pair.other, pair.embedding, seed, ids), logits_of(spec, pair.one, 1.0, seed, ids),
-                 tolerance(spec.model));
+                 tolerance);
   }));
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("streams that are not mixed and that every branch is added to are Pre-
     spec.model.stream_write = StreamWrite::all;
     const std::uint64_t seed = any_seed();
     const std::vector<int> ids = any_ids(spec);
-    assert_close(outcome_of(spec, seed, ids).logits, logits_of(spec, "pre", 1.0, seed, ids), tolerance(spec.model));
+    assert_close(outcome_of(spec, seed, ids).logits, logits_of(spec, "pre", 1.0, seed, ids), tolerance);
   }));
 }
 
@@ -208,10 +208,14 @@ Turn turn_of(std::string_view placement, int layers) {
   m.gamma = 1.0;
   m.norm_eps = 0.0;
   spec.input.tokens = 8;
-  const RecordedStack record = record_stack(truth_target(), spec, 3);
-  Turn turn{turned(record.at(1, Signal::x_out), record.at(m.sublayers() - 1, Signal::x_out), m.width), 0.0};
-  for (int l = 2; l < m.sublayers(); ++l) {
-    turn.branch += mean(second_moments(record.at(l, Signal::f_out), m.width)) / (m.sublayers() - 2);
+  Turn turn{0.0, 0.0};
+  constexpr int seeds = 4;
+  for (int seed = 1; seed <= seeds; ++seed) {
+    const RecordedStack record = record_stack(truth_target(), spec, static_cast<std::uint64_t>(seed));
+    turn.angle2 += turned(record.at(1, Signal::x_out), record.at(m.sublayers() - 1, Signal::x_out), m.width) / seeds;
+    for (int l = 2; l < m.sublayers(); ++l) {
+      turn.branch += mean(second_moments(record.at(l, Signal::f_out), m.width)) / (m.sublayers() - 2) / seeds;
+    }
   }
   return turn;
 }
@@ -224,7 +228,7 @@ TEST_CASE("KEEL at initialisation is the identity, plus one layer's worth of bra
     const Turn keel = turn_of("keel", layers);
     const double expected = (2.0 * layers - 2.0) / (4.0 * layers * layers) * keel.branch;
     CAPTURE(keel.angle2);
-    CHECK(keel.angle2 / expected == doctest::Approx(1.0).epsilon(0.25));
+    CHECK(keel.angle2 / expected == doctest::Approx(1.0).epsilon(0.2));
     CHECK(turn_of("pre", layers).angle2 > 0.2);
   }
 }
