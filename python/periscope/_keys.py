@@ -47,20 +47,42 @@ class ModelKeys(TypedDict, total=False):
     """relu, gelu, silu, swiglu, geglu, gelu_tanh, geglu_tanh. Default: "swiglu"."""
     mlp_width: int | Sequence[int]
     """hidden width h. Default: 4*width."""
-    norm: Literal["rms", "layer"] | Sequence[Literal["rms", "layer"]]
-    """rms, layer. Default: "rms"."""
+    norm: Literal["rms", "layer", "dyt", "derf", "l2"] | Sequence[Literal["rms", "layer", "dyt", "derf", "l2"]]
+    """rms, layer, dyt: tanh(alpha x), derf: erf(alpha x), l2: x over its length; QK-norms are RMSNorms. Default: by
+    placement."""
     norm_eps: float | Sequence[float]
     """epsilon of every norm. Default: 1e-6."""
+    norm_alpha: float | Sequence[float]
+    """alpha of norms dyt and derf at initialisation. Default: 0.5."""
     gamma: float | Sequence[float]
     """gain of norms A, B, C, embedding and final; QK-norm gains are 1. Default: 1.0."""
     placement: Placement | Sequence[Placement]
-    """a name, a table {A, B, C, alpha, beta}, or a list of these. Default: "peri"."""
+    """a name, a table {A, B, C, alpha, beta} or {attention, mlp}, or a list of these. Default: "peri"."""
+    layer_placement: str | Sequence[str]
+    """what ranges of layers have instead: [{layers = "0-7", placement = ..., qk_norm = ..., v_norm, inner_norm,
+    attention_gate}, ...]."""
+    streams: int | Sequence[int]
+    """of placement hyper. Default: 4."""
+    stream_mixing: Literal["identity", "uniform", "random"] | Sequence[Literal["identity", "uniform", "random"]]
+    """of placement hyper at every step: identity, uniform, random (doubly stochastic). Default: "identity"."""
+    stream_write: Literal["all", "one"] | Sequence[Literal["all", "one"]]
+    """of placement hyper: a module is added to all streams, or to the one that it read. Default: "all"."""
+    layer_scale: float | Sequence[float]
+    """of placement layer-scale: what the factor of every channel begins as. Default: 0.1."""
     embedding_norm: bool | Sequence[bool]
-    """norm on the stack's input. Default: false."""
+    """norm on the stack's input. Default: by placement."""
     final_norm: bool | Sequence[bool]
     """norm on the stack's output. Default: by placement."""
     qk_norm: Literal["none", "head", "full"] | Sequence[Literal["none", "head", "full"]]
-    """none, head, full: RMSNorm of queries and keys before RoPE. Default: "none"."""
+    """none, head, full: RMSNorm of queries and keys before RoPE. Default: by placement."""
+    v_norm: bool | Sequence[bool]
+    """RMSNorm with gain 1 of every head's values. Default: by placement."""
+    inner_norm: Literal["none", "o", "down", "both"] | Sequence[Literal["none", "o", "down", "both"]]
+    """none, o, down, both: RMSNorm with gain 1 of all heads' output before W_o, of the MLP's hidden vector before
+    W_down. Default: by placement."""
+    attention_gate: Literal["none", "head", "channel"] | Sequence[Literal["none", "head", "channel"]]
+    """none, head, channel: sigmoid gates W_g A_out on the heads' outputs, one per query head or per channel.
+    Default: "none"."""
     rope: bool | Sequence[bool]
     """rotary embedding, half-split, base 10000. Default: true."""
     causal: bool | Sequence[bool]
@@ -135,9 +157,9 @@ class TheoryKeys(TypedDict, total=False):
     gradient_tolerance: float
     """wanted standard error of the logarithm of every predicted squared gradient; where it is given, whatever that
     costs. Default: 0.03."""
-    fault: Literal["none", "beta0", "attention-output", "no-score-path", "query-gradient", "depth-constant"]
-    """a planted mistake: beta0, attention-output, no-score-path, query-gradient, depth-constant. Default:
-    "none"."""
+    fault: Literal["none", "beta0", "attention-output", "no-score-path", "query-gradient", "depth-constant", "without-v-norm", "without-gate", "norm-alpha"]
+    """a planted mistake: beta0, attention-output, no-score-path, query-gradient, depth-constant, without-v-norm,
+    without-gate, norm-alpha. Default: "none"."""
     finite_width: bool
     """forward statistics exactly at the stack's widths (T25; propagate), or in their limit (theory). Default: by
     command."""

@@ -72,6 +72,11 @@ Signal climbed(const ModelSpec& m, Signal signal) {
   return signal == Signal::logits && m.head.soft_cap > 0.0 ? Signal::head_scores : signal;
 }
 
+/// The step in which a signal arises; −1 for what comes before the first.
+int step_of(const ModelSpec& m, const SignalPlace& place) {
+  return place.sublayer < 0 || is_of_step(place.signal) ? place.sublayer : m.step_with(place.sublayer);
+}
+
 }  // namespace
 
 bool can_climb(Signal signal) {
@@ -106,16 +111,18 @@ PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const 
   StackTape tape;
   tape.budget = std::numeric_limits<std::size_t>::max();
   StackTape* kept = back ? &tape : nullptr;
-  Streams top = pass_steps(c, enter_stack(c, input, hooks, kept), 0, std::min(place.sublayer + 1, end), hooks, kept);
+  const bool of_head = place.sublayer == end && !is_of_step(place.signal);
+  const int steps = of_head ? c.model.steps() : step_of(c.model, place) + 1;
+  Streams top = pass_steps(c, enter_stack(c, input, hooks, kept), 0, steps, hooks, kept);
   SublayerPass head(c, hooks, end, Pass::forward, Keep::for_backward);
-  if (place.sublayer == end) top.front() = head_forward(head, leave_stack(c, top, hooks, kept));
+  if (of_head) top.front() = head_forward(head, leave_stack(c, top, hooks, kept));
   if (seen.kept.empty()) throw std::logic_error(std::string(name_of(place.signal)) + " does not arise there");
   const Peak peak = peak_of(c.ops, seen.kept, place.channel);
   if (!back) return {peak.value, {}};
   seed.gradient = peak.seed;
   Streams gradients;
   for (const Tensor& x : top) gradients.push_back(zeros_like(c.ops, x));
-  if (place.sublayer == end) gradients = back_into_stack(tape, head_backward(head, gradients.front()));
+  if (of_head) gradients = back_into_stack(tape, head_backward(head, gradients.front()));
   return {peak.value, back_to_input(tape, back_through_steps(tape, gradients))};
 }
 
