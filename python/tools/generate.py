@@ -17,6 +17,7 @@ WIDTH = 116
 TYPES = {
     "whole number": "int", "number": "float", "flag": "bool", "text": "str", "": "str", "placement": "Placement",
     "list of whole number": "Sequence[int]", "list of number": "Sequence[float]", "list of text": "Sequence[str]",
+    "list of table": "Sequence[Mapping[str, Any]]",
 }  # fmt: skip
 SWEPT = ("model", "init", "input")  # whose keys take lists
 # Arguments that take more in Python than a word.
@@ -43,7 +44,9 @@ def sentence(text: str) -> str:
 def key_type(section: str, key: dict[str, Any]) -> str:
     kind = TYPES[key["type"]]
     if key["choices"]:
-        kind = "Literal[" + ", ".join(f'"{choice}"' for choice in key["choices"]) + "]"
+        words = ", ".join(f'"{choice}"' for choice in key["choices"])
+        fits = len(words) + len(key["name"]) < WIDTH - 12
+        kind = f"Literal[{words}]" if fits else "Literal[\n" + wrapped(words, 8) + "\n    ]"
     if section not in SWEPT or kind.startswith("Sequence"):
         return kind
     both = f"{kind} | Sequence[{kind}]"

@@ -21,7 +21,7 @@ constexpr Key<ModelSpec> model_keys[] = {
     {.name = "norm_alpha", .field = &ModelSpec::norm_alpha, .range = above(0), .meaning = "alpha of norms dyt and derf at initialisation"},
     {.name = "gamma", .field = &ModelSpec::gamma, .meaning = "gain of norms A, B, C, embedding and final; QK-norm gains are 1"},
     {.name = "placement", .field = &ModelSpec::placement, .meaning = "a name, a table {A, B, C, alpha, beta} or {attention, mlp}, or a list of these", .swept = true},
-    {.name = "layer_placement", .field = {}, .meaning = "what ranges of layers have instead: [{layers = \"0-7\", placement = ..., qk_norm = ..., v_norm, inner_norm, attention_gate}, ...]", .standard = "-"},
+    {.name = "layer_placement", .field = {}, .meaning = "what ranges of layers have instead: [{layers = \"0-7\", placement = ..., qk_norm = ..., v_norm, inner_norm, attention_gate}, ...]", .standard = "-", .tables = true},
     {.name = "streams", .field = &ModelSpec::streams, .range = from_to(2, 8), .meaning = "of placement hyper"},
     {.name = "stream_mixing", .field = word_field<&ModelSpec::stream_mixing, stream_mixing_names>(), .meaning = "of placement hyper at every step: identity, uniform, random (doubly stochastic)"},
     {.name = "stream_write", .field = word_field<&ModelSpec::stream_write, stream_write_names>(), .meaning = "of placement hyper: a module is added to all streams, or to the one that it read"},

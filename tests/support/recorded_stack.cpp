@@ -1,5 +1,7 @@
 #include "tests/support/recorded_stack.h"
 
+#include <algorithm>
+
 #include "sim/measure/signal_keeper.h"
 
 namespace periscope::testing {
@@ -43,6 +45,12 @@ StackSpec placed(StackSpec spec, std::string_view placement) {
   spec.model.placement = find_placement(placement).value();
   take_defaults(spec.model.placement, spec.model);
   return spec;
+}
+
+std::span<const Placement> rows_of_t1() {
+  const std::span<const Placement> all = placement_table();
+  const auto last = std::ranges::find(all, "residual-dual", &Placement::name);
+  return all.first(static_cast<std::size_t>(last - all.begin()) + 1);
 }
 
 bool is_plain(const Placement& placement) {

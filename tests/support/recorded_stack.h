@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,9 @@ StackSpec tiny_stack();
 
 /// The spec with a named placement and the norms that come with it.
 StackSpec placed(StackSpec spec, std::string_view placement);
+
+/// The rows of T1's own table, up to ResiDual, of which tests take all where each costs seconds.
+std::span<const Placement> rows_of_t1();
 
 /// True for a row that is T1 alone, one addition for every sublayer, without norms inside modules.
 bool is_plain(const Placement& placement);

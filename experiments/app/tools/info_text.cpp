@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <numbers>
 
 #include "experiments/app/tools/facts.h"
@@ -73,6 +74,20 @@ std::string inside_of(const ModelSpec& m) {
   return text;
 }
 
+/// True if what is said of the first sublayer is true of all, and they follow each other on one stream.
+bool is_everywhere_alike(const ModelSpec& m) {
+  for (int l = 0; l < m.sublayers(); ++l) {
+    const SublayerRule rule = m.rule(l);
+    const SublayerRule first = m.rule(0);
+    if (rule.norm_a != first.norm_a || rule.norm_b != first.norm_b || rule.norm_c != first.norm_c) return false;
+  }
+  const auto has_inside = [](const LayerPlacement& range) {
+    return range.qk_norm || range.v_norm || range.inner_norm || range.attention_gate;
+  };
+  const bool in_line = m.placement.wiring == Wiring::sequential || m.placement.wiring == Wiring::dual;
+  return in_line && std::ranges::none_of(m.layer_placements, has_inside);
+}
+
 }  // namespace
 
 std::string info_text(const Checkpoint& c) {
@@ -83,8 +98,9 @@ std::string info_text(const Checkpoint& c) {
     text += fmt::format("{:<12}{}\n", key, value);
   };
   line("family", fmt::format("{} ({})", c.family().name, printable(architecture_of(c))));
-  line("placement", fmt::format("{}: {}, x⁺ = {}{}{}", m.placement.name, letters_of(rule), formula_of(rule),
-                                m.final_norm ? ", final norm" : ", no final norm", inside_of(m)));
+  line("placement", fmt::format("{}: {}, x⁺ = {}{}{}{}", m.placement.name, letters_of(rule), formula_of(rule),
+                                m.final_norm ? ", final norm" : ", no final norm", inside_of(m),
+                                is_everywhere_alike(m) ? "" : " in the first sublayer; others differ"));
   line("shape", fmt::format("{} layers, width {}, {} heads of {}{}, {} of {}", m.layers, m.width, m.heads, m.head_dim,
                             m.kv_heads == m.heads ? "" : fmt::format(" ({} for keys and values)", m.kv_heads),
                             mlp_kind_names[static_cast<std::size_t>(m.mlp)], m.mlp_width));

@@ -129,7 +129,8 @@ void add_list(CLI::App& app, int& code) {
       command->add_flag("--recipes", *recipes, "Instead: the recipes, one for each family of models, what they set")
           ->excludes(of_columns);
   CLI::Option* of_blocks =
-      command->add_flag("--blocks", *blocks, "Instead: what can be done with every placement, norm and gate, and why not")
+      command
+          ->add_flag("--blocks", *blocks, "Instead: what can be done with every placement, norm and gate, and why not")
           ->excludes(of_columns)
           ->excludes(of_recipes);
   std::vector<CLI::Option*> others{of_columns, of_recipes, of_blocks, command->get_option("--json"),

@@ -94,10 +94,11 @@ nlohmann::ordered_json section_json(const Section<S>& section, const S& values, 
   return json;
 }
 
-/// What a key's values are: "whole number", "number", "flag", "text", a list of these ("list of number"), "placement";
-/// "" for a key that fills others.
+/// What a key's values are: "whole number", "number", "flag", "text", a list of these ("list of number"), "placement",
+/// "list of table"; "" for a word that fills other keys.
 template <class S>
 std::string type_words(const Key<S>& key) {
+  if (key.tables) return "list of table";
   return std::visit(
       [](const auto& field) -> std::string {
         using F = std::remove_cvref_t<decltype(field)>;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/model/scaled_weights.h"
 #include "experiments/studies/certify/signal_maxima.h"
+#include "sim/model/scaled_weights.h"
 #include "sim/numerics/number_format.h"
 #include "theory/certify/certificate.h"
 
