@@ -109,7 +109,7 @@ ScaledTensors write_scaled(const std::string& folder, const Checkpoint& checkpoi
   std::vector<SafetensorsEntry> entries;
   for (const std::string& tensor : files.names()) {
     const SafetensorsView& view = files.find(tensor);
-    SafetensorsEntry& entry = entries.emplace_back(tensor, view.type, view.shape);
+    SafetensorsEntry& entry = entries.emplace_back(SafetensorsEntry{tensor, view.type, view.shape});
     const auto found = factors.find(tensor);
     if (found == factors.end()) continue;
     const ScaledTensor scaled = scaled_tensor(checkpoint, tensor, found->second);
