@@ -58,7 +58,7 @@ class ModelKeys(TypedDict, total=False):
     """gain of norms A, B, C, embedding and final; QK-norm gains are 1. Default: 1.0."""
     placement: Placement | Sequence[Placement]
     """a name, a table {A, B, C, alpha, beta} or {attention, mlp}, or a list of these. Default: "peri"."""
-    layer_placement: str | Sequence[str]
+    layer_placement: Sequence[Mapping[str, Any]]
     """what ranges of layers have instead: [{layers = "0-7", placement = ..., qk_norm = ..., v_norm, inner_norm,
     attention_gate}, ...]."""
     streams: int | Sequence[int]
@@ -157,7 +157,10 @@ class TheoryKeys(TypedDict, total=False):
     gradient_tolerance: float
     """wanted standard error of the logarithm of every predicted squared gradient; where it is given, whatever that
     costs. Default: 0.03."""
-    fault: Literal["none", "beta0", "attention-output", "no-score-path", "query-gradient", "depth-constant", "without-v-norm", "without-gate", "norm-alpha"]
+    fault: Literal[
+        "none", "beta0", "attention-output", "no-score-path", "query-gradient", "depth-constant", "without-v-norm",
+        "without-gate", "norm-alpha"
+    ]
     """a planted mistake: beta0, attention-output, no-score-path, query-gradient, depth-constant, without-v-norm,
     without-gate, norm-alpha. Default: "none"."""
     finite_width: bool
