@@ -37,7 +37,8 @@ void require_finite_rules(const ModelSpec& m) {
     require(range.last < m.layers, "model.layer_placement.layers", layers,
             fmt::format("layers of 0 to {}, as model.layers = {}", m.layers - 1, m.layers));
     require(!range.placement || m.placement.wiring == Wiring::sequential, "model.layer_placement.layers", layers,
-            fmt::format("no placement of ranges, as model.placement = {} has streams or branches of its own", m.placement.name));
+            fmt::format("no placement of ranges, as model.placement = {} has streams or branches of its own",
+                        m.placement.name));
   }
 }
 

@@ -138,7 +138,8 @@ class Errors(unittest.TestCase):
         for keys, parts in (
             ({"model": {"width": "wide"}}, ("model.width", "'wide'", "a whole number")),
             ({"model": {"heads": 3}}, ("model.heads", "3", "a divisor of model.width = 512, or model.head_dim")),
-            ({"model": {"norm": "batch"}}, ("model.norm", '"batch"', 'one of rms, layer, dyt, derf, l2; nearest is "layer"')),
+            ({"model": {"norm": "batch"}},
+             ("model.norm", '"batch"', 'one of rms, layer, dyt, derf, l2; nearest is "layer"')),
             ({"init": {"std": -0.1}}, ("init.std", "-0.1", "a finite number of at least 0")),
         ):
             with self.assertRaises(ps.ConfigError) as raised:
