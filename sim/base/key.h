@@ -61,8 +61,8 @@ struct Key {
   std::string_view meaning = "";
   std::string_view standard = "";  ///< the default in words, where it depends on something
   bool swept = false;              ///< takes a list, too: a run goes through it
+  bool tables = false;             ///< of a key that fills other fields: its value is a list of tables
   Effect effect = Effect::result;
-  bool tables = false;  ///< of a key that fills other fields: its value is a list of tables
 };
 
 /// A table of a configuration file, as [ladder]: its name and its keys.
