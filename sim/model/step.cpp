@@ -7,12 +7,23 @@
 namespace periscope {
 namespace {
 
-/// Terms of a sum of tensors.
+/// Terms of a sum of tensors. With one stream a weight of 0 counts, as 0·∞ would.
 class Sum {
  public:
-  explicit Sum(const Backend& ops) : ops_(ops) {}
+  Sum(const Backend& ops, std::size_t streams) : ops_(ops), zero_counts_(streams == 1) {}
+  /// The tensors with weight_of(i) each; an empty one is 0.
+  template <class WeightOf>
+  Sum& add(const std::vector<Tensor>& x, const WeightOf& weight_of) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double weight = weight_of(i);
+      if (!x[i].empty() && (weight != 0.0 || zero_counts_)) add(weight, x[i]);
+    }
+    return *this;
+  }
+  [[nodiscard]] Tensor take() const { return first_.empty() || weight_ == 1.0 ? first_ : ops_.scale(weight_, first_); }
+
+ private:
   void add(double weight, const Tensor& x) {
-    if (x.empty()) return;
     if (!first_.empty()) {
       first_ = ops_.axpby(std::exchange(weight_, 1.0), first_, weight, x);
     } else {
@@ -20,16 +31,12 @@ class Sum {
       weight_ = weight;
     }
   }
-  [[nodiscard]] Tensor take() const { return first_.empty() || weight_ == 1.0 ? first_ : ops_.scale(weight_, first_); }
 
- private:
   const Backend& ops_;
+  bool zero_counts_;
   Tensor first_;
   double weight_ = 1.0;
 };
-
-/// With one stream a weight of 0 counts, as 0·∞ would.
-bool counts(double weight, std::size_t streams) { return weight != 0.0 || streams == 1; }
 
 Tensor module_forward(SublayerPass& p, const Branch& b, const Tensor& a) {
   return b.kind == ModuleKind::attention ? attention_forward(p, a) : mlp_forward(p, a);
@@ -42,17 +49,13 @@ Tensor module_backward(SublayerPass& p, const Branch& b, const Tensor& df) {
 /// The stream of which a step's first branch reads all.
 std::optional<int> whole_stream(const Step& step) { return step.branches.front().read_stream(); }
 
-/// The streams that a step normalises or records, with their names.
+/// What a stream is called, if it is recorded.
 std::optional<Signal> name_of_stream(const StackContext& c, std::size_t i) { return c.model.ends().names[i]; }
 
 }  // namespace
 
 Tensor weighted_sum(const Backend& ops, const std::vector<double>& weights, const std::vector<Tensor>& x) {
-  Sum sum(ops);
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    if (counts(weights[i], x.size())) sum.add(weights[i], x[i]);
-  }
-  return sum.take();
+  return Sum(ops, x.size()).add(x, [&](std::size_t i) { return weights[i]; }).take();
 }
 
 StepPass::StepPass(const StackContext& context, const Hooks& hooks, int index, Pass pass, Keep keep)
@@ -98,14 +101,9 @@ Streams step_forward(StepPass& pass, const Streams& in) {
   SublayerPass& whole = pass.whole();
   Streams out;
   for (std::size_t i = 0; i < streams.size(); ++i) {
-    Sum sum(ops);
-    for (std::size_t j = 0; j < streams.size(); ++j) {
-      if (counts(step.mixing[i][j], streams.size())) sum.add(step.mixing[i][j], streams[j]);
-    }
-    for (std::size_t b = 0; b < written.size(); ++b) {
-      const double weight = step.branches[b].writes[i];
-      if (counts(weight, streams.size())) sum.add(weight, written[b]);
-    }
+    Sum sum(ops, streams.size());
+    sum.add(streams, [&](std::size_t j) { return step.mixing[i][j]; });
+    sum.add(written, [&](std::size_t b) { return step.branches[b].writes[i]; });
     Tensor x = sum.take();
     const std::optional<Signal> name = name_of_stream(pass.context(), i);
     const int part = static_cast<int>(i);
@@ -152,14 +150,9 @@ Streams step_backward(StepPass& pass, const Streams& out) {
   }
   Streams in;
   for (std::size_t j = 0; j < out.size(); ++j) {
-    Sum sum(ops);
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      if (counts(step.mixing[i][j], out.size())) sum.add(step.mixing[i][j], dsum[i]);
-    }
-    for (std::size_t b = 0; b < dread.size(); ++b) {
-      const double weight = step.branches[b].reads[j];
-      if (counts(weight, out.size())) sum.add(weight, dread[b]);
-    }
+    Sum sum(ops, out.size());
+    sum.add(dsum, [&](std::size_t i) { return step.mixing[i][j]; });
+    sum.add(dread, [&](std::size_t b) { return step.branches[b].reads[j]; });
     const bool is_read_whole = whole_stream(step) == static_cast<int>(j);
     in.push_back(is_read_whole ? pass.branch(0).emit_back(Signal::x_in, sum.take()) : sum.take());
   }
