@@ -1,0 +1,176 @@
+#include "theory/first_steps/first_steps.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "sim/base/first_exception.h"
+#include "theory/first_steps/moved_stack.h"
+
+namespace periscope::theory {
+
+std::string_view meaning_of(StepFault fault) {
+  switch (fault) {
+    case StepFault::none: break;
+    case StepFault::no_noise: return "what is random in an update's effect, given the gradients, left out";
+    case StepFault::sign_constant: return "1 in the place of sqrt(2/pi), the mean |z| of a normal number";
+    case StepFault::one_gate: return "what W_down reads as Gaussian, without a gate of its own for every channel";
+    case StepFault::no_token_mean: return "what all tokens have in common in a matrix's input left out";
+  }
+  return {};
+}
+
+std::string first_steps_refusal(const StackSpec& spec) {
+  const ModelSpec& m = spec.model;
+  if (spec.scales != nullptr) return "the first steps are those of random weights, and these are given";
+  if (!m.unembedding) return "a stack without unembedding has no loss of tokens";
+  if (is_pointwise(m.norm)) return "the first steps behind norms that do not divide are not predicted";
+  if (m.projects_embedding() || m.embedding.positions > 0 || m.embedding.token_types > 0 || m.head.transform) {
+    return "the first steps of a stack with tables besides its embedding are not predicted";
+  }
+  for (int s = 0; s < m.steps(); ++s) {
+    for (const Branch& branch : m.step(s).branches) {
+      if (branch.channel_scale) return "the first steps of learned factors for every channel are not predicted";
+    }
+  }
+  for (int layer = 0; layer < m.layers; ++layer) {
+    if (m.v_norm_at(layer) || m.gates_at(layer) > 0 || m.inner_norm_at(2 * layer) || m.inner_norm_at(2 * layer + 1)) {
+      return "the first steps of modules with norms or gates inside are not predicted";
+    }
+  }
+  return "";
+}
+
+namespace {
+
+/// Means and standard errors over chains.
+class Averages {
+ public:
+  void add(const std::vector<double>& row) { rows_.push_back(row); }
+  [[nodiscard]] Curve curve() const {
+    Curve curve;
+    const auto n = static_cast<double>(rows_.size());
+    for (std::size_t i = 0; i < rows_.front().size(); ++i) {
+      double sum = 0.0;
+      for (const auto& row : rows_) sum += row[i];
+      const double mean = sum / n;
+      double square = 0.0;
+      for (const auto& row : rows_) square += (row[i] - mean) * (row[i] - mean);
+      curve.value.push_back(mean);
+      curve.standard_error.push_back(rows_.size() > 1 ? std::sqrt(square / (n * (n - 1.0))) : 0.0);
+    }
+    return curve;
+  }
+
+ private:
+  std::vector<std::vector<double>> rows_;
+};
+
+}  // namespace
+
+FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options) {
+  FirstSteps result;
+  result.refusal = first_steps_refusal(spec);
+  if (!result.refusal.empty()) return result;
+  const auto chains = static_cast<std::size_t>(options.chains);
+  std::vector<std::vector<MovedReading>> readings(chains);
+  ShareDone share(options.on_share);
+  share.expect(static_cast<double>(chains) * spec.model.steps() *
+               static_cast<double>(input.optimizer.rates.size() + 1));
+  FirstException failure;
+#pragma omp parallel for schedule(dynamic, 1)
+  for (std::size_t c = 0; c < chains; ++c) {
+    failure.run([&] {
+      const TrainingTokens tokens = tokens_of(spec, input, static_cast<int>(c % input.runs.size()));
+      const StepSamples samples{
+          .hidden = options.neurons / 2, .channels = 2 * options.neurons, .seed = options.seed, .replicate = c};
+      readings[c] =
+          moved_stack(spec, tokens, input.optimizer, samples, options.fault, [&](double work) { share.add(work); });
+    });
+  }
+  failure.rethrow();
+  for (std::size_t r = 0; r < readings.front().size(); ++r) {
+    Averages second, coherent, cosine, branch, kept, loss;
+    std::map<Weight, Averages> update;
+    for (const auto& chain : readings) {
+      const MovedReading& one = chain[r];
+      second.add(one.second_moment);
+      coherent.add(one.coherent);
+      cosine.add(one.branch_cosine);
+      branch.add(one.branch_second_moment);
+      kept.add(one.kept);
+      loss.add({one.loss});
+      for (const auto& [weight, row] : one.update_square) update[weight].add(row);
+    }
+    StepReading reading{.second_moment = second.curve(),
+                        .coherent = coherent.curve(),
+                        .branch_cosine = cosine.curve(),
+                        .branch_second_moment = branch.curve(),
+                        .loss = loss.curve(),
+                        .update = {}};
+    for (const auto& [weight, averages] : update) reading.update[weight] = averages.curve();
+    const std::vector<double> shares = kept.curve().value;
+    const auto least = std::ranges::min_element(shares);
+    reading.kept_share = *least;
+    reading.turned_sublayer = static_cast<int>(least - shares.begin());
+    result.steps.push_back(std::move(reading));
+  }
+  for (std::size_t r = 1; r < result.steps.size(); ++r) {
+    const StepReading& reading = result.steps[r];
+    if (std::pow(1.0 - reading.kept_share, 2) > most_left_out) {
+      result.stopped_by = fmt::format(
+          "what sublayer {} reads has turned: its correlation with what it was is {:.2f}, so that the product of two "
+          "such "
+          "changes, which is left out, comes to {:.0f} % of a change",
+          reading.turned_sublayer, reading.kept_share, 100.0 * std::pow(1.0 - reading.kept_share, 2));
+      break;
+    }
+    result.holds_until = static_cast<int>(r);
+  }
+  return result;
+}
+
+namespace {
+
+/// Sizes that decide the cost: tokens of all batches and in all, sampled hidden channels and channels of the stream.
+struct Sizes {
+  double trained, all, hidden, channels, steps, sublayers;
+};
+Sizes sizes_of(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options) {
+  const double steps = static_cast<double>(input.optimizer.rates.size());
+  const double trained = input.runs.empty() ? 0.0 : steps * static_cast<double>(input.runs[0].inputs[0].size());
+  return {trained,
+          trained + static_cast<double>(input.ids.size()),
+          1.0 * options.neurons,
+          2.0 * options.neurons,
+          steps,
+          1.0 * spec.model.sublayers()};
+}
+
+}  // namespace
+
+double first_steps_bytes(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options) {
+  const Sizes n = sizes_of(spec, input, options);
+  const double kernels = 3.0 * n.all * n.all + 2.0 * n.trained * n.trained;
+  const double channels = (6.0 * n.trained + 2.0 * n.all) * n.channels + 9.0 * n.all * n.hidden;
+  const double entries = 3.0 * n.steps * n.hidden * n.channels;
+  const double chain = n.sublayers * (kernels + channels + entries) + 24.0 * n.all * n.all;
+  return sizeof(float) * chain * std::min(omp_get_max_threads(), options.chains);
+}
+
+double first_steps_operations(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options) {
+  const Sizes n = sizes_of(spec, input, options);
+  // Factors in double count twice; fields; and at every step kernels over the batches so far by rows of five matrices,
+  // and entries of three.
+  const double factors = 4.0 / 3.0 * n.all * n.all * n.all;
+  const double fields = n.all * n.all * (4.0 * n.hidden + 3.0 * n.channels);
+  const double held = n.all - n.trained + n.trained / n.steps;
+  const double moving = 4.0 * n.trained * n.trained * n.hidden + 16.0 * held * n.trained * n.hidden +
+                        4.0 * held * n.trained * n.channels + 60.0 * n.steps * n.hidden * n.channels;
+  return options.chains * n.sublayers * (factors + fields + (n.steps + 1.0) * moving);
+}
+
+}  // namespace periscope::theory

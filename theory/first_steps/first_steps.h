@@ -1,0 +1,100 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/spec/model_spec.h"
+#include "sim/spec/profile.h"
+#include "theory/predict/share_done.h"
+
+namespace periscope::theory {
+
+/// The batches of one training run: token ids and labels of every step, sequences of input.tokens one behind the other.
+struct TrainingBatches {
+  std::vector<std::vector<int>> inputs;  ///< [steps][batch·T]
+  std::vector<std::vector<int>> labels;  ///< [steps][batch·T]
+};
+
+/// An optimizer as theory sees it.
+struct OptimizerLaw {
+  bool adam = true;           ///< AdamW, else SGD with momentum
+  std::vector<double> rates;  ///< of every step
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double momentum = 0.9;
+  double weight_decay = 0.0;
+  double clip = 0.0;  ///< largest norm of all gradients together; 0: none
+};
+
+/// What a first-steps prediction is made from.
+struct FirstStepsInput {
+  std::vector<TrainingBatches> runs;  ///< of every seed; chains take them in turn
+  std::vector<int> ids;               ///< of the held-out windows that signals are read on, one behind the other
+  std::vector<int> labels;            ///< theirs
+  OptimizerLaw optimizer;
+};
+
+/// A named mistake inside T28, planted to see whether a verdict notices it.
+enum class StepFault {
+  none,
+  no_noise,       ///< ξ, what is random in ΔW·h given the gradients, left out
+  sign_constant,  ///< 1 instead of √(2/π), the mean |z| of a normal number
+  one_gate,       ///< W_down's input as one Gaussian kernel instead of one for every sampled gate
+  no_token_mean,  ///< the part of the inputs' kernel that all tokens have in common left out
+};
+inline constexpr std::array<std::string_view, 5> step_fault_names{"none", "no-noise", "sign-constant", "one-gate",
+                                                                  "no-token-mean"};
+[[nodiscard]] std::string_view meaning_of(StepFault fault);
+
+struct FirstStepsOptions {
+  int neurons = 1024;  ///< sampled hidden channels of every module in a chain; twice as many channels of the stream
+  int chains = 4;      ///< independent ones, from whose spread standard errors come
+  std::uint64_t seed = 0;
+  StepFault fault = StepFault::none;
+  OnShare on_share = {};
+};
+
+/// Predicted signals on the held-out windows after a step.
+struct StepReading {
+  Curve second_moment;             ///< of the stream [2L+1]
+  Curve coherent;                  ///< its part that follows the gradients, E y² in x = χ + y [2L+1]
+  Curve branch_cosine;             ///< ⟨x_in, B_out⟩/(|x_in||B_out|), from means over tokens and features [2L]
+  Curve branch_second_moment;      ///< of B_out [2L]
+  Curve loss;                      ///< [1] nat
+  std::map<Weight, Curve> update;  ///< mean square of an entry of ΔW·h [L]
+  /// The correlation of what a module reads with what the same token's channels were before training, where that is
+  /// smallest: signs of gradients stay as long as it is near 1.
+  double kept_share = 1.0;
+  int turned_sublayer = 0;  ///< where
+};
+
+/// What the theory may leave out, relative to the change that it predicts: (1 − kept_share)², the size of a product of
+/// a change of what a module reads and a change of its gradients, which are alike.
+inline constexpr double most_left_out = 0.05;
+
+/// The prediction T28 of the first steps of training.
+struct FirstSteps {
+  std::string refusal;             ///< why there is none; empty if there is one
+  std::vector<StepReading> steps;  ///< 0 (before training) … as many as there are rates
+  /// The last step at which what the theory leaves out, products of two changes since the beginning, is at most
+  /// `most_left_out` of what it has.
+  int holds_until = 0;
+  std::string stopped_by;  ///< the term that ends it then; "" if nothing does
+};
+
+/// Why there is no prediction of a stack's first steps, or "".
+std::string first_steps_refusal(const StackSpec& spec);
+
+/// Predicts the first steps. The result does not depend on the number of threads.
+FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options);
+
+/// Bytes and floating-point operations that it takes, about.
+double first_steps_bytes(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options);
+double first_steps_operations(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options);
+
+}  // namespace periscope::theory

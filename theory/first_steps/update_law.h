@@ -1,0 +1,41 @@
+#pragma once
+
+#include <vector>
+
+#include "theory/first_steps/first_steps.h"
+#include "theory/predict/gaussian.h"
+
+namespace periscope::theory {
+
+/// What an optimizer has taken off an entry of a matrix after some steps, U_τ(a_1 … a_τ) of the gradients a_b of that
+/// entry on the batches of steps 1 … τ, all at the weights before training: AdamW's Σ_s η_s m̂_s/(√v̂_s + ε), SGD's
+/// Σ_s η_s m_s.
+class UpdateLaw {
+ public:
+  /// `clips`: what clipping multiplies the gradients of every step by.
+  UpdateLaw(const OptimizerLaw& optimizer, std::vector<double> clips, double sign_constant_factor);
+
+  [[nodiscard]] int steps() const { return static_cast<int>(optimizer_.rates.size()); }
+  /// True where U is a sum of its arguments times constants: SGD.
+  [[nodiscard]] bool is_linear() const { return !optimizer_.adam; }
+
+  /// Means over Gaussian gradients.
+  struct Moments {
+    Vector slope;         ///< E ∂U_τ/∂a_b [τ]
+    double square = 0.0;  ///< E U_τ²
+  };
+  /// For gradients of covariance c [τ, τ]; τ may be 0.
+  [[nodiscard]] Moments moments(const Matrix& c) const;
+
+  /// U_τ, entry by entry, of the gradients of τ ≥ 1 steps.
+  [[nodiscard]] Eigen::MatrixXf taken_off(const std::vector<Eigen::MatrixXf>& gradients) const;
+
+ private:
+  OptimizerLaw optimizer_;
+  std::vector<double> clips_;
+  double factor_;
+  Matrix weights_;  // of SGD: U_τ = Σ_b weights(τ, b) a_b
+  Matrix normals_;  // [samples, steps]
+};
+
+}  // namespace periscope::theory
