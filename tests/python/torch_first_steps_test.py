@@ -1,6 +1,6 @@
 """What `first-steps` measures, against the same training in PyTorch.
 
-Usage: torch_first_steps_test.py PROGRAM [--tolerance 1e-8]
+Usage: torch_first_steps_test.py PROGRAM [--tolerance 1e-10]
 
 Runs `PROGRAM first-steps --dump` on small stacks, trains each again from the dumped weights and batches
 (torch_block_stack.py, AdamW or SGD written from its equation), and compares after every step, on the dumped windows:
@@ -196,8 +196,7 @@ def check(program: str, name: str, tolerance: float) -> bool:
     """Runs one case and prints its line; whether it passed."""
     settings = SHARED | CASES[name]
     with tempfile.TemporaryDirectory() as place:
-        words = [word for key, value in settings.items()
-                 for word in ("--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}")]  # fmt: skip
+        words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         run = subprocess.run([program, "first-steps", *words, "--seeds", "1", "--dump", "dump", "--json", "--quiet"],
                              capture_output=True, text=True, cwd=place)  # fmt: skip
         if run.returncode != 0:
@@ -214,7 +213,7 @@ def check(program: str, name: str, tolerance: float) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measured first steps against the same training in PyTorch.")
     parser.add_argument("program")
-    parser.add_argument("--tolerance", type=float, default=1e-8)
+    parser.add_argument("--tolerance", type=float, default=1e-10)
     given = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)

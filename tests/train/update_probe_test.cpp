@@ -50,14 +50,12 @@ double by_hand(const Trained& trained, const SignalKeeper& signals, int layer, W
   return sum * static_cast<double>(in) / static_cast<double>(out * h.size());
 }
 
-SignalKeeper signals_of(const Trained& trained) {
+void keep_signals(const Trained& trained, SignalKeeper& keeper) {
   const Windows windows = held_out(synthetic_language(), trained.spec.input.tokens + 1, 2);
   const StackContext context{
       .ops = truth(), .model = trained.spec.model, .weights = trained.trainer.weights(), .sequences = windows.count()};
-  SignalKeeper keeper(Pass::forward);
   static_cast<void>(read_model(
       context, {.ids = windows.inputs(0, 2), .labels = windows.labels(0, 2), .hooks = {.recorders = {&keeper}}}));
-  return keeper;
 }
 
 TEST_CASE("an update is the mean square of what a matrix's change makes of what the matrix reads") {
@@ -71,7 +69,8 @@ TEST_CASE("an update is the mean square of what a matrix's change makes of what 
        {std::tuple(plain, Signal::mixed, Signal::hidden), std::tuple(rich, Signal::inner, Signal::inner),
         std::tuple(gated, Signal::gated_mixed, Signal::hidden)}) {
     const Trained trained(spec, 2);
-    const SignalKeeper signals = signals_of(trained);
+    SignalKeeper signals(Pass::forward);
+    keep_signals(trained, signals);
     std::size_t matrices = 0;
     for (const Weight weight : layer_matrices) {
       const std::string name = "update." + std::string(name_of(weight));

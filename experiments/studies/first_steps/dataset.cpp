@@ -285,7 +285,7 @@ const dataset::Schema& schema() {
     std::vector<dataset::ColumnSpec> columns = stack_table().specs();
     std::ranges::copy(dataset::sublayer_labels(), std::back_inserter(columns));
     columns.push_back(dataset::placement_settings());
-    return dataset::Schema("first-steps", 1, std::move(dimensions), std::move(columns));
+    return dataset::Schema("first_steps", 1, std::move(dimensions), std::move(columns));
   }();
   return schema;
 }
