@@ -117,11 +117,13 @@ std::vector<std::uint64_t> foretold(const FirstStepsConfig& config, const StackS
 
 }  // namespace
 
+int predicted_runs(const FirstStepsConfig& config) { return std::min(config.chains, config.run.seeds); }
+
 theory::FirstStepsInput prediction_input(const FirstStepsConfig& config, const Corpus& corpus) {
   const TrainSpec& train = config.train;
   const int length = config.base.input.tokens + 1;
   theory::FirstStepsInput input{.runs = {}, .ids = {}, .labels = {}, .optimizer = optimizer_of(train)};
-  for (int s = 0; s < config.run.seeds; ++s) {
+  for (int s = 0; s < predicted_runs(config); ++s) {
     theory::TrainingBatches& run = input.runs.emplace_back();
     for (int step = 1; step <= train.steps; ++step) {
       const Windows batch =

@@ -6,7 +6,12 @@
 
 namespace periscope::first_steps {
 
-/// What theory is told of a run: the batches of every seed, the windows of the records, the optimizer.
+/// The number of seeds whose batches theory is told: a chain of the prediction takes those of one, so that more seeds
+/// than chains are of no use to it.
+[[nodiscard]] int predicted_runs(const FirstStepsConfig& config);
+
+/// What theory is told of a run: the batches of the first predicted_runs seeds, the windows of the records, the
+/// optimizer.
 [[nodiscard]] theory::FirstStepsInput prediction_input(const FirstStepsConfig& config, const Corpus& corpus);
 
 [[nodiscard]] theory::FirstStepsOptions prediction_options(const FirstStepsConfig& config);

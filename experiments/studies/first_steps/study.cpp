@@ -50,7 +50,7 @@ class Run {
     theory.add(prediction_bytes(config_, input_), "first_steps.neurons");
     need.then(theory);
     const double tokens = static_cast<double>(config_.train.batch) * config_.base.input.tokens;
-    need.add(2.0 * sizeof(int) * tokens * config_.train.steps * config_.run.seeds, "train.steps");
+    need.add(2.0 * sizeof(int) * tokens * config_.train.steps * predicted_runs(config_), "train.steps");
     return need;
   }
 
