@@ -120,6 +120,29 @@ TEST_CASE("first steps: limits decide whether an agreement says anything") {
   CHECK(stack.verdict.reason.find("could be off by") != std::string::npos);
 }
 
+TEST_CASE("first steps: what makes a prediction more precise is the number of chains") {
+  StackSteps stack = right();
+  for (auto& step : stack.prediction.steps) step.loss.standard_error = {0.3};
+  FirstStepsConfig config;
+  config.chains = 100;
+  const StackSteps vague = judged(stack, config);
+  CHECK(vague.verdict.verdict == Verdict::inconclusive);
+  CHECK_MESSAGE(vague.verdict.reason.find("(first_steps.chains)") != std::string::npos, vague.verdict.reason);
+}
+
+TEST_CASE("first steps: branches beside each other have no cosine of their own stream") {
+  StackSteps stack = right();
+  stack.spec.model.placement = *find_placement("parallel");
+  for (auto& step : stack.measured) {
+    judge::SeedRows none;
+    for (int s = 0; s < seeds; ++s) none.add(Values(2, std::numeric_limits<double>::quiet_NaN()));
+    step.branch_cosine = none;
+  }
+  const StackSteps parallel = judged(stack);
+  CHECK(parallel.verdict.cells.size() == steps * (depths + 1));
+  CHECK(parallel.verdict.verdict == Verdict::agrees);
+}
+
 TEST_CASE("first steps: behind the step at which the theory stops nothing is compared") {
   StackSteps stack = right();
   stack.prediction.holds_until = 1;

@@ -49,7 +49,9 @@ class Collector {
     }
     const Curve cosines = measured.branch_cosine.curve();
     for (std::size_t i = 0; i < cosines.value.size(); ++i) {
-      // A branch of zeros, or a step that is no single addition: neither side has a cosine.
+      // T15 is of one branch that is added to one stream; of a branch of zeros neither side has a cosine.
+      const ModelSpec& model = stack_.spec.model;
+      if (!model.step(model.step_with(static_cast<int>(i))).is_one_addition()) continue;
       if (std::isnan(cosines.value[i]) && std::isnan(predicted.branch_cosine.value[i])) continue;
       add(Quantity::branch_cosine, step, i, at(cosines, i), at(predicted.branch_cosine, i),
           stack_.stated.cosine + rounding, 1.0, config_.cosine_limit);
@@ -157,7 +159,7 @@ void judge_steps(std::vector<StackSteps>& stacks, const FirstStepsConfig& config
     stack.verdict.cells = Collector(stack, config).take();
     for (ComparedCell& cell : stack.verdict.cells) findings.push_back(&cell.finding);
   }
-  judge::decide(findings, config.agreement.familywise_error, common_width(stacks));
+  judge::decide(findings, config.agreement.familywise_error, common_width(stacks), "first_steps.chains");
   for (StackSteps& stack : stacks) {
     if (!stack.verdict.cells.empty()) conclude(stack.verdict);
   }
