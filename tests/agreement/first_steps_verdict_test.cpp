@@ -70,7 +70,7 @@ TEST_CASE("first steps: a right theory agrees, at every step, depth and sublayer
   const StackSteps stack = judged(right());
   CHECK(stack.verdict.verdict == Verdict::agrees);
   CHECK(stack.verdict.rejected == 0);
-  CHECK(stack.verdict.cells.size() == steps * (depths + 2 + 1));
+  CHECK(stack.verdict.cells.size() == depths + steps * (depths + 2 + 1));
   const first_steps::StepsPower power = first_steps::power_of(stack.verdict.cells, Quantity::change);
   CHECK(power.limit == 0.05);
   CHECK(power.worst > 0.0);
@@ -93,6 +93,9 @@ TEST_CASE("first steps: each quantity refuses a theory that is wrong in it, at i
   };
   rejects(wrong([](auto& step) { step.second_moment.value[1] += 0.1; }), "change of second_moment x_out[1] at step 2");
   rejects(wrong([](auto& step) { step.branch_cosine.value[1] -= 0.05; }), "branch_cosine B_out[1] at step 2");
+  StackSteps lower = right();
+  for (auto& step : lower.prediction.steps) step.second_moment.value[0] = 0.8;
+  rejects(judged(lower), "second_moment x_out[0] at step 0");
   rejects(wrong([](auto& step) { step.loss.value[0] += 0.2; }), "change of the loss at step 2");
 }
 
@@ -139,7 +142,7 @@ TEST_CASE("first steps: branches beside each other have no cosine of their own s
     step.branch_cosine = none;
   }
   const StackSteps parallel = judged(stack);
-  CHECK(parallel.verdict.cells.size() == steps * (depths + 1));
+  CHECK(parallel.verdict.cells.size() == depths + steps * (depths + 1));
   CHECK(parallel.verdict.verdict == Verdict::agrees);
 }
 
@@ -150,7 +153,7 @@ TEST_CASE("first steps: behind the step at which the theory stops nothing is com
   stack.prediction.steps[2].second_moment.value[1] = std::numeric_limits<double>::quiet_NaN();
   const StackSteps stopped = judged(stack);
   CHECK(stopped.verdict.verdict == Verdict::agrees);
-  CHECK(stopped.verdict.cells.size() == depths + 2 + 1);
+  CHECK(stopped.verdict.cells.size() == depths + (depths + 2 + 1));
   stack.prediction.holds_until = 0;
   const StackSteps none = judged(stack);
   CHECK(none.verdict.verdict == Verdict::not_checked);

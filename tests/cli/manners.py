@@ -80,7 +80,8 @@ ACT = {
     "formats": [*without(ALL, "run.device", "run.dtype", "run.weights"), "formats."],
     "verify": ["run.seed", "run.threads", "run.out"],
     "train": [*STACK, *RUN, "train."],
-    "first-steps": [*STACK, *RUN, "agreement.familywise_error", "train.", "first_steps."],
+    "first-steps": [*STACK, *RUN, "agreement.familywise_error", "agreement.power_limit.second_moment", "train.",
+                    "first_steps."],
     "generate": ["run.threads", "run.device", "run.dtype", "run.out"],
 }  # fmt: skip
 

@@ -81,7 +81,8 @@ std::vector<StackSteps> planted_stacks(const first_steps::FirstStepsConfig& conf
   whole.prediction.stopped_by = "a term";
   whole.verdict = {.verdict = judge::Verdict::inconclusive, .reason = "weak", .cells = {}, .worst = 2, .rejected = 1};
   whole.verdict.cells = {cell_of(numbers, Quantity::change, 1, 0), cell_of(numbers, Quantity::change, 1, 2),
-                         cell_of(numbers, Quantity::branch_cosine, 1, 1), cell_of(numbers, Quantity::loss, 1, 0)};
+                         cell_of(numbers, Quantity::branch_cosine, 1, 1), cell_of(numbers, Quantity::loss, 1, 0),
+                         cell_of(numbers, Quantity::second_moment, 0, 1)};
   stacks[1].prediction.refusal = "because";
   stacks[1].verdict.reason = "because";
   return stacks;
@@ -190,6 +191,7 @@ void check_compared(ExpectedColumns& expected, const std::vector<StackSteps>& st
                      }),
                      json + "excess");
   };
+  check("second_moment", Quantity::second_moment, depths);
   check("change", Quantity::change, depths);
   check("branch_cosine", Quantity::branch_cosine, sublayers);
   check("loss", Quantity::loss, 1);
@@ -217,13 +219,16 @@ void check_verdicts(ExpectedColumns& expected, const StackSteps& whole) {
   std::ranges::sort(powers);
   expected.numbers("power_worst", {powers.back(), nan}, "cells/*/power/worst");
   expected.numbers("power_median", {powers[2], nan}, "cells/*/power/median");
-  expected.words("quantity", {"change", "branch_cosine", "loss"});
-  expected.numbers("quantity_power_worst", {larger, worst.power, cells[3].finding.power, nan, nan, nan},
+  expected.words("quantity", {"second_moment", "change", "branch_cosine", "loss"});
+  expected.numbers("quantity_power_worst",
+                   {cells[4].finding.power, larger, worst.power, cells[3].finding.power, nan, nan, nan, nan},
                    "cells/*/power/quantities/*/worst");
-  expected.numbers("quantity_power_median", {larger, worst.power, cells[3].finding.power, nan, nan, nan},
+  expected.numbers("quantity_power_median",
+                   {cells[4].finding.power, larger, worst.power, cells[3].finding.power, nan, nan, nan, nan},
                    "cells/*/power/quantities/*/median");
   expected.numbers("quantity_power_limit",
-                   {cells[1].finding.power_limit, worst.power_limit, cells[3].finding.power_limit, nan, nan, nan},
+                   {cells[4].finding.power_limit, cells[1].finding.power_limit, worst.power_limit,
+                    cells[3].finding.power_limit, nan, nan, nan, nan},
                    "cells/*/power/quantities/*/limit");
 }
 

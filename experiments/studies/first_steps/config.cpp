@@ -38,6 +38,7 @@ FirstStepsConfig load(const study::Request& request, const std::string& corpus) 
   const bool seeds_are_given = loaded.was_given("run.seeds") || request.seeds.has_value();
   static_cast<training::TrainConfig&>(config) =
       training::train_config(std::move(loaded), request.file, settings, /*seeds_by_flag=*/true, corpus);
+  for (StackSpec& told : config.overridden) told.input.kind = InputKind::tokens;  // as of those that are trained
   if (!seeds_are_given) config.run.seeds = config::RunOptions().seeds;
   config::load_section(first_steps_section, request.file, settings, config);
   if (!config.train.frozen.empty()) {

@@ -91,9 +91,8 @@ void put_power(const Step& step, const Builder::Row& row) {
   for (const ComparedCell& cell : step.stack.verdict.cells) {
     if (cell.step != static_cast<int>(step.number)) continue;
     const std::string name(quantity_names[static_cast<std::size_t>(cell.quantity)]);
-    const std::string along = cell.quantity == Quantity::change          ? "depth"
-                              : cell.quantity == Quantity::branch_cosine ? "sublayer"
-                                                                         : "";
+    const bool of_stream = cell.quantity == Quantity::second_moment || cell.quantity == Quantity::change;
+    const std::string along = of_stream ? "depth" : cell.quantity == Quantity::branch_cosine ? "sublayer" : "";
     const Builder::Row at = along.empty() ? row : row.at(along, static_cast<std::size_t>(cell.place));
     at.put(name + "_power", cell.finding.power);
     at.put(name + "_allowance", cell.finding.allowance);
@@ -117,6 +116,7 @@ std::vector<dataset::ColumnSpec> power_columns() {
     one("allowance", "what measured - predicted may be for free", units);
     one("excess", "standard errors beyond the allowance", "1");
   };
+  add("second_moment", "depth", "second moment of the stream before training", "1");
   add("change", "depth", "change of the stream's second moment since step 0", "1");
   add("branch_cosine", "sublayer", "cosine of branch and stream", "1");
   add("loss", "", "change of the loss since step 0", "nat");

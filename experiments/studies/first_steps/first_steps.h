@@ -26,8 +26,8 @@ struct MeasuredStep {
 };
 
 /// The numbers that a verdict compares.
-enum class Quantity { change, branch_cosine, loss };
-inline constexpr std::array<std::string_view, 3> quantity_names{"change", "branch_cosine", "loss"};
+enum class Quantity { second_moment, change, branch_cosine, loss };
+inline constexpr std::array<std::string_view, 4> quantity_names{"second_moment", "change", "branch_cosine", "loss"};
 
 /// One of them at one step and place: depth, or sublayer.
 struct ComparedCell {
@@ -82,11 +82,11 @@ FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const
 [[nodiscard]] std::vector<MeasuredStep> measured_steps(const std::vector<training::CellHistory>& runs,
                                                        const StackSpec& spec, int steps, std::string& unusable);
 
-/// Judges all stacks. Compared are, at the steps 1 … holds_until of every stack: the change of the stream's second
-/// moment since step 0 at every depth, the cosine of every branch and its stream, where one is added to the other
-/// (T15), and the change of the loss. Student's t for what is beyond the theory's stated error and rounding, Šidák over
-/// all cells of all stacks; `inconclusive` where an error of change_limit, cosine_limit or loss_limit could be missed
-/// (T22).
+/// Judges all stacks. Compared are the stream's second moment at step 0 (relative, limit agreement.power_limit), and,
+/// at the steps 1 … holds_until of every stack: the change of the stream's second moment since step 0 at every depth,
+/// the cosine of every branch and its stream, where one is added to the other (T15), and the change of the loss.
+/// Student's t for what is beyond the theory's stated error and rounding, Šidák over all cells of all stacks;
+/// `inconclusive` where an error of change_limit, cosine_limit or loss_limit could be missed (T22).
 void judge_steps(std::vector<StackSteps>& stacks, const FirstStepsConfig& config);
 
 /// The largest predicted size of what training has done to the stream, over depth: of |q_t − q_0| and of the coherent

@@ -27,11 +27,24 @@ class Collector {
 
   std::vector<ComparedCell> take() {
     const int last = std::min(stack_.prediction.holds_until, static_cast<int>(stack_.measured.size()) - 1);
+    add_start();
     for (int step = 1; step <= last; ++step) add_step(step);
     return std::move(cells_);
   }
 
  private:
+  /// Where the changes begin: a theory of another stream may predict the same changes.
+  void add_start() {
+    const Curve& predicted = stack_.prediction.steps.front().second_moment;
+    const Curve measured = stack_.measured.front().second_moment.curve();
+    const double rounding = pass_allowance(format_of(config_.run.dtype));
+    for (std::size_t i = 0; i < measured.value.size(); ++i) {
+      const double scale = std::abs(predicted.value[i]);
+      add(Quantity::second_moment, 0, i, at(measured, i), at(predicted, i), (stack_.stated.change + rounding) * scale,
+          scale, config_.agreement.power_limits.second_moment);
+    }
+  }
+
   void add_step(int step) {
     const auto s = static_cast<std::size_t>(step);
     const theory::StepReading& predicted = stack_.prediction.steps[s];
@@ -117,6 +130,7 @@ int common_width(const std::vector<StackSteps>& stacks) {
 
 std::string ComparedCell::name() const {
   switch (quantity) {
+    case Quantity::second_moment: return fmt::format("second_moment x_out[{}] at step {}", place, step);
     case Quantity::change: return fmt::format("change of second_moment x_out[{}] at step {}", place, step);
     case Quantity::branch_cosine: return fmt::format("branch_cosine B_out[{}] at step {}", place, step);
     case Quantity::loss: break;

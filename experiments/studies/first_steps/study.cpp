@@ -145,7 +145,8 @@ std::vector<study::Study> studies() {
        .compares = true,
        .skips = true,
        .common = {.memory = false},
-       .shared_keys = {"model.", "init.", "input.", "agreement.familywise_error"},
+       .shared_keys = {"model.", "init.", "input.", "agreement.familywise_error",
+                       "agreement.power_limit.second_moment"},
        .resolve = resolve}};
 }
 
