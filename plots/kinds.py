@@ -21,6 +21,7 @@ from . import (
     dilution,
     extremes,
     final_losses,
+    first_steps,
     gradient,
     gradient_depth,
     growth_identity,
@@ -51,7 +52,7 @@ KINDS = (overview, variance, token_cosine, dilution, agreement, power, angular, 
          weight_gradients, score_path, gradient_depth, attenuation, identity_path, crossover, bound_ratios,
          bound_width, massive, probe, probe_extremes, certificate, wrong_theories, ladder, number_formats,
          growth_over_depth, rate_sweeps, stability, layer_gradients, redundancy, decay_init, extremes, growth_identity,
-         final_losses, claims, training, cost)  # fmt: skip
+         final_losses, claims, training, first_steps, cost)  # fmt: skip
 
 
 def names() -> list[str]:

@@ -51,7 +51,7 @@ _HOMES = {
 _VERBS = (
     "propagate", "theory", "ladder", "gradients_depth", "gradients_attenuation", "gradients_identity_path",
     "gradients_score_path", "gradients_crossover", "power", "formats", "verify", "certify", "probe", "train",
-    "reproduce",
+    "first_steps", "reproduce",
 )  # fmt: skip
 __all__ = [*_HOMES, *_VERBS, "__version__"]  # noqa: PLE0604
 

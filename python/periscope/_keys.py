@@ -277,3 +277,21 @@ class TrainKeys(TypedDict, total=False):
     """largest norm of all gradients together; 0: none. Default: 1.0."""
     frozen: Sequence[str]
     """weights that stay as initialised, as norm_b or q. Default: []."""
+
+
+class FirstStepsKeys(TypedDict, total=False):
+    """The section [first_steps]."""
+
+    neurons: int
+    """sampled hidden channels of every module in a chain of the prediction (T28). Default: 1024."""
+    chains: int
+    """independent chains of the prediction, from whose spread its standard errors come. Default: 4."""
+    fault: Literal["none", "no-noise", "sign-constant", "one-gate", "no-token-mean"]
+    """a planted mistake: no-noise, sign-constant, one-gate, no-token-mean. Default: "none"."""
+    change_limit: float
+    """largest error of the stream's second moment that a verdict may leave unnoticed, else it is inconclusive
+    (T22); relative to the step's largest predicted change over depth. Default: 0.05."""
+    cosine_limit: float
+    """the same of the cosine of branch and stream, absolute. Default: 0.02."""
+    loss_limit: float
+    """the same of the loss on the held-out windows, relative to its predicted change. Default: 0.1."""

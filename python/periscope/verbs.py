@@ -25,6 +25,7 @@ __all__ = [
     "certify",
     "probe",
     "train",
+    "first_steps",
     "reproduce",
 ]
 
@@ -1034,6 +1035,84 @@ def train(
             "force": force,
         },
         callback=callback,
+        progress=progress,
+        check=check,
+    )
+
+
+def first_steps(
+    config: ConfigLike = None,
+    *,
+    corpus: PathLike | None = None,
+    dump: PathLike | None = None,
+    model: _keys.ModelKeys | None = None,
+    init: _keys.InitKeys | None = None,
+    input: _keys.InputKeys | None = None,
+    run: _keys.RunKeys | None = None,
+    agreement: _keys.AgreementKeys | None = None,
+    train: _keys.TrainKeys | None = None,
+    first_steps: _keys.FirstStepsKeys | None = None,
+    theory_set: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    seeds: int | None = None,
+    threads: int | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    out: PathLike | None = None,
+    force: bool = False,
+    progress: Progress = False,
+    check: bool = False,
+) -> xr.Dataset:
+    """Predict what the first optimizer steps do to a stack's signals, train it, say whether they agree.
+
+    Returns a dataset of the kind 'first_steps' (``periscope.columns``). Raises ConfigError and InputError.
+
+    Arguments:
+        config: A Config, a dictionary of keys, or the path of a TOML file.
+        corpus: File or folder whose bytes are the tokens, or synthetic: train.corpus.
+        dump: Folder for the batches, the held-out windows, the weights before and after, and every step's loss, in
+            f64; one placement and one seed.
+        model: Keys of [model] on top of ``config``; each has to act.
+        init: Keys of [init] on top of ``config``; each has to act.
+        input: Keys of [input] on top of ``config``; each has to act.
+        run: Keys of [run] on top of ``config``; each has to act.
+        agreement: Keys of [agreement] on top of ``config``; each has to act.
+        train: Keys of [train] on top of ``config``; each has to act.
+        first_steps: Keys of [first_steps] on top of ``config``; each has to act.
+        theory_set: What theory is told instead of the truth, as ``{"model.rope": False}``.
+        seed: First random seed.
+        seeds: Number of seeds; a verdict needs 4.
+        threads: Threads, 0 for all cores; results do not depend on it.
+        device: cpu, reference, cuda or cuda-tf32.
+        dtype: f64, f32, bf16 or f16.
+        out: Folder for the result file; an interrupted run goes on from there.
+        force: Overwrite a model that is there; try what by the estimate does not fit.
+        progress: True shows a bar; a function is called with every Snapshot.
+        check: Raise CheckFailed where the program would end with exit code 4 or 5.
+    """
+    return run_study(
+        "first-steps",
+        config,
+        sections={
+            "model": model,
+            "init": init,
+            "input": input,
+            "run": run,
+            "agreement": agreement,
+            "train": train,
+            "first_steps": first_steps,
+        },
+        flags={"corpus": corpus, "dump": dump},
+        common={
+            "seed": seed,
+            "seeds": seeds,
+            "threads": threads,
+            "device": device,
+            "dtype": dtype,
+            "out": out,
+            "force": force,
+        },
+        theory_set=theory_set,
         progress=progress,
         check=check,
     )

@@ -45,6 +45,8 @@ OTHERS = {
     "verify": ["verify", "--cases", 2000], "probe": ["probe", CHECKPOINT, "--tokens", "1,2,3,4", "--backward"],
     "certify": ["certify", CHECKPOINT, "--tokens", "1,2,3", "--headroom", "fp16"],
     "train": ["train", *TINY, "--seeds", 2, "--set", 'model.placement=["pre","peri"]'],
+    "first_steps": ["first-steps", *TINY, "--seeds", 2, "--set", 'model.placement=["pre","peri"]',
+                    "--set", "first_steps.neurons=16"],
     "reproduce": ["reproduce", "--quick", *TINY],
 }  # fmt: skip
 

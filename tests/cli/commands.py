@@ -304,7 +304,7 @@ class Commands(FolderTest):
         documented = (manual / "experiments.md").read_text() + (manual / "questions.md").read_text()
         listed = [e["name"] for e in run_json("list")[0]["experiments"]]
         build = (pathlib.Path(__file__).parents[2] / "experiments" / "CMakeLists.txt").read_text()
-        folders = re.search(r"^set\(studies ([a-z ]+)\)$", build, re.M)[1].split()
+        folders = re.search(r"^set\(studies ([a-z_ ]+)\)$", build, re.M)[1].split()
         sources = pathlib.Path(__file__).parents[2] / "experiments" / "studies"
         self.assertEqual(sorted(folders), sorted(p.name for p in sources.iterdir() if p.is_dir()))
         self.assertGreaterEqual(len(listed), len(folders))

@@ -37,6 +37,8 @@ SETTINGS = [
     ("model.width=99999999999", 2, ["model.width = 99999999999", "expected a whole number of at most 2147483647"]),
     ("train.steps=3000000000", 2, ["train.steps = 3000000000", "expected a whole number of at most 2147483647"]),
     ("train.beta1=1", 2, ["train.beta1 = 1", "0.999999"]),
+    ("first_steps.chains=1", 2, ["first_steps.chains = 1", "from 2"]),
+    ("first_steps.fault=noise", 2, ["first_steps.fault", "no-noise", "one-gate"]),
     ("model.heads=3", 2, ["model.heads = 3", "divisor of model.width = 32"]),
     ("model.kv_heads=3", 2, ["model.kv_heads = 3", "divisor of model.heads = 2"]),
     ("model.head_dim=7", 2, ["model.head_dim = 7", "even"]),

@@ -13,6 +13,7 @@ from periscope_process import FolderTest, run, run_json, start_program
 LIMIT = ("theory.finite_width=false",)
 BACKWARD = ("run.backward=true",)
 TRAIN = ("train.steps=4", "train.batch=4")
+FIRST_STEPS = ("train.steps=2", "train.batch=4", "first_steps.neurons=16", "first_steps.chains=2")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +79,10 @@ ROWS = {
            ("lr", "0.01"), ("warmup", "0.5"), ("schedule", "constant"), ("beta1", "0.5"), ("beta2", "0.5"),
            ("eps", "0.01"), ("momentum", "0.5", "train.optimizer=sgd"), ("weight_decay", "0.5"), ("clip", "0.01"),
            ("frozen", '["q"]'))},
+    **{f"first_steps.{name}": Row(value, changes, FIRST_STEPS, "first-steps")
+       for name, value, changes in (
+           ("neurons", "24", "predicted"), ("chains", "3", "predicted"), ("fault", "no-noise", "predicted"),
+           ("change_limit", "0.3", "judged"), ("cosine_limit", "0.3", "judged"), ("loss_limit", "0.3", "judged"))},
     "gradients.layers": Row("[1,2,5]", "all", ("gradients.layers=[1,2,4]",), "gradients depth"),
     "gradients.qk_factors": Row("[0.0,2.0]", "all", (), "gradients attenuation"),
     "gradients.down_factors": Row("[0.1,1.0,5.0]", "all", ('model.placement=["pre","peri"]',), "gradients crossover"),
@@ -87,7 +92,7 @@ HOW = {"run.threads", "run.out"}
 # A path counts by what is in the file.
 FILES = {"input.path"}
 # Read by their own commands alone.
-ELSEWHERE = ("ladder.", "gradients.", "formats.", "train.")
+ELSEWHERE = ("ladder.", "gradients.", "formats.", "train.", "first_steps.")
 KINDS_OF_NUMBERS = {"measured": ("measured", "stderr", "diverged"),
                     "predicted": ("predicted", "predicted_stderr", "theory", "predicted_limit", "finite_width"),
                     "judged": ("verdict", "reason", "worst", "rejected", "by", "power", "contrasts", "z")}  # fmt: skip

@@ -38,7 +38,7 @@ REFUSED = {
     "verify": ["--vary", "--theory-set", "--seeds", "--device", "--dtype", "--memory", "--force"],
     "certify": ["--theory-set", "--seeds", "--memory", "--skip-finished"],
     "probe": ["--vary", "--theory-set", "--seeds", "--memory", "--skip-finished"],
-    "train": ["--theory-set", "--memory"], "reproduce": ["--theory-set", "--memory"],
+    "train": ["--theory-set", "--memory"], "reproduce": ["--theory-set", "--memory"], "first-steps": ["--memory"],
     "write-checkpoint": ["--theory-set", "--seeds", "--memory", "--skip-finished"],
     "regauge": ["--config", "--set", "--vary", "--theory-set", "--seed", "--seeds", "--device", "--dtype", "--memory",
                 "--skip-finished"],
@@ -51,12 +51,13 @@ LADDER = ["--set", "ladder.widths=[32,64,96,128]", "--set", "ladder.seeds=8", "-
           "--set", "init.scheme=lecun"]
 TOKENS = [FIXTURE, "--tokens", "1,2,3"]
 TRAIN = ["--set", "train.steps=2", "--set", "train.batch=1", "--corpus", "synthetic", "--set", "model.vocab=64"]
+FIRST_STEPS = [*TRAIN, "--set", "first_steps.neurons=16", "--set", "first_steps.chains=2"]
 RUNS = {
     "propagate": [], "theory": ["--set", "theory.finite_width=true"], "ladder": LADDER,
     "gradients depth": [], "gradients attenuation": [], "gradients identity-path": [], "gradients score-path": [],
     "gradients crossover": [], "formats": ["--set", 'formats.format=["bf16"]', "--set", "theory.replicates=8"],
     "certify": ["--set", "model.placement=pre", "--set", "input.kind=tokens", "--measure"], "train": TRAIN,
-    "power": ["--config", "list.toml"],
+    "power": ["--config", "list.toml"], "first-steps": FIRST_STEPS,
     "verify": None, "probe": None, "generate": None,
 }  # fmt: skip
 WITHOUT = {"verify": ["--cases", "200"], "probe": [*TOKENS, "--draws", "2"],
@@ -79,6 +80,8 @@ ACT = {
     "formats": [*without(ALL, "run.device", "run.dtype", "run.weights"), "formats."],
     "verify": ["run.seed", "run.threads", "run.out"],
     "train": [*STACK, *RUN, "train."],
+    "first-steps": [*STACK, *RUN, "agreement.familywise_error", "agreement.power_limit.second_moment", "train.",
+                    "first_steps."],
     "generate": ["run.threads", "run.device", "run.dtype", "run.out"],
 }  # fmt: skip
 

@@ -110,7 +110,7 @@ Finding finding_of(const SeedRows& measured, const Curve& predicted, const std::
   return finding;
 }
 
-void decide(std::span<Finding* const> findings, double familywise_error, int width) {
+void decide(std::span<Finding* const> findings, double familywise_error, int width, std::string_view precision_key) {
   const double each = sidak_level(familywise_error, findings.size());
   for (Finding* finding : findings) {
     const Cell cell = finding->cell();
@@ -122,7 +122,7 @@ void decide(std::span<Finding* const> findings, double familywise_error, int wid
     const bool rejected = cell.is_finite() && cell.p_value() < each;
     finding->reason = rejected ? std::string() : shortcoming(*finding);
     if (finding->underpowered()) {
-      const std::string way_out = remedy({{cell, finding->power_limit}}, each, finding->seeds, width);
+      const std::string way_out = remedy({{cell, finding->power_limit}}, each, finding->seeds, width, precision_key);
       if (!finding->reason.empty() && !way_out.empty()) finding->reason += "; " + way_out;
     }
     finding->verdict = rejected                  ? Verdict::disagrees

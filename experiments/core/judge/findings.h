@@ -67,9 +67,10 @@ Finding finding_of(const SeedRows& measured, const Curve& predicted, const std::
 /// Judges every finding as `agreements_of` judges cells: Student's t, Šidák's level over all of them; `inconclusive`,
 /// with its reason, where one side alone has a number, where it could not have refused an error of power_limit, or
 /// where it rests on a prediction that misses its precision. Of one that could not refuse such an error the reason
-/// names what would make it decide (remedy.h), in a stack of `width`, 0 where that is not to be named. Not checked with
-/// fewer than 4 seeds, or without any number.
-void decide(std::span<Finding* const> findings, double familywise_error, int width = 0);
+/// names what would make it decide (remedy.h), in a stack of `width`, 0 where that is not to be named, with predictions
+/// of `precision_key`. Not checked with fewer than 4 seeds, or without any number.
+void decide(std::span<Finding* const> findings, double familywise_error, int width = 0,
+            std::string_view precision_key = {});
 
 /// The finding that decides the verdict of them all: the one farthest beyond its limit if one is rejected, else of the
 /// inconclusive ones one without a number, the least powerful or an imprecise one, else the one nearest to its limit.

@@ -122,7 +122,8 @@ double foreseen_power(const Cell& cell, double level, double seeds_times, double
   return then.smallest_rejected(level);
 }
 
-std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, int width) {
+std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, int width,
+                   std::string_view precision_key) {
   if (decides(wanted, level, 1.0, 1.0, 1.0)) return {};
   double fluctuation = 0.0;  // in units of what it may be
   for (const Wanted& w : wanted) {
@@ -140,7 +141,7 @@ std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, i
     const std::string words = words_for(wanted, level, seeds, width, sharper);
     if (words.empty()) continue;
     if (sharper == 1.0) return words + " would decide";
-    const std::string keys = keys_in_the_way(wanted, level, width);
+    const std::string keys = precision_key.empty() ? keys_in_the_way(wanted, level, width) : std::string(precision_key);
     return fmt::format("{} would decide, with predictions {:g} times as precise{}", words, 1.0 / sharper,
                        keys.empty() ? keys : " (" + keys + ")");
   }

@@ -30,8 +30,10 @@ inline constexpr std::string_view nothing_within_reach = "not even 1000 times th
 /// of `seeds` and of powers of two times `width`, within 1000 times of what is there. Where neither alone is enough
 /// both together are named, or the key that makes predictions more precise where it is their own error that is in the
 /// way. Empty where nothing is underpowered. A width of 0 is not to be named. It is nothing_within_reach where that is
-/// so.
-std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, int width);
+/// so. `precision_key`, unless it is "", is the key that makes the predictions more precise, of those that [theory] has
+/// none for.
+std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, int width,
+                   std::string_view precision_key = {});
 
 /// The fewest seeds, from `seeds` to 1024 times as many, of which `enough` is true, which is true of all that are more;
 /// 0 if there are none.

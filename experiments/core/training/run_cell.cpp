@@ -81,6 +81,7 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
     if (!history.records.contains(step)) {
       const OneThread serial(small);
       RecordedValues& values = history.records[step] = recorder.record(trainer.weights());
+      if (callbacks.at_record) callbacks.at_record(trainer.weights(), values);
       if (step == cell.train.steps && history.is_finite() && callbacks.at_end)
         callbacks.at_end(trainer.weights(), values);
     }

@@ -15,6 +15,8 @@ struct CellCallbacks {
   std::function<void()> on_state;          ///< there is a state from which the run can go on
   /// The step was recorded; false: the run ends here.
   std::function<bool(int step, const CellHistory&)> on_record = {};
+  /// Adds to every record what else is to be known of the weights.
+  std::function<void(const ResidentWeights&, RecordedValues&)> at_record = {};
   /// Adds to the last record of a run that came to its end what is to be known of the trained weights.
   std::function<void(const ResidentWeights&, RecordedValues&)> at_end = {};
   bool forgets_weights = false;  ///< the state of a run that is over, and its result, have no parameters

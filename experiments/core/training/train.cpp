@@ -210,6 +210,11 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
                                 .values = &history.records.at(step)});
     };
     callbacks.forgets_weights = states.forgets_weights;
+    if (states.at_record) {
+      callbacks.at_record = [&](const ResidentWeights& weights, RecordedValues& values) {
+        states.at_record(cell, weights, values);
+      };
+    }
     if (states.at_end) {
       callbacks.at_end = [&](const ResidentWeights& weights, RecordedValues& values) {
         states.at_end(cell, weights, values);

@@ -36,12 +36,13 @@ struct TrainResult {
 [[nodiscard]] std::vector<TrainCell> cells_of(const TrainConfig& config);
 
 /// The folder in which the states of runs are saved ("" for none), and the functions that are called for the first
-/// saved state and at a run's end.
+/// saved state, at every record and at a run's end.
 struct SavedStates {
   std::string folder;
   std::string identity;  ///< of all of them: what they depend on besides the run
   std::function<void()> on_first = {};
   /// As in CellCallbacks.
+  std::function<void(const TrainCell&, const ResidentWeights&, RecordedValues&)> at_record = {};
   std::function<void(const TrainCell&, const ResidentWeights&, RecordedValues&)> at_end = {};
   bool forgets_weights = false;
 };

@@ -7,7 +7,8 @@
 #include <memory>
 
 #include "experiments/core/stacks/cell_journal.h"
-#include "experiments/studies/train/dump.h"
+#include "experiments/core/training/dump.h"
+#include "experiments/core/training/run_files.h"
 #include "experiments/studies/train/export.h"
 #include "experiments/studies/train/report.h"
 #include "sim/backends.h"
@@ -72,52 +73,9 @@ class Extras {
   }
 
   bool overwrite_;
-  std::optional<Dump> dump_;
+  std::optional<training::Dump> dump_;
   std::optional<FolderLock> models_;
 };
-
-/// A folder that need not exist, without links and from the root.
-std::filesystem::path place_of(const std::string& folder) {
-  const std::filesystem::path at = std::filesystem::weakly_canonical(std::filesystem::absolute(folder));
-  return at.has_filename() ? at : at.parent_path();
-}
-
-/// Throws ConfigError if the folder that `flag` names is, or is in, what will be the result file.
-void check_apart(const char* flag, const std::string& folder, const std::string& out) {
-  if (folder.empty() || out.empty()) return;
-  const std::filesystem::path result = place_of(out) / "train.nc";
-  for (std::filesystem::path at = place_of(folder); at.has_relative_path(); at = at.parent_path()) {
-    if (at == result) {
-      throw ConfigError(
-          fmt::format("{} {}: the result file has that name; expected another folder", flag, printable(folder)));
-    }
-  }
-}
-
-/// Throws ConfigError if one folder is in the other, or is the other.
-void check_not_nested(const std::string& dump, const std::string& models) {
-  if (dump.empty() || models.empty()) return;
-  const std::filesystem::path a = place_of(dump);
-  const std::filesystem::path b = place_of(models);
-  const auto [of_a, of_b] = std::ranges::mismatch(a, b);
-  if (of_a != a.end() && of_b != b.end()) return;
-  throw ConfigError(fmt::format("--dump {} and --export {}: one is in the other; expected neither to be",
-                                printable(dump), printable(models)));
-}
-
-/// So that another place is another key of the journal, whatever the working folder.
-std::string absolute_or_none(const std::string& path) {
-  return path.empty() ? "none" : std::filesystem::absolute(path).lexically_normal().string();
-}
-
-/// The states of runs go when all is written; what else is in their folder stays.
-void remove_states(const std::string& folder) {
-  if (folder.empty()) return;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".safetensors") std::filesystem::remove(entry.path());
-  }
-  if (std::filesystem::is_empty(folder)) std::filesystem::remove(folder);
-}
 
 /// A run of `train`, from its request to its files.
 class Training {
@@ -183,14 +141,14 @@ class Training {
     stacks::CellJournal* journal = progress.journal();
     if (journal != nullptr && !extras_->empty() && !journal->find(writing())) journal->keep(writing(), true);
     extras_->write(*ops_, result_, corpus_, progress);
-    remove_states(states_);
+    training::remove_states(states_);
   }
 
  private:
   /// The key under which a journal knows that files were being written.
   [[nodiscard]] std::string writing() const {
-    return fmt::format("writing of dump {} and export {} has begun", absolute_or_none(own_.dump),
-                       absolute_or_none(own_.export_to));
+    return fmt::format("writing of dump {} and export {} has begun", training::absolute_or_none(own_.dump),
+                       training::absolute_or_none(own_.export_to));
   }
 
   training::TrainConfig config_;
@@ -211,10 +169,10 @@ study::Job resolve(const study::Request& request) {
   training::TrainConfig config = training::train_config(request.load(), request.file, request.all_settings(),
                                                         request.seeds.has_value(), own.corpus);
   if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
-  check_apart("--dump", own.dump, config.run.out);
-  check_apart("--export", own.export_to, config.run.out);
-  check_not_nested(own.dump, own.export_to);
-  if (!own.dump.empty()) require_one_run(config, own.dump);
+  training::check_apart("--dump", own.dump, config.run.out, "train");
+  training::check_apart("--export", own.export_to, config.run.out, "train");
+  training::check_not_nested(own.dump, own.export_to);
+  if (!own.dump.empty()) training::require_one_run(config, own.dump);
   const auto training = std::make_shared<Training>(std::move(config), own, request.force);
   study::Job job{.file = "train",
                  .run_options = training->config().run,

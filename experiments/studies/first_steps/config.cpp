@@ -1,0 +1,79 @@
+#include "experiments/studies/first_steps/config.h"
+
+#include <fmt/format.h>
+
+#include "experiments/core/config/theory_override.h"
+#include "sim/base/error.h"
+
+namespace periscope::first_steps {
+namespace {
+
+// clang-format off
+constexpr Key<FirstStepsConfig> keys[] = {
+    {.name = "neurons", .field = &FirstStepsConfig::neurons, .range = from_to(8, 1 << 20), .meaning = "sampled hidden channels of every module in a chain of the prediction (T28)"},
+    {.name = "chains", .field = &FirstStepsConfig::chains, .range = from_to(2, 1 << 20), .meaning = "independent chains of the prediction, from whose spread its standard errors come"},
+    {.name = "fault", .field = word_field<&FirstStepsConfig::fault, theory::step_fault_names>(), .meaning = "a planted mistake: no-noise, sign-constant, one-gate, no-token-mean"},
+    {.name = "change_limit", .field = &FirstStepsConfig::change_limit, .range = between(0, 1e3), .meaning = "largest error of the stream's second moment that a verdict may leave unnoticed, else it is inconclusive (T22); relative to the step's largest predicted change over depth"},
+    {.name = "cosine_limit", .field = &FirstStepsConfig::cosine_limit, .range = between(0, 1e3), .meaning = "the same of the cosine of branch and stream, absolute"},
+    {.name = "loss_limit", .field = &FirstStepsConfig::loss_limit, .range = between(0, 1e3), .meaning = "the same of the loss on the held-out windows, relative to its predicted change"},
+};
+// clang-format on
+
+}  // namespace
+
+const Section<FirstStepsConfig> first_steps_section{"first_steps", keys};
+
+void FirstStepsConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const {
+  resolved["first_steps"] = config::section_json(first_steps_section, *this, for_hash);
+}
+
+FirstStepsConfig load(const study::Request& request, const std::string& corpus) {
+  const std::vector<std::string> settings = request.all_settings();
+  training::require_token_input(request.file, settings);
+  FirstStepsConfig config;
+  config::Config loaded = request.load();
+  if (loaded.theory.fault != theory::Fault::none) {
+    throw ConfigError("theory.fault: expected none, as that is a mistake in T2-T11; first_steps.fault is one in T28");
+  }
+  const bool seeds_are_given = loaded.was_given("run.seeds") || request.seeds.has_value();
+  static_cast<training::TrainConfig&>(config) =
+      training::train_config(std::move(loaded), request.file, settings, /*seeds_by_flag=*/true, corpus);
+  for (StackSpec& told : config.overridden) told.input.kind = InputKind::tokens;  // as of those that are trained
+  if (!seeds_are_given) config.run.seeds = config::RunOptions().seeds;
+  config::load_section(first_steps_section, request.file, settings, config);
+  if (!config.train.frozen.empty()) {
+    throw ConfigError("train.frozen: expected none, as the first steps are predicted of all weights");
+  }
+  if (!config.was_given("train.steps")) config.train.steps = usual_steps;
+  if (config.was_given("train.record_every") && config.train.record_every != 1) {
+    throw ConfigError(
+        fmt::format("train.record_every = {}: expected 1, as every step is compared", config.train.record_every));
+  }
+  config.train.record_every = 1;
+  return config;
+}
+
+std::string_view name_of(theory::StepFault fault) { return theory::step_fault_names[static_cast<std::size_t>(fault)]; }
+
+nlohmann::ordered_json override_json(const FirstStepsConfig& config) {
+  nlohmann::ordered_json told = config::override_json(config);
+  if (config.fault == theory::StepFault::none) return told;
+  if (told.is_null()) {
+    told = {{"set", nlohmann::ordered_json::array()},
+            {"fault", ""},
+            {"meaning", ""},
+            {"differences", nlohmann::ordered_json::array()}};
+  }
+  told["fault"] = name_of(config.fault);
+  told["meaning"] = theory::meaning_of(config.fault);
+  return told;
+}
+
+std::string override_lines(const FirstStepsConfig& config) {
+  const std::string told = config::override_lines(config);
+  if (config.fault == theory::StepFault::none) return told;
+  return fmt::format("PLANTED FAULT: theory is wrong on purpose (first_steps.fault = {}: {})\n{}",
+                     name_of(config.fault), theory::meaning_of(config.fault), told);
+}
+
+}  // namespace periscope::first_steps

@@ -1,0 +1,123 @@
+#include "experiments/studies/first_steps/first_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "experiments/studies/first_steps/update_probe.h"
+
+namespace periscope::first_steps {
+namespace {
+
+constexpr double missing = std::numeric_limits<double>::quiet_NaN();
+using Numbers = std::vector<double>;
+
+Numbers values_at(const training::RecordedValues& record, const std::string& name, std::size_t length) {
+  const auto found = record.find(name);
+  return found == record.end() || found->second.size() != length ? Numbers(length, missing) : found->second;
+}
+
+/// T15's terms are α²q, β²s² and 2αβ⟨x, b⟩/D, means over tokens.
+Numbers cosines_of(const training::RecordedValues& record, const StackSpec& spec) {
+  const auto sublayers = static_cast<std::size_t>(spec.model.sublayers());
+  const Numbers stream = values_at(record, "growth_stream", sublayers);
+  const Numbers branch = values_at(record, "growth_branch", sublayers);
+  Numbers cosines = values_at(record, "growth_cross", sublayers);
+  for (std::size_t i = 0; i < sublayers; ++i) {
+    if (!std::isfinite(cosines[i])) continue;  // a step that is not one addition
+    const SublayerRule rule = spec.model.rule(static_cast<int>(i));
+    const double sign = rule.alpha * rule.beta < 0.0 ? -1.0 : 1.0;
+    cosines[i] *= sign / (2.0 * std::sqrt(stream[i] * branch[i]));
+  }
+  return cosines;
+}
+
+Numbers difference(Numbers a, const Numbers& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
+  return a;
+}
+
+void add(MeasuredStep& step, const training::RecordedValues& record, const training::RecordedValues& first,
+         const StackSpec& spec) {
+  const std::size_t depths = spec.model.depths();
+  const auto sublayers = static_cast<std::size_t>(spec.model.sublayers());
+  const auto both = [&](const std::string& name, std::size_t length, judge::SeedRows& values,
+                        judge::SeedRows& changes) {
+    const Numbers now = values_at(record, name, length);
+    values.add(now);
+    changes.add(difference(now, values_at(first, name, length)));
+  };
+  both("second_moment.x_out", depths, step.second_moment, step.change);
+  both("validation_loss", 1, step.loss, step.loss_change);
+  step.branch_cosine.add(cosines_of(record, spec));
+  step.branch_second_moment.add(values_at(record, "second_moment.B_out", sublayers));
+  for (const Weight weight : layer_matrices) {
+    const std::string name = fmt::format("update.{}", periscope::name_of(weight));
+    if (!record.contains(name)) continue;
+    step.update[weight].add(values_at(record, name, static_cast<std::size_t>(spec.model.layers)));
+  }
+}
+
+}  // namespace
+
+std::vector<MeasuredStep> measured_steps(const std::vector<training::CellHistory>& runs, const StackSpec& spec,
+                                         int steps, std::string& unusable) {
+  std::vector<MeasuredStep> all(static_cast<std::size_t>(steps) + 1);
+  for (const training::CellHistory& run : runs) {
+    const training::RecordedValues& first = run.records.at(0);
+    for (const auto& [step, record] : run.records) add(all[static_cast<std::size_t>(step)], record, first, spec);
+    if (unusable.empty() && !run.is_finite()) {
+      unusable = fmt::format("a seed diverged at step {}", run.loss.size());
+    } else if (unusable.empty() && static_cast<int>(run.loss.size()) < steps) {
+      unusable = fmt::format("a run was ended after {} of {} steps", run.loss.size(), steps);
+    }
+  }
+  return all;
+}
+
+FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const theory::FirstStepsInput& input,
+                     const Backend& ops, training::SavedStates states, bool with_weights, stacks::Progress& progress) {
+  const std::vector<training::TrainCell> cells = training::cells_of(config);
+  const std::vector<StackSpec> told = config.predicted_stacks();
+  const std::size_t seeds = cells.size() / told.size();
+  states.forgets_weights = !with_weights;
+  states.at_record = [&](const training::TrainCell& cell, const ResidentWeights& weights,
+                         training::RecordedValues& values) { add_updates(ops, cell, corpus, weights, values); };
+  FirstStepsResult result;
+  result.stopped_early = stacks::until_stopped([&] {
+    progress.begin("train", static_cast<std::int64_t>(cells.size()) * config.train.steps);
+    std::vector<training::CellHistory> runs;
+    training::train_cells(ops, cells, corpus, states, progress, [&](training::TrainedCell cell) {
+      runs.push_back(std::move(cell.history));
+      if (with_weights) result.dumped = std::move(cell);
+      if (runs.size() < seeds) return;
+      StackSteps& stack = result.stacks.emplace_back();
+      stack.spec = cells[seeds * (result.stacks.size() - 1)].spec;
+      stack.seeds = static_cast<int>(seeds);
+      stack.measured = measured_steps(runs, stack.spec, config.train.steps, stack.unusable);
+      result.ended_early = result.ended_early || std::ranges::any_of(runs, [&](const training::CellHistory& one) {
+                             return one.is_finite() && static_cast<int>(one.loss.size()) < config.train.steps;
+                           });
+      if (with_weights) result.dumped->history = std::move(runs.front());
+      runs.clear();
+    });
+    stacks::Work work;
+    for (const StackSpec& spec : told) {
+      work.of(stacks::WorkKind::limit) += prediction_operations(config, spec, input);
+    }
+    progress.begin("theory", work);
+    for (std::size_t i = 0; i < told.size(); ++i) {
+      StackSteps& stack = result.stacks[i];
+      const std::string label = config::placement_label(stack.spec);
+      progress.next(stacks::WorkKind::limit, prediction_operations(config, told[i], input), label + ": theory");
+      stack.prediction = predict(config, told[i], input, label, progress);
+      stack.stated = stated_error(stack.spec);
+    }
+  });
+  if (!result.stopped_early) judge_steps(result.stacks, config);
+  return result;
+}
+
+}  // namespace periscope::first_steps

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "experiments/core/judge/findings.h"
+#include "experiments/core/stacks/progress.h"
+#include "experiments/core/training/train.h"
+#include "experiments/studies/first_steps/prediction.h"
+
+namespace periscope::first_steps {
+
+/// What a stack showed on the held-out windows after a step: a row per seed.
+struct MeasuredStep {
+  judge::SeedRows second_moment;  ///< of the stream [2L+1]
+  judge::SeedRows change;         ///< its second moment less that of step 0 [2L+1]
+  judge::SeedRows branch_cosine;  ///< ⟨x_in, B_out⟩/(|x_in||B_out|), from means over tokens and features [2L]
+  judge::SeedRows branch_second_moment;      ///< of B_out [2L]
+  judge::SeedRows loss;                      ///< [1] nat
+  judge::SeedRows loss_change;               ///< less that of step 0 [1] nat
+  std::map<Weight, judge::SeedRows> update;  ///< mean square of an entry of ΔW·h [L]
+};
+
+/// The numbers that a verdict compares.
+enum class Quantity { second_moment, change, branch_cosine, loss };
+inline constexpr std::array<std::string_view, 4> quantity_names{"second_moment", "change", "branch_cosine", "loss"};
+
+/// One of them at one step and place: depth, or sublayer.
+struct ComparedCell {
+  Quantity quantity;
+  int step;
+  int place;
+  judge::Finding finding;
+  /// "change of second_moment x_out[3] at step 2".
+  [[nodiscard]] std::string name() const;
+};
+
+/// T22 of a verdict's cells of one quantity, or of all: the errors that they could have refused.
+struct StepsPower {
+  double worst = 0.0;
+  double median = 0.0;
+  double limit = 0.0;  ///< what `worst` may be in an agreement; 0 of all together
+};
+[[nodiscard]] StepsPower power_of(const std::vector<ComparedCell>& cells, std::optional<Quantity> quantity = {});
+
+/// The judgement of one stack.
+struct StepsVerdict {
+  judge::Verdict verdict = judge::Verdict::not_checked;
+  std::string reason;  ///< why it was not checked, or is inconclusive
+  std::vector<ComparedCell> cells;
+  int worst = -1;  ///< the cell that decides
+  int rejected = 0;
+};
+
+/// One stack: what it did, what was predicted, and the verdict.
+struct StackSteps {
+  StackSpec spec;
+  std::vector<MeasuredStep> measured;  ///< steps 0 … n
+  int seeds = 0;
+  std::string unusable;  ///< why the measurement cannot be judged: a seed diverged or was stopped; or ""
+  theory::FirstSteps prediction;
+  StatedError stated;  ///< of the prediction
+  StepsVerdict verdict = {};
+};
+
+struct FirstStepsResult {
+  std::vector<StackSteps> stacks;
+  std::optional<training::TrainedCell> dumped;  ///< the run, if there is one alone and its weights are wanted
+  bool stopped_early = false;
+  bool ended_early = false;  ///< whoever watched ended a run before its last step
+};
+
+/// Trains every stack for every seed, predicts the same, and judges. `with_weights`: the result has the only run.
+FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const theory::FirstStepsInput& input,
+                     const Backend& ops, training::SavedStates states, bool with_weights, stacks::Progress& progress);
+
+/// The measured rows of a stack from the records of its runs. `unusable` gets a reason where a run has not all steps.
+[[nodiscard]] std::vector<MeasuredStep> measured_steps(const std::vector<training::CellHistory>& runs,
+                                                       const StackSpec& spec, int steps, std::string& unusable);
+
+/// Judges all stacks. Compared are the stream's second moment at step 0 (relative, limit agreement.power_limit), and,
+/// at the steps 1 … holds_until of every stack: the change of the stream's second moment since step 0 at every depth,
+/// the cosine of every branch and its stream, where one is added to the other (T15), and the change of the loss.
+/// Student's t for what is beyond the theory's stated error and rounding, Šidák over all cells of all stacks;
+/// `inconclusive` where an error of change_limit, cosine_limit or loss_limit could be missed (T22).
+void judge_steps(std::vector<StackSteps>& stacks, const FirstStepsConfig& config);
+
+/// The largest predicted size of what training has done to the stream, over depth: of |q_t − q_0| and of the coherent
+/// part. What an error of the stream's change is relative to: at a depth where norms hold q fixed, or where two parts
+/// of the change cancel, its own size would say nothing.
+[[nodiscard]] double change_scale(const theory::FirstSteps& prediction, std::size_t step);
+
+[[nodiscard]] bool any_disagrees(const FirstStepsResult& result);
+
+}  // namespace periscope::first_steps

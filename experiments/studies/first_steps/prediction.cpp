@@ -1,0 +1,212 @@
+#include "experiments/studies/first_steps/prediction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "experiments/core/config/json_text.h"
+#include "experiments/core/config/theory_override.h"
+#include "experiments/core/stacks/cell_journal.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
+
+namespace periscope::first_steps {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using stacks::JournalPart;
+
+theory::OptimizerLaw optimizer_of(const TrainSpec& train) {
+  theory::OptimizerLaw law{.adam = train.optimizer == OptimizerKind::adamw,
+                           .rates = {},
+                           .beta1 = train.beta1,
+                           .beta2 = train.beta2,
+                           .eps = train.eps,
+                           .momentum = train.momentum,
+                           .weight_decay = train.weight_decay,
+                           .clip = train.clip};
+  for (int step = 1; step <= train.steps; ++step) law.rates.push_back(learning_rate(train, step));
+  return law;
+}
+
+Json json_of(const Curve& curve) { return {stacks::bits_of(curve.value), stacks::bits_of(curve.standard_error)}; }
+
+Json json_of(const theory::StepReading& step) {
+  Json updates = Json::array();
+  for (const auto& [weight, curve] : step.update) updates.push_back({static_cast<int>(weight), json_of(curve)});
+  return {json_of(step.second_moment),
+          json_of(step.coherent),
+          json_of(step.branch_cosine),
+          json_of(step.branch_second_moment),
+          json_of(step.loss),
+          updates,
+          stacks::bits_of(std::span(&step.sign_stability, 1))};
+}
+
+Json json_of(const theory::FirstSteps& prediction) {
+  Json steps = Json::array();
+  for (const theory::StepReading& step : prediction.steps) steps.push_back(json_of(step));
+  return {{"refusal", prediction.refusal},
+          {"steps", steps},
+          {"holds_until", prediction.holds_until},
+          {"stopped_by", prediction.stopped_by}};
+}
+
+Curve curve_of(const JournalPart& part, std::size_t length) {
+  const std::vector<JournalPart> both = part.entries(2);
+  Curve curve{.value = both[0].values(length), .standard_error = both[1].values()};
+  if (!curve.standard_error.empty() && curve.standard_error.size() != length) {
+    part.refuse(fmt::format("{} standard errors, or none", length));
+  }
+  return curve;
+}
+
+theory::StepReading reading_of(const JournalPart& part, const ModelSpec& model) {
+  const std::size_t depths = model.depths();
+  const auto sublayers = static_cast<std::size_t>(model.sublayers());
+  const std::vector<JournalPart> parts = part.entries(7);
+  theory::StepReading step{.second_moment = curve_of(parts[0], depths),
+                           .coherent = curve_of(parts[1], depths),
+                           .branch_cosine = curve_of(parts[2], sublayers),
+                           .branch_second_moment = curve_of(parts[3], sublayers),
+                           .loss = curve_of(parts[4], 1),
+                           .update = {},
+                           .sign_stability = parts[6].values(1).front()};
+  for (const JournalPart& update : parts[5].entries()) {
+    const int weight = update.at(std::size_t{0}).whole(0, static_cast<int>(weight_names.size()) - 1);
+    step.update[static_cast<Weight>(weight)] =
+        curve_of(update.at(std::size_t{1}), static_cast<std::size_t>(model.layers));
+  }
+  return step;
+}
+
+theory::FirstSteps prediction_of(const JournalPart& cell, const ModelSpec& model, int steps) {
+  theory::FirstSteps prediction{.refusal = cell.at("refusal").text(),
+                                .steps = {},
+                                .holds_until = cell.at("holds_until").whole(0, steps),
+                                .stopped_by = cell.at("stopped_by").text()};
+  const std::size_t count = prediction.refusal.empty() ? static_cast<std::size_t>(steps) + 1 : 0;
+  for (const JournalPart& step : cell.at("steps").entries(count)) {
+    prediction.steps.push_back(reading_of(step, model));
+  }
+  return prediction;
+}
+
+/// The predicted numbers that a verdict compares, as bit patterns, so that NaN equals NaN.
+std::vector<std::uint64_t> foretold(const FirstStepsConfig& config, const StackSpec& spec,
+                                    const theory::FirstStepsInput& input, theory::StepFault fault) {
+  constexpr int few_neurons = 32;
+  theory::FirstStepsOptions options = prediction_options(config);
+  options.neurons = std::min(options.neurons, few_neurons);
+  options.chains = 2;
+  options.fault = fault;
+  const theory::FirstSteps prediction = theory::predict_first_steps(spec, input, options);
+  std::vector<std::uint64_t> patterns;
+  const auto add = [&](const Curve& curve) {
+    for (const double x : curve.value) patterns.push_back(std::bit_cast<std::uint64_t>(x));
+  };
+  for (const theory::StepReading& step : prediction.steps) {
+    add(step.second_moment);
+    add(step.branch_cosine);
+    add(step.loss);
+  }
+  return patterns;
+}
+
+}  // namespace
+
+int predicted_runs(const FirstStepsConfig& config) { return std::min(config.chains, config.run.seeds); }
+
+theory::FirstStepsInput prediction_input(const FirstStepsConfig& config, const Corpus& corpus) {
+  const TrainSpec& train = config.train;
+  const int length = config.base.input.tokens + 1;
+  theory::FirstStepsInput input{.runs = {}, .ids = {}, .labels = {}, .optimizer = optimizer_of(train)};
+  for (int s = 0; s < predicted_runs(config); ++s) {
+    theory::TrainingBatches& run = input.runs.emplace_back();
+    for (int step = 1; step <= train.steps; ++step) {
+      const Windows batch =
+          training_batch(corpus, length, train.batch, config.run.seed + static_cast<std::uint64_t>(s), step);
+      run.inputs.push_back(batch.inputs(0, batch.count()));
+      run.labels.push_back(batch.labels(0, batch.count()));
+    }
+  }
+  const Windows windows = held_out(corpus, length, train.record_sequences);
+  input.ids = windows.inputs(0, windows.count());
+  input.labels = windows.labels(0, windows.count());
+  return input;
+}
+
+theory::FirstStepsOptions prediction_options(const FirstStepsConfig& config) {
+  return {.neurons = config.neurons,
+          .chains = config.chains,
+          .seed = config.run.seed,
+          .fault = config.fault,
+          .on_share = {}};
+}
+
+theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& told, const theory::FirstStepsInput& input,
+                           const std::string& label, stacks::Progress& progress) {
+  stacks::CellJournal* journal = progress.journal();
+  // All else that it depends on is in the hash that names the journal.
+  const std::string key = journal == nullptr ? "" : "first steps of " + config::json_text(config::resolved_json(told));
+  if (journal != nullptr) {
+    if (const auto cell = journal->find(key)) {
+      progress.kept(label, 1);
+      return prediction_of(*cell, told.model, config.train.steps);
+    }
+  }
+  theory::FirstStepsOptions options = prediction_options(config);
+  options.on_share = progress.on_share();
+  theory::FirstSteps prediction = theory::predict_first_steps(told, input, options);
+  if (journal != nullptr) journal->keep(key, json_of(prediction));
+  progress.step(label);
+  return prediction;
+}
+
+void require_override_is_seen(const FirstStepsConfig& config, const theory::FirstStepsInput& input) {
+  if (config.fault == theory::StepFault::none && !config::theory_is_misled(config)) return;
+  // What changes the prediction of a long training changes that of its first steps.
+  constexpr std::size_t most_steps = 3;
+  theory::FirstStepsInput first = input;
+  first.runs.resize(1);
+  const std::size_t steps = std::min(first.optimizer.rates.size(), most_steps);
+  first.optimizer.rates.resize(steps);
+  for (auto* batches : {&first.runs.front().inputs, &first.runs.front().labels}) batches->resize(steps);
+  const std::vector<StackSpec> measured = config.stacks();
+  const std::vector<StackSpec> told = config.predicted_stacks();
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    if (foretold(config, measured[i], first, theory::StepFault::none) !=
+        foretold(config, told[i], first, config.fault)) {
+      return;
+    }
+  }
+  std::string words;
+  for (const std::string& setting : config.theory_settings) {
+    words += fmt::format("{}--theory-set {}", words.empty() ? "" : ", ", shortened(setting));
+  }
+  if (words.empty()) words = fmt::format("first_steps.fault = {}", name_of(config.fault));
+  throw ConfigError(fmt::format(
+      "{}: expected something that changes what first-steps compares with what it measured; nothing does", words));
+}
+
+double prediction_bytes(const FirstStepsConfig& config, const theory::FirstStepsInput& input) {
+  double most = 0.0;
+  for (const StackSpec& told : config.predicted_stacks()) {
+    most = std::max(most, theory::first_steps_bytes(told, input, prediction_options(config)));
+  }
+  return most;
+}
+
+double prediction_operations(const FirstStepsConfig& config, const StackSpec& told,
+                             const theory::FirstStepsInput& input) {
+  return theory::first_steps_operations(told, input, prediction_options(config));
+}
+
+StatedError stated_error(const StackSpec& spec) {
+  const double width = spec.model.width;
+  return {.change = 24.0 / width, .cosine = 8.0 / width};
+}
+
+}  // namespace periscope::first_steps

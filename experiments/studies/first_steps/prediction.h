@@ -1,0 +1,42 @@
+#pragma once
+
+#include "experiments/core/stacks/progress.h"
+#include "experiments/studies/first_steps/config.h"
+#include "sim/train/corpus.h"
+
+namespace periscope::first_steps {
+
+/// The number of seeds whose batches theory is told: a chain of the prediction takes those of one, so that more seeds
+/// than chains are of no use to it.
+[[nodiscard]] int predicted_runs(const FirstStepsConfig& config);
+
+/// What theory is told of a run: the batches of the first predicted_runs seeds, the windows of the records, the
+/// optimizer.
+[[nodiscard]] theory::FirstStepsInput prediction_input(const FirstStepsConfig& config, const Corpus& corpus);
+
+[[nodiscard]] theory::FirstStepsOptions prediction_options(const FirstStepsConfig& config);
+
+/// Predicts the stack `told`. A prediction that progress.journal() has is not computed again. One step of progress,
+/// called `label`.
+[[nodiscard]] theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& told,
+                                         const theory::FirstStepsInput& input, const std::string& label,
+                                         stacks::Progress& progress);
+
+/// Throws ConfigError if --theory-set overrides the specification, or the theory carries a planted fault, and none of
+/// the numbers that a verdict compares changes by it in any stack. Compares predictions of two chains of few neurons
+/// over the first steps.
+void require_override_is_seen(const FirstStepsConfig& config, const theory::FirstStepsInput& input);
+
+/// What the predictions of `told` need, one after the other, in bytes, and the operations of each.
+[[nodiscard]] double prediction_bytes(const FirstStepsConfig& config, const theory::FirstStepsInput& input);
+[[nodiscard]] double prediction_operations(const FirstStepsConfig& config, const StackSpec& told,
+                                           const theory::FirstStepsInput& input);
+
+/// The relative part of a predicted change, and the absolute part of a cosine, that finite width may add.
+struct StatedError {
+  double change = 0.0;
+  double cosine = 0.0;
+};
+[[nodiscard]] StatedError stated_error(const StackSpec& spec);
+
+}  // namespace periscope::first_steps

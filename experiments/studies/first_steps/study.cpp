@@ -1,0 +1,153 @@
+#include "experiments/core/study/study.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "experiments/core/stacks/cell_journal.h"
+#include "experiments/core/training/dump.h"
+#include "experiments/core/training/run_files.h"
+#include "experiments/studies/first_steps/report.h"
+#include "sim/backends.h"
+#include "sim/base/printable.h"
+
+namespace periscope::first_steps {
+namespace {
+
+struct FirstStepsFlags {
+  std::string corpus;
+  std::string dump;
+};
+const std::vector<study::Flag<FirstStepsFlags>>& flags() {
+  static const std::vector<study::Flag<FirstStepsFlags>> all{
+      {"corpus", &FirstStepsFlags::corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus"},
+      {"dump", &FirstStepsFlags::dump,
+       "Folder for the batches, the held-out windows, the weights before and after, and every step's loss, in f64; one "
+       "placement and one seed"}};
+  return all;
+}
+
+/// A run of `first-steps`, from its request to its files.
+class Run {
+ public:
+  Run(FirstStepsConfig config, FirstStepsFlags own, bool force)
+      : config_(std::move(config)),
+        own_(std::move(own)),
+        force_(force),
+        corpus_(training::corpus_of(config_)),
+        input_(prediction_input(config_, corpus_)),
+        resolved_(training::resolved(config_, corpus_)),
+        ops_(make_backend(config_.run.device)) {}
+
+  [[nodiscard]] const FirstStepsConfig& config() const { return config_; }
+  [[nodiscard]] const config::Resolved& resolved() const { return resolved_; }
+  [[nodiscard]] stacks::Need need() const {
+    const double cells = static_cast<double>(config_.placements.size()) * config_.run.seeds;
+    stacks::Need need =
+        training::train_need(config_, cells, own_.dump.empty() ? 0.0 : 1.0, study::threads_of(config_.run));
+    stacks::Need theory;
+    theory.add(prediction_bytes(config_, input_), "first_steps.neurons");
+    need.then(theory);
+    const double tokens = static_cast<double>(config_.train.batch) * config_.base.input.tokens;
+    need.add(2.0 * sizeof(int) * tokens * config_.train.steps * predicted_runs(config_), "train.steps");
+    return need;
+  }
+
+  study::Outcome run(stacks::Progress& progress) {
+    require_override_is_seen(config_, input_);
+    stacks::CellJournal* journal = progress.journal();
+    if (journal != nullptr) states_ = std::filesystem::path(journal->path()).replace_extension("states").string();
+    // What this very run was writing when it ended may be there.
+    if (!own_.dump.empty()) {
+      const bool is_own = journal != nullptr && journal->find(writing()).has_value();
+      dump_.emplace(own_.dump, force_ || is_own, true);
+    }
+    std::shared_ptr<const void> resumable;
+    // The states of a run without --dump have no weights, which a dump would miss.
+    const training::SavedStates kept{
+        .folder = states_,
+        .identity = fmt::format("{} first steps{}", training::identity_of_runs(config_, resolved_),
+                                own_.dump.empty() ? "" : " with weights"),
+        .on_first = [&] {
+          resumable =
+              progress.resumable(fmt::format("stopped; the same command goes on from {}\n", printable(states_)));
+        }};
+    result_ = first_steps::run(config_, corpus_, input_, *ops_, kept, dump_.has_value(), progress);
+    resumable_ = std::move(resumable);
+    if (result_.stopped_early) return {.stopped_early = true};
+    dataset::Dataset data = dataset_of(config_, result_);
+    if (result_.ended_early) dataset::set(data.facts, "stopped_early", std::int64_t{1});
+    return {.data = std::move(data), .table = table(config_, result_), .code = study::code_of(!any_disagrees(result_))};
+  }
+
+  void write_files(stacks::Progress& progress) {
+    stacks::CellJournal* journal = progress.journal();
+    if (dump_) {
+      if (journal != nullptr && !journal->find(writing())) journal->keep(writing(), true);
+      dump_->write(*ops_, *result_.dumped, corpus_);
+      progress.say(fmt::format("wrote {}\n", printable(own_.dump)));
+    }
+    training::remove_states(states_);
+  }
+
+ private:
+  /// The key under which a journal knows that the dump was being written.
+  [[nodiscard]] std::string writing() const {
+    return fmt::format("writing of dump {} has begun", training::absolute_or_none(own_.dump));
+  }
+
+  FirstStepsConfig config_;
+  FirstStepsFlags own_;
+  bool force_;
+  Corpus corpus_;
+  theory::FirstStepsInput input_;
+  config::Resolved resolved_;
+  std::unique_ptr<Backend> ops_;
+  std::string states_;
+  std::optional<training::Dump> dump_;
+  FirstStepsResult result_;
+  std::shared_ptr<const void> resumable_;  // as long as the files are not written
+};
+
+study::Job resolve(const study::Request& request) {
+  const auto own = study::read_flags(flags(), request.flags);
+  FirstStepsConfig config = load(request, own.corpus);
+  if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
+  training::check_apart("--dump", own.dump, config.run.out, "first_steps");
+  if (!own.dump.empty()) training::require_one_run(config, own.dump);
+  const auto run = std::make_shared<Run>(std::move(config), own, request.force);
+  study::Job job{.file = "first_steps",
+                 .run_options = run->config().run,
+                 .resolved = run->resolved(),
+                 .overridden = override_json(run->config()),
+                 .need = run->need(),
+                 .keeps_cells = true,
+                 .run = [run](stacks::Progress& progress) {
+                   study::Outcome outcome = run->run(progress);
+                   outcome.write_files = [run](stacks::Progress& to) { run->write_files(to); };
+                   return outcome;
+                 }};
+  if (!own.dump.empty()) job.unskippable = "--dump: a result file does not say what else was written";
+  return job;
+}
+
+}  // namespace
+
+std::vector<study::Study> studies() {
+  return {
+      {.name = "first-steps",
+       .question = "Predict what the first optimizer steps do to a stack's signals, train it, say whether they agree",
+       .example = "first-steps --config experiments/configs/first_steps.toml",
+       .sections = {config::any_section(train_section), config::any_section(first_steps_section)},
+       .flags = flag_texts(flags()),
+       .schema = &schema(),
+       .compares = true,
+       .skips = true,
+       .common = {.memory = false},
+       .shared_keys = {"model.", "init.", "input.", "agreement.familywise_error",
+                       "agreement.power_limit.second_moment"},
+       .resolve = resolve}};
+}
+
+}  // namespace periscope::first_steps

@@ -1,0 +1,71 @@
+#include <fmt/format.h>
+
+#include "experiments/core/dataset/text_table.h"
+#include "experiments/core/judge/finding_words.h"
+#include "experiments/studies/first_steps/report.h"
+
+namespace periscope::first_steps {
+namespace {
+
+std::string predicted_top(const theory::FirstSteps& prediction, std::size_t step, Curve theory::StepReading::*curve) {
+  if (step >= prediction.steps.size()) return "–";
+  const Curve& values = prediction.steps[step].*curve;
+  const double error = values.standard_error.empty() ? std::nan("") : values.standard_error.back();
+  return dataset::with_error(values.value.back(), error);
+}
+
+std::string measured_top(const judge::SeedRows& rows) {
+  const Curve curve = rows.curve();
+  return curve.value.empty() ? "–" : dataset::with_error(curve.value.back(), curve.standard_error.back());
+}
+
+/// "theory stops here: …", behind the last step at which it holds.
+std::string mark(const StackSteps& stack, std::size_t step) {
+  const theory::FirstSteps& p = stack.prediction;
+  const int last = static_cast<int>(p.steps.size()) - 1;
+  if (!p.refusal.empty() || p.holds_until >= last || static_cast<int>(step) != p.holds_until + 1) return "";
+  return "theory stops here: " + p.stopped_by;
+}
+
+std::string verdict_line(const StackSteps& stack) {
+  const StepsVerdict& v = stack.verdict;
+  std::string line = fmt::format("{}: {}", config::placement_label(stack.spec), judge::name_of(v.verdict));
+  if (!v.reason.empty()) line += fmt::format(" ({})", v.reason);
+  if (v.worst < 0) return line + "\n";
+  const ComparedCell& cell = v.cells[static_cast<std::size_t>(v.worst)];
+  line += fmt::format("; {} of {} cells rejected; nearest to its limit: {}, measured {}, predicted {}, {:.1f} / {:.1f}",
+                      v.rejected, v.cells.size(), cell.name(), judge::plus_minus(cell.finding.measured),
+                      judge::plus_minus(cell.finding.predicted), cell.finding.cell().excess(), cell.finding.critical);
+  for (std::size_t q = 0; q < quantity_names.size(); ++q) {
+    const StepsPower power = power_of(v.cells, static_cast<Quantity>(q));
+    line += fmt::format("; {} could be off by {:.2g} (median {:.2g}, limit {:g})", quantity_names[q], power.worst,
+                        power.median, power.limit);
+  }
+  return line + "\n";
+}
+
+}  // namespace
+
+std::string table(const FirstStepsConfig& config, const FirstStepsResult& result) {
+  using R = theory::StepReading;
+  dataset::TextTable table({"placement", ">step", ">top second moment", ">predicted", ">coherent part", ">top cosine",
+                            ">predicted", ">loss", ">predicted", "theory"});
+  for (const StackSteps& stack : result.stacks) {
+    for (std::size_t s = 0; s < stack.measured.size(); ++s) {
+      const MeasuredStep& m = stack.measured[s];
+      table.add({s == 0 ? config::placement_label(stack.spec) : "", fmt::format("{}", s), measured_top(m.second_moment),
+                 predicted_top(stack.prediction, s, &R::second_moment),
+                 predicted_top(stack.prediction, s, &R::coherent), measured_top(m.branch_cosine),
+                 predicted_top(stack.prediction, s, &R::branch_cosine), measured_top(m.loss),
+                 predicted_top(stack.prediction, s, &R::loss), mark(stack, s)});
+    }
+  }
+  std::string text =
+      table.text() +
+      "On the held-out windows after every step, mean over seeds ± standard error; predicted by T28 from the batches. "
+      "Coherent part: what of the second moment follows the gradients. Cosine: of the last branch and its stream.\n";
+  for (const StackSteps& stack : result.stacks) text += verdict_line(stack);
+  return dataset::within_table_width(text) + override_lines(config);
+}
+
+}  // namespace periscope::first_steps

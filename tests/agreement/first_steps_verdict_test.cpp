@@ -1,0 +1,223 @@
+#include <cmath>
+#include <limits>
+
+#include "experiments/studies/first_steps/first_steps.h"
+#include "tests/support/doctest.h"
+
+/// The verdict on first steps is a function of measured rows and predicted curves: planted ones, right and wrong.
+namespace periscope::testing {
+namespace {
+
+using first_steps::FirstStepsConfig;
+using first_steps::Quantity;
+using first_steps::StackSteps;
+using judge::Verdict;
+using Values = std::vector<double>;
+
+constexpr int seeds = 8;
+constexpr int steps = 3;
+constexpr std::size_t depths = 3;
+
+/// A number's rows over seeds: mean exact, standard error 0.1 % of `unit`.
+judge::SeedRows rows_of(const Values& means, double unit) {
+  judge::SeedRows rows;
+  for (int s = 0; s < seeds; ++s) {
+    Values row;
+    for (const double mean : means) row.push_back(mean + (s % 2 == 0 ? 1.0 : -1.0) * 0.001 * unit * std::sqrt(7.0));
+    rows.add(row);
+  }
+  return rows;
+}
+
+Curve exact(const Values& values) { return {.value = values, .standard_error = Values(values.size(), 0.0)}; }
+
+/// One layer whose stream, cosine and loss change with the steps; the theory is right and has no stated error.
+StackSteps right() {
+  StackSteps stack;
+  stack.spec.model.layers = 1;
+  stack.spec.model.width = 64;
+  stack.seeds = seeds;
+  for (int s = 0; s <= steps; ++s) {
+    const double t = s;
+    const Values change{0.0, 0.5 * t, t};
+    const Values moment{1.0, 1.0 + 0.5 * t, 1.0 + t};
+    const Values cosine{0.05 * t, 0.1 * t};
+    stack.measured.push_back({.second_moment = rows_of(moment, t),
+                              .change = rows_of(change, t),
+                              .branch_cosine = rows_of(cosine, 1.0),
+                              .branch_second_moment = rows_of({1.0, 1.0}, 1.0),
+                              .loss = rows_of({5.0 - t}, t),
+                              .loss_change = rows_of({-t}, t),
+                              .update = {}});
+    stack.prediction.steps.push_back({.second_moment = exact(moment),
+                                      .coherent = exact({0.0, 0.1 * t, 0.2 * t}),
+                                      .branch_cosine = exact(cosine),
+                                      .branch_second_moment = exact({1.0, 1.0}),
+                                      .loss = exact({5.0 - t}),
+                                      .update = {}});
+  }
+  stack.prediction.holds_until = steps;
+  return stack;
+}
+
+StackSteps judged(StackSteps stack, const FirstStepsConfig& config = {}) {
+  std::vector<StackSteps> stacks{std::move(stack)};
+  first_steps::judge_steps(stacks, config);
+  return stacks.front();
+}
+
+TEST_CASE("first steps: a right theory agrees, at every step, depth and sublayer") {
+  const StackSteps stack = judged(right());
+  CHECK(stack.verdict.verdict == Verdict::agrees);
+  CHECK(stack.verdict.rejected == 0);
+  CHECK(stack.verdict.cells.size() == depths + steps * (depths + 2 + 1));
+  const first_steps::StepsPower power = first_steps::power_of(stack.verdict.cells, Quantity::change);
+  CHECK(power.limit == 0.05);
+  CHECK(power.worst > 0.0);
+  CHECK(power.worst < power.limit);
+}
+
+TEST_CASE("first steps: each quantity refuses a theory that is wrong in it, at its step and place") {
+  const auto wrong = [](const auto& change) {
+    StackSteps stack = right();
+    change(stack.prediction.steps[2]);
+    return judged(std::move(stack));
+  };
+  const auto rejects = [](const StackSteps& stack, const char* name) {
+    CHECK(stack.verdict.verdict == Verdict::disagrees);
+    CHECK(stack.verdict.rejected == 1);
+    CHECK(stack.verdict.cells[static_cast<std::size_t>(stack.verdict.worst)].name() == name);
+    first_steps::FirstStepsResult result;
+    result.stacks.push_back(stack);
+    CHECK(first_steps::any_disagrees(result));
+  };
+  rejects(wrong([](auto& step) { step.second_moment.value[1] += 0.1; }), "change of second_moment x_out[1] at step 2");
+  rejects(wrong([](auto& step) { step.branch_cosine.value[1] -= 0.05; }), "branch_cosine B_out[1] at step 2");
+  StackSteps lower = right();
+  for (auto& step : lower.prediction.steps) step.second_moment.value[0] = 0.8;
+  rejects(judged(lower), "second_moment x_out[0] at step 0");
+  rejects(wrong([](auto& step) { step.loss.value[0] += 0.2; }), "change of the loss at step 2");
+}
+
+TEST_CASE("first steps: what the theory states as its error is no rejection, and hides as much") {
+  StackSteps stack = right();
+  stack.prediction.steps[3].second_moment.value[2] += 0.15;  // of a change of 3: 5 %
+  CHECK(judged(stack).verdict.verdict == Verdict::disagrees);
+  stack.stated = {.change = 0.1, .cosine = 0.0};
+  const StackSteps allowed = judged(stack);
+  CHECK(allowed.verdict.rejected == 0);
+  CHECK(allowed.verdict.verdict == Verdict::inconclusive);
+  CHECK(first_steps::power_of(allowed.verdict.cells, Quantity::change).worst > 0.2);
+  stack.stated = {.change = 0.0, .cosine = 0.1};
+  stack.prediction.steps[3].second_moment.value[2] -= 0.15;
+  const StackSteps cosine = judged(stack);
+  CHECK(cosine.verdict.verdict == Verdict::inconclusive);
+  CHECK(cosine.verdict.reason.find("branch_cosine") != std::string::npos);
+}
+
+TEST_CASE("first steps: limits decide whether an agreement says anything") {
+  FirstStepsConfig config;
+  config.change_limit = 1e-4;
+  const StackSteps stack = judged(right(), config);
+  CHECK(stack.verdict.verdict == Verdict::inconclusive);
+  CHECK(stack.verdict.reason.find("could be off by") != std::string::npos);
+}
+
+TEST_CASE("first steps: what makes a prediction more precise is the number of chains") {
+  StackSteps stack = right();
+  for (auto& step : stack.prediction.steps) step.loss.standard_error = {0.3};
+  FirstStepsConfig config;
+  config.chains = 100;
+  const StackSteps vague = judged(stack, config);
+  CHECK(vague.verdict.verdict == Verdict::inconclusive);
+  CHECK_MESSAGE(vague.verdict.reason.find("(first_steps.chains)") != std::string::npos, vague.verdict.reason);
+}
+
+TEST_CASE("first steps: branches beside each other have no cosine of their own stream") {
+  StackSteps stack = right();
+  stack.spec.model.placement = *find_placement("parallel");
+  for (auto& step : stack.measured) {
+    judge::SeedRows none;
+    for (int s = 0; s < seeds; ++s) none.add(Values(2, std::numeric_limits<double>::quiet_NaN()));
+    step.branch_cosine = none;
+  }
+  const StackSteps parallel = judged(stack);
+  CHECK(parallel.verdict.cells.size() == depths + steps * (depths + 1));
+  CHECK(parallel.verdict.verdict == Verdict::agrees);
+}
+
+TEST_CASE("first steps: behind the step at which the theory stops nothing is compared") {
+  StackSteps stack = right();
+  stack.prediction.holds_until = 1;
+  stack.prediction.stopped_by = "sign stability";
+  stack.prediction.steps[2].second_moment.value[1] = std::numeric_limits<double>::quiet_NaN();
+  const StackSteps stopped = judged(stack);
+  CHECK(stopped.verdict.verdict == Verdict::agrees);
+  CHECK(stopped.verdict.cells.size() == depths + (depths + 2 + 1));
+  stack.prediction.holds_until = 0;
+  const StackSteps none = judged(stack);
+  CHECK(none.verdict.verdict == Verdict::not_checked);
+  CHECK(none.verdict.reason == "theory stops before the first step: sign stability");
+}
+
+TEST_CASE("first steps: no verdict without a prediction, with few seeds, or where a run did not end") {
+  StackSteps refused = right();
+  refused.prediction = {.refusal = "because", .steps = {}, .holds_until = 0, .stopped_by = ""};
+  CHECK(judged(refused).verdict.reason == "because");
+  StackSteps few = right();
+  few.seeds = 3;
+  CHECK(judged(few).verdict.verdict == Verdict::not_checked);
+  StackSteps ended = right();
+  ended.unusable = "a seed diverged at step 2";
+  CHECK(judged(ended).verdict.reason == "a seed diverged at step 2");
+}
+
+TEST_CASE("first steps: a stream that its norm holds fixed is compared on the scale of what moved") {
+  StackSteps stack = right();
+  for (auto& step : stack.prediction.steps) step.second_moment.value = Values(depths, 1.0);
+  CHECK(first_steps::change_scale(stack.prediction, 3) == doctest::Approx(0.6));  // the coherent part
+  CHECK(first_steps::change_scale(right().prediction, 3) == doctest::Approx(3.0));
+}
+
+TEST_CASE("first steps: rows of seeds come from records, with changes since step 0 and T15's cosine") {
+  StackSpec spec;
+  spec.model.layers = 1;
+  spec.model.placement = *find_placement("pre");
+  std::vector<training::CellHistory> runs;
+  for (const double s : {1.0, 2.0}) {
+    training::CellHistory& run = runs.emplace_back();
+    for (const int step : {0, 1}) {
+      run.records[step] = {{"second_moment.x_out", {s, 2.0 * s, 3.0 * s + step}},
+                           {"second_moment.B_out", {0.5, 0.25}},
+                           {"growth_stream", {4.0, 1.0}},
+                           {"growth_branch", {1.0, 4.0}},
+                           {"growth_cross", {0.8, -1.6}},
+                           {"validation_loss", {5.0 - s * step}},
+                           {"update.q", {s * step}}};
+    }
+    run.loss = {4.0};
+    run.grad_norm = {1.0};
+  }
+  std::string unusable;
+  const std::vector<first_steps::MeasuredStep> all = first_steps::measured_steps(runs, spec, 1, unusable);
+  CHECK(unusable.empty());
+  REQUIRE(all.size() == 2);
+  CHECK(all[1].second_moment.rows() == std::vector<Values>{{1.0, 2.0, 4.0}, {2.0, 4.0, 7.0}});
+  CHECK(all[1].change.rows() == std::vector<Values>{{0.0, 0.0, 1.0}, {0.0, 0.0, 1.0}});
+  CHECK(all[1].branch_cosine.rows().front() == Values{0.2, -0.4});
+  CHECK(all[1].loss.rows() == std::vector<Values>{{4.0}, {3.0}});
+  CHECK(all[1].loss_change.rows() == std::vector<Values>{{-1.0}, {-2.0}});
+  CHECK(all[1].update.at(Weight::q).rows() == std::vector<Values>{{1.0}, {2.0}});
+  runs[1].loss = {std::numeric_limits<double>::infinity()};
+  runs[1].records.erase(1);
+  static_cast<void>(first_steps::measured_steps(runs, spec, 1, unusable));
+  CHECK(unusable == "a seed diverged at step 1");
+  runs[1].loss.clear();
+  runs[1].grad_norm.clear();
+  unusable.clear();
+  static_cast<void>(first_steps::measured_steps(runs, spec, 1, unusable));
+  CHECK(unusable == "a run was ended after 0 of 1 steps");
+}
+
+}  // namespace
+}  // namespace periscope::testing

@@ -1,0 +1,195 @@
+"""first-steps: its JSON, exit codes, dumps, and what it goes on from. Usage: first_steps.py BINARY"""
+
+import json
+import math
+import random
+import subprocess
+import unittest
+
+from periscope_process import FolderTest, contents, run, run_json, start_program
+from safetensors_file import read_safetensors
+
+LAYERS, TOKENS, STEPS, BATCH, WINDOWS = 2, 8, 3, 4, 3
+SMALL = f"""
+[model]
+layers = {LAYERS}
+width = 16
+heads = 2
+mlp_width = 24
+vocab = 256
+placement = ["pre", "peri"]
+[input]
+tokens = {TOKENS}
+second_moment = 4e-4
+[train]
+steps = {STEPS}
+batch = {BATCH}
+lr = 3e-3
+record_sequences = {WINDOWS}
+[first_steps]
+neurons = 16
+chains = 2
+[run]
+seeds = 4
+"""
+
+
+class FirstSteps(FolderTest):
+    STACK = SMALL
+
+    def command(self, *flags):
+        return ["first-steps", "--config", str(self.config), *map(str, flags)]
+
+    def result(self, *flags):
+        return run_json(*self.command("--quiet", *flags))
+
+    def refused(self, words, *flags):
+        done = run(*self.command(*flags))
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def check_exit(self, result, code):
+        verdicts = [cell["verdict"] for cell in result["cells"]]
+        self.assertEqual(code, 4 if "disagrees" in verdicts else 0, verdicts)
+
+    def test_json(self):
+        result, code = self.result()
+        self.check_exit(result, code)
+        self.assertEqual([cell["placement"] for cell in result["cells"]], ["pre", "peri"])
+        for cell in result["cells"]:
+            self.assertIn(cell["verdict"], ("agrees", "disagrees", "inconclusive", "not-checked"))
+            self.assertEqual({"worst", "median", "quantities"}, set(cell["power"]))
+            for name, length in (("second_moment", 2 * LAYERS + 1), ("branch_cosine", 2 * LAYERS),
+                                 ("branch_second_moment", 2 * LAYERS)):
+                for version in ("measured", "stderr", "predicted", "predicted_stderr"):
+                    steps = cell[name][version]
+                    self.assertEqual([len(step) for step in steps], [length] * (STEPS + 1), (name, version))
+                    # Behind the step at which theory stops there may be no prediction.
+                    known = steps if version in ("measured", "stderr") else steps[:cell["holds_until"] + 1]
+                    self.assertTrue(all(math.isfinite(v) for step in known for v in step), (name, version))
+            self.assertEqual(len(cell["loss"]["measured"]), STEPS + 1)
+            self.assertTrue(all(abs(loss - math.log(256)) < 1.5 for loss in cell["loss"]["measured"]))
+            for weight in ("q", "k", "v", "o", "gate", "up", "down"):
+                update = cell["update"][weight]["measured"]
+                self.assertEqual(update[0], [0.0] * LAYERS, "before training")
+                self.assertTrue(all(v > 0 for step in update[1:] for v in step), weight)
+            self.assertGreaterEqual(cell["holds_until"], 0)
+            self.assertEqual(cell.get("stopped_by", "") != "", cell["holds_until"] < STEPS)
+        first = result["cells"][0]["second_moment"]["measured"]
+        self.assertGreater(first[-1][-1], first[0][-1], "Pre-LN's stream grows")
+
+    def test_a_wrong_theory_is_rejected(self):
+        """Theory of Post-LN, whose stream its norm holds at 1, against Pre-LN's, which surges with its branches."""
+        flags = ("--set", "model.placement=pre", "--set", "model.width=64", "--seeds", 32, "--set", "train.steps=2",
+                 "--set", "train.warmup=0", "--set", "first_steps.chains=8", "--theory-set", "model.placement=post")
+        result, code = self.result(*flags)
+        cell, = result["cells"]
+        self.assertEqual((code, cell["verdict"]), (4, "disagrees"))
+        self.assertGreater(cell["rejected"], 0)
+        differences, = result["theory_told"]["differences"]
+        self.assertEqual(differences["model.placement"], {"measured": "pre", "told": "post"})
+        self.assertNotIn("input.kind", differences)
+        self.assertIn("THEORY WAS TOLD: model.placement", run(*self.command(*flags)).stderr)
+
+    def test_a_planted_fault_is_told(self):
+        result, code = self.result("--set", "first_steps.fault=no-noise")
+        self.check_exit(result, code)
+        self.assertEqual(result["theory_told"]["fault"], "no-noise")
+        self.assertEqual(result["provenance"]["theory_told"]["fault"], "no-noise")
+        right, _ = self.result()
+        self.assertNotIn("theory_told", right)
+        for a, b in zip(result["cells"], right["cells"], strict=True):
+            self.assertEqual(a["second_moment"]["measured"], b["second_moment"]["measured"])
+            self.assertNotEqual(a["second_moment"]["predicted"], b["second_moment"]["predicted"])
+        self.assertIn("PLANTED FAULT", run(*self.command("--set", "first_steps.fault=no-noise")).stderr)
+
+    def test_what_is_refused(self):
+        self.refused(["--theory-set run.seeds=3", "model, init, input or theory"], "--theory-set", "run.seeds=3")
+        self.refused(["theory.fault", "first_steps.fault"], "--theory-set", "theory.fault=beta0")
+        self.refused(["--theory-set init.factor=2", "first-steps compares"], "--theory-set", "init.factor=2")
+        self.refused(["train.record_every = 2", "expected 1"], "--set", "train.record_every=2")
+        self.refused(["train.frozen"], "--set", 'train.frozen=["q"]')
+        self.refused(["input.kind", "train.corpus"], "--set", "input.kind=gaussian")
+        self.refused(["--dump", "2 placements and 4 seeds"], "--dump", self.folder / "dump")
+
+    def test_seeds_steps_and_threads(self):
+        result, code = self.result("--seeds", 2)
+        self.assertEqual(code, 0)
+        self.assertEqual({cell["verdict"] for cell in result["cells"]}, {"not-checked"})
+        self.assertIn("4 seeds", result["cells"][0]["reason"])
+        self.config.write_text(SMALL.replace(f"steps = {STEPS}\n", "").replace("seeds = 4\n", ""))
+        result, _ = self.result()
+        config = result["provenance"]["config"]
+        self.assertEqual((config["train"]["steps"], config["run"]["seeds"], config["train"]["record_every"]), (8, 8, 1))
+        self.config.write_text(SMALL)
+        one, _ = self.result("--threads", 1)
+        three, _ = self.result("--threads", 3)
+        self.assertEqual(one["cells"], three["cells"], "bit for bit")
+
+    def test_a_run_that_diverges_has_no_verdict(self):
+        result, code = self.result("--set", "train.lr=1e30", "--set", "train.clip=0", "--set", "model.placement=pre")
+        cell, = result["cells"]
+        self.assertEqual((code, cell["verdict"]), (0, "not-checked"))
+        self.assertIn("a seed diverged at step", cell["reason"])
+
+    def test_dump(self):
+        folder, one = self.folder / "dump", ("--set", "model.placement=peri", "--seeds", 1, "--seed", 7)
+        result, code = self.result(*one, "--dump", folder)
+        self.assertEqual(code, 0)
+        names = ("initial", "final", "batches", "steps", "windows")
+        self.assertEqual(sorted(contents(folder)), sorted([f"{n}.safetensors" for n in names] + ["config.json"]))
+        windows = read_safetensors(folder / "windows.safetensors")
+        batches = read_safetensors(folder / "batches.safetensors")
+        self.assertEqual(windows["tokens"][0], [WINDOWS, TOKENS + 1])
+        self.assertEqual(batches["tokens"][0], [STEPS, BATCH, TOKENS + 1])
+        self.assertEqual(result["provenance"]["config"]["run"]["dtype"], "f64")
+        self.assertEqual(json.loads((folder / "config.json").read_text())["train"]["steps"], STEPS)
+        trained = self.folder / "trained"
+        self.config.write_text(SMALL.partition("[first_steps]")[0])
+        done = run("train", "--config", self.config, "--quiet", *one, "--dump", trained)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual({n: c for n, c in contents(folder).items() if n not in ("windows.safetensors", "config.json")},
+                         {n: c for n, c in contents(trained).items() if n != "config.json"}, "as train's")
+
+    def test_a_run_that_is_killed_goes_on_to_the_same_bits(self):
+        many = ("--seeds", 60, "--set", "first_steps.neurons=8", "--threads", 1)
+        expected, code = self.result(*many, "--out", self.folder / "whole")
+        out, draw, killed = self.folder / "out", random.Random(1), 0
+        for _ in range(6):
+            command = self.command(*many, "--out", out, "--quiet", "--json")
+            with start_program(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+                try:
+                    _, errors = process.communicate(timeout=draw.uniform(0.1, 0.5))
+                    self.assertEqual(process.returncode, code, errors)
+                    break
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    self.assertEqual(process.communicate()[0], "", "no half results")
+                    killed += 1
+        self.assertGreater(killed, 1)
+        again, code_again = self.result(*many, "--out", out)
+        self.assertEqual((again["cells"], code_again), (expected["cells"], code))
+        self.assertEqual(sorted(p.name for p in out.iterdir()), ["first_steps.finished.json", "first_steps.nc"],
+                         "what is finished needs nothing else")
+
+    def test_a_dump_does_not_go_on_from_states_without_weights(self):
+        """The states of a run without --dump have no weights at their end."""
+        out, dump = self.folder / "out", self.folder / "dump"
+        one = ("--set", "model.placement=pre", "--seeds", 1, "--set", "train.steps=4", "--dtype", "f64")
+        command = self.command(*one, "--out", out, "--quiet", "--json")
+        with start_program(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            try:
+                process.communicate(timeout=0.6)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+        done = run(*self.command(*one, "--out", out, "--quiet", "--force", "--dump", dump))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(set(read_safetensors(dump / "final.safetensors")),
+                         set(read_safetensors(dump / "initial.safetensors")))
+
+
+if __name__ == "__main__":
+    unittest.main()
