@@ -54,7 +54,9 @@ StackSteps right() {
                                       .branch_cosine = exact(cosine),
                                       .branch_second_moment = exact({1.0, 1.0}),
                                       .loss = exact({5.0 - t}),
-                                      .update = {}});
+                                      .update = {},
+                                      .change = exact(change),
+                                      .loss_change = exact({-t})});
   }
   stack.prediction.holds_until = steps;
   return stack;
@@ -72,7 +74,7 @@ TEST_CASE("first steps: a right theory agrees, at every step, depth and sublayer
   CHECK(stack.verdict.rejected == 0);
   CHECK(stack.verdict.cells.size() == depths + steps * (depths + 2 + 1));
   const first_steps::StepsPower power = first_steps::power_of(stack.verdict.cells, Quantity::change);
-  CHECK(power.limit == 0.05);
+  CHECK(power.limit == FirstStepsConfig().change_limit);
   CHECK(power.worst > 0.0);
   CHECK(power.worst < power.limit);
 }
@@ -91,7 +93,7 @@ TEST_CASE("first steps: each quantity refuses a theory that is wrong in it, at i
     result.stacks.push_back(stack);
     CHECK(first_steps::any_disagrees(result));
   };
-  rejects(wrong([](auto& step) { step.second_moment.value[1] += 0.1; }), "change of second_moment x_out[1] at step 2");
+  rejects(wrong([](auto& step) { step.change.value[1] += 0.1; }), "change of second_moment x_out[1] at step 2");
   rejects(wrong([](auto& step) { step.branch_cosine.value[1] -= 0.05; }), "branch_cosine B_out[1] at step 2");
   StackSteps lower = right();
   for (auto& step : lower.prediction.steps) step.second_moment.value[0] = 0.8;

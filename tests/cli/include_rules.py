@@ -28,6 +28,7 @@ ALLOWED = {
     "sim/train": TENSORS | {"sim/files", "sim/model"},
     "theory/norms": SPEC | {"theory/predict", "theory/certify"},
     "theory/predict": SPEC | {"theory/norms"},
+    "theory/first_steps": SPEC | {"theory/norms", "theory/predict"},
     "theory/certify": SPEC | {"theory/predict", "theory/norms"},
 }
 # what every room of the experiments may include of the wings

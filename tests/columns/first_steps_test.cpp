@@ -47,7 +47,9 @@ theory::StepReading predicted_step(Irregular& numbers) {
           .branch_second_moment = planted_curve(numbers, sublayers),
           .loss = planted_curve(numbers, 1),
           .update = {{Weight::q, planted_curve(numbers, 1)}, {Weight::down, planted_curve(numbers, 1)}},
-          .sign_stability = numbers.next()};
+          .kept_share = numbers.next(),
+          .change = planted_curve(numbers, depths),
+          .loss_change = planted_curve(numbers, 1)};
 }
 
 ComparedCell cell_of(Irregular& numbers, Quantity quantity, int step, int place) {
@@ -259,17 +261,7 @@ TEST_CASE("first steps: every column from raw numbers") {
   check_measured(expected, stacks, "second_moment", depths, &MeasuredStep::second_moment);
   check_predicted(expected, stacks, "second_moment", depths, &R::second_moment);
   check_measured(expected, stacks, "change", depths, &MeasuredStep::change);
-  expected.numbers("change_predicted",
-                   along(stacks, depths,
-                         [](const StackSteps& stack, std::size_t s) {
-                           if (stack.prediction.steps.empty()) return Values();
-                           Values change = stack.prediction.steps[s].second_moment.value;
-                           for (std::size_t i = 0; i < depths; ++i) {
-                             change[i] -= stack.prediction.steps[0].second_moment.value[i];
-                           }
-                           return change;
-                         }),
-                   "cells/*/change/predicted");
+  check_predicted(expected, stacks, "change", depths, &R::change);
   check_predicted(expected, stacks, "coherent", depths, &R::coherent);
   check_measured(expected, stacks, "branch_cosine", sublayers, &MeasuredStep::branch_cosine);
   check_predicted(expected, stacks, "branch_cosine", sublayers, &R::branch_cosine);
@@ -277,13 +269,13 @@ TEST_CASE("first steps: every column from raw numbers") {
   check_predicted(expected, stacks, "branch_second_moment", sublayers, &R::branch_second_moment);
   check_measured(expected, stacks, "loss", 1, &MeasuredStep::loss);
   check_predicted(expected, stacks, "loss", 1, &R::loss);
-  expected.numbers("sign_stability",
+  expected.numbers("kept_share",
                    along(stacks, 1,
                          [](const StackSteps& stack, std::size_t s) {
                            return stack.prediction.steps.empty() ? Values()
-                                                                 : Values{stack.prediction.steps[s].sign_stability};
+                                                                 : Values{stack.prediction.steps[s].kept_share};
                          }),
-                   "cells/*/sign_stability");
+                   "cells/*/kept_share");
   check_updates(expected, stacks);
   check_compared(expected, stacks);
   check_verdicts(expected, stacks[0]);

@@ -46,6 +46,16 @@ std::string first_steps_refusal(const StackSpec& spec) {
 
 namespace {
 
+/// True if the stream, or what is added to it, comes out of a norm with gains.
+bool has_norms_behind(const StackSpec& spec) {
+  for (int s = 0; s < spec.model.steps(); ++s) {
+    const Step step = spec.model.step(s);
+    if (std::ranges::find(step.norm_c, true) != step.norm_c.end()) return true;
+    if (std::ranges::any_of(step.branches, [](const Branch& b) { return b.norm_b; })) return true;
+  }
+  return spec.model.embedding_norm;
+}
+
 /// Means and standard errors over chains.
 class Averages {
  public:
@@ -92,8 +102,9 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
     });
   }
   failure.rethrow();
+  double far = 0.0;  // what an entry can have gone
   for (std::size_t r = 0; r < readings.front().size(); ++r) {
-    Averages second, coherent, cosine, branch, kept, loss;
+    Averages second, coherent, cosine, branch, kept, loss, change, loss_change;
     std::map<Weight, Averages> update;
     for (const auto& chain : readings) {
       const MovedReading& one = chain[r];
@@ -103,29 +114,39 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
       branch.add(one.branch_second_moment);
       kept.add(one.kept);
       loss.add({one.loss});
+      const MovedReading& first = chain.front();
+      std::vector<double> moved = one.second_moment;
+      for (std::size_t i = 0; i < moved.size(); ++i) moved[i] -= first.second_moment[i];
+      change.add(moved);
+      loss_change.add({one.loss - first.loss});
       for (const auto& [weight, row] : one.update_square) update[weight].add(row);
     }
-    StepReading reading{.second_moment = second.curve(),
-                        .coherent = coherent.curve(),
-                        .branch_cosine = cosine.curve(),
-                        .branch_second_moment = branch.curve(),
-                        .loss = loss.curve(),
-                        .update = {}};
+    StepReading reading;
+    reading.second_moment = second.curve();
+    reading.coherent = coherent.curve();
+    reading.branch_cosine = cosine.curve();
+    reading.branch_second_moment = branch.curve();
+    reading.loss = loss.curve();
     for (const auto& [weight, averages] : update) reading.update[weight] = averages.curve();
     const std::vector<double> shares = kept.curve().value;
     const auto least = std::ranges::min_element(shares);
     reading.kept_share = *least;
     reading.turned_sublayer = static_cast<int>(least - shares.begin());
+    reading.change = change.curve();
+    reading.loss_change = loss_change.curve();
+    reading.left_out = std::pow(1.0 - reading.kept_share, 2);
+    if (r > 0) far += input.optimizer.rates[r - 1];
+    reading.gains = has_norms_behind(spec) ? 2.0 * far : 0.0;
     result.steps.push_back(std::move(reading));
   }
   for (std::size_t r = 1; r < result.steps.size(); ++r) {
     const StepReading& reading = result.steps[r];
-    if (std::pow(1.0 - reading.kept_share, 2) > most_left_out) {
+    if (reading.left_out > most_left_out) {
       result.stopped_by = fmt::format(
           "what sublayer {} reads has turned: its correlation with what it was is {:.2f}, so that the product of two "
           "such "
           "changes, which is left out, comes to {:.0f} % of a change",
-          reading.turned_sublayer, reading.kept_share, 100.0 * std::pow(1.0 - reading.kept_share, 2));
+          reading.turned_sublayer, reading.kept_share, 100.0 * reading.left_out);
       break;
     }
     result.holds_until = static_cast<int>(r);

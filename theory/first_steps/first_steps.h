@@ -71,6 +71,12 @@ struct StepReading {
   /// smallest: signs of gradients stay as long as it is near 1.
   double kept_share = 1.0;
   int turned_sublayer = 0;  ///< where
+  Curve change;             ///< of second_moment since before training [2L+1]
+  Curve loss_change;        ///< [1] nat
+  /// What the prediction may miss beside its standard errors: relative to a change, what the theory leaves out;
+  /// relative to a second moment behind norms, 2·Σ rates, as far as their gains can have gone, which it takes to stay.
+  double left_out = 0.0;
+  double gains = 0.0;
 };
 
 /// What the theory may leave out, relative to the change that it predicts: (1 − kept_share)², the size of a product of

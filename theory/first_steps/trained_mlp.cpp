@@ -94,14 +94,15 @@ class TrainedMlp final : public TrainedModule {
       }
       module.response *= static_cast<float>(gain);
     }
-    last_.fill(module, hidden.value, now);
+    const Sampled read = read_by_down(hidden.value);
+    last_.fill(module, read, now);
     module.update_square[first_weight()] = of_first.update_square;
     if (gated_) module.update_square[Weight::up] = of_up.update_square;
     if (now.next() > 0) {
       const Index next = now.next();
       by_first_.middleRows(now.trained(), next) = hidden.by_activated.topRows(next);
       if (gated_) by_up_.middleRows(now.trained(), next) = hidden.by_up.topRows(next);
-      hidden_now_ = hidden.value.topRows(next);
+      hidden_now_ = read.topRows(next);
       channels_now_ = mover.keep().head(next).asDiagonal() * channels_.middleRows(now.trained(), next) +
                       input.follows.topRows(next) + input.wanders.topRows(next);
       history_.append(input, now, mover.keep(), mover.true_cross());
@@ -128,6 +129,13 @@ class TrainedMlp final : public TrainedModule {
   [[nodiscard]] Sampled gradients(const TokensNow& now) const override { return last_.gradients(now); }
 
  private:
+  /// The hidden channels as the update of W_down takes them to be: under Fault one_gate mixed, so that they are
+  /// Gaussian and have the kernel that they had, but no gate of their own.
+  [[nodiscard]] Sampled read_by_down(const Sampled& hidden) const {
+    if (context_.fault != StepFault::one_gate || !gated_) return hidden;
+    NormalStream numbers = context_.samples.row_numbers(sublayer(), 11);
+    return hidden * numbers.normals_float(hidden.cols(), hidden.cols()) / std::sqrt(static_cast<float>(hidden.cols()));
+  }
   [[nodiscard]] int sublayer() const { return 2 * layer_ + 1; }
   [[nodiscard]] Weight first_weight() const { return gated_ ? Weight::gate : Weight::up; }
   [[nodiscard]] double variance(Weight weight) const {

@@ -13,6 +13,7 @@ constexpr Key<FirstStepsConfig> keys[] = {
     {.name = "neurons", .field = &FirstStepsConfig::neurons, .range = from_to(8, 1 << 20), .meaning = "sampled hidden channels of every module in a chain of the prediction (T28)"},
     {.name = "chains", .field = &FirstStepsConfig::chains, .range = from_to(2, 1 << 20), .meaning = "independent chains of the prediction, from whose spread its standard errors come"},
     {.name = "fault", .field = word_field<&FirstStepsConfig::fault, theory::step_fault_names>(), .meaning = "a planted mistake: no-noise, sign-constant, one-gate, no-token-mean"},
+    {.name = "predict_only", .field = &FirstStepsConfig::predict_only, .meaning = "the prediction alone: nothing is trained, and nothing judged"},
     {.name = "change_limit", .field = &FirstStepsConfig::change_limit, .range = between(0, 1e3), .meaning = "largest error of the stream's second moment that a verdict may leave unnoticed, else it is inconclusive (T22); relative to the step's largest predicted change over depth"},
     {.name = "cosine_limit", .field = &FirstStepsConfig::cosine_limit, .range = between(0, 1e3), .meaning = "the same of the cosine of branch and stream, absolute"},
     {.name = "loss_limit", .field = &FirstStepsConfig::loss_limit, .range = between(0, 1e3), .meaning = "the same of the loss on the held-out windows, relative to its predicted change"},

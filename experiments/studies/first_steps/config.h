@@ -11,9 +11,10 @@ struct FirstStepsConfig : training::TrainConfig {
   int neurons = theory::FirstStepsOptions().neurons;
   int chains = theory::FirstStepsOptions().chains;
   theory::StepFault fault = theory::StepFault::none;
-  double change_limit = 0.05;  ///< of the stream's second moment, relative to the stream's change in the step
-  double cosine_limit = 0.02;  ///< absolute
-  double loss_limit = 0.1;     ///< relative to the loss's change
+  bool predict_only = false;   ///< nothing is trained
+  double change_limit = 0.2;   ///< of the stream's second moment, relative to the stream's change in the step
+  double cosine_limit = 0.05;  ///< absolute
+  double loss_limit = 0.2;     ///< relative to the loss's change
 
   void add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const override;
 };

@@ -73,7 +73,10 @@ Curve predicted_update(const Update& u) {
 std::vector<std::pair<std::size_t, Update>> updates_of(const Step& step) {
   std::vector<std::pair<std::size_t, Update>> all;
   for (const Weight weight : layer_matrices) {
-    if (step.measured().update.contains(weight)) all.push_back({dataset::weight_index(weight), {step, weight}});
+    const theory::StepReading* predicted = step.predicted();
+    const bool there =
+        step.measured().update.contains(weight) || (predicted != nullptr && predicted->update.contains(weight));
+    if (there) all.push_back({dataset::weight_index(weight), {step, weight}});
   }
   return all;
 }
@@ -141,13 +144,11 @@ Table<Step> step_table() {
           [](const S& s) { return s.measured().change.curve().standard_error; })
       .column({"change_predicted", on_step + " depth", "1",
                "second moment of the stream less that of step 0: prediction (T28)", at_cell / "change" / "predicted"},
-              [](const S& s) {
-                Values values = predicted_curve(s, &R::second_moment).value;
-                for (std::size_t i = 0; i < values.size(); ++i) {
-                  values[i] -= s.stack.prediction.steps.front().second_moment.value[i];
-                }
-                return values;
-              })
+              [](const S& s) { return predicted_curve(s, &R::change).value; })
+      .column({"change_predicted_stderr", on_step + " depth", "1",
+               "second moment of the stream less that of step 0: standard error of the prediction",
+               at_cell / "change" / "predicted_stderr"},
+              [](const S& s) { return predicted_curve(s, &R::change).standard_error; })
       .column({"coherent_predicted", on_step + " depth", "1",
                "part of the stream's second moment that follows the gradients: prediction (T28)",
                at_cell / "coherent" / "predicted"},
@@ -168,12 +169,12 @@ Table<Step> step_table() {
       table, "loss", on_step, "nat", "cross-entropy on the held-out windows", at_cell / "loss",
       [](const S& s) { return s.measured().loss.curve(); }, predicted(&R::loss));
   table
-      .column_if_any({"sign_stability", on_step, "1",
-                      "E|sum of G| / sum of E|G| of the gradients of an entry so far: 1 at the first step",
-                      at_cell / "sign_stability"},
+      .column_if_any({"kept_share", on_step, "1",
+                      "least correlation, over modules, of what one reads with what the same token was before training",
+                      at_cell / "kept_share"},
                      [](const S& s) {
                        return s.predicted() == nullptr ? std::optional<double>()
-                                                       : std::optional(s.predicted()->sign_stability);
+                                                       : std::optional(s.predicted()->kept_share);
                      })
       .family(power_columns(), put_power)
       .rows_at("weight", update_table(), updates_of);

@@ -79,14 +79,23 @@ std::vector<MeasuredStep> measured_steps(const std::vector<training::CellHistory
 
 FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const theory::FirstStepsInput& input,
                      const Backend& ops, training::SavedStates states, bool with_weights, stacks::Progress& progress) {
-  const std::vector<training::TrainCell> cells = training::cells_of(config);
   const std::vector<StackSpec> told = config.predicted_stacks();
+  const std::vector<training::TrainCell> cells =
+      config.predict_only ? std::vector<training::TrainCell>() : training::cells_of(config);
   const std::size_t seeds = cells.size() / told.size();
   states.forgets_weights = !with_weights;
   states.at_record = [&](const training::TrainCell& cell, const ResidentWeights& weights,
                          training::RecordedValues& values) { add_updates(ops, cell, corpus, weights, values); };
   FirstStepsResult result;
   result.stopped_early = stacks::until_stopped([&] {
+    if (config.predict_only) {
+      for (const StackSpec& spec : config.stacks()) {
+        StackSteps& stack = result.stacks.emplace_back();
+        stack.spec = spec;
+        stack.measured.resize(static_cast<std::size_t>(config.train.steps) + 1);
+        stack.unusable = "nothing was trained (first_steps.predict_only)";
+      }
+    }
     progress.begin("train", static_cast<std::int64_t>(cells.size()) * config.train.steps);
     std::vector<training::CellHistory> runs;
     training::train_cells(ops, cells, corpus, states, progress, [&](training::TrainedCell cell) {

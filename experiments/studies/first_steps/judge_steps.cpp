@@ -18,8 +18,6 @@ Estimate at(const Curve& curve, std::size_t i) {
   return {curve.value[i], curve.standard_error.empty() ? 0.0 : curve.standard_error[i]};
 }
 
-Estimate less(const Estimate& a, const Estimate& b) { return {a.value - b.value, std::hypot(a.error, b.error)}; }
-
 /// Collects the cells of one stack.
 class Collector {
  public:
@@ -57,8 +55,9 @@ class Collector {
     for (std::size_t i = 0; i < changes.value.size(); ++i) {
       const Estimate q = at(predicted.second_moment, i);
       const double own = std::max(std::abs(q.value - before.second_moment.value[i]), predicted.coherent.value[i]);
-      add(Quantity::change, step, i, at(changes, i), less(q, at(before.second_moment, i)),
-          stack_.stated.change * own + rounding * moments.value[i], scale, config_.change_limit);
+      add(Quantity::change, step, i, at(changes, i), at(predicted.change, i),
+          (stack_.stated.change + predicted.left_out) * own + (predicted.gains + rounding) * std::abs(moments.value[i]),
+          scale, config_.change_limit);
     }
     const Curve cosines = measured.branch_cosine.curve();
     for (std::size_t i = 0; i < cosines.value.size(); ++i) {
@@ -67,11 +66,13 @@ class Collector {
       if (!model.step(model.step_with(static_cast<int>(i))).is_one_addition()) continue;
       if (std::isnan(cosines.value[i]) && std::isnan(predicted.branch_cosine.value[i])) continue;
       add(Quantity::branch_cosine, step, i, at(cosines, i), at(predicted.branch_cosine, i),
-          stack_.stated.cosine + rounding, 1.0, config_.cosine_limit);
+          stack_.stated.cosine + predicted.left_out * std::abs(predicted.branch_cosine.value[i]) + rounding, 1.0,
+          config_.cosine_limit);
     }
-    const Estimate loss = less(at(predicted.loss, 0), at(before.loss, 0));
+    const Estimate loss = at(predicted.loss_change, 0);
     add(Quantity::loss, step, 0, at(measured.loss_change.curve(), 0), loss,
-        stack_.stated.change * std::abs(loss.value) + rounding * std::abs(predicted.loss.value.front()),
+        (stack_.stated.change + predicted.left_out) * std::abs(loss.value) +
+            rounding * std::abs(predicted.loss.value.front()),
         std::abs(loss.value), config_.loss_limit);
   }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 
@@ -42,7 +43,9 @@ Json json_of(const theory::StepReading& step) {
           json_of(step.branch_second_moment),
           json_of(step.loss),
           updates,
-          stacks::bits_of(std::span(&step.sign_stability, 1))};
+          stacks::bits_of(std::array{step.kept_share, step.left_out, step.gains}),
+          json_of(step.change),
+          json_of(step.loss_change)};
 }
 
 Json json_of(const theory::FirstSteps& prediction) {
@@ -66,14 +69,19 @@ Curve curve_of(const JournalPart& part, std::size_t length) {
 theory::StepReading reading_of(const JournalPart& part, const ModelSpec& model) {
   const std::size_t depths = model.depths();
   const auto sublayers = static_cast<std::size_t>(model.sublayers());
-  const std::vector<JournalPart> parts = part.entries(7);
+  const std::vector<JournalPart> parts = part.entries(9);
+  const std::vector<double> numbers = parts[6].values(3);
   theory::StepReading step{.second_moment = curve_of(parts[0], depths),
                            .coherent = curve_of(parts[1], depths),
                            .branch_cosine = curve_of(parts[2], sublayers),
                            .branch_second_moment = curve_of(parts[3], sublayers),
                            .loss = curve_of(parts[4], 1),
                            .update = {},
-                           .sign_stability = parts[6].values(1).front()};
+                           .kept_share = numbers[0],
+                           .change = curve_of(parts[7], depths),
+                           .loss_change = curve_of(parts[8], 1),
+                           .left_out = numbers[1],
+                           .gains = numbers[2]};
   for (const JournalPart& update : parts[5].entries()) {
     const int weight = update.at(std::size_t{0}).whole(0, static_cast<int>(weight_names.size()) - 1);
     step.update[static_cast<Weight>(weight)] =
@@ -206,7 +214,7 @@ double prediction_operations(const FirstStepsConfig& config, const StackSpec& to
 
 StatedError stated_error(const StackSpec& spec) {
   const double width = spec.model.width;
-  return {.change = 24.0 / width, .cosine = 8.0 / width};
+  return {.change = 16.0 / width, .cosine = 6.0 / width};
 }
 
 }  // namespace periscope::first_steps

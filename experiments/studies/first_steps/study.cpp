@@ -44,8 +44,10 @@ class Run {
   [[nodiscard]] const config::Resolved& resolved() const { return resolved_; }
   [[nodiscard]] stacks::Need need() const {
     const double cells = static_cast<double>(config_.placements.size()) * config_.run.seeds;
-    stacks::Need need =
-        training::train_need(config_, cells, own_.dump.empty() ? 0.0 : 1.0, study::threads_of(config_.run));
+    stacks::Need need;
+    if (!config_.predict_only) {
+      need = training::train_need(config_, cells, own_.dump.empty() ? 0.0 : 1.0, study::threads_of(config_.run));
+    }
     stacks::Need theory;
     theory.add(prediction_bytes(config_, input_), "first_steps.neurons");
     need.then(theory);
@@ -113,6 +115,9 @@ class Run {
 study::Job resolve(const study::Request& request) {
   const auto own = study::read_flags(flags(), request.flags);
   FirstStepsConfig config = load(request, own.corpus);
+  if (!own.dump.empty() && config.predict_only) {
+    throw ConfigError("--dump writes what was trained, and first_steps.predict_only trains nothing");
+  }
   if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
   training::check_apart("--dump", own.dump, config.run.out, "first_steps");
   if (!own.dump.empty()) training::require_one_run(config, own.dump);
