@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "theory/norms/norm_law.h"
@@ -240,9 +241,29 @@ double extrapolate_all(const Prediction& prediction, Profile& profile, const Pro
   return worst;
 }
 
+/// What interpolation between a grid's tokens leaves, as a share of the standard deviation that a number has from one
+/// pattern at every attention: docs/theory/attention_and_mlp.md has the measurements.
+constexpr double grid_share = 0.035;
+
+/// Adds the grid's own error to the errors of `profile`; `level` has those that come from its `patterns` patterns at
+/// every attention. Returns the largest ratio of a grid's error and the wanted one.
+double add_grid_error(const Prediction& prediction, Profile& profile, const Profile& level, double patterns) {
+  double worst = 0.0;
+  for (auto& [key, curve] : profile.curves) {
+    const Curve& sampled = level.curves.at(key);
+    for (std::size_t i = 0; i < curve.value.size(); ++i) {
+      const double own = grid_share * std::sqrt(patterns) * sampled.standard_error[i];
+      curve.standard_error[i] = std::hypot(curve.standard_error[i], own);
+      if (own > 0.0) worst = std::max(worst, own / wanted_error(prediction, key.first, curve.value[i]));
+    }
+  }
+  return worst;
+}
+
 // Chains come in levels, each with the scheme's ratio times as many patterns as the one before, until two levels tell
 // what bias is left; then the last level gets as many chains as the wanted errors need.
-Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const PredictionOptions& options) {
+Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const PredictionOptions& options,
+                          const TokenGrid* grid = nullptr) {
   const auto inputs = static_cast<int>(of.ids.size());
   const bool backward = !of.labels.empty() || !options.labels.empty();
   const double affordable =
@@ -257,6 +278,7 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
   prediction.gradient_tolerance = options.gradient_tolerance;
   Profile before;
   double bias = 0.0;
+  double of_grid = 0.0;  // the largest ratio of the grid's own error and the wanted one
   const auto read = [&](const PatternLevel& level) {
     prediction.samples = level.samples() * level.chains();
     prediction.backward_samples = !backward ? 0 : level.backward_samples() * level.chains();
@@ -267,7 +289,9 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
       prediction.profile = {};
       return false;
     }
+    const Profile sampled = grid != nullptr ? prediction.profile : Profile();
     if (!before.curves.empty()) bias = extrapolate_all(prediction, prediction.profile, before, level_ratio);
+    if (grid != nullptr) of_grid = add_grid_error(prediction, prediction.profile, sampled, prediction.samples);
     return true;
   };
   int samples = first_samples;
@@ -276,7 +300,7 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
   ShareDone share(options.on_share);
   const auto expect = [&](const PatternLevel& level, int chains) { share.expect(level.work(chains - level.chains())); };
   for (int number = 0;; ++number) {
-    PatternLevel level(spec, of, options, number, samples, backward_samples);
+    PatternLevel level(spec, of, options, number, samples, backward_samples, grid);
     level.tell(share);
     if (number != 1) expect(level, first_chains);
     if (number == 0) {  // a second level follows in any case
@@ -290,7 +314,7 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
       const double error = worst_error(prediction, prediction.profile);
       const int most_chains = most / (samples * inputs) * inputs;
       if (error > 1.0 && most_chains <= level.chains()) wanted = level.chains() * samples * error * error;
-      if (error <= 1.0 || most_chains <= level.chains()) break;
+      if (error <= 1.0 || of_grid >= 1.0 || most_chains <= level.chains()) break;
       // The largest of many estimated errors is usually an overestimate, so 60 % of the chains that seem needed are
       // taken first and the errors are estimated again.
       constexpr double first_step = 0.6;
@@ -304,7 +328,9 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
     if (!next_level()) {
       // More chains do not lessen what the sequences that were left out may differ by, so this had no part in how many.
       prediction.profile = level.mean_of_population();
+      const Profile sampled = grid != nullptr ? prediction.profile : Profile();
       extrapolate_all(prediction, prediction.profile, before, level_ratio);
+      if (grid != nullptr) add_grid_error(prediction, prediction.profile, sampled, prediction.samples);
       break;
     }
     before = level.mean();
@@ -352,6 +378,11 @@ std::string gradient_refusal(const StackSpec& spec) {
 }
 
 double pattern_operations(const StackSpec& spec, bool backward) {
+  if (!backward) {
+    if (const std::optional<TokenGrid> grid = grid_for(spec)) {
+      return spec.model.layers * GridAttention::operations(*grid, spec.model.causal, spec.model.head_dim);
+    }
+  }
   const double t = spec.input.tokens;
   const double square = t * t;
   constexpr double begun = 5e4;             // what a pattern of the fewest tokens costs
@@ -382,6 +413,11 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
   ChainInputs inputs{.ids = ids.empty() ? std::vector<std::vector<int>>(1) : ids};
   inputs.population = inputs.ids.size();
   if (inputs.ids.size() > most_inputs) inputs.ids.resize(most_inputs);
+  if (const std::optional<TokenGrid> grid = grid_for(spec); grid && options.labels.empty() && ids.empty()) {
+    Prediction prediction = predict_inputs(spec, inputs, options, &*grid);
+    // A precision that was asked for and is beyond a grid takes all tokens.
+    if (!options.reaches_tolerance || worst_error(prediction, prediction.profile) <= 1.0) return prediction;
+  }
   return predict_inputs(spec, inputs, options);
 }
 
