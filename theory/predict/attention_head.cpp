@@ -209,7 +209,8 @@ HeadSample AttentionHead::draw(NormalStream& numbers, const ScaledKernel& of_que
                   .key = project(one_kernel ? rows.rightCols(e) : key_rows.rightCols(e), of_key.scale, unit(of_key),
                                  key_part(read), numbers),
                   .logits = {}};
-  head.logits.noalias() = static_cast<float>(law_.scale()) * head.query.rotated * head.key.rotated.transpose();
+  const Sample scaled = static_cast<float>(law_.scale()) * head.query.rotated;
+  times_transposed_below(scaled, head.key.rotated, law_.causal, head.logits);
   return head;
 }
 

@@ -112,8 +112,8 @@ class AttentionHead {
   /// Draws a head where W_q and W_k read unlike kernels of one input (read_kernel).
   [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& of_query, const ScaledKernel& of_key) const;
 
-  /// Queries or keys of a head where all heads are alike, from rows of variance `unit` [T]: scaled by query_variance (or
-  /// key_variance) and `scale`, with bias, QK-norm and RoPE.
+  /// Queries or keys of a head where all heads are alike, from rows of variance `unit` [T]: scaled by query_variance
+  /// (or key_variance) and `scale`, with bias, QK-norm and RoPE.
   [[nodiscard]] Projection query(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const;
   [[nodiscard]] Projection key(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const;
 

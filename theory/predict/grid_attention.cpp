@@ -31,6 +31,9 @@ Vector own_part(const Vector& all, const Vector& shared, double scale) {
   return ((all - shared).array() > alike * largest).select((all - shared) / scale, 0.0);
 }
 
+/// C, 0 where few patterns or rounding make it negative.
+Vector folds_of(const Matrix& between, const TokenGrid& grid) { return grid.folds(between).cwiseMax(0.0); }
+
 double scale_of(const Matrix& k) {
   const double scale = k.diagonal().maxCoeff();
   return scale > 0.0 && std::isfinite(scale) ? scale : 1.0;  // as ScaledKernel
@@ -40,13 +43,15 @@ double scale_of(const Matrix& k) {
 
 /// The kernel of all tokens' values, in units of its scale.
 struct GridAttention::Values {
-  Values(const Matrix& k, const TokenGrid& grid)
-      : between(grid.between(k)),
-        centred(between, scale_of(k)),
-        own(own_part(grid.all(k.diagonal()), grid.diagonal(between), centred.scale).cast<float>()) {}
+  Values(const Matrix& k, const TokenGrid& grid) : between(grid.between(k)), centred(between, scale_of(k)) {
+    const Vector c = folds_of(between, grid);
+    folds = (c / centred.scale).cast<float>();
+    own = own_part(grid.all(k.diagonal()), grid.diagonal(between, c), centred.scale).cast<float>();
+  }
   Matrix between;
   CentredKernel centred;
-  Eigen::VectorXf own;  // D
+  Eigen::VectorXf folds;  // C
+  Eigen::VectorXf own;    // D
 };
 
 /// The kernel of all tokens' keys, in units of its scale.
@@ -54,14 +59,17 @@ struct GridAttention::Keys {
   Keys(const Matrix& k, const TokenGrid& grid) : scale(scale_of(k)) {
     const Matrix between = grid.between(k) / scale;
     const Matrix f = factor_of(between);
+    const Vector c = folds_of(between, grid);
     factor = f.cast<float>();
+    folds = c.cwiseSqrt().cast<float>();
     unit = grid.all(k.diagonal()) / scale;
-    own = own_part(unit, grid.diagonal(f * f.transpose()), 1.0).cwiseSqrt().cast<float>();
+    own = own_part(unit, grid.diagonal(f * f.transpose(), c), 1.0).cwiseSqrt().cast<float>();
   }
   double scale;
-  Vector unit;          // the kernel's diagonal
-  Sample factor;        // of O
-  Eigen::VectorXf own;  // √D
+  Vector unit;            // the kernel's diagonal
+  Sample factor;          // of O
+  Eigen::VectorXf folds;  // √C
+  Eigen::VectorXf own;    // √D
 };
 
 /// The mean over patterns of A K Aᵀ: A W of the mean pattern, and (A W) unit (A W)ᵀ + A D Aᵀ.
@@ -71,8 +79,9 @@ class GridAttention::Sum {
       : values_(values),
         mixed_(Sample::Zero(grid.size(), grid.nodes())),
         of_unit_(Sample::Zero(grid.size(), grid.size())) {}
-  void add(const Sample& mixed, const Sample& of_own) {
+  void add(const Sample& mixed, const Sample& folded, const Sample& of_own) {
     mixed_ += mixed;
+    of_unit_.noalias() += folded * values_.folds.asDiagonal() * folded.transpose();
     work_.noalias() = mixed * values_.centred.unit;
     of_unit_.noalias() += work_ * mixed.transpose();
     of_unit_ += of_own;
@@ -94,16 +103,20 @@ GridAttention::GridAttention(const PatternLaw& law, const TokenGrid& grid)
 Projection GridAttention::draw_keys(const Keys& keys, NormalStream& numbers) const {
   const Index e = law_.head_dim;
   const Sample nodes = keys.factor * numbers.normals_float(keys.factor.cols(), e);
+  const Sample folds = keys.folds.asDiagonal() * numbers.normals_float(keys.folds.size(), e);
   Sample rows = numbers.normals_float(grid_.tokens(), e);
   const Eigen::VectorXf& upper = grid_.upper_share();
+  const Eigen::VectorXf& fold = grid_.fold_share();
   for (Index j = 0; j < e; ++j) {
     auto row = rows.col(j).array();
     row *= keys.own.array();
     row.head(grid_.singles()) += nodes.col(j).head(grid_.singles()).array();
+    Index cell = 0;
     for (const auto& [node, first, end] : grid_.cells()) {
       const float from = nodes(node, j);
       const float step = nodes(node + 1, j) - from;
-      row.segment(first, end - first) += from + step * upper.segment(first, end - first).array();
+      row.segment(first, end - first) += from + step * upper.segment(first, end - first).array() +
+                                         folds(cell++, j) * fold.segment(first, end - first).array();
     }
   }
   return key_head_.key(std::move(rows), keys.scale, keys.unit, numbers);
@@ -112,11 +125,13 @@ Projection GridAttention::draw_keys(const Keys& keys, NormalStream& numbers) con
 void GridAttention::add_pattern(const Sample& logits, float sign, const Values& values, Sum& sum) const {
   const Index kept = grid_.size();
   const Eigen::VectorXf& upper = grid_.upper_share();
+  const Eigen::VectorXf& fold = grid_.fold_share();
   const Eigen::VectorXf root = values.own.cwiseSqrt();
   constexpr float least = -80.0F;  // as in AttentionHead::pattern
   constexpr float negligible = 2e-35F;
-  Sample a(grid_.tokens(), kept);  // Aᵀ, and then √D Aᵀ
-  Sample mixed = Sample::Zero(kept, grid_.nodes());
+  Sample a(grid_.tokens(), kept);                                                // Aᵀ, and then √D Aᵀ
+  Sample mixed = Sample::Zero(kept, grid_.nodes());                              // A W
+  Sample folded = Sample::Zero(kept, static_cast<Index>(grid_.cells().size()));  // A V
   for (Index i = 0; i < kept; ++i) {
     const Index end = end_seen(i);
     auto column = a.col(i);
@@ -131,6 +146,7 @@ void GridAttention::add_pattern(const Sample& logits, float sign, const Values& 
     seen = (seen.array() < negligible).select(0.0F, seen);
     seen /= seen.sum();
     mixed.row(i).head(std::min(end, grid_.singles())) = seen.head(std::min(end, grid_.singles())).transpose();
+    Index cell = 0;
     for (const auto& [node, first, last] : grid_.cells()) {
       if (first >= end) break;
       const Index n = std::min(end, last) - first;
@@ -138,6 +154,7 @@ void GridAttention::add_pattern(const Sample& logits, float sign, const Values& 
       const float second = seen.segment(first, n).dot(upper.segment(first, n));
       mixed(i, node) += both - second;
       mixed(i, node + 1) += second;
+      folded(i, cell++) = seen.segment(first, n).dot(fold.segment(first, n));
     }
     seen = seen.cwiseProduct(root.head(end));
     const Index of_block = end_seen(std::min(kept, i / block * block + block) - 1);
@@ -150,7 +167,7 @@ void GridAttention::add_pattern(const Sample& logits, float sign, const Values& 
     of_own.block(j, j, kept - j, n).noalias() = a.block(0, j, end, kept - j).transpose() * a.block(0, j, end, n);
   }
   mirror_lower(of_own);
-  sum.add(mixed, of_own);
+  sum.add(mixed, folded, of_own);
 }
 
 Matrix GridAttention::head_output_kernel(const Matrix& of_query_and_key, const Matrix& of_value, int samples,

@@ -8,9 +8,9 @@
 namespace periscope::theory {
 
 /// T4's average over sampled patterns for sequences too long for T×T matrices: kernels are those of a grid's kept
-/// tokens [p, p], queries those of these tokens, and keys and values those of all T tokens, whose kernel is W O Wᵀ + D
-/// (TokenGrid). A pattern then costs p rows of A and p²T operations, and nothing of the size of T² is held:
-///   A K Aᵀ = (A W) O (A W)ᵀ + A D Aᵀ.
+/// tokens [p, p], queries those of these tokens, and keys and values those of all T tokens, whose kernel is W O Wᵀ + V
+/// C Vᵀ + D (TokenGrid). A pattern then costs p rows of A and p²T operations, and nothing of the size of T² is held:
+///   A K Aᵀ = (A W) O (A W)ᵀ + (A V) C (A V)ᵀ + A D Aᵀ.
 /// For the laws of one sequence without a window and without profiles (T29).
 class GridAttention {
  public:

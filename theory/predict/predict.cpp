@@ -22,6 +22,9 @@ namespace {
 
 constexpr std::size_t most_inputs = 64;
 constexpr int first_samples = 2;  // patterns of a chain at every attention: one pair
+/// Patterns of a chain in the backward pass that are as many as in the forward pass; where there are more of these, it
+/// is for their bias, which the backward pass has none of.
+constexpr int most_back = 16;
 
 /// The first chains of a prediction: `fewest_chains` chains or more of first_samples patterns, and as many chains of
 /// `ratio` times as many patterns.
@@ -39,8 +42,14 @@ struct Scheme {
 /// From the usual one down. Where patterns are dear, their tokens are many and one pattern says much.
 constexpr Scheme schemes[] = {{16, 8}, {16, 4}, {8, 4}, {6, 4}, {4, 4}, {4, 2}};
 
-/// The first scheme that `affordable` patterns pay for, or the last.
-const Scheme& scheme_for(int inputs, double affordable) {
+/// With gradients, a pattern in the backward pass is most of the work, and those of many tokens vary little: half as
+/// many chains, with more such patterns in each as the errors ask.
+constexpr int many_tokens = 64;
+constexpr Scheme scheme_of_many{8, 8};
+
+/// The first scheme that `affordable` patterns pay for, or the last. `back_tokens` is 0 without gradients.
+const Scheme& scheme_for(int inputs, double affordable, int back_tokens) {
+  if (back_tokens >= many_tokens && scheme_of_many.patterns(inputs) <= affordable) return scheme_of_many;
   const auto found = std::ranges::find_if(schemes, [&](const Scheme& s) { return s.patterns(inputs) <= affordable; });
   return found == std::end(schemes) ? *std::prev(found) : *found;
 }
@@ -266,9 +275,9 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
                           const TokenGrid* grid = nullptr) {
   const auto inputs = static_cast<int>(of.ids.size());
   const bool backward = !of.labels.empty() || !options.labels.empty();
-  const double affordable =
-      affordable_patterns(spec, backward, std::numeric_limits<double>::infinity(), options.operations);
-  const Scheme& scheme = scheme_for(inputs, affordable);
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  const double affordable = affordable_patterns(spec, backward, infinite, options.operations);
+  const Scheme& scheme = scheme_for(inputs, affordable, backward ? spec.input.tokens : 0);
   const int level_ratio = scheme.ratio;
   const int first_chains = scheme.chains(inputs);
   const int allowed = patterns_allowed(spec, options);
@@ -296,6 +305,13 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
   };
   int samples = first_samples;
   int backward_samples = first_samples;
+  // Chains of so many patterns that may be taken, equally many for every input. Of a pattern's operations, with
+  // gradients, a fourth are those of the forward pass, which has more patterns than the backward pass.
+  const auto paid_for = [&](int forward_patterns, int back_patterns) {
+    const double each = backward ? std::min(forward_patterns, forward_patterns / 4 + back_patterns) : forward_patterns;
+    const double count = options.reaches_tolerance ? infinite : affordable / each;
+    return static_cast<int>(std::min<double>(count, allowed / forward_patterns) / inputs) * inputs;
+  };
   double wanted = 0.0;  // patterns, where the tolerance is not reached
   ShareDone share(options.on_share);
   const auto expect = [&](const PatternLevel& level, int chains) { share.expect(level.work(chains - level.chains())); };
@@ -309,10 +325,12 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
     }
     level.grow(first_chains);
     if (!read(level)) return prediction;
-    const auto next_level = [&] { return number == 0 || (bias > 1.0 && level_ratio * samples * first_chains <= most); };
+    const auto next_level = [&] {
+      return number == 0 || (bias > 1.0 && paid_for(level_ratio * samples, samples) >= first_chains);
+    };
     while (!next_level()) {
       const double error = worst_error(prediction, prediction.profile);
-      const int most_chains = most / (samples * inputs) * inputs;
+      const int most_chains = paid_for(samples, backward_samples);
       if (error > 1.0 && most_chains <= level.chains()) wanted = level.chains() * samples * error * error;
       if (error <= 1.0 || of_grid >= 1.0 || most_chains <= level.chains()) break;
       // The largest of many estimated errors is usually an overestimate, so 60 % of the chains that seem needed are
@@ -340,13 +358,14 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
     const double error = worst_error(prediction, before);
     const double chains = static_cast<double>(level.chains()) / first_chains;
     const double enough = std::min(backward_samples * chains * error * error, 1e6);
-    backward_samples = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), samples / level_ratio, samples);
+    backward_samples = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), samples / level_ratio,
+                                  std::max(std::min(samples, most_back), samples / level_ratio));
   }
   wanted = std::min<double>(wanted, allowed);
   if (wanted > most) {
     prediction.left_out = fmt::format(
         "theory's precision needs {:.2g} attention patterns, which cost {:.2g} times what they may by default "
-        "(the measurement's operations, at least 2e12): {} were taken; theory.tolerance asks for the rest",
+        "(the measurement's operations, at least 1.3e12): {} were taken; theory.tolerance asks for the rest",
         wanted, wanted / affordable, prediction.samples);
   }
   settle_shares(prediction);
