@@ -22,9 +22,10 @@ namespace {
 
 constexpr std::size_t most_inputs = 64;
 constexpr int first_samples = 2;  // patterns of a chain at every attention: one pair
-/// Patterns of a chain in the backward pass that are as many as in the forward pass; where there are more of these, it
-/// is for their bias, which the backward pass has none of.
-constexpr int most_back = 16;
+/// Of many tokens, the most patterns of a chain in the backward pass while those in the forward pass are no more:
+/// beyond, these are there against the bias of sharp patterns, which squared gradients do not take from the backward
+/// pass.
+constexpr int usual_back = 16;
 
 /// The first chains of a prediction: `fewest_chains` chains or more of first_samples patterns, and as many chains of
 /// `ratio` times as many patterns.
@@ -358,8 +359,9 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
     const double error = worst_error(prediction, before);
     const double chains = static_cast<double>(level.chains()) / first_chains;
     const double enough = std::min(backward_samples * chains * error * error, 1e6);
-    backward_samples = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), samples / level_ratio,
-                                  std::max(std::min(samples, most_back), samples / level_ratio));
+    const int most_back =
+        spec.input.tokens < many_tokens ? samples : std::max(std::min(samples, usual_back), samples / level_ratio);
+    backward_samples = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), samples / level_ratio, most_back);
   }
   wanted = std::min<double>(wanted, allowed);
   if (wanted > most) {
