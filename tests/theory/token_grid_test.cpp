@@ -65,7 +65,7 @@ TEST_CASE("a grid's tokens are in order, singles and then pairs of neighbours, a
     }
   }
   CHECK(TokenGrid(64, true).size() == 64);
-  CHECK(TokenGrid(4096, true).size() < 200);
+  CHECK(TokenGrid(4096, true).size() < 300);
 }
 
 TEST_CASE("of all tokens a grid's means are the means, and nothing is left between tokens") {
@@ -177,7 +177,7 @@ TEST_CASE("equal tokens stay equal on a grid, without an error") {
 TEST_CASE("a prediction on a grid has the same bits for 1, 2 and 3 threads") {
   const auto run = [&](int count) {
     const testing::Threads threads(count);
-    return predict(long_stack("peri", 200, 0.3), {}, {.tolerance = 1.0});
+    return predict(long_stack("peri", 256, 0.3), {}, {.tolerance = 1.0});
   };
   const Prediction alone = run(1);
   for (const int count : {2, 3}) {
@@ -218,7 +218,7 @@ TEST_CASE("a grid's chains have the means of chains of all tokens, but for the s
   for (const Case c : {Case{"pre", 0.0, true, true}, Case{"peri", 0.5, true, true}, Case{"post", 0.2, true, false},
                        Case{"pre", 0.3, false, true}}) {
     CAPTURE(std::string(c.placement));
-    StackSpec spec = long_stack(c.placement, c.causal ? 224 : 330, c.correlation);
+    StackSpec spec = long_stack(c.placement, c.causal ? 256 : 500, c.correlation);
     spec.model.causal = c.causal;
     spec.model.rope = c.rope;
     constexpr int samples = 32;
@@ -230,7 +230,7 @@ TEST_CASE("a grid's chains have the means of chains of all tokens, but for the s
       const double error = std::hypot(all.standard_error, grid.standard_error);
       if (std::isnan(all.mean) || error <= 1e-6 * std::abs(all.mean)) continue;
       // A share of the standard deviation of one pattern, as predict states it.
-      const double own = 0.035 * std::sqrt(24.0 * samples) * all.standard_error;
+      const double own = 0.02 * std::sqrt(24.0 * samples) * all.standard_error;
       CHECK_MESSAGE(std::abs(grid.mean - all.mean) < own + 5.0 * error, name, ": ", grid.mean, " ± ",
                     grid.standard_error, ", of all tokens ", all.mean, " ± ", all.standard_error);
     }
@@ -239,7 +239,7 @@ TEST_CASE("a grid's chains have the means of chains of all tokens, but for the s
 
 TEST_CASE(
     "over 100 prediction seeds a long sequence's numbers vary by their stated errors, about those of all tokens") {
-  const StackSpec spec = long_stack("pre", 224, 0.1);
+  const StackSpec spec = long_stack("pre", 256, 0.1);
   std::map<std::string, std::vector<double>> values;
   std::map<std::string, double> stated;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
@@ -258,8 +258,8 @@ TEST_CASE(
     const testing::Estimate mean = testing::estimate(of_seeds);
     if (std::isnan(mean.mean) || stated.at(name) <= std::pow(1e-6 * mean.mean, 2)) continue;
     const double ratio = 100 * mean.standard_error * mean.standard_error / stated.at(name);
-    // As in predict_test: of the stated variance the grid's own share is at most a fifth, 0.035²·256/(8/7)².
-    CHECK_MESSAGE((ratio > 0.47 * 0.8 && ratio < 1.85), name, ": variance over stated ", ratio);
+    // As in predict_test: of the stated variance the grid's own share is at most a tenth, 0.02²·256/(8/7)².
+    CHECK_MESSAGE((ratio > 0.47 * 0.9 && ratio < 1.85), name, ": variance over stated ", ratio);
     const testing::Estimate all = testing::estimate(full.at(name));
     const double error = std::sqrt(stated.at(name));
     const double allowed = 0.5 * error + 5.0 * std::hypot(mean.standard_error, all.standard_error);

@@ -54,9 +54,45 @@ PatternLaw pattern_law(const StackSpec& spec, int layer) {
           .head_weights = {weights.begin(), weights.end()}};
 }
 
-std::optional<TokenGrid> grid_for(const StackSpec& spec) {
+namespace {
+
+/// True if a norm, or QK-norm, gives every attention's logits a size of their own, and their standard deviation is at
+/// most `most`.
+bool has_logits_within(const StackSpec& spec, double most) {
   const ModelSpec& m = spec.model;
-  if (spec.input.kind != InputKind::gaussian || spec.scales != nullptr || is_uniform(pattern_law(spec, 0))) return {};
+  for (int s = 0; s < m.steps(); ++s) {
+    const Step step = m.step(s);
+    for (const Branch& branch : step.branches) {
+      if (branch.kind != ModuleKind::attention) continue;
+      const PatternLaw law = pattern_law(spec, branch.layer());
+      double size = law.scale() * std::sqrt(static_cast<double>(law.head_dim));
+      if (law.qk_norm == QkNorm::none) {
+        const std::optional<std::size_t> stream = branch.read_stream();
+        const bool behind_a = branch.norm_a || (branch.shares_input && step.branches.front().norm_a);
+        const bool behind_c = stream && s > 0 && m.step(s - 1).norm_c[*stream];
+        const bool first = s == 0 && m.embedding_norm;
+        double moment = m.gamma * m.gamma;
+        if (!behind_a && !behind_c && !first) {
+          if (s > 0) return false;
+          moment = spec.input.second_moment;
+        }
+        size *= std::sqrt(law.query_variance * law.key_variance) * moment;
+      }
+      if (!(size <= most)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<TokenGrid> grid_for(const StackSpec& spec) {
+  constexpr double sharpest = 2.5;
+  const ModelSpec& m = spec.model;
+  if (spec.input.kind != InputKind::gaussian || spec.scales != nullptr || is_uniform(pattern_law(spec, 0)) ||
+      !has_logits_within(spec, sharpest)) {
+    return {};
+  }
   for (int layer = 0; layer < m.layers; ++layer) {
     const int window = m.scores_at(layer).window;
     if (window > 0 && window < spec.input.tokens) return {};

@@ -253,7 +253,7 @@ double extrapolate_all(const Prediction& prediction, Profile& profile, const Pro
 
 /// What interpolation between a grid's tokens leaves, as a share of the standard deviation that a number has from one
 /// pattern at every attention: docs/theory/attention_and_mlp.md has the measurements.
-constexpr double grid_share = 0.035;
+constexpr double grid_share = 0.02;
 
 /// Adds the grid's own error to the errors of `profile`; `level` has those that come from its `patterns` patterns at
 /// every attention. Returns the largest ratio of a grid's error and the wanted one.

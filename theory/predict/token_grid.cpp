@@ -10,8 +10,8 @@ namespace {
 using Index = Eigen::Index;
 
 constexpr Index first_tokens = 32;     // behind a causal mask, kept one by one
-constexpr double usual_ratio = 1.072;  // of the positions of two nodes, behind a causal mask
-constexpr double usual_nodes = 80.0;   // without one
+constexpr double usual_ratio = 1.047;  // of the positions of two nodes, behind a causal mask
+constexpr double usual_nodes = 120.0;  // without one
 
 }  // namespace
 
