@@ -54,8 +54,8 @@ struct ForwardTrace {
 PatternLaw pattern_law(const StackSpec& spec, int layer);
 
 /// The tokens whose kernels say those of all (TokenGrid) in the forward recursion of a stack of Gaussian input, where
-/// they are at most half of all: none where patterns have windows, are uniform or very sharp, or where weights have scales
-/// of their own.
+/// they are at most half of all: none where patterns have windows, are uniform or very sharp, or where weights have
+/// scales of their own.
 std::optional<TokenGrid> grid_for(const StackSpec& spec);
 
 /// The attention averages of a stack's layers, for so many sequences of input.tokens that do not see each other.

@@ -367,7 +367,7 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
   if (wanted > most) {
     prediction.left_out = fmt::format(
         "theory's precision needs {:.2g} attention patterns, which cost {:.2g} times what they may by default "
-        "(the measurement's operations, at least 1.3e12): {} were taken; theory.tolerance asks for the rest",
+        "(the measurement's operations, at least 2e12): {} were taken; theory.tolerance asks for the rest",
         wanted, wanted / affordable, prediction.samples);
   }
   settle_shares(prediction);
@@ -406,10 +406,11 @@ double pattern_operations(const StackSpec& spec, bool backward) {
   }
   const double t = spec.input.tokens;
   const double square = t * t;
+  // As many as the time that it takes is worth in the measurement's products.
   constexpr double begun = 5e4;             // what a pattern of the fewest tokens costs
   constexpr double usual_patterns = 512.0;  // that share what an exact average costs
   const double each = is_uniform(pattern_law(spec, 0)) ? 2.0 * t * square / usual_patterns
-                                                       : 4.0 * square * (t + spec.model.head_dim) + begun;
+                                                       : 6.0 * square * (t + spec.model.head_dim) + begun;
   return spec.model.layers * each * (backward ? 4.0 : 1.0);
 }
 

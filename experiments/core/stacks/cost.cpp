@@ -28,7 +28,7 @@ double reading_operations(const StackSpec& spec, const config::RunOptions& run) 
 }
 
 double affordable_operations(const StackSpec& spec, const config::Config& config, int seeds) {
-  constexpr double operations_of_seconds = 1.3e12;
+  constexpr double operations_of_seconds = 2e12;
   return std::max(operations_of_seconds, seeds * reading_operations(spec, config.run));
 }
 

@@ -17,7 +17,7 @@ double pass_operations(const ModelSpec& model, int tokens, bool backward);
 double reading_operations(const StackSpec& spec, const config::RunOptions& run);
 
 /// Returns the largest number of operations that theory::predict may use by default: as many as the measurement of
-/// `spec` by `seeds` seeds, or 1.3e12 (seconds) if that is more.
+/// `spec` by `seeds` seeds, or 2e12 (seconds) if that is more.
 double affordable_operations(const StackSpec& spec, const config::Config& config, int seeds);
 
 /// Returns the operations of theory::predict if `affordable` is its limit.
