@@ -189,6 +189,21 @@ TEST_CASE("a prediction on a grid has the same bits for 1, 2 and 3 threads") {
   }
 }
 
+TEST_CASE("where patterns hardly vary, a grid's stated errors are those of interpolation, and they cover it") {
+  StackSpec spec = long_stack("peri", 300, 0.0);
+  spec.init.qk_factor = 0.01;
+  const Prediction on_grid = predict(spec, {}, {});
+  spec.init.qk_factor = 0.0;
+  const Prediction exact = predict(spec, {}, {});  // of all tokens; logits of 1e-4 change nothing that counts here
+  const Curve& cosine = *on_grid.profile.find(Statistic::token_cosine, Signal::x_out);
+  const Curve& other = *exact.profile.find(Statistic::token_cosine, Signal::x_out);
+  for (std::size_t i = 1; i < cosine.value.size(); ++i) {
+    CHECK(cosine.standard_error[i] < 1e-3);
+    CHECK(std::abs(cosine.value[i] - other.value[i]) < 4.0 * cosine.standard_error[i]);
+  }
+  CHECK(cosine.value.back() != other.value.back());
+}
+
 /// Every curve's entries over replicates of chains of so many patterns, on a grid or of all tokens.
 std::map<std::string, std::vector<double>> chains(const StackSpec& spec, int samples, int replicates, bool on_grid) {
   const std::optional<TokenGrid> grid = grid_for(spec);
