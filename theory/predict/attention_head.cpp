@@ -112,8 +112,21 @@ Matrix CentredKernel::output_kernel(const Sample& a, const Sample& of_unit) cons
   return (scale * m).array() + mean;
 }
 
-AttentionHead::AttentionHead(const PatternLaw& law, Index tokens) : law_(law) {
+namespace {
+
+std::vector<Index> positions_in(const PatternLaw& law, Index tokens) {
+  std::vector<Index> positions;
+  for (Index t = 0; t < tokens; ++t) positions.push_back(law.position(t));
+  return positions;
+}
+
+}  // namespace
+
+AttentionHead::AttentionHead(const PatternLaw& law, Index tokens) : AttentionHead(law, positions_in(law, tokens)) {}
+
+AttentionHead::AttentionHead(const PatternLaw& law, const std::vector<Index>& positions) : law_(law) {
   if (!law.rope) return;
+  const auto tokens = static_cast<Index>(positions.size());
   const int half = law.head_dim / 2;
   const std::vector<double> frequencies =
       law.rope_frequencies.empty() ? rope_frequencies(law.head_dim, rope_base) : law.rope_frequencies;
@@ -122,17 +135,19 @@ AttentionHead::AttentionHead(const PatternLaw& law, Index tokens) : law_(law) {
   for (int i = 0; i < half; ++i) {
     const double frequency = frequencies[static_cast<std::size_t>(i)];
     for (Index t = 0; t < tokens; ++t) {
-      cos_(t, i) = static_cast<float>(std::cos(static_cast<double>(law.position(t)) * frequency));
-      sin_(t, i) = static_cast<float>(std::sin(static_cast<double>(law.position(t)) * frequency));
+      const double angle = static_cast<double>(positions[static_cast<std::size_t>(t)]) * frequency;
+      cos_(t, i) = static_cast<float>(std::cos(angle));
+      sin_(t, i) = static_cast<float>(std::sin(angle));
     }
   }
 }
 
 // QK-norm over the whole projection: the other heads enter by their mean, they are many and independent.
-Projection AttentionHead::project(Sample rows, const ScaledKernel& k, const Part& part, NormalStream& numbers) const {
-  const Index tokens = k.unit.rows();
+Projection AttentionHead::project(Sample rows, double scale, const Vector& unit, const Part& part,
+                                  NormalStream& numbers) const {
+  const Index tokens = rows.rows();
   // Far beyond 1e12 the softmax picks one token whatever the scale, and float would overflow.
-  const double spread = std::min(std::sqrt(part.variance * k.scale), 1e12);
+  const double spread = std::min(std::sqrt(part.variance * scale), 1e12);
   Projection p{.rotated = {}, .normalised = std::move(rows), .rms = Eigen::VectorXf::Ones(tokens)};
   p.normalised *= static_cast<float>(spread);
   const Index of_head = Index{part.head} * law_.head_dim;
@@ -148,7 +163,7 @@ Projection AttentionHead::project(Sample rows, const ScaledKernel& k, const Part
     const double power = mean_of_others(part.rows, part.head, law_.head_dim);
     const Eigen::VectorXf own = p.normalised.rowwise().squaredNorm() / static_cast<float>(law_.head_dim);
     for (Index t = 0; t < tokens; ++t) {
-      const double expected = power * spread * spread * k.unit(t, t) + part.bias * part.bias;
+      const double expected = power * spread * spread * unit(t) + part.bias * part.bias;
       p.rms(t) = static_cast<float>(std::sqrt((own(t) + others * expected) / (1 + others) + law_.norm_eps));
     }
     p.normalised.array().colwise() *= inverse_or_one(p.rms).array();
@@ -159,6 +174,22 @@ Projection AttentionHead::project(Sample rows, const ScaledKernel& k, const Part
   }
   p.rotated = law_.rope ? turned(p.normalised, cos_, sin_, 1.0F) : p.normalised;
   return p;
+}
+
+AttentionHead::Part AttentionHead::query_part(int head) const {
+  return {law_.query_variance, law_.query_bias, law_.query_gain, law_.query_rows, law_.query_heads, head};
+}
+
+AttentionHead::Part AttentionHead::key_part(int head) const {
+  return {law_.key_variance, law_.key_bias, law_.key_gain, law_.key_rows, law_.key_heads, head};
+}
+
+Projection AttentionHead::query(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const {
+  return project(std::move(rows), scale, unit, query_part(0), numbers);
+}
+
+Projection AttentionHead::key(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const {
+  return project(std::move(rows), scale, unit, key_part(0), numbers);
 }
 
 HeadSample AttentionHead::draw(NormalStream& numbers, const ScaledKernel& of_query, const ScaledKernel& of_key) const {
@@ -173,12 +204,13 @@ HeadSample AttentionHead::draw(NormalStream& numbers, const ScaledKernel& of_que
       (law_.qk_norm == QkNorm::full && !law_.query_gain.empty()) || !law_.query_rows.empty() || !law_.key_rows.empty();
   const int own = heads_differ ? drawn_head(numbers, law_.query_heads, law_.head_weights) : 0;
   const int read = heads_differ ? own / (law_.query_heads / law_.key_heads) : 0;
-  const Part query{law_.query_variance, law_.query_bias, law_.query_gain, law_.query_rows, law_.query_heads, own};
-  const Part key{law_.key_variance, law_.key_bias, law_.key_gain, law_.key_rows, law_.key_heads, read};
-  HeadSample head{.query = project(rows.leftCols(e), of_query, query, numbers),
-                  .key = project(one_kernel ? rows.rightCols(e) : key_rows.rightCols(e), of_key, key, numbers),
+  const auto unit = [](const ScaledKernel& k) { return Vector(k.unit.diagonal().cast<double>()); };
+  HeadSample head{.query = project(rows.leftCols(e), of_query.scale, unit(of_query), query_part(own), numbers),
+                  .key = project(one_kernel ? rows.rightCols(e) : key_rows.rightCols(e), of_key.scale, unit(of_key),
+                                 key_part(read), numbers),
                   .logits = {}};
-  head.logits.noalias() = static_cast<float>(law_.scale()) * head.query.rotated * head.key.rotated.transpose();
+  const Sample scaled = static_cast<float>(law_.scale()) * head.query.rotated;
+  times_transposed_below(scaled, head.key.rotated, law_.causal, head.logits);
   return head;
 }
 

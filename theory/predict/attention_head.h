@@ -103,12 +103,19 @@ struct HeadSample {
 class AttentionHead {
  public:
   AttentionHead(const PatternLaw& law, Eigen::Index tokens);
+  /// A head over tokens at these positions of one sequence.
+  AttentionHead(const PatternLaw& law, const std::vector<Eigen::Index>& positions);
 
   /// Queries and keys: rows from Gaussian processes over tokens with covariances query_variance·k, key_variance·k, plus
   /// the biases. Where heads have gains of their own, a head is drawn first.
   [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& k) const { return draw(numbers, k, k); }
   /// Draws a head where W_q and W_k read unlike kernels of one input (read_kernel).
   [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& of_query, const ScaledKernel& of_key) const;
+
+  /// Queries or keys of a head where all heads are alike, from rows of variance `unit` [T]: scaled by query_variance
+  /// (or key_variance) and `scale`, with bias, QK-norm and RoPE.
+  [[nodiscard]] Projection query(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const;
+  [[nodiscard]] Projection key(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const;
 
   /// softmax(z), masked, of the logits z = sign·logits or, under a soft cap c, c·tanh(sign·logits/c) [T, T].
   [[nodiscard]] Sample pattern(const HeadSample& head, float sign = 1.0F) const;
@@ -128,7 +135,10 @@ class AttentionHead {
     int heads;
     int head;  ///< whose part of the gains and rows
   };
-  [[nodiscard]] Projection project(Sample rows, const ScaledKernel& k, const Part& part, NormalStream& numbers) const;
+  [[nodiscard]] Part query_part(int head) const;
+  [[nodiscard]] Part key_part(int head) const;
+  [[nodiscard]] Projection project(Sample rows, double scale, const Vector& unit, const Part& part,
+                                   NormalStream& numbers) const;
   PatternLaw law_;
   Sample cos_;  // RoPE, [T, head_dim/2]
   Sample sin_;

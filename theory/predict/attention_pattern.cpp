@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "theory/predict/pattern_products.h"
 
@@ -101,6 +102,7 @@ Matrix AttentionAverage::mean_output(const ScaledKernel& of_query, const ScaledK
 }
 
 Matrix AttentionAverage::head_output_kernel(const Matrix& k, int samples, PatternStream stream) const {
+  if (grid_ != nullptr) return grid_->head_output_kernel(k, k, samples, stream);
   if (is_uniform(law_)) return sandwich(uniform_pattern(k.rows(), law_), k);
   const ScaledKernel input(k);
   return mean_output(input, input, CentredKernel(k, input.scale), samples, stream);
@@ -108,6 +110,10 @@ Matrix AttentionAverage::head_output_kernel(const Matrix& k, int samples, Patter
 
 Matrix AttentionAverage::head_output_kernel(const Matrix& of_query, const Matrix& of_key, const Matrix& of_value,
                                             int samples, PatternStream stream) const {
+  if (grid_ != nullptr) {
+    if (&of_query != &of_key) throw std::logic_error("a grid of tokens has one kernel for queries and keys");
+    return grid_->head_output_kernel(of_query, of_value, samples, stream);
+  }
   if (is_uniform(law_)) return sandwich(uniform_pattern(of_value.rows(), law_), of_value);
   const CentredKernel values(of_value, ScaledKernel(of_value).scale);
   return mean_output(ScaledKernel(of_query), ScaledKernel(of_key), values, samples, stream);
@@ -115,6 +121,7 @@ Matrix AttentionAverage::head_output_kernel(const Matrix& of_query, const Matrix
 
 HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,
                                           PatternStream stream) const {
+  if (grid_ != nullptr) throw std::logic_error("the backward pass has no grid of tokens");
   const Index tokens = k.rows();
   const Matrix zero = Matrix::Zero(tokens, tokens);
   if (law_.query_variance == 0.0 && law_.key_variance == 0.0) {

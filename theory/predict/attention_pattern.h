@@ -1,8 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "theory/predict/attention_head.h"
+#include "theory/predict/grid_attention.h"
 #include "theory/predict/score_path.h"
 
 namespace periscope::theory {
@@ -29,6 +31,10 @@ struct HeadGradients {
 class AttentionAverage {
  public:
   AttentionAverage(const PatternLaw& law, Eigen::Index tokens) : law_(law), head_(law, tokens) {}
+  /// Averages of kernels of a grid's kept tokens; forward ones alone, of one kernel for queries and keys. The grid must
+  /// outlive this.
+  AttentionAverage(const PatternLaw& law, const TokenGrid& grid)
+      : law_(law), head_(law, Eigen::Index{0}), grid_(std::make_shared<const GridAttention>(law, grid)) {}
 
   /// E_A[A K̃ Aᵀ] (T4), the kernel of a head's output before W_o, for the kernel `k` [T, T] of the module's input: the
   /// mean over `samples` sampled single-head patterns, which come in pairs (HeadSample); exact and without sampling for
@@ -70,6 +76,7 @@ class AttentionAverage {
 
   PatternLaw law_;
   AttentionHead head_;
+  std::shared_ptr<const GridAttention> grid_;  // null: kernels are those of all tokens
 };
 
 }  // namespace periscope::theory

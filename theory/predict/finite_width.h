@@ -18,14 +18,14 @@ struct FiniteWidthOptions {
   OnShare on_share = {};
 };
 
-/// Floating-point operations of one replicate of the chain T25, about.
+/// Operations of one replicate of the chain T25, about, in the unit of the measurement's (those of f32 products).
 double chain_operations(const StackSpec& spec);
 
 /// Returns how many replicates a prediction gets whose measurement has `seeds` seeds. Standard errors over replicates
 /// are spread/√replicates, of a measurement spread/√seeds: 4 replicates a seed make the difference's error 1.12 times
 /// that of the measurement alone, 16 make it 1.03. At least 32 and 4 a seed, up to 16 a seed while they cost less than
-/// 2e11 operations (seconds), but no more than 2e13 (minutes) pay for, at least 8. Where all of these cost more than
-/// 2e11 operations and more than `operations`, as many as `operations` pay for, equally many for each of `sequences`;
+/// 4e11 operations (seconds), but no more than 4e13 (minutes) pay for, at least 8. Where all of these cost more than
+/// 4e11 operations and more than `operations`, as many as `operations` pay for, equally many for each of `sequences`;
 /// 0 if that is fewer than 8: the limit has to do, whose finite-width term a verdict then allows.
 int replicates_for(const StackSpec& spec, int seeds, int sequences = 1,
                    double operations = std::numeric_limits<double>::infinity());

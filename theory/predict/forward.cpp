@@ -54,7 +54,55 @@ PatternLaw pattern_law(const StackSpec& spec, int layer) {
           .head_weights = {weights.begin(), weights.end()}};
 }
 
-StackAttention::StackAttention(const StackSpec& spec, int sequences) {
+namespace {
+
+/// True if a norm, or QK-norm, gives every attention's logits a size of their own, and their standard deviation is at
+/// most `most`.
+bool has_logits_within(const StackSpec& spec, double most) {
+  const ModelSpec& m = spec.model;
+  for (int s = 0; s < m.steps(); ++s) {
+    const Step step = m.step(s);
+    for (const Branch& branch : step.branches) {
+      if (branch.kind != ModuleKind::attention) continue;
+      const PatternLaw law = pattern_law(spec, branch.layer());
+      double size = law.scale() * std::sqrt(static_cast<double>(law.head_dim));
+      if (law.qk_norm == QkNorm::none) {
+        const std::optional<std::size_t> stream = branch.read_stream();
+        const bool behind_a = branch.norm_a || (branch.shares_input && step.branches.front().norm_a);
+        const bool behind_c = stream && s > 0 && m.step(s - 1).norm_c[*stream];
+        const bool first = s == 0 && m.embedding_norm;
+        double moment = m.gamma * m.gamma;
+        if (!behind_a && !behind_c && !first) {
+          if (s > 0) return false;
+          moment = spec.input.second_moment;
+        }
+        size *= std::sqrt(law.query_variance * law.key_variance) * moment;
+      }
+      if (!(size <= most)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<TokenGrid> grid_for(const StackSpec& spec) {
+  constexpr double sharpest = 2.5;
+  const ModelSpec& m = spec.model;
+  if (spec.input.kind != InputKind::gaussian || spec.scales != nullptr || is_uniform(pattern_law(spec, 0)) ||
+      !has_logits_within(spec, sharpest)) {
+    return {};
+  }
+  for (int layer = 0; layer < m.layers; ++layer) {
+    const int window = m.scores_at(layer).window;
+    if (window > 0 && window < spec.input.tokens) return {};
+  }
+  TokenGrid grid(spec.input.tokens, m.causal);
+  if (2 * grid.size() > spec.input.tokens) return {};
+  return grid;
+}
+
+StackAttention::StackAttention(const StackSpec& spec, int sequences, const TokenGrid* grid) {
   bool one_law = spec.model.attention.empty() && spec.scales == nullptr;
   for (int layer = 1; layer < spec.model.layers; ++layer) {
     one_law = one_law && spec.model.qk_norm_at(layer) == spec.model.qk_norm_at(0);
@@ -62,6 +110,10 @@ StackAttention::StackAttention(const StackSpec& spec, int sequences) {
   const int laws = one_law ? 1 : spec.model.layers;
   for (int layer = 0; layer < laws; ++layer) {
     PatternLaw law = pattern_law(spec, layer);
+    if (grid != nullptr) {
+      averages_.emplace_back(law, *grid);
+      continue;
+    }
     if (sequences > 1) law.sequence = spec.input.tokens;
     averages_.emplace_back(law, Eigen::Index{sequences} * spec.input.tokens);
   }
@@ -79,8 +131,11 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
   };
   const auto traced = [&](const ChannelKernel& x) { return norm_trace(x.total, norms); };
   const auto slope = [&](const ChannelKernel& x) { return norm_slope(traced(x), norms, m.gamma); };
-  KernelProfile writer(m, chain.sequences.count);
-  const StackAttention attention(spec, chain.sequences.count);
+  if (chain.grid != nullptr && (trace != nullptr || !chain.ids.empty() || chain.sequences.count > 1)) {
+    throw std::logic_error("a grid stands for the tokens of one Gaussian input, forward");
+  }
+  KernelProfile writer(m, chain.sequences.count, chain.grid);
+  const StackAttention attention(spec, chain.sequences.count, chain.grid);
   const auto module = [&](const Branch& branch, const ChannelKernel& input, Matrix* activated, Vector* inner) {
     const int layer = branch.layer();
     if (branch.kind == ModuleKind::mlp) {
@@ -94,7 +149,9 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
         bias_stddev_of(spec, matrix_id(layer, Weight::o)), m.width);
   };
   const StreamEnds ends = m.ends();
-  ChannelKernel x = stack_input(spec, chain.ids);
+  StackSpec kept = spec;
+  if (chain.grid != nullptr) kept.input.tokens = static_cast<int>(chain.grid->size());
+  ChannelKernel x = stack_input(kept, chain.ids);
   if (m.embedding_norm) x = norm(x, 0, Weight::embedding_norm);
   KernelStreams streams(x, ends.streams(), m.width);
   bool one_direction = ends.parts_of_stream() == 1;  // no norm C turned the stream, and nothing else came into it
@@ -164,7 +221,7 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
   }
   Profile profile = writer.take();
   leave_out_tails(m, profile);
-  if (one_direction) profile.angular_distance = angular_distances(step_cosine);
+  if (one_direction) profile.angular_distance = angular_distances(step_cosine, chain.grid);
   return profile;
 }
 

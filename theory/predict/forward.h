@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "sim/spec/profile.h"
@@ -27,6 +28,9 @@ struct ForwardChain {
   int backward_samples = 0;  ///< patterns of each attention in the backward pass; 0: as many as `samples`
   ChainSequences sequences = {};
   OnWork on_work = [](double) {};  ///< told of every pattern and of every sublayer, as 1
+  /// The tokens whose kernels stand for those of all, of grid_for; null: all tokens. It outlives the chain. Forward and
+  /// for Gaussian input alone.
+  const TokenGrid* grid = nullptr;
 };
 
 /// Holds what the backward recursion needs to know of one branch.
@@ -49,10 +53,15 @@ struct ForwardTrace {
 /// T3's law of one head of a layer, with profiles (T29) of a drawn one.
 PatternLaw pattern_law(const StackSpec& spec, int layer);
 
+/// The tokens whose kernels say those of all (TokenGrid) in the forward recursion of a stack of Gaussian input, where
+/// they are at most half of all: none where patterns have windows, are uniform or very sharp, or where weights have
+/// scales of their own.
+std::optional<TokenGrid> grid_for(const StackSpec& spec);
+
 /// The attention averages of a stack's layers, for so many sequences of input.tokens that do not see each other.
 class StackAttention {
  public:
-  StackAttention(const StackSpec& spec, int sequences);
+  StackAttention(const StackSpec& spec, int sequences, const TokenGrid* grid = nullptr);
   [[nodiscard]] const AttentionAverage& at(int layer) const {
     return averages_[averages_.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
   }

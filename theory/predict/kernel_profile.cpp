@@ -11,8 +11,8 @@ namespace periscope::theory {
 
 void KernelProfile::write(int index, Signal signal, const ChannelKernel& x) {
   const Vector q = x.total.product.diagonal();
-  set(Statistic::second_moment, signal, index, q.mean());
-  set(Statistic::variance, signal, index, (q - x.total.mean.diagonal()).mean());
+  set(Statistic::second_moment, signal, index, mean(q));
+  set(Statistic::variance, signal, index, mean(q - x.total.mean.diagonal()));
   set(Statistic::mean, signal, index, 0.0);
   Matrix entries = x.second_moments();
   // x_in repeats x_out, and B_out f_out where there is no norm B
@@ -22,12 +22,20 @@ void KernelProfile::write(int index, Signal signal, const ChannelKernel& x) {
   }
   set(Statistic::kurtosis, signal, index, kurtosis_);
   set(Statistic::maximum, signal, index, maximum_);
-  const Eigen::Index tokens = q.size() / sequences_;
-  double cosine = 0.0;
-  for (Eigen::Index first = 0; first < q.size(); first += tokens) {
-    cosine += token_cosine(x.total.product.block(first, first, tokens, tokens)) / sequences_;
+  set(Statistic::token_cosine, signal, index, cosine(x.total.product));
+}
+
+double KernelProfile::cosine(const Matrix& k) const {
+  if (grid_ != nullptr) {
+    const Vector inverse = k.diagonal().cwiseSqrt().cwiseInverse();
+    return grid_->mean_of_pairs(inverse.asDiagonal() * k * inverse.asDiagonal());
   }
-  set(Statistic::token_cosine, signal, index, cosine);
+  const Eigen::Index tokens = k.rows() / sequences_;
+  double sum = 0.0;
+  for (Eigen::Index first = 0; first < k.rows(); first += tokens) {
+    sum += token_cosine(k.block(first, first, tokens, tokens)) / sequences_;
+  }
+  return sum;
 }
 
 void KernelProfile::write(int depth, const StreamEnds& ends, const KernelStreams& streams) {
@@ -57,7 +65,7 @@ Profile KernelProfile::take() {
 
 void KernelProfile::write_branch(int sublayer, double scale, const TokenKernel& stream, const TokenKernel& branch) {
   const Vector ratio = (branch.product.diagonal().array() / stream.product.diagonal().array()).sqrt();
-  set(Statistic::branch_ratio, Signal::B_out, sublayer, scale * ratio.mean());
+  set(Statistic::branch_ratio, Signal::B_out, sublayer, scale * mean(ratio));
   set(Statistic::branch_cosine, Signal::B_out, sublayer, 0.0);
 }
 
@@ -65,7 +73,7 @@ void KernelProfile::read_tails(const Matrix& v) {
   const double n = width_;
   kurtosis_ = 3.0 * (n - 1.0) / (n + 1.0);
   if (v.cols() == 1) {
-    maximum_ = expected_maximum(v, width_);
+    maximum_ = expected_maximum(grid_ != nullptr ? grid_->all(v.col(0)) : Vector(v.col(0)), width_);
     return;
   }
   const Vector sums = v.rowwise().sum();
@@ -80,7 +88,7 @@ void KernelProfile::set(Statistic statistic, Signal signal, int index, double va
   curve.value[static_cast<std::size_t>(index)] = value;
 }
 
-std::vector<double> angular_distances(const std::vector<Vector>& step_cosine) {
+std::vector<double> angular_distances(const std::vector<Vector>& step_cosine, const TokenGrid* grid) {
   constexpr std::size_t most_depths = 513;
   const std::size_t depths = step_cosine.size() + 1;
   if (depths > most_depths) return {};
@@ -89,7 +97,8 @@ std::vector<double> angular_distances(const std::vector<Vector>& step_cosine) {
     Vector cosine = Vector::Ones(step_cosine.empty() ? 0 : step_cosine[0].size());
     for (std::size_t j = i + 1; j < depths; ++j) {
       cosine = cosine.cwiseProduct(step_cosine[j - 1]);
-      const double mean = cosine.unaryExpr([](double c) { return std::acos(std::clamp(c, -1.0, 1.0)); }).mean();
+      const Vector angle = cosine.unaryExpr([](double c) { return std::acos(std::clamp(c, -1.0, 1.0)); });
+      const double mean = grid != nullptr ? grid->mean(angle) : angle.mean();
       distance[i * depths + j] = distance[j * depths + i] = mean / std::numbers::pi;
     }
   }

@@ -6,14 +6,17 @@
 #include "sim/spec/profile.h"
 #include "theory/predict/channel_kernel.h"
 #include "theory/predict/kernel_streams.h"
+#include "theory/predict/token_grid.h"
 
 namespace periscope::theory {
 
 /// Writes the statistics of kernels into a profile, without standard errors (docs/theory/ says how).
 class KernelProfile {
  public:
-  /// The tokens are those of so many sequences of equal length; cosines are within each.
-  KernelProfile(const ModelSpec& model, int sequences) : model_(model), width_(model.width), sequences_(sequences) {}
+  /// The tokens are those of so many sequences of equal length; cosines are within each. With a grid, which outlives
+  /// this, kernels are those of its kept tokens, and statistics those of all tokens of one sequence.
+  KernelProfile(const ModelSpec& model, int sequences, const TokenGrid* grid = nullptr)
+      : model_(model), width_(model.width), sequences_(sequences), grid_(grid) {}
 
   void write(int index, Signal signal, const ChannelKernel& x);
   /// The streams at a depth, by their names. Of several that are parts of x_out the means over them are written,
@@ -27,11 +30,16 @@ class KernelProfile {
   /// Kurtosis and maximum of normal entries with the second moments v [T, D], or [T, 1] where channels are alike.
   /// Kurtosis is then exact, and else the limit of many channels: 3·mean_k(v²)/mean_k(v)².
   void read_tails(const Matrix& v);
+  [[nodiscard]] double mean(const Vector& of_tokens) const {
+    return grid_ != nullptr ? grid_->mean(of_tokens) : of_tokens.mean();
+  }
+  [[nodiscard]] double cosine(const Matrix& k) const;
   void set(Statistic statistic, Signal signal, int index, double value);
 
   const ModelSpec& model_;
   int width_;
   int sequences_;
+  const TokenGrid* grid_;
   Profile profile_;
   bool maximum_known_ = true;
   Matrix last_;  // the second moments whose maximum was taken last
@@ -43,6 +51,6 @@ class KernelProfile {
 /// the square of that of the depths. `step_cosine`: of every sublayer, alpha·√(K/K⁺ before norm C) per token. Fresh
 /// branches are orthogonal to the past, so the cosine of two depths is the product over the sublayers between, negative
 /// where an odd number of alphas is.
-std::vector<double> angular_distances(const std::vector<Vector>& step_cosine);
+std::vector<double> angular_distances(const std::vector<Vector>& step_cosine, const TokenGrid* grid = nullptr);
 
 }  // namespace periscope::theory

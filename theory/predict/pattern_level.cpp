@@ -11,13 +11,14 @@
 namespace periscope::theory {
 
 PatternLevel::PatternLevel(const StackSpec& spec, const ChainInputs& inputs, const PredictionOptions& options,
-                           int number, int samples, int backward_samples)
+                           int number, int samples, int backward_samples, const TokenGrid* grid)
     : spec_(spec),
       inputs_(inputs),
       options_(options),
       number_(number),
       samples_(samples),
       backward_samples_(backward_samples),
+      grid_(grid),
       moments_(inputs.ids.size()) {}
 
 namespace {
@@ -43,7 +44,8 @@ Profile PatternLevel::chain(int number) const {
                      .replicate = (static_cast<std::uint64_t>(number_) << 32U) + static_cast<std::uint64_t>(number),
                      .fault = options_.fault,
                      .backward_samples = backward_samples_,
-                     .sequences = inputs_.sequences};
+                     .sequences = inputs_.sequences,
+                     .grid = grid_};
   if (share_ != nullptr) chain.on_work = [this](double patterns) { share_->add(patterns); };
   const std::vector<std::vector<int>> labels =
       inputs_.labels.empty() ? options_.labels : std::vector<std::vector<int>>{inputs_.labels[input_of(number)]};

@@ -21,8 +21,9 @@ struct ChainInputs {
 class PatternLevel {
  public:
   /// Levels of different `number` share no random numbers. The references must outlive the level.
+  /// `grid` is null or stands for the tokens of the one Gaussian input.
   PatternLevel(const StackSpec& spec, const ChainInputs& inputs, const PredictionOptions& options, int number,
-               int samples, int backward_samples);
+               int samples, int backward_samples, const TokenGrid* grid = nullptr);
 
   /// Work of so many chains, as they tell it to `share`, which outlives this.
   [[nodiscard]] double work(int chains) const;
@@ -49,6 +50,7 @@ class PatternLevel {
   int number_;
   int samples_;
   int backward_samples_;
+  const TokenGrid* grid_;
   ShareDone* share_ = nullptr;
   int chains_ = 0;
   std::vector<ProfileMoments> moments_;

@@ -68,6 +68,20 @@ inline void times_transposed_pattern(const Sample& x, const Sample& a, bool caus
   }
 }
 
+/// x·yᵀ for x, y [T, n]; if `causal`, what is above the diagonal blocks is 0.
+inline void times_transposed_below(const Sample& x, const Sample& y, bool causal, Sample& out) {
+  const Eigen::Index tokens = x.rows();
+  if (!causal) {
+    out.noalias() = x * y.transpose();
+    return;
+  }
+  out.setZero(tokens, tokens);
+  for (Eigen::Index j = 0; j < tokens; j += pattern_block) {
+    const Eigen::Index n = std::min(pattern_block, tokens - j);
+    out.block(j, j, tokens - j, n).noalias() = x.bottomRows(tokens - j) * y.middleRows(j, n).transpose();
+  }
+}
+
 /// Copies the lower triangle onto the upper one.
 inline void mirror_lower(Sample& x) { x.triangularView<Eigen::StrictlyUpper>() = x.transpose(); }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "theory/norms/norm_law.h"
@@ -21,6 +22,10 @@ namespace {
 
 constexpr std::size_t most_inputs = 64;
 constexpr int first_samples = 2;  // patterns of a chain at every attention: one pair
+/// Of many tokens, the most patterns of a chain in the backward pass while those in the forward pass are no more:
+/// beyond, these are there against the bias of sharp patterns, which squared gradients do not take from the backward
+/// pass.
+constexpr int usual_back = 16;
 
 /// The first chains of a prediction: `fewest_chains` chains or more of first_samples patterns, and as many chains of
 /// `ratio` times as many patterns.
@@ -38,8 +43,14 @@ struct Scheme {
 /// From the usual one down. Where patterns are dear, their tokens are many and one pattern says much.
 constexpr Scheme schemes[] = {{16, 8}, {16, 4}, {8, 4}, {6, 4}, {4, 4}, {4, 2}};
 
-/// The first scheme that `affordable` patterns pay for, or the last.
-const Scheme& scheme_for(int inputs, double affordable) {
+/// With gradients, a pattern in the backward pass is most of the work, and those of many tokens vary little: half as
+/// many chains, with more such patterns in each as the errors ask.
+constexpr int many_tokens = 64;
+constexpr Scheme scheme_of_many{8, 8};
+
+/// The first scheme that `affordable` patterns pay for, or the last. `back_tokens` is 0 without gradients.
+const Scheme& scheme_for(int inputs, double affordable, int back_tokens) {
+  if (back_tokens >= many_tokens && scheme_of_many.patterns(inputs) <= affordable) return scheme_of_many;
   const auto found = std::ranges::find_if(schemes, [&](const Scheme& s) { return s.patterns(inputs) <= affordable; });
   return found == std::end(schemes) ? *std::prev(found) : *found;
 }
@@ -240,14 +251,54 @@ double extrapolate_all(const Prediction& prediction, Profile& profile, const Pro
   return worst;
 }
 
+/// What interpolation between a grid's tokens leaves, as a share of the standard deviation that a number has from one
+/// pattern at every attention: docs/theory/attention_and_mlp.md has the measurements.
+constexpr double grid_share = 0.02;
+
+/// What interpolation leaves of every number where patterns are uniform and nothing is sampled: its difference from
+/// that on a grid of twice as many nodes. Where patterns hardly vary, this is all of a grid's error.
+Profile uniform_grid_error(StackSpec spec, const TokenGrid& grid) {
+  spec.init.qk_factor = 0.0;
+  const TokenGrid finer(spec.input.tokens, spec.model.causal, 2.0);
+  ForwardChain chain;
+  chain.grid = &grid;
+  Profile error = forward_profile(spec, chain);
+  chain.grid = &finer;
+  const Profile fine = forward_profile(spec, chain);
+  for (auto& [key, curve] : error.curves) {
+    const std::vector<double>& other = fine.curves.at(key).value;
+    for (std::size_t i = 0; i < other.size(); ++i) curve.value[i] = 4.0 / 3.0 * std::abs(curve.value[i] - other[i]);
+  }
+  return error;
+}
+
+/// Adds the grid's own error to the errors of `profile`; `level` has those that come from its `patterns` patterns at
+/// every attention. Returns the largest ratio of a grid's error and the wanted one.
+double add_grid_error(const Prediction& prediction, Profile& profile, const Profile& level, double patterns,
+                      const Profile& uniform) {
+  double worst = 0.0;
+  for (auto& [key, curve] : profile.curves) {
+    const Curve& sampled = level.curves.at(key);
+    const std::vector<double>& interpolated = uniform.curves.at(key).value;
+    for (std::size_t i = 0; i < curve.value.size(); ++i) {
+      const double own = std::hypot(grid_share * std::sqrt(patterns) * sampled.standard_error[i],
+                                    std::isfinite(interpolated[i]) ? interpolated[i] : 0.0);
+      curve.standard_error[i] = std::hypot(curve.standard_error[i], own);
+      if (own > 0.0) worst = std::max(worst, own / wanted_error(prediction, key.first, curve.value[i]));
+    }
+  }
+  return worst;
+}
+
 // Chains come in levels, each with the scheme's ratio times as many patterns as the one before, until two levels tell
 // what bias is left; then the last level gets as many chains as the wanted errors need.
-Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const PredictionOptions& options) {
+Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const PredictionOptions& options,
+                          const TokenGrid* grid = nullptr) {
   const auto inputs = static_cast<int>(of.ids.size());
   const bool backward = !of.labels.empty() || !options.labels.empty();
-  const double affordable =
-      affordable_patterns(spec, backward, std::numeric_limits<double>::infinity(), options.operations);
-  const Scheme& scheme = scheme_for(inputs, affordable);
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  const double affordable = affordable_patterns(spec, backward, infinite, options.operations);
+  const Scheme& scheme = scheme_for(inputs, affordable, backward ? spec.input.tokens : 0);
   const int level_ratio = scheme.ratio;
   const int first_chains = scheme.chains(inputs);
   const int allowed = patterns_allowed(spec, options);
@@ -257,6 +308,8 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
   prediction.gradient_tolerance = options.gradient_tolerance;
   Profile before;
   double bias = 0.0;
+  const Profile uniform = grid != nullptr ? uniform_grid_error(spec, *grid) : Profile();
+  double of_grid = 0.0;  // the largest ratio of the grid's own error and the wanted one
   const auto read = [&](const PatternLevel& level) {
     prediction.samples = level.samples() * level.chains();
     prediction.backward_samples = !backward ? 0 : level.backward_samples() * level.chains();
@@ -267,16 +320,25 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
       prediction.profile = {};
       return false;
     }
+    const Profile sampled = grid != nullptr ? prediction.profile : Profile();
     if (!before.curves.empty()) bias = extrapolate_all(prediction, prediction.profile, before, level_ratio);
+    if (grid != nullptr) of_grid = add_grid_error(prediction, prediction.profile, sampled, prediction.samples, uniform);
     return true;
   };
   int samples = first_samples;
   int backward_samples = first_samples;
+  // Chains of so many patterns that may be taken, equally many for every input. Of a pattern's operations, with
+  // gradients, a fourth are those of the forward pass, which has more patterns than the backward pass.
+  const auto paid_for = [&](int forward_patterns, int back_patterns) {
+    const double each = backward ? std::min(forward_patterns, forward_patterns / 4 + back_patterns) : forward_patterns;
+    const double count = options.reaches_tolerance ? infinite : affordable / each;
+    return static_cast<int>(std::min<double>(count, allowed / forward_patterns) / inputs) * inputs;
+  };
   double wanted = 0.0;  // patterns, where the tolerance is not reached
   ShareDone share(options.on_share);
   const auto expect = [&](const PatternLevel& level, int chains) { share.expect(level.work(chains - level.chains())); };
   for (int number = 0;; ++number) {
-    PatternLevel level(spec, of, options, number, samples, backward_samples);
+    PatternLevel level(spec, of, options, number, samples, backward_samples, grid);
     level.tell(share);
     if (number != 1) expect(level, first_chains);
     if (number == 0) {  // a second level follows in any case
@@ -285,12 +347,14 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
     }
     level.grow(first_chains);
     if (!read(level)) return prediction;
-    const auto next_level = [&] { return number == 0 || (bias > 1.0 && level_ratio * samples * first_chains <= most); };
+    const auto next_level = [&] {
+      return number == 0 || (bias > 1.0 && paid_for(level_ratio * samples, samples) >= first_chains);
+    };
     while (!next_level()) {
       const double error = worst_error(prediction, prediction.profile);
-      const int most_chains = most / (samples * inputs) * inputs;
+      const int most_chains = paid_for(samples, backward_samples);
       if (error > 1.0 && most_chains <= level.chains()) wanted = level.chains() * samples * error * error;
-      if (error <= 1.0 || most_chains <= level.chains()) break;
+      if (error <= 1.0 || of_grid >= 1.0 || most_chains <= level.chains()) break;
       // The largest of many estimated errors is usually an overestimate, so 60 % of the chains that seem needed are
       // taken first and the errors are estimated again.
       constexpr double first_step = 0.6;
@@ -304,7 +368,9 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
     if (!next_level()) {
       // More chains do not lessen what the sequences that were left out may differ by, so this had no part in how many.
       prediction.profile = level.mean_of_population();
+      const Profile sampled = grid != nullptr ? prediction.profile : Profile();
       extrapolate_all(prediction, prediction.profile, before, level_ratio);
+      if (grid != nullptr) add_grid_error(prediction, prediction.profile, sampled, prediction.samples, uniform);
       break;
     }
     before = level.mean();
@@ -314,7 +380,9 @@ Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const Pr
     const double error = worst_error(prediction, before);
     const double chains = static_cast<double>(level.chains()) / first_chains;
     const double enough = std::min(backward_samples * chains * error * error, 1e6);
-    backward_samples = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), samples / level_ratio, samples);
+    const int most_back =
+        spec.input.tokens < many_tokens ? samples : std::max(std::min(samples, usual_back), samples / level_ratio);
+    backward_samples = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), samples / level_ratio, most_back);
   }
   wanted = std::min<double>(wanted, allowed);
   if (wanted > most) {
@@ -352,12 +420,18 @@ std::string gradient_refusal(const StackSpec& spec) {
 }
 
 double pattern_operations(const StackSpec& spec, bool backward) {
+  if (!backward) {
+    if (const std::optional<TokenGrid> grid = grid_for(spec)) {
+      return spec.model.layers * GridAttention::operations(*grid, spec.model.causal, spec.model.head_dim);
+    }
+  }
   const double t = spec.input.tokens;
   const double square = t * t;
+  // As many as the time that it takes is worth in the measurement's products.
   constexpr double begun = 5e4;             // what a pattern of the fewest tokens costs
   constexpr double usual_patterns = 512.0;  // that share what an exact average costs
   const double each = is_uniform(pattern_law(spec, 0)) ? 2.0 * t * square / usual_patterns
-                                                       : 4.0 * square * (t + spec.model.head_dim) + begun;
+                                                       : 6.0 * square * (t + spec.model.head_dim) + begun;
   return spec.model.layers * each * (backward ? 4.0 : 1.0);
 }
 
@@ -382,6 +456,11 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
   ChainInputs inputs{.ids = ids.empty() ? std::vector<std::vector<int>>(1) : ids};
   inputs.population = inputs.ids.size();
   if (inputs.ids.size() > most_inputs) inputs.ids.resize(most_inputs);
+  if (const std::optional<TokenGrid> grid = grid_for(spec); grid && options.labels.empty() && ids.empty()) {
+    Prediction prediction = predict_inputs(spec, inputs, options, &*grid);
+    // A precision that was asked for and is beyond a grid takes all tokens.
+    if (!options.reaches_tolerance || worst_error(prediction, prediction.profile) <= 1.0) return prediction;
+  }
   return predict_inputs(spec, inputs, options);
 }
 

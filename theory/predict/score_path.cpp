@@ -53,6 +53,8 @@ void ScorePathSum::add(const HeadSample& head, const std::vector<SampledPattern>
   values_kappa_ = values_.unit.cwiseProduct(kappa_);
   of_query_.setZero(tokens, tokens);
   of_key_.setZero(tokens, tokens);
+  half_of_query_.setZero(tokens, tokens);
+  half_of_key_.setZero(tokens, tokens);
   for (const SampledPattern& pattern : patterns) {
     if (capped) {
       b_ = pattern.a.cwiseProduct(logit_derivative_);
@@ -64,6 +66,8 @@ void ScorePathSum::add(const HeadSample& head, const std::vector<SampledPattern>
       add_last_steps(head, pattern.a, static_cast<float>(patterns.size()), numbers);
     }
   }
+  of_query_ += half_of_query_ + half_of_query_.transpose();
+  of_key_ += half_of_key_ + half_of_key_.transpose();
   if (law_.qk_norm != QkNorm::none) {
     divide_both(head.query, of_query_);
     divide_both(head.key, of_key_);
@@ -80,7 +84,7 @@ void ScorePathSum::add_closed_form(const SampledPattern& pattern) {
   times_transposed_pattern(values_kappa_, b_, causal, work_);
   work_ = 0.5F * work_ - pattern.times_k.cwiseProduct(left_).transpose();
   pattern_times(b_, work_, causal, product_);
-  of_query_ += product_ + product_.transpose();
+  half_of_query_ += product_;
 
   times_pattern(w_, b_, causal, left_);  // WB
   symmetric_transposed_pattern_times(b_, left_, causal, product_);
@@ -88,7 +92,7 @@ void ScorePathSum::add_closed_form(const SampledPattern& pattern) {
   times_pattern(w_.cwiseProduct(pattern.output_kernel), b_, causal, work_);
   work_ = 0.5F * work_ - left_.cwiseProduct(pattern.times_k);
   transposed_pattern_times(b_, work_, causal, product_);
-  of_key_ += product_ + product_.transpose();
+  half_of_key_ += product_;
 }
 
 void ScorePathSum::add_last_steps(const HeadSample& head, const Sample& a, float weight, NormalStream& numbers) {
@@ -110,8 +114,9 @@ void ScorePathSum::add_last_steps(const HeadSample& head, const Sample& a, float
   work_ -= (a * v).asDiagonal() * left_;
   add_difference(head.query, work_, law_.query_heads, query_);
   // m whole: dk = dzᵀ q
-  work_.noalias() = cotangents_.unit_factor * numbers.signs_float(cotangents_.unit_factor.cols(), value_factor_.cols());
-  product_.noalias() = work_ * value_factor_.transpose();
+  pattern_times(cotangents_.unit_factor, numbers.signs_float(cotangents_.unit_factor.cols(), value_factor_.cols()),
+                cotangents_.triangular, work_);
+  times_transposed_below(work_, value_factor_, causal, product_);
   const Eigen::VectorXf mean = a.cwiseProduct(product_).rowwise().sum();
   work_ = b_.cwiseProduct(product_.colwise() - mean);
   transposed_pattern_times(work_, q, causal, left_);

@@ -49,7 +49,8 @@ class ScorePathSum {
   Sample value_factor_;  // F with F Fᵀ = values_.unit
   Sample query_, key_;
   // Of one head, and work space.
-  Sample logit_derivative_, b_, kappa_, values_kappa_, w_, of_query_, of_key_, difference_, left_, work_, product_;
+  Sample logit_derivative_, b_, kappa_, values_kappa_, w_, of_query_, of_key_, half_of_query_, half_of_key_,
+      difference_, left_, work_, product_;
 };
 
 }  // namespace periscope::theory

@@ -1,0 +1,286 @@
+#include "theory/predict/token_grid.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/support/compare.h"
+#include "tests/support/doctest.h"
+#include "tests/support/hypothesis.h"
+#include "tests/support/threads.h"
+#include "tests/theory/xiong.h"
+#include "theory/predict/grid_attention.h"
+#include "theory/predict/kernel.h"
+#include "theory/predict/predict.h"
+
+namespace periscope::theory {
+namespace {
+
+using Index = Eigen::Index;
+
+/// A kernel of the tokens at these positions.
+Matrix kernel_at(const std::vector<Index>& positions, const std::function<double(Index, Index)>& entry) {
+  const auto tokens = static_cast<Index>(positions.size());
+  Matrix k(tokens, tokens);
+  for (Index t = 0; t < tokens; ++t) {
+    for (Index s = 0; s < tokens; ++s) {
+      k(t, s) = entry(positions[static_cast<std::size_t>(t)], positions[static_cast<std::size_t>(s)]);
+    }
+  }
+  return k;
+}
+
+/// What averages over all tokens before leave: 1/max(t, t'), counted from 1, twice that of a token with itself, and a
+/// part that all tokens have in common.
+double of_averages(Index t, Index s) {
+  return 0.3 + 1.0 / static_cast<double>(std::max(t, s) + 1) + (t == s ? 1.0 / static_cast<double>(t + 1) : 0.0);
+}
+
+TEST_CASE("a grid's tokens are in order, singles and then pairs of neighbours, and its cells hold all others") {
+  for (const Index tokens : {64, 200, 513, 4096, 100000}) {
+    for (const bool causal : {true, false}) {
+      CAPTURE(tokens);
+      CAPTURE(causal);
+      const TokenGrid grid(tokens, causal);
+      const std::vector<Index>& kept = grid.kept();
+      CHECK(kept.front() == 0);
+      CHECK(kept.back() == tokens - 1);
+      for (std::size_t i = 1; i < kept.size(); ++i) CHECK(kept[i] > kept[i - 1]);
+      for (auto i = static_cast<std::size_t>(grid.singles()); i < kept.size(); i += 2) {
+        CHECK(kept[i + 1] == kept[i] + 1);
+      }
+      Index next = grid.singles();
+      for (const auto& [node, first, end] : grid.cells()) {
+        CHECK(first == next);
+        CHECK(node + 1 < grid.nodes());
+        next = end;
+      }
+      CHECK(next == tokens);
+      CHECK(grid.mean(Vector::Ones(grid.size())) == doctest::Approx(1.0));
+      CHECK(grid.mean_of_pairs(Matrix::Ones(grid.size(), grid.size())) == doctest::Approx(1.0));
+    }
+  }
+  CHECK(TokenGrid(64, true).size() == 64);
+  CHECK(TokenGrid(4096, true).size() < 300);
+}
+
+TEST_CASE("of all tokens a grid's means are the means, and nothing is left between tokens") {
+  const TokenGrid grid = TokenGrid::of_all_tokens(9);
+  const Matrix k = kernel_at(grid.kept(), of_averages);
+  CHECK(grid.mean(k.diagonal()) == doctest::Approx(k.diagonal().mean()).epsilon(1e-14));
+  CHECK(grid.mean_of_pairs(k) == doctest::Approx((k.sum() - k.trace()) / 72).epsilon(1e-14));
+  CHECK(grid.between(k) == k);
+  CHECK(grid.all(k.diagonal()) == k.diagonal());
+  CHECK(grid.diagonal(k, grid.folds(k)) == k.diagonal());
+}
+
+TEST_CASE("means over all tokens of what averages leave, to the square of the nodes' distance") {
+  constexpr Index tokens = 2000;
+  const TokenGrid all = TokenGrid::of_all_tokens(tokens);
+  const auto root = [](Index t, Index s) {  // the cosine of two averages over tokens that have nothing in common
+    const auto first = static_cast<double>(std::min(t, s) + 1);
+    return std::sqrt(first / static_cast<double>(std::max(t, s) + 1));
+  };
+  const Matrix exact = kernel_at(all.kept(), of_averages);
+  const Matrix exact_root = kernel_at(all.kept(), root);
+  std::vector<double> errors;
+  for (const double fineness : {1.0, 2.0}) {
+    const TokenGrid grid(tokens, true, fineness);
+    const Matrix k = kernel_at(grid.kept(), of_averages);
+    CHECK(grid.mean(k.diagonal()) == doctest::Approx(all.mean(exact.diagonal())).epsilon(1e-5));
+    CHECK(grid.mean_of_pairs(k) == doctest::Approx(all.mean_of_pairs(exact)).epsilon(1e-5));
+    errors.push_back(std::abs(grid.mean_of_pairs(kernel_at(grid.kept(), root)) - all.mean_of_pairs(exact_root)));
+  }
+  CHECK(errors[0] < 5e-4);
+  CHECK(errors[1] < 0.35 * errors[0]);
+}
+
+PatternLaw law_of(const StackSpec& spec) { return pattern_law(spec, 0); }
+
+StackSpec long_stack(std::string_view placement, int tokens, double correlation) {
+  StackSpec spec = testing::placed(testing::tiny_stack(), placement);
+  spec.model.heads = spec.model.kv_heads = 4;
+  spec.model.head_dim = 8;
+  spec.model.rope = true;
+  spec.input.tokens = tokens;
+  spec.input.correlation = correlation;
+  return spec;
+}
+
+TEST_CASE("uniform attention on a grid, twice, against all tokens: right to the square of the nodes' distance") {
+  for (const bool causal : {true, false}) {
+    CAPTURE(causal);
+    StackSpec spec = long_stack("pre", 700, 0.1);
+    spec.model.causal = causal;
+    spec.init.qk_factor = 0.0;
+    const PatternLaw law = law_of(spec);
+    const Matrix input = input_kernel(spec, {}).product;
+    const AttentionAverage full(law, 700);
+    const auto stream = [](const Matrix& branch, const Matrix& before) { return Matrix(before + 2.0 * branch); };
+    const Matrix once = stream(full.head_output_kernel(input, 2, {}), input);
+    const Matrix twice = full.head_output_kernel(once, 2, {});
+    std::vector<double> moment;
+    std::vector<double> cosine;
+    for (const double fineness : {1.0, 2.0}) {
+      const TokenGrid grid(700, causal, fineness);
+      const AttentionAverage average(law, grid);
+      StackSpec kept = spec;
+      kept.input.tokens = static_cast<int>(grid.size());
+      const Matrix start = input_kernel(kept, {}).product;
+      const Matrix k = average.head_output_kernel(stream(average.head_output_kernel(start, 2, {}), start), 2, {});
+      const Vector inverse = k.diagonal().cwiseSqrt().cwiseInverse();
+      moment.push_back(std::abs(grid.mean(k.diagonal()) / twice.diagonal().mean() - 1.0));
+      cosine.push_back(
+          std::abs(grid.mean_of_pairs(inverse.asDiagonal() * k * inverse.asDiagonal()) - token_cosine(twice)));
+    }
+    constexpr double of_floats = 2e-6;  // 700 terms in float
+    CHECK(moment[0] < 1e-3);
+    CHECK(cosine[0] < 1e-3);
+    CHECK(moment[1] < 0.4 * moment[0] + of_floats);
+    CHECK(cosine[1] < 0.4 * cosine[0] + of_floats);
+  }
+}
+
+TEST_CASE("a grid stands for Gaussian input without windows, long enough, whose patterns are sampled") {
+  const StackSpec spec = long_stack("pre", 256, 0.3);
+  REQUIRE(grid_for(spec).has_value());
+  CHECK(2 * grid_for(spec)->size() <= 256);
+  StackSpec other = spec;
+  other.input.tokens = 128;
+  CHECK_FALSE(grid_for(other).has_value());
+  other = spec;
+  other.input.kind = InputKind::tokens;
+  CHECK_FALSE(grid_for(other).has_value());
+  other = spec;
+  other.init.qk_factor = 0.0;
+  CHECK_FALSE(grid_for(other).has_value());
+  other = spec;
+  other.model.attention.resize(static_cast<std::size_t>(spec.model.layers));
+  other.model.attention.back().scores.window = 100;
+  CHECK_FALSE(grid_for(other).has_value());
+  other.model.attention.back().scores.window = 256;
+  CHECK(grid_for(other).has_value());
+  CHECK(pattern_operations(spec, false) < 0.1 * pattern_operations(spec, true));
+}
+
+TEST_CASE("equal tokens stay equal on a grid, without an error") {
+  const Prediction p = predict(long_stack("pre", 300, 1.0), {}, {});
+  const Curve& cosine = *p.profile.find(Statistic::token_cosine, Signal::x_out);
+  for (const double value : cosine.value) CHECK(value == doctest::Approx(1.0).epsilon(1e-12));
+  for (const double error : cosine.standard_error) CHECK(error < 1e-12);
+}
+
+TEST_CASE("a prediction on a grid has the same bits for 1, 2 and 3 threads") {
+  const auto run = [&](int count) {
+    const testing::Threads threads(count);
+    return predict(long_stack("peri", 256, 0.3), {}, {.tolerance = 1.0});
+  };
+  const Prediction alone = run(1);
+  for (const int count : {2, 3}) {
+    const Prediction several = run(count);
+    for (const auto& [key, curve] : alone.profile.curves) {
+      testing::check_same_bits("value", several.profile.curves.at(key).value, curve.value);
+      testing::check_same_bits("standard error", several.profile.curves.at(key).standard_error, curve.standard_error);
+    }
+  }
+}
+
+TEST_CASE("where patterns hardly vary, a grid's stated errors are those of interpolation, and they cover it") {
+  StackSpec spec = long_stack("peri", 300, 0.0);
+  spec.init.qk_factor = 0.01;
+  const Prediction on_grid = predict(spec, {}, {});
+  spec.init.qk_factor = 0.0;
+  const Prediction exact = predict(spec, {}, {});  // of all tokens; logits of 1e-4 change nothing that counts here
+  const Curve& cosine = *on_grid.profile.find(Statistic::token_cosine, Signal::x_out);
+  const Curve& other = *exact.profile.find(Statistic::token_cosine, Signal::x_out);
+  for (std::size_t i = 1; i < cosine.value.size(); ++i) {
+    CHECK(cosine.standard_error[i] < 1e-3);
+    CHECK(std::abs(cosine.value[i] - other.value[i]) < 4.0 * cosine.standard_error[i]);
+  }
+  CHECK(cosine.value.back() != other.value.back());
+}
+
+/// Every curve's entries over replicates of chains of so many patterns, on a grid or of all tokens.
+std::map<std::string, std::vector<double>> chains(const StackSpec& spec, int samples, int replicates, bool on_grid) {
+  const std::optional<TokenGrid> grid = grid_for(spec);
+  std::map<std::string, std::vector<double>> entries;
+  for (int r = 0; r < replicates; ++r) {
+    ForwardChain chain;
+    chain.samples = samples;
+    chain.seed = on_grid ? 1 : 2;
+    chain.replicate = static_cast<std::uint64_t>(r);
+    if (on_grid) chain.grid = &grid.value();
+    for (const auto& [key, curve] : forward_profile(spec, chain).curves) {
+      for (std::size_t i = 0; i < curve.value.size(); ++i) {
+        entries[fmt::format("{} {}[{}]", statistic_names[static_cast<std::size_t>(key.first)], name_of(key.second), i)]
+            .push_back(curve.value[i]);
+      }
+    }
+  }
+  return entries;
+}
+
+TEST_CASE("a grid's chains have the means of chains of all tokens, but for the share that its error states") {
+  struct Case {
+    const char* placement;
+    double correlation;
+    bool causal, rope;
+  };
+  for (const Case c : {Case{"pre", 0.0, true, true}, Case{"peri", 0.5, true, true}, Case{"post", 0.2, true, false},
+                       Case{"pre", 0.3, false, true}}) {
+    CAPTURE(std::string(c.placement));
+    StackSpec spec = long_stack(c.placement, c.causal ? 256 : 500, c.correlation);
+    spec.model.causal = c.causal;
+    spec.model.rope = c.rope;
+    constexpr int samples = 32;
+    const auto on_grid = chains(spec, samples, 48, true);
+    const auto full = chains(spec, samples, 24, false);
+    for (const auto& [name, values] : full) {
+      const testing::Estimate all = testing::estimate(values);
+      const testing::Estimate grid = testing::estimate(on_grid.at(name));
+      const double error = std::hypot(all.standard_error, grid.standard_error);
+      if (std::isnan(all.mean) || error <= 1e-6 * std::abs(all.mean)) continue;
+      // A share of the standard deviation of one pattern, as predict states it.
+      const double own = 0.02 * std::sqrt(24.0 * samples) * all.standard_error;
+      CHECK_MESSAGE(std::abs(grid.mean - all.mean) < own + 5.0 * error, name, ": ", grid.mean, " ± ",
+                    grid.standard_error, ", of all tokens ", all.mean, " ± ", all.standard_error);
+    }
+  }
+}
+
+TEST_CASE(
+    "over 100 prediction seeds a long sequence's numbers vary by their stated errors, about those of all tokens") {
+  const StackSpec spec = long_stack("pre", 256, 0.1);
+  std::map<std::string, std::vector<double>> values;
+  std::map<std::string, double> stated;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const Prediction p = predict(spec, {}, {.tolerance = 0.05, .seed = seed});
+    for (const auto& [key, curve] : p.profile.curves) {
+      for (std::size_t i = 0; i < curve.value.size(); ++i) {
+        const std::string name =
+            fmt::format("{} {}[{}]", statistic_names[static_cast<std::size_t>(key.first)], name_of(key.second), i);
+        values[name].push_back(curve.value[i]);
+        stated[name] += curve.standard_error[i] * curve.standard_error[i] / 100;
+      }
+    }
+  }
+  const auto full = chains(spec, 256, 16, false);  // a bias of a/256 is left
+  for (const auto& [name, of_seeds] : values) {
+    const testing::Estimate mean = testing::estimate(of_seeds);
+    if (std::isnan(mean.mean) || stated.at(name) <= std::pow(1e-6 * mean.mean, 2)) continue;
+    const double ratio = 100 * mean.standard_error * mean.standard_error / stated.at(name);
+    // As in predict_test: of the stated variance the grid's own share is at most a tenth, 0.02²·256/(8/7)².
+    CHECK_MESSAGE((ratio > 0.47 * 0.9 && ratio < 1.85), name, ": variance over stated ", ratio);
+    const testing::Estimate all = testing::estimate(full.at(name));
+    const double error = std::sqrt(stated.at(name));
+    const double allowed = 0.5 * error + 5.0 * std::hypot(mean.standard_error, all.standard_error);
+    CHECK_MESSAGE(std::abs(mean.mean - all.mean) < allowed, name, ": bias ", (mean.mean - all.mean) / error);
+  }
+}
+
+}  // namespace
+}  // namespace periscope::theory
