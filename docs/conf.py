@@ -26,13 +26,13 @@ PAGES = {
     },
     "docs/theory/README": {
         "": [f"docs/theory/{chapter}" for chapter in (
-            "blocks", "attention_and_mlp", "weight_scales", "gradients", "bounds", "certificates", "finite_width",
+            "blocks", "attention_and_mlp", "weight_scales", "gradients", "first_steps", "bounds", "certificates", "finite_width",
             "verdicts", "number_formats")],
     },
     "docs/lab_notes/README": {
         "": [f"docs/lab_notes/{note}" for note in (
             "discoveries", "finite_width", "growth_in_training", "weight_scales", "certificates", "number_formats",
-            "blocks_2026")],
+            "blocks_2026", "first_steps")],
     },
 }  # fmt: skip
 

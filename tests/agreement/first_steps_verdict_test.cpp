@@ -14,14 +14,14 @@ using first_steps::StackSteps;
 using judge::Verdict;
 using Values = std::vector<double>;
 
-constexpr int seeds = 8;
+constexpr int planted_seeds = 8;
 constexpr int steps = 3;
 constexpr std::size_t depths = 3;
 
 /// A number's rows over seeds: mean exact, standard error 0.1 % of `unit`.
 judge::SeedRows rows_of(const Values& means, double unit) {
   judge::SeedRows rows;
-  for (int s = 0; s < seeds; ++s) {
+  for (int s = 0; s < planted_seeds; ++s) {
     Values row;
     for (const double mean : means) row.push_back(mean + (s % 2 == 0 ? 1.0 : -1.0) * 0.001 * unit * std::sqrt(7.0));
     rows.add(row);
@@ -36,7 +36,7 @@ StackSteps right() {
   StackSteps stack;
   stack.spec.model.layers = 1;
   stack.spec.model.width = 64;
-  stack.seeds = seeds;
+  stack.seeds = planted_seeds;
   for (int s = 0; s <= steps; ++s) {
     const double t = s;
     const Values change{0.0, 0.5 * t, t};
@@ -140,7 +140,7 @@ TEST_CASE("first steps: branches beside each other have no cosine of their own s
   stack.spec.model.placement = *find_placement("parallel");
   for (auto& step : stack.measured) {
     judge::SeedRows none;
-    for (int s = 0; s < seeds; ++s) none.add(Values(2, std::numeric_limits<double>::quiet_NaN()));
+    for (int s = 0; s < planted_seeds; ++s) none.add(Values(2, std::numeric_limits<double>::quiet_NaN()));
     step.branch_cosine = none;
   }
   const StackSteps parallel = judged(stack);

@@ -134,7 +134,7 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
     reading.turned_sublayer = static_cast<int>(least - shares.begin());
     reading.change = change.curve();
     reading.loss_change = loss_change.curve();
-    reading.left_out = std::pow(1.0 - reading.kept_share, 2);
+    reading.left_out = 2.0 * std::pow(1.0 - reading.kept_share, 2);
     if (r > 0) far += input.optimizer.rates[r - 1];
     reading.gains = has_norms_behind(spec) ? 2.0 * far : 0.0;
     result.steps.push_back(std::move(reading));
@@ -143,9 +143,9 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
     const StepReading& reading = result.steps[r];
     if (reading.left_out > most_left_out) {
       result.stopped_by = fmt::format(
-          "what sublayer {} reads has turned: its correlation with what it was is {:.2f}, so that the product of two "
+          "what sublayer {} reads has turned: its correlation with what it was is {:.2f}, so that products of two "
           "such "
-          "changes, which is left out, comes to {:.0f} % of a change",
+          "changes, which are left out, come to {:.0f} % of one",
           reading.turned_sublayer, reading.kept_share, 100.0 * reading.left_out);
       break;
     }

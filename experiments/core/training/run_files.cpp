@@ -45,7 +45,7 @@ std::string absolute_or_none(const std::string& path) {
 }
 
 void remove_states(const std::string& folder) {
-  if (folder.empty()) return;
+  if (folder.empty() || !std::filesystem::is_directory(folder)) return;  // a run that trained nothing has none
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() == ".safetensors") std::filesystem::remove(entry.path());
   }
