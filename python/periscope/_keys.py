@@ -288,10 +288,12 @@ class FirstStepsKeys(TypedDict, total=False):
     """independent chains of the prediction, from whose spread its standard errors come. Default: 4."""
     fault: Literal["none", "no-noise", "sign-constant", "one-gate", "no-token-mean"]
     """a planted mistake: no-noise, sign-constant, one-gate, no-token-mean. Default: "none"."""
+    predict_only: bool
+    """the prediction alone: nothing is trained, and nothing judged. Default: false."""
     change_limit: float
     """largest error of the stream's second moment that a verdict may leave unnoticed, else it is inconclusive
-    (T22); relative to the step's largest predicted change over depth. Default: 0.05."""
+    (T22); relative to the step's largest predicted change over depth. Default: 0.2."""
     cosine_limit: float
-    """the same of the cosine of branch and stream, absolute. Default: 0.02."""
+    """the same of the cosine of branch and stream, absolute. Default: 0.05."""
     loss_limit: float
-    """the same of the loss on the held-out windows, relative to its predicted change. Default: 0.1."""
+    """the same of the loss on the held-out windows, relative to its predicted change. Default: 0.2."""

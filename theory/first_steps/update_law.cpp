@@ -2,6 +2,7 @@
 
 #include <Eigen/Cholesky>
 #include <Eigen/Eigenvalues>
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <utility>
@@ -15,6 +16,9 @@ namespace {
 /// they are averaged over thousands of entries.
 constexpr Eigen::Index sampled_pairs = 128;
 
+/// Takes the place of an ε of 0, so that an entry without any gradient stays.
+constexpr double least = 1e-30;
+
 /// One step of AdamW's memory on entries; returns m̂/(√v̂ + ε).
 template <class Array>
 Array adam_step(const OptimizerLaw& o, int step, double clip, const Array& gradient, Array& mean, Array& square) {
@@ -26,7 +30,7 @@ Array adam_step(const OptimizerLaw& o, int step, double clip, const Array& gradi
   square = b2 * square + (1 - b2) * g.square();
   const auto first = static_cast<Real>(1.0 - std::pow(o.beta1, step));
   const auto second = static_cast<Real>(1.0 - std::pow(o.beta2, step));
-  return (mean / first) / ((square / second).sqrt() + static_cast<Real>(o.eps));
+  return (mean / first) / ((square / second).sqrt() + static_cast<Real>(std::max(o.eps, least)));
 }
 
 }  // namespace
@@ -67,7 +71,7 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
     const double s = std::sqrt(c(0, 0)) * clips_[0];
     const double rate = optimizer_.rates[0];
     // E u a/s² and E u² of u = a/(|a| + ε) by the midpoint rule in |a|.
-    constexpr int nodes = 64;
+    constexpr int nodes = 512;
     constexpr double reach = 5.0;
     double slope = 0.0;
     double square = 0.0;

@@ -1,0 +1,227 @@
+#include "theory/first_steps/first_steps.h"
+
+#include <omp.h>
+
+#include <Eigen/Cholesky>
+
+#include <cmath>
+#include <numbers>
+
+#include "tests/support/doctest.h"
+#include "theory/first_steps/activation_values.h"
+#include "theory/first_steps/attention_heads.h"
+#include "theory/first_steps/update_law.h"
+#include "theory/predict/normal_stream.h"
+
+namespace periscope::theory {
+namespace {
+
+OptimizerLaw adam(std::vector<double> rates) {
+  OptimizerLaw law;
+  law.rates = std::move(rates);
+  law.eps = 0.0;
+  return law;
+}
+
+StackSpec small_stack(const char* placement) {
+  StackSpec spec;
+  spec.model.layers = 2;
+  spec.model.width = 64;
+  spec.model.heads = spec.model.kv_heads = 4;
+  spec.model.head_dim = 16;
+  spec.model.mlp_width = 128;
+  spec.model.vocab = 16;
+  spec.model.placement = *find_placement(placement);
+  take_defaults(spec.model.placement, spec.model);
+  spec.init.std = 0.1;
+  spec.input.kind = InputKind::tokens;
+  spec.input.tokens = 4;
+  return spec;
+}
+
+/// Two steps on batches of two sequences, and two sequences to look at.
+FirstStepsInput small_input(std::vector<double> rates) {
+  FirstStepsInput input;
+  TrainingBatches& run = input.runs.emplace_back();
+  for (int s = 0; s < static_cast<int>(rates.size()); ++s) {
+    run.inputs.push_back({1, 2, 3, 4, 5, 3 + s, 7, 1});
+    run.labels.push_back({2, 3, 4, 4, 3 + s, 7, 1, 2});
+  }
+  input.ids = {1, 9, 3, 2, 5, 6, 1, 1};
+  input.labels = {9, 3, 2, 4, 6, 1, 1, 3};
+  input.optimizer = adam(std::move(rates));
+  return input;
+}
+
+FirstStepsOptions few() { return {.neurons = 64, .chains = 2, .seed = 3, .fault = StepFault::none, .on_share = {}}; }
+
+TEST_CASE("update law: one step of AdamW is the sign, of mean slope √(2/π)/s, and without ε its square is the rate's") {
+  const UpdateLaw law(adam({0.5}), {1.0}, 1.0);
+  const UpdateLaw::Moments m = law.moments(Matrix::Constant(1, 1, 9.0));
+  // The midpoint rule over |z| < 5 leaves out what lies beyond, 6e-7 of the mass.
+  CHECK(std::abs(m.slope(0) - 0.5 * std::sqrt(2.0 / std::numbers::pi) / 3.0) < 1e-5);
+  CHECK(std::abs(m.square - 0.25) < 1e-5);
+  Eigen::MatrixXf gradients(1, 2);
+  gradients << -2.0F, 1e-3F;
+  const Eigen::MatrixXf taken = law.taken_off({gradients});
+  CHECK(std::abs(taken(0, 0) + 0.5F) < 1e-6F);
+  CHECK(std::abs(taken(0, 1) - 0.5F) < 1e-6F);
+}
+
+TEST_CASE("update law: no gradient moves nothing, and before the first step there is nothing to move") {
+  const UpdateLaw law(adam({0.5, 0.5}), {1.0, 1.0}, 1.0);
+  CHECK(law.moments(Matrix::Zero(2, 2)).square == 0.0);
+  CHECK(law.moments(Matrix(0, 0)).slope.size() == 0);
+}
+
+TEST_CASE("update law: equal gradients at every step go as far as the rates") {
+  const UpdateLaw law(adam({0.5, 0.25, 0.125}), {1.0, 1.0, 1.0}, 1.0);
+  const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
+  CHECK(std::abs(law.taken_off({g, g, g})(0, 0) + 0.875F) < 1e-5F);
+}
+
+TEST_CASE("update law: the slopes of several steps are those of a regression of U on independent gradients") {
+  const UpdateLaw law(adam({0.5, 0.5}), {1.0, 1.0}, 1.0);
+  Matrix c(2, 2);
+  c << 1.0, 0.3, 0.3, 2.0;
+  const UpdateLaw::Moments m = law.moments(c);
+  NormalStream numbers({.seed = 1, .replicate = 0, .place = 0});
+  constexpr Eigen::Index samples = 200000;
+  const Matrix lower = c.llt().matrixL();
+  const Eigen::MatrixXf a = (numbers.normals(samples, 2) * lower.transpose()).cast<float>();
+  const Eigen::MatrixXf u = law.taken_off({a.col(0), a.col(1)});
+  const Vector with = (a.transpose() * u).cast<double>() / static_cast<double>(samples);
+  const Vector expected = c.llt().solve(with);
+  // 128 whitened pairs: the part of U that no linear function explains has a variance of about a third of its square,
+  // so that a slope is off by 0.5·√(1/3)/√256 = 0.02 of a standard deviation; five of those.
+  for (Eigen::Index b = 0; b < 2; ++b) CHECK(std::abs(m.slope(b) - expected(b)) < 0.1);
+  CHECK(std::abs(m.square - u.squaredNorm() / samples) < 0.1);
+}
+
+TEST_CASE("update law: SGD with momentum is a sum with the weights of its memory") {
+  OptimizerLaw sgd = adam({0.1, 0.2});
+  sgd.adam = false;
+  sgd.momentum = 0.5;
+  const UpdateLaw law(sgd, {1.0, 0.5}, 1.0);
+  const UpdateLaw::Moments m = law.moments(Matrix::Identity(2, 2));
+  CHECK(m.slope(0) == doctest::Approx(0.1 + 0.2 * 0.5));
+  CHECK(m.slope(1) == doctest::Approx(0.2 * 0.5));
+  CHECK(m.square == doctest::Approx(0.04 + 0.01));
+  CHECK(law.is_linear());
+}
+
+TEST_CASE("activations: slopes are the differences of values") {
+  Eigen::MatrixXf x(1, 5);
+  x << -2.0F, -0.5F, 0.25F, 1.0F, 3.0F;
+  constexpr float step = 1.0F / 256.0F;
+  for (const Activation a : {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh}) {
+    CAPTURE(static_cast<int>(a));
+    const Eigen::MatrixXf up = activation_values(a, x.array() + step);
+    const Eigen::MatrixXf down = activation_values(a, x.array() - step);
+    // Third derivatives are below 2, so that the central difference is off by 2/6·step² = 5e-6, and rounding by
+    // 4·6e-8/step = 6e-5.
+    CHECK(((up - down) / (2.0F * step) - activation_slopes(a, x)).cwiseAbs().maxCoeff() < 1e-4F);
+  }
+}
+
+TEST_CASE("sequence attention: the gradient of the scores is that of differences") {
+  StackSpec spec = small_stack("pre");
+  const SequenceAttention attention(spec.model, 0, 4);
+  NormalStream numbers({.seed = 2, .replicate = 0, .place = 0});
+  const Sampled q = numbers.normals_float(8, 16);
+  const Sampled k = numbers.normals_float(8, 16);
+  const Sampled v = numbers.normals_float(8, 16);
+  const Sampled g = numbers.normals_float(8, 16);
+  const Eigen::VectorXf none;
+  const auto loss = [&](const Sampled& query) {
+    const auto scores =
+        attention.scores(attention.rotated(query, none, 4).rotated, attention.rotated(k, none, 4).rotated);
+    return attention.mixed(scores.pattern, v).cwiseProduct(g).cast<double>().sum();
+  };
+  const auto rotated = attention.rotated(q, none, 4);
+  const auto scores = attention.scores(rotated.rotated, attention.rotated(k, none, 4).rotated);
+  const auto dz = attention.score_gradient(scores, g, v);
+  const Sampled dq = attention.back(rotated, attention.mixed(dz, attention.rotated(k, none, 4).rotated), 4);
+  constexpr float step = 1.0F / 64.0F;
+  for (const Eigen::Index t : {1, 3, 6}) {
+    Sampled up = q;
+    Sampled down = q;
+    up(t, 5) += step;
+    down(t, 5) -= step;
+    const double difference = (loss(up) - loss(down)) / (2.0 * step);
+    CHECK(std::abs(difference - dq(t, 5)) < 2e-3);
+  }
+  CHECK(dq.row(0).norm() == 0.0F);  // a token that sees itself alone has nothing to choose
+}
+
+TEST_CASE("first steps: a rate of 0 leaves the stream as it was, and nothing follows the gradients") {
+  const FirstSteps p = predict_first_steps(small_stack("peri"), small_input({0.0, 0.0}), few());
+  REQUIRE(p.steps.size() == 3);
+  for (const StepReading& step : p.steps) {
+    CHECK(step.coherent.value.back() == 0.0);
+    for (const double change : step.change.value) CHECK(std::abs(change) < 1e-4);
+    CHECK(step.kept_share == doctest::Approx(1.0).epsilon(1e-4));
+    // Peri-LN adds 1 for every sublayer, whatever the weights.
+    CHECK(step.second_moment.value.back() - step.second_moment.value.front() == doctest::Approx(4.0).epsilon(1e-3));
+  }
+  CHECK(p.holds_until == 2);
+}
+
+TEST_CASE("first steps: the loss falls, the coherent part grows with the square of the rate") {
+  const FirstSteps once = predict_first_steps(small_stack("pre"), small_input({1e-4}), few());
+  const FirstSteps twice = predict_first_steps(small_stack("pre"), small_input({2e-4}), few());
+  CHECK(once.steps[1].loss_change.value[0] < 0.0);
+  const double ratio = twice.steps[1].coherent.value.back() / once.steps[1].coherent.value.back();
+  CHECK(ratio == doctest::Approx(4.0).epsilon(0.05));  // what is of third order in the rate is some percent
+}
+
+TEST_CASE("first steps: every planted mistake changes the prediction, a sign of 1 by π/2") {
+  const FirstSteps right = predict_first_steps(small_stack("pre"), small_input({1e-4}), few());
+  for (int f = 1; f < static_cast<int>(step_fault_names.size()); ++f) {
+    CAPTURE(step_fault_names[static_cast<std::size_t>(f)]);
+    FirstStepsOptions options = few();
+    options.fault = static_cast<StepFault>(f);
+    const FirstSteps wrong = predict_first_steps(small_stack("pre"), small_input({1e-4}), options);
+    CHECK(wrong.steps[1].second_moment.value.back() != right.steps[1].second_moment.value.back());
+    CHECK_FALSE(meaning_of(options.fault).empty());
+    if (options.fault == StepFault::sign_constant) {
+      const double ratio = wrong.steps[1].coherent.value.back() / right.steps[1].coherent.value.back();
+      CHECK(ratio == doctest::Approx(std::numbers::pi / 2.0).epsilon(0.05));
+    }
+  }
+}
+
+TEST_CASE("first steps: the result does not depend on the number of threads") {
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const FirstSteps one = predict_first_steps(small_stack("post"), small_input({1e-3, 1e-3}), few());
+  omp_set_num_threads(2);
+  const FirstSteps two = predict_first_steps(small_stack("post"), small_input({1e-3, 1e-3}), few());
+  omp_set_num_threads(threads);
+  for (std::size_t s = 0; s < one.steps.size(); ++s) {
+    CHECK(one.steps[s].second_moment.value == two.steps[s].second_moment.value);
+    CHECK(one.steps[s].branch_cosine.value == two.steps[s].branch_cosine.value);
+    CHECK(one.steps[s].loss.value == two.steps[s].loss.value);
+  }
+}
+
+TEST_CASE("first steps: blocks with several branches and streams are predicted, and what is not says why") {
+  for (const char* name : {"parallel", "parallel-two", "residual-dual", "deepnorm", "span", "x0", "hyper"}) {
+    CAPTURE(name);
+    const FirstSteps p = predict_first_steps(small_stack(name), small_input({1e-3}), few());
+    CHECK(p.refusal.empty());
+    for (const StepReading& step : p.steps) {
+      for (const double q : step.second_moment.value) CHECK(std::isfinite(q));
+    }
+  }
+  StackSpec bending = small_stack("pre");
+  bending.model.norm = NormKind::dyt;
+  CHECK(first_steps_refusal(bending).find("do not divide") != std::string::npos);
+  StackSpec gated = small_stack("pre");
+  gated.model.attention_gate = AttentionGate::head;
+  CHECK(first_steps_refusal(gated).find("inside") != std::string::npos);
+  CHECK(first_steps_refusal(small_stack("layer-scale")).find("every channel") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace periscope::theory
