@@ -98,12 +98,12 @@ TEST_CASE("first steps: each quantity refuses a theory that is wrong in it, at i
   StackSteps lower = right();
   for (auto& step : lower.prediction.steps) step.second_moment.value[0] = 0.8;
   rejects(judged(lower), "second_moment x_out[0] at step 0");
-  rejects(wrong([](auto& step) { step.loss.value[0] += 0.2; }), "change of the loss at step 2");
+  rejects(wrong([](auto& step) { step.loss_change.value[0] += 0.2; }), "change of the loss at step 2");
 }
 
 TEST_CASE("first steps: what the theory states as its error is no rejection, and hides as much") {
   StackSteps stack = right();
-  stack.prediction.steps[3].second_moment.value[2] += 0.15;  // of a change of 3: 5 %
+  stack.prediction.steps[3].change.value[2] += 0.15;  // of a change of 3: 5 %
   CHECK(judged(stack).verdict.verdict == Verdict::disagrees);
   stack.stated = {.change = 0.1, .cosine = 0.0};
   const StackSteps allowed = judged(stack);
@@ -111,7 +111,7 @@ TEST_CASE("first steps: what the theory states as its error is no rejection, and
   CHECK(allowed.verdict.verdict == Verdict::inconclusive);
   CHECK(first_steps::power_of(allowed.verdict.cells, Quantity::change).worst > 0.2);
   stack.stated = {.change = 0.0, .cosine = 0.1};
-  stack.prediction.steps[3].second_moment.value[2] -= 0.15;
+  stack.prediction.steps[3].change.value[2] -= 0.15;
   const StackSteps cosine = judged(stack);
   CHECK(cosine.verdict.verdict == Verdict::inconclusive);
   CHECK(cosine.verdict.reason.find("branch_cosine") != std::string::npos);
@@ -127,7 +127,7 @@ TEST_CASE("first steps: limits decide whether an agreement says anything") {
 
 TEST_CASE("first steps: what makes a prediction more precise is the number of chains") {
   StackSteps stack = right();
-  for (auto& step : stack.prediction.steps) step.loss.standard_error = {0.3};
+  for (auto& step : stack.prediction.steps) step.loss_change.standard_error = {0.3};
   FirstStepsConfig config;
   config.chains = 100;
   const StackSteps vague = judged(stack, config);

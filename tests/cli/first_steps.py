@@ -24,7 +24,7 @@ second_moment = 4e-4
 [train]
 steps = {STEPS}
 batch = {BATCH}
-lr = 3e-3
+lr = 3e-4
 record_sequences = {WINDOWS}
 [first_steps]
 neurons = 16

@@ -43,7 +43,7 @@ SHAPES = {
                     *shape(model__width=1024, model__heads=4, input__tokens=800, theory__replicates=2,
                            model__placement="residual-dual")],
     "sampled attention": ["theory", "--threads", "4",
-                          *shape(input__tokens=500, init__qk_factor=1.0, theory__tolerance=0.9)],
+                          *shape(input__kind="tokens", input__tokens=500, init__qk_factor=1.0, theory__tolerance=0.9)],
     "sampled attention, backward": ["theory", "--threads", "4", "--backward",
                                     *shape(input__tokens=400, init__qk_factor=1.0, theory__tolerance=0.9,
                                            theory__gradient_tolerance=99)],

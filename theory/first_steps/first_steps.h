@@ -79,9 +79,9 @@ struct StepReading {
   double gains = 0.0;
 };
 
-/// What the theory may leave out of a change of a second moment: 2 (1 − kept_share)². (1 − kept_share)² is the size of a
-/// product of a change of what a module reads and a change of its gradients, which are alike; a second moment grows with
-/// the square of what follows the gradients.
+/// What the theory may leave out of a change of a second moment: 2 (1 − kept_share)². (1 − kept_share)² is the size of
+/// a product of a change of what a module reads and a change of its gradients, which are alike; a second moment grows
+/// with the square of what follows the gradients.
 inline constexpr double most_left_out = 0.05;
 
 /// The prediction T28 of the first steps of training.
