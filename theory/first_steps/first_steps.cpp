@@ -134,7 +134,8 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
     reading.turned_sublayer = static_cast<int>(least - shares.begin());
     reading.change = change.curve();
     reading.loss_change = loss_change.curve();
-    reading.left_out = 2.0 * std::pow(1.0 - reading.kept_share, 2);
+    // The first step takes gradients as they are before anything has changed.
+    reading.left_out = r > 1 ? 2.0 * std::pow(1.0 - reading.kept_share, 2) : 0.0;
     if (r > 0) far += input.optimizer.rates[r - 1];
     reading.gains = has_norms_behind(spec) ? 2.0 * far : 0.0;
     result.steps.push_back(std::move(reading));

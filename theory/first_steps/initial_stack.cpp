@@ -58,7 +58,7 @@ class InitialPass {
   [[nodiscard]] ChannelKernel normed(const ChannelKernel& x) const {
     return normalised(x, norm_, Gain{.all = spec_.model.gamma});
   }
-  [[nodiscard]] ChannelKernel plain(Matrix k) const {
+  [[nodiscard]] ChannelKernel plain(const Matrix& k) const {
     return {TokenKernel::of_independent_features(k, spec_.model.width), {}};
   }
 

@@ -40,7 +40,7 @@ class TrainedMlp final : public TrainedModule {
         gated_(is_gated(context.spec.model.mlp)),
         activation_(activation_of(context.spec.model.mlp)),
         history_(context.tokens, context.samples.channels),
-        last_(context, branch, layer, Weight::down, context.spec.model.mlp_width, 2 * context.samples.hidden),
+        last_(context, branch, layer, Weight::down, context.spec.model.mlp_width, Index{2} * context.samples.hidden),
         first_update_(context, sublayer(), 8, context.spec.model.mlp_width, std::sqrt(variance(first_weight()))),
         up_update_(context, sublayer(), 9, context.spec.model.mlp_width, std::sqrt(variance(Weight::up))) {
     const TrainingTokens& tokens = context.tokens;
