@@ -295,5 +295,7 @@ class FirstStepsKeys(TypedDict, total=False):
     (T22); relative to the step's largest predicted change over depth. Default: 0.2."""
     cosine_limit: float
     """the same of the cosine of branch and stream, absolute. Default: 0.05."""
+    update_limit: float
+    """the same of the mean square of an entry of (W - W_0) h of one matrix, relative. Default: 0.5."""
     loss_limit: float
     """the same of the loss on the held-out windows, relative to its predicted change. Default: 0.2."""

@@ -221,16 +221,16 @@ void check_verdicts(ExpectedColumns& expected, const StackSteps& whole) {
   std::ranges::sort(powers);
   expected.numbers("power_worst", {powers.back(), nan}, "cells/*/power/worst");
   expected.numbers("power_median", {powers[2], nan}, "cells/*/power/median");
-  expected.words("quantity", {"second_moment", "change", "branch_cosine", "loss"});
+  expected.words("quantity", {"second_moment", "change", "branch_cosine", "loss", "update"});
   expected.numbers("quantity_power_worst",
-                   {cells[4].finding.power, larger, worst.power, cells[3].finding.power, nan, nan, nan, nan},
+                   {cells[4].finding.power, larger, worst.power, cells[3].finding.power, nan, nan, nan, nan, nan, nan},
                    "cells/*/power/quantities/*/worst");
   expected.numbers("quantity_power_median",
-                   {cells[4].finding.power, larger, worst.power, cells[3].finding.power, nan, nan, nan, nan},
+                   {cells[4].finding.power, larger, worst.power, cells[3].finding.power, nan, nan, nan, nan, nan, nan},
                    "cells/*/power/quantities/*/median");
   expected.numbers("quantity_power_limit",
                    {cells[4].finding.power_limit, cells[1].finding.power_limit, worst.power_limit,
-                    cells[3].finding.power_limit, nan, nan, nan, nan},
+                    cells[3].finding.power_limit, nan, nan, nan, nan, nan, nan},
                    "cells/*/power/quantities/*/limit");
 }
 

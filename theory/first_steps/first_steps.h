@@ -81,7 +81,7 @@ struct StepReading {
 
 /// What the theory may leave out of a change of a second moment: 2 (1 − kept_share)². (1 − kept_share)² is the size of
 /// a product of a change of what a module reads and a change of its gradients, which are alike; a second moment grows
-/// with the square of what follows the gradients.
+/// with the square of what follows the gradients. The first step leaves out nothing of this kind.
 inline constexpr double most_left_out = 0.05;
 
 /// The prediction T28 of the first steps of training.

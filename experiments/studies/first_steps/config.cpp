@@ -16,6 +16,7 @@ constexpr Key<FirstStepsConfig> keys[] = {
     {.name = "predict_only", .field = &FirstStepsConfig::predict_only, .meaning = "the prediction alone: nothing is trained, and nothing judged"},
     {.name = "change_limit", .field = &FirstStepsConfig::change_limit, .range = between(0, 1e3), .meaning = "largest error of the stream's second moment that a verdict may leave unnoticed, else it is inconclusive (T22); relative to the step's largest predicted change over depth"},
     {.name = "cosine_limit", .field = &FirstStepsConfig::cosine_limit, .range = between(0, 1e3), .meaning = "the same of the cosine of branch and stream, absolute"},
+    {.name = "update_limit", .field = &FirstStepsConfig::update_limit, .range = between(0, 1e3), .meaning = "the same of the mean square of an entry of (W - W_0) h of one matrix, relative"},
     {.name = "loss_limit", .field = &FirstStepsConfig::loss_limit, .range = between(0, 1e3), .meaning = "the same of the loss on the held-out windows, relative to its predicted change"},
 };
 // clang-format on

@@ -14,6 +14,7 @@ struct FirstStepsConfig : training::TrainConfig {
   bool predict_only = false;   ///< nothing is trained
   double change_limit = 0.2;   ///< of the stream's second moment, relative to the stream's change in the step
   double cosine_limit = 0.05;  ///< absolute
+  double update_limit = 0.5;   ///< relative, of a matrix's mean square of ΔW·h
   double loss_limit = 0.2;     ///< relative to the loss's change
 
   void add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const override;

@@ -92,7 +92,7 @@ Table<Update> update_table() {
 /// The cells of a verdict that are of one step.
 void put_power(const Step& step, const Builder::Row& row) {
   for (const ComparedCell& cell : step.stack.verdict.cells) {
-    if (cell.step != static_cast<int>(step.number)) continue;
+    if (cell.step != static_cast<int>(step.number) || cell.quantity == Quantity::update) continue;
     const std::string name(quantity_names[static_cast<std::size_t>(cell.quantity)]);
     const bool of_stream = cell.quantity == Quantity::second_moment || cell.quantity == Quantity::change;
     const std::string along = of_stream ? "depth" : cell.quantity == Quantity::branch_cosine ? "sublayer" : "";
@@ -201,6 +201,8 @@ Table<StepsPower> power_table() {
 std::vector<std::pair<std::size_t, StepsPower>> powers_of(const StackSteps& s) {
   std::vector<std::pair<std::size_t, StepsPower>> all;
   for (std::size_t q = 0; q < quantity_names.size() && !s.verdict.cells.empty(); ++q) {
+    const auto is_of = [q](const ComparedCell& cell) { return cell.quantity == static_cast<Quantity>(q); };
+    if (std::ranges::none_of(s.verdict.cells, is_of)) continue;
     all.emplace_back(q, power_of(s.verdict.cells, static_cast<Quantity>(q)));
   }
   return all;

@@ -26,15 +26,17 @@ struct MeasuredStep {
 };
 
 /// The numbers that a verdict compares.
-enum class Quantity { second_moment, change, branch_cosine, loss };
-inline constexpr std::array<std::string_view, 4> quantity_names{"second_moment", "change", "branch_cosine", "loss"};
+enum class Quantity { second_moment, change, branch_cosine, loss, update };
+inline constexpr std::array<std::string_view, 5> quantity_names{"second_moment", "change", "branch_cosine", "loss",
+                                                                "update"};
 
-/// One of them at one step and place: depth, or sublayer.
+/// One of them at one step and place: depth, sublayer, or layer of a matrix.
 struct ComparedCell {
   Quantity quantity;
   int step;
   int place;
   judge::Finding finding;
+  std::optional<Weight> weight = {};  ///< of an update
   /// "change of second_moment x_out[3] at step 2".
   [[nodiscard]] std::string name() const;
 };
@@ -84,9 +86,11 @@ FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const
 
 /// Judges all stacks. Compared are the stream's second moment at step 0 (relative, limit agreement.power_limit), and,
 /// at the steps 1 … holds_until of every stack: the change of the stream's second moment since step 0 at every depth,
-/// the cosine of every branch and its stream, where one is added to the other (T15), and the change of the loss.
-/// Student's t for what is beyond the theory's stated error and rounding, Šidák over all cells of all stacks;
-/// `inconclusive` where an error of change_limit, cosine_limit or loss_limit could be missed (T22).
+/// the cosine of every branch and its stream, where one is added to the other (T15), the change of the loss, and the
+/// mean square of ΔW·h of W_v, W_o and an MLP's matrices. Gradients of W_q and W_k can be below AdamW's ε, where a step
+/// goes with their size, which random weights leave open. Student's t for what is beyond the theory's stated error and
+/// rounding, Šidák over all cells of all stacks; `inconclusive` where an error of change_limit, cosine_limit or
+/// loss_limit could be missed (T22).
 void judge_steps(std::vector<StackSteps>& stacks, const FirstStepsConfig& config);
 
 /// The largest predicted size of what training has done to the stream, over depth: of |q_t − q_0| and of the coherent

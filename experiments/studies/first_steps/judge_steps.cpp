@@ -74,6 +74,18 @@ class Collector {
         (stack_.stated.change + predicted.left_out) * std::abs(loss.value) +
             rounding * std::abs(predicted.loss.value.front()),
         std::abs(loss.value), config_.loss_limit);
+    for (const auto& [weight, rows] : measured.update) {
+      const auto found = predicted.update.find(weight);
+      if (found == predicted.update.end() || weight == Weight::q || weight == Weight::k) continue;
+      const Curve sizes = rows.curve();
+      for (std::size_t i = 0; i < sizes.value.size(); ++i) {
+        const Estimate size = at(found->second, i);
+        add(Quantity::update, step, i, at(sizes, i), size,
+            (stack_.stated.update + predicted.left_out + rounding) * std::abs(size.value), std::abs(size.value),
+            config_.update_limit);
+        cells_.back().weight = weight;
+      }
+    }
   }
 
   void add(Quantity quantity, int step, std::size_t place, const Estimate& measured, const Estimate& predicted,
@@ -134,6 +146,8 @@ std::string ComparedCell::name() const {
     case Quantity::second_moment: return fmt::format("second_moment x_out[{}] at step {}", place, step);
     case Quantity::change: return fmt::format("change of second_moment x_out[{}] at step {}", place, step);
     case Quantity::branch_cosine: return fmt::format("branch_cosine B_out[{}] at step {}", place, step);
+    case Quantity::update:
+      return fmt::format("update of W_{}[{}] at step {}", periscope::name_of(weight.value_or(Weight::o)), place, step);
     case Quantity::loss: break;
   }
   return fmt::format("change of the loss at step {}", step);

@@ -119,6 +119,7 @@ std::vector<std::uint64_t> foretold(const FirstStepsConfig& config, const StackS
     add(step.second_moment);
     add(step.branch_cosine);
     add(step.loss);
+    for (const auto& [weight, curve] : step.update) add(curve);
   }
   return patterns;
 }
@@ -214,7 +215,7 @@ double prediction_operations(const FirstStepsConfig& config, const StackSpec& to
 
 StatedError stated_error(const StackSpec& spec) {
   const double width = spec.model.width;
-  return {.change = 16.0 / width, .cosine = 6.0 / width};
+  return {.change = 16.0 / width, .cosine = 6.0 / width, .update = 60.0 / width};
 }
 
 }  // namespace periscope::first_steps

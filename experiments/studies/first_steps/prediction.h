@@ -32,12 +32,13 @@ void require_override_is_seen(const FirstStepsConfig& config, const theory::Firs
 [[nodiscard]] double prediction_operations(const FirstStepsConfig& config, const StackSpec& told,
                                            const theory::FirstStepsInput& input);
 
-/// The relative part of a predicted change, and the absolute part of a cosine, that finite width may add: of first
-/// order in 1/D. The constants are measured over widths (docs/lab_notes/first_steps.md), as the theory has no such
-/// term.
+/// The relative part of a predicted change, the absolute part of a cosine, and more, that finite width may add: of
+/// first order in 1/D. The constants are measured over widths (docs/lab_notes/first_steps.md), as the theory has no
+/// such term.
 struct StatedError {
   double change = 0.0;
   double cosine = 0.0;
+  double update = 0.0;  ///< relative, of the mean square of ΔW·h of one matrix
 };
 [[nodiscard]] StatedError stated_error(const StackSpec& spec);
 

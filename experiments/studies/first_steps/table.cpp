@@ -38,6 +38,7 @@ std::string verdict_line(const StackSteps& stack) {
                       judge::plus_minus(cell.finding.predicted), cell.finding.cell().excess(), cell.finding.critical);
   for (std::size_t q = 0; q < quantity_names.size(); ++q) {
     const StepsPower power = power_of(v.cells, static_cast<Quantity>(q));
+    if (power.limit == 0.0 && power.worst == 0.0) continue;  // there was nothing of it to compare
     line += fmt::format("; {} could be off by {:.2g} (median {:.2g}, limit {:g})", quantity_names[q], power.worst,
                         power.median, power.limit);
   }
