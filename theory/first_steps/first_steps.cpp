@@ -137,7 +137,8 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
     // The first step takes gradients as they are before anything has changed.
     reading.left_out = r > 1 ? 2.0 * std::pow(1.0 - reading.kept_share, 2) : 0.0;
     if (r > 0) far += input.optimizer.rates[r - 1];
-    reading.gains = has_norms_behind(spec) ? 2.0 * far : 0.0;
+    // A branch goes through at most three matrices, and its second moment with the square of each.
+    reading.gains = (has_norms_behind(spec) ? 2.0 * far : 0.0) + 6.0 * far * input.optimizer.weight_decay;
     result.steps.push_back(std::move(reading));
   }
   for (std::size_t r = 1; r < result.steps.size(); ++r) {

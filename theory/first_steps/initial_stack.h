@@ -30,10 +30,10 @@ struct StepSamples {
 
 /// A lower triangular factor of a kernel, with as much on its diagonal as rounding of float needs: F Fᵀ = k.
 [[nodiscard]] Sampled factor_of(const Sampled& k);
-/// spread·F·normals for such a factor: fields of a Gaussian process over tokens, one in every column.
-[[nodiscard]] Sampled fields_of(double spread, const Sampled& factor, const Sampled& normals);
-/// The same of a matrix that noise may have made slightly indefinite: what is negative in it is left out.
+/// A factor of a matrix that noise may have made slightly indefinite: what is negative in it is left out.
 [[nodiscard]] Sampled clipped_factor_of(const Matrix& k);
+/// spread·F·normals for a factor of factor_of: fields of a Gaussian process over tokens, one in every column.
+[[nodiscard]] Sampled fields_of(double spread, const Sampled& factor, const Sampled& normals);
 
 /// What the first steps need to know of a branch before training. Kernels are per channel: E x_k(t)x_k(t'), of
 /// gradients too.
@@ -87,9 +87,6 @@ class HeadDrawer {
   [[nodiscard]] const SequenceAttention& attention() const { return attention_; }
   /// The next group; without its values unless `values`.
   [[nodiscard]] HeadGroup next(bool values);
-  /// Expected mean squares of other heads' queries and keys [all], for QK-norm over all of them.
-  [[nodiscard]] const Eigen::VectorXf& query_square() const { return query_square_; }
-  [[nodiscard]] const Eigen::VectorXf& key_square() const { return key_square_; }
 
  private:
   const StackSpec& spec_;
@@ -98,6 +95,7 @@ class HeadDrawer {
   SequenceAttention attention_;
   NormalStream projections_, values_;
   int groups_, per_group_;
+  // Expected mean squares of other heads' queries and keys [all], for QK-norm over all of them.
   Eigen::VectorXf query_square_, key_square_;
 };
 

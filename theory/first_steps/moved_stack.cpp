@@ -170,14 +170,18 @@ class MovedStack {
     return tokens_.ids[static_cast<std::size_t>(s)] == tokens_.ids[static_cast<std::size_t>(t)];
   }
 
+  [[nodiscard]] MovedInput nothing(const TokensNow& now) const {
+    return {.own = Matrix::Zero(now.count(), now.count()),
+            .cross = zeros(now.count(), tokens_.all()),
+            .follows = zeros(now.count(), samples_.channels),
+            .wanders = zeros(now.count(), samples_.channels),
+            .response = zeros(now.count(), now.trained())};
+  }
+
   /// What a branch reads of the streams, before its norm A; then behind it.
   [[nodiscard]] MovedInput read_of(const MovedStreams& x, const std::vector<double>& reads,
                                    const TokensNow& now) const {
-    MovedInput in{.own = Matrix::Zero(now.count(), now.count()),
-                  .cross = zeros(now.count(), tokens_.all()),
-                  .follows = zeros(now.count(), samples_.channels),
-                  .wanders = zeros(now.count(), samples_.channels),
-                  .response = zeros(now.count(), now.trained())};
+    MovedInput in = nothing(now);
     for (std::size_t i = 0; i < x.count(); ++i) {
       if (reads[i] == 0.0) continue;
       in.follows += static_cast<float>(reads[i]) * x.follows[i];
@@ -321,11 +325,7 @@ class MovedStack {
     const auto own_times = [&](std::size_t j) {
       return Vector(ends_.plain[j] + ends_.normed[j] * final_slope_.head(now.trained()).array());
     };
-    MovedInput in{.own = Matrix::Zero(now.count(), now.count()),
-                  .cross = zeros(now.count(), tokens_.all()),
-                  .follows = zeros(now.count(), samples_.channels),
-                  .wanders = zeros(now.count(), samples_.channels),
-                  .response = zeros(now.count(), now.trained())};
+    MovedInput in = nothing(now);
     for (std::size_t i = 0; i < x.count(); ++i) {
       in.follows += left(i).cast<float>().asDiagonal() * x.follows[i];
       in.wanders += left(i).cast<float>().asDiagonal() * x.wanders[i];
