@@ -94,8 +94,8 @@ TEST_CASE("an update is the mean square of what a matrix's change makes of what 
 
 TEST_CASE("before training no matrix has added anything") {
   const Trained fresh(trained_stack("post"), 0);
-  for (const auto& [name, moments] : fresh.values) {
-    for (const double moment : moments) CHECK_MESSAGE(moment == 0.0, name);
+  for (const auto& matrix : fresh.values) {
+    for (const double moment : matrix.second) CHECK_MESSAGE(moment == 0.0, matrix.first);
   }
 }
 

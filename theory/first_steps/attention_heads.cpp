@@ -4,8 +4,11 @@
 #include <limits>
 
 namespace periscope::theory {
+namespace {
 
 using Index = Eigen::Index;
+
+}  // namespace
 
 SequenceAttention::SequenceAttention(const ModelSpec& model, int layer, Index sequence)
     : model_(model), qk_norm_(model.qk_norm_at(layer)), rule_(model.scores_at(layer)), sequence_(sequence) {

@@ -3,8 +3,11 @@
 #include "theory/first_steps/moved_modules.h"
 
 namespace periscope::theory {
+namespace {
 
 using Index = Eigen::Index;
+
+}  // namespace
 
 LastMatrix::LastMatrix(const ModuleContext& context, const InitialBranch& branch, int layer, Weight weight, int fan_in,
                        Index hidden)

@@ -3,8 +3,11 @@
 #include <cmath>
 
 namespace periscope::theory {
+namespace {
 
 using Index = Eigen::Index;
+
+}  // namespace
 
 Sampled both_signs(const Sampled& x) {
   Sampled both(x.rows(), 2 * x.cols());

@@ -14,9 +14,9 @@ namespace {
 using Index = Eigen::Index;
 using Threefry = r123::Threefry4x64;
 
-constexpr int blocks = 64;        // counters per batch
-constexpr int half = 4 * blocks;  // a word makes two numbers: radius·(cos, sin)
-using Batch = Eigen::Array<float, half, 1>;
+constexpr int blocks = 64;                  // counters per batch
+constexpr int words_of_batch = 4 * blocks;  // each makes two numbers: radius·(cos, sin)
+using Batch = Eigen::Array<float, words_of_batch, 1>;
 
 // The last word of a key tells streams of one place apart.
 constexpr std::uint64_t normal_numbers = 1;
@@ -31,8 +31,8 @@ template <class Real>
 void NormalStream::fill(Real* out, Index count) {
   constexpr float ulp = 0x1p-32F;
   const Threefry::key_type key{{key_[0], key_[1], key_[2], key_[3]}};
-  std::array<std::uint64_t, half> words;
-  for (Index done = 0; done < count; done += Index{2} * half) {
+  std::array<std::uint64_t, words_of_batch> words;
+  for (Index done = 0; done < count; done += Index{2} * words_of_batch) {
     for (std::size_t b = 0; b < blocks; ++b) {
       const auto word = Threefry()({{counter_ + b, 0, 0, 0}}, key);
       for (std::size_t j = 0; j < 4; ++j) words[j * blocks + b] = word[j];
@@ -40,7 +40,7 @@ void NormalStream::fill(Real* out, Index count) {
     counter_ += blocks;
     Batch radius;
     Batch angle;
-    for (int i = 0; i < half; ++i) {
+    for (int i = 0; i < words_of_batch; ++i) {
       const std::uint64_t word = words[static_cast<std::size_t>(i)];
       radius[i] = static_cast<float>(static_cast<std::uint32_t>(word >> 32U)) * ulp + ulp / 2;
       const auto low = static_cast<std::int32_t>(static_cast<std::uint32_t>(word));
@@ -49,9 +49,9 @@ void NormalStream::fill(Real* out, Index count) {
     radius = (-2.0F * radius.log()).sqrt();
     const Batch first = radius * angle.cos();
     const Batch second = radius * angle.sin();
-    const Index n = std::min<Index>(half, count - done);
+    const Index n = std::min<Index>(words_of_batch, count - done);
     for (Index i = 0; i < n; ++i) out[done + i] = first[i];
-    const Index rest = std::min<Index>(half, count - done - n);
+    const Index rest = std::min<Index>(words_of_batch, count - done - n);
     for (Index i = 0; i < rest; ++i) out[done + n + i] = second[i];
   }
 }
