@@ -154,6 +154,45 @@ TEST_CASE("sequence attention: the gradient of the scores is that of differences
   CHECK(dq.row(0).norm() == 0.0F);  // a token that sees itself alone has nothing to choose
 }
 
+TEST_CASE("update law: decay takes from weights and from earlier updates alike") {
+  OptimizerLaw decaying = adam({0.5, 0.25, 0.125});
+  decaying.weight_decay = 0.4;
+  const UpdateLaw law(decaying, {1.0, 1.0, 1.0}, 1.0);
+  const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
+  const double expected = (0.5 * 0.9 + 0.25) * 0.95 + 0.125;
+  CHECK(std::abs(law.taken_off({g, g, g})(0, 0) + expected) < 1e-5);
+  CHECK(law.moments(Matrix::Constant(3, 3, 9.0)).square == doctest::Approx(expected * expected).epsilon(1e-3));
+  CHECK(law.kept(0) == 1.0);
+  CHECK(law.kept(3) == doctest::Approx(0.8 * 0.9 * 0.95));
+  decaying.adam = false;
+  decaying.momentum = 0.5;
+  const UpdateLaw sgd(decaying, {1.0, 1.0, 1.0}, 1.0);
+  CHECK(sgd.moments(Matrix::Identity(2, 2)).slope(0) == doctest::Approx(0.5 * 0.9 + 0.25 * 0.5));
+}
+
+TEST_CASE("first steps: decay alone makes of a stack one of smaller weights") {
+  for (const char* placement : {"pre", "peri", "post"}) {
+    INFO(placement);
+    StackSpec spec = small_stack(placement);
+    spec.model.embedding_norm = std::string_view(placement) == "post";
+    FirstStepsInput input = small_input({1e-9, 1e-9});
+    input.optimizer.adam = false;  // whose updates are as small as these rates
+    input.optimizer.weight_decay = 1e8;
+    FirstStepsOptions options = few();
+    options.chains = 16;
+    const FirstSteps decayed = predict_first_steps(spec, input, options);
+    spec.init.std *= 0.81;
+    spec.input.second_moment *= 0.81 * 0.81;
+    const FirstSteps smaller = predict_first_steps(spec, small_input({0.0}), options);
+    const StepReading& now = decayed.steps[2];
+    const StepReading& then = smaller.steps[0];
+    for (std::size_t l = 0; l < then.second_moment.value.size(); ++l) {
+      CHECK(now.second_moment.value[l] == doctest::Approx(then.second_moment.value[l]).epsilon(0.02));
+    }
+    CHECK(now.loss.value[0] == doctest::Approx(then.loss.value[0]).epsilon(0.02));
+  }
+}
+
 TEST_CASE("first steps: a rate of 0 leaves the stream as it was, and nothing follows the gradients") {
   const FirstSteps p = predict_first_steps(small_stack("peri"), small_input({0.0, 0.0}), few());
   REQUIRE(p.steps.size() == 3);

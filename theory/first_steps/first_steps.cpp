@@ -137,16 +137,14 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
     // The first step takes gradients as they are before anything has changed.
     reading.left_out = r > 1 ? 2.0 * std::pow(1.0 - reading.kept_share, 2) : 0.0;
     if (r > 0) far += input.optimizer.rates[r - 1];
-    // A branch goes through at most three matrices, and its second moment with the square of each.
-    reading.gains = (has_norms_behind(spec) ? 2.0 * far : 0.0) + 6.0 * far * input.optimizer.weight_decay;
+    reading.gains = has_norms_behind(spec) ? 2.0 * far : 0.0;
     result.steps.push_back(std::move(reading));
   }
   for (std::size_t r = 1; r < result.steps.size(); ++r) {
     const StepReading& reading = result.steps[r];
     if (reading.left_out > most_left_out) {
       result.stopped_by = fmt::format(
-          "what sublayer {} reads has turned: its correlation with what it was is {:.2f}, so that products of two "
-          "such "
+          "what sublayer {} reads has turned: its correlation with what it was is {:.2f}, so that products of two such "
           "changes, which are left out, come to {:.0f} % of one",
           reading.turned_sublayer, reading.kept_share, 100.0 * reading.left_out);
       break;

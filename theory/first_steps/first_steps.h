@@ -74,8 +74,7 @@ struct StepReading {
   Curve change;             ///< of second_moment since before training [2L+1]
   Curve loss_change;        ///< [1] nat
   /// What the prediction may miss beside its standard errors: relative to a change, what the theory leaves out;
-  /// relative to a second moment, 2·Σ rates behind norms, as far as their gains can have gone, which it takes to stay,
-  /// and 6·Σ rates·decay, by which weight decay can have lessened a branch of three matrices.
+  /// relative to a second moment, 2·Σ rates behind norms, as far as their gains can have gone, which it takes to stay.
   double left_out = 0.0;
   double gains = 0.0;
 };

@@ -29,6 +29,7 @@ Sampled LastMatrix::cotangent(const Sampled& before, const Sampled& gradients, c
   const double spread = sigma_ * std::sqrt(width / static_cast<double>(channels));
   Sampled result =
       before + both_signs(static_cast<float>(spread) * (change * numbers.normals_float(channels, before.cols() / 2)));
+  result *= static_cast<float>(context_.law.kept(now.done));
   result -= static_cast<float>(width / static_cast<double>(channels)) * (gradients * taken_off_.transpose());
   return result;
 }
@@ -47,12 +48,13 @@ Sampled FirstMatrix::back(const Sampled& gradients, const Sampled& before, const
   Sampled result = Sampled::Zero(gradients.rows(), channels.cols());
   if (!entries_.empty()) {
     const Sampled u = context_.law.taken_off(entries_);
+    const auto left = static_cast<float>(context_.law.kept(static_cast<Index>(entries_.size())));
     result = (-static_cast<float>(rows_) / static_cast<float>(gradients.cols())) * (gradients * u);
     // Rows come in pairs of opposite signs, of which one stands for as many of the matrix as there are.
     const Index half = gradients.cols() / 2;
     NormalStream numbers = context_.samples.row_numbers(sublayer_, matrix_);
     result += static_cast<float>(stddev_ * std::sqrt(static_cast<double>(rows_) / static_cast<double>(half))) *
-              ((gradients - before).leftCols(half) * numbers.normals_float(half, channels.cols()));
+              ((left * gradients - before).leftCols(half) * numbers.normals_float(half, channels.cols()));
   }
   entries_.emplace_back(gradients.transpose() * channels);
   return result;
@@ -92,18 +94,20 @@ void LastMatrix::fill(MovedModule& module, const Sampled& hidden, const TokensNo
   const Sampled gradient_kernel = g * g.transpose() / static_cast<float>(g.cols());
   const Sampled slopes = row_moments(gradient_kernel, trained, now, context_.law).slopes(now);
   module.taken_response = static_cast<float>(-n / all) * (hidden * trained.cwiseProduct(slopes).transpose());
-  module.update_square[weight_] = wanted.diagonal().tail(context_.tokens.held_out()).mean();
+  const double decayed = std::pow((1.0 - context_.law.kept(now.done)) * sigma_, 2) * n;
+  module.update_square[weight_] = (wanted + decayed * square).diagonal().tail(context_.tokens.held_out()).mean();
 }
 
-void fill_module(MovedModule& module, const Sampled& before, const Sampled& hidden, double gain, Index channels,
-                 NormalStream numbers) {
+void fill_module(MovedModule& module, const Sampled& before, const Sampled& hidden, double gain, double left,
+                 Index channels, NormalStream numbers) {
   const Eigen::VectorXf square = before.rowwise().squaredNorm();
   module.keep = before.cwiseProduct(hidden).rowwise().sum();
   for (Index s = 0; s < square.size(); ++s) module.keep(s) = square(s) > 0 ? module.keep(s) / square(s) : 1.0F;
-  const Sampled left = hidden - module.keep.asDiagonal() * before;
-  const double share = gain / static_cast<double>(hidden.cols());
-  module.fresh = share * (left * left.transpose()).cast<double>();
-  module.wanders = static_cast<float>(std::sqrt(share)) * (left * numbers.normals_float(hidden.cols(), channels));
+  const Sampled other = hidden - module.keep.asDiagonal() * before;
+  const double share = left * left * gain / static_cast<double>(hidden.cols());
+  module.fresh = share * (other * other.transpose()).cast<double>();
+  module.wanders = static_cast<float>(std::sqrt(share)) * (other * numbers.normals_float(hidden.cols(), channels));
+  module.keep *= static_cast<float>(left);
 }
 
 }  // namespace periscope::theory

@@ -77,9 +77,16 @@ Sampled seen_kernel(const Sampled& k, StepFault fault) {
   return k.array() - k.mean();
 }
 
+Sampled decayed(const Sampled& response, const UpdateLaw& law, const TokensNow& now) {
+  Sampled result = static_cast<float>(law.kept(now.done)) * response;
+  const Index batch = now.tokens.batch;
+  for (Index b = 0; b < now.done; ++b) result.middleCols(b * batch, batch) *= static_cast<float>(law.kept(b));
+  return result;
+}
+
 FieldMover::FieldMover(const Sampled& initial, const MovedInput& input, const ReadHistory& history,
-                       const TokensNow& now, int width, StepFault fault)
-    : input_(input), now_(now), width_(width), fault_(fault) {
+                       const TokensNow& now, const UpdateLaw& law, int width, StepFault fault)
+    : input_(input), now_(now), law_(law), width_(width), fault_(fault) {
   const Sampled before = now.square_of(initial);
   keep_.resize(now.count());
   for (Index s = 0; s < now.count(); ++s) {
@@ -92,34 +99,38 @@ FieldMover::FieldMover(const Sampled& initial, const MovedInput& input, const Re
   true_cross_ = history.cross_with(input, now);
   cross_ = seen_kernel(true_cross_, fault);
   seen_ = seen_kernel(history.seen(now), fault);
+  response_ = decayed(input.response, law, now);
 }
 
-MovedFields FieldMover::move(const RowFields& fields, const UpdateLaw& law, double variance, NormalStream projection,
+MovedFields FieldMover::move(const RowFields& fields, double variance, NormalStream projection,
                              NormalStream& fresh) const {
-  const double spread = std::sqrt(variance * width_);
+  const double left = law_.kept(now_.done);
+  const double spread = left * std::sqrt(variance * width_);
   const auto width = static_cast<float>(width_);
   const Index rows = fields.before.cols();
   const Sampled gradient = fields.gradient.topRows(now_.trained());
-  const RowMoments moments = row_moments(seen_, gradient, now_, law);
-  MovedFields moved{.delta = {}, .update_square = 0.0, .slope = moments.slopes(now_), .v = {}, .w = {}};
+  const RowMoments moments = row_moments(seen_, gradient, now_, law_);
+  MovedFields moved{.values = {}, .update_square = 0.0, .slope = moments.slopes(now_), .v = {}, .w = {}};
   const Sampled weighted = moved.slope.cwiseProduct(gradient);
   moved.v = cross_ * weighted;
   Matrix noise = width_ * (moments.mean_square() * input_.own -
                            (moved.v * moved.v.transpose()).cast<double>() / static_cast<double>(rows));
   const Index held = now_.tokens.held_out();
   moved.update_square = (width_ * width_ * moved.v.bottomRows(held).squaredNorm() / static_cast<double>(rows) +
-                         noise.diagonal().tail(held).sum()) /
+                         noise.diagonal().tail(held).sum() +
+                         std::pow(1.0 - left, 2) * variance * width_ * input_.own.diagonal().tail(held).sum()) /
                         static_cast<double>(held);
   if (fault_ == StepFault::no_noise) noise.setZero();
-  moved.delta = static_cast<float>(variance * width_) * (input_.response * gradient) - width * moved.v;
+  moved.values = static_cast<float>(left) * keep_.asDiagonal() * now_.rows_of(fields.before);
+  moved.values += static_cast<float>(variance * width_) * (response_ * gradient) - width * moved.v;
   const Index channels = input_.follows.cols();
-  moved.delta += both_signs(static_cast<float>(spread / std::sqrt(static_cast<double>(channels))) *
-                            ((input_.follows + input_.wanders) * projection.normals_float(channels, rows / 2)));
-  moved.delta +=
+  moved.values += both_signs(static_cast<float>(spread / std::sqrt(static_cast<double>(channels))) *
+                             ((input_.follows + input_.wanders) * projection.normals_float(channels, rows / 2)));
+  moved.values +=
       both_signs(static_cast<float>(spread) * (fresh_factor_ * fresh.normals_float(fresh_factor_.cols(), rows / 2)));
   const Sampled noise_factor = clipped_factor_of(noise);
-  moved.delta += both_signs(noise_factor * fresh.normals_float(noise_factor.cols(), rows / 2));
-  if (!law.is_linear() && now_.done > 0) {
+  moved.values += both_signs(noise_factor * fresh.normals_float(noise_factor.cols(), rows / 2));
+  if (!law_.is_linear() && now_.done > 0) {
     // U depends on the direction of the gradients alone: what a token adds along what is there already changes nothing.
     moved.w = seen_ * weighted;
     const Eigen::RowVectorXf norm = weighted.cwiseProduct(moved.w).colwise().sum();

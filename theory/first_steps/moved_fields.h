@@ -56,11 +56,12 @@ struct RowMoments {
 /// inputs of an entry's gradients Σ_t g(t) x_j(t), batch by batch.
 RowMoments row_moments(const Sampled& k, const Sampled& g, const TokensNow& now, const UpdateLaw& law);
 
-/// Fields now: z = keep∘z⁰ + delta.
+/// Fields now.
 struct MovedFields {
-  Sampled delta;         ///< [now, rows]
-  double update_square;  ///< mean square of an entry of ΔW·x of the held-out tokens
-  // E ∂z(s)/∂g(t) = variance·D·response(s,t) − D·cross(s,t)·slope(t,row) + D·v(s,row)·w(t,row).
+  Sampled values;        ///< z [now, rows]
+  double update_square;  ///< mean square of an entry of (W − W₀)·x of the held-out tokens
+  // E ∂z(s)/∂g(t) = variance·D·response(s,t) − D·cross(s,t)·slope(t,row) + D·v(s,row)·w(t,row), response that of
+  // FieldMover.
   Sampled slope;  ///< [trained, rows]
   Sampled v;      ///< [now, rows]
   Sampled w;      ///< [trained, rows]; empty where U is linear
@@ -71,29 +72,36 @@ class FieldMover {
  public:
   /// `initial`: the signal's kernel before training [all, all]. The references outlive this.
   FieldMover(const Sampled& initial, const MovedInput& input, const ReadHistory& history, const TokensNow& now,
-             int width, StepFault fault);
+             const UpdateLaw& law, int width, StepFault fault);
 
   /// `variance` of the matrix's entries; `projection` has the numbers of its rows, the same at all times, and `fresh`
   /// others at every time. Rows of the second half are those of the first with the signs of all that is random turned.
-  [[nodiscard]] MovedFields move(const RowFields& fields, const UpdateLaw& law, double variance,
-                                 NormalStream projection, NormalStream& fresh) const;
+  [[nodiscard]] MovedFields move(const RowFields& fields, double variance, NormalStream projection,
+                                 NormalStream& fresh) const;
   [[nodiscard]] const Eigen::VectorXf& keep() const { return keep_; }
   /// As the update sees it.
   [[nodiscard]] const Sampled& cross() const { return cross_; }
   [[nodiscard]] const Sampled& true_cross() const { return true_cross_; }
-  [[nodiscard]] const MovedInput& input() const { return input_; }
+  /// The input's response as these matrices meet it, which have lost to decay, then and now.
+  [[nodiscard]] const Sampled& response() const { return response_; }
   [[nodiscard]] double width() const { return width_; }
 
  private:
   const MovedInput& input_;
   const TokensNow& now_;
+  const UpdateLaw& law_;
   double width_;
   StepFault fault_;
   Eigen::VectorXf keep_;
   Sampled fresh_factor_;
   Sampled true_cross_, cross_;
   Sampled seen_;
+  Sampled response_;
 };
+
+/// What passes through matrices as they were before training, back when a step was taken and forward now, meets them
+/// with what decay has left of them: `response` [now, trained] times that.
+Sampled decayed(const Sampled& response, const UpdateLaw& law, const TokensNow& now);
 
 /// A kernel as an update under `fault` sees it.
 Sampled seen_kernel(const Sampled& k, StepFault fault);

@@ -94,8 +94,9 @@ class FirstMatrix {
 /// Sampled channels of A_out before training [all, channels].
 Sampled input_channels(const ModuleContext& context, int sublayer, const InitialBranch& branch);
 
-/// keep, fresh and the kernel of hidden channels now from those before training: `gain` makes of it that of the output.
-void fill_module(MovedModule& module, const Sampled& before, const Sampled& hidden, double gain, Eigen::Index channels,
-                 NormalStream numbers);
+/// keep, fresh and wanders of a module from its hidden channels before training and now: `gain` makes of their kernel
+/// that of the output, and `left` is what decay has left of the matrix between them.
+void fill_module(MovedModule& module, const Sampled& before, const Sampled& hidden, double gain, double left,
+                 Eigen::Index channels, NormalStream numbers);
 
 }  // namespace periscope::theory

@@ -111,7 +111,8 @@ class MovedStack {
     Sampled response = zeros(rows, now.trained());
     const Vector slope0 = now.rows_of(initial_.embedding_slope);
     const Sampled before = now.square_of(initial_.stream_input);
-    Vector keep = Vector::Ones(rows);
+    Vector slope = slope0;
+    const double left = law_.kept(now.done);
     if (now.done > 0) {
       std::vector<Sampled> sums;  // gradients of the rows that these tokens look up, of every step
       for (Index b = 0; b < now.done; ++b) {
@@ -125,10 +126,10 @@ class MovedStack {
       }
       y = -scale * law_.taken_off(sums);
       if (spec_.model.embedding_norm) {
-        const Vector square = before.diagonal().cast<double>().cwiseQuotient(slope0.cwiseAbs2()) + mean_square(y);
-        const Vector slope1 = slope_of(square, norm_, spec_.model.gamma);
-        y = slope1.cast<float>().asDiagonal() * y;
-        keep = slope1.cwiseQuotient(slope0);
+        const Vector square =
+            left * left * before.diagonal().cast<double>().cwiseQuotient(slope0.cwiseAbs2()) + mean_square(y);
+        slope = slope_of(square, norm_, spec_.model.gamma);
+        y = slope.cast<float>().asDiagonal() * y;
       }
       for (Index s = 0; s < rows; ++s) {
         Matrix c(now.done, now.done);
@@ -138,19 +139,16 @@ class MovedStack {
                       static_cast<float>(samples_.channels);
           }
         }
-        const Vector slope = law_.moments(c).slope;
+        const Vector slopes = law_.moments(c).slope;
         for (Index t = 0; t < now.trained(); ++t) {
           if (!same_id(now.token(s), t)) continue;
-          const double norms = spec_.model.embedding_norm ? keep(s) * slope0(s) * embedding_slope_(t) : 1.0;
-          response(s, t) = static_cast<float>(-scale * scale * norms * slope(t / tokens_.batch));
+          const double norms = spec_.model.embedding_norm ? slope(s) * embedding_slope_(t) : 1.0;
+          response(s, t) = static_cast<float>(-scale * scale * norms * slopes(t / tokens_.batch));
         }
       }
     }
-    if (spec_.model.embedding_norm) {
-      embedding_slope_.segment(now.trained(), now.next()) = (keep.cwiseProduct(slope0)).head(now.next());
-    } else {
-      embedding_slope_.segment(now.trained(), now.next()).setOnes();
-    }
+    embedding_slope_.segment(now.trained(), now.next()) = slope.head(now.next());
+    const Vector keep = left * slope.cwiseQuotient(slope0);
     MovedStreams x(count);
     const Matrix own = keep.asDiagonal() * before.cast<double>() * keep.asDiagonal();
     const Sampled cross = keep.cast<float>().asDiagonal() * now.rows_of(initial_.stream_input);
@@ -335,10 +333,9 @@ class MovedStack {
         in.response += left(i).cast<float>().asDiagonal() * x.response[i][j] * own_times(j).cast<float>().asDiagonal();
       }
     }
-    const FieldMover mover(initial_.output, in, unembedding_history_, now, m.width, fault_);
+    const FieldMover mover(initial_.output, in, unembedding_history_, now, law_, m.width, fault_);
     NormalStream fresh = samples_.fresh_numbers(m.sublayers(), static_cast<int>(now.done));
-    const MovedFields moved = mover.move(unembedding_, law_, variance, samples_.row_numbers(m.sublayers(), 0), fresh);
-    const Sampled logits = mover.keep().asDiagonal() * now.rows_of(unembedding_.before) + moved.delta;
+    const Sampled logits = mover.move(unembedding_, variance, samples_.row_numbers(m.sublayers(), 0), fresh).values;
     reading_.loss = loss_of(logits.bottomRows(tokens_.held_out()));
     if (now.next() == 0) return;
     unembedding_history_.append(in, now, mover.keep(), mover.true_cross());
@@ -364,7 +361,8 @@ class MovedStack {
     const Index first = now.trained();
     const Index count = now.next();
     const Sampled logits = unembedding_.gradient.middleRows(first, count);
-    const Sampled out = logits * initial_.unembedding + unembedding_update_->back(logits, logits, output_now_);
+    const Sampled out = static_cast<float>(law_.kept(now.done)) * (logits * initial_.unembedding) +
+                        unembedding_update_->back(logits, logits, output_now_);
     Sampled normed = out;
     if (m.final_norm) {
       project(normed, final_follows_, m.gamma);

@@ -77,20 +77,17 @@ class TrainedAttention final : public TrainedModule {
   MovedModule now(const MovedInput& input, const TokensNow& now) override {
     const ModelSpec& m = context_.spec.model;
     const Index e = m.head_dim;
-    const FieldMover mover(branch_.input, input, history_, now, m.width, context_.fault);
+    const FieldMover mover(branch_.input, input, history_, now, context_.law, m.width, context_.fault);
     NormalStream fresh = context_.samples.fresh_numbers(2 * layer_, static_cast<int>(now.done));
     const auto moved = [&](const RowFields& fields, Weight weight, int which) {
-      return mover.move(fields, context_.law, variance(weight), context_.samples.row_numbers(2 * layer_, which), fresh);
-    };
-    const auto values = [&](const RowFields& fields, const MovedFields& by) {
-      return Sampled(mover.keep().asDiagonal() * now.rows_of(fields.before) + by.delta);
+      return mover.move(fields, variance(weight), context_.samples.row_numbers(2 * layer_, which), fresh);
     };
     const MovedFields of_q = moved(q_, Weight::q, 0);
     const MovedFields of_k = moved(k_, Weight::k, 1);
     const MovedFields of_v = moved(v_, Weight::v, 2);
-    const Sampled q = values(q_, of_q);
-    const Sampled k = values(k_, of_k);
-    const Sampled v = values(v_, of_v);
+    const Sampled& q = of_q.values;
+    const Sampled& k = of_k.values;
+    const Sampled& v = of_v.values;
     const auto square_of = [&](Weight weight) {
       return Eigen::VectorXf((variance(weight) * m.width * input.own.diagonal()).cast<float>());
     };
@@ -127,8 +124,9 @@ class TrainedAttention final : public TrainedModule {
       if (next > 0) keys_now_.push_back(first_rows_of(keys, next));
     }
     const double gain = variance(Weight::o) * m.query_width();
-    module.response *= static_cast<float>(gain / static_cast<double>(groups_ * per_group_));
-    fill_module(module, now.rows_of(before_), output, gain, context_.samples.channels,
+    module.response = static_cast<float>(gain / static_cast<double>(groups_ * per_group_)) *
+                      decayed(module.response, context_.law, now);
+    fill_module(module, now.rows_of(before_), output, gain, context_.law.kept(now.done), context_.samples.channels,
                 context_.samples.row_numbers(2 * layer_, 10));
     last_->fill(module, output, now);
     module.update_square[Weight::q] = of_q.update_square;
@@ -185,7 +183,7 @@ class TrainedAttention final : public TrainedModule {
   [[nodiscard]] Sampled value_response(const FieldMover& mover, const MovedFields& of_v, Index group) const {
     const Index e = context_.spec.model.head_dim;
     const auto width = static_cast<float>(mover.width());
-    Sampled through = static_cast<float>(variance(Weight::v)) * width * mover.input().response;
+    Sampled through = static_cast<float>(variance(Weight::v)) * width * mover.response();
     const Eigen::VectorXf slope = of_v.slope.middleCols(group * e, e).rowwise().mean();
     through -= width * (mover.cross() * slope.asDiagonal());
     if (of_v.w.size() > 0) {

@@ -26,7 +26,7 @@ void add_response(Sampled& sum, const FieldMover& mover, const MovedFields& move
                   const Sampled& b) {
   const auto rows = static_cast<float>(a.cols());
   const auto d = static_cast<float>(mover.width());
-  sum += (static_cast<float>(variance) * d / rows) * mover.input().response.cwiseProduct(a * b.transpose());
+  sum += (static_cast<float>(variance) * d / rows) * mover.response().cwiseProduct(a * b.transpose());
   sum -= (d / rows) * mover.cross().cwiseProduct(a * b.cwiseProduct(moved.slope).transpose());
   if (moved.w.size() > 0) sum += (d / rows) * (a.cwiseProduct(moved.v) * b.cwiseProduct(moved.w).transpose());
 }
@@ -69,22 +69,18 @@ class TrainedMlp final : public TrainedModule {
 
   MovedModule now(const MovedInput& input, const TokensNow& now) override {
     const ModelSpec& m = context_.spec.model;
-    const FieldMover mover(branch_.input, input, history_, now, m.width, context_.fault);
+    const FieldMover mover(branch_.input, input, history_, now, context_.law, m.width, context_.fault);
     NormalStream fresh = context_.samples.fresh_numbers(sublayer(), static_cast<int>(now.done));
     const auto moved = [&](const RowFields& fields, Weight weight, int which) {
-      return mover.move(fields, context_.law, variance(weight), context_.samples.row_numbers(sublayer(), which), fresh);
-    };
-    const auto values = [&](const RowFields& fields, const MovedFields& by) {
-      return Sampled(mover.keep().asDiagonal() * now.rows_of(fields.before) + by.delta);
+      return mover.move(fields, variance(weight), context_.samples.row_numbers(sublayer(), which), fresh);
     };
     const MovedFields of_first = moved(first_, first_weight(), 0);
     const MovedFields of_up = gated_ ? moved(up_, Weight::up, 1) : MovedFields{};
-    const Hidden hidden =
-        hidden_of(activation_, gated_, values(first_, of_first), gated_ ? values(up_, of_up) : Sampled());
+    const Hidden hidden = hidden_of(activation_, gated_, of_first.values, of_up.values);
     const double gain = variance(Weight::down) * m.mlp_width;
     MovedModule module;
-    fill_module(module, now.rows_of(before_), hidden.value, gain, context_.samples.channels,
-                context_.samples.row_numbers(sublayer(), 10));
+    fill_module(module, now.rows_of(before_), hidden.value, gain, context_.law.kept(now.done),
+                context_.samples.channels, context_.samples.row_numbers(sublayer(), 10));
     module.response = Sampled::Zero(now.count(), now.trained());
     if (now.done > 0) {
       add_response(module.response, mover, of_first, variance(first_weight()), hidden.by_activated,
@@ -92,7 +88,7 @@ class TrainedMlp final : public TrainedModule {
       if (gated_) {
         add_response(module.response, mover, of_up, variance(Weight::up), hidden.by_up, by_up_.topRows(now.trained()));
       }
-      module.response *= static_cast<float>(gain);
+      module.response = static_cast<float>(gain) * decayed(module.response, context_.law, now);
     }
     const Sampled read = read_by_down(hidden.value);
     last_.fill(module, read, now);

@@ -41,7 +41,7 @@ UpdateLaw::UpdateLaw(const OptimizerLaw& optimizer, std::vector<double> clips, d
   weights_ = Matrix::Zero(n, n);
   if (!optimizer_.adam) {
     for (int t = 0; t < n; ++t) {
-      if (t > 0) weights_.row(t) = weights_.row(t - 1);
+      if (t > 0) weights_.row(t) = left_by(static_cast<std::size_t>(t)) * weights_.row(t - 1);
       for (int b = 0; b <= t; ++b) {
         weights_(t, b) += optimizer_.rates[static_cast<std::size_t>(t)] * std::pow(optimizer_.momentum, t - b) *
                           clips_[static_cast<std::size_t>(b)];
@@ -54,6 +54,12 @@ UpdateLaw::UpdateLaw(const OptimizerLaw& optimizer, std::vector<double> clips, d
     const Matrix moment = normals_.transpose() * normals_ / static_cast<double>(sampled_pairs);
     normals_ = moment.llt().matrixL().solve(normals_.transpose()).transpose();
   }
+}
+
+double UpdateLaw::kept(Eigen::Index done) const {
+  double product = 1.0;
+  for (Eigen::Index s = 0; s < done; ++s) product *= left_by(static_cast<std::size_t>(s));
+  return product;
 }
 
 UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
@@ -105,7 +111,8 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
   for (Eigen::Index t = 0; t < n; ++t) {
     const auto i = static_cast<std::size_t>(t);
     const Array g = gradients.col(t).array();
-    sum += optimizer_.rates[i] * adam_step<Array>(optimizer_, static_cast<int>(t) + 1, clips_[i], g, mean, square);
+    sum = left_by(i) * sum +
+          optimizer_.rates[i] * adam_step<Array>(optimizer_, static_cast<int>(t) + 1, clips_[i], g, mean, square);
   }
   const Vector with = normals.transpose() * sum.matrix() / static_cast<double>(sampled_pairs);
   result.slope = factor_ * lower.transpose().triangularView<Eigen::Upper>().solve(with);
@@ -129,8 +136,9 @@ Eigen::MatrixXf UpdateLaw::taken_off(const std::vector<Eigen::MatrixXf>& gradien
   Array square = Array::Zero(rows, cols);
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const Array g = gradients[i].array();
-    sum += static_cast<float>(factor_ * optimizer_.rates[i]) *
-           adam_step<Array>(optimizer_, static_cast<int>(i) + 1, clips_[i], g, mean, square);
+    sum = static_cast<float>(left_by(i)) * sum +
+          static_cast<float>(factor_ * optimizer_.rates[i]) *
+              adam_step<Array>(optimizer_, static_cast<int>(i) + 1, clips_[i], g, mean, square);
   }
   return sum.matrix();
 }

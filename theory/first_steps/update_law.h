@@ -7,9 +7,9 @@
 
 namespace periscope::theory {
 
-/// What an optimizer has taken off an entry of a matrix after some steps, U_τ(a_1 … a_τ) of the gradients a_b of that
-/// entry on the batches of steps 1 … τ, all at the weights before training: AdamW's Σ_s η_s m̂_s/(√v̂_s + ε), SGD's
-/// Σ_s η_s m_s.
+/// What an optimizer makes of an entry of a matrix in some steps: W_τ = ρ_τ W₀ − U_τ(a_1 … a_τ), a_b the gradients of
+/// that entry on the batches of steps 1 … τ. Decoupled decay λ leaves ρ_τ = Π_s (1 − η_s λ) of what was there. AdamW's
+/// U_τ is Σ_s (ρ_τ/ρ_s) η_s m̂_s/(√v̂_s + ε), SGD's Σ_s (ρ_τ/ρ_s) η_s m_s.
 class UpdateLaw {
  public:
   /// `clips`: what clipping multiplies the gradients of every step by.
@@ -18,6 +18,9 @@ class UpdateLaw {
   [[nodiscard]] int steps() const { return static_cast<int>(optimizer_.rates.size()); }
   /// True where U is a sum of its arguments times constants: SGD.
   [[nodiscard]] bool is_linear() const { return !optimizer_.adam; }
+
+  /// ρ after so many steps.
+  [[nodiscard]] double kept(Eigen::Index done) const;
 
   /// Means over Gaussian gradients.
   struct Moments {
@@ -31,6 +34,11 @@ class UpdateLaw {
   [[nodiscard]] Eigen::MatrixXf taken_off(const std::vector<Eigen::MatrixXf>& gradients) const;
 
  private:
+  /// 1 − ηλ of a step.
+  [[nodiscard]] double left_by(std::size_t step) const {
+    return 1.0 - optimizer_.rates[step] * optimizer_.weight_decay;
+  }
+
   OptimizerLaw optimizer_;
   std::vector<double> clips_;
   double factor_;
