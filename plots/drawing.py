@@ -158,8 +158,10 @@ def save(figure: style.Page, path: Path, options: Options = DEFAULT) -> Iterator
     path.parent.mkdir(parents=True, exist_ok=True)
     if options.caption == "below":
         style.caption_below(figure)
-    for kind in options.formats:
-        yield _write(path.with_name(f"{path.name}.{kind}"), partial(_image, figure, kind))
+    with style.laid_out_once(figure) as hold:
+        for kind in options.formats:
+            yield _write(path.with_name(f"{path.name}.{kind}"), partial(_image, figure, kind))
+            hold()
     if options.caption == "file":
         yield _write(path.with_name(f"{path.name}.txt"), partial(_text, figure.caption))
 

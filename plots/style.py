@@ -5,7 +5,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,6 +33,7 @@ SETTINGS: Any = {
     "lines.markeredgecolor": "white", "lines.markeredgewidth": 0.4,
     "legend.frameon": False, "legend.handlelength": 3.2, "legend.columnspacing": 1.6,
     "savefig.dpi": 200, "svg.hashsalt": "periscope",
+    "figure.autolayout": False, "figure.constrained_layout.use": False,
 }  # fmt: skip
 
 PAGE = 7.0  # inches: the text width of a page
@@ -183,6 +184,22 @@ class Page(Figure):
         stream = io.BytesIO()
         self.savefig(stream, format="png", dpi=144)
         return stream.getvalue()
+
+
+@contextmanager
+def laid_out_once(figure: Page) -> Iterator[Callable[[], None]]:
+    """Within this, panels stay where they are once the function has been called: every format shows the same layout,
+    which takes as long to find as a figure to draw."""
+    engine = figure.get_layout_engine()
+
+    def hold() -> None:
+        with matplotlib.rc_context(SETTINGS):
+            figure.set_layout_engine(None)
+
+    try:
+        yield hold
+    finally:
+        figure.set_layout_engine(engine)
 
 
 @contextmanager
