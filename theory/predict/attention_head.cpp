@@ -221,34 +221,44 @@ Sample AttentionHead::pattern(const HeadSample& head, float sign) const {
     const auto cap = static_cast<float>(law_.scores.soft_cap);
     z = cap * (z / cap).array().tanh();
   }
-  // Columns lie together in memory, so rows' largest logits and sums are taken column by column.
+  // Columns lie together in memory, so rows' largest logits and sums are taken column by column, each over the tokens
+  // that see its own, from a whole vector on.
+  constexpr Index vector = 8;
   constexpr float none = -std::numeric_limits<float>::infinity();
+  const auto seers = [&](Index s) {
+    const Index first = law_.causal ? s : s - law_.position(s);
+    const Index end = law_.sequence > 0 ? s - law_.position(s) + law_.sequence : tokens;
+    return std::pair(first / vector * vector, law_.scores.window > 0 ? std::min(end, s + law_.scores.window) : end);
+  };
+  Eigen::VectorXf largest = Eigen::VectorXf::Constant(tokens, none);
   for (Index s = 0; s < tokens; ++s) {
-    if (law_.causal) z.col(s).head(s).setConstant(none);
-    if (law_.scores.window > 0 && s + law_.scores.window < tokens) {
-      z.col(s).tail(tokens - s - law_.scores.window).setConstant(none);
-    }
-    if (law_.sequence > 0) {
-      const Index first = s - law_.position(s);
-      z.col(s).head(first).setConstant(none);
-      z.col(s).tail(tokens - first - law_.sequence).setConstant(none);
-    }
+    const auto [first, end] = seers(s);
+    z.col(s).head(first).setZero();
+    z.col(s).tail(tokens - end).setZero();
+    const Index own = law_.causal ? s : s - law_.position(s);
+    z.col(s).segment(first, own - first).setConstant(none);
+    largest.segment(first, end - first) =
+        largest.segment(first, end - first).cwiseMax(z.col(s).segment(first, end - first));
   }
-  const Eigen::VectorXf largest = z.rowwise().maxCoeff();
   Eigen::VectorXf total = Eigen::VectorXf::Zero(tokens);
   // Eigen's exp of −∞ is 0 or a subnormal number, as the instructions have it, and arithmetic with subnormal numbers
   // takes a hundred times as long. So what is as good as 0 beside the largest is 0.
   constexpr float least = -80.0F;       // a logit below the largest
   constexpr float negligible = 2e-35F;  // a little more than its exponential
   for (Index s = 0; s < tokens; ++s) {
-    z.col(s) -= largest;
-    const std::span column(z.col(s).data(), static_cast<std::size_t>(tokens));
+    const auto [first, end] = seers(s);
+    auto seen = z.col(s).segment(first, end - first);
+    seen -= largest.segment(first, end - first);
+    const std::span column(seen.data(), static_cast<std::size_t>(end - first));
     for (float& below : column) below = below < least ? least : below;
-    z.col(s) = z.col(s).array().exp();
+    seen = seen.array().exp();
     for (float& share : column) share = share < negligible ? 0.0F : share;
-    total += z.col(s);
+    total.segment(first, end - first) += seen;
   }
-  z.array().colwise() /= total.array();
+  for (Index s = 0; s < tokens; ++s) {
+    const auto [first, end] = seers(s);
+    z.col(s).segment(first, end - first).array() /= total.segment(first, end - first).array();
+  }
   return z;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "theory/predict/flushed_subnormals.h"
 #include "theory/predict/pattern_products.h"
 
 namespace periscope::theory {
@@ -63,7 +64,10 @@ void AttentionAverage::for_heads(const ScaledKernel& of_query, const ScaledKerne
   NormalStream numbers = numbers_of(stream);
   for (int i = 0; i < samples; i += 2) {
     const int patterns = std::min(2, samples - i);
-    visit(head_.draw(numbers, of_query, of_key), patterns);
+    {
+      const FlushedSubnormals flushed;  // not while others are told
+      visit(head_.draw(numbers, of_query, of_key), patterns);
+    }
     if (stream.on_work != nullptr) (*stream.on_work)(patterns);
   }
 }
@@ -146,11 +150,13 @@ HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& of_valu
     for (const SampledPattern& p : both) {
       output_kernel.add(p);
       times_pattern(output.unit, p.a, law_.causal, ga);
-      symmetric_transposed_pattern_times(p.a, ga, law_.causal, aga);
+      lower_of_transposed_pattern_times(p.a, ga, law_.causal, aga);
       value += aga;
     }
     if (!no_scores) scores.add(head, both, other);
   });
+  mirror_lower(value);
+  if (!no_scores) scores.finish();
   const double both = law_.head_dim * own.scale * output.scale / samples;
   return {.output = output_kernel.mean(samples),
           .value = value.cast<double>() * (output.scale / samples),

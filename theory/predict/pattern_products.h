@@ -3,111 +3,121 @@
 #include <algorithm>
 
 #include "theory/predict/attention_head.h"
+#include "theory/predict/float_product.h"
 
-/// Products with attention patterns [T, T]. A causal pattern is lower triangular: blocks of rows or columns then leave
-/// out the zeros, which halves a product, and a symmetric result needs a sixth. `out` gets its size here.
+/// Products with attention patterns [T, T]. A causal pattern is lower triangular, which halves a product, and a
+/// symmetric result takes a sixth. `out` gets its size here, and is none of the factors.
 namespace periscope::theory {
 
-inline constexpr Eigen::Index pattern_block = 32;
+inline FloatFactor factor_of(const Sample& x, Zeros zeros = Zeros::none) {
+  return {.data = x.data(), .row = 1, .column = x.outerStride(), .zeros = zeros};
+}
+
+/// xᵀ, whose zeros are those of x on the other side.
+inline FloatFactor transposed(FloatFactor x) {
+  const Zeros zeros = x.zeros == Zeros::none             ? Zeros::none
+                      : x.zeros == Zeros::above_diagonal ? Zeros::below_diagonal
+                                                         : Zeros::above_diagonal;
+  return {.data = x.data, .row = x.column, .column = x.row, .zeros = zeros};
+}
+
+inline FloatFactor pattern_factor(const Sample& a, bool causal) {
+  return factor_of(a, causal ? Zeros::above_diagonal : Zeros::none);
+}
+
+/// a·b for a [rows, depth] and b [depth, columns].
+inline void product_into(Sample& out, const FloatFactor& a, Eigen::Index rows, Eigen::Index depth, const FloatFactor& b,
+                         Eigen::Index columns, bool lower_only = false) {
+  out.resize(rows, columns);
+  multiply({.a = a,
+            .b = b,
+            .c = out.data(),
+            .c_column = out.outerStride(),
+            .rows = rows,
+            .depth = depth,
+            .columns = columns,
+            .lower_only = lower_only});
+}
 
 /// a·x for x [T, n].
-template <class X>
-void pattern_times(const Sample& a, const X& x, bool causal, Sample& out) {
-  const Eigen::Index tokens = a.rows();
-  out.resize(tokens, x.cols());
-  if (!causal) {
-    out.noalias() = a * x;
-    return;
-  }
-  for (Eigen::Index i = 0; i < tokens; i += pattern_block) {
-    const Eigen::Index n = std::min(pattern_block, tokens - i);
-    out.middleRows(i, n).noalias() = a.block(i, 0, n, i + n) * x.topRows(i + n);
-  }
+inline void pattern_times(const Sample& a, const Sample& x, bool causal, Sample& out) {
+  product_into(out, pattern_factor(a, causal), a.rows(), a.cols(), factor_of(x), x.cols());
 }
 
 /// aᵀ·x for x [T, n].
-template <class X>
-void transposed_pattern_times(const Sample& a, const X& x, bool causal, Sample& out) {
-  const Eigen::Index tokens = a.rows();
-  out.resize(tokens, x.cols());
-  if (!causal) {
-    out.noalias() = a.transpose() * x;
-    return;
-  }
-  for (Eigen::Index i = 0; i < tokens; i += pattern_block) {
-    const Eigen::Index n = std::min(pattern_block, tokens - i);
-    out.middleRows(i, n).noalias() = a.block(i, i, tokens - i, n).transpose() * x.bottomRows(tokens - i);
-  }
+inline void transposed_pattern_times(const Sample& a, const Sample& x, bool causal, Sample& out) {
+  product_into(out, transposed(pattern_factor(a, causal)), a.cols(), a.rows(), factor_of(x), x.cols());
 }
 
 /// x·a for x [T, T].
 inline void times_pattern(const Sample& x, const Sample& a, bool causal, Sample& out) {
-  const Eigen::Index tokens = a.rows();
-  out.resize(x.rows(), tokens);
-  if (!causal) {
-    out.noalias() = x * a;
-    return;
-  }
-  for (Eigen::Index j = 0; j < tokens; j += pattern_block) {
-    const Eigen::Index n = std::min(pattern_block, tokens - j);
-    out.middleCols(j, n).noalias() = x.rightCols(tokens - j) * a.block(j, j, tokens - j, n);
-  }
+  product_into(out, factor_of(x), x.rows(), x.cols(), pattern_factor(a, causal), a.cols());
 }
 
 /// x·aᵀ for x [T, T].
 inline void times_transposed_pattern(const Sample& x, const Sample& a, bool causal, Sample& out) {
-  const Eigen::Index tokens = a.rows();
-  out.resize(x.rows(), tokens);
-  if (!causal) {
-    out.noalias() = x * a.transpose();
-    return;
-  }
-  for (Eigen::Index j = 0; j < tokens; j += pattern_block) {
-    const Eigen::Index n = std::min(pattern_block, tokens - j);
-    out.middleCols(j, n).noalias() = x.leftCols(j + n) * a.block(j, 0, n, j + n).transpose();
-  }
+  product_into(out, factor_of(x), x.rows(), x.cols(), transposed(pattern_factor(a, causal)), a.rows());
 }
 
-/// x·yᵀ for x, y [T, n]; if `causal`, what is above the diagonal blocks is 0.
+/// x·yᵀ for x, y [T, n]; if `causal`, what is above the diagonal is not needed: it is 0 or a product.
 inline void times_transposed_below(const Sample& x, const Sample& y, bool causal, Sample& out) {
-  const Eigen::Index tokens = x.rows();
-  if (!causal) {
-    out.noalias() = x * y.transpose();
-    return;
-  }
-  out.setZero(tokens, tokens);
-  for (Eigen::Index j = 0; j < tokens; j += pattern_block) {
-    const Eigen::Index n = std::min(pattern_block, tokens - j);
-    out.block(j, j, tokens - j, n).noalias() = x.bottomRows(tokens - j) * y.middleRows(j, n).transpose();
+  product_into(out, factor_of(x), x.rows(), x.cols(), transposed(factor_of(y)), y.rows(), causal);
+}
+
+/// sum + weight·(x·xᵀ) for x [T, n], of which only the lower triangle is kept.
+inline void add_outer(Sample& sum, const Sample& x, float weight) {
+  multiply({.a = factor_of(x),
+            .b = transposed(factor_of(x)),
+            .c = sum.data(),
+            .c_column = sum.outerStride(),
+            .rows = x.rows(),
+            .depth = x.cols(),
+            .columns = x.rows(),
+            .lower_only = true,
+            .adds = true,
+            .weight = weight});
+}
+
+/// Copies the lower triangle onto the upper one, by blocks that stay in the nearest cache.
+inline void mirror_lower(Sample& x) {
+  constexpr Eigen::Index block = 16;
+  const Eigen::Index step = x.outerStride();
+  for (Eigen::Index i = 0; i < x.rows(); i += block) {
+    const Eigen::Index end = std::min(i + block, x.rows());
+    for (Eigen::Index j = 0; j <= i; j += block) {
+      float block_of_x[block][block];
+      const Eigen::Index columns = std::min(block, x.rows() - j);
+      for (Eigen::Index c = 0; c < columns; ++c) {
+        for (Eigen::Index r = i; r < end; ++r) block_of_x[r - i][c] = x.data()[r + (j + c) * step];
+      }
+      for (Eigen::Index r = i; r < end; ++r) {
+        const Eigen::Index above = std::min(columns, r - j);
+        for (Eigen::Index c = 0; c < above; ++c) x.data()[j + c + r * step] = block_of_x[r - i][c];
+      }
+    }
   }
 }
 
-/// Copies the lower triangle onto the upper one.
-inline void mirror_lower(Sample& x) { x.triangularView<Eigen::StrictlyUpper>() = x.transpose(); }
+/// x·xᵀ.
+inline void outer_product(const Sample& x, Sample& out) {
+  product_into(out, factor_of(x), x.rows(), x.cols(), transposed(factor_of(x)), x.rows(), true);
+  mirror_lower(out);
+}
+
+/// x·aᵀ where that is symmetric, as for x = a·k with a symmetric k; what is above the diagonal is 0 or a product.
+inline void lower_of_times_transposed_pattern(const Sample& x, const Sample& a, bool causal, Sample& out) {
+  product_into(out, factor_of(x), x.rows(), x.cols(), transposed(pattern_factor(a, causal)), a.rows(), true);
+}
 
 /// x·aᵀ where that is symmetric, as for x = a·k with a symmetric k.
 inline void symmetric_times_transposed_pattern(const Sample& x, const Sample& a, bool causal, Sample& out) {
-  const Eigen::Index tokens = a.rows();
-  out.resize(tokens, tokens);
-  for (Eigen::Index j = 0; j < tokens; j += pattern_block) {
-    const Eigen::Index n = std::min(pattern_block, tokens - j);
-    const Eigen::Index seen = causal ? j + n : tokens;
-    out.block(j, j, tokens - j, n).noalias() = x.block(j, 0, tokens - j, seen) * a.block(j, 0, n, seen).transpose();
-  }
+  lower_of_times_transposed_pattern(x, a, causal, out);
   mirror_lower(out);
 }
 
-/// aᵀ·x where that is symmetric, as for x = g·a with a symmetric g.
-inline void symmetric_transposed_pattern_times(const Sample& a, const Sample& x, bool causal, Sample& out) {
-  const Eigen::Index tokens = a.rows();
-  out.resize(tokens, tokens);
-  for (Eigen::Index i = 0; i < tokens; i += pattern_block) {
-    const Eigen::Index n = std::min(pattern_block, tokens - i);
-    const Eigen::Index first = causal ? i : 0;
-    out.block(i, 0, n, i + n).noalias() =
-        a.block(first, i, tokens - first, n).transpose() * x.block(first, 0, tokens - first, i + n);
-  }
-  mirror_lower(out);
+/// aᵀ·x where that is symmetric, as for x = g·a with a symmetric g; what is above the diagonal is 0 or a product.
+inline void lower_of_transposed_pattern_times(const Sample& a, const Sample& x, bool causal, Sample& out) {
+  product_into(out, transposed(pattern_factor(a, causal)), a.cols(), a.rows(), factor_of(x), x.cols(), true);
 }
 
 }  // namespace periscope::theory

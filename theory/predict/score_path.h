@@ -33,12 +33,14 @@ class ScorePathSum {
   /// Adds the patterns of one head's logits: one, or two with those of −logits.
   void add(const HeadSample& head, const std::vector<SampledPattern>& patterns, NormalStream& numbers);
 
-  /// The sums over all patterns added, in units of e and of the scales of both kernels [T, T].
+  /// Completes the sums, once, when all patterns have been added.
+  void finish();
+  /// The sums over all patterns, in units of e and of the scales of both kernels [T, T].
   [[nodiscard]] Sample query() const { return cotangents_.unit.cwiseProduct(query_); }
   [[nodiscard]] const Sample& key() const { return key_; }
 
  private:
-  void add_closed_form(const SampledPattern& pattern);
+  void add_closed_form(const HeadSample& head, const SampledPattern& pattern);
   void add_last_steps(const HeadSample& head, const Sample& a, float weight, NormalStream& numbers);
 
   const PatternLaw& law_;
@@ -47,10 +49,10 @@ class ScorePathSum {
   const ScaledKernel& cotangents_;
   bool samples_last_steps_;
   Sample value_factor_;  // F with F Fᵀ = values_.unit
-  Sample query_, key_;
+  // Until `finish`, lower triangles, and what is to be added together with its transpose.
+  Sample query_, key_, half_of_query_, half_of_key_;
   // Of one head, and work space.
-  Sample logit_derivative_, b_, kappa_, values_kappa_, w_, of_query_, of_key_, half_of_query_, half_of_key_,
-      difference_, left_, work_, product_;
+  Sample logit_derivative_, b_, kappa_, values_kappa_, w_, difference_, left_, right_, work_, product_;
 };
 
 }  // namespace periscope::theory

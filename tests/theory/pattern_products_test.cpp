@@ -1,0 +1,126 @@
+#include "theory/predict/pattern_products.h"
+
+#include "tests/support/doctest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "sim/base/processor.h"
+#include "tests/support/tolerances.h"
+#include "theory/predict/flushed_subnormals.h"
+
+namespace periscope::theory {
+namespace {
+
+using Index = Eigen::Index;
+
+Sample drawn(Index rows, Index cols, std::uint64_t place) {
+  return NormalStream({7, 0, place}).normals_float(rows, cols);
+}
+
+/// a·b in double by Eigen, the slow reference; a sum of n products in float is off by γ_n Σ|a||b| at most.
+void check_product(const Sample& found, const Sample& a, const Sample& b, bool lower_only) {
+  const Matrix exact = a.cast<double>() * b.cast<double>();
+  const Matrix size = a.cwiseAbs().cast<double>() * b.cwiseAbs().cast<double>();
+  REQUIRE(found.rows() == exact.rows());
+  REQUIRE(found.cols() == exact.cols());
+  const double share = testing::roundings(static_cast<double>(a.cols()), DType::f32);
+  double worst = 0.0;
+  for (Index j = 0; j < exact.cols(); ++j) {
+    for (Index i = lower_only ? j : 0; i < exact.rows(); ++i) {
+      const double error = std::abs(static_cast<double>(found(i, j)) - exact(i, j));
+      if (error > 0.0) worst = std::max(worst, error / (share * size(i, j)));
+    }
+  }
+  CHECK(worst <= 1.0);
+}
+
+TEST_CASE("products with patterns are those of Eigen in double, whatever the shape") {
+  for (const Index tokens : {1, 2, 7, 8, 15, 16, 17, 31, 33, 48, 65, 128, 131}) {
+    for (const bool causal : {false, true}) {
+      CAPTURE(tokens);
+      CAPTURE(causal);
+      Sample a = drawn(tokens, tokens, 1);
+      if (causal) a = Sample(a.triangularView<Eigen::Lower>());
+      const Sample k = drawn(tokens, tokens, 2);
+      const Sample symmetric = k + k.transpose();
+      const Sample x = drawn(tokens, 5 + tokens / 2, 3);
+      Sample out;
+      pattern_times(a, x, causal, out);
+      check_product(out, a, x, false);
+      transposed_pattern_times(a, x, causal, out);
+      check_product(out, a.transpose(), x, false);
+      times_pattern(k, a, causal, out);
+      check_product(out, k, a, false);
+      times_transposed_pattern(k, a, causal, out);
+      check_product(out, k, a.transpose(), false);
+      times_transposed_below(x, drawn(tokens, x.cols(), 4), causal, out);
+      check_product(out, x, drawn(tokens, x.cols(), 4).transpose(), causal);
+      outer_product(x, out);
+      check_product(out, x, x.transpose(), false);
+      CHECK(out == out.transpose());
+      Sample once;
+      pattern_times(a, symmetric, causal, once);
+      symmetric_times_transposed_pattern(once, a, causal, out);
+      check_product(out, once, a.transpose(), true);
+      CHECK(out == out.transpose());
+      times_pattern(symmetric, a, causal, once);
+      lower_of_transposed_pattern_times(a, once, causal, out);
+      check_product(out, a.transpose(), once, true);
+    }
+  }
+}
+
+TEST_CASE("an outer product is added with its weight") {
+  const Sample x = drawn(37, 11, 1);
+  Sample sum = Sample::Ones(37, 37);
+  add_outer(sum, x, -2.0F);
+  Sample plain;
+  outer_product(x, plain);
+  for (Index j = 0; j < 37; ++j) {
+    for (Index i = j; i < 37; ++i) CHECK(sum(i, j) == std::fma(-2.0F, plain(i, j), 1.0F));  // twice is exact
+  }
+}
+
+TEST_CASE("every instruction set gives a product the same bits") {
+  const Sample a = Sample(drawn(77, 77, 1).triangularView<Eigen::Lower>());
+  const Sample x = drawn(77, 53, 2);
+  Sample first;
+  for (const FloatProductLevel& level : float_product_levels()) {
+    if (level.processor > processor_level()) continue;
+    for (const Zeros zeros : {Zeros::above_diagonal, Zeros::none}) {  // terms that are 0 change nothing
+      Sample out(77, 53);
+      level.function()({.a = factor_of(a, zeros),
+                        .b = factor_of(x),
+                        .c = out.data(),
+                        .c_column = out.outerStride(),
+                        .rows = 77,
+                        .depth = 77,
+                        .columns = 53});
+      if (first.size() == 0) first = out;
+      CHECK(out == first);
+    }
+  }
+}
+
+TEST_CASE("subnormal numbers are 0 while they are flushed, and not before or after") {
+  volatile float small = 1e-30F;
+  const auto is_zero = [&] {
+    volatile const float product = small * 1e-10F;
+    return product == 0.0F;
+  };
+  CHECK(!is_zero());
+  try {
+    const FlushedSubnormals flushed;
+#if defined(__SSE2__) || defined(__aarch64__)
+    CHECK(is_zero());
+#endif
+    throw 1;
+  } catch (int) {
+    CHECK(!is_zero());
+  }
+}
+
+}  // namespace
+}  // namespace periscope::theory
