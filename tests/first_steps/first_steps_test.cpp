@@ -98,6 +98,15 @@ TEST_CASE("update law: the slopes of several steps are those of a regression of 
   CHECK(std::abs(m.square - u.squaredNorm() / samples) < 0.1);
 }
 
+TEST_CASE("update law: memories as long as the configuration allows begin with the first gradient whole") {
+  OptimizerLaw slow = adam({0.5});
+  slow.beta1 = 0.999999;
+  slow.beta2 = 0.999999999;  // which is 1 in float
+  const UpdateLaw law(slow, {1.0}, 1.0);
+  const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
+  CHECK(std::abs(law.taken_off({g})(0, 0) + 0.5F) < 1e-6F);
+}
+
 TEST_CASE("update law: SGD with momentum is a sum with the weights of its memory") {
   OptimizerLaw sgd = adam({0.1, 0.2});
   sgd.adam = false;
