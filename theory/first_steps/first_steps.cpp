@@ -56,6 +56,19 @@ bool has_norms_behind(const StackSpec& spec) {
   return spec.model.embedding_norm;
 }
 
+bool is_finite(const StepReading& reading) {
+  const auto finite = [](double x) { return std::isfinite(x); };
+  return std::ranges::all_of(reading.second_moment.value, finite) && std::ranges::all_of(reading.loss.value, finite) &&
+         std::isfinite(reading.kept_share);
+}
+
+/// What is left where samples are so few that their mean, of which noise was taken off, is below 0.
+Curve not_negative(Curve square) {
+  // Not std::max, which may lose NaN.
+  for (double& x : square.value) x = x < 0.0 ? 0.0 : x;
+  return square;
+}
+
 /// Means and standard errors over chains.
 class Averages {
  public:
@@ -125,11 +138,13 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
     reading.second_moment = second.curve();
     reading.coherent = coherent.curve();
     reading.branch_cosine = cosine.curve();
-    reading.branch_second_moment = branch.curve();
+    reading.branch_second_moment = not_negative(branch.curve());
     reading.loss = loss.curve();
-    for (const auto& [weight, averages] : update) reading.update[weight] = averages.curve();
+    for (const auto& [weight, averages] : update) reading.update[weight] = not_negative(averages.curve());
     const std::vector<double> shares = kept.curve().value;
-    const auto least = std::ranges::min_element(shares);
+    // NaN before any number: it is not less than one.
+    const auto missing = std::ranges::find_if(shares, [](double one) { return std::isnan(one); });
+    const auto least = missing != shares.end() ? missing : std::ranges::min_element(shares);
     reading.kept_share = *least;
     reading.turned_sublayer = static_cast<int>(least - shares.begin());
     reading.change = change.curve();
@@ -142,6 +157,10 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
   }
   for (std::size_t r = 1; r < result.steps.size(); ++r) {
     const StepReading& reading = result.steps[r];
+    if (!is_finite(reading)) {
+      result.stopped_by = fmt::format("a second moment or the loss at step {} is no number", r);
+      break;
+    }
     if (reading.left_out > most_left_out) {
       result.stopped_by = fmt::format(
           "what sublayer {} reads has turned: its correlation with what it was is {:.2f}, so that products of two such "

@@ -89,7 +89,7 @@ struct FirstSteps {
   std::string refusal;             ///< why there is none; empty if there is one
   std::vector<StepReading> steps;  ///< 0 (before training) … as many as there are rates
   /// The last step at which what the theory leaves out, products of two changes since the beginning, is at most
-  /// `most_left_out` of what it has.
+  /// `most_left_out` of what it has, and every second moment and the loss are numbers.
   int holds_until = 0;
   std::string stopped_by;  ///< the term that ends it then; "" if nothing does
 };
