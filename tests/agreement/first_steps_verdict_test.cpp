@@ -148,6 +148,23 @@ TEST_CASE("first steps: branches beside each other have no cosine of their own s
   CHECK(parallel.verdict.verdict == Verdict::agrees);
 }
 
+TEST_CASE("first steps: T15's terms have no cosine where the stream or the branch counts for nothing") {
+  for (const bool stream : {true, false}) {
+    CAPTURE(stream);
+    StackSteps stack = right();
+    stack.spec.model.placement =
+        custom_placement({.norm_a = true, .alpha = stream ? 0.0 : 1.0, .beta = stream ? 1.0 : 0.0});
+    for (auto& step : stack.measured) {
+      judge::SeedRows none;
+      for (int s = 0; s < planted_seeds; ++s) none.add(Values(2, std::numeric_limits<double>::quiet_NaN()));
+      step.branch_cosine = none;
+    }
+    const StackSteps without = judged(stack);
+    CHECK(without.verdict.cells.size() == depths + steps * (depths + 1));
+    CHECK(without.verdict.verdict == Verdict::agrees);
+  }
+}
+
 TEST_CASE("first steps: behind the step at which the theory stops nothing is compared") {
   StackSteps stack = right();
   stack.prediction.holds_until = 1;

@@ -6,7 +6,7 @@ import random
 import subprocess
 import unittest
 
-from periscope_process import FolderTest, contents, run, run_json, start_program
+from periscope_process import BINARY, FolderTest, contents, run, run_json, start_program
 from safetensors_file import read_safetensors
 
 LAYERS, TOKENS, STEPS, BATCH, WINDOWS = 2, 8, 3, 4, 3
@@ -112,7 +112,33 @@ class FirstSteps(FolderTest):
         self.refused(["train.record_every = 2", "expected 1"], "--set", "train.record_every=2")
         self.refused(["train.frozen"], "--set", 'train.frozen=["q"]')
         self.refused(["input.kind", "train.corpus"], "--set", "input.kind=gaussian")
+        self.refused(["--theory-set model.vocab = 2", "at least 256"], "--theory-set", "model.vocab=2")
         self.refused(["--dump", "2 placements and 4 seeds"], "--dump", self.folder / "dump")
+
+    def test_what_cannot_fit_is_refused_before_batches_are_drawn(self):
+        for key, value, named in (("train.steps", 100_000_000, "train.steps"), ("train.batch", 1 << 20, "train.batch"),
+                                  ("train.record_sequences", 4096, "train.record_sequences"),
+                                  ("model.vocab", 1 << 24, "model.vocab"),
+                                  ("first_steps.neurons", 1 << 20, "first_steps.neurons")):
+            for predict_only in ("true", "false"):
+                with self.subTest(key=key, predict_only=predict_only):
+                    command = self.command("--quiet", "--set", f"{key}={value}",
+                                           "--set", f"first_steps.predict_only={predict_only}")
+                    done = subprocess.run(["prlimit", f"--as={6 << 30}", BINARY, *command], capture_output=True,
+                                          text=True, timeout=60, check=False)
+                    self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                    self.assertIn("there is", done.stderr)
+                    # Training, which goes before, may name a key of its own.
+                    if predict_only == "true":
+                        self.assertIn(f"by a lower {named}", done.stderr)
+
+    def test_a_vocabulary_of_one_token(self):
+        corpus = self.folder / "zeros"
+        corpus.write_bytes(bytes(10000))
+        result, code = self.result("--set", "model.vocab=1", "--corpus", corpus)
+        self.check_exit(result, code)
+        for cell in result["cells"]:
+            self.assertEqual(cell["loss"]["predicted"], [0.0] * (STEPS + 1))
 
     def test_seeds_steps_and_threads(self):
         result, code = self.result("--seeds", 2)

@@ -98,6 +98,15 @@ TEST_CASE("update law: the slopes of several steps are those of a regression of 
   CHECK(std::abs(m.square - u.squaredNorm() / samples) < 0.1);
 }
 
+TEST_CASE("update law: memories as long as the configuration allows begin with the first gradient whole") {
+  OptimizerLaw slow = adam({0.5});
+  slow.beta1 = 0.999999;
+  slow.beta2 = 0.999999999;  // which is 1 in float
+  const UpdateLaw law(slow, {1.0}, 1.0);
+  const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
+  CHECK(std::abs(law.taken_off({g})(0, 0) + 0.5F) < 1e-6F);
+}
+
 TEST_CASE("update law: SGD with momentum is a sum with the weights of its memory") {
   OptimizerLaw sgd = adam({0.1, 0.2});
   sgd.adam = false;
@@ -242,6 +251,73 @@ TEST_CASE("first steps: the result does not depend on the number of threads") {
     CHECK(one.steps[s].branch_cosine.value == two.steps[s].branch_cosine.value);
     CHECK(one.steps[s].loss.value == two.steps[s].loss.value);
   }
+}
+
+TEST_CASE("first steps: a vocabulary of an odd number of tokens, and of a single one, whose loss is 0") {
+  for (const int vocab : {1, 15}) {
+    CAPTURE(vocab);
+    StackSpec spec = small_stack("pre");
+    spec.model.vocab = vocab;
+    FirstStepsInput input = small_input({1e-3, 1e-3});
+    for (auto* ids : {&input.ids, &input.labels, &input.runs[0].inputs[0], &input.runs[0].inputs[1],
+                      &input.runs[0].labels[0], &input.runs[0].labels[1]}) {
+      for (int& id : *ids) id %= vocab;
+    }
+    const FirstSteps p = predict_first_steps(spec, input, few());
+    CHECK(p.holds_until == 2);
+    for (const StepReading& step : p.steps) {
+      for (const double q : step.second_moment.value) CHECK(std::isfinite(q));
+      if (vocab == 1) CHECK(step.loss.value[0] == 0.0);
+      if (vocab == 1) CHECK(step.coherent.value.back() == 0.0);
+    }
+  }
+}
+
+TEST_CASE("first steps: norms whose gains are 0 pass nothing on, forward or back") {
+  StackSpec spec = small_stack("peri");
+  spec.model.gamma = 0.0;
+  const FirstSteps p = predict_first_steps(spec, small_input({1e-3, 1e-3}), few());
+  for (const StepReading& step : p.steps) {
+    for (const double q : step.second_moment.value) CHECK(q == doctest::Approx(1.0).epsilon(1e-4));
+    CHECK(step.loss.value[0] == doctest::Approx(std::log(16.0)));
+  }
+}
+
+TEST_CASE("first steps: where a predicted number is none, the theory stops and says so") {
+  const FirstSteps p = predict_first_steps(small_stack("pre"), small_input({1e-4, 1e300}), few());
+  REQUIRE_FALSE(std::isfinite(p.steps[2].second_moment.value.back()));
+  CHECK(p.holds_until == 1);
+  CHECK(p.stopped_by.find("step 2 is no number") != std::string::npos);
+}
+
+TEST_CASE("first steps: no mean square is negative, however few samples there are") {
+  FirstStepsOptions options = few();
+  options.neurons = 8;
+  bool is_cut = false;
+  for (options.seed = 0; options.seed < 20; ++options.seed) {
+    const FirstSteps p = predict_first_steps(small_stack("peri"), small_input({1e-4}), options);
+    for (const double q : p.steps[1].branch_second_moment.value) CHECK(q >= 0.0);
+    for (const auto& [weight, curve] : p.steps[1].update) {
+      for (const double q : curve.value) {
+        CHECK(q >= 0.0);
+        is_cut = is_cut || q == 0.0;
+      }
+    }
+  }
+  CHECK(is_cut);
+}
+
+TEST_CASE("first steps: what a prediction takes is known for sizes that no run could have") {
+  StackSpec spec = small_stack("pre");
+  const FirstStepsSizes sizes{.steps = 1e8, .batch = 1e12, .held_out = 1e9};
+  const FirstStepsBytes huge = first_steps_bytes(spec, sizes, few());
+  CHECK(huge.kernels > 1e40);
+  CHECK(huge.samples > 1e20);
+  const FirstStepsBytes few_words = first_steps_bytes(spec, {.steps = 2, .batch = 8, .held_out = 8}, few());
+  spec.model.vocab *= 2;
+  const FirstStepsBytes more_words = first_steps_bytes(spec, {.steps = 2, .batch = 8, .held_out = 8}, few());
+  CHECK(more_words.classes == 2.0 * few_words.classes);
+  CHECK(more_words.kernels == few_words.kernels);
 }
 
 TEST_CASE("first steps: blocks with several branches and streams are predicted, and what is not says why") {

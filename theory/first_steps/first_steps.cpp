@@ -56,6 +56,19 @@ bool has_norms_behind(const StackSpec& spec) {
   return spec.model.embedding_norm;
 }
 
+bool is_finite(const StepReading& reading) {
+  const auto finite = [](double x) { return std::isfinite(x); };
+  return std::ranges::all_of(reading.second_moment.value, finite) && std::ranges::all_of(reading.loss.value, finite) &&
+         std::isfinite(reading.kept_share);
+}
+
+/// What is left where samples are so few that their mean, of which noise was taken off, is below 0.
+Curve not_negative(Curve square) {
+  // Not std::max, which may lose NaN.
+  for (double& x : square.value) x = x < 0.0 ? 0.0 : x;
+  return square;
+}
+
 /// Means and standard errors over chains.
 class Averages {
  public:
@@ -125,11 +138,13 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
     reading.second_moment = second.curve();
     reading.coherent = coherent.curve();
     reading.branch_cosine = cosine.curve();
-    reading.branch_second_moment = branch.curve();
+    reading.branch_second_moment = not_negative(branch.curve());
     reading.loss = loss.curve();
-    for (const auto& [weight, averages] : update) reading.update[weight] = averages.curve();
+    for (const auto& [weight, averages] : update) reading.update[weight] = not_negative(averages.curve());
     const std::vector<double> shares = kept.curve().value;
-    const auto least = std::ranges::min_element(shares);
+    // NaN before any number: it is not less than one.
+    const auto missing = std::ranges::find_if(shares, [](double one) { return std::isnan(one); });
+    const auto least = missing != shares.end() ? missing : std::ranges::min_element(shares);
     reading.kept_share = *least;
     reading.turned_sublayer = static_cast<int>(least - shares.begin());
     reading.change = change.curve();
@@ -142,6 +157,10 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
   }
   for (std::size_t r = 1; r < result.steps.size(); ++r) {
     const StepReading& reading = result.steps[r];
+    if (!is_finite(reading)) {
+      result.stopped_by = fmt::format("a second moment or the loss at step {} is no number", r);
+      break;
+    }
     if (reading.left_out > most_left_out) {
       result.stopped_by = fmt::format(
           "what sublayer {} reads has turned: its correlation with what it was is {:.2f}, so that products of two such "
@@ -157,33 +176,35 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
 namespace {
 
 /// Sizes that decide the cost: tokens of all batches and in all, sampled hidden channels and channels of the stream.
-struct Sizes {
+struct Counts {
   double trained, all, hidden, channels, steps, sublayers;
 };
-Sizes sizes_of(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options) {
-  const double steps = static_cast<double>(input.optimizer.rates.size());
-  const double trained = input.runs.empty() ? 0.0 : steps * static_cast<double>(input.runs[0].inputs[0].size());
-  return {trained,
-          trained + static_cast<double>(input.ids.size()),
-          1.0 * options.neurons,
-          2.0 * options.neurons,
-          steps,
-          1.0 * spec.model.sublayers()};
+Counts counts_of(const StackSpec& spec, const FirstStepsSizes& sizes, const FirstStepsOptions& options) {
+  const double trained = sizes.steps * sizes.batch;
+  return {trained,     trained + sizes.held_out,    1.0 * options.neurons, 2.0 * options.neurons,
+          sizes.steps, 1.0 * spec.model.sublayers()};
 }
 
 }  // namespace
 
-double first_steps_bytes(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options) {
-  const Sizes n = sizes_of(spec, input, options);
-  const double kernels = 3.0 * n.all * n.all + 2.0 * n.trained * n.trained;
+FirstStepsBytes first_steps_bytes(const StackSpec& spec, const FirstStepsSizes& sizes,
+                                  const FirstStepsOptions& options) {
+  const Counts n = counts_of(spec, sizes, options);
+  const double kernels = n.sublayers * (3.0 * n.all * n.all + 2.0 * n.trained * n.trained) + 24.0 * n.all * n.all;
   const double channels = (6.0 * n.trained + 2.0 * n.all) * n.channels + 9.0 * n.all * n.hidden;
   const double entries = 3.0 * n.steps * n.hidden * n.channels;
-  const double chain = n.sublayers * (kernels + channels + entries) + 24.0 * n.all * n.all;
-  return sizeof(float) * chain * std::min(omp_get_max_threads(), options.chains);
+  const double at_once = sizeof(float) * std::min(omp_get_max_threads(), options.chains);
+  // Logits and their gradients before training and now; sampled columns of the unembedding, and their gradients at
+  // every step, their moments and sums.
+  const double classes =
+      spec.model.vocab * (4.0 * n.all + 6.0 * (n.trained / n.steps + sizes.held_out) + (n.steps + 5.0) * n.channels);
+  return {.kernels = at_once * kernels,
+          .samples = at_once * n.sublayers * (channels + entries),
+          .classes = at_once * classes};
 }
 
-double first_steps_operations(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options) {
-  const Sizes n = sizes_of(spec, input, options);
+double first_steps_operations(const StackSpec& spec, const FirstStepsSizes& sizes, const FirstStepsOptions& options) {
+  const Counts n = counts_of(spec, sizes, options);
   // Factors in double count twice; fields; and at every step kernels over the batches so far by rows of five matrices,
   // and entries of three.
   const double factors = 4.0 / 3.0 * n.all * n.all * n.all;

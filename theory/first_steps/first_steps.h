@@ -89,7 +89,7 @@ struct FirstSteps {
   std::string refusal;             ///< why there is none; empty if there is one
   std::vector<StepReading> steps;  ///< 0 (before training) … as many as there are rates
   /// The last step at which what the theory leaves out, products of two changes since the beginning, is at most
-  /// `most_left_out` of what it has.
+  /// `most_left_out` of what it has, and every second moment and the loss are numbers.
   int holds_until = 0;
   std::string stopped_by;  ///< the term that ends it then; "" if nothing does
 };
@@ -100,8 +100,22 @@ std::string first_steps_refusal(const StackSpec& spec);
 /// Predicts the first steps. The result does not depend on the number of threads.
 FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options);
 
-/// Bytes and floating-point operations that it takes, about.
-double first_steps_bytes(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options);
-double first_steps_operations(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options);
+/// How much there is to predict, in double, so that no product overflows: it is asked before anything is drawn.
+struct FirstStepsSizes {
+  double steps = 1.0;
+  double batch = 1.0;     ///< tokens of a step
+  double held_out = 1.0;  ///< tokens that signals are read on
+};
+
+/// Bytes that a prediction takes, about.
+struct FirstStepsBytes {
+  double kernels = 0.0;  ///< of pairs of tokens
+  double samples = 0.0;  ///< of sampled channels
+  double classes = 0.0;  ///< of the vocabulary: logits, and the unembedding of sampled channels
+};
+FirstStepsBytes first_steps_bytes(const StackSpec& spec, const FirstStepsSizes& sizes,
+                                  const FirstStepsOptions& options);
+/// Floating-point operations, about.
+double first_steps_operations(const StackSpec& spec, const FirstStepsSizes& sizes, const FirstStepsOptions& options);
 
 }  // namespace periscope::theory

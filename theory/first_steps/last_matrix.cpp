@@ -51,7 +51,7 @@ Sampled FirstMatrix::back(const Sampled& gradients, const Sampled& before, const
     const auto left = static_cast<float>(context_.law.kept(static_cast<Index>(entries_.size())));
     result = (-static_cast<float>(rows_) / static_cast<float>(gradients.cols())) * (gradients * u);
     // Rows come in pairs of opposite signs, of which one stands for as many of the matrix as there are.
-    const Index half = gradients.cols() / 2;
+    const Index half = (gradients.cols() + 1) / 2;
     NormalStream numbers = context_.samples.row_numbers(sublayer_, matrix_);
     result += static_cast<float>(stddev_ * std::sqrt(static_cast<double>(rows_) / static_cast<double>(half))) *
               ((left * gradients - before).leftCols(half) * numbers.normals_float(half, channels.cols()));

@@ -124,12 +124,13 @@ MovedFields FieldMover::move(const RowFields& fields, double variance, NormalStr
   moved.values = static_cast<float>(left) * keep_.asDiagonal() * now_.rows_of(fields.before);
   moved.values += static_cast<float>(variance * width_) * (response_ * gradient) - width * moved.v;
   const Index channels = input_.follows.cols();
-  moved.values += both_signs(static_cast<float>(spread / std::sqrt(static_cast<double>(channels))) *
-                             ((input_.follows + input_.wanders) * projection.normals_float(channels, rows / 2)));
-  moved.values +=
-      both_signs(static_cast<float>(spread) * (fresh_factor_ * fresh.normals_float(fresh_factor_.cols(), rows / 2)));
+  const Index half = (rows + 1) / 2;  // of an odd number, as a vocabulary may be, the last of the first half is alone
+  const auto add = [&](const Sampled& random) { moved.values += both_signs(random).leftCols(rows); };
+  add(static_cast<float>(spread / std::sqrt(static_cast<double>(channels))) *
+      ((input_.follows + input_.wanders) * projection.normals_float(channels, half)));
+  add(static_cast<float>(spread) * (fresh_factor_ * fresh.normals_float(fresh_factor_.cols(), half)));
   const Sampled noise_factor = clipped_factor_of(noise);
-  moved.values += both_signs(noise_factor * fresh.normals_float(noise_factor.cols(), rows / 2));
+  add(noise_factor * fresh.normals_float(noise_factor.cols(), half));
   if (!law_.is_linear() && now_.done > 0) {
     // U depends on the direction of the gradients alone: what a token adds along what is there already changes nothing.
     moved.w = seen_ * weighted;

@@ -20,6 +20,9 @@ Vector slope_of(const Vector& square, const NormUse& norm, double gamma) {
   return norm_slope(norm_trace(kernel, norm), norm, gamma);
 }
 
+/// a/b of every token; 0 where b is, of a norm with gain 0, behind which there is nothing to keep.
+Vector ratio(const Vector& a, const Vector& b) { return (b.array() == 0.0).select(0.0, a.array() / b.array()); }
+
 Vector mean_square(const Sampled& rows) {
   return (rows.rowwise().squaredNorm() / static_cast<float>(rows.cols())).cast<double>();
 }
@@ -127,7 +130,7 @@ class MovedStack {
       y = -scale * law_.taken_off(sums);
       if (spec_.model.embedding_norm) {
         const Vector square =
-            left * left * before.diagonal().cast<double>().cwiseQuotient(slope0.cwiseAbs2()) + mean_square(y);
+            left * left * ratio(before.diagonal().cast<double>(), slope0.cwiseAbs2()) + mean_square(y);
         slope = slope_of(square, norm_, spec_.model.gamma);
         y = slope.cast<float>().asDiagonal() * y;
       }
@@ -148,7 +151,7 @@ class MovedStack {
       }
     }
     embedding_slope_.segment(now.trained(), now.next()) = slope.head(now.next());
-    const Vector keep = left * slope.cwiseQuotient(slope0);
+    const Vector keep = left * ratio(slope, slope0);
     MovedStreams x(count);
     const Matrix own = keep.asDiagonal() * before.cast<double>() * keep.asDiagonal();
     const Sampled cross = keep.cast<float>().asDiagonal() * now.rows_of(initial_.stream_input);
@@ -228,7 +231,7 @@ class MovedStack {
     Written w;
     const Vector slope0 = now.rows_of(initial.slope_b);
     const Matrix before = now.square_of(initial.output).cast<double>();
-    Vector keep = module.keep.cast<double>().cwiseQuotient(slope0);
+    Vector keep = ratio(module.keep.cast<double>(), slope0);
     w.follows = module.response * gradients + module.taken;
     w.wanders = module.wanders;
     w.own = module.fresh + module.correction;
@@ -350,7 +353,7 @@ class MovedStack {
   /// Takes off what a norm does not let back: the part of gradients along what comes out of it, of which y alone goes
   /// with them.
   static void project(Sampled& gradients, const Sampled& follows, double gamma) {
-    if (follows.size() == 0) return;
+    if (follows.size() == 0 || gamma == 0.0) return;  // nothing comes out of a norm with gain 0, and goes back
     const Eigen::VectorXf along = gradients.cwiseProduct(follows).rowwise().mean() / static_cast<float>(gamma * gamma);
     gradients -= along.asDiagonal() * follows;
   }

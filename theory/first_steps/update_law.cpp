@@ -23,11 +23,12 @@ constexpr double least = 1e-30;
 template <class Array>
 Array adam_step(const OptimizerLaw& o, int step, double clip, const Array& gradient, Array& mean, Array& square) {
   using Real = typename Array::Scalar;
-  const auto b1 = static_cast<Real>(o.beta1);
-  const auto b2 = static_cast<Real>(o.beta2);
+  // 1 − β in double: in float 0.999999999 is 1.
+  const auto keep = [](double beta) { return static_cast<Real>(beta); };
+  const auto take = [](double beta) { return static_cast<Real>(1.0 - beta); };
   const Array g = static_cast<Real>(clip) * gradient;
-  mean = b1 * mean + (1 - b1) * g;
-  square = b2 * square + (1 - b2) * g.square();
+  mean = keep(o.beta1) * mean + take(o.beta1) * g;
+  square = keep(o.beta2) * square + take(o.beta2) * g.square();
   const auto first = static_cast<Real>(1.0 - std::pow(o.beta1, step));
   const auto second = static_cast<Real>(1.0 - std::pow(o.beta2, step));
   return (mean / first) / ((square / second).sqrt() + static_cast<Real>(std::max(o.eps, least)));

@@ -27,6 +27,12 @@ std::string text_of(const toml::node& node) {
   return shortened(line);
 }
 
+/// The value of a number. toml++'s value<double>() is empty for whole numbers beyond ±2^53.
+double number_of(const toml::node& node) {
+  const auto* whole = node.as_integer();
+  return whole != nullptr ? static_cast<double>(whole->get()) : node.as_floating_point()->get();
+}
+
 /// A string that can also be the name of a file: the system takes U+0000 for a name's end.
 bool is_text(const toml::node& node) {
   const auto* value = node.as_string();
@@ -123,7 +129,7 @@ bool TomlReader::read(std::string_view key, double& target) {
   const toml::node* node = find(key);
   if (node == nullptr) return false;
   if (!node->is_number()) fail(key, *node, "a number");
-  target = *node->value<double>();
+  target = number_of(*node);
   return true;
 }
 
@@ -165,7 +171,7 @@ bool TomlReader::read(std::string_view key, std::vector<double>& target) {
   target.clear();
   for (const toml::node& item : *list) {
     if (!item.is_number()) fail(key, *node, "a list of numbers");
-    target.push_back(*item.value<double>());
+    target.push_back(number_of(item));
   }
   return true;
 }

@@ -63,7 +63,7 @@ double signal_entries(const ModelSpec& m) {
   return sum;
 }
 
-Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, int threads, bool whole_matrices) {
+Need pass_need(const ModelSpec& model, double tokens, DType dtype, bool backward, int threads, bool whole_matrices) {
   const auto s = static_cast<double>(size_of(dtype));
   const double t = tokens;
   const double width = model.width;

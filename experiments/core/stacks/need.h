@@ -28,7 +28,8 @@ struct Need {
 /// One pass over `model`: the signals of a sublayer, attention's patterns of every thread, what is noted of every
 /// token; with `backward` a sublayer's gradients, the stream at every depth and the loss. `whole_matrices`: a matrix is
 /// in memory (of a checkpoint, or on a device that does not draw it within its products).
-Need pass_need(const ModelSpec& model, int tokens, DType dtype, bool backward, int threads, bool whole_matrices = true);
+Need pass_need(const ModelSpec& model, double tokens, DType dtype, bool backward, int threads,
+               bool whole_matrices = true);
 
 /// Entries per token of all signals inside a model's sublayers.
 double signal_entries(const ModelSpec& model);

@@ -138,7 +138,7 @@ stacks::Need train_need(const TrainConfig& config, double cells, double weights_
     parameters += static_cast<double>(shape.fan_out) * shape.fan_in;
   }
   const double at_once = cells < threads ? 1.0 : threads;
-  const int tokens = spec.input.tokens * (config.train.batch / config.train.accumulate);
+  const double tokens = 1.0 * spec.input.tokens * (config.train.batch / config.train.accumulate);
   stacks::Need one = stacks::pass_need(spec.model, tokens, config.run.dtype, true, threads, false);
   // All signals of a step are kept.
   one.add(static_cast<double>(size_of(config.run.dtype)) * tokens * stacks::signal_entries(spec.model), "train.batch");

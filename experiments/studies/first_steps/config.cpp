@@ -41,6 +41,13 @@ FirstStepsConfig load(const study::Request& request, const std::string& corpus) 
   static_cast<training::TrainConfig&>(config) =
       training::train_config(std::move(loaded), request.file, settings, /*seeds_by_flag=*/true, corpus);
   for (StackSpec& told : config.overridden) told.input.kind = InputKind::tokens;  // as of those that are trained
+  for (const StackSpec& told : config.overridden) {
+    if (told.model.vocab >= config.base.model.vocab) continue;
+    throw ConfigError(
+        fmt::format("--theory-set model.vocab = {}: expected at least {} as measured, as the batches have "
+                    "tokens below that",
+                    told.model.vocab, config.base.model.vocab));
+  }
   if (!seeds_are_given) config.run.seeds = config::RunOptions().seeds;
   config::load_section(first_steps_section, request.file, settings, config);
   if (!config.train.frozen.empty()) {

@@ -114,13 +114,13 @@ FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const
     });
     stacks::Work work;
     for (const StackSpec& spec : told) {
-      work.of(stacks::WorkKind::limit) += prediction_operations(config, spec, input);
+      work.of(stacks::WorkKind::limit) += prediction_operations(config, spec);
     }
     progress.begin("theory", work);
     for (std::size_t i = 0; i < told.size(); ++i) {
       StackSteps& stack = result.stacks[i];
       const std::string label = config::placement_label(stack.spec);
-      progress.next(stacks::WorkKind::limit, prediction_operations(config, told[i], input), label + ": theory");
+      progress.next(stacks::WorkKind::limit, prediction_operations(config, told[i]), label + ": theory");
       stack.prediction = predict(config, told[i], input, label, progress);
       stack.stated = stated_error(stack.spec);
     }

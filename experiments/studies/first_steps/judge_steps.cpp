@@ -64,6 +64,9 @@ class Collector {
       // T15 is of one branch that is added to one stream; of a branch of zeros neither side has a cosine.
       const ModelSpec& model = stack_.spec.model;
       if (!model.step(model.step_with(static_cast<int>(i))).is_one_addition()) continue;
+      // What was measured are T15's terms, of which a factor of 0 leaves none.
+      const SublayerRule rule = model.rule(static_cast<int>(i));
+      if (rule.alpha == 0.0 || rule.beta == 0.0) continue;
       if (std::isnan(cosines.value[i]) && std::isnan(predicted.branch_cosine.value[i])) continue;
       add(Quantity::branch_cosine, step, i, at(cosines, i), at(predicted.branch_cosine, i),
           stack_.stated.cosine + predicted.left_out * std::abs(predicted.branch_cosine.value[i]) + rounding, 1.0,

@@ -102,6 +102,13 @@ theory::FirstSteps prediction_of(const JournalPart& cell, const ModelSpec& model
   return prediction;
 }
 
+theory::FirstStepsSizes sizes_of(const FirstStepsConfig& config) {
+  const double tokens = config.base.input.tokens;
+  return {.steps = 1.0 * config.train.steps,
+          .batch = config.train.batch * tokens,
+          .held_out = config.train.record_sequences * tokens};
+}
+
 /// The predicted numbers that a verdict compares, as bit patterns, so that NaN equals NaN.
 std::vector<std::uint64_t> foretold(const FirstStepsConfig& config, const StackSpec& spec,
                                     const theory::FirstStepsInput& input, theory::StepFault fault) {
@@ -200,17 +207,29 @@ void require_override_is_seen(const FirstStepsConfig& config, const theory::Firs
       "{}: expected something that changes what first-steps compares with what it measured; nothing does", words));
 }
 
-double prediction_bytes(const FirstStepsConfig& config, const theory::FirstStepsInput& input) {
-  double most = 0.0;
+stacks::Need prediction_need(const FirstStepsConfig& config) {
+  const theory::FirstStepsSizes sizes = sizes_of(config);
+  theory::FirstStepsBytes most;
   for (const StackSpec& told : config.predicted_stacks()) {
-    most = std::max(most, theory::first_steps_bytes(told, input, prediction_options(config)));
+    const theory::FirstStepsBytes bytes = theory::first_steps_bytes(told, sizes, prediction_options(config));
+    const auto all = [](const theory::FirstStepsBytes& b) { return b.kernels + b.samples + b.classes; };
+    if (all(bytes) > all(most)) most = bytes;
   }
-  return most;
+  // Which of the numbers of tokens is the one to lower.
+  const bool held = sizes.held_out > sizes.steps * sizes.batch;
+  const std::string_view tokens = held                                      ? "train.record_sequences"
+                                  : config.train.steps > config.train.batch ? "train.steps"
+                                                                            : "train.batch";
+  stacks::Need need;
+  need.add(most.kernels, tokens);
+  need.add(most.samples, "first_steps.neurons");
+  need.add(most.classes, "model.vocab");
+  need.add(2.0 * sizeof(int) * sizes.batch * sizes.steps * predicted_runs(config), tokens);
+  return need;
 }
 
-double prediction_operations(const FirstStepsConfig& config, const StackSpec& told,
-                             const theory::FirstStepsInput& input) {
-  return theory::first_steps_operations(told, input, prediction_options(config));
+double prediction_operations(const FirstStepsConfig& config, const StackSpec& told) {
+  return theory::first_steps_operations(told, sizes_of(config), prediction_options(config));
 }
 
 StatedError stated_error(const StackSpec& spec) {

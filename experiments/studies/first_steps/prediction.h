@@ -1,5 +1,6 @@
 #pragma once
 
+#include "experiments/core/stacks/need.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/studies/first_steps/config.h"
 #include "sim/train/corpus.h"
@@ -27,10 +28,9 @@ namespace periscope::first_steps {
 /// over the first steps.
 void require_override_is_seen(const FirstStepsConfig& config, const theory::FirstStepsInput& input);
 
-/// What the predictions of `told` need, one after the other, in bytes, and the operations of each.
-[[nodiscard]] double prediction_bytes(const FirstStepsConfig& config, const theory::FirstStepsInput& input);
-[[nodiscard]] double prediction_operations(const FirstStepsConfig& config, const StackSpec& told,
-                                           const theory::FirstStepsInput& input);
+/// What the predictions need, one after the other, the batches with them, and the operations of that of `told`.
+[[nodiscard]] stacks::Need prediction_need(const FirstStepsConfig& config);
+[[nodiscard]] double prediction_operations(const FirstStepsConfig& config, const StackSpec& told);
 
 /// The relative part of a predicted change, the absolute part of a cosine, and more, that finite width may add: of
 /// first order in 1/D. The constants are measured over widths (docs/lab_notes/first_steps.md), as the theory has no

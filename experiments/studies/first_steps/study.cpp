@@ -36,7 +36,6 @@ class Run {
         own_(std::move(own)),
         force_(force),
         corpus_(training::corpus_of(config_)),
-        input_(prediction_input(config_, corpus_)),
         resolved_(training::resolved(config_, corpus_)),
         ops_(make_backend(config_.run.device)) {}
 
@@ -48,16 +47,13 @@ class Run {
     if (!config_.predict_only) {
       need = training::train_need(config_, cells, own_.dump.empty() ? 0.0 : 1.0, study::threads_of(config_.run));
     }
-    stacks::Need theory;
-    theory.add(prediction_bytes(config_, input_), "first_steps.neurons");
-    need.then(theory);
-    const double tokens = static_cast<double>(config_.train.batch) * config_.base.input.tokens;
-    need.add(2.0 * sizeof(int) * tokens * config_.train.steps * predicted_runs(config_), "train.steps");
+    need.then(prediction_need(config_));
     return need;
   }
 
   study::Outcome run(stacks::Progress& progress) {
-    require_override_is_seen(config_, input_);
+    const theory::FirstStepsInput input = prediction_input(config_, corpus_);
+    require_override_is_seen(config_, input);
     stacks::CellJournal* journal = progress.journal();
     if (journal != nullptr) states_ = std::filesystem::path(journal->path()).replace_extension("states").string();
     // What this very run was writing when it ended may be there.
@@ -75,7 +71,7 @@ class Run {
           resumable =
               progress.resumable(fmt::format("stopped; the same command goes on from {}\n", printable(states_)));
         }};
-    result_ = first_steps::run(config_, corpus_, input_, *ops_, kept, dump_.has_value(), progress);
+    result_ = first_steps::run(config_, corpus_, input, *ops_, kept, dump_.has_value(), progress);
     resumable_ = std::move(resumable);
     if (result_.stopped_early) return {.stopped_early = true};
     dataset::Dataset data = dataset_of(config_, result_);
@@ -103,7 +99,6 @@ class Run {
   FirstStepsFlags own_;
   bool force_;
   Corpus corpus_;
-  theory::FirstStepsInput input_;
   config::Resolved resolved_;
   std::unique_ptr<Backend> ops_;
   std::string states_;
