@@ -22,6 +22,36 @@ void MovedStreams::scale(std::size_t stream, const Vector& now, const Vector& be
   }
 }
 
+MovedInput nothing_like(const MovedStreams& x) {
+  const Matrix& own = x.own.front().front();
+  const Sampled& cross = x.cross.front().front();
+  const Sampled& follows = x.follows.front();
+  const Sampled& response = x.response.front().front();
+  return {.own = Matrix::Zero(own.rows(), own.cols()),
+          .cross = Sampled::Zero(cross.rows(), cross.cols()),
+          .follows = Sampled::Zero(follows.rows(), follows.cols()),
+          .wanders = Sampled::Zero(follows.rows(), follows.cols()),
+          .response = Sampled::Zero(response.rows(), response.cols())};
+}
+
+MovedInput read_of(const MovedStreams& x, const std::vector<double>& reads) {
+  MovedInput in = nothing_like(x);
+  for (std::size_t i = 0; i < x.count(); ++i) {
+    if (reads[i] == 0.0) continue;
+    in.follows += static_cast<float>(reads[i]) * x.follows[i];
+    in.wanders += static_cast<float>(reads[i]) * x.wanders[i];
+    for (std::size_t j = 0; j < x.count(); ++j) {
+      const double both = reads[i] * reads[j];
+      if (both == 0.0) continue;
+      in.own += both * x.own[i][j];
+      in.cross += static_cast<float>(both) * x.cross[i][j];
+      in.response += static_cast<float>(both) * x.response[i][j];
+    }
+  }
+  in.own += (in.follows * in.follows.transpose()).cast<double>() / static_cast<double>(in.follows.cols());
+  return in;
+}
+
 MovedStreams added(const Step& step, const MovedStreams& x, const std::vector<Written>& written) {
   MovedStreams next(x.count());
   const auto into = [](auto& sum, double weight, const auto& part) {

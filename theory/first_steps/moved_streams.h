@@ -39,6 +39,11 @@ struct Written {
   Sampled response;  ///< with respect to the gradient of B_out [now, trained]
 };
 
+/// A MovedInput of zeros, of the sizes of these streams.
+[[nodiscard]] MovedInput nothing_like(const MovedStreams& x);
+/// Σ_i reads[i] x_i, what a branch reads before its norm A.
+[[nodiscard]] MovedInput read_of(const MovedStreams& x, const std::vector<double>& reads);
+
 /// A step's sums in front of its norms C.
 MovedStreams added(const Step& step, const MovedStreams& x, const std::vector<Written>& written);
 

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "theory/first_steps/moved_modules.h"
+#include "theory/first_steps/moved_norm.h"
+#include "theory/first_steps/moved_streams.h"
+
+namespace periscope::theory {
+
+/// The embedding of one chain, step by step: for done = 0, 1, … first `now`, then `back`, as long as there is a next
+/// batch. The references outlive it.
+class MovedEmbedding {
+ public:
+  MovedEmbedding(const ModuleContext& context, const InitialStack& initial);
+  /// The streams as they begin: the tables' rows that the tokens look up, behind the embedding norm if there is one.
+  [[nodiscard]] MovedStreams now(const TokensNow& now);
+  /// Keeps the gradients of the next batch with respect to what the streams begin as [next, channels].
+  void back(const Sampled& gradients, const TokensNow& now);
+
+ private:
+  /// The gradients of the rows that these tokens look up, of every step that is done: [now, channels] each.
+  [[nodiscard]] std::vector<Sampled> row_gradients(const TokensNow& now) const;
+  /// E ∂x(s)/∂(∂loss/∂x(t)) [now, trained] for the gradients of row_gradients; `slope` of the norm now.
+  [[nodiscard]] Sampled response(const std::vector<Sampled>& sums, const Vector& slope, const TokensNow& now) const;
+  [[nodiscard]] bool same_id(Eigen::Index s, Eigen::Index t) const {
+    const std::vector<int>& ids = context_.tokens.ids;
+    return ids[static_cast<std::size_t>(s)] == ids[static_cast<std::size_t>(t)];
+  }
+
+  const ModuleContext& context_;
+  const InitialStack& initial_;
+  NormUse norm_use_;
+  MovedNorm norm_;          // the embedding norm
+  Sampled input_gradient_;  // of what the table gives, without its scale, at every batch's step [all batches, channels]
+};
+
+}  // namespace periscope::theory
