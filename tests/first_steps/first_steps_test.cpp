@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "tests/first_steps/small_case.h"
 #include "tests/support/doctest.h"
 #include "theory/first_steps/activation_values.h"
 #include "theory/first_steps/attention_heads.h"
@@ -15,45 +16,6 @@
 
 namespace periscope::theory {
 namespace {
-
-OptimizerLaw adam(std::vector<double> rates) {
-  OptimizerLaw law;
-  law.rates = std::move(rates);
-  law.eps = 0.0;
-  return law;
-}
-
-StackSpec small_stack(const char* placement) {
-  StackSpec spec;
-  spec.model.layers = 2;
-  spec.model.width = 64;
-  spec.model.heads = spec.model.kv_heads = 4;
-  spec.model.head_dim = 16;
-  spec.model.mlp_width = 128;
-  spec.model.vocab = 16;
-  spec.model.placement = *find_placement(placement);
-  take_defaults(spec.model.placement, spec.model);
-  spec.init.std = 0.1;
-  spec.input.kind = InputKind::tokens;
-  spec.input.tokens = 4;
-  return spec;
-}
-
-/// Two steps on batches of two sequences, and two sequences to look at.
-FirstStepsInput small_input(std::vector<double> rates) {
-  FirstStepsInput input;
-  TrainingBatches& run = input.runs.emplace_back();
-  for (int s = 0; s < static_cast<int>(rates.size()); ++s) {
-    run.inputs.push_back({1, 2, 3, 4, 5, 3 + s, 7, 1});
-    run.labels.push_back({2, 3, 4, 4, 3 + s, 7, 1, 2});
-  }
-  input.ids = {1, 9, 3, 2, 5, 6, 1, 1};
-  input.labels = {9, 3, 2, 4, 6, 1, 1, 3};
-  input.optimizer = adam(std::move(rates));
-  return input;
-}
-
-FirstStepsOptions few() { return {.neurons = 64, .chains = 2, .seed = 3, .fault = StepFault::none, .on_share = {}}; }
 
 TEST_CASE("update law: one step of AdamW is the sign, of mean slope √(2/π)/s, and without ε its square is the rate's") {
   const UpdateLaw law(adam({0.5}), {1.0}, 1.0);
@@ -108,10 +70,9 @@ TEST_CASE("update law: memories as long as the configuration allows begin with t
 }
 
 TEST_CASE("update law: SGD with momentum is a sum with the weights of its memory") {
-  OptimizerLaw sgd = adam({0.1, 0.2});
-  sgd.adam = false;
-  sgd.momentum = 0.5;
-  const UpdateLaw law(sgd, {1.0, 0.5}, 1.0);
+  OptimizerLaw heavy = sgd({0.1, 0.2});
+  heavy.momentum = 0.5;
+  const UpdateLaw law(heavy, {1.0, 0.5}, 1.0);
   const UpdateLaw::Moments m = law.moments(Matrix::Identity(2, 2));
   CHECK(m.slope(0) == doctest::Approx(0.1 + 0.2 * 0.5));
   CHECK(m.slope(1) == doctest::Approx(0.2 * 0.5));
@@ -175,8 +136,8 @@ TEST_CASE("update law: decay takes from weights and from earlier updates alike")
   CHECK(law.kept(3) == doctest::Approx(0.8 * 0.9 * 0.95));
   decaying.adam = false;
   decaying.momentum = 0.5;
-  const UpdateLaw sgd(decaying, {1.0, 1.0, 1.0}, 1.0);
-  CHECK(sgd.moments(Matrix::Identity(2, 2)).slope(0) == doctest::Approx(0.5 * 0.9 + 0.25 * 0.5));
+  const UpdateLaw linear(decaying, {1.0, 1.0, 1.0}, 1.0);
+  CHECK(linear.moments(Matrix::Identity(2, 2)).slope(0) == doctest::Approx(0.5 * 0.9 + 0.25 * 0.5));
 }
 
 TEST_CASE("first steps: decay alone makes of a stack one of smaller weights") {
@@ -213,6 +174,15 @@ TEST_CASE("first steps: a rate of 0 leaves the stream as it was, and nothing fol
     CHECK(step.second_moment.value.back() - step.second_moment.value.front() == doctest::Approx(4.0).epsilon(1e-3));
   }
   CHECK(p.holds_until == 2);
+}
+
+TEST_CASE("first steps: without norms too, tokens of different sizes are compared with what they were themselves") {
+  // What a token has averaged is larger where the others of its sequence are the same.
+  FirstStepsInput input = small_input({0.0});
+  input.runs.front().inputs.front() = {1, 1, 1, 1, 2, 2, 2, 2};
+  input.ids = {1, 2, 3, 4, 5, 6, 7, 8};
+  const FirstSteps p = predict_first_steps(small_stack("none"), input, few());
+  for (const StepReading& step : p.steps) CHECK(step.kept_share == doctest::Approx(1.0).epsilon(1e-4));
 }
 
 TEST_CASE("first steps: the loss falls, the coherent part grows with the square of the rate") {
@@ -335,6 +305,9 @@ TEST_CASE("first steps: blocks with several branches and streams are predicted, 
   StackSpec gated = small_stack("pre");
   gated.model.attention_gate = AttentionGate::head;
   CHECK(first_steps_refusal(gated).find("inside") != std::string::npos);
+  StackSpec capped = small_stack("pre");
+  capped.model.head.soft_cap = 30.0;
+  CHECK(first_steps_refusal(capped).find("soft cap") != std::string::npos);
   CHECK(first_steps_refusal(small_stack("layer-scale")).find("every channel") != std::string::npos);
 }
 

@@ -27,6 +27,7 @@ std::string first_steps_refusal(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
   if (spec.scales != nullptr) return "the first steps are those of random weights, and these are given";
   if (!m.unembedding) return "a stack without unembedding has no loss of tokens";
+  if (m.head.soft_cap > 0.0) return "the first steps behind a soft cap of the logits are not predicted";
   if (is_pointwise(m.norm)) return "the first steps behind norms that do not divide are not predicted";
   if (m.projects_embedding() || m.embedding.positions > 0 || m.embedding.token_types > 0 || m.head.transform) {
     return "the first steps of a stack with tables besides its embedding are not predicted";

@@ -145,7 +145,7 @@ class InitialPass {
     add_norm(m.width, stack_.output, stack_.logit_gradient * stack_.logit_gradient.transpose());
   }
 
-  /// Adds n Σ_tt' K_in G_out of a matrix, the sum over its output's entries, to every batch's squared norm.
+  /// Adds n Σ_tt' K_in G_out of a matrix, G_out summed over its output's entries, to every batch's squared norm.
   void add_norm(double fan_in, const Sampled& input, const Sampled& output) {
     for (Index b = 0; b < tokens_.steps; ++b) {
       const Index first = b * tokens_.batch;
@@ -224,6 +224,20 @@ class InitialPass {
       g.back(step, read);
       channels = std::move(before);
     }
+    add_norm_of_embedding(scaled(g.sum(std::vector<double>(streams, 1.0)), stack_.embedding_slope.head(trained())));
+  }
+
+  /// Adds the embedding's part, whose rows get the gradients of all tokens that look them up: `gradient` [trained,
+  /// trained] of what the table gives, per channel.
+  void add_norm_of_embedding(const Matrix& gradient) {
+    const ModelSpec& m = spec_.model;
+    Sampled same = Sampled::Zero(trained(), trained());
+    for (Index s = 0; s < trained(); ++s) {
+      for (Index t = 0; t < trained(); ++t) {
+        same(s, t) = tokens_.ids[static_cast<std::size_t>(s)] == tokens_.ids[static_cast<std::size_t>(t)] ? 1.0F : 0.0F;
+      }
+    }
+    add_norm(m.width * m.embedding.scale * m.embedding.scale, same, gradient.cast<float>());
   }
 
   /// T10, per channel.

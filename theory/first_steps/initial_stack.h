@@ -60,7 +60,7 @@ struct InitialStack {
   Sampled logits;                            ///< [all, V]
   Sampled logit_gradient;                    ///< ∂loss/∂logits of every batch's mean loss [trained, V]
   Sampled unembedding;                       ///< its columns of sampled channels [V, channels]
-  std::vector<double> gradient_norm;         ///< of all parameters together, of every batch
+  std::vector<double> gradient_norm;         ///< of all matrices and the table together, of every batch
 };
 
 /// ∂loss/∂logits of a batch's mean loss, p − y over its tokens, which begin at `first`.

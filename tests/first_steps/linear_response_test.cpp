@@ -1,0 +1,152 @@
+#include <cmath>
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "tests/first_steps/small_case.h"
+#include "tests/support/doctest.h"
+#include "theory/first_steps/moved_stack.h"
+
+/// What is exact to first order in the rates. SGD's step −η∇L changes the loss on its own batch by −η‖∇L‖², whatever
+/// the stack: the sum over all that has moved, features, matrices and table, of what the prediction makes of it. The
+/// norm comes from kernels before training, by another way. The scores are made nearly constant, as the response of a
+/// pattern to W_q and W_k is what the theory leaves out.
+namespace periscope::theory {
+namespace {
+
+constexpr std::size_t chains = 32;
+
+/// Means over chains, and their standard errors.
+struct Mean {
+  double value = 0.0;
+  double error = 0.0;
+};
+Mean mean_over_chains(const std::function<double(const StepSamples&)>& number) {
+  std::vector<double> all(chains);
+#pragma omp parallel for schedule(dynamic, 1)
+  for (std::size_t c = 0; c < chains; ++c) {
+    all[c] = number({.hidden = 64, .channels = 256, .seed = 7, .replicate = c});
+  }
+  Mean mean;
+  for (const double x : all) mean.value += x / chains;
+  double square = 0.0;
+  for (const double x : all) square += (x - mean.value) * (x - mean.value);
+  mean.error = std::sqrt(square / (chains * (chains - 1.0)));
+  return mean;
+}
+
+StackSpec flat_stack(const char* placement) {
+  StackSpec spec = small_stack(placement);
+  AttentionRule flat;
+  flat.scores.scale = 1e-4;
+  spec.model.attention.assign(static_cast<std::size_t>(spec.model.layers), flat);
+  return spec;
+}
+
+/// ‖∇L‖² of the first batch.
+double gradient_square(const StackSpec& spec, const OptimizerLaw& law, const StepSamples& samples) {
+  const double norm = initial_stack(spec, tokens_of(spec, seen_input(law), 0), samples).gradient_norm.front();
+  return norm * norm;
+}
+
+/// −∂loss/∂η behind the last step, from rates of both signs, which leaves terms of third order.
+double fall(const StackSpec& spec, OptimizerLaw law, const StepSamples& samples) {
+  const auto loss = [&](double sign) {
+    OptimizerLaw signed_law = law;
+    for (double& rate : signed_law.rates) rate *= sign;
+    signed_law.weight_decay *= sign;
+    const TrainingTokens tokens = tokens_of(spec, seen_input(signed_law), 0);
+    return moved_stack(spec, tokens, signed_law, samples, StepFault::none, [](double) {}).back().loss;
+  };
+  return (loss(-1.0) - loss(1.0)) / (2.0 * law.rates.front());
+}
+
+/// Five standard errors: false in one of 2e6 cases. Besides 1 %, for what a finite sample leaves of expected products
+/// of channels and for terms of third order.
+bool agree(const Mean& mean, double expected) { return std::abs(mean.value - expected) < 5.0 * mean.error + 0.01; }
+
+void check_fall(const char* placement, double second_moment) {
+  StackSpec spec = flat_stack(placement);
+  spec.input.second_moment = second_moment;
+  const OptimizerLaw law = sgd({1e-4 * std::sqrt(second_moment)});
+  const Mean ratio = mean_over_chains(
+      [&](const StepSamples& samples) { return fall(spec, law, samples) / gradient_square(spec, law, samples); });
+  INFO(placement << ", tables of " << second_moment << ": " << ratio.value << " +- " << ratio.error);
+  CHECK(ratio.error < 0.05);
+  CHECK(agree(ratio, 1.0));
+}
+
+TEST_CASE("first steps: SGD's first step lowers the loss on its batch by the square of the gradient's norm") {
+  for (const char* placement : {"pre", "peri", "post", "beam", "parallel", "hyper"}) check_fall(placement, 1.0);
+  // Behind a small table norms make the embedding's own gradient most of it.
+  check_fall("pre", 4e-4);
+}
+
+TEST_CASE("first steps: a clipped step of SGD lowers the loss by the product of its norm and the clip") {
+  const StackSpec spec = flat_stack("pre");
+  OptimizerLaw law = sgd({1e-3});
+  law.clip = 0.5;
+  const Mean ratio = mean_over_chains([&](const StepSamples& samples) {
+    return fall(spec, law, samples) / (law.clip * std::sqrt(gradient_square(spec, law, samples)));
+  });
+  INFO(ratio.value << " +- " << ratio.error);
+  CHECK(ratio.error < 0.05);
+  CHECK(agree(ratio, 1.0));
+}
+
+TEST_CASE("first steps: decay between norms leaves what a step of SGD does to the loss as it is") {
+  // Entries so small that scores, logits and gates are linear in them: W and cW are then the same to the norms, and the
+  // gradient of cW of inner matrices and of the table is that of W over c. Only W_U, which has no norm behind it,
+  // passes a gradient c times as large back. So a step with the gradient of W₀ or of cW lowers the loss of c'W by
+  // η‖g‖².
+  StackSpec spec = flat_stack("peri");
+  spec.model.embedding_norm = true;
+  spec.model.norm_eps = 1e-30;
+  spec.init.std = 1e-3;
+  constexpr double rate = 1e-7;
+  for (const double left : {1.0, 0.5}) {
+    for (const int steps : {1, 2}) {
+      OptimizerLaw law = sgd(std::vector<double>(static_cast<std::size_t>(steps), rate));
+      law.weight_decay = (1.0 - left) / rate;
+      const Mean ratio = mean_over_chains(
+          [&](const StepSamples& samples) { return fall(spec, law, samples) / gradient_square(spec, law, samples); });
+      INFO(steps << " steps that leave " << left << ": " << ratio.value << " +- " << ratio.error);
+      CHECK(ratio.error < 0.05);
+      CHECK(agree(ratio, steps == 1 ? 1.0 : left + 1.0));  // the second step's decay takes from the first one's update
+    }
+  }
+}
+
+TEST_CASE("first steps: AdamW's first step moves the rows of ids that its batch has by the rate, and no others") {
+  constexpr double rate = 1e-3;
+  const FirstStepsInput input = small_input({rate});
+  const std::vector<int>& batch = input.runs.front().inputs.front();
+  const std::set<int> trained(batch.begin(), batch.end());
+  double seen = 0.0;
+  for (const int id : input.ids) seen += trained.contains(id) ? 1.0 : 0.0;
+  const FirstSteps p = predict_first_steps(small_stack("pre"), input, few());
+  const double expected = rate * rate * seen / static_cast<double>(input.ids.size());
+  CHECK(p.steps[1].coherent.value.front() == doctest::Approx(expected).epsilon(1e-4));  // rounding of float
+}
+
+TEST_CASE("first steps: the stream's change does not depend on how many channels are sampled") {
+  StackSpec spec = flat_stack("pre");
+  const FirstStepsInput input = seen_input(sgd({0.05}));
+  const auto change = [&](int neurons, int count) {
+    FirstStepsOptions options = few();
+    options.neurons = neurons;
+    options.chains = count;
+    const Curve all = predict_first_steps(spec, input, options).steps[1].change;
+    return Mean{all.value.back(), all.standard_error.back()};
+  };
+  const Mean sparse = change(16, 128);
+  const Mean dense = change(128, 32);
+  INFO(sparse.value << " +- " << sparse.error << ", " << dense.value << " +- " << dense.error);
+  // Five standard errors of the difference; a chain of 16 rows alone would have an update of W_down with 8 times the
+  // noise.
+  CHECK(std::hypot(sparse.error, dense.error) < 0.1 * dense.value);
+  CHECK(std::abs(sparse.value - dense.value) < 5.0 * std::hypot(sparse.error, dense.error));
+}
+
+}  // namespace
+}  // namespace periscope::theory
