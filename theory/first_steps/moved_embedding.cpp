@@ -67,7 +67,11 @@ MovedStreams MovedEmbedding::now(const TokensNow& now) {
     }
     responds = response(sums, slope, now);
   }
-  norm_.append(slope, now);
+  if (m.embedding_norm) {
+    norm_.append(slope, y, now);
+  } else {
+    norm_.append(slope, now);
+  }
   const Vector keep = left * ratio(slope, slope0);
   const Matrix own = keep.asDiagonal() * before.cast<double>() * keep.asDiagonal();
   const Sampled cross = keep.cast<float>().asDiagonal() * now.rows_of(initial_.stream_input);
