@@ -44,6 +44,8 @@ SHAPES = {
                            model__placement="residual-dual")],
     "sampled attention": ["theory", "--threads", "4",
                           *shape(input__kind="tokens", input__tokens=500, init__qk_factor=1.0, theory__tolerance=0.9)],
+    "sampled attention on a grid of tokens": ["theory", "--threads", "2",
+                                              *shape(input__tokens=32768, init__qk_factor=1.0)],
     "sampled attention, backward": ["theory", "--threads", "4", "--backward",
                                     *shape(input__tokens=400, init__qk_factor=1.0, theory__tolerance=0.9,
                                            theory__gradient_tolerance=99)],

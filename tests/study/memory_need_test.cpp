@@ -92,6 +92,16 @@ TEST_CASE("what a need grows with") {
   CHECK(keeping(stack, 2.0) - keeping(stack, 1.0) == doctest::Approx(keeping(stack, 1.0) - keeping(stack, 0.0)));
   // Kernels are of pairs of tokens.
   CHECK(stacks::limit_need(longer, false, 1).bytes > 3.0 * stacks::limit_need(stack, false, 1).bytes);
+  // But a grid's are of few, whose patterns go over all tokens.
+  StackSpec sampled = longer;
+  sampled.input.tokens = 4096;
+  sampled.init.qk_factor = 1.0;
+  StackSpec twice = sampled;
+  twice.input.tokens *= 2;
+  const double of_grid = stacks::limit_need(sampled, false, 1, false).bytes;
+  CHECK(stacks::limit_need(twice, false, 1, false).bytes < 2.5 * of_grid);
+  CHECK(stacks::limit_need(sampled, false, 1).bytes > 20.0 * of_grid);
+  CHECK(stacks::limit_need(sampled, true, 1, false).bytes > 20.0 * of_grid);
   CHECK(stacks::limit_need(deeper, true, 1).bytes > 1.5 * stacks::limit_need(stack, true, 1).bytes);
   CHECK(stacks::scaled_limit_need(stack, 1).bytes > 5.0 * stacks::limit_need(stack, false, 1).bytes);
   StackSpec wide = stack;

@@ -1,10 +1,12 @@
 #include "experiments/core/stacks/need.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "experiments/core/config/at_width.h"
 #include "experiments/core/config/weights_choice.h"
 #include "experiments/core/stacks/over_seeds.h"
+#include "theory/predict/forward.h"
 
 namespace periscope::stacks {
 namespace {
@@ -121,12 +123,16 @@ std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, in
   return static_cast<std::size_t>(std::clamp(left / seeds_at_once(spec, run, seeds, threads), least, 0x1p62));
 }
 
-Need limit_need(const StackSpec& spec, bool backward, int threads) {
+Need limit_need(const StackSpec& spec, bool backward, int threads, bool all_tokens) {
   const double t = spec.input.tokens;
+  std::optional<theory::TokenGrid> grid;
+  if (!backward && !all_tokens) grid = theory::grid_for(spec);
+  const double kept = grid ? static_cast<double>(grid->size()) : t;
   Need chain;
   // Kernels of the stream, of a module's input and output and of the branch come in pairs [T, T] of doubles; on the way
   // back those of every layer are there too.
-  chain.add(t * t * (120.0 + (backward ? 80.0 + 24.0 * spec.model.layers : 0.0)), "input.tokens");
+  chain.add(kept * kept * (120.0 + (backward ? 80.0 + 24.0 * spec.model.layers : 0.0)), "input.tokens");
+  if (grid) chain.add(24.0 * kept * t, "input.tokens");  // patterns of the kept tokens over all, in float
   if (backward && spec.model.unembedding) chain.add(8.0 * t * spec.model.vocab, "model.vocab");
   Need all = chain.times(std::min<double>(threads, most_chains));
   constexpr double profiles = 64.0 * 60.0;  // curves of 64 chains, until they are added up
@@ -157,7 +163,7 @@ Need gram_need(const ModelSpec& m) {
 Need stacks_need(const config::Config& config, bool at_width, bool measures, int threads) {
   Need all;
   for (const StackSpec& spec : config.predicted_stacks()) {
-    all.then(limit_need(spec, config.run.backward, threads));
+    all.then(limit_need(spec, config.run.backward, threads, config.theory.precision_was_given()));
     if (at_width) all.then(chain_need(spec, threads));
   }
   for (const StackSpec& spec : config.stacks()) {

@@ -42,8 +42,9 @@ Need reading_need(const StackSpec& spec, const config::RunOptions& run, int seed
 /// at most half of what is left, on the CPU with dense weights, and elsewhere 64 MB, which is also the least.
 std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads, double available);
 
-/// theory::predict: the chains that run at one time, of kernels [T, T], and with `backward` their traces.
-Need limit_need(const StackSpec& spec, bool backward, int threads);
+/// theory::predict: the chains that run at one time, of kernels [T, T], and with `backward` their traces. Where forward
+/// chains take a grid of tokens, which `all_tokens` forbids, kernels are of those alone.
+Need limit_need(const StackSpec& spec, bool backward, int threads, bool all_tokens = true);
 
 /// Returns the memory of theory::predict with the scales of given weights (T29): its chains hold a kernel for every
 /// branch, and the second moment of every entry of a signal.
