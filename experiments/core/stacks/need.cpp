@@ -132,7 +132,8 @@ Need limit_need(const StackSpec& spec, bool backward, int threads, bool all_toke
   // Kernels of the stream, of a module's input and output and of the branch come in pairs [T, T] of doubles; on the way
   // back those of every layer are there too.
   chain.add(kept * kept * (120.0 + (backward ? 80.0 + 24.0 * spec.model.layers : 0.0)), "input.tokens");
-  if (grid) chain.add(24.0 * kept * t, "input.tokens");  // patterns of the kept tokens over all, in float
+  // Patterns of the kept tokens over all, and all tokens' keys and values of a head, in float and twice.
+  if (grid) chain.add(8.0 * t * (kept + spec.model.head_dim), "input.tokens");
   if (backward && spec.model.unembedding) chain.add(8.0 * t * spec.model.vocab, "model.vocab");
   Need all = chain.times(std::min<double>(threads, most_chains));
   constexpr double profiles = 64.0 * 60.0;  // curves of 64 chains, until they are added up
