@@ -135,14 +135,19 @@ TEST_CASE("first steps: what makes a prediction more precise is the number of ch
   CHECK_MESSAGE(vague.verdict.reason.find("(first_steps.chains)") != std::string::npos, vague.verdict.reason);
 }
 
-TEST_CASE("first steps: branches beside each other have no cosine of their own stream") {
-  StackSteps stack = right();
-  stack.spec.model.placement = *find_placement("parallel");
+/// As where nothing measured is a cosine.
+void without_cosines(StackSteps& stack) {
   for (auto& step : stack.measured) {
     judge::SeedRows none;
     for (int s = 0; s < planted_seeds; ++s) none.add(Values(2, std::numeric_limits<double>::quiet_NaN()));
     step.branch_cosine = none;
   }
+}
+
+TEST_CASE("first steps: branches beside each other have no cosine of their own stream") {
+  StackSteps stack = right();
+  stack.spec.model.placement = *find_placement("parallel");
+  without_cosines(stack);
   const StackSteps parallel = judged(stack);
   CHECK(parallel.verdict.cells.size() == depths + steps * (depths + 1));
   CHECK(parallel.verdict.verdict == Verdict::agrees);
@@ -154,11 +159,7 @@ TEST_CASE("first steps: T15's terms have no cosine where the stream or the branc
     StackSteps stack = right();
     stack.spec.model.placement =
         custom_placement({.norm_a = true, .alpha = stream ? 0.0 : 1.0, .beta = stream ? 1.0 : 0.0});
-    for (auto& step : stack.measured) {
-      judge::SeedRows none;
-      for (int s = 0; s < planted_seeds; ++s) none.add(Values(2, std::numeric_limits<double>::quiet_NaN()));
-      step.branch_cosine = none;
-    }
+    without_cosines(stack);
     const StackSteps without = judged(stack);
     CHECK(without.verdict.cells.size() == depths + steps * (depths + 1));
     CHECK(without.verdict.verdict == Verdict::agrees);
