@@ -46,3 +46,25 @@ function(periscope_sealed result library function)
   set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
   set(${result} ${object} PARENT_SCOPE)
 endfunction()
+
+# periscope_of_level(<result> <object library> <level> <function>): the objects of a library as compiled for a level: of
+# one among several sealed, so that <function> alone is seen of them.
+function(periscope_of_level result library level function)
+  list(LENGTH PERISCOPE_LEVELS count)
+  if(count GREATER 1)
+    target_compile_options(${library} PRIVATE -fno-gnu-unique -fno-lto)
+    set_target_properties(${library} PROPERTIES PERISCOPE_MARCH ${level} DISABLE_PRECOMPILE_HEADERS ON)
+    periscope_sealed(object ${library} ${function})
+    set(${result} ${object} PARENT_SCOPE)
+  else()
+    set(${result} $<TARGET_OBJECTS:${library}> PARENT_SCOPE)
+  endif()
+endfunction()
+
+# periscope_processor_of(<result> <level>): the processor_level that a level needs; 0 where nothing is known of it.
+function(periscope_processor_of result level)
+  set(${result} 0 PARENT_SCOPE)
+  if(level MATCHES "^x86-64-v(.)$")
+    set(${result} ${CMAKE_MATCH_1} PARENT_SCOPE)
+  endif()
+endfunction()
