@@ -2,6 +2,8 @@
 
 import sys
 import threading
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +28,19 @@ class Passed:
 
 # Signals of which nothing but the largest magnitude is asked for.
 _LARGEST_ONLY = {"q_projected", "k_projected", "q", "k", "v", "scores", "mixed", "gate", "up", "hidden"}
+
+
+class _Hook:
+    """A hook of which a copy or a pickle of the model has one that does nothing: the record stays with the model."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._call(*arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (nullcontext(), "__exit__")  # takes any arguments, also where Periscope is not installed
 
 
 @dataclass
@@ -57,8 +72,9 @@ class Watched:
         self._is_twice = False
         self._latest: tuple[Any, Any, Any] | None = None
         self._logits_version: Any = None
-        self._handles: list[Any] = []
-        self._patched: list[tuple[Any, str, Any]] = []
+        self._branch: tuple[int, Any] | None = None  # the latest output of a module or its norm B, by sublayer
+        self._handles: list[Any] = []  # for the step
+        self._of_the_pass: list[Any] = []
         self._mode: Any = None
         self._attach()
 
@@ -67,10 +83,19 @@ class Watched:
         return self._is_over
 
     def _attach(self) -> None:
-        modules = dict(self._model.named_modules())
+        """Hooks on the model and its parameters; those on its modules are there during the recorded pass alone."""
         keep = self._handles.append
-        keep(self._model.register_forward_pre_hook(self._before, with_kwargs=True))
-        keep(self._model.register_forward_hook(self._after, with_kwargs=True, always_call=True))
+        keep(self._model.register_forward_pre_hook(_Hook(_never_compiled(self._before)), with_kwargs=True))
+        keep(self._model.register_forward_hook(_Hook(self._after), with_kwargs=True, always_call=True))
+        if self._gradients:
+            for tensor, uses in self._layout.matrices.items():
+                parameter = self._parameters[tensor]
+                if parameter.requires_grad:
+                    keep(parameter.register_hook(lambda gradient, u=uses: self._add_sums(gradient, u)))
+
+    def _attach_to_modules(self) -> None:
+        modules = dict(self._model.named_modules())
+        keep = self._of_the_pass.append
         by_module: dict[tuple[str, bool], list[Place]] = {}
         for place in self._layout.places:
             by_module.setdefault((place.module, place.is_input), []).append(place)
@@ -82,14 +107,9 @@ class Watched:
         for name, sublayer in self._layout.attention.items():
             keep(modules[name].register_forward_pre_hook(lambda *_, s=sublayer: setattr(self, "_current", s)))
             keep(modules[name].register_forward_hook(lambda *_: setattr(self, "_current", -1), always_call=True))
-        if self._gradients:
-            for tensor, uses in self._layout.matrices.items():
-                parameter = self._parameters[tensor]
-                if parameter.requires_grad:
-                    keep(parameter.register_hook(lambda gradient, u=uses: self._add_sums(gradient, u)))
 
     def close(self) -> None:
-        """Takes the hooks off; what was kept stays."""
+        """Removes the hooks; the recorded signals stay."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -105,6 +125,9 @@ class Watched:
         ids = named.get("input_ids", arguments[0] if arguments else None)
         if ids is None or ids.dim() != 2:
             raise InputError("record: found no input_ids of two dimensions; expected a batch of token ids")
+        if _is_compiled_call():
+            raise InputError("record: found a call of the compiled model (torch.compile), whose signals no hook sees; "
+                             "expected one of the plain module, which has the same weights")  # fmt: skip
         mask = named.get("attention_mask")
         if mask is not None and mask.dim() == 2 and not bool((mask != 0).all()):
             raise InputError("record: found padding in attention_mask; expected sequences of one length")
@@ -134,35 +157,35 @@ class Watched:
         return not self._gradients or torch.is_grad_enabled()
 
     def _enter(self) -> None:
-        """Watches what is no module's input or output: rotated queries and keys, and scores."""
+        """Attaches to the modules, and to what is no module's input or output: rotated queries and keys, scores, and
+        branches after dropout."""
+        self._attach_to_modules()
         for name in self._layout.attention:
-            home = sys.modules[type(self._model.get_submodule(name)).__module__]
-            rotate = getattr(home, "apply_rotary_pos_emb", None)
-            if rotate is not None and not any(known is home for known, _, _ in self._patched):
-                self._patched.append((home, "apply_rotary_pos_emb", rotate))
-                home.apply_rotary_pos_emb = self._rotating(rotate)  # type: ignore[attr-defined]
-        self._mode = _scores_mode(self)
+            _watch_rotations(sys.modules[type(self._model.get_submodule(name)).__module__], self)
+        self._mode = _functions_mode(self)
         self._mode.__enter__()
 
     def _leave(self) -> None:
-        for home, name, original in self._patched:
-            setattr(home, name, original)
-        self._patched = []
+        for handle in self._of_the_pass:
+            handle.remove()
+        self._of_the_pass, self._branch, self._current = [], None, -1
+        _leave_rotations(self)
         if self._mode is not None:
             self._mode.__exit__(None, None, None)
             self._mode = None
 
-    def _rotating(self, rotate: Any) -> Any:
-        def rotated(*arguments: Any, **named: Any) -> Any:
-            q, k = rotate(*arguments, **named)
-            # The function is the whole module's: another model may call it, in another thread too.
-            if self._current < 0 or threading.get_ident() != self._thread:
-                return q, k
-            for signal, heads in (("q", q), ("k", k)):  # [sequences, heads, tokens, e]
-                self._keep(self._current, signal, heads.detach(), heads.transpose(1, 2).flatten(2))
-            return q, k
+    def keep_rotated(self, q: Any, k: Any) -> None:
+        """Keeps queries and keys after RoPE. The function that makes them is shared by all models of a family, which
+        may run in several threads."""
+        if self._current < 0 or threading.get_ident() != self._thread:
+            return
+        for signal, heads in (("q", q), ("k", k)):  # [sequences, heads, tokens, e]
+            self._keep(self._current, signal, heads.detach(), heads.transpose(1, 2).flatten(2))
 
-        return rotated
+    def keep_dropped(self, before: Any, after: Any) -> None:
+        """Keeps a branch after its dropout: what is added to the stream."""
+        if self._branch is not None and self._branch[1] is before:
+            self._keep(self._branch[0], "B_out", after, after)
 
     def keep_scores(self, scores: Any) -> None:
         """Of every token and head the largest magnitude of what enters the softmax, masked places left out."""
@@ -190,6 +213,8 @@ class Watched:
         for place in places:
             whole = place.columns is None or place.columns == slice(0, x.shape[-1])
             self._keep(place.sublayer, place.signal, x, x if whole else x[..., place.columns], place.columns)
+            if place.signal in ("f_out", "B_out"):
+                self._branch = (place.sublayer, x)
 
     def _keep(self, sublayer: int, signal: str, x: Any, seen: Any, columns: slice | None = None) -> None:
         """Keeps a signal, and its gradient once it comes; ``seen`` is x as [sequences, tokens, columns]."""
@@ -251,7 +276,7 @@ class Watched:
     # -- what was seen
     def outcome(self) -> Passed:
         """The pass, in the order of the dataflow. Raises InputError where the loop has changed what was recorded, or
-        has mixed two passes."""
+        has mixed two passes, or where a layer was left out."""
         if self._is_twice:
             raise InputError("record: found two passes before one backward pass, whose gradients are of both; expected "
                              "one, or gradients=False")  # fmt: skip
@@ -301,6 +326,9 @@ class Watched:
     def _forward(self) -> list[tuple[int, str, bool, np.ndarray]]:
         found = self._streams(self._kept.signals)
         facts = self._layout.facts
+        left_out = next((s // 2 for s in range(2 * facts["layers"]) if (s, "f_out") not in found), None)
+        if left_out is not None:
+            raise InputError(f"record: layer {left_out} was left out of the pass; expected all layers (layerdrop = 0)")
         for s in range(2 * facts["layers"]):
             rule = facts["rules"][s]
             if not rule["norm_a"]:
@@ -357,15 +385,81 @@ def _numbers(x: Any) -> np.ndarray:
     return np.ascontiguousarray(x.detach().to(device="cpu", dtype=torch.float64).numpy())
 
 
-def _scores_mode(watched: Watched) -> Any:
-    """A mode in which softmaxes of attention are seen."""
+def _never_compiled(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that torch.compile calls as it is, instead of tracing it."""
+    import torch
+
+    try:
+        return torch.compiler.disable(call, reason="periscope.record: call the plain module in recorded steps")
+    except TypeError:  # before torch 2.7
+        return torch.compiler.disable(call)
+
+
+def _is_compiled_call() -> bool:
+    """Returns whether a function of ``_never_compiled`` is called by compiled code."""
+    frame: Any = sys._getframe(1)
+    contexts = []
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "torch._dynamo.eval_frame":
+            contexts.append(frame.f_code.co_qualname)
+        frame = frame.f_back
+    return len(contexts) > 1 and contexts[1].startswith("_TorchDynamoContext")  # the first is of _never_compiled
+
+
+class _Rotations:
+    """The patch of apply_rotary_pos_emb in one module of transformers: the function, then all who watch it."""
+
+    def __init__(self, rotate: Callable[..., Any]) -> None:
+        self.rotate = rotate
+        self.watchers: list[Watched] = []
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        q, k = self.rotate(*arguments, **named)
+        for watched in tuple(self.watchers):
+            watched.keep_rotated(q, k)
+        return q, k
+
+
+_LOCK = threading.Lock()
+_ROTATIONS: dict[Any, _Rotations] = {}  # by module
+
+
+def _watch_rotations(home: Any, watched: Watched) -> None:
+    with _LOCK:
+        if home not in _ROTATIONS and hasattr(home, "apply_rotary_pos_emb"):
+            _ROTATIONS[home] = home.apply_rotary_pos_emb = _Rotations(home.apply_rotary_pos_emb)
+        if home in _ROTATIONS and watched not in _ROTATIONS[home].watchers:
+            _ROTATIONS[home].watchers.append(watched)
+
+
+def _leave_rotations(watched: Watched) -> None:
+    with _LOCK:
+        for home, patch in list(_ROTATIONS.items()):
+            if watched in patch.watchers:
+                patch.watchers.remove(watched)
+            if not patch.watchers:
+                del _ROTATIONS[home]
+                if home.apply_rotary_pos_emb is patch:  # else somebody has patched it since
+                    home.apply_rotary_pos_emb = patch.rotate
+
+
+def _dropped(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """The input of a call of torch.nn.functional.dropout that drops something, else None."""
+    return input if training and p > 0 else None
+
+
+def _functions_mode(watched: Watched) -> Any:
+    """A mode in which softmaxes of attention and dropouts are seen."""
     import torch
     from torch.overrides import TorchFunctionMode
 
-    class Scores(TorchFunctionMode):
+    class Functions(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func in (torch.nn.functional.softmax, torch.softmax) and args:
                 watched.keep_scores(args[0])
-            return func(*args, **(kwargs or {}))
+            result = func(*args, **(kwargs or {}))
+            if func is torch.nn.functional.dropout:
+                watched.keep_dropped(_dropped(*args, **(kwargs or {})), result)
+            return result
 
-    return Scores()
+    return Functions()

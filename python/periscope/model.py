@@ -134,6 +134,9 @@ def require_plain(model: Any) -> None:
         raise InputError("model: found one that is spread over devices (hf_device_map); expected it on one")
     if getattr(getattr(model, "config", None), "quantization_config", None) is not None:
         raise InputError("model: found a quantized one (quantization_config); expected floating-point weights")
+    if any(type(part).__module__.startswith("peft.") for part in getattr(model, "modules", list)()):
+        raise InputError("model: found adapters of PEFT, as LoRA; expected the plain model that merge_and_unload() of "
+                         "the PeftModel returns")  # fmt: skip
     if not hasattr(model, "state_dict") or not hasattr(getattr(model, "config", None), "to_json_string"):
         raise InputError(f"model: found {kind}; expected a model of transformers, with its configuration")
     for key, value in model.state_dict().items():

@@ -1,6 +1,8 @@
 """Records of somebody else's training loop: the signals of an unmodified model of transformers, measured as ``probe``
 measures them."""
 
+import threading
+import weakref
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -36,16 +38,18 @@ def record(
     it is the first micro-batch: the stream, the outputs of norms, modules and projections, queries and keys as the
     heads read them, with eager attention the scores, and with ``gradients`` the gradients of the stream and of every
     matrix, of the loss that ``backward`` was called on. Passes without gradients in between, as a validation's, do not
-    count then. Dropout is recorded as the model has it, where ``probe`` has none. With ``optimizer`` a call of its
-    ``step`` ends a step, so that ``recorder.step()`` need not be called.
+    count then. Dropout is recorded as the model has it, where ``probe`` has none: ``B_out`` is the branch after it.
+    With ``optimizer`` a call of its ``step`` ends a step, so that ``recorder.step()`` need not be called.
 
-    Raises InputError for a model that is sharded, quantized, compiled or checkpoints its activations, for batches with
-    padding, and at the step's end for two passes before one backward pass.
+    Raises InputError for a model that is sharded, quantized, compiled, checkpoints its activations or has adapters of
+    PEFT; in the pass for batches with padding and calls of ``torch.compile(model)``, where the plain module has to be
+    called; and at the step's end for two passes before one backward pass, or one without some of the layers.
     """
     return Recorder(model, every, steps, gradients, optimizer, top)
 
 
-_MARK = "_periscope_records"  # an attribute of a model that is recorded
+_LOCK = threading.Lock()
+_RECORDED: "weakref.WeakSet[Any]" = weakref.WeakSet()  # no attribute of the models, as copies would have it too
 
 
 def _whole(name: str, value: Any, least: int = 1) -> int:
@@ -62,6 +66,10 @@ class Recorder:
     ) -> None:
         every, top = _whole("every", every), _whole("top", top)
         require_plain(model)
+        for part in model.modules():
+            if type(part).__name__ == "OptimizedModule" or getattr(part, "_compiled_call_impl", None) is not None:
+                raise InputError(f"model: {type(part).__name__} is compiled, and hooks see no signals of such code; "
+                                 "expected a model without compiled modules")  # fmt: skip
         if gradients and any(getattr(part, "gradient_checkpointing", False) for part in model.modules()):
             raise InputError("model: found gradient checkpointing, which makes every signal twice; expected none, or "
                              "gradients=False")  # fmt: skip
@@ -80,13 +88,14 @@ class Recorder:
         self.datasets: dict[int, xr.Dataset] = {}
 
     def __enter__(self) -> "Recorder":
-        if getattr(self._model, _MARK, False):
-            raise InputError("record: found a model that is recorded already; expected one recorder at a time")
-        setattr(self._model, _MARK, True)
+        with _LOCK:
+            if self._model in _RECORDED:
+                raise InputError("record: found a model that is recorded already; expected one recorder at a time")
+            _RECORDED.add(self._model)
         try:
             self._begin()
         except BaseException:
-            delattr(self._model, _MARK)
+            _RECORDED.discard(self._model)
             raise
         if self._optimizer is not None:
             self._of_optimizer = self._optimizer.register_step_post_hook(lambda *_: self.step())
@@ -97,7 +106,7 @@ class Recorder:
     ) -> None:
         if self._of_optimizer is not None:
             self._of_optimizer.remove()
-        delattr(self._model, _MARK)
+        _RECORDED.discard(self._model)
         if kind is None:
             self._end()
         elif self._watched is not None:

@@ -1,0 +1,150 @@
+"""Recorders, with a stand-in for torch: copies, threads, dropout, compiled models. Usage: recorder_test.py"""
+
+import copy
+import pickle
+import threading
+import unittest
+from typing import Any
+
+import numpy as np
+import torch_stand_in as torch
+import xarray as xr
+from models_test import tensors_of
+from studies import FIXTURES
+
+torch.install()
+
+import periscope as ps  # noqa: E402
+from periscope import _hooks  # noqa: E402
+
+FOLDER = FIXTURES / "llama"
+IDS = [1, 2, 3, 7, 5]
+
+
+def llama() -> Any:
+    return torch.LlamaForCausalLM(FOLDER, tensors_of(FOLDER / "model.safetensors"))
+
+
+def recorded(model: Any, call: Any = None) -> xr.Dataset:
+    with ps.record(model, gradients=False) as recorder:
+        (call or model)(input_ids=torch.tensor([IDS]))
+    return recorder.datasets[0]
+
+
+class Records(unittest.TestCase):
+    def setUp(self) -> None:
+        self.rotate = torch.apply_rotary_pos_emb
+        self.expected = recorded(llama())
+
+    def tearDown(self) -> None:
+        self.assertIs(torch.apply_rotary_pos_emb, self.rotate)
+        self.assertEqual(_hooks._ROTATIONS, {})
+
+    def same(self, a: xr.Dataset, b: xr.Dataset) -> None:
+        xr.testing.assert_identical(a.drop_attrs(deep=False), b.drop_attrs(deep=False))
+
+    def test_a_record_is_what_probe_measures(self) -> None:
+        theirs = ps.probe(FOLDER, tokens=IDS, no_theory=True, dtype="f64")
+        for name in ("second_moment_measured", "token_cosine_measured", "signal_maximum", "growth_branch"):
+            a, b = self.expected[name].values, theirs[name].values
+            np.testing.assert_allclose(a, b, rtol=1e-12, err_msg=name)
+
+    def test_two_threads_record_models_of_one_family(self) -> None:
+        """One begins while the other's pass runs, and still runs when that has ended."""
+        begins, is_over = ([threading.Event(), threading.Event()] for _ in range(2))
+        found: dict[int, xr.Dataset] = {}
+
+        def run(number: int, until: threading.Event) -> None:
+            def wait(*_: object) -> None:
+                begins[number].set()
+                self.assertTrue(until.wait(30))
+
+            model = llama()
+            model.model.register_forward_pre_hook(wait)
+            found[number] = recorded(model)
+            is_over[number].set()
+
+        untils = (begins[1], is_over[0])
+        threads = [threading.Thread(target=run, args=(number, untils[number])) for number in (0, 1)]
+        for thread, event in zip(threads, begins, strict=True):
+            thread.start()
+            self.assertTrue(event.wait(30))
+        for thread in threads:
+            thread.join()
+        for number in (0, 1):
+            self.same(found[number], self.expected)
+
+    def test_a_patch_that_somebody_has_put_over_ours_stays(self) -> None:
+        over = []
+
+        def patch(*_: object) -> None:
+            ours = torch.apply_rotary_pos_emb
+            over.append(lambda *arguments: ours(*arguments))
+            torch.apply_rotary_pos_emb = over[0]
+
+        model = llama()
+        model.model.register_forward_pre_hook(patch)
+        self.same(recorded(model), self.expected)
+        self.assertIs(torch.apply_rotary_pos_emb, over[0])
+        torch.apply_rotary_pos_emb = self.rotate
+
+    def test_copies_of_a_recorded_model_are_plain(self) -> None:
+        model = llama()
+        copies = []
+        with ps.record(model, gradients=False, steps=[0, 1]) as recorder:
+            for _ in range(2):  # before a pass and after it
+                copies += [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+                model(input_ids=torch.tensor([IDS]))
+            copies += [copy.deepcopy(copies[0])]
+            for one in copies:
+                self.same(recorded(one), self.expected)
+        self.same(recorder.datasets[0], self.expected)
+        with ps.record(model, gradients=False), self.assertRaises(ps.InputError) as raised, ps.record(model):
+            pass
+        self.assertIn("recorded already", str(raised.exception))
+
+    def test_the_branch_is_what_dropout_leaves(self) -> None:
+        model = llama()
+        for module in model.modules():
+            if hasattr(module, "dropped"):
+                module.dropped = 0.25
+        ds = recorded(model)
+        self.assertFalse(ds.growth_violated.item())
+        self.assertLess(ds.growth_residual.values.max(), 1.0)
+        branch, whole = (d.site_second_moment_measured.sel(site="B_out") for d in (ds, self.expected))
+        np.testing.assert_allclose(branch, ds.growth_branch, rtol=1e-12)
+        self.assertGreater(branch[0], 1.01 * whole[0])
+        self.assertEqual(float(ds.site_second_moment_measured.sel(site="f_out")[0]),
+                         float(self.expected.site_second_moment_measured.sel(site="f_out")[0]))  # fmt: skip
+
+    def test_compiled_models_are_refused_with_what_to_do(self) -> None:
+        model = llama()
+        compiled = torch.compile(model)
+        with self.assertRaises(ps.InputError) as raised:
+            recorded(model, compiled)
+        self.assertIn("expected one of the plain module", str(raised.exception))
+        self.same(recorded(model), self.expected)
+        self.same(recorded(model, torch._DYNAMO["DisableContext"]()(model)), self.expected)
+        model.model.layers._compiled_call_impl = compiled
+        with self.assertRaises(ps.InputError) as raised:
+            ps.record(model)
+        self.assertIn("Linear is compiled", str(raised.exception))
+
+    def test_a_layer_that_was_left_out_is_named(self) -> None:
+        model = llama()
+        vars(model.model.layers)["1"].forward = lambda x: x
+        with self.assertRaises(ps.InputError) as raised:
+            recorded(model)
+        self.assertIn("layer 1 was left out", str(raised.exception))
+
+    def test_adapters_are_refused_with_what_to_do(self) -> None:
+        model = llama()
+        model.model.layers.__dict__["0"].adapter = type("LoraLayer", (torch.Module,), {"__module__": "peft.tuners"})()
+        for call in (ps.from_torch, ps.record):
+            with self.assertRaises(ps.InputError) as raised:
+                call(model)
+            self.assertIn("merge_and_unload()", str(raised.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()
