@@ -268,6 +268,21 @@ seeds = 8
         self.assertNotIn(SKIPPED, done.stderr, "which measured nothing")
         self.assertIn("propagate.finished.json is missing", done.stderr)
 
+    def test_lab_removes_a_build_folder_of_another_place(self):
+        """Every command that configures or builds asks for the system's packages first."""
+        script = (f"source {ROOT}/lab; cd {self.folder}; packages=(); check_tools() {{ :; }}; has_apt() {{ false; }}; "
+                  "make_venv() { echo ready; exit 0; }; build() { make_venv; }; {command}")
+        cache = self.folder / "build" / "CMakeCache.txt"
+        for command in ("python_module", "wheel", "docs", "bench", "set_up all"):
+            for place, stays in (("/elsewhere", False), (self.folder, True)):
+                with self.subTest(command=command, place=place):
+                    cache.parent.mkdir(exist_ok=True)
+                    cache.write_text(f"CMAKE_HOME_DIRECTORY:INTERNAL={place}\n")
+                    whole = script.replace("{command}", command)
+                    done = subprocess.run(["bash", "-c", whole], capture_output=True, text=True, timeout=60)
+                    self.assertEqual((done.returncode, done.stdout), (0, "ready\n"), done.stderr)
+                    self.assertEqual(cache.exists(), stays)
+
     def test_lab_counts_the_verdict_of_a_skipped_experiment(self):
         (self.folder / "build").mkdir()
         (self.folder / "build" / "periscope").symlink_to(BINARY)
