@@ -23,7 +23,7 @@ def draw(ds: xr.Dataset) -> Figures:
 def _heatmaps(ds: xr.Dataset, i: int) -> style.Page:
     predicted = array(ds, "angular_distance_predicted")[i]
     measured = array(ds, "angular_distance_measured")[i] if is_measured(ds) else predicted
-    looks, depth = style.looks(array(ds, "placement")), array(ds, "depth")
+    looks, depth = captions.looks(ds), array(ds, "depth")
     rows, columns = style.multiples(len(looks))
     side = min(2.4, (style.PAGE - 1.4) / columns)
     height = side + 0.27 + 0.35 / rows
@@ -43,7 +43,7 @@ def _heatmaps(ds: xr.Dataset, i: int) -> style.Page:
         _name(panels[0], 0.04, 0.96, "theory", "left", "top")
         _name(panels[0], 0.96, 0.04, "simulation", "right", "bottom")
     bar = figure.colorbar(image, ax=panels, fraction=0.05, pad=0.02)
-    bar.set_label("Angular distance")
+    bar.set_label("Angular distance (half turns)")
     bar.outline.set_linewidth(0.6)
     style.label_outer(grid, len(looks), "Sublayers passed", "Sublayers passed")
     return style.finish(figure, [], caption(ds, i))

@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from . import curves, score_path, style
+from . import captions, curves, score_path, style
 from .dataset import array, on
 from .makers import Figures
 
@@ -33,7 +33,7 @@ def draw(ds: xr.Dataset) -> Figures:
 def _figure(ds: xr.Dataset) -> style.Page:
     factors = list(dict.fromkeys(array(ds, "qk_factor")))
     figure, grid = style.panels(2, len(factors), 2.1, style.page(len(factors)))
-    looks = style.looks(array(ds, "placement"))
+    looks = captions.looks(ds)
     for row, (name, along, label, x_label) in zip(grid, QUANTITIES, strict=True):
         x = array(ds, along)
         for axes, factor in zip(row, factors, strict=True):
@@ -50,6 +50,7 @@ def _figure(ds: xr.Dataset) -> style.Page:
         row[0].set_ylabel(label)
     shown = dict(zip(array(ds, "placement"), looks, strict=True))
     keys = [style.key(look, True) for look in shown.values()]
+    keys.append(style.theory_and_measurement())
     keys.append(Line2D([], [], **CLAIM, label="claimed for Post-LN: $(2/3)^{(L-l)/2}$"))
     words = "Above: gradient of the hidden state, rms over tokens; below: of the MLP's last matrix. Geometric means "
     words += "over seeds. Grey: what (2/3)^((L−l)/2) would make of Post-LN's gradient at the top. "

@@ -51,9 +51,9 @@ def draw(ds: xr.Dataset) -> Figures:
     return Figures((f"blocks-{name}", partial(_figure, ds, i)) for i, name in enumerate(array(ds, "input")))
 
 
-def class_of(label: str) -> str:
-    """The class of a stack by its label, "peri, qk_norm full"; free forms are of the last one."""
-    base = label.partition(", ")[0]
+def class_of(placement: str) -> str:
+    """Returns the class of a stack by its placement, "peri" or "peri, qk_norm full"; free forms are of the last one."""
+    base = placement.partition(", ")[0]
     return next((title for title, names in CLASSES.items() if base in names), RULES_THAT_CHANGE)
 
 
@@ -106,14 +106,14 @@ def most_different(
 
 
 def _figure(ds: xr.Dataset, i: int) -> style.Page:
-    names = [str(name) for name in array(ds, "placement")]
+    labels, names = [str(label) for label in array(ds, "placement")], captions.placements(ds)
     every = [read(ds, i, p) for p in range(len(names))]
     first = names.index("pre") if "pre" in names else 0
     shown, nearest = most_different(every, [class_of(name) for name in names], first)
     rows = [(title, [p for p in shown if class_of(names[p]) == title]) for title in CLASSES]
     rows = [(title, members) for title, members in rows if members]
     order = [p for _, members in rows for p in members]
-    looks = dict(zip(order, style.looks(names[p] for p in order), strict=True))
+    looks = dict(zip(order, style.looks([labels[p] for p in order], [names[p] for p in order]), strict=True))
     figure, grid = style.panels(len(rows), 3, 1.55, style.PAGE, sharex=not _narrow())
     for (title, members), row in zip(rows, grid, strict=True):
         for p in members:
@@ -124,7 +124,8 @@ def _figure(ds: xr.Dataset, i: int) -> style.Page:
         row[0].set_ylabel(title)
     _scales(grid, [every[p] for p in order])
     keys = [style.key(looks[p], is_measured(ds)) for p in order]
-    return style.finish(figure, keys, caption(ds, i, names, every, shown, nearest))
+    keys += [style.theory_and_measurement()] if is_measured(ds) else []
+    return style.finish(figure, keys, caption(ds, i, every, shown, nearest))
 
 
 def _narrow() -> bool:
@@ -154,9 +155,9 @@ def _scales(grid: list[list[Axes]], drawn: list[Curves]) -> None:
                 scales.nothing_finite(axes)
 
 
-def caption(ds: xr.Dataset, i: int, names: list[str], every: list[Curves], shown: list[int],
+def caption(ds: xr.Dataset, i: int, every: list[Curves], shown: list[int],
             nearest: dict[int, tuple[int, float]]) -> str:  # fmt: skip
-    labels = [look.label for look in style.looks(names)]
+    labels = [look.label for look in captions.looks(ds)]
     words = [f"{curves.input_title(ds, i)}. Lines: theory, with bands of ± 2 standard errors where wider."]
     if is_measured(ds):
         words.append(
@@ -172,11 +173,11 @@ def caption(ds: xr.Dataset, i: int, names: list[str], every: list[Curves], shown
     if nearest:
         left = [f"{labels[p]} ({labels[q]}, {d:.2g})" for p, (q, d) in sorted(nearest.items(), key=lambda kv: kv[1][1])]
         words.append(
-            f"The {len(shown)} most different of {len(names)} stacks. Not shown, with the one shown that is "
+            f"The {len(shown)} most different of {len(labels)} stacks. Not shown, with the one shown that is "
             "nearest and the largest difference at any depth, of the logarithm of the stream's standard deviation or "
             f"gradient or of the angle in radians: {', '.join(left)}."
         )
-    missing = [labels[p] for p in range(len(names)) if p not in shown and p not in nearest]
+    missing = [labels[p] for p in range(len(labels)) if p not in shown and p not in nearest]
     if missing:
         words.append(f"Without one of the curves, and not shown: {', '.join(missing)}.")
     return " ".join([*words, captions.setting(ds)])

@@ -31,6 +31,22 @@ def stacks(ds: xr.Dataset) -> list[dict[str, Any]]:
             for stack in config(ds)["stacks"]]  # fmt: skip
 
 
+def placements(ds: xr.Dataset) -> list[str]:
+    """Returns the placement of every stack, also where a recipe or a user's name labels the stack."""
+    labels = [str(label) for label in array(ds, "placement")]
+    if "placement_settings" not in ds:
+        return labels
+    common = shared(stacks(ds), "model.placement")
+    found = [json.loads(text).get("model.placement", common) if text else common
+             for text in array(ds, "placement_settings")]  # fmt: skip
+    return [own if isinstance(own, str) else label for own, label in zip(found, labels, strict=True)]
+
+
+def looks(ds: xr.Dataset) -> list[style.Look]:
+    """Returns the look of every stack of a result: recipes have those of their placements."""
+    return style.looks(array(ds, "placement"), placements(ds))
+
+
 def shared(every: list[dict[str, Any]], key: str) -> Any:
     """A key's value, None if the stacks differ in it or do not have it."""
     values = {json.dumps(stack.get(key)) for stack in every}
@@ -86,7 +102,7 @@ def _common(ds: xr.Dataset, every: list[dict[str, Any]]) -> str:
 def _differing(ds: xr.Dataset, every: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     """Each key in which stacks differ: which value is whose."""
     if "placement_settings" in ds and "placement" in ds:
-        labels = [look.label for look in style.looks(array(ds, "placement"))]
+        labels = [look.label for look in looks(ds)]
         tables = [json.loads(text) if text else {} for text in array(ds, "placement_settings")]
     else:
         labels = [look.label for look in style.looks(_name(stack) for stack in every)]

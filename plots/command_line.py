@@ -61,6 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--together", action="store_true",
         help="the curves of all results of `propagate` and `theory` in one figure each, told apart by what differs in "
              "their configurations, or by their files")  # fmt: skip
+    add("--label", metavar="TEXT", action="append", default=[], dest="labels",
+        help="with --together, once for each result in the order of PATH: what its curves are called, in place of what "
+             "differs or of its file")  # fmt: skip
+    add("--claims", action="store_true",
+        help="above the figures of `reproduce`, the verdicts of the claims that they show")
     add("--width", metavar="INCHES", type=_width, default=None,
         help="width of every figure: about 3.3 for one column of a page, 7 for its whole width (default: 7, or 4.6 for "
              "one panel)")  # fmt: skip
@@ -87,8 +92,14 @@ def _report(reports: Iterator[drawing.Written | drawing.Failed]) -> tuple[int, i
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draws and returns the exit code."""
-    chosen = _parser().parse_args(arguments)
-    settings = options.Options(chosen.only, chosen.width, chosen.formats, chosen.caption)
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    labels = tuple(chosen.labels)
+    if labels and not chosen.together:
+        parser.error("--label: expected with --together")
+    if len(set(labels)) < len(labels) or not all(label.strip() for label in labels):
+        parser.error("--label: expected a different, non-empty text for each result")
+    settings = options.Options(chosen.only, chosen.width, chosen.formats, chosen.caption, chosen.claims, labels)
     files: list[Path] = []
     failed = 0
     for path in chosen.paths:
@@ -101,6 +112,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     files = list({file.absolute(): file for file in files}.values())
     if not files:
         return 3
+    if labels and len(labels) != len(files):
+        parser.error(f"--label: found {len(labels)}; expected one for each of {len(files)} results: "
+                     f"{', '.join(map(str, files))}")  # fmt: skip
     reports: Iterator[drawing.Written | drawing.Failed]
     if chosen.together:
         reports = drawing.draw(files, chosen.out, settings)

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.lines import Line2D
 
-from . import curves, score_path, style
+from . import captions, curves, score_path, style
 from .dataset import array, fact, on
 from .makers import Figures
 
@@ -26,7 +26,7 @@ def draw(ds: xr.Dataset) -> Figures:
 
 
 def _figure(ds: xr.Dataset) -> style.Page:
-    looks = style.looks(array(ds, "placement"))
+    looks = captions.looks(ds)
     figure, ((axes,),) = style.panels(1, 1, 3.2, style.page(1))
     axes.axhline(1, color=style.INK, linewidth=0.6, zorder=1)
     every = []

@@ -62,6 +62,8 @@ def legend(ds: xr.Dataset, looks: Sequence[style.Look], *statistics: str) -> lis
         missing = unpredicted(ds, p, statistics)
         what = "" if len(missing) == len(statistics) else f" of {', '.join(missing)}"
         keys.append(style.key(look, is_measured(ds), f" (no prediction{what})" if missing else ""))
+    if is_measured(ds) and any(len(unpredicted(ds, p, statistics)) < len(statistics) for p in range(len(looks))):
+        keys.append(style.theory_and_measurement())
     return keys
 
 
@@ -84,7 +86,7 @@ def caption(ds: xr.Dataset, stride: int, *statistics: str, mean: str = "mean") -
 def refusals(ds: xr.Dataset, statistics: Sequence[str]) -> list[str]:
     """Which curves are measured only, and why, in the file's words."""
     words = []
-    for p, look in enumerate(style.looks(array(ds, "placement"))):
+    for p, look in enumerate(captions.looks(ds)):
         missing = unpredicted(ds, p, statistics)
         if missing:
             what = "" if len(missing) == len(statistics) else f"'s {', '.join(missing)}"
@@ -107,7 +109,7 @@ def over_depth(ds: xr.Dataset, *statistics: Statistic, mean: str = "mean") -> st
     """Statistics of the stream over depth: a row of panels for each, with one per input; with one input side by
     side."""
     inputs, depth = array(ds, "input"), array(ds, "depth")
-    looks = style.looks(array(ds, "placement"))
+    looks = captions.looks(ds)
     columns = len(inputs) if len(inputs) > 1 else len(statistics)
     rows = len(statistics) * len(inputs) // columns
     figure, grid = style.panels(rows, columns, 3.0 if rows == 1 else 2.5, style.page(columns))
@@ -135,13 +137,11 @@ def over_depth(ds: xr.Dataset, *statistics: Statistic, mean: str = "mean") -> st
 
 
 def input_title(ds: xr.Dataset, i: int) -> str:
-    """ "Gaussian input, E[x²] = 0.0004": what enters the stacks, with its second moments."""
+    """Returns "Gaussian input, E[x²] = 0.0004". Where stacks differ in the second moment, the caption says whose is
+    which (captions.keys)."""
     words = style.title(style.INPUTS[array(ds, "input")[i]])
-    moments = sorted({stack["input.second_moment"] for stack in captions.stacks(ds)})
-    shown = list(dict.fromkeys(f"{moment:.4g}" for moment in moments))
-    if len(shown) > 2:
-        return f"{words}, E[x²] from {shown[0]} to {shown[-1]}"
-    return f"{words}, E[x²] = {' or '.join(shown)}"
+    shown = {f"{stack['input.second_moment']:.4g}" for stack in captions.stacks(ds)}
+    return f"{words}, E[x²] = {shown.pop()}" if len(shown) == 1 else words
 
 
 def entering(ds: xr.Dataset) -> str:
@@ -159,7 +159,7 @@ def per_placement(
     ds: xr.Dataset, draw_panel: Callable[[Axes, int, style.Look], None], height: float, label: str, **keywords: Any
 ) -> style.Page:
     """Small multiples over depth, one panel per placement, which `draw_panel` fills for placement p and its look."""
-    looks = style.looks(array(ds, "placement"))
+    looks = captions.looks(ds)
     rows, columns = style.multiples(len(looks))
     figure, grid = style.panels(rows, columns, height, style.page(columns), sharex=True, **keywords)
     panels = [axes for row in grid for axes in row]

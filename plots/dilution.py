@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from . import curves, style
+from . import captions, curves, style
 from .dataset import array, on
 from .makers import Figures
 
@@ -25,7 +25,7 @@ def draw(ds: xr.Dataset) -> Figures:
 
 def _figure(ds: xr.Dataset) -> style.Page:
     inputs = array(ds, "input")
-    looks = style.looks(array(ds, "placement"))
+    looks = captions.looks(ds)
     site = list(array(ds, "site")).index("B_out")
     layer = 1 + np.arange(len(array(ds, "sublayer")) // 2)
     ticks = [t for t in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if t <= layer[-1]]
@@ -39,10 +39,13 @@ def _figure(ds: xr.Dataset) -> style.Page:
                 curves.draw(axes, look, layer, every[-1], points[p])
             axes.set(title=f"{MODULES[m]}, {style.INPUTS[inputs[i]]}", xscale="log")
             axes.set(xticks=ticks, xticklabels=[t - 1 for t in ticks], xlim=(0.9, 1.1 * layer[-1]))
-            axes.set_xticks(layer, [], minor=True)
+            axes.set_xticks([], minor=True)
         row[0].set_ylabel("Branch over stream\n" r"$\mathrm{rms}(\beta\,B_{out})\,/\,\mathrm{rms}(\alpha\,x_{in})$")
     for axes in grid[-1]:
-        axes.set_xlabel("Layer (from 0, on a scale of log(1 + layer))")
+        axes.set_xlabel("Layer (from 0; logarithmic in 1 + layer)")
     curves.log_scale([axes for row in grid for axes in row], every)
-    caption = curves.caption(ds, points[0].step, NAME)
+    words = ("Size (rms over tokens and features) of a sublayer's branch βB_out over that of the stream αx_in to which "
+             "it is added: x_in is the sublayer's input, B_out its module's output, after norm B where there is one; "
+             "α and β are the placement's scales. ")  # fmt: skip
+    caption = words + curves.caption(ds, points[0].step, NAME)
     return style.finish(figure, curves.legend(ds, looks, NAME), caption)

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import xarray as xr
 
-from . import kinds, reader, style, together
+from . import groups, kinds, reader, style, together
 from .makers import FigureError
 from .options import Options
 
@@ -107,7 +107,8 @@ def _reports(files: Sequence[Path], folder: Path, options: Options) -> Iterator[
     if not found:
         return
     path = together.path(list(found))
-    ds = together.merged(found) if len(found) > 1 else found[path]
+    labels = dict(zip(files, options.labels, strict=True)) if options.labels else {}
+    ds = together.merged(found, [labels[file] for file in found if labels]) if len(found) > 1 else found[path]
     there = kinds.of(ds)
     if not there:
         yield Failed(f"{path}: none of {len(kinds.KINDS)} figures finds the variables that it needs; expected those "
@@ -156,6 +157,8 @@ def save(figure: style.Page, path: Path, options: Options = DEFAULT) -> Iterator
     """Writes a figure in every format, and its caption as text unless it goes into the figure; each file complete or
     not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    if options.claims:
+        groups.claims_above(figure)
     if options.caption == "below":
         style.caption_below(figure)
     with style.laid_out_once(figure) as hold:

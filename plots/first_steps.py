@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from . import curves, groups, scales, style
+from . import captions, curves, groups, scales, style
 from .dataset import array, on
 from .makers import Figures
 
@@ -41,7 +41,7 @@ def draw(ds: xr.Dataset) -> Figures:
 
 
 def _surge(ds: xr.Dataset) -> style.Page:
-    looks, step, depth = style.looks(array(ds, "placement")), array(ds, "step"), array(ds, "depth")
+    looks, step, depth = captions.looks(ds), array(ds, "step"), array(ds, "depth")
     figure, grid = style.panels(3, len(looks), 1.95, style.PAGE)
     overs, cosines = [], []
     for p, look in enumerate(looks):
@@ -93,7 +93,7 @@ def _parts(axes: Axes, ds: xr.Dataset, p: int, look: style.Look) -> None:
 
 
 def _matrices(ds: xr.Dataset) -> style.Page:
-    looks, step, names = style.looks(array(ds, "placement")), array(ds, "step"), [str(n) for n in array(ds, "weight")]
+    looks, step, names = captions.looks(ds), array(ds, "step"), [str(n) for n in array(ds, "weight")]
     figure, (panels,) = style.panels(1, len(looks), 2.6, style.PAGE, sharey=True)
     drawn = []
     for p, (axes, look) in enumerate(zip(panels, looks, strict=True)):
@@ -144,7 +144,7 @@ def _reading(ds: xr.Dataset) -> str:
     """How to read lines and markers, where theory stops, why there is no verdict, and what was run."""
     words = "Bands: ± 2 standard errors of the prediction; markers: mean over seeds, ± 2 standard errors. "
     step = array(ds, "step")
-    for p, look in enumerate(style.looks(array(ds, "placement"))):
+    for p, look in enumerate(captions.looks(ds)):
         stopped, reason = (str(array(ds, name)[p]) for name in ("stopped_by", "verdict_reason"))
         if stopped and _last(ds, p) < len(step) - 1:
             words += f"{look.label}: theory stops after step {step[_last(ds, p)]:g} ({stopped}). "

@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from . import curves, score_path, style
+from . import captions, curves, score_path, style
 from .dataset import array, on
 from .makers import Figures
 
@@ -32,7 +32,7 @@ def draw(ds: xr.Dataset) -> Figures:
 
 
 def _figure(ds: xr.Dataset) -> style.Page:
-    looks = style.looks(array(ds, "placement"))
+    looks = captions.looks(ds)
     figure, ((axes, side),) = style.panels(1, 2, 3.0, style.PAGE, width_ratios=(3, 2))
     every = []
     for p, look in enumerate(looks):
@@ -51,6 +51,7 @@ def _figure(ds: xr.Dataset) -> style.Page:
     axes.set_xticks([], minor=True)
     _exponents(ds, side, looks)
     keys = [style.key(look, True) for look in looks]
+    keys.append(style.theory_and_measurement("left: line: theory, marker: measured"))
     keys.append(Line2D([], [], linestyle="", **CLAIMED, label="claimed by Xiong et al."))
     keys += [Line2D([], [], **THEORY, label="theory, these L"), Line2D([], [], **LIMIT, label="theory, greatest L")]
     words = "Geometric means over seeds; the same seeds at every depth. Right: exponents of L fitted to the three "

@@ -45,11 +45,15 @@ def records(ds: xr.Dataset, shares: Sequence[float]) -> list[int]:
     return list(dict.fromkeys(int(np.argmin(np.abs(step - share * step[-1]))) for share in shares))
 
 
+def bars(mean: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Returns the lower and upper ends of bars of two standard errors of the mean logarithm."""
+    return np.array([mean * np.exp(-2 * error), mean * np.exp(2 * error)])
+
+
 def measured(axes: Axes, look: style.Look, x: np.ndarray, mean: np.ndarray, error: np.ndarray, **other: Any) -> None:
     """A geometric mean over seeds as markers; bars of two standard errors of the mean logarithm, up and down."""
-    up, down = np.exp(2 * error), np.exp(-2 * error)
     keywords: dict[str, Any] = {"linestyle": "", "marker": look.marker, "markersize": look.size, "zorder": 2.5, **other}
-    axes.errorbar(x, mean, [mean * (1 - down), mean * (up - 1)], color=look.colour, elinewidth=0.9, **keywords)
+    axes.errorbar(x, mean, np.abs(bars(mean, error) - mean), color=look.colour, elinewidth=0.9, **keywords)
 
 
 def step_axis(axes: Axes, last: float) -> None:
@@ -92,10 +96,10 @@ def verdicts(ds: xr.Dataset, exhibits: Iterable[str]) -> list[tuple[str, str, st
     return lines
 
 
-def head(figure: style.Page, ds: xr.Dataset, exhibits: Iterable[str]) -> None:
-    """Says above the panels which claims of the paper these runs show, and which not."""
+def claims_above(figure: style.Page) -> None:
+    """Writes above the panels which claims of the paper the runs of a figure show, and which not (--claims)."""
     width, height = figure.get_size_inches()
-    lines = [(verdict, line) for verdict, claim, statement in verdicts(ds, exhibits)
+    lines = [(verdict, line) for verdict, claim, statement in figure.claims
              for line in textwrap.wrap(f"{claim}: {statement}", int(18 * width), subsequent_indent="    ",
                                        break_on_hyphens=False)]  # fmt: skip
     if not lines:
@@ -106,11 +110,7 @@ def head(figure: style.Page, ds: xr.Dataset, exhibits: Iterable[str]) -> None:
         down = ScaledTranslation(0, -(4 + HEAD * i) / 72, figure.dpi_scale_trans)
         figure.text(0.02, 1.0, line, color=VERDICTS[verdict], fontsize=7, va="top",
                     transform=figure.transFigure + down)  # fmt: skip
-
-
-def tested(ds: xr.Dataset, exhibits: Iterable[str]) -> str:
-    words = "Claims: one-sided tests over seeds, and Holm's p of all that were tested. "
-    return words if verdicts(ds, exhibits) else ""
+    figure.caption = f"Claims: one-sided tests over seeds, and Holm's p of all that were tested. {figure.caption}"
 
 
 def diverged(ds: xr.Dataset, shown: Sequence[int]) -> str:
@@ -138,6 +138,6 @@ def finish(
     figure: style.Page, ds: xr.Dataset, keys: Sequence[Artist], words: str, exhibits: Sequence[str],
     shown: Sequence[int], rate: bool = True,
 ) -> style.Page:  # fmt: skip
-    """The frame of every figure of `reproduce`: claims above, legend, caption with what is drawn and what was run."""
-    head(figure, ds, exhibits)
-    return style.finish(figure, keys, f"{words} {diverged(ds, shown)}{tested(ds, exhibits)}{run(ds, rate)}")
+    """The frame of every figure of `reproduce`: its claims, legend, caption with what is drawn and what was run."""
+    figure.claims = verdicts(ds, exhibits)
+    return style.finish(figure, keys, f"{words} {diverged(ds, shown)}{run(ds, rate)}")

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from . import curves, groups, scales, style
 from .dataset import array, on, seeds_in_words
@@ -49,6 +50,8 @@ def _figure(ds: xr.Dataset) -> style.Page:
     every = np.concatenate([measured, predicted[:, None]], axis=1)
     scales.log_axis(panels, every)
     keys = [style.key(look, True) for look in looks]
+    keys += [Line2D([], [], color=style.INK, linewidth=1.3, label="before training: theory"),
+             Line2D([], [], color=style.INK, linewidth=0.7, marker="o", markersize=4.5, label="measured")]  # fmt: skip
     words = (
         f"Mean over held-out tokens of $\\mathrm{{Var}}_D(x)$. Markers{_often(points[0].step)}: geometric mean of "
         f"{seeds_in_words(ds)}, ± 2 standard errors. Before training, lines are theory for random weights; "

@@ -5,7 +5,7 @@ from functools import partial
 import xarray as xr
 from matplotlib.ticker import MaxNLocator
 
-from . import curves, score_path, style
+from . import captions, curves, score_path, style
 from .dataset import array, on
 from .makers import Figures
 
@@ -24,7 +24,7 @@ def draw(ds: xr.Dataset) -> Figures:
 
 
 def _figure(ds: xr.Dataset) -> style.Page:
-    looks, depth = style.looks(array(ds, "placement")), array(ds, "depth")
+    looks, depth = captions.looks(ds), array(ds, "depth")
     figure, ((share, skip, branch),) = style.panels(1, 3, 2.7, style.PAGE)
     points = curves.turns(len(depth), len(looks))
     shares, skips = [], []
@@ -45,5 +45,5 @@ def _figure(ds: xr.Dataset) -> style.Page:
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     words = "g = s + r at every depth: s came down the skip connections alone, r took a branch at least once; "
     words += f"largest ‖g − s − r‖/‖g‖ of all runs: {max(array(ds, 'identity_error')):.1e}. Right: measured. "
-    keys = [style.key(look, True) for look in looks]
+    keys = [*(style.key(look, True) for look in looks), style.theory_and_measurement()]
     return style.finish(figure, keys, words + score_path.reading(ds))

@@ -36,9 +36,9 @@ def _figure(ds: xr.Dataset) -> style.Page:
     for axes, g, look in zip(panels, shown, looks, strict=True):
         _panel(axes, ds, g, look)
     style.label_outer(grid, len(shown), "Layer (from 0)", "Squared gradient norm\nof a layer's matrices (nat²)")
-    ends, errors = (array(ds, f"layer_gradient_{part}")[shown][:, [0, -1]] for part in ("measured", "stderr"))
-    bars = [ends * np.exp(k * np.where(np.isfinite(errors), errors, 0.0)) for k in (-2, 2)]
-    scales.log_axis(panels, np.concatenate([*bars, array(ds, "layer_gradient_predicted")[shown][:, None]], axis=1))
+    means, errors = (array(ds, f"layer_gradient_{part}")[shown][:, [0, -1]] for part in ("measured", "stderr"))
+    theory = array(ds, "layer_gradient_predicted")[shown][:, None]
+    scales.log_axis(panels, np.concatenate([means, theory], axis=1), groups.bars(means, errors))
     marks: dict[str, Any] = {"color": "0.3", "marker": "o", "markersize": 4.5, "markeredgecolor": "0.3",
                              "linestyle": ""}  # fmt: skip
     keys = [Line2D([], [], color="0.3", linewidth=1.3, label="before training, theory"),

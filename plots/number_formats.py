@@ -68,7 +68,7 @@ def _grid(formats: list[int], height: float, x: str, y: str) -> tuple[style.Page
 def _noise(ds: xr.Dataset, stacks: list[int], name: str, site: str) -> style.Page:
     """One panel per format: the SQNR of the stream, or of its gradient, at every depth."""
     formats = formats_of(ds)
-    looks = [style.looks(list(array(ds, "placement")))[i] for i in stacks]
+    looks = [captions.looks(ds)[i] for i in stacks]
     place = list(array(ds, "site")).index(site)
     predicted = site == "x_out" and "stream_sqnr_predicted" in ds
     figure, panels = _grid(formats, 1.6, "Sublayers passed", "SQNR (dB)")
@@ -121,7 +121,7 @@ def _held(ds: xr.Dataset) -> str:
 def _law(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
     """The stream's mean square: in FP64 over theory, then one panel per format, over that in FP64."""
     formats = list(range(len(array(ds, "format"))))
-    looks = [style.looks(list(array(ds, "placement")))[i] for i in stacks]
+    looks = [captions.looks(ds)[i] for i in stacks]
     site = list(array(ds, "site")).index("x_out")
     figure, panels = _grid(formats, 1.7, "Sublayers passed", "Ratio − 1")
     for axes, f in zip(panels, formats, strict=False):
@@ -159,7 +159,7 @@ def _law(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
 def _massive(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
     """How many decibels massive features cost the modules' outputs and the stream."""
     formats = formats_of(ds)
-    looks = [style.looks(list(array(ds, "placement")))[i] for i in stacks]
+    looks = [captions.looks(ds)[i] for i in stacks]
     figure, (row,) = style.panels(1, 2, 2.2, style.PAGE)
     for axes, kind, words in zip(row, ("branch", "stream"), ("Modules' outputs", "Residual stream"), strict=True):
         for rank, (i, look) in enumerate(zip(stacks, looks, strict=True)):

@@ -15,3 +15,5 @@ class Options:
     width: float | None = None  # inches; None: each figure's own, 7 or 4.6
     formats: tuple[str, ...] = ("png", "svg")
     caption: str = "file"
+    claims: bool = False
+    labels: tuple[str, ...] = ()  # of results that are drawn together, in their order; empty: by what differs

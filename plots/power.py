@@ -1,9 +1,11 @@
 """What a verdict could have refused (T22): measured over predicted, inside the band that the test would not notice."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -20,6 +22,7 @@ NEEDS = (
 )
 BAND = "#56B4E9"
 LINE = "#0072B2"
+LIMIT: dict[str, Any] = {"color": style.INK, "linewidth": 0.6, "linestyle": (0, (4, 2))}
 
 
 def draw(ds: xr.Dataset) -> Figures:
@@ -51,26 +54,28 @@ def _bands(ds: xr.Dataset, i: int) -> style.Page:
         axes.fill_between(depth, -hidden, hidden, color=BAND, alpha=0.35, lw=0, zorder=0)
         axes.axhline(0, color=style.INK, linewidth=0.6, zorder=1)
         for y in (-limit, limit):
-            axes.axhline(y, color=style.INK, linewidth=0.6, linestyle=(0, (4, 2)), zorder=1)
+            axes.axhline(y, **LIMIT, zorder=1)
         curve = curves.select(ds, "second_moment", (i, p))
         axes.plot(depth, deviation(curve), color=LINE, marker="o", markersize=2.4, markeredgewidth=0, linewidth=0.6)
         axes.set_title(curves.titled(look, array(ds, "verdict")[i, p]))
         axes.set_ylim(-end, end)
 
     figure = curves.per_placement(ds, panel, 1.7, "Deviation / %", sharey=True)
-    limit_words = f"limit of an agreement, ± {limit:g} %{', beyond the axes' if end < limit else ''}"
-    keys = [
+    keys: list[Artist] = [
         Line2D([], [], color=LINE, marker="o", ms=3.5, lw=0.6, label="measured / predicted − 1"),
-        Patch(color=BAND, alpha=0.35, lw=0, label="could be off by (not refused)"),
-        Line2D([], [], color=style.INK, lw=0.6, ls=(0, (4, 2)), label=limit_words),
+        Patch(color=BAND, alpha=0.35, lw=0, label="detectable error"),
     ]
-    return style.finish(figure, keys, caption(ds, i))
+    if limit <= end:
+        keys.append(Line2D([], [], **LIMIT, label=f"limit of an agreement, ± {limit:g} %"))
+    return style.finish(figure, keys, caption(ds, i, "" if limit <= end else ", which is beyond the axes"))
 
 
-def caption(ds: xr.Dataset, i: int) -> str:
+def caption(ds: xr.Dataset, i: int, where: str) -> str:
+    limit = 100 * config(ds)["agreement"]["power_limit"]["second_moment"]
     words = (
         f"{style.title(style.INPUTS[array(ds, 'input')[i]])}: second moment of the stream, measured over predicted "
         f"({seeds_in_words(ds)}). Band: the smallest error that the test would have rejected with 95 % probability; "
-        "a verdict whose band leaves the limit is inconclusive. Titles: the verdict over all sites."
+        f"a verdict whose band leaves the limit, ± {limit:g} %{where}, is inconclusive. Titles: the verdict over all "
+        "sites."
     )
     return f"{words} {captions.setting(ds)}"

@@ -43,7 +43,8 @@ def _massive(ds: xr.Dataset) -> style.Page:
         left.set_ylim(low, max(high, 1500))
     left.set_ylabel("$|x|$ over the median of $|x|$")
     token, feature = array(ds, "extreme_token"), array(ds, "extreme_feature")
-    size = 6 + 44 * values / (np.max(values, initial=0.0, where=np.isfinite(values)) or 1.0)
+    largest = np.max(values, initial=0.0, where=np.isfinite(values)) or 1.0
+    size = _area(values / largest)
     points = right.scatter(token, feature, c=np.broadcast_to(depth[:, None], token.shape), s=size, cmap="viridis",
                            linewidths=0.3, edgecolors="white", zorder=3)  # fmt: skip
     right.set(xlabel="Token", ylabel="Feature")
@@ -53,10 +54,17 @@ def _massive(ds: xr.Dataset) -> style.Page:
     keys = [Line2D([], [], color=TRAINED, marker="o", markersize=4, linewidth=0.8, label="largest"),
             Line2D([], [], color="0.7", marker=".", markersize=4, linestyle="",
                    label=f"the next {values.shape[1] - 1}")]  # fmt: skip
+    keys += [Line2D([], [], color=style.INK, marker="o", markersize=_area(share) ** 0.5, linestyle="",
+                    label=f"right: $|x|$ = {share * largest:.2g}") for share in (1.0, 0.5, 0.25)]  # fmt: skip
     words = (f"The {values.shape[1]} largest activations of the stream at every depth: left, over the median (1000 and "
-             "|x| above 100 make one massive, Sun et al. 2024); right, where they are, area by size. "
+             "|x| above 100 make one massive, Sun et al. 2024); right, where they are, larger dots for larger |x|. "
              f"{_top(ds)}")  # fmt: skip
     return style.finish(figure, keys, caption(ds, words))
+
+
+def _area(share: Any) -> Any:
+    """The area of a dot in square points, by the share of the largest activation."""
+    return 6 + 44 * share
 
 
 def _top(ds: xr.Dataset) -> str:

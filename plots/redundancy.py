@@ -61,7 +61,7 @@ def _angles(ds: xr.Dataset) -> style.Page:
     for axes in grid[1]:
         axes.set_xlabel("Sublayers passed")
     bar = figure.colorbar(image, ax=[axes for row in grid for axes in row], fraction=0.05, pad=0.02)
-    bar.set_label("Angular distance")
+    bar.set_label("Angular distance (half turns)")
     bar.outline.set_linewidth(0.6)
     words = (
         f"Arccos(cosine)/π of the stream at two depths, mean over held-out tokens and {seeds_in_words(ds)}: dark is "

@@ -30,10 +30,13 @@ def square(x: np.ndarray) -> np.ndarray:
     return np.sign(x) * np.square(x)
 
 
-def log_axis(panels: Sequence[Axes], values: np.ndarray) -> None:
-    """A logarithmic y axis around the finite positive ones of `values`; without any, frames that say so."""
-    exponents = np.log10(values[np.isfinite(values) & (values > 0)])
+def log_axis(panels: Sequence[Axes], values: np.ndarray, bars: np.ndarray | None = None) -> None:
+    """A logarithmic y axis around the finite positive ones of `values`; without any, frames that say so. It also holds
+    the ends of error bars, `bars`, up to a decade beyond the values: from two seeds they span any number of decades."""
+    exponents = _exponents(values)
     low, high = (exponents.min(), exponents.max()) if exponents.size else (-1.0, 1.0)
+    if bars is not None and (ends := _exponents(bars)).size:
+        low, high = max(min(low, ends.min()), low - 1.0), min(max(high, ends.max()), high + 1.0)
     margin = max(0.06 * (high - low), math.log10(1.15))
     for axes in panels:
         axes.set_yscale("log")
@@ -42,6 +45,10 @@ def log_axis(panels: Sequence[Axes], values: np.ndarray) -> None:
             plain_log_ticks(axes, 10**low, 10**high)
         else:
             nothing_finite(axes)
+
+
+def _exponents(values: np.ndarray) -> np.ndarray:
+    return np.log10(values[np.isfinite(values) & (values > 0)])
 
 
 def nothing_finite(axes: Axes) -> None:

@@ -30,7 +30,7 @@ def draw(ds: xr.Dataset) -> Figures:
 
 
 def _shares(ds: xr.Dataset) -> style.Page:
-    looks, layer = style.looks(array(ds, "placement")), array(ds, "layer")
+    looks, layer = captions.looks(ds), array(ds, "layer")
     figure, ((axes,),) = style.panels(1, 1, 2.8, style.page(1))
     for p, look in enumerate(looks):
         curves.draw(axes, look, layer, curves.case(ds, "score_share", p), slice(None))
@@ -38,7 +38,8 @@ def _shares(ds: xr.Dataset) -> style.Page:
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     words = "S/(S+V): S is the squared gradient that reaches attention's input through queries and keys, V that "
     words += "through values. " + reading(ds)
-    return style.finish(figure, [style.key(look, True) for look in looks], words)
+    keys = [*(style.key(look, True) for look in looks), style.theory_and_measurement()]
+    return style.finish(figure, keys, words)
 
 
 def _gradients(ds: xr.Dataset) -> style.Page:
@@ -54,7 +55,8 @@ def _gradients(ds: xr.Dataset) -> style.Page:
                        f"without score path: {array(ds, 'without_scores_verdict')[p]}", fontsize=7)  # fmt: skip
 
     figure = curves.per_placement(ds, panel, 1.9, r"$\|\partial\,\mathrm{loss}/\partial x\|$")
-    keys = [style.key(look, True) for look in style.looks(array(ds, "placement"))]
+    keys = [style.key(look, True) for look in captions.looks(ds)]
+    keys.append(style.theory_and_measurement())
     keys.append(Line2D([], [], **CONTROL, label="without the score path"))
     words = "Gradient of the hidden state, rms over tokens, geometric means over seeds. Titles: the verdicts on "
     words += "theory, once whole, and once without what comes through queries and keys (dashed). "

@@ -96,27 +96,32 @@ FREE_FORM = (("#117733", "*"), ("#AA4499", "."), ("#661100", "8"), ("#44AA99", "
              ("#4477AA", "."), ("#EE8866", "8"))  # fmt: skip
 
 
-def looks(placements: Iterable[str]) -> list[Look]:
-    """The look of each stack of a file by its label: a placement, a free-form one as JSON, a recipe or a name that its
-    user gave, or one of these with what it differs by, as in "peri, qk_norm full". Stacks of one of these differ in
-    shade, marker and dash."""
-    every = [str(name) for name in placements]
-    names = list(dict.fromkeys(every))
+def looks(labels: Iterable[str], placements: Sequence[str] = ()) -> list[Look]:
+    """Returns the look of each stack of a file. A label is a placement, a free-form one as JSON, a recipe or a user's
+    name, or one of these with the differing keys, as in "peri, qk_norm full". `placements` are those of the stacks,
+    where labels do not say them. Stacks of one placement differ in shade, marker and dash."""
+    every = [str(label) for label in labels]
+    of = dict(zip(every, placements or [_parts(label)[0] for label in every], strict=True))
     known = dict(LOOKS) | {former: LOOKS[name] for former, name in FORMER_NAMES.items()}
-    strange = list(dict.fromkeys(base for base, _ in map(_parts, names) if base not in known))
-    for rank, base in enumerate(strange):
-        known[base] = Look(_words(base), *FREE_FORM[rank % len(FREE_FORM)], (0, (5, 1.5)))
+    for label, placement in of.items():
+        base = _parts(label)[0]
+        if placement not in known:  # a free form or a user's name: its own look
+            of[label] = base
+        if of[label] not in known:
+            rank = len(known) - len(LOOKS) - len(FORMER_NAMES)
+            known[base] = Look(_words(base), *FREE_FORM[rank % len(FREE_FORM)], (0, (5, 1.5)))
     found: dict[str, Look] = {}
     taken: dict[str, int] = {}
-    for name in names:
-        base, rest = _parts(name)
-        look, rank = known[base], taken.get(base, 0)
-        taken[base] = rank + 1
+    for label, placement in of.items():
+        base, rest = _parts(label)
+        look, rank = known[placement], taken.get(placement, 0)
+        taken[placement] = rank + 1
         if rank:
             shape = VARIANTS[rank % len(VARIANTS)], DASHES[rank % len(DASHES)]
             look = Look(look.label, shade(look.colour, rank), *shape)
-        found[name] = replace(look, label=f"{look.label}, {rest}") if rest else look
-    return [found[name] for name in every]
+        words = look.label if base == placement else _words(base)
+        found[label] = replace(look, label=f"{words}, {rest}" if rest else words)
+    return [found[label] for label in every]
 
 
 def _parts(name: str) -> tuple[str, str]:
@@ -127,9 +132,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 def _words(name: str) -> str:
     """What a stack is called that has no look of its own."""
-    if not name.startswith("{"):
-        return name
-    return _rule(json.loads(name))
+    return _rule(json.loads(name) if name.startswith("{") else name)
 
 
 def _rule(table: Any) -> str:
@@ -161,9 +164,11 @@ def title(words: str) -> str:
 
 
 class Page(Figure):
-    """A figure with the caption that belongs to it, which is drawn by caption_below alone."""
+    """A figure with its caption, which is drawn by caption_below alone, and the verdict, the words and the statement of
+    the claims that it shows, which are drawn by groups.claims_above alone."""
 
     caption = ""
+    claims: Sequence[tuple[str, str, str]] = ()
     below = 0.0  # inches below the panels, for the legend and a caption
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -273,6 +278,11 @@ def label_outer(grid: Sequence[Sequence[Axes]], used: int, x: str, y: str) -> No
             axes.remove()
 
 
+def theory_and_measurement(words: str = "line: theory, marker: measured") -> Line2D:
+    """Legend entry for what lines and markers stand for where a figure has both."""
+    return Line2D([], [], color=INK, linewidth=1.3, marker="o", markersize=4.5, label=words)
+
+
 def key(look: Look, measured: bool, note: str = "") -> Line2D:
     """A placement in a legend: the line of theory, and the marker of measurement if there is one."""
     marker = look.marker if measured else ""
@@ -290,13 +300,22 @@ def finish(figure: Page, keys: Sequence[Artist], caption: str) -> Page:
         return figure
     width, _ = figure.get_size_inches()
     labels = [plain(str(k.get_label())) for k in keys]
-    widest = max(len(line) for label in labels for line in label.split("\n"))
-    columns = min(len(keys), max(1, int(width / (0.06 * widest + 0.66))))
+    columns = _columns([max(map(len, label.split("\n"))) for label in labels], width)
     rows = math.ceil(len(keys) / columns)
-    columns = math.ceil(len(keys) / rows)
     figure.legend(handles=list(keys), ncols=columns, loc="upper center", borderaxespad=0.3)
     _grow(figure, 0.165 * rows * max(1 + label.count("\n") for label in labels) + 0.14)
     return figure
+
+
+def _columns(lengths: Sequence[int], width: float) -> int:
+    """The number of columns of a legend whose labels have these lengths: the most that fit into the width in inches and
+    that its rows fill."""
+    for columns in range(len(lengths), 1, -1):
+        widest = [max(part) for part in np.array_split(lengths, columns)]
+        is_full = columns == math.ceil(len(lengths) / math.ceil(len(lengths) / columns))
+        if is_full and sum(0.06 * length + 0.66 for length in widest) <= width:
+            return columns
+    return 1
 
 
 def panel_legend(axes: Axes, keys: Sequence[Artist], columns: int = 1) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from . import captions
-from .dataset import array, config, seeds
+from .dataset import array, config, fact_if_any, seeds
 from .reader import ResultError
 
 NEEDS = ("input", "placement", "depth", "variance_predicted")
@@ -29,8 +29,9 @@ def path(paths: Sequence[Path]) -> Path:
     return paths[0].with_stem("-".join(sorted({path.stem for path in paths})))
 
 
-def merged(found: Mapping[Path, xr.Dataset]) -> xr.Dataset:
-    """The results as one. Stacks are named by their placements and by what tells the results apart."""
+def merged(found: Mapping[Path, xr.Dataset], marks: Sequence[str] = ()) -> xr.Dataset:
+    """The results as one. Stacks are named by their placements and by what tells the results apart, or by `marks`, a
+    text for each result; by that alone where a result has a single stack."""
     every = list(found.values())
     first = every[0]
     united = {name: list(dict.fromkeys(v for ds in every if name in ds for v in array(ds, name))) for name in NAMED}
@@ -51,12 +52,15 @@ def merged(found: Mapping[Path, xr.Dataset]) -> xr.Dataset:
             columns[name] = dims, np.array(united[name], dtype=object) if name in united else longest
         elif not dims and name in first:
             columns[name] = dims, first[name].values
-    labels = [f"{p}, {mark}" for ds, mark in zip(every, names(found), strict=True) for p in array(ds, "placement")]
+    labels = [mark if marks and ds.sizes["placement"] == 1 else f"{p}, {mark}"
+              for ds, mark in zip(every, marks or names(found), strict=True)
+              for p in array(ds, "placement")]  # fmt: skip
     columns["placement"] = ("placement",), np.array(labels, dtype=object)
     columns["placement_settings"] = ("placement",), np.array(_settings(every), dtype=object)
     attributes = {k: v for k, v in first.attrs.items() if k not in ("config_differences", "theory_told")}
     stacks = [stack for ds in every for stack in config(ds)["stacks"]]
     attributes["config"] = json.dumps({**config(first), "stacks": stacks})
+    attributes |= _differences(every)
     attributes["commit"] = " and ".join(dict.fromkeys(str(ds.attrs["commit"]) for ds in every))
     counts = list(dict.fromkeys(seeds(ds) for ds in every))
     if len(counts) > 1:
@@ -70,6 +74,19 @@ def _settings(found: Iterable[xr.Dataset]) -> list[str]:
     every = dict.fromkeys(key for table in tables for key in table)
     keys = [key for key in every if len({json.dumps(table.get(key)) for table in tables}) > 1]
     return [json.dumps({key: table.get(key) for key in keys}) for table in tables]
+
+
+def _differences(found: Sequence[xr.Dataset]) -> dict[str, str]:
+    """Returns the attribute config_differences of all: the keys in which some result differs from the defaults and
+    which have one value in all stacks. Empty if a result does not say what differs."""
+    said = [fact_if_any(ds, "config_differences") for ds in found]
+    if None in said:
+        return {}
+    tables = [json.loads(text) | table | _of_run(ds)
+              for ds, text in zip(found, said, strict=True) for table in captions.stacks(ds)]  # fmt: skip
+    keys = dict.fromkeys(key for text in said for key in json.loads(text))
+    common = {key: value for key in keys if (value := captions.shared(tables, key)) is not None}
+    return {"config_differences": json.dumps(common)}
 
 
 def _of_run(ds: xr.Dataset) -> dict[str, Any]:

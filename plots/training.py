@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from . import groups, scales, style
+from . import captions, groups, scales, style
 from .dataset import array, fact_if_any, on, seeds
 from .makers import Figures
 
@@ -32,7 +32,7 @@ def draw(ds: xr.Dataset) -> Figures:
 
 def _figure(ds: xr.Dataset) -> style.Page:
     looks, step, record, depth = (
-        style.looks(array(ds, "placement")),
+        captions.looks(ds),
         *(array(ds, n) for n in ("step", "record", "depth")),
     )
     figure, ((loss, gradient), (top, over_depth)) = style.panels(2, 2, 2.2, style.PAGE)
@@ -77,7 +77,7 @@ def _figure(ds: xr.Dataset) -> style.Page:
 
 
 def caption(ds: xr.Dataset) -> str:
-    counts = zip(style.looks(array(ds, "placement")), np.isfinite(array(ds, "diverged_at")).sum(axis=1), strict=True)
+    counts = zip(captions.looks(ds), np.isfinite(array(ds, "diverged_at")).sum(axis=1), strict=True)
     lost = [f"{look.label} ({n} of {seeds(ds)} seeds)" for look, n in counts if n]
     words = "Every seed on its own; records are of the held-out windows. Over depth, lines beside hollow markers "
     words += "are theory for random weights at infinite width; thin lines join solid ones. "

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from . import curves, gradient, style
+from . import captions, curves, gradient, style
 from .dataset import array, on
 from .makers import Figures
 
@@ -24,7 +24,7 @@ def draw(ds: xr.Dataset) -> Figures:
 
 
 def _panels(ds: xr.Dataset, i: int) -> style.Page:
-    looks = style.looks(array(ds, "placement"))
+    looks = captions.looks(ds)
     layer = array(ds, "layer")
     every = range(len(array(ds, "weight")))
     versions = [array(ds, f"{NAME}_{v}")[i] for v in ("predicted", "measured") if f"{NAME}_{v}" in ds]

@@ -17,6 +17,7 @@ from matplotlib.colors import to_hex
 from plots import kinds, reader
 
 PLACEMENTS = {"post": "Post-LN", "pre": "Pre-LN", "peri": "Peri-LN"}
+READING = "line: theory, marker: measured"
 MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
 LAYERS, DEPTHS = 3, 7
 STACK = SMALL.replace("layers = 2", f"layers = {LAYERS}").replace('["pre", "peri"]',
@@ -30,10 +31,10 @@ SAME = {"rtol": 1e-12, "atol": 1e-14}
 
 
 def colours(figure):
-    """Label to colour and marker, as the legend says."""
+    """Label to colour and marker of every stack, as the legend says."""
     (legend,) = figure.legends
     return {h.get_label(): (to_hex(h.get_color()), h.get_marker()) for h in legend.legend_handles
-            if hasattr(h, "get_marker")}  # fmt: skip
+            if hasattr(h, "get_marker") and h.get_label() != READING}  # fmt: skip
 
 
 class Drawn:
@@ -128,6 +129,7 @@ class Numbers(SharedFolderTest):
             self.assertTrue(axes.get_ylabel().startswith(words), axes.get_ylabel())
             self.assertIn("± 2 standard errors", figure.caption)
             self.assertEqual(set(colours(figure)), set(PLACEMENTS.values()))
+            self.assertEqual(figure.legends[0].get_texts()[-1].get_text(), READING)
             for name, label in PLACEMENTS.items():
                 with self.subTest(figure=kind, placement=name):
                     curve, how = self.cells(found)[name][statistic], {}

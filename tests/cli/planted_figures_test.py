@@ -6,13 +6,27 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 
 import unittest
 
-from planted_results import GROUPS, RECORDS, SEEDS, FigureTest, arrays, planted_reproduce, planted_train
+from planted_results import (
+    ATTRIBUTES,
+    CONFIG,
+    GROUPS,
+    LAYERS,
+    RECORDS,
+    SEEDS,
+    FigureTest,
+    Numbers,
+    arrays,
+    planted_reproduce,
+    planted_train,
+    result,
+)
 from plotting import with_columns
 
 # isort: split
 import numpy as np
 
 from plots import (
+    attenuation,
     claims,
     decay_init,
     extremes,
@@ -142,15 +156,26 @@ class ReproduceFigures(FigureTest):
                 low, high = axes.get_ylim()
                 self.assertTrue((mean * np.exp(-2 * error) > low).all() and (mean * np.exp(2 * error) < high).all())
 
+    def test_figure_7_is_not_squeezed_by_error_bars_of_few_seeds(self):
+        wide = np.full_like(self.values["layer_gradient_stderr"], 8.0)  # ± 14 decades
+        figure = self.figure(layer_gradients, "figure-7-gradients", with_columns(self.result,
+                                                                                 {"layer_gradient_stderr": wide}))
+        low, high = figure.axes[0].get_ylim()
+        self.assertLess(np.log10(high / low), 3, "numbers from 1 to 2, and a decade on each side")
+
     def test_figures_9_carry_the_claims_that_they_show(self):
         names = ("F10a", "F10b", "F11a", "F11b")
         made = {"claim": np.array(names), "claim_exhibit": np.full(4, "9"), "claim_verdict": np.full(4, "holds"),
                 "claim_statement": np.full(4, "one is larger"), "claim_p": np.full(4, 0.01),
                 "claim_holm": np.full(4, 0.04)}  # fmt: skip
         result = self.claiming(made)
-        for figure, shown in (("figure-9-angles", names[:2]), ("figure-9-gains", names[2:])):
-            head = [text.get_text() for text in self.figure(redundancy, figure, result).texts]
+        for name, shown in (("figure-9-angles", names[:2]), ("figure-9-gains", names[2:])):
+            figure = self.figure(redundancy, name, result)
+            self.assertEqual((figure.texts, "Claims" in figure.caption), ([], False), "only on request")
+            groups.claims_above(figure)
+            head = [text.get_text() for text in figure.texts]
             self.assertEqual([words.partition(" ")[0] for words in head if words.startswith("F")], list(shown))
+            self.assertIn("Claims: one-sided tests", figure.caption)
 
     def test_figure_9_angles(self):
         v, figure = self.values, self.figure(redundancy, "figure-9-angles")
@@ -244,6 +269,20 @@ class ReproduceFigures(FigureTest):
             self.drawn(axes, v["final_loss"][g], [row + 0.22] * SEEDS, g, marker=".", colour=look.colour)
             self.drawn(axes, [mean], [row - 0.08], g, marker=look.marker, colour=look.colour)
             self.bars(axes, row - 0.08, mean - 2 * error, mean + 2 * error, g, horizontal=True)
+
+    def test_attenuation_draws_the_claimed_rate_down_from_the_top(self):
+        numbers, cases = Numbers(), 2  # Post-LN, whose rate is claimed, and Pre-LN
+        v = {"placement": ("case", ["post", "pre"]), "qk_factor": ("case", [0.0, 0.0]), "claim": ("case", ["G10", ""]),
+             "claimed_rate": ("case", [0.5 * np.log(2 / 3), np.nan]),
+             "layers_passed": ("layers_passed", np.arange(LAYERS + 1)), "layer": ("layer", np.arange(LAYERS))}
+        for name, along, size in (("log_stream", "layers_passed", LAYERS + 1), ("log_down", "layer", LAYERS)):
+            for version in ("predicted", "predicted_stderr", "measured", "stderr"):
+                v[f"{name}_{version}"] = (f"case {along}", numbers(cases, size) / 9)
+        figure = self.figure(attenuation, "attenuation", result(v, CONFIG, ATTRIBUTES))
+        for axes, name, along in zip(figure.axes, ("log_stream", "log_down"), ("layers_passed", "layer"), strict=True):
+            x, top = v[along][1], np.exp(v[f"{name}_predicted"][1][0, -1])
+            claimed = [top * (2 / 3) ** ((x[-1] - at) / 2) for at in x]  # less and less towards the bottom
+            self.drawn(axes, x, claimed, name, colour=attenuation.CLAIM["color"])
 
     def test_no_two_ticks_touch_and_no_text_is_cut(self):
         for kind, name in ((growth_over_depth, "figure-1-variance"), (growth_identity, "growth"),

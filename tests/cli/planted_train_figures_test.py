@@ -62,6 +62,15 @@ class TrainAndProbeFigures(FigureTest):
                     for std, p, r in ((0.02, "pre", "llama"), (0.05, "pre", "llama"), (0.02, "b-only", ""))])
         self.assertIn("Curves differ in init.std: as the legend says; model.placement: Pre-LN (llama), B-only (mine);",
                       captions.setting(v))  # fmt: skip
+        looks = captions.looks(v)  # recipes have the looks of their placements, several of one its shades
+        self.assertEqual([look.label for look in looks], ["llama, std 0.02", "llama, std 0.05", "mine, std 0.02"])
+        pre = style.LOOKS["pre"]
+        self.assertEqual([look.colour for look in looks],
+                         [pre.colour, style.shade(pre.colour, 1), style.LOOKS["b-only"].colour])
+        self.assertEqual((looks[0].dash, looks[0].marker), (pre.dash, pre.marker))
+        (pre, llama) = style.looks(["pre", "llama"], ["pre", "pre"])
+        self.assertEqual((pre, llama.label), (style.LOOKS["pre"], "llama"))
+        self.assertNotEqual((llama.colour, llama.marker), (pre.colour, pre.marker))
         looks = style.looks(names)
         self.assertEqual(len({look.colour for look in looks}), 3)
         self.assertEqual(looks[0].colour, style.LOOKS["peri"].colour)

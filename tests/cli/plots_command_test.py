@@ -14,7 +14,7 @@ from plotting import ROOT, draw  # first of what needs packages
 # isort: split
 from PIL import Image
 
-from plots import agreement, kinds, reader, style, together, variance
+from plots import agreement, captions, kinds, reader, style, together, variance
 from plots.dataset import array, seeds, seeds_in_words
 
 
@@ -99,7 +99,11 @@ class Command(SharedFolderTest):
         for flags, words in ((["--only", "varaince"], "no figure 'varaince'; did you mean 'variance'?"),
                              (["--format", "gif,png"], "no format 'gif'"), (["--caption", "above"], "'above'"),
                              (["--width", "0.5"], "'0.5': expected inches"),
-                             (["--width", "wide"], "'wide': expected inches")):  # fmt: skip
+                             (["--width", "wide"], "'wide': expected inches"),
+                             (["--label", "a"], "--label: expected with --together"),
+                             (["--together", "--label", "a", "--label", "a"], "expected a different, non-empty text"),
+                             (["--together", "--label", "a", "--label", "b"], "--label: found 2; expected one for each "
+                                                                              "of 1 results")):  # fmt: skip
             with self.subTest(flags):
                 done = draw(self.file["plain"], "--out", self.folder / "never", *flags)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
@@ -136,6 +140,30 @@ class Command(SharedFolderTest):
                 self.assertTrue(all(v != v for v in drawn[len(own) :]), "nothing beyond the top of the smaller stack")
         self.assertIn("input.second_moment: 1 (Pre-LN, plain", figure.caption)
         self.assertIn("0.0004 (Pre-LN, small; Peri-LN, small)", figure.caption)
+
+    def test_labels_name_the_results_that_are_drawn_together(self):
+        alone = []
+        for recipe in ("llama", "gemma2"):
+            flags = ["--set", f"model.recipe={recipe}", "--set", "model.layers=2", "--set", "model.width=32", "--set",
+                     "model.heads=2"]  # fmt: skip
+            done = run("theory", *flags, "--out", self.folder / recipe, "--quiet")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            alone.append(self.folder / recipe / "theory.nc")
+        paths = [*alone, self.file["plain"]]
+        labels = [word for label in ("Llama 3 style", "Gemma, 2 layers", "ours") for word in ("--label", label)]
+        self.assertIn("propagate-theory-variance.svg",
+                      self.written(*paths, "--together", "--only", "variance", *labels))  # fmt: skip
+        whole = together.merged(read(*paths), ["Llama 3 style", "Gemma, 2 layers", "ours"])
+        looks = captions.looks(whole)
+        self.assertEqual([look.label for look in looks],
+                         ["Llama 3 style", "Gemma, 2 layers", "Pre-LN, ours", "Peri-LN, ours"])
+        self.assertEqual([look.colour for look in looks[:2]], [style.LOOKS["pre"].colour, style.LOOKS["peri"].colour])
+        ((_, figure),) = variance.draw(whole)
+        self.assertNotIn("model.streams", figure.caption, "all have the default")
+        self.assertNotIn("model.layer_scale", figure.caption)
+        self.assertIn("model.placement: Pre-LN (Llama 3 style, Pre-LN), Peri-LN (Gemma, Peri-LN)", figure.caption)
+        self.assertIn("input.second_moment: 0.0004 (Llama 3 style), 0.0128 (Gemma), 1 (Pre-LN, P", figure.caption)
+        self.assertEqual(figure.axes[0].get_title(), "Gaussian input")
 
     def test_what_was_not_measured_has_no_verdict_beside_what_was(self):
         flags = ["--config", self.folder / "small.toml", "--set", "init.scheme=normal", "--out", self.folder / "theory"]
