@@ -4,6 +4,7 @@ The source folder is the project's own, so that every page is the file that a fo
 What only the site has is here: the order of its pages.
 """
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -13,7 +14,7 @@ from sphinx.ext.napoleon import GoogleDocstring
 project = "Periscope"
 author = "The Periscope authors"
 project_copyright = author
-extensions = ["myst_nb", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
 
 # Below which page stand which, under which heading of the sidebar.
 PAGES = {
@@ -72,6 +73,7 @@ html_additional_pages = {"index": "index.html"}
 html_domain_indices = False
 html_static_path = ["site/static"]
 html_css_files = ["periscope.css"]
+copybutton_selector = "div.command pre, div.highlight-python pre, div.highlight-ipython3 pre, div.highlight-toml pre"
 templates_path = ["site/templates"]
 
 
@@ -101,8 +103,16 @@ def set_dashes(app: Any, page: nodes.document) -> None:
             text.parent.replace(text, nodes.Text(" – "))
 
 
+def mark_commands(app: Any, page: nodes.document) -> None:
+    """Gives blocks of shell commands the class "command": they wrap and have a copy button, which tables do not."""
+    for block in page.findall(nodes.literal_block):
+        if re.match(r"(build|\.|\.venv|build-\w+)/|cmake |ctest |python3? ", block.astext()):
+            block["classes"].append("command")
+
+
 def setup(app: Any) -> dict[str, Any]:
     app.connect("source-read", add_pages_below)
     app.connect("autodoc-process-docstring", read_docstring)
     app.connect("doctree-read", set_dashes)
+    app.connect("doctree-read", mark_commands)
     return {"parallel_read_safe": True}

@@ -45,6 +45,11 @@ def printed_commands(text):
 
 
 class Documents(unittest.TestCase):
+    def test_headings_are_headings(self):
+        """A line in bold has no anchor, and no entry in the contents of its page."""
+        for path in documents():
+            self.assertEqual(re.findall(r"^\*\*[^*]+\*\*$", FENCE.sub("", path.read_text()), re.M), [], path)
+
     def test_every_link_leads_somewhere(self):
         links = 0
         for path in documents():
