@@ -1,25 +1,30 @@
 #include "python/bindings/describe.h"
 
 #include <fmt/format.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "experiments/core/config/build_info.h"
+#include "experiments/core/config/catalogue.h"
 #include "experiments/core/config/config.h"
 #include "experiments/core/config/input_file.h"
 #include "experiments/core/config/json_text.h"
 #include "experiments/core/config/resolved.h"
+#include "experiments/core/study/citation.h"
 #include "experiments/core/study/study.h"
 #include "experiments/studies/studies.h"
 #include "python/bindings/own_thread.h"
 #include "python/bindings/table.h"
 #include "sim/base/error.h"
+#include "sim/base/printable.h"
 #include "sim/checkpoint/parameter_map.h"
 #include "sim/model/parameters.h"
 
@@ -133,6 +138,21 @@ void add_descriptions(nb::module_& module) {
   module.def("schemas", &schemas, "Every kind of result: its columns, with dimensions, units and meaning.");
   module.def("resolve", &resolve, "file"_a, "entries"_a, "The resolved configuration, as JSON.");
   module.def("parameters", &parameters, "file"_a, "entries"_a, "Name and shape of every parameter of one stack.");
+  module.def(
+      "placements", [] { return config::json_text(config::placements_json()); }, "The named placements, as JSON.");
+  module.def(
+      "recipes", [] { return config::json_text(config::recipes_json()); }, "Every model.recipe, as JSON.");
+  module.def(
+      "citation",
+      [](const std::map<std::string, std::string>& result) {
+        if (result.empty()) return study::citation();
+        return study::citation([&](const std::string& name) {
+          const auto found = result.find(name);
+          if (found == result.end()) throw InputError(fmt::format("result: it has no text attribute {}", name));
+          return printable(found->second);
+        });
+      },
+      "result"_a, "BibTeX of the program, or of a result with these attributes.");
   module.def(
       "build",
       [] {

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from ._verdicts import verdicts as verdicts
     from .config import Config as Config
     from .dataset import open as open
+    from .describe import cite as cite
     from .describe import columns as columns
     from .describe import keys as keys
+    from .describe import placements as placements
+    from .describe import recipes as recipes
     from .errors import CheckFailed as CheckFailed
     from .errors import ConfigError as ConfigError
     from .errors import Error as Error
@@ -43,10 +46,11 @@ if TYPE_CHECKING:
 require_instructions()
 
 _HOMES = {
-    "Config": "config", "open": "dataset", "columns": "describe", "keys": "describe", "CheckFailed": "errors",
-    "ConfigError": "errors", "Error": "errors", "InputError": "errors", "Stopped": "errors", "Model": "model",
-    "from_torch": "model", "figures": "plots", "plot": "plots", "Recorder": "recording", "record": "recording",
-    "Snapshot": "_periscope", "Record": "_run", "verdicts": "_verdicts", "at_init": "_nulls", "at_scales": "_nulls",
+    "Config": "config", "open": "dataset", "cite": "describe", "columns": "describe", "keys": "describe",
+    "placements": "describe", "recipes": "describe", "CheckFailed": "errors", "ConfigError": "errors",
+    "Error": "errors", "InputError": "errors", "Stopped": "errors", "Model": "model", "from_torch": "model",
+    "figures": "plots", "plot": "plots", "Recorder": "recording", "record": "recording", "Snapshot": "_periscope",
+    "Record": "_run", "verdicts": "_verdicts", "at_init": "_nulls", "at_scales": "_nulls",
 }  # fmt: skip
 _VERBS = (
     "propagate", "theory", "ladder", "gradients_depth", "gradients_attenuation", "gradients_identity_path",

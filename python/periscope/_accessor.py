@@ -22,11 +22,17 @@ class Accessor:
 
         return plot(self._ds, name, **words)
 
-    def verdicts(self) -> "pd.DataFrame":
+    def verdicts(self, *, all: bool = False) -> "pd.DataFrame":
         """As ``periscope.verdicts``."""
         from ._verdicts import verdicts
 
-        return verdicts(self._ds)
+        return verdicts(self._ds, all=all)
+
+    def cite(self) -> str:
+        """As ``periscope.cite``."""
+        from .describe import cite
+
+        return cite(self._ds)
 
     @property
     def config(self) -> dict[str, Any]:

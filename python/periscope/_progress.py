@@ -1,6 +1,7 @@
-"""Progress bars: tqdm's, in notebooks too, where it is installed, else lines on standard error."""
+"""Progress bars: tqdm's, in terminals and notebooks, where it is installed, else lines on standard error."""
 
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,9 @@ def bar() -> Iterator[Callable[["Snapshot"], None]]:
     """A function that shows snapshots, for the time of a run."""
     if sys.stderr is None or sys.stderr.closed:  # nobody is there to see it
         yield lambda snapshot: None
+        return
+    if not _is_interactive():
+        yield _lines()
         return
     try:
         with warnings.catch_warnings():  # in a notebook without ipywidgets the bar is text, which tqdm warns of
@@ -40,16 +44,24 @@ def bar() -> Iterator[Callable[["Snapshot"], None]]:
         shown.close()
 
 
+def _is_interactive() -> bool:
+    """Returns whether a line can be written over: in a terminal or a notebook, not in a file."""
+    return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
+
+
+SECONDS = 10.0  # between two lines
+
+
 def _lines() -> Callable[["Snapshot"], None]:
-    state = {"what": "", "tenth": -1}
+    next_time = 0.0
 
     def show(snapshot: "Snapshot") -> None:
         for lines in snapshot.said:
             print(lines.rstrip("\n"), file=sys.stderr)
-        now = (snapshot.what, int(10 * snapshot.share))
-        if now == (state["what"], state["tenth"]):
+        nonlocal next_time
+        if time.monotonic() < next_time:
             return
-        state["what"], state["tenth"] = now
+        next_time = time.monotonic() + SECONDS
         print(f"{snapshot.what}: {100 * snapshot.share:.0f} %  {snapshot.label}", file=sys.stderr, flush=True)
 
     return show

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Union
 from . import _periscope, _text, dataset
 from ._progress import bar
 from .config import Config, ConfigLike, flat, settings
-from .errors import CheckFailed, ConfigError, error_of
+from .errors import CheckFailed, ConfigError, error_of, utf8
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -150,7 +150,7 @@ def _common(common: Mapping[str, Any]) -> dict[str, Any]:
         given["memory"] = _bytes(given["memory"])
     for name in ("out", "device", "dtype"):
         if name in given:
-            given[name] = os.fspath(given[name])
+            given[name] = utf8(name, given[name])
     if given.get("out"):
         given["out"] = os.path.abspath(given["out"])  # wherever the process goes meanwhile
         os.makedirs(given["out"], exist_ok=True)
@@ -193,7 +193,9 @@ def _flags_of(study: str) -> dict[str, dict[str, Any]]:
 def _words(flag: dict[str, Any], value: Any) -> list[str] | None:
     """The words that a command line would have for a flag; None for one that is not given."""
     name = flag["name"].replace("-", "_")
-    if hasattr(value, "tolist"):  # of numpy, torch, jax
+    if name in ("tokens", "labels"):
+        value = _text.one_sequence(name, value)
+    elif hasattr(value, "tolist"):  # of numpy, torch, jax
         value = value.tolist()
     if value is None or (value is False and flag["toggle"]):
         return None
@@ -205,7 +207,7 @@ def _words(flag: dict[str, Any], value: Any) -> list[str] | None:
     if isinstance(value, (bool, bytes, bytearray)):
         raise ConfigError(f"{name} = {_short(value)}: expected {wanted}")
     if isinstance(value, (str, os.PathLike)):
-        return [os.fspath(value)]
+        return [utf8(name, value)]
     if isinstance(value, (int, float)) and flag["number"]:
         return [repr(value)]
     if isinstance(value, Iterable) and not flag["number"]:

@@ -33,6 +33,19 @@ def encoded(flags: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
+def one_sequence(name: str, values: Any) -> Any:
+    """The ids of one sequence, also of those that come as a batch of one. Raises ConfigError for several sequences."""
+    if hasattr(values, "tolist"):  # of numpy, torch, jax
+        values = values.tolist()
+    if not isinstance(values, (list, tuple)):
+        return values
+    sequences = [one.tolist() if hasattr(one, "tolist") else one for one in values]
+    sequences = [one for one in sequences if isinstance(one, (list, tuple))]
+    if len(sequences) > 1:
+        raise ConfigError(f"{name}: found {len(sequences)} sequences; expected one, of shape [T] or [1, T]")
+    return sequences[0] if sequences and len(values) == 1 else values
+
+
 def _of_folder(checkpoint: Any) -> Path | None:
     """The tokenizer.json that a checkpoint's text needs."""
     if not isinstance(checkpoint, (str, os.PathLike)):
@@ -74,8 +87,7 @@ def _ids(tokenizer: Callable[[str], Any] | Any, text: str) -> list[int]:
     ids = getattr(answer, "ids", answer)
     if isinstance(ids, Mapping) and "input_ids" in ids:
         ids = ids["input_ids"]
-    if hasattr(ids, "tolist"):
-        ids = ids.tolist()
+    ids = one_sequence("tokenizer", ids)
     if not isinstance(ids, Iterable) or isinstance(ids, (str, bytes)):
         raise ConfigError(f"tokenizer: found {type(answer).__name__} from it; expected a list of token ids")
     found = list(ids)

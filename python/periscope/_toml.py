@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .errors import ConfigError
+from .errors import ConfigError, utf8
 
 _LARGEST = 2**63
 
@@ -70,11 +70,7 @@ def _plain(value: Any) -> Any:
 
 def _string(key: str, value: str) -> str:
     """A basic string: JSON's escapes are TOML's, but U+007F, which TOML wants escaped too."""
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigError(f"{key} = {value!r}: expected text that UTF-8 has") from error
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+    return json.dumps(utf8(key, value), ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def _short(value: Any) -> str:

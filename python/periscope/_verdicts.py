@@ -16,20 +16,30 @@ BESIDE = {
 }  # fmt: skip
 
 
-def verdicts(ds: "xr.Dataset") -> "pd.DataFrame":
-    """One row for every verdict of a result.
+SHOWN = 5
 
-    ``quantity`` is the variable that holds the verdict, then come the coordinates that it is for, the ``verdict``
-    ("agrees", "disagrees", "inconclusive", …), its ``reason``, and, where the result has them, the worst cell, how many
-    combined standard errors it lies off (``worst_z``), at how many it would be rejected (``critical``), and the error
-    that would have been found with 95 % probability (``could_be_off``).
+
+def verdicts(ds: "xr.Dataset", *, all: bool = False) -> "pd.DataFrame":
+    """Returns one row for every verdict of a result.
+
+    The first column is the ``verdict`` ("agrees", "disagrees", "inconclusive", …). Then come ``quantity``, the variable
+    that holds it, the coordinates that it is for, and, where the result has them, the worst cell, how many combined
+    standard errors it is off (``worst_z``), at how many it would be rejected (``critical``), and the error that would
+    have been found with 95 % probability (``could_be_off``).
+
+    Only the first five are returned, without labels that are the same in all rows. ``all=True`` returns all columns,
+    with the ``reason`` of every verdict as the last.
     """
     import pandas as pd
 
     rows = list(_rows(ds))
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    last = [name for name in columns if name in ("verdict", *BESIDE.values())]
-    return pd.DataFrame(rows, columns=[name for name in columns if name not in last] + last)
+    last = [name for name in ("worst_cell", "worst_z", "critical", "could_be_off") if name in columns]
+    labels = [name for name in columns if name not in ("verdict", "reason", *last)]
+    if all:
+        return pd.DataFrame(rows, columns=["verdict", *labels, *last, *(["reason"] if "reason" in columns else [])])
+    labels = [name for name in labels if len({row.get(name) for row in rows}) > 1]
+    return pd.DataFrame(rows, columns=["verdict", *labels, *last][:SHOWN])
 
 
 def _rows(ds: "xr.Dataset") -> Iterator[dict[str, Any]]:

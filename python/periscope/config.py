@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Union
 
 from . import _toml
-from .errors import ConfigError, error_of
+from .errors import ConfigError, error_of, utf8
 
 _NAME = re.compile(r"[\w-]+(\.[\w-]+)*")
 ConfigLike = Union["Config", Mapping[str, Any], str, "os.PathLike[str]", None]
@@ -60,7 +60,7 @@ class Config:
     """
 
     def __init__(self, keys: Mapping[str, Any] | None = None, *, file: "str | os.PathLike[str] | None" = None) -> None:
-        self._file = "" if file is None else os.fspath(file)
+        self._file = "" if file is None else utf8("config", file)
         self._keys = flat({} if keys is None else keys)
         self._resolve()
 
@@ -79,7 +79,7 @@ class Config:
             return cls(config)
         if isinstance(config, (str, os.PathLike)):
             unread = cls.__new__(cls)
-            unread._file, unread._keys = os.fspath(config), {}
+            unread._file, unread._keys = utf8("config", config), {}
             return unread
         raise ConfigError(f"config: found {type(config).__name__}; expected a Config, a dictionary or a path")
 

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from . import _accessor  # noqa: F401  # ds.periscope
-from .errors import Error, InputError
+from .errors import Error, InputError, utf8
 from .plots import reader
 from .plots.dataset import tidy
 
@@ -87,7 +87,7 @@ def write(ds: xr.Dataset, path: "str | os.PathLike[str]") -> None:
 
 def _regular(path: "str | os.PathLike[str]") -> Path:
     """The file that a path leads to, which may not be there yet. Raises Error for what is no regular file."""
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(utf8("path", path)))
     if target.exists() and not target.is_file():
         raise Error(f"cannot write {target}: it is no regular file; expected one, or none")
     return target

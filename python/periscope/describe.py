@@ -1,11 +1,13 @@
-"""Lists: what can be configured, and what results hold."""
+"""Lists: what can be configured, and what results hold; how to cite them."""
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
-from .errors import ConfigError
+from .errors import ConfigError, InputError, error_of
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
 
 
 def keys() -> "pd.DataFrame":
@@ -29,3 +31,38 @@ def columns(kind: str) -> "pd.DataFrame":
         raise ConfigError(f"kind {kind!r}: expected one of {', '.join(schemas)}")
     rows = [{**column, "dimensions": " ".join(column["dimensions"])} for column in schemas[kind]["columns"]]
     return pd.DataFrame(rows, columns=["name", "dimensions", "type", "units", "meaning"]).set_index("name")
+
+
+def placements() -> "pd.DataFrame":
+    """Returns the named placements: their norms A, B, C, scales, final norm, and who uses them."""
+    from . import _periscope
+
+    return _table(json.loads(_periscope.placements()))
+
+
+def recipes() -> "pd.DataFrame":
+    """Returns the values that every ``model.recipe`` sets, and what no key describes (``beyond``)."""
+    from . import _periscope
+
+    rows = json.loads(_periscope.recipes())
+    return _table([{"name": row["name"], **row["sets"], "beyond": "; ".join(row["beyond"])} for row in rows])
+
+
+def _table(rows: list[dict[str, Any]]) -> "pd.DataFrame":
+    import pandas as pd
+
+    return pd.DataFrame(rows).set_index("name")
+
+
+def cite(ds: "xr.Dataset | None" = None) -> str:
+    """Returns BibTeX of this version, or of the version that made a result, with the result's study and configuration,
+    and of the paper that Periscope examines. Raises InputError for a dataset that is no result."""
+    from . import _periscope
+
+    attributes = {} if ds is None else {str(k): v for k, v in ds.attrs.items() if isinstance(v, str)}
+    if ds is not None and attributes.get("program") != "periscope":
+        raise InputError("result: its attribute 'program' is not 'periscope'; expected a result of Periscope")
+    try:
+        return _periscope.citation(attributes)
+    except _periscope.Failure as failure:
+        raise error_of(*failure.args) from None

@@ -1,7 +1,8 @@
 """Exceptions: what was wrong, and with which key."""
 
+import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -35,6 +36,16 @@ class InputError(Error, ValueError):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.key, self.found, self.expected = parts_of(message)
+
+
+def utf8(name: str, words: "str | bytes | os.PathLike[Any]") -> str:
+    """Returns a text or path as text that UTF-8 has. Raises ConfigError, which names the argument, for another."""
+    text = os.fsdecode(words)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{name} = {text!r}: expected text that UTF-8 has") from None
+    return text
 
 
 class Stopped(Error):

@@ -364,6 +364,7 @@ void check_verdicts(const Planted& p, ExpectedColumns& expected) {
       return std::vector<double>{get(r.agreement.cells[5]), get(r.agreement.cells[6])};
     });
   };
+  expected.numbers("contrast", {0, 1});
   const std::string c = "cells/*/contrasts/*/";
   const std::string mean = "second_moment x_out mean";
   const std::string slope = "second_moment f_out mlp slope";

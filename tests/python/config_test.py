@@ -1,6 +1,8 @@
 """Configurations and errors in Python. Usage: config_test.py"""
 
+import contextlib
 import math
+import os
 import pickle
 import sys
 import tempfile
@@ -102,7 +104,9 @@ class Configurations(unittest.TestCase):
         self.assertEqual(ds.attrs["exit_code"], 4)
         table = ps.verdicts(ds)
         self.assertEqual(list(table.verdict), ["disagrees"])
+        self.assertEqual((table.worst_z[0], table.critical[0]), (ds.worst_z.item(), ds.worst_critical.item()))
         self.assertGreater(abs(table.worst_z[0]), table.critical[0])
+        self.assertGreater(table.critical[0], 0.0)
         with self.assertRaises(ps.CheckFailed) as raised:
             ps.propagate(SMALL, theory_set={"init.down_factor": 3.0}, seeds=8, check=True)
         self.assertEqual(raised.exception.dataset.attrs["exit_code"], 4)
@@ -156,6 +160,8 @@ class Errors(unittest.TestCase):
             (lambda: ps.probe(folder, tokens=[]), "tokens"),
             (lambda: ps.probe(folder, tokens=b"123"), "tokens"),
             (lambda: ps.probe(folder, tokens=["1,2", 3]), "tokens"),
+            (lambda: ps.probe(folder, tokens=np.array([[1, 2], [3, 4]])), "tokens"),
+            (lambda: ps.probe(folder, tokens=[[1], 2]), "tokens"),
             (lambda: ps.probe(folder, tokens=[1], top=True), "top"),
             (lambda: ps.probe(folder, tokens=[1], top=[1]), "top"),
             (lambda: ps.certify(config=SMALL, format=True), "format"),
@@ -166,8 +172,35 @@ class Errors(unittest.TestCase):
             self.assertEqual(raised.exception.key, key, raised.exception)
         ds = ps.probe(folder, tokens=np.array([1, 2]), top=np.int64(3), no_theory=np.bool_(True))
         self.assertEqual(ds.sizes["rank"], 3)
+        for batch in (np.array([[1, 2]]), [[1, 2]], [np.array([1, 2])], ((1, 2),)):
+            same = ps.probe(folder, tokens=batch, top=3, no_theory=True)
+            self.assertEqual(list(same.token_id.values), [1, 2])
+            self.assertTrue(same.second_moment_measured.equals(ds.second_moment_measured))
         with self.assertRaises(_periscope.Failure):
             _periscope.run("propagate", flags={"dump": []})
+
+    def test_paths_that_are_no_utf8_are_refused_before_anything_is_made(self) -> None:
+        path = "odd\udcff"
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            for call, key in (
+                (lambda: ps.theory(SMALL, out=path), "out"),
+                (lambda: ps.theory(ps.Config(SMALL), out=Path(path)), "out"),
+                (lambda: ps.theory(ps.Config(SMALL), out=os.fsencode(path)), "out"),
+                (lambda: ps.theory({**SMALL, "run.out": path}), "run.out"),
+                (lambda: ps.theory(ps.Config(SMALL), run={"out": path}), "run.out"),
+                (lambda: ps.theory(path), "config"),
+                (lambda: ps.Config.read(path), "config"),
+                (lambda: ps.propagate(SMALL, dump=path), "dump"),
+                (lambda: ps.probe(path, tokens=[1]), "checkpoint"),
+                (lambda: ps.dataset.write(ps.theory(SMALL), path), "path"),
+            ):
+                with self.assertRaises(ps.ConfigError) as raised:
+                    call()
+                self.assertEqual(raised.exception.key, key, raised.exception)
+                self.assertIn("text that UTF-8 has", str(raised.exception))
+            self.assertEqual(os.listdir("."), [])
+            ps.theory(SMALL, out=b"bytes")
+            self.assertEqual(os.listdir("."), ["bytes"])
 
     def test_configurations_are_their_own(self) -> None:
         placements = ["pre", "peri"]

@@ -45,21 +45,39 @@ class EveryStudy(unittest.TestCase):
                                  json.loads(theirs.attrs["circumstances"]).keys())  # fmt: skip
 
     def test_out_writes_the_file_of_the_program(self) -> None:
-        run_program(PROGRAM, "propagate", out=self.folder / "program")
-        ours = run_module("propagate", out=self.folder / "module")
-        written = ps.open(self.folder / "module" / "propagate.nc")
-        xr.testing.assert_identical(settled(ours), settled(written))
-        xr.testing.assert_identical(settled(written), settled(ps.open(self.folder / "program" / "propagate.nc")))
-        self.assertEqual([p.name for p in (self.folder / "module").iterdir()], ["propagate.nc"])
-        self.maxDiff = None
-        self.assertEqual(self.header("module"), self.header("program"))  # another reader sees the same types
+        flags = 0
+        for study in ("propagate", "formats", "certify"):
+            with self.subTest(study=study):
+                run_program(PROGRAM, study, out=self.folder / "program")
+                ours = run_module(study, out=self.folder / "module")
+                program, module = (self.folder / who / f"{study}.nc" for who in ("program", "module"))
+                xr.testing.assert_identical(settled(ours), settled(ps.open(module)))
+                xr.testing.assert_identical(settled(ps.open(module)), settled(ps.open(program)))
+                self.maxDiff = None
+                self.assertEqual(self.header(module), self.header(program))  # another reader sees the same types
+                flags += sum(fill == 255 for _, _, fill in self.header(program).values())
+                cited = subprocess.run([PROGRAM, "cite", program], capture_output=True, text=True).stdout
+                self.assertEqual(ps.cite(ps.open(program)), cited)
+        self.assertGreater(flags, 3)
+        files = [path.name for path in (self.folder / "module").iterdir()]
+        self.assertEqual(sorted(files), ["certify.nc", "formats.nc", "propagate.nc"])
 
-    def header(self, folder: str) -> dict[str, tuple[object, ...]]:
+    def header(self, file: Path) -> dict[str, tuple[object, ...]]:
         import netCDF4
 
-        with netCDF4.Dataset(self.folder / folder / "propagate.nc") as data:
+        with netCDF4.Dataset(file) as data:
             return {name: (v.dtype, v.dimensions, int(v._FillValue) if "_FillValue" in v.ncattrs() else None)
                     for name, v in data.variables.items()}  # fmt: skip
+
+    def test_placements_and_recipes_are_the_programs(self) -> None:
+        listed = json.loads(subprocess.run([PROGRAM, "list", "--json"], capture_output=True, text=True).stdout)
+        placements = ps.placements()
+        self.assertEqual(placements.reset_index().to_dict("records"), listed["placements"])
+        self.assertEqual(placements.loc["peri", "norms"], "A B")
+        recipes = ps.recipes()
+        self.assertEqual(recipes.drop(columns="beyond").to_dict("index"),
+                         {one["name"]: one["sets"] for one in listed["recipes"]})  # fmt: skip
+        self.assertEqual(list(recipes.beyond), ["; ".join(one["beyond"]) for one in listed["recipes"]])
 
     def test_json_of_the_door_is_that_of_the_program(self) -> None:
         keys = ("model.layers=2", "model.width=16", "model.heads=2")

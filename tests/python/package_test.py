@@ -1,15 +1,21 @@
 """The package itself: what it refuses when it is imported, what a dataset can show. Usage: package_test.py"""
 
+import io
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 
+import xarray as xr
 from studies import SMALL
 
 import periscope as ps
 from periscope._processor import require_instructions
+from periscope._progress import bar
 
 FLAGS = "flags : fpu avx avx2 bmi1 bmi2 f16c fma movbe abm xsave sse4_2\n"
 
@@ -44,6 +50,40 @@ class Shown(unittest.TestCase):
             ps.plot(ds, "varianz")
         self.assertIn("variance", str(raised.exception))
 
+    def test_verdicts_come_first_and_in_few_columns(self) -> None:
+        ds = ps.propagate(SMALL, model={"placement": ["pre", "peri"]}, seeds=4)
+        shown = ["verdict", "placement", "worst_cell", "worst_z", "critical"]
+        self.assertEqual(list(ps.verdicts(ds)), shown)
+        whole = ds.periscope.verdicts(all=True)
+        rest = ["could_be_off", "reason"]
+        self.assertEqual(list(whole), ["verdict", "quantity", "input", "placement", *shown[2:], *rest])
+        for name, column in (("could_be_off", ds.power_worst), ("reason", ds.verdict_reason)):
+            self.assertEqual(list(whole[name]), list(column.values.ravel()))
+        one = ps.propagate(SMALL, seeds=4)
+        self.assertEqual(list(ps.verdicts(one)), ["verdict", *shown[2:], "could_be_off"])
+
+    def test_results_of_unlike_depths_combine(self) -> None:
+        each = [ps.propagate(SMALL, model={"layers": n}, seeds=4).expand_dims(layers=[n]) for n in (2, 3)]
+        both = xr.combine_by_coords(each, combine_attrs="drop_conflicts", data_vars="minimal", join="outer")
+        assert isinstance(both, xr.Dataset)
+        self.assertEqual(both.sizes["contrast"], max(ds.sizes["contrast"] for ds in each))
+        for ds, layers in zip(each, (2, 3), strict=True):
+            part = both.sel(layers=[layers], contrast=ds.contrast, depth=ds.depth)
+            for name in ("contrast_name", "contrast_excess", "second_moment_measured"):
+                self.assertEqual(part[name].values.tolist(), ds[name].values.tolist())
+
+    def test_a_dataset_says_how_it_is_cited(self) -> None:
+        ds = ps.theory(SMALL)
+        for part in (ds.attrs["commit"], "study theory", ds.attrs["config_sha256"]):
+            self.assertIn(part, ps.cite(ds))
+        self.assertEqual(ds.periscope.cite(), ps.cite(ds))
+        self.assertIn(f"version = {{{ps.__version__}}}", ps.cite())
+        self.assertNotIn("result of its study", ps.cite())
+        bare = xr.Dataset(attrs={"program": "periscope"})
+        for odd in (xr.Dataset(), ds.assign_attrs(program="another"), bare):
+            with self.assertRaises(ps.InputError):
+                ps.cite(odd)
+
     def test_theory_beside_somebody_elses_model(self) -> None:
         folder = Path(__file__).parents[1] / "checkpoint" / "fixtures" / "llama"
         whole = ps.probe(folder, tokens=[1, 2, 3], draws=0)
@@ -54,6 +94,17 @@ class Shown(unittest.TestCase):
             self.assertNotIn("second_moment_measured", ds)
         plain, larger = (ps.at_init(folder, [1, 2, 3], init={"std": std}) for std in (0.02, 0.5))
         self.assertGreater(larger.second_moment_predicted[-1], plain.second_moment_predicted[-1])
+
+    def test_progress_into_a_file_is_a_line_in_ten_seconds(self) -> None:
+        def snapshot(share: float) -> Any:
+            return SimpleNamespace(what="theory", label="pre", share=share, seconds_left=None, said=[])
+
+        with mock.patch("sys.stderr", io.StringIO()) as written, mock.patch("time.monotonic") as clock, bar() as show:
+            for second in range(25):
+                clock.return_value = 1000.0 + second
+                for part in range(10):
+                    show(snapshot((10 * second + part) / 250))
+        self.assertEqual(written.getvalue(), "theory: 0 %  pre\ntheory: 40 %  pre\ntheory: 80 %  pre\n")
 
     def test_the_door_says_what_it_is(self) -> None:
         done = subprocess.run([sys.executable, "-m", "periscope", "--version"], capture_output=True, text=True)

@@ -1,6 +1,7 @@
 """A pass that another program made is measured as probe's own, without torch: what probe dumps is replayed. Usage:
 replay_test.py"""
 
+import json
 import tempfile
 import unittest
 from pathlib import Path
@@ -66,6 +67,14 @@ class Replay(unittest.TestCase):
         self.assertEqual(parts[(3, "norm_a")]["tensor"], "model.layers.1.post_attention_layernorm.weight")
         self.assertEqual(self.layout["layers"], LAYERS)
         self.assertEqual([rule["norm_a"] for rule in self.layout["rules"]], [True] * 4)
+
+    def test_two_sequences_are_of_the_length_of_one(self) -> None:
+        twice = [(*where, np.concatenate([values, values])) for *where, values in self.signals()]
+        logits = self.dumped["logits"]
+        ds = self.replay(sequences=2, ids=2 * IDS, labels=2 * [*IDS[1:], -1], signals=twice,
+                         logits=np.concatenate([logits, logits]))  # fmt: skip
+        self.assertEqual(json.loads(ds.attrs["config"])["stacks"][0]["input"]["tokens"], len(IDS))
+        self.assertEqual(ds.sizes["token"], 2 * len(IDS))
 
     def test_without_logits_there_are_no_losses(self) -> None:
         for logits in (None, self.dumped["logits"][-1:]):

@@ -48,7 +48,9 @@ class Text(unittest.TestCase):
         self.same(ps.probe(self.folder, text=self.text, tokenizer=Tokenizer.from_file(str(moved)), no_theory=True))
         self.same(ps.probe(self.folder, text=self.text, no_theory=True,
                            tokenizer=lambda text: [WORDS.get(word, 0) for word in text.split()]))  # fmt: skip
-        self.same(ps.probe(self.folder, text=self.text, tokenizer=lambda text: {"input_ids": self.ids}, no_theory=True))
+        for ids in (self.ids, [self.ids]):
+            self.same(ps.probe(self.folder, text=self.text, tokenizer=lambda text, i=ids: {"input_ids": i},
+                               no_theory=True))  # fmt: skip
 
     def test_the_door_reads_it_too(self) -> None:
         self.write_tokenizer()

@@ -1,6 +1,8 @@
 """Records while a model of transformers trains. Skipped (exit code 77) without torch and transformers. Usage:
 torch_training_test.py"""
 
+import copy
+import io
 import subprocess
 import sys
 import time
@@ -152,6 +154,33 @@ class Training(unittest.TestCase):
         gradients = sum(ds.grad_sq_measured for ds in each) / 8  # the loss is the mean over both
         np.testing.assert_allclose(both.grad_sq_measured, gradients, rtol=1e-5)
 
+    def test_dropout_is_a_part_of_the_branch(self) -> None:
+        for name, model in models(torch.float64):
+            if name not in ("gpt2", "opt", "bert"):  # the others have none
+                continue
+            batch = batches(1)[0]
+            with self.subTest(family=name), ps.record(model.train()) as recorder:
+                model(input_ids=batch, labels=batch).loss.backward()
+            ds = recorder.datasets[0]
+            self.assertFalse(ds.growth_violated.item(), ds.growth_residual.values)
+            branch, output = (ds.site_second_moment_measured.sel(site=site).values for site in ("B_out", "f_out"))
+            self.assertFalse(np.allclose(branch, output, rtol=1e-3))
+            self.assertTrue(np.isfinite(ds.site_grad_sq_measured.sel(site="B_out").values).all())
+
+    def test_copies_of_a_recorded_model_are_plain(self) -> None:
+        model, batch = llama(), batches(1)[0]
+        with ps.record(model, steps=[0]) as recorder:
+            copies = [copy.deepcopy(model)]
+            model(input_ids=batch, labels=batch).loss.backward()
+            copies.append(copy.deepcopy(model))
+            file = io.BytesIO()
+            torch.save(model, file)
+        copies.append(torch.load(io.BytesIO(file.getvalue()), weights_only=False))
+        for one in copies:
+            with ps.record(one) as again:
+                one(input_ids=batch, labels=batch).loss.backward()
+            np.testing.assert_array_equal(again.datasets[0].grad_sq_measured, recorder.datasets[0].grad_sq_measured)
+
     def test_attention_that_has_no_scores(self) -> None:
         for attention in ("eager", "sdpa"):
             model = llama(attention=attention)
@@ -177,6 +206,17 @@ class Training(unittest.TestCase):
         with self.assertRaises(ps.InputError) as raised:
             ps.record(torch.compile(model))
         self.assertIn("torch.compile", str(raised.exception))
+        compiled = torch.compile(model, backend="eager")
+        for _ in range(2):  # before and after it was compiled
+            with self.assertRaises(ps.InputError) as raised, ps.record(model):
+                compiled(input_ids=batches(1)[0])
+            self.assertIn("expected one of the plain module", str(raised.exception))
+            compiled(input_ids=batches(1)[0])
+        inside = llama()
+        inside.model.layers[1].compile(backend="eager")
+        with self.assertRaises(ps.InputError) as raised:
+            ps.record(inside)
+        self.assertIn("LlamaDecoderLayer is compiled", str(raised.exception))
         with self.assertRaises(ps.InputError) as raised:
             ps.from_torch(torch.nn.DataParallel(model))
         self.assertIn("DataParallel", str(raised.exception))

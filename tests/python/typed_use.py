@@ -16,7 +16,8 @@ def use() -> None:
     ds = ps.probe(mine, tokens=[5, 9])
     ds = ps.train(cfg, corpus="FILE", callback=lambda record: record.step < 500 and record.loss < 9.0)
     ds = ps.certify(ps.Config(), format=["fp16"])
-    worst: float = ps.verdicts(ds)["worst_z"].max()
+    worst: float = ps.verdicts(ds, all=True)["worst_z"].max()
+    print(ps.cite(ds) + ps.cite(), ps.placements().loc["peri"], ps.recipes().beyond)
     ps.plot(ds, "variance").savefig("variance.svg")
     seen: list[float] = []
 

@@ -11,18 +11,11 @@
 #include "experiments/app/command.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/tools/tools.h"
-#include "experiments/core/config/build_info.h"
+#include "experiments/core/study/citation.h"
 #include "sim/base/printable.h"
 
 namespace periscope::app {
 namespace {
-
-/// What is cited: this program, or the one that made a result and what the result says of itself.
-struct Cited {
-  std::string version = build_info::version;
-  std::string commit = build_info::commit;
-  std::string result = {};
-};
 
 /// A result file that is read for its attributes alone.
 class ResultAttributes {
@@ -60,47 +53,9 @@ class ResultAttributes {
   int id_ = -1;
 };
 
-/// Text inside braces of BibTeX.
-std::string bibtex(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (std::string_view("\\{}~^").find(c) != std::string_view::npos) continue;
-    if (std::string_view("%&#_$").find(c) != std::string_view::npos) escaped += '\\';
-    escaped += c;
-  }
-  return escaped;
-}
-
-Cited cited_by(const std::string& path) {
+std::string citation_of(const std::string& path) {
   const ResultAttributes file(path);
-  return {.version = file.text("version"),
-          .commit = file.text("commit"),
-          .result = fmt::format("; a result of its study {} on {}, {}, with the configuration of SHA-256 {}",
-                                file.text("study"), file.text("device"), file.text("instructions"),
-                                file.text("config_sha256"))};
-}
-
-std::string citation(const Cited& cited) {
-  return fmt::format(
-      R"(@software{{periscope,
-  title = {{Periscope: a laboratory for normalization placement in deep residual stacks}},
-  author = {{{{The Periscope authors}}}},
-  version = {{{}}},
-  note = {{Commit {}{}}}
-}}
-
-@inproceedings{{kim2025periln,
-  title = {{{{Peri-LN}}: Revisiting Normalization Layer in the Transformer Architecture}},
-  author = {{Kim, Jeonghoon and Lee, Byeongchan and Park, Cheonbok and Oh, Yeontaek and Kim, Beomjun and Yoo, Taehwan and
-            Shin, Seongjin and Han, Dongyoon and Shin, Jinwoo and Yoo, Kang Min}},
-  booktitle = {{Proceedings of the 42nd International Conference on Machine Learning}},
-  series = {{Proceedings of Machine Learning Research}},
-  volume = {{267}},
-  year = {{2025}},
-  note = {{arXiv:2502.02732}}
-}}
-)",
-      bibtex(cited.version), bibtex(cited.commit), bibtex(cited.result));
+  return study::citation([&](const char* name) { return file.text(name); });
 }
 
 }  // namespace
@@ -111,7 +66,7 @@ void add_cite(CLI::App& app, int& code) {
   command->add_option("file", *file, "A result in NetCDF: the program that made it, its study and configuration");
   command->callback([file, &code] {
     code = exit_code_of([&] {
-      print_result(citation(file->empty() ? Cited{} : cited_by(*file)));
+      print_result(file->empty() ? study::citation() : citation_of(*file));
       return ExitCode::ok;
     });
   });

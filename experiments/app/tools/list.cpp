@@ -10,6 +10,7 @@
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/tools/tools.h"
 #include "experiments/app/wrapped.h"
+#include "experiments/core/config/catalogue.h"
 #include "experiments/studies/studies.h"
 #include "sim/backends.h"
 #include "sim/core/op_table.h"
@@ -62,13 +63,7 @@ std::string list_text() {
 
 nlohmann::ordered_json list_json() {
   nlohmann::ordered_json json;
-  for (const Placement& p : placement_table()) {
-    json["placements"].push_back({{"name", p.name},
-                                  {"norms", p.norms},
-                                  {"scales", p.scales},
-                                  {"final_norm", p.defaults.final_norm},
-                                  {"used_by", p.used_by}});
-  }
+  json["placements"] = config::placements_json();
   for (const Preset& p : presets) {
     json["presets"].push_back({{"name", p.name},
                                {"layers", p.layers},
@@ -78,7 +73,7 @@ nlohmann::ordered_json list_json() {
                                {"head_dim", p.head_dim},
                                {"mlp_width", p.mlp_width}});
   }
-  json["recipes"] = recipes_json();
+  json["recipes"] = config::recipes_json();
   for (const config::AnySection& section : sections()) {
     for (const config::KeyText& k : section.keys) {
       json["keys"].push_back({{"name", k.name}, {"default", k.standard}, {"meaning", k.meaning}});
@@ -107,7 +102,7 @@ void add_list(CLI::App& app, int& code) {
   const auto man = std::make_shared<bool>(false);
   const auto completion = std::make_shared<bool>(false);
   const auto json = [=] {
-    return *columns ? columns_json() : *recipes ? recipes_json() : *blocks ? blocks_json() : list_json();
+    return *columns ? columns_json() : *recipes ? config::recipes_json() : *blocks ? blocks_json() : list_json();
   };
   const auto text = [=] {
     return *columns ? columns_text() : *recipes ? recipes_text() : *blocks ? blocks_text() : list_text();

@@ -36,9 +36,8 @@ std::string reference_markdown(const CLI::App& app);
 std::string man_page(const CLI::App& app);
 std::string bash_completion(const CLI::App& app);
 
-/// Return, for every model.recipe, the values that it sets, and the properties of its family that no key describes.
+/// Returns, for every model.recipe, the values that it sets, and the properties of its family that no key describes.
 std::string recipes_text();
-nlohmann::ordered_json recipes_json();
 
 /// Return what can be done with every placement, kind of norm, and norm or gate inside modules; a blank is a refusal
 /// with its reason.

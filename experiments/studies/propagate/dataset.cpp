@@ -262,6 +262,15 @@ void mention_all(Builder& builder, const std::vector<stacks::StackResult>& resul
   }
 }
 
+std::size_t most_contrasts(const std::vector<stacks::StackResult>& results) {
+  std::ptrdiff_t most = 0;
+  for (const stacks::StackResult& r : results) {
+    if (r.agreement.worst < 0) continue;
+    most = std::max(most, std::ranges::count_if(r.agreement.cells, [](const auto& c) { return !c.contrast.empty(); }));
+  }
+  return static_cast<std::size_t>(most);
+}
+
 }  // namespace
 
 const dataset::Schema& schema() {
@@ -272,7 +281,7 @@ const dataset::Schema& schema() {
         {"seed", Type::integer, "1", "seed of weights and input"}};
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
     dimensions.push_back({"statistic", Type::text, "", "what is read"});
-    dimensions.push_back({"contrast"});
+    dimensions.push_back({"contrast", Type::integer, "1", "number of the contrast, which contrast_name names"});
     std::vector<dataset::ColumnSpec> columns = table().specs();
     columns.push_back(dataset::placement_settings());
     return dataset::Schema("stack", 3, std::move(dimensions), std::move(columns), dataset::curve_remarks(at_cell));
@@ -293,6 +302,7 @@ dataset::Dataset dataset_of(const config::Config& config, const std::vector<stac
   for (const stacks::StackResult& r : results) depths = std::max(depths, r.spec.model.depths());
   dataset::put_curve_coordinates(builder, results.front().spec.model, depths, top_count, weights);
   builder.put("statistic", statistic_names);
+  if (const std::size_t most = most_contrasts(results); most > 0) builder.count("contrast", most);
   if (!per_seed.empty()) {
     builder.count("seed", static_cast<std::size_t>(config.run.seeds), static_cast<std::int64_t>(config.run.seed));
   }
