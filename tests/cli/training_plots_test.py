@@ -84,8 +84,10 @@ class TrainingPlots(FolderTest):
             self.assertIn(tuple(np.round(array(result, "variance_measured")[g, :, -1], 12)), drawn)
 
     def verdicts(self, result):
-        """Above a figure every tested claim of it is in words, with its verdict; all are in the figure of claims."""
+        """Above a figure every tested claim of it is in words, with its verdict, if that is asked for; all are in the
+        figure of claims."""
         ((_, figure),) = growth_over_depth.draw(result)
+        groups.claims_above(figure)
         words = [text.get_text() for text in figure.texts]
         for c in np.flatnonzero(array(result, "claim_exhibit") == "1"):
             verdict = groups.SPELT.get(array(result, "claim_verdict")[c], array(result, "claim_verdict")[c])
