@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/base/enumerators.h"
+
 namespace periscope {
 namespace {
 
@@ -37,13 +39,7 @@ constexpr std::array rows{
     Row{SafetensorsType::f4, "F4", 4},
 };
 
-constexpr bool in_order_of_the_enumeration() {
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (static_cast<std::size_t>(rows[i].type) != i) return false;
-  }
-  return true;
-}
-static_assert(in_order_of_the_enumeration());
+static_assert(are_rows_of(rows, &Row::type), "one row per type, in the order of SafetensorsType");
 
 const Row& row_of(SafetensorsType type) { return rows[static_cast<std::size_t>(type)]; }
 

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstddef>
 
+#include "sim/base/enumerators.h"
+
 namespace periscope {
 namespace {
 
@@ -88,13 +90,7 @@ constexpr std::array table{std::to_array<OpRow>({
 })};
 // clang-format on
 
-constexpr bool is_in_order() {
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    if (table[i].op != static_cast<Op>(i)) return false;
-  }
-  return true;
-}
-static_assert(is_in_order() && table.back().op == Op::measure, "one row per op, in the order of Op");
+static_assert(are_rows_of(table, &OpRow::op), "one row per op, in the order of Op");
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "sim/base/enumerators.h"
 #include "sim/numerics/number_format.h"
 
 namespace periscope {
@@ -23,6 +24,7 @@ enum class SumOrder {
 inline constexpr std::array<std::string_view, 9> sum_order_names{"sequential",      "reversed",    "pairwise",
                                                                  "lanes",           "shuffled",    "positives-first",
                                                                  "negatives-first", "small-first", "large-first"};
+static_assert(are_names_of<SumOrder>(sum_order_names));
 
 /// The forms in which implementations compute a norm.
 enum class NormForm {
@@ -30,6 +32,7 @@ enum class NormForm {
   accumulated,       ///< gain and bias too in the format of the sums, then stored (Gemma, LayerNorm)
 };
 inline constexpr std::array<std::string_view, 2> norm_form_names{"stored-then-gain", "accumulated"};
+static_assert(are_names_of<NormForm>(norm_form_names));
 
 /// An arithmetic, and a choice of all that it leaves to the implementation.
 struct Emulation {

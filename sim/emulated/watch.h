@@ -4,6 +4,7 @@
 #include <span>
 #include <string_view>
 
+#include "sim/base/enumerators.h"
 #include "sim/base/interface.h"
 #include "sim/core/tensor.h"
 
@@ -37,6 +38,7 @@ inline constexpr std::array<std::string_view, 20> inner_names{
     "1/rms",       "x before gain",       "x before bias", "scaled x", "rope",        "q.k's sum",
     "q.k",         "scaled q.k",          "capped q.k",    "score",    "denominator", "weights.v's sum",
     "activation",  "alpha x of a norm"};
+static_assert(are_names_of<Inner>(inner_names));
 
 /// Is told the largest magnitudes inside ops; infinite where something was not a number.
 class Watch : public Interface {

@@ -3,6 +3,8 @@
 #include <array>
 #include <string_view>
 
+#include "sim/base/enumerators.h"
+
 namespace periscope {
 
 /// A binary floating-point format in which signals are stored or summed: finite numbers are ±m·2^e with at most
@@ -51,6 +53,7 @@ enum class Arithmetic {
   pure,   ///< all in the format: partial sums, x − mean and the squares in a norm too
 };
 inline constexpr std::array<std::string_view, 3> arithmetic_names{"exact", "mixed", "pure"};
+static_assert(are_names_of<Arithmetic>(arithmetic_names));
 
 /// An arithmetic and its formats: of what is stored, and of sums on their way.
 struct RunArithmetic {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "sim/base/enumerators.h"
 #include "sim/numerics/number_format.h"
 #include "sim/numerics/rounding.h"
 
@@ -46,6 +47,7 @@ enum class ScaleOver {
   block,  ///< of 32 entries of a row, from its first on; the last one may be shorter
 };
 inline constexpr std::array<std::string_view, 4> scale_over_names{"none", "tensor", "row", "block"};
+static_assert(are_names_of<ScaleOver>(scale_over_names));
 inline constexpr int block_length = 32;
 
 /// A rounding of tensors. Entry x of a group with the scale s becomes s·round(x/s):

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string_view>
+
+#include "sim/base/enumerators.h"
 
 namespace periscope {
 
@@ -27,12 +30,15 @@ struct NormFormula {
   Bend bend = Bend::none;  ///< φ; for `none` x̂ = x
 
   [[nodiscard]] constexpr bool is_pointwise() const { return divisor == Divisor::one; }
+  /// False for parts that no backend computes together.
+  [[nodiscard]] constexpr bool is_computed() const { return is_pointwise() ? !subtracts_mean : bend == Bend::none; }
   /// What the sum of squares of a part of n features is divided by.
   [[nodiscard]] constexpr double count(double n) const { return divisor == Divisor::length ? 1.0 : n; }
 };
 
 /// Facts about a norm that everybody may ask for. Adding a kind: see CONTRIBUTING.md.
 struct NormFacts {
+  NormKind kind;
   std::string_view name;   ///< in configurations
   std::string_view title;  ///< for people
   NormFormula formula;
@@ -42,21 +48,31 @@ struct NormFacts {
   [[nodiscard]] constexpr bool has_alpha() const { return formula.bend != NormFormula::Bend::none; }
 };
 
-/// In the order of the enumerators.
 inline constexpr std::array norm_table{
-    NormFacts{.name = "rms", .title = "RMSNorm", .formula = {}},
-    NormFacts{.name = "layer", .title = "LayerNorm", .formula = {.subtracts_mean = true}, .has_bias = true},
-    NormFacts{.name = "dyt",
+    NormFacts{.kind = NormKind::rms, .name = "rms", .title = "RMSNorm", .formula = {}},
+    NormFacts{.kind = NormKind::layer,
+              .name = "layer",
+              .title = "LayerNorm",
+              .formula = {.subtracts_mean = true},
+              .has_bias = true},
+    NormFacts{.kind = NormKind::dyt,
+              .name = "dyt",
               .title = "DyT",
               .formula = {.divisor = NormFormula::Divisor::one, .bend = NormFormula::Bend::tanh},
               .has_bias = true},
-    NormFacts{.name = "derf",
+    NormFacts{.kind = NormKind::derf,
+              .name = "derf",
               .title = "Derf",
               .formula = {.divisor = NormFormula::Divisor::one, .bend = NormFormula::Bend::erf},
               .has_bias = true},
-    NormFacts{.name = "l2", .title = "L2 norm", .formula = {.divisor = NormFormula::Divisor::length}},
-    NormFacts{.name = "none", .title = "scale", .formula = {.divisor = NormFormula::Divisor::one}},
+    NormFacts{
+        .kind = NormKind::l2, .name = "l2", .title = "L2 norm", .formula = {.divisor = NormFormula::Divisor::length}},
+    NormFacts{
+        .kind = NormKind::none, .name = "none", .title = "scale", .formula = {.divisor = NormFormula::Divisor::one}},
 };
+static_assert(are_rows_of(norm_table, &NormFacts::kind), "one row per kind, in the order of NormKind");
+static_assert(std::ranges::all_of(norm_table, &NormFormula::is_computed, &NormFacts::formula),
+              "backends divide or bend; a bend beside a divisor, or a mean without one, would be dropped");
 
 [[nodiscard]] constexpr const NormFacts& facts_of(NormKind kind) { return norm_table[static_cast<std::size_t>(kind)]; }
 [[nodiscard]] constexpr NormFormula formula_of(NormKind kind) { return facts_of(kind).formula; }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/base/enumerators.h"
 #include "sim/spec/signal.h"
 #include "sim/spec/weight.h"
 
@@ -40,6 +41,7 @@ inline constexpr auto statistic_names = [] {
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = statistic_facts[i].name;
   return names;
 }();
+static_assert(are_names_of<Statistic>(statistic_names));
 
 [[nodiscard]] constexpr std::string_view name_of(Statistic statistic) {
   return statistic_facts[static_cast<std::size_t>(statistic)].name;

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <string_view>
 
+#include "sim/base/enumerators.h"
+
 namespace periscope {
 
 /// Every place of a stack where a signal arises, in the order of the dataflow (T1). Simulation, predictions and
@@ -71,6 +73,7 @@ inline constexpr std::array<std::string_view, 47> signal_names{
     "transformed",  "head_scores", "logits",         "dots",        "cap_inputs", "gated",   "products",
     "normalised",   "addends",     "weights",        "sums",        "deviations", "squares", "reciprocals",
     "denominators", "v_projected", "attention_gate", "gated_mixed", "inner"};
+static_assert(are_names_of<Signal>(signal_names));
 
 [[nodiscard]] constexpr std::string_view name_of(Signal signal) {
   return signal_names[static_cast<std::size_t>(signal)];

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/base/enumerators.h"
+
 namespace periscope {
 
 /// How the streams of Hyper-Connections are mixed at every step.
@@ -13,6 +15,7 @@ enum class StreamMixing {
   random,    ///< by a doubly stochastic matrix of its own at every step
 };
 inline constexpr std::array<std::string_view, 3> stream_mixing_names{"identity", "uniform", "random"};
+static_assert(are_names_of<StreamMixing>(stream_mixing_names));
 
 /// Which of them a module's output is added to.
 enum class StreamWrite {
@@ -20,6 +23,7 @@ enum class StreamWrite {
   one,  ///< to the one that it read
 };
 inline constexpr std::array<std::string_view, 2> stream_write_names{"all", "one"};
+static_assert(are_names_of<StreamWrite>(stream_write_names));
 
 /// The mixing [n][n] of step `index`: rows and columns are ≥ 0 and sum to 1. Random ones are Sinkhorn's limit of
 /// exp(4 u − 2), u uniform in [0, 1) by a generator that the step alone starts: the same for every seed of a run.

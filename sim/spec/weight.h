@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/base/enumerators.h"
 #include "sim/spec/model_spec.h"
 
 namespace periscope {
@@ -49,6 +50,7 @@ inline constexpr std::array<std::string_view, 26> weight_names{
     "norm_b",      "norm_c",     "q_norm",      "k_norm",      "embedding_norm",
     "final_norm",  "head_norm",  "v_norm",      "inner_norm",  "attention_gate",
     "branch_scale"};
+static_assert(are_names_of<Weight>(weight_names));
 
 [[nodiscard]] constexpr std::string_view name_of(Weight weight) {
   return weight_names[static_cast<std::size_t>(weight)];

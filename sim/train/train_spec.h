@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/base/enumerators.h"
 #include "sim/base/key.h"
 #include "sim/spec/weight.h"
 
@@ -13,7 +14,9 @@ namespace periscope {
 enum class OptimizerKind { adamw, sgd };
 enum class ScheduleKind { cosine, constant };
 inline constexpr std::array<std::string_view, 2> optimizer_names{"adamw", "sgd"};
+static_assert(are_names_of<OptimizerKind>(optimizer_names));
 inline constexpr std::array<std::string_view, 2> schedule_names{"cosine", "constant"};
+static_assert(are_names_of<ScheduleKind>(schedule_names));
 
 /// The corpus that is no file: the built-in language (sim/train/synthetic_language.h).
 inline constexpr std::string_view synthetic_corpus = "synthetic";

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "sim/base/enumerators.h"
 #include "sim/spec/signal.h"
 
 namespace periscope::theory {
@@ -34,6 +35,7 @@ inline constexpr auto certified_signals = [] {
 enum class SignalClass { stream, branch, attention, scores, mlp, head, inside };
 inline constexpr std::array<std::string_view, 7> signal_class_names{"stream", "branch", "attention", "scores",
                                                                     "mlp",    "head",   "inside"};
+static_assert(are_names_of<SignalClass>(signal_class_names));
 /// Throws std::logic_error for a signal that no certificate bounds.
 [[nodiscard]] SignalClass class_of(Signal signal);
 

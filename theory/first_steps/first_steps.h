@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/base/enumerators.h"
 #include "sim/spec/model_spec.h"
 #include "sim/spec/profile.h"
 #include "theory/predict/share_done.h"
@@ -49,6 +50,7 @@ enum class StepFault {
 };
 inline constexpr std::array<std::string_view, 5> step_fault_names{"none", "no-noise", "sign-constant", "one-gate",
                                                                   "no-token-mean"};
+static_assert(are_names_of<StepFault>(step_fault_names));
 [[nodiscard]] std::string_view meaning_of(StepFault fault);
 
 struct FirstStepsOptions {

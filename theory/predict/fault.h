@@ -3,6 +3,7 @@
 #include <array>
 #include <string_view>
 
+#include "sim/base/enumerators.h"
 #include "theory/norms/norm_law.h"
 
 namespace periscope::theory {
@@ -32,6 +33,7 @@ enum class Fault {
 inline constexpr std::array<std::string_view, 9> fault_names{"none",           "beta0",          "attention-output",
                                                              "no-score-path",  "query-gradient", "depth-constant",
                                                              "without-v-norm", "without-gate",   "norm-alpha"};
+static_assert(are_names_of<Fault>(fault_names));
 
 /// Returns what a fault does, in words for tables and files; "" for none.
 [[nodiscard]] std::string_view meaning_of(Fault fault);

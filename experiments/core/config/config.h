@@ -12,6 +12,7 @@
 
 #include "experiments/core/config/power_limits.h"
 #include "experiments/core/config/section.h"
+#include "sim/base/enumerators.h"
 #include "sim/core/tensor.h"
 #include "sim/spec/stack_keys.h"
 #include "theory/predict/fault.h"
@@ -22,6 +23,7 @@ namespace periscope::config {
 /// matrix reads (T21).
 enum class WeightsChoice { automatic, dense, matrix_free };
 inline constexpr std::array<std::string_view, 3> weights_choice_names{"auto", "dense", "matrix-free"};
+static_assert(are_names_of<WeightsChoice>(weights_choice_names));
 
 /// A run's settings: [run] of the configuration, and the flags of the same names.
 struct RunOptions {

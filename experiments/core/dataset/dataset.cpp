@@ -7,10 +7,13 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "sim/base/enumerators.h"
+
 namespace periscope::dataset {
 
 std::string_view name_of(Type type) {
   constexpr std::array<std::string_view, 4> names{"real", "integer", "boolean", "text"};
+  static_assert(are_names_of<Type>(names) && std::variant_size_v<Values> == names.size());
   return names[static_cast<std::size_t>(type)];
 }
 

@@ -5,11 +5,14 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/base/enumerators.h"
+
 namespace periscope::judge {
 
 /// Laws of growth over depth d: a + b·d, a + b·d + c·d², a·e^(b·d).
 enum class GrowthLaw { linear, quadratic, exponential };
 inline constexpr std::array<std::string_view, 3> growth_law_names{"linear", "quadratic", "exponential"};
+static_assert(are_names_of<GrowthLaw>(growth_law_names));
 inline constexpr std::string_view no_growth_law = "no law fits";
 
 /// The depth from which on laws are fitted: the steps from the embedding to the first sublayers' outputs are of another
@@ -33,7 +36,7 @@ struct DepthFit {
 /// criterion, corrected for few points, of a likelihood that counts them so: n_eff ln(rms²) + 2k + 2k(k + 1)/(n − k −
 /// 1), where the residuals' size is one of the k parameters. It is −∞ for a law that is met exactly.
 struct GrowthFit {
-  std::array<DepthFit, 3> laws;
+  std::array<DepthFit, growth_law_names.size()> laws;
   double effective_points;
 };
 

@@ -6,11 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/base/enumerators.h"
+
 namespace periscope::judge {
 
 /// The verdict of the seeds on a claim.
 enum class SignVerdict { holds, fails, not_shown, not_run };
 inline constexpr std::array<std::string_view, 4> sign_verdict_names{"holds", "fails", "not-shown", "not-run"};
+static_assert(are_names_of<SignVerdict>(sign_verdict_names));
 
 /// The chance of a false decision of one claim, on each of its two sides.
 inline constexpr double sign_claim_level = 0.05;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/base/enumerators.h"
+
 namespace periscope::stacks {
 
 class CellJournal;
@@ -30,7 +32,7 @@ bool until_stopped(const F& f) {
 enum class WorkKind { limit, chain, measurement };
 /// Operations of every kind, about.
 struct Work {
-  std::array<double, 3> operations = {};
+  std::array<double, identifiers<WorkKind>.size()> operations = {};
 
   [[nodiscard]] double& of(WorkKind kind) { return operations[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] double of(WorkKind kind) const { return operations[static_cast<std::size_t>(kind)]; }

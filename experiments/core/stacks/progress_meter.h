@@ -46,7 +46,7 @@ class ProgressMeter {
 
   std::int64_t steps_ = 0;
   std::int64_t steps_done_ = 0;
-  std::array<Pace, 3> paces_;
+  std::array<Pace, identifiers<WorkKind>.size()> paces_;
   WorkKind kind_ = WorkKind::measurement;
   double operations_ = 1.0;  // of a step
   double part_ = 0.0;        // of the step in hand, what is in its pace already

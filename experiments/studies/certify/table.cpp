@@ -8,6 +8,7 @@
 
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/studies/certify/certify.h"
+#include "sim/base/enumerators.h"
 #include "sim/base/printable.h"
 
 namespace periscope::certify {
@@ -20,6 +21,7 @@ namespace {
 constexpr std::array<std::string_view, 7> class_titles{
     "residual stream", "branch inputs and outputs", "attention inside", "attention scores",
     "MLP inside",      "output and logits",         "inside the ops"};
+static_assert(are_names_of<SignalClass>(class_titles));
 
 std::string title_of(SignalClass kind) { return std::string(class_titles[static_cast<std::size_t>(kind)]); }
 

@@ -11,6 +11,7 @@
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/training/train.h"
 #include "experiments/studies/first_steps/prediction.h"
+#include "sim/base/enumerators.h"
 
 namespace periscope::first_steps {
 
@@ -29,6 +30,7 @@ struct MeasuredStep {
 enum class Quantity { second_moment, change, branch_cosine, loss, update };
 inline constexpr std::array<std::string_view, 5> quantity_names{"second_moment", "change", "branch_cosine", "loss",
                                                                 "update"};
+static_assert(are_names_of<Quantity>(quantity_names));
 
 /// One of them at one step and place: depth, sublayer, or layer of a matrix.
 struct ComparedCell {

@@ -5,19 +5,23 @@
 
 #include "experiments/core/config/config.h"
 #include "experiments/studies/formats/holding.h"
+#include "sim/base/enumerators.h"
 
 namespace periscope::formats {
 
 /// In what the sums of products with weight matrices are accumulated.
 enum class Accumulate { f32, format };
 inline constexpr std::array<std::string_view, 2> accumulate_names{"f32", "format"};
+static_assert(are_names_of<Accumulate>(accumulate_names));
 
 enum class RoundingMode { nearest, stochastic };
 inline constexpr std::array<std::string_view, 2> rounding_mode_names{"nearest", "stochastic"};
+static_assert(are_names_of<RoundingMode>(rounding_mode_names));
 
 /// The fate of numbers beyond the largest of a format.
 enum class OverflowMode { infinity, saturate };
 inline constexpr std::array<std::string_view, 2> overflow_mode_names{"infinity", "saturate"};
+static_assert(are_names_of<OverflowMode>(overflow_mode_names));
 
 /// [formats]: in which formats a pass is run, and what of it is held in them.
 struct FormatsConfig : config::Config {

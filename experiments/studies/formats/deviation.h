@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/base/enumerators.h"
 #include "sim/core/backend.h"
 #include "sim/model/hooks.h"
 #include "sim/spec/model_spec.h"
@@ -26,6 +27,7 @@ enum class Measure {
 };
 inline constexpr std::array<std::string_view, 8> measure_names{"sqnr",     "error",   "angle",     "second_moment",
                                                                "variance", "maximum", "underflow", "overflow"};
+static_assert(are_names_of<Measure>(measure_names));
 
 /// A signal, or its gradient (Pass::backward).
 struct Site {

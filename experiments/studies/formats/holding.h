@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "sim/base/enumerators.h"
 #include "sim/model/hooks.h"
 #include "sim/numerics/tensor_format.h"
 #include "sim/spec/model_spec.h"
@@ -21,6 +22,7 @@ enum class Part {
   weights,  ///< matrices and tables
 };
 inline constexpr std::array<std::string_view, 5> part_names{"stream", "norms", "modules", "inputs", "weights"};
+static_assert(are_names_of<Part>(part_names));
 
 /// The formats in which the tensors of a pass are held. Everything else (what an op computes on the way, gradients of
 /// weights) is in f32.

@@ -6,12 +6,14 @@
 #include "experiments/core/stacks/journal_part.h"
 #include "experiments/studies/formats/config.h"
 #include "experiments/studies/formats/deviation.h"
+#include "sim/base/enumerators.h"
 
 namespace periscope::formats {
 
 /// The input's features: as configured, or with features made massive.
 enum class Features { plain, massive };
 inline constexpr std::array<std::string_view, 2> features_names{"plain", "massive"};
+static_assert(are_names_of<Features>(features_names));
 
 /// The variants of a run: massive features only if their factor is not 1.
 [[nodiscard]] inline std::size_t variants_of(const FormatsConfig& config) { return config.massive == 1.0 ? 1 : 2; }

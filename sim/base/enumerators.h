@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+namespace periscope {
+namespace enumerators_details {
+
+/// Ends in "periscope::Op::norm]", or in "(periscope::Op)99]" for a value that no enumerator has. Not a string_view:
+/// gcc would append what that stands for.
+template <auto value>
+constexpr const char* text_of() {
+  return __PRETTY_FUNCTION__;
+}
+
+/// "norm", or "" for a value that no enumerator has.
+template <auto value>
+constexpr std::string_view identifier_of() {
+  std::string_view text = text_of<value>();
+  text.remove_prefix(text.find_last_of(":)") + 1);
+  text.remove_suffix(1);
+  return text.front() >= '0' && text.front() <= '9' ? std::string_view() : text;
+}
+
+template <class E, std::size_t next = 0>
+constexpr std::size_t count() {
+  if constexpr (identifier_of<static_cast<E>(next)>().empty()) {
+    return next;
+  } else {
+    return count<E, next + 1>();
+  }
+}
+
+/// True for "no-noise" and "no_noise".
+constexpr bool is_spelling_of(std::string_view name, std::string_view identifier) {
+  if (name.size() != identifier.size()) return false;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if (name[i] != identifier[i] && (name[i] != '-' || identifier[i] != '_')) return false;
+  }
+  return true;
+}
+
+}  // namespace enumerators_details
+
+/// The identifiers of the enumerators of E, whose values are 0, 1, 2, … For static_asserts next to a table that is
+/// indexed by an enumerator: they fail where a row is missing, also after an enumerator was added.
+template <class E>
+inline constexpr auto identifiers = []<std::size_t... i>(std::index_sequence<i...>) {
+  return std::array{enumerators_details::identifier_of<static_cast<E>(i)>()...};
+}
+(std::make_index_sequence<enumerators_details::count<E>()>());
+
+#ifdef __CUDACC__
+inline constexpr bool knows_enumerators = false;  ///< nvcc spells them otherwise; a host compiler checks all tables
+#else
+inline constexpr bool knows_enumerators = true;
+#endif
+
+/// True if `names` has a name for every enumerator of E, none of them empty or the identifier of another enumerator.
+template <class E, std::size_t size>
+constexpr bool are_names_of(const std::array<std::string_view, size>& names) {
+  if constexpr (knows_enumerators) {
+    if (size != identifiers<E>.size()) return false;
+    for (std::size_t i = 0; i < size; ++i) {
+      if (names[i].empty()) return false;
+      for (std::size_t j = 0; j < size; ++j) {
+        if (j != i && enumerators_details::is_spelling_of(names[i], identifiers<E>[j])) return false;
+      }
+    }
+  }
+  return true;
+}
+
+/// True if `rows` has a row for every enumerator, in their order; `enumerator` is the field that says which.
+template <class Rows, class Row, class E>
+constexpr bool are_rows_of(const Rows& rows, E Row::*enumerator) {
+  if constexpr (knows_enumerators) {
+    if (rows.size() != identifiers<E>.size()) return false;
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].*enumerator != static_cast<E>(i)) return false;
+  }
+  return true;
+}
+
+}  // namespace periscope

@@ -1,0 +1,48 @@
+#include "sim/base/enumerators.h"
+
+#include <array>
+#include <string_view>
+
+#include "tests/support/doctest.h"
+
+namespace periscope {
+namespace {
+
+enum class Colour { red, light_green, blue };
+
+struct ColourRow {
+  Colour colour;
+  int number;
+};
+
+using Names = std::array<std::string_view, 3>;
+
+TEST_CASE("enumerators: their identifiers, from 0 on, as gcc and clang spell them") {
+  REQUIRE(identifiers<Colour>.size() == 3);
+  CHECK(identifiers<Colour>[0] == "red");
+  CHECK(identifiers<Colour>[1] == "light_green");
+  CHECK(identifiers<Colour>[2] == "blue");
+}
+
+TEST_CASE("enumerators: a table of names that lacks one, has an empty one or swaps two is no table of them") {
+  CHECK(are_names_of<Colour>(Names{"red", "light-green", "dark"}));
+  CHECK_FALSE(are_names_of<Colour>(std::array<std::string_view, 2>{"red", "light-green"}));
+  CHECK_FALSE(are_names_of<Colour>(std::array<std::string_view, 4>{"red", "light-green", "blue", "violet"}));
+  CHECK_FALSE(are_names_of<Colour>(Names{"red", "light-green"}));
+  CHECK_FALSE(are_names_of<Colour>(Names{"red", "blue", "light-green"}));
+  CHECK_FALSE(are_names_of<Colour>(Names{"light-green", "dark", "blue"}));
+}
+
+TEST_CASE("enumerators: rows that lack one or are in another order are no table of them") {
+  CHECK(
+      are_rows_of(std::array{ColourRow{Colour::red, 1}, ColourRow{Colour::light_green, 2}, ColourRow{Colour::blue, 3}},
+                  &ColourRow::colour));
+  CHECK_FALSE(
+      are_rows_of(std::array{ColourRow{Colour::red, 1}, ColourRow{Colour::light_green, 2}}, &ColourRow::colour));
+  CHECK_FALSE(
+      are_rows_of(std::array{ColourRow{Colour::red, 1}, ColourRow{Colour::blue, 3}, ColourRow{Colour::light_green, 2}},
+                  &ColourRow::colour));
+}
+
+}  // namespace
+}  // namespace periscope
