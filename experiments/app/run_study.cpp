@@ -15,6 +15,7 @@
 #include "experiments/app/stop_signals.h"
 #include "experiments/app/study_flags.h"
 #include "experiments/app/terminal_progress.h"
+#include "experiments/core/config/input_file.h"
 #include "experiments/core/stacks/cell_journal.h"
 #include "experiments/core/stacks/fits.h"
 
@@ -60,6 +61,7 @@ ExitCode run_with_journal(const study::Study& study, const study::Job& job, cons
 }
 
 ExitCode run_study(const study::Study& study, const CommonOptions& options, const study::FlagValues& flags) {
+  const config::RunOfInputFiles files;
   study::Request request = options.request(study.name, study::acting_keys(study), flags);
   if (request.file.empty() && !study.configuration.empty()) request.file = shipped_file(study.configuration);
   const study::Job job = study.resolve(request);

@@ -111,6 +111,7 @@ std::vector<std::pair<std::string, std::vector<int>>> parameters(const std::stri
   on_own_thread(
       progress,
       [&] {
+        const config::RunOfInputFiles files;
         const config::Config config = config::load_config(sections(), file, entries);
         const std::vector<StackSpec> stacks = config.stacks();
         if (stacks.size() != 1) {

@@ -91,6 +91,37 @@ class Beside(unittest.TestCase):
         for i in (0, 1):
             xr.testing.assert_identical(settled(found[i]), settled(alone[i]))
 
+    def test_parameters_while_another_thread_begins_runs(self) -> None:
+        """A run that begins forgets the files that were read before, which parameters() may still be reading."""
+        with tempfile.TemporaryDirectory() as name:
+            text = Path(name, "text.txt")
+            text.write_text("some text, " * 10)
+            several = ps.Config({"model.width": 8, "model.heads": 1, "model.layers": 1, "model.vocab": 256,
+                                 "model.placement": ["pre", "peri", "post"], "input.kind": "text",
+                                 "input.path": str(text), "input.tokens": 4})  # fmt: skip
+            other = ps.Config({"model.width": 8, "model.heads": 1})
+            end = time.monotonic() + 1.0
+            unexpected: list[str] = []
+
+            def ask() -> None:
+                while time.monotonic() < end:
+                    try:
+                        several.parameters()
+                    except Exception as error:
+                        if "found 3 stacks" not in str(error):
+                            unexpected.append(repr(error))
+
+            def begin() -> None:
+                while time.monotonic() < end:
+                    other.resolved()
+
+            threads = [threading.Thread(target=work) for work in (ask, ask, begin, begin)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(unexpected, [])
+
     def test_threads_may_write_into_folders_of_their_own(self) -> None:
         """The library of result files is for one thread at a time."""
         with tempfile.TemporaryDirectory() as folder:

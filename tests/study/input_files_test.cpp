@@ -1,6 +1,8 @@
 #include <thread>
 
 #include "experiments/core/config/input_file.h"
+#include "experiments/core/config/toml_reader.h"
+#include "experiments/core/config/variants.h"
 #include "sim/base/error.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
@@ -14,12 +16,12 @@ TEST_CASE("input files: a run sees one content, the next run what is there then"
   const std::string path = folder.write("text.txt", "first");
   {
     const config::RunOfInputFiles run;
-    CHECK(config::input_file(path).head == "first");
+    CHECK(config::input_file(path)->head == "first");
     folder.write("text.txt", "second");
-    CHECK(config::input_file(path).head == "first");
+    CHECK(config::input_file(path)->head == "first");
   }
   const config::RunOfInputFiles run;
-  CHECK(config::input_file(path).head == "second");
+  CHECK(config::input_file(path)->head == "second");
 }
 
 TEST_CASE("input files: a run that would get another run's old content is refused") {
@@ -27,13 +29,13 @@ TEST_CASE("input files: a run that would get another run's old content is refuse
   const std::string path = folder.write("text.txt", "first");
   const std::string steady = folder.write("steady.txt", "steady");
   const config::RunOfInputFiles run;
-  CHECK(config::input_file(path).head == "first");
-  CHECK(config::input_file(steady).head == "steady");
+  CHECK(config::input_file(path)->head == "first");
+  CHECK(config::input_file(steady)->head == "steady");
   folder.write("text.txt", "other text");
   std::string refusal;
   std::thread([&] {
     const config::RunOfInputFiles beside;
-    CHECK(config::input_file(steady).head == "steady");  // what has not changed is nobody's trouble
+    CHECK(config::input_file(steady)->head == "steady");  // what has not changed is nobody's trouble
     try {
       static_cast<void>(config::input_file(path));
     } catch (const InputError& error) {
@@ -41,7 +43,28 @@ TEST_CASE("input files: a run that would get another run's old content is refuse
     }
   }).join();
   CHECK(refusal.find(path) == 0);
-  CHECK(config::input_file(path).head == "first");
+  CHECK(config::input_file(path)->head == "first");
+}
+
+TEST_CASE("input files: what a run has read stays while another run begins") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("text.txt", "first");
+  const auto kept = config::input_file(path);
+  { const config::RunOfInputFiles run; }  // forgets the files that were read before
+  CHECK(kept->head == "first");
+}
+
+TEST_CASE("configuration files: all stacks of a run are of the text that was read first") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("stacks.toml", "[model]\nnorm_eps = [1e-6, 1e-5, 1e-4]\n");
+  const config::Lists lists(path, {});
+  folder.write("stacks.toml", "[model]\nnorm_eps = [1e-3]\ngamma = [1.0, 2.0]\n");
+  REQUIRE(lists.combinations() == 3);
+  CHECK(lists.table(2).at_path("model.norm_eps").value<double>() == 1e-4);
+  const config::RunOfInputFiles run;
+  CHECK(config::config_text(path).find("gamma") != std::string::npos);
+  folder.write("stacks.toml", "[model]\nnorm_eps = 0.5\n");
+  CHECK(config::read_table(path).at_path("model.norm_eps").is_array());  // as a study's own section is read later
 }
 
 }  // namespace

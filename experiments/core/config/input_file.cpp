@@ -44,7 +44,7 @@ struct KeptFile {
   InputFile file;
 };
 
-std::unique_ptr<const KeptFile> read(const std::string& path) {
+std::shared_ptr<const KeptFile> read(const std::string& path) {
   const Identity identity = identity_of(path);
   const MappedFile file(path);
   const auto* bytes = reinterpret_cast<const char*>(file.bytes().data());
@@ -53,13 +53,13 @@ std::unique_ptr<const KeptFile> read(const std::string& path) {
                          .size = file.bytes().size(),
                          .sha256 = sha256_of(file)}};
   file.check_unchanged();  // between the bytes and their hash
-  return std::make_unique<const KeptFile>(std::move(read));
+  return std::make_shared<const KeptFile>(std::move(read));
 }
 
 /// The files that were read, and how many runs may ask for them.
 struct KeptFiles {
   std::mutex mutex;
-  std::map<std::string, std::unique_ptr<const KeptFile>> known;
+  std::map<std::string, std::shared_ptr<const KeptFile>> known;
   int runs = 0;
 };
 
@@ -72,7 +72,7 @@ thread_local RunOfInputFiles* run_of_this_thread = nullptr;
 
 }  // namespace
 
-const InputFile& input_file(const std::string& path, const std::string& name) {
+std::shared_ptr<const InputFile> input_file(const std::string& path, const std::string& name) {
   const std::lock_guard lock(kept_files().mutex);
   auto& known = kept_files().known[path];
   const bool is_first = run_of_this_thread != nullptr && run_of_this_thread->asks_first(path);
@@ -89,7 +89,7 @@ const InputFile& input_file(const std::string& path, const std::string& name) {
     if (name.empty()) throw;
     throw InputError(fmt::format("{} {}", name, error.what()));
   }
-  return known->file;
+  return {known, &known->file};
 }
 
 RunOfInputFiles::RunOfInputFiles() {
@@ -103,6 +103,13 @@ RunOfInputFiles::~RunOfInputFiles() {
   const std::lock_guard lock(kept_files().mutex);
   --kept_files().runs;
   run_of_this_thread = nullptr;
+}
+
+std::string RunOfInputFiles::configuration(const std::string& path, const std::function<std::string()>& read) {
+  if (run_of_this_thread == nullptr) return read();
+  auto& texts = run_of_this_thread->configurations_;
+  const auto kept = texts.find(path);
+  return kept != texts.end() ? kept->second : texts.emplace(path, read()).first->second;
 }
 
 }  // namespace periscope::config

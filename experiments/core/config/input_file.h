@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
 #include <set>
 #include <string>
 
@@ -18,7 +21,7 @@ struct InputFile {
 /// So a long run reads one text for all its seeds, and its provenance names the text that it read. Several threads may
 /// ask. Throws InputError, which begins with `name` if there is one, for what is no regular file or changes while it
 /// is read.
-const InputFile& input_file(const std::string& path, const std::string& name = {});
+std::shared_ptr<const InputFile> input_file(const std::string& path, const std::string& name = {});
 
 /// A run of a process that makes several, on the thread that makes this. While one lives, files that were read are
 /// kept; the first one after that reads them anew. Where a run asks, on this thread, for a file that another run, which
@@ -32,9 +35,13 @@ class RunOfInputFiles {
 
   /// True at the first call for a path.
   bool asks_first(const std::string& path) { return asked_.insert(path).second; }
+  /// Returns the text of a configuration file: what `read` returned when this thread's run first asked for the file, so
+  /// that all stacks of a run are of one text. Without a run it calls `read`.
+  static std::string configuration(const std::string& path, const std::function<std::string()>& read);
 
  private:
   std::set<std::string> asked_;
+  std::map<std::string, std::string> configurations_;
 };
 
 }  // namespace periscope::config

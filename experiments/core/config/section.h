@@ -88,7 +88,7 @@ nlohmann::ordered_json section_json(const Section<S>& section, const S& values, 
     if (for_hash && key.effect == Effect::file) {
       const std::string path = json[std::string(key.name)];
       if (!path.empty())
-        json[std::string(key.name)] = input_file(path, std::string(section.name) + "." + std::string(key.name)).sha256;
+        json[std::string(key.name)] = input_file(path, std::string(section.name) + "." + std::string(key.name))->sha256;
     }
   }
   return json;

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "experiments/core/config/input_file.h"
 #include "experiments/core/config/setting.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
@@ -55,7 +56,7 @@ int line_with_deep_keys(std::string_view text) {
 }
 
 /// The text of a configuration file. Throws ConfigError that says why there is none.
-std::string text_of(const std::string& file) {
+std::string read_text(const std::string& file) {
   constexpr std::uintmax_t most_bytes = 1 << 20;
   const auto refuse = [&](std::string_view why) -> void {
     throw ConfigError(fmt::format("--config {}: {}", shortened(file), why));
@@ -216,16 +217,21 @@ void TomlReader::finish() const {
   }
 }
 
+std::string config_text(const std::string& file) {
+  return file.empty() ? "" : RunOfInputFiles::configuration(file, [&] { return read_text(file); });
+}
+
 toml::table read_table(const std::string& file, const std::vector<std::string>& settings) {
+  return parse_table(config_text(file), file, settings);
+}
+
+toml::table parse_table(const std::string& text, const std::string& file, const std::vector<std::string>& settings) {
   toml::table table;
-  if (!file.empty()) {
-    const std::string text = text_of(file);
-    try {
-      table = toml::parse(text, file);
-    } catch (const toml::parse_error& error) {
-      throw ConfigError(fmt::format("{}:{}: not TOML: {}", shortened(file), error.source().begin.line,
-                                    shortened(error.description())));
-    }
+  try {
+    table = toml::parse(text, file);
+  } catch (const toml::parse_error& error) {
+    throw ConfigError(
+        fmt::format("{}:{}: not TOML: {}", shortened(file), error.source().begin.line, shortened(error.description())));
   }
   for (const std::string& setting : settings) apply_setting(table, setting);
   return table;

@@ -51,7 +51,13 @@ class TomlReader {
   std::set<std::string, std::less<>> known_;
 };
 
-/// The TOML in `file`, an empty table for "", with the settings "a.b=value" merged into it. Throws ConfigError.
+/// Returns the bytes of a configuration file, which a run reads once (RunOfInputFiles); "" for "". Throws ConfigError.
+std::string config_text(const std::string& file);
+
+/// Parses `text`, the bytes of `file`, and merges the settings "a.b=value" into the table. Throws ConfigError.
+toml::table parse_table(const std::string& text, const std::string& file, const std::vector<std::string>& settings);
+
+/// Returns parse_table of the file's text. Throws ConfigError.
 toml::table read_table(const std::string& file, const std::vector<std::string>& settings = {});
 
 /// Merges "a.b=value" into `table`; value is TOML if it parses as such, else a string. `flag` is for messages.

@@ -87,8 +87,9 @@ std::string key_in_section(const std::string& name) { return name.substr(name.fi
 
 }  // namespace
 
-Lists::Lists(const std::string& file, const std::vector<std::string>& settings) : file_(file), settings_(settings) {
-  const toml::table table = read_table(file, settings);
+Lists::Lists(const std::string& file, const std::vector<std::string>& settings)
+    : file_(file), text_(config_text(file)), settings_(settings) {
+  const toml::table table = parse_table(text_, file, settings);
   refuse_lists_of_runs(table, file);
   std::map<std::string, Order> order;
   visit_lists(table,
@@ -142,7 +143,7 @@ std::string Lists::names() const {
 }
 
 toml::table Lists::table(std::size_t i) const {
-  toml::table table = read_table(file_, settings_);  // copies of its nodes would not know their lines
+  toml::table table = parse_table(text_, file_, settings_);  // copies of its nodes would not know their lines
   const std::vector<std::size_t> at = places(i);
   visit_lists(table, [&](std::string_view section, toml::table& keys, const std::string& key, const toml::array&) {
     const auto listed = std::ranges::find(keys_, fmt::format("{}.{}", section, key), &ListedKey::name);

@@ -47,6 +47,7 @@ class Lists {
   [[nodiscard]] std::string names() const;
 
   std::string file_;
+  std::string text_;  ///< of the file, which may have changed since
   std::vector<std::string> settings_;
   std::vector<ListedKey> keys_;
 };

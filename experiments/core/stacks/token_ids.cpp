@@ -13,15 +13,15 @@ namespace {
 
 /// Bytes first … first+tokens−1 of a file that has a byte after its first `tokens`.
 std::vector<int> bytes_of(const std::string& path, int tokens, std::size_t first) {
-  const config::InputFile& file = config::input_file(path, "input.path");
+  const auto file = config::input_file(path, "input.path");
   const std::size_t needed = static_cast<std::size_t>(tokens) + 1;
-  if (file.head.size() < needed) {
+  if (file->head.size() < needed) {
     throw InputError(fmt::format("input.path {}: {} bytes could be read; {} tokens and a last label need {}", path,
-                                 file.size, tokens, needed));
+                                 file->size, tokens, needed));
   }
   std::vector<int> ids;
   for (int t = 0; t < tokens; ++t)
-    ids.push_back(static_cast<unsigned char>(file.head[static_cast<std::size_t>(t) + first]));
+    ids.push_back(static_cast<unsigned char>(file->head[static_cast<std::size_t>(t) + first]));
   return ids;
 }
 

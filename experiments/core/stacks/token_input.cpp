@@ -27,12 +27,12 @@ constexpr std::string_view spaces = " \t\r\n";
 constexpr std::string_view separators = " \t\r\n,";
 
 /// A file of ids or of text. Beyond the limit nobody means all of it, and encoding would take many times its size.
-const std::string& contents(const std::string& path) {
-  const config::InputFile& file = config::input_file(path);
-  if (file.size > config::InputFile::most) {
-    throw InputError(fmt::format("{}: {} bytes, expected at most {}", path, file.size, config::InputFile::most));
+std::string contents(const std::string& path) {
+  const auto file = config::input_file(path);
+  if (file->size > config::InputFile::most) {
+    throw InputError(fmt::format("{}: {} bytes, expected at most {}", path, file->size, config::InputFile::most));
   }
-  return file.head;
+  return file->head;
 }
 
 /// A list of ids, wherever it stands: a flag's text or a file's.
@@ -121,7 +121,7 @@ std::vector<int> text_ids(const TokenSource& source, const ModelSpec& model, con
         *source.text, folder, model.vocab));
   }
   if (!is_there(*source.text)) throw ConfigError(fmt::format("--text {}: no such file", *source.text));
-  const std::string& text = contents(*source.text);
+  const std::string text = contents(*source.text);
   if (text.empty()) throw InputError(fmt::format("{}: no text", *source.text));
   return input.tokenizer->encode(text);
 }
