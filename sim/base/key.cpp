@@ -16,10 +16,10 @@ std::string limits(const Range& range, std::string_view number) {
   const bool low = std::isfinite(range.low);
   const bool high = std::isfinite(range.high);
   if (low && high) {
-    const std::string_view words = range.open ? "{} between {} and {}" : "{} from {} to {}";
+    const std::string_view words = range.open ? "{} above {} and below {}" : "{} from {} to {}";
     return fmt::format(fmt::runtime(words), number, range.low, range.high);
   }
-  if (low) return fmt::format("{} {} {}", number, range.open ? "greater than" : "of at least", range.low);
+  if (low) return fmt::format("{} {} {}", number, range.open ? "above" : "of at least", range.low);
   return std::string(number);
 }
 

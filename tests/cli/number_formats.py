@@ -18,7 +18,7 @@ REFUSED = [
     ("formats.rounding=up", ["up", "nearest, stochastic"]),
     ("formats.massive=0.5", ["formats.massive = 0.5", "from 1 to"]),
     ("formats.massive_features=33", ["formats.massive_features = 33", "model.width = 32"]),
-    ("formats.loss_scale=0.0", ["formats.loss_scale = 0", "between 0 and"]),
+    ("formats.loss_scale=0.0", ["formats.loss_scale = 0", "above 0 and below"]),
     ("run.device=reference", ["run.device does nothing in formats"]),
     ("run.dtype=f64", ["run.dtype does nothing in formats"]),
 ]
