@@ -134,6 +134,10 @@ void create_folders(const std::string& folder, const std::string& path) {
     const int error = errno;
     std::error_code unknown;
     if (error == EEXIST && fs::is_directory(folder, unknown)) return;
+    if (error == EEXIST && fs::is_symlink(folder, unknown)) {
+      throw ConfigError(
+          fmt::format("cannot write {}: {}: expected a folder, found a symbolic link to nothing", path, folder));
+    }
     throw cannot_write(path, error);
   }
   sync_folder(above);

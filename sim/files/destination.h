@@ -29,7 +29,8 @@ struct Destination {
 [[nodiscard]] bool leads_to(const std::string& path, int descriptor);
 
 /// Creates the folder and those above it, and makes their names last. Throws ConfigError if something else has the
-/// name, Error (run-time failure) naming `path`, for which it is wanted, if the system refuses.
+/// name, also a symbolic link to nothing, Error (run-time failure) naming `path`, for which it is wanted, if the system
+/// refuses.
 void create_folders(const std::string& folder, const std::string& path);
 
 /// Makes the names in a folder last. Throws Error (run-time failure).
