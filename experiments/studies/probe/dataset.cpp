@@ -131,10 +131,11 @@ Table<ProbeResult> tokens_table() {
       .column({"perplexity", "", "1", "exp(loss)"}, [](const R& r) { return std::exp(r.measured.loss); })
       .column({"token_loss", "token", "nat", "negative logarithm of the label's probability"},
               [](const R& r) { return r.measured.token_losses; })
-      .column_if_any(
-          {"angular_distance_measured", "depth other_depth", "1",
-           "angular distance arccos(cos)/pi between the stream at two depths", Place("angular_distance") / "measured"},
-          angular_distance);
+      .column_if_any({"angular_distance_measured", "depth other_depth", "1",
+                      "angular distance arccos(cos)/pi between the stream at two depths, mean over at most 32 evenly "
+                      "spaced tokens",
+                      Place("angular_distance") / "measured"},
+                     angular_distance);
   return table;
 }
 

@@ -130,7 +130,10 @@ dataset::ColumnSpec angular_distance(const std::string& version, const std::stri
           .dimensions = on_stack + " depth other_depth",
           .type = Type::real,
           .units = "1",
-          .meaning = "angular distance arccos(cos)/pi between the stream at two depths: " + words,
+          .meaning =
+              "angular distance arccos(cos)/pi between the stream at two depths, measured over at most 32 evenly "
+              "spaced tokens: " +
+              words,
           .place = at_cell / "angular_distance" / version};
 }
 

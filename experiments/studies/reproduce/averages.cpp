@@ -46,8 +46,8 @@ const std::vector<Averaged>& averaged() {
       {"growth_cross", "sublayer", "1", "T15: 2 alpha beta sqrt(q) s cos(x, branch)", false, recorded("growth_cross")},
       {"gain_b", "sublayer", "1", "mean over features of the output norm's gain", false, recorded("gain_mean.norm_b")},
       {"attention_entropy", "layer", "nat", "entropy of attention", false, recorded("attention_entropy")},
-      {"angular_distance", "depth other_depth", "1", "arccos(cos)/pi between the stream at two depths", false,
-       recorded("angular_distance")}};
+      {"angular_distance", "depth other_depth", "1",
+       "arccos(cos)/pi between the stream at two depths, over at most 32 tokens", false, recorded("angular_distance")}};
   return all;
 }
 

@@ -49,7 +49,8 @@ const std::vector<RecordColumn>& record_columns() {
         {"largest", "sublayer", "1", "largest |x| of any signal of the sublayer, infinite if one is NaN"},
         {"top_magnitudes", "rank", "1", "largest |x| of the stream at all depths"},
         {"top_depths", "rank", "1", "the depths at which they are"},
-        {"angular_distance", "depth other_depth", "1", "arccos(cos)/pi between the stream at two depths"},
+        {"angular_distance", "depth other_depth", "1",
+         "arccos(cos)/pi between the stream at two depths, mean over at most 32 evenly spaced tokens"},
         {"attention_entropy", "layer", "nat", "entropy of attention, mean over heads and tokens that see two or more"}};
     for (const Weight norm : {Weight::norm_a, Weight::norm_b, Weight::norm_c}) {
       const std::string name = text_of(norm);
