@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace periscope {
@@ -27,8 +28,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::string nearest(std::string_view word, std::span<const std::string> names) {
   constexpr std::size_t longest = 200;  // comparing takes the product of the lengths
   word = word.substr(0, longest);
-  const auto best =
-      std::ranges::min_element(names, {}, [&](const std::string& name) { return edit_distance(word, name); });
+  constexpr std::size_t typo = 2;
+  const auto distance = [&](const std::string& name) {
+    const std::size_t edits = edit_distance(word, name);
+    const bool begins = name.starts_with(word) || word.starts_with(name);  // "prenorm" means "pre", not "deepnorm"
+    return std::pair(edits > typo && !begins, edits);
+  };
+  const auto best = std::ranges::min_element(names, {}, distance);
   return best == names.end() ? std::string() : *best;
 }
 

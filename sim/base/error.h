@@ -42,7 +42,8 @@ class InputError : public Error {
   explicit InputError(const std::string& what) : Error(ExitCode::invalid_input, what) {}
 };
 
-/// The member of `names` with the smallest edit distance to `word`: what a misspelt name may have meant.
+/// Returns the name that `word` may have meant: the one with the smallest edit distance, where names that begin as
+/// `word` does, or that `word` begins with, come before others unless those are at most two edits away.
 [[nodiscard]] std::string nearest(std::string_view word, std::span<const std::string> names);
 
 }  // namespace periscope

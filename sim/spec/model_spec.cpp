@@ -29,6 +29,21 @@ void require_shape(const ModelSpec& m) {
           "at least 2, because LayerNorm of one feature is 0");
 }
 
+/// Throws ConfigError if two ranges set the same key of the same layer.
+void require_disjoint(const LayerPlacement& range, const LayerPlacement& later) {
+  const auto both_set = [&](auto field) { return (range.*field).has_value() && (later.*field).has_value(); };
+  const bool overlap = range.first <= later.last && later.first <= range.last;
+  if (!overlap || !(both_set(&LayerPlacement::placement) || both_set(&LayerPlacement::qk_norm) ||
+                    both_set(&LayerPlacement::v_norm) || both_set(&LayerPlacement::inner_norm) ||
+                    both_set(&LayerPlacement::attention_gate))) {
+    return;
+  }
+  throw ConfigError(
+      fmt::format("model.layer_placement.layers = \"{}-{}\": expected layers for which no other range sets the same "
+                  "key, found \"{}-{}\"",
+                  later.first, later.last, range.first, range.last));
+}
+
 /// Checks alpha and beta of every sublayer, and the ranges of layers.
 void require_finite_rules(const ModelSpec& m) {
   for (int l = 0; l < m.sublayers(); ++l) require_ranges(placement_section, m.rule(l));
@@ -39,6 +54,9 @@ void require_finite_rules(const ModelSpec& m) {
     require(!range.placement || m.placement.wiring == Wiring::sequential, "model.layer_placement.layers", layers,
             fmt::format("no placement of ranges, as model.placement = {} has streams or branches of its own",
                         m.placement.name));
+    for (const LayerPlacement* later = &range + 1; later <= &m.layer_placements.back(); ++later) {
+      require_disjoint(range, *later);
+    }
   }
 }
 

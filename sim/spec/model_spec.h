@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/base/enumerators.h"
 #include "sim/spec/module_rule.h"
 #include "sim/spec/norm_kind.h"
 #include "sim/spec/placement.h"
@@ -23,8 +24,11 @@ enum class InputKind { gaussian, tokens, text };
 /// The names that configuration files use, in the order of the enumerators.
 inline constexpr std::array<std::string_view, 7> mlp_kind_names{"relu",  "gelu",      "silu",      "swiglu",
                                                                 "geglu", "gelu_tanh", "geglu_tanh"};
+static_assert(are_names_of<MlpKind>(mlp_kind_names));
 inline constexpr std::array<std::string_view, 5> init_scheme_names{"normal", "lecun", "he", "xavier", "scaled"};
+static_assert(are_names_of<InitScheme>(init_scheme_names));
 inline constexpr std::array<std::string_view, 3> input_kind_names{"gaussian", "tokens", "text"};
+static_assert(are_names_of<InputKind>(input_kind_names));
 
 /// The rule by which one layer's attention changes its scores q·k besides the causal mask.
 struct ScoreRule {
@@ -84,7 +88,7 @@ struct ModelSpec {
   double norm_alpha = 0.5;  ///< α of every norm of a kind that has one, at initialisation
   double gamma = 1.0;       ///< gain of norms A, B, C, of the embedding norm and of the final norm
   Placement placement = *find_placement("peri");
-  /// What stands in its place in some layers; the last range that holds a layer counts.
+  /// Per-layer overrides. validate() rejects ranges that set the same key of the same layer.
   std::vector<LayerPlacement> layer_placements = {};
   int streams = 4;  ///< of placement "hyper"
   StreamMixing stream_mixing = StreamMixing::identity;

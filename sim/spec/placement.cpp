@@ -1,5 +1,7 @@
 #include "sim/spec/placement.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,6 +9,8 @@
 #include <set>
 #include <string>
 #include <utility>
+
+#include "sim/base/error.h"
 
 namespace periscope {
 namespace {
@@ -129,6 +133,15 @@ std::string_view kept(std::string_view name) {
   return *names.emplace(name).first;
 }
 
+double scale_at(const DepthExpression& scale, std::string_view key, const RulePlace& place) {
+  const double value = scale.at(place.addition, place.layers);
+  if (std::isfinite(value)) return value;
+  throw ConfigError(
+      fmt::format("model.placement.{} = \"{}\": expected a finite number for every l; it is {} at l = {}, L = {}, and "
+                  "l, the additions before, begins at 0",
+                  key, scale.text(), std::isnan(value) ? "NaN" : "infinite", place.addition, place.layers));
+}
+
 }  // namespace
 
 std::span<const Placement> placement_table() { return table; }
@@ -143,8 +156,8 @@ std::optional<Placement> find_placement(std::string_view name) {
 SublayerRule FreeForm::at(const RulePlace& place) const {
   if (attention != nullptr) return (place.kind == ModuleKind::attention ? attention : mlp)->at(place);
   SublayerRule own = rule;
-  if (alpha) own.alpha = alpha->at(place.addition, place.layers);
-  if (beta) own.beta = beta->at(place.addition, place.layers);
+  if (alpha) own.alpha = scale_at(*alpha, "alpha", place);
+  if (beta) own.beta = scale_at(*beta, "beta", place);
   return own;
 }
 
@@ -157,11 +170,10 @@ Placement custom_placement(const SublayerRule& rule, std::string_view name) {
 }
 
 Placement free_placement(FreeForm form, std::string_view name) {
-  // That of the last sublayer decides: what it leaves is the output.
-  const SublayerRule last = form.at({.layer = 0, .layers = 1, .kind = ModuleKind::mlp, .addition = 1});
+  const SublayerRule& rule = form.rule;
   const bool by_kind = form.attention != nullptr;
   const bool final_norm = by_kind ? form.mlp->defaults.final_norm || form.attention->defaults.final_norm
-                                  : (last.norm_a || last.norm_b) && !last.norm_c;
+                                  : (rule.norm_a || rule.norm_b) && !rule.norm_c;
   return Placement{.name = kept(name),
                    .norms = "free form",
                    .scales = "free form",

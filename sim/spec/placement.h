@@ -56,6 +56,7 @@ struct Placement {
   double (*branch_init_gain)(int layers) = nullptr;  ///< factor on W_v, W_o, W_up, W_down; null: 1
   std::shared_ptr<const FreeForm> custom = nullptr;  ///< null for a row
 
+  /// Throws ConfigError where an expression of a free form has no finite value.
   [[nodiscard]] SublayerRule at(const RulePlace& place) const;
   [[nodiscard]] bool is_custom() const { return rule == nullptr; }
   /// A free form with a name of its own.

@@ -47,13 +47,40 @@ SETTINGS = [
     ("model.inner_norm=up", 2, ['model.inner_norm = "up"', "none, o, down, both"]),
     ("model.attention_gate=heads", 2, ['model.attention_gate = "heads"', "none, head, channel", 'nearest is "head"']),
     ("model.norm=batch", 2, ['model.norm = "batch"', "rms, layer, dyt, derf, l2"]),
-    ("model.norm_alpha=0.0", 2, ["model.norm_alpha = 0", "greater than 0"]),
+    ("model.norm_alpha=0.0", 2, ["model.norm_alpha = 0", "above 0"]),
     ("model.norm_eps=-1.0", 2, ["model.norm_eps = -1", "at least 0"]),
     ("model.gamma=nan", 2, ["model.gamma = nan", "finite"]),
     ("model.placement=pro", 2, ["pro", "none, post, pre, peri", "nearest"]),
     ("model.placement=[]", 2, ["model.placement", "at least one value"]),
     ("model.placement={A=true,D=true}", 2, ["unknown key model.placement.D", "model.placement.A"]),
     ("model.placement={A=1}", 2, ["model.placement.A = 1", "true or false"]),
+    ("model.placement=prenorm", 2, ['nearest is "pre"']),
+    ('model.placement={attention="nonesuch",mlp="pre"}', 2,
+     ['model.placement.attention = "nonesuch"', "none, post, pre", "nearest"]),
+    ("model.placement={attention={A=true},mlp=3}", 2, ["model.placement.mlp = 3", "expected a name, or a table {A"]),
+    ("model.placement={attention={A=3},mlp=3}", 2, ["model.placement.attention.A = 3", "true or false"]),
+    ('model.placement={attention={attention="pre",mlp="post"},mlp="pre"}', 2,
+     ["model.placement.attention = {", "expected a name, or a table {A, B, C, alpha, beta}"]),
+    ('model.placement={attention="pre"}', 2, ["model.placement.attention = 'pre'", "attention and mlp"]),
+    ('model.placement={attention="hybridnorm",mlp="pre"}', 2,
+     ["model.placement.attention = 'hybridnorm'", "one of none, post, pre, peri",
+      "as hybridnorm also sets model.qk_norm, model.v_norm for the whole stack"]),
+    ('model.placement={attention="pre",mlp="deepnorm"}', 2,
+     ["model.placement.mlp = 'deepnorm'", "as deepnorm also sets the initialization for the whole stack"]),
+    ('model.placement={attention="pre",mlp="hyper"}', 2,
+     ["model.placement.mlp = 'hyper'", "also sets the connections of its modules"]),
+    ('model.placement={A=true,beta="1/sqrt(l)"}', 2,
+     ['model.placement.beta = "1/sqrt(l)"', "infinite at l = 0, L = 2", "begins at 0"]),
+    ('model.placement={A=true,alpha="sqrt(-L)"}', 2, ['model.placement.alpha = "sqrt(-L)"', "NaN at l = 0"]),
+    ('model.placement={attention="pre",mlp={A=true,beta="1/(l-3)"}}', 2, ['beta = "1/(l-3)"', "infinite at l = 3"]),
+    ('model.placement=["pre",{name="\u0440re",A=true}]', 2, ["model.placement.name = ", "ASCII"]),
+    ('model.placement={name=" pre",A=true}', 2, ["model.placement.name = ' pre'", "without a space at either end"]),
+    ('model.layer_placement=[{layers="0"}]', 2, ["model.layer_placement.layers = '0'", "expected placement, qk_norm"]),
+    ('model.layer_placement=[{layers="0-1",placement="post"},{layers="1",placement="pre"}]', 2,
+     ['model.layer_placement.layers = "1-1"', "no other range sets the same key", '"0-1"']),
+    ('model.layer_placement=[{layers="0",placement="nonesuch"}]', 2, ['model.layer_placement.placement = "nonesuch"']),
+    ('model.layer_placement=[{layers="0",placement={attention="pre",mlp="nonesuch"}}]', 2,
+     ['model.layer_placement.placement.mlp = "nonesuch"']),
     ("model.placement={alpha=inf}", 2, ["model.placement.alpha = inf", "finite"]),
     ("model.causal=yes", 2, ["model.causal", "true or false"]),
     ("model.preset=7B", 2, ["7B", "400M, 1.5B, 3.2B"]),
@@ -76,7 +103,7 @@ SETTINGS = [
     ("input.kind=3", 2, ["input.kind = 3", "gaussian, tokens, text"]),
     ("input.kind=text", 2, ["input.path", "expected a file"]),
     ("input.tokens=0", 2, ["input.tokens = 0", "from 1 to"]),
-    ("input.second_moment=0.0", 2, ["input.second_moment = 0", "greater than 0"]),
+    ("input.second_moment=0.0", 2, ["input.second_moment = 0", "above 0"]),
     ("input.correlation=1.5", 2, ["input.correlation = 1.5", "from 0 to 1"]),
     ("run.seed=-1", 2, ["run.seed = -1", "at least 0"]),
     ("run.dtype=f8", 2, ["run.dtype", "f8", "f64, f32, bf16, f16"]),
@@ -85,8 +112,9 @@ SETTINGS = [
     ("init.factor=-9007199254740993", 2, ["init.factor = -9.0072e+15", "at least 0"]),  # beyond 2^53
     ("train.beta1=9223372036854775807", 2, ["train.beta1 = 9.22337e+18", "0.999999"]),
     ("gradients.qk_factors=[9007199254740993, 9007199254740993]", 2, ["gradients.qk_factors", "992 only once"]),
-    ("agreement.familywise_error=2.0", 2, ["agreement.familywise_error = 2", "between 0 and 1"]),
-    ("theory.tolerance=0.0", 2, ["theory.tolerance = 0", "between 0 and 1"]),
+    ("agreement.familywise_error=2.0", 2, ["agreement.familywise_error = 2", "above 0 and below 1"]),
+    ("theory.tolerance=0.0", 2, ["theory.tolerance = 0", "above 0 and below 1"]),
+    ("agreement.power_limit.second_moment=1000", 2, ["second_moment = 1000", "above 0 and below 1000"]),
     ("converge.seeds=8", 2, ["unknown key converge.seeds", "ladder.seeds"]),
     ("ladder.widths=[8,0]", 2, ["ladder.widths", "from 1 to"]),
     ("ladder.widths=[8,16,16]", 2, ["ladder.widths = [8, 16, 16]", "16 only once"]),
@@ -231,6 +259,19 @@ class ConfigErrors(FolderTest):
             with self.subTest(words=words):
                 message = self.check(run(*words, ""), 2, [words[-1] if len(words) > 1 else "folder", "expected"])
                 self.assertLess(message.count("\n"), 3)
+
+    def test_all_stacks_are_trained_on_the_same_batches(self):
+        for key, values in (("input.tokens", "[4,8]"), ("model.vocab", "[256,300]"),
+                            ("model.unembedding", "[true,false]"), ("model.causal", "[true,false]")):
+            with self.subTest(key=key):
+                self.check(run("train", "--config", self.config, "--set", "input.kind=tokens", "--set",
+                               "model.placement=pre", "--vary", f"{key}={values}"),
+                           2, [f"{key}: ", "expected one value, as all stacks are trained on the same batches"])
+
+    def test_a_placement_in_a_file_that_is_not_known(self):
+        self.config.write_text('[model]\nplacement = {attention = "nonesuch", mlp = "pre"}\n')
+        self.check(run("theory", "--config", self.config), 2,
+                   [f'{self.config}:2: model.placement.attention = "nonesuch"'])
 
     def test_what_is_known_at_the_start(self):
         out = self.folder / "out"
@@ -379,6 +420,11 @@ class ConfigErrors(FolderTest):
         blocker.write_text("")
         done = run("theory", "--config", self.config, "--out", blocker / "sub", environment=dict(os.environ))
         self.check(done, 2, ["cannot write", str(blocker), "expected a folder"])
+        nowhere = self.folder / "nowhere"
+        nowhere.symlink_to("no/such/folder")
+        for out in (nowhere, nowhere / "sub"):
+            self.check(run("theory", "--config", self.config, "--out", out), 2,
+                       ["cannot write", f"{nowhere}: expected a folder, found a symbolic link to nothing"])
 
 
 if __name__ == "__main__":

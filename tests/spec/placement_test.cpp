@@ -1,9 +1,11 @@
 #include "sim/spec/placement.h"
 
 #include <cmath>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "sim/base/error.h"
 #include "sim/spec/model_spec.h"
 #include "tests/support/doctest.h"
 
@@ -137,6 +139,39 @@ TEST_CASE("the free form's final norm follows the rule of the named rows") {
   }
 }
 
+TEST_CASE("a final norm follows if the placement of either kind of module has one") {
+  const auto final_norm = [](const char* attention, const char* mlp) {
+    FreeForm form;
+    form.attention = std::make_shared<const Placement>(*find_placement(attention));
+    form.mlp = std::make_shared<const Placement>(*find_placement(mlp));
+    return free_placement(form).defaults.final_norm;
+  };
+  CHECK(final_norm("pre", "none"));
+  CHECK(final_norm("none", "pre"));
+  CHECK(final_norm("pre", "peri"));
+  CHECK_FALSE(final_norm("none", "post"));
+}
+
+TEST_CASE("an expression without a finite value: the message has the expression and the first l") {
+  const auto complaint = [](const char* alpha, int l, int layers) {
+    const Placement placement = free_placement(FreeForm{.alpha = DepthExpression::parse(alpha)});
+    try {
+      static_cast<void>(placement.at({.layers = layers, .addition = l}));
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(complaint("1/sqrt(l)", 0, 2) ==
+        "model.placement.alpha = \"1/sqrt(l)\": expected a finite number for every l; it is infinite at l = 0, L = 2, "
+        "and l, the additions before, begins at 0");
+  CHECK(complaint("0/0", 0, 2).find("\"0/0\": expected a finite number for every l; it is NaN at l = 0") !=
+        std::string::npos);
+  CHECK(complaint("1/sqrt(l)", 1, 2).empty());
+  CHECK(complaint("1/(L-1)", 0, 2).empty());
+  CHECK_FALSE(complaint("1/(L-1)", 1, 1).empty());
+}
+
 TEST_CASE("scales that go with the additions before: KEEL, Beam and u-muP, typed again") {
   const auto at = [](const char* name, int l, int layers) {
     ModelSpec m;
@@ -176,15 +211,17 @@ TEST_CASE("a free form with one placement for each kind of module, and scales in
   CHECK(m.rule(5) == SublayerRule{.norm_c = true, .alpha = 16.0, .beta = 1.0 / 6.0});
 }
 
-TEST_CASE("a range of layers has another placement and norms of its own, the last range that holds a layer") {
+TEST_CASE("a range of layers has another placement and norms of its own; ranges overlap where they set unlike keys") {
   ModelSpec m;
   m.layers = 8;
   m.placement = *find_placement("pre");
   m.layer_placements = {{.first = 0, .last = 3, .placement = *find_placement("post"), .qk_norm = QkNorm::head},
-                        {.first = 3, .last = 4, .placement = *find_placement("peri"), .v_norm = true}};
+                        {.first = 4, .last = 4, .placement = *find_placement("peri")},
+                        {.first = 3, .last = 4, .v_norm = true}};
   CHECK(m.rule(0) == c);
   CHECK(m.rule(5) == c);
-  CHECK(m.rule(6) == ab);
+  CHECK(m.rule(7) == c);
+  CHECK(m.rule(8) == ab);
   CHECK(m.rule(9) == ab);
   CHECK(m.rule(10) == a);
   CHECK(m.qk_norm_at(3) == QkNorm::head);

@@ -159,7 +159,7 @@ Config read_single(Known known, const toml::table& table, const std::string& fil
   const Family* recipe = apply_recipe(model, base);
   const toml::node* placement = model.find("placement");
   read_keys(model, model_section, base.model);
-  if (placement != nullptr) base.model.placement = read_placement(model, *placement, file);
+  if (placement != nullptr) base.model.placement = read_placement(model);
   base.model.layer_placements = read_layer_placements(model, file);
   config.placements = {base.model.placement};
   derive_shape(config, preset, base.model);

@@ -1,7 +1,9 @@
 #include "experiments/core/config/placement_reader.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <memory>
 #include <optional>
@@ -9,13 +11,10 @@
 #include <utility>
 
 #include "experiments/core/config/section.h"
-#include "sim/base/printable.h"
 #include "sim/spec/stack_keys.h"
 
 namespace periscope::config {
 namespace {
-
-constexpr const char* forms = "a name, a table {name, A, B, C, alpha, beta} or {attention, mlp}, or a list of these";
 
 std::vector<std::string_view> placement_names() {
   std::vector<std::string_view> names;
@@ -23,14 +22,17 @@ std::vector<std::string_view> placement_names() {
   return names;
 }
 
-/// The name of a free form: what results call it, so not what they call something else.
-std::string read_placement_name(TomlReader& reader, const toml::node& node) {
+/// Reads the name of a free form. Results call it so, hence it differs visibly from all names that are taken: no
+/// Cyrillic р, no space at an end.
+std::string read_placement_name(TomlReader& reader, const toml::table& table) {
   std::string name(unnamed_placement);
   if (!reader.read("name", name)) return name;
-  const bool blank = name.find_first_not_of(' ') == std::string::npos;
-  const bool fits = !blank && name.size() <= 40 && printable(name) == name;
+  const bool is_ascii = std::ranges::all_of(name, [](char c) { return c >= ' ' && c <= '~'; });
+  const bool fits = is_ascii && !name.empty() && name.size() <= 40 && name.front() != ' ' && name.back() != ' ';
   if (!fits || name == unnamed_placement || find_placement(name)) {
-    reader.fail("name", node, "a name of 1 to 40 printable characters that no placement has yet");
+    reader.fail(
+        "name", *table.get("name"),
+        "a name of 1 to 40 printable ASCII characters, without a space at either end, that no placement has yet");
   }
   return name;
 }
@@ -51,31 +53,59 @@ void read_scale(TomlReader& reader, const toml::table& table, std::string_view k
   }
 }
 
-/// A placement of one kind of module, or of some layers: without streams or branches of its own.
-Placement read_part(TomlReader& reader, std::string_view key, const toml::node& node, const std::string& file) {
-  Placement part = read_placement(reader, node, file);
-  if (part.wiring != Wiring::sequential || part.branch_init_gain != nullptr) {
-    reader.fail(key, node, "a placement of one stream and one branch at a time that draws weights like all others");
+/// The forms of a placement that a key accepts: model.placement, one of a range of layers, or one of a kind of module.
+enum class Forms { all, of_layers, of_modules };
+
+constexpr const char* words_of(Forms forms) {
+  switch (forms) {
+    case Forms::all: return "a name, a table {name, A, B, C, alpha, beta} or {attention, mlp}, or a list of these";
+    case Forms::of_layers: return "a name, or a table {A, B, C, alpha, beta} or {attention, mlp}";
+    case Forms::of_modules: return "a name, or a table {A, B, C, alpha, beta}";
   }
-  const PlacementDefaults& d = part.defaults;
-  if (d.norm != NormKind::rms || d.qk_norm != QkNorm::none || d.v_norm || d.inner_norm != InnerNorm::none) {
-    reader.fail(key, node, "a placement without norms inside modules or of a kind of its own, which are other keys");
+  return {};
+}
+
+/// Lists what a placement sets for the whole stack besides the rule of every sublayer, "" if nothing.
+std::string set_for_the_stack(const Placement& placement) {
+  std::vector<std::string_view> all;
+  const PlacementDefaults& d = placement.defaults;
+  if (placement.wiring != Wiring::sequential) all.emplace_back("the connections of its modules");
+  if (placement.branch_init_gain != nullptr) all.emplace_back("the initialization");
+  if (d.norm != NormKind::rms) all.emplace_back("model.norm");
+  if (d.qk_norm != QkNorm::none) all.emplace_back("model.qk_norm");
+  if (d.v_norm) all.emplace_back("model.v_norm");
+  if (d.inner_norm != InnerNorm::none) all.emplace_back("model.inner_norm");
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
+bool is_by_kind(const toml::table& table) { return table.contains("attention") || table.contains("mlp"); }
+
+Placement read_any(TomlReader& reader, std::string_view key, Forms forms);
+
+/// Returns the placement at `key`, which is for some modules or layers of a stack only.
+Placement read_part(TomlReader& reader, std::string_view key, Forms forms) {
+  Placement part = read_any(reader, key, forms);
+  if (const std::string more = set_for_the_stack(part); !more.empty()) {
+    std::vector<std::string_view> names;
+    for (const Placement& p : placement_table()) {
+      if (set_for_the_stack(p).empty()) names.push_back(p.name);
+    }
+    reader.fail(key, *reader.find(key),
+                fmt::format("a table {{A, B, C, alpha, beta}} or one of {}, as {} also sets {} for the whole stack",
+                            fmt::join(names, ", "), part.name, more));
   }
   return part;
 }
 
-Placement read_free_form(const toml::table& table, const toml::node& node, const std::string& file) {
-  TomlReader reader(&table, std::string(placement_section.name), file);
+Placement read_free_form(TomlReader reader, const toml::table& table) {
   FreeForm form;
-  const toml::node* attention = reader.find("attention");
-  const toml::node* mlp = reader.find("mlp");
-  if (attention != nullptr || mlp != nullptr) {
-    if (attention == nullptr || mlp == nullptr) {
-      const char* there = attention != nullptr ? "attention" : "mlp";
-      reader.fail(there, attention != nullptr ? *attention : *mlp, "attention and mlp, a placement for each");
+  if (is_by_kind(table)) {
+    for (const char* key : {"attention", "mlp"}) {
+      const char* there = table.contains("attention") ? "attention" : "mlp";
+      if (!table.contains(key)) reader.fail(there, *table.get(there), "attention and mlp, a placement for each");
     }
-    form.attention = std::make_shared<const Placement>(read_part(reader, "attention", *attention, file));
-    form.mlp = std::make_shared<const Placement>(read_part(reader, "mlp", *mlp, file));
+    form.attention = std::make_shared<const Placement>(read_part(reader, "attention", Forms::of_modules));
+    form.mlp = std::make_shared<const Placement>(read_part(reader, "mlp", Forms::of_modules));
   } else {
     for (const auto& [key, flag] :
          {std::pair{"A", &SublayerRule::norm_a}, {"B", &SublayerRule::norm_b}, {"C", &SublayerRule::norm_c}}) {
@@ -84,9 +114,21 @@ Placement read_free_form(const toml::table& table, const toml::node& node, const
     read_scale(reader, table, "alpha", form.rule.alpha, form.alpha);
     read_scale(reader, table, "beta", form.rule.beta, form.beta);
   }
-  const std::string name = read_placement_name(reader, node);
+  const std::string name = read_placement_name(reader, table);
   reader.finish();
   return free_placement(std::move(form), name);
+}
+
+/// Returns the placement at `key`, which is given.
+Placement read_any(TomlReader& reader, std::string_view key, Forms forms) {
+  const toml::node& node = *reader.find(key);
+  if (const auto* word = node.as_string()) {
+    if (const std::optional<Placement> known = find_placement(word->get())) return *known;
+    return placement_table()[reader.index_of(key, word->get(), placement_names())];
+  }
+  const toml::table* table = node.as_table();
+  if (table == nullptr || (is_by_kind(*table) && forms == Forms::of_modules)) reader.fail(key, node, words_of(forms));
+  return read_free_form(reader.table(key), *table);
 }
 
 std::optional<int> whole(std::string_view text) {
@@ -98,15 +140,7 @@ std::optional<int> whole(std::string_view text) {
 
 }  // namespace
 
-Placement read_placement(TomlReader& model, const toml::node& node, const std::string& file) {
-  if (const auto* word = node.as_string()) {
-    if (const std::optional<Placement> known = find_placement(word->get())) return *known;
-    return placement_table()[model.index_of("placement", word->get(), placement_names())];
-  }
-  const toml::table* table = node.as_table();
-  if (table == nullptr) model.fail("placement", node, forms);
-  return read_free_form(*table, node, file);
-}
+Placement read_placement(TomlReader& model) { return read_any(model, "placement", Forms::all); }
 
 std::vector<LayerPlacement> read_layer_placements(TomlReader& model, const std::string& file) {
   std::vector<LayerPlacement> all;
@@ -128,9 +162,7 @@ std::vector<LayerPlacement> read_layer_placements(TomlReader& model, const std::
     if (!first || !last || *last < *first)
       reader.fail("layers", *table->get("layers"), "\"FIRST-LAST\", layers from 0, or one layer");
     LayerPlacement one{.first = *first, .last = *last};
-    if (const toml::node* placement = reader.find("placement")) {
-      one.placement = read_part(reader, "placement", *placement, file);
-    }
+    if (reader.find("placement") != nullptr) one.placement = read_part(reader, "placement", Forms::of_layers);
     const auto word = [&](const char* key, auto& field, const auto& names) {
       using Value = typename std::remove_cvref_t<decltype(field)>::value_type;
       if (std::string value; reader.read(key, value)) field = static_cast<Value>(reader.index_of(key, value, names));
@@ -140,6 +172,10 @@ std::vector<LayerPlacement> read_layer_placements(TomlReader& model, const std::
     word("attention_gate", one.attention_gate, attention_gate_names);
     if (bool value = false; reader.read("v_norm", value)) one.v_norm = value;
     reader.finish();
+    if (table->size() == 1) {
+      reader.fail("layers", *table->get("layers"),
+                  "placement, qk_norm, v_norm, inner_norm or attention_gate of these layers too");
+    }
     all.push_back(std::move(one));
   }
   return all;

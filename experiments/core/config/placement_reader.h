@@ -8,12 +8,11 @@
 
 namespace periscope::config {
 
-/// model.placement: a name, a table {name, A, B, C, alpha, beta}, or a table {name, attention, mlp} of two of these.
-/// Throws ConfigError.
-Placement read_placement(TomlReader& model, const toml::node& node, const std::string& file);
+/// Reads model.placement, which is given: a name, a table {name, A, B, C, alpha, beta}, or a table {name, attention,
+/// mlp} of two of these. Throws ConfigError.
+Placement read_placement(TomlReader& model);
 
-/// model.layer_placement: a list of tables {layers = "0-7", placement = …}, of whose ranges the last one counts where
-/// they overlap. Throws ConfigError.
+/// Reads model.layer_placement: a list of tables {layers = "0-7", placement = …}. Throws ConfigError.
 std::vector<LayerPlacement> read_layer_placements(TomlReader& model, const std::string& file);
 
 }  // namespace periscope::config
