@@ -1,9 +1,11 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <new>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -23,6 +25,7 @@
 #include "sim/backends.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
+#include "sim/core/memory_reserve.h"
 
 namespace periscope::app {
 namespace {
@@ -39,6 +42,43 @@ void keep_freed_memory() {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc's own heuristic would come to
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
 #endif
+}
+
+#ifdef __GLIBC__
+/// Threads that wait for their team spin for about 20 µs before they leave their core to others, unless the environment
+/// says otherwise: libgomp's default of some ms is lost on a busy machine whenever a thread of a team is not running.
+/// libgomp reads these variables when it is loaded, so they are set for another start of this program, before any
+/// library is initialised.
+void start_with_brief_waits(int /*argc*/, char** argv, char** environment) {
+  std::size_t count = 0;
+  for (; environment[count] != nullptr; ++count) {
+    for (const std::string_view variable : {"OMP_WAIT_POLICY=", "GOMP_SPINCOUNT=", "KMP_BLOCKTIME="}) {
+      if (std::string_view(environment[count]).starts_with(variable)) return;
+    }
+  }
+  char policy[] = "OMP_WAIT_POLICY=passive";  // of other OpenMP libraries
+  char spins[] = "GOMP_SPINCOUNT=1000";
+  std::vector<char*> more(environment, environment + count);
+  more.insert(more.end(), {policy, spins, nullptr});
+  if (!stop_signalled()) execve("/proc/self/exe", argv, more.data());  // goes on if that fails
+}
+__attribute__((section(".preinit_array"), used)) void (*const started_again)(int, char**,
+                                                                             char**) = start_with_brief_waits;
+#endif
+
+const std::terminate_handler usual_terminate = std::get_terminate();
+
+/// Ends a program that ran out of memory in a destructor, which cannot throw, as one that ran out elsewhere.
+void on_terminate() {
+  try {
+    if (std::current_exception()) throw;
+  } catch (const std::bad_alloc&) {
+    constexpr std::string_view message = "periscope: not enough memory\n";
+    [[maybe_unused]] const auto written = write(STDERR_FILENO, message.data(), message.size());
+    std::_Exit(static_cast<int>(ExitCode::runtime_failure));
+  } catch (...) {  // is what usual_terminate reports
+  }
+  usual_terminate();
 }
 
 /// Returns true if a parse ended because --help or --version was given.
@@ -104,7 +144,9 @@ int run(int argc, char** argv) {
 }  // namespace periscope::app
 
 int main(int argc, char** argv) {
+  std::set_terminate(periscope::app::on_terminate);
   try {
+    periscope::prepare_for_lack_of_memory();
     periscope::app::prepare_standard_streams();
     periscope::app::install_stop_signals();
     periscope::app::keep_freed_memory();
@@ -114,7 +156,7 @@ int main(int argc, char** argv) {
     periscope::app::print_message(fmt::format("periscope: {}\n", periscope::printable(error.what())));
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    periscope::app::print_message("periscope: out of memory\n");
+    periscope::app::print_message("periscope: not enough memory\n");
     return static_cast<int>(periscope::ExitCode::runtime_failure);
   } catch (const std::exception& error) {
     periscope::app::print_message(fmt::format("periscope: {}\n", periscope::printable(error.what())));

@@ -4,6 +4,7 @@
 #include <exception>
 #include <new>
 
+#include "experiments/core/stacks/fits.h"
 #include "experiments/core/stacks/progress.h"
 #include "python/bindings/describe.h"
 #include "python/bindings/model.h"
@@ -29,12 +30,14 @@ NB_MODULE(_periscope, module) {
         };
         try {
           std::rethrow_exception(thrown);
+        } catch (const periscope::stacks::OutOfMemory& error) {
+          PyErr_SetString(PyExc_MemoryError, error.what());
         } catch (const periscope::Error& error) {
           raise(error.what(), error.code());
         } catch (const periscope::stacks::Stopped&) {
           raise("the run was stopped", periscope::ExitCode::stopped_early);
         } catch (const std::bad_alloc&) {
-          raise("out of memory", periscope::ExitCode::runtime_failure);
+          PyErr_SetString(PyExc_MemoryError, "not enough memory");
         }
       },
       nullptr);

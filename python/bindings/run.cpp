@@ -24,6 +24,7 @@
 #include "python/bindings/table.h"
 #include "sim/base/printable.h"
 #include "sim/core/idle_memory.h"
+#include "sim/core/memory_reserve.h"
 #include "sim/files/output_file.h"
 
 namespace nb = nanobind;
@@ -46,6 +47,7 @@ class Threads {
 
 /// On the run's own thread: all that a result is, but for the caller's circumstances.
 void compute(Result& result, const study::Request& request, WatchedProgress& progress) {
+  prepare_for_lack_of_memory();
   const config::RunOfInputFiles files;
   result.job = result.study->resolve(request);
   const study::Job& job = *result.job;
@@ -63,6 +65,14 @@ void compute(Result& result, const study::Request& request, WatchedProgress& pro
   if (result.outcome.data) study::seal(*result.study, job, result.outcome);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   free_idle_memory();
+}
+
+/// Throws the error that is handled, with the journal's name if something is kept there.
+template <class E>
+[[noreturn]] void throw_naming_journal(const E& error, const stacks::CellJournal* journal) {
+  if (journal == nullptr || !journal->has_kept()) throw;
+  throw E(error.code(), fmt::format("{}; {} keeps what is finished, and the same call goes on from there", error.what(),
+                                    journal->path()));
 }
 
 nb::dict record_of(const stacks::TrainingRecord& record) {
@@ -170,10 +180,10 @@ std::shared_ptr<Result> run(const std::string& name, study::Request request, con
   try {
     on_own_thread(
         progress, [&] { compute(*result, request, progress); }, watcher(progress, on_progress, on_record));
+  } catch (const stacks::OutOfMemory& error) {
+    throw_naming_journal(error, result->journal.get());
   } catch (const Error& error) {
-    if (result->journal == nullptr || !result->journal->has_kept()) throw;
-    throw Error(error.code(), fmt::format("{}; {} keeps what is finished, and the same call goes on from there",
-                                          error.what(), result->journal->path()));
+    throw_naming_journal(error, result->journal.get());
   }
   if (!on_progress.is_none()) {
     if (const auto last = progress.snapshot()) on_progress(*last);

@@ -8,7 +8,7 @@
 #include <bit>
 #include <new>
 #include <stdexcept>
-#include <vector>
+#include <utility>
 
 #include "sim/core/idle_memory.h"
 
@@ -45,7 +45,26 @@ void release(void* memory, std::size_t bytes) {
 struct SmallBuffers {
   static constexpr std::size_t step = 64;
   static constexpr std::size_t kept = 64;
-  std::array<std::vector<void*>, smallest_pooled / step + 1> idle;
+  /// A stack, linked through the first bytes of its buffers.
+  struct Stack {
+    struct Buffer {
+      Buffer* next;
+    };
+    Buffer* top = nullptr;
+    std::size_t size = 0;
+
+    void push(void* memory) noexcept {
+      top = ::new (memory) Buffer{top};
+      ++size;
+    }
+    /// Returns nullptr if the stack is empty.
+    void* pop() noexcept {
+      if (top == nullptr) return nullptr;
+      --size;
+      return std::exchange(top, top->next);
+    }
+  };
+  std::array<Stack, smallest_pooled / step + 1> idle;
 
   SmallBuffers() = default;
   SmallBuffers(const SmallBuffers&) = delete;
@@ -59,24 +78,19 @@ thread_local SmallBuffers small_buffers;
 
 SmallBuffers::~SmallBuffers() {
   thread_ends = true;
-  for (const std::vector<void*>& buffers : idle) {
-    std::ranges::for_each(buffers, [](void* p) { release(p, step); });
+  for (Stack& buffers : idle) {
+    while (void* const memory = buffers.pop()) release(memory, step);
   }
 }
 
 std::shared_ptr<void> take_small(std::size_t bytes) {
   const std::size_t steps = (bytes + SmallBuffers::step - 1) / SmallBuffers::step;
-  void* memory = nullptr;
-  if (!thread_ends && !small_buffers.idle[steps].empty()) {
-    memory = small_buffers.idle[steps].back();
-    small_buffers.idle[steps].pop_back();
-  } else {
-    memory = acquire(steps * SmallBuffers::step);
-  }
-  return {memory, [steps](void* p) {
-            if (thread_ends || small_buffers.idle[steps].size() == SmallBuffers::kept)
-              return release(p, steps * SmallBuffers::step);
-            small_buffers.idle[steps].push_back(p);
+  const std::size_t size = std::max(steps, std::size_t{1}) * SmallBuffers::step;
+  void* memory = thread_ends ? nullptr : small_buffers.idle[steps].pop();
+  if (memory == nullptr) memory = acquire(size);
+  return {memory, [steps, size](void* p) noexcept {
+            if (thread_ends || small_buffers.idle[steps].size == SmallBuffers::kept) return release(p, size);
+            small_buffers.idle[steps].push(p);
           }};
 }
 
@@ -88,39 +102,49 @@ std::shared_ptr<void> BufferPool::take(std::size_t bytes) {
   void* memory = nullptr;
   {
     const std::scoped_lock lock(mutex_);
-    const auto found = idle_.find(size);
-    if (found != idle_.end()) {
-      memory = found->second.back().memory;
-      found->second.pop_back();
-      if (found->second.empty()) idle_.erase(found);
-      idle_bytes_ -= size;
+    if (auto& idle = idle_of(size); !idle.empty()) {
+      memory = &idle.back();
+      unlink(idle.back());
     }
     used_bytes_ += size;
     peak_bytes_ = std::max(peak_bytes_, used_bytes_);
     while (idle_bytes_ > allowed()) free_oldest();
   }
   if (memory == nullptr) memory = acquire(size);
-  return {memory, [this, size](void* p) { give_back(p, size); }};
+  return {memory, [this, size](void* p) noexcept { give_back(p, size); }};
 }
 
-void BufferPool::give_back(void* memory, std::size_t bytes) {
+void BufferPool::give_back(void* memory, std::size_t bytes) noexcept {
   const std::scoped_lock lock(mutex_);
   used_bytes_ -= bytes;
   if (bytes > allowed()) return release(memory, bytes);
   while (idle_bytes_ + bytes > allowed()) free_oldest();
-  idle_[bytes].push_back({memory, returns_++});
+  Idle& buffer = *::new (memory) Idle{.bytes = bytes, .by_age = {}, .of_size = {}};
+  idle_.push_back(buffer);
+  idle_of(bytes).push_back(buffer);
   idle_bytes_ += bytes;
+}
+
+/// Sizes that rounded_up returns have three bits after their first one.
+BufferPool::IdleList<&BufferPool::Idle::of_size>& BufferPool::idle_of(std::size_t size) {
+  const auto exponent = static_cast<std::size_t>(std::bit_width(size)) - 1;
+  return idle_by_size_[8 * exponent + (size >> (exponent - 3)) % 8];
+}
+
+void BufferPool::unlink(Idle& buffer) {
+  idle_bytes_ -= buffer.bytes;
+  idle_.erase(idle_.iterator_to(buffer));
+  auto& same = idle_of(buffer.bytes);
+  same.erase(same.iterator_to(buffer));
 }
 
 std::size_t BufferPool::allowed() const { return std::max(limit_, std::min(most_, peak_bytes_ - used_bytes_)); }
 
 void BufferPool::free_oldest() {
-  const auto oldest = std::ranges::min_element(
-      idle_, {}, [](const auto& size_and_buffers) { return size_and_buffers.second.front().stamp; });
-  release(oldest->second.front().memory, oldest->first);
-  oldest->second.pop_front();
-  idle_bytes_ -= oldest->first;
-  if (oldest->second.empty()) idle_.erase(oldest);
+  Idle& oldest = idle_.front();
+  const std::size_t bytes = oldest.bytes;
+  unlink(oldest);
+  release(&oldest, bytes);
 }
 
 std::size_t BufferPool::idle_bytes() const {

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <array>
+#include <boost/intrusive/list.hpp>
 #include <cstddef>
-#include <deque>
-#include <map>
+#include <limits>
 #include <memory>
 #include <mutex>
 
@@ -15,7 +16,8 @@ namespace periscope {
 /// next request of its size: fresh pages cost more than most ops. Idle buffers hold at most `limit` bytes together, or
 /// as many (but at most `most`) as keep them and the buffers in use below what was once in use at a time: then they do
 /// not raise the peak. Those that were idle longest are freed first. Buffers below 4 KiB do not count: every thread
-/// keeps up to 64 of each size for itself, without a lock. Safe for threads.
+/// keeps up to 64 of each size for itself, without a lock. Safe for threads. Dropping a buffer allocates nothing, so
+/// that tensors can be dropped when memory runs out: lists of idle buffers are linked through the buffers themselves.
 class BufferPool {
  public:
   explicit BufferPool(std::size_t limit, std::size_t most = 0) : limit_(limit), most_(most) {}
@@ -30,21 +32,28 @@ class BufferPool {
   void clear();
 
  private:
+  /// The beginning of an idle buffer.
   struct Idle {
-    void* memory;
-    std::size_t stamp;
+    std::size_t bytes;
+    boost::intrusive::list_member_hook<> by_age, of_size;
   };
-  void give_back(void* memory, std::size_t bytes);
+  template <boost::intrusive::list_member_hook<> Idle::*hook>
+  using IdleList =
+      boost::intrusive::list<Idle, boost::intrusive::member_hook<Idle, boost::intrusive::list_member_hook<>, hook>>;
+
+  void give_back(void* memory, std::size_t bytes) noexcept;
   [[nodiscard]] std::size_t allowed() const;
+  [[nodiscard]] IdleList<&Idle::of_size>& idle_of(std::size_t size);
+  void unlink(Idle& buffer);
   void free_oldest();
 
   std::size_t limit_, most_;
   mutable std::mutex mutex_;
-  std::map<std::size_t, std::deque<Idle>> idle_;  // by size; the longest idle in front
+  IdleList<&Idle::by_age> idle_;  // the longest idle in front
+  std::array<IdleList<&Idle::of_size>, std::size_t{8} * std::numeric_limits<std::size_t>::digits> idle_by_size_;
   std::size_t idle_bytes_ = 0;
   std::size_t used_bytes_ = 0;
   std::size_t peak_bytes_ = 0;  // of those in use
-  std::size_t returns_ = 0;
 };
 
 /// The pool of this process, for all backends in host memory; keeps 256 MiB, or up to 2 GiB below its peak. It is never

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/measure/live_bytes.h"
 #include "tests/support/compare.h"
 #include "tests/support/twin.h"
 
@@ -105,6 +106,22 @@ TEST_CASE("small buffers are aligned and come back too, also those that another 
   for (int i = 0; i < 1000; ++i) many.push_back(pool.take(0));
   many.clear();
   CHECK(pool.idle_bytes() == 0);
+}
+
+TEST_CASE("buffers are dropped and reused where there is no memory left") {
+  BufferPool pool(100 * kib);
+  for (const std::size_t bytes : {100 * std::size_t{1}, 12 * kib}) {
+    std::vector<std::shared_ptr<void>> held;
+    for (int i = 0; i < 70; ++i) held.push_back(pool.take(bytes));  // more than the pool keeps of either size
+    void* const last = held.back().get();
+    {
+      const NoMemory shortage;
+      while (held.size() > 1) held.erase(held.begin());
+      held.clear();  // ends in std::terminate if a deleter allocates
+    }
+    // Of the small ones 64 are kept, the first that came back; of the large ones the last.
+    if (bytes > 4 * kib) CHECK(pool.take(bytes).get() == last);
+  }
 }
 
 TEST_CASE("tensors return their buffers to the process's pool, and get them back") {

@@ -1,13 +1,19 @@
 """The coarse bound of memory: what cannot fit is refused with it, and what is measured is not far from it.
-Usage: memory.py BINARY"""
+Usage: memory.py BINARY FAULTS, the library of tests/outputs/memory_faults.cpp"""
 
+import collections
 import os
+import pathlib
+import random
 import re
 import resource
 import subprocess
+import sys
 import unittest
 
-from periscope_process import BINARY, FolderTest, start_program
+from periscope_process import BINARY, FolderTest, run, start_program
+
+FAULTS = pathlib.Path(sys.argv.pop(1)).resolve()
 
 MEGABYTE = 1e6
 UNITS = {"MB": 1e6, "GB": 1e9, "TB": 1e12}
@@ -144,6 +150,30 @@ class Memory(FolderTest):
                     self.assertEqual(done.returncode, 1, done.stderr)
                     self.assertIn("not enough memory: needed about", done.stderr)
                     self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def test_memory_that_is_lacking_at_any_moment_is_said(self):
+        """Requests that fail, from some moment on, once, for a while or for good: also those of destructors."""
+        words = ["propagate", "--config", str(self.config), "--seeds", "4", "--threads", "1", "--quiet",
+                 "--set", "run.weights=dense"]
+        counted = self.folder / "count"
+
+        def with_faults(**variables):
+            return run(*words, environment={**os.environ, "LD_PRELOAD": str(FAULTS), **variables})
+        self.assertEqual(with_faults(MEMORY_COUNT=str(counted)).returncode, 0)
+        moments = random.Random(1)
+        count = int(counted.read_text())
+        codes = collections.Counter()
+        for faults in (1, 200, 10**9):
+            for _ in range(10):
+                first = moments.randrange(count // 50, count)
+                done = with_faults(MEMORY_FAULT_AT=str(first), MEMORY_FAULTS=str(faults))
+                codes[done.returncode] += 1
+                with self.subTest(first=first, faults=faults):
+                    self.assertIn(done.returncode, (0, 1), done.stderr)
+                    if done.returncode == 1:
+                        self.assertIn("not enough memory", done.stderr)
+        self.assertGreater(codes[0], 0, "a single fault is survived")
+        self.assertGreater(codes[1], 0)
 
     def test_what_fits_is_not_refused(self):
         done = limited(1 << 30, "propagate", "--quiet", "--threads", "2", "--config", str(self.config))

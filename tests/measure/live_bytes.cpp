@@ -7,6 +7,7 @@
 namespace {
 
 std::atomic<std::size_t> total{0};
+std::atomic<bool> is_out_of_memory{false};
 
 /// In front of every block, as wide as the strictest alignment that plain operator new promises.
 constexpr std::size_t header = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
@@ -15,7 +16,7 @@ constexpr std::size_t header = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 
 // Sanitizers bring a nothrow form of their own, whose blocks have no header.
 void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
-  void* block = std::malloc(header + bytes);
+  void* block = is_out_of_memory ? nullptr : std::malloc(header + bytes);
   if (block == nullptr) return nullptr;
   *static_cast<std::size_t*>(block) = bytes;
   total += bytes;
@@ -40,5 +41,8 @@ void operator delete(void* pointer, std::size_t /*bytes*/) noexcept { operator d
 namespace periscope::testing {
 
 std::size_t live_bytes() { return total; }
+
+NoMemory::NoMemory() { is_out_of_memory = true; }
+NoMemory::~NoMemory() { is_out_of_memory = false; }
 
 }  // namespace periscope::testing

@@ -104,7 +104,7 @@ void require_fits(const Need& need, bool force, Progress& progress) {
   if (need.bytes > worth_saying) progress.say(fmt::format("estimate: {} of memory\n", words_of_bytes(need.bytes)));
 }
 
-Error out_of_memory(const Need& need) {
+OutOfMemory out_of_memory(const Need& need) {
   return {ExitCode::runtime_failure, fmt::format("not enough memory: needed about {}; expected less, by a lower {}",
                                                  words_of_bytes(need.bytes), need.key)};
 }

@@ -1,0 +1,46 @@
+#include "sim/core/memory_reserve.h"
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <new>
+
+#include "sim/core/idle_memory.h"
+#include "sim/core/storage.h"
+
+namespace periscope {
+namespace {
+
+constexpr std::size_t block_bytes = std::size_t{1} << 20U;
+/// Blocks of malloc. The first is for the request that fails first, which may be a destructor's; the second for
+/// destructors during the unwinding that the next one begins.
+std::array<std::atomic<void*>, 2> reserve;
+std::new_handler previous = nullptr;
+
+/// Frees memory and returns, so that operator new tries again, or throws std::bad_alloc.
+void on_failed_allocation() {
+  if (host_pool().idle_bytes() > 0) return free_idle_memory();
+  for (std::atomic<void*>& block : reserve) {
+    void* const memory = block.exchange(nullptr);
+    if (memory == nullptr) continue;
+    std::free(memory);
+    if (&block == &reserve.front() || std::uncaught_exceptions() > 0) return;
+    break;
+  }
+  if (previous != nullptr) return previous();
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void prepare_for_lack_of_memory() {
+  (void)host_pool();  // created here, not by the handler
+  for (std::atomic<void*>& block : reserve) {
+    if (block == nullptr) block = std::malloc(block_bytes);
+  }
+  if (std::get_new_handler() == on_failed_allocation) return;
+  previous = std::set_new_handler(on_failed_allocation);
+}
+
+}  // namespace periscope
