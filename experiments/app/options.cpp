@@ -69,7 +69,8 @@ void CommonOptions::add_to(CLI::App& command, const study::CommonFlags& taken) {
   }
   if (taken.seeds) command.add_option("--seeds", seeds, "Number of seeds")->check(positive_up_to());
   if (taken.threads) {
-    command.add_option("--threads", threads, "Threads, 0 for all cores; results do not depend on it")
+    command
+        .add_option("--threads", threads, "Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it")
         ->check(whole_number(0, std::numeric_limits<int>::max()));
   }
   if (taken.device) command.add_option("--device", device, "cpu, reference, cuda or cuda-tf32");

@@ -134,7 +134,7 @@ class RunKeys(TypedDict, total=False):
     seeds: int
     """number of seeds; a verdict needs 4. Default: 8."""
     threads: int
-    """0: all cores. Default: 0."""
+    """0: OMP_NUM_THREADS, else all cores. Default: 0."""
     device: str
     """cpu, reference, cuda, cuda-tf32. Default: "cpu"."""
     dtype: str

@@ -72,7 +72,7 @@ def propagate(
         theory_set: What theory is told instead of the truth, as ``{"model.rope": False}``.
         seed: First random seed.
         seeds: Number of seeds; a verdict needs 4.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         device: cpu, reference, cuda or cuda-tf32.
         dtype: f64, f32, bf16 or f16.
         memory: Memory for what would else be computed twice, in bytes or as "8G".
@@ -140,7 +140,7 @@ def theory(
         theory: Keys of [theory] on top of ``config``; each has to act.
         seed: First random seed.
         seeds: Number of seeds; a verdict needs 4.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
         progress: True shows a bar, in a file lines; a function is called with every Snapshot.
@@ -193,7 +193,7 @@ def ladder(
         ladder: Keys of [ladder] on top of ``config``; each has to act.
         theory_set: What theory is told instead of the truth, as ``{"model.rope": False}``.
         seed: First random seed.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         device: cpu, reference, cuda or cuda-tf32.
         dtype: f64, f32, bf16 or f16.
         memory: Memory for what would else be computed twice, in bytes or as "8G".
@@ -268,7 +268,7 @@ def gradients_depth(
         theory_set: What theory is told instead of the truth, as ``{"model.rope": False}``.
         seed: First random seed.
         seeds: Number of seeds; a verdict needs 4.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         device: cpu, reference, cuda or cuda-tf32.
         dtype: f64, f32, bf16 or f16.
         memory: Memory for what would else be computed twice, in bytes or as "8G".
@@ -344,7 +344,7 @@ def gradients_attenuation(
         theory_set: What theory is told instead of the truth, as ``{"model.rope": False}``.
         seed: First random seed.
         seeds: Number of seeds; a verdict needs 4.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         device: cpu, reference, cuda or cuda-tf32.
         dtype: f64, f32, bf16 or f16.
         memory: Memory for what would else be computed twice, in bytes or as "8G".
@@ -419,7 +419,7 @@ def gradients_identity_path(
         theory_set: What theory is told instead of the truth, as ``{"model.rope": False}``.
         seed: First random seed.
         seeds: Number of seeds; a verdict needs 4.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         device: cpu, reference, cuda or cuda-tf32.
         dtype: f64, f32, bf16 or f16.
         out: Folder for the result file; an interrupted run goes on from there.
@@ -493,7 +493,7 @@ def gradients_score_path(
         theory_set: What theory is told instead of the truth, as ``{"model.rope": False}``.
         seed: First random seed.
         seeds: Number of seeds; a verdict needs 4.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         device: cpu, reference, cuda or cuda-tf32.
         dtype: f64, f32, bf16 or f16.
         memory: Memory for what would else be computed twice, in bytes or as "8G".
@@ -569,7 +569,7 @@ def gradients_crossover(
         theory_set: What theory is told instead of the truth, as ``{"model.rope": False}``.
         seed: First random seed.
         seeds: Number of seeds; a verdict needs 4.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         device: cpu, reference, cuda or cuda-tf32.
         dtype: f64, f32, bf16 or f16.
         memory: Memory for what would else be computed twice, in bytes or as "8G".
@@ -646,7 +646,7 @@ def power(
         ladder: Keys of [ladder] on top of ``config``; each has to act.
         seed: First random seed.
         seeds: Number of seeds; a verdict needs 4.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         device: cpu, reference, cuda or cuda-tf32.
         dtype: f64, f32, bf16 or f16.
         memory: Memory for what would else be computed twice, in bytes or as "8G".
@@ -720,7 +720,7 @@ def formats(
         theory_set: What theory is told instead of the truth, as ``{"model.rope": False}``.
         seed: First random seed.
         seeds: Number of seeds; a verdict needs 4.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
         progress: True shows a bar, in a file lines; a function is called with every Snapshot.
@@ -770,7 +770,7 @@ def verify(
         replay: One case alone: a JSON file, as out writes one for every violation.
         run: Keys of [run] on top of ``config``; each has to act.
         seed: First random seed.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         out: Folder for the result file; an interrupted run goes on from there.
         progress: True shows a bar, in a file lines; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
@@ -840,7 +840,7 @@ def certify(
         input: Keys of [input] on top of ``config``; each has to act.
         run: Keys of [run] on top of ``config``; each has to act.
         seed: First random seed.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         device: cpu, reference, cuda or cuda-tf32.
         dtype: f64, f32, bf16 or f16.
         out: Folder for the result file; an interrupted run goes on from there.
@@ -930,7 +930,7 @@ def probe(
         theory: Keys of [theory] on top of ``config``; each has to act.
         agreement: Keys of [agreement] on top of ``config``; each has to act.
         seed: First random seed.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         device: cpu, reference, cuda or cuda-tf32.
         dtype: f64, f32, bf16 or f16.
         out: Folder for the result file; an interrupted run goes on from there.
@@ -1011,7 +1011,7 @@ def train(
         train: Keys of [train] on top of ``config``; each has to act.
         seed: First random seed.
         seeds: Number of seeds; a verdict needs 4.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         device: cpu, reference, cuda or cuda-tf32.
         dtype: f64, f32, bf16 or f16.
         out: Folder for the result file; an interrupted run goes on from there.
@@ -1082,7 +1082,7 @@ def first_steps(
         theory_set: What theory is told instead of the truth, as ``{"model.rope": False}``.
         seed: First random seed.
         seeds: Number of seeds; a verdict needs 4.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         device: cpu, reference, cuda or cuda-tf32.
         dtype: f64, f32, bf16 or f16.
         out: Folder for the result file; an interrupted run goes on from there.
@@ -1156,7 +1156,7 @@ def reproduce(
         train: Keys of [train] on top of ``config``; each has to act.
         seed: First random seed.
         seeds: Number of seeds; a verdict needs 4.
-        threads: Threads, 0 for all cores; results do not depend on it.
+        threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         device: cpu, reference, cuda or cuda-tf32.
         dtype: f64, f32, bf16 or f16.
         out: Folder for the result file; an interrupted run goes on from there.

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 import unittest
 
@@ -197,6 +198,29 @@ class Configuration(FolderTest):
                 file.seek(0)
                 result = json.load(file)
             self.assertEqual((seen, result["circumstances"]["threads"]), (threads, threads))
+
+    def test_threads_are_those_of_the_environment_unless_they_are_given(self):
+        environment = {**os.environ, "OMP_NUM_THREADS": "3"}
+        for flags, threads in (([], 3), (["--threads", 2], 2), (["--set", "run.threads=2"], 2), (["--threads", 0], 3)):
+            with self.subTest(flags=flags):
+                done = run("theory", "--config", self.config, "--quiet", "--json", *flags, environment=environment)
+                self.assertEqual(json.loads(done.stdout)["circumstances"]["threads"], threads)
+
+    def test_waiting_threads_spin_briefly_unless_the_environment_says_otherwise(self):
+        """libgomp says what it has read from the environment, others what policy they have."""
+        own = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+        environment = {name: value for name, value in os.environ.items() if name not in own}
+        environment["OMP_DISPLAY_ENV"] = "verbose"
+
+        def spins(**others):
+            done = run("verify", "--cases", 1, "--threads", 2, "--quiet", environment={**environment, **others})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("OMP_WAIT_POLICY", done.stderr)
+            found = re.search(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)
+            return int(found[1]) if found else None
+        if spins() is None:
+            self.skipTest("OpenMP is not libgomp")
+        self.assertEqual((spins(), spins(GOMP_SPINCOUNT="77"), spins(OMP_WAIT_POLICY="passive")), (1000, 77, 0))
 
     def test_what_changes_no_result_does_not_change_the_hash(self):
         plain = self.provenance()["config_sha256"]

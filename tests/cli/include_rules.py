@@ -52,9 +52,9 @@ for name in (*ALL_CORE, "experiments/studies"):
 FORBIDDEN["python/bindings"] = ("CLI/", "netcdf", "openssl", "sys/wait", "malloc.h")  # signals: its thread blocks them
 PROCESS_WORDS = re.compile(r"/proc/self/exe|\bmallopt\b|\bgetenv\b|\bstd::exit\b|\bfork\("
                            r"|\bstd::(cout|cerr|clog|signal)\b|\bfmt::print\b|\bs?printf\(|\bsigaction\b|\bcurrent_path\b|\bomp_set_\w+")
-# Who puts back the number of threads of its own thread: a cell of training, which records on one where its stack is
-# small, and a run of the Python module, which has a thread to itself.
-PUTS_BACK = {"experiments/core/training/run_cell.cpp": "omp_set_num_threads",
+# Who puts back the number of threads of its own thread: OneThread, for the ops of a small stack, and a run of the Python
+# module, which has a thread to itself.
+PUTS_BACK = {"experiments/core/stacks/one_thread.h": "omp_set_num_threads",
              "python/bindings/run.cpp": "omp_set_num_threads"}
 # A study is a folder; no study includes another. Files beside the folders know all of them.
 STUDY = re.compile(r"experiments/studies/(\w+)/")
@@ -137,7 +137,7 @@ class IncludeRules(unittest.TestCase):
                    "experiments/core/stacks/fits.cpp": "#include <csignal>\n",
                    "experiments/studies/probe/run.cpp": (
                        '#include "experiments/studies/studies.h"\nvoid f() { fmt::print("x"); }\n'),
-                   "experiments/core/training/run_cell.cpp": "omp_set_num_threads(1);\n",
+                   "experiments/core/stacks/one_thread.h": "omp_set_num_threads(1);\n",
                    "experiments/core/training/train.cpp": "omp_set_num_threads(1);\n",
                    "python/bindings/module.cpp": '#include "experiments/app/options.h"\nvoid f() { std::cout << 1; }\n',
                    "experiments/studies/power/table.cpp": '#include "python/bindings/run.h"\n'}

@@ -55,7 +55,9 @@ RegaugeRequest request_of(const CommonOptions& options, const RegaugeFlags& flag
 
 ExitCode run_regauge(const CommonOptions& options, const RegaugeFlags& flags) {
   const RegaugeRequest request = request_of(options, flags);
-  const int threads = options.threads.value_or(0) > 0 ? *options.threads : omp_get_num_procs();
+  config::RunOptions run;
+  run.threads = options.threads.value_or(0);
+  const int threads = study::threads_of(run);
   omp_set_num_threads(threads);
   TerminalProgress progress(options.quiet);
   const ModelSpec model = Checkpoint(request.folder).model();

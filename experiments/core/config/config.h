@@ -29,7 +29,7 @@ static_assert(are_names_of<WeightsChoice>(weights_choice_names));
 struct RunOptions {
   std::uint64_t seed = 0;  ///< first seed; seed i of a run is seed + i
   int seeds = 8;
-  int threads = 0;  ///< 0: all cores
+  int threads = 0;  ///< 0: OMP_NUM_THREADS, else all cores
   std::string device = "cpu";
   std::optional<DType> dtype_choice;  ///< as given
   DType dtype = DType::f32;           ///< as used: f32, or f64 on a device that knows nothing else

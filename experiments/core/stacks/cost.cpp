@@ -21,6 +21,10 @@ double pass_operations(const ModelSpec& model, int tokens, bool backward) {
   return 4.0 * forward + 6.0 * t * classes * width;  // forward, again, and the gradients of signals and of matrices
 }
 
+bool is_small_pass(const ModelSpec& model, int tokens, bool backward) {
+  return pass_operations(model, tokens, backward) < 2e8;
+}
+
 double reading_operations(const StackSpec& spec, const config::RunOptions& run) {
   const config::WeightsCost cost = config::weights_cost(spec, run.dtype, run.backward);
   if (config::draws_matrix_free(spec, run)) return cost.matrix_free;

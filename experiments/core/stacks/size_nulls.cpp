@@ -3,10 +3,13 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <utility>
 
+#include "experiments/core/stacks/cost.h"
 #include "experiments/core/stacks/random_signs.h"
+#include "sim/base/first_exception.h"
 #include "sim/model/input.h"
 #include "sim/model/stack.h"
 
@@ -73,19 +76,27 @@ StackSpec at_sizes(const Backend& ops, StackSpec spec, const WeightSource& weigh
 NullDraws draw_null(const Backend& ops, const StackSpec& spec, const WeightSource& weights, std::span<const int> ids,
                     int sequences, const SizeNull& null, DType dtype, std::uint64_t first, int draws,
                     const std::function<void()>& before_each) {
-  NullDraws all{.draws = draws, .log_moment = {}};
+  NullDraws all{.draws = draws, .log_moment = std::vector<std::vector<double>>(static_cast<std::size_t>(draws))};
   const StackSpec sized = null.kept ? at_sizes(ops, spec, weights, ids, *null.kept) : spec;
-  for (int d = 0; d < draws; ++d) {
-    before_each();
+  const auto measure = [&](int d) {
     const std::uint64_t seed = null_seeds + first + static_cast<std::uint64_t>(d);
-    if (null.kept) {
-      const GeneratedWeights drawn(ops, sized, dtype, seed);
-      all.log_moment.push_back(log_second_moments(ops, spec.model, drawn, ids, sequences));
-    } else {
-      const RandomSigns drawn(ops, weights, seed);
-      all.log_moment.push_back(log_second_moments(ops, spec.model, drawn, ids, sequences));
-    }
+    if (!null.kept) return log_second_moments(ops, spec.model, RandomSigns(ops, weights, seed), ids, sequences);
+    return log_second_moments(ops, spec.model, GeneratedWeights(ops, sized, dtype, seed), ids, sequences);
+  };
+  const bool parallel = is_small_pass(spec.model, static_cast<int>(ids.size()), false);
+  std::mutex mutex;
+  FirstException failure;
+#pragma omp parallel for schedule(dynamic, 1) if (parallel)
+  for (int d = 0; d < draws; ++d) {
+    failure.run([&] {
+      {
+        const std::scoped_lock lock(mutex);
+        before_each();
+      }
+      all.log_moment[static_cast<std::size_t>(d)] = measure(d);
+    });
   }
+  failure.rethrow();
   return all;
 }
 

@@ -106,6 +106,6 @@ config::Config Request::load(Matrices matrices) const {
   return c;
 }
 
-int threads_of(const config::RunOptions& run) { return run.threads > 0 ? run.threads : omp_get_num_procs(); }
+int threads_of(const config::RunOptions& run) { return run.threads > 0 ? run.threads : omp_get_max_threads(); }
 
 }  // namespace periscope::study

@@ -54,7 +54,7 @@ struct Request {
   }
 };
 
-/// The threads that a run has: run.threads, or all cores.
+/// The threads that a run has: run.threads, or OpenMP's default: OMP_NUM_THREADS, else all cores.
 int threads_of(const config::RunOptions& run);
 
 }  // namespace periscope::study

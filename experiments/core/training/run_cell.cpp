@@ -1,10 +1,9 @@
 #include "experiments/core/training/run_cell.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <chrono>
 
+#include "experiments/core/stacks/one_thread.h"
 #include "experiments/core/stacks/progress.h"
 #include "experiments/core/training/record.h"
 
@@ -37,21 +36,6 @@ class Keeper {
   Clock::time_point next_ = Clock::now() + std::chrono::seconds(2);
 };
 
-/// While this lives, ops that this thread calls are all in it, if `small`: on a busy machine the many short ops of a
-/// small stack would wait for their teams far longer than they take.
-class OneThread {
- public:
-  explicit OneThread(bool small) : threads_(omp_get_max_threads()) {
-    if (small) omp_set_num_threads(1);
-  }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-  ~OneThread() { omp_set_num_threads(threads_); }
-
- private:
-  int threads_;
-};
-
 bool is_over(const TrainCell& cell, int steps, const CellHistory& history) {
   return steps >= cell.train.steps || !history.is_finite();
 }
@@ -79,7 +63,7 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
     const int step = trainer.steps();
     if (!is_recorded(cell.train, step)) return;
     if (!history.records.contains(step)) {
-      const OneThread serial(small);
+      const stacks::OneThread serial(small);
       RecordedValues& values = history.records[step] = recorder.record(trainer.weights());
       if (callbacks.at_record) callbacks.at_record(trainer.weights(), values);
       if (step == cell.train.steps && history.is_finite() && callbacks.at_end)

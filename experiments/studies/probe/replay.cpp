@@ -7,6 +7,8 @@
 
 #include "experiments/core/config/resolved.h"
 #include "experiments/core/config/sha256.h"
+#include "experiments/core/stacks/cost.h"
+#include "experiments/core/stacks/one_thread.h"
 #include "experiments/studies/probe/probe.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
@@ -122,6 +124,8 @@ study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const Out
       .initial = {.profile = {}, .refusal = "not a part of a record", .finite_width = {}},
       .notes = {}};
   for (NullReading& null : result.nulls) null.predicted.refusal = result.initial.refusal;
+  const stacks::OneThread serial(
+      stacks::is_small_pass(checkpoint.model(), static_cast<int>(pass.ids.size()), pass.backward));
   measure(context, pass, dtype, top, result.measured);
   measure_losses(context, pass, result.measured);
   result.resolved = config::resolved(config, {result.at_init});

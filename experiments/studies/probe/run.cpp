@@ -8,6 +8,7 @@
 #include "experiments/core/config/sha256.h"
 #include "experiments/core/stacks/cost.h"
 #include "experiments/core/stacks/fits.h"
+#include "experiments/core/stacks/one_thread.h"
 #include "experiments/core/stacks/pass_progress.h"
 #include "experiments/core/stacks/weights_hash.h"
 #include "experiments/core/study/request.h"
@@ -33,6 +34,8 @@ ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, 
   work.of(stacks::WorkKind::measurement) = operations;
   progress.begin("probe", work);
   progress.next(stacks::WorkKind::measurement, operations, "the checkpoint");
+  const stacks::OneThread serial(
+      stacks::is_small_pass(context.model, static_cast<int>(input.ids.size()), own.run.backward));
   stacks::PassProgress steps(progress, context.model.sublayers(), own.run.backward, true);
   FiniteRecorder finite(context.ops);
   const ModelPass pass{.ids = input.ids,
