@@ -2,10 +2,13 @@
 
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "experiments/core/stacks/cell_journal.h"
 #include "experiments/core/stacks/confront.h"
+#include "experiments/studies/first_steps/prediction.h"
 #include "sim/base/error.h"
+#include "tests/first_steps/small_case.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/theory/xiong.h"
@@ -113,6 +116,45 @@ TEST_CASE("predictions are in the journal: a run that goes on computes none agai
   Counting other_progress(&journal);
   (void)stacks::confront(other, "test", other_progress);
   CHECK(other_progress.kept_predictions == 0);
+}
+
+TEST_CASE("predictions of first steps are in the journal to their last bit, every number in its place") {
+  const testing::TemporaryFolder folder;
+  first_steps::FirstStepsConfig config;
+  config.base = theory::small_stack("peri");
+  config.train.steps = 3;
+  config.neurons = 16;
+  config.chains = 2;
+  const theory::FirstStepsInput input = theory::small_input({1e-3, 3e-3, 2e-3});
+  const config::Resolved resolved = config::resolved(config);
+  const auto predicted = [&](int kept) {
+    stacks::CellJournal journal(folder.path(), "test", resolved);
+    Counting progress(&journal);
+    theory::FirstSteps prediction = first_steps::predict(config, config.base, input, "test", progress);
+    CHECK(progress.kept_predictions == kept);
+    return prediction;
+  };
+  const theory::FirstSteps first = predicted(0);
+  const theory::FirstSteps again = predicted(1);
+  CHECK(again.holds_until == first.holds_until);
+  CHECK(again.stopped_by == first.stopped_by);
+  REQUIRE(first.steps.size() == 4);
+  REQUIRE(again.steps.size() == 4);
+  std::set<double> numbers{first.steps[3].kept_share, first.steps[3].left_out, first.steps[3].gains};
+  CHECK(numbers.size() == 3);  // so that swapping two of them is detected
+  for (std::size_t s = 0; s < first.steps.size(); ++s) {
+    const theory::StepReading& a = first.steps[s];
+    const theory::StepReading& b = again.steps[s];
+    CHECK(same_bits({a.kept_share, a.left_out, a.gains}, {b.kept_share, b.left_out, b.gains}));
+    for (Curve theory::StepReading::*curve :
+         {&theory::StepReading::second_moment, &theory::StepReading::coherent, &theory::StepReading::branch_cosine,
+          &theory::StepReading::branch_second_moment, &theory::StepReading::loss, &theory::StepReading::change,
+          &theory::StepReading::loss_change}) {
+      CHECK(same_bits((a.*curve).value, (b.*curve).value));
+      CHECK(same_bits((a.*curve).standard_error, (b.*curve).standard_error));
+    }
+    check_same(a.update, b.update);
+  }
 }
 
 TEST_CASE("a precision that was asked for is another configuration than the same one by default") {

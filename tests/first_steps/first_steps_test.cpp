@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "sim/measure/running_moments.h"
 #include "tests/first_steps/small_case.h"
 #include "tests/support/doctest.h"
 #include "theory/first_steps/activation_values.h"
@@ -191,6 +192,58 @@ TEST_CASE("first steps: the loss falls, the coherent part grows with the square 
   CHECK(once.steps[1].loss_change.value[0] < 0.0);
   const double ratio = twice.steps[1].coherent.value.back() / once.steps[1].coherent.value.back();
   CHECK(ratio == doctest::Approx(4.0).epsilon(0.05));  // what is of third order in the rate is some percent
+}
+
+TEST_CASE("first steps: what is left out follows from the kept share, and the gains from all rates before") {
+  const std::vector<double> rates{1e-3, 3e-3, 2e-3};
+  const FirstSteps p = predict_first_steps(small_stack("peri"), small_input(rates), few());
+  REQUIRE(p.steps.size() == 4);
+  CHECK(p.steps[0].left_out == 0.0);
+  CHECK(p.steps[1].left_out == 0.0);  // the first gradients are those before any change
+  CHECK(p.steps[3].kept_share < 0.999);
+  double far = 0.0;
+  for (std::size_t r = 0; r < p.steps.size(); ++r) {
+    const StepReading& step = p.steps[r];
+    if (r > 1) CHECK(step.left_out == doctest::Approx(2.0 * std::pow(1.0 - step.kept_share, 2)).epsilon(1e-12));
+    if (r > 0) far += rates[r - 1];
+    CHECK(step.gains == doctest::Approx(2.0 * far).epsilon(1e-12));
+  }
+  for (const StepReading& step : predict_first_steps(small_stack("pre"), small_input(rates), few()).steps) {
+    CHECK(step.gains == 0.0);  // no norm after a module
+  }
+}
+
+TEST_CASE("first steps: QK-norm over all heads of a single key head is the norm of that head") {
+  // Patterns are flat, so queries are independent of the scores' gradients, and only their mean square counts: 1, or 5
+  // % less where a norm over all heads divides by a square that its own head is a part of. Of heads of four features a
+  // quarter of a gradient's square is along the key, which the norm removes.
+  StackSpec spec = small_stack("pre");
+  spec.model.layers = 1;
+  spec.model.heads = 8;
+  spec.model.kv_heads = 1;
+  spec.model.head_dim = 4;
+  spec.model.attention.assign(1, AttentionRule());
+  spec.model.attention.front().scores.scale = 1e-4;
+  FirstStepsInput input = small_input({1e-3});
+  input.optimizer = sgd({1e-3});
+  FirstStepsOptions options = few();
+  options.neurons = 512;
+  const auto update = [&](QkNorm norm) {
+    spec.model.qk_norm = norm;
+    return predict_first_steps(spec, input, options).steps[1].update.at(Weight::k).value.front();
+  };
+  RunningMoments by_head;
+  RunningMoments difference;  // seed by seed, as both norms have the same random numbers
+  for (options.seed = 0; options.seed < 48; ++options.seed) {
+    const double one = update(QkNorm::head);
+    by_head.add(one);
+    difference.add(update(QkNorm::full) - one);
+  }
+  const double relative = difference.mean() / by_head.mean();
+  const double error = difference.standard_error() / by_head.mean();
+  INFO("relative difference ", relative, " +- ", error);
+  CHECK(error < 0.03);
+  CHECK(std::abs(relative + 0.05) < 4.0 * error);
 }
 
 TEST_CASE("first steps: every planted mistake changes the prediction, a sign of 1 by π/2") {

@@ -74,6 +74,15 @@ TEST_CASE("formats: certificates where something is stored in the format without
   CHECK_FALSE(certified("fp16", {}, "bf16", true));
 }
 
+TEST_CASE("formats: a certificate is for inputs with massive features too") {
+  FormatsConfig config = tiny_config({"fp16"}, {}, "bf16");
+  CHECK(stack_of(config).formats[1].certificate->certified);
+  config.massive = 1e5;  // beyond FP16
+  const formats::FormatsStack stack = stack_of(config);
+  CHECK_FALSE(stack.formats[1].certificate->certified);
+  CHECK(stack.formats[1].certificate->bound >= stack.formats[0].variants.at(1).largest_input);
+}
+
 TEST_CASE("formats: seeds of a run are counted from its first, and the certificate knows the first one's weights") {
   FormatsConfig config = tiny_config({"fp16", "bf16"}, {}, "bf16");
   config.base.model.gamma = 1e5;
