@@ -79,6 +79,11 @@ class Commands(FolderTest):
         self.assertIn("pre, scheme normal; peri, scheme normal: weights are drawn", " ".join(lecun.split()))
         alike = run("propagate", "--backward", *small, "--set", "input.second_moment=4e-4").stderr
         self.assertNotIn("model.recipe", alike)
+        theory = run("theory", "--backward", *small).stderr
+        self.assertIn("for sequences of 6 tokens (input.tokens)", " ".join(theory.split()))
+        self.assertEqual(("measured" in theory, "measured: mean over seeds" in table), (False, True))
+        lengths = run("theory", *small, "--vary", "input.tokens=[4,6]").stderr
+        self.assertIn("for sequences of 4 to 6 tokens", " ".join(lengths.split()))
         one = run("propagate", "--backward", *small, "--seeds", 1).stderr
         self.assertNotIn("nan", one)
 

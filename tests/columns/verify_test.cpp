@@ -27,16 +27,18 @@ struct Met {
   std::vector<std::vector<double>> by_width;
 };
 
-/// The middle of the bin that holds `ratio`: bins of equal width in log10 from −12 on, upper ends included.
-double centre_of(double ratio, double per_decade) {
-  return std::pow(10.0, -12.0 + (std::ceil((std::log10(ratio) + 12.0) * per_decade) - 0.5) / per_decade);
-}
-
-/// The k-th smallest of ratios, to the middle of its bin; never above `largest`.
-double quantile_of(std::vector<double> ratios, std::size_t k, double largest, double per_decade) {
+/// The quantile q of ratios of which only the bins are known, interpolated inside its bin; never above `largest`. Bins
+/// are of equal width in log10 from −12 on, upper ends included.
+double quantile_of(std::vector<double> ratios, double q, double largest, double per_decade) {
   if (ratios.empty()) return nan;
+  for (double& ratio : ratios) ratio = std::ceil((std::log10(ratio) + 12.0) * per_decade) - 1.0;
   std::ranges::sort(ratios);
-  return std::min(centre_of(ratios[k], per_decade), largest);
+  const double wanted = q * static_cast<double>(ratios.size());
+  const double bin = ratios[static_cast<std::size_t>(std::ceil(wanted)) - 1];
+  const auto first = std::ranges::lower_bound(ratios, bin);
+  const auto last = std::ranges::upper_bound(ratios, bin);
+  const double share = (wanted - static_cast<double>(first - ratios.begin())) / static_cast<double>(last - first);
+  return std::min(std::pow(10.0, -12.0 + (bin + share) / per_decade), largest);
 }
 
 void plant(Tally& t, const std::vector<double>& ratios, std::uint64_t first) {
@@ -165,8 +167,8 @@ TEST_CASE("verify: every column from raw numbers") {
     violations.push_back(k == 2 ? 7 : 0);
     const std::vector<double>& all = met[k].all;
     const double most = all.empty() ? nan : *std::ranges::max_element(all);
-    median.push_back(quantile_of(all, 2, most, 600.0));
-    q99.push_back(quantile_of(all, 4, most, 600.0));
+    median.push_back(quantile_of(all, 0.5, most, 600.0));
+    q99.push_back(quantile_of(all, 0.99, most, 600.0));
     largest.push_back(most);
     largest_case.push_back(all.empty() ? nan : first + 3);
     std::vector<double> bins(480, 0.0);  // of a thirtieth of a decade
@@ -176,8 +178,8 @@ TEST_CASE("verify: every column from raw numbers") {
       const std::vector<double>& of_width = met[k].by_width[w];
       const double top = of_width.empty() ? nan : *std::ranges::max_element(of_width);
       width_cases.push_back(static_cast<double>(of_width.size()));
-      width_median.push_back(quantile_of(of_width, 1, top, 30.0));
-      width_q99.push_back(quantile_of(of_width, 2, top, 30.0));
+      width_median.push_back(quantile_of(of_width, 0.5, top, 30.0));
+      width_q99.push_back(quantile_of(of_width, 0.99, top, 30.0));
       width_largest.push_back(top);
       width_limit.push_back(statement.limit(static_cast<int>(w) + 1));
     }

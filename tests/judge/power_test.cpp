@@ -162,6 +162,22 @@ TEST_CASE("a verdict that could not have refused enough is inconclusive; a rejec
   CHECK(wrong.by == wrong.worst_cell().name());
 }
 
+TEST_CASE("where gradients alone are too noisy, the words say that the signals agree") {
+  const auto cell = [](Statistic statistic, double error) {
+    return judge::Cell{.statistic = statistic, .measured = 1.0, .measured_error = error, .predicted = 1.0, .seeds = 16};
+  };
+  const auto words = [](const std::vector<judge::Cell>& cells) {
+    return judge::shortcoming(cells, judge::power_of(cells, 0.01, {}));
+  };
+  const judge::Cell signal = cell(Statistic::second_moment, 0.001);
+  const judge::Cell gradient = cell(Statistic::log_grad_sq, 0.5);
+  CHECK(words({signal, gradient}).ends_with("limit 0.5; the signals agree"));
+  CHECK(words({signal, gradient, gradient})
+            .ends_with("so could 1 more of 3 cells, all of them gradients; the signals agree"));
+  CHECK(words({cell(Statistic::second_moment, 0.5), gradient}).ends_with("so could 1 more of 2 cells"));
+  CHECK(words({gradient, gradient}).ends_with("so could 1 more of 2 cells"));
+}
+
 TEST_CASE("an allowance of the whole number never agrees, whatever the limit") {
   Planted stack(1e-3, 0.0);
   stack.prediction.finite_width.assign(depths, 2.0);  // c = 0.5

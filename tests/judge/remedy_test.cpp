@@ -120,7 +120,7 @@ TEST_CASE("the worst cell decides what is named") {
 TEST_CASE("what seeds cannot mend is mended by width, and neither where nothing is underpowered") {
   CHECK(judge::remedy({{logarithm(0.001, 0.01), 0.5}}, tested_level, 16, 256).empty());
   const std::string words = judge::remedy({{logarithm(0.001, 0.4), 0.5}}, tested_level, 16, 256);
-  CHECK(words == "about width 512 would decide");
+  CHECK(words == "about width 512, but not more seeds, would decide");
   CHECK(judge::remedy({{logarithm(0.001, 0.4), 0.5}}, tested_level, 16, 0) == judge::nothing_within_reach);
 }
 
@@ -136,7 +136,7 @@ TEST_CASE("where the prediction's own error is in the way, its tolerance is name
 TEST_CASE("a stack whose gradients fluctuate too much for an allowance: the width at which they would not") {
   judge::Cell wild = logarithm(0.5, std::numeric_limits<double>::infinity());
   wild.fluctuation = 13.0;  // below a quarter of the limit at 128 times the width
-  CHECK(judge::remedy({{wild, 0.5}}, tested_level, 16, 64) == "about width 8192 would decide");
+  CHECK(judge::remedy({{wild, 0.5}}, tested_level, 16, 64) == "about width 8192, but not more seeds, would decide");
   wild.fluctuation = 0.0;  // too narrow for any term
   CHECK(judge::remedy({{wild, 0.5}}, tested_level, 16, 2) == "a wider stack would decide");
 }

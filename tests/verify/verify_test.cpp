@@ -252,6 +252,10 @@ TEST_CASE("tallies") {
   CHECK(t.first_violation == 4);
   CHECK(t.largest == 2.0);
   CHECK(t.quantile(0.4) == doctest::Approx(0.5).epsilon(0.003));
+  verify::Tally coarse(30);
+  for (int k = 0; k < 100; ++k)
+    coarse.add(10, {.measured = std::pow(10.0, -1.0 + (k + 0.5) / 3000.0), .bound = 1.0}, 1.0);
+  CHECK(coarse.quantile(0.9) == doctest::Approx(std::pow(10.0, -1.0 + 0.9 / 30.0)).epsilon(1e-3));  // of one bin
   verify::Tally other;
   other.add(1, {.measured = 2.0, .bound = 1.0}, 1.0);
   t.merge(other);

@@ -74,7 +74,7 @@ std::string words_for(const std::vector<Wanted>& wanted, double level, int seeds
   const int wider = narrowest(width, [&](double times) { return decides(wanted, level, 1.0, times, sharper); });
   if (more > 0 && wider > 0) return fmt::format("about {} seeds, or width {},", rounded_up(more), wider);
   if (more > 0) return fmt::format("about {} seeds", rounded_up(more));
-  if (wider > 0) return fmt::format("about width {}", wider);
+  if (wider > 0) return fmt::format("about width {}, but not more seeds,", wider);
   for (double times = 2.0; width > 0 && times <= most_times; times *= 2.0) {
     const int both = fewest(wanted, level, seeds, times, sharper);
     if (both > 0 && both <= 32 * times * seeds) {
@@ -134,7 +134,8 @@ std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, i
   }
   if (fluctuation > 0.0) {
     const int wider = narrowest(width, [&](double times) { return fluctuation / times < 1.0; });
-    return wider > 0 ? fmt::format("about width {} would decide", wider) : std::string(nothing_within_reach);
+    return wider > 0 ? fmt::format("about width {}, but not more seeds, would decide", wider)
+                     : std::string(nothing_within_reach);
   }
   constexpr double sharpest = 1.0 / 64.0;
   for (double sharper = 1.0; sharper >= sharpest; sharper /= 2.0) {

@@ -45,6 +45,8 @@ Power power_of(std::span<const Cell> cells, double level, const config::PowerLim
   std::map<Statistic, std::vector<double>> of_statistic;
   std::map<Statistic, StatisticPower> worst;
   std::vector<double> all;
+  bool any_signal = false;
+  bool signal_over = false;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (!cells[i].contrast.empty() || !cells[i].is_finite()) continue;
     const double delta = cells[i].smallest_rejected(level);
@@ -55,6 +57,8 @@ Power power_of(std::span<const Cell> cells, double level, const config::PowerLim
     const double limit = limit_of(limits, cells[i]);
     ++power.cells;
     power.over += delta > limit ? 1 : 0;
+    any_signal |= !is_gradient(cells[i].statistic);
+    signal_over |= !is_gradient(cells[i].statistic) && delta > limit;
     if (w.cell >= 0 && delta / limit <= w.worst / w.limit) continue;
     w.worst = delta;
     w.limit = limit;
@@ -66,6 +70,7 @@ Power power_of(std::span<const Cell> cells, double level, const config::PowerLim
     power.statistics.push_back(w);
   }
   power.median = median_of(std::move(all));
+  power.only_gradients_over = power.over > 0 && any_signal && !signal_over;
   return power;
 }
 
@@ -91,9 +96,11 @@ std::string shortcoming(std::span<const Cell> cells, const Power& power) {
     if (least == nullptr || s.worst / s.limit > least->worst / least->limit) least = &s;
   }
   if (least != nullptr) {
-    return fmt::format(
-        "{} could be off by {:.2g}; limit {:g}{}", cells[static_cast<std::size_t>(least->cell)].name(), least->worst,
-        least->limit, power.over > 1 ? fmt::format("; so could {} more of {} cells", power.over - 1, power.cells) : "");
+    std::string words = fmt::format("{} could be off by {:.2g}; limit {:g}",
+                                    cells[static_cast<std::size_t>(least->cell)].name(), least->worst, least->limit);
+    if (power.over > 1) words += fmt::format("; so could {} more of {} cells", power.over - 1, power.cells);
+    if (!power.only_gradients_over) return words;
+    return words + (power.over > 1 ? ", all of them gradients; the signals agree" : "; the signals agree");
   }
   for (const Cell& cell : cells) {
     if (!cell.contrast.empty()) continue;

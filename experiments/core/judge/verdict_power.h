@@ -30,15 +30,17 @@ struct Power {
   double worst = 0.0;
   double median = 0.0;
   std::vector<StatisticPower> statistics;
-  int cells = 0;  ///< how many were counted: finite ones, no contrasts
-  int over = 0;   ///< in how many of them an error above the limit could be missed
+  int cells = 0;                     ///< how many were counted: finite ones, no contrasts
+  int over = 0;                      ///< in how many of them an error above the limit could be missed
+  bool only_gradients_over = false;  ///< signals are among the cells, and none of those over the limit is one
 };
 
 Power power_of(std::span<const Cell> cells, double level, const config::PowerLimits& limits);
 
 /// Why a verdict that nothing was rejected for may not be "agrees", or "": a number that is not finite, a statistic
-/// over its limit ("log_grad_sq q[0] could be off by 0.9; limit 0.5; so could 3 more of 96 cells"), an allowance as
-/// large as what it is granted to, a prediction that missed its precision.
+/// over its limit ("log_grad_sq q[0] could be off by 0.9; limit 0.5; so could 3 more of 96 cells, all of them
+/// gradients; the signals agree"), an allowance as large as what it is granted to, a prediction that missed its
+/// precision.
 std::string shortcoming(std::span<const Cell> cells, const Power& power);
 
 }  // namespace periscope::judge

@@ -68,6 +68,14 @@ std::string top_words(const std::vector<StackResult>& results) {
   return same ? fmt::to_string(steps) : "the top";
 }
 
+/// "128 tokens", or "128 to 4096 tokens" where stacks differ.
+std::string length_words(const std::vector<StackResult>& results) {
+  const auto found = std::ranges::minmax_element(results, {}, [](const StackResult& r) { return r.spec.input.tokens; });
+  const int least = found.min->spec.input.tokens;
+  const int most = found.max->spec.input.tokens;
+  return least == most ? fmt::format("{} tokens", most) : fmt::format("{} to {} tokens", least, most);
+}
+
 /// The variance that every stack leaves, and the gradient of the stream at both ends, as figures show them.
 std::string gradient_rows(const std::vector<StackResult>& results) {
   const std::string at_top = top_words(results);
@@ -92,12 +100,12 @@ std::string gradient_rows(const std::vector<StackResult>& results) {
     }
   }
   if (!any) return {};
+  const bool measured = std::ranges::any_of(results, [](const StackResult& r) { return r.measurement.has_value(); });
   return "\n" + rows.text() +
          fmt::format(
              "at 0, at {}: sublayers passed. Var(x): over features, mean over tokens; ‖∂loss/∂x‖: rms over tokens; "
-             "measured: mean over seeds, of gradients the geometric one; ± standard error. – where a number is "
-             "missing, or not finite.\n",
-             at_top);
+             "{}± standard error. – where a number is missing, or not finite.\n",
+             at_top, measured ? "measured: mean over seeds, of gradients the geometric one; " : "");
 }
 
 /// Returns a hint where weights are drawn with a standard deviation of their own and the input's second moment does not
@@ -194,8 +202,10 @@ std::string verdict_table(const std::vector<StackResult>& results, const config:
   }
   std::string table = rows.text();
   table += fmt::format(
-      "input, top: depth 0 and {} of the stream, in sublayers; E[x²]: its second moment, ± standard error.\n",
-      top_words(results));
+      "input, top: depth 0 and {} of the stream, in sublayers, for sequences of {} (input.tokens), on which all "
+      "numbers "
+      "depend; E[x²]: its second moment, ± standard error.\n",
+      top_words(results), length_words(results));
   table += scale_hint(results) + gradient_rows(results) + imprecise_lines(results) + left_out_lines(results);
   const std::string worst = measured ? worst_cells(results) : "";
   if (worst.empty()) return table;

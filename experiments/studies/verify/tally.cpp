@@ -24,8 +24,9 @@ double RatioHistogram::quantile(double q) const {
   const double wanted = q * static_cast<double>(all);
   std::uint64_t below = 0;
   std::size_t i = 0;
-  while (i + 1 < counts_.size() && static_cast<double>(below += counts_[i]) < wanted) ++i;
-  return std::pow(10.0, centre(i));
+  while (i + 1 < counts_.size() && static_cast<double>(below + counts_[i]) < wanted) below += counts_[i++];
+  const double share = (wanted - static_cast<double>(below)) / std::max(1.0, static_cast<double>(counts_[i]));
+  return std::pow(10.0, lowest + (static_cast<double>(i) + std::clamp(share, 0.0, 1.0)) / per_decade_);
 }
 
 void Tally::add(std::uint64_t id, const StatementOutcome& o, double scale) {
