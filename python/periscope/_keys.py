@@ -97,18 +97,33 @@ class InitKeys(TypedDict, total=False):
     """The section [init]."""
 
     scheme: (
-        Literal["normal", "lecun", "he", "xavier", "scaled"]
-        | Sequence[Literal["normal", "lecun", "he", "xavier", "scaled"]]
+        Literal["normal", "lecun", "he", "xavier", "scaled", "mitchell"]
+        | Sequence[Literal["normal", "lecun", "he", "xavier", "scaled", "mitchell"]]
     )
-    """normal std; lecun 1/fan_in, he 2/fan_in, xavier 2/(in+out), scaled factor/fan_in. Default: "normal"."""
+    """normal std; lecun 1/fan_in, he 2/fan_in, xavier 2/(in+out), scaled factor/fan_in, mitchell 1/fan_in and 1/(2
+    fan_in (layer+1)) of W_o and W_down, layer from 0. Default: "normal"."""
     std: float | Sequence[float]
     """standard deviation of scheme normal. Default: 0.02."""
     factor: float | Sequence[float]
     """factor of scheme scaled. Default: 1.0."""
     qk_factor: float | Sequence[float]
     """on the standard deviation of W_q and W_k; 0: uniform attention. Default: 1.0."""
+    o_factor: float | Sequence[float]
+    """on the standard deviation of W_o. Default: 1.0."""
     down_factor: float | Sequence[float]
-    """on the standard deviation of W_down. Default: 1.0."""
+    """on the standard deviation of W_down alone; init.residual scales W_o too. Default: 1.0."""
+    residual: float | str | Sequence[float | str]
+    """on the standard deviation of W_o and W_down, in place of o_factor and down_factor: a number, or an expression
+    in L (layers) and l (additions to the stream before, from 0), as "1/sqrt(2L)" of GPT-2. Default: 1.0."""
+    truncation: float | Sequence[float]
+    """entries truncated at so many standard deviations: lowers every standard deviation by that factor, entries
+    stay Gaussian; 0: 3 with scheme mitchell, else none. Default: 0.0."""
+    embedding_std: float | Sequence[float]
+    """standard deviation of the embedding table; sets input.second_moment. Default: by input.second_moment."""
+    head_std: float | Sequence[float]
+    """standard deviation of the unembedding. Default: by scheme."""
+    position_std: float | Sequence[float]
+    """standard deviation of learned positions, which count in input.second_moment. Default: embedding_std."""
 
 
 class InputKeys(TypedDict, total=False):

@@ -13,6 +13,7 @@
 namespace periscope {
 
 struct Placement;
+class DepthExpression;
 
 /// The finite numbers that a key takes; of a list, its entries.
 struct Range {
@@ -48,7 +49,7 @@ template <class S>
 using Field =
     std::variant<std::monostate, int S::*, std::uint64_t S::*, double S::*, bool S::*, std::optional<bool> S::*,
                  std::optional<double> S::*, std::string S::*, std::vector<int> S::*, std::vector<double> S::*,
-                 std::vector<std::string> S::*, Placement S::*, WordField<S>>;
+                 std::vector<std::string> S::*, Placement S::*, DepthExpression S::*, WordField<S>>;
 
 /// One key of a section of the configuration, and all that there is to say of it: `periscope list`, the reader, the
 /// resolved configuration, its hash and the messages are made from this row. The default is the field's initial value.

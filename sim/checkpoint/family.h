@@ -39,6 +39,8 @@ struct Family {
   std::vector<std::string_view> other_parts = {};  ///< prefixes of names that are no part of a stack
   /// Standard deviation of the initial weights where config.json does not say it (initializer_range), tables included.
   double init_std = 0.02;
+  /// Factor on the initial W_o and W_down, as init.residual has it.
+  std::string_view init_residual = "1";
   FamilyStack (*read)(ConfigReader& config, const TensorNames& names);
   /// A config.json, untied, from which read() makes `model` again, if the family can express it.
   /// Null in the program's own family.

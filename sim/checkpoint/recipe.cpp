@@ -62,10 +62,18 @@ Recipe recipe_of(const Family& family, int width) {
     throw ConfigError(fmt::format("model.recipe = \"{}\": the family cannot have model.width = {}: {}", family.name,
                                   width, error.what()));
   }
-  return {.model = stack.model,
-          .init_std = family.init_std,
-          .second_moment = family.init_std * family.init_std * input_share(stack.model),
-          .beyond = beyond_keys(stack)};
+  return {
+      .model = stack.model,
+      .init_std = family.init_std,
+      .init_residual = family.init_residual == "1" ? 1.0 : *DepthExpression::parse(std::string(family.init_residual)),
+      .second_moment = family.init_std * family.init_std * input_share(stack.model),
+      .beyond = beyond_keys(stack)};
+}
+
+double input_second_moment(const ModelSpec& model, double std, std::optional<double> position_std) {
+  if (!position_std) return std * std * input_share(model);
+  const double positions = model.embedding.positions > 0 ? 1.0 : 0.0;
+  return std * std * (input_share(model) - positions) + *position_std * *position_std;
 }
 
 double table_second_moment(const ModelSpec& model, double second_moment) { return second_moment / input_share(model); }

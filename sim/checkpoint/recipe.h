@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct Recipe {
   /// placement, final_norm, embedding_norm, norm, norm_eps, qk_norm, mlp, rope and causal are the family's.
   ModelSpec model;
   double init_std = 0.0;
+  DepthExpression init_residual = 1.0;  ///< factor on the initial W_o and W_down
   /// The second moment of the entries of the stack's input at initialisation: init_std² times the square of the
   /// embedding's scale, plus init_std² for each of learned positions and token types.
   double second_moment = 0.0;
@@ -22,6 +24,10 @@ struct Recipe {
 
 /// The recipe for a stack of that width. Throws ConfigError for a width that the family cannot have.
 [[nodiscard]] Recipe recipe_of(const Family& family, int width);
+
+/// Returns the second moment of the entries of the stack's input if token tables have entries of standard deviation
+/// `std`, and positions of `position_std`; without that, of the same if the model has positions.
+[[nodiscard]] double input_second_moment(const ModelSpec& model, double std, std::optional<double> position_std);
 
 /// Returns the second moment that a table of token embeddings needs so that the input of a stack of this model has
 /// `second_moment`: tables of positions and token types are as large, and the embedding's scale comes on top.

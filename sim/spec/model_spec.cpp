@@ -60,6 +60,23 @@ void require_finite_rules(const ModelSpec& m) {
   }
 }
 
+/// Checks that init.residual is the only factor of depth on W_o and W_down, and is finite at every addition.
+void require_residual(const ModelSpec& m, const InitSpec& init) {
+  if (init.residual == DepthExpression(1.0)) return;
+  const std::string& text = init.residual.text();
+  const std::string found = text.empty() ? fmt::format("{:g}", init.residual.at(0, m.layers)) : "\"" + text + "\"";
+  const std::string alone = fmt::format("as init.residual = {} scales W_o and W_down; or set init.residual = 1", found);
+  require(init.o_factor == 1.0, "init.o_factor", fmt::format("{:g}", init.o_factor), "1, " + alone);
+  require(init.down_factor == 1.0, "init.down_factor", fmt::format("{:g}", init.down_factor), "1, " + alone);
+  require(init.scheme != InitScheme::mitchell, "init.scheme", "\"mitchell\"",
+          "another scheme, as this one scales W_o and W_down by depth, too; or set init.residual = 1");
+  for (int l = 0; l < m.steps(); ++l) {
+    const double value = init.residual.at(l, m.layers);
+    require(value >= 0.0 && std::isfinite(value), "init.residual", found,
+            fmt::format("a finite number of at least 0 at every l, from 0 on; at l = {} it is {:g}", l, value));
+  }
+}
+
 }  // namespace
 
 std::vector<double> rope_frequencies(int head_dim, double base) {
@@ -171,6 +188,7 @@ void validate(const StackSpec& spec) {
   require_ranges(init_section, spec.init);
   require_ranges(input_section, spec.input);
   require_shape(spec.model);
+  require_residual(spec.model, spec.init);
   if (spec.input.kind == InputKind::text) {
     require(!spec.input.path.empty(), "input.path", "\"\"", "a file, because input.kind = \"text\"");
     require(spec.model.vocab >= 256, "model.vocab", fmt::to_string(spec.model.vocab),

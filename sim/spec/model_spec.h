@@ -18,14 +18,15 @@ namespace periscope {
 
 enum class Activation { relu, gelu, silu, gelu_tanh, sigmoid };
 enum class MlpKind { relu, gelu, silu, swiglu, geglu, gelu_tanh, geglu_tanh };
-enum class InitScheme { normal, lecun, he, xavier, scaled };
+enum class InitScheme { normal, lecun, he, xavier, scaled, mitchell };
 enum class InputKind { gaussian, tokens, text };
 
 /// The names that configuration files use, in the order of the enumerators.
 inline constexpr std::array<std::string_view, 7> mlp_kind_names{"relu",  "gelu",      "silu",      "swiglu",
                                                                 "geglu", "gelu_tanh", "geglu_tanh"};
 static_assert(are_names_of<MlpKind>(mlp_kind_names));
-inline constexpr std::array<std::string_view, 5> init_scheme_names{"normal", "lecun", "he", "xavier", "scaled"};
+inline constexpr std::array<std::string_view, 6> init_scheme_names{"normal", "lecun",  "he",
+                                                                   "xavier", "scaled", "mitchell"};
 static_assert(are_names_of<InitScheme>(init_scheme_names));
 inline constexpr std::array<std::string_view, 3> input_kind_names{"gaussian", "tokens", "text"};
 static_assert(are_names_of<InputKind>(input_kind_names));
@@ -192,7 +193,18 @@ struct InitSpec {
   double std = 0.02;         ///< of scheme "normal"
   double factor = 1.0;       ///< of scheme "scaled": variance factor / fan_in
   double qk_factor = 1.0;    ///< on the standard deviation of W_q and W_k; 0 gives uniform attention (T3)
+  double o_factor = 1.0;     ///< on the standard deviation of W_o
   double down_factor = 1.0;  ///< on the standard deviation of W_down
+  /// On the standard deviation of W_o and W_down of every sublayer, in place of o_factor and down_factor.
+  DepthExpression residual = 1.0;
+  /// Where entries are truncated, in standard deviations: multiplies the standard deviation by that of a truncated
+  /// standard normal number. Entries stay Gaussian. 0: 3 for scheme "mitchell", else none.
+  double truncation = 0.0;
+  /// Standard deviations of the embedding table, the unembedding and the position table; positions without their own
+  /// have the embedding's. nullopt: tables have input.second_moment, the unembedding follows `scheme`.
+  std::optional<double> embedding_std = {};
+  std::optional<double> head_std = {};
+  std::optional<double> position_std = {};
 };
 
 /// Describes what enters the stack.

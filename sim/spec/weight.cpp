@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <stdexcept>
 #include <string>
 
@@ -10,8 +11,20 @@
 namespace periscope {
 namespace {
 
-/// Returns the standard deviation of a matrix at the start, tables left out.
-double initial_stddev(const StackSpec& spec, int layer, Weight weight) {
+/// Returns the standard deviation of a table at the start. The only table of a stack, unscaled, is the stack's input.
+double table_stddev(const StackSpec& spec, Weight weight) {
+  const EmbeddingSpec& e = spec.model.embedding;
+  const InitSpec& init = spec.init;
+  const bool is_input = e.scale == 1.0 && e.positions == 0 && e.token_types == 0;
+  if (is_input || !init.embedding_std) return std::sqrt(spec.input.second_moment);
+  const bool has_own = weight == Weight::positions && init.position_std;
+  return (has_own ? *init.position_std : *init.embedding_std) * truncation_factor(init);
+}
+
+bool writes_to_stream(Weight weight) { return weight == Weight::o || weight == Weight::down; }
+
+/// Returns the standard deviation that init.scheme gives a matrix, or a table that is drawn as one.
+double scheme_stddev(const StackSpec& spec, int layer, Weight weight) {
   const auto [fan_out, fan_in] = shape_of(spec.model, weight, layer);
   const InitSpec& init = spec.init;
   double std = 0.0;
@@ -21,9 +34,24 @@ double initial_stddev(const StackSpec& spec, int layer, Weight weight) {
     case InitScheme::he: std = std::sqrt(2.0 / fan_in); break;
     case InitScheme::xavier: std = std::sqrt(2.0 / (fan_in + fan_out)); break;
     case InitScheme::scaled: std = std::sqrt(init.factor / fan_in); break;
+    case InitScheme::mitchell:
+      std = std::sqrt(1.0 / fan_in) / (writes_to_stream(weight) ? std::sqrt(2.0 * (layer + 1)) : 1.0);
+      break;
   }
+  return std * truncation_factor(init);
+}
+
+/// Returns the standard deviation of a matrix at the start, tables left out.
+double initial_stddev(const StackSpec& spec, int layer, Weight weight) {
+  const InitSpec& init = spec.init;
+  if (weight == Weight::unembedding && init.head_std) return *init.head_std * truncation_factor(init);
+  double std = scheme_stddev(spec, layer, weight);
   if (weight == Weight::q || weight == Weight::k) return std * init.qk_factor;
+  if (weight == Weight::o) std *= init.o_factor;
   if (weight == Weight::down) std *= init.down_factor;
+  if (writes_to_stream(weight)) {
+    std *= init.residual.at(spec.model.step_with(matrix_id(layer, weight).sublayer), spec.model.layers);
+  }
   const bool branch = weight == Weight::v || weight == Weight::o || weight == Weight::up || weight == Weight::down;
   const auto gain = spec.model.placement.branch_init_gain;
   return branch && gain != nullptr ? std * gain(spec.model.layers) : std;
@@ -40,6 +68,13 @@ const auto& scale_in(const Map& map, const ParameterId& id) {
 }
 
 }  // namespace
+
+double truncation_factor(const InitSpec& init) {
+  const double c = init.truncation > 0.0 ? init.truncation : init.scheme == InitScheme::mitchell ? 3.0 : 0.0;
+  if (c == 0.0) return 1.0;
+  const double density = std::exp(-0.5 * c * c) / std::sqrt(2.0 * std::numbers::pi);
+  return std::sqrt(1.0 - 2.0 * c * density / std::erf(c / std::numbers::sqrt2));
+}
 
 WeightShape shape_of(const ModelSpec& m, Weight weight, int layer) {
   switch (weight) {
@@ -80,7 +115,12 @@ int vector_length(const ModelSpec& m, const ParameterId& id) {
 
 double stddev_of(const StackSpec& spec, int layer, Weight weight) {
   if (spec.scales != nullptr) return scale_in(spec.scales->stddev, matrix_id(layer, weight));
-  return is_table(weight) ? std::sqrt(spec.input.second_moment) : initial_stddev(spec, layer, weight);
+  return is_table(weight) ? table_stddev(spec, weight) : initial_stddev(spec, layer, weight);
+}
+
+double drawn_embedding_stddev(const StackSpec& spec) {
+  const InitSpec& init = spec.init;
+  return init.embedding_std ? *init.embedding_std * truncation_factor(init) : scheme_stddev(spec, 0, Weight::embedding);
 }
 
 double bias_stddev_of(const StackSpec& spec, const ParameterId& of) {

@@ -132,11 +132,18 @@ int norm_width(const ModelSpec& model, Weight norm, int sublayer);
 /// The length of a norm's gain, bias or α: norm_width, or 1.
 int vector_length(const ModelSpec& model, const ParameterId& id);
 
+/// Returns the standard deviation of a standard normal number truncated as `init` says; 1 without truncation.
+double truncation_factor(const InitSpec& init);
+
 /// Standard deviation of the entries of the matrix or table `weight` of `layer`: as `scales` say, or else as `init` and
-/// the placement (DeepNorm) set it for all layers. Tables are inputs, not maps: without scales their standard deviation
-/// is √input.second_moment. The layer of what no layer owns does not matter. Throws std::logic_error where there are
-/// scales, but none of this matrix.
+/// the placement (DeepNorm) set it. Tables are inputs, not maps: without scales and init.embedding_std their standard
+/// deviation is √input.second_moment. The layer of what no layer owns does not matter. Throws std::logic_error where
+/// there are scales, but none of this matrix.
 double stddev_of(const StackSpec& spec, int layer, Weight weight);
+
+/// Returns the standard deviation of an embedding table that is drawn as `init` says: init.embedding_std, or as a
+/// matrix of its shape. Tables of a stack have it only where input.second_moment says the same.
+double drawn_embedding_stddev(const StackSpec& spec);
 
 /// Standard deviation of the entries of the bias that goes with the matrix or the gain `of`: 0 where there is none.
 double bias_stddev_of(const StackSpec& spec, const ParameterId& of);

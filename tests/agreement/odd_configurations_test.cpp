@@ -45,6 +45,8 @@ const std::vector<std::vector<std::string>> odd{
     {"model.vocab=1", "run.dtype=f64"},
     {"init.down_factor=0.0"},
     {"init.down_factor=0.0", "model.mlp=relu"},
+    {"init.o_factor=0.0"},
+    {"init.residual=l", "run.dtype=f64"},  // 0 in the first sublayer alone
     {"init.scheme=normal", "init.std=0.0"},
     {"init.scheme=normal", "init.std=1e-30"},
     {"init.scheme=normal", "init.std=30.0"},

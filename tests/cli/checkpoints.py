@@ -1,12 +1,14 @@
 """`info` and `write-checkpoint`. Usage: checkpoints.py BINARY FIXTURES"""
 
 import json
+import math
 import pathlib
 import shutil
 import sys
 import unittest
 
 from periscope_process import FolderTest, run, run_json
+from safetensors_file import read_safetensors
 
 FIXTURES = pathlib.Path(sys.argv.pop(1))
 
@@ -61,6 +63,32 @@ class Info(FolderTest):
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
             self.assertIn(message, done.stderr)
         self.assertEqual(run("info").returncode, 2)
+
+    def test_every_matrix_and_table_has_its_standard_deviation(self):
+        folder, large = self.folder / "gpt2", ["model.layers=2", "model.width=64", "model.heads=2", "model.vocab=256"]
+        own = [word for s in (*large, "init.position_std=0.01", "init.head_std=0.1", "input.tokens=64")
+               for word in ("--set", s)]  # fmt: skip
+        _, code = run_json("write-checkpoint", "--family", "gpt2", "--out", folder, "--dtype", "f64", "--quiet", *own)
+        self.assertEqual(code, 0)
+        tensors = read_safetensors(folder / "model.safetensors")
+
+        def std(name):
+            return math.sqrt(sum(v * v for v in tensors[name][1]) / len(tensors[name][1]))
+
+        for name, expected in (("transformer.wte.weight", 0.02), ("transformer.wpe.weight", 0.01),
+                               ("lm_head.weight", 0.1), ("transformer.h.1.attn.c_attn.weight", 0.02),
+                               ("transformer.h.1.attn.c_proj.weight", 0.01),  # the recipe's 1/sqrt(2L) = 1/2
+                               ("transformer.h.1.mlp.c_fc.weight", 0.02),
+                               ("transformer.h.1.mlp.c_proj.weight", 0.01)):
+            with self.subTest(name):
+                self.assertAlmostEqual(std(name) / expected, 1.0, delta=0.06)
+        settings = [word for s in ("init.embedding_std=0.02", "init.position_std=0.01", "init.head_std=0.1",
+                                   "init.residual=1/sqrt(2L)") for word in ("--set", s)]  # fmt: skip
+        result, _ = run_json("probe", folder, "--tokens", ",".join(map(str, range(32))), "--quiet", "--draws", "2",
+                             *settings)
+        moment = result["second_moment"]
+        self.assertAlmostEqual(moment["at_init"][0], 5e-4, delta=1e-12)
+        self.assertAlmostEqual(moment["measured"][0] / 5e-4, 1.0, delta=0.2)
 
     def test_a_stack_is_written_in_a_familys_layout(self):
         for family, (placement, *settings) in STACKS.items():

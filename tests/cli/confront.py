@@ -1,6 +1,7 @@
 """A theory that is told something wrong, or has a mistake planted in it. Usage: confront.py BINARY"""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -51,9 +52,42 @@ REFUSED = [
 ]
 
 
+# Initialisations: settings, and a theory that is wrong about them.
+INITIALISATIONS = [
+    (("init.residual=1/sqrt(2L)",), "init.residual=1"),
+    (("init.residual=1/(l+1)",), "init.residual=1/sqrt(2L)"),
+    (("init.o_factor=2",), "init.o_factor=1"),
+    (("init.scheme=mitchell",), "init.scheme=lecun"),
+    (("init.truncation=1",), "init.truncation=0"),
+    (("init.embedding_std=2", "input.kind=tokens"), "init.embedding_std=1"),
+    (("init.head_std=0.5",), "init.head_std=0.1"),
+    (("init.residual=1/sqrt(2L)", "init.embedding_std=0.5", "init.position_std=0.3", "init.head_std=0.5",
+      "init.truncation=2", "input.kind=tokens"), "init.position_std=1"),
+]  # fmt: skip
+
+
 class Confront(FolderTest):
     def propagate(self, *flags):
         return run_json("propagate", "--config", self.config, "--quiet", *flags)
+
+    def test_initialisations_agree_and_wrong_ones_do_not(self):
+        for settings, wrong in INITIALISATIONS:
+            with self.subTest(settings=settings):
+                words = [word for s in (*settings, "model.placement=pre", "run.seeds=16") for word in ("--set", s)]
+                result, code = self.propagate("--backward", *words)
+                self.assertEqual(code, 0, result["cells"][0])
+                self.assertNotEqual(result["cells"][0]["verdict"], "disagrees")
+                told, code = self.propagate("--backward", *words, "--theory-set", wrong)
+                self.assertEqual((code, told["cells"][0]["verdict"]), (4, "disagrees"))
+
+    def test_residual_is_o_factor_and_down_factor_together(self):
+        words = ("--backward", "--set", "model.layers=3", "--set", "model.placement=pre")
+        factor = repr(1.0 / math.sqrt(6.0))
+        one, _ = self.propagate(*words, "--set", "init.residual=1/sqrt(2L)")
+        two, _ = self.propagate(*words, "--set", f"init.o_factor={factor}", "--set", f"init.down_factor={factor}")
+        self.assertEqual(one["cells"], two["cells"])
+        plain, _ = self.propagate(*words)
+        self.assertNotEqual(one["cells"], plain["cells"])
 
     def test_theory_is_told_something_else_than_is_measured(self):
         truth, _ = self.propagate()

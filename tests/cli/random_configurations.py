@@ -37,7 +37,7 @@ def configuration(r, command):
         "model.width": width, "model.heads": heads, "model.head_dim": head_dim, "model.layers": r.choice([1, 2, 3]),
         "model.mlp": r.choice(["relu", "gelu", "swiglu", "geglu_tanh"]), "model.mlp_width": r.choice([1, 8]),
         "model.norm": r.choice(["rms", "layer"]), "model.vocab": r.choice([1, 2, 16]),
-        "model.placement": placement(r), "init.scheme": r.choice(["normal", "lecun", "he", "scaled"]),
+        "model.placement": placement(r), "init.scheme": r.choice(["normal", "lecun", "he", "scaled", "mitchell"]),
         "input.kind": r.choice(["gaussian", "tokens"]), "input.tokens": r.choice([1, 2, 5]),
         "run.seeds": r.randint(1, 8), "run.dtype": r.choice(["f32", "f64"]),
         "theory.tolerance": 0.5, "theory.gradient_tolerance": 1.0,
@@ -52,6 +52,8 @@ def configuration(r, command):
         "model.v_norm": ["true"], "model.inner_norm": ["o", "down", "both"],
         "model.attention_gate": ["head", "channel"],
         "agreement.finite_width": [0.0, 100.0], "agreement.power_limit.log_grad_sq": [1e-3, 10.0],
+        "init.o_factor": SCALES, "init.residual": ["1/sqrt(2L)", "1/(l+1)", "l"], "init.truncation": [0.1, 3.0],
+        "init.head_std": SCALES[1:], "init.embedding_std": SCALES[1:],
     }  # fmt: skip
     for key, values in may.items():
         if r.random() < 0.25:
@@ -60,6 +62,14 @@ def configuration(r, command):
                       ("input.correlation", c["input.kind"] == "gaussian")):
         if not acts:
             c.pop(key, None)
+    for key, others in (("init.residual", ("init.o_factor", "init.down_factor")),
+                        ("init.embedding_std", ("input.second_moment",))):
+        for other in others if key in c else ():
+            c.pop(other, None)
+    if c["init.scheme"] == "mitchell":
+        c.pop("init.residual", None)
+    if "model.unembedding" in c:
+        c.pop("init.head_std", None)
     if command == "ladder":
         c["ladder.widths"], c["ladder.seeds"] = [width, 2 * width, 3 * width, 4 * width], 16
     if command == "crossover":

@@ -248,6 +248,7 @@ KINDS = {
         "model.rope": False,
         "model.mlp": "gelu_tanh",
         "input.second_moment": 8e-4,
+        "init.residual": "1/sqrt(2L)",
     },
     "bert": {
         "model.placement": "post",
@@ -276,6 +277,7 @@ class Recipes(FolderTest):
             self.assertEqual(
                 (stack["init"]["scheme"], stack["init"]["std"], stack["model"]["width"]), ("normal", 0.02, 32)
             )
+            self.assertEqual(stack["init"]["residual"], kind.get("init.residual", 1.0), recipe)
             for key, value in kind.items():
                 section, name = key.split(".")
                 with self.subTest(recipe=recipe, key=key):
@@ -307,6 +309,27 @@ class Recipes(FolderTest):
             self.assertEqual(done.returncode, 2)
             self.assertRegex(done.stderr, r"^periscope: init\.std = \S+: the embeddings .* or input\.second_moment\n$")
         self.assertEqual(self.stack("model.recipe=gemma2", "init.std=0", "input.second_moment=2")[0]["init"]["std"], 0)
+
+    def test_embeddings_and_positions_of_their_own_std(self):
+        for recipe, settings, moment in (
+            ("gpt2", ("init.position_std=0.01",), 0.02**2 + 0.01**2),
+            ("gpt2", ("init.embedding_std=0.04",), 2 * 0.04**2),  # positions follow
+            ("gpt2", ("init.embedding_std=0.04", "init.position_std=0.01"), 0.04**2 + 0.01**2),
+            ("gpt2", ("init.position_std=0.01", "init.std=0.03"), 0.03**2 + 0.01**2),
+            ("gemma2", ("init.embedding_std=0.01",), 32 * 0.01**2),
+            ("llama", ("init.truncation=1",), 4e-4 * 0.2911250947),
+            ("llama", ("init.embedding_std=0.1", "init.truncation=1"), 1e-2 * 0.2911250947),
+        ):
+            with self.subTest(recipe=recipe, settings=settings):
+                stack, result = self.stack(f"model.recipe={recipe}", *settings)
+                self.assertAlmostEqual(stack["input"]["second_moment"] / moment, 1.0, delta=1e-9)
+                # The resolved configuration can be run again.
+                again, _ = self.stack(
+                    f"model.recipe={recipe}", *settings, f"input.second_moment={stack['input']['second_moment']!r}"
+                )
+                self.assertEqual(again, stack)
+        plain, _ = self.stack("init.embedding_std=0.02", "init.position_std=0.01")
+        self.assertAlmostEqual(plain["input"]["second_moment"], 5e-4, delta=1e-15)
 
     def test_a_recipe_is_what_its_keys_make(self):
         """By the numbers and the hash: which way a stack was asked for does not count."""

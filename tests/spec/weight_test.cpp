@@ -1,5 +1,6 @@
 #include "sim/spec/weight.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <stdexcept>
@@ -79,6 +80,11 @@ TEST_CASE("standard deviation of every scheme, for every matrix") {
     CHECK(variance(InitScheme::he) == Approx(2.0 / in).epsilon(1e-14));
     CHECK(variance(InitScheme::xavier) == Approx(2.0 / (in + out)).epsilon(1e-14));
     CHECK(variance(InitScheme::scaled) == Approx(5.0 / in).epsilon(1e-14));
+    // Mitchell's rule, whose truncation at 3 standard deviations leaves 97.3337 % of the variance.
+    const bool writes = weight == Weight::o || weight == Weight::down;
+    CHECK(variance(InitScheme::mitchell) == Approx(0.97333692466254 / in / (writes ? 2.0 : 1.0)).epsilon(1e-12));
+    const double layer_1 = std::pow(stddev_of(spec, 1, weight), 2);
+    CHECK(layer_1 == Approx(0.97333692466254 / in / (writes ? 4.0 : 1.0)).epsilon(1e-12));
   }
 }
 
@@ -102,13 +108,88 @@ TEST_CASE("qk_factor scales W_q and W_k alone, and may be 0") {
   }
 }
 
-TEST_CASE("down_factor scales W_down alone") {
+TEST_CASE("down_factor scales W_down alone, o_factor W_o alone") {
+  for (const Weight scaled : {Weight::down, Weight::o}) {
+    StackSpec spec = shapes();
+    const StackSpec plain = spec;
+    (scaled == Weight::down ? spec.init.down_factor : spec.init.o_factor) = 4.0;
+    for (const Weight weight : all) {
+      CHECK(stddev_of(spec, 0, weight) == (weight == scaled ? 4.0 : 1.0) * stddev_of(plain, 0, weight));
+    }
+  }
+}
+
+TEST_CASE("init.residual scales W_o and W_down of every sublayer by its expression in L and l, nothing else") {
   StackSpec spec = shapes();
   const StackSpec plain = spec;
-  spec.init.down_factor = 4.0;
-  for (const Weight weight : all) {
-    CHECK(stddev_of(spec, 0, weight) == (weight == Weight::down ? 4.0 : 1.0) * stddev_of(plain, 0, weight));
+  const auto check = [&](const char* text, double (*factor)(int addition)) {
+    spec.init.residual = DepthExpression::parse(text).value();
+    for (int layer = 0; layer < 2; ++layer) {
+      for (const Weight weight : all) {
+        const bool parallel = spec.model.steps() == 2;
+        const int addition = parallel ? layer : 2 * layer + (weight == Weight::down ? 1 : 0);
+        const bool writes = weight == Weight::o || weight == Weight::down;
+        CAPTURE(weight_names[static_cast<std::size_t>(weight)]);
+        CHECK(stddev_of(spec, layer, weight) ==
+              Approx((writes ? factor(addition) : 1.0) * stddev_of(plain, layer, weight)).epsilon(1e-15));
+      }
+    }
+  };
+  check("1/sqrt(2L)", [](int) { return 0.5; });
+  check("1/(l+1)", [](int addition) { return 1.0 / (addition + 1); });
+  spec.model.placement = *find_placement("parallel");
+  check("1/(l+1)", [](int addition) { return 1.0 / (addition + 1); });
+}
+
+TEST_CASE("init.truncation multiplies every standard deviation by that of a truncated normal number") {
+  for (const double at : {0.1, 1.0, 2.0, 3.0, 50.0}) {
+    // Simpson's rule for the moments of the density between the ends.
+    constexpr int steps = 2000;
+    const double end = std::min(at, 12.0);
+    double weight = 0.0;
+    double square = 0.0;
+    for (int i = 0; i <= steps; ++i) {
+      const double x = end * (2.0 * i / steps - 1.0);
+      const double density = (i % steps == 0 ? 1.0 : i % 2 == 1 ? 4.0 : 2.0) * std::exp(-0.5 * x * x);
+      weight += density;
+      square += density * x * x;
+    }
+    StackSpec spec = shapes();
+    const StackSpec plain = spec;
+    spec.init.truncation = at;
+    CAPTURE(at);
+    CHECK(truncation_factor(spec.init) == Approx(std::sqrt(square / weight)).epsilon(1e-10));
+    for (const Weight table : all) {
+      const double factor = table == Weight::embedding ? 1.0 : std::sqrt(square / weight);  // input.second_moment holds
+      CHECK(stddev_of(spec, 0, table) == Approx(factor * stddev_of(plain, 0, table)).epsilon(1e-10));
+    }
+    spec.init.scheme = InitScheme::mitchell;  // a truncation that is given wins
+    CHECK(truncation_factor(spec.init) == Approx(std::sqrt(square / weight)).epsilon(1e-10));
   }
+  CHECK(truncation_factor({}) == 1.0);
+}
+
+TEST_CASE("embedding, positions and unembedding have standard deviations of their own") {
+  StackSpec spec = shapes();
+  spec.init.head_std = 0.5;
+  CHECK(stddev_of(spec, 0, Weight::unembedding) == 0.5);
+  CHECK(stddev_of(spec, 0, Weight::q) == 0.02);
+  CHECK(drawn_embedding_stddev(spec) == 0.02);  // not the head's
+  spec.init.embedding_std = 0.1;
+  CHECK(drawn_embedding_stddev(spec) == 0.1);
+  CHECK(stddev_of(spec, 0, Weight::embedding) == 3.0);  // the only table is the input
+  spec.model.embedding = {.positions = 7, .token_types = 2};
+  CHECK(stddev_of(spec, 0, Weight::embedding) == 0.1);
+  CHECK(stddev_of(spec, 0, Weight::positions) == 0.1);
+  spec.init.position_std = 0.3;
+  CHECK(stddev_of(spec, 0, Weight::embedding) == 0.1);
+  CHECK(stddev_of(spec, 0, Weight::positions) == 0.3);
+  CHECK(stddev_of(spec, 0, Weight::token_types) == 0.1);
+  spec.model.embedding = {.scale = 2.0};
+  CHECK(stddev_of(spec, 0, Weight::embedding) == 0.1);
+  spec.init.truncation = 1.0;
+  CHECK(stddev_of(spec, 0, Weight::embedding) == 0.1 * truncation_factor(spec.init));
+  CHECK(stddev_of(spec, 0, Weight::unembedding) == 0.5 * truncation_factor(spec.init));
 }
 
 TEST_CASE("DeepNorm scales V, O, up, down by (8L)^-1/4 = 1/2 at L = 2, nothing else") {

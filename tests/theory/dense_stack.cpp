@@ -26,6 +26,7 @@ class DenseStack {
     read(Signal::x_out, x);
     if (m_.placement.wiring == Wiring::dual) read(Signal::r_out, r);
     for (int l = 0; l < m_.sublayers(); ++l) {
+      layer_ = ModelSpec::layer_of(l);
       const SublayerRule rule = m_.rule(l);
       read(Signal::x_in, x);
       const Matrix a = rule.input_gain * (rule.norm_a ? norm(x) : x);
@@ -64,7 +65,7 @@ class DenseStack {
 
   Matrix linear(const Matrix& x, Weight weight) {
     const auto [fan_out, fan_in] = shape_of(m_, weight);
-    return x * normal(fan_out, fan_in, stddev_of(spec_, 0, weight)).transpose();
+    return x * normal(fan_out, fan_in, stddev_of(spec_, layer_, weight)).transpose();
   }
 
   Matrix input(const std::vector<int>& ids) {
@@ -75,12 +76,13 @@ class DenseStack {
       return normal(in.tokens, m_.width, rms * std::sqrt(1.0 - in.correlation)) + common.replicate(in.tokens, 1);
     }
     const EmbeddingSpec& e = m_.embedding;
-    const Matrix table = normal(m_.vocab, m_.embedding_width(), rms);
+    const auto stddev = [&](Weight of) { return stddev_of(spec_, 0, of); };
+    const Matrix table = normal(m_.vocab, m_.embedding_width(), stddev(Weight::embedding));
     Matrix x(in.tokens, table.cols());
     for (int t = 0; t < in.tokens; ++t) x.row(t) = e.scale * table.row(ids[static_cast<std::size_t>(t)]);
     if (m_.projects_embedding()) x = linear(x, Weight::project_in);
-    if (e.positions > 0) x += normal(e.positions, m_.width, rms).topRows(in.tokens);
-    if (e.token_types > 0) x += normal(1, m_.width, rms).replicate(in.tokens, 1);
+    if (e.positions > 0) x += normal(e.positions, m_.width, stddev(Weight::positions)).topRows(in.tokens);
+    if (e.token_types > 0) x += normal(1, m_.width, stddev(Weight::token_types)).replicate(in.tokens, 1);
     return x;
   }
 
@@ -207,6 +209,7 @@ class DenseStack {
   const ModelSpec& m_;
   std::mt19937_64& random_;
   Mistake mistake_;
+  int layer_ = 0;
   Profile profile_;
 };
 

@@ -160,6 +160,20 @@ TEST_CASE("T25: token ids, repeated ones too, and what checkpoints add to them")
     spec.model.embedding = {.scale = 1.7, .width = 5, .positions = 6, .token_types = 2};
   };
   check_same_law("projected table, positions, token type", narrow("peri", bert), ids);
+  const auto own_stds = [&](StackSpec& spec) {
+    bert(spec);
+    spec.init.embedding_std = 0.3;
+    spec.init.position_std = 1.4;
+  };
+  check_same_law("tables of unlike standard deviations", narrow("peri", own_stds), ids);
+}
+
+TEST_CASE("T25: initialisations that depend on depth") {
+  const std::vector<std::pair<std::string, std::function<void(StackSpec&)>>> changes{
+      {"residual", [](StackSpec& s) { s.init.residual = *DepthExpression::parse("2/(l+1)"); }},
+      {"Mitchell's rule", [](StackSpec& s) { s.init.scheme = InitScheme::mitchell; }},
+  };
+  for (const auto& [what, change] : changes) check_same_law(what, narrow("pre", change));
 }
 
 TEST_CASE("T25: input whose tokens are all the same") {

@@ -88,8 +88,13 @@ TEST_CASE("the input's kernel with the parts of EmbeddingSpec") {
   check_matrix(input_kernel(spec, {7, 1, 7}).product, expected);
   spec.model.embedding.token_types = 2;  // every token reads the first row
   check_matrix(input_kernel(spec, {7, 1, 7}).product, (expected.array() + 2.0).matrix());
+  spec.init.embedding_std = 0.5;
+  spec.init.position_std = 0.25;
+  expected << 9 * 0.25, 0, 9 * 0.25, 0, 9 * 0.25, 0, 9 * 0.25, 0, 9 * 0.25;
+  expected.diagonal().array() += 0.0625;
+  check_matrix(input_kernel(spec, {7, 1, 7}).product, (expected.array() + 0.25).matrix());
+  spec.init = {.std = 0.5};  // four features in, so a factor 4/4
   spec.model.embedding = {.width = 4};
-  spec.init.std = 0.5;  // four features in, so a factor 4/4
   expected << 2, 0, 2, 0, 2, 0, 2, 0, 2;
   check_matrix(input_kernel(spec, {7, 1, 7}).product, expected);
 }

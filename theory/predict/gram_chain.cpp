@@ -43,15 +43,15 @@ Matrix input_root(const StackSpec& spec, const std::vector<int>& ids, ChainStrea
     return rms * side_by_side(std::sqrt(1.0 - input.correlation) * own, std::sqrt(input.correlation) * common);
   }
   const EmbeddingSpec& e = spec.model.embedding;
-  Matrix root = e.scale * rms * one_hot(ids);
+  Matrix root = e.scale * stddev_of(spec, 0, Weight::embedding) * one_hot(ids);
   if (spec.model.projects_embedding()) {
     stream.place = place::table;
     NormalStream table(stream);
     const Matrix rows = independent_features(square_root(root), 1, spec.model.embedding_width(), table);
     root = stddev_of(spec, 0, Weight::project_in) * rows;
   }
-  if (e.positions > 0) root = side_by_side(root, rms * own);
-  if (e.token_types > 0) root = side_by_side(root, rms * common);
+  if (e.positions > 0) root = side_by_side(root, stddev_of(spec, 0, Weight::positions) * own);
+  if (e.token_types > 0) root = side_by_side(root, stddev_of(spec, 0, Weight::token_types) * common);
   return root;
 }
 

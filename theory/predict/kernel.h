@@ -22,10 +22,10 @@ struct TokenKernel {
 TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel& y);
 
 /// K of the stack's input: second_moment · ((1−c)·1 + c) for Gaussian input. For token ids, whose tables have entries
-/// of that second moment, as EmbeddingSpec says: scale²·second_moment where the ids are equal, times σ²·fan-in of a
-/// projection, plus second_moment for learned positions where the places in the sequence are equal (ids may be those of
-/// several sequences of input.tokens, one behind the other) and everywhere for a token type. With scales
-/// every table has its own second moment, and a bias of the projection is the same for every token.
+/// of that second moment, or of their own (stddev_of), as EmbeddingSpec says: scale²·second_moment where the ids are
+/// equal, times σ²·fan-in of a projection, plus second_moment for learned positions where the places in the sequence
+/// are equal (ids may be those of several sequences of input.tokens, one behind the other) and everywhere for a token
+/// type. With scales every table has its own second moment, and a bias of the projection is the same for every token.
 TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids);
 
 /// Mean over the pairs of distinct tokens of K_tt'/√(K_tt K_t't'). NaN for one token.

@@ -10,6 +10,7 @@
 #include "experiments/app/terminal_progress.h"
 #include "experiments/app/tools/info.h"
 #include "experiments/app/tools/tools.h"
+#include "experiments/core/config/toml_reader.h"
 #include "experiments/core/stacks/fits.h"
 #include "sim/base/printable.h"
 
@@ -26,9 +27,8 @@ ExitCode run_info(const CommonOptions& options, const std::string& folder) {
 /// The configuration, where it does not say otherwise of the family's kind.
 config::Config load_for_family(study::Request request, const std::string& family) {
   require_family(family);
-  config::Config config = request.load();
-  if (config.was_given("model.recipe")) return config;
-  request.settings.insert(request.settings.begin(), "model.recipe=" + family);
+  const toml::table given = config::read_table(request.file, request.all_settings());
+  if (!given.at_path("model.recipe")) request.settings.insert(request.settings.begin(), "model.recipe=" + family);
   return request.load();
 }
 

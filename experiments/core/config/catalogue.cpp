@@ -45,7 +45,8 @@ std::vector<std::pair<std::string, std::string>> recipe_keys(const Family& famil
           {"embedding_norm", flag(m.embedding_norm)},
           {"final_norm", flag(m.final_norm)},
           {"std", fmt::format("{:g}", recipe.init_std)},
-          {"second_moment", second_moment_text(family)}};
+          {"second_moment", second_moment_text(family)},
+          {"residual", std::string(family.init_residual)}};
 }
 
 nlohmann::ordered_json recipes_json() {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "experiments/core/config/config.h"
 #include "experiments/core/config/placement_reader.h"
@@ -14,6 +15,7 @@
 #include "sim/base/printable.h"
 #include "sim/checkpoint/recipe.h"
 #include "sim/spec/stack_keys.h"
+#include "sim/spec/weight.h"
 
 namespace periscope::config {
 namespace {
@@ -51,7 +53,7 @@ const Family* apply_recipe(TomlReader& reader, StackSpec& spec) {
   m.mlp = kind.mlp;
   m.rope = kind.rope;
   m.causal = kind.causal;
-  spec.init = {.scheme = InitScheme::normal, .std = recipe.init_std};
+  spec.init = {.scheme = InitScheme::normal, .std = recipe.init_std, .residual = recipe.init_residual};
   return &family;
 }
 
@@ -70,6 +72,58 @@ void derive_shape(const Config& config, bool preset, ModelSpec& m) {
   }
   // The width is checked later, with everything else of the stack.
   if (!config.was_given("model.mlp_width") && (width || !preset) && m.width <= 1 << 20) m.mlp_width = 4 * m.width;
+}
+
+/// Sets input.second_moment to what init.embedding_std or the recipe says, and init.embedding_std to the recipe's where
+/// positions alone have a standard deviation of their own. Returns whether init says it.
+bool derive_second_moment(const Config& config, const Family* family, StackSpec& base) {
+  const std::optional<Recipe> recipe =
+      family == nullptr ? std::nullopt : std::optional(recipe_of(*family, base.model.width));
+  InitSpec& init = base.init;
+  const double truncated = truncation_factor(init);
+  // The families draw embeddings with the std of their matrices.
+  const bool has_own_std = recipe && init.scheme == InitScheme::normal;
+  if (init.position_std && !init.embedding_std) {
+    if (!recipe) {
+      throw ConfigError(fmt::format("init.position_std = {:g}: expected init.embedding_std or model.recipe, too",
+                                    *init.position_std));
+    }
+    init.embedding_std = has_own_std ? init.std : recipe->init_std;
+  }
+  if (init.embedding_std) {
+    const auto positions = init.position_std ? std::optional(*init.position_std * truncated) : std::nullopt;
+    base.input.second_moment =
+        input_second_moment(recipe ? recipe->model : base.model, *init.embedding_std * truncated, positions);
+    if (!std::isnormal(base.input.second_moment)) {
+      throw ConfigError(
+          fmt::format("init.embedding_std = {:g}: the input would have the second moment {:g}; expected "
+                      "another standard deviation",
+                      *init.embedding_std, base.input.second_moment));
+    }
+    return true;
+  }
+  if (!recipe) return false;
+  const double times = (has_own_std ? init.std / recipe->init_std : 1.0) * truncated;
+  const double moment = recipe->second_moment * times * times;
+  if (times >= 0.0 && !(moment > 0.0 && std::isfinite(moment)) && !config.was_given("input.second_moment")) {
+    throw ConfigError(
+        fmt::format("init.std = {:g}: the embeddings of model.recipe would have the second moment {:g}; expected "
+                    "another std, or input.second_moment",
+                    init.std, moment));
+  }
+  base.input.second_moment = moment;
+  return false;
+}
+
+/// Throws ConfigError if input.second_moment is not what init.embedding_std and init.position_std say.
+void require_second_moment(const InitSpec& init, double derived, double given) {
+  constexpr double rounding = 1e-12;
+  if (std::abs(given - derived) <= rounding * derived) return;
+  throw ConfigError(
+      fmt::format("input.second_moment = {:g}: expected {:g} as init.embedding_std = {:g}{} has it; give "
+                  "one of them",
+                  given, derived, *init.embedding_std,
+                  init.position_std ? fmt::format(" with init.position_std = {:g}", *init.position_std) : ""));
 }
 
 void read_kinds(TomlReader& reader, std::vector<InputKind>& kinds) {
@@ -175,20 +229,11 @@ Config read_single(Known known, const toml::table& table, const std::string& fil
   TomlReader init = root.table("init");
   read_keys(init, init_section, base.init);
   TomlReader input = root.table("input");
-  if (recipe != nullptr && base.model.width >= 1 && base.model.width <= 1 << 20) {
-    const Recipe made = recipe_of(*recipe, base.model.width);
-    // The families draw embeddings with the std of their matrices.
-    const double times = base.init.scheme == InitScheme::normal ? base.init.std / made.init_std : 1.0;
-    const double moment = made.second_moment * times * times;
-    if (times >= 0.0 && !(moment > 0.0 && std::isfinite(moment)) && !config.was_given("input.second_moment")) {
-      throw ConfigError(
-          fmt::format("init.std = {:g}: the embeddings of model.recipe would have the second moment {:g}; expected "
-                      "another std, or input.second_moment",
-                      base.init.std, moment));
-    }
-    base.input.second_moment = moment;
-  }
+  const bool has_width = base.model.width >= 1 && base.model.width <= 1 << 20;
+  const bool init_says = has_width && derive_second_moment(config, recipe, base);
+  const double derived = base.input.second_moment;
   read_keys(input, input_section, base.input);
+  if (init_says) require_second_moment(base.init, derived, base.input.second_moment);
   read_kinds(input, config.inputs);
   const toml::node* path = input.find("path");
   if (path != nullptr && path->source().path && std::filesystem::path(base.input.path).is_relative()) {
@@ -259,7 +304,8 @@ void override_theory(Known known, const std::string& file, const Lists& lists,
   }
   const bool is_input_told = std::ranges::any_of(theory_settings, [](const std::string& setting) {
     const std::string key = key_of_setting(setting, "--theory-set");
-    return key == "input.second_moment" || key == "model.recipe";
+    return key == "input.second_moment" || key == "model.recipe" || key == "init.embedding_std" ||
+           key == "init.position_std";
   });
   const std::vector<StackSpec> measured = config.stacks();
   for (std::size_t i = 0; i < measured.size(); ++i) {

@@ -38,18 +38,13 @@ std::string read_placement_name(TomlReader& reader, const toml::table& table) {
 }
 
 /// A scale: a number, or an expression in L and l.
-void read_scale(TomlReader& reader, const toml::table& table, std::string_view key, double& number,
-                std::optional<DepthExpression>& expression) {
-  const toml::node* node = table.get(key);
-  if (node == nullptr || !node->is_string()) {
-    reader.read(key, number);
-    return;
-  }
-  reader.find(key);
-  expression = DepthExpression::parse(*node->value<std::string>());
-  if (!expression) {
-    reader.fail(key, *node,
-                "a number, or an expression in L (layers) and l (additions before), as \"2L\" or \"1/sqrt(l+1)\"");
+void read_scale(TomlReader& reader, std::string_view key, double& number, std::optional<DepthExpression>& expression) {
+  DepthExpression scale = number;
+  reader.read(key, scale);
+  if (scale.text().empty()) {
+    number = scale.at(0, 1);
+  } else {
+    expression = scale;
   }
 }
 
@@ -111,8 +106,8 @@ Placement read_free_form(TomlReader reader, const toml::table& table) {
          {std::pair{"A", &SublayerRule::norm_a}, {"B", &SublayerRule::norm_b}, {"C", &SublayerRule::norm_c}}) {
       reader.read(key, form.rule.*flag);
     }
-    read_scale(reader, table, "alpha", form.rule.alpha, form.alpha);
-    read_scale(reader, table, "beta", form.rule.beta, form.beta);
+    read_scale(reader, "alpha", form.rule.alpha, form.alpha);
+    read_scale(reader, "beta", form.rule.beta, form.beta);
   }
   const std::string name = read_placement_name(reader, table);
   reader.finish();

@@ -70,6 +70,9 @@ nlohmann::ordered_json value_json(const Key<S>& key, const S& values) {
           return values.*field ? nlohmann::ordered_json(*(values.*field)) : nullptr;
         } else if constexpr (std::is_same_v<F, Placement S::*>) {
           return placement_json(values.*field);
+        } else if constexpr (std::is_same_v<F, DepthExpression S::*>) {
+          const DepthExpression& e = values.*field;
+          return e.text().empty() ? nlohmann::ordered_json(e.at(0, 1)) : nlohmann::ordered_json(e.text());
         } else {
           return values.*field;
         }
@@ -94,8 +97,8 @@ nlohmann::ordered_json section_json(const Section<S>& section, const S& values, 
   return json;
 }
 
-/// What a key's values are: "whole number", "number", "flag", "text", a list of these ("list of number"), "placement",
-/// "list of table"; "" for a word that fills other keys.
+/// What a key's values are: "whole number", "number", "flag", "text", "number or text", a list of the first four ("list
+/// of number"), "placement", "list of table"; "" for a word that fills other keys.
 template <class S>
 std::string type_words(const Key<S>& key) {
   if (key.tables) return "list of table";
@@ -116,6 +119,8 @@ std::string type_words(const Key<S>& key) {
           return "list of text";
         } else if constexpr (std::is_same_v<F, Placement S::*>) {
           return "placement";
+        } else if constexpr (std::is_same_v<F, DepthExpression S::*>) {
+          return "number or text";
         } else if constexpr (std::is_same_v<F, std::monostate>) {
           return "";
         } else {

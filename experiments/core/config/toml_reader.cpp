@@ -134,6 +134,23 @@ bool TomlReader::read(std::string_view key, double& target) {
   return true;
 }
 
+bool TomlReader::read(std::string_view key, DepthExpression& target) {
+  const toml::node* node = find(key);
+  if (node == nullptr) return false;
+  if (double number = 0.0; node->is_number()) {
+    read(key, number);
+    target = number;
+    return true;
+  }
+  const auto* text = node->as_string();
+  const auto expression = text == nullptr ? std::nullopt : DepthExpression::parse(text->get());
+  if (!expression) {
+    fail(key, *node, "a number, or an expression in L (layers) and l (additions before), as \"2L\" or \"1/sqrt(l+1)\"");
+  }
+  target = *expression;
+  return true;
+}
+
 bool TomlReader::read(std::string_view key, bool& target) {
   const toml::node* node = find(key);
   if (node == nullptr) return false;

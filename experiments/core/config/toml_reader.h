@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/spec/depth_expression.h"
+
 namespace periscope::config {
 
 /// Reads one TOML table strictly: every key that is asked for becomes a known key, and finish() refuses
@@ -23,6 +25,7 @@ class TomlReader {
   bool read(std::string_view key, double& target);
   bool read(std::string_view key, bool& target);
   bool read(std::string_view key, std::string& target);
+  bool read(std::string_view key, DepthExpression& target);
   bool read(std::string_view key, std::vector<int>& target);
   bool read(std::string_view key, std::vector<double>& target);
   bool read(std::string_view key, std::vector<std::string>& target);

@@ -237,10 +237,12 @@ std::string unusable_scale(const StackSpec& spec) {
       }
     }
   }
-  for (const Weight weight : layer_matrices) {
-    if (weight == Weight::attention_gate && m.gates_at(0) == 0) continue;
-    const double std = stddev_of(spec, 0, weight);
-    if (unusable(std)) return reason(fmt::format("the standard deviation of {}", name_of(weight)), std);
+  for (int layer = 0; layer < m.layers; ++layer) {
+    for (const Weight weight : layer_matrices) {
+      if (weight == Weight::attention_gate && m.gates_at(layer) == 0) continue;
+      const double std = stddev_of(spec, layer, weight);
+      if (unusable(std)) return reason(fmt::format("the standard deviation of {}", name_of(weight)), std);
+    }
   }
   return {};
 }

@@ -255,7 +255,12 @@ void require_limit(const LadderConfig& config) {
     if (spec.init.scheme == InitScheme::normal) {
       throw ConfigError(
           "init.scheme = normal: matrices of one standard deviation at every width have no limit; "
-          "expected lecun, he, xavier or scaled");
+          "expected lecun, he, xavier, scaled or mitchell");
+    }
+    if (config.run.backward && spec.init.head_std) {
+      throw ConfigError(fmt::format(
+          "init.head_std = {:g}: an unembedding of one standard deviation at every width has no limit; expected none",
+          *spec.init.head_std));
     }
     if (config.run.backward && !spec.model.unembedding) {
       throw ConfigError("model.unembedding = false: the number of classes would grow with the width; expected true");

@@ -114,13 +114,16 @@ std::string scale_hint(const std::vector<StackResult>& results) {
   std::map<std::string, std::vector<std::string>> stacks_of;
   for (const StackResult& r : results) {
     const InitSpec& init = r.spec.init;
-    const double embedding = init.std * init.std;
+    const bool mitchell = init.scheme == InitScheme::mitchell;
+    const double embedding = std::pow(drawn_embedding_stddev(r.spec), 2);
     const double ratio = r.spec.input.second_moment / embedding;
     if (!r.spec.recipe.empty()) continue;  // which has set both as the family's models have them
-    if (init.scheme != InitScheme::normal || r.spec.model.embedding_norm || (ratio > 0.5 && ratio < 2.0)) continue;
-    stacks_of[fmt::format("weights are drawn from N(0, {0:g}²), and the input has E[x²] = {1:g}; embeddings drawn "
-                          "likewise have {2:g}.\n",
-                          init.std, r.spec.input.second_moment, embedding)]
+    if ((init.scheme != InitScheme::normal && !mitchell) || r.spec.model.embedding_norm || init.embedding_std) continue;
+    if (ratio > 0.5 && ratio < 2.0) continue;
+    const std::string drawn = mitchell ? "by Mitchell's rule" : fmt::format("from N(0, {:g}²)", init.std);
+    stacks_of[fmt::format(
+                  "weights are drawn {}, and the input has E[x²] = {:g}; embeddings drawn likewise have {:g}.\n", drawn,
+                  r.spec.input.second_moment, embedding)]
         .push_back(config::placement_label(r.spec));
   }
   if (stacks_of.empty()) return {};

@@ -58,6 +58,7 @@ constexpr ConditionalKey conditional_keys[] = {
      [](const StackSpec& spec) { return spec.init.scheme == InitScheme::normal; }},
     {"init.factor", "init.scheme = \"scaled\"",
      [](const StackSpec& spec) { return spec.init.scheme == InitScheme::scaled; }},
+    {"init.head_std", "model.unembedding = true", [](const StackSpec& spec) { return spec.model.unembedding; }},
     {"input.correlation", "input.kind = \"gaussian\"",
      [](const StackSpec& spec) { return spec.input.kind == InputKind::gaussian; }},
     {"input.path", "input.kind = \"text\"", [](const StackSpec& spec) { return spec.input.kind == InputKind::text; }},

@@ -16,7 +16,7 @@ StackSpec initial_stack(const ModelSpec& model, const config::Config& config, in
   spec.model.gamma = 1.0;
   spec.input.kind = InputKind::tokens;
   spec.input.tokens = tokens;
-  const double std = stddev_of(spec, 0, Weight::unembedding);
+  const double std = drawn_embedding_stddev(spec);
   spec.input.second_moment = config.was_given("input.second_moment") ? config.base.input.second_moment : std * std;
   return spec;
 }

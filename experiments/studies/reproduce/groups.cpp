@@ -183,7 +183,8 @@ void set_proxy(TrainConfig& config, bool quick) {
   }
   unless_given("model.vocab", m.vocab, 256);
   unless_given("input.tokens", config.base.input.tokens, 64);
-  unless_given("input.second_moment", config.base.input.second_moment, 4e-4);  // the tables' init too is N(0, 0.02²)
+  if (!config.base.init.embedding_std)
+    unless_given("input.second_moment", config.base.input.second_moment, 4e-4);  // the tables' init too is N(0, 0.02²)
   TrainSpec& t = config.train;
   unless_given("train.steps", t.steps, quick ? 240 : 1000);
   unless_given("train.batch", t.batch, quick ? 8 : 16);
