@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "experiments/core/dataset/json_image.h"
+#include "experiments/core/stacks/confront.h"
 #include "experiments/studies/gradients/attenuation.h"
 #include "experiments/studies/gradients/crossover.h"
 #include "experiments/studies/gradients/depth.h"
@@ -69,6 +70,22 @@ TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and 
   const study::Outcome outcome = gradients::depth_outcome(result);
   const auto json = dataset::json_image(gradients::depth_schema(), outcome.data.value());
   CHECK(json["variables"]["log_gradient_predicted"][0].size() == result.theory_layers.size());
+}
+
+TEST_CASE("the gradient of W_o behind gates is that of simulated stacks") {
+  for (const AttentionGate gate : {AttentionGate::head, AttentionGate::channel}) {
+    gradients::GradientConfig config = small({"pre"});
+    config.base.model.layers = 2;
+    config.base.model.attention_gate = gate;
+    const stacks::StackResult stack = stacks::confront(config, "propagate", unseen).stacks.at(0);
+    CHECK(stack.agreement.verdict != judge::Verdict::disagrees);
+    const Profile& measured = stack.measurement.value().profile;
+    for (std::size_t layer = 0; layer < 2; ++layer) {
+      const double found = measured.find(Statistic::log_grad_sq, Weight::o)->value[layer];
+      // Half-open gates let a quarter of the square through, 1.4 in logarithms.
+      CHECK(std::abs(found - stack.prediction.profile.find(Statistic::log_grad_sq, Weight::o)->value[layer]) < 0.3);
+    }
+  }
 }
 
 TEST_CASE("attenuation: one layer has no rate, which is said before anything is measured") {

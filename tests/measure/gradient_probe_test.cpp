@@ -99,6 +99,11 @@ TEST_CASE("a real backward pass fills every entry, and none of them is zero") {
     for (const std::size_t l : {1U, 3U}) CHECK(std::isnan(share[l]));
     for (const auto& [key, curve] : p.curves) {
       if (key.first == Statistic::score_share) continue;
+      if (key.first == Statistic::grad_sq) {  // also of a stream of several parts, whose gradients add up
+        const Values& logs = p.find(Statistic::log_grad_sq, key.second)->value;
+        REQUIRE(logs.size() == curve.value.size());
+        for (std::size_t i = 0; i < logs.size(); ++i) CHECK(logs[i] == std::log(curve.value[i]));
+      }
       for (const double v : curve.value) CHECK((key.first == Statistic::grad_sq ? v > 0.0 : std::isfinite(v)));
     }
     for (const auto& [key, curve] : p.weight_curves) {

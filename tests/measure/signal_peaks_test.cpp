@@ -44,6 +44,28 @@ TEST_CASE("the largest number of a sublayer is over all of its signals, those th
   }
 }
 
+TEST_CASE("every recorded maximum is among the peaks, of a second stream too") {
+  for (const Placement& placement : placement_table()) {
+    INFO(std::string(placement.name));
+    const ModelReading reading = reading_of(placed(tiny_stack(), placement.name), 1.0);
+    const std::vector<SignalPeaks> peaks = signal_peaks(reading);
+    bool has_second_stream = false;
+    for (const auto& [key, curve] : reading.reading.profile.curves) {
+      if (key.first != Statistic::maximum) continue;
+      const Signal signal = key.second;
+      has_second_stream = has_second_stream || signal == Signal::r_out;
+      CAPTURE(name_of(signal));
+      const auto found = std::ranges::find(peaks, signal, &SignalPeaks::signal);
+      REQUIRE(found != peaks.end());
+      CHECK(found->values.size() == curve.value.size());
+      for (std::size_t i = 0; i < curve.value.size(); ++i) {
+        CHECK((found->values[i] == curve.value[i] || (std::isnan(found->values[i]) && std::isnan(curve.value[i]))));
+      }
+    }
+    CHECK(has_second_stream == (placement.wiring == Wiring::dual));
+  }
+}
+
 TEST_CASE("signals are in the order of the dataflow, what norm C reads among them only where there is one") {
   const auto has_sum = [](const char* placement) {
     return std::ranges::any_of(signal_peaks(reading_of(placed(tiny_stack(), placement), 1.0)),

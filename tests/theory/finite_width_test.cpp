@@ -143,6 +143,21 @@ TEST_CASE("every sequence gets its share, and the spread is that of a seed whose
   CHECK(at_width(spec, 5, 3, {same, different}).finite_width_degrees == 4);  // one mean for every sequence
 }
 
+TEST_CASE("replicates of several sequences are independent, of equal ones too") {
+  StackSpec spec = small("pre");
+  spec.input.kind = InputKind::tokens;
+  spec.input.correlation = 0.0;
+  const std::vector<int> ids{0, 1, 2, 3, 4};
+  const Prediction p = at_width(spec, 6, 3, {ids, ids});
+  REQUIRE(p.draws.size() == 6);
+  for (std::size_t i = 0; i < 6; ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      const std::pair x{Statistic::second_moment, Signal::x_out};
+      CHECK(p.draws[i].curves.at(x).value.back() != p.draws[j].curves.at(x).value.back());
+    }
+  }
+}
+
 TEST_CASE("T12a: with ε = 0 Peri's and B-only's stream grows by γ² a sublayer at every width, in the mean") {
   for (const char* placement : {"peri", "b-only"}) {
     for (const int width : {3, 16}) {
