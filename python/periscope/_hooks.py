@@ -67,7 +67,7 @@ class Watched:
         self._logits: Any = None
         self._current = -1
         self._is_running = False  # the pass that is recorded
-        self._thread = 0
+        self._thread = 0  # in which it runs
         self._is_over = False
         self._is_twice = False
         self._latest: tuple[Any, Any, Any] | None = None
@@ -105,8 +105,12 @@ class Watched:
             else:
                 keep(modules[name].register_forward_hook(self._output_hook(places)))
         for name, sublayer in self._layout.attention.items():
-            keep(modules[name].register_forward_pre_hook(lambda *_, s=sublayer: setattr(self, "_current", s)))
-            keep(modules[name].register_forward_hook(lambda *_: setattr(self, "_current", -1), always_call=True))
+            keep(modules[name].register_forward_pre_hook(lambda *_, s=sublayer: self._enter_attention(s)))
+            keep(modules[name].register_forward_hook(lambda *_: self._enter_attention(-1), always_call=True))
+
+    def _enter_attention(self, sublayer: int) -> None:
+        if self._is_recording():
+            self._current = sublayer
 
     def close(self) -> None:
         """Removes the hooks; the recorded signals stay."""
@@ -119,7 +123,7 @@ class Watched:
     def _before(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         if not self._is_counted():
             return
-        if self._is_over:  # a further micro-batch, or a second pass before the first one's gradients
+        if self._is_over or self._is_running:  # a further micro-batch, or a second pass before any gradients
             self._is_twice = self._is_twice or (self._gradients and not self._sums)
             return
         ids = named.get("input_ids", arguments[0] if arguments else None)
@@ -132,13 +136,13 @@ class Watched:
         if mask is not None and mask.dim() == 2 and not bool((mask != 0).all()):
             raise InputError("record: found padding in attention_mask; expected sequences of one length")
         self._kept = _Kept()
-        self._is_running = True
         self._thread = threading.get_ident()
+        self._is_running = True
         self._ids, self._labels = ids.detach().cpu(), named.get("labels")
         self._enter()
 
     def _after(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
-        if not self._is_running:
+        if not self._is_recording():
             return
         self._is_running = False
         self._leave()
@@ -149,6 +153,10 @@ class Watched:
             self._logits = logits.detach()
             self._logits_version = _version(self._logits)
         self._is_over = True
+
+    def _is_recording(self) -> bool:
+        """Returns whether this thread makes the recorded pass; another one may call the same model meanwhile."""
+        return self._is_running and threading.get_ident() == self._thread
 
     def _is_counted(self) -> bool:
         """A pass without gradients, as a validation in between, is not a step's where gradients are recorded."""
@@ -175,9 +183,8 @@ class Watched:
             self._mode = None
 
     def keep_rotated(self, q: Any, k: Any) -> None:
-        """Keeps queries and keys after RoPE. The function that makes them is shared by all models of a family, which
-        may run in several threads."""
-        if self._current < 0 or threading.get_ident() != self._thread:
+        """Keeps queries and keys after RoPE. The function that makes them is shared by all models of a family."""
+        if self._current < 0 or not self._is_recording():
             return
         for signal, heads in (("q", q), ("k", k)):  # [sequences, heads, tokens, e]
             self._keep(self._current, signal, heads.detach(), heads.transpose(1, 2).flatten(2))
@@ -191,7 +198,7 @@ class Watched:
         """Of every token and head the largest magnitude of what enters the softmax, masked places left out."""
         import torch
 
-        if not self._is_running or scores.dim() != 4 or self._current < 0:
+        if not self._is_recording() or scores.dim() != 4 or self._current < 0:
             return
         size = scores.detach().abs()
         size = size.masked_fill(scores < torch.finfo(scores.dtype).min / 2, 0.0)
@@ -213,13 +220,13 @@ class Watched:
         for place in places:
             whole = place.columns is None or place.columns == slice(0, x.shape[-1])
             self._keep(place.sublayer, place.signal, x, x if whole else x[..., place.columns], place.columns)
-            if place.signal in ("f_out", "B_out"):
+            if place.signal in ("f_out", "B_out") and self._is_recording():
                 self._branch = (place.sublayer, x)
 
     def _keep(self, sublayer: int, signal: str, x: Any, seen: Any, columns: slice | None = None) -> None:
         """Keeps a signal, and its gradient once it comes; ``seen`` is x as [sequences, tokens, columns]."""
         key = (sublayer, signal)
-        if not self._is_running or key in self._kept.signals:
+        if not self._is_recording() or key in self._kept.signals:
             return
         self._kept.signals[key] = self._rows_of(x, seen.detach().flatten(0, -2), signal)
         through = next((weight for weight, made in OUT_OF.items() if made == signal), None)

@@ -67,7 +67,8 @@ class Recorder:
         every, top = _whole("every", every), _whole("top", top)
         require_plain(model)
         for part in model.modules():
-            if type(part).__name__ == "OptimizedModule" or getattr(part, "_compiled_call_impl", None) is not None:
+            if (type(part).__name__ == "OptimizedModule" or getattr(part, "_compiled_call_impl", None) is not None
+                    or hasattr(part.forward, "_torchdynamo_orig_callable")):  # fmt: skip
                 raise InputError(f"model: {type(part).__name__} is compiled, and hooks see no signals of such code; "
                                  "expected a model without compiled modules")  # fmt: skip
         if gradients and any(getattr(part, "gradient_checkpointing", False) for part in model.modules()):

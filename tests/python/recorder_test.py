@@ -74,6 +74,20 @@ class Records(unittest.TestCase):
         for number in (0, 1):
             self.same(found[number], self.expected)
 
+    def test_a_pass_of_another_thread_is_not_recorded(self) -> None:
+        model = llama()
+        others: list[threading.Thread] = []
+
+        def beside(*_: object) -> None:
+            if not others:
+                others.append(threading.Thread(target=lambda: model(input_ids=torch.tensor([IDS[::-1]]))))
+                others[0].start()
+                others[0].join()
+
+        vars(model.model.layers)["0"].self_attn.q_proj.register_forward_pre_hook(beside)
+        self.same(recorded(model), self.expected)
+        self.assertEqual(len(others), 1)
+
     def test_a_patch_that_somebody_has_put_over_ours_stays(self) -> None:
         over = []
 
@@ -129,6 +143,11 @@ class Records(unittest.TestCase):
         with self.assertRaises(ps.InputError) as raised:
             ps.record(model)
         self.assertIn("Linear is compiled", str(raised.exception))
+        model = llama()
+        model.model.forward = torch.compile(model.model.forward)
+        with self.assertRaises(ps.InputError) as raised:
+            ps.record(model)
+        self.assertIn("Stack is compiled", str(raised.exception))
 
     def test_a_layer_that_was_left_out_is_named(self) -> None:
         model = llama()

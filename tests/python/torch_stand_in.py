@@ -88,6 +88,7 @@ class _TorchDynamoContext:
     def __call__(self, call):
         def compile_wrapper(*arguments, **named):
             return call(*arguments, **named)
+        compile_wrapper._torchdynamo_orig_callable = call
         return compile_wrapper
 class DisableContext:
     def __call__(self, call):
