@@ -179,7 +179,7 @@ class Errors(unittest.TestCase):
         with self.assertRaises(_periscope.Failure):
             _periscope.run("propagate", flags={"dump": []})
 
-    def test_paths_that_are_no_utf8_are_refused_before_anything_is_made(self) -> None:
+    def test_paths_that_are_not_utf8_are_rejected_before_anything_is_made(self) -> None:
         path = "odd\udcff"
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             for call, key in (

@@ -131,7 +131,7 @@ class Records(unittest.TestCase):
         self.assertEqual(float(ds.site_second_moment_measured.sel(site="f_out")[0]),
                          float(self.expected.site_second_moment_measured.sel(site="f_out")[0]))  # fmt: skip
 
-    def test_compiled_models_are_refused_with_what_to_do(self) -> None:
+    def test_compiled_models_are_rejected_with_what_to_do(self) -> None:
         model = llama()
         compiled = torch.compile(model)
         with self.assertRaises(ps.InputError) as raised:
@@ -156,7 +156,7 @@ class Records(unittest.TestCase):
             recorded(model)
         self.assertIn("layer 1 was left out", str(raised.exception))
 
-    def test_adapters_are_refused_with_what_to_do(self) -> None:
+    def test_adapters_are_rejected_with_what_to_do(self) -> None:
         model = llama()
         model.model.layers.__dict__["0"].adapter = type("LoraLayer", (torch.Module,), {"__module__": "peft.tuners"})()
         for call in (ps.from_torch, ps.record):
