@@ -15,7 +15,8 @@ HERE = Path(__file__).parents[1] / "periscope"
 WIDTH = 116
 
 TYPES = {
-    "whole number": "int", "number": "float", "flag": "bool", "text": "str", "": "str", "number or text": "float | str", "placement": "Placement",
+    "whole number": "int", "number": "float", "flag": "bool", "text": "str", "": "str", "placement": "Placement",
+    "number or text": "float | str",
     "list of whole number": "Sequence[int]", "list of number": "Sequence[float]", "list of text": "Sequence[str]",
     "list of table": "Sequence[Mapping[str, Any]]",
 }  # fmt: skip

@@ -52,8 +52,8 @@ for name in (*ALL_CORE, "experiments/studies"):
 FORBIDDEN["python/bindings"] = ("CLI/", "netcdf", "openssl", "sys/wait", "malloc.h")  # signals: its thread blocks them
 PROCESS_WORDS = re.compile(r"/proc/self/exe|\bmallopt\b|\bgetenv\b|\bstd::exit\b|\bfork\("
                            r"|\bstd::(cout|cerr|clog|signal)\b|\bfmt::print\b|\bs?printf\(|\bsigaction\b|\bcurrent_path\b|\bomp_set_\w+")
-# Who puts back the number of threads of its own thread: OneThread, for the ops of a small stack, and a run of the Python
-# module, which has a thread to itself.
+# Who puts back the number of threads of its own thread: OneThread, for the ops of a small stack, and a run of the
+# Python module, which has a thread to itself.
 PUTS_BACK = {"experiments/core/stacks/one_thread.h": "omp_set_num_threads",
              "python/bindings/run.cpp": "omp_set_num_threads"}
 # A study is a folder; no study includes another. Files beside the folders know all of them.
