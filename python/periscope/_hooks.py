@@ -123,7 +123,8 @@ class Watched:
     def _before(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         if not self._is_counted():
             return
-        if self._is_over or self._is_running:  # a further micro-batch, or a second pass before any gradients
+        is_beside = self._is_running and not self._is_recording()
+        if self._is_over or is_beside:  # a further micro-batch, or a second pass before any gradients
             self._is_twice = self._is_twice or (self._gradients and not self._sums)
             return
         ids = named.get("input_ids", arguments[0] if arguments else None)
@@ -135,6 +136,7 @@ class Watched:
         mask = named.get("attention_mask")
         if mask is not None and mask.dim() == 2 and not bool((mask != 0).all()):
             raise InputError("record: found padding in attention_mask; expected sequences of one length")
+        self._leave()  # a pass that was interrupted
         self._kept = _Kept()
         self._thread = threading.get_ident()
         self._is_running = True

@@ -5,6 +5,7 @@ import pickle
 import threading
 import unittest
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch_stand_in as torch
@@ -38,7 +39,7 @@ class Records(unittest.TestCase):
 
     def tearDown(self) -> None:
         self.assertIs(torch.apply_rotary_pos_emb, self.rotate)
-        self.assertEqual(_hooks._ROTATIONS, {})
+        self.assertEqual((_hooks._ROTATIONS, torch._MODES.stack), ({}, []))
 
     def same(self, a: xr.Dataset, b: xr.Dataset) -> None:
         xr.testing.assert_identical(a.drop_attrs(deep=False), b.drop_attrs(deep=False))
@@ -87,6 +88,15 @@ class Records(unittest.TestCase):
         vars(model.model.layers)["0"].self_attn.q_proj.register_forward_pre_hook(beside)
         self.same(recorded(model), self.expected)
         self.assertEqual(len(others), 1)
+
+    def test_after_an_interrupted_pass_the_next_one_is_recorded(self) -> None:
+        for kind in (KeyboardInterrupt, RuntimeError):
+            model = llama()
+            with ps.record(model, gradients=False) as recorder:
+                with mock.patch.object(torch.Mlp, "forward", side_effect=kind), self.assertRaises(kind):
+                    model(input_ids=torch.tensor([IDS[::-1]]))
+                model(input_ids=torch.tensor([IDS]))
+            self.same(recorder.datasets[0], self.expected)
 
     def test_a_patch_that_somebody_has_put_over_ours_stays(self) -> None:
         over = []

@@ -144,16 +144,20 @@ class Module:
         return handle
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        output = None
+        def after(output: Any) -> Any:
+            for hook, with_kwargs, always in tuple(self._after.values()):
+                if output is not None or always:
+                    assert hook(self, arguments, *([named] if with_kwargs else []), output) is None
+            return output
+
         try:
             for hook, with_kwargs in tuple(self._before.values()):
                 hook(self, arguments, *([named] if with_kwargs else []))
             output = self.forward(*arguments, **named)
-        finally:
-            for hook, with_kwargs, always in tuple(self._after.values()):
-                if output is not None or always:
-                    assert hook(self, arguments, *([named] if with_kwargs else []), output) is None
-        return output
+        except Exception:  # torch calls no hooks after KeyboardInterrupt
+            after(None)
+            raise
+        return after(output)
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         raise NotImplementedError
