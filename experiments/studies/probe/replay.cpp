@@ -124,8 +124,8 @@ study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const Out
       .initial = {.profile = {}, .refusal = "not a part of a record", .finite_width = {}},
       .notes = {}};
   for (NullReading& null : result.nulls) null.predicted.refusal = result.initial.refusal;
-  const stacks::OneThread serial(
-      stacks::is_small_pass(checkpoint.model(), static_cast<int>(pass.ids.size()), pass.backward));
+  // A record takes fewer operations than a forward pass, with gradients too.
+  const stacks::OneThread serial(stacks::is_small_pass(checkpoint.model(), static_cast<int>(pass.ids.size()), false));
   measure(context, pass, dtype, top, result.measured);
   measure_losses(context, pass, result.measured);
   result.resolved = config::resolved(config, {result.at_init});
