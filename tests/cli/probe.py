@@ -4,6 +4,7 @@ Real checkpoints are looked for in ../shared beside the project; without them th
 
 import json
 import math
+import os
 import pathlib
 import struct
 import tempfile
@@ -273,6 +274,22 @@ class Probe(Checkpoints):
             self.assertAlmostEqual(a, b, delta=1e-12 * a)
             self.assertAlmostEqual(a, c, delta=1e-5 * a)
             self.assertNotEqual(a, c)
+
+    def test_ops_of_a_small_pass_stay_on_one_thread(self):
+        """OpenMP prints a line for every thread of a team."""
+        environment = {**os.environ, "OMP_DISPLAY_AFFINITY": "true"}
+
+        def threads(*words):
+            done = run(*words, "--threads", 2, "--quiet", environment=environment)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stderr.count("affinity")
+        if threads("verify", "--cases", 20) == 0:
+            self.skipTest("this OpenMP does not show its threads")
+        small = self.folder / "small"
+        run("write-checkpoint", "--family", "llama", "--set", "model.width=96", "--set", "model.heads=4", "--set",
+            "model.layers=2", "--set", "model.vocab=256", "--out", small)
+        tokens = ",".join(str(token) for token in range(64))
+        self.assertEqual(threads("probe", small, "--tokens", tokens, "--no-theory"), 0)
 
     def test_a_stream_that_overflows(self):
         shape, values = self.tensors["model.layers.0.mlp.down_proj.weight"]
