@@ -64,19 +64,20 @@ void add_model(nb::module_& module) {
       .def(
           "__init__",
           [](Model* self, const std::string& name, const std::string& config,
-             const std::map<std::string, Given>& tensors, bool copy) {
+             const std::map<std::string, Given>& tensors, bool copy, const std::vector<std::string>& ignore_keys) {
             const auto owner = std::make_shared<Owner>();
             owner->copies.reserve(tensors.size());  // views point into them
             auto memory = std::make_shared<MemoryModel>();
             memory->name = name;
             memory->config = config;
+            memory->ignore_keys = ignore_keys;
             for (const auto& [tensor, given] : tensors) {
               memory->tensors.tensors.emplace(tensor, view_of(tensor, given, copy, *owner));
             }
             memory->owner = owner;
             new (self) Model{std::move(memory)};
           },
-          "name"_a, "config"_a, "tensors"_a, "copy"_a = true)
+          "name"_a, "config"_a, "tensors"_a, "copy"_a = true, "ignore_keys"_a = std::vector<std::string>())
       .def_prop_ro("name", [](const Model& model) { return model.memory->name; });
 }
 

@@ -29,7 +29,12 @@ class Model:
     """A model in memory: the text of its config.json, and its tensors."""
 
     def __init__(
-        self, name: str, config: str, tensors: dict[str, tuple[str, list[int], Any]], copy: bool = True
+        self,
+        name: str,
+        config: str,
+        tensors: dict[str, tuple[str, list[int], Any]],
+        copy: bool = True,
+        ignore_keys: Sequence[str] = (),
     ) -> None: ...
     @property
     def name(self) -> str: ...

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,12 +59,17 @@ class Model:
         return f"Model({self.name!r})"
 
 
-def compiled(name: str, config: str, weights: Mapping[str, Any], copy: bool) -> "_periscope.Model":
-    """The model of the compiled module: ``config`` is the text of a config.json."""
+def compiled(
+    name: str, config: str, weights: Mapping[str, Any], copy: bool, ignore_keys: Sequence[str] = ()
+) -> "_periscope.Model":
+    """The model of the compiled module: ``config`` is the text of a config.json, ``ignore_keys`` are keys of it."""
     from . import _periscope
 
+    if isinstance(ignore_keys, str):
+        ignore_keys = [ignore_keys]
     try:
-        return _periscope.Model(name, config, {key: _tensor(key, value) for key, value in weights.items()}, copy=copy)
+        tensors = {key: _tensor(key, value) for key, value in weights.items()}
+        return _periscope.Model(name, config, tensors, copy=copy, ignore_keys=list(ignore_keys))
     except _periscope.Failure as failure:
         raise error_of(*failure.args) from None
 
@@ -97,20 +102,30 @@ def _of_torch(name: str, value: Any) -> tuple[str, list[int], np.ndarray]:
     return kind, list(value.shape), flat.view(torch.uint8).numpy()
 
 
-def from_torch(model: Any, *, copy: bool = True, name: str | None = None) -> Model:
+def from_torch(
+    model: Any, *, copy: bool = True, name: str | None = None, ignore_keys: Sequence[str] = ()
+) -> Model:
     """A live model of Hugging Face's transformers, of a family that Periscope reads, as ``probe`` and ``certify`` take
     it: without a detour over files.
+
+    ``ignore_keys`` are keys of the model's configuration that do not change its function although Periscope does not
+    know them; results name them in ``attrs["ignored_keys"]``.
 
     ``copy=False`` refers to the model's memory, which must not change while a run reads it. Raises InputError for a
     model that is sharded over processes or devices, quantized or compiled, by name, and for one without a
     configuration.
     """
     require_plain(model)
-    return Model._of(compiled_from_torch(model, copy=copy, name=name))
+    return Model._of(compiled_from_torch(model, copy=copy, name=name, ignore_keys=ignore_keys))
 
 
 def compiled_from_torch(
-    model: Any, *, copy: bool, name: str | None = None, copied: Callable[[str, Any], bool] | None = None
+    model: Any,
+    *,
+    copy: bool,
+    name: str | None = None,
+    copied: Callable[[str, Any], bool] | None = None,
+    ignore_keys: Sequence[str] = (),
 ) -> "_periscope.Model":
     """The model of the compiled module, of one that ``require_plain`` has let pass. Without ``copy`` the tensors that
     ``copied`` says are copied all the same."""
@@ -120,7 +135,7 @@ def compiled_from_torch(
     tensors = {key: value for key, value in model.state_dict().items() if hasattr(value, "data_ptr")}
     if copied is not None:
         tensors = {key: value.clone() if copied(key, value) else value for key, value in tensors.items()}
-    return compiled(name or type(model).__name__, json.dumps(config), tensors, copy)
+    return compiled(name or type(model).__name__, json.dumps(config), tensors, copy, ignore_keys)
 
 
 def require_plain(model: Any) -> None:

@@ -796,6 +796,7 @@ def certify(
     text: PathLike | None = None,
     tokenizer: TokenizerLike | None = None,
     max_tokens: float | None = None,
+    ignore_key: str | Sequence[str] | None = None,
     measure: bool = False,
     input_maximum: float | None = None,
     arithmetic: PathLike | None = None,
@@ -828,6 +829,7 @@ def certify(
         text: Text file to measure, encoded by the tokenizer.
         tokenizer: A tokenizer file of llama2.c, or "bytes".
         max_tokens: Read only the first so many tokens.
+        ignore_key: Key of config.json that does not change the function although it is unknown; repeatable.
         measure: Of a random stack: measure its input of the first seed too.
         input_maximum: Of a random stack with Gaussian input: certify real inputs with entries up to this.
         arithmetic: Arithmetic that verdicts are for: mixed (results are rounded to the format, sums are in fp32),
@@ -860,6 +862,7 @@ def certify(
             "text": text,
             "tokenizer": tokenizer,
             "max-tokens": max_tokens,
+            "ignore-key": ignore_key,
             "measure": measure,
             "input-maximum": input_maximum,
             "arithmetic": arithmetic,
@@ -881,6 +884,7 @@ def probe(
     text: PathLike | None = None,
     tokenizer: TokenizerLike | None = None,
     max_tokens: float | None = None,
+    ignore_key: str | Sequence[str] | None = None,
     labels: TokensLike | None = None,
     backward: bool = False,
     dump: PathLike | None = None,
@@ -915,6 +919,7 @@ def probe(
         tokenizer: A tokenizer file of llama2.c, or "bytes"; default: tok*.bin in the folder, or bytes for a
             vocabulary of 256.
         max_tokens: Read only the first so many tokens.
+        ignore_key: Key of config.json that does not change the function although it is unknown; repeatable.
         labels: Ids to predict, one per token, -1 for none; default: the next token.
         backward: Gradients of the loss too.
         dump: Folder for activations.safetensors: activations and gradients in f64.
@@ -955,6 +960,7 @@ def probe(
             "text": text,
             "tokenizer": tokenizer,
             "max-tokens": max_tokens,
+            "ignore-key": ignore_key,
             "labels": labels,
             "backward": backward,
             "dump": dump,

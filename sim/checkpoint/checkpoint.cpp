@@ -47,31 +47,36 @@ bool is_floating(SafetensorsType type) { return type <= SafetensorsType::f8_e4m3
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-Checkpoint::Checkpoint(const std::string& folder)
+Checkpoint::Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys)
     : config_path_(config_file_of(folder)),
       config_file_(config_path_),
       config_(read_strict_json(config_file_)),
       family_(&family_of(config_, config_path_)),
       files_(folder) {
-  read_config();
+  read_config(ignore_keys);
   check_tensors();
 }
 
-Checkpoint::Checkpoint(std::shared_ptr<const MemoryModel> model)
+Checkpoint::Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys)
     : memory_(std::move(model)),
       config_path_(memory_->name + ": its configuration"),
       config_file_(MappedFile::of_memory(config_path_, std::as_bytes(std::span(memory_->config)))),
       config_(read_strict_json(config_file_)),
       family_(&family_of(config_, config_path_)),
       files_(*memory_) {
-  read_config();
+  std::vector<std::string> all = memory_->ignore_keys;
+  all.insert(all.end(), ignore_keys.begin(), ignore_keys.end());
+  read_config(all);
   check_tensors();
 }
 
-void Checkpoint::read_config() {
+void Checkpoint::read_config(const std::vector<std::string>& ignore_keys) {
   ConfigReader reader(config_, config_path_);
   reader.set_stored(files_.counts());
-  const TensorNames names(files_.names(), *family_, folder());
+  reader.ignore(ignore_keys);
+  (void)reader.text("model_type");  // family_of has read both
+  if (reader.has("architectures")) (void)reader.texts("architectures");
+  const TensorNames names(files_.names(), *family_, folder(), files_.aliases());
   stack_ = family_->read(reader, names);
   reader.must_be("quantization_config", nullptr);
   reader.finish();
@@ -89,7 +94,26 @@ void Checkpoint::read_config() {
   }
   for (std::string& tensor : stack_.unread) tensor = stored(tensor);
   uses_ = stack_.map.uses(stack_.model);
+  if (reader.has("auto_map")) {
+    stack_.warnings.push_back(fmt::format("{}: auto_map names code of its own, which is not run", config_path_));
+  }
+  note_ignored(reader);
   stack_.warnings.insert(stack_.warnings.end(), files_.warnings().begin(), files_.warnings().end());
+}
+
+void Checkpoint::note_ignored(const ConfigReader& reader) {
+  for (const auto& [key, what] : reader.ignored()) {
+    if (what == ConfigReader::Ignored::read) {
+      throw ConfigError(
+          fmt::format("--ignore-key {}: expected a key that does not change the function; the family {} reads it",
+                      in_quotes(key), family_->name));
+    }
+    const bool is_there = what == ConfigReader::Ignored::ignored;
+    if (is_there) ignored_keys_.push_back(key);
+    stack_.warnings.push_back(
+        fmt::format("key {} of config.json: {}", in_quotes(key),
+                    is_there ? "ignored (--ignore-key)" : "not there, so --ignore-key does nothing"));
+  }
 }
 
 void Checkpoint::check_tensors() {
@@ -114,9 +138,9 @@ void Checkpoint::check_tensors() {
   if (missing.empty()) return;
   const std::string& first = missing.front();
   const std::string more = missing.size() > 1 ? fmt::format("; {} more are missing", missing.size() - 1) : "";
-  throw malformed(folder(),
-                  fmt::format("no tensor \"{}\": expected {} ({}){}", first, shape_text(stored_shape(uses_.at(first))),
-                              name_of(uses_.at(first).front().parameter), more));
+  throw malformed(
+      folder(), fmt::format("no tensor \"{}\": expected {} ({}){}{}", first, shape_text(stored_shape(uses_.at(first))),
+                            name_of(uses_.at(first).front().parameter), more, nearest_name(first, files_.names())));
 }
 
 void Checkpoint::check_shape(const std::string& tensor, const std::vector<ParameterMap::Use>& uses) const {
@@ -141,7 +165,8 @@ bool Checkpoint::is_known(const std::string& tensor) {
   }
   if (std::ranges::count(stack_.unread, tensor) > 0) return true;
   return std::ranges::any_of(buffers, [&](std::string_view end) { return tensor.ends_with(end); }) ||
-         std::ranges::any_of(family_->other_parts, [&](std::string_view begin) { return tensor.starts_with(begin); });
+         std::ranges::any_of(family_->other_parts,
+                             [plain = unwrapped(tensor)](std::string_view begin) { return plain.starts_with(begin); });
 }
 
 void Checkpoint::check_copy(const std::string& copy, const std::string& original) const {

@@ -16,10 +16,12 @@ namespace periscope {
 /// unknown key of config.json, a tensor that is missing, unknown or of another shape.
 class Checkpoint {
  public:
-  /// Reads config.json and the files' headers, no weights. Throws InputError, also for all that TensorFiles refuses.
-  explicit Checkpoint(const std::string& folder);
-  /// The same of a model in memory: what is said of its folder and files is said of it.
-  explicit Checkpoint(std::shared_ptr<const MemoryModel> model);
+  /// Reads config.json and the files' headers, no weights. `ignore_keys` are keys of config.json ("text_config.x" of an
+  /// object within it) to pass over although they are unknown. Throws InputError, also for all that TensorFiles
+  /// refuses, and ConfigError for an ignored key that the family reads.
+  explicit Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys = {});
+  /// The same of a model in memory: what is said of its folder and files is said of it. Its own ignored keys count too.
+  explicit Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys = {});
 
   [[nodiscard]] const std::string& folder() const { return files_.folder(); }
   [[nodiscard]] const Family& family() const { return *family_; }
@@ -38,12 +40,15 @@ class Checkpoint {
   [[nodiscard]] const std::vector<std::string>& warnings() const { return stack_.warnings; }
   /// Keys that config.json leaves out, and the values that stand for them.
   [[nodiscard]] const std::map<std::string, std::string>& defaults() const { return defaults_; }
+  /// Keys of config.json that were ignored because the caller said so.
+  [[nodiscard]] const std::vector<std::string>& ignored_keys() const { return ignored_keys_; }
   /// config.json, and the file that it was read from.
   [[nodiscard]] const nlohmann::json& config() const { return config_; }
   [[nodiscard]] const MappedFile& config_file() const { return config_file_; }
 
  private:
-  void read_config();
+  void read_config(const std::vector<std::string>& ignore_keys);
+  void note_ignored(const ConfigReader& reader);
   void check_tensors();
   void check_shape(const std::string& tensor, const std::vector<ParameterMap::Use>& uses) const;
   [[nodiscard]] bool is_known(const std::string& tensor);
@@ -59,6 +64,7 @@ class Checkpoint {
   std::map<std::string, std::vector<ParameterMap::Use>> uses_;
   std::vector<std::string> unused_;
   std::map<std::string, std::string> defaults_;
+  std::vector<std::string> ignored_keys_;
 };
 
 /// "[3, 4]".

@@ -66,6 +66,9 @@ std::string weights_in(const std::string& folder) {
     if (other || path.extension() == ".safetensors") found.push_back(in_quotes(path.filename().string()));
   }
   if (found.empty()) return "";
+  if (std::ranges::find(found, "\"adapter_model.safetensors\"") != found.end()) {
+    return fmt::format("; it has an adapter, {}: {}", found.front(), merge_advice);
+  }
   const std::string more = found.size() > most ? ", …" : "";
   found.resize(std::min(found.size(), most));
   return fmt::format("; it has {}{}{}", fmt::join(found, ", "), more,

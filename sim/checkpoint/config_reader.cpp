@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "sim/checkpoint/file_error.h"
@@ -35,15 +36,22 @@ ConfigReader::ConfigReader(nlohmann::json object, std::string path, std::string 
     : object_(std::move(object)),
       path_(std::move(path)),
       prefix_(std::move(prefix)),
-      defaults_(std::make_shared<std::map<std::string, std::string>>()) {
+      shared_(std::make_shared<Shared>()) {
   if (!object_.is_object()) {
     const std::string what = prefix_.empty() ? "the file" : "key " + prefix_.substr(0, prefix_.size() - 1);
     throw malformed(path_, what + " holds no JSON object");
   }
 }
 
+void ConfigReader::ignore(std::span<const std::string> keys) {
+  for (const std::string& key : keys) shared_->ignored.emplace(key, Ignored::absent);
+}
+
 const nlohmann::json* ConfigReader::find(std::string_view key) {
   asked_.emplace(key);
+  if (const auto it = shared_->ignored.find(prefix_ + std::string(key)); it != shared_->ignored.end()) {
+    it->second = Ignored::read;
+  }
   const auto it = object_.find(std::string(key));
   return it == object_.end() || it->is_null() ? nullptr : &*it;
 }
@@ -57,6 +65,10 @@ const nlohmann::json& ConfigReader::get(std::string_view key, std::string_view e
 bool ConfigReader::has(std::string_view key) const {
   const auto it = object_.find(std::string(key));
   return it != object_.end() && !it->is_null();
+}
+
+bool ConfigReader::is_given(std::string_view key) const {
+  return has(key) || (object_.contains(std::string(key)) && !absent_at_null_.contains(key));
 }
 
 bool ConfigReader::holds_object(std::string_view key) const {
@@ -89,7 +101,7 @@ InputError ConfigReader::malformed_value(std::string_view key, std::string_view 
 }
 
 void ConfigReader::note_default(std::string_view key, const nlohmann::json& value) {
-  (*defaults_)[prefix_ + std::string(key)] = value.dump();
+  shared_->defaults[prefix_ + std::string(key)] = value.dump();
 }
 
 int ConfigReader::integer(std::string_view key, int most, int least) {
@@ -100,7 +112,7 @@ int ConfigReader::integer(std::string_view key, int most, int least) {
 }
 
 int ConfigReader::integer_or(std::string_view key, int fallback, int most, int least) {
-  if (has(key)) return integer(key, most, least);
+  if (is_given(key)) return integer(key, most, least);
   (void)find(key);
   note_default(key, fallback);
   return fallback;
@@ -113,30 +125,34 @@ double ConfigReader::positive(std::string_view key) {
 }
 
 double ConfigReader::positive_or(std::string_view key, double fallback) {
-  if (has(key)) return positive(key);
+  if (is_given(key)) return positive(key);
   (void)find(key);
   note_default(key, fallback);
   return fallback;
 }
 
 double ConfigReader::number_or(std::string_view key, double fallback) {
-  const nlohmann::json* value = find(key);
-  if (value == nullptr) {
+  constexpr std::string_view expected = "a finite number";
+  if (!is_given(key)) {
+    (void)find(key);
     note_default(key, fallback);
     return fallback;
   }
-  if (!value->is_number() || !std::isfinite(value->get<double>())) throw malformed_value(key, "a finite number");
-  return value->get<double>();
+  const nlohmann::json& value = get(key, expected);
+  if (!value.is_number() || !std::isfinite(value.get<double>())) throw malformed_value(key, expected);
+  return value.get<double>();
 }
 
 bool ConfigReader::flag_or(std::string_view key, bool fallback) {
-  const nlohmann::json* value = find(key);
-  if (value == nullptr) {
+  constexpr std::string_view expected = "true or false";
+  if (!is_given(key)) {
+    (void)find(key);
     note_default(key, fallback);
     return fallback;
   }
-  if (!value->is_boolean()) throw malformed_value(key, "true or false");
-  return value->get<bool>();
+  const nlohmann::json& value = get(key, expected);
+  if (!value.is_boolean()) throw malformed_value(key, expected);
+  return value.get<bool>();
 }
 
 std::string ConfigReader::text(std::string_view key) {
@@ -146,7 +162,7 @@ std::string ConfigReader::text(std::string_view key) {
 }
 
 std::string ConfigReader::text_or(std::string_view key, std::string_view fallback) {
-  if (has(key)) return text(key);
+  if (is_given(key)) return text(key);
   (void)find(key);
   note_default(key, std::string(fallback));
   return std::string(fallback);
@@ -166,7 +182,7 @@ std::vector<std::string> ConfigReader::texts(std::string_view key) {
 
 ConfigReader ConfigReader::object(std::string_view key) {
   ConfigReader inner(get(key, "an object"), path_, prefix_ + std::string(key) + ".");
-  inner.defaults_ = defaults_;
+  inner.shared_ = shared_;
   inner.stored_ = stored_;
   return inner;
 }
@@ -179,7 +195,7 @@ std::vector<ConfigReader> ConfigReader::objects(std::string_view key) {
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (!list[i].is_object()) throw malformed_value(key, expected);
     all.emplace_back(list[i], path_, fmt::format("{}{}[{}].", prefix_, key, i));
-    all.back().defaults_ = defaults_;
+    all.back().shared_ = shared_;
     all.back().stored_ = stored_;
   }
   return all;
@@ -203,6 +219,7 @@ std::optional<double> ConfigReader::positive_or_none(std::string_view key, std::
 
 void ConfigReader::must_be(std::string_view key, const nlohmann::json& expected) {
   const nlohmann::json* value = find(key);
+  if (value == nullptr && expected == true && object_.contains(std::string(key))) value = &object_[std::string(key)];
   if (value != nullptr && *value != expected) throw unsupported_value(key, expected.dump());
 }
 
@@ -210,10 +227,37 @@ void ConfigReader::harmless(std::span<const std::string_view> keys) {
   for (const std::string_view key : keys) asked_.emplace(key);
 }
 
+bool ConfigReader::is_inert(const std::string& key, const nlohmann::json& value) const {
+  const auto matches = [&](const InertKey& row) {
+    return row.key.ends_with('*') ? key.starts_with(row.key.substr(0, row.key.size() - 1)) : key == row.key;
+  };
+  const auto row = std::ranges::find_if(inert_, matches);
+  if (row == inert_.end()) return false;
+  if (!row->same_as.empty()) {
+    const auto other = object_.find(std::string(row->same_as));
+    if (other != object_.end() && *other == value) return true;
+    const auto by_default = shared_->defaults.find(prefix_ + std::string(row->same_as));
+    if (by_default != shared_->defaults.end() && by_default->second == value.dump()) return true;
+    throw unsupported_value(key, fmt::format("the same as {}", row->same_as));
+  }
+  if (row->values.empty()) return true;
+  const nlohmann::json values = nlohmann::json::parse(row->values);
+  if (std::ranges::find(values, value) != values.end()) return true;
+  std::string expected;
+  for (const nlohmann::json& one : values) expected += (expected.empty() ? "" : " or ") + one.dump();
+  throw unsupported_value(key, expected);
+}
+
 void ConfigReader::finish() const {
   for (const auto& [key, value] : object_.items()) {
-    if (value.is_null() || asked_.contains(key)) continue;
-    throw unsupported(path_, found(key) + ": unknown, it may change the function");
+    const auto ignored = shared_->ignored.find(prefix_ + key);
+    if (ignored != shared_->ignored.end() && ignored->second != Ignored::read) {
+      ignored->second = Ignored::ignored;
+      continue;
+    }
+    if (value.is_null() || asked_.contains(key) || is_inert(key, value)) continue;
+    throw unsupported(path_, fmt::format("{}: unknown, it may change the function; pass --ignore-key {} if it does not",
+                                         found(key), in_quotes(prefix_ + key)));
   }
 }
 

@@ -23,9 +23,17 @@ struct StoredCounts {
   std::uint64_t numbers = std::numeric_limits<std::uint64_t>::max();  ///< in all of them
 };
 
-/// Reads one object of a checkpoint's config.json. Every key has to be asked for, in one of three ways: it is read,
-/// or must_be the one value that leaves the function as it is, or is harmless; finish() refuses all others by name.
-/// A key that is null counts as absent, but for the two functions that tell them apart.
+/// A key that no public implementation of the families reads, and the values at which it agrees with them.
+struct InertKey {
+  std::string_view key;           ///< "unsloth_*": every key with that prefix
+  std::string_view values = {};   ///< a JSON list; empty: any value
+  std::string_view same_as = {};  ///< a key whose value, or default, it must repeat
+};
+
+/// Reads one object of a checkpoint's config.json. Every key has to be asked for: it is read, or must_be the one value
+/// that leaves the function unchanged, or is harmless, or inert at its value; finish() rejects all others by name.
+/// Null is rejected like any other wrong value, because the public implementation fails at it, but for the keys of
+/// null_is_absent and the functions that give it a meaning.
 /// Errors are InputError and name file, key, what was found and what was expected.
 class ConfigReader {
  public:
@@ -36,8 +44,18 @@ class ConfigReader {
   /// Sets what the files beside it hold, also for the objects within this one.
   void set_stored(const StoredCounts& stored) { stored_ = stored; }
   [[nodiscard]] const StoredCounts& stored() const { return stored_; }
+  /// Lets finish() accept keys that nothing knows, also in objects within this one, given with their prefix
+  /// ("text_config.x").
+  void ignore(std::span<const std::string> keys);
+  /// What became of a key given to ignore().
+  enum class Ignored { absent, ignored, read };
+  [[nodiscard]] const std::map<std::string, Ignored>& ignored() const { return shared_->ignored; }
   /// True if the key is there and not null.
   [[nodiscard]] bool has(std::string_view key) const;
+  /// Makes null count as absent for a key, as in the public implementation of the family.
+  void null_is_absent(std::string_view key) { absent_at_null_.emplace(key); }
+  /// True if the key is there; at null only where that does not count as absent.
+  [[nodiscard]] bool is_given(std::string_view key) const;
 
   /// A whole number from `least` to `most`.
   [[nodiscard]] int integer(std::string_view key, int most, int least = 1);
@@ -63,11 +81,13 @@ class ConfigReader {
   [[nodiscard]] std::optional<int> integer_or_none(std::string_view key, std::optional<int> fallback, int most);
   [[nodiscard]] std::optional<double> positive_or_none(std::string_view key, std::optional<double> fallback);
 
-  /// The key may be absent, null, or this value.
+  /// The key may be absent or this value; also null, which counts as false, unless the value is true.
   void must_be(std::string_view key, const nlohmann::json& expected);
   void harmless(std::span<const std::string_view> keys);
+  /// Rows that finish() accepts where nothing asks for the key. They outlive this object.
+  void inert(std::span<const InertKey> rows) { inert_ = rows; }
 
-  /// Refuses the keys that nobody asked for, unless they are null.
+  /// Rejects the keys that nothing asked for, unless they are null, inert at their value, or ignored.
   void finish() const;
 
   /// "unsupported: PATH: key K = FOUND: expected EXPECTED". To be thrown.
@@ -77,20 +97,29 @@ class ConfigReader {
 
   /// Keys that were absent, also in objects within this one, and the values used instead, which are the public
   /// implementation's.
-  [[nodiscard]] const std::map<std::string, std::string>& defaults() const { return *defaults_; }
+  [[nodiscard]] const std::map<std::string, std::string>& defaults() const { return shared_->defaults; }
 
  private:
   [[nodiscard]] const nlohmann::json* find(std::string_view key);
   [[nodiscard]] const nlohmann::json& get(std::string_view key, std::string_view expected);
   [[nodiscard]] std::string found(std::string_view key) const;
   void note_default(std::string_view key, const nlohmann::json& value);
+  /// Throws for a key at a value at which it is not inert; false if no row has it.
+  [[nodiscard]] bool is_inert(const std::string& key, const nlohmann::json& value) const;
+
+  /// What an object has in common with those within it.
+  struct Shared {
+    std::map<std::string, std::string> defaults;
+    std::map<std::string, Ignored> ignored;
+  };
 
   nlohmann::json object_;
   std::string path_;
   std::string prefix_;
   StoredCounts stored_;
-  std::set<std::string, std::less<>> asked_;
-  std::shared_ptr<std::map<std::string, std::string>> defaults_;
+  std::set<std::string, std::less<>> asked_, absent_at_null_;
+  std::span<const InertKey> inert_;
+  std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace periscope

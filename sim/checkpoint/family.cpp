@@ -19,7 +19,42 @@ const std::array table{llama_family(),  mistral_family(), qwen2_family(), qwen3_
 constexpr std::array<std::string_view, 7> prefixes{
     "model.", "transformer.", "bert.", "language_model.model.", "model.language_model.", "language_model.", ""};
 
+/// Modules that wrap a whole model. torch.compile's wraps parts of one too.
+constexpr std::array<std::string_view, 2> outer_wrappers{"module.", "base_model.model."};
+constexpr std::string_view compile_wrapper = "_orig_mod.";
+
+/// Parts of the names of tensors that PEFT adds to a model: those of adapters, and of what they are added to.
+constexpr std::array<std::string_view, 3> adapter_marks{".lora_", ".base_layer.", ".modules_to_save."};
+
+void refuse_adapter(const std::vector<std::string>& names, const std::string& where) {
+  for (const std::string& name : names) {
+    const auto is_in = [&](std::string_view mark) { return name.find(mark) != std::string::npos; };
+    if (std::ranges::none_of(adapter_marks, is_in)) continue;
+    throw unsupported(where,
+                      fmt::format("tensor {}: of an adapter that is not merged; {}", in_quotes(name), merge_advice));
+  }
+}
+
 }  // namespace
+
+std::string unwrapped(std::string_view name) {
+  const auto strip = [&](std::string_view wrapper) {
+    const bool found = name.starts_with(wrapper);
+    if (found) name.remove_prefix(wrapper.size());
+    return found;
+  };
+  while (strip(compile_wrapper) || std::ranges::any_of(outer_wrappers, strip)) {
+  }
+  std::string rest;
+  for (std::size_t at = 0; at < name.size();) {
+    if (name.substr(at).starts_with(compile_wrapper) && name[at - 1] == '.') {
+      at += compile_wrapper.size();
+    } else {
+      rest += name[at++];
+    }
+  }
+  return rest;
+}
 
 std::span<const Family> family_table() { return table; }
 
@@ -36,22 +71,42 @@ const Family* family_named(std::string_view name) {
   return it == table.end() ? nullptr : it;
 }
 
-TensorNames::TensorNames(std::vector<std::string> names, const Family& family, const std::string& where)
-    : names_(std::move(names)), family_(family) {
-  std::ranges::sort(names_);
+TensorNames::TensorNames(std::vector<std::string> names, const Family& family, const std::string& where,
+                         const std::map<std::string, std::string>& aliases)
+    : family_(family) {
+  refuse_adapter(names, where);
+  const auto several = [&](const std::string& one, const std::string& other) {
+    return unsupported(where, fmt::format("several models: tensors {} and {}", in_quotes(one), in_quotes(other)));
+  };
+  std::ranges::sort(names);
+  for (const std::string& name : names) {
+    const auto [other, is_new] = names_.emplace(unwrapped(name), name);
+    if (!is_new) throw several(other->second, name);
+  }
+  for (const auto& [alias, name] : aliases) names_.emplace(unwrapped(alias), name);
   std::vector<std::string> found;
   for (const std::string_view prefix : prefixes) {
     if (has(std::string(prefix) + std::string(family.anchor))) found.emplace_back(prefix);
   }
-  if (found.empty()) {
-    throw malformed(where, fmt::format("no tensor \"{}{}\", nor one with another of the prefixes \"{}\"", family.body,
-                                       family.anchor, fmt::join(prefixes, "\", \"")));
-  }
   if (found.size() > 1) {
-    throw unsupported(
-        where, fmt::format("several models: tensors \"{0}{2}\" and \"{1}{2}\"", found[0], found[1], family.anchor));
+    const std::string anchor(family.anchor);
+    throw several(names_.at(found[0] + anchor), names_.at(found[1] + anchor));
+  }
+  // Without the embedding, which may be stored as the head or missing, the layers tell.
+  for (const std::string_view prefix : prefixes) {
+    const std::string begin = std::string(prefix) + std::string(family.first_layer);
+    const auto layer = names_.lower_bound(begin);
+    if (found.empty() && layer != names_.end() && layer->first.starts_with(begin)) found.emplace_back(prefix);
+  }
+  if (found.empty()) {
+    const std::string anchor = std::string(family.body) + std::string(family.anchor);
+    throw malformed(where, fmt::format("no tensor \"{}\", nor one with another of the prefixes \"{}\"{}", anchor,
+                                       fmt::join(prefixes, "\", \""), nearest_name(anchor, std::move(names))));
   }
   prefix_ = found.front();
+  const std::string& first = names.front();
+  const std::string bare = unwrapped(first);
+  if (first.ends_with(bare)) wrapper_ = first.substr(0, first.size() - bare.size());
 }
 
 TensorNames written_names(const Family& family, bool unembedding) {
@@ -65,9 +120,13 @@ TensorNames written_names(const Family& family, bool unembedding) {
   return {std::move(names), family, "written config.json"};
 }
 
-bool TensorNames::has(const std::string& name) const { return std::ranges::binary_search(names_, name); }
-
 std::string TensorNames::stored(const std::string& name) const {
+  const std::string own = plain(name);
+  const auto it = names_.find(own);
+  return it == names_.end() ? wrapper_ + own : it->second;
+}
+
+std::string TensorNames::plain(const std::string& name) const {
   const bool of_body = name.starts_with(family_.body);
   const std::string own = of_body ? prefix_ + name.substr(family_.body.size()) : name;
   if (has(own)) return own;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -33,8 +34,9 @@ struct Family {
   std::string_view name;
   std::vector<std::string_view> model_types;  ///< config.json's model_type
   std::vector<std::string_view> architectures;
-  std::string_view body = "model.";                                         ///< prefix of the names of all but the head
-  std::string_view anchor = "embed_tokens.weight";                          ///< the embedding's name after the prefix
+  std::string_view body = "model.";                 ///< prefix of the names of all but the head
+  std::string_view anchor = "embed_tokens.weight";  ///< the embedding's name after the prefix
+  std::string_view first_layer = "layers.0.";       ///< what names of the first layer's tensors have after the prefix
   std::vector<std::pair<std::string_view, std::string_view>> aliases = {};  ///< ends of names: {today's, older}
   std::vector<std::string_view> other_parts = {};  ///< prefixes of names that are no part of a stack
   /// Standard deviation of the initial weights where config.json does not say it (initializer_range), tables included.
@@ -56,25 +58,31 @@ const Family* find_family(std::string_view model_type);
 /// The family of that name, or null.
 const Family* family_named(std::string_view name);
 
+/// Returns a tensor's name without the names of modules that wrap a model or a part of it: torch.compile's _orig_mod,
+/// module of data parallelism, base_model.model of PEFT, in any nesting.
+[[nodiscard]] std::string unwrapped(std::string_view name);
+
 /// The names of a checkpoint's tensors, which may have other prefixes than the family's, as in files of a model
-/// without its head, or inside a larger model.
+/// without its head, or inside a larger model, or wrapped.
 class TensorNames {
  public:
-  /// Finds the prefix. Throws InputError naming `where` if no prefix fits, or several.
-  TensorNames(std::vector<std::string> names, const Family& family, const std::string& where);
+  /// Finds the prefix. `aliases` are other names of tensors: {alias, name}. Throws InputError naming `where` if no
+  /// prefix fits, or several, or for an adapter (LoRA) that is not merged.
+  TensorNames(std::vector<std::string> names, const Family& family, const std::string& where,
+              const std::map<std::string, std::string>& aliases = {});
 
   /// The name in the files of what the family calls `name`, whether or not it is there.
   [[nodiscard]] std::string stored(const std::string& name) const;
-  [[nodiscard]] bool contains(const std::string& name) const { return has(stored(name)); }
-  /// Returns the prefix that the files have in place of the family's `body`.
-  [[nodiscard]] const std::string& prefix() const { return prefix_; }
+  [[nodiscard]] bool contains(const std::string& name) const { return has(plain(name)); }
 
  private:
-  [[nodiscard]] bool has(const std::string& name) const;
+  [[nodiscard]] bool has(const std::string& name) const { return names_.contains(name); }
+  /// The name in the files without wrappers.
+  [[nodiscard]] std::string plain(const std::string& name) const;
 
-  std::vector<std::string> names_;  ///< sorted
+  std::map<std::string, std::string> names_;  ///< unwrapped -> as in the files
   const Family& family_;
-  std::string prefix_;
+  std::string prefix_, wrapper_;
 };
 
 /// The names that a family's read() asks for: what it writes has all of them, or no head.

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <utility>
 
 #include "sim/base/error.h"
 
@@ -59,13 +61,18 @@ std::string in_quotes(std::string_view text) {
   return line;
 }
 
-InputError no_such_tensor(const std::string& where, const std::string& name, std::vector<std::string> names) {
+std::string nearest_name(const std::string& name, std::vector<std::string> names) {
   constexpr std::size_t longest = 200;  // comparing names takes the product of their lengths
-  const std::size_t all = names.size();
+  constexpr std::size_t most = 50'000;
   std::erase_if(names, [](const std::string& other) { return other.size() > longest; });
-  if (names.empty()) return InputError(fmt::format("{}: no tensor {} among {}", where, in_quotes(name), all));
-  return InputError(fmt::format("{}: no tensor {} among {}; nearest is {}", where, in_quotes(name), all,
-                                in_quotes(nearest(name, names))));
+  names.resize(std::min(names.size(), most));
+  return names.empty() ? "" : "; nearest is " + in_quotes(nearest(name, names));
+}
+
+InputError no_such_tensor(const std::string& where, const std::string& name, std::vector<std::string> names) {
+  const std::size_t all = names.size();
+  return InputError(
+      fmt::format("{}: no tensor {} among {}{}", where, in_quotes(name), all, nearest_name(name, std::move(names))));
 }
 
 void refuse_other_formats(std::span<const std::byte> file, const std::string& path) {

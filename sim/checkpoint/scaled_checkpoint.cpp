@@ -123,7 +123,9 @@ ScaledTensors write_scaled(const std::string& folder, const Checkpoint& checkpoi
   };
   std::ranges::stable_sort(entries, wider);
   OutputFolder output(folder, {"model.safetensors", "config.json"}, overwrite);
-  SafetensorsWriter writer(output.file(0), entries, {{"format", "pt"}});
+  std::map<std::string, std::string> metadata = files.aliases();
+  metadata.emplace("format", "pt");
+  SafetensorsWriter writer(output.file(0), entries, metadata);
   for (const SafetensorsEntry& entry : entries) {
     const auto found = factors.find(entry.name);
     if (found == factors.end()) {
@@ -149,7 +151,8 @@ std::optional<nlohmann::json> config_with_eps(const Checkpoint& checkpoint, doub
     try {
       ConfigReader reader(config, checkpoint.folder());
       reader.set_stored(checkpoint.files().counts());
-      const TensorNames names(checkpoint.files().names(), family, checkpoint.folder());
+      reader.ignore(checkpoint.ignored_keys());
+      const TensorNames names(checkpoint.files().names(), family, checkpoint.folder(), checkpoint.files().aliases());
       const FamilyStack stack = family.read(reader, names);
       reader.must_be("quantization_config", nullptr);
       reader.finish();

@@ -123,6 +123,16 @@ std::vector<std::string> TensorFiles::names() const {
   return names;
 }
 
+std::map<std::string, std::string> TensorFiles::aliases() const {
+  std::map<std::string, std::string> all;
+  for (const SafetensorsFile& file : files_) {
+    for (const auto& [name, stored] : file.metadata()) {
+      if (!contains(name) && contains(stored)) all.emplace(name, stored);
+    }
+  }
+  return all;
+}
+
 StoredCounts TensorFiles::counts() const {
   StoredCounts counts{.tensors = holders_.size(), .numbers = 0};
   for (const SafetensorsFile& file : files_) {

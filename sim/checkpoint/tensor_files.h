@@ -32,6 +32,10 @@ class TensorFiles {
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool contains(const std::string& name) const { return holders_.contains(name); }
 
+  /// Names in the files' metadata of tensors that shared memory with one that was stored: {name, stored name}, as
+  /// safetensors.torch.save_model writes them.
+  [[nodiscard]] std::map<std::string, std::string> aliases() const;
+
   [[nodiscard]] StoredCounts counts() const;
 
   /// Type and shape. Throws InputError naming folder, tensor and the nearest name.

@@ -1,15 +1,18 @@
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <set>
 
 #include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/checkpoint/safetensors_writer.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "tests/checkpoint/edited_checkpoint.h"
 #include "tests/checkpoint/parity.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
+#include "tests/support/temporary_folder.h"
 
 namespace periscope::testing {
 namespace {
@@ -73,6 +76,15 @@ TEST_CASE("spellings that mean the same give the same logits to the bit") {
          c.config["rope_scaling"] = rope;
          c.config["rope_theta"] = 10000.0;
        }},
+      {"llama-tied", [](EditedCheckpoint& c) { c.rename("model.embed_tokens.weight", "lm_head.weight"); }},
+      {"llama-tied", [](EditedCheckpoint& c) { c.rename_prefix("", "_orig_mod."); }},
+      {"llama-tied", [](EditedCheckpoint& c) { c.rename_prefix("model.layers.1.", "model.layers.1._orig_mod."); }},
+      {"llama-tied",
+       [](EditedCheckpoint& c) {
+         c.rename("model.embed_tokens.weight", "lm_head.weight");
+         c.rename_prefix("", "module._orig_mod.module.");
+       }},
+      {"qwen3", [](EditedCheckpoint& c) { c.rename_prefix("", "base_model.model."); }},
       {"qwen3", [](EditedCheckpoint& c) { c.rename_prefix("", "language_model."); }},
       {"qwen2",
        [](EditedCheckpoint& c) {
@@ -90,6 +102,16 @@ TEST_CASE("spellings that mean the same give the same logits to the bit") {
          c.rename_prefix("language_model.", "");
        }},
       {"gpt2-bare", [](EditedCheckpoint& c) { c.rename_prefix("", "transformer."); }},
+      {"gpt2-bare",
+       [](EditedCheckpoint& c) {
+         c.rename_prefix("", "transformer.");
+         c.rename("transformer.wte.weight", "lm_head.weight");
+       }},
+      {"bert-old", [](EditedCheckpoint& c) { c.rename_prefix("", "module."); }},
+      {"bert-old",
+       [](EditedCheckpoint& c) {
+         c.rename("bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight");
+       }},
       {"bert-old",
        [](EditedCheckpoint& c) {
          c.rename("bert.embeddings.LayerNorm.gamma", "bert.embeddings.LayerNorm.weight");
@@ -97,11 +119,56 @@ TEST_CASE("spellings that mean the same give the same logits to the bit") {
          c.tensors["cls.predictions.decoder.bias"] = c.tensors["cls.predictions.bias"];
        }},
       {"opt-bare", [](EditedCheckpoint& c) { c.rename_prefix("", "model."); }},
+      {"opt-bare", [](EditedCheckpoint& c) { c.rename("decoder.embed_tokens.weight", "lm_head.weight"); }},
   };
   for (const auto& [name, edit] : all) {
     EditedCheckpoint edited(name);
     edit(edited);
     check_same_bits(name, logits_of(edited.write(), {3, 9, 4, 4, 10}), logits_of(fixture(name), {3, 9, 4, 4, 10}));
+  }
+}
+
+TEST_CASE("names of tensors that shared memory are read from the metadata, also without a tie in config.json") {
+  const Checkpoint tied(fixture("gpt2-bare"));
+  TemporaryFolder folder;
+  nlohmann::json config = tied.config();
+  config["tie_word_embeddings"] = false;
+  std::ofstream(folder.path("config.json")) << config.dump();
+  const std::string embedding = "wte.weight";
+  std::vector<SafetensorsEntry> entries;
+  const auto stored = [&](const std::string& name) { return name == embedding ? "lm_head.weight" : name; };
+  for (const std::string& name : tied.files().names()) {
+    entries.push_back({stored(name), tied.files().find(name).type, tied.files().find(name).shape});
+  }
+  SafetensorsWriter writer(folder.path("model.safetensors"), entries, {{embedding, "lm_head.weight"}});
+  for (const std::string& name : tied.files().names()) writer.put_bytes(stored(name), tied.files().find(name).bytes);
+  writer.close();
+  const Checkpoint checkpoint(folder.path());
+  CHECK(checkpoint.tied());
+  CHECK(checkpoint.warnings().size() == 1);
+  check_same_bits("gpt2", logits_of(folder.path(), {3, 9, 4}), logits_of(fixture("gpt2-bare"), {3, 9, 4}));
+}
+
+TEST_CASE("an unknown key is ignored on demand, and said to be") {
+  const std::string ids = "rope_parameters.strange";
+  EditedCheckpoint edited("llama-tied");
+  edited.config["strange"] = 1;
+  edited.config["rope_parameters"]["strange"] = {2};
+  edited.config["use_mrope"] = true;
+  const std::string folder = edited.write();
+  const Checkpoint checkpoint(folder, {"strange", "use_mrope", ids, "nothing"});
+  CHECK(checkpoint.ignored_keys() == std::vector<std::string>{ids, "strange", "use_mrope"});
+  CHECK(checkpoint.warnings() ==
+        std::vector<std::string>{"key \"nothing\" of config.json: not there, so --ignore-key does nothing",
+                                 "key \"" + ids + "\" of config.json: ignored (--ignore-key)",
+                                 "key \"strange\" of config.json: ignored (--ignore-key)",
+                                 "key \"use_mrope\" of config.json: ignored (--ignore-key)"});
+  CHECK_THROWS_WITH_AS(Checkpoint(folder, {"strange", ids}),
+                       doctest::Contains("key \"use_mrope\" = true: expected false"), InputError);
+  for (const std::string key : {"rms_norm_eps", "is_causal", "rope_parameters.factor", "model_type", "mlp_bias"}) {
+    CAPTURE(key);
+    CHECK_THROWS_WITH_AS(Checkpoint(folder, {"strange", "use_mrope", ids, key}),
+                         doctest::Contains(("--ignore-key \"" + key + "\": expected a key that").c_str()), ConfigError);
   }
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include "tests/support/doctest.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numbers>
@@ -30,11 +31,11 @@ Reading read_changed(const std::string& name, const Edit& edit) {
   EditedCheckpoint files(name);
   edit(files.config);
   // A file without a head of its own would be taken as tied whatever the default is.
-  std::vector<std::string> tensors{"lm_head.weight", "cls.predictions.decoder.weight"};
-  for (const auto& [tensor, contents] : files.tensors) tensors.push_back(tensor);
+  std::set<std::string> tensors{"lm_head.weight", "cls.predictions.decoder.weight"};
+  for (const auto& [tensor, contents] : files.tensors) tensors.insert(tensor);
   const Family& family = *find_family(files.config["model_type"].get<std::string>());
   ConfigReader reader(files.config, "config.json");
-  const TensorNames names(tensors, family, "model");
+  const TensorNames names({tensors.begin(), tensors.end()}, family, "model");
   Reading r{family.read(reader, names), {}};
   reader.finish();
   r.defaults = reader.defaults();
@@ -216,6 +217,17 @@ std::vector<Default> every_default() {
   const Edit plain = erasing(text + "rope_scaling");
   all.push_back({"gemma3-nested", text + "rope_theta", 100.0, turn(1), turn_of(100.0, 4), turn_of(1e6, 4), plain});
   all.push_back({"gemma3-nested", text + "rope_local_base_freq", 100.0, turn(0), turn_of(100.0, 4), turn_of(1e4, 4)});
+  const auto nested_ropes = [=](Json& c) {  // as since transformers 5, without the older keys
+    for (const char* key : {"rope_theta", "rope_scaling", "rope_local_base_freq"}) c["text_config"].erase(key);
+    for (const char* kind : {"full_attention", "sliding_attention"}) {
+      c["text_config"]["rope_parameters"][kind] = {{"rope_type", "default"}};
+    }
+  };
+  const std::string of_kind = text + "rope_parameters.";
+  all.push_back({"gemma3-nested", of_kind + "full_attention.rope_theta", 100.0, turn(1), turn_of(100.0, 4),
+                 turn_of(1e6, 4), nested_ropes});
+  all.push_back({"gemma3-nested", of_kind + "sliding_attention.rope_theta", 100.0, turn(0), turn_of(100.0, 4),
+                 turn_of(1e4, 4), nested_ropes});
   all.push_back({"gemma3-nested", text + "max_position_embeddings", 1300, turn(1), stretched_turn(1300),
                  stretched_turn(131072),
                  both(setting(text + "rope_theta", 1e4), setting(text + "rope_scaling", stretched()))});
@@ -307,12 +319,194 @@ TEST_CASE("every key that a family has a default for stands in the table of this
   CHECK(families.size() == family_table().size());
 }
 
-TEST_CASE("a number that null switches off is off, not the default") {
-  CHECK(read_changed("gemma2", setting("final_logit_softcapping", nullptr)).stack.model.head.soft_cap == 0.0);
-  CHECK(read_changed("gemma2", setting("attn_logit_softcapping", nullptr)).stack.model.scores_at(0).soft_cap == 0.0);
-  CHECK(window(read_changed("mistral", setting("sliding_window", nullptr)).stack) == 0.0);
-  CHECK(window(read_changed("qwen2", setting("sliding_window", nullptr)).stack) == 0.0);
-  CHECK(mlp_width(read_changed("gpt2-bare", setting("n_inner", nullptr)).stack) == 24.0);
+/// What null means where the public implementation (transformers 5.24) reads it. It fails at null of every other key.
+const std::map<std::string, double> null_values{
+    {"llama: head_dim", 4},
+    {"llama: num_key_value_heads", 2},
+    {"mistral: head_dim", 2},
+    {"mistral: sliding_window", 0},
+    {"qwen2: num_key_value_heads", 64},
+    {"qwen2: sliding_window", 0},
+    {"qwen3: num_key_value_heads", 64},
+    {"qwen3: sliding_window", 0},
+    {"olmo2: num_key_value_heads", 4},
+    {"gemma2: final_logit_softcapping", 0},
+    {"gemma2: attn_logit_softcapping", 0},
+    {"gemma3-nested: final_logit_softcapping", 0},
+    {"gemma3-nested: text_config.rope_theta", turn_of(1e6, 4)},
+    {"gpt2-bare: n_inner", 24},
+    {"opt-post: word_embed_proj_dim", 6},
+};
+
+TEST_CASE("null in config.json means what the public implementation makes of it, or is rejected by its key") {
+  std::set<std::string> meaningful;
+  for (const Default& row : every_default()) {
+    const std::string name = row.fixture + ": " + row.key;
+    const auto value = [&] {
+      return row.value(read_changed(row.fixture, both(row.first, setting(row.key, nullptr))).stack);
+    };
+    const auto known = null_values.find(name);
+    if (known != null_values.end()) {
+      CHECK_MESSAGE(value() == doctest::Approx(known->second).epsilon(1e-14), name);
+      meaningful.insert(name);
+      continue;
+    }
+    std::string message = "accepted";
+    try {
+      (void)value();
+    } catch (const InputError& error) {
+      message = error.what();
+    }
+    CHECK_MESSAGE(message.find("key \"" + row.key + "\" = null: expected ") != std::string::npos, name, ": ", message);
+  }
+  CHECK(meaningful.size() == null_values.size());
+  for (const char* key : {"is_causal", "rope_theta", "hidden_act"}) {
+    CHECK_THROWS_AS((void)read_changed("mistral", setting(key, nullptr)), InputError);
+  }
+}
+
+/// config.json of published models, or what libraries make of them, as they are. Long lists of ids are left out.
+const std::vector<std::pair<std::string, std::string>> published{
+    {"SmolLM2-1.7B-Instruct", R"({"architectures":["LlamaForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
+      "bos_token_id":1,"eos_token_id":2,"hidden_act":"silu","hidden_size":2048,"initializer_range":0.02,
+      "intermediate_size":8192,"max_position_embeddings":8192,"mlp_bias":false,"model_type":"llama",
+      "num_attention_heads":32,"num_hidden_layers":24,"num_key_value_heads":32,"pad_token_id":2,"pretraining_tp":1,
+      "rms_norm_eps":1e-05,"rope_scaling":null,"rope_theta":130000,"tie_word_embeddings":true,"torch_dtype":"bfloat16",
+      "transformers_version":"4.42.3","transformers.js_config":{"dtype":"q4","kv_cache_dtype":{"q4f16":"float16"}},
+      "use_cache":true,"vocab_size":49152})"},
+    {"SmolLM2-135M", R"({"_name_or_path":"HuggingFaceTB/SmolLM2-135M","architectures":["LlamaForCausalLM"],
+      "attention_bias":false,"attention_dropout":0.0,"bos_token_id":0,"eos_token_id":0,"head_dim":64,
+      "hidden_act":"silu","hidden_size":576,"initializer_range":0.041666666666666664,"intermediate_size":1536,
+      "is_llama_config":true,"max_position_embeddings":2048,"mlp_bias":false,"model_type":"llama",
+      "num_attention_heads":9,"num_hidden_layers":30,"num_key_value_heads":3,"pretraining_tp":1,"rms_norm_eps":1e-05,
+      "rope_interleaved":false,"rope_scaling":null,"rope_theta":100000,"tie_word_embeddings":true,
+      "torch_dtype":"bfloat16","transformers_version":"4.48.0","use_cache":true,"vocab_size":49152})"},
+    {"Qwen2.5-0.5B", R"({"architectures":["Qwen2ForCausalLM"],"attention_dropout":0.0,"bos_token_id":151643,
+      "eos_token_id":151643,"hidden_act":"silu","hidden_size":896,"initializer_range":0.02,"intermediate_size":4864,
+      "max_position_embeddings":32768,"max_window_layers":24,"model_type":"qwen2","num_attention_heads":14,
+      "num_hidden_layers":24,"num_key_value_heads":2,"rms_norm_eps":1e-06,"rope_theta":1000000.0,
+      "sliding_window":32768,"tie_word_embeddings":true,"torch_dtype":"bfloat16","transformers_version":"4.40.1",
+      "use_cache":true,"use_mrope":false,"use_sliding_window":false,"vocab_size":151936})"},
+    {"DeepSeek-R1-Distill-Qwen-1.5B", R"({"architectures":["Qwen2ForCausalLM"],"attention_dropout":0.0,
+      "bos_token_id":151646,"eos_token_id":151643,"hidden_act":"silu","hidden_size":1536,"initializer_range":0.02,
+      "intermediate_size":8960,"max_position_embeddings":131072,"max_window_layers":21,"model_type":"qwen2",
+      "num_attention_heads":12,"num_hidden_layers":28,"num_key_value_heads":2,"rms_norm_eps":1e-06,"rope_theta":10000,
+      "sliding_window":4096,"tie_word_embeddings":false,"torch_dtype":"bfloat16","transformers_version":"4.44.0",
+      "use_cache":true,"use_mrope":false,"use_sliding_window":false,"vocab_size":151936})"},
+    {"gemma-2-9b-it", R"({"architectures":["Gemma2ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
+      "attn_logit_softcapping":50.0,"bos_token_id":2,"cache_implementation":"hybrid","eos_token_id":1,
+      "final_logit_softcapping":30.0,"head_dim":256,"hidden_act":"gelu_pytorch_tanh",
+      "hidden_activation":"gelu_pytorch_tanh","hidden_size":3584,"initializer_range":0.02,"intermediate_size":14336,
+      "max_position_embeddings":8192,"model_type":"gemma2","num_attention_heads":16,"num_hidden_layers":42,
+      "num_key_value_heads":8,"pad_token_id":0,"query_pre_attn_scalar":256,"rms_norm_eps":1e-06,"rope_theta":10000.0,
+      "sliding_window":4096,"sliding_window_size":4096,"torch_dtype":"bfloat16","transformers_version":"4.42.0.dev0",
+      "use_cache":true,"vocab_size":256000})"},
+    {"gemma-2-27b", R"({"architectures":["Gemma2ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
+      "attn_logit_softcapping":50.0,"bos_token_id":2,"cache_implementation":"hybrid","eos_token_id":1,
+      "final_logit_softcapping":30.0,"head_dim":128,"hidden_act":"gelu_pytorch_tanh",
+      "hidden_activation":"gelu_pytorch_tanh","hidden_size":4608,"initializer_range":0.02,"intermediate_size":36864,
+      "max_position_embeddings":8192,"model_type":"gemma2","num_attention_heads":32,"num_hidden_layers":46,
+      "num_key_value_heads":16,"pad_token_id":0,"query_pre_attn_scalar":144,"rms_norm_eps":1e-06,"rope_theta":10000.0,
+      "sliding_window":4096,"sliding_window_size":4096,"torch_dtype":"float32","transformers_version":"4.42.0.dev0",
+      "use_cache":true,"vocab_size":256000,"_attn_implementation":"eager"})"},
+    {"LLaMA-1 65B", R"({"architectures":["LLaMAForCausalLM"],"bos_token_id":1,"eos_token_id":2,"hidden_act":"silu",
+      "hidden_size":8192,"initializer_range":0.02,"intermediate_size":22016,"max_sequence_length":2048,
+      "model_type":"llama","num_attention_heads":64,"num_hidden_layers":80,"pad_token_id":-1,"rms_norm_eps":1e-05,
+      "tie_word_embeddings":false,"torch_dtype":"float16","transformers_version":"4.28.0.dev0","use_cache":true,
+      "vocab_size":32000})"},
+    {"Unsloth's Llama-3.2-1B", R"({"architectures":["LlamaForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
+      "bos_token_id":128000,"eos_token_id":128001,"head_dim":64,"hidden_act":"silu","hidden_size":2048,
+      "initializer_range":0.02,"intermediate_size":8192,"max_position_embeddings":131072,"mlp_bias":false,
+      "model_type":"llama","num_attention_heads":32,"num_hidden_layers":16,"num_key_value_heads":8,
+      "pad_token_id":128004,"pretraining_tp":1,"rms_norm_eps":1e-05,"rope_scaling":{"factor":32.0,
+      "high_freq_factor":4.0,"low_freq_factor":1.0,"original_max_position_embeddings":8192,"rope_type":"llama3"},
+      "rope_theta":500000.0,"tie_word_embeddings":true,"torch_dtype":"bfloat16","transformers_version":"4.52.0.dev0",
+      "unsloth_fixed":true,"unsloth_version":"2025.12.6","use_cache":true,"vocab_size":128256})"},
+    {"Falcon3-1B-Base", R"({"activation":"swiglu","architectures":["LlamaForCausalLM"],"attention_bias":false,
+      "attention_dropout":0.0,"eos_token_id":11,"head_dim":256,"hidden_act":"silu","hidden_size":2048,
+      "initializer_range":0.02,"intermediate_size":8192,"max_position_embeddings":4096,"mlp_bias":false,
+      "model_type":"llama","num_attention_heads":8,"num_hidden_layers":18,"num_key_value_heads":4,"pretraining_tp":1,
+      "rms_norm_eps":1e-06,"rope_scaling":null,"rope_theta":1000042,"tie_word_embeddings":false,
+      "torch_dtype":"bfloat16","transformers_version":"4.46.1","use_cache":true,"vocab_size":131072})"},
+    {"Qwen3-0.6B by transformers 4.51", R"({"_attn_implementation_autoset":true,"architectures":["Qwen3ForCausalLM"],
+      "attention_bias":false,"attention_dropout":0.0,"bos_token_id":151643,"eos_token_id":151643,"head_dim":128,
+      "hidden_act":"silu","hidden_size":1024,"initializer_range":0.02,"intermediate_size":3072,
+      "max_position_embeddings":32768,"max_window_layers":28,"model_type":"qwen3","num_attention_heads":16,
+      "num_hidden_layers":28,"num_key_value_heads":8,"rms_norm_eps":1e-06,"rope_scaling":null,"rope_theta":1000000,
+      "sliding_window":null,"tie_word_embeddings":true,"torch_dtype":"float32","use_cache":true,
+      "use_sliding_window":false,"vocab_size":151669})"},
+    {"bert-base-chinese by transformers 4.50", R"({"_attn_implementation_autoset":true,
+      "architectures":["BertForMaskedLM"],"attention_probs_dropout_prob":0.1,"classifier_dropout":null,
+      "directionality":"bidi","hidden_act":"gelu","hidden_dropout_prob":0.1,"hidden_size":768,"initializer_range":0.02,
+      "intermediate_size":3072,"layer_norm_eps":1e-12,"max_position_embeddings":512,"model_type":"bert",
+      "num_attention_heads":12,"num_hidden_layers":12,"pad_token_id":0,"pooler_fc_size":768,
+      "pooler_num_attention_heads":12,"pooler_num_fc_layers":3,"pooler_size_per_head":128,
+      "pooler_type":"first_token_transform","position_embedding_type":"absolute","torch_dtype":"float32",
+      "transformers_version":"4.50.3","type_vocab_size":2,"use_cache":true,"vocab_size":21128})"},
+    {"Mistral-Nemo, fine-tuned with NEFTune", R"({"architectures":["MistralForCausalLM"],"attention_dropout":0.0,
+      "bos_token_id":1,"eos_token_id":2,"head_dim":128,"hidden_act":"silu","hidden_size":5120,"initializer_range":0.02,
+      "intermediate_size":14336,"max_position_embeddings":131072,"model_type":"mistral","neftune_noise_alpha":5.0,
+      "num_attention_heads":32,"num_hidden_layers":40,"num_key_value_heads":8,"rms_norm_eps":1e-05,
+      "rope_theta":1000000.0,"sliding_window":null,"tie_word_embeddings":false,"torch_dtype":"bfloat16",
+      "transformers_version":"4.38.0","use_cache":false,"vocab_size":131072,"_flash_attn_2_enabled":true})"},
+};
+
+TEST_CASE("config.json of published models is read verbatim") {
+  for (const auto& [name, text] : published) {
+    CAPTURE(name);
+    const Json config = Json::parse(text);
+    const Family& family = *find_family(config["model_type"].get<std::string>());
+    ConfigReader reader(config, "config.json");
+    const std::string body(family.body);
+    const TensorNames names({body + std::string(family.anchor), "lm_head.weight", "cls.predictions.bias"}, family,
+                            "model");
+    CHECK_NOTHROW((void)family.read(reader, names));
+    CHECK_NOTHROW(reader.finish());
+    CHECK(std::ranges::count(family.architectures, config["architectures"][0].get<std::string>()) == 1);
+  }
+}
+
+/// A key that vendors add: values at which it changes nothing, and one at which it is rejected.
+struct Vendor {
+  std::string fixture, key;
+  std::vector<Json> inert;
+  Json other;
+  std::string expected;
+};
+
+TEST_CASE("keys that vendors add are judged by their values") {
+  const std::vector<Vendor> all{
+      {"llama", "is_llama_config", {true}, false, "true"},
+      {"llama", "rope_interleaved", {false}, true, "false"},
+      {"qwen2", "use_mrope", {false}, true, "false"},
+      {"llama", "use_sliding_window", {false}, true, "false"},
+      {"gemma2", "sliding_window_size", {3}, 4, "the same as sliding_window"},
+      {"llama", "sliding_window_size", {}, 4096, "the same as sliding_window"},
+      {"llama", "use_bidirectional_attention", {false}, true, "false"},
+      {"qwen2", "attention_bias", {false}, true, "false"},
+      {"qwen3", "mlp_bias", {false}, true, "false"},
+      {"llama", "qk_layer_norms", {false}, true, "false"},
+      {"llama", "loss_type", {"ForCausalLM"}, "ContrastiveLoss", "\"ForCausalLM\" or \"ForMaskedLM\""},
+      {"llama", "activation", {"swiglu"}, "geglu", "\"swiglu\", the gated MLP of hidden_act"},
+      {"llama", "is_causal", {true}, false, "true"},
+      {"gpt2-bare", "is_causal", {true}, false, "true"},
+      {"opt-post", "is_causal", {true}, false, "true"},
+      {"gemma3-nested", "text_config.is_causal", {true}, false, "true"},
+  };
+  for (const Vendor& row : all) {
+    CAPTURE(row.key);
+    for (const Json& value : row.inert) CHECK_NOTHROW((void)read_changed(row.fixture, setting(row.key, value)));
+    std::string message = "accepted";
+    try {
+      (void)read_changed(row.fixture, setting(row.key, row.other));
+    } catch (const InputError& error) {
+      message = error.what();
+    }
+    CHECK(message ==
+          "unsupported: config.json: key \"" + row.key + "\" = " + row.other.dump() + ": expected " + row.expected);
+  }
+  CHECK_NOTHROW((void)read_changed("bert-old", setting("is_causal", false)));  // which no version reads
+  CHECK_NOTHROW((void)read_changed("gemma2", both(erasing("sliding_window"), setting("sliding_window_size", 4096))));
 }
 
 }  // namespace

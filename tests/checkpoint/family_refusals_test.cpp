@@ -95,8 +95,9 @@ TEST_CASE("values of config.json that change the function in a way that is not t
       {"qwen3", "key \"model_type\" = \"deepseek_v3\": expected one of llama,", set("model_type", "deepseek_v3")},
       {"qwen3", "key \"architectures\" = [\"Qwen3ForSequenceClassification\"]: expected one of Qwen3ForCausalLM",
        set("architectures", {"Qwen3ForSequenceClassification"})},
-      {"qwen3", "key \"layer_scalar\" = 1.5: unknown, it may change the function", set("layer_scalar", 1.5)},
-      {"qwen3", "key \"auto_map\" = {", set("auto_map", {{"AutoModel", "x.y"}})},
+      {"qwen3",
+       "key \"layer_scalar\" = 1.5: unknown, it may change the function; pass --ignore-key \"layer_scalar\" if",
+       set("layer_scalar", 1.5)},
       {"qwen3", "key \"quantization_config\"", set("quantization_config", {{"bits", 4}})},
       {"qwen3", "key \"hidden_act\" = \"quick_gelu\": expected one of silu,", set("hidden_act", "quick_gelu")},
       {"qwen3", "key \"hidden_act\" = \"relu\": expected one of silu,", set("hidden_act", "relu")},
@@ -182,15 +183,13 @@ TEST_CASE("keys that change the function of some family are refused by every fam
   }
   // Keys that one family reads, in the files of those that do not.
   for (const std::string name : {"llama", "olmo2"}) {
-    all.push_back({name, "key \"use_sliding_window\" = true: unknown", set("use_sliding_window", true)});
     all.push_back({name, "key \"query_pre_attn_scalar\" = 256: unknown", set("query_pre_attn_scalar", 256)});
     all.push_back({name, "key \"final_logit_softcapping\" = 30.0: unknown", set("final_logit_softcapping", 30.0)});
     all.push_back({name, "key \"attn_logit_softcapping\" = 50.0: unknown", set("attn_logit_softcapping", 50.0)});
   }
   for (const std::string name : {"qwen2", "qwen3", "olmo2", "gemma2"}) {
-    all.push_back({name, "key \"mlp_bias\" = true: unknown", set("mlp_bias", true)});
+    all.push_back({name, "key \"mlp_bias\" = true: expected false", set("mlp_bias", true)});
   }
-  all.push_back({"qwen2", "key \"attention_bias\" = true: unknown", set("attention_bias", true)});
   all.push_back({"mistral", "key \"mlp_bias\" = true: expected false", set("mlp_bias", true)});
   all.push_back({"opt-post", "key \"position_embedding_type\" = \"relative_key\": unknown",
                  set("position_embedding_type", "relative_key")});
@@ -230,7 +229,10 @@ TEST_CASE("activations that are not there are refused by name") {
 
 TEST_CASE("tensors that are missing, unknown or of another shape or type") {
   check_refused({
-      {"qwen3", "no tensor \"" + q0 + "\": expected [16, 8] (layers.0.attention.q.weight)", drop_tensor(q0)},
+      {"qwen3",
+       "no tensor \"" + q0 +
+           "\": expected [16, 8] (layers.0.attention.q.weight); nearest is \"model.layers.0.self_attn.k_proj.weight\"",
+       drop_tensor(q0)},
       {"qwen3", "no tensor \"model.layers.1.self_attn.k_norm.weight\": expected [4] (layers.1.attention.k_norm.gain)",
        drop_tensor("model.layers.1.self_attn.k_norm.weight")},
       {"qwen3", "no tensor \"lm_head.weight\": expected [11, 8] (unembedding.weight)", drop_tensor("lm_head.weight")},
@@ -255,8 +257,27 @@ TEST_CASE("tensors that are missing, unknown or of another shape or type") {
        set("vocab_size", 12)},
       {"qwen3", "tensor \"" + q0 + "\": type I64, expected a floating-point type",
        [](EditedCheckpoint& c) { c.integer_tensor = q0; }},
-      {"qwen3", "no tensor \"model.embed_tokens.weight\", nor one with another of the prefixes",
+      {"qwen3", "no tensor \"model.embed_tokens.weight\": expected [11, 8] (embedding.weight)",
        drop_tensor("model.embed_tokens.weight")},
+      {"qwen3",
+       "no tensor \"model.embed_tokens.weight\", nor one with another of the prefixes \"model.\", \"transformer.\", "
+       "\"bert.\", \"language_model.model.\", \"model.language_model.\", \"language_model.\", \"\"; nearest is "
+       "\"my.model.embed_tokens.weight\"",
+       [](EditedCheckpoint& c) { c.rename_prefix("model.", "my.model."); }},
+      {"qwen3", "several models: tensors \"model.norm.weight\" and \"module.model.norm.weight\"",
+       add_tensor("module.model.norm.weight", {8})},
+      {"qwen3", "no tensor \"module.model.norm.weight\": expected [8] (final_norm.gain)",
+       [](EditedCheckpoint& c) {
+         c.tensors.erase("model.norm.weight");
+         c.rename_prefix("", "module.");
+       }},
+      {"qwen3",
+       "tensor \"base_model.model." + q0.substr(0, q0.size() - 6) +
+           "lora_A.default.weight\": of an adapter that is not merged; merge it with merge_and_unload() of PEFT",
+       [](EditedCheckpoint& c) {
+         c.add(q0.substr(0, q0.size() - 6) + "lora_A.default.weight", {2, 8});
+         c.rename_prefix("", "base_model.model.");
+       }},
       {"qwen3", "several models: tensors \"model.embed_tokens.weight\" and \"embed_tokens.weight\"",
        add_tensor("embed_tokens.weight", {11, 8})},
       {"llama-tied", "\"lm_head.weight\" and \"model.embed_tokens.weight\" are one by config.json, but differ in value",

@@ -90,6 +90,57 @@ class Info(FolderTest):
         self.assertAlmostEqual(moment["at_init"][0], 5e-4, delta=1e-12)
         self.assertAlmostEqual(moment["measured"][0] / 5e-4, 1.0, delta=0.2)
 
+    def edited(self, name, fixture="llama", **changes):
+        """A copy of a fixture with keys of its config.json set."""
+        shutil.copytree(FIXTURES / fixture, self.folder / name)
+        path = self.folder / name / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+        return path.parent
+
+    def test_every_command_ignores_a_key_on_demand(self):
+        model = self.edited("model", "llama-tied", strange=1)
+        commands = {"info": (), "probe": ("--tokens", "1,2,3", "--no-theory"), "certify": (),
+                    "generate": ("--tokens", "1,2", "--count", 2),
+                    "regauge": ("--factor", 2, "--out", self.folder / "made")}
+        for command, flags in commands.items():
+            with self.subTest(command=command):
+                refused = run(command, model, *flags)
+                self.assertEqual(refused.returncode, 3)
+                self.assertIn('key "strange" = 1: unknown, it may change the function; pass --ignore-key "strange"',
+                              refused.stderr)
+                result, code = run_json(command, model, *flags, "--ignore-key", "strange")
+                self.assertEqual(code, 0)
+                found = result["provenance"]["ignored_keys"] if command in ("probe", "certify") else result["ignored_keys"]
+                self.assertIn("strange", found)
+                said = run(command, model, *flags, "--ignore-key", "strange", *(["--force"] * (command == "regauge")))
+                self.assertIn("strange", said.stdout + said.stderr)
+                wrong = run(command, model, *flags, "--ignore-key", "strange", "--ignore-key", "head_dim")
+                self.assertEqual(wrong.returncode, 2)
+                self.assertIn('--ignore-key "head_dim": expected a key that does not change the function', wrong.stderr)
+        self.assertEqual(json.loads((self.folder / "made" / "config.json").read_text())["strange"], 1)
+        random_stack = run("certify", "--ignore-key", "strange")
+        self.assertEqual(random_stack.returncode, 2)
+        self.assertIn("--ignore-key is for checkpoints", random_stack.stderr)
+
+    def test_code_of_its_own_is_not_run_and_said(self):
+        info, code = run_json("info", self.edited("model", auto_map={"AutoModel": "modeling_x.Model"}))
+        self.assertEqual(code, 0)
+        self.assertEqual(len(info["warnings"]), 1)
+        self.assertIn("auto_map", info["warnings"][0])
+
+    def test_an_adapters_folder_says_what_to_do(self):
+        folder = self.folder / "adapter"
+        folder.mkdir()
+        (folder / "adapter_config.json").write_text("{}")
+        (folder / "adapter_model.safetensors").write_bytes(b"")
+        for config in (False, True):
+            if config:
+                shutil.copy(FIXTURES / "llama" / "config.json", folder)
+            done = run("info", folder)
+            self.assertEqual(done.returncode, 3)
+            self.assertIn('it has an adapter, "adapter_model.safetensors": merge it with merge_and_unload()',
+                          done.stderr)
+
     def test_a_stack_is_written_in_a_familys_layout(self):
         for family, (placement, *settings) in STACKS.items():
             folder = self.folder / family

@@ -120,6 +120,21 @@ class Models(unittest.TestCase):
         with self.assertRaises(ps.ConfigError):
             ps.probe(3, tokens=[1])  # type: ignore[arg-type]
 
+    def test_unknown_keys_are_ignored_on_demand(self) -> None:
+        folder = FIXTURES / "llama"
+        config = json.dumps({**json.loads((folder / "config.json").read_text()), "strange": 1, "other": 2})
+        weights = tensors_of(folder / "model.safetensors")
+        made = ps.Model._of(model.compiled("llama", config, weights, True, "strange"))
+        with self.assertRaises(ps.InputError) as raised:
+            ps.probe(made, tokens=[1, 2, 3], no_theory=True)
+        self.assertIn('"other" = 2: unknown', str(raised.exception))
+        ds = ps.probe(made, tokens=[1, 2, 3], no_theory=True, ignore_key=["other"])
+        self.assertEqual(ds.attrs["ignored_keys"], "other, strange")
+        self.same(ds.drop_vars("notes"), ps.probe(folder, tokens=[1, 2, 3], no_theory=True).drop_vars("notes"))
+        with self.assertRaises(ps.ConfigError) as refused:
+            ps.certify(made, ignore_key=["other", "rms_norm_eps"])
+        self.assertIn('ignore_key "rms_norm_eps"', str(refused.exception))
+
     def test_a_broken_configuration_is_refused(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / "llama"

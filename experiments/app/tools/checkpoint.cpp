@@ -7,6 +7,7 @@
 #include "experiments/app/command.h"
 #include "experiments/app/publish.h"
 #include "experiments/app/standard_streams.h"
+#include "experiments/app/study_flags.h"
 #include "experiments/app/terminal_progress.h"
 #include "experiments/app/tools/info.h"
 #include "experiments/app/tools/tools.h"
@@ -17,8 +18,8 @@
 namespace periscope::app {
 namespace {
 
-ExitCode run_info(const CommonOptions& options, const std::string& folder) {
-  const Checkpoint checkpoint(folder);
+ExitCode run_info(const CommonOptions& options, const std::string& folder, const study::FlagValues& words) {
+  const Checkpoint checkpoint(folder, study::read_flags(ignore_key_flags(), words).ignore_keys);
   if (options.json) print_json(info_json(checkpoint));
   if (!options.quiet && !options.json) print_result(info_text(checkpoint));
   return ExitCode::ok;
@@ -54,10 +55,12 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
 
 void add_checkpoint_tools(CLI::App& app, int& code) {
   const auto folder = std::make_shared<std::string>();
-  add_command(app, code, "info", "What a checkpoint is: family, placement and names of its norms, shapes", no_run,
-              [=](const CommonOptions& options) { return run_info(options, *folder); })
-      ->add_option("folder", *folder, "Folder with config.json and safetensors files")
-      ->required();
+  const auto words = std::make_shared<study::FlagValues>();
+  CLI::App* info =
+      add_command(app, code, "info", "What a checkpoint is: family, placement and names of its norms, shapes", no_run,
+                  [=](const CommonOptions& options) { return run_info(options, *folder, *words); });
+  info->add_option("folder", *folder, "Folder with config.json and safetensors files")->required();
+  add_flags(*info, study::flag_texts(ignore_key_flags()), *words);
   const auto family = std::make_shared<std::string>();
   add_command(app, code, "write-checkpoint",
               "Write a random stack as a checkpoint that other programs read, into --out", written_with,

@@ -73,7 +73,7 @@ ExitCode run_generate(const CommonOptions& options, const study::FlagValues& wor
   omp_set_num_threads(threads);
   const std::string file = config.run.out.empty() ? "" : config.run.out + "/generate.json";
   if (!file.empty()) const OutputFile trial(file);
-  const Checkpoint checkpoint(own.checkpoint);
+  const Checkpoint checkpoint(own.checkpoint, own.ignore_keys);
   const ModelSpec& model = checkpoint.model();
   if (!model.causal || !model.unembedding) {
     throw ConfigError(fmt::format("generate {}: expected a causal model with a head", own.checkpoint));
@@ -104,6 +104,7 @@ ExitCode run_generate(const CommonOptions& options, const study::FlagValues& wor
   };
   bool stopped = false;
   TerminalProgress to_say(options.quiet);
+  for (const std::string& warning : checkpoint.warnings()) to_say.say(fmt::format("warning: {}\n", printable(warning)));
   try {
     stopped = stacks::until_stopped([&] { stacks::within_memory(need, options.force, to_say, generate); });
   } catch (...) {
@@ -114,6 +115,7 @@ ExitCode run_generate(const CommonOptions& options, const study::FlagValues& wor
   nlohmann::ordered_json json{{"ids", ids}, {"prompt_tokens", input.ids.size()}};
   if (input.tokenizer != nullptr) json["text"] = input.tokenizer->decode(ids);
   json["tokenizer"] = input.tokenizer_name;
+  if (!checkpoint.ignored_keys().empty()) json["ignored_keys"] = checkpoint.ignored_keys();
   if (!stopped && !file.empty()) {
     write_file(file, config::json_text(json, 1) + "\n");
     if (!options.quiet) print_message(fmt::format("wrote {}\n", printable(file)));

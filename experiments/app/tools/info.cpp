@@ -7,6 +7,10 @@ namespace periscope::app {
 
 using Json = nlohmann::ordered_json;
 
+std::vector<study::Flag<study::IgnoredKeys>> ignore_key_flags() {
+  return {study::ignore_key_flag<study::IgnoredKeys>()};
+}
+
 Json info_json(const Checkpoint& c) {
   const ModelSpec& m = c.model();
   const SublayerRule rule = m.rule(0);
@@ -73,6 +77,7 @@ Json info_json(const Checkpoint& c) {
   json["unused"] = c.unused();
   json["defaults"] = c.defaults();
   json["warnings"] = c.warnings();
+  json["ignored_keys"] = c.ignored_keys();
   return json;
 }
 

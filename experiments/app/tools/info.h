@@ -2,8 +2,10 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "experiments/core/config/config.h"
+#include "experiments/core/study/checkpoint_flags.h"
 #include "sim/checkpoint/checkpoint.h"
 
 namespace periscope::app {
@@ -12,6 +14,9 @@ namespace periscope::app {
 /// claim C2), shapes, attention, number formats, what was not used. No weights are read.
 nlohmann::ordered_json info_json(const Checkpoint& checkpoint);
 std::string info_text(const Checkpoint& checkpoint);
+
+/// --ignore-key, for the commands that are no studies.
+std::vector<study::Flag<study::IgnoredKeys>> ignore_key_flags();
 
 /// Throws ConfigError for a family that is none.
 void require_family(const std::string& family);

@@ -129,7 +129,7 @@ double factor_for(const Source& source, const NumberFormat& format, double large
 }  // namespace
 
 Regauged regauge(const RegaugeRequest& request) {
-  const Checkpoint checkpoint(request.folder);
+  const Checkpoint checkpoint(request.folder, request.ignore_keys);
   const std::unique_ptr<Backend> ops = make_backend(config::RunOptions().device);
   const RunArithmetic arithmetic =
       request.format ? run_arithmetic(Arithmetic::mixed, *request.format) : RunArithmetic{};
@@ -147,10 +147,11 @@ Regauged regauge(const RegaugeRequest& request) {
   done.eps_before = m.norm_eps;
   done.eps_after = eps.eps;
   done.eps_reason = eps.reason;
+  done.ignored_keys = checkpoint.ignored_keys();
   done.written = write_scaled(
       request.out, checkpoint, eps.config, [&](const ParameterId& id) { return factor_of(m, scale, id); },
       request.overwrite);
-  const Checkpoint made(request.out);
+  const Checkpoint made(request.out, request.ignore_keys);
   const Source result(*ops, made, arithmetic);
   done.after = certified(made.model(), result.certificate());
   const std::vector<int> ids = stacks::ids_to_run(m, 0);

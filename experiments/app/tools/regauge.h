@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sim/checkpoint/scaled_checkpoint.h"
 #include "sim/model/scaled_weights.h"
@@ -13,6 +14,7 @@ namespace periscope::app {
 /// What `regauge` is asked for: one of `factor` and `format`.
 struct RegaugeRequest {
   std::string folder;
+  std::vector<std::string> ignore_keys;  ///< of its config.json, and of that which is written
   std::string out;
   std::optional<double> factor = {};        ///< by which the stream is divided
   std::optional<NumberFormat> format = {};  ///< that the stream is to fit
@@ -38,6 +40,7 @@ struct Regauged {
   double difference;       ///< max |Δ logit| / max |logit|
   double without_eps;      ///< the same with ε = 0 in both
   ScaledTensors written;
+  std::vector<std::string> ignored_keys;  ///< of config.json
 };
 
 /// Writes the checkpoint of request.folder into request.out with another size of its stream and the same function,

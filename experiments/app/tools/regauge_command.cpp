@@ -8,7 +8,9 @@
 
 #include "experiments/app/command.h"
 #include "experiments/app/publish.h"
+#include "experiments/app/study_flags.h"
 #include "experiments/app/terminal_progress.h"
+#include "experiments/app/tools/info.h"
 #include "experiments/app/tools/regauge.h"
 #include "experiments/app/tools/tools.h"
 #include "experiments/core/config/parse_format.h"
@@ -25,6 +27,7 @@ struct RegaugeFlags {
   std::string folder;
   std::optional<double> factor;
   std::string format;
+  study::FlagValues words;
 };
 
 double require_power_of_two(double factor) {
@@ -35,7 +38,10 @@ double require_power_of_two(double factor) {
 }
 
 RegaugeRequest request_of(const CommonOptions& options, const RegaugeFlags& flags) {
-  RegaugeRequest request{.folder = flags.folder, .out = options.out.value_or(""), .overwrite = options.force};
+  RegaugeRequest request{.folder = flags.folder,
+                         .ignore_keys = study::read_flags(ignore_key_flags(), flags.words).ignore_keys,
+                         .out = options.out.value_or(""),
+                         .overwrite = options.force};
   if (request.out.empty()) throw ConfigError("--out: expected a folder for the checkpoint");
   if (flags.factor.has_value() == !flags.format.empty()) {
     throw ConfigError("regauge: expected --factor or --format, one of them");
@@ -60,7 +66,7 @@ ExitCode run_regauge(const CommonOptions& options, const RegaugeFlags& flags) {
   const int threads = study::threads_of(run);
   omp_set_num_threads(threads);
   TerminalProgress progress(options.quiet);
-  const ModelSpec model = Checkpoint(request.folder).model();
+  const ModelSpec model = Checkpoint(request.folder, request.ignore_keys).model();
   stacks::Need need = stacks::gram_need(model);
   need.then(stacks::pass_need(model, 32, DType::f64, false, threads));
   // A tensor in f64, and as it is written.
@@ -107,6 +113,7 @@ nlohmann::ordered_json regauge_json(const Regauged& done) {
   json["logit_difference_without_eps"] = done.without_eps;
   json["tensors"] = {
       {"multiplied", done.written.tensors}, {"widened", widened}, {"numbers_rounded", done.written.rounded}};
+  if (!done.ignored_keys.empty()) json["ignored_keys"] = done.ignored_keys;
   return json;
 }
 
@@ -134,6 +141,10 @@ std::string regauge_text(const Regauged& done) {
     text +=
         fmt::format("  {}: {} as {}, which holds every number\n", printable(w.tensor), name_of(w.from), name_of(w.to));
   }
+  if (!done.ignored_keys.empty()) {
+    text += fmt::format("ignored keys of config.json: {}\n",
+                        printable(fmt::format("{}", fmt::join(done.ignored_keys, ", "))));
+  }
   return text;
 }
 
@@ -143,6 +154,7 @@ void add_regauge(CLI::App& app, int& code) {
       app, code, "regauge", "Write a checkpoint whose stream is smaller and whose function is the same, into --out",
       regauged_with, [=](const CommonOptions& options) { return run_regauge(options, *flags); });
   command->add_option("folder", flags->folder, "Folder with config.json and safetensors files")->required();
+  add_flags(*command, study::flag_texts(ignore_key_flags()), flags->words);
   command->add_option("--factor", flags->factor, "Divide the stream by this power of two");
   command->add_option("--format", flags->format,
                       "Divide it by the least power of two with which it is certified to fit fp16, bf16, fp8_e4m3, …");

@@ -1,6 +1,7 @@
 #include "experiments/core/study/checkpoint_flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace periscope::study {
 
@@ -11,6 +12,11 @@ stacks::TokenSource CheckpointFlags::source() const {
           .labels = std::nullopt,
           .tokenizer = given(tokenizer),
           .max_tokens = max_tokens.value_or(0)};
+}
+
+void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys) {
+  dataset::set(data.facts, "checkpoint", name);
+  if (!ignored_keys.empty()) dataset::set(data.facts, "ignored_keys", fmt::format("{}", fmt::join(ignored_keys, ", ")));
 }
 
 config::Config load_for_checkpoint(const study::Request& request) {

@@ -4,13 +4,25 @@
 #include <string>
 #include <vector>
 
+#include "experiments/core/dataset/dataset.h"
 #include "experiments/core/stacks/token_input.h"
 #include "experiments/core/study/request.h"
 
 namespace periscope::study {
 
+/// Keys of a checkpoint's config.json that are ignored.
+struct IgnoredKeys {
+  std::vector<std::string> ignore_keys;
+};
+
+template <class F>
+study::Flag<F> ignore_key_flag() {
+  return {"ignore-key", &F::ignore_keys,
+          "Key of config.json that does not change the function although it is unknown; repeatable"};
+}
+
 /// A checkpoint and the tokens that it reads.
-struct CheckpointFlags {
+struct CheckpointFlags : IgnoredKeys {
   std::string checkpoint;
   std::string tokens;
   std::string text;
@@ -32,8 +44,12 @@ std::vector<study::Flag<F>> checkpoint_flags() {
           {"tokenizer", &F::tokenizer,
            "A tokenizer file of llama2.c, or \"bytes\"; default: tok*.bin in the folder, or bytes for a vocabulary of "
            "256"},
-          {"max-tokens", &F::max_tokens, "Read only the first so many tokens", at_least(1)}};
+          {"max-tokens", &F::max_tokens, "Read only the first so many tokens", at_least(1)},
+          ignore_key_flag<F>()};
 }
+
+/// Names a result's checkpoint in its attributes, and the keys of config.json that were ignored.
+void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys);
 
 /// The configuration for a checkpoint's model: computed in f64 unless a dtype was asked for. Refuses keys that the
 /// checkpoint answers.

@@ -30,6 +30,7 @@ struct CertifyResult {
   /// The certificate of what was run here, pure arithmetic in f64 or f32; measurements and attacks are held against it.
   std::optional<theory::Certificate> own = {};
   std::vector<stacks::NamedHash> weights = {};
+  std::vector<std::string> ignored_keys = {};  ///< of the checkpoint's config.json
   std::optional<SignalMaxima> measured = {};
   int tokens = 0;  ///< that were measured
   std::vector<AttackResult> attacks = {};
@@ -83,6 +84,7 @@ dataset::Dataset dataset_of(const CertifyResult& result, const std::vector<Numbe
 struct CertifyConfig : config::Config {
   std::string checkpoint;                         ///< its folder; "": the random stack of the first seed
   std::shared_ptr<const MemoryModel> model = {};  ///< instead of the folder
+  std::vector<std::string> ignore_keys = {};      ///< of config.json
   std::vector<NumberFormat> formats;
   Arithmetic arithmetic = Arithmetic::mixed;  ///< that verdicts are for
   int length = theory::default_longest;       ///< longest input that is certified, where rounding makes it matter

@@ -19,6 +19,7 @@
 #include "experiments/studies/certify/certify.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
+#include "sim/base/printable.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 
 namespace periscope::certify {
@@ -39,7 +40,8 @@ struct ModelToCertify {
 ModelToCertify open_checkpoint(const CertifyConfig& own) {
   ModelToCertify s{
       .backend = make_backend(own.run.device),
-      .checkpoint = own.model ? std::make_unique<Checkpoint>(own.model) : std::make_unique<Checkpoint>(own.checkpoint),
+      .checkpoint = own.model ? std::make_unique<Checkpoint>(own.model, own.ignore_keys)
+                              : std::make_unique<Checkpoint>(own.checkpoint, own.ignore_keys),
       .weights = nullptr,
       .spec = {},
       .name = std::filesystem::path(own.checkpoint + "/.").lexically_normal().parent_path().filename().string(),
@@ -104,6 +106,9 @@ void require_random_stack(const CertifyConfig& own) {
   }
   if (own.source.tokens || own.source.text) {
     throw ConfigError("--tokens and --text are for checkpoints; of a random stack, --measure reads its input");
+  }
+  if (!own.ignore_keys.empty()) {
+    throw ConfigError("--ignore-key is for checkpoints; a random stack has no config.json");
   }
   if (!flag_of_text(own).empty()) {
     throw ConfigError(flag_of_text(own) + " does nothing for a random stack; input.tokens is its length");
@@ -258,6 +263,11 @@ CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {
                        .spec = s.spec,
                        .domain = domain_of(s, config),
                        .arithmetic = config.arithmetic};
+  if (s.checkpoint != nullptr) {
+    result.ignored_keys = s.checkpoint->ignored_keys();
+    for (const std::string& warning : s.checkpoint->warnings())
+      progress.say(fmt::format("warning: {}\n", printable(warning)));
+  }
   stacks::Need need = stacks::gram_need(s.spec.model);
   if (config.measures()) {
     need.then(stacks::pass_need(s.spec.model, s.spec.input.tokens, s.dtype, false, omp_get_max_threads()));

@@ -36,6 +36,7 @@ const std::vector<study::Flag<CertifyFlags>>& flags() {
       {"text", &CertifyFlags::text, "Text file to measure, encoded by the tokenizer"},
       {"tokenizer", &CertifyFlags::tokenizer, "A tokenizer file of llama2.c, or \"bytes\""},
       {"max-tokens", &CertifyFlags::max_tokens, "Read only the first so many tokens", at_least(1)},
+      study::ignore_key_flag<CertifyFlags>(),
       {"measure", &CertifyFlags::measure, "Of a random stack: measure its input of the first seed too"},
       {"input-maximum", &CertifyFlags::input_maximum,
        "Of a random stack with Gaussian input: certify real inputs with entries up to this", above(0.0)},
@@ -83,6 +84,7 @@ CertifyConfig config_of(const study::Request& request, const CertifyFlags& own,
   static_cast<config::Config&>(config) = request.load();
   config.checkpoint = own.checkpoint;
   config.model = request.model;
+  config.ignore_keys = own.ignore_keys;
   config.length = own.length;
   config.input_maximum = own.input_maximum;
   config.source = own.source();
@@ -100,7 +102,7 @@ study::Outcome outcome_of(const CertifyConfig& config, const CertifyResult& resu
                          .table = table(result, config.formats),
                          .code = study::code_of(passed(result, requirements)),
                          .resolved = result.resolved};
-  if (!config.checkpoint.empty()) dataset::set(outcome.data->facts, "checkpoint", config.checkpoint);
+  if (!config.checkpoint.empty()) study::set_checkpoint(*outcome.data, config.checkpoint, result.ignored_keys);
   return outcome;
 }
 

@@ -39,8 +39,9 @@ struct ProbeResult {
   theory::Prediction initial;               ///< theory at initialisation; a refusal says why there is none
   std::array<NullReading, stacks::size_nulls.size()> nulls = {};  ///< in size_nulls' order
   std::vector<std::string> notes;
-  config::Resolved resolved = {};  ///< the configuration, hashes of the checkpoint's files, ids, labels
-  bool stopped_early = false;      ///< some of it is missing
+  std::vector<std::string> ignored_keys = {};  ///< of the checkpoint's config.json
+  config::Resolved resolved = {};              ///< the configuration, hashes of the checkpoint's files, ids, labels
+  bool stopped_early = false;                  ///< some of it is missing
 };
 
 /// The random stack of the same shape, placement and rules: gains 1, biases 0, matrices as `config.base.init` says,
@@ -103,6 +104,7 @@ class FiniteRecorder final : public SignalRecorder {
 struct ProbeConfig : config::Config {
   std::string checkpoint;                         ///< its folder
   std::shared_ptr<const MemoryModel> model = {};  ///< instead of the folder
+  std::vector<std::string> ignore_keys = {};      ///< of config.json
   stacks::TokenSource source;
   bool with_theory = true;  ///< theory at initialisation and at the weights' own sizes, too, and models of these
   int draws = 16;           ///< random models of each of size_nulls, for the errors of what is left over

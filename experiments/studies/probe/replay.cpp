@@ -9,6 +9,7 @@
 #include "experiments/core/config/sha256.h"
 #include "experiments/core/stacks/cost.h"
 #include "experiments/core/stacks/one_thread.h"
+#include "experiments/core/study/checkpoint_flags.h"
 #include "experiments/studies/probe/probe.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
@@ -122,7 +123,8 @@ study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const Out
       .measured = {},
       .agreement = config.agreement,
       .initial = {.profile = {}, .refusal = "not a part of a record", .finite_width = {}},
-      .notes = {}};
+      .notes = {},
+      .ignored_keys = checkpoint.ignored_keys()};
   for (NullReading& null : result.nulls) null.predicted.refusal = result.initial.refusal;
   // A record takes fewer operations than a forward pass, with gradients too.
   const stacks::OneThread serial(stacks::is_small_pass(checkpoint.model(), static_cast<int>(pass.ids.size()), false));
@@ -134,7 +136,7 @@ study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const Out
   }
   result.resolved.hashed["ids"] = pass.ids;
   study::Outcome outcome{.data = dataset_of(result), .table = table(result), .resolved = result.resolved};
-  dataset::set(outcome.data->facts, "checkpoint", model->name);
+  study::set_checkpoint(*outcome.data, model->name, result.ignored_keys);
   return outcome;
 }
 

@@ -126,7 +126,8 @@ constexpr Key<ProbeConfig> keys[] = {
 const Section<ProbeConfig> section{"probe", keys};
 
 ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
-  const Checkpoint checkpoint = config.model ? Checkpoint(config.model) : Checkpoint(config.checkpoint);
+  const Checkpoint checkpoint =
+      config.model ? Checkpoint(config.model, config.ignore_keys) : Checkpoint(config.checkpoint, config.ignore_keys);
   const nlohmann::ordered_json files = hashes_of(checkpoint);  // before the run, which takes long
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const CheckpointWeights weights(*backend, checkpoint, config.run.dtype);
@@ -145,7 +146,8 @@ ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
                      .measured = {},
                      .agreement = config.agreement,
                      .initial = {.profile = {}, .refusal = "not asked for (--no-theory)", .finite_width = {}},
-                     .notes = {}};
+                     .notes = {},
+                     .ignored_keys = checkpoint.ignored_keys()};
   for (NullReading& null : result.nulls) null.predicted.refusal = result.initial.refusal;
   const int threads = omp_get_max_threads();
   stacks::Need need =

@@ -46,6 +46,7 @@ ProbeConfig config_of(const study::Request& request, const ProbeFlags& own) {
   config.run.backward = config.run.backward || own.backward;
   config.checkpoint = own.checkpoint;
   config.model = request.model;
+  config.ignore_keys = own.ignore_keys;
   config.source = own.source();
   if (request.flags.contains("labels")) config.source.labels = own.labels;
   config.with_theory = !own.no_theory;
@@ -59,7 +60,7 @@ ProbeConfig config_of(const study::Request& request, const ProbeFlags& own) {
 study::Outcome outcome_of(const ProbeConfig& config, const ProbeResult& result, bool fail_on_divergence) {
   if (result.stopped_early) return {.stopped_early = true};
   study::Outcome outcome{.data = dataset_of(result), .table = table(result), .resolved = result.resolved};
-  dataset::set(outcome.data->facts, "checkpoint", config.checkpoint);
+  study::set_checkpoint(*outcome.data, config.checkpoint, result.ignored_keys);
   if (fail_on_divergence && !not_finite(result).empty()) outcome.code = ExitCode::diverged;
   if (violates_growth_identity(result.measured)) outcome.code = ExitCode::check_failed;
   return outcome;

@@ -52,11 +52,15 @@ void map_mlm_head(ConfigReader& config, const TensorNames& names, FamilyStack& s
 
 /// Post-LN encoder: LayerNorm, learned positions, a norm of the embedding, no mask, biases everywhere.
 FamilyStack read_bert(ConfigReader& config, const TensorNames& names) {
-  skip_harmless_keys(config);
-  constexpr std::array<std::string_view, 6> of_the_pooler{"pooler_fc_size",       "pooler_num_attention_heads",
-                                                          "pooler_num_fc_layers", "pooler_size_per_head",
-                                                          "pooler_type",          "directionality"};
-  config.harmless(of_the_pooler);
+  skip_harmless_keys(config, false);
+  constexpr std::array<std::string_view, 7> unread{"pooler_fc_size",
+                                                   "pooler_num_attention_heads",
+                                                   "pooler_num_fc_layers",
+                                                   "pooler_size_per_head",
+                                                   "pooler_type",
+                                                   "directionality",
+                                                   "is_causal"};
+  config.harmless(unread);
   config.must_be("is_decoder", false);
   config.must_be("position_embedding_type", "absolute");
   FamilyStack stack;
@@ -110,6 +114,7 @@ Family bert_family() {
           .architectures = {"BertForMaskedLM", "BertForPreTraining", "BertModel"},
           .body = "bert.",
           .anchor = "embeddings.word_embeddings.weight",
+          .first_layer = "encoder.layer.0.",
           .aliases = {{".LayerNorm.weight", ".LayerNorm.gamma"}, {".LayerNorm.bias", ".LayerNorm.beta"}},
           .other_parts = {"bert.pooler.", "pooler.", "cls.seq_relationship."},
           .read = read_bert,

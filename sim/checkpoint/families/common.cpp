@@ -9,21 +9,25 @@
 namespace periscope {
 namespace {
 
-constexpr std::array<std::string_view, 88> harmless_keys{
+constexpr std::array<std::string_view, 112> harmless_keys{
     // what it is and where it comes from
     "_name_or_path", "name_or_path", "_commit_hash", "architectures", "model_type", "transformers_version", "dtype",
-    "torch_dtype", "tokenizer_class", "finetuning_task", "is_decoder", "task_specific_params", "id2label", "label2id",
-    "num_labels", "_num_labels", "problem_type",
-    // ids of special tokens
+    "torch_dtype", "_pre_quantization_dtype", "tokenizer_class", "tokenizer_name", "finetuning_task", "is_decoder",
+    "task_specific_params", "id2label", "label2id", "num_labels", "_num_labels", "problem_type",
+    "transformers.js_config", "auto_map", "_use_default_values",
+    // ids of special tokens, and how text is brought to length
     "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id", "mask_token_id", "unk_token_id",
-    "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id",
-    // training: initial values, dropout, memory
+    "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "add_bos_token", "add_eos_token",
+    "padding_side", "tokenizer_padding_side", "tokenizer_model_max_length",
+    // training: initial values, dropout, noise, memory
     "initializer_range", "initializer_factor", "init_std", "attention_dropout", "hidden_dropout", "dropout",
     "activation_dropout", "layerdrop", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout",
-    "embd_pdrop", "attn_pdrop", "resid_pdrop", "gradient_checkpointing", "use_bfloat16", "tf_legacy_loss",
+    "embd_pdrop", "attn_pdrop", "resid_pdrop", "neftune_noise_alpha", "gradient_checkpointing",
+    "use_reentrant_checkpointing", "use_bfloat16", "tf_legacy_loss",
     // how it is computed, not what
-    "use_cache", "cache_implementation", "attn_implementation", "_attn_implementation", "torchscript", "pretraining_tp",
-    "chunk_size_feed_forward", "output_past",
+    "use_cache", "cache_implementation", "attn_implementation", "_attn_implementation", "_attn_implementation_autoset",
+    "_attn_implementation_internal", "_flash_attn_2_enabled", "use_flash_attention", "use_flash_attn",
+    "flash_attention", "torchscript", "pretraining_tp", "chunk_size_feed_forward", "output_past", "xla_device",
     // what is returned
     "output_attentions", "output_hidden_states", "output_scores", "return_dict", "return_dict_in_generate",
     "tie_last_hidden_states",
@@ -33,9 +37,26 @@ constexpr std::array<std::string_view, 88> harmless_keys{
     "diversity_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "suppress_tokens",
     "begin_suppress_tokens", "remove_invalid_values", "exponential_decay_length_penalty", "prefix",
     // limits that no parameter's shape has, where they do not scale RoPE
-    "max_position_embeddings", "n_ctx",
+    "max_position_embeddings", "n_ctx", "max_sequence_length", "max_seq_len", "max_seq_length", "seq_length",
+    "model_max_length",
     // heads for other tasks
     "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"};
+
+/// Keys that vendors add and the public implementations of these families do not read. Another value would promise
+/// another function, which some other program may compute.
+constexpr std::array inert_keys{
+    InertKey{.key = "unsloth_*"},
+    InertKey{.key = "is_llama_config", .values = "[true]"},
+    InertKey{.key = "rope_interleaved", .values = "[false]"},
+    InertKey{.key = "use_mrope", .values = "[false]"},
+    InertKey{.key = "use_sliding_window", .values = "[false]"},
+    InertKey{.key = "sliding_window_size", .same_as = "sliding_window"},
+    InertKey{.key = "use_bidirectional_attention", .values = "[false]"},
+    InertKey{.key = "attention_bias", .values = "[false]"},
+    InertKey{.key = "mlp_bias", .values = "[false]"},
+    InertKey{.key = "qk_layer_norms", .values = "[false]"},
+    InertKey{.key = "loss_type", .values = R"(["ForCausalLM", "ForMaskedLM"])"},
+};
 
 struct ActivationName {
   std::string_view name;
@@ -67,8 +88,10 @@ MlpKind read_activation(ConfigReader& config, std::string_view key, std::string_
 
 }  // namespace
 
-void skip_harmless_keys(ConfigReader& config) {
+void skip_harmless_keys(ConfigReader& config, bool causal) {
   config.harmless(harmless_keys);
+  config.inert(inert_keys);
+  if (causal) config.must_be("is_causal", true);
   config.must_be("is_encoder_decoder", false);
   config.must_be("add_cross_attention", false);
   config.must_be("tie_encoder_decoder", false);
@@ -103,9 +126,11 @@ void read_sizes(ConfigReader& config, ModelSpec& m) {
   m.vocab = config.integer("vocab_size", most_tokens);
 }
 
-void read_kv_heads(ConfigReader& config, ModelSpec& m, int fallback) {
+void read_kv_heads(ConfigReader& config, ModelSpec& m, int fallback, bool null) {
   constexpr std::string_view key = "num_key_value_heads";
-  m.kv_heads = config.integer_or_none(key, fallback > 0 ? fallback : m.heads, most_wide).value_or(m.heads);
+  const int absent = fallback > 0 ? fallback : m.heads;
+  m.kv_heads = null ? config.integer_or_none(key, absent, most_wide).value_or(m.heads)
+                    : config.integer_or(key, absent, most_wide);
   if (m.heads % m.kv_heads != 0) {
     throw config.malformed_value(key, fmt::format("a divisor of num_attention_heads = {}", m.heads));
   }
@@ -120,7 +145,7 @@ int divided_head_dim(const ConfigReader& config, const ModelSpec& m, std::string
 }
 
 void read_head_dim(ConfigReader& config, ModelSpec& m, int fallback) {
-  if (config.has("head_dim") || fallback > 0) {
+  if (config.is_given("head_dim") || fallback > 0) {
     m.head_dim = config.integer_or("head_dim", fallback, most_wide);
   } else {
     config.must_be("head_dim", nullptr);
@@ -200,8 +225,17 @@ void map_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack
       stack.warnings.push_back("no " + head + ", and config.json does not say tie_word_embeddings: taken as tied");
     }
   }
-  if (stack.tied) stack.copies.emplace_back(head, embedding);
-  stack.map.set(0, Weight::unembedding, whole(stack.tied ? embedding : head));
+  if (!stack.tied && names.contains(head) && names.stored(head) == names.stored(embedding)) {
+    stack.tied = true;
+    stack.warnings.push_back(head + " is the embedding's tensor by the file's metadata: taken as tied");
+  }
+  // Of tensors that share memory some programs keep one, which may be the head.
+  const std::string& table = stack.tied && (names.contains(embedding) || !names.contains(head)) ? embedding : head;
+  if (stack.tied) {
+    if (table != head) stack.copies.emplace_back(head, embedding);
+    stack.map.set(0, Weight::embedding, whole(table));
+  }
+  stack.map.set(0, Weight::unembedding, whole(table));
 }
 
 StoredPart whole(std::string tensor, double plus) { return {.tensor = std::move(tensor), .plus = plus}; }

@@ -30,8 +30,9 @@ inline constexpr int most_tokens = 1 << 24;
 inline constexpr int default_positions = 1024;
 
 /// Keys of any config.json that say nothing about the function that is computed without dropout: identifiers,
-/// initialisation, dropout, generation, labels, limits.
-void skip_harmless_keys(ConfigReader& config);
+/// initialisation, dropout, generation, labels, limits; and those that are inert at the values of a table.
+/// `causal`: the public implementation reads is_causal.
+void skip_harmless_keys(ConfigReader& config, bool causal = true);
 
 /// The class that wrote the checkpoint, such as "LlamaForCausalLM"; empty if the file does not say.
 std::string first_architecture(ConfigReader& config);
@@ -45,8 +46,9 @@ void read_sizes(ConfigReader& config, ModelSpec& model);
 int read_layers(ConfigReader& config, std::string_view key);
 int read_layers_or(ConfigReader& config, std::string_view key, int fallback);
 
-/// num_key_value_heads, which divides the heads; absent: `fallback`, or the heads if that is 0; null: the heads.
-void read_kv_heads(ConfigReader& config, ModelSpec& model, int fallback = 0);
+/// num_key_value_heads, which divides the heads; absent: `fallback`, or the heads if that is 0; null, if `null`: the
+/// heads.
+void read_kv_heads(ConfigReader& config, ModelSpec& model, int fallback, bool null);
 
 /// head_dim; absent: `fallback`, or the width over the heads if that is 0. RoPE wants it even. Every layer has matrices
 /// with more rows than that, so the layers together have no more than the files have numbers.
@@ -95,9 +97,10 @@ void map_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack
               const std::string& embedding, const std::string& head = "lm_head.weight");
 
 // -- Llama and its descendants ---------------------------------------------------------------------
-/// Used for keys that config.json does not have; 0 as in read_kv_heads and read_head_dim.
+/// Used for keys that config.json does not have; 0 and null as in read_kv_heads and read_head_dim.
 struct LlamaDefaults {
   int kv_heads = 0;
+  bool null_kv_heads = true;
   int head_dim = 0;
   double norm_eps = 1e-6;
   int context = 2048;

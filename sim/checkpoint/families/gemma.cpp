@@ -15,7 +15,7 @@ void read_gemma(ConfigReader& config, ModelSpec& m) {
   m.layers = read_layers_or(config, "num_hidden_layers", 26);
   m.heads = config.integer_or("num_attention_heads", 8, most_wide);
   m.mlp_width = config.integer_or("intermediate_size", 9216, most_wide);
-  read_kv_heads(config, m, 4);
+  read_kv_heads(config, m, 4, false);
   read_head_dim(config, m, 256);
   m.mlp = read_gated_mlp(config, "hidden_activation", "gelu_pytorch_tanh");
   // An older name of the same key, which the public implementation does not read.
@@ -126,6 +126,7 @@ FamilyStack read_text(ConfigReader& config, const TensorNames& names) {
   ModelSpec& m = stack.model;
   read_gemma(config, m);
   m.qk_norm = QkNorm::head;
+  config.null_is_absent("rope_theta");
   m.vocab = config.integer_or("vocab_size", 262208, most_tokens);
   m.head.soft_cap = config.positive_or_none("final_logit_softcapping", std::nullopt).value_or(0.0);
   config.must_be("attn_logit_softcapping", nullptr);  // the public implementation reads it and does nothing with it
@@ -133,9 +134,12 @@ FamilyStack read_text(ConfigReader& config, const TensorNames& names) {
   const RopePair ropes = read_ropes(config, m.head_dim, context);
   const double scale = read_score_scale(config, m.head_dim);
   const int window = config.integer_or_none("sliding_window", 4096, most_tokens).value_or(0);
-  const int pattern = config.integer_or("sliding_window_pattern", 6, most_layers);
-  if (!config.has("layer_types")) config.must_be("_sliding_window_pattern", pattern);
-  constexpr std::array<std::string_view, 1> said_twice{"_sliding_window_pattern"};
+  int pattern = 0;  // that of layer_types
+  if (!config.has("layer_types")) {
+    pattern = config.integer_or("sliding_window_pattern", 6, most_layers);
+    config.must_be("_sliding_window_pattern", pattern);
+  }
+  constexpr std::array<std::string_view, 2> said_twice{"sliding_window_pattern", "_sliding_window_pattern"};
   config.harmless(said_twice);
   const auto all_but_last = [](int layer, int length) { return (layer + 1) % length != 0; };
   const std::vector<bool> sliding = read_sliding_layers(config, m.layers, all_but_last, pattern);

@@ -94,6 +94,7 @@ Family gpt2_family() {
           .architectures = {"GPT2LMHeadModel", "GPT2Model"},
           .body = "transformer.",
           .anchor = "wte.weight",
+          .first_layer = "h.0.",
           .init_residual = "1/sqrt(2L)",
           .read = read_gpt2,
           .write = write_gpt2};

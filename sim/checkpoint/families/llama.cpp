@@ -5,6 +5,7 @@ namespace {
 
 FamilyStack read_llama(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
+  config.null_is_absent("head_dim");
   set_attention(stack.model, read_llama_like(config, stack.model, {}));
   const bool bias = config.flag_or("attention_bias", false);
   const bool mlp_bias = config.flag_or("mlp_bias", false);
@@ -21,7 +22,9 @@ nlohmann::ordered_json write_llama(const ModelSpec& m) {
 /// No biases, but a window.
 FamilyStack read_mistral(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
-  std::vector<AttentionRule> rules = read_llama_like(config, stack.model, {.kv_heads = 8, .context = 131072});
+  config.null_is_absent("head_dim");
+  const LlamaDefaults defaults{.kv_heads = 8, .null_kv_heads = false, .context = 131072};
+  std::vector<AttentionRule> rules = read_llama_like(config, stack.model, defaults);
   const int window = config.integer_or_none("sliding_window", 4096, most_tokens).value_or(0);
   for (AttentionRule& rule : rules) rule.scores.window = window;
   set_attention(stack.model, std::move(rules));

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "sim/checkpoint/families/families.h"
+#include "sim/checkpoint/file_error.h"
 
 namespace periscope {
 
@@ -8,9 +9,13 @@ std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& m, c
   skip_harmless_keys(config);
   m.placement = *find_placement("pre");
   read_sizes(config, m);
-  read_kv_heads(config, m, defaults.kv_heads);
+  read_kv_heads(config, m, defaults.kv_heads, defaults.null_kv_heads);
   read_head_dim(config, m, defaults.head_dim);
   m.mlp = read_gated_mlp(config, "hidden_act", "silu");
+  const std::string_view mlp = mlp_kind_names[static_cast<std::size_t>(m.mlp)];
+  if (config.has("activation") && config.text("activation") != mlp) {  // Falcon 3 has it; no implementation reads it
+    throw config.unsupported_value("activation", in_quotes(mlp) + ", the gated MLP of hidden_act");
+  }
   m.norm_eps = config.positive_or("rms_norm_eps", defaults.norm_eps);
   const int context = config.integer_or("max_position_embeddings", defaults.context, most_tokens);
   AttentionRule rule;

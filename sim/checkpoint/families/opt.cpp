@@ -47,6 +47,7 @@ FamilyStack read_opt(ConfigReader& config, const TensorNames& names) {
   m.head_dim = divided_head_dim(config, m, "hidden_size", "num_attention_heads");
   m.mlp_width = config.integer("ffn_dim", most_wide);
   m.vocab = config.integer("vocab_size", most_tokens);
+  config.null_is_absent("word_embed_proj_dim");
   const int narrow = config.integer_or("word_embed_proj_dim", m.width, most_wide);
   m.embedding.width = narrow == m.width ? 0 : narrow;
   m.embedding.positions = config.integer("max_position_embeddings", most_tokens) + position_offset;
@@ -98,6 +99,7 @@ Family opt_family() {
           .model_types = {"opt"},
           .architectures = {"OPTForCausalLM", "OPTModel"},
           .anchor = "decoder.embed_tokens.weight",
+          .first_layer = "decoder.layers.0.",
           .read = read_opt,
           .write = write_opt};
 }

@@ -12,7 +12,7 @@ std::string read_type(ConfigReader& rope) {
   if (rope.has("rope_type") && rope.has("type") && rope.text("rope_type") != rope.text("type")) {
     throw rope.malformed_value("type", "the same as rope_type");
   }
-  return rope.text_or(rope.has("rope_type") ? "rope_type" : "type", "default");
+  return rope.text_or(rope.is_given("rope_type") ? "rope_type" : "type", "default");
 }
 
 /// A frequency f turns once in λ = 2π/f tokens. λ > original/low: f/factor; λ < original/high: f; between them
@@ -61,16 +61,16 @@ std::vector<double> read_rope_object(ConfigReader& rope, int head_dim, double fa
 std::vector<double> read_rope(ConfigReader& config, int head_dim, double fallback_theta, int context) {
   config.must_be("partial_rotary_factor", 1.0);
   config.must_be("original_max_position_embeddings", nullptr);
-  double theta = fallback_theta;
-  if (config.has("rope_theta")) theta = config.positive("rope_theta");
   const bool today = config.has("rope_parameters");
+  double theta = fallback_theta;
+  if (today ? config.has("rope_theta") : config.is_given("rope_theta")) theta = config.positive("rope_theta");
   if (today && config.has("rope_scaling") && !config.object("rope_scaling").same_as(config.object("rope_parameters"))) {
     throw config.unsupported_value("rope_scaling", "the same as rope_parameters, or only one of the two");
   }
   if (!today && !config.has("rope_scaling")) {
     config.must_be("rope_parameters", nullptr);
     config.must_be("rope_scaling", nullptr);
-    if (!config.has("rope_theta")) theta = config.positive_or("rope_theta", fallback_theta);
+    if (!config.is_given("rope_theta")) theta = config.positive_or("rope_theta", fallback_theta);
     return scaled_frequencies(head_dim, theta);
   }
   ConfigReader rope = config.object(today ? "rope_parameters" : "rope_scaling");
