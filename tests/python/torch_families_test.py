@@ -4,10 +4,8 @@
 import sys
 import tempfile
 import unittest
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import xarray as xr
@@ -15,7 +13,7 @@ import xarray as xr
 try:
     import safetensors.torch  # noqa: F401  # before its types are others
     import torch
-    from torch_models import models
+    from torch_models import all_in_double, models
 except ImportError:
     print("skipped: the packages of python/requirements-torch.txt are not installed")
     sys.exit(77)
@@ -52,19 +50,6 @@ def missing(ours: xr.Dataset, theirs: xr.Dataset) -> list[str]:
     """The measured columns that the record lacks where probe has numbers."""
     return [str(name) for name in theirs.data_vars if str(name).endswith("_measured")
             and (np.isfinite(theirs[name].values) & ~np.isfinite(ours[name].values)).any()]  # fmt: skip
-
-
-@contextmanager
-def all_in_double() -> Iterator[None]:
-    """transformers computes norms, softmaxes and rotations of a model in f64 in f32; here they are in f64."""
-    with ExitStack() as stack:
-        for name in ("float32", "float"):
-            stack.enter_context(mock.patch.object(torch, name, torch.float64))
-        stack.enter_context(mock.patch.object(torch.Tensor, "float", torch.Tensor.double))
-        default = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
-        stack.callback(torch.set_default_dtype, default)
-        yield
 
 
 def recorded(model: Any, ids: list[list[int]], labels: Any = None) -> xr.Dataset:

@@ -1,7 +1,9 @@
 """Small models of transformers of every family that Periscope reads."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -10,6 +12,19 @@ import transformers as t
 SIZES: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 64,
                          "intermediate_size": 48, "max_position_embeddings": 64}  # fmt: skip
 GROUPED = {**SIZES, "num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+
+@contextmanager
+def all_in_double() -> Iterator[None]:
+    """transformers computes norms, softmaxes and rotations of a model in f64 in f32; here they are in f64."""
+    with ExitStack() as stack:
+        for name in ("float32", "float"):
+            stack.enter_context(mock.patch.object(torch, name, torch.float64))
+        stack.enter_context(mock.patch.object(torch.Tensor, "float", torch.Tensor.double))
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        stack.callback(torch.set_default_dtype, default)
+        yield
 
 
 def models(dtype: torch.dtype, attention: str = "eager") -> Iterator[tuple[str, Any]]:
