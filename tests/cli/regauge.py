@@ -27,17 +27,22 @@ def read_tensors(path):
     return {name: (t["dtype"], t["shape"], data[8 + length:][slice(*t["data_offsets"])]) for name, t in header.items()}
 
 
+def write_tensors(path, tensors):
+    """The inverse of read_tensors."""
+    header, data = {}, b""
+    for name, (kind, shape, raw) in tensors.items():
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
 def write_f16(folder, tensors):
     """The tiny checkpoint with its numbers in F16."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(tiny_checkpoint.CONFIG | {"vocab_size": 256}))
-    header, data = {}, b""
-    for name, (shape, values) in tensors.items():
-        raw = struct.pack(f"<{len(values)}e", *values)
-        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header).encode()
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    write_tensors(folder / "model.safetensors", {name: ("F16", shape, struct.pack(f"<{len(values)}e", *values))
+                                                 for name, (shape, values) in tensors.items()})
 
 
 class Regauge(FolderTest):
@@ -149,6 +154,21 @@ class Regauge(FolderTest):
         self.assertEqual(types["model.layers.1.mlp.down_proj.weight"], "F32")
         self.assertEqual(types["model.layers.0.self_attn.q_proj.weight"], "F16")
         self.assertLess(result["logit_difference"], 1e-12)
+
+    def test_rounded_numbers_of_all_tensors_are_counted(self):
+        """Gains that are stored as w of 1 + w: 1 + 2^-60 is 1 in F64 too."""
+        model = self.folder / "model"
+        model.mkdir()
+        (model / "config.json").write_bytes((FIXTURES / "gemma2" / "config.json").read_bytes())
+        tensors = read_tensors(FIXTURES / "gemma2" / "model.safetensors")
+        for name, count in (("model.layers.0.post_attention_layernorm.weight", 2),
+                            ("model.layers.1.post_attention_layernorm.weight", 3)):
+            kind, shape, raw = tensors[name]
+            self.assertEqual(kind, "F32")
+            tensors[name] = (kind, shape, struct.pack(f"<{count}f", *[2.0**-60] * count) + raw[4 * count:])
+        write_tensors(model / "model.safetensors", tensors)
+        result = self.regauge(model, self.folder / "made", "--factor", 2)
+        self.assertEqual(result["tensors"]["numbers_rounded"], 5)
 
     def test_what_is_wrong_with_the_flags_is_said(self):
         model, out = FIXTURES / "llama", self.folder / "out"
