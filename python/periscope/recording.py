@@ -3,7 +3,7 @@ measures them."""
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ def record(
     gradients: bool = True,
     optimizer: Any = None,
     top: int = 10,
+    ignore_keys: Sequence[str] = (),
 ) -> "Recorder":
     """A context in which a model of transformers (Llama, Gemma 2, OLMo 2, Qwen 3, …: any family that ``probe`` reads)
     is recorded while it trains::
@@ -40,12 +41,13 @@ def record(
     matrix, of the loss that ``backward`` was called on. Passes without gradients in between, as a validation's, do not
     count then. Dropout is recorded as the model has it, where ``probe`` has none: ``B_out`` is the branch after it.
     With ``optimizer`` a call of its ``step`` ends a step, so that ``recorder.step()`` need not be called.
+    ``ignore_keys`` are keys of the model's configuration as in ``from_torch``.
 
     Raises InputError for a model that is sharded, quantized, compiled, checkpoints its activations or has adapters of
     PEFT; in the pass for batches with padding and calls of ``torch.compile(model)``, where the plain module has to be
     called; and at the step's end for two passes before one backward pass, or one without some of the layers.
     """
-    return Recorder(model, every, steps, gradients, optimizer, top)
+    return Recorder(model, every, steps, gradients, optimizer, top, ignore_keys)
 
 
 _LOCK = threading.Lock()
@@ -62,7 +64,14 @@ class Recorder:
     """What ``record`` gives: the records so far, and the end of a step."""
 
     def __init__(
-        self, model: Any, every: int, steps: Iterable[int] | None, gradients: bool, optimizer: Any, top: int
+        self,
+        model: Any,
+        every: int,
+        steps: Iterable[int] | None,
+        gradients: bool,
+        optimizer: Any,
+        top: int,
+        ignore_keys: Sequence[str] = (),
     ) -> None:
         every, top = _whole("every", every), _whole("top", top)
         require_plain(model)
@@ -80,7 +89,8 @@ class Recorder:
         self._gradients = gradients
         self._optimizer = optimizer
         self._top = top
-        self._layout = _layout.layout_of(model, compiled_from_torch(model, copy=False))
+        self._ignore_keys = ignore_keys
+        self._layout = _layout.layout_of(model, compiled_from_torch(model, copy=False, ignore_keys=ignore_keys))
         self._compiled: Any = None  # with the gains of the recorded step
         self._step = 0
         self._watched: _hooks.Watched | None = None
@@ -137,7 +147,9 @@ class Recorder:
 
     def _begin(self) -> None:
         if self._due(self._step):
-            self._compiled = compiled_from_torch(self._model, copy=False, copied=lambda name, x: x.dim() < 2)
+            self._compiled = compiled_from_torch(
+                self._model, copy=False, copied=lambda name, x: x.dim() < 2, ignore_keys=self._ignore_keys
+            )
             self._watched = _hooks.Watched(self._model, self._layout, self._gradients)
 
     def _end(self) -> None:

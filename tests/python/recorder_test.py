@@ -1,6 +1,7 @@
 """Recorders, with a stand-in for torch: copies, threads, dropout, compiled models. Usage: recorder_test.py"""
 
 import copy
+import json
 import pickle
 import threading
 import unittest
@@ -49,6 +50,18 @@ class Records(unittest.TestCase):
         for name in ("second_moment_measured", "token_cosine_measured", "signal_maximum", "growth_branch"):
             a, b = self.expected[name].values, theirs[name].values
             np.testing.assert_allclose(a, b, rtol=1e-12, err_msg=name)
+
+    def test_unknown_keys_are_ignored_on_demand(self) -> None:
+        model = llama()
+        text = json.loads(model.config.to_json_string(use_diff=False)) | {"strange": 1}
+        model.config.to_json_string = lambda use_diff: json.dumps(text)
+        with self.assertRaises(ps.InputError) as raised:
+            ps.record(model)
+        self.assertIn('"strange" = 1: unknown', str(raised.exception))
+        with ps.record(model, gradients=False, ignore_keys=["strange"]) as recorder:
+            model(input_ids=torch.tensor([IDS]))
+        self.same(recorder.datasets[0], self.expected)
+        self.assertEqual(recorder.datasets[0].attrs["ignored_keys"], "strange")
 
     def test_two_threads_record_models_of_one_family(self) -> None:
         """One begins while the other's pass runs, and still runs when that has ended."""
