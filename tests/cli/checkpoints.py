@@ -110,8 +110,8 @@ class Info(FolderTest):
                               refused.stderr)
                 result, code = run_json(command, model, *flags, "--ignore-key", "strange")
                 self.assertEqual(code, 0)
-                found = result["provenance"]["ignored_keys"] if command in ("probe", "certify") else result["ignored_keys"]
-                self.assertIn("strange", found)
+                facts = result["provenance"] if command in ("probe", "certify") else result
+                self.assertIn("strange", facts["ignored_keys"])
                 said = run(command, model, *flags, "--ignore-key", "strange", *(["--force"] * (command == "regauge")))
                 self.assertIn("strange", said.stdout + said.stderr)
                 wrong = run(command, model, *flags, "--ignore-key", "strange", "--ignore-key", "head_dim")
