@@ -237,6 +237,33 @@ assert len(os.listdir("/proc/self/task")) == 1, os.listdir("/proc/self/task")
 """, OMP_NUM_THREADS="2", OPENBLAS_NUM_THREADS="1")  # fmt: skip
         self.assertEqual((done.stdout, done.stderr, done.returncode), ("", "", 0))
 
+    def test_threads_are_those_of_the_environment_unless_they_are_given(self) -> None:
+        done = python(f"""
+import json
+import periscope as ps
+for threads in (None, 2):
+    print(json.loads(ps.theory({SMALL!r}, threads=threads).attrs["circumstances"])["threads"])
+""", OMP_NUM_THREADS="3")  # fmt: skip
+        self.assertEqual((done.stdout, done.stderr), ("3\n2\n", ""))
+
+    def test_a_lack_of_memory_is_a_memory_error(self) -> None:
+        done = python(f"""
+import resource
+import periscope as ps
+ps.theory({SMALL!r}, threads=1)  # has loaded all libraries
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20),) * 2)
+long = {{"input.tokens": 24000, "model.layers": 1, "init.qk_factor": 0.0, "theory.finite_width": False}}
+try:
+    ps.propagate(long, threads=1, force=True)
+except MemoryError as error:
+    print(error)
+print(ps.theory({SMALL!r}, threads=1).attrs["exit_code"])
+""")  # fmt: skip
+        self.assertRegex(done.stdout, "^not enough memory: needed about .*\n0\n$")
+        self.assertEqual(done.stderr, "")
+
     def test_importing_is_quick_and_imports_nothing_large(self) -> None:
         large = {"numpy", "xarray", "matplotlib", "periscope._periscope"}
         done = python(f"import periscope, sys; print(sorted({large} & set(sys.modules)))")
