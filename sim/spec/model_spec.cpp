@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "sim/base/error.h"
+#include "sim/base/printable.h"
 #include "sim/spec/stack_keys.h"
 #include "sim/spec/wiring.h"
 
@@ -64,7 +65,8 @@ void require_finite_rules(const ModelSpec& m) {
 void require_residual(const ModelSpec& m, const InitSpec& init) {
   if (init.residual == DepthExpression(1.0)) return;
   const std::string& text = init.residual.text();
-  const std::string found = text.empty() ? fmt::format("{:g}", init.residual.at(0, m.layers)) : "\"" + text + "\"";
+  const std::string found = text.empty() ? fmt::format("{:g}", init.residual.at(0, m.layers))
+                                         : fmt::format("\"{}\"", shortened(text));  // it may have line breaks
   const std::string alone = fmt::format("as init.residual = {} scales W_o and W_down; or set init.residual = 1", found);
   require(init.o_factor == 1.0, "init.o_factor", fmt::format("{:g}", init.o_factor), "1, " + alone);
   require(init.down_factor == 1.0, "init.down_factor", fmt::format("{:g}", init.down_factor), "1, " + alone);

@@ -69,6 +69,7 @@ TEST_CASE("a value that cannot be is refused by a sentence with its key, its val
        [](StackSpec& s) { s.init.scheme = InitScheme::mitchell, s.init.residual = 0.5; }},
       {"init.residual", "-1", [](StackSpec& s) { s.init.residual = -1.0; }},
       {"init.residual", "\"1/sqrt(l)\"", [](StackSpec& s) { s.init.residual = *DepthExpression::parse("1/sqrt(l)"); }},
+      {"init.residual", "\"\\x0a-l\"", [](StackSpec& s) { s.init.residual = *DepthExpression::parse("\n-l"); }},
       {"init.residual", "\"40-l\"", [](StackSpec& s) { s.init.residual = *DepthExpression::parse("40-l"); }},
       {"init.truncation", "0.05", [](StackSpec& s) { s.init.truncation = 0.05; }},
       {"init.embedding_std", "0", [](StackSpec& s) { s.init.embedding_std = 0.0; }},
