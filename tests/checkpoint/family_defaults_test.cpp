@@ -452,9 +452,9 @@ const std::vector<std::pair<std::string, std::string>> published{
 };
 
 TEST_CASE("config.json of published models is read verbatim") {
-  for (const auto& [name, text] : published) {
-    CAPTURE(name);
-    const Json config = Json::parse(text);
+  for (const auto& model : published) {
+    CAPTURE(model.first);
+    const Json config = Json::parse(model.second);
     const Family& family = *find_family(config["model_type"].get<std::string>());
     ConfigReader reader(config, "config.json");
     const std::string body(family.body);
