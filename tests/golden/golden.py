@@ -1,0 +1,501 @@
+"""Golden results: what every command answers to small cases, as committed text.
+
+  golden.py compare  --program build/periscope   what changed, column by column; exit code 1 if anything did
+  golden.py refresh  --program build/periscope   writes tests/golden/results anew; `git diff` shows what changed
+  golden.py coverage --program build/periscope   what no case sets and no result shows; exit code 1 if there is a gap
+  golden.py draw     --program build/periscope   appends cases to tests/golden/cases until they set all that they can
+
+Names of commands after the flags restrict each to these. cases/COMMAND.toml has a table per case: `run`, the words of
+the command line; `set`, keys; `vary`; `files`, texts that the working folder has; `fixture`, a folder of
+tests/checkpoint/fixtures that is copied there as "model", with the keys of `edit` in its config.json; `before`, a
+command that comes first; `exact`, why the result is compared on the reference level alone. [base] holds for all cases
+of the file; its `exempt` says what the command does not take. results/COMMAND.txt has exit code, table, columns and
+written files of each case: "nan*4" is four such values, " |3" ends a line that is there three times, "~" stands for the
+beginning of the name before, "^" for a line that is in the file already.
+
+A golden says that a number changed, not that it was right. Bits are compared for GNU's compiler at x86-64-v3, which is
+chosen here; elsewhere numbers agree to 1e-9 of the largest of their column. Of a long column the file has three digits
+of the first values, a hash of all bits, and the weighted length of the vector."""
+
+import argparse
+import concurrent.futures
+import csv
+import hashlib
+import io
+import json
+import math
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import tomllib
+
+HERE = pathlib.Path(__file__).parent
+FIXTURES = HERE.parent / "checkpoint" / "fixtures"
+REFERENCE = ("GNU", "x86-64-v3")
+FULL = 3  # values of a column that are written with all digits
+LONG = 120  # characters of a column's values, beyond which those of further lines are in its hash and length alone
+RELATIVE = 1e-9
+SHOWN = 12  # differences of a command that are printed
+BYTES = 4_000_000
+# Columns that divide by a standard error, which may be rounding alone.
+DERIVED = re.compile(r"_z$")
+# Progress, whose lines depend on time; what a run says of its files.
+PROGRESS = re.compile(r"^[^|]+: (\d+ %|[\d.]+/\d+(, [\d.e+-]+/s)?)( \(.*\))?(, about \d+ (s|min|h|days) left)?$")
+SECONDS = re.compile(r"\b\d+(\.\d+)? (s|ms|min)\b")
+NOTHING = "without values"
+MACHINE = {"provenance", "circumstances"}
+COMMANDS = sorted(path.stem for path in (HERE / "cases").glob("*.toml"))
+
+
+# -- running a case --------------------------------------------------------------------------------
+class Program:
+    def __init__(self, path, level=None, threads=1):
+        self.path, self.threads = pathlib.Path(path).resolve(), threads
+        names = [name for name in os.environ if name.startswith(("PERISCOPE_", "OMP_"))]
+        self.environment = {k: v for k, v in os.environ.items() if k not in names} | {"OMP_WAIT_POLICY": "passive"}
+        self.environment["PERISCOPE_INSTRUCTIONS"] = level or REFERENCE[1]
+        if level is None and self.run(["--version"], "/").returncode != 0:  # there is no such level in this build
+            del self.environment["PERISCOPE_INSTRUCTIONS"]
+
+    def run(self, words, cwd):
+        return subprocess.run([str(self.path), *words], cwd=cwd, capture_output=True, text=True, timeout=300,
+                              env=self.environment, check=False)
+
+    def json(self, *words):
+        return json.loads(self.run([*words, "--json"], "/").stdout)
+
+    def is_reference(self):
+        tiny = ("model.layers=1", "model.width=2", "model.heads=1", "model.vocab=2", "input.tokens=1")
+        origin = self.json("theory", *(w for s in tiny for w in ("--set", s)), "--quiet")["provenance"]
+        return origin["compiler"].startswith(REFERENCE[0]) and origin["instructions"] == REFERENCE[1]
+
+
+def read_cases(command):
+    """The cases of a command by name, as its file has them: base words and settings, and one table each."""
+    text = (HERE / "cases" / f"{command}.toml").read_text()
+    table = tomllib.loads(text)
+    base = table.pop("base", {})
+    return base, {name: case | {"name": name} for name, case in table.items()}
+
+
+def settings_of(base, case):
+    """Settings of the case on top of those of all cases, but for keys that it drops."""
+    own = dict(s.split("=", 1) for s in case.get("set", []))
+    shared = {} if case.get("plain") else dict(s.split("=", 1) for s in base.get("set", []))
+    for key in case.get("drop", []):
+        shared.pop(key, None)
+    return shared | own
+
+
+def words_of(base, case, threads):
+    """The command line of a case."""
+    words = shlex.split(case.get("run", base.get("run", "")))
+    for key, value in settings_of(base, case).items():
+        words += ["--set", f"{key}={value}"]
+    for vary in case.get("vary", []):
+        words += ["--vary", vary]
+    return words + (["--threads", str(threads)] if case.get("threads", base.get("threads", True)) else [])
+
+
+def make_fixture(folder, case):
+    shutil.copytree(FIXTURES / case["fixture"], folder / "model",
+                    ignore=shutil.ignore_patterns("expected.safetensors"))
+    path = folder / "model" / "config.json"
+    config = json.loads(path.read_text())
+    for key, value in case.get("edit", {}).items():
+        owner = config
+        *parents, last = key.split(".")
+        for parent in parents:
+            owner = owner[parent]
+        if value == "erase":
+            owner.pop(last, None)
+        else:
+            owner[last] = None if value == "null" else value
+    path.write_text(json.dumps(config))
+
+
+def run_case(program, base, case):
+    """The entries of a case: {name: lines}."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = pathlib.Path(made).resolve()
+        for name, text in {**base.get("files", {}), **case.get("files", {})}.items():
+            (folder / name).write_text(text)
+        if "fixture" in case:
+            make_fixture(folder, case)
+        if "before" in case:
+            words = shlex.split(case["before"])
+            done = program.run(words, folder)
+            if done.returncode != case.get("before_code", 0):
+                return {"exit": [f"{done.returncode} of what comes before"], "table": done.stderr.splitlines()}
+        there = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+        output = case.get("output", base.get("output", "--csv -"))
+        words = words_of(base, case, program.threads) + shlex.split(output)
+        done = program.run(words, folder)
+        entries = {"exit": [str(done.returncode)]}
+        table = [line for line in done.stderr.replace(str(folder), ".").splitlines() if not PROGRESS.match(line)]
+        entries["table"] = [SECONDS.sub("# s", line) for line in table]
+        if output == "--json":
+            if done.stdout:
+                entries["json"] = json_lines(without_machine(json.loads(done.stdout)))
+        elif output:
+            entries |= columns_of(done.stdout)
+        else:
+            entries["output"] = done.stdout.splitlines()
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and there.get(path) != path.stat().st_mtime_ns:
+                entries |= file_entries(path, str(path.relative_to(folder)))
+        return {name: lines for name, lines in entries.items() if lines}
+
+
+# -- text of results -------------------------------------------------------------------------------
+def without_machine(node):
+    if isinstance(node, dict):
+        return {key: without_machine(value) for key, value in node.items() if key not in MACHINE}
+    return [without_machine(value) for value in node] if isinstance(node, list) else node
+
+
+def json_lines(node, start=""):
+    """JSON as lines of which none is long where it can be broken."""
+    line = start + json.dumps(node, ensure_ascii=False)
+    if len(line) <= 160 or not isinstance(node, (dict, list)):
+        return [line]
+    parts = node.items() if isinstance(node, dict) else enumerate(node)
+    indent = " " * (len(start) - len(start.lstrip()) + 1)
+    return [start + type(node).__name__] + [found for k, v in parts for found in json_lines(v, f"{indent}{k}: ")]
+
+
+def number_of(text):
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def short(text):
+    """Three digits of a number, without what says nothing."""
+    value = float(text)
+    if math.isnan(value):
+        return "nan"
+    return re.sub(r"e([+-])0*(\d)", lambda m: "e" + m[1].replace("+", "") + m[2], f"{value:.3g}")
+
+
+def runs(words):
+    """Words of a line; equal ones after each other are counted."""
+    told = []
+    for word in words:
+        if told and told[-1][0] == word:
+            told[-1][1] += 1
+        else:
+            told.append([word, 1])
+    return " ".join(word if count == 1 else f"{word}*{count}" for word, count in told)
+
+
+def is_nothing(lines):
+    """A column without any value."""
+    values = spread(lines[1:] if is_summary(lines) else lines)
+    return bool(values) and all(value in ("nan", '""') for value in values)
+
+
+def summary(texts):
+    """A hash of all bits, and the length of the vector of the finite values, the later of which weigh more."""
+    numbers = [float(text) for text in texts]
+    finite = [(1.0 + i / len(numbers)) * x for i, x in enumerate(numbers) if math.isfinite(x)]
+    return f"#{hashlib.sha256(' '.join(texts).encode()).hexdigest()[:5]} {math.hypot(*finite):.11g}"
+
+
+def column_lines(rows):
+    """Lines of values, of those that differ in their last dimension alone one line; a long column's are shortened."""
+    texts = ["nan" if text == "-nan" else text for _, text in rows]
+    if any(number_of(text) is None for text in texts):
+        return shortened([json.dumps(text, ensure_ascii=False) for text in texts], " ".join(texts))
+    lines, last = [], None
+    for (place, _), text in zip(rows, texts, strict=True):
+        if place[:-1] != last or not lines:
+            lines.append([])
+            last = place[:-1]
+        lines[-1].append(text if len(texts) <= FULL else short(text))
+    if len(texts) <= FULL:
+        return [runs(line) for line in lines]
+    return [summary(texts), *shortened([runs(line) for line in lines])]
+
+
+def shortened(lines, bits=""):
+    """Equal lines after each other as one with their number, and the first of them where they are many."""
+    told = []
+    for line in lines:
+        if told and told[-1][0] == line:
+            told[-1][1] += 1
+        else:
+            told.append([line, 1])
+    found = [line if count == 1 else f"{line} |{count}" for line, count in told]
+    few = [line for i, line in enumerate(found) if i == 0 or sum(map(len, found[:i])) < LONG]
+    more = f" #{hashlib.sha256(bits.encode()).hexdigest()[:8]}" if bits else ""
+    return few if len(few) == len(found) else [*few, f"... {len(found) - len(few)} lines{more}"]
+
+
+def counted(fields):
+    """Labels as text; whole numbers in their order as the first and the last."""
+    if len(fields) > 2 and all(f.isdigit() for f in fields):
+        first = int(fields[0])
+        if fields == [str(first + i) for i in range(len(fields))]:
+            return f"{first}..{fields[-1]}"
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def columns_of(text):
+    """The columns of a CSV, and the labels of its dimensions."""
+    if not text:
+        return {}
+    header, *rows = csv.reader(io.StringIO(text))
+    dimensions = header[1:-1]
+    labels, columns = {}, {}
+    for row in rows:
+        place = [(d, field) for d, field in zip(dimensions, row[1:-1], strict=True) if field]
+        for dimension, field in place:
+            labels.setdefault(dimension, {})[field] = None
+        columns.setdefault(row[0], []).append((tuple(field for _, field in place), row[-1]))
+    said = {"labels": [f"{d} {counted(list(fields))}" for d, fields in labels.items()]}
+    found = {name: column_lines(rows) for name, rows in columns.items()}
+    nothing = [name for name, lines in found.items() if is_nothing(lines)]
+    said |= {name: lines for name, lines in found.items() if name not in nothing}
+    return said | ({NOTHING: [" ".join(nothing)]} if nothing else {})
+
+
+FORMATS = {"F64": "d", "F32": "f", "F16": "e", "I64": "q", "I32": "i", "U8": "B"}
+
+
+def tensor_texts(dtype, data):
+    if dtype == "BF16":
+        return [repr(struct.unpack("<f", b"\0\0" + data[i:i + 2])[0]) for i in range(0, len(data), 2)]
+    code = FORMATS[dtype]
+    return [repr(x) for x in struct.unpack(f"<{len(data) // struct.calcsize(code)}{code}", data)]
+
+
+def file_entries(path, name):
+    """What a written file holds: tensors, JSON without what depends on the machine, or text."""
+    if path.suffix == ".safetensors":
+        data = path.read_bytes()
+        (length,) = struct.unpack_from("<Q", data)
+        header = json.loads(data[8:8 + length])
+        header.pop("__metadata__", None)
+        entries = {}
+        for tensor, t in sorted(header.items()):
+            texts = tensor_texts(t["dtype"], data[8 + length:][slice(*t["data_offsets"])])
+            shape = "x".join(map(str, t["shape"]))
+            entry = f"{name}:{tensor}:{t['dtype']}:{shape}"
+            entries[entry] = [summary(texts) if len(texts) > FULL else " ".join(texts)]
+        return entries
+    if path.suffix == ".json":
+        return {f"file {name}": json_lines(without_machine(json.loads(path.read_text())))}
+    if path.suffix in (".csv", ".toml", ".txt", ".bin"):
+        return {f"file {name}": [hashlib.sha256(path.read_bytes()).hexdigest()[:16]]}
+    return {f"file {name}": ["written"]}
+
+
+class Repeated:
+    """Lines of a file that are there before are written as a sign of the first."""
+
+    def __init__(self):
+        self.lines = {}
+
+    def written(self, line):
+        sign = "^" + hashlib.sha256(line.encode()).hexdigest()[:6]
+        if self.lines.get(sign) == line:
+            return sign
+        if len(line) > 24:
+            self.lines.setdefault(sign, line)
+        return line
+
+    def read(self, text):
+        if text in self.lines:
+            return self.lines[text]
+        self.written(text)
+        return text
+
+
+def stem_of(name):
+    """What the names of a family begin with, as "variance_" of "variance_measured"."""
+    return name[:name.rfind("_") + 1]
+
+
+def text_of(results):
+    """The results of a command as its file has them."""
+    text, before = [], Repeated()
+    for case, entries in results.items():
+        text.append(f"=== {case}")
+        stem = ""
+        for name, lines in entries.items():
+            first, *more = map(before.written, lines)
+            shown = f"~{name[len(stem):]}" if stem and name.startswith(stem) else name
+            stem = stem if shown != name else stem_of(name)
+            text += [f"{shown} = {first}", *(f" {line}" for line in more)]
+    return "\n".join(text) + "\n"
+
+
+def parsed(text):
+    """What `text_of` wrote."""
+    results, lines, before = {}, [], Repeated()
+    for line in text.splitlines():
+        if line.startswith("=== "):
+            entries, stem = results.setdefault(line[4:], {}), ""
+        elif line.startswith(" "):
+            lines.append(before.read(line[1:]))
+        else:
+            name, _, first = line.partition(" = ")
+            if name.startswith("~"):
+                name = stem + name[1:]
+            else:
+                stem = stem_of(name)
+            lines = entries.setdefault(name, [before.read(first)])
+    return results
+
+
+# -- comparison ------------------------------------------------------------------------------------
+def spread(lines):
+    """The words of lines, those that are counted as often as they are."""
+    words = []
+    for line in lines:
+        if line.startswith("... "):
+            break
+        many = re.search(r" \|(\d+)$", line)
+        for word in line[:many.start()].split() * int(many[1]) if many else line.split():
+            head, star, count = word.rpartition("*")
+            words += [head] * int(count) if star and count.isdigit() else [word]
+    return words
+
+
+def is_summary(lines):
+    return bool(re.match(r"^#[0-9a-f]{5} \S+$", lines[0]))
+
+
+def close(was, now, relative, scale=0.0):
+    a, b = number_of(was), number_of(now)
+    if a is None or b is None:
+        return was == now
+    return a == b or (math.isnan(a) and math.isnan(b)) or abs(a - b) <= relative * max(abs(a), abs(b), scale)
+
+
+def largest(words):
+    return max((abs(x) for x in map(number_of, words) if x is not None and math.isfinite(x)), default=0.0)
+
+
+def numbers_differ(was, now, exact):
+    """The first places at which two entries of numbers differ: [(index, was, now)]."""
+    if exact and was == now:
+        return []
+    long = is_summary(was) and is_summary(now)
+    a, b = (spread(lines[1:] if long else lines) for lines in (was, now))
+    if len(a) != len(b):
+        return [("length", len(a), len(b))]
+    scale = largest(a)
+    relative = 0.0 if exact else 2e-3 if long else RELATIVE
+    found = [(i, x, y) for i, (x, y) in enumerate(zip(a, b, strict=True))
+             if (x != y if exact else not close(x, y, relative, scale))]
+    if not found and long:
+        if was[0] != now[0] if exact else not close(was[0].split()[1], now[0].split()[1], RELATIVE):
+            found = [("its bits and length", was[0], now[0])]
+    return found
+
+
+def words_differ(was, now, exact):
+    """The same of text; numbers in it have few digits, and are compared on the reference level alone."""
+    def plain(line):
+        line = re.sub(r"#[0-9a-f]{5,8}|[-+]?\d[\d.]*(e[-+]?\d+)?", "#", line)
+        return re.sub(r"[\s–]+", " ", line)
+    if not exact and [plain(x) for x in was] == [plain(x) for x in now]:
+        return []
+    found = [(i, x, y) for i, (x, y) in enumerate(zip(was, now, strict=False)) if x != y]
+    return found or ([("lines", len(was), len(now))] if len(was) != len(now) else [])
+
+
+def differences(case, was, now, exact):
+    """What is said of a case that changed: one line each."""
+    lines = [f"{case}: {name} has values now" for name in now if name not in was and name != NOTHING]
+    lines += [f"{case}: {name} has no values any more" for name in was if name not in now and name != NOTHING]
+    for name in was:
+        if name not in now or name == NOTHING:
+            continue
+        if not exact and DERIVED.search(name):
+            continue
+        text = name in ("table", "json", "output", "labels") or name.startswith("file ")
+        text = text or all(number_of(word) is None for word in spread(was[name]))
+        found = (words_differ if text else numbers_differ)(was[name], now[name], exact)
+        lines += [f"{case}: {name} at {i}: was {x}, is {y}" for i, x, y in found[:3]]
+        if len(found) > 3:
+            lines.append(f"{case}: {name}: {len(found)} of its values differ")
+    return lines
+
+
+def run_all(program, commands):
+    """{command: {case: entries}}, cases beside each other."""
+    cases = [(command, *read_cases(command)) for command in commands]
+    jobs = [(command, base, case) for command, base, table in cases for case in table.values()]
+    jobs.sort(key=lambda job: -job[2].get("cost", job[1].get("cost", 0)))
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        entries = list(pool.map(lambda job: run_case(program, job[1], job[2]), jobs))
+    made = {(command, case["name"]): found for (command, _, case), found in zip(jobs, entries, strict=True)}
+    return {command: {name: made[command, name] for name in table} for command, _, table in cases}
+
+
+def result_path(command):
+    return HERE / "results" / f"{command}.txt"
+
+
+def compare(program, commands):
+    """0 if all is as committed; else prints what is not."""
+    reference = program.is_reference()
+    changed = 0
+    for command, results in run_all(program, commands).items():
+        golden = parsed(result_path(command).read_text())
+        base, cases = read_cases(command)
+        lines = [f"{name}: has no golden" for name in results if name not in golden]
+        lines += [f"{name}: has a golden, but is no case" for name in golden if name not in results]
+        for name, entries in results.items():
+            if name in golden and (reference or not cases[name].get("exact", base.get("exact"))):
+                lines += differences(name, golden[name], entries, reference)
+        changed += len(lines)
+        for line in lines[:SHOWN]:
+            print(f"{command}: {line[:300]}")
+        if len(lines) > SHOWN:
+            print(f"{command}: and {len(lines) - SHOWN} more")
+    if changed:
+        print(f"{changed} differences. If all of them are meant: tests/golden/golden.py refresh --program PROGRAM")
+    return 1 if changed else 0
+
+
+def refresh(program, commands):
+    if not program.is_reference():
+        print(f"golden.py: expected a program of {REFERENCE[0]}'s compiler at {REFERENCE[1]}")
+        return 2
+    for command in commands:
+        result_path(command).write_text(text_of(run_all(program, [command])[command]))
+    size = sum(path.stat().st_size for path in HERE.rglob("*") if path.suffix in (".txt", ".toml"))
+    print(f"{size / 1e6:.2f} MB")
+    return 0 if size <= BYTES else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=["compare", "refresh", "coverage", "draw"])
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--level", help="an instruction set instead of the reference one")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("commands", nargs="*")
+    given = parser.parse_args()
+    program = Program(given.program, given.level, given.threads)
+    commands = given.commands or COMMANDS
+    if given.action in ("compare", "refresh"):
+        return (compare if given.action == "compare" else refresh)(program, commands)
+    import gaps
+
+    return (gaps.check if given.action == "coverage" else gaps.draw)(program, commands)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
