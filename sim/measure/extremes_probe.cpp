@@ -24,10 +24,6 @@ void ExtremesProbe::on_signal(const Emission& at, const Tensor& x) {
     case Signal::gate:
     case Signal::up:
     case Signal::hidden: return note(at, x, {.top_magnitudes = 1});
-    case Signal::sum:  // without norm C it is x_out
-      if (context_.model.step(at.sublayer).norm_c[static_cast<std::size_t>(at.part)])
-        note(at, x, {.top_magnitudes = 1});
-      return;
     default: return;
   }
 }

@@ -27,7 +27,11 @@ Curve& Probe::curve(Statistic statistic, Signal signal) {
 }
 
 void Probe::on_signal(const Emission& at, const Tensor& x) {
-  if (at.pass != Pass::forward || !is_stream_signal(at.signal)) return;
+  if (at.pass != Pass::forward) return;
+  if (at.signal == Signal::sum && context_.model.step(at.sublayer).norm_c[static_cast<std::size_t>(at.part)]) {
+    sums_.push_back({at.sublayer, record_.measure(x, {.top_magnitudes = 1})});
+  }
+  if (!is_stream_signal(at.signal)) return;
   const bool of_input = at.sublayer < 0;
   const bool stream = runs_over_depth(at.signal);
   if (of_input && at.signal == Signal::x_out && at.part == 0) choose_tokens(x.rows());
@@ -109,6 +113,12 @@ void Probe::fill(const Branch& b) {
   curve(Statistic::branch_cosine, Signal::B_out).value[l] = cosine / static_cast<double>(bb.size());
 }
 
+void Probe::fill(const Sum& s) {
+  double& entry = curve(Statistic::maximum, Signal::sum).value[static_cast<std::size_t>(s.step) + 1];
+  const double largest = record_[s.slot].top_magnitudes.front();
+  entry = std::isnan(entry) ? largest : std::max(entry, largest);
+}
+
 void Probe::keep_for_angles(const Tensor& x) {
   if (kept_.size() <= angular_depths) kept_.push_back(context_.ops.gather(x, kept_tokens_));
 }
@@ -143,6 +153,7 @@ Reading Probe::take() {
   record_.fetch();
   for (const Place& place : places_) fill(place);
   for (const Branch& branch : branches_) fill(branch);
+  for (const Sum& sum : sums_) fill(sum);
   fill_angles();
   kept_.clear();
   return std::move(reading_);

@@ -27,8 +27,9 @@ struct Reading {
 };
 
 /// Records one forward pass; its numbers stay on the device until the pass is over. The estimators are those of
-/// Statistic; angular distances use at most `angular_tokens` tokens, evenly spaced, so that memory stays bounded by
-/// depth · 32 · D.
+/// Statistic; of the sum before norm C the maximum alone, by depth, NaN where there is no norm C, with NaN entries
+/// counted as infinite; angular distances use at most `angular_tokens` tokens, evenly spaced, so that memory stays
+/// bounded by depth · 32 · D.
 class Probe final : public SignalRecorder {
  public:
   explicit Probe(const StackContext& context);
@@ -52,12 +53,18 @@ class Probe final : public SignalRecorder {
     int sublayer;
     Slot stream, branch, product;
   };
+  /// What norm C reads; `step` has several where the stream has parts.
+  struct Sum {
+    int step;
+    Slot slot;
+  };
 
   Slot measure(const Tensor& x);
   void choose_tokens(Tensor::Index tokens);
   void keep_for_angles(const Tensor& x);
   void fill(const Place& place);
   void fill(const Branch& branch);
+  void fill(const Sum& sum);
   void fill_angles();
   Curve& curve(Statistic statistic, Signal signal);
 
@@ -67,6 +74,7 @@ class Probe final : public SignalRecorder {
   StatisticsRecord record_;
   std::vector<Place> places_;
   std::vector<Branch> branches_;
+  std::vector<Sum> sums_;
   // Two signals without a norm between them are one tensor, which is measured once.
   std::array<MeasuredSignal, 3> recent_;
   std::size_t oldest_ = 0;

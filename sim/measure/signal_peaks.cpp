@@ -14,12 +14,12 @@ std::vector<SignalPeaks> signal_peaks(const ModelReading& reading) {
   };
   add_signal(Signal::x_in);
   add_signal(Signal::A_out);
-  for (const auto& [place, values] : reading.inside_maxima) {
-    if (place != Signal::sum) all.push_back({place, values});
-  }
+  for (const auto& [place, values] : reading.inside_maxima) all.push_back({place, values});
   for (const Signal signal : {Signal::f_out, Signal::B_out}) add_signal(signal);
-  if (const auto sum = reading.inside_maxima.find(Signal::sum); sum != reading.inside_maxima.end())
-    all.push_back({sum->first, sum->second});
+  if (const Curve* sum = reading.reading.profile.find(Statistic::maximum, Signal::sum)) {
+    all.push_back({Signal::sum, {sum->value.begin() + 1, sum->value.end()}});  // depth 0 has none
+    all.back().values.resize(reading.growth.size(), std::numeric_limits<double>::quiet_NaN());
+  }
   for (const Signal signal : {Signal::x_out, Signal::r_out}) add_signal(signal);
   return all;
 }

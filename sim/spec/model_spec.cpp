@@ -124,7 +124,7 @@ bool ModelSpec::has_norms() const {
 }
 
 std::size_t ModelSpec::curve_length(Signal signal) const {
-  return runs_over_depth(signal) ? depths() : static_cast<std::size_t>(sublayers());
+  return is_of_step(signal) ? depths() : static_cast<std::size_t>(sublayers());
 }
 
 SublayerRule ModelSpec::rule(int sublayer, int more_layers) const {

@@ -57,6 +57,22 @@ class Commands(FolderTest):
                       table)
         self.assertNotIn("less precise", run("theory", "--backward", "--config", self.config).stderr)
 
+    def test_the_sum_before_norm_c_is_named_where_it_is_the_largest_signal(self):
+        keys = ["model.layers=4", 'model.placement=["pre", "post", "keel"]', "run.seeds=4", "run.seed=3"]
+        stacks = ["--config", self.config, *(x for k in keys for x in ("--set", k))]
+        result, _ = run_json("propagate", *stacks, "--quiet")
+        pre, post, keel = result["cells"]
+        self.assertEqual(set(pre["sum"]["maximum"]["predicted"]), {None})
+        for cell, ratio in ((post, 1.0), (keel, 4.0)):
+            for version in ("predicted", "measured"):
+                largest = cell["sum"]["maximum"][version]
+                self.assertIsNone(largest[0], "the stack's input is no sum")
+                self.assertGreater(max(v for v in largest if v), ratio * max(cell["maximum"][version]))
+        for command, words in (("propagate", r"\S+ predicted, \S+ measured,"), ("theory", r"\S+ predicted")):
+            table = " ".join(run(command, *stacks).stderr.split())
+            self.assertRegex(table, rf"largest \|x\|: keel, gaussian: {words} in the sum before norm C, \S+ in the stream")
+            self.assertNotIn("largest |x|: p", table)
+
     def test_tables_tell_gradients_and_the_inputs_size(self):
         small = ["--config", self.config, "--set", "init.scheme=normal"]
         result, _ = run_json("propagate", "--backward", *small, "--quiet")

@@ -94,6 +94,9 @@ Planted planted() {
     t.spread.curves.erase({Statistic::token_cosine, Signal::x_out});
     m.profile.curves[{Statistic::maximum, Signal::x_out}] = curve(numbers, depths);
     t.profile.curves[{Statistic::kurtosis, Signal::x_out}] = curve(numbers, depths);
+    for (Profile* profile : {&m.profile, &t.profile}) {
+      profile->curves[{Statistic::maximum, Signal::sum}] = curve(numbers, depths);
+    }
     for (const Weight w : {Weight::q, Weight::down}) {
       for (Profile* profile : {&m.profile, &t.profile})
         profile->weight_curves[{Statistic::log_grad_sq, w}] = curve(numbers, layers);
@@ -234,20 +237,20 @@ void check_curves(const Planted& p, ExpectedColumns& expected) {
       over_depth.emplace_back(Statistic::maximum, Signal::x_out);
       over_depth.emplace_back(Statistic::kurtosis, Signal::x_out);
     }
+    if (name != "predicted_limit") over_depth.emplace_back(Statistic::maximum, Signal::sum);
     for (const auto& key : over_depth) {
       const Statistic statistic = key.first;
       const Signal signal = key.second;
+      const std::string of = signal == Signal::r_out ? "r_out" : signal == Signal::sum ? "sum" : "";
       std::vector<double> on_depth = joined(p, [&](const stacks::StackResult& r) {
         std::vector<double> row = v.get(r, statistic, signal);
         row.resize(depths, nan);
         return row;
       });
-      const std::string column =
-          (signal == Signal::r_out ? "r_out_" : "") + std::string(name_of(statistic)) + "_" + v.name;
+      const std::string column = fmt::format("{}{}{}_{}", of, of.empty() ? "" : "_", name_of(statistic), v.name);
       if (name == "predicted_limit" && statistic == Statistic::token_cosine) continue;
-      expected.numbers(
-          column, on_depth,
-          fmt::format("cells/*/{}{}/{}", signal == Signal::r_out ? "r_out/" : "", name_of(statistic), v.name));
+      expected.numbers(column, on_depth,
+                       fmt::format("cells/*/{}{}{}/{}", of, of.empty() ? "" : "/", name_of(statistic), v.name));
     }
     // On (site, sublayer): streams without the input.
     std::set<Statistic> statistics;

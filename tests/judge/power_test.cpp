@@ -8,6 +8,7 @@
 
 #include "experiments/core/judge/agreement.h"
 #include "experiments/core/judge/findings.h"
+#include "experiments/core/judge/verdict_power.h"
 #include "tests/support/doctest.h"
 
 /// T22: what a verdict could have refused, and what it says where that is not enough.
@@ -280,6 +281,11 @@ TEST_CASE("the verdict of several findings: a rejection, else what is inconclusi
   rejected.push_back(finding(judge::Verdict::disagrees, 0.1));
   CHECK(judge::deciding(rejected)->verdict == judge::Verdict::disagrees);
   CHECK(judge::deciding({}) == nullptr);
+}
+
+TEST_CASE("an error that no test could have refused is said in words") {
+  CHECK(judge::error_words(0.1234) == "0.12");
+  CHECK(judge::error_words(std::numeric_limits<double>::infinity()) == "any amount");
 }
 
 }  // namespace periscope

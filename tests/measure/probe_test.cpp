@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "sim/measure/signal_keeper.h"
 #include "tests/support/recorded_stack.h"
 
 namespace periscope::testing {
@@ -214,8 +215,17 @@ TEST_CASE("a probe on a real stack says of every site what the recorded signal s
     const StackContext context{truth(), spec.model, weights, 1};
     const Tensor input = gaussian_input(truth(), spec, DType::f64, 1);
     Probe probe(context);
-    (void)stack_forward(context, input, {.recorders = {&probe}});
+    SignalKeeper signals(Pass::forward);
+    (void)stack_forward(context, input, {.recorders = {&probe, &signals}});
     const Reading r = probe.take();
+    bool has_sum = false;
+    for (int s = 0; s < spec.model.steps(); ++s) {
+      if (!spec.model.step(s).norm_c.front()) continue;
+      has_sum = true;
+      CHECK(value(r, Statistic::maximum, Signal::sum, static_cast<std::size_t>(s) + 1) ==
+            truth().top_magnitudes(signals.at(s, Signal::sum), 1)[0]);
+    }
+    CHECK((r.profile.find(Statistic::maximum, Signal::sum) != nullptr) == has_sum);
     const RecordedStack record = record_stack(context, input);
     for (const auto& [place, x] : record.site) {
       const auto& [sublayer, site] = place;

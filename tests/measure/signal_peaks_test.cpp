@@ -57,9 +57,11 @@ TEST_CASE("every recorded maximum is among the peaks, of a second stream too") {
       CAPTURE(name_of(signal));
       const auto found = std::ranges::find(peaks, signal, &SignalPeaks::signal);
       REQUIRE(found != peaks.end());
-      CHECK(found->values.size() == curve.value.size());
-      for (std::size_t i = 0; i < curve.value.size(); ++i) {
-        CHECK((found->values[i] == curve.value[i] || (std::isnan(found->values[i]) && std::isnan(curve.value[i]))));
+      const std::size_t first = signal == Signal::sum ? 1 : 0;  // by depth, from the first sublayer on
+      REQUIRE(found->values.size() + first == curve.value.size());
+      for (std::size_t i = 0; i < found->values.size(); ++i) {
+        const double expected = curve.value[i + first];
+        CHECK((found->values[i] == expected || (std::isnan(found->values[i]) && std::isnan(expected))));
       }
     }
     CHECK(has_second_stream == (placement.wiring == Wiring::dual));
@@ -100,9 +102,12 @@ TEST_CASE("a maximum counts for the sublayer that has it, one of the stream for 
         if (std::isnan(peaks.values[i])) continue;  // an MLP has no queries
         ModelReading reading = plain;
         const auto inside = reading.inside_maxima.find(peaks.signal);
-        (inside != reading.inside_maxima.end()
-             ? inside->second
-             : reading.reading.profile.curves.at({Statistic::maximum, peaks.signal}).value)[i] = 1e9;
+        if (inside != reading.inside_maxima.end()) {
+          inside->second[i] = 1e9;
+        } else {
+          const std::size_t first = peaks.signal == Signal::sum ? 1 : 0;  // by depth, from the first sublayer on
+          reading.reading.profile.curves.at({Statistic::maximum, peaks.signal}).value[i + first] = 1e9;
+        }
         ++planted;
         // Depth d is what sublayer d − 1 leaves; depth 0 enters the first.
         const std::size_t owner = by_depth && i > 0 ? i - 1 : i;

@@ -7,6 +7,7 @@
 #include <boost/random/mersenne_twister.hpp>
 #include <boost/random/normal_distribution.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <numbers>
@@ -14,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/measure/signal_keeper.h"
+#include "sim/model/input.h"
 #include "sim/spec/weight_scales.h"
 #include "tests/support/hypothesis.h"
 #include "tests/support/recorded_stack.h"
@@ -29,6 +32,7 @@ using doctest::Approx;
 struct OneToken {
   std::vector<double> x_in, A_out, f_out, B_out;
   std::vector<double> x_out, r_out;  // entry 0: the input
+  std::vector<double> sum;           // what norm C reads, likewise; NaN without one
 
   OneToken(const StackSpec& spec, const std::vector<SublayerRule>& rules, double branch_gain) {
     const ModelSpec& m = spec.model;
@@ -40,6 +44,7 @@ struct OneToken {
     double r = q;
     x_out = {q};
     r_out = {r};
+    sum = {std::nan("")};
     for (std::size_t l = 0; l < rules.size(); ++l) {
       const SublayerRule& rule = rules[l];
       const double a = rule.input_gain * rule.input_gain * (rule.norm_a ? norm(q) : q);
@@ -50,6 +55,7 @@ struct OneToken {
       f_out.push_back(f);
       B_out.push_back(b);
       q = rule.alpha * rule.alpha * q + rule.beta * rule.beta * b;
+      sum.push_back(rule.norm_c ? q : std::nan(""));
       if (rule.norm_c) q = norm(q);
       r += rule.beta * rule.beta * b;
       x_out.push_back(q);
@@ -88,6 +94,16 @@ void check_one_token(const StackSpec& spec, const std::vector<SublayerRule>& rul
   check_curve(profile, Signal::f_out, expected.f_out);
   check_curve(profile, Signal::B_out, expected.B_out);
   check_curve(profile, Signal::x_out, expected.x_out);
+  const Curve* largest = profile.find(Statistic::maximum, Signal::sum);
+  CHECK((largest != nullptr) == std::ranges::any_of(rules, &SublayerRule::norm_c));
+  for (std::size_t i = 0; largest != nullptr && i < expected.sum.size(); ++i) {
+    if (std::isnan(expected.sum[i])) {
+      CHECK(std::isnan(largest->value.at(i)));
+    } else {
+      CHECK(largest->value.at(i) ==
+            Approx(expected_maximum(Vector::Constant(1, expected.sum[i]), spec.model.width)).epsilon(1e-6));
+    }
+  }
   CHECK((profile.find(Statistic::second_moment, Signal::r_out) != nullptr) ==
         (spec.model.placement.wiring == Wiring::dual));
   if (spec.model.placement.wiring == Wiring::dual) check_curve(profile, Signal::r_out, expected.r_out);
@@ -182,6 +198,44 @@ TEST_CASE("angular distances: a stream that only adds turns by arccos sqrt(q_i/q
       const double cosine = std::sqrt(std::min(q[i], q[j]) / std::max(q[i], q[j]));
       CHECK(p.angular_distance[i * 13 + j] ==
             Approx(std::acos(std::fmin(cosine, 1.0)) / std::numbers::pi).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE("the largest entry of the sum before norm C, against a simulation, and not that of the stream after it") {
+  for (const char* placement : {"post", "keel", "deepnorm"}) {
+    CAPTURE(std::string(placement));
+    StackSpec spec = testing::placed(testing::tiny_stack(), placement);
+    spec.model.layers = 4;
+    spec.model.width = 128;
+    spec.model.heads = spec.model.kv_heads = 8;
+    spec.model.head_dim = 16;
+    spec.model.mlp_width = 128;
+    spec.input.tokens = 1;
+    const Profile predicted = forward_profile(spec, {});
+    const std::vector<double>& of_sum = predicted.find(Statistic::maximum, Signal::sum)->value;
+    constexpr int seeds = 40;
+    std::vector<std::vector<double>> measured(of_sum.size());
+    for (int seed = 1; seed <= seeds; ++seed) {
+      const GeneratedWeights weights(testing::truth(), spec, DType::f64, static_cast<std::uint64_t>(seed));
+      const StackContext context{testing::truth(), spec.model, weights, 1};
+      SignalKeeper signals(Pass::forward);
+      const Tensor input = gaussian_input(testing::truth(), spec, DType::f64, static_cast<std::uint64_t>(seed));
+      (void)stack_forward(context, input, {.recorders = {&signals}});
+      for (std::size_t d = 1; d < of_sum.size(); ++d) {
+        measured[d].push_back(testing::truth().top_magnitudes(signals.at(static_cast<int>(d) - 1, Signal::sum), 1)[0]);
+      }
+    }
+    for (std::size_t d = 1; d < of_sum.size(); ++d) {
+      if (std::isnan(of_sum[d])) continue;  // KEEL's first layer has no norm C
+      CAPTURE(d);
+      const testing::Estimate found = testing::estimate(measured[d]);
+      // Finite width makes entries unlike normal ones: 2 % beside the simulation's own error.
+      CHECK(std::abs(found.mean - of_sum[d]) <=
+            testing::most_standard_errors * found.standard_error + 0.02 * of_sum[d]);
+      if (std::string_view(placement) == "keel") {
+        CHECK(of_sum[d] > 3.0 * predicted.find(Statistic::maximum, Signal::x_out)->value[d]);
+      }
     }
   }
 }

@@ -80,7 +80,8 @@ void leave_out_tails(const ModelSpec& m, Profile& profile) {
   }
   if (branches) leave_out(Signal::B_out);
   if (!streams) return;
-  for (const Signal signal : {Signal::x_in, Signal::A_out, Signal::x_out, Signal::r_out}) leave_out(signal);
+  for (const Signal signal : {Signal::x_in, Signal::A_out, Signal::sum, Signal::x_out, Signal::r_out})
+    leave_out(signal);
 }
 
 }  // namespace periscope::theory

@@ -202,6 +202,7 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
       if (!step.norm_c[i]) continue;
       const int l = step.branches.back().sublayer;
       if (trace != nullptr) trace->norm_c.back()[i] = traced(streams[i]);
+      if (ends.names[i] == Signal::x_out && ends.parts_of_stream() == 1) writer.write_sum(s + 1, streams[i]);
       const Vector scale = slope(streams[i]);
       streams.normalise(i, norm(streams[i], l, Weight::norm_c), scale);
       if (turns(spec, gain_id(l, Weight::norm_c))) one_direction = false;

@@ -14,15 +14,15 @@ void KernelProfile::write(int index, Signal signal, const ChannelKernel& x) {
   set(Statistic::second_moment, signal, index, mean(q));
   set(Statistic::variance, signal, index, mean(q - x.total.mean.diagonal()));
   set(Statistic::mean, signal, index, 0.0);
-  Matrix entries = x.second_moments();
-  // x_in repeats x_out, and B_out f_out where there is no norm B
-  if (entries.rows() != last_.rows() || entries.cols() != last_.cols() || entries != last_) {
-    read_tails(entries);
-    last_ = std::move(entries);
-  }
+  read_tails(x.second_moments());
   set(Statistic::kurtosis, signal, index, kurtosis_);
   set(Statistic::maximum, signal, index, maximum_);
   set(Statistic::token_cosine, signal, index, cosine(x.total.product));
+}
+
+void KernelProfile::write_sum(int depth, const ChannelKernel& x) {
+  read_tails(x.second_moments());
+  set(Statistic::maximum, Signal::sum, depth, maximum_);
 }
 
 double KernelProfile::cosine(const Matrix& k) const {
@@ -69,7 +69,11 @@ void KernelProfile::write_branch(int sublayer, double scale, const TokenKernel& 
   set(Statistic::branch_cosine, Signal::B_out, sublayer, 0.0);
 }
 
-void KernelProfile::read_tails(const Matrix& v) {
+void KernelProfile::read_tails(Matrix entries) {
+  // x_in repeats x_out, and B_out f_out where there is no norm B
+  if (entries.rows() == last_.rows() && entries.cols() == last_.cols() && entries == last_) return;
+  last_ = std::move(entries);
+  const Matrix& v = last_;
   const double n = width_;
   kurtosis_ = 3.0 * (n - 1.0) / (n + 1.0);
   if (v.cols() == 1) {

@@ -22,14 +22,16 @@ class KernelProfile {
   /// The streams at a depth, by their names. Of several that are parts of x_out the means over them are written,
   /// without the maximum of all where they are not one and the same.
   void write(int depth, const StreamEnds& ends, const KernelStreams& streams);
+  /// The maximum alone of the sum that norm C reads on its way to a depth.
+  void write_sum(int depth, const ChannelKernel& x);
   /// `scale` as branch_scale has it.
   void write_branch(int sublayer, double scale, const TokenKernel& stream, const TokenKernel& branch);
   [[nodiscard]] Profile take();
 
  private:
-  /// Kurtosis and maximum of normal entries with the second moments v [T, D], or [T, 1] where channels are alike.
+  /// Kurtosis and maximum of normal entries with these second moments v [T, D], or [T, 1] where channels are alike.
   /// Kurtosis is then exact, and else the limit of many channels: 3·mean_k(v²)/mean_k(v)².
-  void read_tails(const Matrix& v);
+  void read_tails(Matrix entries);
   [[nodiscard]] double mean(const Vector& of_tokens) const {
     return grid_ != nullptr ? grid_->mean(of_tokens) : of_tokens.mean();
   }

@@ -139,6 +139,10 @@ std::vector<ColumnSpec> curve_columns(const std::string& leading, const Place& p
     const std::string name = text_of(statistic);
     add(statistic, "", "depth", "of the stream", place / name);
     add(statistic, "r_out_", "depth", "of ResiDual's second stream", place / "r_out" / name);
+    if (statistic == Statistic::maximum) {
+      add(statistic, "sum_", "depth", "of the sum before norm C, whose output is the stream at that depth",
+          place / "sum" / name);
+    }
     add(statistic, "site_", "site sublayer", "at every site of every sublayer", (place / "sites").by("site") / name);
   }
   for (const Statistic statistic : weight_statistics) {
@@ -157,7 +161,14 @@ std::vector<Remark> curve_remarks(const Place& place) {
 }
 
 CurvePlace::CurvePlace(const Builder::Row& row, Statistic statistic, Signal signal, std::size_t branches)
-    : stem_(text_of(statistic)), row_(row), copy_(row.at("site", site_of(signal))), branches_(branches) {
+    : stem_(text_of(statistic)),
+      row_(row),
+      copy_(signal == Signal::sum ? row : row.at("site", site_of(signal))),
+      branches_(branches) {
+  if (signal == Signal::sum) {
+    stem_ = "sum_" + stem_;
+    return;
+  }
   if (signal == Signal::r_out) stem_ = "r_out_" + stem_;
   if (runs_over_depth(signal)) {
     copy_stem_ = "site_" + text_of(statistic);

@@ -21,6 +21,7 @@ struct CurveVersion {
 
 /// Returns the columns that every result with profiles declares, for every statistic S and every version V, all real:
 ///   S_V        the stream at x_out, on (…, depth);       r_out_S_V  ResiDual's second stream, likewise;
+///   sum_maximum_V  the sum before norm C, on (…, depth);
 ///   site_S_V   every site, on (…, site, sublayer);       weight_S_V on (…, weight, layer), of squared gradients;
 /// and what the positions on `sublayer` are: sublayer_layer, sublayer_kind, sublayer_branch. `leading` are the
 /// dimensions in front ("input placement"), `place` what is above in JSON.

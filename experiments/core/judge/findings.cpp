@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "experiments/core/judge/remedy.h"
+#include "experiments/core/judge/verdict_power.h"
 #include "sim/measure/running_moments.h"
 
 namespace periscope::judge {
@@ -19,7 +20,7 @@ std::string shortcoming(const Finding& f) {
   if (!f.cell().is_finite()) {
     return fmt::format("measured {}, predicted {}", number_words(f.measured.value), number_words(f.predicted.value));
   }
-  if (f.underpowered()) return fmt::format("could be off by {:.2g}; limit {:.2g}", f.power, f.power_limit);
+  if (f.underpowered()) return fmt::format("could be off by {}; limit {:.2g}", error_words(f.power), f.power_limit);
   if (!f.precise)
     return fmt::format("rests on predictions less precise than wanted (theory.gradient_tolerance), ± {:.2g}",
                        f.predicted.error);

@@ -74,6 +74,8 @@ Power power_of(std::span<const Cell> cells, double level, const config::PowerLim
   return power;
 }
 
+std::string error_words(double error) { return std::isinf(error) ? "any amount" : fmt::format("{:.2g}", error); }
+
 std::string shortcoming(std::span<const Cell> cells, const Power& power) {
   for (const Cell& cell : cells) {
     if (std::isinf(cell.allowance)) {
@@ -96,8 +98,9 @@ std::string shortcoming(std::span<const Cell> cells, const Power& power) {
     if (least == nullptr || s.worst / s.limit > least->worst / least->limit) least = &s;
   }
   if (least != nullptr) {
-    std::string words = fmt::format("{} could be off by {:.2g}; limit {:g}",
-                                    cells[static_cast<std::size_t>(least->cell)].name(), least->worst, least->limit);
+    std::string words =
+        fmt::format("{} could be off by {}; limit {:g}", cells[static_cast<std::size_t>(least->cell)].name(),
+                    error_words(least->worst), least->limit);
     if (power.over > 1) words += fmt::format("; so could {} more of {} cells", power.over - 1, power.cells);
     if (!power.only_gradients_over) return words;
     return words + (power.over > 1 ? ", all of them gradients; the signals agree" : "; the signals agree");

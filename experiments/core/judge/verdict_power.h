@@ -35,6 +35,9 @@ struct Power {
   bool only_gradients_over = false;  ///< signals are among the cells, and none of those over the limit is one
 };
 
+/// "0.12" of an error that could have been refused, "any amount" of an infinite one.
+std::string error_words(double error);
+
 Power power_of(std::span<const Cell> cells, double level, const config::PowerLimits& limits);
 
 /// Why a verdict that nothing was rejected for may not be "agrees", or "": a number that is not finite, a statistic

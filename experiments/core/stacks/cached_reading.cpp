@@ -26,6 +26,17 @@ Json curves_json(const Curves& curves) {
 using SignalKeys = std::set<std::pair<Statistic, Signal>>;
 using WeightKeys = std::set<std::pair<Statistic, Weight>>;
 
+/// True if a norm C reads a sum whose maximum is measured.
+bool has_sum(const ModelSpec& model) {
+  for (int s = 0; s < model.steps(); ++s) {
+    const Step step = model.step(s);
+    for (std::size_t i = 0; i < step.norm_c.size(); ++i) {
+      if (step.norm_c[i] && model.ends().names[i] == Signal::x_out) return true;
+    }
+  }
+  return false;
+}
+
 /// The curves of a reading: six statistics of every signal of the stream, the branch beside the stream, and on the way
 /// back gradients.
 SignalKeys signal_keys(const ModelSpec& model, bool backward) {
@@ -40,6 +51,7 @@ SignalKeys signal_keys(const ModelSpec& model, bool backward) {
     keys.emplace(Statistic::grad_sq, signal);
     keys.emplace(Statistic::log_grad_sq, signal);
   }
+  if (has_sum(model)) keys.emplace(Statistic::maximum, Signal::sum);
   if (backward) keys.emplace(Statistic::score_share, Signal::A_out);
   return keys;
 }

@@ -36,7 +36,7 @@ void judge_quantity(LadderQuantity& q, double level, int seeds, const config::Ag
     q.verdict = judge::Verdict::disagrees;
   } else if (q.power > limit) {
     q.verdict = judge::Verdict::inconclusive;
-    q.reason = fmt::format("could be off by {:.2g}; limit {:g}", q.power, limit);
+    q.reason = fmt::format("could be off by {}; limit {:g}", judge::error_words(q.power), limit);
     const judge::Cell cell{.statistic = q.statistic,
                            .measured = q.fit.limit.value,
                            .measured_error = q.fit.limit.error,

@@ -50,7 +50,7 @@ std::string worst_cells(const std::vector<StackResult>& results) {
     any = true;
     rows.add({config::placement_label(r.spec), input_of(r), a.worst_cell().name(),
               fmt::format("{:.1f} / {:.1f}", a.worst_cell().excess(), a.critical),
-              fmt::format("{:.2g} / {:.2g}", a.power.worst, a.power.median)});
+              fmt::format("{} / {}", judge::error_words(a.power.worst), judge::error_words(a.power.median))});
   }
   return any ? "\n" + rows.text() : "";
 }
@@ -162,6 +162,34 @@ std::string imprecise_lines(const std::vector<StackResult>& results) {
   return lines;
 }
 
+/// The largest value of a maximum over all depths; NaN if there is none.
+double largest_entry(const Profile& profile, Signal signal) {
+  double largest = std::nan("");
+  if (const Curve* curve = profile.find(Statistic::maximum, signal)) {
+    for (const double v : curve->value) largest = std::isnan(largest) ? v : std::max(largest, v);
+  }
+  return largest;
+}
+
+/// A line for every stack whose largest entry is in the sum before norm C, which x_out does not show.
+std::string sum_lines(const std::vector<StackResult>& results) {
+  constexpr double much_larger = 2.0;
+  std::string lines;
+  for (const StackResult& r : results) {
+    const auto sum_in = [](const Profile& profile) {
+      return dataset::number(largest_entry(profile, Signal::sum), "{:.3g}");
+    };
+    const Profile& shown = r.measurement ? r.measurement->profile : r.prediction.profile;
+    const double stream = largest_entry(shown, Signal::x_out);
+    if (!(largest_entry(shown, Signal::sum) > much_larger * stream)) continue;
+    lines +=
+        fmt::format("largest |x|: {}, {}: {} predicted{} in the sum before norm C, {:.3g} in the stream after it.\n",
+                    config::placement_label(r.spec), input_of(r), sum_in(r.prediction.profile),
+                    r.measurement ? fmt::format(", {} measured,", sum_in(r.measurement->profile)) : "", stream);
+  }
+  return lines;
+}
+
 /// Returns a line for every reason why something was left out of predictions, with the stacks that it holds for.
 std::string left_out_lines(const std::vector<StackResult>& results) {
   std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
@@ -209,7 +237,8 @@ std::string verdict_table(const std::vector<StackResult>& results, const config:
       "numbers "
       "depend; E[x²]: its second moment, ± standard error.\n",
       top_words(results), length_words(results));
-  table += scale_hint(results) + gradient_rows(results) + imprecise_lines(results) + left_out_lines(results);
+  table += sum_lines(results) + scale_hint(results) + gradient_rows(results) + imprecise_lines(results) +
+           left_out_lines(results);
   const std::string worst = measured ? worst_cells(results) : "";
   if (worst.empty()) return table;
   const bool at_width = std::ranges::any_of(results, [](const StackResult& r) { return r.prediction.exact_at_width; });

@@ -39,8 +39,8 @@ std::string verdict_line(const StackSteps& stack) {
   for (std::size_t q = 0; q < quantity_names.size(); ++q) {
     const StepsPower power = power_of(v.cells, static_cast<Quantity>(q));
     if (power.limit == 0.0 && power.worst == 0.0) continue;  // there was nothing of it to compare
-    line += fmt::format("; {} could be off by {:.2g} (median {:.2g}, limit {:g})", quantity_names[q], power.worst,
-                        power.median, power.limit);
+    line += fmt::format("; {} could be off by {} (median {}, limit {:g})", quantity_names[q],
+                        judge::error_words(power.worst), judge::error_words(power.median), power.limit);
   }
   return line + "\n";
 }

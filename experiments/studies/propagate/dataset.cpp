@@ -242,6 +242,10 @@ void mention_all(Builder& builder, const std::vector<stacks::StackResult>& resul
   const auto look = [&](const Profile& profile) {
     for (const auto& item : profile.curves) {
       const std::string name = text_of(item.first.first);
+      if (item.first.second == Signal::sum) {
+        stems.insert("sum_" + name);
+        continue;
+      }
       stems.insert("site_" + name);
       if (item.first.second == Signal::x_out) stems.insert(name);
     }

@@ -128,10 +128,12 @@ void put_curves(const training::RecordedValues& values, const Row& row) {
   const std::size_t branches = known ? modules->size() / (stream->size() - 1) : 1;
   for (std::size_t s = 0; s < statistic_facts.size(); ++s) {
     const auto statistic = static_cast<Statistic>(s);
-    for (const Signal signal : stream_signals) {
+    const auto put = [&](Signal signal) {
       const Values* found = find(values, fmt::format("{}.{}", name_of(statistic), name_of(signal)));
       if (found != nullptr) CurvePlace(row, statistic, signal, branches).put("measured", *found);
-    }
+    };
+    for (const Signal signal : stream_signals) put(signal);
+    put(Signal::sum);
     if (statistic != Statistic::grad_sq && statistic != Statistic::log_grad_sq) continue;
     for (const Weight weight : layer_matrices) {
       const Values* found = find(values, fmt::format("{}.weight.{}", name_of(statistic), name_of(weight)));
