@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/checkpoint/finite_weights.h"
 #include "sim/model/parameters.h"
 
 namespace periscope::app {
@@ -74,6 +75,12 @@ std::uint64_t parameters_of(const Checkpoint& c) {
 std::string architecture_of(const Checkpoint& c) {
   const auto it = c.config().find("architectures");
   return it == c.config().end() || it->is_null() ? "not said" : it->at(0).get<std::string>();
+}
+
+std::vector<std::string> warnings_of(const Checkpoint& c) {
+  std::vector<std::string> all = c.warnings();
+  if (const std::optional<NonFiniteWeight> bad = find_non_finite_weight(c)) all.push_back(bad->words());
+  return all;
 }
 
 std::vector<NameRow> name_map_of(const Checkpoint& c) {

@@ -76,7 +76,7 @@ Json info_json(const Checkpoint& c) {
   }
   json["unused"] = c.unused();
   json["defaults"] = c.defaults();
-  json["warnings"] = c.warnings();
+  json["warnings"] = warnings_of(c);
   json["ignored_keys"] = c.ignored_keys();
   return json;
 }

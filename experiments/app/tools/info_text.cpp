@@ -130,7 +130,7 @@ std::string info_text(const Checkpoint& c) {
     for (const auto& [key, value] : c.defaults()) text += fmt::format(" {} = {};", printable(key), printable(value));
     text.back() = '\n';
   }
-  for (const std::string& warning : c.warnings()) text += "\nwarning: " + printable(warning) + "\n";
+  for (const std::string& warning : warnings_of(c)) text += "\nwarning: " + printable(warning) + "\n";
   return wrapped(text);
 }
 

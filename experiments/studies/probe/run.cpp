@@ -17,6 +17,7 @@
 #include "sim/backends.h"
 #include "sim/base/error.h"
 #include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/checkpoint/finite_weights.h"
 #include "sim/files/output_folder.h"
 
 namespace periscope::probe {
@@ -167,6 +168,9 @@ ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
         hold_against_nulls(*backend, weights, config, progress, result);
       }
       result.notes = notes_of(checkpoint, result.input);
+      if (!not_finite(result).empty()) {
+        if (const auto bad = find_non_finite_weight(checkpoint)) result.notes.push_back(bad->words());
+      }
       if (!result.initial.left_out.empty()) result.notes.push_back(result.initial.left_out);
       for (std::size_t i = 0; i < result.nulls.size(); ++i) {
         const std::string& lack = result.nulls[i].predicted.left_out;

@@ -81,6 +81,10 @@ std::string massive_rows(const ProbeResult& r) {
   for (std::size_t depth = 0; depth < r.measured.extremes.size(); ++depth) {
     const StreamExtremes& e = r.measured.extremes[depth];
     const Entry& top = e.top.front();
+    if (std::isnan(top.value)) {
+      text += fmt::format("  depth {:>3}  not finite\n", depth);
+      continue;
+    }
     const auto token = static_cast<std::size_t>(top.row);
     const int id = r.input.ids[token];
     const std::string piece =
@@ -124,8 +128,8 @@ std::string table(const ProbeResult& r) {
   text += fmt::format(
       "init: theory at initialisation of the same shape. scales: theory of random weights with every matrix's own root "
       "mean square and all gains. E[x²]: second moment of the stream after the sublayer (before norm C), mean over "
-      "tokens;\nit is the sum of the next three, α²E[x²], β²E[b²], 2αβE[xb]; Eq. 4 leaves out the last one. b² by γ: "
-      "the branch from norm B's gains\nalone. margin: {:g}, the largest number of fp16, over max |x|.\n",
+      "tokens; it is the sum of the next three, α²E[x²], β²E[b²], 2αβE[xb]; Eq. 4 leaves out the last one. b² by γ: "
+      "the branch from norm B's gains alone. margin: {:g}, the largest number of fp16, over max |x|.\n",
       fp16.largest);
   text += split_row(r) + massive_rows(r) + margin_rows(r) + gradient_rows(r);
   if (violates_growth_identity(r.measured)) text += "VIOLATED: the growth identity T15, beyond rounding\n";

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "sim/checkpoint/checkpoint.h"
+
+namespace periscope {
+
+/// An entry of a parameter, row-major, that is NaN or infinite.
+struct NonFiniteWeight {
+  ParameterId parameter;
+  std::int64_t entry;
+  double value;
+
+  /// "layers.1.mlp.down.weight: entry 3 is nan".
+  [[nodiscard]] std::string words() const;
+};
+
+/// Returns the first one in the order of the tensors' names. Reads every tensor in use once, a few megabytes at a time.
+[[nodiscard]] std::optional<NonFiniteWeight> find_non_finite_weight(const Checkpoint& checkpoint);
+
+}  // namespace periscope
