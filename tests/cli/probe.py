@@ -317,6 +317,36 @@ class Probe(Checkpoints):
         self.assertIn("not finite: output\n", done.stderr)
         self.assertEqual(run("probe", self.checkpoint, *arguments).returncode, 0)
 
+    def test_a_weight_that_is_not_finite_is_named(self):
+        shape, values = self.tensors["model.layers.1.mlp.down_proj.weight"]
+        spoilt = self.tensors | {"model.layers.1.mlp.down_proj.weight": (shape, [*values[:3], math.nan, *values[4:]])}
+        tiny_checkpoint.write(self.checkpoint, tensors=spoilt)
+        arguments = ("--tokens", TOKENS, "--no-theory")
+        r = self.probe(*arguments)
+        self.assertEqual(r["not_finite"], "f_out of sublayer 3")
+        self.assertIn("layers.1.mlp.down.weight: entry 3 is nan", r["notes"])
+        table = run("probe", self.checkpoint, *arguments).stderr
+        self.assertIn("note: layers.1.mlp.down.weight: entry 3 is nan\n", table)
+        rows = [line for line in table.splitlines() if line.startswith("  depth   4")]
+        self.assertEqual(rows, ["  depth   4  not finite"])
+
+    def test_results_do_not_go_into_the_checkpoint(self):
+        there = sorted(self.checkpoint.iterdir())
+        for command in (("probe", self.checkpoint, "--tokens", TOKENS), ("certify", self.checkpoint),
+                        ("generate", self.checkpoint, "--tokens", TOKENS)):
+            done = run(*command, "--out", self.checkpoint / ".")
+            self.assertEqual((done.returncode, done.stdout), (2, ""), command)
+            self.assertIn("the checkpoint's own folder: expected another one", done.stderr)
+        self.assertEqual(sorted(self.checkpoint.iterdir()), there)
+
+    def test_paragraphs_below_the_table_continue_indented(self):
+        lines = run("probe", self.checkpoint, "--tokens", TOKENS).stderr.splitlines()
+        first = next(i for i, line in enumerate(lines) if line.startswith("init: "))
+        last = next(i for i, line in enumerate(lines) if "over max |x|." in line)
+        self.assertGreater(last, first)
+        for line in lines[first + 1:last + 1]:
+            self.assertTrue(line.startswith("  "), line)
+
     def test_result_file_and_table(self):
         done = run("probe", self.checkpoint, "--tokens", TOKENS, "--backward", "--out", self.folder, "--csv",
                    self.folder / "t.csv")

@@ -3,6 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
+
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
+
 namespace periscope::study {
 
 stacks::TokenSource CheckpointFlags::source() const {
@@ -17,6 +22,13 @@ stacks::TokenSource CheckpointFlags::source() const {
 void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys) {
   dataset::set(data.facts, "checkpoint", name);
   if (!ignored_keys.empty()) dataset::set(data.facts, "ignored_keys", fmt::format("{}", fmt::join(ignored_keys, ", ")));
+}
+
+void require_other_folder(const config::RunOptions& run, const std::string& checkpoint) {
+  std::error_code none;
+  if (run.out.empty() || checkpoint.empty() || !std::filesystem::equivalent(run.out, checkpoint, none)) return;
+  throw ConfigError(fmt::format("run.out = {}: the checkpoint's own folder: expected another one, as --out {}",
+                                printable(run.out), printable((std::filesystem::path(run.out) / "results").string())));
 }
 
 config::Config load_for_checkpoint(const study::Request& request) {
