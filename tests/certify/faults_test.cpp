@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "experiments/core/config/theory_parameters.h"
+#include "experiments/studies/certify/certify.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "tests/certify/certified_stack.h"
@@ -66,6 +67,38 @@ TEST_CASE("weights that overflow a format when a run rounds them certify nothing
     REQUIRE(stream.first != nullptr);
     CHECK(stream.first->signal == Signal::weights);
   }
+}
+
+TEST_CASE("a weight beyond a format is named: parameter, entry and value as stored") {
+  StackSpec spec = token_stack("peri");
+  const GeneratedWeights plain(truth(), spec, DType::f64, 1);
+  const auto plant = [&](double value) {
+    return EditedWeights(
+        plain,
+        [=](int layer, Weight weight, const Tensor& x) {
+          if (layer != 0 || weight != Weight::up) return x;
+          std::vector<double> values = truth().to_host(x);
+          values[5] = value;
+          return truth().from_host(x.rows(), x.cols(), DType::f64, values);
+        },
+        same_norm);
+  };
+  const auto stream = [&](double value, std::string& reason) {
+    const EditedWeights weights = plant(value);
+    const theory::Certificate c = certify(spec, weights, Arithmetic::mixed, fp16);
+    const theory::Verdict verdict = theory::verdict(c, SignalClass::stream);
+    reason = certify::reason_of(verdict, spec.model);
+    REQUIRE(c.largest_weight);
+    CHECK(c.largest_weight->value == value);
+    return verdict.certified;
+  };
+  std::string reason;
+  CHECK_FALSE(stream(-70000.0, reason));
+  CHECK(reason == "layers.0.mlp.up.weight: entry 5 is -70000, beyond the format's largest number 65504");
+  CHECK_FALSE(stream(65520.0, reason));  // halfway to what would be next
+  CHECK(reason == "layers.0.mlp.up.weight: entry 5 is 65520, beyond the format's largest number 65504");
+  (void)stream(65519.0, reason);  // rounds to 65504
+  CHECK(reason.find("layers.0.mlp.up.weight") == std::string::npos);
 }
 
 TEST_CASE("a stream verdict requires everything upstream: an f_out that may be infinite makes norm B return NaN") {

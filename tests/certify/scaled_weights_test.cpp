@@ -108,7 +108,14 @@ TEST_CASE("a format's headroom is that of the run that stores in it, or else of 
   std::vector<theory::Certificate> runs{with_bounds(2.0, 32.0), with_bounds(4.0, 64.0)};
   runs[0].arithmetic = run_arithmetic(Arithmetic::mixed, config::parse_format("fp16"));
   runs[1].arithmetic = run_arithmetic(Arithmetic::mixed, config::parse_format("bf16"));
-  const certify::Headroom h = certify::headroom_of(model, with_bounds(1.0, 16.0), nullptr, runs);
+  const auto scaled = [&](const StackScale& scale, const theory::Certificate& like) {
+    theory::Certificate c = like;
+    c.bounds[0].largest *= scale.stream;
+    c.bounds[1].largest *= scale.branch;
+    return c;
+  };
+  const theory::Certificate exact = with_bounds(1.0, 16.0);
+  const certify::Headroom h = certify::headroom_of(model, {exact, runs}, {}, nullptr, scaled);
   REQUIRE(h.possible);
   CHECK(h.stream_bound == 1.0);
   CHECK(h.branch_bound == 16.0);
@@ -116,10 +123,103 @@ TEST_CASE("a format's headroom is that of the run that stores in it, or else of 
   REQUIRE(h.formats.size() == number_formats.size());
   for (const certify::FormatHeadroom& f : h.formats) {
     CAPTURE(std::string(f.format.name));
-    const double times = f.format.name == "fp16" ? 2.0 : f.format.name == "bf16" ? 4.0 : 1.0;
-    CHECK(f.stream == f.format.largest / times);
-    CHECK(f.branch == f.format.largest / (16.0 * times));
     CHECK(std::isnan(f.measured));
+    CHECK(f.reason.empty());
+    CHECK(f.fitting.branch == 1.0);
+    if (f.format.name == "fp16") {  // 65504 over 2 and over 32
+      CHECK(f.stream == 16384.0);
+      CHECK(f.branch == 1024.0);
+    } else if (f.format.name == "bf16") {  // the search ends there
+      CHECK(f.stream == 0x1p40);
+      CHECK(f.branch == 0x1p40);
+    } else {  // there is no run in it
+      CHECK(std::isnan(f.stream));
+      CHECK(std::isnan(f.branch));
+    }
+    if (f.format.name == "fp8_e4m3") CHECK(f.fitting.stream == 256.0);  // 448 over 1
+  }
+  for (const certify::FormatHeadroom& f :
+       certify::headroom_of(model, {exact}, std::vector{config::parse_format("fp16")}, nullptr, scaled).formats) {
+    CHECK(std::isnan(f.stream) == (f.format.name != "fp16"));
+    if (f.format.name == "fp16") CHECK(f.stream == 32768.0);
+  }
+}
+
+/// The headroom of a planted run in FP16: a stream of 1, and another bound that grows as c to the `power`.
+certify::FormatHeadroom headroom_beside(Signal signal, double bound, double power, const RunArithmetic& run,
+                                        int& certificates) {
+  const ModelSpec model = placed(tiny_stack(), "pre").model;
+  theory::Certificate c{.bounds = {{.signal = Signal::x_out, .sublayer = 0, .magnitude = {}, .largest = 1.0},
+                                   {.signal = signal, .sublayer = 1, .magnitude = {}, .largest = bound}},
+                        .arithmetic = run};
+  certificates = 0;
+  const auto scaled = [&](const StackScale& scale, const theory::Certificate& like) {
+    ++certificates;
+    theory::Certificate of = like;
+    of.bounds[0].largest *= scale.stream;
+    of.bounds[1].largest *= std::pow(scale.stream, power);
+    return of;
+  };
+  const std::vector<theory::Certificate> runs{c};
+  for (const certify::FormatHeadroom& f : certify::headroom_of(model, {c, runs}, {}, nullptr, scaled).formats) {
+    if (f.format.name == "fp16") return f;
+  }
+  return {};
+}
+
+TEST_CASE("no factor of the stream is certified where another class stands against it") {
+  const NumberFormat half = config::parse_format("fp16");
+  const RunArithmetic mixed = run_arithmetic(Arithmetic::mixed, half);
+  int certificates = 0;
+  // An MLP that does not shrink with the stream: no c, and no long search for one.
+  const certify::FormatHeadroom never = headroom_beside(Signal::up, 1e5, 0.0, mixed, certificates);
+  CHECK(std::isnan(never.stream));
+  CHECK(never.fitting.stream == 32768.0);
+  CHECK(never.reason == "up, layer 0 MLP, feature 0: may reach 1e+05 > 65504");
+  CHECK(certificates <= 2);
+  CHECK(std::isnan(headroom_beside(Signal::x_out, 1e300, 1.0, mixed, certificates).stream));
+  // Squares of pure arithmetic: 1e6 c² up to 65504. The stream alone would allow 32768.
+  const RunArithmetic pure = run_arithmetic(Arithmetic::pure, half);
+  CHECK(headroom_beside(Signal::squares, 1e6, 2.0, pure, certificates).stream == 0.25);
+  CHECK(headroom_beside(Signal::squares, 1e-2, 2.0, pure, certificates).stream == 2048.0);
+  CHECK(headroom_beside(Signal::up, 65504.0, 0.0, mixed, certificates).stream == 32768.0);
+  CHECK(certificates == 1);
+}
+
+TEST_CASE("the factor that is said to be certified is the largest whose scaled stack is certified everywhere") {
+  for (const char* placement : {"pre", "peri", "post"}) {
+    StackSpec spec = placed(tiny_stack(), placement);
+    spec.input.kind = InputKind::tokens;
+    const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+    const StackContext context{truth(), spec.model, weights, 1};
+    const config::TheoryParameters parameters(truth(), spec.model, weights);
+    const theory::Certificate exact = theory::certify(spec.model, parameters, {});
+    std::vector<theory::Certificate> runs;
+    for (const char* format : {"bf16", "fp16", "fp8_e5m2"}) {
+      for (const Arithmetic kind : {Arithmetic::mixed, Arithmetic::pure}) {
+        CAPTURE(std::string(placement));
+        CAPTURE(std::string(format));
+        CAPTURE(static_cast<int>(kind));
+        runs = {theory::certify(spec.model, parameters, {}, run_arithmetic(kind, config::parse_format(format)), 8)};
+        const certify::CertifyScaled certify_at = certify::certify_scaled(context, {});
+        const certify::Headroom h = certify::headroom_of(spec.model, {exact, runs}, {}, nullptr, certify_at);
+        const auto f = std::ranges::find(h.formats, format, [](const auto& of) { return of.format.name; });
+        const auto holds = [&](StackScale scale) { return theory::verdict(certify_at(scale, runs[0]), {}).certified; };
+        if (std::isnan(f->stream)) {
+          CHECK_FALSE(f->reason.empty());
+          CHECK_FALSE(holds(f->fitting));
+          continue;
+        }
+        StackScale scale = f->fitting;
+        scale.stream = f->stream;
+        CHECK(holds(scale));
+        scale.stream *= 2.0;
+        if (f->stream < 0x1p40) CHECK_FALSE(holds(scale));
+        if (std::isnan(f->branch)) continue;
+        CHECK(holds({.stream = f->stream, .branch = f->branch}));
+        if (f->branch < 0x1p40) CHECK_FALSE(holds({.stream = f->stream, .branch = 2.0 * f->branch}));
+      }
+    }
   }
 }
 

@@ -113,6 +113,30 @@ TEST_CASE("certify passes if no bound was exceeded and all that is required is c
   }
 }
 
+TEST_CASE("a table's row that fits by itself is in brackets where what comes before it may overflow") {
+  const NumberFormat fp16 = number_formats[2];
+  CertifyResult r{.model = {}, .family = {}, .spec = {}, .domain = {}};
+  r.spec.model = {.layers = 1, .width = 2, .heads = 1, .kv_heads = 1, .head_dim = 2, .mlp_width = 2};
+  const auto rows = [&](double module) {
+    theory::Certificate c{.bounds = {bound(Signal::x_out, -1, {1.0}), bound(Signal::up, 1, {module}),
+                                     bound(Signal::x_out, 1, {16.0}), bound(Signal::output, 2, {0.0})}};
+    r.certificate = c;
+    r.arithmetic = Arithmetic::mixed;
+    c.arithmetic = run_arithmetic(Arithmetic::mixed, fp16);
+    r.runs = {c};
+    return certify::table(r, {fp16});
+  };
+  const std::string certified = rows(32.0);
+  CHECK(certified.find(" 4.09e+03x\n") != std::string::npos);
+  CHECK(certified.find("(4.09e+03x)") == std::string::npos);
+  CHECK(certified.find(" all 0\n") != std::string::npos);
+  const std::string not_certified = rows(1e5);
+  CHECK(not_certified.find("NO 0.66x") != std::string::npos);
+  CHECK(not_certified.find("(4.09e+03x)") != std::string::npos);
+  CHECK(not_certified.find("(all 0)") != std::string::npos);
+  CHECK(not_certified.find("infx") == std::string::npos);
+}
+
 TEST_CASE("a larger input never brings a certificate, nor a smaller bound") {
   std::vector<double> magnitudes{6e4,     65503.0,  65504.0, 65505.0, 65519.0, 65520.0, 7e4,
                                  3.38e38, 3.389e38, 3.39e38, 3.4e38,  3.5e38,  1.7e308};
@@ -217,6 +241,16 @@ TEST_CASE("attention that divides after averaging is covered for as many tokens 
   CHECK(covered(4096, 1.0, pure) == 1008);
   CHECK(covered(4096, 100.0, pure) == 327);
   CHECK(covered(4096, 1.0, {}) == 0);
+  // The largest values of all layers count, not those of the last.
+  model.layers = 3;
+  for (const int largest : {0, 2, 4}) {
+    theory::Certificate c{.bounds = {}, .arithmetic = pure, .longest = 4096};
+    for (const int sublayer : {0, 2, 4}) {
+      c.bounds.push_back(bound(Signal::v, sublayer, {1.0, sublayer == largest ? 100.0 : 2.0}));
+    }
+    CHECK(certify::longest_divided_after(c, model) == 327);
+  }
+  model.layers = 1;
   // A layer with a window has no room beyond it.
   model.attention = {{.scores = {.scale = 0.0, .soft_cap = 0.0, .window = 67}, .rope_frequencies = {}}};
   CHECK(covered(4096, 1.0, fp16) == 65);

@@ -143,6 +143,51 @@ class Certify(FolderTest):
         for name in ("stream", "branch"):
             self.assertTrue(scaled["runs"]["fp16"]["classes"][name]["certified"], name)
 
+    def scaled_checkpoint(self, name, **factors):
+        """A checkpoint whose tensors of the first layer are multiplied."""
+        tensors = tiny_checkpoint.random_tensors(256)
+        for part, factor in factors.items():
+            _, values = tensors[next(n for n in tensors if part in n)]
+            values[:] = [factor * v for v in values]
+        tiny_checkpoint.write(self.folder / name, tensors=tensors)
+        return self.folder / name
+
+    def test_no_factor_is_certified_where_another_class_overflows(self):
+        # The hidden layer's inputs pass FP16, the stream does not: no c makes them smaller.
+        folder = self.scaled_checkpoint("overflow", up_proj=1.5e4, gate_proj=1e-2, down_proj=1e-4)
+        result, code = self.certify(folder, "--headroom", "fp16")
+        fp16 = result["headroom"]["formats"]["fp16"]
+        self.assertEqual(code, 0)
+        self.assertNotIn("c_certified", fp16)
+        self.assertIn("up, layer 0 MLP", fp16["reason"])
+        self.assertGreater(result["headroom"]["formats"]["bf16"]["c_certified"], 1)
+        done = run("certify", folder, "--headroom", "fp16")
+        words = " ".join(done.stderr.split())
+        self.assertRegex(words, r"residual stream \S+ x_out, layer 1 \S+x \(\S+x\)")
+        self.assertIn("fp16 certified for no c (up, layer 0 MLP", words)
+        self.assertRegex(words, r"then fp16: not certified \(up, layer 0 MLP")
+
+    def test_a_weight_that_a_format_does_not_hold_is_named(self):
+        folder = self.scaled_checkpoint("heavy", up_proj=1e6, down_proj=1e-6)
+        result, code = self.certify(folder, "--headroom", "fp16")
+        self.assertEqual(code, 0)
+        named = r"^layers\.0\.mlp\.up\.weight: entry \d+ is -?\d\S+, beyond the format's largest number 65504$"
+        self.assertRegex(result["verdicts"]["fp16"]["stream_reason"], named)
+        fp16 = result["headroom"]["formats"]["fp16"]
+        self.assertNotIn("c_certified", fp16)
+        self.assertRegex(fp16["reason"], named)
+        self.assertNotIn("0x weights", run("certify", folder).stderr)
+        done = run("regauge", folder, "--format", "fp16", "--out", self.folder / "made")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("layers.0.mlp.up.weight: entry ", done.stderr)
+
+    def test_what_is_0_fits_for_any_factor(self):
+        zero = ["--config", self.config, "--set", "model.gamma=0", "--set", "model.embedding_norm=true"]
+        done = run("certify", *zero, "--measure")
+        self.assertEqual(done.returncode, 0)
+        self.assertNotRegex(done.stderr, r"\binfx?\b")
+        self.assertIn("4 times what was measured fits for any c", " ".join(done.stderr.split()))
+
     def test_weights_that_are_not_finite_are_refused(self):
         for value, name in ((math.nan, "q_proj"), (math.inf, "down_proj")):
             tensors = tiny_checkpoint.random_tensors(256)
@@ -154,6 +199,11 @@ class Certify(FolderTest):
                 done = run(*command)
                 self.assertEqual((done.returncode, done.stdout), (3, ""), command)
                 self.assertIn(f"entry 3 is {value}: expected finite weights", done.stderr)
+        for name, bad in (("q_proj", "layers.0.attention.q.weight: entry 3 is nan"),
+                          ("down_proj", "layers.0.mlp.down.weight: entry 3 is inf")):
+            info, code = run_json("info", self.folder / name, "--quiet")
+            self.assertEqual((code, info["warnings"]), (0, [bad]))
+            self.assertIn(f"warning: {bad}", run("info", self.folder / name).stdout)
         done = run("generate", self.folder / "q_proj", "--tokens", "1,2", "--count", 1)
         self.assertEqual(done.returncode, 1)
         self.assertIn("logits are not numbers", done.stderr)

@@ -103,8 +103,9 @@ Planted planted() {
   h.branch_bound = numbers.next();
   h.stream_measured = numbers.next();
   for (const std::size_t f : {0U, 3U}) {
-    h.formats.push_back({number_formats[f], numbers.next(), numbers.next(), numbers.next()});
+    h.formats.push_back({number_formats[f], numbers.next(), numbers.next(), numbers.next(), {}, ""});
   }
+  h.formats[1].reason = "because";
   certify::ScaledRun& run = h.run.emplace();
   run.scale = {.stream = numbers.next(), .branch = numbers.next()};
   run.tokens = 47;
@@ -355,6 +356,7 @@ void check_headroom(const Planted& p, ExpectedColumns& expected) {
   expected.numbers("headroom_c_certified", on_formats(h.formats[0].stream, h.formats[1].stream), f + "c_certified");
   expected.numbers("headroom_c_measured", on_formats(h.formats[0].measured, h.formats[1].measured), f + "c_measured");
   expected.numbers("headroom_k_certified", on_formats(h.formats[0].branch, h.formats[1].branch), f + "k_certified");
+  expected.words("headroom_reason", {"", "", "", "because", ""}, f + "reason");
   const std::string run = "headroom/run/";
   expected.numbers("scaled_c", {h.run->scale.stream}, run + "c");
   expected.numbers("scaled_k", {h.run->scale.branch}, run + "k");

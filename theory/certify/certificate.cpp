@@ -318,9 +318,11 @@ Certificate certify(const ModelSpec& model, const Parameters& parameters, const 
   Certificate certificate{.bounds = BoundPropagation(model, rounded, arithmetic, longest).run(domain),
                           .arithmetic = arithmetic,
                           .longest = longest,
-                          .weights_rounded = rounded.changed()};
-  certificate.bounds.insert(certificate.bounds.begin(),
-                            {Signal::weights, -1, Vector::Constant(1, rounded.largest()), rounded.largest()});
+                          .weights_rounded = rounded.changed(),
+                          .largest_weight = rounded.largest_entry()};
+  double largest = rounded.largest();
+  if (std::isinf(largest)) largest = std::abs(rounded.largest_entry()->value);  // still beyond the format
+  certificate.bounds.insert(certificate.bounds.begin(), {Signal::weights, -1, Vector::Constant(1, largest), largest});
   return certificate;
 }
 

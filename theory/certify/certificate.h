@@ -7,6 +7,7 @@
 #include "sim/numerics/number_format.h"
 #include "theory/certify/bounded_set.h"
 #include "theory/certify/parameters.h"
+#include "theory/certify/rounded_parameters.h"
 #include "theory/certify/signal.h"
 
 /// T17 and T24, the overflow certificate: how large any signal can be for any input, from the weights alone, in exact
@@ -37,8 +38,9 @@ inline constexpr int default_longest = 4096;
 struct Certificate {
   std::vector<SignalBound> bounds;
   RunArithmetic arithmetic = {};
-  int longest = 0;               ///< tokens of a sequence; 0: any number
-  bool weights_rounded = false;  ///< some weights are no numbers of the format and were rounded to it
+  int longest = 0;                                 ///< tokens of a sequence; 0: any number
+  bool weights_rounded = false;                    ///< some weights are no numbers of the format and were rounded to it
+  std::optional<WeightEntry> largest_weight = {};  ///< of a run's arithmetic, before it was rounded
 
   /// Null if the stack does not have it.
   [[nodiscard]] const SignalBound* find(Signal signal, int sublayer) const;
@@ -51,8 +53,9 @@ struct Certificate {
 /// Says whether no input can overflow a class of signals, and if one may, where first.
 struct Verdict {
   bool certified = true;
-  const SignalBound* first = nullptr;  ///< of the certificate; null if certified
-  double limit = infinity;             ///< that `first` passes
+  const SignalBound* first = nullptr;   ///< of the certificate; null if certified
+  double limit = infinity;              ///< that `first` passes
+  const WeightEntry* weight = nullptr;  ///< of the certificate; null unless `first` is the weights' bound
 };
 
 /// Gives the verdict for a run in the certificate's own arithmetic (not for `exact`). A class is certified if every

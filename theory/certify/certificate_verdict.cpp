@@ -77,7 +77,9 @@ Verdict verdict_of_first(const Certificate& certificate, std::size_t end) {
                                       b.sublayer <= certificate.bounds[end - 1].sublayer);
     if (!upstream) continue;
     const double limit = certificate.limit(b);
-    if (!(b.largest <= limit) || std::isinf(b.largest)) return {false, &b, limit};
+    if (b.largest <= limit && !std::isinf(b.largest)) continue;
+    const bool of_weights = b.signal == Signal::weights && certificate.largest_weight;
+    return {false, &b, limit, of_weights ? &*certificate.largest_weight : nullptr};
   }
   return {};
 }

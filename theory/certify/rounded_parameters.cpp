@@ -16,54 +16,60 @@ double rounded_to(const NumberFormat& format, double x) {
   return std::abs(rounded) > format.largest ? std::copysign(std::numeric_limits<double>::infinity(), x) : rounded;
 }
 
-void RoundedParameters::round(double* values, Eigen::Index count) const {
+void RoundedParameters::round(double* values, Eigen::Index count, const ParameterId& parameter,
+                              Eigen::Index first) const {
   double largest = 0.0;
+#pragma omp parallel for schedule(static) reduction(max : largest) if (count > (1 << 16))
+  for (Eigen::Index i = 0; i < count; ++i) largest = std::max(largest, std::abs(values[i]));
+  if (largest > (largest_ ? std::abs(largest_->value) : 0.0)) {
+    const double* at = std::find_if(values, values + count, [&](double v) { return std::abs(v) == largest; });
+    largest_ = {parameter, first + (at - values), *at};
+  }
   bool changed = false;
-#pragma omp parallel for schedule(static) reduction(max : largest) reduction(|| : changed) if (count > (1 << 16))
+#pragma omp parallel for schedule(static) reduction(|| : changed) if (count > (1 << 16))
   for (Eigen::Index i = 0; i < count; ++i) {
     const double rounded = rounded_to(format_, values[i]);
     changed = changed || rounded != values[i];
     values[i] = rounded;
-    largest = std::max(largest, std::abs(rounded));
   }
-  largest_ = std::max(largest_, largest);
   changed_ = changed_ || changed;
 }
 
 RowMatrix RoundedParameters::matrix(int layer, Weight weight) const {
   RowMatrix w = parameters_.matrix(layer, weight);
-  round(w.data(), w.size());
+  round(w.data(), w.size(), matrix_id(layer, weight));
   return w;
 }
 
 void RoundedParameters::visit_rows(Weight weight, const BlockVisitor& visit) const {
   parameters_.visit_rows(weight, [&](Eigen::Index first, const RowMatrix& rows) {
     RowMatrix rounded = rows;
-    round(rounded.data(), rounded.size());
+    round(rounded.data(), rounded.size(), matrix_id(0, weight), first * rounded.cols());
     visit(first, rounded);
   });
 }
 
 Eigen::VectorXd RoundedParameters::bias(int layer, Weight weight) const {
   Eigen::VectorXd b = parameters_.bias(layer, weight);
-  round(b.data(), b.size());
+  round(b.data(), b.size(), bias_of(matrix_id(layer, weight)));
   return b;
 }
 
 NormParameters RoundedParameters::norm(int sublayer, Weight weight) const {
   NormParameters n = parameters_.norm(sublayer, weight);
+  const ParameterId gain = gain_id(sublayer, weight);
   // Of a gain stored as w the run rounds w, and near w = −1 that moves 1 + w by far more than one rounding of the sum.
   // Other runs add first and round the sum: the larger of the two is a bound for both, since both have one sign.
   Eigen::VectorXd merged = n.gain;
   n.gain.array() -= n.plus;
-  round(n.gain.data(), n.gain.size());
+  round(n.gain.data(), n.gain.size(), gain);
   n.gain.array() += n.plus;
   if (n.plus != 0.0) {
-    round(merged.data(), merged.size());
+    round(merged.data(), merged.size(), gain);
     n.gain = (merged.array().abs() > n.gain.array().abs()).select(merged, n.gain);
   }
-  round(n.bias.data(), n.bias.size());
-  if (n.alpha != 1.0) round(&n.alpha, 1);  // 1 where there is none
+  round(n.bias.data(), n.bias.size(), bias_of(gain));
+  if (n.alpha != 1.0) round(&n.alpha, 1, alpha_of(gain));  // 1 where there is none
   return n;
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cmath>
+#include <optional>
+
 #include "sim/numerics/number_format.h"
 #include "theory/certify/parameters.h"
 
@@ -7,6 +10,13 @@ namespace periscope::theory {
 
 /// The number of a format that x is rounded to: to nearest, ties to even; ±∞ beyond the largest.
 double rounded_to(const NumberFormat& format, double x);
+
+/// One entry of a stack's parameters, row-major.
+struct WeightEntry {
+  ParameterId parameter;
+  Eigen::Index entry;
+  double value;  ///< as stored, before it is rounded
+};
 
 /// A stack's parameters as a run in a format holds them: every entry rounded to it.
 class RoundedParameters final : public Parameters {
@@ -21,16 +31,19 @@ class RoundedParameters final : public Parameters {
   [[nodiscard]] NormParameters norm(int sublayer, Weight weight) const override;
 
   /// The largest magnitude of what was read so far, infinite if rounding made it so.
-  [[nodiscard]] double largest() const { return largest_; }
+  [[nodiscard]] double largest() const { return largest_ ? rounded_to(format_, std::abs(largest_->value)) : 0.0; }
+  /// The entry that has it; nullopt if all is 0.
+  [[nodiscard]] const std::optional<WeightEntry>& largest_entry() const { return largest_; }
   /// True if rounding changed any entry that was read so far.
   [[nodiscard]] bool changed() const { return changed_; }
 
  private:
-  void round(double* values, Eigen::Index count) const;
+  /// `first` is the place of the first value in the parameter.
+  void round(double* values, Eigen::Index count, const ParameterId& parameter, Eigen::Index first = 0) const;
 
   const Parameters& parameters_;
   NumberFormat format_;
-  mutable double largest_ = 0.0;
+  mutable std::optional<WeightEntry> largest_;
   mutable bool changed_ = false;
 };
 

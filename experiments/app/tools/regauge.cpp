@@ -46,6 +46,7 @@ CertifiedStream certified(const ModelSpec& model, const theory::Certificate& cer
   stream.certified = verdict.certified;
   if (!verdict.certified && verdict.first != nullptr) {
     stream.first_overflow = fmt::format("{} of sublayer {}", name_of(verdict.first->signal), verdict.first->sublayer);
+    if (verdict.weight != nullptr) stream.large_weight = stacks::weight_words(*verdict.weight, verdict.limit);
   }
   return stream;
 }
@@ -116,8 +117,11 @@ class Source {
 };
 
 /// The least power of two, 1 or more, by which the stream has to be divided to fit the format.
-double factor_for(const Source& source, const NumberFormat& format, double largest) {
+double factor_for(const Source& source, const NumberFormat& format, const CertifiedStream& stream) {
+  const double largest = stream.largest;
   if (!std::isfinite(largest)) {
+    if (!stream.large_weight.empty())
+      throw ConfigError(fmt::format("--format {}: {}", format.name, stream.large_weight));
     throw ConfigError(
         fmt::format("--format {}: the stream has no bound, so no factor brings it into a format", format.name));
   }
@@ -140,7 +144,7 @@ Regauged regauge(const RegaugeRequest& request) {
   Regauged done{};
   done.arithmetic = arithmetic;
   done.before = certified(m, source.certificate());
-  done.factor = request.factor ? *request.factor : factor_for(source, *request.format, done.before.largest);
+  done.factor = request.factor ? *request.factor : factor_for(source, *request.format, done.before);
   done.recipe = recipe_of(m, source.embedding());
   const StackScale scale = source.scale(done.factor);
   const EpsOfGauge eps = eps_of_gauge(checkpoint, done.factor);

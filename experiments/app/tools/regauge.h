@@ -23,9 +23,10 @@ struct RegaugeRequest {
 
 /// The certificate's say on a stream.
 struct CertifiedStream {
-  double largest;              ///< bound of |x|, of what is added to x, and of the embedding
-  bool certified;              ///< for a run in the format; without one: true
-  std::string first_overflow;  ///< "hidden of sublayer 3": what overflows first where it is not certified
+  double largest;                 ///< bound of |x|, of what is added to x, and of the embedding
+  bool certified;                 ///< for a run in the format; without one: true
+  std::string first_overflow;     ///< "hidden of sublayer 3": what overflows first where it is not certified
+  std::string large_weight = {};  ///< the weight beyond the format, if there is one
 };
 
 /// A checkpoint and the one that was made of it, whose stream is `factor` times smaller.

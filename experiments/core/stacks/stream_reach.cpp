@@ -1,7 +1,11 @@
 #include "experiments/core/stacks/stream_reach.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+
+#include "sim/model/parameters.h"
 
 namespace periscope::stacks {
 namespace {
@@ -33,6 +37,11 @@ StreamReach reach_of(const ModelSpec& m, const theory::Certificate& certificate)
     if (grows_with_stream(m, b)) reach.stream = std::max(reach.stream, b.largest);
   }
   return reach;
+}
+
+std::string weight_words(const theory::WeightEntry& weight, double largest) {
+  return fmt::format("{}: entry {} is {:.6g}, beyond the format's largest number {:.6g}", name_of(weight.parameter),
+                     weight.entry, weight.value, largest);
 }
 
 double power_of_two_below(double x) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "sim/spec/model_spec.h"
 #include "theory/certify/certificate.h"
 
@@ -14,6 +16,9 @@ struct StreamReach {
   double branch = 0.0;
 };
 StreamReach reach_of(const ModelSpec& model, const theory::Certificate& certificate);
+
+/// "layers.1.mlp.up.weight: entry 3 is 70000, beyond the format's largest number 65504".
+std::string weight_words(const theory::WeightEntry& weight, double largest);
 
 /// The largest power of two up to x: multiplying by it rounds nothing.
 double power_of_two_below(double x);

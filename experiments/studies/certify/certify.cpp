@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/core/stacks/stream_reach.h"
 #include "sim/base/error.h"
 
 namespace periscope::certify {
@@ -38,6 +39,11 @@ theory::Verdict verdict_of(const CertifyResult& result, const Requirement& requi
   return theory::verdict(c, requirement.kind, requirement.format);
 }
 
+theory::Verdict verdict_everywhere(const theory::Certificate& certificate, const NumberFormat& format) {
+  return certificate.arithmetic.kind == Arithmetic::exact ? theory::verdict(certificate, std::nullopt, format)
+                                                          : theory::verdict(certificate, std::nullopt);
+}
+
 bool passed(const CertifyResult& result, const std::vector<Requirement>& requirements) {
   const auto met = [&](const Requirement& r) { return verdict_of(result, r).certified; };
   return !result.check.exceeded && std::ranges::all_of(requirements, met);
@@ -46,7 +52,7 @@ bool passed(const CertifyResult& result, const std::vector<Requirement>& require
 std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model) {
   if (verdict.certified) return {};
   const theory::SignalBound& b = *verdict.first;
-  if (b.signal == Signal::weights) return "a weight is larger than the format's largest number";
+  if (verdict.weight != nullptr) return stacks::weight_words(*verdict.weight, verdict.limit);
   const std::string place = place_text({b.signal, b.sublayer, b.channel}, model);
   if (b.signal == Signal::reciprocals && std::isinf(b.largest)) {
     return fmt::format("{}: eps = {:g} is lost in the format, and 0/0 is possible", place, model.norm_eps);

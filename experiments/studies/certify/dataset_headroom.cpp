@@ -14,13 +14,20 @@ Table<FormatHeadroom> factor_table() {
   const Place at = (at_headroom / "formats").by("format");
   Table<F> table;
   table
-      .column({"headroom_c_certified", "format", "1", "largest c that is certified", at / "c_certified"},
+      .column({"headroom_c_certified", "format", "1",
+               "largest power of two c, from 2^-40 to 2^40, with which every class of the scaled stack is certified; "
+               "missing: none, or a format that was not judged",
+               at / "c_certified"},
               [](const F& f) { return f.stream; })
       .column({"headroom_c_measured", "format", "1", "largest c with which what was measured fits, margin times over",
                at / "c_measured"},
               [](const F& f) { return f.measured; })
-      .column({"headroom_k_certified", "format", "1", "largest factor of branches before norms B", at / "k_certified"},
-              [](const F& f) { return f.branch; });
+      .column({"headroom_k_certified", "format", "1",
+               "largest power of two k of branches before norms B that is certified together with c_certified",
+               at / "k_certified"},
+              [](const F& f) { return f.branch; })
+      .column_if_any({"headroom_reason", "format", "", "why no c is certified", at / "reason"},
+                     [](const F& f) { return f.reason.empty() ? std::nullopt : std::optional(f.reason); });
   return table;
 }
 

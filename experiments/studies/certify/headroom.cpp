@@ -6,42 +6,149 @@
 #include "experiments/core/config/theory_parameters.h"
 #include "experiments/core/stacks/same_function.h"
 #include "experiments/core/stacks/stream_reach.h"
+#include "experiments/studies/certify/certify.h"
 
 namespace periscope::certify {
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
+/// The largest power of two by which `reach` can be multiplied and still be in the format, within 2^±most_doublings;
+/// 0 for an infinite reach.
+double fitting_factor(const NumberFormat& format, double reach) {
+  const double fits = format.largest / reach;
+  if (!(fits > 0.0)) return 0.0;
+  return std::clamp(stacks::power_of_two_below(std::min(fits, 0x1p100)), std::ldexp(1.0, -Headroom::most_doublings),
+                    std::ldexp(1.0, Headroom::most_doublings));
+}
+
+/// What stands against a scaled stack.
+struct Obstacle {
+  Signal signal;
+  int sublayer;
+  double excess;  ///< bound over limit
+  std::string reason;
+};
+
+using Against = std::function<std::optional<Obstacle>(double factor)>;
+
+/// Searches for the largest power of two without an obstacle. It gives up where a smaller factor leaves the same
+/// obstacle as large as it was.
+struct FactorSearch {
+  const Against& against;
+  std::optional<Obstacle> obstacle = {};  ///< of the last factor that was tried downward; at first, of a larger one
+
+  /// From `from` downward; NaN: none.
+  double largest(double from) {
+    const int first = std::ilogb(from);
+    int bad = first + 1;
+    int good = bad;
+    for (int exponent = first, step = 1; exponent >= -Headroom::most_doublings; exponent -= step, step *= 2) {
+      const std::optional<Obstacle> before = obstacle;
+      obstacle = against(std::ldexp(1.0, exponent));
+      if (!obstacle) {
+        good = exponent;
+        break;
+      }
+      bad = exponent;
+      const bool stays = before && before->signal == obstacle->signal && before->sublayer == obstacle->sublayer;
+      if (stays && std::isfinite(obstacle->excess) && obstacle->excess > 0.99 * before->excess) return nan;
+    }
+    if (obstacle) return nan;
+    while (bad - good > 1) {
+      const int middle = good + (bad - good) / 2;
+      (against(std::ldexp(1.0, middle)) ? bad : good) = middle;
+    }
+    return std::ldexp(1.0, good);
+  }
+};
+
+/// Fills in the factors of a judged format.
+void judge(const ModelSpec& m, const theory::Certificate& certificate, const CertifyScaled& certify_at,
+           double branch_reach, FormatHeadroom& f) {
+  if (!(f.fitting.stream > 0.0)) {
+    f.reason = "the stream has no bound";
+    return;
+  }
+  const auto obstacle_in = [&](const theory::Certificate& of) -> std::optional<Obstacle> {
+    const theory::Verdict v = verdict_everywhere(of, f.format);
+    if (v.certified) return std::nullopt;
+    return Obstacle{v.first->signal, v.first->sublayer, v.first->largest / v.limit, reason_of(v, m)};
+  };
+  StackScale scale = f.fitting;
+  const Against at_stream = [&](double c) {
+    scale.stream = c;
+    const bool is_itself = scale.stream == 1.0 && scale.branch == 1.0;
+    return obstacle_in(is_itself ? certificate : certify_at(scale, certificate));
+  };
+  FactorSearch of_stream{at_stream};
+  if (scale.stream < 1.0) of_stream.obstacle = obstacle_in(certificate);
+  f.stream = of_stream.largest(f.fitting.stream);
+  if (of_stream.obstacle) f.reason = of_stream.obstacle->reason;
+  if (std::isnan(f.stream) || !(branch_reach > 0.0)) return;
+  scale.stream = f.stream;
+  f.branch = f.fitting.branch;
+  const double most = fitting_factor(f.format, branch_reach);
+  if (most <= f.branch) return;
+  const Against at_branch = [&](double k) {
+    scale.branch = k;
+    return obstacle_in(certify_at(scale, certificate));
+  };
+  const double larger = FactorSearch{at_branch}.largest(most);
+  if (larger > f.branch) f.branch = larger;
+}
+
 }  // namespace
 
-Headroom headroom_of(const ModelSpec& m, const theory::Certificate& certificate, const SignalMaxima* measured,
-                     std::span<const theory::Certificate> runs) {
+Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<const NumberFormat> formats,
+                     const SignalMaxima* measured, const CertifyScaled& certify_at) {
   Headroom h;
   h.possible = can_scale(m);
   if (!h.possible) return h;
   h.recipe = recipe_of(m);
   if (measured == nullptr) h.stream_measured = nan;
-  const stacks::StreamReach exact = stacks::reach_of(m, certificate);
+  const stacks::StreamReach exact = stacks::reach_of(m, all.exact);
   h.stream_bound = exact.stream;
   h.branch_bound = exact.branch;
-  for (const theory::SignalBound& b : certificate.bounds) {
+  for (const theory::SignalBound& b : all.exact.bounds) {
     if (measured == nullptr || !stacks::grows_with_stream(m, b)) continue;
     h.stream_measured = std::max(h.stream_measured, measured->largest(b.signal, b.sublayer));
   }
   for (const NumberFormat& format : number_formats) {
-    stacks::StreamReach reach = exact;
-    for (const theory::Certificate& run : runs) {
-      if (run.arithmetic.stored.name == format.name) reach = stacks::reach_of(m, run);
-    }
-    h.formats.push_back({format, format.largest / reach.stream,
-                         reach.branch > 0.0 ? format.largest / reach.branch : nan,
-                         format.largest / (Headroom::margin * h.stream_measured)});
+    const auto run = std::ranges::find(all.runs, format.name, [](const auto& c) { return c.arithmetic.stored.name; });
+    const bool is_judged = all.runs.empty()
+                               ? std::ranges::find(formats, format.name, &NumberFormat::name) != formats.end()
+                               : run != all.runs.end();
+    const theory::Certificate& certificate = run != all.runs.end() ? *run : all.exact;
+    // Where a run has no bound at all, as with weights beyond the format, exact arithmetic says where to begin.
+    stacks::StreamReach reach = stacks::reach_of(m, certificate);
+    if (!std::isfinite(reach.stream)) reach.stream = exact.stream;
+    if (!std::isfinite(reach.branch)) reach.branch = exact.branch;
+    FormatHeadroom f{.format = format,
+                     .stream = nan,
+                     .branch = nan,
+                     .measured = format.largest / (Headroom::margin * h.stream_measured),
+                     .fitting = {.stream = fitting_factor(format, reach.stream)}};
+    if (const double k = fitting_factor(format, reach.branch); k > 0.0) f.fitting.branch = std::min(1.0, k);
+    if (is_judged) judge(m, certificate, certify_at, reach.branch, f);
+    h.formats.push_back(std::move(f));
   }
   return h;
 }
 
+CertifyScaled certify_scaled(const StackContext& c, const theory::InputDomain& domain) {
+  return [&c, domain](const StackScale& scale, const theory::Certificate& like) {
+    const ModelSpec model = scaled_model(c.model, scale);
+    const ScaledWeights weights(c.ops, c.model, c.weights, scale);
+    theory::InputDomain scaled = domain;
+    if (!domain.tokens && !model.embedding_norm) scaled.largest *= scale.stream;
+    return theory::certify(model, config::TheoryParameters(c.ops, model, weights), scaled, like.arithmetic,
+                           like.longest);
+  };
+}
+
 ScaledRun run_scaled(const StackContext& c, const StackScale& scale, std::span<const int> ids,
-                     std::span<const theory::Certificate> runs) {
+                     const Certificates& certificates) {
   ScaledRun run{
       .scale = scale, .tokens = static_cast<int>(ids.size()), .model = scaled_model(c.model, scale), .certificate = {}};
   const auto compare = [&](const StackScale& s, double eps) {
@@ -55,13 +162,9 @@ ScaledRun run_scaled(const StackContext& c, const StackScale& scale, std::span<c
   run.difference = compare(scale, c.model.norm_eps);
   run.without_eps = compare(scale, 0.0);
   run.gains_alone = compare({.stream = scale.stream, .branch = 1.0, .gains_only = true}, c.model.norm_eps);
-  const ScaledWeights weights(c.ops, c.model, c.weights, scale);
-  const theory::InputDomain tokens;
-  const config::TheoryParameters parameters(c.ops, run.model, weights);
-  run.certificate = theory::certify(run.model, parameters, tokens);
-  for (const theory::Certificate& of : runs) {
-    run.runs.push_back(theory::certify(run.model, parameters, tokens, of.arithmetic, of.longest));
-  }
+  const CertifyScaled scaled = certify_scaled(c, {});
+  run.certificate = scaled(scale, certificates.exact);
+  for (const theory::Certificate& of : certificates.runs) run.runs.push_back(scaled(scale, of));
   return run;
 }
 

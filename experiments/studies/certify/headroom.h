@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,9 +16,11 @@ namespace periscope::certify {
 /// The headroom that certified or measured signals leave in a number format, and the factors that bring them into it.
 struct FormatHeadroom {
   NumberFormat format;
-  double stream;    ///< largest c with which every signal that grows with c is certified; above 1: they are already
-  double branch;    ///< largest k likewise; NaN without norms B
-  double measured;  ///< largest c with which what was measured fits, `margin` times over; NaN if nothing was
+  double stream;            ///< largest power of two c with which the scaled stack is certified everywhere; NaN: none
+  double branch;            ///< the same of k, together with that c; NaN without norms B, or without a c
+  double measured;          ///< largest c with which what was measured fits, `margin` times over; NaN if nothing was
+  StackScale fitting;       ///< powers of two with which stream and branches by themselves fit; stream 0: unbounded
+  std::string reason = {};  ///< why no c is certified; "" if one is, or if the format is not judged
 };
 
 /// The run of a scaled stack beside the original, in f64 on the same tokens.
@@ -36,6 +39,7 @@ struct ScaledRun {
 /// function kept.
 struct Headroom {
   static constexpr double margin = 4.0;
+  static constexpr int most_doublings = 40;  ///< c and k are between 2^-40 and 2^40
 
   bool possible = false;
   ScaleRecipe recipe;
@@ -46,14 +50,27 @@ struct Headroom {
   std::optional<ScaledRun> run;
 };
 
-/// `measured` may be null. A format is judged by the certificate of a run in it, if there is one, else by that of exact
-/// arithmetic.
-Headroom headroom_of(const ModelSpec& model, const theory::Certificate& certificate, const SignalMaxima* measured,
-                     std::span<const theory::Certificate> runs = {});
+/// Certifies the scaled stack in the arithmetic of `like`, a certificate of the stack itself.
+using CertifyScaled = std::function<theory::Certificate(const StackScale& scale, const theory::Certificate& like)>;
 
-/// Scales the stack of `context`, whose weights are in f64, runs both on `ids`, and certifies the scaled one, also in
-/// the arithmetics of `runs`.
+/// The certificates of a stack: of exact arithmetic, and of runs in formats.
+struct Certificates {
+  const theory::Certificate& exact;
+  std::span<const theory::Certificate> runs = {};
+};
+
+/// `measured` may be null. The formats of the runs are judged, or without runs `formats` in exact arithmetic. Every
+/// factor is one whose scaled stack `certify_at` certifies, weights included. The search takes one to three such
+/// certificates per format, about ten in the worst case.
+Headroom headroom_of(const ModelSpec& model, const Certificates& certificates, std::span<const NumberFormat> formats,
+                     const SignalMaxima* measured, const CertifyScaled& certify_at);
+
+/// Returns the function that certifies the scaled stack of `context`, whose weights are in f64.
+CertifyScaled certify_scaled(const StackContext& context, const theory::InputDomain& domain);
+
+/// Scales the stack of `context`, whose weights are in f64, runs both on `ids`, and certifies the scaled one for token
+/// input, also in the arithmetics of `runs`.
 ScaledRun run_scaled(const StackContext& context, const StackScale& scale, std::span<const int> ids,
-                     std::span<const theory::Certificate> runs = {});
+                     const Certificates& certificates);
 
 }  // namespace periscope::certify

@@ -173,8 +173,10 @@ void attack_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Progr
 }
 
 void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& result) {
-  result.headroom =
-      headroom_of(s.spec.model, result.certificate, result.measured ? &*result.measured : nullptr, result.runs);
+  const Certificates all{result.certificate, result.runs};
+  const StackContext context = s.context();
+  result.headroom = headroom_of(s.spec.model, all, own.formats, result.measured ? &*result.measured : nullptr,
+                                certify_scaled(context, result.domain));
   if (own.headroom.empty()) return;
   const NumberFormat format = config::parse_format(own.headroom, "--headroom");
   if (!result.headroom.possible) {
@@ -182,11 +184,11 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
   }
   for (const FormatHeadroom& f : result.headroom.formats) {
     if (f.format.name != format.name) continue;
-    if (!(f.stream > 0.0))
+    if (!(f.fitting.stream > 0.0))
       throw ConfigError("--headroom: the stream has no bound, so no factor brings it into a format");
-    const double c = std::clamp(stacks::power_of_two_below(f.stream), 0x1p-40, 0x1p40);
-    const double k = std::isnan(f.branch) ? 1.0 : std::min(1.0, stacks::power_of_two_below(f.branch));
-    result.headroom.run = run_scaled(s.context(), {.stream = c, .branch = k}, ids_of(s, own), result.runs);
+    StackScale scale = f.fitting;
+    if (!std::isnan(f.stream)) scale.stream = f.stream;
+    result.headroom.run = run_scaled(context, scale, ids_of(s, own), all);
   }
 }
 

@@ -31,9 +31,11 @@ std::string upper(std::string_view name) {
   return text;
 }
 
-/// Room that is left in a class: the least of limit over bound, and where there is none the signal, unless it is that
-/// of the exact bound. Empty if the class has no signal.
-std::string room(const theory::Certificate& c, SignalClass kind, const NumberFormat& f, const SignalBound* exact) {
+/// Room that is left in a class: the least of limit over bound, in brackets if what comes before the class may
+/// overflow, and where there is none the signal, unless it is that of the exact bound. Empty if the class has no
+/// signal.
+std::string room(const CertifyResult& r, SignalClass kind, const NumberFormat& f, const SignalBound* exact) {
+  const theory::Certificate& c = certificate_for(r, f);
   const SignalBound* at = nullptr;
   double least = theory::infinity;
   for (const SignalBound& b : c.bounds) {
@@ -42,7 +44,10 @@ std::string room(const theory::Certificate& c, SignalClass kind, const NumberFor
     if (at == nullptr || left < least) std::tie(at, least) = std::pair(&b, left);
   }
   if (at == nullptr) return "";
-  if (least >= 1.0) return fmt::format("{:.3g}x", least);
+  if (least >= 1.0) {
+    const std::string factor = std::isinf(least) ? "all 0" : fmt::format("{:.3g}x", least);
+    return verdict_of(r, {kind, f}).certified ? factor : "(" + factor + ")";
+  }
   const bool named = exact == nullptr || exact->signal != at->signal;
   return fmt::format("NO {:.2g}x{}", least, named ? fmt::format(" {}", name_of(at->signal)) : "");
 }
@@ -70,7 +75,7 @@ std::string classes(const CertifyResult& r, const std::vector<NumberFormat>& for
     std::vector<std::string> cells{title_of(kind), "", ""};
     if (exact != nullptr) cells[1] = fmt::format("{:.4g}", exact->largest);
     if (exact != nullptr) cells[2] = place_text(place_of(*exact), r.spec.model);
-    for (const NumberFormat& f : formats) cells.push_back(room(certificate_for(r, f), kind, f, exact));
+    for (const NumberFormat& f : formats) cells.push_back(room(r, kind, f, exact));
     if (r.measured && exact != nullptr) cells.push_back(fmt::format("{:.4g}", measured_of(r, kind)));
     table.add(std::move(cells));
   }
@@ -78,7 +83,7 @@ std::string classes(const CertifyResult& r, const std::vector<NumberFormat>& for
   text +=
       "exact bound: of exact arithmetic, and where it is largest; formats: their limit over the bound in their "
       "arithmetic, least of the signals in the row; NO: may overflow; the signal is named where it is not that of the "
-      "exact bound";
+      "exact bound; in brackets: not certified, because a signal upstream may overflow";
   if (r.arithmetic != Arithmetic::exact) {
     text +=
         "; dots: q·k before the division by √d_head; inside the ops: what norms, softmax and products compute on their "
@@ -193,11 +198,14 @@ std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& fo
   text += "\n";
   for (const FormatHeadroom& f : h.formats) {
     if (std::ranges::find(formats, f.format.name, &NumberFormat::name) == formats.end()) continue;
-    text += fmt::format("  {:<9} certified for c up to {:.4g}", f.format.name, f.stream);
+    text += fmt::format("  {:<9} ", f.format.name);
+    text += std::isnan(f.stream) ? fmt::format("certified for no c ({})", f.reason)
+                                 : fmt::format("certified for c up to {:.4g}", f.stream);
+    if (!std::isnan(f.branch)) text += fmt::format(" with k up to {:.4g}", f.branch);
     if (!std::isnan(f.measured)) {
-      text += fmt::format(", {} times what was measured fits for c up to {:.4g}", Headroom::margin, f.measured);
+      text += fmt::format("; {} times what was measured fits for {}", Headroom::margin,
+                          std::isinf(f.measured) ? "any c" : fmt::format("c up to {:.4g}", f.measured));
     }
-    if (!std::isnan(f.branch)) text += fmt::format("; before norms B for k up to {:.4g}", f.branch);
     text += "\n";
   }
   if (!h.run) return text;
@@ -208,15 +216,16 @@ std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& fo
       run.scale.stream, run.scale.branch, run.tokens, run.difference, run.without_eps, run.gains_alone);
   for (const NumberFormat& f : formats) {
     const auto at = std::ranges::find(run.runs, f.name, [](const auto& c) { return c.arithmetic.stored.name; });
-    const auto holds = [&](std::optional<SignalClass> kind) {
-      return (at != run.runs.end() ? theory::verdict(*at, kind) : theory::verdict(run.certificate, kind, f)).certified;
-    };
-    const bool all = holds(std::nullopt);
-    const bool stream = holds(SignalClass::stream);
+    const theory::Certificate& of = at != run.runs.end() ? *at : run.certificate;
+    const theory::Verdict all = verdict_everywhere(of, f);
+    const bool stream =
+        (at != run.runs.end() ? theory::verdict(of, SignalClass::stream) : theory::verdict(of, SignalClass::stream, f))
+            .certified;
     text += fmt::format("  then {}: {}\n", f.name,
-                        all      ? "certified everywhere"
-                        : stream ? "certified on the residual stream"
-                                 : "not certified");
+                        all.certified
+                            ? "certified everywhere"
+                            : fmt::format("{} ({})", stream ? "certified on the residual stream" : "not certified",
+                                          reason_of(all, run.model)));
   }
   return text;
 }
