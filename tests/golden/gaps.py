@@ -154,7 +154,11 @@ def unset(program, command):
     base, cases = golden.read_cases(command)
     if base.get("tool"):
         return []
-    return [f for f in features(program, command) if not is_set(f, base, cases.values())]
+    path = golden.result_path(command)
+    results = golden.parsed(path.read_text() if path.exists() else "")
+    rejected = {name for name, entries in results.items() if entries["exit"] in (["2"], ["3"])}
+    accepted = [case for name, case in cases.items() if name not in rejected]
+    return [f for f in features(program, command) if not is_set(f, base, accepted)]
 
 
 # -- columns ---------------------------------------------------------------------------------------
