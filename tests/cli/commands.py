@@ -70,7 +70,8 @@ class Commands(FolderTest):
                 self.assertGreater(max(v for v in largest if v), ratio * max(cell["maximum"][version]))
         for command, words in (("propagate", r"\S+ predicted, \S+ measured,"), ("theory", r"\S+ predicted")):
             table = " ".join(run(command, *stacks).stderr.split())
-            self.assertRegex(table, rf"largest \|x\|: keel, gaussian: {words} in the sum before norm C, \S+ in the stream")
+            line = rf"largest \|x\|: keel, gaussian: {words} in the sum before norm C, \S+ in the stream"
+            self.assertRegex(table, line)
             self.assertNotIn("largest |x|: p", table)
 
     def test_tables_tell_gradients_and_the_inputs_size(self):
