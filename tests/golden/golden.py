@@ -46,7 +46,8 @@ BYTES = 4_000_000
 # Columns that divide by a standard error, which may be rounding alone.
 DERIVED = re.compile(r"_z$")
 # Progress, whose lines depend on time; what a run says of its files.
-PROGRESS = re.compile(r"^[^|]+: (\d+ %|[\d.]+/\d+(, [\d.e+-]+/s)?)( \(.*\))?(, about \d+ (s|min|h|days) left)?$")
+PROGRESS = re.compile(
+    r"^[^|]+: (judging|theory|(\d+ %|[\d.]+/\d+(, [\d.e+-]+/s)?)( \(.*\))?(, about \d+ (s|min|h|days) left)?)$")
 SECONDS = re.compile(r"\b\d+(\.\d+)? (s|ms|min)\b")
 NOTHING = "without values"
 MACHINE = {"provenance", "circumstances"}
