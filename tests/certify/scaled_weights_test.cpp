@@ -178,6 +178,7 @@ TEST_CASE("no factor of the stream is certified where another class stands again
   CHECK(never.reason == "up, layer 0 MLP, feature 0: may reach 1e+05 > 65504");
   CHECK(certificates <= 2);
   CHECK(std::isnan(headroom_beside(Signal::x_out, 1e300, 1.0, mixed, certificates).stream));
+  CHECK(headroom_beside(Signal::up, 0x1p51, 1.0, mixed, certificates).stream == 0x1p-36);
   // Squares of pure arithmetic: 1e6 c² up to 65504. The stream alone would allow 32768.
   const RunArithmetic pure = run_arithmetic(Arithmetic::pure, half);
   CHECK(headroom_beside(Signal::squares, 1e6, 2.0, pure, certificates).stream == 0.25);

@@ -22,7 +22,7 @@ double fitting_factor(const NumberFormat& format, double reach) {
                     std::ldexp(1.0, Headroom::most_doublings));
 }
 
-/// What stands against a scaled stack.
+/// The first signal for which a scaled stack is not certified.
 struct Obstacle {
   Signal signal;
   int sublayer;
@@ -30,34 +30,31 @@ struct Obstacle {
   std::string reason;
 };
 
-using Against = std::function<std::optional<Obstacle>(double factor)>;
+using ObstacleAt = std::function<std::optional<Obstacle>(double factor)>;
 
-/// Searches for the largest power of two without an obstacle. It gives up where a smaller factor leaves the same
-/// obstacle as large as it was.
+/// Searches for the largest power of two without an obstacle. Gives up if a smaller factor leaves the obstacle
+/// unchanged.
 struct FactorSearch {
-  const Against& against;
+  const ObstacleAt& obstacle_at;
   std::optional<Obstacle> obstacle = {};  ///< of the last factor that was tried downward; at first, of a larger one
 
   /// From `from` downward; NaN: none.
   double largest(double from) {
-    const int first = std::ilogb(from);
-    int bad = first + 1;
-    int good = bad;
-    for (int exponent = first, step = 1; exponent >= -Headroom::most_doublings; exponent -= step, step *= 2) {
+    constexpr int lowest = -Headroom::most_doublings;
+    int good = std::ilogb(from);
+    int bad = good + 1;
+    for (int step = 1;; good = std::max(good - step, lowest), step *= 2) {
       const std::optional<Obstacle> before = obstacle;
-      obstacle = against(std::ldexp(1.0, exponent));
-      if (!obstacle) {
-        good = exponent;
-        break;
-      }
-      bad = exponent;
+      obstacle = obstacle_at(std::ldexp(1.0, good));
+      if (!obstacle) break;
+      bad = good;
       const bool stays = before && before->signal == obstacle->signal && before->sublayer == obstacle->sublayer;
       if (stays && std::isfinite(obstacle->excess) && obstacle->excess > 0.99 * before->excess) return nan;
+      if (good == lowest) return nan;
     }
-    if (obstacle) return nan;
     while (bad - good > 1) {
       const int middle = good + (bad - good) / 2;
-      (against(std::ldexp(1.0, middle)) ? bad : good) = middle;
+      (obstacle_at(std::ldexp(1.0, middle)) ? bad : good) = middle;
     }
     return std::ldexp(1.0, good);
   }
@@ -76,7 +73,7 @@ void judge(const ModelSpec& m, const theory::Certificate& certificate, const Cer
     return Obstacle{v.first->signal, v.first->sublayer, v.first->largest / v.limit, reason_of(v, m)};
   };
   StackScale scale = f.fitting;
-  const Against at_stream = [&](double c) {
+  const ObstacleAt at_stream = [&](double c) {
     scale.stream = c;
     const bool is_itself = scale.stream == 1.0 && scale.branch == 1.0;
     return obstacle_in(is_itself ? certificate : certify_at(scale, certificate));
@@ -90,7 +87,7 @@ void judge(const ModelSpec& m, const theory::Certificate& certificate, const Cer
   f.branch = f.fitting.branch;
   const double most = fitting_factor(f.format, branch_reach);
   if (most <= f.branch) return;
-  const Against at_branch = [&](double k) {
+  const ObstacleAt at_branch = [&](double k) {
     scale.branch = k;
     return obstacle_in(certify_at(scale, certificate));
   };
