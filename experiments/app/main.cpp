@@ -45,10 +45,10 @@ void keep_freed_memory() {
 }
 
 #ifdef __GLIBC__
-/// Threads that wait for their team spin for about 20 µs before they leave their core to others, unless the environment
-/// says otherwise: libgomp's default of some ms is lost on a busy machine whenever a thread of a team is not running.
-/// libgomp reads these variables when it is loaded, so they are set for another start of this program, before any
-/// library is initialised.
+/// Makes threads that wait for their team spin for about 20 µs before they yield their core, unless the environment has
+/// another policy. libgomp's default of several ms is lost on a busy machine whenever a thread of the team is not
+/// running. libgomp reads these variables when it is loaded, so this executes the program again with them set, before
+/// any library is initialised.
 void start_with_brief_waits(int /*argc*/, char** argv, char** environment) {
   std::size_t count = 0;
   for (; environment[count] != nullptr; ++count) {
@@ -56,11 +56,11 @@ void start_with_brief_waits(int /*argc*/, char** argv, char** environment) {
       if (std::string_view(environment[count]).starts_with(variable)) return;
     }
   }
-  char policy[] = "OMP_WAIT_POLICY=passive";  // of other OpenMP libraries
+  char policy[] = "OMP_WAIT_POLICY=passive";  // for other OpenMP libraries
   char spins[] = "GOMP_SPINCOUNT=1000";
   std::vector<char*> more(environment, environment + count);
   more.insert(more.end(), {policy, spins, nullptr});
-  if (!stop_signalled()) execve("/proc/self/exe", argv, more.data());  // goes on if that fails
+  if (!stop_signalled()) execve("/proc/self/exe", argv, more.data());  // continues if that fails
 }
 __attribute__((section(".preinit_array"), used)) void (*const started_again)(int, char**,
                                                                              char**) = start_with_brief_waits;
@@ -68,7 +68,7 @@ __attribute__((section(".preinit_array"), used)) void (*const started_again)(int
 
 const std::terminate_handler usual_terminate = std::get_terminate();
 
-/// Ends a program that ran out of memory in a destructor, which cannot throw, as one that ran out elsewhere.
+/// Ends the program with the usual message and exit code if memory runs out in a destructor, which cannot throw.
 void on_terminate() {
   try {
     if (std::current_exception()) throw;
@@ -76,7 +76,7 @@ void on_terminate() {
     constexpr std::string_view message = "periscope: not enough memory\n";
     [[maybe_unused]] const auto written = write(STDERR_FILENO, message.data(), message.size());
     std::_Exit(static_cast<int>(ExitCode::runtime_failure));
-  } catch (...) {  // is what usual_terminate reports
+  } catch (...) {  // usual_terminate reports it
   }
   usual_terminate();
 }

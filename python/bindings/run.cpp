@@ -67,7 +67,7 @@ void compute(Result& result, const study::Request& request, WatchedProgress& pro
   free_idle_memory();
 }
 
-/// Throws the error that is handled, with the journal's name if something is kept there.
+/// Rethrows the error in flight; adds the journal's path if results are cached there.
 template <class E>
 [[noreturn]] void throw_naming_journal(const E& error, const stacks::CellJournal* journal) {
   if (journal == nullptr || !journal->has_kept()) throw;

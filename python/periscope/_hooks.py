@@ -31,7 +31,7 @@ _LARGEST_ONLY = {"q_projected", "k_projected", "q", "k", "v", "scores", "mixed",
 
 
 class _Hook:
-    """A hook of which a copy or a pickle of the model has one that does nothing: the record stays with the model."""
+    """A hook that a copy or a pickle of the model replaces by one that does nothing."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call
@@ -67,7 +67,7 @@ class Watched:
         self._logits: Any = None
         self._current = -1
         self._is_running = False  # the pass that is recorded
-        self._thread = 0  # in which it runs
+        self._thread = 0  # of the recorded pass
         self._is_over = False
         self._is_twice = False
         self._latest: tuple[Any, Any, Any] | None = None
@@ -83,7 +83,7 @@ class Watched:
         return self._is_over
 
     def _attach(self) -> None:
-        """Hooks on the model and its parameters; those on its modules are there during the recorded pass alone."""
+        """Registers hooks on the model and its parameters; its modules have hooks during the recorded pass only."""
         keep = self._handles.append
         keep(self._model.register_forward_pre_hook(_Hook(_never_compiled(self._before)), with_kwargs=True))
         keep(self._model.register_forward_hook(_Hook(self._after), with_kwargs=True, always_call=True))
@@ -123,8 +123,8 @@ class Watched:
     def _before(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         if not self._is_counted():
             return
-        is_beside = self._is_running and not self._is_recording()
-        if self._is_over or is_beside:  # a further micro-batch, or a second pass before any gradients
+        is_other_thread = self._is_running and not self._is_recording()
+        if self._is_over or is_other_thread:  # a further micro-batch, or a second pass before any gradients
             self._is_twice = self._is_twice or (self._gradients and not self._sums)
             return
         ids = named.get("input_ids", arguments[0] if arguments else None)
@@ -157,7 +157,7 @@ class Watched:
         self._is_over = True
 
     def _is_recording(self) -> bool:
-        """Returns whether this thread makes the recorded pass; another one may call the same model meanwhile."""
+        """Returns whether this thread runs the recorded pass; another one may call the same model meanwhile."""
         return self._is_running and threading.get_ident() == self._thread
 
     def _is_counted(self) -> bool:
@@ -167,8 +167,8 @@ class Watched:
         return not self._gradients or torch.is_grad_enabled()
 
     def _enter(self) -> None:
-        """Attaches to the modules, and to what is no module's input or output: rotated queries and keys, scores, and
-        branches after dropout."""
+        """Registers hooks on the modules, and patches functions for signals that are not a module's input or output:
+        rotated queries and keys, scores, and branches after dropout."""
         self._attach_to_modules()
         for name in self._layout.attention:
             _watch_rotations(sys.modules[type(self._model.get_submodule(name)).__module__], self)
@@ -395,7 +395,7 @@ def _numbers(x: Any) -> np.ndarray:
 
 
 def _never_compiled(call: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that torch.compile calls as it is, instead of tracing it."""
+    """Returns a function that torch.compile calls without tracing it."""
     import torch
 
     try:
@@ -405,18 +405,18 @@ def _never_compiled(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_compiled_call() -> bool:
-    """Returns whether a function of ``_never_compiled`` is called by compiled code."""
+    """Returns whether compiled code calls the function that ``_never_compiled`` returned."""
     frame: Any = sys._getframe(1)
     contexts = []
     while frame is not None:
         if frame.f_globals.get("__name__") == "torch._dynamo.eval_frame":
             contexts.append(frame.f_code.co_qualname)
         frame = frame.f_back
-    return len(contexts) > 1 and contexts[1].startswith("_TorchDynamoContext")  # the first is of _never_compiled
+    return len(contexts) > 1 and contexts[1].startswith("_TorchDynamoContext")  # the first belongs to _never_compiled
 
 
 class _Rotations:
-    """The patch of apply_rotary_pos_emb in one module of transformers: the function, then all who watch it."""
+    """A patch of apply_rotary_pos_emb in one module of transformers that passes the results to all watchers."""
 
     def __init__(self, rotate: Callable[..., Any]) -> None:
         self.rotate = rotate
@@ -448,17 +448,17 @@ def _leave_rotations(watched: Watched) -> None:
                 patch.watchers.remove(watched)
             if not patch.watchers:
                 del _ROTATIONS[home]
-                if home.apply_rotary_pos_emb is patch:  # else somebody has patched it since
+                if home.apply_rotary_pos_emb is patch:  # else other code has patched it since
                     home.apply_rotary_pos_emb = patch.rotate
 
 
 def _dropped(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """The input of a call of torch.nn.functional.dropout that drops something, else None."""
+    """Returns the input of a call of torch.nn.functional.dropout if it drops anything, else None."""
     return input if training and p > 0 else None
 
 
 def _functions_mode(watched: Watched) -> Any:
-    """A mode in which softmaxes of attention and dropouts are seen."""
+    """Returns a mode that passes softmaxes of attention and dropouts to ``watched``."""
     import torch
     from torch.overrides import TorchFunctionMode
 

@@ -34,7 +34,7 @@ def encoded(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def one_sequence(name: str, values: Any) -> Any:
-    """The ids of one sequence, also of those that come as a batch of one. Raises ConfigError for several sequences."""
+    """Returns the ids of one sequence, or of a batch of one sequence. Raises ConfigError for several sequences."""
     if hasattr(values, "tolist"):  # of numpy, torch, jax
         values = values.tolist()
     if not isinstance(values, (list, tuple)):

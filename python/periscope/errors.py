@@ -39,7 +39,7 @@ class InputError(Error, ValueError):
 
 
 def utf8(name: str, words: "str | bytes | os.PathLike[Any]") -> str:
-    """Returns a text or path as text that UTF-8 has. Raises ConfigError, which names the argument, for another."""
+    """Returns a text or path as a string. Raises ConfigError, naming the argument, if UTF-8 cannot encode it."""
     text = os.fsdecode(words)
     try:
         text.encode()

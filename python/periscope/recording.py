@@ -51,7 +51,7 @@ def record(
 
 
 _LOCK = threading.Lock()
-_RECORDED: "weakref.WeakSet[Any]" = weakref.WeakSet()  # no attribute of the models, as copies would have it too
+_RECORDED: "weakref.WeakSet[Any]" = weakref.WeakSet()  # not an attribute of the models, which copies would have too
 
 
 def _whole(name: str, value: Any, least: int = 1) -> int:

@@ -8,8 +8,8 @@
 namespace periscope {
 namespace enumerators_details {
 
-/// Ends in "periscope::Op::norm]", or in "(periscope::Op)99]" for a value that no enumerator has. Not a string_view:
-/// gcc would append what that stands for.
+/// Ends in "periscope::Op::norm]", or in "(periscope::Op)99]" for a value that no enumerator has. Not a string_view,
+/// whose definition gcc would append to the text.
 template <auto value>
 constexpr const char* text_of() {
   return __PRETTY_FUNCTION__;
@@ -53,7 +53,7 @@ inline constexpr auto identifiers = []<std::size_t... i>(std::index_sequence<i..
 (std::make_index_sequence<enumerators_details::count<E>()>());
 
 #ifdef __CUDACC__
-inline constexpr bool knows_enumerators = false;  ///< nvcc spells them otherwise; a host compiler checks all tables
+inline constexpr bool knows_enumerators = false;  ///< nvcc formats them differently; host compilers check all tables
 #else
 inline constexpr bool knows_enumerators = true;
 #endif
@@ -73,7 +73,7 @@ constexpr bool are_names_of(const std::array<std::string_view, size>& names) {
   return true;
 }
 
-/// True if `rows` has a row for every enumerator, in their order; `enumerator` is the field that says which.
+/// True if `rows` has a row for every enumerator, in their order; the row's field `enumerator` holds the enumerator.
 template <class Rows, class Row, class E>
 constexpr bool are_rows_of(const Rows& rows, E Row::*enumerator) {
   if constexpr (knows_enumerators) {

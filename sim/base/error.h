@@ -42,8 +42,8 @@ class InputError : public Error {
   explicit InputError(const std::string& what) : Error(ExitCode::invalid_input, what) {}
 };
 
-/// Returns the name that `word` may have meant: the one with the smallest edit distance, where names that begin as
-/// `word` does, or that `word` begins with, come before others unless those are at most two edits away.
+/// Returns the name that a misspelt `word` probably means, the nearest by edit distance. Names within two edits, and
+/// names that begin with `word` or that `word` begins with, come before all others.
 [[nodiscard]] std::string nearest(std::string_view word, std::span<const std::string> names);
 
 }  // namespace periscope

@@ -23,7 +23,7 @@ struct StoredCounts {
   std::uint64_t numbers = std::numeric_limits<std::uint64_t>::max();  ///< in all of them
 };
 
-/// A key that no public implementation of the families reads, and the values at which it agrees with them.
+/// A key that no public implementation of the families reads, and the values that agree with what they compute.
 struct InertKey {
   std::string_view key;           ///< "unsloth_*": every key with that prefix
   std::string_view values = {};   ///< a JSON list; empty: any value
@@ -44,17 +44,17 @@ class ConfigReader {
   /// Sets what the files beside it hold, also for the objects within this one.
   void set_stored(const StoredCounts& stored) { stored_ = stored; }
   [[nodiscard]] const StoredCounts& stored() const { return stored_; }
-  /// Lets finish() accept keys that nothing knows, also in objects within this one, given with their prefix
+  /// Lets finish() accept these unknown keys. Keys of nested objects have their object's name as prefix
   /// ("text_config.x").
   void ignore(std::span<const std::string> keys);
-  /// What became of a key given to ignore().
+  /// State of a key given to ignore().
   enum class Ignored { absent, ignored, read };
   [[nodiscard]] const std::map<std::string, Ignored>& ignored() const { return shared_->ignored; }
   /// True if the key is there and not null.
   [[nodiscard]] bool has(std::string_view key) const;
   /// Makes null count as absent for a key, as in the public implementation of the family.
   void null_is_absent(std::string_view key) { absent_at_null_.emplace(key); }
-  /// True if the key is there; at null only where that does not count as absent.
+  /// True if the key is there; if it is null, only where null does not count as absent.
   [[nodiscard]] bool is_given(std::string_view key) const;
 
   /// A whole number from `least` to `most`.
@@ -84,7 +84,7 @@ class ConfigReader {
   /// The key may be absent or this value; also null, which counts as false, unless the value is true.
   void must_be(std::string_view key, const nlohmann::json& expected);
   void harmless(std::span<const std::string_view> keys);
-  /// Rows that finish() accepts where nothing asks for the key. They outlive this object.
+  /// Sets the rows by which finish() accepts keys that nothing asks for. `rows` must outlive this object.
   void inert(std::span<const InertKey> rows) { inert_ = rows; }
 
   /// Rejects the keys that nothing asked for, unless they are null, inert at their value, or ignored.
@@ -104,10 +104,10 @@ class ConfigReader {
   [[nodiscard]] const nlohmann::json& get(std::string_view key, std::string_view expected);
   [[nodiscard]] std::string found(std::string_view key) const;
   void note_default(std::string_view key, const nlohmann::json& value);
-  /// Throws for a key at a value at which it is not inert; false if no row has it.
+  /// Returns false if no row has the key. Throws InputError if a row has it, but not with this value.
   [[nodiscard]] bool is_inert(const std::string& key, const nlohmann::json& value) const;
 
-  /// What an object has in common with those within it.
+  /// Shared by the readers of an object and of its nested objects.
   struct Shared {
     std::map<std::string, std::string> defaults;
     std::map<std::string, Ignored> ignored;

@@ -19,14 +19,14 @@ const std::array table{llama_family(),  mistral_family(), qwen2_family(), qwen3_
 constexpr std::array<std::string_view, 7> prefixes{
     "model.", "transformer.", "bert.", "language_model.model.", "model.language_model.", "language_model.", ""};
 
-/// Modules that wrap a whole model. torch.compile's wraps parts of one too.
+/// Prefixes of modules that wrap a whole model. torch.compile's also wraps parts of a model.
 constexpr std::array<std::string_view, 2> outer_wrappers{"module.", "base_model.model."};
 constexpr std::string_view compile_wrapper = "_orig_mod.";
 
-/// Parts of the names of tensors that PEFT adds to a model: those of adapters, and of what they are added to.
+/// Parts of the names of tensors of adapters of PEFT, and of the layers that they are added to.
 constexpr std::array<std::string_view, 3> adapter_marks{".lora_", ".base_layer.", ".modules_to_save."};
 
-void refuse_adapter(const std::vector<std::string>& names, const std::string& where) {
+void reject_adapter(const std::vector<std::string>& names, const std::string& where) {
   for (const std::string& name : names) {
     const auto is_in = [&](std::string_view mark) { return name.find(mark) != std::string::npos; };
     if (std::ranges::none_of(adapter_marks, is_in)) continue;
@@ -74,7 +74,7 @@ const Family* family_named(std::string_view name) {
 TensorNames::TensorNames(std::vector<std::string> names, const Family& family, const std::string& where,
                          const std::map<std::string, std::string>& aliases)
     : family_(family) {
-  refuse_adapter(names, where);
+  reject_adapter(names, where);
   const auto several = [&](const std::string& one, const std::string& other) {
     return unsupported(where, fmt::format("several models: tensors {} and {}", in_quotes(one), in_quotes(other)));
   };
@@ -92,7 +92,7 @@ TensorNames::TensorNames(std::vector<std::string> names, const Family& family, c
     const std::string anchor(family.anchor);
     throw several(names_.at(found[0] + anchor), names_.at(found[1] + anchor));
   }
-  // Without the embedding, which may be stored as the head or missing, the layers tell.
+  // If the embedding is missing, or stored as the head, the first layer determines the prefix.
   for (const std::string_view prefix : prefixes) {
     const std::string begin = std::string(prefix) + std::string(family.first_layer);
     const auto layer = names_.lower_bound(begin);

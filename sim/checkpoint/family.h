@@ -36,7 +36,7 @@ struct Family {
   std::vector<std::string_view> architectures;
   std::string_view body = "model.";                 ///< prefix of the names of all but the head
   std::string_view anchor = "embed_tokens.weight";  ///< the embedding's name after the prefix
-  std::string_view first_layer = "layers.0.";       ///< what names of the first layer's tensors have after the prefix
+  std::string_view first_layer = "layers.0.";       ///< begins its tensors' names after the prefix
   std::vector<std::pair<std::string_view, std::string_view>> aliases = {};  ///< ends of names: {today's, older}
   std::vector<std::string_view> other_parts = {};  ///< prefixes of names that are no part of a stack
   /// Standard deviation of the initial weights where config.json does not say it (initializer_range), tables included.

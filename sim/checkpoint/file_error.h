@@ -24,7 +24,7 @@ namespace periscope {
 /// pickle, GGUF, a web page and the like. For files that have already turned out wrong, to say what they are.
 void refuse_other_formats(std::span<const std::byte> file, const std::string& path);
 
-/// What to do with an adapter (LoRA), for messages.
+/// Remedy for an adapter (LoRA), for messages.
 inline constexpr std::string_view merge_advice = "merge it with merge_and_unload() of PEFT and save the merged model";
 
 /// "; nearest is NAME", the nearest of `names` to a name that is not there; "" if there is none.

@@ -12,7 +12,7 @@
 namespace periscope {
 namespace {
 
-/// Returns the place of the first such number in a tensor, and the number.
+/// Returns the index of the first number in a tensor that is not finite, and the number.
 std::optional<std::pair<std::int64_t, double>> first_non_finite(const TensorFiles& files, const std::string& tensor) {
   constexpr std::uint64_t block = 1 << 19;
   const std::uint64_t count = count_of(files.find(tensor));
@@ -26,7 +26,7 @@ std::optional<std::pair<std::int64_t, double>> first_non_finite(const TensorFile
   return std::nullopt;
 }
 
-/// Returns the entry of a parameter that is stored at `place` of its tensor; nullopt if that is another parameter's.
+/// Returns the entry of a parameter that is stored at index `place` of its tensor; nullopt if another one's is there.
 std::optional<std::int64_t> entry_at(const ParameterMap::Use& use, std::int64_t stride, std::int64_t place) {
   const std::int64_t cols = std::max<std::int64_t>(use.cols, 1);
   const std::int64_t feature = (use.part.transposed ? place % stride : place / cols) - use.part.first;

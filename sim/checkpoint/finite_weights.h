@@ -18,7 +18,7 @@ struct NonFiniteWeight {
   [[nodiscard]] std::string words() const;
 };
 
-/// Returns the first one in the order of the tensors' names. Reads every tensor in use once, a few megabytes at a time.
+/// Returns the first one in the order of the tensors' names. Reads every used tensor once, a few megabytes at a time.
 [[nodiscard]] std::optional<NonFiniteWeight> find_non_finite_weight(const Checkpoint& checkpoint);
 
 }  // namespace periscope

@@ -25,8 +25,8 @@ struct Recipe {
 /// The recipe for a stack of that width. Throws ConfigError for a width that the family cannot have.
 [[nodiscard]] Recipe recipe_of(const Family& family, int width);
 
-/// Returns the second moment of the entries of the stack's input if token tables have entries of standard deviation
-/// `std`, and positions of `position_std`; without that, of the same if the model has positions.
+/// Returns the second moment of the entries of the stack's input. Entries of token tables have the standard deviation
+/// `std`, those of positions `position_std`; without it, positions have `std` if the model has any.
 [[nodiscard]] double input_second_moment(const ModelSpec& model, double std, std::optional<double> position_std);
 
 /// Returns the second moment that a table of token embeddings needs so that the input of a stack of this model has

@@ -13,8 +13,8 @@ namespace periscope {
 namespace {
 
 constexpr std::size_t block_bytes = std::size_t{1} << 20U;
-/// Blocks of malloc. The first is for the request that fails first, which may be a destructor's; the second for
-/// destructors during the unwinding that the next one begins.
+/// Blocks from malloc. The first is freed for the first failing request, which may be a destructor's. The second is
+/// freed for destructors, before a later failing request unwinds the stack or while it does.
 std::array<std::atomic<void*>, 2> reserve;
 std::new_handler previous = nullptr;
 

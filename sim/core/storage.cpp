@@ -125,7 +125,7 @@ void BufferPool::give_back(void* memory, std::size_t bytes) noexcept {
   idle_bytes_ += bytes;
 }
 
-/// Sizes that rounded_up returns have three bits after their first one.
+/// One list per power of two and the next three bits; rounded_up sets all lower bits to 0.
 BufferPool::IdleList<&BufferPool::Idle::of_size>& BufferPool::idle_of(std::size_t size) {
   const auto exponent = static_cast<std::size_t>(std::bit_width(size)) - 1;
   return idle_by_size_[8 * exponent + (size >> (exponent - 3)) % 8];

@@ -32,7 +32,7 @@ class BufferPool {
   void clear();
 
  private:
-  /// The beginning of an idle buffer.
+  /// Stored in the first bytes of an idle buffer.
   struct Idle {
     std::size_t bytes;
     boost::intrusive::list_member_hook<> by_age, of_size;
@@ -49,7 +49,7 @@ class BufferPool {
 
   std::size_t limit_, most_;
   mutable std::mutex mutex_;
-  IdleList<&Idle::by_age> idle_;  // the longest idle in front
+  IdleList<&Idle::by_age> idle_;  // longest idle first
   std::array<IdleList<&Idle::of_size>, std::size_t{8} * std::numeric_limits<std::size_t>::digits> idle_by_size_;
   std::size_t idle_bytes_ = 0;
   std::size_t used_bytes_ = 0;

@@ -27,9 +27,9 @@ struct Reading {
 };
 
 /// Records one forward pass; its numbers stay on the device until the pass is over. The estimators are those of
-/// Statistic; of the sum before norm C the maximum alone, by depth, NaN where there is no norm C, with NaN entries
-/// counted as infinite; angular distances use at most `angular_tokens` tokens, evenly spaced, so that memory stays
-/// bounded by depth · 32 · D.
+/// Statistic. Of the sum before norm C it records only the maximum, by depth: NaN without a norm C, infinite for NaN
+/// entries. Angular distances use at most `angular_tokens` tokens, evenly spaced, which bounds memory by
+/// depth · 32 · D.
 class Probe final : public SignalRecorder {
  public:
   explicit Probe(const StackContext& context);
@@ -53,7 +53,7 @@ class Probe final : public SignalRecorder {
     int sublayer;
     Slot stream, branch, product;
   };
-  /// What norm C reads; `step` has several where the stream has parts.
+  /// The sum before norm C. A step has several if the stream has parts.
   struct Sum {
     int step;
     Slot slot;

@@ -61,7 +61,7 @@ void require_finite_rules(const ModelSpec& m) {
   }
 }
 
-/// Checks that init.residual is the only factor of depth on W_o and W_down, and is finite at every addition.
+/// Checks that init.residual is the only factor on W_o and W_down, and is at least 0 and finite at every addition.
 void require_residual(const ModelSpec& m, const InitSpec& init) {
   if (init.residual == DepthExpression(1.0)) return;
   const std::string& text = init.residual.text();

@@ -30,7 +30,7 @@ struct NormFormula {
   Bend bend = Bend::none;  ///< φ; for `none` x̂ = x
 
   [[nodiscard]] constexpr bool is_pointwise() const { return divisor == Divisor::one; }
-  /// False for parts that no backend computes together.
+  /// False for combinations that no backend computes.
   [[nodiscard]] constexpr bool is_computed() const { return is_pointwise() ? !subtracts_mean : bend == Bend::none; }
   /// What the sum of squares of a part of n features is divided by.
   [[nodiscard]] constexpr double count(double n) const { return divisor == Divisor::length ? 1.0 : n; }
@@ -72,7 +72,7 @@ inline constexpr std::array norm_table{
 };
 static_assert(are_rows_of(norm_table, &NormFacts::kind), "one row per kind, in the order of NormKind");
 static_assert(std::ranges::all_of(norm_table, &NormFormula::is_computed, &NormFacts::formula),
-              "backends divide or bend; a bend beside a divisor, or a mean without one, would be dropped");
+              "backends divide or bend: they would ignore a bend with a divisor, or a mean without one");
 
 [[nodiscard]] constexpr const NormFacts& facts_of(NormKind kind) { return norm_table[static_cast<std::size_t>(kind)]; }
 [[nodiscard]] constexpr NormFormula formula_of(NormKind kind) { return facts_of(kind).formula; }

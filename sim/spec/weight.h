@@ -141,8 +141,8 @@ double truncation_factor(const InitSpec& init);
 /// there are scales, but none of this matrix.
 double stddev_of(const StackSpec& spec, int layer, Weight weight);
 
-/// Returns the standard deviation of an embedding table that is drawn as `init` says: init.embedding_std, or as a
-/// matrix of its shape. Tables of a stack have it only where input.second_moment says the same.
+/// Returns the standard deviation that `init` gives an embedding table: init.embedding_std, or that of a matrix of its
+/// shape. A stack's own tables have it only if input.second_moment agrees.
 double drawn_embedding_stddev(const StackSpec& spec);
 
 /// Standard deviation of the entries of the bias that goes with the matrix or the gain `of`: 0 where there is none.

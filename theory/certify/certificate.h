@@ -39,8 +39,8 @@ struct Certificate {
   std::vector<SignalBound> bounds;
   RunArithmetic arithmetic = {};
   int longest = 0;                                 ///< tokens of a sequence; 0: any number
-  bool weights_rounded = false;                    ///< some weights are no numbers of the format and were rounded to it
-  std::optional<WeightEntry> largest_weight = {};  ///< of a run's arithmetic, before it was rounded
+  bool weights_rounded = false;                    ///< some weights are not in the format and were rounded to it
+  std::optional<WeightEntry> largest_weight = {};  ///< of a run in a format, before rounding
 
   /// Null if the stack does not have it.
   [[nodiscard]] const SignalBound* find(Signal signal, int sublayer) const;

@@ -24,7 +24,7 @@ TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel
 /// K of the stack's input: second_moment · ((1−c)·1 + c) for Gaussian input. For token ids, whose tables have entries
 /// of that second moment, or of their own (stddev_of), as EmbeddingSpec says: scale²·second_moment where the ids are
 /// equal, times σ²·fan-in of a projection, plus second_moment for learned positions where the places in the sequence
-/// are equal (ids may be those of several sequences of input.tokens, one behind the other) and everywhere for a token
+/// are equal (ids may be those of several sequences of input.tokens, one after the other) and everywhere for a token
 /// type. With scales every table has its own second moment, and a bias of the projection is the same for every token.
 TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids);
 

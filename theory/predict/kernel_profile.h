@@ -22,7 +22,7 @@ class KernelProfile {
   /// The streams at a depth, by their names. Of several that are parts of x_out the means over them are written,
   /// without the maximum of all where they are not one and the same.
   void write(int depth, const StreamEnds& ends, const KernelStreams& streams);
-  /// The maximum alone of the sum that norm C reads on its way to a depth.
+  /// Writes the maximum of the sum before the norm C whose output is the stream at `depth`.
   void write_sum(int depth, const ChannelKernel& x);
   /// `scale` as branch_scale has it.
   void write_branch(int sublayer, double scale, const TokenKernel& stream, const TokenKernel& branch);

@@ -30,7 +30,7 @@ std::uint64_t parameters_of(const Checkpoint& checkpoint);
 /// The class that wrote the checkpoint, or "not said".
 std::string architecture_of(const Checkpoint& checkpoint);
 
-/// What is odd about the checkpoint, and a weight that is not finite. Reads all weights in use.
+/// Returns the checkpoint's warnings, and one about the first weight that is not finite. Reads all weights in use.
 std::vector<std::string> warnings_of(const Checkpoint& checkpoint);
 
 /// A parameter and where it is stored, "layers.{i}" standing for every layer.

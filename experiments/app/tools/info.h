@@ -15,7 +15,7 @@ namespace periscope::app {
 nlohmann::ordered_json info_json(const Checkpoint& checkpoint);
 std::string info_text(const Checkpoint& checkpoint);
 
-/// --ignore-key, for the commands that are no studies.
+/// Returns the flag --ignore-key, for commands that are not studies.
 std::vector<study::Flag<study::IgnoredKeys>> ignore_key_flags();
 
 /// Throws ConfigError for a family that is none.

@@ -14,7 +14,7 @@ namespace periscope::app {
 /// What `regauge` is asked for: one of `factor` and `format`.
 struct RegaugeRequest {
   std::string folder;
-  std::vector<std::string> ignore_keys;  ///< of its config.json, and of that which is written
+  std::vector<std::string> ignore_keys;  ///< of its config.json and of the written one
   std::string out;
   std::optional<double> factor = {};        ///< by which the stream is divided
   std::optional<NumberFormat> format = {};  ///< that the stream is to fit

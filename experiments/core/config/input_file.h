@@ -35,8 +35,8 @@ class RunOfInputFiles {
 
   /// True at the first call for a path.
   bool asks_first(const std::string& path) { return asked_.insert(path).second; }
-  /// Returns the text of a configuration file: what `read` returned when this thread's run first asked for the file, so
-  /// that all stacks of a run are of one text. Without a run it calls `read`.
+  /// Returns the text of a configuration file. The first call of this thread's run calls `read`, later ones return the
+  /// same text, so that all stacks of a run come from one text. Without a run every call calls `read`.
   static std::string configuration(const std::string& path, const std::function<std::string()>& read);
 
  private:

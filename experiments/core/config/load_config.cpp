@@ -74,8 +74,8 @@ void derive_shape(const Config& config, bool preset, ModelSpec& m) {
   if (!config.was_given("model.mlp_width") && (width || !preset) && m.width <= 1 << 20) m.mlp_width = 4 * m.width;
 }
 
-/// Sets input.second_moment to what init.embedding_std or the recipe says, and init.embedding_std to the recipe's where
-/// positions alone have a standard deviation of their own. Returns whether init says it.
+/// Sets input.second_moment as init.embedding_std or the recipe has it. If only init.position_std is given, sets
+/// init.embedding_std to the recipe's. Returns whether init determines the second moment.
 bool derive_second_moment(const Config& config, const Family* family, StackSpec& base) {
   const std::optional<Recipe> recipe =
       family == nullptr ? std::nullopt : std::optional(recipe_of(*family, base.model.width));
@@ -115,7 +115,7 @@ bool derive_second_moment(const Config& config, const Family* family, StackSpec&
   return false;
 }
 
-/// Throws ConfigError if input.second_moment is not what init.embedding_std and init.position_std say.
+/// Throws ConfigError if input.second_moment contradicts init.embedding_std and init.position_std.
 void require_second_moment(const InitSpec& init, double derived, double given) {
   constexpr double rounding = 1e-12;
   if (std::abs(given - derived) <= rounding * derived) return;
@@ -302,7 +302,7 @@ void override_theory(Known known, const std::string& file, const Lists& lists,
   for (std::size_t input = 0; input < config.inputs.size(); ++input) {
     for (const Config& one : overridden) config.overridden.push_back(one.stacks()[input]);
   }
-  const bool is_input_told = std::ranges::any_of(theory_settings, [](const std::string& setting) {
+  const bool overrides_input = std::ranges::any_of(theory_settings, [](const std::string& setting) {
     const std::string key = key_of_setting(setting, "--theory-set");
     return key == "input.second_moment" || key == "model.recipe" || key == "init.embedding_std" ||
            key == "init.position_std";
@@ -310,7 +310,7 @@ void override_theory(Known known, const std::string& file, const Lists& lists,
   const std::vector<StackSpec> measured = config.stacks();
   for (std::size_t i = 0; i < measured.size(); ++i) {
     // A recipe derives it from other keys, which theory may be told otherwise, of the matrices alone.
-    if (!is_input_told) config.overridden[i].input.second_moment = measured[i].input.second_moment;
+    if (!overrides_input) config.overridden[i].input.second_moment = measured[i].input.second_moment;
     require_comparable_override(measured[i], config.overridden[i]);
     config.overridden[i].label = measured[i].label;
     config.overridden[i].settings = measured[i].settings;

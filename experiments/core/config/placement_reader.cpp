@@ -22,8 +22,8 @@ std::vector<std::string_view> placement_names() {
   return names;
 }
 
-/// Reads the name of a free form. Results call it so, hence it differs visibly from all names that are taken: no
-/// Cyrillic р, no space at an end.
+/// Reads the name of a free form. It identifies the stack in results, so it must differ visibly from all known names:
+/// no Cyrillic р, no space at either end.
 std::string read_placement_name(TomlReader& reader, const toml::table& table) {
   std::string name(unnamed_placement);
   if (!reader.read("name", name)) return name;
@@ -77,7 +77,7 @@ bool is_by_kind(const toml::table& table) { return table.contains("attention") |
 
 Placement read_any(TomlReader& reader, std::string_view key, Forms forms);
 
-/// Returns the placement at `key`, which is for some modules or layers of a stack only.
+/// Returns the placement at `key` for some modules or layers of a stack.
 Placement read_part(TomlReader& reader, std::string_view key, Forms forms) {
   Placement part = read_any(reader, key, forms);
   if (const std::string more = set_for_the_stack(part); !more.empty()) {

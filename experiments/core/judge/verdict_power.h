@@ -32,10 +32,10 @@ struct Power {
   std::vector<StatisticPower> statistics;
   int cells = 0;                     ///< how many were counted: finite ones, no contrasts
   int over = 0;                      ///< in how many of them an error above the limit could be missed
-  bool only_gradients_over = false;  ///< signals are among the cells, and none of those over the limit is one
+  bool only_gradients_over = false;  ///< signals were counted, and none of them is over its limit
 };
 
-/// "0.12" of an error that could have been refused, "any amount" of an infinite one.
+/// Formats a detectable error: "0.12", or "any amount" if it is infinite.
 std::string error_words(double error);
 
 Power power_of(std::span<const Cell> cells, double level, const config::PowerLimits& limits);

@@ -26,7 +26,7 @@ Json curves_json(const Curves& curves) {
 using SignalKeys = std::set<std::pair<Statistic, Signal>>;
 using WeightKeys = std::set<std::pair<Statistic, Weight>>;
 
-/// True if a norm C reads a sum whose maximum is measured.
+/// Returns whether the maximum of a sum before norm C is measured.
 bool has_sum(const ModelSpec& model) {
   for (int s = 0; s < model.steps(); ++s) {
     const Step step = model.step(s);

@@ -4,8 +4,8 @@
 
 namespace periscope::stacks {
 
-/// While this lives, ops that this thread calls run on it alone, if `small`: on a busy machine the many short ops of a
-/// small stack would wait for their teams far longer than they take.
+/// Runs the ops that this thread calls on one thread during this object's lifetime, if `small`. On a busy machine the
+/// many short ops of a small stack would wait for their teams far longer than they take.
 class OneThread {
  public:
   explicit OneThread(bool small) : threads_(omp_get_max_threads()) {

@@ -162,7 +162,7 @@ std::string imprecise_lines(const std::vector<StackResult>& results) {
   return lines;
 }
 
-/// The largest value of a maximum over all depths; NaN if there is none.
+/// Returns the largest entry of a signal over all depths; NaN if there is none.
 double largest_entry(const Profile& profile, Signal signal) {
   double largest = std::nan("");
   if (const Curve* curve = profile.find(Statistic::maximum, signal)) {
@@ -171,7 +171,7 @@ double largest_entry(const Profile& profile, Signal signal) {
   return largest;
 }
 
-/// A line for every stack whose largest entry is in the sum before norm C, which x_out does not show.
+/// Returns a line for every stack whose sum before norm C has much larger entries than the stream after it.
 std::string sum_lines(const std::vector<StackResult>& results) {
   constexpr double much_larger = 2.0;
   std::string lines;
@@ -234,8 +234,7 @@ std::string verdict_table(const std::vector<StackResult>& results, const config:
   std::string table = rows.text();
   table += fmt::format(
       "input, top: depth 0 and {} of the stream, in sublayers, for sequences of {} (input.tokens), on which all "
-      "numbers "
-      "depend; E[x²]: its second moment, ± standard error.\n",
+      "numbers depend; E[x²]: its second moment, ± standard error.\n",
       top_words(results), length_words(results));
   table += sum_lines(results) + scale_hint(results) + gradient_rows(results) + imprecise_lines(results) +
            left_out_lines(results);

@@ -54,7 +54,7 @@ struct Request {
   }
 };
 
-/// The threads that a run has: run.threads, or OpenMP's default: OMP_NUM_THREADS, else all cores.
+/// Returns the number of threads of a run: run.threads, else OpenMP's default (OMP_NUM_THREADS, else all cores).
 int threads_of(const config::RunOptions& run);
 
 }  // namespace periscope::study

@@ -55,7 +55,7 @@ const theory::Certificate& certificate_for(const CertifyResult& result, const Nu
 /// True if no input can overflow the format in a class (or in all), in the result's arithmetic.
 theory::Verdict verdict_of(const CertifyResult& result, const Requirement& requirement);
 
-/// The verdict on every class of a certificate: in its own arithmetic, of an exact one for the format.
+/// Returns the verdict on all classes together: in the certificate's own arithmetic, or if exact for the format.
 theory::Verdict verdict_everywhere(const theory::Certificate& certificate, const NumberFormat& format);
 
 /// True if no bound was exceeded and every requirement is certified.

@@ -17,7 +17,7 @@ namespace periscope::certify {
 struct FormatHeadroom {
   NumberFormat format;
   double stream;            ///< largest power of two c with which the scaled stack is certified everywhere; NaN: none
-  double branch;            ///< the same of k, together with that c; NaN without norms B, or without a c
+  double branch;            ///< largest power of two k with that c; NaN without norms B, or without a c
   double measured;          ///< largest c with which what was measured fits, `margin` times over; NaN if nothing was
   StackScale fitting;       ///< powers of two with which stream and branches by themselves fit; stream 0: unbounded
   std::string reason = {};  ///< why no c is certified; "" if one is, or if the format is not judged
@@ -69,7 +69,7 @@ Headroom headroom_of(const ModelSpec& model, const Certificates& certificates, s
 CertifyScaled certify_scaled(const StackContext& context, const theory::InputDomain& domain);
 
 /// Scales the stack of `context`, whose weights are in f64, runs both on `ids`, and certifies the scaled one for token
-/// input, also in the arithmetics of `runs`.
+/// input, in the arithmetic of each of `certificates`.
 ScaledRun run_scaled(const StackContext& context, const StackScale& scale, std::span<const int> ids,
                      const Certificates& certificates);
 

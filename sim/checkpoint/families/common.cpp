@@ -42,8 +42,8 @@ constexpr std::array<std::string_view, 112> harmless_keys{
     // heads for other tasks
     "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"};
 
-/// Keys that vendors add and the public implementations of these families do not read. Another value would promise
-/// another function, which some other program may compute.
+/// Keys that vendors add and the public implementations of these families do not read. At other values they describe
+/// a function that those implementations do not compute.
 constexpr std::array inert_keys{
     InertKey{.key = "unsloth_*"},
     InertKey{.key = "is_llama_config", .values = "[true]"},
@@ -229,7 +229,7 @@ void map_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack
     stack.tied = true;
     stack.warnings.push_back(head + " is the embedding's tensor by the file's metadata: taken as tied");
   }
-  // Of tensors that share memory some programs keep one, which may be the head.
+  // Some programs store only one of the tensors that share memory, which may be the head.
   const std::string& table = stack.tied && (names.contains(embedding) || !names.contains(head)) ? embedding : head;
   if (stack.tied) {
     if (table != head) stack.copies.emplace_back(head, embedding);

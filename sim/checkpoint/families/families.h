@@ -46,8 +46,8 @@ void read_sizes(ConfigReader& config, ModelSpec& model);
 int read_layers(ConfigReader& config, std::string_view key);
 int read_layers_or(ConfigReader& config, std::string_view key, int fallback);
 
-/// num_key_value_heads, which divides the heads; absent: `fallback`, or the heads if that is 0; null, if `null`: the
-/// heads.
+/// Reads num_key_value_heads, a divisor of the number of heads. Absent: `fallback`, or the number of heads if that is
+/// 0. Null: the number of heads if `null`, else rejected.
 void read_kv_heads(ConfigReader& config, ModelSpec& model, int fallback, bool null);
 
 /// head_dim; absent: `fallback`, or the width over the heads if that is 0. RoPE wants it even. Every layer has matrices
