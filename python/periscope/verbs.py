@@ -78,7 +78,7 @@ def propagate(
         memory: Memory for what would else be computed twice, in bytes or as "8G".
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(
@@ -143,7 +143,7 @@ def theory(
         threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(
@@ -199,7 +199,7 @@ def ladder(
         memory: Memory for what would else be computed twice, in bytes or as "8G".
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(
@@ -274,7 +274,7 @@ def gradients_depth(
         memory: Memory for what would else be computed twice, in bytes or as "8G".
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(
@@ -350,7 +350,7 @@ def gradients_attenuation(
         memory: Memory for what would else be computed twice, in bytes or as "8G".
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(
@@ -424,7 +424,7 @@ def gradients_identity_path(
         dtype: f64, f32, bf16 or f16.
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(
@@ -499,7 +499,7 @@ def gradients_score_path(
         memory: Memory for what would else be computed twice, in bytes or as "8G".
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(
@@ -575,7 +575,7 @@ def gradients_crossover(
         memory: Memory for what would else be computed twice, in bytes or as "8G".
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(
@@ -652,7 +652,7 @@ def power(
         memory: Memory for what would else be computed twice, in bytes or as "8G".
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(
@@ -723,7 +723,7 @@ def formats(
         threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(
@@ -772,7 +772,7 @@ def verify(
         seed: First random seed.
         threads: Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it.
         out: Folder for the result file; an interrupted run goes on from there.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(
@@ -847,7 +847,7 @@ def certify(
         dtype: f64, f32, bf16 or f16.
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(
@@ -940,7 +940,7 @@ def probe(
         dtype: f64, f32, bf16 or f16.
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(
@@ -1023,7 +1023,7 @@ def train(
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
         callback: Called with every record of every stack; False ends that stack's training there.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(
@@ -1093,7 +1093,7 @@ def first_steps(
         dtype: f64, f32, bf16 or f16.
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(
@@ -1167,7 +1167,7 @@ def reproduce(
         dtype: f64, f32, bf16 or f16.
         out: Folder for the result file; an interrupted run goes on from there.
         force: Overwrite a model that is there; try what by the estimate does not fit.
-        progress: True shows a bar, in a file lines; a function is called with every Snapshot.
+        progress: True shows a bar, or lines in a file; a function is called with every Snapshot.
         check: Raise CheckFailed where the program would end with exit code 4 or 5.
     """
     return run_study(

@@ -151,7 +151,7 @@ def verb_text(study: dict[str, Any], names: list[str]) -> str:
         arguments.append("callback: Callable[[Record], object] | None = None")
         words.append(("callback", "Called with every record of every stack; False ends that stack's training there."))
     arguments += ["progress: Progress = False", "check: bool = False"]
-    words.append(("progress", "True shows a bar, in a file lines; a function is called with every Snapshot."))
+    words.append(("progress", "True shows a bar, or lines in a file; a function is called with every Snapshot."))
     words.append(("check", "Raise CheckFailed where the program would end with exit code 4 or 5."))
     names_of = [a.partition(":")[0] for a in arguments if a != "*"]
     assert len(names_of) == len(set(names_of)), (verb, names_of)
