@@ -1,4 +1,4 @@
-"""What no golden case of a command sets, and no result of it shows; draws the cases that are missing. See golden.py."""
+"""Finds what no golden case of a command sets and no result shows; draws the missing cases. See golden.py."""
 
 import importlib.util
 import json
@@ -10,9 +10,9 @@ import typing
 import golden
 
 ROOT = golden.HERE.parents[1]
-# Neither changes a result; one is set by every case.
+# They change no result; every case sets one of them.
 HOW = {"run.threads", "run.out"}
-# For values of `configuration.ROWS` that are too large, or where several are unlike.
+# In place of values of `configuration.ROWS` that are too large, or where several values differ in effect.
 VALUES = {
     "model.layers": ["3"], "model.width": ["12"], "model.heads": ["4"], "model.kv_heads": ["1"],
     "model.head_dim": ["6"], "model.mlp_width": ["10"], "model.vocab": ["43"], "model.streams": ["3"],
@@ -33,7 +33,7 @@ FREE = ['{A=true,B=false,C=true,alpha=0.9,beta="1/sqrt(l+1)"}', '{B=true,alpha="
         '{attention="pre",mlp="none"}', '{attention="none",mlp="peri"}', '{attention="peri",mlp="post",name="mixed"}']
 TOGETHER = [["model.heads=4", f"model.kv_heads={kv}", f"model.qk_norm={norm}"]
             for kv in (1, 2, 4) for norm in ("none", "head", "full")]  # fmt: skip
-# What a key needs beside it.
+# Other settings that a key needs.
 BESIDE = {
     "model.preset=400M": ["model.heads=2", "model.head_dim=4"],
     "model.preset=1.5B": ["model.heads=8", "model.head_dim=2", "model.width=16"],
@@ -44,14 +44,13 @@ BESIDE = {
     "train.frozen": ["model.placement=peri"],
 }  # fmt: skip
 DROPS = {"model.preset": ["model.mlp_width"], "model.recipe": ["init.scheme", "model.mlp"]}
-# What only one of a case can have, and stands best alone among the large choices.
-OF_BASE = {"train.steps", "train.batch"}  # which all cases of the commands that train set
-LEADING = ("model.placement", "model.recipe")
+OF_BASE = {"train.steps", "train.batch"}  # set by all cases of the commands that train
+LEADING = ("model.placement", "model.recipe")  # drawn first, one in a case
 TOLERANT = ["pre", "peri", "post"]
 
 
 def rows(program):
-    """The values that tests/cli/configuration.py gives to keys."""
+    """Returns the values that tests/cli/configuration.py gives to keys."""
     sys.path.insert(0, str(golden.HERE.parent / "cli"))
     sys.argv[1:] = [str(program.path)]
     import configuration
@@ -80,7 +79,7 @@ def words_of_keys():
 
 
 def acting_keys(program, command, listed):
-    """The keys that act in a command, as its refusal of another names them."""
+    """Returns the keys that act in a command, which it lists when it rejects another key."""
     foreign = "formats.rest=fp16" if command != "formats" else "ladder.seeds=16"
     words = command.replace("gradients-", "gradients ").split(" ")
     if command in ("probe", "certify"):
@@ -94,7 +93,7 @@ def acting_keys(program, command, listed):
 
 
 def features(program, command):
-    """All that a command's cases have to set: lists of settings, the first of which is what each is about."""
+    """Returns all that a command's cases have to set: lists of settings, of which the first is the one to cover."""
     answer = program.json("list")
     listed = [key["name"] for key in answer["keys"]]
     known, words = rows(program), words_of_keys()
@@ -125,7 +124,7 @@ def features(program, command):
 
 
 def placed(base, setting):
-    """A setting of a placement as the command wants it: beside others, where its file says so."""
+    """Returns a setting of a placement as the command takes it: in a list with others, if its file says so."""
     key, _, value = setting.partition("=")
     if key != "model.placement" or "placement" not in base or value.startswith("["):
         return setting
@@ -178,7 +177,7 @@ def unseen_columns(program, command):
 
 
 def families(program):
-    """The families of checkpoints, as write-checkpoint's refusal of another names them."""
+    """Returns the families of checkpoints, which write-checkpoint lists when it rejects another name."""
     done = program.run(["write-checkpoint", "--family", "none", "--out", "x"], "/")
     return re.findall(r"[a-z][a-z0-9-]+", done.stderr.split("expected one of")[-1].split(";")[0])
 
@@ -192,7 +191,7 @@ def unread_families(program, command):
 
 
 def check(program, commands):
-    """1 and a line for each gap."""
+    """Prints a line for each gap, and returns 1 if there is one."""
     gaps = []
     answer = program.json("list")
     names = {e["name"].replace(" ", "-") for e in answer["experiments"]} | {"regauge", "write-checkpoint"}
@@ -229,12 +228,12 @@ class Drawing:
         return case
 
     def add(self, feature):
-        """What is said against it, or None if it is in."""
+        """Adds a feature. Returns None, or why it cannot be added."""
         case = self.with_feature(feature)
         return "two values of a key" if case is None else self.take(case, [feature])
 
     def add_all(self, some):
-        """The same of several at once."""
+        """Adds several features at once. Returns None, or why they cannot be added."""
         before = self.case
         for feature in some:
             self.case = self.with_feature(feature) or self.case

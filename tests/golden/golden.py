@@ -1,19 +1,19 @@
-"""Golden results: what every command answers to small cases, as committed text.
+"""Golden results: the output of every command for small cases, as committed text.
 
   golden.py compare  --program build/periscope   what changed, column by column; exit code 1 if anything did
   golden.py refresh  --program build/periscope   writes tests/golden/results anew; `git diff` shows what changed
   golden.py coverage --program build/periscope   what no case sets and no result shows; exit code 1 if there is a gap
   golden.py draw     --program build/periscope   appends cases to tests/golden/cases until they set all that they can
 
-Names of commands after the flags restrict each to these. cases/COMMAND.toml has a table per case: `run`, the words of
-the command line; `set`, keys; `vary`; `files`, texts that the working folder has; `fixture`, a folder of
+Names of commands after the flags restrict each action to these. cases/COMMAND.toml has a table per case: `run`, the
+words of the command line; `set`, keys; `vary`; `files`, texts for the working folder; `fixture`, a folder of
 tests/checkpoint/fixtures that is copied there as "model", with the keys of `edit` in its config.json; `before`, a
-command that comes first; `exact`, why the result is compared on the reference level alone. [base] holds for all cases
-of the file; its `exempt` says what the command does not take. results/COMMAND.txt has exit code, table, columns and
-written files of each case: "nan*4" is four such values, " |3" ends a line that is there three times, "~" stands for the
-beginning of the name before, "^" for a line that is in the file already.
+command that runs first; `exact`, why the result is compared on the reference level only. [base] holds for all cases
+of the file; its `exempt` lists what the command does not take. results/COMMAND.txt has exit code, table, columns and
+written files of each case: "nan*4" is four such values, " |3" ends a line that occurs three times in a row, "~" stands
+for the beginning of the previous name, "^" for a line that occurred before in the file.
 
-A golden says that a number changed, not that it was right. Bits are compared for GNU's compiler at x86-64-v3, which is
+A golden shows that a number changed, not that it was right. Bits are compared for GNU's compiler at x86-64-v3, which is
 chosen here; elsewhere numbers agree to 1e-9 of the largest of their column. Of a long column the file has three digits
 of the first values, a hash of all bits, and the weighted length of the vector."""
 
@@ -22,6 +22,7 @@ import concurrent.futures
 import csv
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
@@ -45,7 +46,7 @@ SHOWN = 12  # differences of a command that are printed
 BYTES = 4_000_000
 # Columns that divide by a standard error, which may be rounding alone.
 DERIVED = re.compile(r"_z$")
-# Progress, whose lines depend on time; what a run says of its files.
+# Lines of progress, which depend on time.
 PROGRESS = re.compile(
     r"^[^|]+: (judging|theory|(\d+ %|[\d.]+/\d+(, [\d.e+-]+/s)?)( \(.*\))?(, about \d+ (s|min|h|days) left)?)$")
 SECONDS = re.compile(r"\b\d+(\.\d+)? (s|ms|min)\b")
@@ -179,22 +180,22 @@ def number_of(text):
 
 
 def short(text):
-    """Three digits of a number, without what says nothing."""
+    """Returns three digits of a number, without redundant characters of its exponent."""
     value = float(text)
     if math.isnan(value):
         return "nan"
     return re.sub(r"e([+-])0*(\d)", lambda m: "e" + m[1].replace("+", "") + m[2], f"{value:.3g}")
 
 
+def counted_runs(items, sign):
+    """Returns equal neighbours as one text, with their number after `sign`."""
+    found = ((item, len(list(equal))) for item, equal in itertools.groupby(items))
+    return [item if count == 1 else f"{item}{sign}{count}" for item, count in found]
+
+
 def runs(words):
-    """Words of a line; equal ones after each other are counted."""
-    told = []
-    for word in words:
-        if told and told[-1][0] == word:
-            told[-1][1] += 1
-        else:
-            told.append([word, 1])
-    return " ".join(word if count == 1 else f"{word}*{count}" for word, count in told)
+    """Returns the line of these words, in which equal neighbours are counted."""
+    return " ".join(counted_runs(words, "*"))
 
 
 def is_nothing(lines):
@@ -204,14 +205,14 @@ def is_nothing(lines):
 
 
 def summary(texts):
-    """A hash of all bits, and the length of the vector of the finite values, the later of which weigh more."""
+    """Returns a hash of all bits, and the length of the vector of finite values, in which later ones weigh more."""
     numbers = [float(text) for text in texts]
     finite = [(1.0 + i / len(numbers)) * x for i, x in enumerate(numbers) if math.isfinite(x)]
     return f"#{hashlib.sha256(' '.join(texts).encode()).hexdigest()[:5]} {math.hypot(*finite):.11g}"
 
 
 def column_lines(rows):
-    """Lines of values, of those that differ in their last dimension alone one line; a long column's are shortened."""
+    """Returns the values of a column, one line along its last dimension; lines of a long column are shortened."""
     texts = ["nan" if text == "-nan" else text for _, text in rows]
     if any(number_of(text) is None for text in texts):
         return shortened([json.dumps(text, ensure_ascii=False) for text in texts], " ".join(texts))
@@ -227,14 +228,8 @@ def column_lines(rows):
 
 
 def shortened(lines, bits=""):
-    """Equal lines after each other as one with their number, and the first of them where they are many."""
-    told = []
-    for line in lines:
-        if told and told[-1][0] == line:
-            told[-1][1] += 1
-        else:
-            told.append([line, 1])
-    found = [line if count == 1 else f"{line} |{count}" for line, count in told]
+    """Returns equal neighbouring lines as one with their number, and of many only the first."""
+    found = counted_runs(lines, " |")
     few = [line for i, line in enumerate(found) if i == 0 or sum(map(len, found[:i])) < LONG]
     more = f" #{hashlib.sha256(bits.encode()).hexdigest()[:8]}" if bits else ""
     return few if len(few) == len(found) else [*few, f"... {len(found) - len(few)} lines{more}"]
@@ -300,7 +295,7 @@ def file_entries(path, name):
 
 
 class Repeated:
-    """Lines of a file that are there before are written as a sign of the first."""
+    """Replaces a line that occurred before in the file by a short sign of it."""
 
     def __init__(self):
         self.lines = {}
@@ -321,7 +316,7 @@ class Repeated:
 
 
 def stem_of(name):
-    """What the names of a family begin with, as "variance_" of "variance_measured"."""
+    """Returns the beginning that related names share, as "variance_" of "variance_measured"."""
     return name[:name.rfind("_") + 1]
 
 
@@ -359,7 +354,7 @@ def parsed(text):
 
 # -- comparison ------------------------------------------------------------------------------------
 def spread(lines):
-    """The words of lines, those that are counted as often as they are."""
+    """Returns the words of lines, counted ones repeated."""
     words = []
     for line in lines:
         if line.startswith("... "):
@@ -405,7 +400,7 @@ def numbers_differ(was, now, exact):
 
 
 def words_differ(was, now, exact):
-    """The same of text; numbers in it have few digits, and are compared on the reference level alone."""
+    """The same of text, whose numbers have few digits and are compared on the reference level only."""
     def plain(line):
         line = re.sub(r"#[0-9a-f]{5,8}|[-+]?\d[\d.]*(e[-+]?\d+)?", "#", line)
         return re.sub(r"[\s–]+", " ", line)
@@ -416,7 +411,7 @@ def words_differ(was, now, exact):
 
 
 def differences(case, was, now, exact):
-    """What is said of a case that changed: one line each."""
+    """Returns a line for every entry of a case that changed."""
     lines = [f"{case}: {name} has values now" for name in now if name not in was and name != NOTHING]
     lines += [f"{case}: {name} has no values any more" for name in was if name not in now and name != NOTHING]
     for name in was:
@@ -434,7 +429,7 @@ def differences(case, was, now, exact):
 
 
 def run_all(program, commands):
-    """{command: {case: entries}}, cases beside each other."""
+    """Returns {command: {case: entries}}; cases run in parallel."""
     cases = [(command, *read_cases(command)) for command in commands]
     jobs = [(command, base, case) for command, base, table in cases for case in table.values()]
     jobs.sort(key=lambda job: -job[2].get("cost", job[1].get("cost", 0)))
@@ -449,7 +444,7 @@ def result_path(command):
 
 
 def compare(program, commands):
-    """0 if all is as committed; else prints what is not."""
+    """Returns 0 if all is as committed; else prints the differences and returns 1."""
     reference = program.is_reference()
     changed = 0
     for command, results in run_all(program, commands).items():
