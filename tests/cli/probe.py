@@ -330,6 +330,11 @@ class Probe(Checkpoints):
         rows = [line for line in table.splitlines() if line.startswith("  depth   4")]
         self.assertEqual(rows, ["  depth   4  not finite"])
 
+    def test_a_warning_about_files_is_noted_once(self):
+        (self.checkpoint / "model.safetensors.index.json").write_text("{}")
+        notes = self.probe("--tokens", TOKENS, "--no-theory")["notes"]
+        self.assertEqual(sum("not read, as there is model.safetensors too" in note for note in notes), 1)
+
     def test_results_do_not_go_into_the_checkpoint(self):
         there = sorted(self.checkpoint.iterdir())
         for command in (("probe", self.checkpoint, "--tokens", TOKENS), ("certify", self.checkpoint),

@@ -59,9 +59,7 @@ ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, 
 
 std::vector<std::string> notes_of(const Checkpoint& checkpoint, const stacks::TokenInput& input) {
   std::vector<std::string> notes = input.notes;
-  for (const auto* warnings : {&checkpoint.warnings(), &checkpoint.files().warnings()}) {
-    notes.insert(notes.end(), warnings->begin(), warnings->end());
-  }
+  notes.insert(notes.end(), checkpoint.warnings().begin(), checkpoint.warnings().end());
   if (checkpoint.tied()) {
     notes.emplace_back("embedding and head are one matrix; theory at initialisation takes them for independent");
   }
