@@ -60,7 +60,7 @@ def _panel(ds: xr.Dataset, axes: Axes, looks: list[style.Look], curves: Iterable
     factor = array(ds, "massive_factor")
     bounded = np.flatnonzero(np.isfinite(array(ds, "massive_ceiling"))).tolist()
     for k in curves:
-        # Only flat curves: beside its factor a marker of the rising one would leave its line.
+        # Shifts flat curves only: a shifted marker of the rising one would leave its line.
         aside = ASIDE ** (bounded.index(k) - 1) if k in bounded else 1.0
         look = looks[k]
         middle, low, high = (array(ds, f"massive_gradient{part}")[k] for part in ("", "_low", "_high"))

@@ -42,8 +42,8 @@ Power power_of(std::span<const Cell> cells, double level, const config::PowerLim
 
 /// Why a verdict that nothing was rejected for may not be "agrees", or "": a number that is not finite, a statistic
 /// over its limit ("log_grad_sq q[0] could be off by 0.9; limit 0.5; so could 3 more of 96 cells, all of them
-/// gradients; the signals agree"), an allowance as large as what it is granted to, a prediction that missed its
-/// precision.
+/// gradients; the signals agree"), a tolerated bias that is infinite or too large, a prediction that missed
+/// its precision.
 std::string shortcoming(std::span<const Cell> cells, const Power& power);
 
 }  // namespace periscope::judge
