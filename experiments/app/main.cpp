@@ -12,6 +12,7 @@
 #include <vector>
 #ifdef __GLIBC__
 #include <malloc.h>
+#include <sys/auxv.h>
 #endif
 
 #include "experiments/app/all_commands.h"
@@ -50,6 +51,7 @@ void keep_freed_memory() {
 /// running. libgomp reads these variables when it is loaded, so this executes the program again with them set, before
 /// any library is initialised.
 void start_with_brief_waits(int /*argc*/, char** argv, char** environment) {
+  if (getauxval(AT_BASE) == 0) return;  // started through the dynamic loader, to which /proc/self/exe leads
   std::size_t count = 0;
   for (; environment[count] != nullptr; ++count) {
     for (const std::string_view variable : {"OMP_WAIT_POLICY=", "GOMP_SPINCOUNT=", "KMP_BLOCKTIME="}) {

@@ -6,9 +6,10 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
 import unittest
 
-from periscope_process import FolderTest, run, run_json, start_program
+from periscope_process import BINARY, FolderTest, run, run_json, start_program
 
 # The mean field's finite-width term is allowed for where theory is in the limit of infinite width.
 LIMIT = ("theory.finite_width=false",)
@@ -224,6 +225,15 @@ class Configuration(FolderTest):
         if spins() is None:
             self.skipTest("OpenMP is not libgomp")
         self.assertEqual((spins(), spins(GOMP_SPINCOUNT="77"), spins(OMP_WAIT_POLICY="passive")), (1000, 77, 0))
+
+    def test_the_dynamic_loader_starts_the_program_too(self):
+        """/proc/self/exe is then the loader, so the program must not execute it again."""
+        loader = pathlib.Path("/lib64/ld-linux-x86-64.so.2")
+        if not loader.exists():
+            self.skipTest("another dynamic loader")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_", "KMP_"))}
+        done = subprocess.run([loader, BINARY, "help"], capture_output=True, text=True, timeout=60, env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_what_changes_no_result_does_not_change_the_hash(self):
         plain = self.provenance()["config_sha256"]
