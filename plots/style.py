@@ -126,13 +126,24 @@ def looks(labels: Iterable[str], placements: Sequence[str] = ()) -> list[Look]:
 
 def _parts(name: str) -> tuple[str, str]:
     """The placement, free form, recipe or name that a label begins with, and what the stack differs by."""
-    end = json.JSONDecoder().raw_decode(name)[1] if name.startswith("{") else name.find(", ")
+    form = _form(name)
+    end = form[1] if form else name.find(", ")
     return (name[:end], name[end:].removeprefix(", ")) if end >= 0 else (name, "")
+
+
+def _form(label: str) -> tuple[dict[str, Any], int] | None:
+    """Returns the free form that a label begins with, and its end; None if it begins with a name, as "{mine"."""
+    try:
+        form, end = json.JSONDecoder().raw_decode(label)
+    except json.JSONDecodeError:
+        return None
+    return (form, end) if isinstance(form, dict) and form.keys() & {"A", "attention"} else None
 
 
 def _words(name: str) -> str:
     """What a stack is called that has no look of its own."""
-    return _rule(json.loads(name) if name.startswith("{") else name)
+    form = _form(name)
+    return _rule(form[0] if form else name)
 
 
 def _rule(table: Any) -> str:

@@ -68,6 +68,8 @@ class TrainAndProbeFigures(FigureTest):
         self.assertEqual([look.colour for look in looks],
                          [pre.colour, style.shade(pre.colour, 1), style.LOOKS["b-only"].colour])
         self.assertEqual((looks[0].dash, looks[0].marker), (pre.dash, pre.marker))
+        odd = ["{mine", "{}, std 0.02", "[3]", "3"]  # names that users may give
+        self.assertEqual([look.label for look in style.looks(odd)], odd)
         (pre, llama) = style.looks(["pre", "llama"], ["pre", "pre"])
         self.assertEqual((pre, llama.label), (style.LOOKS["pre"], "llama"))
         self.assertNotEqual((llama.colour, llama.marker), (pre.colour, pre.marker))
