@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <exception>
+#include <mutex>
 #include <new>
 
 #include "sim/core/idle_memory.h"
@@ -35,12 +36,16 @@ void on_failed_allocation() {
 }  // namespace
 
 void prepare_for_lack_of_memory() {
+  static std::mutex mutex;
+  const std::scoped_lock lock(mutex);
   (void)host_pool();  // created here, not by the handler
   for (std::atomic<void*>& block : reserve) {
     if (block == nullptr) block = std::malloc(block_bytes);
   }
-  if (std::get_new_handler() == on_failed_allocation) return;
-  previous = std::set_new_handler(on_failed_allocation);
+  const std::new_handler current = std::get_new_handler();
+  if (current == on_failed_allocation) return;  // which would else call itself
+  previous = current;
+  std::set_new_handler(on_failed_allocation);
 }
 
 }  // namespace periscope
