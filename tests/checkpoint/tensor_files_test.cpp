@@ -113,8 +113,9 @@ TEST_CASE("a folder without tensors is refused, and what it has is named") {
   check_refused(folder.write("file", ""), "this is no folder, expected a folder");
   check_refused(folder.path(), "neither model.safetensors nor model.safetensors.index.json is there");
   folder.write("pytorch_model.bin", "");
+  check_refused(folder.path(), "is there; it has \"pytorch_model.bin\"");
   folder.write("adapter_model.safetensors", "");
-  check_refused(folder.path(), "is there; it has \"adapter_model.safetensors\", \"pytorch_model.bin\"");
+  check_refused(folder.path(), "it has an adapter, \"adapter_model.safetensors\": merge it with merge_and_unload()");
 }
 
 TEST_CASE("shards that do not hold what the index says") {

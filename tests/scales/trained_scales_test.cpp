@@ -8,6 +8,7 @@
 #include "experiments/core/stacks/token_ids.h"
 #include "sim/model/parameters.h"
 #include "tests/scales/scaled_stack.h"
+#include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 
 /// Random weights with a standard deviation for every matrix and a gain for every channel: theory against simulation.
@@ -135,9 +136,8 @@ TEST_CASE("scales made of the initialisation's own values give its prediction to
     const Profile initial = curves(spec);
     const Profile scaled = curves(with(spec, same));
     REQUIRE(initial.curves.size() == scaled.curves.size());
-    for (const auto& [key, curve] : initial.curves) {
-      for (std::size_t i = 0; i < curve.value.size(); ++i) CHECK(scaled.curves.at(key).value[i] == curve.value[i]);
-    }
+    for (const auto& [key, curve] : initial.curves)
+      check_same_bits(std::string(name_of(key.first)), scaled.curves.at(key).value, curve.value);
     CHECK(scaled.angular_distance == initial.angular_distance);
   }
 }

@@ -61,6 +61,7 @@ RecordedValues planted_record(Planted& numbers) {
           numbers.take(sublayer_count + (runs_over_depth(signal) ? 1 : 0));
     }
   }
+  record["maximum.sum"] = numbers.take(sublayer_count + 1);
   for (std::size_t w = 0; is_layer_matrix(static_cast<Weight>(w)); ++w) {
     for (const char* name : {"grad_sq", "log_grad_sq", "root_mean_square"}) {
       record[std::string(name) + ".weight." + std::string(weight_names[w])] = numbers.take(layer_count);
@@ -111,7 +112,7 @@ training::TrainConfig planted_config() {
 /// What a column of curves says: "site_variance_measured" as its statistic, and where it stands.
 struct CurveName {
   std::string statistic;
-  enum class Kind { stream, second_stream, site, weight } kind;
+  enum class Kind { stream, second_stream, sum, site, weight } kind;
 };
 
 std::optional<CurveName> curve_of(const std::string& column) {
@@ -125,6 +126,7 @@ std::optional<CurveName> curve_of(const std::string& column) {
   };
   using Kind = CurveName::Kind;
   const Kind kind = without("r_out_")    ? Kind::second_stream
+                    : without("sum_")    ? Kind::sum
                     : without("site_")   ? Kind::site
                     : without("weight_") ? Kind::weight
                                          : Kind::stream;
@@ -165,8 +167,10 @@ void check_record_column(const dataset::Dataset& data, const dataset::ColumnSpec
             check_values(found("site", s), values);
           }
         } else {
-          const bool first = curve->kind == CurveName::Kind::stream;
-          check_values(found(), record.at(statistic + (first ? ".x_out" : ".r_out")));
+          const Signal signal = curve->kind == CurveName::Kind::stream ? Signal::x_out
+                                : curve->kind == CurveName::Kind::sum  ? Signal::sum
+                                                                       : Signal::r_out;
+          check_values(found(), record.at(statistic + "." + std::string(name_of(signal))));
         }
       } else {
         // "gain_mean_norm_b" is "gain_mean.norm_b" in a record
