@@ -40,7 +40,7 @@ HERE = pathlib.Path(__file__).parent
 FIXTURES = HERE.parent / "checkpoint" / "fixtures"
 REFERENCE = ("GNU", "x86-64-v3")
 FULL = 3  # values of a column that are written with all digits
-LONG = 120  # characters of a column's values, beyond which those of further lines are in its hash and length alone
+LONG = 90  # characters of a column's values, beyond which those of further lines are in its hash and length alone
 RELATIVE = 1e-9
 SHOWN = 12  # differences of a command that are printed
 BYTES = 4_000_000
@@ -49,7 +49,7 @@ DERIVED = re.compile(r"_z$")
 # Lines of progress, which depend on time.
 PROGRESS = re.compile(
     r"^[^|]+: (judging|theory|(\d+ %|[\d.]+/\d+(, [\d.e+-]+/s)?)( \(.*\))?(, about \d+ (s|min|h|days) left)?)$")
-SECONDS = re.compile(r"\b\d+(\.\d+)? (s|ms|min)\b")
+SECONDS = re.compile(r"\b\d+(\.\d+)?(?=( s| ms| min|/s)\b)")
 NOTHING = "without values"
 MACHINE = {"provenance", "circumstances"}
 COMMANDS = sorted(path.stem for path in (HERE / "cases").glob("*.toml"))
@@ -141,7 +141,7 @@ def run_case(program, base, case):
         done = program.run(words, folder)
         entries = {"exit": [str(done.returncode)]}
         table = [line for line in done.stderr.replace(str(folder), ".").splitlines() if not PROGRESS.match(line)]
-        entries["table"] = [SECONDS.sub("# s", line) for line in table]
+        entries["table"] = [SECONDS.sub("#", line) for line in table]
         if output == "--json":
             if done.stdout:
                 entries["json"] = json_lines(without_machine(json.loads(done.stdout)))
