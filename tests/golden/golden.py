@@ -44,8 +44,8 @@ LONG = 90  # characters of a column's values, beyond which those of further line
 RELATIVE = 1e-9
 SHOWN = 12  # differences of a command that are printed
 BYTES = 4_000_000
-# Columns that divide by a standard error, which may be rounding alone.
-DERIVED = re.compile(r"_z$")
+# Columns that are rounding, or divide by it, and hashes: compared on the reference level only.
+ROUNDING = re.compile(r"(_z|_excess|_stderr|_error|_residual|_difference|_chi_squared|_sha256)$|^noise_")
 # Lines of progress, which depend on time.
 PROGRESS = re.compile(
     r"^[^|]+: (judging|theory|(\d+ %|[\d.]+/\d+(, [\d.e+-]+/s)?)( \(.*\))?(, about \d+ (s|min|h|days) left)?)$")
@@ -387,11 +387,11 @@ def numbers_differ(was, now, exact):
         return []
     long = is_summary(was) and is_summary(now)
     a, b = (spread(lines[1:] if long else lines) for lines in (was, now))
-    if len(a) != len(b):
+    if exact and len(a) != len(b):
         return [("length", len(a), len(b))]
     scale = largest(a)
     relative = 0.0 if exact else 2e-3 if long else RELATIVE
-    found = [(i, x, y) for i, (x, y) in enumerate(zip(a, b, strict=True))
+    found = [(i, x, y) for i, (x, y) in enumerate(zip(a, b, strict=exact))
              if (x != y if exact else not close(x, y, relative, scale))]
     if not found and long:
         if was[0] != now[0] if exact else not close(was[0].split()[1], now[0].split()[1], RELATIVE):
@@ -417,7 +417,7 @@ def differences(case, was, now, exact):
     for name in was:
         if name not in now or name == NOTHING:
             continue
-        if not exact and DERIVED.search(name):
+        if not exact and ROUNDING.search(name):
             continue
         text = name in ("table", "json", "output", "labels") or name.startswith("file ")
         text = text or all(number_of(word) is None for word in spread(was[name]))
