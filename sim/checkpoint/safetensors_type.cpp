@@ -14,7 +14,7 @@ struct Row {
   int bits;
 };
 
-constexpr std::array rows{
+constexpr std::array type_rows{
     Row{SafetensorsType::f64, "F64", 64},
     Row{SafetensorsType::f32, "F32", 32},
     Row{SafetensorsType::f16, "F16", 16},
@@ -39,22 +39,22 @@ constexpr std::array rows{
     Row{SafetensorsType::f4, "F4", 4},
 };
 
-static_assert(are_rows_of(rows, &Row::type), "one row per type, in the order of SafetensorsType");
+static_assert(are_rows_of(type_rows, &Row::type), "one row per type, in the order of SafetensorsType");
 
-const Row& row_of(SafetensorsType type) { return rows[static_cast<std::size_t>(type)]; }
+const Row& row_of(SafetensorsType type) { return type_rows[static_cast<std::size_t>(type)]; }
 
 }  // namespace
 
 std::string name_of(SafetensorsType type) { return std::string(row_of(type).name); }
 
 std::optional<SafetensorsType> safetensors_type(std::string_view name) {
-  const auto found = std::ranges::find(rows, name, &Row::name);
-  return found == rows.end() ? std::nullopt : std::optional(found->type);
+  const auto found = std::ranges::find(type_rows, name, &Row::name);
+  return found == type_rows.end() ? std::nullopt : std::optional(found->type);
 }
 
 std::string safetensors_type_names() {
   std::string all;
-  for (const Row& row : rows) all.append(all.empty() ? "" : ", ").append(row.name);
+  for (const Row& row : type_rows) all.append(all.empty() ? "" : ", ").append(row.name);
   return all;
 }
 
