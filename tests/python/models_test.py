@@ -130,7 +130,7 @@ class Models(unittest.TestCase):
         self.assertIn('"other" = 2: unknown', str(raised.exception))
         ds = ps.probe(made, tokens=[1, 2, 3], no_theory=True, ignore_key=["other"])
         self.assertEqual(ds.attrs["ignored_keys"], "other, strange")
-        self.same(ds, ps.probe(folder, tokens=[1, 2, 3], no_theory=True))
+        self.same(ds.drop_vars("notes"), ps.probe(folder, tokens=[1, 2, 3], no_theory=True))
         with self.assertRaises(ps.ConfigError) as refused:
             ps.certify(made, ignore_key=["other", "rms_norm_eps"])
         self.assertIn('ignore_key "rms_norm_eps"', str(refused.exception))
