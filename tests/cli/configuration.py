@@ -209,6 +209,9 @@ class Configuration(FolderTest):
             with self.subTest(flags=flags):
                 done = run("theory", "--config", self.config, "--quiet", "--json", *flags, environment=environment)
                 self.assertEqual(json.loads(done.stdout)["circumstances"]["threads"], threads)
+        environment["OMP_NUM_THREADS"] = "65536"
+        many = run("theory", "--config", self.config, "--quiet", "--json", environment=environment)
+        self.assertEqual(json.loads(many.stdout)["circumstances"]["threads"], 1024, many.stderr)
 
     def test_waiting_threads_spin_briefly_unless_the_environment_says_otherwise(self):
         """libgomp says what it has read from the environment, others what policy they have."""

@@ -107,6 +107,8 @@ config::Config Request::load(Matrices matrices) const {
   return c;
 }
 
-int threads_of(const config::RunOptions& run) { return run.threads > 0 ? run.threads : omp_get_max_threads(); }
+int threads_of(const config::RunOptions& run) {
+  return run.threads > 0 ? run.threads : std::min(omp_get_max_threads(), config::most_threads);
+}
 
 }  // namespace periscope::study
