@@ -342,6 +342,9 @@ class Probe(Checkpoints):
             done = run(*command, "--out", self.checkpoint / ".")
             self.assertEqual((done.returncode, done.stdout), (2, ""), command)
             self.assertIn("the checkpoint's own folder: expected another one", done.stderr)
+        done = run("probe", self.checkpoint, "--tokens", TOKENS, "--dump", self.checkpoint)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--dump = ", done.stderr)
         self.assertEqual(sorted(self.checkpoint.iterdir()), there)
 
     def test_paragraphs_below_the_table_continue_indented(self):

@@ -69,7 +69,7 @@ ExitCode run_generate(const CommonOptions& options, const study::FlagValues& wor
   const auto own = study::read_flags(flags(), words);
   const int count = own.count;
   const config::Config config = study::load_for_checkpoint(request);
-  study::require_other_folder(config.run, own.checkpoint);
+  study::require_other_folder("run.out", config.run.out, own.checkpoint);
   const int threads = study::threads_of(config.run);
   omp_set_num_threads(threads);
   const std::string file = config.run.out.empty() ? "" : config.run.out + "/generate.json";

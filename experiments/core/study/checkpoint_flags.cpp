@@ -24,11 +24,11 @@ void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::
   if (!ignored_keys.empty()) dataset::set(data.facts, "ignored_keys", fmt::format("{}", fmt::join(ignored_keys, ", ")));
 }
 
-void require_other_folder(const config::RunOptions& run, const std::string& checkpoint) {
+void require_other_folder(std::string_view key, const std::string& folder, const std::string& checkpoint) {
   std::error_code none;
-  if (run.out.empty() || checkpoint.empty() || !std::filesystem::equivalent(run.out, checkpoint, none)) return;
-  throw ConfigError(fmt::format("run.out = {}: the checkpoint's own folder: expected another one, as --out {}",
-                                printable(run.out), printable((std::filesystem::path(run.out) / "results").string())));
+  if (folder.empty() || checkpoint.empty() || !std::filesystem::equivalent(folder, checkpoint, none)) return;
+  throw ConfigError(fmt::format("{} = {}: the checkpoint's own folder: expected another one, such as {}", key,
+                                printable(folder), printable((std::filesystem::path(folder) / "results").string())));
 }
 
 config::Config load_for_checkpoint(const study::Request& request) {

@@ -51,8 +51,8 @@ std::vector<study::Flag<F>> checkpoint_flags() {
 /// Names a result's checkpoint in its attributes, and the keys of config.json that were ignored.
 void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys);
 
-/// Throws ConfigError if results would go into the folder that holds the checkpoint.
-void require_other_folder(const config::RunOptions& run, const std::string& checkpoint);
+/// Throws ConfigError, which names `key`, if results would go into the folder that holds the checkpoint.
+void require_other_folder(std::string_view key, const std::string& folder, const std::string& checkpoint);
 
 /// The configuration for a checkpoint's model: computed in f64 unless a dtype was asked for. Refuses keys that the
 /// checkpoint answers.

@@ -83,7 +83,7 @@ CertifyConfig config_of(const study::Request& request, const CertifyFlags& own,
   config.arithmetic = parse_arithmetic(own.arithmetic);
   static_cast<config::Config&>(config) = request.load();
   config.checkpoint = own.checkpoint;
-  study::require_other_folder(config.run, own.checkpoint);
+  study::require_other_folder("run.out", config.run.out, own.checkpoint);
   config.model = request.model;
   config.ignore_keys = own.ignore_keys;
   config.length = own.length;

@@ -45,7 +45,8 @@ ProbeConfig config_of(const study::Request& request, const ProbeFlags& own) {
   static_cast<config::Config&>(config) = study::load_for_checkpoint(request);
   config.run.backward = config.run.backward || own.backward;
   config.checkpoint = own.checkpoint;
-  study::require_other_folder(config.run, own.checkpoint);
+  study::require_other_folder("run.out", config.run.out, own.checkpoint);
+  study::require_other_folder("--dump", own.dump, own.checkpoint);
   config.model = request.model;
   config.ignore_keys = own.ignore_keys;
   config.source = own.source();
