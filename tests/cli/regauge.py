@@ -101,6 +101,12 @@ class Regauge(FolderTest):
                 self.assertEqual(result["norm_eps"]["before"] / result["norm_eps"]["after"], 1 if kept else 64)
                 self.assertEqual(result["logit_difference"] < 1e-12, not kept, result["logit_difference"])
 
+    def test_logits_that_are_all_zero_do_not_differ(self):
+        model = self.folder / "zero"
+        run("write-checkpoint", "--family", "llama", *SMALL, "--set", "model.gamma=0", "--out", model)
+        result = self.regauge(model, self.folder / "scaled", "--factor", 8)
+        self.assertEqual((result["logit_difference"], result["logit_difference_without_eps"]), (0, 0))
+
     def test_a_family_without_a_key_for_eps_keeps_it(self):
         model = self.folder / "model"
         run("write-checkpoint", "--family", "opt", "--out", model, "--quiet", *SMALL)

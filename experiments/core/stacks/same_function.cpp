@@ -30,7 +30,7 @@ double relative_difference(const std::vector<double>& a, const std::vector<doubl
     apart = std::isnan(d) ? std::numeric_limits<double>::infinity() : std::max(apart, d);
     largest = std::max(largest, std::abs(a[i]));
   }
-  return apart / largest;
+  return apart > 0.0 ? apart / largest : 0.0;
 }
 
 }  // namespace periscope::stacks
