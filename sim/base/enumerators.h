@@ -24,6 +24,8 @@ constexpr std::string_view identifier_of() {
   return text.front() >= '0' && text.front() <= '9' ? std::string_view() : text;
 }
 
+enum class Probe { known };
+
 template <class E, std::size_t next = 0>
 constexpr std::size_t count() {
   if constexpr (identifier_of<static_cast<E>(next)>().empty()) {
@@ -52,11 +54,10 @@ inline constexpr auto identifiers = []<std::size_t... i>(std::index_sequence<i..
 }
 (std::make_index_sequence<enumerators_details::count<E>()>());
 
-#ifdef __CUDACC__
-inline constexpr bool knows_enumerators = false;  ///< nvcc formats them differently; host compilers check all tables
-#else
-inline constexpr bool knows_enumerators = true;
-#endif
+/// False for a compiler that spells enumerators differently, as nvcc does; a test checks that gcc and clang are known.
+inline constexpr bool knows_enumerators =
+    enumerators_details::identifier_of<enumerators_details::Probe::known>() == "known" &&
+    enumerators_details::identifier_of<static_cast<enumerators_details::Probe>(1)>().empty();
 
 /// True if `names` has a name for every enumerator of E, none of them empty or the identifier of another enumerator.
 template <class E, std::size_t size>
