@@ -483,7 +483,7 @@ def main():
     parser.add_argument("--level", help="an instruction set instead of the reference one")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("commands", nargs="*")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     program = Program(given.program, given.level, given.threads)
     commands = given.commands or COMMANDS
     if given.action in ("compare", "refresh"):
