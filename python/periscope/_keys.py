@@ -116,8 +116,9 @@ class InitKeys(TypedDict, total=False):
     """on the standard deviation of W_o and W_down, in place of o_factor and down_factor: a number, or an expression
     in L (layers) and l (additions to the stream before, from 0), as "1/sqrt(2L)" of GPT-2. Default: 1.0."""
     truncation: float | Sequence[float]
-    """where entries are truncated, in standard deviations: every standard deviation becomes that of the truncated
-    law, entries stay Gaussian; 0: 3 with scheme mitchell, else none. Default: 0.0."""
+    """where entries are truncated, in standard deviations: multiplies every standard deviation by the one of a
+    standard normal number truncated there; entries stay Gaussian; 0: 3 with scheme mitchell, else none. Default:
+    0.0."""
     embedding_std: float | Sequence[float]
     """standard deviation of the embedding table; sets input.second_moment. Default: by input.second_moment."""
     head_std: float | Sequence[float]

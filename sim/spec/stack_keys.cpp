@@ -46,7 +46,7 @@ constexpr Key<InitSpec> init_keys[] = {
     {.name = "o_factor", .field = &InitSpec::o_factor, .range = at_least(0), .meaning = "on the standard deviation of W_o"},
     {.name = "down_factor", .field = &InitSpec::down_factor, .range = at_least(0), .meaning = "on the standard deviation of W_down alone; init.residual scales W_o too"},
     {.name = "residual", .field = &InitSpec::residual, .meaning = "on the standard deviation of W_o and W_down, in place of o_factor and down_factor: a number, or an expression in L (layers) and l (additions to the stream before, from 0), as \"1/sqrt(2L)\" of GPT-2"},
-    {.name = "truncation", .field = &InitSpec::truncation, .range = {.low = 0.1, .or_zero = true}, .meaning = "where entries are truncated, in standard deviations: every standard deviation becomes that of the truncated law, entries stay Gaussian; 0: 3 with scheme mitchell, else none"},
+    {.name = "truncation", .field = &InitSpec::truncation, .range = {.low = 0.1, .or_zero = true}, .meaning = "where entries are truncated, in standard deviations: multiplies every standard deviation by the one of a standard normal number truncated there; entries stay Gaussian; 0: 3 with scheme mitchell, else none"},
     {.name = "embedding_std", .field = &InitSpec::embedding_std, .range = above(0), .meaning = "standard deviation of the embedding table; sets input.second_moment", .standard = "by input.second_moment"},
     {.name = "head_std", .field = &InitSpec::head_std, .range = above(0), .meaning = "standard deviation of the unembedding", .standard = "by scheme"},
     {.name = "position_std", .field = &InitSpec::position_std, .range = at_least(0), .meaning = "standard deviation of learned positions, which count in input.second_moment", .standard = "embedding_std"},

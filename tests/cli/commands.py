@@ -89,7 +89,7 @@ class Commands(FolderTest):
                     float(word) for word in (
                         f"{variance:.4g}", f"{of_variance:.1g}", f"{norms[0]:.4g}", f"{errors[0]:.1g}",
                         f"{norms[-1]:.4g}", f"{errors[-1]:.1g}", f"{norms[0] / norms[-1]:.3g}")])  # fmt: skip
-        self.assertIn("N(0, 0.02²), and the input has E[x²] = 1; embeddings drawn", table)
+        self.assertIn("N(0, 0.02²), and the input has E[x²] = 1; embeddings with", table)
         self.assertIn("model.recipe", table)
         self.assertIn("note: weights are drawn", table, "all stacks")
         lecun = run("propagate", "--config", self.config, "--vary", 'init.scheme=["normal","lecun"]').stderr

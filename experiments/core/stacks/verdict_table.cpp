@@ -121,9 +121,9 @@ std::string scale_hint(const std::vector<StackResult>& results) {
     if ((init.scheme != InitScheme::normal && !mitchell) || r.spec.model.embedding_norm || init.embedding_std) continue;
     if (ratio > 0.5 && ratio < 2.0) continue;
     const std::string drawn = mitchell ? "by Mitchell's rule" : fmt::format("from N(0, {:g}²)", init.std);
-    stacks_of[fmt::format(
-                  "weights are drawn {}, and the input has E[x²] = {:g}; embeddings drawn likewise have {:g}.\n", drawn,
-                  r.spec.input.second_moment, embedding)]
+    stacks_of[fmt::format("weights are drawn {}, and the input has E[x²] = {:g}; embeddings with that standard "
+                          "deviation would have {:g}.\n",
+                          drawn, r.spec.input.second_moment, embedding)]
         .push_back(config::placement_label(r.spec));
   }
   if (stacks_of.empty()) return {};
