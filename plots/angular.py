@@ -27,7 +27,7 @@ def _heatmaps(ds: xr.Dataset, i: int) -> style.Page:
     rows, columns = style.multiples(len(looks))
     side = min(2.4, (style.PAGE - 1.4) / columns)
     height = side + 0.27 + 0.35 / rows
-    figure, grid = style.panels(rows, columns, height, columns * side + 1.4, "compressed", sharex=True, sharey=True)
+    figure, grid = style.panels(rows, columns, height, columns * side + 1.4, compress=True, sharex=True, sharey=True)
     panels = [axes for row in grid for axes in row][: len(looks)]
     both = np.where(depth[:, None] >= depth[None, :], predicted, measured)  # rows run upwards
     highest = np.max(both, initial=0.0, where=np.isfinite(both)) or 0.5

@@ -42,7 +42,7 @@ def _angles(ds: xr.Dataset) -> style.Page:
     shown = groups.rows(ds, placements=groups.MAIN) + groups.rows(ds, "frozen")
     depth, ends = array(ds, "depth"), (0, len(array(ds, "record")) - 1)
     side = min(1.9, (style.PAGE - 1.3) / len(shown))
-    figure, grid = style.panels(2, len(shown), side + 0.25, style.PAGE, "compressed", sharex=True, sharey=True)
+    figure, grid = style.panels(2, len(shown), side + 0.25, style.PAGE, compress=True, sharex=True, sharey=True)
     values = array(ds, "angular_distance_measured")[shown][:, ends]
     highest = np.max(values, initial=0.0, where=np.isfinite(values)) or 0.5
     for row, r in zip(grid, ends, strict=True):

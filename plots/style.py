@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
-from matplotlib.transforms import ScaledTranslation
+from matplotlib.transforms import Bbox, ScaledTranslation
 
 # matplotlib's settings while a figure is made or drawn: what is the caller's stays as it is.
 SETTINGS: Any = {
@@ -202,6 +202,22 @@ class Page(Figure):
         return stream.getvalue()
 
 
+class ReproducibleLayout(ConstrainedLayoutEngine):
+    """Constrained layout with the same positions in every process.
+
+    matplotlib's solver orders its equations by address, so the last bits of its positions vary, and with them the names
+    of clip paths in SVG files.
+    """
+
+    def execute(self, fig: Figure) -> None:
+        super().execute(fig)
+        for axes in fig.axes:
+            in_layout = axes.get_in_layout()
+            bounds = [round(side, 9) for side in axes.get_position(True).bounds]
+            axes.set_position(Bbox.from_bounds(*bounds), "original")
+            axes.set_in_layout(in_layout)  # set_position takes the axes out of the layout
+
+
 @contextmanager
 def laid_out_once(figure: Page) -> Iterator[Callable[[], None]]:
     """Within this, panels stay where they are once the function has been called: every format shows the same layout,
@@ -237,9 +253,9 @@ def page(columns: int) -> float:
 
 
 def panels(
-    rows: int, columns: int, height: float, width: float, layout: Any = "constrained", **keywords: Any
+    rows: int, columns: int, height: float, width: float, compress: bool = False, **keywords: Any
 ) -> tuple[Page, list[list[Axes]]]:
-    """Rows of panels, `height` inches each. The layout "compressed" is for panels of fixed aspect.
+    """Rows of panels, `height` inches each. `compress` is for panels of fixed aspect.
 
     Where the width does not hold that many columns, each row is broken into several of the figure; what is returned
     still has the rows and columns that were asked for.
@@ -247,8 +263,8 @@ def panels(
     least = PANEL_LEAST if rows * columns <= FEW and width < 7 else MULTIPLE_LEAST
     fitting = max(1, min(columns, int(width / least)))
     per_row = -(-columns // fitting)
+    layout = ReproducibleLayout(w_pad=0.06, h_pad=0.06, compress=compress)
     figure = Page(figsize=(width, rows * per_row * height), layout=layout)
-    _layout(figure).set(w_pad=0.06, h_pad=0.06)
     if per_row == 1:
         return figure, figure.subplots(rows, columns, squeeze=False, **keywords).tolist()
     keywords.pop("width_ratios", None)
@@ -265,7 +281,7 @@ def panels(
 
 def _layout(figure: Figure) -> ConstrainedLayoutEngine:
     engine = figure.get_layout_engine()
-    assert isinstance(engine, ConstrainedLayoutEngine)  # "compressed" is one, too
+    assert isinstance(engine, ConstrainedLayoutEngine)
     return engine
 
 
