@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -21,8 +22,10 @@ namespace {
 constexpr std::array<std::string_view, 4> buffers{".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq",
                                                   ".position_ids"};
 
-const Family& family_of(const nlohmann::json& config, const std::string& path) {
+const Family& family_of(const nlohmann::json& config, const std::string& path,
+                        const std::vector<std::string>& ignored_keys) {
   ConfigReader reader(config, path);
+  reader.ignore(ignored_keys);
   const std::string type = reader.text("model_type");
   const Family* family = find_family(type);
   if (family == nullptr) {
@@ -41,6 +44,12 @@ const Family& family_of(const nlohmann::json& config, const std::string& path) {
   return *family;
 }
 
+std::vector<std::string> sorted(const std::vector<std::string>& words, const std::vector<std::string>& more = {}) {
+  std::set<std::string> all(words.begin(), words.end());
+  all.insert(more.begin(), more.end());
+  return {all.begin(), all.end()};
+}
+
 bool is_floating(SafetensorsType type) { return type <= SafetensorsType::f8_e4m3; }
 
 }  // namespace
@@ -51,9 +60,10 @@ Checkpoint::Checkpoint(const std::string& folder, const std::vector<std::string>
     : config_path_(config_file_of(folder)),
       config_file_(config_path_),
       config_(read_strict_json(config_file_)),
-      family_(&family_of(config_, config_path_)),
+      ignored_keys_(sorted(ignore_keys)),
+      family_(&family_of(config_, config_path_, ignored_keys_)),
       files_(folder) {
-  read_config(ignore_keys);
+  read_config();
   check_tensors();
 }
 
@@ -62,24 +72,22 @@ Checkpoint::Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vect
       config_path_(memory_->name + ": its configuration"),
       config_file_(MappedFile::of_memory(config_path_, std::as_bytes(std::span(memory_->config)))),
       config_(read_strict_json(config_file_)),
-      family_(&family_of(config_, config_path_)),
+      ignored_keys_(sorted(memory_->ignore_keys, ignore_keys)),
+      family_(&family_of(config_, config_path_, ignored_keys_)),
       files_(*memory_) {
-  std::vector<std::string> all = memory_->ignore_keys;
-  all.insert(all.end(), ignore_keys.begin(), ignore_keys.end());
-  read_config(all);
+  read_config();
   check_tensors();
 }
 
-void Checkpoint::read_config(const std::vector<std::string>& ignore_keys) {
+void Checkpoint::read_config() {
   ConfigReader reader(config_, config_path_);
   reader.set_stored(files_.counts());
-  reader.ignore(ignore_keys);
-  (void)reader.text("model_type");  // family_of has read both
-  if (reader.has("architectures")) (void)reader.texts("architectures");
+  reader.ignore(ignored_keys_);
   const TensorNames names(files_.names(), *family_, folder(), files_.aliases());
   stack_ = family_->read(reader, names);
   reader.must_be("quantization_config", nullptr);
   reader.finish();
+  reader.require_ignored();
   defaults_ = reader.defaults();
   try {
     validate(token_stack(stack_.model));
@@ -97,23 +105,10 @@ void Checkpoint::read_config(const std::vector<std::string>& ignore_keys) {
   if (reader.has("auto_map")) {
     stack_.warnings.push_back(fmt::format("{}: auto_map names code of its own, which is not run", config_path_));
   }
-  note_ignored(reader);
-  stack_.warnings.insert(stack_.warnings.end(), files_.warnings().begin(), files_.warnings().end());
-}
-
-void Checkpoint::note_ignored(const ConfigReader& reader) {
-  for (const auto& [key, what] : reader.ignored()) {
-    if (what == ConfigReader::Ignored::read) {
-      throw ConfigError(
-          fmt::format("--ignore-key {}: expected a key that does not change the function; the family {} reads it",
-                      in_quotes(key), family_->name));
-    }
-    const bool is_there = what == ConfigReader::Ignored::ignored;
-    if (is_there) ignored_keys_.push_back(key);
-    stack_.warnings.push_back(
-        fmt::format("key {} of config.json: {}", in_quotes(key),
-                    is_there ? "ignored (--ignore-key)" : "not there, so --ignore-key does nothing"));
+  for (const std::string& key : ignored_keys_) {
+    stack_.warnings.push_back(fmt::format("key {} of config.json: ignored (--ignore-key)", in_quotes(key)));
   }
+  stack_.warnings.insert(stack_.warnings.end(), files_.warnings().begin(), files_.warnings().end());
 }
 
 void Checkpoint::check_tensors() {

@@ -18,7 +18,8 @@ class Checkpoint {
  public:
   /// Reads config.json and the files' headers, no weights. `ignore_keys` are keys of config.json ("text_config.x" of an
   /// object within it) to pass over although they are unknown. Throws InputError, also for all that TensorFiles
-  /// refuses, and ConfigError for an ignored key that the family reads.
+  /// refuses, and ConfigError for an ignored key that the family reads, that is known to change the function, or that
+  /// is not there.
   explicit Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys = {});
   /// The same of a model in memory: what is said of its folder and files is said of it. Its own ignored keys count too.
   explicit Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys = {});
@@ -47,8 +48,7 @@ class Checkpoint {
   [[nodiscard]] const MappedFile& config_file() const { return config_file_; }
 
  private:
-  void read_config(const std::vector<std::string>& ignore_keys);
-  void note_ignored(const ConfigReader& reader);
+  void read_config();
   void check_tensors();
   void check_shape(const std::string& tensor, const std::vector<ParameterMap::Use>& uses) const;
   [[nodiscard]] bool is_known(const std::string& tensor);
@@ -58,13 +58,13 @@ class Checkpoint {
   std::string config_path_;
   MappedFile config_file_;
   nlohmann::json config_;
+  std::vector<std::string> ignored_keys_;
   const Family* family_;
   TensorFiles files_;
   FamilyStack stack_;
   std::map<std::string, std::vector<ParameterMap::Use>> uses_;
   std::vector<std::string> unused_;
   std::map<std::string, std::string> defaults_;
-  std::vector<std::string> ignored_keys_;
 };
 
 /// "[3, 4]".

@@ -43,14 +43,20 @@ ConfigReader::ConfigReader(nlohmann::json object, std::string path, std::string 
   }
 }
 
-void ConfigReader::ignore(std::span<const std::string> keys) {
-  for (const std::string& key : keys) shared_->ignored.emplace(key, Ignored::absent);
+void ConfigReader::ignore(std::span<const std::string> keys) { shared_->ignored.insert(keys.begin(), keys.end()); }
+
+void ConfigReader::require_ignored() const {
+  for (const std::string& key : shared_->ignored) {
+    if (std::ranges::count(shared_->keys, key) > 0) continue;
+    throw ConfigError(fmt::format("--ignore-key {}: expected a key of config.json{}", in_quotes(key),
+                                  nearest_name(key, shared_->keys)));
+  }
 }
 
 const nlohmann::json* ConfigReader::find(std::string_view key) {
   asked_.emplace(key);
-  if (const auto it = shared_->ignored.find(prefix_ + std::string(key)); it != shared_->ignored.end()) {
-    it->second = Ignored::read;
+  if (shared_->ignored.contains(prefix_ + std::string(key))) {
+    throw cannot_be_ignored(key, "it is read from models of this family");
   }
   const auto it = object_.find(std::string(key));
   return it == object_.end() || it->is_null() ? nullptr : &*it;
@@ -227,35 +233,43 @@ void ConfigReader::harmless(std::span<const std::string_view> keys) {
   for (const std::string_view key : keys) asked_.emplace(key);
 }
 
-bool ConfigReader::is_inert(const std::string& key, const nlohmann::json& value) const {
+std::optional<std::string> ConfigReader::inert_values(const std::string& key, const nlohmann::json& value) const {
   const auto matches = [&](const InertKey& row) {
     return row.key.ends_with('*') ? key.starts_with(row.key.substr(0, row.key.size() - 1)) : key == row.key;
   };
   const auto row = std::ranges::find_if(inert_, matches);
-  if (row == inert_.end()) return false;
+  if (row == inert_.end()) return std::nullopt;
   if (!row->same_as.empty()) {
     const auto other = object_.find(std::string(row->same_as));
-    if (other != object_.end() && *other == value) return true;
+    if (other != object_.end() && *other == value) return "";
     const auto by_default = shared_->defaults.find(prefix_ + std::string(row->same_as));
-    if (by_default != shared_->defaults.end() && by_default->second == value.dump()) return true;
-    throw unsupported_value(key, fmt::format("the same as {}", row->same_as));
+    if (by_default != shared_->defaults.end() && by_default->second == value.dump()) return "";
+    return fmt::format("the same as {}", row->same_as);
   }
-  if (row->values.empty()) return true;
+  if (row->values.empty()) return "";
   const nlohmann::json values = nlohmann::json::parse(row->values);
-  if (std::ranges::find(values, value) != values.end()) return true;
+  if (std::ranges::find(values, value) != values.end()) return "";
   std::string expected;
   for (const nlohmann::json& one : values) expected += (expected.empty() ? "" : " or ") + one.dump();
-  throw unsupported_value(key, expected);
+  return expected;
+}
+
+ConfigError ConfigReader::cannot_be_ignored(std::string_view key, std::string_view why) const {
+  return ConfigError(fmt::format("--ignore-key {}: expected a key that does not change the function; {}",
+                                 in_quotes(prefix_ + std::string(key)), why));
 }
 
 void ConfigReader::finish() const {
   for (const auto& [key, value] : object_.items()) {
-    const auto ignored = shared_->ignored.find(prefix_ + key);
-    if (ignored != shared_->ignored.end() && ignored->second != Ignored::read) {
-      ignored->second = Ignored::ignored;
-      continue;
+    shared_->keys.push_back(prefix_ + key);
+    if (value.is_null() || asked_.contains(key)) continue;
+    const bool ignored = shared_->ignored.contains(shared_->keys.back());
+    const std::optional<std::string> expected = inert_values(key, value);
+    if (expected && !expected->empty()) {
+      if (ignored) throw cannot_be_ignored(key, fmt::format("{} may: expected {}", found(key), *expected));
+      throw unsupported_value(key, *expected);
     }
-    if (value.is_null() || asked_.contains(key) || is_inert(key, value)) continue;
+    if (expected || ignored) continue;
     throw unsupported(path_, fmt::format("{}: unknown, it may change the function; pass --ignore-key {} if it does not",
                                          found(key), in_quotes(prefix_ + key)));
   }

@@ -44,12 +44,12 @@ class ConfigReader {
   /// Sets what the files beside it hold, also for the objects within this one.
   void set_stored(const StoredCounts& stored) { stored_ = stored; }
   [[nodiscard]] const StoredCounts& stored() const { return stored_; }
-  /// Lets finish() accept these unknown keys. Keys of nested objects have their object's name as prefix
-  /// ("text_config.x").
+  /// Lets finish() accept these keys if they are unknown. Keys of nested objects have their object's name as prefix
+  /// ("text_config.x"). A key that is read throws ConfigError where it is asked for, one that is known to change the
+  /// function at its value in finish(), and one that is not there in require_ignored().
   void ignore(std::span<const std::string> keys);
-  /// State of a key given to ignore().
-  enum class Ignored { absent, ignored, read };
-  [[nodiscard]] const std::map<std::string, Ignored>& ignored() const { return shared_->ignored; }
+  /// Throws ConfigError for a key given to ignore() that no finished object has; the message names the nearest.
+  void require_ignored() const;
   /// True if the key is there and not null.
   [[nodiscard]] bool has(std::string_view key) const;
   /// Makes null count as absent for a key, as in the public implementation of the family.
@@ -104,13 +104,16 @@ class ConfigReader {
   [[nodiscard]] const nlohmann::json& get(std::string_view key, std::string_view expected);
   [[nodiscard]] std::string found(std::string_view key) const;
   void note_default(std::string_view key, const nlohmann::json& value);
-  /// Returns false if no row has the key. Throws InputError if a row has it, but not with this value.
-  [[nodiscard]] bool is_inert(const std::string& key, const nlohmann::json& value) const;
+  /// Returns nullopt if no row has the key, "" if it is inert at this value, else the values at which it is.
+  [[nodiscard]] std::optional<std::string> inert_values(const std::string& key, const nlohmann::json& value) const;
+  /// "--ignore-key K: expected a key that does not change the function; WHY". To be thrown.
+  [[nodiscard]] ConfigError cannot_be_ignored(std::string_view key, std::string_view why) const;
 
   /// Shared by the readers of an object and of its nested objects.
   struct Shared {
     std::map<std::string, std::string> defaults;
-    std::map<std::string, Ignored> ignored;
+    std::set<std::string, std::less<>> ignored;
+    std::vector<std::string> keys;  ///< of finished objects, with their prefixes
   };
 
   nlohmann::json object_;

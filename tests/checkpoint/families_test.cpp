@@ -149,26 +149,65 @@ TEST_CASE("names of tensors that shared memory are read from the metadata, also 
   check_same_bits("gpt2", logits_of(folder.path(), {3, 9, 4}), logits_of(fixture("gpt2-bare"), {3, 9, 4}));
 }
 
-TEST_CASE("an unknown key is ignored on demand, and said to be") {
+TEST_CASE("an unknown key is ignored on demand, and said to be; a key that is read or matters is not") {
   const std::string ids = "rope_parameters.strange";
   EditedCheckpoint edited("llama-tied");
   edited.config["strange"] = 1;
   edited.config["rope_parameters"]["strange"] = {2};
-  edited.config["use_mrope"] = true;
+  edited.config["use_mrope"] = false;
+  edited.config["loss_type"] = nullptr;
   const std::string folder = edited.write();
-  const Checkpoint checkpoint(folder, {"strange", "use_mrope", ids, "nothing"});
-  CHECK(checkpoint.ignored_keys() == std::vector<std::string>{ids, "strange", "use_mrope"});
-  CHECK(checkpoint.warnings() ==
-        std::vector<std::string>{"key \"nothing\" of config.json: not there, so --ignore-key does nothing",
-                                 "key \"" + ids + "\" of config.json: ignored (--ignore-key)",
-                                 "key \"strange\" of config.json: ignored (--ignore-key)",
-                                 "key \"use_mrope\" of config.json: ignored (--ignore-key)"});
-  CHECK_THROWS_WITH_AS(Checkpoint(folder, {"strange", ids}),
-                       doctest::Contains("key \"use_mrope\" = true: expected false"), InputError);
-  for (const std::string key : {"rms_norm_eps", "is_causal", "rope_parameters.factor", "model_type", "mlp_bias"}) {
+  const std::vector<std::string> unknown{"strange", "use_mrope", ids, "loss_type"};
+  const Checkpoint checkpoint(folder, unknown);
+  CHECK(checkpoint.ignored_keys() == std::vector<std::string>{"loss_type", ids, "strange", "use_mrope"});
+  REQUIRE(checkpoint.warnings().size() == 4);
+  CHECK(checkpoint.warnings()[2] == "key \"strange\" of config.json: ignored (--ignore-key)");
+  CHECK_THROWS_WITH_AS(Checkpoint(folder, {"strange"}), doctest::Contains((ids + "\" = [2]: unknown").c_str()),
+                       InputError);
+
+  const std::string read = "it is read from models of this family";
+  const auto known = [](const std::string& key, const std::string& value, const std::string& expected) {
+    return "key \"" + key + "\" = " + value + " may: expected " + expected;
+  };
+  struct Row {
+    std::string key;
+    nlohmann::json value;
+    std::string why;
+  };
+  const std::vector<Row> rows{
+      {"rms_norm_eps", 1e-5, read},
+      {"is_causal", true, read},
+      {"is_causal", false, read},
+      {"activation", "relu", read},
+      {"model_type", "llama", read},
+      {"model_type", "strange", read},
+      {"architectures", {"LlamaForCausalLM"}, read},
+      {"architectures", {"LlamaForSequenceClassification"}, read},
+      {"rope_scaling", {{"rope_type", "yarn"}}, read},
+      {"quantization_config", {{"bits", 4}}, read},
+      {"mlp_bias", true, read},
+      {"use_mrope", true, known("use_mrope", "true", "false")},
+      {"rope_interleaved", true, known("rope_interleaved", "true", "false")},
+      {"is_llama_config", false, known("is_llama_config", "false", "true")},
+      {"sliding_window_size", 7, known("sliding_window_size", "7", "the same as sliding_window")},
+  };
+  for (const auto& [key, value, why] : rows) {
     CAPTURE(key);
-    CHECK_THROWS_WITH_AS(Checkpoint(folder, {"strange", "use_mrope", ids, key}),
-                         doctest::Contains(("--ignore-key \"" + key + "\": expected a key that").c_str()), ConfigError);
+    EditedCheckpoint other("llama-tied");
+    other.config["strange"] = 1;
+    other.config[key] = value;
+    const std::string words = "--ignore-key \"" + key + "\": expected a key that does not change the function; " + why;
+    CHECK_THROWS_WITH_AS(Checkpoint(other.write(), {"strange", key}), words.c_str(), ConfigError);
+  }
+  for (const auto& [key, nearest] : std::map<std::string, std::string>{{"strang", "strange"},
+                                                                       {"use_mropes", "use_mrope"},
+                                                                       {"rope_parameters.stranger", ids},
+                                                                       {"stranges", "strange"}}) {
+    std::vector<std::string> keys = unknown;
+    keys.push_back(key);
+    const std::string words =
+        "--ignore-key \"" + key + "\": expected a key of config.json; nearest is \"" + nearest + "\"";
+    CHECK_THROWS_WITH_AS(Checkpoint(folder, keys), words.c_str(), ConfigError);
   }
 }
 
