@@ -119,7 +119,7 @@ TEST_CASE("buffers are dropped and reused where there is no memory left") {
       while (held.size() > 1) held.erase(held.begin());
       held.clear();  // ends in std::terminate if a deleter allocates
     }
-    // Of the small ones 64 are kept, the first that came back; of the large ones the last.
+    // The pool caches the first 64 small buffers that come back, and the last of the large ones.
     if (bytes > 4 * kib) CHECK(pool.take(bytes).get() == last);
   }
 }

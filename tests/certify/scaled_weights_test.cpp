@@ -132,7 +132,7 @@ TEST_CASE("a format's headroom is that of the run that stores in it, or else of 
     } else if (f.format.name == "bf16") {  // the search ends there
       CHECK(f.stream == 0x1p40);
       CHECK(f.branch == 0x1p40);
-    } else {  // there is no run in it
+    } else {  // no run uses this format
       CHECK(std::isnan(f.stream));
       CHECK(std::isnan(f.branch));
     }
@@ -167,11 +167,11 @@ certify::FormatHeadroom headroom_beside(Signal signal, double bound, double powe
   return {};
 }
 
-TEST_CASE("no factor of the stream is certified where another class stands against it") {
+TEST_CASE("no factor of the stream is certified if a class overflows that does not shrink with it") {
   const NumberFormat half = config::parse_format("fp16");
   const RunArithmetic mixed = run_arithmetic(Arithmetic::mixed, half);
   int certificates = 0;
-  // An MLP that does not shrink with the stream: no c, and no long search for one.
+  // The search for c ends after two certificates.
   const certify::FormatHeadroom never = headroom_beside(Signal::up, 1e5, 0.0, mixed, certificates);
   CHECK(std::isnan(never.stream));
   CHECK(never.fitting.stream == 32768.0);

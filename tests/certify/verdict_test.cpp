@@ -113,7 +113,7 @@ TEST_CASE("certify passes if no bound was exceeded and all that is required is c
   }
 }
 
-TEST_CASE("a table's row that fits by itself is in brackets where what comes before it may overflow") {
+TEST_CASE("the factor of a class that fits by itself is in brackets if a signal upstream may overflow") {
   const NumberFormat fp16 = number_formats[2];
   CertifyResult r{.model = {}, .family = {}, .spec = {}, .domain = {}};
   r.spec.model = {.layers = 1, .width = 2, .heads = 1, .kv_heads = 1, .head_dim = 2, .mlp_width = 2};

@@ -150,19 +150,19 @@ TEST_CASE("names of tensors that shared memory are read from the metadata, also 
 }
 
 TEST_CASE("an unknown key is ignored on demand, and said to be; a key that is read or matters is not") {
-  const std::string ids = "rope_parameters.strange";
+  const std::string nested = "rope_parameters.strange";
   EditedCheckpoint edited("llama-tied");
   edited.config["strange"] = 1;
   edited.config["rope_parameters"]["strange"] = {2};
   edited.config["use_mrope"] = false;
   edited.config["loss_type"] = nullptr;
   const std::string folder = edited.write();
-  const std::vector<std::string> unknown{"strange", "use_mrope", ids, "loss_type"};
+  const std::vector<std::string> unknown{"strange", "use_mrope", nested, "loss_type"};
   const Checkpoint checkpoint(folder, unknown);
-  CHECK(checkpoint.ignored_keys() == std::vector<std::string>{"loss_type", ids, "strange", "use_mrope"});
+  CHECK(checkpoint.ignored_keys() == std::vector<std::string>{"loss_type", nested, "strange", "use_mrope"});
   REQUIRE(checkpoint.warnings().size() == 4);
   CHECK(checkpoint.warnings()[2] == "key \"strange\" of config.json: ignored (--ignore-key)");
-  CHECK_THROWS_WITH_AS(Checkpoint(folder, {"strange"}), doctest::Contains((ids + "\" = [2]: unknown").c_str()),
+  CHECK_THROWS_WITH_AS(Checkpoint(folder, {"strange"}), doctest::Contains((nested + "\" = [2]: unknown").c_str()),
                        InputError);
 
   const std::string read = "it is read from models of this family";
@@ -201,7 +201,7 @@ TEST_CASE("an unknown key is ignored on demand, and said to be; a key that is re
   }
   for (const auto& [key, nearest] : std::map<std::string, std::string>{{"strang", "strange"},
                                                                        {"use_mropes", "use_mrope"},
-                                                                       {"rope_parameters.stranger", ids},
+                                                                       {"rope_parameters.stranger", nested},
                                                                        {"stranges", "strange"}}) {
     std::vector<std::string> keys = unknown;
     keys.push_back(key);

@@ -365,7 +365,7 @@ TEST_CASE("null in config.json means what the public implementation makes of it,
   }
 }
 
-/// config.json of published models, or what libraries make of them, as they are. Long lists of ids are left out.
+/// config.json of published models, verbatim or as a library rewrites it; long lists of ids are left out.
 const std::vector<std::pair<std::string, std::string>> published{
     {"SmolLM2-1.7B-Instruct", R"({"architectures":["LlamaForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
       "bos_token_id":1,"eos_token_id":2,"hidden_act":"silu","hidden_size":2048,"initializer_range":0.02,

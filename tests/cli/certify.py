@@ -144,7 +144,7 @@ class Certify(FolderTest):
             self.assertTrue(scaled["runs"]["fp16"]["classes"][name]["certified"], name)
 
     def scaled_checkpoint(self, name, **factors):
-        """A checkpoint whose tensors of the first layer are multiplied."""
+        """Writes a checkpoint; each factor multiplies the first tensor whose name contains its key."""
         tensors = tiny_checkpoint.random_tensors(256)
         for part, factor in factors.items():
             _, values = tensors[next(n for n in tensors if part in n)]
@@ -153,7 +153,7 @@ class Certify(FolderTest):
         return self.folder / name
 
     def test_no_factor_is_certified_where_another_class_overflows(self):
-        # The hidden layer's inputs pass FP16, the stream does not: no c makes them smaller.
+        # `up` exceeds FP16's range and the stream does not, so no c helps.
         folder = self.scaled_checkpoint("overflow", up_proj=1.5e4, gate_proj=1e-2, down_proj=1e-4)
         result, code = self.certify(folder, "--headroom", "fp16")
         fp16 = result["headroom"]["formats"]["fp16"]

@@ -7,7 +7,7 @@ import shutil
 import sys
 import unittest
 
-from periscope_process import FolderTest, run, run_json
+from periscope_process import FolderTest, run, run_json, sets
 from safetensors_file import read_safetensors
 
 FIXTURES = pathlib.Path(sys.argv.pop(1))
@@ -66,8 +66,7 @@ class Info(FolderTest):
 
     def test_every_matrix_and_table_has_its_standard_deviation(self):
         folder, large = self.folder / "gpt2", ["model.layers=2", "model.width=64", "model.heads=2", "model.vocab=256"]
-        own = [word for s in (*large, "init.position_std=0.01", "init.head_std=0.1", "input.tokens=64")
-               for word in ("--set", s)]  # fmt: skip
+        own = sets(*large, "init.position_std=0.01", "init.head_std=0.1", "input.tokens=64")
         _, code = run_json("write-checkpoint", "--family", "gpt2", "--out", folder, "--dtype", "f64", "--quiet", *own)
         self.assertEqual(code, 0)
         tensors = read_safetensors(folder / "model.safetensors")
@@ -82,8 +81,8 @@ class Info(FolderTest):
                                ("transformer.h.1.mlp.c_proj.weight", 0.01)):
             with self.subTest(name):
                 self.assertAlmostEqual(std(name) / expected, 1.0, delta=0.06)
-        settings = [word for s in ("init.embedding_std=0.02", "init.position_std=0.01", "init.head_std=0.1",
-                                   "init.residual=1/sqrt(2L)") for word in ("--set", s)]  # fmt: skip
+        settings = sets("init.embedding_std=0.02", "init.position_std=0.01", "init.head_std=0.1",
+                        "init.residual=1/sqrt(2L)")  # fmt: skip
         result, _ = run_json("probe", folder, "--tokens", ",".join(map(str, range(32))), "--quiet", "--draws", "2",
                              *settings)
         moment = result["second_moment"]

@@ -7,7 +7,7 @@ import json
 import re
 import unittest
 
-from periscope_process import SMALL, SWEEPS, SharedFolderTest, run
+from periscope_process import SMALL, SWEEPS, SharedFolderTest, run, sets
 from plotting import ROOT, Asked, plain  # first of what needs packages
 
 # isort: split
@@ -39,8 +39,8 @@ COMMANDS = {
     "formats": ["formats", "--backward", "--set", "formats.massive=20",
                 "--set", 'formats.format=["fp16","fp8_e4m3","int8"]'],
 }  # fmt: skip
-TINY = [word for setting in ("model.layers=3", "model.width=16", "model.heads=2", "model.vocab=32", "input.tokens=8",
-                             "train.steps=3", "train.batch=2") for word in ("--set", setting)]  # fmt: skip
+TINY = sets("model.layers=3", "model.width=16", "model.heads=2", "model.vocab=32", "input.tokens=8",
+            "train.steps=3", "train.batch=2")  # fmt: skip
 OTHERS = {
     "verify": ["verify", "--cases", 2000], "probe": ["probe", CHECKPOINT, "--tokens", "1,2,3,4", "--backward"],
     "certify": ["certify", CHECKPOINT, "--tokens", "1,2,3", "--headroom", "fp16"],

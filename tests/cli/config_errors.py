@@ -155,7 +155,7 @@ FLAGS = [
      ["input.path", "/dev/zero"]),
     (["--set", "input.kind=text", "--set", "input.path=x", "--set", "model.vocab=100"], 2,
      ["model.vocab = 100", "at least 256"]),
-    # Keys of the initialisation that say the same thing twice.
+    # Keys of the initialisation that exclude each other.
     (["--set", "init.residual=1/sqrt(2L)", "--set", "init.o_factor=0.5"], 2,
      ["init.o_factor = 0.5: expected 1", 'init.residual = "1/sqrt(2L)"', "set init.residual = 1"]),
     (["--set", "init.residual=0.5", "--set", "init.down_factor=0.5"], 2,

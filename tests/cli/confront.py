@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from periscope_process import BINARY, FolderTest, run, run_json, start_program
+from periscope_process import BINARY, FolderTest, run, run_json, sets, start_program
 
 # A list of two wrong theories, one of which nobody could reject, and a configuration for master seeds.
 LIST = """
@@ -52,7 +52,7 @@ REFUSED = [
 ]
 
 
-# Initialisations: settings, and a theory that is wrong about them.
+# Settings of an initialisation, and a wrong override of the theory.
 INITIALISATIONS = [
     (("init.residual=1/sqrt(2L)",), "init.residual=1"),
     (("init.residual=1/(l+1)",), "init.residual=1/sqrt(2L)"),
@@ -73,12 +73,12 @@ class Confront(FolderTest):
     def test_initialisations_agree_and_wrong_ones_do_not(self):
         for settings, wrong in INITIALISATIONS:
             with self.subTest(settings=settings):
-                words = [word for s in (*settings, "model.placement=pre", "run.seeds=16") for word in ("--set", s)]
+                words = sets(*settings, "model.placement=pre", "run.seeds=16")
                 result, code = self.propagate("--backward", *words)
                 self.assertEqual(code, 0, result["cells"][0])
                 self.assertNotEqual(result["cells"][0]["verdict"], "disagrees")
-                told, code = self.propagate("--backward", *words, "--theory-set", wrong)
-                self.assertEqual((code, told["cells"][0]["verdict"]), (4, "disagrees"))
+                result, code = self.propagate("--backward", *words, "--theory-set", wrong)
+                self.assertEqual((code, result["cells"][0]["verdict"]), (4, "disagrees"))
 
     def test_residual_is_o_factor_and_down_factor_together(self):
         words = ("--backward", "--set", "model.layers=3", "--set", "model.placement=pre")
@@ -169,7 +169,7 @@ class Confront(FolderTest):
             settings = (f"model.norm={norm}", "model.placement=pre", "model.layers=2", "model.width=1024",
                         "model.heads=16", "model.mlp_width=2048", "init.scheme=lecun", "input.tokens=16",
                         "input.correlation=0.1", "run.seeds=16", "run.weights=matrix-free")  # fmt: skip
-            stack = [word for setting in settings for word in ("--set", setting)]
+            stack = sets(*settings)
             self.assertEqual(run("propagate", *stack, "--quiet").returncode, 0, norm)
             wrong = run("propagate", *stack, "--quiet", "--set", "theory.fault=norm-alpha")
             self.assertEqual(wrong.returncode, 4, norm)
@@ -254,7 +254,7 @@ class Confront(FolderTest):
                              (["init.scheme=normal"], ["init.scheme", "no limit"]),
                              (["run.backward=true", "model.unembedding=false"], ["model.unembedding"])]:
             with self.subTest(flags=flags):
-                extra = [word for flag in flags for word in ("--set", flag)]
+                extra = sets(*flags)
                 done = run("ladder", "--config", self.config, *LADDER, *extra)
                 self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
                 for word in words:

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import unittest
 
-from periscope_process import BINARY, FolderTest, run, run_json
+from periscope_process import BINARY, FolderTest, run, run_json, sets
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WRONG = ("--theory-set", "init.down_factor=2")  # a theory that is rejected: exit code 4
@@ -89,8 +89,7 @@ class FinishedRun(FolderTest):
         copy.write_bytes(words)
 
         def train(path):
-            flags = [word for key in ("model.vocab=256", "model.placement=pre", "train.steps=2", "train.batch=2")
-                     for word in ("--set", key)]
+            flags = sets("model.vocab=256", "model.placement=pre", "train.steps=2", "train.batch=2")
             done = run("train", "--config", self.config, *flags, "--seeds", 1, "--corpus", path, "--out",
                        self.folder / "out", "--skip-finished")
             self.assertEqual(done.returncode, 0, done.stderr)

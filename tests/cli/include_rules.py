@@ -52,9 +52,8 @@ for name in (*ALL_CORE, "experiments/studies"):
 FORBIDDEN["python/bindings"] = ("CLI/", "netcdf", "openssl", "sys/wait", "malloc.h")  # signals: its thread blocks them
 PROCESS_WORDS = re.compile(r"/proc/self/exe|\bmallopt\b|\bgetenv\b|\bstd::exit\b|\bfork\("
                            r"|\bstd::(cout|cerr|clog|signal)\b|\bfmt::print\b|\bs?printf\(|\bsigaction\b|\bcurrent_path\b|\bomp_set_\w+")
-KNOWS_NVCC = {"sim/base/enumerators.h"}  # which writes the names of enumerators in another form
-# Who puts back the number of threads of its own thread: OneThread, for the ops of a small stack, and a run of the
-# Python module, which has a thread to itself.
+# Files that restore their thread's number of threads: OneThread, for the ops of a small stack, and a run of the Python
+# module, which has a thread to itself.
 PUTS_BACK = {"experiments/core/stacks/one_thread.h": "omp_set_num_threads",
              "python/bindings/run.cpp": "omp_set_num_threads"}
 # A study is a folder; no study includes another. Files beside the folders know all of them.
@@ -102,7 +101,7 @@ def violations(files):
             for word in PROCESS_WORDS.finditer(text):
                 if PUTS_BACK.get(path) != word[0]:
                     found.append(f"{path}: {room} may not use {word[0]}: it belongs to the whole process")
-        if room != "sim/cuda" and path not in KNOWS_NVCC and re.search(r"^\s*#\s*if.*(CUDA|HIP|GPU)", text, re.M):
+        if room != "sim/cuda" and re.search(r"^\s*#\s*if.*(CUDA|HIP|GPU)", text, re.M):
             found.append(f"{path}: backend #if outside sim/cuda")
     return found
 

@@ -152,7 +152,7 @@ class Memory(FolderTest):
                     self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
     def test_memory_that_is_lacking_at_any_moment_is_said(self):
-        """Requests that fail, from some moment on, once, for a while or for good: also those of destructors."""
+        """Allocations fail from a random one on: one, 200 or all that follow, also in destructors."""
         words = ["propagate", "--config", str(self.config), "--seeds", "4", "--threads", "1", "--quiet",
                  "--set", "run.weights=dense"]
         counted = self.folder / "count"

@@ -36,6 +36,11 @@ down_factors = [0.05, 0.5, 5.0]
 """
 
 
+def sets(*settings):
+    """Returns the flags that set these keys."""
+    return [word for setting in settings for word in ("--set", setting)]
+
+
 def run(*arguments, cwd=None, environment=None):
     return subprocess.run([str(BINARY), *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=300,
                           env=environment)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import unittest
 
-from periscope_process import SMALL, SharedFolderTest, run
+from periscope_process import SMALL, SharedFolderTest, run, sets
 from plotting import ROOT, draw  # first of what needs packages
 
 # isort: split
@@ -30,7 +30,7 @@ class Command(SharedFolderTest):
         config.write_text(SMALL)
         sizes = {"plain": [], "small": ["input.second_moment=4e-4"], "deep": ["model.layers=3", "model.qk_norm=head"]}
         for name, settings in sizes.items():
-            flags = [word for setting in settings for word in ("--set", setting)]
+            flags = sets(*settings)
             done = run("propagate", "--config", config, *flags, "--out", cls.folder / "results" / name, "--quiet")
             assert done.returncode == 0, done.stderr
         cls.file = {name: cls.folder / "results" / name / "propagate.nc" for name in sizes}

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import unittest
 
-from periscope_process import SMALL, SharedFolderTest, run
+from periscope_process import SMALL, SharedFolderTest, run, sets
 from planted_results import planted_reproduce  # first of what needs packages
 from plotting import ROOT, draw, with_columns
 
@@ -27,8 +27,8 @@ from PIL import Image
 import plots
 from plots import kinds, reader, style
 
-TINY = [word for setting in ("model.layers=2", "model.width=16", "model.heads=2", "model.vocab=32", "input.tokens=8",
-                             "train.steps=3", "train.batch=2") for word in ("--set", setting)]  # fmt: skip
+TINY = sets("model.layers=2", "model.width=16", "model.heads=2", "model.vocab=32", "input.tokens=8",
+            "train.steps=3", "train.batch=2")  # fmt: skip
 
 
 def python(code, *arguments, cwd=ROOT):

@@ -12,7 +12,7 @@ import unittest
 FIRST, COUNT = (int(x) for x in sys.argv[2:4]) if len(sys.argv) > 3 else (0, 60)
 del sys.argv[2:]
 
-from periscope_process import run, run_json  # noqa: E402 - it takes its argument from what is left
+from periscope_process import run, run_json, sets  # noqa: E402 - it takes its argument from what is left
 
 VERDICTS = {"agrees", "disagrees", "inconclusive", "not-checked"}
 NAMES = ["none", "post", "pre", "peri", "b-only", "a+c", "deepnorm", "mix", "lns", "depth-scaled", "residual-dual"]
@@ -135,7 +135,7 @@ class RandomConfigurations(unittest.TestCase):
     SMALL = ["model.width=16", "model.heads=2", "model.layers=2", "input.tokens=4"]
 
     def settings(self, *settings):
-        return [word for s in [*self.SMALL, *settings] for word in ("--set", s)]
+        return sets(*self.SMALL, *settings)
 
     def test_found(self):
         """What random configurations have found, by name."""

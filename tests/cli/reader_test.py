@@ -8,7 +8,7 @@ import json
 import os
 import unittest
 
-from periscope_process import SMALL, SharedFolderTest, run
+from periscope_process import SMALL, SharedFolderTest, run, sets
 from plotting import plain  # first of what needs packages
 
 # isort: split
@@ -19,8 +19,8 @@ import xarray as xr
 from plots import reader
 from plots.dataset import array, config, fact, fact_if_any, source, tidy
 
-TINY = [word for setting in ("model.layers=2", "model.width=16", "model.heads=2", "model.vocab=32", "input.tokens=8",
-                             "train.steps=3", "train.batch=2") for word in ("--set", setting)]  # fmt: skip
+TINY = sets("model.layers=2", "model.width=16", "model.heads=2", "model.vocab=32", "input.tokens=8",
+            "train.steps=3", "train.batch=2")  # fmt: skip
 SAID = {"program": "periscope", "version": "1", "commit": "1", "config": "{}"}
 
 

@@ -8,6 +8,7 @@ import unittest
 
 import tiny_checkpoint
 from periscope_process import FolderTest, contents, run, run_json
+from safetensors_file import read_raw, write_raw
 
 FIXTURES = pathlib.Path(sys.argv.pop(1))
 GAUGES = ("gemma2", "gemma3-nested", "llama", "llama-tied", "mistral", "qwen2", "qwen3", "gpt2-bare")
@@ -18,30 +19,11 @@ SMALL = ["--set", "model.layers=2", "--set", "model.width=12", "--set", "model.h
 TOKENS = ["--tokens", "1,2,3,4,5", "--no-theory"]
 
 
-def read_tensors(path):
-    """-> {name: (type, shape, bytes)} of a safetensors file."""
-    data = path.read_bytes()
-    (length,) = struct.unpack_from("<Q", data)
-    header = json.loads(data[8:8 + length])
-    header.pop("__metadata__", None)
-    return {name: (t["dtype"], t["shape"], data[8 + length:][slice(*t["data_offsets"])]) for name, t in header.items()}
-
-
-def write_tensors(path, tensors):
-    """The inverse of read_tensors."""
-    header, data = {}, b""
-    for name, (kind, shape, raw) in tensors.items():
-        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
 def write_f16(folder, tensors):
     """The tiny checkpoint with its numbers in F16."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(tiny_checkpoint.CONFIG | {"vocab_size": 256}))
-    write_tensors(folder / "model.safetensors", {name: ("F16", shape, struct.pack(f"<{len(values)}e", *values))
+    write_raw(folder / "model.safetensors", {name: ("F16", shape, struct.pack(f"<{len(values)}e", *values))
                                                  for name, (shape, values) in tensors.items()})
 
 
@@ -120,8 +102,8 @@ class Regauge(FolderTest):
         result = self.regauge(FIXTURES / "llama-tied", made, "--factor", 8)
         self.assertIn("final norm", result["multiplied_by_factor"][0])
         self.assertTrue(json.loads((made / "config.json").read_text())["tie_word_embeddings"])
-        before = read_tensors(FIXTURES / "llama-tied" / "model.safetensors")
-        after = read_tensors(made / "model.safetensors")
+        before = read_raw(FIXTURES / "llama-tied" / "model.safetensors")
+        after = read_raw(made / "model.safetensors")
         self.assertEqual({n: t[:2] for n, t in before.items()}, {n: t[:2] for n, t in after.items()}, "types, shapes")
         changed = {n.split(".")[-2] for n in before if before[n] != after[n]}
         self.assertEqual(changed, {"embed_tokens", "o_proj", "down_proj", "norm"})
@@ -156,7 +138,7 @@ class Regauge(FolderTest):
         self.assertEqual(result["tensors"]["widened"]["model.layers.1.mlp.down_proj.weight"],
                          {"from": "F16", "to": "F32"})
         self.assertEqual(result["tensors"]["numbers_rounded"], 0)
-        types = {name: t[0] for name, t in read_tensors(made / "model.safetensors").items()}
+        types = {name: t[0] for name, t in read_raw(made / "model.safetensors").items()}
         self.assertEqual(types["model.layers.1.mlp.down_proj.weight"], "F32")
         self.assertEqual(types["model.layers.0.self_attn.q_proj.weight"], "F16")
         self.assertLess(result["logit_difference"], 1e-12)
@@ -166,13 +148,13 @@ class Regauge(FolderTest):
         model = self.folder / "model"
         model.mkdir()
         (model / "config.json").write_bytes((FIXTURES / "gemma2" / "config.json").read_bytes())
-        tensors = read_tensors(FIXTURES / "gemma2" / "model.safetensors")
+        tensors = read_raw(FIXTURES / "gemma2" / "model.safetensors")
         for name, count in (("model.layers.0.post_attention_layernorm.weight", 2),
                             ("model.layers.1.post_attention_layernorm.weight", 3)):
             kind, shape, raw = tensors[name]
             self.assertEqual(kind, "F32")
             tensors[name] = (kind, shape, struct.pack(f"<{count}f", *[2.0**-60] * count) + raw[4 * count:])
-        write_tensors(model / "model.safetensors", tensors)
+        write_raw(model / "model.safetensors", tensors)
         result = self.regauge(model, self.folder / "made", "--factor", 2)
         self.assertEqual(result["tensors"]["numbers_rounded"], 5)
 

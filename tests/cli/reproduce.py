@@ -6,8 +6,7 @@ import subprocess
 import time
 import unittest
 
-from periscope_process import FolderTest, run, run_json, start_program
-from small_training import sets
+from periscope_process import FolderTest, run, run_json, sets, start_program
 
 TINY = sets("model.layers=3", "model.width=16", "model.heads=2", "model.mlp_width=24", "model.vocab=40",
             "input.tokens=8", "train.steps=20", "train.batch=2", "train.record_every=10", "train.record_sequences=2")

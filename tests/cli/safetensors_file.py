@@ -1,4 +1,4 @@
-"""Reads safetensors files without any package."""
+"""Reads and writes safetensors files without any package."""
 
 import array
 import json
@@ -25,12 +25,26 @@ def read_safetensors(path):
 
 
 def read_tensors(path):
-    """-> {name: values} of a file of F32 and F64, in whatever order."""
+    """-> {name: values} of the tensors in F32 and F64."""
+    codes = {"F64": "d", "F32": "f"}
+    return {name: array.array(codes[kind], raw) for name, (kind, _, raw) in read_raw(path).items() if kind in codes}
+
+
+def read_raw(path):
+    """-> {name: (type, shape, bytes)}"""
     data = path.read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    header, tensors = json.loads(data[8:8 + length]), {}
-    for name, entry in header.items():
-        if name != "__metadata__" and entry["dtype"] in ("F32", "F64"):
-            begin, stop = (8 + length + o for o in entry["data_offsets"])
-            tensors[name] = array.array({"F64": "d", "F32": "f"}[entry["dtype"]], data[begin:stop])
-    return tensors
+    (length,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__", None)
+    return {name: (t["dtype"], t["shape"], data[8 + length:][slice(*t["data_offsets"])]) for name, t in header.items()}
+
+
+def write_raw(path, tensors):
+    """The inverse of read_raw."""
+    header, data = {}, b""
+    for name, (kind, shape, raw) in tensors.items():
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)

@@ -25,10 +25,6 @@ record_sequences = 2
 ONE = ("--set", "model.placement=peri")
 
 
-def sets(*settings):
-    return [word for setting in settings for word in ("--set", setting)]
-
-
 class TrainTest(FolderTest):
     STACK = SMALL
 

@@ -4,7 +4,8 @@ import array
 import json
 import math
 import random
-import struct
+
+from safetensors_file import write_raw
 
 LAYERS, WIDTH, HEADS, KV_HEADS, MLP = 2, 16, 4, 2, 24
 HEAD_DIM = WIDTH // HEADS
@@ -41,21 +42,11 @@ def random_tensors(vocab, seed=1):
     return tensors
 
 
-def write_safetensors(path, tensors):
-    header, data = {}, b""
-    for name, (shape, values) in tensors.items():
-        raw = array.array("d", values).tobytes()
-        header[name] = {"dtype": "F64", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
 def write(folder, vocab=256, tensors=None):
     """-> the tensors, {name: (shape, values)}"""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = tensors or random_tensors(vocab)
     (folder / "config.json").write_text(json.dumps(CONFIG | {"vocab_size": vocab}))
-    write_safetensors(folder / "model.safetensors", tensors)
+    write_raw(folder / "model.safetensors", {name: ("F64", shape, array.array("d", values).tobytes())
+                                             for name, (shape, values) in tensors.items()})
     return tensors

@@ -7,9 +7,9 @@ import subprocess
 import time
 import unittest
 
-from periscope_process import BINARY, contents, run, run_json, start_program
+from periscope_process import BINARY, contents, run, run_json, sets, start_program
 from safetensors_file import read_safetensors
-from small_training import BATCH, LAYERS, ONE, SMALL, STEPS, TOKENS, VOCAB, WIDTH, TrainTest, sets
+from small_training import BATCH, LAYERS, ONE, SMALL, STEPS, TOKENS, VOCAB, WIDTH, TrainTest
 
 
 def rate(s, steps, lr, warmup, schedule="cosine"):

@@ -4,9 +4,9 @@ import math
 import statistics
 import unittest
 
-from periscope_process import run, run_json
+from periscope_process import run, run_json, sets
 from safetensors_file import read_safetensors
-from small_training import LAYERS, ONE, TrainTest, sets
+from small_training import LAYERS, ONE, TrainTest
 
 LARGEST_FP16 = 65504
 

@@ -14,8 +14,8 @@ import unittest
 
 DISK_FAULTS = pathlib.Path(sys.argv.pop(2)).resolve()
 
-from periscope_process import BINARY, contents, run, start_program  # noqa: E402  takes the argument before DISK_FAULTS
-from small_training import ONE, TrainTest, sets  # noqa: E402
+from periscope_process import BINARY, contents, run, sets, start_program  # noqa: E402  pops its argument
+from small_training import ONE, TrainTest  # noqa: E402
 
 # Long enough that a signal comes in time: a second or two, and many runs.
 MANY = ("--seeds", "10", "--set", "train.steps=100")

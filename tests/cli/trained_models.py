@@ -3,8 +3,8 @@
 import json
 import unittest
 
-from periscope_process import contents, run, run_json
-from small_training import TrainTest, sets
+from periscope_process import contents, run, run_json, sets
+from small_training import TrainTest
 
 TOKENS = 8
 TEXT = b"The quick brown fox jumps over the lazy dog, twice a day; and the dog does not mind it so."

@@ -6,7 +6,7 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 import unittest
 
 import plotting  # noqa: F401  first of what needs packages
-from periscope_process import FolderTest, run
+from periscope_process import FolderTest, run, sets
 
 # isort: split
 import numpy as np
@@ -31,9 +31,9 @@ from plots.dataset import array, fact
 
 KINDS = (claims, decay_init, extremes, final_losses, growth_identity, growth_over_depth, layer_gradients, rate_sweeps,
          redundancy, stability)  # fmt: skip
-TINY = [word for setting in ("model.layers=3", "model.width=16", "model.heads=2", "model.mlp_width=24",
-                             "model.vocab=40", "input.tokens=8", "train.steps=12", "train.batch=2",
-                             "train.record_every=6", "train.record_sequences=2") for word in ("--set", setting)]
+TINY = sets("model.layers=3", "model.width=16", "model.heads=2", "model.mlp_width=24", "model.vocab=40",
+            "input.tokens=8", "train.steps=12", "train.batch=2", "train.record_every=6",
+            "train.record_sequences=2")  # fmt: skip
 EXHIBITS = [word for name in ("1", "8", "10", "3", "growth") for word in ("--figure", name)]
 
 
@@ -84,8 +84,8 @@ class TrainingPlots(FolderTest):
             self.assertIn(tuple(np.round(array(result, "variance_measured")[g, :, -1], 12)), drawn)
 
     def verdicts(self, result):
-        """Above a figure every tested claim of it is in words, with its verdict, if that is asked for; all are in the
-        figure of claims."""
+        """Checks that --claims writes every tested claim above its figure, with the verdict, and that the figure of
+        claims has all of them."""
         ((_, figure),) = growth_over_depth.draw(result)
         groups.claims_above(figure)
         words = [text.get_text() for text in figure.texts]

@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from periscope_process import FolderTest, run, run_json
+from periscope_process import FolderTest, run, run_json, sets
 
 STACK = """
 [model]
@@ -18,10 +18,6 @@ tokens = 6
 [run]
 seeds = 4
 """
-
-
-def sets(*settings):
-    return [word for setting in settings for word in ("--set", setting)]
 
 
 def vary(*lists):

@@ -214,9 +214,9 @@ TEST_CASE("first steps: what is left out follows from the kept share, and the ga
 }
 
 TEST_CASE("first steps: QK-norm over all heads of a single key head is the norm of that head") {
-  // Patterns are flat, so queries are independent of the scores' gradients, and only their mean square counts: 1, or 5
-  // % less where a norm over all heads divides by a square that its own head is a part of. Of heads of four features a
-  // quarter of a gradient's square is along the key, which the norm removes.
+  // Patterns are flat, so queries are independent of the scores' gradients and only their mean square counts. It is 1
+  // with a norm per head, and 5 % less with a norm over all heads, whose divisor contains the head's own square. With
+  // four features per head, a quarter of a gradient's square is along the key, and the norm removes it.
   StackSpec spec = small_stack("pre");
   spec.model.layers = 1;
   spec.model.heads = 8;

@@ -10,9 +10,7 @@ import typing
 import golden
 
 ROOT = golden.HERE.parents[1]
-# They change no result; every case sets one of them.
-HOW = {"run.threads", "run.out"}
-# In place of values of `configuration.ROWS` that are too large, or where several values differ in effect.
+# Values in place of those of `configuration.ROWS`, where these are too large, or where several differ in effect.
 VALUES = {
     "model.layers": ["3"], "model.width": ["12"], "model.heads": ["4"], "model.kv_heads": ["1"],
     "model.head_dim": ["6"], "model.mlp_width": ["10"], "model.vocab": ["43"], "model.streams": ["3"],
@@ -28,12 +26,12 @@ VALUES = {
     "formats.format": [f'["{name}"]' for name in ("fp32", "bf16", "fp16", "fp8_e5m2", "fp8_e4m3", "int8", "int4")],
     "formats.massive": ["10.0", "30000.0"],
 }  # fmt: skip
-# Forms of placements that have no name, and rules that are about several keys.
+# Placements without a name, and combinations of several keys.
 FREE = ['{A=true,B=false,C=true,alpha=0.9,beta="1/sqrt(l+1)"}', '{B=true,alpha="2L",beta=-1.5}',
         '{attention="pre",mlp="none"}', '{attention="none",mlp="peri"}', '{attention="peri",mlp="post",name="mixed"}']
 TOGETHER = [["model.heads=4", f"model.kv_heads={kv}", f"model.qk_norm={norm}"]
             for kv in (1, 2, 4) for norm in ("none", "head", "full")]  # fmt: skip
-# Other settings that a key needs.
+# Other settings that a key needs, and keys of [base] that it replaces.
 BESIDE = {
     "model.preset=400M": ["model.heads=2", "model.head_dim=4"],
     "model.preset=1.5B": ["model.heads=8", "model.head_dim=2", "model.width=16"],
@@ -46,20 +44,20 @@ BESIDE = {
 DROPS = {"model.preset": ["model.mlp_width"], "model.recipe": ["init.scheme", "model.mlp"]}
 OF_BASE = {"train.steps", "train.batch"}  # set by all cases of the commands that train
 LEADING = ("model.placement", "model.recipe")  # drawn first, one in a case
-TOLERANT = ["pre", "peri", "post"]
+TOLERANT = ["pre", "peri", "post"]  # placements that most other settings go with
 
 
 def rows(program):
-    """Returns the values that tests/cli/configuration.py gives to keys."""
+    """Returns the values that tests/cli/configuration.py gives to keys, and the keys that change no result."""
     sys.path.insert(0, str(golden.HERE.parent / "cli"))
     sys.argv[1:] = [str(program.path)]
     import configuration
 
-    return configuration.ROWS
+    return configuration.ROWS, configuration.HOW
 
 
 def words_of_keys():
-    """The words, or true and false, that a key can have, by key: as python/periscope/_keys.py has them."""
+    """Returns the words, or true and false, that each key accepts, from python/periscope/_keys.py."""
     path = ROOT / "python" / "periscope" / "_keys.py"
     spec = importlib.util.spec_from_file_location("keys", path)
     module = importlib.util.module_from_spec(spec)
@@ -93,15 +91,15 @@ def acting_keys(program, command, listed):
 
 
 def features(program, command):
-    """Returns all that a command's cases have to set: lists of settings, of which the first is the one to cover."""
+    """Returns what a command's cases have to cover: lists of settings, of which the first needs the others."""
     answer = program.json("list")
     listed = [key["name"] for key in answer["keys"]]
-    known, words = rows(program), words_of_keys()
+    (known, without_effect), words = rows(program), words_of_keys()
     base, _ = golden.read_cases(command)
     found = []
     acting = acting_keys(program, command, listed)
     for key in acting:
-        if key in HOW:
+        if key in without_effect:
             continue
         row = known.get(key)
         if key == "model.placement":
@@ -132,7 +130,7 @@ def placed(base, setting):
 
 
 def is_set(feature, base, cases):
-    """A feature of one key is set where the key has the value, one of several where all have theirs."""
+    """Returns whether a case sets the feature: its first setting, or all settings of one in TOGETHER."""
     wanted = feature if feature in TOGETHER else feature[:1]
     for case in cases:
         has = golden.settings_of(base, case)
@@ -144,12 +142,13 @@ def is_set(feature, base, cases):
 
 
 def exempt(base, settings):
-    """Whether the file of the command says that it does not take one of the settings; "*" there stands for any text."""
+    """Returns whether the command's file exempts one of the settings; "*" there stands for any text."""
     patterns = [re.escape(given).replace(r"\*", ".*") for given in base.get("exempt", {})]
     return any(re.fullmatch(pattern, setting) for pattern in patterns for setting in settings)
 
 
 def unset(program, command):
+    """Returns the features that no case sets which the command accepts."""
     base, cases = golden.read_cases(command)
     if base.get("tool"):
         return []
@@ -162,7 +161,7 @@ def unset(program, command):
 
 # -- columns ---------------------------------------------------------------------------------------
 def unseen_columns(program, command):
-    """Columns of the command's result that no golden has a value of."""
+    """Returns the columns of the command's result without a value in any golden."""
     base, _ = golden.read_cases(command)
     if "result" not in base:
         return []
@@ -211,7 +210,7 @@ def check(program, commands):
 
 # -- drawing ---------------------------------------------------------------------------------------
 class Drawing:
-    """A case that grows by one feature at a time, as long as the program accepts it."""
+    """A case to which features are added while the program accepts it."""
 
     def __init__(self, program, base, name):
         self.program, self.base, self.case, self.parts = program, base, {"name": name, "set": []}, []

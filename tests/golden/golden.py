@@ -3,7 +3,7 @@
   golden.py compare  --program build/periscope   what changed, column by column; exit code 1 if anything did
   golden.py refresh  --program build/periscope   writes tests/golden/results anew; `git diff` shows what changed
   golden.py coverage --program build/periscope   what no case sets and no result shows; exit code 1 if there is a gap
-  golden.py draw     --program build/periscope   appends cases to tests/golden/cases until they set all that they can
+  golden.py draw     --program build/periscope   appends cases to tests/golden/cases that set what no case sets yet
 
 Names of commands after the flags restrict each action to these. cases/COMMAND.toml has a table per case: `run`, the
 words of the command line; `set`, keys; `vary`; `files`, texts for the working folder; `fixture`, a folder of
@@ -40,7 +40,7 @@ HERE = pathlib.Path(__file__).parent
 FIXTURES = HERE.parent / "checkpoint" / "fixtures"
 REFERENCE = ("GNU", "x86-64-v3")
 FULL = 3  # values of a column that are written with all digits
-LONG = 90  # characters of a column's values, beyond which those of further lines are in its hash and length alone
+LONG = 90  # characters of a column's values; further lines enter only its hash and length
 RELATIVE = 1e-9
 SHOWN = 12  # differences of a command that are printed
 BYTES = 4_000_000
@@ -79,7 +79,7 @@ class Program:
 
 
 def read_cases(command):
-    """The cases of a command by name, as its file has them: base words and settings, and one table each."""
+    """Returns the [base] table of a command's file, and its cases by name."""
     text = (HERE / "cases" / f"{command}.toml").read_text()
     table = tomllib.loads(text)
     base = table.pop("base", {})
@@ -87,7 +87,7 @@ def read_cases(command):
 
 
 def settings_of(base, case):
-    """Settings of the case on top of those of all cases, but for keys that it drops."""
+    """Returns the settings of [base] without those that the case drops, overridden by the case's own."""
     own = dict(s.split("=", 1) for s in case.get("set", []))
     shared = {} if case.get("plain") else dict(s.split("=", 1) for s in base.get("set", []))
     for key in case.get("drop", []):
@@ -96,7 +96,7 @@ def settings_of(base, case):
 
 
 def words_of(base, case, threads):
-    """The command line of a case."""
+    """Returns the command line of a case."""
     words = shlex.split(case.get("run", base.get("run", "")))
     for key, value in settings_of(base, case).items():
         words += ["--set", f"{key}={value}"]
@@ -123,7 +123,7 @@ def make_fixture(folder, case):
 
 
 def run_case(program, base, case):
-    """The entries of a case: {name: lines}."""
+    """Runs a case and returns its entries: {name: lines}."""
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made).resolve()
         for name, text in {**base.get("files", {}), **case.get("files", {})}.items():
@@ -163,7 +163,7 @@ def without_machine(node):
 
 
 def json_lines(node, start=""):
-    """JSON as lines of which none is long where it can be broken."""
+    """Returns JSON as lines of at most 160 characters where it can be broken."""
     line = start + json.dumps(node, ensure_ascii=False)
     if len(line) <= 160 or not isinstance(node, (dict, list)):
         return [line]
@@ -199,7 +199,7 @@ def runs(words):
 
 
 def is_nothing(lines):
-    """A column without any value."""
+    """Returns whether a column has no value."""
     values = spread(lines[1:] if is_summary(lines) else lines)
     return bool(values) and all(value in ("nan", '""') for value in values)
 
@@ -236,7 +236,7 @@ def shortened(lines, bits=""):
 
 
 def counted(fields):
-    """Labels as text; whole numbers in their order as the first and the last."""
+    """Returns labels as text; consecutive whole numbers as the first and the last."""
     if len(fields) > 2 and all(f.isdigit() for f in fields):
         first = int(fields[0])
         if fields == [str(first + i) for i in range(len(fields))]:
@@ -245,7 +245,7 @@ def counted(fields):
 
 
 def columns_of(text):
-    """The columns of a CSV, and the labels of its dimensions."""
+    """Returns the columns of a CSV, and the labels of its dimensions."""
     if not text:
         return {}
     header, *rows = csv.reader(io.StringIO(text))
@@ -274,7 +274,7 @@ def tensor_texts(dtype, data):
 
 
 def file_entries(path, name):
-    """What a written file holds: tensors, JSON without what depends on the machine, or text."""
+    """Returns the entries of a written file: tensors, JSON without keys that depend on the machine, or a hash."""
     if path.suffix == ".safetensors":
         data = path.read_bytes()
         (length,) = struct.unpack_from("<Q", data)
@@ -295,7 +295,7 @@ def file_entries(path, name):
 
 
 class Repeated:
-    """Replaces a line that occurred before in the file by a short sign of it."""
+    """Replaces a line that occurred before in the file by its short hash."""
 
     def __init__(self):
         self.lines = {}
@@ -321,7 +321,7 @@ def stem_of(name):
 
 
 def text_of(results):
-    """The results of a command as its file has them."""
+    """Returns the text of a command's result file."""
     text, before = [], Repeated()
     for case, entries in results.items():
         text.append(f"=== {case}")
@@ -335,7 +335,7 @@ def text_of(results):
 
 
 def parsed(text):
-    """What `text_of` wrote."""
+    """Returns the results that `text_of` wrote."""
     results, lines, before = {}, [], Repeated()
     for line in text.splitlines():
         if line.startswith("=== "):
@@ -382,7 +382,7 @@ def largest(words):
 
 
 def numbers_differ(was, now, exact):
-    """The first places at which two entries of numbers differ: [(index, was, now)]."""
+    """Returns the places at which two entries of numbers differ: [(index, was, now)]."""
     if exact and was == now:
         return []
     long = is_summary(was) and is_summary(now)
@@ -400,7 +400,7 @@ def numbers_differ(was, now, exact):
 
 
 def words_differ(was, now, exact):
-    """The same of text, whose numbers have few digits and are compared on the reference level only."""
+    """The same for text, whose numbers have few digits and are compared on the reference level only."""
     def plain(line):
         line = re.sub(r"#[0-9a-f]{5,8}|[-+]?\d[\d.]*(e[-+]?\d+)?", "#", line)
         return re.sub(r"[\s–]+", " ", line)

@@ -283,7 +283,7 @@ TEST_CASE("the verdict of several findings: a rejection, else what is inconclusi
   CHECK(judge::deciding({}) == nullptr);
 }
 
-TEST_CASE("an error that no test could have refused is said in words") {
+TEST_CASE("an infinite detectable error is printed as words") {
   CHECK(judge::error_words(0.1234) == "0.12");
   CHECK(judge::error_words(std::numeric_limits<double>::infinity()) == "any amount");
 }

@@ -7,7 +7,7 @@ namespace periscope::testing {
 /// Bytes that were asked of operator new and not yet given back, in the whole program.
 std::size_t live_bytes();
 
-/// While this lives, operator new throws std::bad_alloc.
+/// Makes operator new throw std::bad_alloc during its lifetime.
 class NoMemory {
  public:
   NoMemory();

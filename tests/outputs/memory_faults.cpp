@@ -1,4 +1,4 @@
-// Allocations that fail, in any program that LD_PRELOAD loads this library into, told by the environment:
+// Makes allocations fail in a program into which LD_PRELOAD loads this library. Environment variables:
 //   MEMORY_FAULT_AT=N     the first allocation that fails, counted from 1
 //   MEMORY_FAULTS=K       how many fail in a row
 //   MEMORY_COUNT=FILE     a file that gets the number of allocations when the program ends

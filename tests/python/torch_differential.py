@@ -27,7 +27,7 @@ TOLERANCE = 1e-9  # of the largest number of a tensor
 
 
 def ropes(draw, kinds=("default", "linear", "llama3")):
-    """RoPE's parameters, as since transformers 5."""
+    """Returns RoPE's parameters in the form of transformers 5."""
     rope = {"rope_type": draw.choice(kinds), "rope_theta": draw.choice([50.0, 10000.0, 1e6])}
     if rope["rope_type"] != "default":
         rope["factor"] = draw.choice([1.5, 4.0, 32.0])
@@ -39,7 +39,7 @@ def ropes(draw, kinds=("default", "linear", "llama3")):
 
 
 def sizes(draw, dim=None):
-    """Sizes of a stack whose heads share keys; `dim`: head_dim may differ from width over heads."""
+    """Returns sizes of a stack with grouped heads; with `dim`, head_dim may differ from width / heads."""
     kv = draw.choice([1, 1, 2, 3])
     heads = kv * draw.choice([1, 1, 2, 3])
     head = draw.choice([2, 4, 6])
@@ -137,7 +137,7 @@ FAMILIES = {
 
 
 def model_of(seed):
-    """Family, model with weights of ordinary size, gains and biases that are not their initial values, and tokens."""
+    """Returns family, model and tokens. Gains and biases differ from their initial values."""
     draw = random.Random(seed)
     family = draw.choice(sorted(FAMILIES))
     make, kind = FAMILIES[family]
@@ -158,7 +158,7 @@ def model_of(seed):
 
 
 def theirs(model, ids):
-    """Logits, gradients by name, and the greedy continuation of a causal model."""
+    """Returns logits, gradients by name, and the greedy continuation of a causal model."""
     batch = torch.tensor([ids])
     output = model(input_ids=batch)
     causal = model.config.model_type != "bert"
@@ -196,7 +196,7 @@ def ours(program, folder, model, ids):
 
 
 def differences(program, model, ids):
-    """What differs, in words."""
+    """Returns the differences in words."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         model.save_pretrained(folder)
@@ -215,7 +215,7 @@ def differences(program, model, ids):
     compare("logits", logits, expected_logits, float(expected_logits.abs().max()))
     largest = max(float(g.abs().max()) for g in expected_gradients.values())
     for tensor, gradient in gradients.items():
-        # A gradient that is 0 in truth, such as that of a key's bias, is rounding of the others.
+        # A gradient that is exactly 0, as of a key's bias, is rounding noise of the others.
         other = expected_gradients.get(tensor)
         if other is None:
             found.append(f"gradient of {tensor}: transformers has none")

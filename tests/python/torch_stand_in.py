@@ -1,4 +1,4 @@
-"""As much of torch as a recorder without gradients needs, over numpy, and a Llama: for tests where torch is absent."""
+"""A stand-in for the parts of torch that a recorder without gradients uses, built on numpy, and a Llama."""
 
 import json
 import sys
@@ -54,7 +54,7 @@ class TorchFunctionMode:
 
 
 def _seen(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that the innermost mode calls in the caller's place."""
+    """Returns a function whose calls the innermost mode intercepts."""
 
     def called(*arguments: Any, **named: Any) -> Any:
         stack = getattr(_MODES, "stack", [])
@@ -80,7 +80,7 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = F
     return input * (np.random.default_rng(1).random(input.shape) >= p) / (1 - p) if training else input
 
 
-# Frames of calls that lead through torch.compile and torch.compiler.disable, by their names.
+# Functions whose frames have the names of those of torch.compile and torch.compiler.disable.
 _DYNAMO: dict[str, Any] = {"__name__": "torch._dynamo.eval_frame"}
 exec(
     """
@@ -102,7 +102,7 @@ compile = _DYNAMO["_TorchDynamoContext"]()  # noqa: A001
 
 
 def install() -> None:
-    """Makes this `import torch`."""
+    """Makes `import torch` return this module's stand-in."""
     def disable(call: Callable[..., Any], reason: str) -> Callable[..., Any]:
         return _DYNAMO["DisableContext"]()(call)  # type: ignore[no-any-return]
 
@@ -127,7 +127,7 @@ class Handle:
 
 
 class Module:
-    """Hooks are kept, called, copied and pickled with a module as torch does."""
+    """A module that stores, calls, copies and pickles hooks as torch's does."""
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}

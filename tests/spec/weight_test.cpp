@@ -159,9 +159,10 @@ TEST_CASE("init.truncation multiplies every standard deviation by that of a trun
     spec.init.truncation = at;
     CAPTURE(at);
     CHECK(truncation_factor(spec.init) == Approx(std::sqrt(square / weight)).epsilon(1e-10));
-    for (const Weight table : all) {
-      const double factor = table == Weight::embedding ? 1.0 : std::sqrt(square / weight);  // input.second_moment holds
-      CHECK(stddev_of(spec, 0, table) == Approx(factor * stddev_of(plain, 0, table)).epsilon(1e-10));
+    for (const Weight matrix : all) {
+      const bool is_input = matrix == Weight::embedding;  // has input.second_moment
+      const double factor = is_input ? 1.0 : std::sqrt(square / weight);
+      CHECK(stddev_of(spec, 0, matrix) == Approx(factor * stddev_of(plain, 0, matrix)).epsilon(1e-10));
     }
     spec.init.scheme = InitScheme::mitchell;  // a truncation that is given wins
     CHECK(truncation_factor(spec.init) == Approx(std::sqrt(square / weight)).epsilon(1e-10));

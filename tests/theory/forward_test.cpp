@@ -32,7 +32,7 @@ using doctest::Approx;
 struct OneToken {
   std::vector<double> x_in, A_out, f_out, B_out;
   std::vector<double> x_out, r_out;  // entry 0: the input
-  std::vector<double> sum;           // what norm C reads, likewise; NaN without one
+  std::vector<double> sum;           // before norm C; NaN without norm C
 
   OneToken(const StackSpec& spec, const std::vector<SublayerRule>& rules, double branch_gain) {
     const ModelSpec& m = spec.model;
@@ -230,7 +230,7 @@ TEST_CASE("the largest entry of the sum before norm C, against a simulation, and
       if (std::isnan(of_sum[d])) continue;  // KEEL's first layer has no norm C
       CAPTURE(d);
       const testing::Estimate found = testing::estimate(measured[d]);
-      // Finite width makes entries unlike normal ones: 2 % beside the simulation's own error.
+      // At finite width entries are not exactly normal: 2 % on top of the simulation's error.
       CHECK(std::abs(found.mean - of_sum[d]) <=
             testing::most_standard_errors * found.standard_error + 0.02 * of_sum[d]);
       if (std::string_view(placement) == "keel") {
