@@ -27,21 +27,16 @@ Requirement parse_requirement(const std::string& word) {
 }
 
 const theory::Certificate& certificate_for(const CertifyResult& result, const NumberFormat& format) {
-  for (const theory::Certificate& c : result.runs) {
-    if (c.arithmetic.stored.name == format.name) return c;
-  }
-  return result.certificate;
+  return certificate_for(Certificates{result.certificate, result.runs}, format);
+}
+
+theory::Verdict verdict_of(const theory::Certificate& certificate, const Requirement& requirement) {
+  if (certificate.arithmetic.kind != Arithmetic::exact) return theory::verdict(certificate, requirement.kind);
+  return theory::verdict(certificate, requirement.kind, requirement.format);
 }
 
 theory::Verdict verdict_of(const CertifyResult& result, const Requirement& requirement) {
-  const theory::Certificate& c = certificate_for(result, requirement.format);
-  if (c.arithmetic.kind != Arithmetic::exact) return theory::verdict(c, requirement.kind);
-  return theory::verdict(c, requirement.kind, requirement.format);
-}
-
-theory::Verdict verdict_everywhere(const theory::Certificate& certificate, const NumberFormat& format) {
-  return certificate.arithmetic.kind == Arithmetic::exact ? theory::verdict(certificate, std::nullopt, format)
-                                                          : theory::verdict(certificate, std::nullopt);
+  return verdict_of(certificate_for(result, requirement.format), requirement);
 }
 
 bool passed(const CertifyResult& result, const std::vector<Requirement>& requirements) {

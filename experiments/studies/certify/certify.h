@@ -52,11 +52,10 @@ Requirement parse_requirement(const std::string& word);
 /// The certificate of the result's arithmetic in this format; exact arithmetic has one for all.
 const theory::Certificate& certificate_for(const CertifyResult& result, const NumberFormat& format);
 
-/// True if no input can overflow the format in a class (or in all), in the result's arithmetic.
+/// Returns the verdict on a requirement in the certificate's arithmetic; an exact certificate is compared with the
+/// format.
+theory::Verdict verdict_of(const theory::Certificate& certificate, const Requirement& requirement);
 theory::Verdict verdict_of(const CertifyResult& result, const Requirement& requirement);
-
-/// Returns the verdict on all classes together: in the certificate's own arithmetic, or if exact for the format.
-theory::Verdict verdict_everywhere(const theory::Certificate& certificate, const NumberFormat& format);
 
 /// True if no bound was exceeded and every requirement is certified.
 bool passed(const CertifyResult& result, const std::vector<Requirement>& requirements);

@@ -13,8 +13,8 @@ namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-/// The largest power of two by which `reach` can be multiplied and still be in the format, within 2^±most_doublings;
-/// 0 for an infinite reach.
+/// Returns the largest power of two, within 2^±most_doublings, that `reach` can be multiplied by and still fit the
+/// format; 0 for an infinite reach.
 double fitting_factor(const NumberFormat& format, double reach) {
   const double fits = format.largest / reach;
   if (!(fits > 0.0)) return 0.0;
@@ -36,9 +36,9 @@ using ObstacleAt = std::function<std::optional<Obstacle>(double factor)>;
 /// unchanged.
 struct FactorSearch {
   const ObstacleAt& obstacle_at;
-  std::optional<Obstacle> obstacle = {};  ///< of the last factor that was tried downward; at first, of a larger one
+  std::optional<Obstacle> obstacle = {};  ///< at the last factor that was tried downward; initially at a larger one
 
-  /// From `from` downward; NaN: none.
+  /// Searches from `from` downward. Returns NaN if there is none.
   double largest(double from) {
     constexpr int lowest = -Headroom::most_doublings;
     int good = std::ilogb(from);
@@ -68,7 +68,7 @@ void judge(const ModelSpec& m, const theory::Certificate& certificate, const Cer
     return;
   }
   const auto obstacle_in = [&](const theory::Certificate& of) -> std::optional<Obstacle> {
-    const theory::Verdict v = verdict_everywhere(of, f.format);
+    const theory::Verdict v = verdict_of(of, {std::nullopt, f.format});
     if (v.certified) return std::nullopt;
     return Obstacle{v.first->signal, v.first->sublayer, v.first->largest / v.limit, reason_of(v, m)};
   };
@@ -97,6 +97,13 @@ void judge(const ModelSpec& m, const theory::Certificate& certificate, const Cer
 
 }  // namespace
 
+const theory::Certificate& certificate_for(const Certificates& certificates, const NumberFormat& format) {
+  for (const theory::Certificate& c : certificates.runs) {
+    if (c.arithmetic.stored.name == format.name) return c;
+  }
+  return certificates.exact;
+}
+
 Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<const NumberFormat> formats,
                      const SignalMaxima* measured, const CertifyScaled& certify_at) {
   Headroom h;
@@ -112,12 +119,11 @@ Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<cons
     h.stream_measured = std::max(h.stream_measured, measured->largest(b.signal, b.sublayer));
   }
   for (const NumberFormat& format : number_formats) {
-    const auto run = std::ranges::find(all.runs, format.name, [](const auto& c) { return c.arithmetic.stored.name; });
+    const theory::Certificate& certificate = certificate_for(all, format);
     const bool is_judged = all.runs.empty()
                                ? std::ranges::find(formats, format.name, &NumberFormat::name) != formats.end()
-                               : run != all.runs.end();
-    const theory::Certificate& certificate = run != all.runs.end() ? *run : all.exact;
-    // Where a run has no bound at all, as with weights beyond the format, exact arithmetic says where to begin.
+                               : &certificate != &all.exact;
+    // A run without any bound, as with weights beyond the format, starts from the exact bounds.
     stacks::StreamReach reach = stacks::reach_of(m, certificate);
     if (!std::isfinite(reach.stream)) reach.stream = exact.stream;
     if (!std::isfinite(reach.branch)) reach.branch = exact.branch;

@@ -16,10 +16,10 @@ namespace periscope::certify {
 /// The headroom that certified or measured signals leave in a number format, and the factors that bring them into it.
 struct FormatHeadroom {
   NumberFormat format;
-  double stream;            ///< largest power of two c with which the scaled stack is certified everywhere; NaN: none
+  double stream;            ///< largest power of two c with which every class of the scaled stack is certified, or NaN
   double branch;            ///< largest power of two k with that c; NaN without norms B, or without a c
-  double measured;          ///< largest c with which what was measured fits, `margin` times over; NaN if nothing was
-  StackScale fitting;       ///< powers of two with which stream and branches by themselves fit; stream 0: unbounded
+  double measured;          ///< largest c with which `margin` times the measured maximum fits; NaN without measurement
+  StackScale fitting;       ///< powers of two with which the stream and the branches alone fit; stream 0: unbounded
   std::string reason = {};  ///< why no c is certified; "" if one is, or if the format is not judged
 };
 
@@ -59,9 +59,12 @@ struct Certificates {
   std::span<const theory::Certificate> runs = {};
 };
 
-/// `measured` may be null. The formats of the runs are judged, or without runs `formats` in exact arithmetic. Every
-/// factor is one whose scaled stack `certify_at` certifies, weights included. The search takes one to three such
-/// certificates per format, about ten in the worst case.
+/// Returns the certificate of runs in the format, or that of exact arithmetic if there is none.
+const theory::Certificate& certificate_for(const Certificates& certificates, const NumberFormat& format);
+
+/// Returns the headroom in every format. Judges the formats of the runs, or without runs `formats` in exact arithmetic:
+/// `certify_at` certifies the stack that is scaled by their factors, weights included. The search usually takes one to
+/// three such certificates per format, at most about ten. `measured` may be null.
 Headroom headroom_of(const ModelSpec& model, const Certificates& certificates, std::span<const NumberFormat> formats,
                      const SignalMaxima* measured, const CertifyScaled& certify_at);
 

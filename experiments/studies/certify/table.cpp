@@ -31,9 +31,8 @@ std::string upper(std::string_view name) {
   return text;
 }
 
-/// Room that is left in a class: the least of limit over bound, in brackets if what comes before the class may
-/// overflow, and where there is none the signal, unless it is that of the exact bound. Empty if the class has no
-/// signal.
+/// Returns the headroom of a class, its least ratio of limit to bound: in brackets if a signal upstream may overflow;
+/// below 1 as NO, with the signal unless it is that of the exact bound. Empty if the class has no signal.
 std::string room(const CertifyResult& r, SignalClass kind, const NumberFormat& f, const SignalBound* exact) {
   const theory::Certificate& c = certificate_for(r, f);
   const SignalBound* at = nullptr;
@@ -215,12 +214,9 @@ std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& fo
       "{:.2g} if only the embedding and gains were scaled\n",
       run.scale.stream, run.scale.branch, run.tokens, run.difference, run.without_eps, run.gains_alone);
   for (const NumberFormat& f : formats) {
-    const auto at = std::ranges::find(run.runs, f.name, [](const auto& c) { return c.arithmetic.stored.name; });
-    const theory::Certificate& of = at != run.runs.end() ? *at : run.certificate;
-    const theory::Verdict all = verdict_everywhere(of, f);
-    const bool stream =
-        (at != run.runs.end() ? theory::verdict(of, SignalClass::stream) : theory::verdict(of, SignalClass::stream, f))
-            .certified;
+    const theory::Certificate& of = certificate_for(Certificates{run.certificate, run.runs}, f);
+    const theory::Verdict all = verdict_of(of, {std::nullopt, f});
+    const bool stream = verdict_of(of, {SignalClass::stream, f}).certified;
     text += fmt::format("  then {}: {}\n", f.name,
                         all.certified
                             ? "certified everywhere"
