@@ -137,8 +137,8 @@ def over_depth(ds: xr.Dataset, *statistics: Statistic, mean: str = "mean") -> st
 
 
 def input_title(ds: xr.Dataset, i: int) -> str:
-    """Returns "Gaussian input, E[x²] = 0.0004". Where stacks differ in the second moment, the caption says whose is
-    which (captions.keys)."""
+    """Returns "Gaussian input, E[x²] = 0.0004"; if stacks differ in the second moment, the caption lists it instead
+    (captions.keys)."""
     words = style.title(style.INPUTS[array(ds, "input")[i]])
     shown = {f"{stack['input.second_moment']:.4g}" for stack in captions.stacks(ds)}
     return f"{words}, E[x²] = {shown.pop()}" if len(shown) == 1 else words

@@ -97,7 +97,7 @@ def verdicts(ds: xr.Dataset, exhibits: Iterable[str]) -> list[tuple[str, str, st
 
 
 def claims_above(figure: style.Page) -> None:
-    """Writes above the panels which claims of the paper the runs of a figure show, and which not (--claims)."""
+    """Writes the verdicts on the paper's claims above the panels of their figure (--claims)."""
     width, height = figure.get_size_inches()
     lines = [(verdict, line) for verdict, claim, statement in figure.claims
              for line in textwrap.wrap(f"{claim}: {statement}", int(18 * width), subsequent_indent="    ",

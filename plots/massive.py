@@ -25,7 +25,7 @@ NEEDS = (
         "massive_bound",
     )
 )
-ASIDE = 1.45  # between the markers of two curves of one factor
+ASIDE = 1.45  # ratio between the x of neighbouring curves' markers
 FINAL = style.Look("Pre-LN, final norm", "#E69F00", "h", (0, (6, 1.5, 1, 1.5)))
 
 

@@ -16,4 +16,4 @@ class Options:
     formats: tuple[str, ...] = ("png", "svg")
     caption: str = "file"
     claims: bool = False
-    labels: tuple[str, ...] = ()  # of results that are drawn together, in their order; empty: by what differs
+    labels: tuple[str, ...] = ()  # of results drawn together, in their order; empty: what differs between them

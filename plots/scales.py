@@ -31,8 +31,8 @@ def square(x: np.ndarray) -> np.ndarray:
 
 
 def log_axis(panels: Sequence[Axes], values: np.ndarray, bars: np.ndarray | None = None) -> None:
-    """A logarithmic y axis around the finite positive ones of `values`; without any, frames that say so. It also holds
-    the ends of error bars, `bars`, up to a decade beyond the values: from two seeds they span any number of decades."""
+    """A logarithmic y axis around the finite positive ones of `values`; without any, frames that say so. It also covers
+    `bars`, the ends of error bars, up to a decade beyond the values: those of two seeds may span many decades."""
     exponents = _exponents(values)
     low, high = (exponents.min(), exponents.max()) if exponents.size else (-1.0, 1.0)
     if bars is not None and (ends := _exponents(bars)).size:

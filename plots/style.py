@@ -98,8 +98,8 @@ FREE_FORM = (("#117733", "*"), ("#AA4499", "."), ("#661100", "8"), ("#44AA99", "
 
 def looks(labels: Iterable[str], placements: Sequence[str] = ()) -> list[Look]:
     """Returns the look of each stack of a file. A label is a placement, a free-form one as JSON, a recipe or a user's
-    name, or one of these with the differing keys, as in "peri, qk_norm full". `placements` are those of the stacks,
-    where labels do not say them. Stacks of one placement differ in shade, marker and dash."""
+    name, or one of these with the differing keys, as in "peri, qk_norm full". `placements`: the stacks' placements;
+    without them, labels begin with these. Stacks of one placement differ in shade, marker and dash."""
     every = [str(label) for label in labels]
     of = dict(zip(every, placements or [_parts(label)[0] for label in every], strict=True))
     known = dict(LOOKS) | {former: LOOKS[name] for former, name in FORMER_NAMES.items()}
@@ -132,7 +132,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def _form(label: str) -> tuple[dict[str, Any], int] | None:
-    """Returns the free form that a label begins with, and its end; None if it begins with a name, as "{mine"."""
+    """Returns the free form at the beginning of a label, and its end; None for a name, even one such as "{mine"."""
     try:
         form, end = json.JSONDecoder().raw_decode(label)
     except json.JSONDecodeError:
@@ -175,8 +175,8 @@ def title(words: str) -> str:
 
 
 class Page(Figure):
-    """A figure with its caption, which is drawn by caption_below alone, and the verdict, the words and the statement of
-    the claims that it shows, which are drawn by groups.claims_above alone."""
+    """A figure with its caption, drawn by caption_below only, and the claims that it shows (verdict, words, statement),
+    drawn by groups.claims_above only."""
 
     caption = ""
     claims: Sequence[tuple[str, str, str]] = ()
@@ -306,7 +306,7 @@ def label_outer(grid: Sequence[Sequence[Axes]], used: int, x: str, y: str) -> No
 
 
 def theory_and_measurement(words: str = "line: theory, marker: measured") -> Line2D:
-    """Legend entry for what lines and markers stand for where a figure has both."""
+    """Returns the legend entry that explains lines and markers of a figure that has both."""
     return Line2D([], [], color=INK, linewidth=1.3, marker="o", markersize=4.5, label=words)
 
 
@@ -335,8 +335,8 @@ def finish(figure: Page, keys: Sequence[Artist], caption: str) -> Page:
 
 
 def _columns(lengths: Sequence[int], width: float) -> int:
-    """The number of columns of a legend whose labels have these lengths: the most that fit into the width in inches and
-    that its rows fill."""
+    """Returns the largest number of legend columns that fit into the width in inches and of which none stays empty, for
+    labels of these lengths."""
     for columns in range(len(lengths), 1, -1):
         widest = [max(part) for part in np.array_split(lengths, columns)]
         is_full = columns == math.ceil(len(lengths) / math.ceil(len(lengths) / columns))

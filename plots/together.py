@@ -30,8 +30,8 @@ def path(paths: Sequence[Path]) -> Path:
 
 
 def merged(found: Mapping[Path, xr.Dataset], marks: Sequence[str] = ()) -> xr.Dataset:
-    """The results as one. Stacks are named by their placements and by what tells the results apart, or by `marks`, a
-    text for each result; by that alone where a result has a single stack."""
+    """Returns the results as one. A stack's label is its placement with what differs between the results, or with its
+    result's text in `marks`; a single stack of a result has that text alone."""
     every = list(found.values())
     first = every[0]
     united = {name: list(dict.fromkeys(v for ds in every if name in ds for v in array(ds, name))) for name in NAMED}
@@ -77,8 +77,8 @@ def _settings(found: Iterable[xr.Dataset]) -> list[str]:
 
 
 def _differences(found: Sequence[xr.Dataset]) -> dict[str, str]:
-    """Returns the attribute config_differences of all: the keys in which some result differs from the defaults and
-    which have one value in all stacks. Empty if a result does not say what differs."""
+    """Returns the attribute config_differences of all results: keys that some result changes from the default and that
+    have one value in all stacks. Empty if a result lacks the attribute."""
     said = [fact_if_any(ds, "config_differences") for ds in found]
     if None in said:
         return {}

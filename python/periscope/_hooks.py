@@ -157,7 +157,7 @@ class Watched:
         self._is_over = True
 
     def _is_recording(self) -> bool:
-        """Returns whether this thread runs the recorded pass; another one may call the same model meanwhile."""
+        """Returns whether this thread runs the recorded pass; another thread may call the same model meanwhile."""
         return self._is_running and threading.get_ident() == self._thread
 
     def _is_counted(self) -> bool:
@@ -192,7 +192,7 @@ class Watched:
             self._keep(self._current, signal, heads.detach(), heads.transpose(1, 2).flatten(2))
 
     def keep_dropped(self, before: Any, after: Any) -> None:
-        """Keeps a branch after its dropout: what is added to the stream."""
+        """Keeps a branch after its dropout, as it is added to the stream."""
         if self._branch is not None and self._branch[1] is before:
             self._keep(self._branch[0], "B_out", after, after)
 
@@ -284,8 +284,8 @@ class Watched:
 
     # -- what was seen
     def outcome(self) -> Passed:
-        """The pass, in the order of the dataflow. Raises InputError where the loop has changed what was recorded, or
-        has mixed two passes, or where a layer was left out."""
+        """Returns the pass in the order of the dataflow. Raises InputError if the loop has changed recorded tensors or
+        mixed two passes, or if the pass left out a layer."""
         if self._is_twice:
             raise InputError("record: found two passes before one backward pass, whose gradients are of both; expected "
                              "one, or gradients=False")  # fmt: skip

@@ -45,7 +45,7 @@ def bar() -> Iterator[Callable[["Snapshot"], None]]:
 
 
 def _is_interactive() -> bool:
-    """Returns whether a line can be written over: in a terminal or a notebook, not in a file."""
+    """Returns whether a line can be overwritten: in a terminal or a notebook, not in a file."""
     return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
 
 

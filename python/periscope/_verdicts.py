@@ -9,14 +9,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-# What a verdict may have beside it, and what it is called here.
-BESIDE = {
+# Variables that a verdict may have, and their names as columns of the table.
+COLUMNS = {
     "reason": "reason", "worst_cell": "worst_cell", "worst_z": "worst_z", "worst_critical": "critical",
     "power_worst": "could_be_off", "power": "could_be_off", "worst": "worst_cell",
 }  # fmt: skip
-
-
-SHOWN = 5
+SHOWN = 5  # columns without all=True
 
 
 def verdicts(ds: "xr.Dataset", *, all: bool = False) -> "pd.DataFrame":
@@ -34,7 +32,7 @@ def verdicts(ds: "xr.Dataset", *, all: bool = False) -> "pd.DataFrame":
 
     rows = list(_rows(ds))
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    last = [name for name in ("worst_cell", "worst_z", "critical", "could_be_off") if name in columns]
+    last = [name for name in dict.fromkeys(COLUMNS.values()) if name in columns and name != "reason"]
     labels = [name for name in columns if name not in ("verdict", "reason", *last)]
     if all:
         return pd.DataFrame(rows, columns=["verdict", *labels, *last, *(["reason"] if "reason" in columns else [])])
@@ -53,8 +51,8 @@ def _rows(ds: "xr.Dataset") -> Iterator[dict[str, Any]]:
             for dimension, place in at.items():
                 row[str(dimension)] = ds[dimension].values[place] if dimension in ds.coords else place
             row["verdict"] = variable.values[index]
-            for beside, called in BESIDE.items():
-                for other in (f"{stem}{beside}", f"{stem}verdict_{beside}"):
+            for suffix, column in COLUMNS.items():
+                for other in (f"{stem}{suffix}", f"{stem}verdict_{suffix}"):
                     if other in ds and set(ds[other].dims) <= set(variable.dims):
-                        row[called] = ds[other].isel({d: at[d] for d in ds[other].dims}).item()
+                        row[column] = ds[other].isel({d: at[d] for d in ds[other].dims}).item()
             yield row

@@ -1,4 +1,4 @@
-"""Lists: what can be configured, and what results hold; how to cite them."""
+"""Tables of keys, columns, placements and recipes, and citations of results."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ def placements() -> "pd.DataFrame":
 
 
 def recipes() -> "pd.DataFrame":
-    """Returns the values that every ``model.recipe`` sets, and what no key describes (``beyond``)."""
+    """Returns the values that every ``model.recipe`` sets, and properties of its family without a key (``beyond``)."""
     from . import _periscope
 
     rows = json.loads(_periscope.recipes())
@@ -56,7 +56,7 @@ def _table(rows: list[dict[str, Any]]) -> "pd.DataFrame":
 
 def cite(ds: "xr.Dataset | None" = None) -> str:
     """Returns BibTeX of this version, or of the version that made a result, with the result's study and configuration,
-    and of the paper that Periscope examines. Raises InputError for a dataset that is no result."""
+    and of the paper that Periscope examines. Raises InputError for a dataset that is not a result of Periscope."""
     from . import _periscope
 
     attributes = {} if ds is None else {str(k): v for k, v in ds.attrs.items() if isinstance(v, str)}

@@ -108,8 +108,8 @@ def from_torch(
     """A live model of Hugging Face's transformers, of a family that Periscope reads, as ``probe`` and ``certify`` take
     it: without a detour over files.
 
-    ``ignore_keys`` are keys of the model's configuration that do not change its function although Periscope does not
-    know them; results name them in ``attrs["ignored_keys"]``.
+    ``ignore_keys`` are unknown keys of the model's configuration that do not change its function; results list them in
+    ``attrs["ignored_keys"]``.
 
     ``copy=False`` refers to the model's memory, which must not change while a run reads it. Raises InputError for a
     model that is sharded over processes or devices, quantized or compiled, by name, and for one without a

@@ -39,13 +39,13 @@ def record(
     it is the first micro-batch: the stream, the outputs of norms, modules and projections, queries and keys as the
     heads read them, with eager attention the scores, and with ``gradients`` the gradients of the stream and of every
     matrix, of the loss that ``backward`` was called on. Passes without gradients in between, as a validation's, do not
-    count then. Dropout is recorded as the model has it, where ``probe`` has none: ``B_out`` is the branch after it.
+    count then. Dropout stays active as in the model, while ``probe`` has none: ``B_out`` is the branch after dropout.
     With ``optimizer`` a call of its ``step`` ends a step, so that ``recorder.step()`` need not be called.
-    ``ignore_keys`` are keys of the model's configuration as in ``from_torch``.
+    ``ignore_keys`` as in ``from_torch``.
 
     Raises InputError for a model that is sharded, quantized, compiled, checkpoints its activations or has adapters of
     PEFT; in the pass for batches with padding and calls of ``torch.compile(model)``, where the plain module has to be
-    called; and at the step's end for two passes before one backward pass, or one without some of the layers.
+    called; and at the step's end for two passes before one backward pass, or a pass that skips layers.
     """
     return Recorder(model, every, steps, gradients, optimizer, top, ignore_keys)
 
