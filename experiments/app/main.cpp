@@ -47,7 +47,7 @@ void keep_freed_memory() {
 
 #ifdef __GLIBC__
 /// Makes threads that wait for their team spin for about 20 µs before they yield their core, unless the environment has
-/// another policy. libgomp's default of several ms is lost on a busy machine whenever a thread of the team is not
+/// another policy. On a busy machine libgomp's default of several ms is wasted whenever a thread of the team is not
 /// running. libgomp reads these variables when it is loaded, so this executes the program again with them set, before
 /// any library is initialised.
 void start_with_brief_waits(int /*argc*/, char** argv, char** environment) {

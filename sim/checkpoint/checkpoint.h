@@ -21,7 +21,7 @@ class Checkpoint {
   /// refuses, and ConfigError for an ignored key that the family reads, that is known to change the function, or that
   /// is not there.
   explicit Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys = {});
-  /// The same of a model in memory: what is said of its folder and files is said of it. Its own ignored keys count too.
+  /// The same for a model in memory, whose own ignored keys count too.
   explicit Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys = {});
 
   [[nodiscard]] const std::string& folder() const { return files_.folder(); }

@@ -36,12 +36,12 @@ struct Family {
   std::vector<std::string_view> architectures;
   std::string_view body = "model.";                 ///< prefix of the names of all but the head
   std::string_view anchor = "embed_tokens.weight";  ///< the embedding's name after the prefix
-  std::string_view first_layer = "layers.0.";       ///< begins its tensors' names after the prefix
+  std::string_view first_layer = "layers.0.";       ///< prefix of the first layer's names after `body`
   std::vector<std::pair<std::string_view, std::string_view>> aliases = {};  ///< ends of names: {today's, older}
   std::vector<std::string_view> other_parts = {};  ///< prefixes of names that are no part of a stack
   /// Standard deviation of the initial weights where config.json does not say it (initializer_range), tables included.
   double init_std = 0.02;
-  /// Factor on the initial W_o and W_down, as init.residual has it.
+  /// The recipe's init.residual: a factor on the initial W_o and W_down.
   std::string_view init_residual = "1";
   FamilyStack (*read)(ConfigReader& config, const TensorNames& names);
   /// A config.json, untied, from which read() makes `model` again, if the family can express it.

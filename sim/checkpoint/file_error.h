@@ -27,7 +27,7 @@ void refuse_other_formats(std::span<const std::byte> file, const std::string& pa
 /// Remedy for an adapter (LoRA), for messages.
 inline constexpr std::string_view merge_advice = "merge it with merge_and_unload() of PEFT and save the merged model";
 
-/// "; nearest is NAME", the nearest of `names` to a name that is not there; "" if there is none.
+/// Returns "; nearest is NAME" with the name of `names` that is nearest to `name`; "" without names.
 [[nodiscard]] std::string nearest_name(const std::string& name, std::vector<std::string> names);
 
 /// "WHERE: no tensor NAME; …" with the nearest of the names that there are. To be thrown.

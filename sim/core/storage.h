@@ -17,7 +17,7 @@ namespace periscope {
 /// as many (but at most `most`) as keep them and the buffers in use below what was once in use at a time: then they do
 /// not raise the peak. Those that were idle longest are freed first. Buffers below 4 KiB do not count: every thread
 /// keeps up to 64 of each size for itself, without a lock. Safe for threads. Dropping a buffer allocates nothing, so
-/// that tensors can be dropped when memory runs out: lists of idle buffers are linked through the buffers themselves.
+/// that it is possible when memory has run out: lists of idle buffers are linked through the buffers themselves.
 class BufferPool {
  public:
   explicit BufferPool(std::size_t limit, std::size_t most = 0) : limit_(limit), most_(most) {}

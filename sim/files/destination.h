@@ -29,7 +29,7 @@ struct Destination {
 [[nodiscard]] bool leads_to(const std::string& path, int descriptor);
 
 /// Creates the folder and those above it, and makes their names last. Throws ConfigError if something else has the
-/// name, also a symbolic link to nothing, Error (run-time failure) naming `path`, for which it is wanted, if the system
+/// name, also a dangling symbolic link; Error (run-time failure) naming `path`, for which it is wanted, if the system
 /// refuses.
 void create_folders(const std::string& folder, const std::string& path);
 

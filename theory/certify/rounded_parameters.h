@@ -32,13 +32,13 @@ class RoundedParameters final : public Parameters {
 
   /// The largest magnitude of what was read so far, infinite if rounding made it so.
   [[nodiscard]] double largest() const { return largest_ ? rounded_to(format_, std::abs(largest_->value)) : 0.0; }
-  /// The entry that has it; nullopt if all is 0.
+  /// The entry with the largest magnitude; nullopt if all are 0.
   [[nodiscard]] const std::optional<WeightEntry>& largest_entry() const { return largest_; }
   /// True if rounding changed any entry that was read so far.
   [[nodiscard]] bool changed() const { return changed_; }
 
  private:
-  /// `first` is the place of the first value in the parameter.
+  /// `first` is the index of the first value in the parameter.
   void round(double* values, Eigen::Index count, const ParameterId& parameter, Eigen::Index first = 0) const;
 
   const Parameters& parameters_;

@@ -57,7 +57,7 @@ TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids) {
   const InputSpec& input = spec.input;
   const auto tokens = static_cast<Eigen::Index>(ids.empty() ? static_cast<std::size_t>(input.tokens) : ids.size());
   const EmbeddingSpec& e = spec.model.embedding;
-  // A table's second moment in units of that of all tables, where these have one.
+  // A table's second moment in units of `unit`, the second moment of all tables if these share one.
   const bool scaled = (spec.scales != nullptr || spec.init.embedding_std) && !ids.empty();
   const double unit = scaled ? 1.0 : input.second_moment;
   const auto moment = [&](Weight table) { return scaled ? std::pow(stddev_of(spec, 0, table), 2) : 1.0; };

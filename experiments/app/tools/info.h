@@ -11,7 +11,7 @@
 namespace periscope::app {
 
 /// Return the description of a checkpoint: its family, the placement of its norms and which tensor is which norm (T1,
-/// claim C2), shapes, attention, number formats, what was not used, and the first weight that is not finite.
+/// claim C2), shapes, attention, number formats, unused tensors, and the first weight that is not finite.
 nlohmann::ordered_json info_json(const Checkpoint& checkpoint);
 std::string info_text(const Checkpoint& checkpoint);
 

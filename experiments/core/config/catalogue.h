@@ -11,12 +11,12 @@ struct Family;
 
 namespace periscope::config {
 
-constexpr int recipe_width = 1024;  ///< the width for which recipes are listed
+constexpr int recipe_width = 1024;  ///< width for which recipes are listed
 
 /// Returns the named placements: name, norms, scales, final_norm, used_by.
 nlohmann::ordered_json placements_json();
 
-/// Returns the keys that a recipe sets and their values, without keys of [model] that are off by default.
+/// Returns the keys that a recipe sets, with their values, but for keys of [model] that it leaves off.
 std::vector<std::pair<std::string, std::string>> recipe_keys(const Family& family);
 
 /// Returns, for every model.recipe, the values that it sets, and the properties of its family that no key describes.

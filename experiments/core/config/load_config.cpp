@@ -74,8 +74,8 @@ void derive_shape(const Config& config, bool preset, ModelSpec& m) {
   if (!config.was_given("model.mlp_width") && (width || !preset) && m.width <= 1 << 20) m.mlp_width = 4 * m.width;
 }
 
-/// Sets input.second_moment as init.embedding_std or the recipe has it. If only init.position_std is given, sets
-/// init.embedding_std to the recipe's. Returns whether init determines the second moment.
+/// Derives input.second_moment from init.embedding_std, or else from the recipe. If only init.position_std is given,
+/// init.embedding_std becomes the recipe's. Returns whether init determines the second moment.
 bool derive_second_moment(const Config& config, const Family* family, StackSpec& base) {
   const std::optional<Recipe> recipe =
       family == nullptr ? std::nullopt : std::optional(recipe_of(*family, base.model.width));
@@ -309,7 +309,7 @@ void override_theory(Known known, const std::string& file, const Lists& lists,
   });
   const std::vector<StackSpec> measured = config.stacks();
   for (std::size_t i = 0; i < measured.size(); ++i) {
-    // A recipe derives it from other keys, which theory may be told otherwise, of the matrices alone.
+    // It may follow from init.std and init.truncation, which the theory may override for the matrices alone.
     if (!overrides_input) config.overridden[i].input.second_moment = measured[i].input.second_moment;
     require_comparable_override(measured[i], config.overridden[i]);
     config.overridden[i].label = measured[i].label;

@@ -60,7 +60,7 @@ constexpr const char* words_of(Forms forms) {
   return {};
 }
 
-/// Lists what a placement sets for the whole stack in addition to the rule of every sublayer, "" if nothing.
+/// Lists what a placement sets for the whole stack in addition to the rules of sublayers; "" if nothing.
 std::string set_for_the_stack(const Placement& placement) {
   std::vector<std::string_view> all;
   const PlacementDefaults& d = placement.defaults;

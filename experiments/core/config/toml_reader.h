@@ -60,7 +60,7 @@ std::string config_text(const std::string& file);
 /// Parses `text`, the bytes of `file`, and merges the settings "a.b=value" into the table. Throws ConfigError.
 toml::table parse_table(const std::string& text, const std::string& file, const std::vector<std::string>& settings);
 
-/// Returns parse_table of the file's text. Throws ConfigError.
+/// Parses a configuration file with settings merged into it; an empty table for "". Throws ConfigError.
 toml::table read_table(const std::string& file, const std::vector<std::string>& settings = {});
 
 /// Merges "a.b=value" into `table`; value is TOML if it parses as such, else a string. `flag` is for messages.

@@ -17,11 +17,11 @@ double available_bytes(int threads);
 /// Says how much that is if it is more than 1 GB.
 void require_fits(const Need& need, bool force, Progress& progress);
 
-/// Memory ran out in spite of the estimate.
+/// Thrown if memory runs out in spite of the estimate.
 struct OutOfMemory : Error {
   using Error::Error;
 };
-/// Returns "not enough memory: needed about 3 GB".
+/// Returns the error "not enough memory: needed about 3 GB".
 OutOfMemory out_of_memory(const Need& need);
 
 /// Runs what needs as much.

@@ -17,7 +17,7 @@ struct StreamReach {
 };
 StreamReach reach_of(const ModelSpec& model, const theory::Certificate& certificate);
 
-/// "layers.1.mlp.up.weight: entry 3 is 70000, beyond the format's largest number 65504".
+/// Returns "layers.1.mlp.up.weight: entry 3 is 70000, beyond the format's largest number 65504".
 std::string weight_words(const theory::WeightEntry& weight, double largest);
 
 /// The largest power of two up to x: multiplying by it rounds nothing.

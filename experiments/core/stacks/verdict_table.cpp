@@ -68,7 +68,7 @@ std::string top_words(const std::vector<StackResult>& results) {
   return same ? fmt::to_string(steps) : "the top";
 }
 
-/// "128 tokens", or "128 to 4096 tokens" where stacks differ.
+/// Returns "128 tokens", or "128 to 4096 tokens" if stacks differ.
 std::string length_words(const std::vector<StackResult>& results) {
   const auto found = std::ranges::minmax_element(results, {}, [](const StackResult& r) { return r.spec.input.tokens; });
   const int least = found.min->spec.input.tokens;

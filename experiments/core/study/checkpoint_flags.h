@@ -10,7 +10,7 @@
 
 namespace periscope::study {
 
-/// Keys of a checkpoint's config.json that are ignored.
+/// Values of --ignore-key.
 struct IgnoredKeys {
   std::vector<std::string> ignore_keys;
 };
@@ -48,10 +48,10 @@ std::vector<study::Flag<F>> checkpoint_flags() {
           ignore_key_flag<F>()};
 }
 
-/// Names a result's checkpoint in its attributes, and the keys of config.json that were ignored.
+/// Sets the attributes `checkpoint` and, if there are any, `ignored_keys` of a result.
 void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys);
 
-/// Throws ConfigError, which names `key`, if results would go into the folder that holds the checkpoint.
+/// Throws ConfigError, which names `key`, if `folder`, which results go into, is the checkpoint's own.
 void require_other_folder(std::string_view key, const std::string& folder, const std::string& checkpoint);
 
 /// The configuration for a checkpoint's model: computed in f64 unless a dtype was asked for. Refuses keys that the

@@ -126,7 +126,7 @@ study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const Out
       .notes = {},
       .ignored_keys = checkpoint.ignored_keys()};
   for (NullReading& null : result.nulls) null.predicted.refusal = result.initial.refusal;
-  // A record takes fewer operations than a forward pass, with gradients too.
+  // Even with gradients, a record takes fewer operations than a forward pass.
   const stacks::OneThread serial(stacks::is_small_pass(checkpoint.model(), static_cast<int>(pass.ids.size()), false));
   measure(context, pass, dtype, top, result.measured);
   measure_losses(context, pass, result.measured);

@@ -36,7 +36,7 @@ class RatioHistogram {
 /// smallest id is named: the result does not depend on the order.
 struct Tally {
   static constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
-  /// Quantiles are within one bin: 0.4 % for all cases, 8 % for those of one width (30 bins per decade).
+  /// Quantiles are accurate to one bin: 0.4 % for all cases, 8 % for those of one width (30 bins per decade).
   explicit Tally(int bins_per_decade = 600) : histogram(bins_per_decade) {}
 
   std::uint64_t cases = 0;

@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 112> harmless_keys{
     "torch_dtype", "_pre_quantization_dtype", "tokenizer_class", "tokenizer_name", "finetuning_task", "is_decoder",
     "task_specific_params", "id2label", "label2id", "num_labels", "_num_labels", "problem_type",
     "transformers.js_config", "auto_map", "_use_default_values",
-    // ids of special tokens, and how text is brought to length
+    // special tokens, padding and truncation of text
     "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id", "mask_token_id", "unk_token_id",
     "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "add_bos_token", "add_eos_token",
     "padding_side", "tokenizer_padding_side", "tokenizer_model_max_length",

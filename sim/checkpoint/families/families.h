@@ -30,8 +30,8 @@ inline constexpr int most_tokens = 1 << 24;
 inline constexpr int default_positions = 1024;
 
 /// Keys of any config.json that say nothing about the function that is computed without dropout: identifiers,
-/// initialisation, dropout, generation, labels, limits; and those that are inert at the values of a table.
-/// `causal`: the public implementation reads is_causal.
+/// initialisation, dropout, generation, labels, limits; also keys that are inert at their value. `causal`: the public
+/// implementation reads is_causal.
 void skip_harmless_keys(ConfigReader& config, bool causal = true);
 
 /// The class that wrote the checkpoint, such as "LlamaForCausalLM"; empty if the file does not say.
