@@ -351,13 +351,9 @@ TEST_CASE("null in config.json means what the public implementation makes of it,
       meaningful.insert(name);
       continue;
     }
-    std::string message = "accepted";
-    try {
-      (void)value();
-    } catch (const InputError& error) {
-      message = error.what();
-    }
-    CHECK_MESSAGE(message.find("key \"" + row.key + "\" = null: expected ") != std::string::npos, name, ": ", message);
+    CAPTURE(name);
+    const std::string rejection = "key \"" + row.key + "\" = null: expected ";
+    CHECK_THROWS_WITH_AS((void)value(), doctest::Contains(rejection.c_str()), InputError);
   }
   CHECK(meaningful.size() == null_values.size());
   for (const char* key : {"is_causal", "rope_theta", "hidden_act"}) {
@@ -496,14 +492,9 @@ TEST_CASE("keys that vendors add are judged by their values") {
   for (const Vendor& row : all) {
     CAPTURE(row.key);
     for (const Json& value : row.inert) CHECK_NOTHROW((void)read_changed(row.fixture, setting(row.key, value)));
-    std::string message = "accepted";
-    try {
-      (void)read_changed(row.fixture, setting(row.key, row.other));
-    } catch (const InputError& error) {
-      message = error.what();
-    }
-    CHECK(message ==
-          "unsupported: config.json: key \"" + row.key + "\" = " + row.other.dump() + ": expected " + row.expected);
+    const std::string rejection =
+        "unsupported: config.json: key \"" + row.key + "\" = " + row.other.dump() + ": expected " + row.expected;
+    CHECK_THROWS_WITH_AS((void)read_changed(row.fixture, setting(row.key, row.other)), rejection.c_str(), InputError);
   }
   CHECK_NOTHROW((void)read_changed("bert-old", setting("is_causal", false)));  // which no version reads
   CHECK_NOTHROW((void)read_changed("gemma2", both(erasing("sliding_window"), setting("sliding_window_size", 4096))));
