@@ -31,8 +31,8 @@ FREE = ['{A=true,B=false,C=true,alpha=0.9,beta="1/sqrt(l+1)"}', '{B=true,alpha="
         '{attention="pre",mlp="none"}', '{attention="none",mlp="peri"}', '{attention="peri",mlp="post",name="mixed"}']
 TOGETHER = [["model.heads=4", f"model.kv_heads={kv}", f"model.qk_norm={norm}"]
             for kv in (1, 2, 4) for norm in ("none", "head", "full")]  # fmt: skip
-# Other settings that a key needs, and keys of [base] that it replaces.
-BESIDE = {
+# Other settings that a key needs (a command's file adds `needs`), and keys of [base] that it replaces.
+NEEDS = {
     "model.preset=400M": ["model.heads=2", "model.head_dim=4"],
     "model.preset=1.5B": ["model.heads=8", "model.head_dim=2", "model.width=16"],
     "input.kind=text": ["input.path=some.txt", "model.vocab=256"],
@@ -110,10 +110,10 @@ def features(program, command):
             values = VALUES.get(key) or words.get(key) or [row.value]
         for value in values:
             own = f"{key}={value}"
-            beside = BESIDE.get(own, BESIDE.get(key, [] if row is None else list(row.base)))
-            beside = [*beside, *base.get("beside", {}).get(key, [])]
+            needed = NEEDS.get(own, NEEDS.get(key, [] if row is None else list(row.base)))
+            needed = [*needed, *base.get("needs", {}).get(key, [])]
             counts = set(acting) - OF_BASE - {key}
-            found.append([own, *(b for b in beside if b.split("=")[0] in counts)])
+            found.append([own, *(n for n in needed if n.split("=")[0] in counts)])
     found = [[placed(base, s) for s in feature] for feature in found]
     found = [f for f in found if not exempt(base, f)]
     if any(f[0].startswith("model.placement") for f in found):
@@ -254,7 +254,7 @@ def draw(program, commands):
     return 0
 
 
-def draw_for(program, command, beside=3, attempts=12):
+def draw_for(program, command, extra=3, attempts=12):
     base, cases = golden.read_cases(command)
     chance = random.Random(command)
     missing = unset(program, command)
@@ -281,10 +281,10 @@ def draw_for(program, command, beside=3, attempts=12):
         others = [f for f in missing if not f[0].startswith(LEADING)]
         more = [f for f in every if f[0].startswith(("model.", "init.", "input.")) and not f[0].startswith(LEADING)]
         others = others[:attempts] + chance.sample(more, min(attempts, len(more)))
-        if len(others) >= beside:
-            drawing.add_all(others[:beside])
+        if len(others) >= extra:
+            drawing.add_all(others[:extra])
         for feature in others:
-            if len(drawing.parts) > beside:
+            if len(drawing.parts) > extra:
                 break
             if feature not in drawing.parts and drawing.add(feature) is None and feature in missing:
                 missing.remove(feature)
