@@ -49,7 +49,8 @@ class Drawn:
                       and to_hex(c.get_facecolor()[0]) == colour]  # fmt: skip
         self.marked = [c.lines[0].get_xydata() for c in bars]
         self.marks = {c.lines[0].get_marker() for c in bars}
-        self.bars = [np.array([s[1] - s[0] for s in c.lines[2][-1].get_segments()]) for c in bars]
+        self.across, self.bars = ([np.array([s[1] - s[0] for s in c.lines[2][way].get_segments()]) for c in bars]
+                                  for way in (0, -1))
 
     def band(self, x):
         """Its lower and upper edge at x."""
@@ -274,6 +275,8 @@ class Numbers(SharedFolderTest):
                 np.testing.assert_allclose(marked, np.exp(np.stack([size["measured"], ratio["measured"]], 1)), **SAME)
                 bars = np.array(ratio["stderr"]) * np.exp(ratio["measured"])
                 np.testing.assert_allclose(drawn.bars[0][:, 1], 4 * bars, rtol=1e-7, atol=1e-13)
+                bars = np.array(size["stderr"]) * np.exp(size["measured"])
+                np.testing.assert_allclose(drawn.across[0][:, 0], 4 * bars, rtol=1e-7, atol=1e-13)
                 law = np.stack([np.exp(size["measured"]), np.exp(found["variables"]["log_law_measured"][row])], 1)
                 self.assertTrue(any(np.shape(xy) == law.shape and np.allclose(xy, law, rtol=1e-12) for xy in
                                     (x.get_xydata() for x in axes.get_lines() if x.get_marker() == "x")), "T14's law")

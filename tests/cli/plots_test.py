@@ -311,7 +311,11 @@ class Plots(SharedFolderTest):
         heights = np.array([[bar.get_height() for bar in bars] for bars in left.containers])
         np.testing.assert_allclose(heights, shares)
         np.testing.assert_allclose(shares.sum(axis=0), 1.0, rtol=1e-12)
-        np.testing.assert_array_equal(right.get_lines()[1].get_ydata(), array(self.probed, "growth_cross_over_branch"))
+        ratio, sublayer = array(self.probed, "growth_cross_over_branch"), array(self.probed, "sublayer")
+        np.testing.assert_array_equal(right.get_lines()[1].get_ydata(), ratio)
+        for which, marked in enumerate(right.get_lines()[2:]):
+            self.assertEqual(marked.get_marker(), "os"[which], "attention, MLP")
+            np.testing.assert_array_equal(marked.get_data(), (sublayer[which::2], ratio[which::2]))
 
     def test_probe_places_the_largest_activations_and_joins_equal_signals(self):
         left = self.figure(probe_extremes, self.probed, "massive").axes[0]
@@ -398,6 +402,9 @@ class Plots(SharedFolderTest):
         self.assertEqual((len(every.containers), len(bounded.containers)), (4, 3))
         for k, container in enumerate(every.containers):
             np.testing.assert_array_equal(container.lines[0].get_ydata(), array(self.verify, "massive_gradient")[k])
+            ends = [array(self.verify, f"massive_gradient_{end}")[k] for end in ("low", "high")]
+            bars = np.array(container.lines[2][0].get_segments())[:, :, 1]
+            np.testing.assert_allclose(bars, np.stack(ends, axis=1), rtol=1e-12)
         bounds = [line.get_ydata() for line in every.get_lines()]
         for k in range(4):
             self.assertTrue(any(np.array_equal(line, array(self.verify, "massive_bound")[k]) for line in bounds))

@@ -51,6 +51,18 @@ class Records(unittest.TestCase):
             a, b = self.expected[name].values, theirs[name].values
             np.testing.assert_allclose(a, b, rtol=1e-12, err_msg=name)
 
+    def test_labels_are_those_of_the_batch(self) -> None:
+        expected = self.expected.token_loss.values
+        for of_batch, missing in ((IDS, []), ([1, 2, -100, 7, 5], [1]), ([9, 2, 3, 7, -100], [3])):
+            model = llama()
+            with ps.record(model, gradients=False, top=3) as recorder:
+                model(input_ids=torch.tensor([IDS]), labels=torch.tensor([of_batch]))
+            ds = recorder.datasets[0]
+            found = np.delete(ds.token_loss.values, [*missing, len(IDS) - 1])
+            np.testing.assert_allclose(found, np.delete(expected, [*missing, len(IDS) - 1]), rtol=1e-13)
+            self.assertTrue(np.isnan(ds.token_loss.values[[*missing, -1]]).all())
+            self.assertEqual(ds.sizes["rank"], 3)
+
     def test_unknown_keys_are_ignored_on_demand(self) -> None:
         model = llama()
         text = json.loads(model.config.to_json_string(use_diff=False)) | {"strange": 1}

@@ -264,7 +264,7 @@ class LlamaForCausalLM(Module):
                 at = getattr(at, part)
             setattr(at, last, values.astype(np.float64).view(Tensor))
 
-    def forward(self, input_ids: Any) -> Any:
+    def forward(self, input_ids: Any, labels: Any = None) -> Any:
         return types.SimpleNamespace(logits=self.lm_head(self.model(input_ids)))
 
 
