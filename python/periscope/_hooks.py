@@ -1,5 +1,6 @@
 """Hooks on the modules of a model of transformers, which keep the signals of one micro-batch."""
 
+import inspect
 import sys
 import threading
 from collections.abc import Callable
@@ -24,6 +25,7 @@ class Passed:
     gradients: list[tuple[int, str, float]]
     logits: np.ndarray | None
     dtype: str
+    unit_roundoff: float
 
 
 # Signals of which nothing but the largest magnitude is asked for.
@@ -62,6 +64,7 @@ class Watched:
         }
         self._kept = _Kept()
         self._sums: dict[tuple[int, str], float] = {}
+        self._backward_pass: int | None = None  # the first one that reached what was recorded
         self._ids: Any = None
         self._labels: Any = None
         self._logits: Any = None
@@ -91,22 +94,25 @@ class Watched:
             for tensor, uses in self._layout.matrices.items():
                 parameter = self._parameters[tensor]
                 if parameter.requires_grad:
-                    keep(parameter.register_hook(lambda gradient, u=uses: self._add_sums(gradient, u)))
+                    keep(parameter.register_hook(_Hook(lambda gradient, u=uses: self._add_sums(gradient, u))))
 
     def _attach_to_modules(self) -> None:
         modules = dict(self._model.named_modules())
+        gone = next((p.module for p in self._layout.places if p.module not in modules), None)
+        if gone is not None:
+            raise InputError(f"record: module {gone} is gone; expected the modules of the model to stay")
         keep = self._of_the_pass.append
         by_module: dict[tuple[str, bool], list[Place]] = {}
         for place in self._layout.places:
             by_module.setdefault((place.module, place.is_input), []).append(place)
         for (name, is_input), places in by_module.items():
             if is_input:
-                keep(modules[name].register_forward_pre_hook(self._input_hook(places), with_kwargs=True))
+                keep(modules[name].register_forward_pre_hook(_Hook(self._input_hook(places)), with_kwargs=True))
             else:
-                keep(modules[name].register_forward_hook(self._output_hook(places)))
+                keep(modules[name].register_forward_hook(_Hook(self._output_hook(places))))
         for name, sublayer in self._layout.attention.items():
-            keep(modules[name].register_forward_pre_hook(lambda *_, s=sublayer: self._enter_attention(s)))
-            keep(modules[name].register_forward_hook(lambda *_: self._enter_attention(-1), always_call=True))
+            keep(modules[name].register_forward_pre_hook(_Hook(lambda *_, s=sublayer: self._enter_attention(s))))
+            keep(modules[name].register_forward_hook(_Hook(lambda *_: self._enter_attention(-1)), always_call=True))
 
     def _enter_attention(self, sublayer: int) -> None:
         if self._is_recording():
@@ -121,12 +127,16 @@ class Watched:
 
     # -- the forward pass
     def _before(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        if self._is_recording():  # within the recorded pass, or after one that was interrupted: it is given up
+            self._is_running = False
+            self._leave()
         if not self._is_counted():
             return
-        is_other_thread = self._is_running and not self._is_recording()
+        is_other_thread = self._is_running
         if self._is_over or is_other_thread:  # a further micro-batch, or a second pass before any gradients
-            self._is_twice = self._is_twice or (self._gradients and not self._sums)
+            self._is_twice = self._is_twice or (self._gradients and self._backward_pass is None)
             return
+        named = _by_name(module, arguments, named)
         ids = named.get("input_ids", arguments[0] if arguments else None)
         if ids is None or ids.dim() != 2:
             raise InputError("record: found no input_ids of two dimensions; expected a batch of token ids")
@@ -136,7 +146,6 @@ class Watched:
         mask = named.get("attention_mask")
         if mask is not None and mask.dim() == 2 and not bool((mask != 0).all()):
             raise InputError("record: found padding in attention_mask; expected sequences of one length")
-        self._leave()  # a pass that was interrupted
         self._kept = _Kept()
         self._thread = threading.get_ident()
         self._is_running = True
@@ -150,8 +159,9 @@ class Watched:
         self._leave()
         if output is None:  # the pass has failed
             return
-        logits = getattr(output, "logits", None)
-        if logits is not None and logits.shape[:2] == self._ids.shape:
+        parts = output if isinstance(output, tuple) else (getattr(output, "logits", None),)  # with return_dict=False
+        logits = next((x for x in parts if getattr(x, "shape", ())[:2] == self._ids.shape and x.dim() == 3), None)
+        if logits is not None:
             self._logits = logits.detach()
             self._logits_version = _version(self._logits)
         self._is_over = True
@@ -179,6 +189,7 @@ class Watched:
         for handle in self._of_the_pass:
             handle.remove()
         self._of_the_pass, self._branch, self._current = [], None, -1
+        self._latest = None  # else it and the hooks of its graph, which lead here, keep each other alive
         _leave_rotations(self)
         if self._mode is not None:
             self._mode.__exit__(None, None, None)
@@ -238,6 +249,10 @@ class Watched:
         kept = self._kept
 
         def on_gradient(gradient: Any) -> None:
+            if self._backward_pass is None:
+                self._backward_pass = _current_backward_pass()
+            if self._backward_pass != _current_backward_pass():
+                return
             if columns is not None and columns != slice(0, gradient.shape[-1]):
                 gradient = gradient[..., columns]
             gradient = gradient.detach().flatten(0, -2)
@@ -273,11 +288,13 @@ class Watched:
 
     # -- the backward pass
     def _add_sums(self, gradient: Any, uses: list[tuple[int, str, slice | None, bool]]) -> None:
-        """Of this backward pass alone, whatever has been accumulated before."""
+        """Of the recorded backward pass alone, whatever has been accumulated before."""
         import torch
 
+        if self._backward_pass != _current_backward_pass():
+            return
         for layer, weight, rows, transposed in uses:
-            if self._is_over and (layer, weight) not in self._sums:
+            if (layer, weight) not in self._sums:
                 part = gradient.detach()
                 part = part[:, rows] if transposed else part[rows]
                 self._sums[(layer, weight)] = float(part.to(torch.float64).square().sum())
@@ -286,13 +303,17 @@ class Watched:
     def outcome(self) -> Passed:
         """Returns the pass in the order of the dataflow. Raises InputError if the loop has changed recorded tensors or
         mixed two passes, or if the pass left out a layer."""
+        import torch
+
         if self._is_twice:
             raise InputError("record: found two passes before one backward pass, whose gradients are of both; expected "
                              "one, or gradients=False")  # fmt: skip
         if self._logits is not None and _version(self._logits) != self._logits_version:
             raise InputError("record: found logits that were changed in place; expected them to stay for the step")
         sequences = int(self._ids.shape[0])
-        single = any(x.dtype.itemsize <= 4 for x in self._kept.signals.values())
+        kept = self._kept.signals
+        single = any(x.dtype.itemsize <= 4 for x in kept.values())
+        stream = {x.dtype for (_, signal), x in kept.items() if signal in ("x_in", "sum", "x_out")}
         return Passed(
             sequences=sequences,
             ids=[int(i) for i in self._ids.reshape(-1)],
@@ -301,6 +322,7 @@ class Watched:
             gradients=[(layer, weight, value) for (layer, weight), value in sorted(self._sums.items())],
             logits=None if self._logits is None else _numbers(self._logits.flatten(0, -2)),
             dtype="f32" if single else "f64",
+            unit_roundoff=max(float(torch.finfo(dtype).eps) for dtype in stream) / 2,
         )
 
     def _labels_of(self) -> list[int]:
@@ -308,9 +330,9 @@ class Watched:
         import torch
 
         causal = self._layout.facts["causal"]
+        if self._logits is None or (self._labels is None and not causal):
+            return [-1] * self._ids.numel()
         if self._labels is None:
-            if not causal:
-                return [-1] * self._ids.numel()
             labels = self._ids
         else:
             labels = self._labels.detach().cpu()
@@ -335,9 +357,14 @@ class Watched:
     def _forward(self) -> list[tuple[int, str, bool, np.ndarray]]:
         found = self._streams(self._kept.signals)
         facts = self._layout.facts
-        left_out = next((s // 2 for s in range(2 * facts["layers"]) if (s, "f_out") not in found), None)
+        last = 2 * facts["layers"] - 1
+        needed = [(s, signal) for s in range(last + 1) for signal in ("x_in", "f_out")] + [(last, "x_out")]
+        if not facts["rope"]:
+            needed += [(s, signal) for s in range(0, last, 2) for signal in ("q_projected", "k_projected")]
+        left_out = next((key[0] // 2 for key in needed if key not in found), None)
         if left_out is not None:
-            raise InputError(f"record: layer {left_out} was left out of the pass; expected all layers (layerdrop = 0)")
+            raise InputError(f"record: layer {left_out} was left out of the pass, or code took the place of its "
+                             "modules; expected all layers (layerdrop = 0), without fused code")  # fmt: skip
         for s in range(2 * facts["layers"]):
             rule = facts["rules"][s]
             if not rule["norm_a"]:
@@ -378,6 +405,21 @@ def _arrays(
                     known[id(x)] = _numbers(x)
                 arrays.append((s, signal, is_gradient, known[id(x)]))
     return arrays
+
+
+def _by_name(module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """Returns all arguments of a call of a module by name, or the named ones for a call that does not fit."""
+    try:
+        return {**inspect.signature(module.forward).bind_partial(*arguments, **named).arguments, **named}
+    except (TypeError, ValueError):
+        return named
+
+
+def _current_backward_pass() -> int:
+    """Returns the number of the backward pass that runs; 0 where this torch does not tell."""
+    import torch
+
+    return int(getattr(torch._C, "_current_graph_task_id", int)())
 
 
 def _version(x: Any) -> Any:

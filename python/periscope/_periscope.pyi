@@ -101,6 +101,7 @@ def replay(
     gradients: Sequence[tuple[int, str, float]],
     logits: Any,
     dtype: str,
+    unit_roundoff: float,
     top: int,
 ) -> Result: ...
 def commit(result: Result, on_progress: Callable[[Snapshot], object] | None = None) -> None: ...

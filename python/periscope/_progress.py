@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @contextmanager
 def bar() -> Iterator[Callable[["Snapshot"], None]]:
     """A function that shows snapshots, for the time of a run."""
-    if sys.stderr is None or sys.stderr.closed:  # nobody is there to see it
+    if sys.stderr is None or getattr(sys.stderr, "closed", False):  # nobody is there to see it
         yield lambda snapshot: None
         return
     if not _is_interactive():
@@ -46,7 +46,8 @@ def bar() -> Iterator[Callable[["Snapshot"], None]]:
 
 def _is_interactive() -> bool:
     """Returns whether a line can be overwritten: in a terminal or a notebook, not in a file."""
-    return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
+    is_terminal = getattr(sys.stderr, "isatty", bool)  # some who log what is written have no such function
+    return is_terminal() or type(sys.stderr).__module__.startswith("ipykernel.")
 
 
 SECONDS = 10.0  # between two lines

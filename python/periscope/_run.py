@@ -152,7 +152,7 @@ def _common(common: Mapping[str, Any]) -> dict[str, Any]:
         if name in given:
             given[name] = utf8(name, given[name])
     if given.get("out"):
-        given["out"] = os.path.abspath(given["out"])  # wherever the process goes meanwhile
+        given["out"] = utf8("out", os.path.abspath(given["out"]))  # wherever the process goes meanwhile
         os.makedirs(given["out"], exist_ok=True)
     return given
 
@@ -177,7 +177,7 @@ def _bytes(value: Any) -> float:
             size = float(value[:-1]) * units[value[-1]]
         else:
             size = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         size = 0.0
     if not 0 < size < float("inf"):
         raise ConfigError(f"memory = {value!r}: expected a number of bytes above 0, or one with K, M or G, as 8G")
@@ -221,7 +221,8 @@ def _joined(name: str, flag: dict[str, Any], values: Iterable[Any]) -> str:
     for value in values:
         if flag["list"] and isinstance(value, str):
             words.append(value)
-        elif not flag["list"] and name in ("tokens", "labels") and hasattr(value, "__index__"):
+        elif (not flag["list"] and name in ("tokens", "labels")
+                and hasattr(value, "__index__") and not isinstance(value, bool)):  # fmt: skip
             words.append(str(int(value)))
         else:
             raise ConfigError(f"{name}: found {_short(value)} in the list; expected "

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .errors import ConfigError, InputError
+from .errors import ConfigError, InputError, utf8
 
 
 def encoded(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def encoded(flags: Mapping[str, Any]) -> dict[str, Any]:
         if path is None or not os.fspath(path).endswith(".json"):
             return given
         tokenizer = _read(Path(path))
-    given["tokens"] = _ids(tokenizer, _content(Path(text)))
+    given["tokens"] = _ids(tokenizer, _content(Path(utf8("text", text))))
     given["text"] = given["tokenizer"] = None
     return given
 

@@ -1,6 +1,7 @@
 """Results as xarray datasets: from a run in this process, from files, into files."""
 
 import builtins
+import errno
 import os
 import threading
 import uuid
@@ -52,7 +53,7 @@ def open(path: "str | os.PathLike[str]") -> xr.Dataset:  # noqa: A001  # the nam
     ``<quantity>_measured``, ``_predicted`` and ``_stderr``. Raises InputError for what is no result.
     """
     try:
-        return _alone(lambda: reader.read(Path(path)))
+        return _alone(lambda: reader.read(Path(os.fsdecode(path))))
     except reader.ResultError as error:
         raise InputError(str(error)) from None
 
@@ -90,6 +91,8 @@ def _regular(path: "str | os.PathLike[str]") -> Path:
     target = Path(os.path.realpath(utf8("path", path)))
     if target.exists() and not target.is_file():
         raise Error(f"cannot write {target}: it is no regular file; expected one, or none")
+    if not target.parent.is_dir():  # the library says "permission denied"
+        raise FileNotFoundError(errno.ENOENT, "no such folder", str(target.parent))
     return target
 
 

@@ -39,13 +39,17 @@ class InputError(Error, ValueError):
 
 
 def utf8(name: str, words: "str | bytes | os.PathLike[Any]") -> str:
-    """Returns a text or path as a string. Raises ConfigError, naming the argument, if UTF-8 cannot encode it."""
+    """Returns a text or path as a string. Raises ConfigError, naming the argument, for a value of another type and for
+    text that UTF-8 cannot encode or with U+0000."""
+    if not isinstance(words, (str, bytes, os.PathLike)):
+        raise ConfigError(f"{name} = {words!r}: expected text or a path")
     text = os.fsdecode(words)
     try:
-        text.encode()
+        if b"\0" not in text.encode():
+            return text
     except UnicodeEncodeError:
-        raise ConfigError(f"{name} = {text!r}: expected text that UTF-8 has") from None
-    return text
+        pass
+    raise ConfigError(f"{name} = {text!r}: expected text that UTF-8 has, without the character U+0000")
 
 
 class Stopped(Error):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .config import Config, ConfigLike
-from .errors import ConfigError, InputError, error_of
+from .errors import ConfigError, InputError, error_of, utf8
 
 if TYPE_CHECKING:
     from . import _periscope
@@ -67,8 +67,11 @@ def compiled(
 
     if isinstance(ignore_keys, str):
         ignore_keys = [ignore_keys]
+    if not isinstance(weights, Mapping):
+        raise ConfigError(f"weights: found {type(weights).__name__}; expected arrays by name")
     try:
         tensors = {key: _tensor(key, value) for key, value in weights.items()}
+        name = utf8("name", name)
         return _periscope.Model(name, config, tensors, copy=copy, ignore_keys=list(ignore_keys))
     except _periscope.Failure as failure:
         raise error_of(*failure.args) from None
@@ -78,12 +81,15 @@ def _tensor(name: str, value: Any) -> tuple[str, list[int], np.ndarray]:
     """Type, shape and bytes of an array."""
     if not isinstance(name, str):
         raise ConfigError(f"weights: found the name {name!r}; expected text")
+    utf8("weights", name)
     if hasattr(value, "detach") and hasattr(value, "data_ptr"):  # torch's
         return _of_torch(name, value)
     if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
         value = np.from_dlpack(value)
     array = np.asarray(value)
     kind = TYPES.get(array.dtype.name)
+    if np.ma.is_masked(value):
+        raise InputError(f"weights: {name} has masked entries; expected numbers in all places")
     if kind is None or array.dtype.byteorder == ">":
         raise InputError(f"weights: {name} is of type {array.dtype}; expected numbers of the machine's byte order")
     flat = np.ascontiguousarray(array).reshape(-1)
@@ -96,9 +102,11 @@ def _of_torch(name: str, value: Any) -> tuple[str, list[int], np.ndarray]:
     kind = TYPES.get(str(value.dtype).removeprefix("torch."))
     if kind is None:
         raise InputError(f"weights: {name} is of type {value.dtype}; expected numbers")
+    if value.layout != torch.strided or value.is_nested or value.device.type == "meta":
+        raise InputError(f"weights: {name} is sparse, nested or without values; expected a dense tensor in memory")
     if value.device.type != "cpu":
         value = value.cpu()
-    flat = value.detach().contiguous().reshape(-1)
+    flat = value.detach().resolve_neg().contiguous().reshape(-1)
     return kind, list(value.shape), flat.view(torch.uint8).numpy()
 
 

@@ -60,6 +60,16 @@ def _whole(name: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
+def _require_seen(model: Any) -> None:
+    """Raises InputError for a model whose signals hooks cannot see."""
+    require_plain(model)
+    for part in model.modules():
+        if (type(part).__name__ == "OptimizedModule" or getattr(part, "_compiled_call_impl", None) is not None
+                or hasattr(part.forward, "_torchdynamo_orig_callable")):  # fmt: skip
+            raise InputError(f"model: {type(part).__name__} is compiled, and hooks see no signals of such code; "
+                             "expected a model without compiled modules")  # fmt: skip
+
+
 class Recorder:
     """What ``record`` gives: the records so far, and the end of a step."""
 
@@ -74,12 +84,7 @@ class Recorder:
         ignore_keys: Sequence[str] = (),
     ) -> None:
         every, top = _whole("every", every), _whole("top", top)
-        require_plain(model)
-        for part in model.modules():
-            if (type(part).__name__ == "OptimizedModule" or getattr(part, "_compiled_call_impl", None) is not None
-                    or hasattr(part.forward, "_torchdynamo_orig_callable")):  # fmt: skip
-                raise InputError(f"model: {type(part).__name__} is compiled, and hooks see no signals of such code; "
-                                 "expected a model without compiled modules")  # fmt: skip
+        _require_seen(model)
         if gradients and any(getattr(part, "gradient_checkpointing", False) for part in model.modules()):
             raise InputError("model: found gradient checkpointing, which makes every signal twice; expected none, or "
                              "gradients=False")  # fmt: skip
@@ -87,7 +92,9 @@ class Recorder:
         chosen = None if steps is None else {_whole("steps", step, 0) for step in steps}
         self._due: Callable[[int], bool] = lambda step: step % every == 0 if chosen is None else step in chosen
         self._gradients = gradients
-        self._optimizer = optimizer
+        self._optimizer = getattr(optimizer, "optimizer", optimizer)  # in a wrapper, as Accelerate's
+        if optimizer is not None and not hasattr(self._optimizer, "register_step_post_hook"):
+            raise ConfigError(f"optimizer: found {type(optimizer).__name__}; expected one of torch.optim")
         self._top = top
         self._ignore_keys = ignore_keys
         self._layout = _layout.layout_of(model, compiled_from_torch(model, copy=False, ignore_keys=ignore_keys))
@@ -125,9 +132,11 @@ class Recorder:
 
     def step(self) -> None:
         """A step of training is over. What was recorded in it is measured now."""
-        self._end()
-        self._step += 1
-        self._begin()
+        try:
+            self._end()
+        finally:
+            self._step += 1
+            self._begin()
 
     @property
     def dataset(self) -> "xr.Dataset":
@@ -136,7 +145,8 @@ class Recorder:
         import xarray as xr
 
         if not self.datasets:
-            raise InputError("record: found no recorded step; expected a forward pass within the context")
+            raise InputError("record: found no recorded step; expected a forward pass within the context"
+                             + (", one with gradients, or gradients=False" if self._gradients else ""))  # fmt: skip
         sizes = {tuple(sorted((str(k), v) for k, v in ds.sizes.items())) for ds in self.datasets.values()}
         if len(sizes) > 1:
             raise InputError("record: found batches of unlike sizes; expected one size, or take recorder.datasets")
@@ -147,6 +157,7 @@ class Recorder:
 
     def _begin(self) -> None:
         if self._due(self._step):
+            _require_seen(self._model)
             self._compiled = compiled_from_torch(
                 self._model, copy=False, copied=lambda name, x: x.dim() < 2, ignore_keys=self._ignore_keys
             )
@@ -175,6 +186,7 @@ class Recorder:
                 passed.gradients,
                 passed.logits,
                 passed.dtype,
+                passed.unit_roundoff,
                 self._top,
             )
         except _periscope.Failure as failure:

@@ -6,7 +6,7 @@
 namespace periscope {
 
 bool is_massive(const Entry& entry, double median) {
-  return !(std::abs(entry.value) <= 100.0) && !(std::abs(entry.value) < 1000.0 * median);
+  return std::abs(entry.value) > 100.0 && std::abs(entry.value) >= 1000.0 * median;
 }
 
 void ExtremesProbe::on_signal(const Emission& at, const Tensor& x) {

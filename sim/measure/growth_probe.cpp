@@ -4,8 +4,8 @@
 #include <limits>
 
 namespace periscope {
-double growth_rounding(DType dtype, Tensor::Index width) {
-  const double stored = roundings(3.0, format_of(dtype).unit_roundoff());
+double growth_rounding(double unit_roundoff, Tensor::Index width) {
+  const double stored = roundings(3.0, unit_roundoff);
   return 2.0 * stored + stored * stored + 4.0 * roundings(static_cast<double>(width) + 8.0, fp64.unit_roundoff());
 }
 
@@ -41,7 +41,7 @@ Growth GrowthProbe::growth(const Sums& sums) const {
   const std::vector<double>& xb = record_[sums.product].dots;
   const std::vector<double>& ss = record_[sums.sum].squares;
   const auto entries = static_cast<double>(sums.width) * static_cast<double>(sums.rows);
-  const double rounding = growth_rounding(sums.dtype, sums.width);
+  const double rounding = growth_rounding(format_of(sums.dtype).unit_roundoff(), sums.width);
   Growth g{};
   for (std::size_t t = 0; t < ss.size(); ++t) {
     const double stream = rule.alpha * rule.alpha * xx[t];

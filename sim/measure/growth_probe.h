@@ -25,7 +25,7 @@ struct Growth {
 /// γ₃(u)(|αx| + |βb|) (two coefficients rounded to the dtype of unit round-off u, two products, one sum), whose mean
 /// square is at most (|α|√q + |β|s)²; each of the four mean squares and products is summed over D features in double.
 /// γ_n(u) = nu/(1 − nu).
-[[nodiscard]] double growth_rounding(DType dtype, Tensor::Index width);
+[[nodiscard]] double growth_rounding(double unit_roundoff, Tensor::Index width);
 
 /// Records Growth for every sublayer of one forward pass; its numbers stay on the device until the pass is over.
 class GrowthProbe final : public SignalRecorder {

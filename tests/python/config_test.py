@@ -162,10 +162,17 @@ class Errors(unittest.TestCase):
             (lambda: ps.probe(folder, tokens=["1,2", 3]), "tokens"),
             (lambda: ps.probe(folder, tokens=np.array([[1, 2], [3, 4]])), "tokens"),
             (lambda: ps.probe(folder, tokens=[[1], 2]), "tokens"),
+            (lambda: ps.probe(folder, tokens=np.array([True, False])), "tokens"),  # a mask
             (lambda: ps.probe(folder, tokens=[1], top=True), "top"),
             (lambda: ps.probe(folder, tokens=[1], top=[1]), "top"),
             (lambda: ps.certify(config=SMALL, format=True), "format"),
             (lambda: ps.verify(cases=True), "cases"),
+            (lambda: ps.propagate(SMALL, memory=10**400), "memory"),
+            (lambda: ps.propagate(SMALL, out=5), "out"),
+            (lambda: ps.propagate(SMALL, out="a\0"), "out"),
+            (lambda: ps.Model(SMALL, [1]), "weights"),
+            (lambda: ps.Model(SMALL, {"\udcff": np.ones(2)}), "weights"),
+            (lambda: ps.Model(SMALL, {}, name=5), "name"),
         ):
             with self.assertRaises(ps.ConfigError) as raised:
                 call()
@@ -201,6 +208,12 @@ class Errors(unittest.TestCase):
             self.assertEqual(os.listdir("."), [])
             ps.theory(SMALL, out=b"bytes")
             self.assertEqual(os.listdir("."), ["bytes"])
+            with self.assertRaises(FileNotFoundError):
+                ps.dataset.write(ps.theory(SMALL), "no/such.nc")
+            os.mkdir(path)
+            with contextlib.chdir(path), self.assertRaises(ps.ConfigError) as raised:
+                ps.theory(SMALL, out="here")
+            self.assertEqual(raised.exception.key, "out")
 
     def test_configurations_are_their_own(self) -> None:
         placements = ["pre", "peri"]

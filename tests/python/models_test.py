@@ -111,7 +111,8 @@ class Models(unittest.TestCase):
             with self.assertRaises(ps.InputError) as raised:
                 probed(ps.Model(STACK, wrong))
             self.assertIn(words, str(raised.exception))
-        for odd in (weights[name].astype(object), weights[name].astype(">f8"), weights[name].astype("c16")):
+        for odd in (weights[name].astype(object), weights[name].astype(">f8"), weights[name].astype("c16"),
+                    np.ma.masked_less(weights[name], 0.0)):  # fmt: skip
             with self.assertRaises(ps.InputError) as raised:
                 ps.Model(STACK, {**weights, name: odd})
             self.assertIn(name, str(raised.exception))

@@ -105,6 +105,10 @@ class Shown(unittest.TestCase):
                 for part in range(10):
                     show(snapshot((10 * second + part) / 250))
         self.assertEqual(written.getvalue(), "theory: 0 %  pre\ntheory: 40 %  pre\ntheory: 80 %  pre\n")
+        log = SimpleNamespace(write=written.write, flush=written.flush)  # has no isatty
+        with mock.patch("sys.stderr", log), bar() as show:
+            show(snapshot(1.0))
+        self.assertIn("theory: 100 %  pre\n", written.getvalue())
 
     def test_the_door_says_what_it_is(self) -> None:
         done = subprocess.run([sys.executable, "-m", "periscope", "--version"], capture_output=True, text=True)

@@ -4,6 +4,7 @@ import copy
 import json
 import pickle
 import threading
+import types
 import unittest
 from typing import Any
 from unittest import mock
@@ -114,6 +115,77 @@ class Records(unittest.TestCase):
         self.same(recorded(model), self.expected)
         self.assertEqual(len(others), 1)
 
+    def test_a_pass_within_the_recorded_one_takes_its_place(self) -> None:
+        model = llama()
+        inner: list[Any] = []
+
+        def within(*_: object) -> None:
+            if not inner:
+                inner.append(None)
+                inner.append(model(input_ids=torch.tensor([IDS])))
+
+        vars(model.model.layers)["0"].register_forward_pre_hook(within)
+        self.same(recorded(model, lambda **_: model(input_ids=torch.tensor([IDS[::-1]]))), self.expected)
+
+    def test_padding_is_found_however_it_is_given(self) -> None:
+        mask = torch.tensor([[0, 1, 1, 1, 1]])
+        for arguments, named in (((), {"attention_mask": mask}), ((mask,), {})):
+            with self.assertRaises(ps.InputError) as raised:
+                recorded(model := llama(), lambda input_ids: model(input_ids, *arguments, **named))  # noqa: B023
+            self.assertIn("padding", str(raised.exception))
+        whole = torch.tensor([[1] * 5])
+        self.same(recorded(model := llama(), lambda input_ids: model(input_ids, whole)), self.expected)
+
+    def test_steps_are_counted_where_a_record_fails(self) -> None:
+        model = llama()
+        layer = vars(model.model.layers)["1"]
+        with ps.record(model, gradients=False, every=1) as recorder:
+            with mock.patch.object(layer, "forward", side_effect=lambda x: x):
+                model(input_ids=torch.tensor([IDS]))
+            with self.assertRaises(ps.InputError):
+                recorder.step()
+            model(input_ids=torch.tensor([IDS]))
+        self.assertEqual(list(recorder.datasets), [1])
+        self.same(recorder.datasets[1], self.expected)
+
+    def test_modules_that_are_gone_or_compiled_meanwhile_are_named(self) -> None:
+        model = llama()
+        with self.assertRaises(ps.InputError) as raised, ps.record(model, gradients=False):
+            del vars(model.model.layers)["1"].mlp.up_proj
+            model(input_ids=torch.tensor([IDS]))
+        self.assertIn("module model.layers.1.mlp.up_proj is gone", str(raised.exception))
+        model = llama()
+        with self.assertRaises(ps.InputError) as raised, ps.record(model, steps=[1]) as recorder:
+            model.model.layers._compiled_call_impl = torch.compile(model)
+            recorder.step()
+        self.assertIn("Linear is compiled", str(raised.exception))
+
+    def test_an_optimizer_may_be_wrapped(self) -> None:
+        hooks: dict[int, Any] = {}
+
+        def register(hook: Any) -> torch.Handle:
+            handle = torch.Handle(hooks)
+            hooks[handle.id] = hook
+            return handle
+
+        inner = types.SimpleNamespace(register_step_post_hook=register)
+        with ps.record(llama(), optimizer=types.SimpleNamespace(optimizer=inner)) as recorder:
+            hooks[0]()
+        self.assertEqual((recorder._step, hooks), (1, {}))
+        with self.assertRaises(ps.ConfigError) as raised:
+            ps.record(llama(), optimizer=5)
+        self.assertEqual(raised.exception.key, "optimizer")
+
+    def test_a_tuple_of_outputs_has_the_logits(self) -> None:
+        model = llama()
+        forward = model.forward
+        model.forward = lambda input_ids: (np.float64(1.0), forward(input_ids).logits)
+        self.same(recorded(model), self.expected)
+        model.forward = lambda input_ids: forward(input_ids) and ()
+        ds = recorded(model)
+        self.assertNotIn("not_finite", ds)  # the loss is not infinite, it is not known
+        self.assertTrue(np.isnan(ds.loss))
+
     def test_after_an_interrupted_pass_the_next_one_is_recorded(self) -> None:
         for kind in (KeyboardInterrupt, RuntimeError):
             model = llama()
@@ -140,10 +212,17 @@ class Records(unittest.TestCase):
     def test_copies_of_a_recorded_model_are_plain(self) -> None:
         model = llama()
         copies = []
+        forward = torch.Mlp.forward
+
+        def saved_within(mlp: Any, x: Any) -> Any:
+            copies.append(pickle.loads(pickle.dumps(model)))
+            return forward(mlp, x)
+
         with ps.record(model, gradients=False, steps=[0, 1]) as recorder:
             for _ in range(2):  # before a pass and after it
                 copies += [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
-                model(input_ids=torch.tensor([IDS]))
+                with mock.patch.object(torch.Mlp, "forward", saved_within):
+                    model(input_ids=torch.tensor([IDS]))
             copies += [copy.deepcopy(copies[0])]
             for one in copies:
                 self.same(recorded(one), self.expected)
@@ -190,6 +269,16 @@ class Records(unittest.TestCase):
         with self.assertRaises(ps.InputError) as raised:
             recorded(model)
         self.assertIn("layer 1 was left out", str(raised.exception))
+        model = llama()
+        norm = vars(model.model.layers)["1"].post_attention_layernorm
+        call = torch.Module.__call__
+
+        def fused(module: Any, *arguments: Any, **named: Any) -> Any:
+            return norm.forward(*arguments) if module is norm else call(module, *arguments, **named)
+
+        with mock.patch.object(torch.Module, "__call__", fused), self.assertRaises(ps.InputError) as raised:
+            recorded(model)
+        self.assertIn("layer 1 was left out of the pass, or code took the place of its modules", str(raised.exception))
 
     def test_adapters_are_rejected_with_what_to_do(self) -> None:
         model = llama()

@@ -48,6 +48,7 @@ class Replay(unittest.TestCase):
 
     def replay(self, **words: Any) -> xr.Dataset:
         given = {"sequences": 1, "ids": IDS, "labels": [*IDS[1:], -1], "signals": self.signals(), "dtype": "f64",
+                 "unit_roundoff": 2.0**-53,
                  "gradients": self.gradients(), "logits": self.dumped["logits"], "top": 10, **words}  # fmt: skip
         return dataset.of_result(_periscope.replay(self.model, **given), [])
 
@@ -81,6 +82,17 @@ class Replay(unittest.TestCase):
             ds = self.replay(logits=logits)
             self.assertTrue(np.isnan(ds.loss.values).all())
             self.assertTrue(np.isfinite(ds.second_moment_measured.values).all())
+
+    def test_sums_may_be_rounded_to_the_format_of_the_pass(self) -> None:
+        """bf16 and its like: the growth identity holds to the rounding of that format, and no better."""
+        rng = np.random.default_rng(0)
+        x, b = (np.ldexp(np.round(np.ldexp(rng.normal(size=(5, 8)), 6)), -6) for _ in range(2))
+        for bits, unit_roundoff, is_violated in ((6, 2.0**-8, False), (6, 2.0**-24, True), (1, 2.0**-8, True)):
+            total = np.ldexp(np.round(np.ldexp(x + 0.3 * b, bits)), -bits)
+            signals = [*self.signals(), (0, "x_in", False, x), (0, "B_out", False, 0.3 * b), (0, "sum", False, total)]
+            for dtype in ("f32", "f64"):
+                ds = self.replay(signals=signals, gradients=[], dtype=dtype, unit_roundoff=unit_roundoff)
+                self.assertEqual(bool(ds.growth_violated), is_violated, ds.growth_residual.values)
 
     def test_what_does_not_fit_is_refused(self) -> None:
         short = [(0, "x_in", False, self.dumped["stream.0"][:2])]

@@ -67,6 +67,7 @@ class Text(unittest.TestCase):
             (lambda: ps.probe(self.folder, text=self.text), ps.InputError, "byte 5 is no UTF-8"),
             (lambda: ps.probe(self.folder, text="no/such/file"), ps.InputError, "no/such/file"),
             (lambda: ps.probe(self.folder, text=self.text, tokens=[1]), ps.ConfigError, "found tokens too"),
+            (lambda: ps.probe(self.folder, text="a\0"), ps.ConfigError, "U+0000"),
             (lambda: ps.probe(self.folder, tokenizer=len), ps.ConfigError, "does nothing without text"),
             (lambda: ps.probe(self.folder, text=__file__, tokenizer=len), ps.ConfigError, "a list of token ids"),
             (lambda: ps.probe(self.folder, text=__file__, tokenizer=str.split), ps.ConfigError, "whole numbers"),

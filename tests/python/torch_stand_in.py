@@ -12,10 +12,11 @@ import numpy as np
 
 
 class Tensor(np.ndarray):
-    requires_grad = False
+    requires_grad = is_nested = False
+    layout = "strided"
     _version = 0
     device = types.SimpleNamespace(type="cpu")
-    detach = cpu = contiguous = lambda self: self
+    detach = cpu = contiguous = resolve_neg = lambda self: self
     clone = np.ndarray.copy
     dim = lambda self: self.ndim  # noqa: E731
     numel = lambda self: self.size  # noqa: E731
@@ -110,7 +111,7 @@ def install() -> None:
     torch = types.ModuleType("torch")
     torch.__dict__.update(
         nn=types.SimpleNamespace(functional=functional), softmax=softmax, finfo=np.finfo, float64=np.float64,
-        uint8=np.uint8, is_grad_enabled=lambda: False, full_like=np.full_like,
+        uint8=np.uint8, strided="strided", is_grad_enabled=lambda: False, full_like=np.full_like,
         cat=lambda parts, dim: np.concatenate(parts, dim), compiler=types.SimpleNamespace(disable=disable),
     )  # fmt: skip
     overrides = types.ModuleType("torch.overrides")
@@ -264,7 +265,7 @@ class LlamaForCausalLM(Module):
                 at = getattr(at, part)
             setattr(at, last, values.astype(np.float64).view(Tensor))
 
-    def forward(self, input_ids: Any, labels: Any = None) -> Any:
+    def forward(self, input_ids: Any, attention_mask: Any = None, labels: Any = None) -> Any:
         return types.SimpleNamespace(logits=self.lm_head(self.model(input_ids)))
 
 

@@ -2,13 +2,16 @@
 torch_training_test.py"""
 
 import copy
+import gc
 import io
 import subprocess
 import sys
 import time
 import unittest
+import weakref
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import xarray as xr
@@ -141,6 +144,57 @@ class Training(unittest.TestCase):
             model(input_ids=batch, logits_to_keep=1).logits.sum().backward()
         self.assertTrue(np.isnan(recorder.datasets[0].loss.values).all())
         self.assertTrue(np.isfinite(recorder.datasets[0].grad_sq_measured.values).all())
+
+    def test_gradients_are_those_of_one_backward_pass(self) -> None:
+        """One that fails halfway, or leads to some layers only, is not completed by the next."""
+        whole = self.recorded().weight_grad_sq_measured.values
+        first, second = batches(2)
+        for halfway in (True, False):
+            model = llama()
+            with ps.record(model) as recorder:
+                output = model(input_ids=second, labels=second, output_hidden_states=True)
+                if halfway:
+                    weight = model.model.layers[1].mlp.down_proj.weight
+                    handle = weight.register_hook(mock.Mock(side_effect=MemoryError))
+                    with self.assertRaises(MemoryError):
+                        output.loss.backward()
+                    handle.remove()
+                else:
+                    output.hidden_states[1].square().mean().backward(retain_graph=True)
+                    output.loss.backward()
+                model(input_ids=first, labels=first).loss.backward()
+            found = recorder.datasets[0].weight_grad_sq_measured.values
+            self.assertTrue(np.isnan(found).any() and np.isfinite(found).any())
+            if halfway:
+                np.testing.assert_array_equal(found[np.isfinite(found)], whole[np.isfinite(found)])
+
+    def test_nothing_is_left_of_a_step(self) -> None:
+        model, batch = llama(), batches(1)[0]
+        with ps.record(model, every=1) as recorder:
+            watched = weakref.ref(recorder._watched)
+            model(input_ids=batch, labels=batch).loss.backward()
+            recorder.step()
+            gc.collect()
+            self.assertIsNone(watched())
+
+    def test_half_precision_violates_no_identity(self) -> None:
+        for dtype in (torch.bfloat16, torch.float16):
+            for name, model in models(dtype):
+                batch = batches(1)[0]
+                with self.subTest(family=name, dtype=dtype), ps.record(model) as recorder:
+                    model(input_ids=batch, labels=batch).loss.backward()
+                ds = recorder.datasets[0]
+                self.assertFalse(ds.growth_violated.item(), ds.growth_residual.values)
+                self.assertTrue(np.isfinite(ds.growth_residual.values).all())
+
+    def test_arrays_that_have_no_values_are_rejected(self) -> None:
+        config = {"model.width": 8, "model.heads": 2, "model.layers": 1}
+        for odd in (torch.ones(2, 2).to_sparse(), torch.ones(2, 2).to_sparse_csr(), torch.ones(2, device="meta"),
+                    torch.nested.nested_tensor([torch.ones(2)])):  # fmt: skip
+            with self.assertRaises(ps.InputError) as raised:
+                ps.Model(config, {"here": odd})
+            self.assertIn("here is sparse, nested or without values", str(raised.exception))
+        ps.Model(config, {"here": torch._neg_view(torch.ones(2))})
 
     def test_sequences_beside_each_other(self) -> None:
         model = llama().double()

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 
@@ -72,6 +73,10 @@ void measure(const StackContext& context, const OutsidePass& pass, DType dtype, 
     probes.gradients.on_gradient(parameter, {[] { return Tensor(); }, sum});
   }
   probes.take_into(context, pass.backward, r);
+  const auto width = context.model.width;
+  const double here = format_of(dtype).unit_roundoff();
+  const double explained = growth_rounding(std::max(here, pass.unit_roundoff), width) / growth_rounding(here, width);
+  for (Growth& g : r.growth) g.residual /= explained;
 }
 
 void measure_losses(const StackContext& context, const OutsidePass& pass, ModelReading& r) {
