@@ -10,9 +10,9 @@ words of the command line; `set`, keys; `vary`; `files`, texts for the working f
 tests/checkpoint/fixtures that is copied there as "model", with the keys of `edit` in its config.json; `before`, a
 command that runs first; `exact`, why the result is compared on the reference level only. [base] holds for all cases
 of the file; its `exempt` lists what the command does not take, with the reason, and `needs` settings that other keys
-need. results/COMMAND.txt has exit code, table, columns and written files of each case: "nan*4" is four such values, "
-|3" ends a line that occurs three times in a row, "~" stands for the beginning of the previous name, "^" for a line that
-occurred before in the file.
+need. results/COMMAND.txt has exit code, table, columns and written files of each case: "nan*4" is four such values,
+" |3" ends a line that occurs three times in a row, "~" stands for the beginning of the previous name, "^" for a line
+that occurred before in the file.
 
 A golden shows that a number changed, not that it was right. Bits are compared for GNU's compiler at x86-64-v3, which is
 chosen here; elsewhere numbers agree to 1e-9 of the largest of their column. Of a long column the file has three digits
