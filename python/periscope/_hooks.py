@@ -127,7 +127,7 @@ class Watched:
 
     # -- the forward pass
     def _before(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        if self._is_recording():  # within the recorded pass, or after one that was interrupted: it is given up
+        if self._is_recording():  # a pass within the recorded one, or after an interrupted one, replaces it
             self._is_running = False
             self._leave()
         if not self._is_counted():
@@ -189,7 +189,7 @@ class Watched:
         for handle in self._of_the_pass:
             handle.remove()
         self._of_the_pass, self._branch, self._current = [], None, -1
-        self._latest = None  # else it and the hooks of its graph, which lead here, keep each other alive
+        self._latest = None  # it and the hooks of its graph, which refer to this object, would keep each other alive
         _leave_rotations(self)
         if self._mode is not None:
             self._mode.__exit__(None, None, None)
@@ -416,7 +416,7 @@ def _by_name(module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> 
 
 
 def _current_backward_pass() -> int:
-    """Returns the number of the backward pass that runs; 0 where this torch does not tell."""
+    """Returns the number of the running backward pass; 0 if this version of torch has none."""
     import torch
 
     return int(getattr(torch._C, "_current_graph_task_id", int)())

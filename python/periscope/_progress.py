@@ -46,7 +46,7 @@ def bar() -> Iterator[Callable[["Snapshot"], None]]:
 
 def _is_interactive() -> bool:
     """Returns whether a line can be overwritten: in a terminal or a notebook, not in a file."""
-    is_terminal = getattr(sys.stderr, "isatty", bool)  # some who log what is written have no such function
+    is_terminal = getattr(sys.stderr, "isatty", bool)  # loggers in its place may lack it
     return is_terminal() or type(sys.stderr).__module__.startswith("ipykernel.")
 
 

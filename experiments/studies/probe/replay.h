@@ -28,7 +28,7 @@ struct OutsidePass {
   std::vector<std::pair<ParameterId, double>> gradients = {};  ///< of matrices: sums of squares
   std::span<const double> logits = {};                         ///< [ids, V]; none: no losses
   bool backward = false;
-  double unit_roundoff = 0.0;  ///< of the additions to the stream, where larger than that of the replay's dtype
+  double unit_roundoff = 0.0;  ///< of the additions to the stream; used if larger than that of the replay's dtype
 };
 
 /// Measures the pass as `run` measures its own, by the same probes, and gives its dataset, without theory. Signals that
