@@ -192,7 +192,8 @@ class Watched:
         self._latest = None  # it and the hooks of its graph, which refer to this object, would keep each other alive
         _leave_rotations(self)
         if self._mode is not None:
-            self._mode.__exit__(None, None, None)
+            if threading.get_ident() == self._thread:  # else it ended with a thread whose pass was interrupted
+                self._mode.__exit__(None, None, None)
             self._mode = None
 
     def keep_rotated(self, q: Any, k: Any) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,12 +67,14 @@ def compiled(
 
     if isinstance(ignore_keys, str):
         ignore_keys = [ignore_keys]
+    if not isinstance(ignore_keys, Iterable):
+        raise ConfigError(f"ignore_keys = {ignore_keys!r}: expected a list of keys")
     if not isinstance(weights, Mapping):
         raise ConfigError(f"weights: found {type(weights).__name__}; expected arrays by name")
     try:
         tensors = {key: _tensor(key, value) for key, value in weights.items()}
-        name = utf8("name", name)
-        return _periscope.Model(name, config, tensors, copy=copy, ignore_keys=list(ignore_keys))
+        name, keys = utf8("name", name), [utf8("ignore_keys", key) for key in ignore_keys]
+        return _periscope.Model(name, config, tensors, copy=copy, ignore_keys=keys)
     except _periscope.Failure as failure:
         raise error_of(*failure.args) from None
 

@@ -100,6 +100,7 @@ class Recorder:
         self._layout = _layout.layout_of(model, compiled_from_torch(model, copy=False, ignore_keys=ignore_keys))
         self._compiled: Any = None  # with the gains of the recorded step
         self._step = 0
+        self._is_entered = False
         self._watched: _hooks.Watched | None = None
         self._of_optimizer: Any = None
         #: The records, one dataset each, by step.
@@ -110,9 +111,11 @@ class Recorder:
             if self._model in _RECORDED:
                 raise InputError("record: found a model that is recorded already; expected one recorder at a time")
             _RECORDED.add(self._model)
+        self._is_entered = True
         try:
             self._begin()
         except BaseException:
+            self._is_entered = False
             _RECORDED.discard(self._model)
             raise
         if self._optimizer is not None:
@@ -124,6 +127,7 @@ class Recorder:
     ) -> None:
         if self._of_optimizer is not None:
             self._of_optimizer.remove()
+        self._is_entered = False
         _RECORDED.discard(self._model)
         if kind is None:
             self._end()
@@ -156,7 +160,7 @@ class Recorder:
                          join="exact", combine_attrs="override")  # fmt: skip
 
     def _begin(self) -> None:
-        if self._due(self._step):
+        if self._is_entered and self._due(self._step):
             _require_seen(self._model)
             self._compiled = compiled_from_torch(
                 self._model, copy=False, copied=lambda name, x: x.dim() < 2, ignore_keys=self._ignore_keys

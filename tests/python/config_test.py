@@ -16,6 +16,7 @@ import numpy as np
 
 import periscope as ps
 from periscope import _periscope, _toml, errors
+from periscope.model import compiled
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "cli"))
 sys.argv = [sys.argv[0], "no program is run here", *sys.argv[1:]]
@@ -173,6 +174,8 @@ class Errors(unittest.TestCase):
             (lambda: ps.Model(SMALL, [1]), "weights"),
             (lambda: ps.Model(SMALL, {"\udcff": np.ones(2)}), "weights"),
             (lambda: ps.Model(SMALL, {}, name=5), "name"),
+            (lambda: compiled("name", "{}", {}, True, 5), "ignore_keys"),  # type: ignore[arg-type]
+            (lambda: compiled("name", "{}", {}, True, [5]), "ignore_keys"),  # type: ignore[list-item]
         ):
             with self.assertRaises(ps.ConfigError) as raised:
                 call()

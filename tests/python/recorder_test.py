@@ -1,5 +1,6 @@
 """Recorders, with a stand-in for torch: copies, threads, dropout, compiled models. Usage: recorder_test.py"""
 
+import contextlib
 import copy
 import json
 import pickle
@@ -147,6 +148,31 @@ class Records(unittest.TestCase):
             model(input_ids=torch.tensor([IDS]))
         self.assertEqual(list(recorder.datasets), [1])
         self.same(recorder.datasets[1], self.expected)
+
+    def test_outside_of_the_context_nothing_is_recorded(self) -> None:
+        model = llama()
+        recorder = ps.record(model, gradients=False, every=1)
+        for _ in range(2):  # before it and after it
+            recorder.step()
+            self.assertEqual((model._before, model._after), ({}, {}))
+            with recorder:
+                model(input_ids=torch.tensor([IDS]))
+        self.assertEqual(list(recorder.datasets), [1, 2])
+
+    def test_a_pass_that_ends_with_its_thread_is_left(self) -> None:
+        model = llama()
+
+        def run() -> None:
+            with mock.patch.object(torch.Mlp, "forward", side_effect=KeyboardInterrupt), contextlib.suppress(
+                KeyboardInterrupt
+            ):
+                model(input_ids=torch.tensor([IDS]))
+
+        with ps.record(model, gradients=False) as recorder:
+            thread = threading.Thread(target=run)
+            thread.start()
+            thread.join()
+        self.assertEqual(recorder.datasets, {})
 
     def test_modules_that_are_gone_or_compiled_meanwhile_are_named(self) -> None:
         model = llama()
