@@ -118,6 +118,25 @@ TEST_CASE("predictions are in the journal: a run that goes on computes none agai
   CHECK(other_progress.kept_predictions == 0);
 }
 
+TEST_CASE("the key of a prediction depends on all that it follows from") {
+  const config::Config config = small_config();
+  const StackSpec spec = config.stacks().front();
+  StackSpec wider = spec;
+  wider.init.std *= 2.0;
+  std::vector<config::Config> others(5, config);
+  others[0].theory.tolerance = 0.05;
+  others[1].theory.fault = theory::Fault::without_gate;
+  others[2].run.seed += 1;
+  others[3].run.seeds += 1;
+  others[4].run.backward = false;
+  std::set<std::string> keys{
+      stacks::prediction_key("limit", spec, spec, config), stacks::prediction_key("chain", spec, spec, config),
+      stacks::prediction_key("limit", wider, spec, config), stacks::prediction_key("limit", spec, wider, config)};
+  for (const config::Config& other : others) keys.insert(stacks::prediction_key("limit", spec, spec, other));
+  CHECK(keys.size() == 4 + others.size());
+  CHECK(keys.contains(stacks::prediction_key("limit", spec, spec, config)));
+}
+
 TEST_CASE("predictions of first steps are in the journal to their last bit, every number in its place") {
   const testing::TemporaryFolder folder;
   first_steps::FirstStepsConfig config;

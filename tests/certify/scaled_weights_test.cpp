@@ -11,6 +11,7 @@
 
 #include "experiments/core/config/parse_format.h"
 #include "experiments/core/config/theory_parameters.h"
+#include "experiments/core/stacks/stream_reach.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "tests/certify/any_model.h"
@@ -95,6 +96,32 @@ TEST_CASE("the certificate of a scaled stack is the scaled certificate, for the 
     const double bound = before.find(Signal::x_out, l)->largest;
     CHECK(after.find(Signal::x_out, l)->largest == doctest::Approx(0.25 * bound).epsilon(1e-12));
   }
+}
+
+TEST_CASE("what grows with the stream and with the branches: the largest of every such signal") {
+  const auto reach = [](std::string_view placement, Signal signal, MlpKind mlp = MlpKind::swiglu) {
+    StackSpec spec = placed(tiny_stack(), std::string(placement));
+    spec.model.mlp = mlp;
+    theory::Certificate c;
+    c.bounds = {{.signal = signal, .sublayer = 1, .magnitude = {}, .largest = 7.0}};
+    const stacks::StreamReach found = stacks::reach_of(spec.model, c);
+    return std::pair(found.stream, found.branch);
+  };
+  const std::pair stream(7.0, 0.0);
+  const std::pair branch(0.0, 7.0);
+  const std::pair neither(0.0, 0.0);
+  for (const Signal signal : {Signal::x_out, Signal::sum, Signal::r_out, Signal::B_out, Signal::input}) {
+    CAPTURE(std::string(name_of(signal)));
+    CHECK(reach("peri", signal) == stream);
+  }
+  CHECK(reach("pre", Signal::f_out) == stream);
+  CHECK(reach("peri", Signal::f_out) == branch);
+  for (const Signal signal : {Signal::up, Signal::hidden}) {
+    CHECK(reach("peri", signal) == branch);
+    CHECK(reach("peri", signal, MlpKind::gelu) == neither);
+    CHECK(reach("pre", signal) == neither);
+  }
+  for (const Signal signal : {Signal::A_out, Signal::gate, Signal::logits}) CHECK(reach("peri", signal) == neither);
 }
 
 TEST_CASE("a format's headroom is that of the run that stores in it, or else of exact arithmetic") {

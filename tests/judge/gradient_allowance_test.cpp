@@ -132,11 +132,14 @@ TEST_CASE("where one gradient fluctuates by a factor e, first order in 1/width s
   CHECK(judged(0.01, 1.0, 44000).verdict == judge::Verdict::inconclusive);
 }
 
-TEST_CASE("against the limit a forward statistic is allowed its own depth's factor and the overlaps of its tokens") {
+TEST_CASE(
+    "against the limit a forward statistic is allowed its depth's factor, its tokens' overlaps and the run's "
+    "rounding") {
   StackSpec spec = small();
   spec.model.layers = 2;
   spec.model.causal = false;
   const std::vector<double> at_depth{0.0, 0.011, 0.013, 0.027, 0.05};
+  const double rounding = 0.002;
   theory::Prediction prediction;
   Profile measured;
   for (Profile* profile : {&prediction.profile, &measured}) {
@@ -149,7 +152,7 @@ TEST_CASE("against the limit a forward statistic is allowed its own depth's fact
   prediction.replicates = 8;
   for (const bool norms : {true, false}) {
     if (!norms) spec.model.placement = *find_placement("none");
-    const judge::Agreement a = judge::agreements_of({{spec, measured, 16, 0, DType::f64, prediction}},
+    const judge::Agreement a = judge::agreements_of({{spec, measured, 16, 0, DType::f64, prediction, rounding}},
                                                     {.finite_width = 0.3, .finite_width_cosine = 0.7})
                                    .front();
     REQUIRE(a.cells.size() == 18);
@@ -167,8 +170,17 @@ TEST_CASE("against the limit a forward statistic is allowed its own depth's fact
       const double constant = cosine || attention ? 0.7 : 0.3;
       double term = constant * (w_here + overlaps);
       if (!norms && !cosine) term = std::exp(term) - 1.0;  // a factor on what follows
-      CHECK(cell.allowance == Approx(term * (cosine ? 1.0 : 0.5)).epsilon(1e-9));
+      CHECK(cell.allowance == Approx((term + rounding) * (cosine ? 1.0 : 0.5)).epsilon(1e-9));
     }
+  }
+  prediction.exact_at_width = true;
+  prediction.spread = prediction.profile;
+  const judge::Agreement exact =
+      judge::agreements_of({{spec, measured, 16, 0, DType::f64, prediction, rounding}}, {}).front();
+  REQUIRE(exact.cells.size() == 18);
+  for (const judge::Cell& cell : exact.cells) {
+    const double scale = cell.statistic == Statistic::token_cosine ? 1.0 : 0.5;
+    CHECK(cell.allowance == Approx(rounding * scale).epsilon(1e-9));
   }
 }
 

@@ -189,6 +189,7 @@ TEST_CASE("embedding, positions and unembedding have standard deviations of thei
   spec.model.embedding = {.scale = 2.0};
   CHECK(stddev_of(spec, 0, Weight::embedding) == 0.1);
   spec.init.truncation = 1.0;
+  CHECK(drawn_embedding_stddev(spec) == 0.1 * truncation_factor(spec.init));
   CHECK(stddev_of(spec, 0, Weight::embedding) == 0.1 * truncation_factor(spec.init));
   CHECK(stddev_of(spec, 0, Weight::unembedding) == 0.5 * truncation_factor(spec.init));
 }

@@ -408,7 +408,12 @@ TEST_CASE("every weight is rounded to the format first: matrices, tables, biases
 TEST_CASE("a gain stored as w of 1 + w: the larger of both orders, its bias, and what counts as the largest weight") {
   struct Stored final : Parameters {
     [[nodiscard]] RowMatrix matrix(int, Weight) const override { return {}; }
-    void visit_rows(Weight, const BlockVisitor&) const override {}
+    void visit_rows(Weight, const BlockVisitor& visit) const override {
+      RowMatrix rows = RowMatrix::Ones(2, 3);
+      visit(0, rows);
+      rows(1, 2) = -9.0;
+      visit(2, rows);
+    }
     [[nodiscard]] Eigen::VectorXd bias(int, Weight) const override { return {}; }
     [[nodiscard]] NormParameters norm(int, Weight) const override {
       Vector gain(3);
@@ -426,6 +431,10 @@ TEST_CASE("a gain stored as w of 1 + w: the larger of both orders, its bias, and
   CHECK(n.bias[0] == 5.0);
   CHECK(rounded.changed());
   CHECK(rounded.largest() == 5.0);
+  rounded.visit_rows(Weight::embedding, [](Index, const RowMatrix&) {});
+  REQUIRE(rounded.largest_entry());
+  CHECK(rounded.largest_entry()->value == -9.0);
+  CHECK(rounded.largest_entry()->entry == 3 * 3 + 2);  // of the whole table, which comes in blocks
 }
 
 }  // namespace certificate_terms
