@@ -99,7 +99,7 @@ def _reports(files: Sequence[Path], folder: Path, options: Options) -> Iterator[
         yield Begun("reading it", file)
         try:
             ds = reader.read(file)
-            if len(files) > 1:
+            if len(files) > 1 or options.labels:
                 together.require(file, ds)
             found[file] = ds
         except reader.ResultError as error:
@@ -108,7 +108,8 @@ def _reports(files: Sequence[Path], folder: Path, options: Options) -> Iterator[
         return
     path = together.path(list(found))
     labels = dict(zip(files, options.labels, strict=True)) if options.labels else {}
-    ds = together.merged(found, [labels[file] for file in found if labels]) if len(found) > 1 else found[path]
+    marks = [labels[file] for file in found if labels]
+    ds = together.merged(found, marks) if len(found) > 1 or marks else found[path]
     there = kinds.of(ds)
     if not there:
         yield Failed(f"{path}: none of {len(kinds.KINDS)} figures finds the variables that it needs; expected those "

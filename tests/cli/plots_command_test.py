@@ -165,6 +165,14 @@ class Command(SharedFolderTest):
         self.assertIn("input.second_moment: 0.0004 (Llama 3 style), 0.0128 (Gemma), 1 (Pre-LN, P", figure.caption)
         self.assertEqual(figure.axes[0].get_title(), "Gaussian input")
 
+    def test_a_label_names_the_only_result_that_is_readable(self):
+        broken = self.folder / "broken.nc"
+        broken.write_bytes(b"")
+        flags = ["--together", "--only", "variance", "--format", "svg"]
+        done = draw(self.file["plain"], broken, "--out", self.folder / "one", *flags, "--label", "mine", "--label", "b")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("Pre-LN, mine", (self.folder / "one" / "propagate-variance.svg").read_text())
+
     def test_what_was_not_measured_has_no_verdict_beside_what_was(self):
         flags = ["--config", self.folder / "small.toml", "--set", "init.scheme=normal", "--out", self.folder / "theory"]
         done = run("theory", *flags, "--quiet")
