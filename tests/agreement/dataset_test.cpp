@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
@@ -230,7 +231,11 @@ TEST_CASE("columns that have no room follow below, beside the first one") {
         "peri       G8\n");
 }
 
-TEST_CASE("a value without an error, or without a value, is no \"nan ± nan\"") {
+TEST_CASE("a value without an error, or without a value, is no \"nan ± nan\", and one beyond f64 is no \"inf\"") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  CHECK(dataset::number(infinity) == "overflow");
+  CHECK(dataset::number(-infinity) == "-overflow");
+  CHECK(dataset::with_error(infinity, 0.1) == "overflow");
   const double nan = std::nan("");
   CHECK(dataset::with_error(8.7466, 0.12) == "8.747 ± 0.1");
   CHECK(dataset::with_error(8.7466, nan) == "8.747");

@@ -3,6 +3,7 @@
 import hashlib
 import math
 import pathlib
+import re
 import unittest
 
 import tiny_checkpoint
@@ -118,6 +119,16 @@ class Certify(FolderTest):
                       run("certify", *huge, "--dtype", "f32").stderr)
         result, code = self.certify(*huge, "--dtype", "f64")
         self.assertEqual((code, "exceeded" in result, "overflowed" in result), (0, False, False))
+
+    def test_what_is_not_bounded_has_no_inf(self):
+        for keys in (["input.kind=gaussian", "model.placement=x0"],
+                     ["input.kind=tokens", "model.gamma=1e200", "run.dtype=f64"],
+                     ["input.kind=tokens", "model.placement={alpha=1e100}", "model.layers=2"]):  # fmt: skip
+            table = run("certify", "--config", self.config, *(x for k in keys for x in ("--set", k))).stderr
+            self.assertRegex(table, r"(?m)^\w+.* none  ")
+            self.assertIn("none: no finite bound", " ".join(table.split()))
+            self.assertEqual("an input is any number" in " ".join(table.split()), "model.placement=x0" in keys)
+            self.assertIsNone(re.search(r"\binf\b", table), table)
 
     def test_an_input_that_a_format_does_not_reach(self):
         gaussian = ["--config", self.config, "--set", "input.kind=gaussian", "--set", "model.embedding_norm=true"]

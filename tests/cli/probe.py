@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import struct
 import tempfile
 import unittest
@@ -302,6 +303,19 @@ class Probe(Checkpoints):
         self.assertIsNone(r["loss"])
         self.assertFalse(r["growth"]["violated"])
         self.assertEqual(run("probe", self.checkpoint, "--quiet", *arguments, "--fail-on-divergence").returncode, 5)
+
+    def test_what_is_beyond_f64_is_called_overflow(self):
+        shape, values = self.tensors["model.embed_tokens.weight"]  # the head's too
+        huge = self.tensors | {"model.embed_tokens.weight": (shape, [1e30 * v for v in values])}
+        tiny_checkpoint.write(self.checkpoint, tensors=huge)
+        table = run("probe", self.checkpoint, "--tokens", TOKENS, "--no-theory").stderr
+        self.assertIn("perplexity overflow\n", table)
+        shape, values = self.tensors["model.layers.0.mlp.down_proj.weight"]
+        huge = self.tensors | {"model.layers.0.mlp.down_proj.weight": (shape, [1e38 * v for v in values])}
+        tiny_checkpoint.write(self.checkpoint, tensors=huge)
+        table = run("probe", self.checkpoint, "--tokens", TOKENS, "--no-theory", "--dtype", "f32").stderr
+        self.assertRegex(table, r"fp32 +3\.40282e\+38 / overflow +=")
+        self.assertIsNone(re.search(r"\b(inf|nan)\b", table), table)
 
     def test_what_is_not_finite_behind_the_stream_counts_as_divergence(self):
         shape, values = self.tensors["model.norm.weight"]

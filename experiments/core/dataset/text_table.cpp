@@ -149,13 +149,14 @@ std::string within_table_width(std::string_view text) {
 }
 
 std::string number(double value, const char* format) {
+  if (std::isinf(value)) return value > 0.0 ? "overflow" : "-overflow";
   return std::isnan(value) ? "–" : fmt::format(fmt::runtime(format), value);
 }
 
 std::string with_error(double value, double error, const char* format, const char* error_format) {
   const std::string words = number(value, format);
-  return std::isfinite(error) && !std::isnan(value) ? words + " ± " + fmt::format(fmt::runtime(error_format), error)
-                                                    : words;
+  return std::isfinite(error) && std::isfinite(value) ? words + " ± " + fmt::format(fmt::runtime(error_format), error)
+                                                      : words;
 }
 
 TextTable::Widths TextTable::widths() const {

@@ -52,7 +52,7 @@ std::vector<std::string> broken(std::string_view line, std::size_t width);
 /// `text` with every line that is wider than table_width broken; what follows is two columns further in.
 std::string within_table_width(std::string_view text);
 
-/// A number in a format of fmt's; "–" for NaN.
+/// A number in a format of fmt's; "–" for NaN, "overflow" for infinity.
 std::string number(double value, const char* format = "{:.4g}");
 
 /// A value with its standard error, "8.747 ± 0.1", where there is one: a single seed has none, and that of numbers

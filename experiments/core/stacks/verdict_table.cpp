@@ -33,7 +33,7 @@ std::string measured_value(const Measurement& m) {
 std::string input_value(const StackResult& r) {
   const Profile& profile = r.measurement ? r.measurement->profile : r.prediction.profile;
   const Curve* curve = profile.find(Statistic::second_moment, Signal::x_out);
-  return curve == nullptr || curve->value.empty() ? "–" : fmt::format("{:.3g}", curve->value.front());
+  return curve == nullptr || curve->value.empty() ? "–" : dataset::number(curve->value.front(), "{:.3g}");
 }
 
 std::string input_of(const StackResult& r) {
@@ -90,7 +90,7 @@ std::string gradient_rows(const std::vector<StackResult>& results) {
       any = true;
       const double ratio = std::exp((curve->value.front() - curve->value[top]) / 2.0);
       rows.add({config::placement_label(r.spec), input_of(r), what, top_value(profile, Statistic::variance),
-                norm_at(*curve, 0), norm_at(*curve, top), std::isfinite(ratio) ? fmt::format("{:.3g}", ratio) : "–"});
+                norm_at(*curve, 0), norm_at(*curve, top), dataset::number(ratio, "{:.3g}")});
     };
     add("predicted", r.prediction.profile);
     if (r.measurement) add("measured", r.measurement->profile);
@@ -104,7 +104,7 @@ std::string gradient_rows(const std::vector<StackResult>& results) {
   return "\n" + rows.text() +
          fmt::format(
              "at 0, at {}: sublayers passed. Var(x): over features, mean over tokens; ‖∂loss/∂x‖: rms over tokens; "
-             "{}± standard error. – where a number is missing, or not finite.\n",
+             "{}± standard error. – where a number is missing.\n",
              at_top, measured ? "measured: mean over seeds, of gradients the geometric one; " : "");
 }
 

@@ -52,6 +52,7 @@ std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model) {
   if (b.signal == Signal::reciprocals && std::isinf(b.largest)) {
     return fmt::format("{}: eps = {:g} is lost in the format, and 0/0 is possible", place, model.norm_eps);
   }
+  if (std::isinf(b.largest)) return fmt::format("{}: no finite bound, limit {:.6g}", place, verdict.limit);
   return fmt::format("{}: may reach {:.4g} > {:.6g}", place, b.largest, verdict.limit);
 }
 

@@ -72,13 +72,16 @@ std::string classes(const CertifyResult& r, const std::vector<NumberFormat>& for
     const SignalBound* exact = r.certificate.worst(kind);
     if (exact == nullptr && r.runs.empty()) continue;
     std::vector<std::string> cells{title_of(kind), "", ""};
-    if (exact != nullptr) cells[1] = fmt::format("{:.4g}", exact->largest);
+    if (exact != nullptr) cells[1] = std::isinf(exact->largest) ? "none" : dataset::number(exact->largest);
     if (exact != nullptr) cells[2] = place_text(place_of(*exact), r.spec.model);
     for (const NumberFormat& f : formats) cells.push_back(room(r, kind, f, exact));
-    if (r.measured && exact != nullptr) cells.push_back(fmt::format("{:.4g}", measured_of(r, kind)));
+    if (r.measured && exact != nullptr) cells.push_back(dataset::number(measured_of(r, kind)));
     table.add(std::move(cells));
   }
   std::string text = table.text();
+  const bool all_bounded = std::ranges::none_of(r.certificate.bounds, [](const SignalBound& b) {
+    return theory::class_of(b.signal) != SignalClass::inside && std::isinf(b.largest);
+  });
   text +=
       "exact bound: of exact arithmetic, and where it is largest; formats: their limit over the bound in their "
       "arithmetic, least of the signals in the row; NO: may overflow; the signal is named where it is not that of the "
@@ -87,6 +90,10 @@ std::string classes(const CertifyResult& r, const std::vector<NumberFormat>& for
     text +=
         "; dots: q·k before the division by √d_head; inside the ops: what norms, softmax and products compute on their "
         "way";
+  }
+  if (!all_bounded) text += "; none: no finite bound";
+  if (!r.domain.tokens && std::isinf(r.domain.largest)) {
+    text += "; an input is any number that the format holds, so that its own row has at most 1x";
   }
   return text + ".\n";
 }

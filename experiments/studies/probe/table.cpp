@@ -24,7 +24,8 @@ std::string heading(const ProbeResult& r) {
                                  r.family.empty() ? "" : ", ", m.placement.name, m.layers, m.width, r.input.ids.size(),
                                  name_of(r.dtype));
   if (!std::isnan(r.measured.loss)) {
-    text += fmt::format("loss {:.6g} nats per token, perplexity {:.6g}\n", r.measured.loss, std::exp(r.measured.loss));
+    text += fmt::format("loss {} nats per token, perplexity {}\n", dataset::number(r.measured.loss, "{:.6g}"),
+                        dataset::number(std::exp(r.measured.loss), "{:.6g}"));
   }
   return text;
 }
