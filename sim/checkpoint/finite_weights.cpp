@@ -13,7 +13,8 @@ namespace periscope {
 namespace {
 
 /// Returns the index of the first number in a tensor that is not finite, and the number.
-std::optional<std::pair<std::int64_t, double>> first_non_finite(const TensorFiles& files, const std::string& tensor) {
+std::optional<std::pair<std::int64_t, double>> first_non_finite(const TensorFiles& files, const std::string& tensor,
+                                                                const std::function<void(std::uint64_t)>& after_block) {
   constexpr std::uint64_t block = 1 << 19;
   const std::uint64_t count = count_of(files.find(tensor));
   std::vector<double> values;
@@ -22,6 +23,7 @@ std::optional<std::pair<std::int64_t, double>> first_non_finite(const TensorFile
     files.read(tensor, at, std::span(values));
     const auto bad = std::ranges::find_if(values, [](double v) { return !std::isfinite(v); });
     if (bad != values.end()) return std::pair{static_cast<std::int64_t>(at) + (bad - values.begin()), *bad};
+    after_block(values.size());
   }
   return std::nullopt;
 }
@@ -40,9 +42,10 @@ std::string NonFiniteWeight::words() const {
   return fmt::format("{}: entry {} is {}", name_of(parameter), entry, value);
 }
 
-std::optional<NonFiniteWeight> find_non_finite_weight(const Checkpoint& checkpoint) {
+std::optional<NonFiniteWeight> find_non_finite_weight(const Checkpoint& checkpoint,
+                                                      const std::function<void(std::uint64_t)>& after_block) {
   for (const auto& [tensor, uses] : checkpoint.uses()) {
-    const auto bad = first_non_finite(checkpoint.files(), tensor);
+    const auto bad = first_non_finite(checkpoint.files(), tensor, after_block);
     if (!bad) continue;
     const std::int64_t stride = checkpoint.files().find(tensor).shape.back();
     for (const ParameterMap::Use& use : uses) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -18,7 +19,9 @@ struct NonFiniteWeight {
   [[nodiscard]] std::string words() const;
 };
 
-/// Returns the first one in the order of the tensors' names. Reads every used tensor once, a few megabytes at a time.
-[[nodiscard]] std::optional<NonFiniteWeight> find_non_finite_weight(const Checkpoint& checkpoint);
+/// Returns the first one in the order of the tensors' names. Reads every used tensor once, a few megabytes at a time,
+/// and calls `after_block` with the count of numbers in each block.
+[[nodiscard]] std::optional<NonFiniteWeight> find_non_finite_weight(
+    const Checkpoint& checkpoint, const std::function<void(std::uint64_t)>& after_block = [](std::uint64_t) {});
 
 }  // namespace periscope

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "experiments/app/command.h"
 #include "experiments/app/publish.h"
@@ -20,8 +22,16 @@ namespace {
 
 ExitCode run_info(const CommonOptions& options, const std::string& folder, const study::FlagValues& words) {
   const Checkpoint checkpoint(folder, study::read_flags(ignore_key_flags(), words).ignore_keys);
-  if (options.json) print_json(info_json(checkpoint));
-  if (!options.quiet && !options.json) print_result(info_text(checkpoint));
+  std::optional<TerminalProgress> progress(std::in_place, options.quiet);
+  if (options.json) {
+    const nlohmann::ordered_json json = info_json(checkpoint, *progress);
+    progress.reset();  // clears its line
+    print_json(json);
+  } else if (!options.quiet) {
+    const std::string text = info_text(checkpoint, *progress);
+    progress.reset();
+    print_result(text);
+  }
   return ExitCode::ok;
 }
 
@@ -46,8 +56,9 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
   TerminalProgress progress(options.quiet);
   stacks::within_memory(need, options.force, progress, [&] { write_random_checkpoint(config, family, options.force); });
   const Checkpoint checkpoint(config.run.out);
-  progress.say(fmt::format("{}wrote {}\n", info_text(checkpoint), printable(config.run.out)));
-  if (options.json) print_json(info_json(checkpoint));
+  const nlohmann::ordered_json json = options.json ? info_json(checkpoint, progress) : nullptr;
+  progress.say(fmt::format("{}wrote {}\n", info_text(checkpoint, progress), printable(config.run.out)));
+  if (options.json) print_json(json);
   return ExitCode::ok;
 }
 

@@ -77,9 +77,22 @@ std::string architecture_of(const Checkpoint& c) {
   return it == c.config().end() || it->is_null() ? "not said" : it->at(0).get<std::string>();
 }
 
-std::vector<std::string> warnings_of(const Checkpoint& c) {
+std::vector<std::string> warnings_of(const Checkpoint& c, stacks::Progress& progress) {
+  constexpr std::uint64_t many = 1 << 26;  // numbers, about half a second
   std::vector<std::string> all = c.warnings();
-  if (const std::optional<NonFiniteWeight> bad = find_non_finite_weight(c)) all.push_back(bad->words());
+  const std::uint64_t count = parameters_of(c);
+  if (count < many) {
+    if (const std::optional<NonFiniteWeight> bad = find_non_finite_weight(c)) all.push_back(bad->words());
+    return all;
+  }
+  stacks::Work work;
+  work.of(stacks::WorkKind::measurement) = static_cast<double>(count);
+  progress.begin("reading weights", work);
+  const auto after_block = [&](std::uint64_t numbers) {
+    progress.next(stacks::WorkKind::measurement, static_cast<double>(numbers));
+    progress.step("");
+  };
+  if (const std::optional<NonFiniteWeight> bad = find_non_finite_weight(c, after_block)) all.push_back(bad->words());
   return all;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/core/stacks/progress.h"
 #include "sim/checkpoint/checkpoint.h"
 
 /// The facts about a checkpoint that `info` shows as text and as JSON.
@@ -30,8 +31,9 @@ std::uint64_t parameters_of(const Checkpoint& checkpoint);
 /// The class that wrote the checkpoint, or "not said".
 std::string architecture_of(const Checkpoint& checkpoint);
 
-/// Returns the checkpoint's warnings, and one about the first weight that is not finite. Reads all weights in use.
-std::vector<std::string> warnings_of(const Checkpoint& checkpoint);
+/// Returns the checkpoint's warnings, and one about the first weight that is not finite. Reads all weights in use,
+/// and shows how far it is where these are many.
+std::vector<std::string> warnings_of(const Checkpoint& checkpoint, stacks::Progress& progress);
 
 /// A parameter and where it is stored, "layers.{i}" standing for every layer.
 struct NameRow {

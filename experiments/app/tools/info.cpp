@@ -11,7 +11,7 @@ std::vector<study::Flag<study::IgnoredKeys>> ignore_key_flags() {
   return {study::ignore_key_flag<study::IgnoredKeys>()};
 }
 
-Json info_json(const Checkpoint& c) {
+Json info_json(const Checkpoint& c, stacks::Progress& progress) {
   const ModelSpec& m = c.model();
   const SublayerRule rule = m.rule(0);
   Json json{{"folder", c.folder()},
@@ -76,7 +76,7 @@ Json info_json(const Checkpoint& c) {
   }
   json["unused"] = c.unused();
   json["defaults"] = c.defaults();
-  json["warnings"] = warnings_of(c);
+  json["warnings"] = warnings_of(c, progress);
   json["ignored_keys"] = c.ignored_keys();
   return json;
 }

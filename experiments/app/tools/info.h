@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "experiments/core/config/config.h"
+#include "experiments/core/stacks/progress.h"
 #include "experiments/core/study/checkpoint_flags.h"
 #include "sim/checkpoint/checkpoint.h"
 
@@ -12,8 +13,8 @@ namespace periscope::app {
 
 /// Return the description of a checkpoint: its family, the placement of its norms and which tensor is which norm (T1,
 /// claim C2), shapes, attention, number formats, unused tensors, and the first weight that is not finite.
-nlohmann::ordered_json info_json(const Checkpoint& checkpoint);
-std::string info_text(const Checkpoint& checkpoint);
+nlohmann::ordered_json info_json(const Checkpoint& checkpoint, stacks::Progress& progress);
+std::string info_text(const Checkpoint& checkpoint, stacks::Progress& progress);
 
 /// Returns the flag --ignore-key, for commands that are not studies.
 std::vector<study::Flag<study::IgnoredKeys>> ignore_key_flags();

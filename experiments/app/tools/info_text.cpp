@@ -90,7 +90,7 @@ bool is_everywhere_alike(const ModelSpec& m) {
 
 }  // namespace
 
-std::string info_text(const Checkpoint& c) {
+std::string info_text(const Checkpoint& c, stacks::Progress& progress) {
   const ModelSpec& m = c.model();
   const SublayerRule rule = m.rule(0);
   std::string text;
@@ -130,7 +130,7 @@ std::string info_text(const Checkpoint& c) {
     for (const auto& [key, value] : c.defaults()) text += fmt::format(" {} = {};", printable(key), printable(value));
     text.back() = '\n';
   }
-  for (const std::string& warning : warnings_of(c)) text += "\nwarning: " + printable(warning) + "\n";
+  for (const std::string& warning : warnings_of(c, progress)) text += "\nwarning: " + printable(warning) + "\n";
   return wrapped(text);
 }
 
