@@ -65,9 +65,13 @@ std::optional<double> ProgressMeter::rate() const {
 }
 
 std::optional<double> ProgressMeter::seconds_left() const {
-  constexpr double enough = 1.0;       // second of a kind tells its rate, and so does
-  constexpr double enough_done = 0.2;  // of it
-  constexpr double negligible = 0.3;   // of what is left may go at the rate of the others
+  // The rate of a kind is known from this share of it, or from less if that took long: of the first moments much goes
+  // into preparations.
+  constexpr double enough_done = 0.2;
+  constexpr double enough = 1.0;  // second, with
+  constexpr double least_done = 0.01;
+  constexpr double long_enough = 30.0;  // seconds
+  constexpr double negligible = 0.3;    // of what is left may go at the rate of the others
   double work = 0.0;
   double seconds = 0.0;
   double left = 0.0;
@@ -78,7 +82,8 @@ std::optional<double> ProgressMeter::seconds_left() const {
     left += ahead;
     work += p.fresh;
     seconds += p.seconds;
-    const bool known = p.fresh > 0.0 && (p.seconds >= enough || p.fresh >= enough_done * p.all);
+    const bool known = p.fresh > 0.0 && (p.fresh >= enough_done * p.all || p.seconds >= long_enough ||
+                                         (p.fresh >= least_done * p.all && p.seconds >= enough));
     if (known) {
       at_known_rates += ahead * p.seconds / p.fresh;
     } else {
