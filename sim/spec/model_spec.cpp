@@ -45,9 +45,21 @@ void require_disjoint(const LayerPlacement& range, const LayerPlacement& later) 
                   later.first, later.last, range.first, range.last));
 }
 
+/// Checks alpha and beta of a sublayer. The message has the key of the range of layers that sets them.
+void require_finite_rule(const ModelSpec& m, int sublayer) {
+  try {
+    require_ranges(placement_section, m.rule(sublayer));
+  } catch (const ConfigError& error) {
+    const int layer = ModelSpec::layer_of(sublayer);
+    const auto sets = [&](const LayerPlacement& r) { return r.placement && r.first <= layer && layer <= r.last; };
+    if (std::ranges::none_of(m.layer_placements, sets)) throw;
+    throw ConfigError("model.layer_placement." + std::string(error.what()).substr(std::string_view("model.").size()));
+  }
+}
+
 /// Checks alpha and beta of every sublayer, and the ranges of layers.
 void require_finite_rules(const ModelSpec& m) {
-  for (int l = 0; l < m.sublayers(); ++l) require_ranges(placement_section, m.rule(l));
+  for (int l = 0; l < m.sublayers(); ++l) require_finite_rule(m, l);
   for (const LayerPlacement& range : m.layer_placements) {
     const std::string layers = fmt::format("\"{}-{}\"", range.first, range.last);
     require(range.last < m.layers, "model.layer_placement.layers", layers,

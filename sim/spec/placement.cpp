@@ -133,13 +133,13 @@ std::string_view kept(std::string_view name) {
   return *names.emplace(name).first;
 }
 
-double scale_at(const DepthExpression& scale, std::string_view key, const RulePlace& place) {
+double scale_at(const DepthExpression& scale, std::string_view module, std::string_view key, const RulePlace& place) {
   const double value = scale.at(place.addition, place.layers);
   if (std::isfinite(value)) return value;
   throw ConfigError(
-      fmt::format("model.placement.{} = \"{}\": expected a finite number for every l; it is {} at l = {}, L = {}, and "
-                  "l, the additions before, begins at 0",
-                  key, scale.text(), std::isnan(value) ? "NaN" : "infinite", place.addition, place.layers));
+      fmt::format("model.placement.{}{} = \"{}\": expected a finite number for every l; it is {} at l = {}, L = {}, "
+                  "and l, the additions before, begins at 0",
+                  module, key, scale.text(), std::isnan(value) ? "NaN" : "infinite", place.addition, place.layers));
 }
 
 }  // namespace
@@ -154,10 +154,18 @@ std::optional<Placement> find_placement(std::string_view name) {
 }
 
 SublayerRule FreeForm::at(const RulePlace& place) const {
-  if (attention != nullptr) return (place.kind == ModuleKind::attention ? attention : mlp)->at(place);
-  SublayerRule own = rule;
-  if (alpha) own.alpha = scale_at(*alpha, "alpha", place);
-  if (beta) own.beta = scale_at(*beta, "beta", place);
+  const FreeForm* form = this;
+  std::string_view module;  // of which the form is, in the key
+  if (attention != nullptr) {
+    const bool of_attention = place.kind == ModuleKind::attention;
+    const Placement& part = of_attention ? *attention : *mlp;
+    if (!part.is_custom()) return part.at(place);
+    form = part.custom.get();
+    module = of_attention ? "attention." : "mlp.";
+  }
+  SublayerRule own = form->rule;
+  if (form->alpha) own.alpha = scale_at(*form->alpha, module, "alpha", place);
+  if (form->beta) own.beta = scale_at(*form->beta, module, "beta", place);
   return own;
 }
 

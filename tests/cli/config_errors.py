@@ -23,8 +23,8 @@ SETTINGS = [
     (".=1", 2, ["--set .=1", "empty part"]),
     ("model..width=1", 2, ["--set model..width=1", "empty part"]),
     ("a." * 50000 + "b=1", 2, ["--set a.a.a.", "the key has 50001 parts, expected at most 16", "(100003 bytes)"]),
-    ("model.width={" + "a." * 50000 + "b=1}", 2, ["model.width = ", "expected a whole number"]),
-    ("model.width=" + "[" * 100000, 2, ["model.width = ", "expected a whole number", "bytes)"]),
+    ("model.width={" + "a." * 50000 + "b=1}", 2, ["--set model.width={a.a.", "not TOML"]),
+    ("model.width=" + "[" * 100000, 2, ["--set model.width=[[[", "not TOML", "bytes)"]),
     ("model.width=\x1b[2J", 2, ["model.width = ", "\\u001B[2J", "expected a whole number"]),
     ("model.width=é\x85", 2, ["model.width = ", "é\\u0085"]),
     ("model.norm=\udcff", 2, ['model.norm = "\\xff"', "rms, layer"]),
@@ -72,7 +72,13 @@ SETTINGS = [
     ('model.placement={A=true,beta="1/sqrt(l)"}', 2,
      ['model.placement.beta = "1/sqrt(l)"', "infinite at l = 0, L = 2", "begins at 0"]),
     ('model.placement={A=true,alpha="sqrt(-L)"}', 2, ['model.placement.alpha = "sqrt(-L)"', "NaN at l = 0"]),
-    ('model.placement={attention="pre",mlp={A=true,beta="1/(l-3)"}}', 2, ['beta = "1/(l-3)"', "infinite at l = 3"]),
+    ('model.placement={attention="pre",mlp={A=true,beta="1/(l-3)"}}', 2,
+     ['model.placement.mlp.beta = "1/(l-3)"', "infinite at l = 3"]),
+    ('model.placement={attention={alpha=inf},mlp="pre"}', 2, ["model.placement.attention.alpha = inf", "finite"]),
+    ('model.placement={attention="pre"', 2,
+     ['--set model.placement={attention="pre"', "not TOML", "brackets that close"]),
+    ("model.placement= [1,2", 2, ["--set model.placement= [1,2", "not TOML", "brackets that close"]),
+    ("init.std=[1,2]\nb=1", 2, ["--set init.std=[1,2]", "not TOML: found more than one value"]),
     ('model.placement=["pre",{name="\u0440re",A=true}]', 2, ["model.placement.name = ", "ASCII"]),
     ('model.placement={name=" pre",A=true}', 2, ["model.placement.name = ' pre'", "without a space at either end"]),
     ('model.layer_placement=[{layers="0"}]', 2, ["model.layer_placement.layers = '0'", "expected placement, qk_norm"]),
@@ -81,6 +87,10 @@ SETTINGS = [
     ('model.layer_placement=[{layers="0",placement="nonesuch"}]', 2, ['model.layer_placement.placement = "nonesuch"']),
     ('model.layer_placement=[{layers="0",placement={attention="pre",mlp="nonesuch"}}]', 2,
      ['model.layer_placement.placement.mlp = "nonesuch"']),
+    ('model.layer_placement=[{layers="0",placement={A=true,beta="1/sqrt(l)"}}]', 2,
+     ['model.layer_placement.placement.beta = "1/sqrt(l)"', "infinite at l = 0"]),
+    ('model.layer_placement=[{layers="0",placement={A=true,beta=nan}}]', 2,
+     ["model.layer_placement.placement.beta = nan", "finite"]),
     ("model.placement={alpha=inf}", 2, ["model.placement.alpha = inf", "finite"]),
     ("model.causal=yes", 2, ["model.causal", "true or false"]),
     ("model.preset=7B", 2, ["7B", "400M, 1.5B, 3.2B"]),
@@ -107,7 +117,7 @@ SETTINGS = [
     ("run.threads=1025", 2, ["run.threads = 1025", "from 0 to 1024"]),
     ("run.seeds=2147483647", 2, ["run.seeds = 2147483647", "from 1 to 1000000"]),
     ("ladder.widths=[64,128,256,2147483647]", 2, ["ladder.widths", "from 1 to 1048576"]),
-    ("gradients.down_factors=[1.0,wide]", 2, ["gradients.down_factors", "numbers"]),
+    ("gradients.down_factors=[1.0,wide]", 2, ["gradients.down_factors", "not TOML", "quotes around each"]),
     ("gradients.qk_factors=3", 2, ["gradients.qk_factors = 3", "a list of numbers"]),
     ("input.kind=noise", 2, ["noise", "gaussian, tokens, text"]),
     ("input.kind=3", 2, ["input.kind = 3", "gaussian, tokens, text"]),
@@ -165,7 +175,11 @@ FLAGS = [
     (["--set", "init.scheme=mitchell", "--set", "init.residual=0.5"], 2,
      ['init.scheme = "mitchell"', "set init.residual = 1"]),
     (["--set", "init.embedding_std=0.02", "--set", "input.second_moment=1"], 2,
-     ["input.second_moment = 1: expected 0.0004", "init.embedding_std = 0.02", "give one of them"]),
+     ["input.second_moment = 1: expected 0.0004", "init.embedding_std = 0.02 has it; give one of them"]),
+    (["--set", "init.embedding_std=0.02", "--set", "input.second_moment=4e-4", "--set", "init.truncation=2"], 2,
+     ["input.second_moment = 0.0004: expected 0.000309", "init.embedding_std = 0.02, init.truncation = 2 has it"]),
+    (["--set", "init.embedding_std=0.02", "--set", "input.second_moment=4e-4", "--set", "init.scheme=mitchell"], 2,
+     ["expected 0.000389", 'init.scheme = "mitchell" (init.truncation = 3) has it']),
     (["--set", "init.head_std=0.1", "--set", "model.unembedding=false"], 2,
      ["init.head_std acts only with model.unembedding = true"]),
 ]
@@ -190,6 +204,37 @@ class ConfigErrors(FolderTest):
         for flags, code, words in FLAGS:
             with self.subTest(flags=flags):
                 self.check(run("propagate", "--config", self.config, *flags), code, words)
+
+    def test_initial_weights_beyond_the_storage_type(self):
+        tokens, normal = ["model.vocab=256", "input.kind=tokens"], "init.scheme=normal"
+        for words, settings, message in (
+            (["certify"], [*tokens, "init.head_std=1e38"],
+             "init.head_std = 1e+38: expected initial weights that f32 can hold"),
+            (["formats"], [*tokens, "init.head_std=1e308"],
+             "init.head_std = 1e+308: expected initial weights that f64 can hold"),
+            (["theory"], [normal, "init.std=1e308"], "init.std = 1e+308"),
+            (["propagate"], [normal, "init.std=1e3", "init.down_factor=1e35"],
+             "init.down_factor = 1e+35: expected initial weights that f32 can hold; the standard deviation of "
+             "layers.0.mlp.down.weight = 1e+38, at most 5.4e+37"),
+            (["propagate"], ["init.o_factor=1e40"], "init.o_factor = 1e+40"),
+            (["propagate"], ["init.qk_factor=1e40"], "init.qk_factor = 1e+40"),
+            (["propagate"], ["init.residual=1e50*L"], 'init.residual = "1e50*L"'),
+            (["propagate"], ["init.scheme=scaled", "init.factor=1e80"], "init.factor = 1e+80"),
+            (["propagate"], ["model.gamma=-1e39"], "model.gamma = -1e+39"),
+            (["propagate"], ["input.second_moment=1e80"], "input.second_moment = 1e+80"),
+            (["write-checkpoint", "--family", "llama", "--out", self.folder / "x"], ["init.embedding_std=1e40"],
+             "init.embedding_std = 1e+40"),
+            (["write-checkpoint", "--family", "gpt2", "--out", self.folder / "x"], ["init.position_std=1e40"],
+             "init.position_std = 1e+40"),
+        ):  # fmt: skip
+            with self.subTest(settings):
+                config = [] if "--family" in words else ["--config", self.config]
+                done = run(*words, *config, *(w for s in settings for w in ("--set", s)))
+                self.check(done, 2, [message])
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertFalse((self.folder / "x").exists())
+        done = run("propagate", "--config", self.config, "--set", "init.o_factor=1e40", "--dtype", "f64", "--quiet")
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_device_that_is_not_there(self):
         """Built without CUDA: a configuration that cannot be. Built with it, where there is no GPU: a failure."""

@@ -84,9 +84,9 @@ class Variants(FolderTest):
         self.refused(sets("run.seeds=[4,8]"), "run.seeds = ", "only keys of model, init and input take lists")
         self.assertNotIn("nearest", run("theory", *vary("run.seeds=[4,8]")).stderr)
         self.refused(vary("model.width=32"), "--vary model.width=32", "expected a list")
-        self.refused(vary("model.recipe=[llama,olmo2]"), "[llama,olmo2]: not a list", "quotes around each text")
-        self.refused(vary("model.width=[32,64"), "[32,64: not a list", "brackets that close")
-        self.refused(vary("model.recipe= [llama,olmo2]"), "not a list", "quotes around each text")
+        self.refused(vary("model.recipe=[llama,olmo2]"), "[llama,olmo2]: not TOML", "quotes around each text")
+        self.refused(vary("model.width=[32,64"), "[32,64: not TOML", "brackets that close")
+        self.refused(vary("model.recipe= [llama,olmo2]"), "not TOML", "quotes around each text")
         self.refused(vary("model.widht=[32,64]"), "unknown key model.widht", "nearest is model.width")
         self.refused(sets("model.qk_norm=[]"), "model.qk_norm", "at least one value")
         self.refused(sets('model.qk_norm=["full","full"]'), "model.qk_norm", "full is in the list twice")
@@ -314,6 +314,7 @@ class Recipes(FolderTest):
             ("gpt2", ("init.position_std=0.01", "init.std=0.03"), 0.03**2 + 0.01**2),
             ("gemma2", ("init.embedding_std=0.01",), 32 * 0.01**2),
             ("llama", ("init.truncation=1",), 4e-4 * 0.2911250947),
+            ("llama", ("init.scheme=mitchell",), 4e-4 * 0.9733369246),  # truncated at 3
             ("llama", ("init.embedding_std=0.1", "init.truncation=1"), 1e-2 * 0.2911250947),
         ):
             with self.subTest(recipe=recipe, settings=settings):

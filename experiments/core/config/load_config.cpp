@@ -115,15 +115,18 @@ bool derive_second_moment(const Config& config, const Family* family, StackSpec&
   return false;
 }
 
-/// Throws ConfigError if input.second_moment contradicts init.embedding_std and init.position_std.
+/// Throws ConfigError if input.second_moment contradicts init.embedding_std and init.position_std, both truncated.
 void require_second_moment(const InitSpec& init, double derived, double given) {
   constexpr double rounding = 1e-12;
   if (std::abs(given - derived) <= rounding * derived) return;
   throw ConfigError(
-      fmt::format("input.second_moment = {:g}: expected {:g} as init.embedding_std = {:g}{} has it; give "
+      fmt::format("input.second_moment = {:g}: expected {:g} as init.embedding_std = {:g}{}{} has it; give "
                   "one of them",
                   given, derived, *init.embedding_std,
-                  init.position_std ? fmt::format(" with init.position_std = {:g}", *init.position_std) : ""));
+                  init.position_std ? fmt::format(" with init.position_std = {:g}", *init.position_std) : "",
+                  truncation_factor(init) == 1.0 ? ""
+                  : init.truncation > 0.0        ? fmt::format(", init.truncation = {:g}", init.truncation)
+                                                 : ", init.scheme = \"mitchell\" (init.truncation = 3)"));
 }
 
 void read_kinds(TomlReader& reader, std::vector<InputKind>& kinds) {
@@ -336,12 +339,8 @@ void require_variations(Known known, const std::vector<std::string>& variations)
     toml::table table;
     apply_setting(table, variation, "--vary");
     if (!table.at_path(key_of_setting(variation, "--vary")).is_array()) {
-      const std::size_t value = variation.find_first_not_of(' ', variation.find('=') + 1);
-      const bool looks_like_one = value != std::string::npos && variation[value] == '[';
-      throw ConfigError(
-          fmt::format("--vary {}: {} a list{}, as in --vary 'model.qk_norm=[\"none\",\"full\"]'", shortened(variation),
-                      looks_like_one ? "not" : "expected",
-                      looks_like_one ? " in TOML: expected brackets that close, and quotes around each text" : ""));
+      throw ConfigError(fmt::format("--vary {}: expected a list, as in --vary 'model.qk_norm=[\"none\",\"full\"]'",
+                                    shortened(variation)));
     }
   }
 }

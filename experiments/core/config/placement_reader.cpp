@@ -43,6 +43,7 @@ void read_scale(TomlReader& reader, std::string_view key, double& number, std::o
   reader.read(key, scale);
   if (scale.text().empty()) {
     number = scale.at(0, 1);
+    require_in({}, reader.name(), key, number);
   } else {
     expression = scale;
   }

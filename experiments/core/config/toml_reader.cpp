@@ -258,12 +258,23 @@ void apply_setting(toml::table& table, const std::string& setting, std::string_v
   const std::string dotted = key_of_setting(setting, flag);
   const std::string value = setting.substr(dotted.size() + 1);
   toml::table parsed;
+  std::string problem = "found more than one value";
   try {
     if (line_with_deep_keys(value) == 0) parsed = toml::parse("value = " + value);
-  } catch (const toml::parse_error&) {
+  } catch (const toml::parse_error& error) {
     parsed.clear();
+    problem = shortened(error.description());
   }
-  if (parsed.size() != 1) parsed = toml::table{{"value", value}};
+  if (parsed.size() != 1) {
+    const std::size_t begin = value.find_first_not_of(" \t");
+    if (begin != std::string::npos && (value[begin] == '[' || value[begin] == '{')) {
+      throw ConfigError(
+          fmt::format("{} {}: not TOML: {}; expected brackets that close, and quotes around each text, or around all "
+                      "of a text that begins with a bracket",
+                      flag, shortened(setting), problem));
+    }
+    parsed = toml::table{{"value", value}};
+  }
   toml::table* parent = &table;
   std::istringstream path(dotted);
   std::string key;

@@ -44,6 +44,9 @@ class TomlReader {
   /// Throws ConfigError: "FILE:LINE: name.key = FOUND: expected EXPECTED".
   [[noreturn]] void fail(std::string_view key, const toml::node& found, const std::string& expected) const;
 
+  /// The table's name, "model.placement".
+  [[nodiscard]] const std::string& name() const { return name_; }
+
  private:
   [[nodiscard]] std::string where(const toml::node& node) const;
   [[nodiscard]] std::string full(std::string_view key) const;
@@ -63,7 +66,8 @@ toml::table parse_table(const std::string& text, const std::string& file, const 
 /// Parses a configuration file with settings merged into it; an empty table for "". Throws ConfigError.
 toml::table read_table(const std::string& file, const std::vector<std::string>& settings = {});
 
-/// Merges "a.b=value" into `table`; value is TOML if it parses as such, else a string. `flag` is for messages.
+/// Merges "a.b=value" into `table`; value is TOML if it parses as such, else a string. `flag` is for messages. Throws
+/// ConfigError for a value that begins as a table or an array does and is not TOML.
 void apply_setting(toml::table& table, const std::string& setting, std::string_view flag = "--set");
 
 }  // namespace periscope::config

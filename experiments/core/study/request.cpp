@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "experiments/core/config/initial_weights.h"
 #include "experiments/core/config/setting.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
@@ -34,12 +35,16 @@ void choose_dtype(config::RunOptions& run) {
                                 run.device, fmt::join(known, " and ")));
 }
 
-/// Throws ConfigError if the key of `setting` does nothing in the request's command.
-void require_acts_here(const Request& request, const std::string& setting, const std::string& key) {
+bool acts_here(const Request& request, std::string_view key) {
   const auto has_it = [&](const std::string& name) {
     return name.ends_with('.') ? key.starts_with(name) : key == name;
   };
-  if (request.acting.empty() || std::ranges::any_of(request.acting, has_it)) return;
+  return request.acting.empty() || std::ranges::any_of(request.acting, has_it);
+}
+
+/// Throws ConfigError if the key of `setting` does nothing in the request's command.
+void require_acts_here(const Request& request, const std::string& setting, const std::string& key) {
+  if (acts_here(request, key)) return;
   std::vector<std::string> shown;
   for (const std::string& name : request.acting) shown.push_back(name.ends_with('.') ? name + "*" : name);
   throw ConfigError(fmt::format("--set {}: {} does nothing in {}; expected a key among {}", shortened(setting), key,
@@ -96,6 +101,8 @@ config::Config Request::load(Matrices matrices) const {
   c.run.memory = memory.value_or(c.run.memory);
   require_ranges(config::run_section, c.run);
   choose_dtype(c.run);
+  const DType stored = acts_here(*this, "run.dtype") ? c.run.dtype : DType::f64;
+  for (const StackSpec& spec : c.stacks()) config::require_finite_weights(spec, stored);
   if (matrices == Matrices::dense) {
     if (c.run.weights == config::WeightsChoice::matrix_free) {
       throw ConfigError(
