@@ -107,15 +107,21 @@ std::shared_ptr<void> BufferPool::take(std::size_t bytes) {
       unlink(idle.back());
     }
     used_bytes_ += size;
-    peak_bytes_ = std::max(peak_bytes_, used_bytes_);
     while (idle_bytes_ > allowed()) free_oldest();
   }
-  if (memory == nullptr) memory = acquire(size);
+  try {
+    if (memory == nullptr) memory = acquire(size);
+  } catch (...) {
+    const std::scoped_lock lock(mutex_);
+    used_bytes_ -= size;
+    throw;
+  }
   return {memory, [this, size](void* p) noexcept { give_back(p, size); }};
 }
 
 void BufferPool::give_back(void* memory, std::size_t bytes) noexcept {
   const std::scoped_lock lock(mutex_);
+  peak_bytes_ = std::max(peak_bytes_, used_bytes_);
   used_bytes_ -= bytes;
   if (bytes > allowed()) return release(memory, bytes);
   while (idle_bytes_ + bytes > allowed()) free_oldest();
@@ -138,7 +144,9 @@ void BufferPool::unlink(Idle& buffer) {
   same.erase(same.iterator_to(buffer));
 }
 
-std::size_t BufferPool::allowed() const { return std::max(limit_, std::min(most_, peak_bytes_ - used_bytes_)); }
+std::size_t BufferPool::allowed() const {
+  return std::max(limit_, std::min(most_, std::max(peak_bytes_, used_bytes_) - used_bytes_));
+}
 
 void BufferPool::free_oldest() {
   Idle& oldest = idle_.front();

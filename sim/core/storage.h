@@ -53,7 +53,7 @@ class BufferPool {
   std::array<IdleList<&Idle::of_size>, std::size_t{8} * std::numeric_limits<std::size_t>::digits> idle_by_size_;
   std::size_t idle_bytes_ = 0;
   std::size_t used_bytes_ = 0;
-  std::size_t peak_bytes_ = 0;  // of those in use
+  std::size_t peak_bytes_ = 0;  // of those in use, up to the last return of a buffer
 };
 
 /// The pool of this process, for all backends in host memory; keeps 256 MiB, or up to 2 GiB below its peak. It is never

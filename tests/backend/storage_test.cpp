@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -122,6 +123,30 @@ TEST_CASE("buffers are dropped and reused where there is no memory left") {
     // The pool caches the first 64 small buffers that come back, and the last of the large ones.
     if (bytes > 4 * kib) CHECK(pool.take(bytes).get() == last);
   }
+}
+
+TEST_CASE("a request that fails counts neither as in use nor as the peak") {
+  BufferPool pool(10 * kib, 1000 * kib);
+  const auto fails = [&](std::size_t bytes) {
+    const NoMemory shortage;
+    try {
+      pool.take(bytes).reset();
+      return false;
+    } catch (const std::bad_alloc&) {
+      return true;
+    }
+  };
+  pool.take(40 * kib).reset();
+  CHECK(fails(800 * kib));
+  pool.take(40 * kib).reset();
+  pool.take(20 * kib).reset();
+  CHECK(pool.idle_bytes() == 20 * kib);  // no more than 40 KiB were in use, so the others had to go
+  pool.take(104 * kib).reset();
+  pool.clear();
+  CHECK(fails(56 * kib));
+  pool.take(48 * kib).reset();
+  pool.take(40 * kib).reset();
+  CHECK(pool.idle_bytes() == 88 * kib);  // with 56 KiB in use there would be room for 48
 }
 
 TEST_CASE("tensors return their buffers to the process's pool, and get them back") {

@@ -29,6 +29,19 @@ void* operator new(std::size_t bytes) {
   return block;
 }
 
+/// Not counted.
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  const auto step = static_cast<std::size_t>(alignment);
+  void* block = is_out_of_memory ? nullptr : std::aligned_alloc(step, (bytes + step - 1) / step * step);
+  if (block == nullptr) throw std::bad_alloc();
+  return block;
+}
+
+void operator delete(void* pointer, std::align_val_t /*alignment*/) noexcept { std::free(pointer); }
+void operator delete(void* pointer, std::size_t /*bytes*/, std::align_val_t /*alignment*/) noexcept {
+  std::free(pointer);
+}
+
 void operator delete(void* pointer) noexcept {
   if (pointer == nullptr) return;
   void* block = static_cast<char*>(pointer) - header;
