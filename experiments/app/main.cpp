@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -145,8 +146,9 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace periscope::app
 
-int main(int argc, char** argv) {
-  std::set_terminate(periscope::app::on_terminate);
+namespace {
+
+int exit_code(int argc, char** argv) {
   try {
     periscope::prepare_for_lack_of_memory();
     periscope::app::prepare_standard_streams();
@@ -164,4 +166,14 @@ int main(int argc, char** argv) {
     periscope::app::print_message(fmt::format("periscope: {}\n", periscope::printable(error.what())));
     return static_cast<int>(periscope::ExitCode::runtime_failure);
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::set_terminate(periscope::app::on_terminate);
+  const int code = exit_code(argc, argv);
+  if (code != static_cast<int>(periscope::ExitCode::runtime_failure)) return code;
+  std::fflush(nullptr);
+  std::_Exit(code);  // HDF5's exit handler may crash where memory ran out
 }

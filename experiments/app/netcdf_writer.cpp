@@ -1,8 +1,13 @@
 #include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
 #include <netcdf.h>
 #include <netcdf_mem.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -14,6 +19,7 @@
 #include "experiments/core/config/sha256.h"
 #include "experiments/core/dataset/json_image.h"
 #include "sim/base/error.h"
+#include "sim/base/printable.h"
 #include "sim/files/output_file.h"
 
 namespace periscope::app {
@@ -40,6 +46,42 @@ constexpr unsigned char no_content[] = {
 /// The position, in bytes, at which HDF5's superblock of version 2 has the length of the file. It is needed because
 /// memory is handed out in larger pieces than the file fills.
 constexpr std::size_t end_of_file_address = 28;
+
+/// HDF5 does not survive failed allocations: it follows null pointers or calls exit, whose handler of HDF5 then
+/// crashes. While this lives, such an end is one with a message and the exit code of a failure. The file is still in
+/// memory then, so no part of it is left behind.
+class CrashGuard {
+ public:
+  explicit CrashGuard(const std::string& path)
+      : text_(fmt::format("periscope: cannot write {}: HDF5 crashed, as it does where memory runs out\n",
+                          printable(path))) {
+    message_ = text_.c_str();
+    [[maybe_unused]] static const int registered = std::atexit(end_with_message);
+    struct sigaction action {};
+    action.sa_handler = [](int /*signal*/) { end_with_message(); };
+    for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &action, &before_[i]);
+  }
+  CrashGuard(const CrashGuard&) = delete;
+  CrashGuard& operator=(const CrashGuard&) = delete;
+  ~CrashGuard() {
+    for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &before_[i], nullptr);
+    message_ = nullptr;
+  }
+
+ private:
+  static constexpr std::array signals{SIGSEGV, SIGBUS, SIGABRT};
+
+  static void end_with_message() {
+    const char* const message = message_;
+    if (message == nullptr) return;
+    [[maybe_unused]] const auto written = write(STDERR_FILENO, message, std::strlen(message));
+    std::_Exit(static_cast<int>(ExitCode::runtime_failure));
+  }
+
+  static inline std::atomic<const char*> message_ = nullptr;
+  std::string text_;
+  std::array<struct sigaction, signals.size()> before_{};
+};
 
 /// A dataset that is made in memory, so that a full disk is found by our own writing and not within the library.
 class MemoryFile {
@@ -195,9 +237,13 @@ void write_content(const MemoryFile& file, const dataset::Dataset& data) {
 }  // namespace
 
 std::string write_netcdf(const std::string& path, const dataset::Dataset& data) {
-  MemoryFile file(path);
-  write_content(file, data);
-  const std::string bytes = file.close();
+  std::string bytes;
+  {
+    const CrashGuard guard(path);
+    MemoryFile file(path);
+    write_content(file, data);
+    bytes = file.close();
+  }
   write_file(path, bytes);
   return config::sha256_hex(bytes);
 }

@@ -175,6 +175,32 @@ class Memory(FolderTest):
         self.assertGreater(codes[0], 0, "a single fault is survived")
         self.assertGreater(codes[1], 0)
 
+    def test_memory_that_is_gone_while_the_result_is_written_is_said(self):
+        """HDF5 crashes then, or calls exit."""
+        out, counted = self.folder / "out", self.folder / "count"
+        words = ["propagate", "--config", str(self.config), "--seeds", "2", "--threads", "1", "--quiet",
+                 "--out", str(out)]
+
+        def with_faults(**variables):
+            return run(*words, environment={**os.environ, "LD_PRELOAD": str(FAULTS), **variables})
+        self.assertEqual(with_faults(MEMORY_COUNT=str(counted)).returncode, 0)
+        whole = int(counted.read_text())
+        self.assertIn("propagate.nc", os.listdir(out))
+        moments = random.Random(2)
+        codes = collections.Counter()
+        for _ in range(25):
+            first = moments.randrange(whole * 3 // 4, whole)
+            for file in out.iterdir():
+                file.unlink()
+            done = with_faults(MEMORY_FAULT_AT=str(first), MEMORY_FAULTS=str(10**9))
+            codes[done.returncode] += 1
+            with self.subTest(first=first):
+                self.assertIn(done.returncode, (0, 1), done.stderr)
+                if done.returncode == 1:
+                    self.assertRegex(done.stderr, "periscope: (not enough memory|cannot write .*propagate.nc)")
+                    self.assertLessEqual({file.suffix for file in out.iterdir()}, {".journal"})
+        self.assertGreater(codes[1], 10)
+
     def test_what_fits_is_not_refused(self):
         done = limited(1 << 30, "propagate", "--quiet", "--threads", "2", "--config", str(self.config))
         self.assertEqual(done.returncode, 0, done.stderr)
