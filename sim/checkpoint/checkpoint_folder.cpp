@@ -79,6 +79,7 @@ std::string config_file_of(const std::string& folder) {
   const std::string file = folder + "/config.json";
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
+  if (status.type() == fs::file_type::none) throw InputError(fmt::format("{}: {}", folder, error.message()));
   if (!fs::exists(status)) throw InputError(fmt::format("{}: no such folder; {}", folder, expected));
   if (!fs::is_directory(status)) {
     const fs::path path(folder);

@@ -258,6 +258,9 @@ class Checkpoints(FolderTest):
     def test_what_is_no_folder_of_a_checkpoint(self):
         self.refused(FIXTURE / "config.json", "this is a file", f"safetensors files: {FIXTURE}\n")
         self.refused("nowhere", "nowhere: no such folder", "config.json")
+        (self.folder / "circle").symlink_to("circle")
+        self.refused("circle", "circle: Too many levels of symbolic links")
+        self.refused("x" * 300, "x: File name too long")
         cache = self.folder / "models--org--name"
         for name in ("0a1b", "9f3e"):
             (cache / "snapshots" / name).mkdir(parents=True)
