@@ -34,9 +34,8 @@ void add_massive(Table<InFormat>& table, const std::string& key, const std::stri
 
 std::optional<double> margin_of(const InFormat& s) {
   const TensorFormat format = *find_tensor_format(s.format.name);
-  const std::vector<double> maxima = s.in.stack.predicted_maxima();
-  if (format.is_integer() || maxima.empty()) return std::nullopt;
-  return format.floating.largest / *std::ranges::max_element(maxima);
+  if (format.is_integer() || s.in.stack.predicted_maxima().empty()) return std::nullopt;
+  return format.floating.largest / s.in.stack.predicted_maximum();
 }
 
 /// By place; mean over the matrices of a sublayer.
@@ -76,10 +75,11 @@ Table<InFormat> rounding_table() {
                [](const std::span<const RunningMoments>& moments) { return moments; });
   Table<InFormat> table;
   table
-      .column_if_any({"margin_predicted", on_format, "1",
-                      "largest number of the format over the largest predicted |x| of the stream (T18)",
-                      at_format / "margin_predicted"},
-                     margin_of)
+      .column_if_any(
+          {"margin_predicted", on_format, "1",
+           "largest number of the format over the largest predicted |x| of the stream and of sums before norm C (T18)",
+           at_format / "margin_predicted"},
+          margin_of)
       .rows("part", parts, roundings_of)
       .column({"weights_sqnr_predicted", on_format + " place", "dB", "the same of weights, predicted (T26)",
                at / "weights" / "predicted"},
@@ -129,7 +129,8 @@ const Table<Stack>& stack_table() {
         .column({"second_moment_predicted_stderr", on_depth, "1", "its standard error",
                  at_stack / "second_moment_predicted_stderr"},
                 [=](const FormatsStack& s) { return curve_of(s)->standard_error; })
-        .column({"maximum_predicted", on_depth, "1", "about the largest |x| of the stream (T18)",
+        .column({"maximum_predicted", on_depth, "1",
+                 "about the largest |x| of the stream, after norm C where there is one (T18)",
                  at_stack / "maximum_predicted"},
                 [](const FormatsStack& s) { return s.predicted_maxima(); });
     Table<Stack> table;

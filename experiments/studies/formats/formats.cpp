@@ -147,6 +147,15 @@ std::vector<double> FormatsStack::predicted_maxima() const {
   return maxima;
 }
 
+double FormatsStack::predicted_maximum() const {
+  double largest = 0.0;
+  for (const double x : predicted_maxima()) largest = std::max(largest, x);
+  if (const Curve* sum = prediction.profile.find(Statistic::maximum, Signal::sum)) {
+    for (const double x : sum->value) largest = std::max(largest, std::isnan(x) ? 0.0 : x);
+  }
+  return largest;
+}
+
 void add(FormatsStack& stack, const SeedReading& reading, std::uint64_t seed, bool first) {
   const std::size_t places = places_of(stack.spec.model);
   const std::size_t x_out = stack.position({Pass::forward, Signal::x_out});

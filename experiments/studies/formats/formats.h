@@ -81,6 +81,8 @@ struct FormatsStack {
   [[nodiscard]] Profile law_profile(const FormatResult& format) const;
   /// T18: about the largest |x_out| at every depth, from the predicted second moment.
   [[nodiscard]] std::vector<double> predicted_maxima() const;
+  /// The largest of these and, of stacks with norms C, of the predicted entries of the sums before them.
+  [[nodiscard]] double predicted_maximum() const;
 };
 
 struct FormatsResult {
