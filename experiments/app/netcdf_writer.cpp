@@ -47,9 +47,9 @@ constexpr unsigned char no_content[] = {
 /// memory is handed out in larger pieces than the file fills.
 constexpr std::size_t end_of_file_address = 28;
 
-/// HDF5 does not survive failed allocations: it follows null pointers or calls exit, whose handler of HDF5 then
-/// crashes. While this lives, such an end is one with a message and the exit code of a failure. The file is still in
-/// memory then, so no part of it is left behind.
+/// HDF5 does not survive failed allocations: it dereferences null pointers, or calls exit and crashes in its exit
+/// handler. During its lifetime this object turns such an end into a message and the exit code of a run-time failure.
+/// The file is still in memory then, so no partial file is left.
 class CrashGuard {
  public:
   explicit CrashGuard(const std::string& path)

@@ -31,8 +31,8 @@ std::uint64_t parameters_of(const Checkpoint& checkpoint);
 /// The class that wrote the checkpoint, or "not said".
 std::string architecture_of(const Checkpoint& checkpoint);
 
-/// Returns the checkpoint's warnings, and one about the first weight that is not finite. Reads all weights in use,
-/// and shows how far it is where these are many.
+/// Returns the checkpoint's warnings, and one about the first weight that is not finite. Reads all used weights, and
+/// shows progress if there are many.
 std::vector<std::string> warnings_of(const Checkpoint& checkpoint, stacks::Progress& progress);
 
 /// A parameter and where it is stored, "layers.{i}" standing for every layer.

@@ -65,10 +65,10 @@ std::optional<double> ProgressMeter::rate() const {
 }
 
 std::optional<double> ProgressMeter::seconds_left() const {
-  // The rate of a kind is known from this share of it, or from less if that took long: of the first moments much goes
-  // into preparations.
+  // The rate of a kind is known after this share of its work, or after less that took long: at the beginning much of
+  // the time goes into preparations.
   constexpr double enough_done = 0.2;
-  constexpr double enough = 1.0;  // second, with
+  constexpr double enough = 1.0;  // second, together with
   constexpr double least_done = 0.01;
   constexpr double long_enough = 30.0;  // seconds
   constexpr double negligible = 0.3;    // of what is left may go at the rate of the others
