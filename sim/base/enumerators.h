@@ -8,14 +8,14 @@
 namespace periscope {
 namespace enumerators_details {
 
-/// Ends in "periscope::Op::norm]", or in "(periscope::Op)99]" for a value that no enumerator has. Not a string_view,
-/// whose definition gcc would append to the text.
+/// Returns text that ends in "periscope::Op::norm]", or in "(periscope::Op)99]" for a value without an enumerator. Not
+/// a string_view, whose definition gcc would append.
 template <auto value>
 constexpr const char* text_of() {
   return __PRETTY_FUNCTION__;
 }
 
-/// "norm", or "" for a value that no enumerator has.
+/// Returns "norm", or "" for a value without an enumerator.
 template <auto value>
 constexpr std::string_view identifier_of() {
   std::string_view text = text_of<value>();
@@ -26,6 +26,7 @@ constexpr std::string_view identifier_of() {
 
 enum class Probe { known };
 
+/// Returns the number of enumerators, counted from `next` on.
 template <class E, std::size_t next = 0>
 constexpr std::size_t count() {
   if constexpr (identifier_of<static_cast<E>(next)>().empty()) {
@@ -35,7 +36,7 @@ constexpr std::size_t count() {
   }
 }
 
-/// True for "no-noise" and "no_noise".
+/// Returns true if a name is the identifier, with - or _: "no-noise" and "no_noise".
 constexpr bool is_spelling_of(std::string_view name, std::string_view identifier) {
   if (name.size() != identifier.size()) return false;
   for (std::size_t i = 0; i < name.size(); ++i) {
@@ -46,15 +47,15 @@ constexpr bool is_spelling_of(std::string_view name, std::string_view identifier
 
 }  // namespace enumerators_details
 
-/// The identifiers of the enumerators of E, whose values are 0, 1, 2, … For static_asserts next to a table that is
-/// indexed by an enumerator: they fail where a row is missing, also after an enumerator was added.
+/// The identifiers of the enumerators of E, whose values are 0, 1, 2, … The static_asserts next to tables that are
+/// indexed by an enumerator use them, so that adding an enumerator without its row fails to compile.
 template <class E>
 inline constexpr auto identifiers = []<std::size_t... i>(std::index_sequence<i...>) {
   return std::array{enumerators_details::identifier_of<static_cast<E>(i)>()...};
 }
 (std::make_index_sequence<enumerators_details::count<E>()>());
 
-/// False for a compiler that spells enumerators differently, as nvcc does; a test checks that gcc and clang are known.
+/// False for a compiler that spells enumerators differently, as nvcc does; a test checks gcc and clang.
 inline constexpr bool knows_enumerators =
     enumerators_details::identifier_of<enumerators_details::Probe::known>() == "known" &&
     enumerators_details::identifier_of<static_cast<enumerators_details::Probe>(1)>().empty();

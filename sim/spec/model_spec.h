@@ -197,11 +197,11 @@ struct InitSpec {
   double down_factor = 1.0;  ///< on the standard deviation of W_down
   /// On the standard deviation of W_o and W_down of every sublayer, in place of o_factor and down_factor.
   DepthExpression residual = 1.0;
-  /// Where entries are truncated, in standard deviations: multiplies the standard deviation by that of a truncated
-  /// standard normal number. Entries stay Gaussian. 0: 3 for scheme "mitchell", else none.
+  /// Truncation point in standard deviations: multiplies every standard deviation by that of a standard normal number
+  /// truncated there; entries stay Gaussian. 0: 3 for scheme "mitchell", else none.
   double truncation = 0.0;
-  /// Standard deviations of the embedding table, the unembedding and the position table; positions without their own
-  /// have the embedding's. nullopt: tables have input.second_moment, the unembedding follows `scheme`.
+  /// Standard deviations of the embedding table, the unembedding and the position table. nullopt: the embedding follows
+  /// input.second_moment, the unembedding `scheme`, positions the embedding.
   std::optional<double> embedding_std = {};
   std::optional<double> head_std = {};
   std::optional<double> position_std = {};

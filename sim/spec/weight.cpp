@@ -11,7 +11,7 @@
 namespace periscope {
 namespace {
 
-/// Returns the initial standard deviation of a table. If a stack has one table and no scale, that is the stack's input.
+/// Returns the initial standard deviation of a table. A single table without a scale is the stack's input.
 double table_stddev(const StackSpec& spec, Weight weight) {
   const EmbeddingSpec& e = spec.model.embedding;
   const InitSpec& init = spec.init;

@@ -142,7 +142,7 @@ double truncation_factor(const InitSpec& init);
 double stddev_of(const StackSpec& spec, int layer, Weight weight);
 
 /// Returns the standard deviation that `init` gives an embedding table: init.embedding_std, or that of a matrix of its
-/// shape. A stack's own tables have it only if input.second_moment agrees.
+/// shape. A stack's own tables follow input.second_moment, which may differ.
 double drawn_embedding_stddev(const StackSpec& spec);
 
 /// Standard deviation of the entries of the bias that goes with the matrix or the gain `of`: 0 where there is none.

@@ -25,9 +25,9 @@ enum class WeightsChoice { automatic, dense, matrix_free };
 inline constexpr std::array<std::string_view, 3> weights_choice_names{"auto", "dense", "matrix-free"};
 static_assert(are_names_of<WeightsChoice>(weights_choice_names));
 
-/// A run's settings: [run] of the configuration, and the flags of the same names.
 inline constexpr int most_threads = 1024;
 
+/// A run's settings: [run] of the configuration, and the flags of the same names.
 struct RunOptions {
   std::uint64_t seed = 0;  ///< first seed; seed i of a run is seed + i
   int seeds = 8;
