@@ -12,6 +12,7 @@
 #include "sim/spec/weight_scales.h"
 #include "tests/support/hypothesis.h"
 #include "tests/theory/xiong.h"
+#include "theory/predict/module_kernels.h"
 
 /// Norms with a gain for every channel, against the same thing written channel by channel.
 namespace periscope::theory {
@@ -202,6 +203,35 @@ TEST_CASE("T1 for one token with the scales of given weights: the channels' own 
       CHECK(p.find(Statistic::kurtosis, Signal::x_out)->value[i + 1] ==
             Approx(3.0 * (channel_count - 1.0) / (channel_count + 1.0) * unlike).epsilon(1e-10));
     }
+  }
+}
+
+TEST_CASE("T29: every side of a matrix makes the channels unlike that it reads or writes") {
+  StackSpec spec = xiong_stack("pre");
+  spec.model.mlp = MlpKind::swiglu;
+  struct Side {
+    Weight weight;
+    bool rows;
+    double of_width, of_hidden;
+  };
+  for (const Side& side :
+       {Side{Weight::q, false, 2.0, 1.0}, Side{Weight::k, false, 2.0, 1.0}, Side{Weight::v, false, 2.0, 1.0},
+        Side{Weight::q, true, 1.0, 1.0}, Side{Weight::o, true, 2.0, 1.0}, Side{Weight::v, true, 1.0, 2.0},
+        Side{Weight::o, false, 1.0, 2.0}, Side{Weight::gate, false, 2.0, 1.0}, Side{Weight::up, false, 2.0, 1.0},
+        Side{Weight::gate, true, 1.0, 2.0}, Side{Weight::up, true, 1.0, 2.0}, Side{Weight::down, true, 2.0, 1.0},
+        Side{Weight::down, false, 1.0, 2.0}}) {
+    CAPTURE(std::string(name_of(side.weight)));
+    CAPTURE(side.rows);
+    WeightScales scales;
+    for (const Weight one : layer_matrices) scales.stddev[matrix_id(0, one)] = 1.0;
+    std::vector<double> sizes(channel_count, 0.0);  // of the first half √2, so that of all heads two have all
+    for (std::size_t i = 0; i < sizes.size() / 2; ++i) sizes[i] = std::sqrt(2.0);
+    (side.rows ? scales.profiles[matrix_id(0, side.weight)].rows : scales.profiles[matrix_id(0, side.weight)].columns) =
+        sizes;
+    spec.scales = std::make_shared<const WeightScales>(scales);
+    const ChannelLoss loss = channel_loss(spec, is_of_mlp(side.weight) ? 1 : 0);
+    CHECK(loss.width == Approx(side.of_width).epsilon(1e-12));
+    CHECK(loss.hidden == Approx(side.of_hidden).epsilon(1e-12));
   }
 }
 

@@ -263,6 +263,25 @@ TEST_CASE("replicates: more where they are cheap, never fewer than a verdict can
   CHECK(replicates_for(spec, 16) == 8);
 }
 
+TEST_CASE("every feature that a replicate draws counts: of gates, gated MLPs, and keys and values of each group") {
+  StackSpec spec = small("pre");
+  spec.model.mlp = MlpKind::gelu;
+  const double plain = chain_operations(spec);
+  const auto more = [&](const auto& change) {
+    StackSpec other = spec;
+    change(other.model);
+    return chain_operations(other) - plain;
+  };
+  const double of_heads = more([](ModelSpec& m) { m.attention_gate = AttentionGate::head; });
+  const double each = of_heads / spec.model.heads;
+  CHECK(each > 0.0);
+  CHECK(more([](ModelSpec& m) { m.attention_gate = AttentionGate::channel; }) ==
+        Approx(spec.model.query_width() * each).epsilon(1e-12));
+  CHECK(more([](ModelSpec& m) { m.mlp = MlpKind::swiglu; }) == Approx(spec.model.mlp_width * each).epsilon(1e-12));
+  const int fewer = spec.model.key_width() - spec.model.head_dim;
+  CHECK(more([](ModelSpec& m) { m.kv_heads = 1; }) == Approx(-2.0 * fewer * each).epsilon(1e-12));
+}
+
 TEST_CASE("replicates cost no more than the measurement, or the limit has to do, and the prediction says so") {
   StackSpec spec = small("pre");
   spec.model.width = spec.model.heads * spec.model.head_dim;
