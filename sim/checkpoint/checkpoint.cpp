@@ -111,6 +111,18 @@ void Checkpoint::read_config() {
   stack_.warnings.insert(stack_.warnings.end(), files_.warnings().begin(), files_.warnings().end());
 }
 
+std::string Checkpoint::entry_name(const ParameterId& id, std::int64_t entry) const {
+  const StoredPart* part = map().find(id);
+  if (part == nullptr) return fmt::format("{}: entry {}", name_of(id), entry);  // a gain of 1
+  const std::vector<ParameterMap::Use>& uses = uses_.at(part->tensor);
+  const auto is_part = [&](const ParameterMap::Use& use) { return use.part.first != part->first; };
+  const std::string its = std::ranges::any_of(uses, is_part) ? fmt::format(" (its {} part)", name_of(id.weight)) : "";
+  const auto use = std::ranges::find(uses, id, &ParameterMap::Use::parameter);
+  const std::int64_t place = place_of(*use, entry, files_.find(part->tensor).shape.back());
+  const std::string plus = part->plus != 0.0 ? fmt::format("{:g} + ", part->plus) : "";
+  return fmt::format("{}{}: {}entry {}", part->tensor, its, plus, place);
+}
+
 void Checkpoint::check_tensors() {
   std::vector<std::string> missing;
   for (const auto& [tensor, uses] : uses_) {

@@ -34,6 +34,9 @@ class Checkpoint {
   [[nodiscard]] const ParameterMap& map() const { return stack_.map; }
   /// Every tensor that is used, and what it holds.
   [[nodiscard]] const std::map<std::string, std::vector<ParameterMap::Use>>& uses() const { return uses_; }
+  /// Names an entry of a parameter (row-major) by its tensor and its place there: "h.0.attn.c_attn.weight (its q part):
+  /// entry 7".
+  [[nodiscard]] std::string entry_name(const ParameterId& id, std::int64_t entry) const;
   /// Tensors of the files that are not used: buffers, copies, parts of larger models.
   [[nodiscard]] const std::vector<std::string>& unused() const { return unused_; }
   /// Tensors that may be there as copies of another: {copy, original}.

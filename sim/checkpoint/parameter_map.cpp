@@ -44,6 +44,19 @@ std::map<std::string, std::vector<ParameterMap::Use>> ParameterMap::uses(const M
   return all;
 }
 
+std::int64_t place_of(const ParameterMap::Use& use, std::int64_t entry, std::int64_t stride) {
+  const std::int64_t cols = std::max<std::int64_t>(use.cols, 1);
+  const std::int64_t feature = entry / cols + use.part.first;
+  return use.part.transposed ? entry % cols * stride + feature : feature * cols + entry % cols;
+}
+
+std::optional<std::int64_t> entry_at(const ParameterMap::Use& use, std::int64_t place, std::int64_t stride) {
+  const std::int64_t cols = std::max<std::int64_t>(use.cols, 1);
+  const std::int64_t feature = (use.part.transposed ? place % stride : place / cols) - use.part.first;
+  if (feature < 0 || feature >= use.rows) return std::nullopt;
+  return feature * cols + (use.part.transposed ? place / stride : place % cols);
+}
+
 std::vector<std::int64_t> stored_shape(const std::vector<ParameterMap::Use>& uses) {
   std::int64_t rows = 0;
   for (const ParameterMap::Use& use : uses) rows = std::max(rows, use.part.first + use.rows);

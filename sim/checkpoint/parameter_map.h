@@ -65,6 +65,12 @@ class ParameterMap {
   std::set<ParameterId> norms_;  ///< gains of all norms, stored or not
 };
 
+/// Returns the index in the tensor of a parameter's entry, both row-major. `stride` is the tensor's last extent.
+[[nodiscard]] std::int64_t place_of(const ParameterMap::Use& use, std::int64_t entry, std::int64_t stride);
+/// Returns the parameter's entry at an index of the tensor; nullopt if another parameter's is there.
+[[nodiscard]] std::optional<std::int64_t> entry_at(const ParameterMap::Use& use, std::int64_t place,
+                                                   std::int64_t stride);
+
 /// The shape of a tensor with these uses: all output features that any of them needs.
 [[nodiscard]] std::vector<std::int64_t> stored_shape(const std::vector<ParameterMap::Use>& uses);
 

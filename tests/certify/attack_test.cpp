@@ -38,6 +38,9 @@ struct Planted final : theory::Parameters {
     norms(site, n);
     return n;
   }
+  [[nodiscard]] std::string entry_name(const ParameterId& id, Eigen::Index entry) const override {
+    return honest.entry_name(id, entry);
+  }
 };
 
 /// A tiny stack with random gains and biases everywhere.

@@ -52,7 +52,8 @@ TEST_CASE("every family: tokens, and a search for worse ones, stay below the cer
 
       if (!can_scale(m)) continue;
       const theory::Certificate exact;
-      const certify::ScaledRun run = certify::run_scaled(c, {.stream = 0.125, .branch = 0.5}, ids, {exact});
+      const certify::ScaledRun run =
+          certify::run_scaled(c, {.stream = 0.125, .branch = 0.5}, ids, {exact}, certify::certify_scaled(c, {}));
       CHECK(run.without_eps < 1e-12);
       CHECK(run.difference < 0.05);
       if (!recipe_of(m).gains_alone) CHECK(run.gains_alone > 1e-3);

@@ -230,7 +230,8 @@ TEST_CASE("the factor that is said to be certified is the largest whose scaled s
         CAPTURE(static_cast<int>(kind));
         runs = {theory::certify(spec.model, parameters, {}, run_arithmetic(kind, config::parse_format(format)), 8)};
         const certify::CertifyScaled certify_at = certify::certify_scaled(context, {});
-        const certify::Headroom h = certify::headroom_of(spec.model, {exact, runs}, {}, nullptr, certify_at);
+        const certify::Headroom h =
+            certify::headroom_of(spec.model, {exact, runs}, {}, nullptr, certify_at, TableFactor::table);
         const auto f = std::ranges::find(h.formats, format, [](const auto& of) { return of.format.name; });
         const auto holds = [&](StackScale scale) { return theory::verdict(certify_at(scale, runs[0]), {}).certified; };
         if (std::isnan(f->stream)) {
@@ -244,11 +245,38 @@ TEST_CASE("the factor that is said to be certified is the largest whose scaled s
         scale.stream *= 2.0;
         if (f->stream < 0x1p40) CHECK_FALSE(holds(scale));
         if (std::isnan(f->branch)) continue;
-        CHECK(holds({.stream = f->stream, .branch = f->branch}));
-        if (f->branch < 0x1p40) CHECK_FALSE(holds({.stream = f->stream, .branch = 2.0 * f->branch}));
+        scale = {.stream = f->stream, .branch = f->branch, .embedding = TableFactor::table};
+        CHECK(holds(scale));
+        scale.branch *= 2.0;
+        if (f->branch < 0x1p40) CHECK_FALSE(holds(scale));
       }
     }
   }
+}
+
+TEST_CASE("a factor of the embedding's table may be no number of the format, one of its scale must be") {
+  StackSpec spec = placed(tiny_stack(), "pre");
+  spec.input.kind = InputKind::tokens;
+  spec.init.scheme = InitScheme::normal;
+  spec.init.std = 1e-3;
+  spec.input.second_moment = 1e-4;
+  const GeneratedWeights weights(truth(), spec, DType::f64, 1);
+  const StackContext context{truth(), spec.model, weights, 1};
+  const config::TheoryParameters parameters(truth(), spec.model, weights);
+  const theory::Certificate exact = theory::certify(spec.model, parameters, {});
+  const RunArithmetic mixed = run_arithmetic(Arithmetic::mixed, config::parse_format("fp16"));
+  const std::vector<theory::Certificate> runs{theory::certify(spec.model, parameters, {}, mixed, 8)};
+  const certify::CertifyScaled certify_at = certify::certify_scaled(context, {});
+  const auto largest = [&](TableFactor embedding) {
+    const certify::Headroom h = certify::headroom_of(spec.model, {exact, runs}, {}, nullptr, certify_at, embedding);
+    return std::ranges::find(h.formats, "fp16", [](const auto& of) { return of.format.name; })->stream;
+  };
+  CHECK(largest(TableFactor::scale) == 32768.0);
+  CHECK(largest(TableFactor::table) >= 65536.0);
+  const theory::Certificate scaled = certify_at({.stream = 65536.0, .embedding = TableFactor::scale}, runs[0]);
+  const theory::Verdict all = theory::verdict(scaled, {});
+  REQUIRE_FALSE(all.certified);
+  CHECK(certify::reason_of(all, spec.model).find(": no finite bound, limit 65504") != std::string::npos);
 }
 
 TEST_CASE("the stream's size is a gauge where norms A and the final norm alone read it") {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/checkpoint/finite_weights.h"
 #include "sim/checkpoint/safetensors_writer.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
@@ -191,13 +192,14 @@ TEST_CASE("an unknown key is ignored on demand, and said to be; a key that is re
       {"is_llama_config", false, known("is_llama_config", "false", "true")},
       {"sliding_window_size", 7, known("sliding_window_size", "7", "the same as sliding_window")},
   };
-  for (const auto& [key, value, why] : rows) {
-    CAPTURE(key);
+  for (const Row& row : rows) {
+    CAPTURE(row.key);
     EditedCheckpoint other("llama-tied");
     other.config["strange"] = 1;
-    other.config[key] = value;
-    const std::string words = "--ignore-key \"" + key + "\": expected a key that does not change the function; " + why;
-    CHECK_THROWS_WITH_AS(Checkpoint(other.write(), {"strange", key}), words.c_str(), ConfigError);
+    other.config[row.key] = row.value;
+    const std::string words =
+        "--ignore-key \"" + row.key + "\": expected a key that does not change the function; " + row.why;
+    CHECK_THROWS_WITH_AS(Checkpoint(other.write(), {"strange", row.key}), words.c_str(), ConfigError);
   }
   for (const auto& [key, nearest] : std::map<std::string, std::string>{{"strang", "strange"},
                                                                        {"use_mropes", "use_mrope"},
@@ -208,6 +210,39 @@ TEST_CASE("an unknown key is ignored on demand, and said to be; a key that is re
     const std::string words =
         "--ignore-key \"" + key + "\": expected a key of config.json; nearest is \"" + nearest + "\"";
     CHECK_THROWS_WITH_AS(Checkpoint(folder, keys), words.c_str(), ConfigError);
+  }
+}
+
+TEST_CASE("an entry is named by its tensor and its place in the file") {
+  for (const std::string& name : fixture_names()) {
+    CAPTURE(name);
+    const Checkpoint checkpoint(fixture(name));
+    for (const auto& [tensor, uses] : checkpoint.uses()) {
+      const std::int64_t stride = checkpoint.files().find(tensor).shape.back();
+      for (const ParameterMap::Use& use : uses) {
+        const std::int64_t entries = use.rows * std::max<std::int64_t>(use.cols, 1);
+        for (std::int64_t i = 0; i < entries; ++i) CHECK_EQ(entry_at(use, place_of(use, i, stride), stride), i);
+      }
+    }
+  }
+  struct Row {
+    std::string name, tensor, words;
+    std::size_t place;
+  };
+  const std::vector<Row> rows{
+      {"gpt2-bare", "h.0.attn.c_attn.weight", "h.0.attn.c_attn.weight (its k part): entry 26", 26},
+      {"gpt2-bare", "h.1.attn.c_attn.bias", "h.1.attn.c_attn.bias (its v part): entry 17", 17},
+      {"gpt2-bare", "h.0.mlp.c_fc.weight", "h.0.mlp.c_fc.weight: entry 5", 5},
+      {"llama-tied", "model.embed_tokens.weight", "model.embed_tokens.weight: entry 9", 9},
+      {"gemma2", "model.norm.weight", "model.norm.weight: 1 + entry 3", 3},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.words);
+    EditedCheckpoint edited(row.name);
+    edited.tensors.at(row.tensor).values.at(row.place) = std::nan("");
+    const Checkpoint checkpoint(edited.write());
+    CHECK(find_non_finite_weight(checkpoint) == row.words + " is nan");
+    CHECK_FALSE(find_non_finite_weight(checkpoint, [](const ParameterId&, std::int64_t) { return false; }));
   }
 }
 

@@ -182,7 +182,8 @@ class Certify(FolderTest):
         folder = self.scaled_checkpoint("heavy", up_proj=1e6, down_proj=1e-6)
         result, code = self.certify(folder, "--headroom", "fp16")
         self.assertEqual(code, 0)
-        named = r"^layers\.0\.mlp\.up\.weight: entry \d+ is -?\d\S+, beyond the format's largest number 65504$"
+        named = (r"^model\.layers\.0\.mlp\.up_proj\.weight: entry \d+ is -?\d\S+, beyond the format's largest number "
+                 "65504$")
         self.assertRegex(result["verdicts"]["fp16"]["stream_reason"], named)
         fp16 = result["headroom"]["formats"]["fp16"]
         self.assertNotIn("c_certified", fp16)
@@ -190,7 +191,7 @@ class Certify(FolderTest):
         self.assertNotIn("0x weights", run("certify", folder).stderr)
         done = run("regauge", folder, "--format", "fp16", "--out", self.folder / "made")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("layers.0.mlp.up.weight: entry ", done.stderr)
+        self.assertIn("model.layers.0.mlp.up_proj.weight: entry ", done.stderr)
 
     def test_what_is_0_fits_for_any_factor(self):
         zero = ["--config", self.config, "--set", "model.gamma=0", "--set", "model.embedding_norm=true"]
@@ -209,9 +210,9 @@ class Certify(FolderTest):
             for command in (("certify", folder, "--require", "fp16"), ("certify", folder, "--headroom", "fp16")):
                 done = run(*command)
                 self.assertEqual((done.returncode, done.stdout), (3, ""), command)
-                self.assertIn(f"entry 3 is {value}: expected finite weights", done.stderr)
-        for name, bad in (("q_proj", "layers.0.attention.q.weight: entry 3 is nan"),
-                          ("down_proj", "layers.0.mlp.down.weight: entry 3 is inf")):
+                self.assertIn(f"{name}.weight: entry 3 is {value}: expected finite weights", done.stderr)
+        for name, bad in (("q_proj", "model.layers.0.self_attn.q_proj.weight: entry 3 is nan"),
+                          ("down_proj", "model.layers.0.mlp.down_proj.weight: entry 3 is inf")):
             info, code = run_json("info", self.folder / name, "--quiet")
             self.assertEqual((code, info["warnings"]), (0, [bad]))
             self.assertIn(f"warning: {bad}", run("info", self.folder / name).stdout)

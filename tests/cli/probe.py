@@ -338,11 +338,33 @@ class Probe(Checkpoints):
         arguments = ("--tokens", TOKENS, "--no-theory")
         r = self.probe(*arguments)
         self.assertEqual(r["not_finite"], "f_out of sublayer 3")
-        self.assertIn("layers.1.mlp.down.weight: entry 3 is nan", r["notes"])
+        self.assertIn("model.layers.1.mlp.down_proj.weight: entry 3 is nan", r["notes"])
         table = run("probe", self.checkpoint, *arguments).stderr
-        self.assertIn("note: layers.1.mlp.down.weight: entry 3 is nan\n", table)
+        self.assertIn("note: model.layers.1.mlp.down_proj.weight: entry 3 is nan\n", table)
         rows = [line for line in table.splitlines() if line.startswith("  depth   4")]
         self.assertEqual(rows, ["  depth   4  not finite"])
+
+    def test_rows_that_no_token_reads_make_nothing_nan(self):
+        shape, values = self.tensors["model.embed_tokens.weight"]
+        unread = 7 * WIDTH + 1
+        tensors = self.tensors | {"lm_head.weight": (shape, values),
+                                  "model.embed_tokens.weight": (shape, [*values[:unread], math.nan,
+                                                                        *values[unread + 1:]])}  # fmt: skip
+        tiny_checkpoint.write(self.checkpoint, tensors=tensors)
+        config = self.checkpoint / "config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"tie_word_embeddings": False}))
+        r = self.probe("--tokens", TOKENS, "--draws", "1")
+        self.assertNotIn("not_finite", r)
+        self.assertNotIn("is nan", " ".join(r.get("notes", [])))
+        info, _ = run_json("info", self.checkpoint, "--quiet")
+        self.assertEqual(info["warnings"], [f"model.embed_tokens.weight: entry {unread} is nan"])
+        self.assertEqual(self.probe("--tokens", "5,7", "--no-theory")["not_finite"], "embedding")
+        shape, values = self.tensors["model.norm.weight"]
+        tensors |= {"model.norm.weight": (shape, [*values[:-1], math.inf])}
+        tiny_checkpoint.write(self.checkpoint, tensors=tensors)
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"tie_word_embeddings": False}))
+        notes = self.probe("--tokens", TOKENS, "--no-theory")["notes"]
+        self.assertIn(f"model.norm.weight: entry {WIDTH - 1} is inf", notes)
 
     def test_a_warning_about_files_is_noted_once(self):
         (self.checkpoint / "model.safetensors.index.json").write_text("{}")

@@ -406,15 +406,13 @@ TEST_CASE("every weight is rounded to the format first: matrices, tables, biases
 }
 
 TEST_CASE("a gain stored as w of 1 + w: the larger of both orders, its bias, and what counts as the largest weight") {
-  struct Stored final : Parameters {
-    [[nodiscard]] RowMatrix matrix(int, Weight) const override { return {}; }
+  struct Stored final : PlainParameters {
     void visit_rows(Weight, const BlockVisitor& visit) const override {
       RowMatrix rows = RowMatrix::Ones(2, 3);
       visit(0, rows);
       rows(1, 2) = -9.0;
       visit(2, rows);
     }
-    [[nodiscard]] Eigen::VectorXd bias(int, Weight) const override { return {}; }
     [[nodiscard]] NormParameters norm(int, Weight) const override {
       Vector gain(3);
       // w = 1/8 + 2⁻⁹, whose own last place is finer than that of 1 + w; w = −(1 − 2⁻⁹); w = 2 + 2⁻⁵.

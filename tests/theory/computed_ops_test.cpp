@@ -1,6 +1,7 @@
 #include "theory/certify/computed_ops.h"
 
 #include "tests/support/doctest.h"
+#include "tests/theory/plain_parameters.h"
 
 #include <cmath>
 #include <random>
@@ -131,10 +132,7 @@ TEST_CASE("queries that are scaled and stored before the product") {
 }
 
 TEST_CASE("a gain stored as w of 1 + w is rounded before 1 is added") {
-  struct OneNorm final : Parameters {
-    [[nodiscard]] RowMatrix matrix(int, Weight) const override { return {}; }
-    void visit_rows(Weight, const BlockVisitor&) const override {}
-    [[nodiscard]] Eigen::VectorXd bias(int, Weight) const override { return {}; }
+  struct OneNorm final : PlainParameters {
     [[nodiscard]] NormParameters norm(int, Weight) const override { return {Vector::Constant(1, 2.6e-4), {}, 1.0}; }
   } const parameters;
   CHECK(RoundedParameters(parameters, fp16).norm(0, Weight::norm_a).gain[0] == 0x1p-11);

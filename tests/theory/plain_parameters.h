@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <string>
 #include <utility>
 
 #include "theory/certify/parameters.h"
@@ -20,6 +21,7 @@ struct PlainParameters : Parameters {
     return at == biases.end() ? Eigen::VectorXd() : at->second;
   }
   [[nodiscard]] NormParameters norm(int sublayer, Weight weight) const override { return norms.at({sublayer, weight}); }
+  [[nodiscard]] std::string entry_name(const ParameterId&, Eigen::Index) const override { return "a weight"; }
 };
 
 }  // namespace periscope::theory

@@ -320,6 +320,7 @@ Certificate certify(const ModelSpec& model, const Parameters& parameters, const 
                           .longest = longest,
                           .weights_rounded = rounded.changed(),
                           .largest_weight = rounded.largest_entry()};
+  if (auto& weight = certificate.largest_weight) weight->name = parameters.entry_name(weight->parameter, weight->entry);
   double largest = rounded.largest();
   if (std::isinf(largest)) largest = std::abs(rounded.largest_entry()->value);  // still beyond the format
   certificate.bounds.insert(certificate.bounds.begin(), {Signal::weights, -1, Vector::Constant(1, largest), largest});

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "sim/spec/weight.h"
 #include "theory/certify/spectral_norm.h"
@@ -32,6 +33,8 @@ class Parameters {
   /// Returns what is added to W x, empty for none.
   [[nodiscard]] virtual Eigen::VectorXd bias(int layer, Weight weight) const = 0;
   [[nodiscard]] virtual NormParameters norm(int sublayer, Weight weight) const = 0;
+  /// Names an entry (row-major) in messages: "layers.1.mlp.up.weight: entry 3".
+  [[nodiscard]] virtual std::string entry_name(const ParameterId& id, Eigen::Index entry) const = 0;
 };
 
 }  // namespace periscope::theory

@@ -15,7 +15,8 @@ double rounded_to(const NumberFormat& format, double x);
 struct WeightEntry {
   ParameterId parameter;
   Eigen::Index entry;
-  double value;  ///< as stored, before it is rounded
+  double value;           ///< as stored, before it is rounded
+  std::string name = {};  ///< of the parameter and the entry, as Parameters gives it
 };
 
 /// A stack's parameters as a run in a format holds them: every entry rounded to it.
@@ -29,6 +30,9 @@ class RoundedParameters final : public Parameters {
   void visit_rows(Weight weight, const BlockVisitor& visit) const override;
   [[nodiscard]] Eigen::VectorXd bias(int layer, Weight weight) const override;
   [[nodiscard]] NormParameters norm(int sublayer, Weight weight) const override;
+  [[nodiscard]] std::string entry_name(const ParameterId& id, Eigen::Index entry) const override {
+    return parameters_.entry_name(id, entry);
+  }
 
   /// The largest magnitude of what was read so far, infinite if rounding made it so.
   [[nodiscard]] double largest() const { return largest_ ? rounded_to(format_, std::abs(largest_->value)) : 0.0; }

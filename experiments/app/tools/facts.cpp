@@ -82,7 +82,7 @@ std::vector<std::string> warnings_of(const Checkpoint& c, stacks::Progress& prog
   std::vector<std::string> all = c.warnings();
   const std::uint64_t count = parameters_of(c);
   if (count < many) {
-    if (const std::optional<NonFiniteWeight> bad = find_non_finite_weight(c)) all.push_back(bad->words());
+    if (const std::optional<std::string> bad = find_non_finite_weight(c)) all.push_back(*bad);
     return all;
   }
   stacks::Work work;
@@ -92,7 +92,7 @@ std::vector<std::string> warnings_of(const Checkpoint& c, stacks::Progress& prog
     progress.next(stacks::WorkKind::measurement, static_cast<double>(numbers));
     progress.step("");
   };
-  if (const std::optional<NonFiniteWeight> bad = find_non_finite_weight(c, after_block)) all.push_back(bad->words());
+  if (const auto bad = find_non_finite_weight(c, {}, after_block)) all.push_back(*bad);
   return all;
 }
 

@@ -34,8 +34,8 @@ void require_gauge(const Checkpoint& checkpoint, TableFactor embedding) {
 }
 
 theory::Certificate certificate_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
-                                   const RunArithmetic& arithmetic) {
-  return theory::certify(model, config::TheoryParameters(ops, model, weights), {}, arithmetic);
+                                   const RunArithmetic& arithmetic, const config::EntryNames& names = {}) {
+  return theory::certify(model, config::TheoryParameters(ops, model, weights, names), {}, arithmetic);
 }
 
 CertifiedStream certified(const ModelSpec& model, const theory::Certificate& certificate) {
@@ -96,7 +96,10 @@ class Source {
   [[nodiscard]] const ModelSpec& model() const { return checkpoint_.model(); }
   [[nodiscard]] TableFactor embedding() const { return embedding_; }
   [[nodiscard]] StackScale scale(double c) const { return {.stream = 1.0 / c, .embedding = embedding_}; }
-  [[nodiscard]] theory::Certificate certificate() const { return certificate_of(ops_, model(), weights_, arithmetic_); }
+  [[nodiscard]] theory::Certificate certificate() const {
+    const auto names = [&](const ParameterId& id, std::int64_t entry) { return checkpoint_.entry_name(id, entry); };
+    return certificate_of(ops_, model(), weights_, arithmetic_, names);
+  }
   /// The largest bound of the stream that is divided by c.
   [[nodiscard]] double reach(double c) const {
     const ModelSpec divided = with_eps(model(), eps_of_gauge(checkpoint_, c).eps);

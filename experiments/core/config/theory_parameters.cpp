@@ -13,25 +13,29 @@
 namespace periscope::config {
 namespace {
 
-/// A norm hides what is not a number behind a finite bound, so such weights must not get that far.
-void require_finite(const std::vector<double>& values, const std::string& name) {
-  const auto bad = std::ranges::find_if(values, [](double v) { return !std::isfinite(v); });
-  if (bad == values.end()) return;
-  throw InputError(fmt::format("{}: entry {} is {}: expected finite weights, no others can be certified", name,
-                               bad - values.begin(), *bad));
-}
-
-theory::RowMatrix host_matrix(const Backend& backend, const Tensor& x, const ParameterId& id) {
-  const std::vector<double> values = backend.to_host(x);
-  require_finite(values, name_of(id));
+theory::RowMatrix matrix_of(const std::vector<double>& values, const Tensor& x) {
   return Eigen::Map<const theory::RowMatrix>(values.data(), x.rows(), x.cols());
 }
 
 }  // namespace
 
+std::string TheoryParameters::entry_name(const ParameterId& id, Eigen::Index entry) const {
+  return names_ ? names_(id, entry) : fmt::format("{}: entry {}", name_of(id), entry);
+}
+
+std::vector<double> TheoryParameters::numbers(const Tensor& x, const ParameterId& id, Eigen::Index first) const {
+  std::vector<double> values = backend_.to_host(x);
+  // A norm hides what is not a number behind a finite bound, so such weights must not get that far.
+  const auto bad = std::ranges::find_if(values, [](double v) { return !std::isfinite(v); });
+  if (bad == values.end()) return values;
+  throw InputError(fmt::format("{} is {}: expected finite weights, no others can be certified",
+                               entry_name(id, first + (bad - values.begin())), *bad));
+}
+
 theory::RowMatrix TheoryParameters::matrix(int layer, Weight weight) const {
   const ParameterId id = matrix_id(layer, weight);
-  return host_matrix(backend_, tensor(id), id);
+  const Tensor w = tensor(id);
+  return matrix_of(numbers(w, id), w);
 }
 
 void TheoryParameters::visit_rows(Weight weight, const BlockVisitor& visit) const {
@@ -41,7 +45,8 @@ void TheoryParameters::visit_rows(Weight weight, const BlockVisitor& visit) cons
   for (Tensor::Index at = 0; at < table.rows(); at += block) {
     std::vector<int> rows(static_cast<std::size_t>(std::min(block, table.rows() - at)));
     std::iota(rows.begin(), rows.end(), static_cast<int>(at));
-    visit(at, host_matrix(backend_, backend_.gather(table, rows), id));
+    const Tensor part = backend_.gather(table, rows);
+    visit(at, matrix_of(numbers(part, id, at * table.cols()), part));
   }
 }
 
@@ -59,8 +64,7 @@ theory::NormParameters TheoryParameters::norm(int sublayer, Weight norm) const {
 
 Eigen::VectorXd TheoryParameters::vector(const Tensor& x, const ParameterId& id) const {
   if (x.empty()) return {};
-  const std::vector<double> values = backend_.to_host(x);
-  require_finite(values, name_of(id));
+  const std::vector<double> values = numbers(x, id);
   return Eigen::Map<const Eigen::VectorXd>(values.data(), x.size());
 }
 

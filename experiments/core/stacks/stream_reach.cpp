@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/model/parameters.h"
-
 namespace periscope::stacks {
 namespace {
 
@@ -40,8 +38,7 @@ StreamReach reach_of(const ModelSpec& m, const theory::Certificate& certificate)
 }
 
 std::string weight_words(const theory::WeightEntry& weight, double largest) {
-  return fmt::format("{}: entry {} is {:.6g}, beyond the format's largest number {:.6g}", name_of(weight.parameter),
-                     weight.entry, weight.value, largest);
+  return fmt::format("{} is {:.6g}, beyond the format's largest number {:.6g}", weight.name, weight.value, largest);
 }
 
 double power_of_two_below(double x) {

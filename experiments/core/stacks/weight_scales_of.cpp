@@ -47,15 +47,14 @@ VarianceProfile profile_in(const Backend& ops, const Tensor& w, SizesKept kept) 
   return profile;
 }
 
-/// The rows of a table that the tokens use, one after another.
+}  // namespace
+
 std::vector<int> rows_in_use(const EmbeddingSpec& e, Weight table, std::span<const int> ids) {
   std::vector<int> rows(ids.begin(), ids.end());
   if (table == Weight::positions) std::iota(rows.begin(), rows.end(), e.position_offset);
   if (table == Weight::token_types) rows.assign(rows.size(), 0);
   return rows;
 }
-
-}  // namespace
 
 WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
                        std::span<const int> ids, SizesKept kept) {

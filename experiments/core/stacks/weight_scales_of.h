@@ -28,4 +28,7 @@ enum class SizesKept {
 [[nodiscard]] WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
                                      std::span<const int> ids, SizesKept kept = SizesKept::matrices);
 
+/// Returns the rows of a table that the tokens `ids` use, one after another.
+[[nodiscard]] std::vector<int> rows_in_use(const EmbeddingSpec& embedding, Weight table, std::span<const int> ids);
+
 }  // namespace periscope::stacks

@@ -30,6 +30,9 @@ class HashedParameters final : public theory::Parameters {
   void visit_rows(Weight weight, const BlockVisitor& visit) const override;
   [[nodiscard]] Eigen::VectorXd bias(int layer, Weight weight) const override;
   [[nodiscard]] theory::NormParameters norm(int sublayer, Weight norm) const override;
+  [[nodiscard]] std::string entry_name(const ParameterId& id, Eigen::Index entry) const override {
+    return parameters_.entry_name(id, entry);
+  }
 
   /// Once, at the end.
   [[nodiscard]] std::string hash() const;

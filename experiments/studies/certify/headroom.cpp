@@ -105,11 +105,11 @@ const theory::Certificate& certificate_for(const Certificates& certificates, con
 }
 
 Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<const NumberFormat> formats,
-                     const SignalMaxima* measured, const CertifyScaled& certify_at) {
+                     const SignalMaxima* measured, const CertifyScaled& certify_at, TableFactor embedding) {
   Headroom h;
   h.possible = can_scale(m);
   if (!h.possible) return h;
-  h.recipe = recipe_of(m);
+  h.recipe = recipe_of(m, embedding);
   if (measured == nullptr) h.stream_measured = nan;
   const stacks::StreamReach exact = stacks::reach_of(m, all.exact);
   h.stream_bound = exact.stream;
@@ -131,7 +131,7 @@ Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<cons
                      .stream = nan,
                      .branch = nan,
                      .measured = format.largest / (Headroom::margin * h.stream_measured),
-                     .fitting = {.stream = fitting_factor(format, reach.stream)}};
+                     .fitting = {.stream = fitting_factor(format, reach.stream), .embedding = embedding}};
     if (const double k = fitting_factor(format, reach.branch); k > 0.0) f.fitting.branch = std::min(1.0, k);
     if (is_judged) judge(m, certificate, certify_at, reach.branch, f);
     h.formats.push_back(std::move(f));
@@ -139,19 +139,19 @@ Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<cons
   return h;
 }
 
-CertifyScaled certify_scaled(const StackContext& c, const theory::InputDomain& domain) {
-  return [&c, domain](const StackScale& scale, const theory::Certificate& like) {
+CertifyScaled certify_scaled(const StackContext& c, const theory::InputDomain& domain, config::EntryNames names) {
+  return [&c, domain, names = std::move(names)](const StackScale& scale, const theory::Certificate& like) {
     const ModelSpec model = scaled_model(c.model, scale);
     const ScaledWeights weights(c.ops, c.model, c.weights, scale);
     theory::InputDomain scaled = domain;
     if (!domain.tokens && !model.embedding_norm) scaled.largest *= scale.stream;
-    return theory::certify(model, config::TheoryParameters(c.ops, model, weights), scaled, like.arithmetic,
+    return theory::certify(model, config::TheoryParameters(c.ops, model, weights, names), scaled, like.arithmetic,
                            like.longest);
   };
 }
 
 ScaledRun run_scaled(const StackContext& c, const StackScale& scale, std::span<const int> ids,
-                     const Certificates& certificates) {
+                     const Certificates& certificates, const CertifyScaled& certify_at) {
   ScaledRun run{
       .scale = scale, .tokens = static_cast<int>(ids.size()), .model = scaled_model(c.model, scale), .certificate = {}};
   const auto compare = [&](const StackScale& s, double eps) {
@@ -164,10 +164,12 @@ ScaledRun run_scaled(const StackContext& c, const StackScale& scale, std::span<c
   };
   run.difference = compare(scale, c.model.norm_eps);
   run.without_eps = compare(scale, 0.0);
-  run.gains_alone = compare({.stream = scale.stream, .branch = 1.0, .gains_only = true}, c.model.norm_eps);
-  const CertifyScaled scaled = certify_scaled(c, {});
-  run.certificate = scaled(scale, certificates.exact);
-  for (const theory::Certificate& of : certificates.runs) run.runs.push_back(scaled(scale, of));
+  StackScale gains_alone = scale;
+  gains_alone.branch = 1.0;
+  gains_alone.gains_only = true;
+  run.gains_alone = compare(gains_alone, c.model.norm_eps);
+  run.certificate = certify_at(scale, certificates.exact);
+  for (const theory::Certificate& of : certificates.runs) run.runs.push_back(certify_at(scale, of));
   return run;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/core/config/theory_parameters.h"
 #include "experiments/studies/certify/signal_maxima.h"
 #include "sim/model/scaled_weights.h"
 #include "sim/numerics/number_format.h"
@@ -64,16 +65,19 @@ const theory::Certificate& certificate_for(const Certificates& certificates, con
 
 /// Returns the headroom in every format. Judges the formats of the runs, or without runs `formats` in exact arithmetic:
 /// `certify_at` certifies the stack that is scaled by their factors, weights included. The search usually takes one to
-/// three such certificates per format, at most about ten. `measured` may be null.
+/// three such certificates per format, at most about ten. `measured` may be null. `embedding` says where the
+/// factor of the embedding goes.
 Headroom headroom_of(const ModelSpec& model, const Certificates& certificates, std::span<const NumberFormat> formats,
-                     const SignalMaxima* measured, const CertifyScaled& certify_at);
+                     const SignalMaxima* measured, const CertifyScaled& certify_at,
+                     TableFactor embedding = TableFactor::scale);
 
-/// Returns the function that certifies the scaled stack of `context`, whose weights are in f64.
-CertifyScaled certify_scaled(const StackContext& context, const theory::InputDomain& domain);
+/// Returns the function that certifies the scaled stack of `context`, whose weights are in f64, and calls them `names`.
+CertifyScaled certify_scaled(const StackContext& context, const theory::InputDomain& domain,
+                             config::EntryNames names = {});
 
 /// Scales the stack of `context`, whose weights are in f64, runs both on `ids`, and certifies the scaled one for token
-/// input, in the arithmetic of each of `certificates`.
+/// input with `certify_at`, in the arithmetic of each of `certificates`.
 ScaledRun run_scaled(const StackContext& context, const StackScale& scale, std::span<const int> ids,
-                     const Certificates& certificates);
+                     const Certificates& certificates, const CertifyScaled& certify_at);
 
 }  // namespace periscope::certify

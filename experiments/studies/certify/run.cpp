@@ -34,6 +34,11 @@ struct ModelToCertify {
   std::string name, family;
   DType dtype;
 
+  /// The names of a checkpoint's weights in its files; empty for a random stack.
+  [[nodiscard]] config::EntryNames entry_names() const {
+    if (checkpoint == nullptr) return {};
+    return [this](const ParameterId& id, std::int64_t entry) { return checkpoint->entry_name(id, entry); };
+  }
   [[nodiscard]] StackContext context() const { return {.ops = *backend, .model = spec.model, .weights = *weights}; }
 };
 
@@ -175,8 +180,11 @@ void attack_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Progr
 void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& result) {
   const Certificates all{result.certificate, result.runs};
   const StackContext context = s.context();
+  const CertifyScaled certify_at = certify_scaled(context, result.domain, s.entry_names());
+  // A tied table is the head's too, which the embedding's scale leaves as it is.
+  const bool tied = s.checkpoint != nullptr && s.checkpoint->tied();
   result.headroom = headroom_of(s.spec.model, all, own.formats, result.measured ? &*result.measured : nullptr,
-                                certify_scaled(context, result.domain));
+                                certify_at, tied ? TableFactor::scale : TableFactor::table);
   if (own.headroom.empty()) return;
   const NumberFormat format = config::parse_format(own.headroom, "--headroom");
   if (!result.headroom.possible) {
@@ -188,13 +196,13 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
       throw ConfigError("--headroom: the stream has no bound, so no factor brings it into a format");
     StackScale scale = f.fitting;
     if (!std::isnan(f.stream)) scale.stream = f.stream;
-    result.headroom.run = run_scaled(context, scale, ids_of(s, own), all);
+    result.headroom.run = run_scaled(context, scale, ids_of(s, own), all, certify_at);
   }
 }
 
 /// Certifies, measures and attacks a model; a random stack's weights are hashed on the way.
 void certify_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Progress& progress, CertifyResult& result) {
-  const config::TheoryParameters parameters(*s.backend, s.spec.model, *s.weights);
+  const config::TheoryParameters parameters(*s.backend, s.spec.model, *s.weights, s.entry_names());
   const ModelSpec& m = s.spec.model;
   const auto start = std::chrono::steady_clock::now();
   if (s.checkpoint != nullptr) {

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 
 #include "experiments/core/config/resolved.h"
@@ -10,6 +12,7 @@
 #include "experiments/core/stacks/fits.h"
 #include "experiments/core/stacks/one_thread.h"
 #include "experiments/core/stacks/pass_progress.h"
+#include "experiments/core/stacks/weight_scales_of.h"
 #include "experiments/core/stacks/weights_hash.h"
 #include "experiments/core/study/request.h"
 #include "experiments/studies/probe/dump.h"
@@ -55,6 +58,17 @@ ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, 
   progress.step("the checkpoint");
   not_finite = finite.first();
   return reading;
+}
+
+/// Names a weight that is NaN or infinite among those that the run reads: rows of tables for other tokens do not count.
+std::optional<std::string> non_finite_weight(const Checkpoint& checkpoint, const std::vector<int>& ids) {
+  std::map<Weight, std::vector<int>> read;
+  for (const Weight table : {Weight::embedding, Weight::positions, Weight::token_types}) {
+    read[table] = stacks::rows_in_use(checkpoint.model().embedding, table, ids);
+  }
+  return find_non_finite_weight(checkpoint, [&](const ParameterId& id, std::int64_t row) {
+    return !is_table(id.weight) || std::ranges::count(read.at(id.weight), row) > 0;
+  });
 }
 
 std::vector<std::string> notes_of(const Checkpoint& checkpoint, const stacks::TokenInput& input) {
@@ -167,7 +181,7 @@ ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
       }
       result.notes = notes_of(checkpoint, result.input);
       if (!not_finite(result).empty()) {
-        if (const auto bad = find_non_finite_weight(checkpoint)) result.notes.push_back(bad->words());
+        if (const auto bad = non_finite_weight(checkpoint, result.input.ids)) result.notes.push_back(*bad);
       }
       if (!result.initial.left_out.empty()) result.notes.push_back(result.initial.left_out);
       for (std::size_t i = 0; i < result.nulls.size(); ++i) {
