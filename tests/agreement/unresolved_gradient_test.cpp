@@ -5,6 +5,7 @@
 #include "experiments/core/judge/gradient_allowance.h"
 #include "experiments/core/judge/gradient_floor.h"
 #include "sim/numerics/allowances.h"
+#include "sim/spec/weight.h"
 #include "tests/support/doctest.h"
 
 /// A gradient that rounding does not resolve is compared as a square, with the finite-width term of its logarithm.
@@ -64,6 +65,25 @@ TEST_CASE("an unresolved gradient is allowed what its logarithm would be, as a f
     const double half_variance = seeds * log_error * log_error / 2.0;
     CHECK(a.cells[0].allowance - one.rounded() == Approx(one.t * (std::exp(width_term + half_variance) - 1.0)));
   }
+}
+
+TEST_CASE("what rounding makes of a zero gradient of W_q follows what attention divides by") {
+  Unresolved one(1.0);
+  ModelSpec& m = one.spec.model;
+  m.norm_eps = 1e-3;
+  const double square = m.width * std::pow(stddev_of(one.spec, 0, Weight::v), 2);  // of values, keys and queries
+  REQUIRE(square > one.spec.input.tokens * m.norm_eps);
+  const auto size = [&] { return judge::gradient_floor(one.spec, one.measured, DType::f32, Weight::q, 0).size; };
+  const double plain = size();
+  m.qk_norm = QkNorm::head;
+  CHECK(size() == Approx(plain / square / (square + m.norm_eps)));
+  m.qk_norm = QkNorm::none;
+  m.v_norm = true;
+  CHECK(size() == Approx(plain / square));
+  m.inner_norm = InnerNorm::o;
+  CHECK(size() == Approx(plain / square * one.spec.input.tokens));
+  m.v_norm = false;
+  CHECK(size() == Approx(plain / square * one.spec.input.tokens));
 }
 
 TEST_CASE("it agrees where finite width explains it, and disagrees where it does not") {

@@ -6,6 +6,18 @@
 namespace periscope::testing {
 namespace {
 
+TEST_CASE("at initialisation gains are 1, and the input is as large as the drawn embedding") {
+  ModelSpec model = tiny_stack().model;
+  model.gamma = 2.0;
+  config::Config config;
+  config.base.init.embedding_std = 0.3;
+  const StackSpec spec = probe::initial_stack(model, config, 5);
+  CHECK(spec.model.gamma == 1.0);
+  CHECK(spec.input.kind == InputKind::tokens);
+  CHECK(spec.input.tokens == 5);
+  CHECK(spec.input.second_moment == doctest::Approx(0.09));
+}
+
 TEST_CASE("theory is asked with the configuration's tolerances, seed and labels") {
   StackSpec spec = placed(tiny_stack(), "pre");
   spec.input.kind = InputKind::tokens;
