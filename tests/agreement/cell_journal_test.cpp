@@ -120,7 +120,7 @@ TEST_CASE("a part of a record is read strictly, and named where it is not as exp
 }
 
 TEST_CASE("readings of every placement are the same when they come from a journal") {
-  for (const char* placement : {"pre", "peri", "post", "residual", "mix"}) {
+  for (const char* placement : {"pre", "peri", "post", "residual", "mix", "none"}) {
     for (const bool backward : {false, true}) {
       CAPTURE(std::string(placement));
       CAPTURE(backward);
@@ -130,7 +130,10 @@ TEST_CASE("readings of every placement are the same when they come from a journa
       spec.model.mlp = backward ? MlpKind::swiglu : MlpKind::relu;
       spec.model.placement = *find_placement(placement);
       spec.input.tokens = 3;
+      const bool diverges = !spec.model.has_norms();
+      if (diverges) spec.init.std = 1e15;
       config::RunOptions run;
+      run.dtype = DType::f32;
       run.backward = backward;
       const auto backend = make_backend("cpu");
       std::vector<std::vector<Json>> readings;
@@ -145,6 +148,7 @@ TEST_CASE("readings of every placement are the same when they come from a journa
                       "the second time they are not measured");
       }
       CHECK(readings[0] == readings[1]);
+      CHECK((readings[1].front().at("diverged_at").get<int>() >= 0) == diverges);
     }
   }
 }

@@ -341,6 +341,11 @@ TEST_CASE("first steps: what a prediction takes is known for sizes that no run c
   const FirstStepsBytes more_words = first_steps_bytes(spec, {.steps = 2, .batch = 8, .held_out = 8}, few());
   CHECK(more_words.classes == 2.0 * few_words.classes);
   CHECK(more_words.kernels == few_words.kernels);
+  spec.model.layers *= 2;
+  const FirstStepsBytes deeper = first_steps_bytes(spec, {.steps = 2, .batch = 8, .held_out = 8}, few());
+  CHECK(deeper.samples == 2.0 * more_words.samples);
+  CHECK(deeper.kernels > more_words.kernels);
+  CHECK(deeper.classes == more_words.classes);
 }
 
 TEST_CASE("first steps: blocks with several branches and streams are predicted, and what is not says why") {
