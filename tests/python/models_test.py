@@ -94,11 +94,17 @@ class Models(unittest.TestCase):
         del weights, w
         self.assertTrue(np.isfinite(probed(shared).second_moment_measured.values).all())  # and holds on to them
 
-    def test_the_hash_covers_the_weights(self) -> None:
+    def test_the_hash_covers_weights_and_tokens_and_labels(self) -> None:
         a, b, c = (ps.Model(STACK, random_weights(seed)) for seed in (0, 0, 1))
-        hashes = [probed(m).attrs["config_sha256"] for m in (a, b, c)]
-        self.assertEqual(hashes[0], hashes[1])
-        self.assertNotEqual(hashes[0], hashes[2])
+
+        def hash_of(model: ps.Model, *labels: int, tokens: tuple[int, ...] = (5, 9, 2)) -> str:
+            ds = ps.probe(model, tokens=tokens, labels=labels or None, no_theory=True)
+            return str(ds.attrs["config_sha256"])
+
+        self.assertEqual(hash_of(a), hash_of(b))
+        self.assertEqual(hash_of(a), hash_of(a, 9, 2, -1))
+        others = [hash_of(a), hash_of(c), hash_of(a, 9, 2, 1), hash_of(a, 9, -1, -1), hash_of(a, tokens=(5, 9, 1))]
+        self.assertEqual(len(set(others)), len(others))
 
     def test_what_is_no_model_is_refused(self) -> None:
         weights = random_weights()
