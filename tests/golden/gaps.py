@@ -203,8 +203,8 @@ def check(program, commands):
     for gap in gaps:
         print(gap)
     if gaps:
-        print(f"{len(gaps)} gaps. tests/golden/golden.py draw --program PROGRAM appends cases; what a command rejects"
-              " goes into `exempt` of its file, with the reason")
+        print(f"{len(gaps)} gaps. python3 tests/golden/golden.py draw --program PROGRAM appends cases; what a"
+              " command rejects goes into `exempt` of its file, with the reason")
     return 1 if gaps else 0
 
 

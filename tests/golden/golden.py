@@ -462,7 +462,7 @@ def compare(program, commands):
         if len(lines) > SHOWN:
             print(f"{command}: and {len(lines) - SHOWN} more")
     if changed:
-        print(f"{changed} differences. If all of them are meant: tests/golden/golden.py refresh --program PROGRAM")
+        print(f"{changed} differences. If all are meant: python3 tests/golden/golden.py refresh --program PROGRAM")
     return 1 if changed else 0
 
 
