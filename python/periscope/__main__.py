@@ -52,20 +52,6 @@ def _add_study(parser: argparse.ArgumentParser, study: dict[str, Any]) -> None:
     add("--quiet", action="store_true", help="no progress and no table")
 
 
-def _keys(settings: list[str]) -> dict[str, Any]:
-    """The keys of "a.b=value"; a value that is no TOML is text."""
-    import tomllib
-
-    keys: dict[str, Any] = {}
-    for setting in settings:
-        key, _, value = setting.partition("=")
-        try:
-            keys[key] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            keys[key] = value
-    return keys
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Runs, and returns the program's exit code."""
     given = vars(_parser().parse_args(arguments))
@@ -79,10 +65,11 @@ def main(arguments: list[str] | None = None) -> int:
         result, _ = _run.results(
             study["name"],
             given.get("config"),
-            sections=_keys(given.get("settings", [])),
+            sections={},
             flags=flags,
             common=common,
-            theory_set=_keys(given.get("theory_set", [])),
+            set_words=given.get("settings", []),
+            theory_words=given.get("theory_set", []),
             progress=not given["quiet"],
         )
     except Error as error:

@@ -71,10 +71,13 @@ def results(
     flags: Mapping[str, Any],
     common: Mapping[str, Any],
     theory_set: Mapping[str, Any] | None = None,
+    set_words: Iterable[str] = (),
+    theory_words: Iterable[str] = (),
     progress: Progress = False,
     callback: Callable[[Record], object] | None = None,
 ) -> tuple[_periscope.Result, "xr.Dataset"]:
-    """The result of the compiled module, whose table is for people, and the dataset."""
+    """The result of the compiled module, whose table is for people, and the dataset. ``set_words`` and ``theory_words``
+    are settings as the program takes them, "key=value"."""
     model = None
     if "checkpoint" in flags:
         from .model import model_name
@@ -94,8 +97,8 @@ def results(
                 name,
                 file=given.file,
                 entries=settings(given.keys),
-                settings=settings(own),
-                theory_settings=settings(flat(theory_set or {})),
+                settings=[*settings(own), *(utf8("--set", w) for w in set_words)],
+                theory_settings=[*settings(flat(theory_set or {})), *(utf8("--theory-set", w) for w in theory_words)],
                 flags=words,
                 model=model,
                 on_progress=on_progress,
