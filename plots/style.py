@@ -120,7 +120,8 @@ def looks(labels: Iterable[str], placements: Sequence[str] = ()) -> list[Look]:
             shape = VARIANTS[rank % len(VARIANTS)], DASHES[rank % len(DASHES)]
             look = Look(look.label, shade(look.colour, rank), *shape)
         words = look.label if base == placement else _words(base)
-        found[label] = replace(look, label=f"{words}, {rest}" if rest else words)
+        text = f"{words}, {rest}" if rest else words
+        found[label] = replace(look, label=text.replace("$", r"\$"))  # a dollar of a name begins no mathematical text
     return [found[label] for label in every]
 
 
@@ -382,4 +383,5 @@ def plain(words: str) -> str:
     for mark, letter in (("\\,", " "), ("\\partial", "∂"), ("\\|", "‖"), ("\\alpha", "α"), ("\\beta", "β")):
         words = words.replace(mark, letter)
     words = re.sub(r"\\mathrm\{([^}]*)\}", r"\1", words)
-    return re.sub(r"_\{([^}]*)\}", r"_\1", words).replace("$", "").replace("\\", "")
+    words = re.sub(r"_\{([^}]*)\}", r"_\1", words)
+    return re.sub(r"\\(\$)|[$\\]", r"\1", words)

@@ -165,6 +165,16 @@ class Command(SharedFolderTest):
         self.assertIn("input.second_moment: 0.0004 (Llama 3 style), 0.0128 (Gemma), 1 (Pre-LN, P", figure.caption)
         self.assertEqual(figure.axes[0].get_title(), "Gaussian input")
 
+    def test_dollars_of_a_label_are_no_mathematical_text(self):
+        labels = [r"for $3", r"$\frac{1$"]
+        flags = ["--together", "--only", "variance", *(word for label in labels for word in ("--label", label))]
+        self.written(self.file["plain"], self.file["deep"], *flags)
+        whole = together.merged(read(self.file["plain"], self.file["deep"]), labels)
+        ((_, figure),) = variance.draw(whole)
+        shown = [text.get_text() for text in figure.legends[0].get_texts()]
+        self.assertIn(r"Pre-LN, \$\frac{1\$", shown)
+        self.assertIn(f"Pre-LN, {labels[0]}", style.plain(figure.caption))
+
     def test_a_label_names_the_only_result_that_is_readable(self):
         broken = self.folder / "broken.nc"
         broken.write_bytes(b"")
