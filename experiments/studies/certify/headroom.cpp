@@ -60,9 +60,11 @@ struct FactorSearch {
   }
 };
 
-/// Fills in the factors of a judged format.
+/// Fills in the factors of a judged format. No larger ones than those that bring `least`, bounds of exact arithmetic,
+/// into the format can be certified: in a small stream a run's bounds are mostly rounding near zero, which does not
+/// grow.
 void judge(const ModelSpec& m, const theory::Certificate& certificate, const CertifyScaled& certify_at,
-           double branch_reach, FormatHeadroom& f) {
+           const stacks::StreamReach& least, FormatHeadroom& f) {
   if (!(f.fitting.stream > 0.0)) {
     f.reason = "the stream has no bound";
     return;
@@ -82,10 +84,14 @@ void judge(const ModelSpec& m, const theory::Certificate& certificate, const Cer
   if (scale.stream < 1.0) of_stream.obstacle = obstacle_in(certificate);
   f.stream = of_stream.largest(f.fitting.stream);
   if (of_stream.obstacle) f.reason = of_stream.obstacle->reason;
-  if (std::isnan(f.stream) || !(branch_reach > 0.0)) return;
+  const double most_stream = fitting_factor(f.format, least.stream);
+  if (f.stream == f.fitting.stream && f.stream < most_stream) {
+    f.stream = std::max(f.stream, FactorSearch{at_stream}.largest(most_stream));
+  }
+  if (std::isnan(f.stream) || !(least.branch > 0.0)) return;
   scale.stream = f.stream;
   f.branch = f.fitting.branch;
-  const double most = fitting_factor(f.format, branch_reach);
+  const double most = fitting_factor(f.format, least.branch);
   if (most <= f.branch) return;
   const ObstacleAt at_branch = [&](double k) {
     scale.branch = k;
@@ -133,7 +139,7 @@ Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<cons
                      .measured = format.largest / (Headroom::margin * h.stream_measured),
                      .fitting = {.stream = fitting_factor(format, reach.stream), .embedding = embedding}};
     if (const double k = fitting_factor(format, reach.branch); k > 0.0) f.fitting.branch = std::min(1.0, k);
-    if (is_judged) judge(m, certificate, certify_at, reach.branch, f);
+    if (is_judged) judge(m, certificate, certify_at, exact, f);
     h.formats.push_back(std::move(f));
   }
   return h;
