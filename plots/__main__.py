@@ -10,7 +10,10 @@ if not __package__:  # started by its path: Python has put this folder on the pa
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
     __package__ = Path(__file__).resolve().parent.name
 
-from . import command_line  # noqa: E402  the path of modules comes first
+try:
+    from . import command_line
+except ModuleNotFoundError as error:  # an interpreter without plots/requirements.txt
+    sys.exit(f"python -m plots: {error} for {sys.executable}: start it with .venv/bin/python, which ./lab makes")
 
 
 def _stop(number: int, _frame: object) -> None:

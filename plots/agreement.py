@@ -71,8 +71,8 @@ def caption(ds: xr.Dataset, i: int) -> str:
         f"{name}: measured minus predicted over their combined standard error "
         f"({seeds_in_words(ds)}); grey: ± 2, which one value in 22 leaves by chance; dashed: the limit at which all "
         "sites together reject, with what is allowed for added to it. Depths of one stack are correlated, and stacks "
-        "share their random draws: what several have in common happened once. Titles: the verdict over all sites, "
-        "which counts only what goes beyond what is allowed: rounding, and a finite-width term where theory is "
-        "not exact at the width."
+        "share their random draws: what several have in common happened once. Titles: the verdict over all "
+        "tested signals and gradients, which counts only what goes beyond what is allowed: rounding, and a "
+        "finite-width term where theory is not exact at the width."
     )
     return f"{words} {captions.setting(ds)}"

@@ -76,6 +76,6 @@ def caption(ds: xr.Dataset, i: int, where: str) -> str:
         f"{style.title(style.INPUTS[array(ds, 'input')[i]])}: second moment of the stream, measured over predicted "
         f"({seeds_in_words(ds)}). Band: the smallest error that the test would have rejected with 95 % probability; "
         f"a verdict whose band leaves the limit, ± {limit:g} %{where}, is inconclusive. Titles: the verdict over all "
-        "sites."
+        "tested signals and gradients, of which each can make it inconclusive."
     )
     return f"{words} {captions.setting(ds)}"

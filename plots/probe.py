@@ -101,7 +101,7 @@ def _trained(ds: xr.Dataset) -> style.Page:
     words = "The checkpoint's stream over depth."
     if _has_theory(ds):
         keys.append(Line2D([], [], color=THEORY, linewidth=1.3, label="at initialisation, theory"))
-        words = ("The checkpoint's stream over depth, beside theory for random weights of the same shape; band, where "
+        words = ("The checkpoint's stream over depth, and theory for random weights of the same shape; band, where "
                  "wider than the line: 2 standard errors of the prediction, and what finite width "
                  "may add.")  # fmt: skip
     if "variance_at_scales" in ds:
@@ -111,8 +111,8 @@ def _trained(ds: xr.Dataset) -> style.Page:
     if "variance_at_profiles" in ds:
         keys.append(Line2D([], [], color=PROFILES, linewidth=1.3, linestyle=":",
                            label="and with the size of every row and column, theory"))  # fmt: skip
-        words += (" Dotted: with the size of every row and column besides; what the measurement differs from it "
-                  "by is alignment.")  # fmt: skip
+        words += (" Dotted: the same with the size of every row and column too; the rest of the difference "
+                  "from the measurement is alignment.")  # fmt: skip
     return style.finish(figure, keys, caption(ds, words, theory=True))
 
 
@@ -178,7 +178,10 @@ def _growth(ds: xr.Dataset) -> style.Page:
     keys += [Line2D([], [], color="#CC79A7", marker=m, markersize=4.5, linestyle="", label=w) for w, m in MODULES]
     words = ("How the second moment grows, exact for every token: left, its three terms as shares of the second "
              "moment after "
-             "the sublayer (before a norm C), mean over tokens; beside it, the term that Eq. 4 leaves out, over the "
-             "branch's own. q and q⁺: second moment of the stream before and after the sublayer; s²: of its branch; "
+             "the sublayer (before a norm C), mean over tokens; next to it, the term that Eq. 4 leaves out, over the "
+             "branch's own. ")  # fmt: skip
+    if has_gains:
+        words += "Right: the branch's second moment, and what norm B's gains alone would give. "
+    words += ("q and q⁺: second moment of the stream before and after the sublayer; s²: of its branch; "
              "cos: their cosine.")  # fmt: skip
     return style.finish(figure, keys, caption(ds, words))

@@ -106,10 +106,10 @@ def _margins(ds: xr.Dataset) -> style.Page:
                         va="top" if below else "bottom")  # fmt: skip
     row[0].set_ylabel("Largest $|x|$")
     words = ("The largest magnitude of every signal over all tokens and features, on these tokens, below the largest "
-             "numbers of formats: the distance is the margin. Signals: A_out and B_out behind the norms in front "
-             "of a module "
-             "and behind it, f_out the module's output, x_out the stream behind the sublayer, r_out ResiDual's second "
-             "stream; q, k, v, mixed inside attention; gate, up, hidden inside the MLP.")  # fmt: skip
+             "numbers of formats: the distance is the margin. Signals: A_out, the module's input, after norm A if "
+             "there is one; f_out, the module's output; B_out, the same after norm B; x_out, the stream after the "
+             "sublayer; r_out, ResiDual's second stream; q, k, v, mixed inside attention; gate, up, hidden inside "
+             "the MLP.")  # fmt: skip
     return style.finish(figure, [], caption(ds, words))
 
 

@@ -90,6 +90,12 @@ class Command(SharedFolderTest):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertTrue((self.folder / "results" / "figures" / "propagate-variance.svg").is_file())
 
+    def test_an_interpreter_without_the_packages_is_named(self):
+        done = subprocess.run([sys.executable, "-S", "-m", "plots", "--list"], capture_output=True, text=True, cwd=ROOT,
+                              timeout=300)  # fmt: skip
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, r"\Apython -m plots: No module named '\w+' for .*: start it with \.venv/bin/")
+
     def test_list_names_every_figure(self):
         done = draw("--list")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
