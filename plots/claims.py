@@ -86,7 +86,7 @@ def apart(far: float) -> list[float]:
     """The p that the axis names on each side: 5 %, and those further out whose names do not touch."""
     ticks = [LEVEL]
     for p in (1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12):
-        if side(np.array(ticks[-1])) + 0.16 * far < side(np.array(p)) <= far:
+        if side(np.array(ticks[-1])) + 0.25 * far < side(np.array(p)) <= far:
             ticks.append(p)
     return ticks
 

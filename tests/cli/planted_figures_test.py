@@ -308,12 +308,14 @@ class ReproduceFigures(FigureTest):
         p = np.array([1e-11, 1e-4, 0.03, 0.5, 0.97, np.nan])
         n = len(p)
         made = {"claim": np.array([f"F{k}" for k in range(n)]), "claim_exhibit": np.array(["1"] * n),
-                "claim_statement": np.array(["one is larger than another"] * n), "claim_p": p,
+                "claim_statement": np.array(["one of them is larger than the other one in every layer"] * n),
+                "claim_p": p,
                 "claim_verdict": np.array(["holds", "holds", "holds", "not-shown", "fails", "not-shown"]),
                 "claim_mean": np.where(np.isfinite(p), 1.0, np.nan), "claim_stderr": np.full(n, 0.1),
                 "claim_holm": np.array([1e-9, 1e-3, 0.3, 1.0, 0.3, np.nan]), "claim_detectable": np.full(n, np.nan)}
-        figure = self.figure(claims, "claims", self.claiming(made))
-        self.legible(figure, "claims")
+        for made["claim_p"][0] in (1e-4, 4e-6, 1e-11):
+            figure = self.figure(claims, "claims", self.claiming(made))
+            self.legible(figure, "claims")
         self.assertFalse([t for t in figure.axes[0].texts if "nan" in t.get_text()])
         faces = [line.get_markerfacecolor() for line in figure.axes[0].get_lines() if line.get_marker() in "oXs"]
         self.assertEqual([face == "white" for face in faces], [False, False, True, True, True, True])
