@@ -73,7 +73,7 @@ double truncation_factor(const InitSpec& init) {
   const double c = init.truncation > 0.0 ? init.truncation : init.scheme == InitScheme::mitchell ? 3.0 : 0.0;
   if (c == 0.0) return 1.0;
   const double density = std::exp(-0.5 * c * c) / std::sqrt(2.0 * std::numbers::pi);
-  return std::sqrt(1.0 - 2.0 * c * density / std::erf(c / std::numbers::sqrt2));
+  return std::sqrt(1.0 - 2.0 * (c * density) / std::erf(c / std::numbers::sqrt2));
 }
 
 WeightShape shape_of(const ModelSpec& m, Weight weight, int layer) {

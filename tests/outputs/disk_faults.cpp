@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <regex>
 
 namespace periscope::testing {
@@ -54,6 +55,8 @@ bool is_regular(int descriptor) {
 /// The bytes of `size` that there is room for; -1 with errno if there is none.
 std::int64_t granted(int descriptor, std::size_t size) {
   const auto wanted = std::min(static_cast<std::int64_t>(size), disk().at_once);
+  static std::mutex threads;
+  const std::lock_guard lock(threads);
   if (disk().room == unlimited || wanted == 0 || !is_regular(descriptor)) return wanted;
   if (disk().room == 0) {
     errno = ENOSPC;
