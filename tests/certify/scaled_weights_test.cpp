@@ -13,6 +13,7 @@
 #include "experiments/core/config/parse_format.h"
 #include "experiments/core/config/theory_parameters.h"
 #include "experiments/core/stacks/stream_reach.h"
+#include "experiments/studies/certify/certify.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "tests/certify/any_model.h"
