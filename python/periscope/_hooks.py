@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ._layout import OUT_OF, Layout, Place
+from ._patches import functions_mode, leave_rotations, watch_rotations
 from .errors import InputError
 
 
@@ -181,8 +182,8 @@ class Watched:
         rotated queries and keys, scores, and branches after dropout."""
         self._attach_to_modules()
         for name in self._layout.attention:
-            _watch_rotations(sys.modules[type(self._model.get_submodule(name)).__module__], self)
-        self._mode = _functions_mode(self)
+            watch_rotations(sys.modules[type(self._model.get_submodule(name)).__module__], self)
+        self._mode = functions_mode(self)
         self._mode.__enter__()
 
     def _leave(self) -> None:
@@ -190,7 +191,7 @@ class Watched:
             handle.remove()
         self._of_the_pass, self._branch, self._current = [], None, -1
         self._latest = None  # it and the hooks of its graph, which refer to this object, would keep each other alive
-        _leave_rotations(self)
+        leave_rotations(self)
         if self._mode is not None:
             if threading.get_ident() == self._thread:  # else it ended with a thread whose pass was interrupted
                 self._mode.__exit__(None, None, None)
@@ -456,62 +457,3 @@ def _is_compiled_call() -> bool:
             contexts.append(frame.f_code.co_qualname)
         frame = frame.f_back
     return len(contexts) > 1 and contexts[1].startswith("_TorchDynamoContext")  # the first belongs to _never_compiled
-
-
-class _Rotations:
-    """A patch of apply_rotary_pos_emb in one module of transformers that passes the results to all watchers."""
-
-    def __init__(self, rotate: Callable[..., Any]) -> None:
-        self.rotate = rotate
-        self.watchers: list[Watched] = []
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        q, k = self.rotate(*arguments, **named)
-        for watched in tuple(self.watchers):
-            watched.keep_rotated(q, k)
-        return q, k
-
-
-_LOCK = threading.Lock()
-_ROTATIONS: dict[Any, _Rotations] = {}  # by module
-
-
-def _watch_rotations(home: Any, watched: Watched) -> None:
-    with _LOCK:
-        if home not in _ROTATIONS and hasattr(home, "apply_rotary_pos_emb"):
-            _ROTATIONS[home] = home.apply_rotary_pos_emb = _Rotations(home.apply_rotary_pos_emb)
-        if home in _ROTATIONS and watched not in _ROTATIONS[home].watchers:
-            _ROTATIONS[home].watchers.append(watched)
-
-
-def _leave_rotations(watched: Watched) -> None:
-    with _LOCK:
-        for home, patch in list(_ROTATIONS.items()):
-            if watched in patch.watchers:
-                patch.watchers.remove(watched)
-            if not patch.watchers:
-                del _ROTATIONS[home]
-                if home.apply_rotary_pos_emb is patch:  # else other code has patched it since
-                    home.apply_rotary_pos_emb = patch.rotate
-
-
-def _dropped(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Returns the input of a call of torch.nn.functional.dropout if it drops anything, else None."""
-    return input if training and p > 0 else None
-
-
-def _functions_mode(watched: Watched) -> Any:
-    """Returns a mode that passes softmaxes of attention and dropouts to ``watched``."""
-    import torch
-    from torch.overrides import TorchFunctionMode
-
-    class Functions(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func in (torch.nn.functional.softmax, torch.softmax) and args:
-                watched.keep_scores(args[0])
-            result = func(*args, **(kwargs or {}))
-            if func is torch.nn.functional.dropout:
-                watched.keep_dropped(_dropped(*args, **(kwargs or {})), result)
-            return result
-
-    return Functions()

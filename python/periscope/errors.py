@@ -49,7 +49,7 @@ def utf8(name: str, words: "str | bytes | os.PathLike[Any]") -> str:
             return text
     except UnicodeEncodeError:
         pass
-    raise ConfigError(f"{name} = {text!r}: expected text that UTF-8 has, without the character U+0000")
+    raise ConfigError(f"{name} = {text!r}: expected text that UTF-8 can encode, without U+0000")
 
 
 class Stopped(Error):

@@ -208,7 +208,7 @@ class Errors(unittest.TestCase):
                 with self.assertRaises(ps.ConfigError) as raised:
                     call()
                 self.assertEqual(raised.exception.key, key, raised.exception)
-                self.assertIn("text that UTF-8 has", str(raised.exception))
+                self.assertIn("text that UTF-8 can encode", str(raised.exception))
             self.assertEqual(os.listdir("."), [])
             ps.theory(SMALL, out=b"bytes")
             self.assertEqual(os.listdir("."), ["bytes"])

@@ -19,7 +19,7 @@ from studies import FIXTURES
 torch.install()
 
 import periscope as ps  # noqa: E402
-from periscope import _hooks  # noqa: E402
+from periscope import _patches  # noqa: E402
 
 FOLDER = FIXTURES / "llama"
 IDS = [1, 2, 3, 7, 5]
@@ -42,7 +42,7 @@ class Records(unittest.TestCase):
 
     def tearDown(self) -> None:
         self.assertIs(torch.apply_rotary_pos_emb, self.rotate)
-        self.assertEqual((_hooks._ROTATIONS, torch._MODES.stack), ({}, []))
+        self.assertEqual((_patches._ROTATIONS, torch._MODES.stack), ({}, []))
 
     def same(self, a: xr.Dataset, b: xr.Dataset) -> None:
         xr.testing.assert_identical(a.drop_attrs(deep=False), b.drop_attrs(deep=False))
