@@ -127,7 +127,8 @@ def _parts(ds: xr.Dataset) -> style.Page:
         value = array(ds, "null_left_over")[row]
         if "null_left_over_error" in ds:
             margin = 2 * array(ds, "null_left_over_error")[row]
-            right.fill_between(depth, value - margin, value + margin, color=colour, alpha=0.2, lw=0)
+            right.fill_between(depth, value - margin, value + margin, facecolor=(colour, 0.05),
+                           edgecolor=(colour, 0.6), lw=0.6)  # edges, as four filled bands mix to grey
         right.plot(depth, value, color=colour, marker=marker, markersize=3.5, linewidth=0.9, label=label)
     for axes in (left, right):
         style.panel_legend(axes, axes.get_lines())
