@@ -2,6 +2,7 @@
 what of its growth weight scales explain (T15)."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -33,7 +34,7 @@ DASHES, DOTS, RANDOM = (0, (5, 1.8)), (0, (1, 1.3)), "#CC79A7"
 def draw(ds: xr.Dataset) -> Figures:
     shown = groups.rows(ds)
     figures = {"growth": partial(_growth, ds, shown), "eq-4-gap": partial(_gap, ds, shown)} if shown else {}
-    if shown and "growth_from_alignment" in ds:
+    if shown and "growth_from_directions" in ds:
         figures["growth-parts"] = partial(_parts, ds, shown)
     return Figures(figures.items())
 
@@ -107,18 +108,26 @@ def _parts(ds: xr.Dataset, shown: list[int]) -> style.Page:
     kinds = (("growth_from_scales", "sizes of matrices, and gains", "#0072B2", "o", 0.2),
              ("growth_from_sizes_inside", "sizes of rows and columns", "#CC79A7", "D", 0.0),
              ("growth_from_alignment", "alignment, beyond sizes", "#D55E00", "s", -0.2))  # fmt: skip
-    for name, words, colour, marker, shift in kinds:
+    # The other order: hollow.
+    other = (("growth_from_scales_given_directions", "sizes, given directions", "#0072B2", "o", 0.3),
+             ("growth_from_directions", "directions, at the sizes before training", "#D55E00", "s", -0.3))  # fmt: skip
+    keys = []
+    for name, words, colour, marker, shift in (*kinds, *other):
+        look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "linestyle": "", "label": words}
+        if abs(shift) > 0.2:
+            look["markerfacecolor"] = "none"
         for row, g in enumerate(shown):
-            axes.plot(array(ds, name)[g], np.full(seeds(ds), row - shift), color=colour, marker=marker, markersize=5,
-                      linestyle="", label=words)  # fmt: skip
+            axes.plot(array(ds, name)[g], np.full(seeds(ds), row - shift), **look)
+        keys.append(Line2D([], [], **look))
     axes.axvline(0, color=style.INK, linewidth=0.6)
     axes.set_yticks(range(len(shown)), [look.label for look in groups.looks(ds, shown)])
     axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel="ln of growth at the top from before training to its end (nat)")
     axes.grid(axis="y", visible=False)
-    keys = [Line2D([], [], color=c, marker=m, markersize=5, linestyle="", label=w) for _, w, c, m, _ in kinds]
     words = (
         "Every seed: ln of the second moment that random weights of the trained matrices' root mean squares and gains "
         "have at the top, over the measured one before training; what the sizes of every row and column add; and "
-        "ln of the measured one at the end over that. Their sum is the growth."
+        "ln of the measured one at the end over that. Their sum is the growth. Hollow, in the other order: what the "
+        "trained matrices have at their sizes before training, and what the trained sizes and gains add to that; "
+        "their sum is the growth too."
     )
     return groups.finish(figure, ds, keys, words, [], shown)

@@ -91,6 +91,7 @@ def planted_reproduce():
         "layer_gradient_predicted_stderr": made("group layer", ninth),
         "scaled_second_moment": made("group seed depth"), "growth_from_scales": made("group seed"),
         "growth_from_sizes_inside": made("group seed"), "growth_from_alignment": made("group seed"),
+        "growth_from_directions": made("group seed"), "growth_from_scales_given_directions": made("group seed"),
         **{f"claim{what}": ("claim", np.array([], dtype=object)) for what in ("", "_exhibit", "_verdict",
                                                                              "_statement")},
         "claim_p": ("claim", np.array([])), "claim_holm": ("claim", np.array([])), "quick": ("", np.array(False)),

@@ -60,6 +60,7 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
       record.at("second_moment.x_out").back() = step == 0 ? 3.0 : 7.0;
       record.at("scaled_second_moment").back() = 4.0;
       record.at("profiled_second_moment").back() = 5.0;
+      record.at("rescaled_second_moment").back() = 6.0;
       record.at("profiled_deviation").back() = 0.25;
       record.at("signs_log_moment").back() = std::log(6.0);
       record.at("signs_deviation").back() = 0.125;
@@ -77,6 +78,10 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
   CHECK(scaled["growth_from_scales"] == doctest::Approx(std::log(4.0 / 3.0)));
   CHECK(scaled["growth_from_sizes_inside"] == doctest::Approx(std::log(5.0 / 4.0)));
   CHECK(scaled["growth_from_alignment"] == doctest::Approx(std::log(7.0 / 5.0)));
+  // In the other order: sizes make 4/3 alone and 7/6 of trained directions.
+  CHECK(scaled["growth_from_directions"] == doctest::Approx(std::log(6.0 / 3.0)));
+  CHECK(scaled["growth_from_scales_given_directions"] == doctest::Approx(std::log(7.0 / 6.0)));
+  CHECK(scaled["growth_interaction"] == doctest::Approx(std::log(7.0 / 6.0) - std::log(4.0 / 3.0)));
   CHECK(scaled["growth_alignment_error"] == 0.25);
   CHECK(scaled["growth_beyond_signs"] == doctest::Approx(std::log(7.0 / 6.0)));
   CHECK(scaled["growth_beyond_signs_error"] == 0.125);
@@ -119,7 +124,7 @@ reproduce::ReproduceConfig small() {
 TEST_CASE("the law of growth of every seed: which, how closely, of how many points; in the table with its misfit") {
   // Seed 0 a line, seed 1 an exponential, seed 2 a step that no law describes; the first two have errors of 2 %.
   const reproduce::ReproduceResult result = with_growth([](int seed, double d) {
-    const double error = std::exp(0.02 * std::sin(2.4 * d * d));
+    const double error = std::fmod(d, 2.0) == 0.0 ? 1.02 : 0.98;
     return seed == 0 ? (1.0 + d) * error : seed == 1 ? std::exp(0.8 * d) * error : d < 5.0 ? 1.0 : 20.0;
   });
   const auto json = dataset::json_image(reproduce::schema(), reproduce::dataset_of(small(), result));
@@ -219,6 +224,22 @@ TEST_CASE(
   check_same_bits("scaled", last.at("scaled_second_moment"), wanted->value);
   check_same_bits("scaled", last.at("scaled_second_moment_stderr"), wanted->standard_error);
   CHECK_FALSE(kept.history.records.begin()->second.contains("scaled_second_moment"));
+  // The trained matrices at the sizes of the stack before training, whose gains are 1; the head is not in the stream.
+  ResidentWeights rescaled(kept.cell.spec.model, again.parameters);
+  const std::vector<int> ids = windows.inputs(0, windows.count());
+  const WeightScales at_end = stacks::scales_of(*ops, spec.model, rescaled, ids);
+  const WeightScales at_start =
+      stacks::scales_of(*ops, spec.model, GeneratedWeights(*ops, kept.cell.spec, kept.cell.dtype, kept.cell.seed), ids);
+  for (auto& [id, x] : rescaled.parameters()) {
+    if (is_norm(id.weight))
+      x = ops->constant(x.rows(), x.cols(), x.dtype(), 1.0);
+    else
+      x = ops->scale(at_start.stddev.at(id) / at_end.stddev.at(id), x);
+  }
+  const std::vector<double> logs = stacks::log_second_moments(*ops, spec.model, rescaled, ids, windows.count());
+  const std::vector<double>& found = last.at("rescaled_second_moment");
+  REQUIRE(found.size() == logs.size());
+  for (std::size_t d = 0; d < logs.size(); ++d) CHECK(found[d] == doctest::Approx(std::exp(logs[d])).epsilon(1e-6));
   // 16 models of random signs, which no other seed has.
   const ResidentWeights trained(kept.cell.spec.model, again.parameters);
   const stacks::NullDraws drawn = stacks::draw_null(

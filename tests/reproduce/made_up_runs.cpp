@@ -19,6 +19,7 @@ training::TrainedCell run_with_loss(double loss) {
                                         {"scaled_second_moment", {1, 2, 3, 4, 5, 6, 7}},
                                         {"profiled_second_moment", {1, 2, 3, 4, 5, 6, 7}},
                                         {"profiled_deviation", {0, 0, 0, 0, 0, 0, 0}},
+                                        {"rescaled_second_moment", {1, 2, 3, 4, 5, 6, 7}},
                                         {"signs_log_moment", {0, 0, 0, 0, 0, 0, 0}},
                                         {"signs_deviation", {0, 0, 0, 0, 0, 0, 0}},
                                         {"growth_stream", {1, 2, 3, 4, 5, 6}},

@@ -38,10 +38,9 @@ const std::vector<Weight>& matrices() {
 std::string gradient_of(Weight weight) { return "grad_sq.weight." + std::string(name_of(weight)); }
 
 /// What only the last record has: theory and random models at the weights' own sizes (T29).
-constexpr std::array at_own_sizes{"scaled_second_moment",   "scaled_second_moment_stderr",
-                                  "profiled_second_moment", "profiled_second_moment_stderr",
-                                  "profiled_deviation",     "signs_log_moment",
-                                  "signs_deviation"};
+constexpr std::array at_own_sizes{
+    "scaled_second_moment", "scaled_second_moment_stderr", "profiled_second_moment", "profiled_second_moment_stderr",
+    "profiled_deviation",   "rescaled_second_moment",      "signs_log_moment",       "signs_deviation"};
 
 RecordedValues planted_record(Planted& numbers, bool at_end) {
   RecordedValues record;
@@ -224,7 +223,7 @@ std::optional<Values> expected_of_seed(const std::string& column, const TrainedC
     if (ends) starts[70] = 1.0;
     return starts;
   }
-  if (column.starts_with("scaled_") || column.starts_with("profiled_"))
+  if (column.starts_with("scaled_") || column.starts_with("rescaled_") || column.starts_with("profiled_"))
     return only_at_the_end([&] { return last.at(column); });
   if (column == "growth_from_scales") {
     return only_at_the_end([&] {
@@ -241,6 +240,18 @@ std::optional<Values> expected_of_seed(const std::string& column, const TrainedC
       return Values{std::log(last.at("second_moment.x_out").back() / last.at("profiled_second_moment").back())};
     });
   }
+  const auto of_order = [&](bool directions, bool sizes, bool alone) {
+    return only_at_the_end([&] {
+      const double before = std::log(first.at("second_moment.x_out").back());
+      const double directed = std::log(last.at("rescaled_second_moment").back());
+      return Values{(directions ? directed - before : 0.0) +
+                    (sizes ? std::log(last.at("second_moment.x_out").back()) - directed : 0.0) -
+                    (alone ? std::log(last.at("scaled_second_moment").back()) - before : 0.0)};
+    });
+  };
+  if (column == "growth_from_directions") return of_order(true, false, false);
+  if (column == "growth_from_scales_given_directions") return of_order(false, true, false);
+  if (column == "growth_interaction") return of_order(false, true, true);
   if (column == "growth_alignment_error")
     return only_at_the_end([&] { return Values{last.at("profiled_deviation").back()}; });
   if (column == "growth_beyond_signs") {

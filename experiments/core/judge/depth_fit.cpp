@@ -60,12 +60,13 @@ VectorXd fit_polynomial(const VectorXd& logs, const MatrixXd& x) {
   return p;
 }
 
-/// A law's parameters, and what it leaves over of the logarithms.
+/// A law's parameters, what it leaves over of the logarithms, and the derivatives of its logarithm.
 struct Fitted {
   VectorXd parameters, residuals;
+  MatrixXd derivatives;
 };
 
-/// At lag one. Residuals of a fit sum to about 0 and need no centring.
+/// At lag one, about 0.
 double autocorrelation(const VectorXd& residuals) {
   const double square = residuals.squaredNorm();
   if (square == 0.0) return 0.0;
@@ -73,10 +74,46 @@ double autocorrelation(const VectorXd& residuals) {
   return residuals.head(pairs).dot(residuals.tail(pairs)) / square;
 }
 
+/// Σ_ij x_ij ρ^|i−j|, of the sums of x by |i − j|.
+double with_powers(const VectorXd& diagonal_sums, double rho) {
+  double sum = 0.0;
+  for (Eigen::Index lag = diagonal_sums.size() - 1; lag >= 0; --lag) sum = sum * rho + diagonal_sums(lag);
+  return sum;
+}
+
+/// Sums of a symmetric matrix's entries by |i − j|.
+VectorXd diagonal_sums_of(const MatrixXd& x) {
+  VectorXd sums(x.rows());
+  for (Eigen::Index lag = 0; lag < x.rows(); ++lag) sums(lag) = (lag == 0 ? 1.0 : 2.0) * x.diagonal(lag).sum();
+  return sums;
+}
+
+/// The autocorrelation of the errors, at least 0, whose residuals would be expected to have theirs: see GrowthFit.
+double error_autocorrelation(const Fitted& law) {
+  constexpr double largest = 0.99;
+  const Eigen::Index n = law.residuals.size();
+  const MatrixXd q =
+      Eigen::HouseholderQR<MatrixXd>(law.derivatives).householderQ() * MatrixXd::Identity(n, law.derivatives.cols());
+  const MatrixXd left = MatrixXd::Identity(n, n) - q * q.transpose();
+  MatrixXd neighbours = MatrixXd::Zero(n, n);
+  neighbours.diagonal(1).setConstant(0.5);
+  neighbours.diagonal(-1).setConstant(0.5);
+  const VectorXd products = diagonal_sums_of(left * neighbours * left), squares = diagonal_sums_of(left);
+  const double found = autocorrelation(law.residuals);
+  const auto is_below = [&](double rho) { return with_powers(products, rho) < found * with_powers(squares, rho); };
+  if (!is_below(0.0)) return 0.0;
+  double low = 0.0, high = largest;
+  while (high - low > 1e-9) {
+    const double middle = 0.5 * (low + high);
+    (is_below(middle) ? low : high) = middle;
+  }
+  return high;
+}
+
 GrowthFit compared(const std::array<Fitted, 3>& fitted) {
   const auto size = [](const Fitted& law) { return law.residuals.squaredNorm(); };
   const Fitted& closest = *std::ranges::min_element(fitted, {}, size);
-  const double alike = std::max(0.0, autocorrelation(closest.residuals));
+  const double alike = error_autocorrelation(closest);
   const auto n = static_cast<double>(closest.residuals.size());
   GrowthFit fit{.laws = {}, .effective_points = n * (1.0 - alike) / (1.0 + alike)};
   for (std::size_t law = 0; law < fitted.size(); ++law) {
@@ -110,20 +147,38 @@ GrowthFit fit_growth(const std::vector<double>& values) {
     const MatrixXd x = powers_of_depth(points, degree);
     const VectorXd p = fit_polynomial(logs, x);
     fitted[static_cast<std::size_t>(degree - 1)] = {.parameters = p,
-                                                    .residuals = logs - (x * p).array().log().matrix()};
+                                                    .residuals = logs - (x * p).array().log().matrix(),
+                                                    .derivatives = (x * p).cwiseInverse().asDiagonal() * x};
   }
   const MatrixXd x = powers_of_depth(points, 1);
   VectorXd p = x.colPivHouseholderQr().solve(logs);
   const VectorXd residuals = logs - x * p;
   p(0) = std::exp(p(0));
-  fitted[2] = {.parameters = p, .residuals = residuals};
+  fitted[2] = {.parameters = p, .residuals = residuals, .derivatives = x};
   return compared(fitted);
 }
 
-std::optional<GrowthLaw> best_law(const GrowthFit& fit) {
-  const auto best = std::ranges::min_element(fit.laws, {}, &DepthFit::criterion);
-  if (!(best->rms_residual <= largest_misfit)) return {};
-  return static_cast<GrowthLaw>(best - fit.laws.begin());
+std::vector<GrowthLaw> likely_laws(const GrowthFit& fit) {
+  const double best = std::ranges::min(fit.laws, {}, &DepthFit::criterion).criterion;
+  std::vector<GrowthLaw> likely;
+  bool described = false;
+  for (std::size_t law = 0; law < fit.laws.size(); ++law) {
+    const DepthFit& one = fit.laws[law];
+    if (one.criterion != best && !(one.criterion < best + decisive_criterion)) continue;  // both may be −∞
+    likely.push_back(static_cast<GrowthLaw>(law));
+    described = described || one.rms_residual <= largest_misfit;
+  }
+  return described ? likely : std::vector<GrowthLaw>();
+}
+
+std::string likely_laws_in_words(const GrowthFit& fit) {
+  std::string words;
+  const std::vector<GrowthLaw> likely = likely_laws(fit);
+  for (const GrowthLaw law : likely) {
+    if (!words.empty()) words += law == likely.back() ? " and " : ", ";
+    words += growth_law_names[static_cast<std::size_t>(law)];
+  }
+  return likely.empty() ? std::string(no_growth_law) : (likely.size() > 1 ? "not decided between " : "") + words;
 }
 
 }  // namespace periscope::judge

@@ -183,7 +183,7 @@ const dataset::Schema& schema() {
     std::vector<dataset::ColumnSpec> columns = group_table().specs();
     std::ranges::copy(whole_table().specs(), std::back_inserter(columns));
     std::ranges::copy(dataset::sublayer_labels(), std::back_inserter(columns));
-    return dataset::Schema("reproduce", 5,
+    return dataset::Schema("reproduce", 6,
                            {{"group", Type::text, "", "what was trained, and how"},
                             {"seed", Type::integer, "1", "seed of weights and batches"},
                             {"step", Type::integer, "1", "step of the optimizer", true},

@@ -27,24 +27,23 @@ dataset::Table<judge::GrowthFit> growth_table() {
     };
   };
   table
-      .column(
-          {"growth_law", on_run, "",
-           "law that describes the variance over depth at the end best, from depth 2 on; no law fits: none to 10 %",
-           at_run / "growth_law"},
-          [](const G& fit) {
-            const std::optional<judge::GrowthLaw> law = judge::best_law(fit);
-            return std::string(law ? judge::growth_law_names[static_cast<std::size_t>(*law)] : judge::no_growth_law);
-          })
+      .column({"growth_law", on_run, "",
+               "law that describes the variance over depth at the end best, from depth 2 on, where growth_criterion is "
+               "lower by 2 than any other's; no law fits: none to 10 %",
+               at_run / "growth_law"},
+              judge::likely_laws_in_words)
       .column({"growth_criterion", on_run + " law", "1",
                "QAICc of a law of growth over depth, with growth_effective_points", at_run / "growth_criterion"},
               of_laws(&judge::DepthFit::criterion))
       .column({"growth_misfit", on_run + " law", "1", "root mean square of ln(variance / law) over depths from 2 on",
                at_run / "growth_misfit"},
               of_laws(&judge::DepthFit::rms_residual))
-      .column({"growth_effective_points", on_run, "1",
-               "independent points that tell as much as these depths, by the closest law's autocorrelation at lag one",
-               at_run / "growth_effective_points"},
-              [](const G& fit) { return fit.effective_points; });
+      .column(
+          {"growth_effective_points", on_run, "1",
+           "independent points that tell as much as these depths, by the autocorrelation at lag one of the errors that "
+           "the closest law's residuals are of",
+           at_run / "growth_effective_points"},
+          [](const G& fit) { return fit.effective_points; });
   return table;
 }
 
@@ -93,6 +92,26 @@ dataset::Table<Sized> sizes_table() {
                "ln of the measured one over profiled_second_moment: growth that alignment adds",
                at / "growth_from_alignment"},
               [](const S& s) { return from_alignment(s.cell); })
+      .column({"rescaled_second_moment", on_depth, "1",
+               "mean square of the stream of the trained stack with every matrix divided to its root mean square "
+               "before training, and gains, biases and alphas from then, at the end",
+               at / "rescaled_second_moment"},
+              recorded("rescaled_second_moment"))
+      .column({"growth_from_directions", on_run, "nat",
+               "ln of that at the top over the second moment before training: growth that the matrices' directions "
+               "explain at the sizes before training",
+               at / "growth_from_directions"},
+              [](const S& s) { return from_directions(s.cell); })
+      .column({"growth_from_scales_given_directions", on_run, "nat",
+               "ln of the measured one over rescaled_second_moment: growth that scales and gains add to the trained "
+               "directions",
+               at / "growth_from_scales_given_directions"},
+              [](const S& s) { return from_scales_given_directions(s.cell); })
+      .column({"growth_interaction", on_run, "nat",
+               "growth_from_scales_given_directions less growth_from_scales: what scales explain only together with "
+               "the directions",
+               at / "growth_interaction"},
+              [](const S& s) { return growth_interaction(s.cell); })
       .column({"growth_alignment_error", on_run, "nat",
                "what random models of these profiles and this width have for growth_from_alignment, root mean square",
                at / "growth_alignment_error"},

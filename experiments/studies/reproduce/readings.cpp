@@ -151,6 +151,16 @@ double from_alignment(const TrainedCell& run) {
   return std::log(at_end(run, "second_moment.x_out").back() / at_end(run, "profiled_second_moment").back());
 }
 
+double from_directions(const TrainedCell& run) {
+  return std::log(at_end(run, "rescaled_second_moment").back() / at_start(run, "second_moment.x_out").back());
+}
+
+double from_scales_given_directions(const TrainedCell& run) {
+  return std::log(at_end(run, "second_moment.x_out").back() / at_end(run, "rescaled_second_moment").back());
+}
+
+double growth_interaction(const TrainedCell& run) { return from_scales_given_directions(run) - from_scales(run); }
+
 double beyond_signs(const TrainedCell& run) {
   return std::log(at_end(run, "second_moment.x_out").back()) - at_end(run, "signs_log_moment").back();
 }

@@ -55,6 +55,12 @@ using training::TrainedCell;
 [[nodiscard]] double from_scales(const TrainedCell& run);
 [[nodiscard]] double from_sizes_inside(const TrainedCell& run);
 [[nodiscard]] double from_alignment(const TrainedCell& run);
+/// The same growth in the other order (T29): what the trained matrices have at their sizes before training beyond the
+/// stack before training, and what the trained sizes add to that.
+[[nodiscard]] double from_directions(const TrainedCell& run);
+[[nodiscard]] double from_scales_given_directions(const TrainedCell& run);
+/// Returns the excess of what sizes add to trained directions over what they add to random ones.
+[[nodiscard]] double growth_interaction(const TrainedCell& run);
 /// Returns the excess of ln of the trained stack's second moment at the top over that of models that have every |W_ij|
 /// of it, with random signs.
 [[nodiscard]] double beyond_signs(const TrainedCell& run);

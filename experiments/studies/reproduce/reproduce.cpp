@@ -6,6 +6,7 @@
 
 #include "experiments/core/stacks/size_nulls.h"
 #include "sim/backends.h"
+#include "sim/model/parameters.h"
 #include "theory/predict/predict_batch.h"
 
 namespace periscope::reproduce {
@@ -24,11 +25,30 @@ std::vector<training::TrainCell> cells_of(const ReproduceConfig& config, const s
 /// Models of each null whose spread is the error of what is left over.
 constexpr int null_draws = 16;
 
+/// The stream's second moment by depth with the sizes that the trained weights had before training: every matrix times
+/// a factor that gives it its initial root mean square, by the conventions of scales_of; gains, biases and alphas as
+/// they were. What is left of training is the matrices' directions.
+std::vector<double> moments_at_initial_sizes(const Backend& ops, const training::TrainCell& cell,
+                                             const ResidentWeights& trained, const std::vector<int>& ids,
+                                             int sequences) {
+  ResidentWeights rescaled(cell.spec, GeneratedWeights(ops, cell.spec, cell.dtype, cell.seed));
+  const WeightScales before = stacks::scales_of(ops, cell.spec.model, rescaled, ids);
+  const WeightScales after = stacks::scales_of(ops, cell.spec.model, trained, ids);
+  for (const ParameterId& id : matrices_of(cell.spec)) {
+    const double size = after.stddev.at(id);
+    if (size > 0.0) rescaled.parameters().at(id) = ops.scale(before.stddev.at(id) / size, trained.parameters().at(id));
+  }
+  std::vector<double> moments = stacks::log_second_moments(ops, cell.spec.model, rescaled, ids, sequences);
+  for (double& moment : moments) moment = std::exp(moment);
+  return moments;
+}
+
 /// Adds to the last record what random weights of the trained ones' sizes would have, by depth: `scaled_second_moment`
 /// of the stream, theory with every matrix's root mean square, and `profiled_second_moment`, with profiles of rank one
 /// (T29), with their standard errors; what is measured beyond the latter is alignment. `profiled_deviation`: what the
 /// logarithm of one random model of these profiles differs by from theory's, root mean square over null_draws. The same
 /// of models that keep every |W_ij| (RandomSigns), about their own mean: `signs_log_moment` and `signs_deviation`.
+/// And what the trained matrices have at their sizes before training: `rescaled_second_moment`.
 void add_scaled(const Backend& ops, const training::TrainCell& cell, const Corpus& corpus,
                 const ResidentWeights& weights, training::RecordedValues& values) {
   const std::vector<std::vector<int>> ids = training::recorded_ids(corpus, cell.spec, cell.train);
@@ -65,6 +85,7 @@ void add_scaled(const Backend& ops, const training::TrainCell& cell, const Corpu
       }
     }
   }
+  added["rescaled_second_moment"] = moments_at_initial_sizes(ops, cell, weights, all, sequences);
   values.merge(added);
 }
 
@@ -87,7 +108,7 @@ std::vector<Group> groups_of(const ReproduceConfig& config) {
 stacks::Need reproduce_need(const ReproduceConfig& config, int threads) {
   const double cells = static_cast<double>(groups_of(config).size()) * config.run.seeds;
   StackSpec spec = config.stacks().front();
-  stacks::Need need = training::train_need(config, cells, 0.0, threads);
+  stacks::Need need = training::train_need(config, cells, std::min<double>(cells, threads), threads);  // rescaled ones
   const stacks::Need at_scales = stacks::scaled_limit_need(spec, threads);  // beside the runs that are not at their end
   need.add(at_scales.bytes, at_scales.key);
   if (config.train.record_sequences > 1) spec.input.tokens *= 2;  // theory before training is of pairs of windows
