@@ -28,7 +28,7 @@ PAGES = {
     "docs/theory/README": {
         "": [f"docs/theory/{chapter}" for chapter in (
             "blocks", "attention_and_mlp", "weight_scales", "gradients", "first_steps", "bounds", "certificates",
-            "finite_width", "verdicts", "number_formats")],
+            "finite_width", "verdicts", "number_formats", "literature")],
     },
     "docs/lab_notes/README": {
         "": [f"docs/lab_notes/{note}" for note in (

@@ -75,6 +75,29 @@ class Documents(unittest.TestCase):
                 self.assertTrue((base / name).exists(), f"{path.relative_to(SOURCE)}: {name}")
         self.assertGreater(names, 100)
 
+    def test_literature_has_every_cited_paper(self):
+        papers = re.compile(r"\b\d{4}\.\d{5}\b")
+        listed = set(papers.findall((SOURCE / "docs" / "theory" / "literature.md").read_text()))
+        self.assertGreater(len(listed), 10)
+        for path in [SOURCE / "README.md", *sorted((SOURCE / "docs").rglob("*.md"))]:
+            self.assertLessEqual(set(papers.findall(path.read_text())), listed, path)
+
+    def test_variance_of_the_papers_shapes_is_what_theory_says(self):
+        """Table of the lab note: Pre-LN's E[x^2] at the top before training depends on the sequence length."""
+        note = (SOURCE / "docs" / "lab_notes" / "first_steps.md").read_text()
+        rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in note.split("\n")
+                if re.match(r"\| (tokens|\d.*B|\d+M) \|", row)]
+        tokens = rows[0][2:-1]
+        self.assertEqual([row[0] for row in rows], ["tokens", "3.2B", "1.5B", "400M"])
+        for preset, _, *pre, peri in rows[1:]:
+            for placement, length, printed in (("pre", tokens[0], pre[0]), ("pre", tokens[1], pre[1]),
+                                               ("peri", tokens[0], peri)):  # the others take longer
+                done = run("theory", "--json", "--quiet", "--set", f"model.preset={preset}", "--set",
+                           f"model.placement={placement}", "--set", "input.second_moment=4e-4", "--set",
+                           f"input.tokens={length}")
+                top = json.loads(done.stdout)["cells"][0]["second_moment"]["predicted"][-1]
+                self.assertAlmostEqual(top / float(printed), 1.0, delta=2e-3, msg=f"{preset}, {length} tokens")
+
     def test_reference_is_what_the_program_prints(self):
         printed = run("list", "--reference")
         self.assertEqual((printed.returncode, printed.stderr), (0, ""))
