@@ -1,4 +1,4 @@
-"""The first optimizer steps: how the stream surges, predicted from batches and random weights alone (T28), and
+"""The first optimizer steps: how the stream grows, predicted from batches and random weights alone (T28), and
 measured."""
 
 from functools import partial
@@ -15,7 +15,7 @@ from .dataset import array, on
 from .makers import Figures
 
 FIGURES = {
-    "first-steps": "the surge of the first steps: theory's two parts, cosines of branches, and what was measured",
+    "first-steps": "the stream in the first steps: theory's two parts, cosines of branches, and what was measured",
     "first-steps-matrices": "what every matrix adds to its product in the first steps, theory and measured",
 }
 NEEDS = (
