@@ -96,8 +96,8 @@ def together(ds: xr.Dataset, c: int) -> bool:
     return bool(array(ds, "claim_holm")[c] <= LEVEL)
 
 
-def name(ds: xr.Dataset, c: int) -> str:
-    return "\n".join(textwrap.wrap(f"{array(ds, 'claim')[c]} {array(ds, 'claim_statement')[c]}", 66))
+def name(ds: xr.Dataset, c: int, width: int = 66) -> str:
+    return "\n".join(textwrap.wrap(f"{array(ds, 'claim')[c]} {array(ds, 'claim_statement')[c]}", width))
 
 
 def number(ds: xr.Dataset, c: int) -> str:
@@ -123,6 +123,7 @@ def caption(ds: xr.Dataset) -> str:
         "decided by chance if every number were 0; filled: decided when the number of claims is allowed for (Holm's p "
         "at most 5 %, both sides, the second p at the right). "
     )
-    missing = [str(c) for c in array(ds, "claim")[array(ds, "claim_verdict") == "not-run"]]
-    words += f"Not run: {', '.join(missing)}. " if missing else ""
+    for verdict, spelt in (("not-testable-here", "Not testable here"), ("not-run", "Not run")):
+        missing = [str(c) for c in array(ds, "claim")[array(ds, "claim_verdict") == verdict]]
+        words += f"{spelt}: {', '.join(missing)}. " if missing else ""
     return words + groups.run(ds, rate=False)

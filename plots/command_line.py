@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         help="draw these figures alone; --list names them")  # fmt: skip
     add("--together", action="store_true",
         help="the curves of all results of `propagate` and `theory` in one figure each, told apart by what differs in "
-             "their configurations, or by their files")  # fmt: skip
+             "their configurations, or by their files; of results of `reproduce` the claims, side by side")  # fmt: skip
     add("--label", metavar="TEXT", action="append", default=[], dest="labels",
         help="with --together, once for each result in the order of PATH: what its curves are called, in place of what "
              "differs or of its file")  # fmt: skip

@@ -100,7 +100,7 @@ def _reports(files: Sequence[Path], folder: Path, options: Options) -> Iterator[
         try:
             ds = reader.read(file)
             if len(files) > 1 or options.labels:
-                together.require(file, ds)
+                together.require(file, ds, found.values())
             found[file] = ds
         except reader.ResultError as error:
             yield Failed(str(error))

@@ -15,7 +15,7 @@ from . import captions, scales, style
 from .dataset import array, config, fact_if_any, seeds, seeds_in_words
 
 MAIN = ("post", "pre", "peri")
-VERDICTS = {"holds": "#0072B2", "fails": "#D55E00", "not-shown": "#6E6E6E"}  # not-run is in captions only
+VERDICTS = {"holds": "#0072B2", "fails": "#D55E00", "not-shown": "#6E6E6E"}  # others are in captions only
 SPELT = {"fails": "fails, its opposite shows", "not-shown": "not shown"}
 OPTIMIZERS = {"adamw": "AdamW", "sgd": "SGD"}
 HEAD = 9.0  # points per line above the panels
@@ -124,11 +124,17 @@ def run(ds: xr.Dataset, rate: bool = True) -> str:
     """How it was trained: the sentence before captions.setting(result)."""
     train = config(ds)["train"]
     profile = "Short profile (--quick): " if fact_if_any(ds, "quick") == 1 else ""
+    regime = fact_if_any(ds, "regime")
+    if regime:  # of `reproduce`: where its claims were tested
+        settings = [part for part in str(regime).split(", ") if rate or not part.startswith("rate ")]
+    else:
+        settings = [f"rate {train['lr']:g}"] if rate else []
+        settings += [f"{train['steps']} steps of {train['batch']} sequences",
+                     f"corpus {PurePath(train['corpus']).name}"]  # fmt: skip
     parts = [
         profile + OPTIMIZERS.get(train["optimizer"], train["optimizer"]),
-        *([f"rate {train['lr']:g}"] if rate else []),
-        f"{train['steps']} steps of {train['batch']} sequences, {seeds_in_words(ds)}",
-        f"corpus {PurePath(train['corpus']).name}",
+        *settings,
+        seeds_in_words(ds),
         config(ds)["run"]["dtype"],
     ]
     return f"{', '.join(parts)}. {captions.setting(ds)}"

@@ -14,6 +14,7 @@ from . import (
     bound_width,
     certificate,
     claims,
+    claims_together,
     convergence,
     cost,
     crossover,
@@ -52,7 +53,7 @@ KINDS = (overview, variance, token_cosine, dilution, agreement, power, angular, 
          weight_gradients, score_path, gradient_depth, attenuation, identity_path, crossover, bound_ratios,
          bound_width, massive, probe, probe_extremes, certificate, wrong_theories, ladder, number_formats,
          growth_over_depth, rate_sweeps, stability, layer_gradients, redundancy, decay_init, extremes, growth_identity,
-         final_losses, claims, training, first_steps, cost)  # fmt: skip
+         final_losses, claims, claims_together, training, first_steps, cost)  # fmt: skip
 
 
 def names() -> list[str]:

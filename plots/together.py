@@ -1,4 +1,5 @@
-"""Several results of stacks at initialisation as one, whose stacks are those of all: their curves in one figure."""
+"""Several results as one: of stacks at initialisation, whose stacks are those of all, their curves in one figure; of
+`reproduce` the claims, side by side."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +18,19 @@ MOST_KEYS = 2  # more than that many in a curve's name would not be read
 NAMED = ("input", "site", "weight", "statistic")  # dimensions whose coordinates are united; others are filled up
 
 
-def require(path: Path, ds: xr.Dataset) -> None:
-    """Refuses what is no result of `propagate` or `theory`."""
+def require(path: Path, ds: xr.Dataset, others: Iterable[xr.Dataset] = ()) -> None:
+    """Refuses what is no result of `propagate` or `theory`, nor of `reproduce` as the others are."""
+    if _has_claims(ds) and all(map(_has_claims, others)):
+        return
     missing = [name for name in NEEDS if name not in ds]
     if missing or ds["variance_predicted"].dims != ("input", "placement", "depth"):
         raise ResultError(f"{path}: --together draws results of `propagate` and `theory`; this is none of them")
+    if any(map(_has_claims, others)):
+        raise ResultError(f"{path}: --together draws results of `reproduce` with their like alone; name them apart")
+
+
+def _has_claims(ds: xr.Dataset) -> bool:
+    return "claim_verdict" in ds and ds["claim_verdict"].dims == ("claim",)
 
 
 def path(paths: Sequence[Path]) -> Path:
@@ -34,6 +43,8 @@ def merged(found: Mapping[Path, xr.Dataset], marks: Sequence[str] = ()) -> xr.Da
     result's text in `marks`; a single stack of a result has that text alone."""
     every = list(found.values())
     first = every[0]
+    if all(map(_has_claims, every)):
+        return _claims(every, marks or _regimes(every) or names(found))
     united = {name: list(dict.fromkeys(v for ds in every if name in ds for v in array(ds, name))) for name in NAMED}
     sizes: dict[str, int] = {}
     for ds in every:
@@ -63,6 +74,34 @@ def merged(found: Mapping[Path, xr.Dataset], marks: Sequence[str] = ()) -> xr.Da
     attributes |= _differences(every)
     attributes["commit"] = " and ".join(dict.fromkeys(str(ds.attrs["commit"]) for ds in every))
     counts = list(dict.fromkeys(seeds(ds) for ds in every))
+    if len(counts) > 1:
+        attributes["seeds"] = f"{' or '.join(map(str, counts))} seeds"
+    return xr.Dataset(columns, attrs=attributes)
+
+
+def _regimes(every: Sequence[xr.Dataset]) -> list[str]:
+    """What tells the regimes of results of `reproduce` apart, "σ√D 0.2"; nothing where it does not."""
+    parts = zip(*(str(fact_if_any(ds, "regime")).split(", ") for ds in every), strict=False)
+    words = [", ".join(own) for own in zip(*(part for part in parts if len(set(part)) > 1), strict=True)]
+    return words if len(set(words)) == len(every) else []
+
+
+def _claims(every: Sequence[xr.Dataset], labels: Sequence[str]) -> xr.Dataset:
+    """The claims of every result, on `result` and `claim`; "" or NaN where a result lacks one."""
+    first = every[0]
+    united = {"claim": list(dict.fromkeys(c for ds in every for c in array(ds, "claim")))}
+    columns: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
+    for name in dict.fromkeys(str(n) for ds in every for n in ds.variables if ds[n].dims == ("claim",)):
+        is_text = any(name in ds and array(ds, name).dtype.kind == "O" for ds in every)
+        parts = [_filled(ds, name, ("claim",), united, {}, is_text) for ds in every]
+        columns[name] = ("result", "claim"), np.stack(parts)
+    columns["claim"] = ("claim",), np.array(united["claim"], dtype=object)
+    statements = columns["claim_statement"][1]
+    columns["claim_statement"] = ("claim",), np.array([max(column) for column in statements.T], dtype=object)
+    columns["regime"] = ("result",), np.array([str(fact_if_any(ds, "regime")) for ds in every], dtype=object)
+    columns["result"] = ("result",), np.array(labels, dtype=object)
+    counts = list(dict.fromkeys(seeds(ds) for ds in every))
+    attributes = dict(first.attrs) | {"commit": " and ".join(dict.fromkeys(str(ds.attrs["commit"]) for ds in every))}
     if len(counts) > 1:
         attributes["seeds"] = f"{' or '.join(map(str, counts))} seeds"
     return xr.Dataset(columns, attrs=attributes)
@@ -131,7 +170,7 @@ def _filled(
     ds: xr.Dataset, name: str, dims: tuple[str, ...], united: dict[str, list[str]], sizes: dict[str, int], is_text: bool
 ) -> np.ndarray:
     """A variable on the coordinates of all results: NaN, or no text, where this result has no value."""
-    lengths = sizes | {d: len(every) for d, every in united.items()} | {"placement": ds.sizes["placement"]}
+    lengths = sizes | {d: len(every) for d, every in united.items()} | {"placement": ds.sizes.get("placement", 0)}
     shape = tuple(lengths[d] for d in dims)
     whole = np.full(shape, "", dtype=object) if is_text else np.full(shape, np.nan)
     if name not in ds:

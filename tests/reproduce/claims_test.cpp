@@ -117,6 +117,48 @@ TEST_CASE("gradients over depth: their slope is per stack") {
   CHECK(claim(claims, "G7d").verdict == judge::SignVerdict::holds);
 }
 
+TEST_CASE("a claim carries the regime of the runs that it was tested on") {
+  const auto with = [](const std::string& name, double rate, double std) {
+    GroupRuns runs = with_losses(name, {2.5, 2.6, 2.7}, rate);
+    runs.group.spec.model.width = 64;
+    runs.group.spec.model.layers = 12;
+    runs.group.spec.input.tokens = 48;
+    runs.group.spec.init = {.scheme = InitScheme::normal, .std = std};
+    runs.group.train.corpus = "/some/folder/text.txt";
+    runs.group.train.steps = 1500;
+    runs.group.train.batch = 8;
+    return runs;
+  };
+  const auto claims = judge_claims({with("pre", 1e-3, 0.11), with("peri", 1e-3, 0.11),
+                                    with("pre, rate x 3", 3e-3, 0.11), with("peri, rate x 3", 3e-3, 0.025)});
+  using Parts = std::vector<std::string>;
+  CHECK(claim(claims, "R1d").regime == Parts{"σ√D 0.88", "12 layers", "width 64", "48 tokens", "corpus text.txt",
+                                             "rate 0.001", "1500 steps of 8 sequences"});
+  const Parts swept = claim(claims, "R3a").regime;
+  CHECK(swept.front() == "σ√D 0.2 to 0.88");
+  CHECK(swept[5] == "rate 0.001 to 0.003");
+  CHECK(claim(claims, "R1b").regime.empty());  // not run
+}
+
+TEST_CASE("what the source sees within more tokens than a proxy reads can be shown here, but not refuted") {
+  const auto largest = [](double value) {
+    return judge_claims({with_end("pre", "largest", [=](int seed) { return std::vector<double>{value + seed}; })});
+  };
+  const auto low = largest(40.0);
+  const judge::SignClaim& refuted = claim(low, "F9c");
+  CHECK(refuted.verdict == judge::SignVerdict::not_testable);
+  CHECK(refuted.values.front() == doctest::Approx(std::log(40.0 / 65504.0)));
+  CHECK(refuted.reason.find("the source sees it within 5e+08") != std::string::npos);
+  CHECK(std::isnan(refuted.p));
+  CHECK(std::isnan(refuted.holm));
+  CHECK(claim(largest(80000.0), "F9c").verdict == judge::SignVerdict::holds);
+  GroupRuns longer = with_end("pre", "largest", [](int seed) { return std::vector<double>{40.0 + seed}; });
+  longer.group.train.steps = 1000000;
+  longer.group.train.batch = 64;
+  longer.group.spec.input.tokens = 64;
+  CHECK(claim(judge_claims({longer}), "F9c").verdict == judge::SignVerdict::fails);
+}
+
 TEST_CASE("the spread of seeds is told from twice the other's") {
   const auto wide = judge_claims({with_losses("pre", {2.0, 3.0, 4.1}), with_losses("peri", {2.9, 3.0, 3.05})});
   // Sums of squares 2.20667 and 0.011667.

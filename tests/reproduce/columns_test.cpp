@@ -159,6 +159,15 @@ TEST_CASE(
                              .p = p,
                              .reason = ""});
   }
+  result.claims.push_back({.id = "C4",
+                           .exhibit = "1",
+                           .statement = "large",
+                           .quantity = "q",
+                           .verdict = judge::SignVerdict::not_testable,
+                           .values = {1.0, 2.0, 3.0},
+                           .p = std::nan(""),
+                           .reason = "too short",
+                           .regime = {"width 8", reproduce::regime_of(small()).front()}});
   judge::correct_for_number(result.claims);
   const auto json = dataset::json_image(reproduce::schema(), reproduce::dataset_of(small(), result));
   CHECK(json["claims"][0]["holm"] == doctest::Approx(4.0 * 2e-5));
@@ -166,6 +175,12 @@ TEST_CASE(
   const std::string text = reproduce::table(small(), result);
   CHECK(text.find("4 claims tested one by one, 3 decided; up to 0.4 would be by chance") != std::string::npos);
   CHECK(text.find("(p of all, Holm's, at most 5 %): C0.\n") != std::string::npos);
+  // Not counted, with the part of its regime that is not the run's.
+  CHECK(text.find("C4 cannot be tested here: too short.") != std::string::npos);
+  CHECK(text.find("not-testable-here") != std::string::npos);
+  CHECK(text.find("large [width 8]") != std::string::npos);
+  CHECK(text.find("in the regime σ√D ") != std::string::npos);
+  CHECK(json["claims"][4]["regime"].get<std::string>().starts_with("width 8, σ√D "));
 }
 
 TEST_CASE("theory before training has the tokens and the labels of every recorded window") {

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "experiments/core/dataset/json_image.h"
+#include "experiments/core/training/regime.h"
 #include "experiments/studies/reproduce/reproduce.h"
 #include "tests/support/doctest.h"
 #include "tests/support/planted_result.h"
@@ -328,6 +329,11 @@ TEST_CASE("reproduce's columns: each has the planted numbers that its name says"
                            column.name == "growth_effective_points";
     if (elsewhere || column.dimensions == column.name) continue;
     CAPTURE(column.name);
+    if (column.name == "regime") {
+      CHECK(texts_of(data, "regime") ==
+            std::vector<std::string>{training::in_one_line(reproduce::regime_of(planted_config()))});
+      continue;
+    }
     if (!column.dimensions.starts_with("group")) {
       REQUIRE_MESSAGE((column.name == "loss_floor" || column.name == "quick"), "no test for the column ", column.name);
       check_values(numbers_of(data, column.name), {column.name == "quick" ? 1.0 : 1.25});

@@ -11,8 +11,9 @@
 namespace periscope::judge {
 
 /// The verdict of the seeds on a claim.
-enum class SignVerdict { holds, fails, not_shown, not_run };
-inline constexpr std::array<std::string_view, 4> sign_verdict_names{"holds", "fails", "not-shown", "not-run"};
+enum class SignVerdict { holds, fails, not_shown, not_testable, not_run };
+inline constexpr std::array<std::string_view, 5> sign_verdict_names{"holds", "fails", "not-shown", "not-testable-here",
+                                                                    "not-run"};
 static_assert(are_names_of<SignVerdict>(sign_verdict_names));
 
 /// The chance of a false decision of one claim, on each of its two sides.
@@ -37,7 +38,8 @@ struct SignClaim {
   /// to the standard error, which from three seeds is 0.23 to 1.73 times the true one in 90 % of the cases, and so is
   /// this.
   double detectable = 0.0;
-  std::string reason;  ///< why it was not run, or what else is to be known
+  std::string reason;                    ///< why it was not run or cannot be tested, or what else is to be known
+  std::vector<std::string> regime = {};  ///< the settings of the runs that it was tested on, part by part
 };
 
 }  // namespace periscope::judge

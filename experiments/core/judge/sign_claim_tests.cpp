@@ -150,6 +150,12 @@ void test_positive(SignClaim& claim) {
   state_detectable(claim, sign_claim_level);
 }
 
+void set_not_testable(SignClaim& claim, const std::string& reason) {
+  claim.verdict = SignVerdict::not_testable;
+  claim.p = claim.detectable = unknown;
+  add_reason(claim, reason);
+}
+
 void test_alike(SignClaim& claim, const Values& large, const Values& small) {
   const double half = std::copysign(0.5, mean_of(large));
   const double sign = std::copysign(1.0, mean_of(small));

@@ -15,6 +15,9 @@ void add_reason(SignClaim& claim, const std::string& reason);
 /// Tests `values` by a one-sided t test, at least two values.
 void test_positive(SignClaim& claim);
 
+/// Withdraws the test of a claim that these runs could not have decided: its values stay.
+void set_not_testable(SignClaim& claim, const std::string& reason);
+
 /// Tests |mean of `large`| / 2 − |mean of `small`|, whose terms by seed, with the signs of the means, are the
 /// claim's values. It is positive where half of `large` less `small` and half of `large` plus `small` both are, or both
 /// with the sign of `large` turned: two one-sided t tests (Schuirmann 1987), at half of the level, as the sign of

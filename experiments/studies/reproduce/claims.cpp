@@ -64,8 +64,8 @@ void add_forward(Ledger& ledger) {
               "ln(largest |x| of the stream at the end): Pre - Peri - ln 10"},
              {"pre", "peri"},
              [](const auto& r) { return largest_activation(*r[0]) - largest_activation(*r[1]) - std::log(10.0); });
-  ledger.add({"F9c", "11", "Pre-LN passes FP16's largest number", "ln(largest |x| of any signal / 65504)"}, {"pre"},
-             [](const auto& r) { return std::log(std::ranges::max(at_end(*r[0], "largest")) / 65504.0); });
+  ledger.add({"F9c", "11", "Pre-LN passes FP16's largest number", "ln(largest |x| of any signal / 65504)", 5e8},
+             {"pre"}, [](const auto& r) { return std::log(std::ranges::max(at_end(*r[0], "largest")) / 65504.0); });
   ledger.larger({"F10a", "9", "after training Pre-LN's states are more alike from depth to depth than Peri-LN's",
                  "mean angular distance of neighbouring depths: Peri - Pre"},
                 "peri", "pre",

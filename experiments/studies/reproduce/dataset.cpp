@@ -2,6 +2,7 @@
 
 #include "experiments/core/dataset/curves.h"
 #include "experiments/core/judge/depth_fit.h"
+#include "experiments/core/training/regime.h"
 #include "experiments/studies/reproduce/averages.h"
 #include "experiments/studies/reproduce/dataset_tables.h"
 #include "experiments/studies/reproduce/reproduce.h"
@@ -133,6 +134,8 @@ const dataset::Table<Whole>& whole_table() {
               [](const Whole& w) -> const std::vector<judge::SignClaim>& { return w.result.claims; })
         .column_if_any({"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known"},
                        [](const Whole& w) { return w.result.loss_floor; })
+        .column({"regime", "", "", "settings that all groups share, unless their names say otherwise"},
+                [](const Whole& w) { return training::in_one_line(regime_of(w.config)); })
         .column({"quick", "", "1", "1: the short profile"}, [](const Whole& w) { return w.config.quick; });
     return table;
   }();
@@ -154,7 +157,7 @@ dataset::Table<judge::SignClaim> claim_table() {
               [](const judge::SignClaim& c) { return c.statement; })
       .column({"claim_quantity", "claim", "", "the number that is positive if it is so", at / "quantity"},
               [](const judge::SignClaim& c) { return c.quantity; })
-      .column({"claim_verdict", "claim", "", "holds, fails, not-shown or not-run", at / "verdict"},
+      .column({"claim_verdict", "claim", "", "holds, fails, not-shown, not-testable-here or not-run", at / "verdict"},
               [](const judge::SignClaim& c) { return judge::sign_verdict_names[static_cast<std::size_t>(c.verdict)]; })
       .column_if_any({"claim_mean", "claim", "1", "mean over seeds of that number", at / "mean"},
                      tested(&judge::SignClaim::mean))
@@ -170,7 +173,10 @@ dataset::Table<judge::SignClaim> claim_table() {
       .column_if_any({"claim_detectable", "claim", "1",
                       "true mean that as many further seeds would show with 95 % probability", at / "detectable"},
                      tested(&judge::SignClaim::detectable))
-      .column({"claim_reason", "claim", "", "why it was not run, or a remark", at / "reason"},
+      .column({"claim_regime", "claim", "",
+               "settings of the runs that it was tested on, from what to what where they differ", at / "regime"},
+              [](const judge::SignClaim& c) { return training::in_one_line(c.regime); })
+      .column({"claim_reason", "claim", "", "why it was not run or cannot be tested, or a remark", at / "reason"},
               [](const judge::SignClaim& c) { return c.reason; })
       .column_if_any(
           {"claim_value", "claim seed", "1", "that number of every seed", at / "values"},

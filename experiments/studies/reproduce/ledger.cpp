@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "experiments/core/training/regime.h"
+
 namespace periscope::reproduce {
 namespace {
 
@@ -19,6 +21,11 @@ void name_unfinished(const std::vector<const GroupRuns*>& groups, judge::SignCla
                            "they came",
                            lost, group->cells.size(), group->group.name));
   }
+}
+
+double trained_tokens(const GroupRuns& runs) {
+  const TrainSpec& train = runs.group.train;
+  return 1.0 * train.steps * train.batch * runs.group.spec.input.tokens;
 }
 
 }  // namespace
@@ -41,6 +48,17 @@ void Ledger::add_judged(const Words& words, const std::vector<std::string>& need
   if (groups.size() == needed.size()) {
     name_unfinished(groups, claim);
     judge(groups, claim);
+    std::vector<training::Trained> trained;
+    double tokens = 0.0;
+    for (const GroupRuns* runs : groups) {
+      trained.push_back({runs->group.spec, runs->group.train});
+      tokens = std::max(tokens, trained_tokens(*runs));
+    }
+    claim.regime = training::regime_of(trained);
+    if (claim.verdict != judge::SignVerdict::holds && tokens < words.within_tokens) {
+      judge::set_not_testable(claim, fmt::format("{:.2g} tokens of training: the source sees it within {:.2g}", tokens,
+                                                 words.within_tokens));
+    }
   }
   claims_.push_back(std::move(claim));
 }

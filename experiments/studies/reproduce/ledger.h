@@ -26,6 +26,8 @@ class Ledger {
   /// The name and the wording of a claim; see SignClaim.
   struct Words {
     std::string id, exhibit, statement, quantity;
+    /// The source sees it within so many tokens of training: runs of fewer can show it, but not its opposite.
+    double within_tokens = 0.0;
   };
 
   explicit Ledger(const std::vector<GroupRuns>& runs) : runs_(runs) {}

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "experiments/core/stacks/size_nulls.h"
+#include "experiments/core/training/regime.h"
 #include "sim/backends.h"
 #include "sim/model/parameters.h"
 #include "theory/predict/predict_batch.h"
@@ -103,6 +104,10 @@ theory::Prediction initial_prediction(const Group& group, const Corpus& corpus, 
 
 std::vector<Group> groups_of(const ReproduceConfig& config) {
   return groups_of(chosen(config.figures, config.quick), config, config.quick);
+}
+
+std::vector<std::string> regime_of(const ReproduceConfig& config) {
+  return training::regime_of({{config.base, config.train}});
 }
 
 stacks::Need reproduce_need(const ReproduceConfig& config, int threads) {

@@ -30,6 +30,9 @@ struct ReproduceResult {
 /// The groups of the exhibits of `config`.
 [[nodiscard]] std::vector<Group> groups_of(const ReproduceConfig& config);
 
+/// The regime that all groups share, unless their names say otherwise.
+[[nodiscard]] std::vector<std::string> regime_of(const ReproduceConfig& config);
+
 /// Trains every group with every seed; finished runs are kept in `states`, and found there again by any other command
 /// that needs them.
 [[nodiscard]] ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,

@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/core/judge/depth_fit.h"
+#include "experiments/core/training/regime.h"
 #include "experiments/studies/reproduce/readings.h"
 #include "experiments/studies/reproduce/reproduce.h"
 #include "sim/measure/running_moments.h"
@@ -65,6 +68,14 @@ std::string number_of_claims(const std::vector<judge::SignClaim>& claims) {
       together.empty() ? "none" : together);
 }
 
+/// "", or " [rate 0.001 to 0.009]": the parts of a claim's regime that are not those of the whole run.
+std::string own_regime(const judge::SignClaim& claim, const std::vector<std::string>& shared) {
+  std::vector<std::string> own;
+  std::ranges::copy_if(claim.regime, std::back_inserter(own),
+                       [&](const std::string& part) { return std::ranges::find(shared, part) == shared.end(); });
+  return own.empty() ? "" : fmt::format(" [{}]", training::in_one_line(own));
+}
+
 /// Growth of the stream at the top over training and its split, in both orders, of the groups of the base study. ""
 /// where no run has it.
 std::string growth_parts(const std::vector<GroupRuns>& all) {
@@ -122,6 +133,7 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
   }
   dataset::TextTable claims(
       {"claim", "verdict", ">mean over seeds", ">p", ">p of all", ">would be found", "statement"});
+  const std::vector<std::string> regime = regime_of(config);
   std::size_t not_run = 0;
   for (const judge::SignClaim& claim : result.claims) {
     if (claim.verdict == judge::SignVerdict::not_run) {
@@ -130,13 +142,20 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
     }
     claims.add({claim.id, std::string(judge::sign_verdict_names[static_cast<std::size_t>(claim.verdict)]),
                 dataset::with_error(claim.mean, claim.standard_error, "{:.3g}", "{:.2g}"), number(claim.p, "{:.3f}"),
-                number(claim.holm, "{:.3f}"), number(claim.detectable, "{:.2g}"), claim.statement});
+                number(claim.holm, "{:.3f}"), number(claim.detectable, "{:.2g}"),
+                claim.statement + own_regime(claim, regime)});
   }
   std::string text = groups.text() + "\n" + growth_parts(result.groups) + claims.text();
   text += fmt::format(
-      "each claim is one number that it says is positive, over {} seeds (twins): one-sided tests at 5 %; fails: the "
-      "opposite is significant; would be found: the true mean that so many further seeds show with 95 %.\n",
-      config.run.seeds);
+      "in the regime {}; in brackets where a claim's runs differ from it.\neach claim is one number that it says is "
+      "positive, over {} seeds (twins): one-sided tests at 5 %; fails: the opposite is significant; would be found: "
+      "the "
+      "true mean that so many further seeds show with 95 %.\n",
+      training::in_one_line(regime), config.run.seeds);
+  for (const judge::SignClaim& claim : result.claims) {
+    if (claim.verdict == judge::SignVerdict::not_testable)
+      text += fmt::format("{} cannot be tested here: {}.\n", claim.id, claim.reason);
+  }
   text += number_of_claims(result.claims);
   if (not_run > 0)
     text += fmt::format("{} claims not run{}.\n", not_run,
