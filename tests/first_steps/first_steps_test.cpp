@@ -2,8 +2,6 @@
 
 #include <omp.h>
 
-#include <Eigen/Cholesky>
-
 #include <cmath>
 #include <numbers>
 
@@ -12,74 +10,10 @@
 #include "tests/support/doctest.h"
 #include "theory/first_steps/activation_values.h"
 #include "theory/first_steps/attention_heads.h"
-#include "theory/first_steps/update_law.h"
 #include "theory/predict/normal_stream.h"
 
 namespace periscope::theory {
 namespace {
-
-TEST_CASE("update law: one step of AdamW is the sign, of mean slope √(2/π)/s, and without ε its square is the rate's") {
-  const UpdateLaw law(adam({0.5}), {1.0}, 1.0);
-  const UpdateLaw::Moments m = law.moments(Matrix::Constant(1, 1, 9.0));
-  // The midpoint rule over |z| < 5 leaves out what lies beyond, 6e-7 of the mass.
-  CHECK(std::abs(m.slope(0) - 0.5 * std::sqrt(2.0 / std::numbers::pi) / 3.0) < 1e-5);
-  CHECK(std::abs(m.square - 0.25) < 1e-5);
-  Eigen::MatrixXf gradients(1, 2);
-  gradients << -2.0F, 1e-3F;
-  const Eigen::MatrixXf taken = law.taken_off({gradients});
-  CHECK(std::abs(taken(0, 0) + 0.5F) < 1e-6F);
-  CHECK(std::abs(taken(0, 1) - 0.5F) < 1e-6F);
-}
-
-TEST_CASE("update law: no gradient moves nothing, and before the first step there is nothing to move") {
-  const UpdateLaw law(adam({0.5, 0.5}), {1.0, 1.0}, 1.0);
-  CHECK(law.moments(Matrix::Zero(2, 2)).square == 0.0);
-  CHECK(law.moments(Matrix(0, 0)).slope.size() == 0);
-}
-
-TEST_CASE("update law: equal gradients at every step go as far as the rates") {
-  const UpdateLaw law(adam({0.5, 0.25, 0.125}), {1.0, 1.0, 1.0}, 1.0);
-  const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
-  CHECK(std::abs(law.taken_off({g, g, g})(0, 0) + 0.875F) < 1e-5F);
-}
-
-TEST_CASE("update law: the slopes of several steps are those of a regression of U on independent gradients") {
-  const UpdateLaw law(adam({0.5, 0.5}), {1.0, 1.0}, 1.0);
-  Matrix c(2, 2);
-  c << 1.0, 0.3, 0.3, 2.0;
-  const UpdateLaw::Moments m = law.moments(c);
-  NormalStream numbers({.seed = 1, .replicate = 0, .place = 0});
-  constexpr Eigen::Index samples = 200000;
-  const Matrix lower = c.llt().matrixL();
-  const Eigen::MatrixXf a = (numbers.normals(samples, 2) * lower.transpose()).cast<float>();
-  const Eigen::MatrixXf u = law.taken_off({a.col(0), a.col(1)});
-  const Vector with = (a.transpose() * u).cast<double>() / static_cast<double>(samples);
-  const Vector expected = c.llt().solve(with);
-  // 128 whitened pairs: the part of U that no linear function explains has a variance of about a third of its square,
-  // so that a slope is off by 0.5·√(1/3)/√256 = 0.02 of a standard deviation; five of those.
-  for (Eigen::Index b = 0; b < 2; ++b) CHECK(std::abs(m.slope(b) - expected(b)) < 0.1);
-  CHECK(std::abs(m.square - u.squaredNorm() / samples) < 0.1);
-}
-
-TEST_CASE("update law: memories as long as the configuration allows begin with the first gradient whole") {
-  OptimizerLaw slow = adam({0.5});
-  slow.beta1 = 0.999999;
-  slow.beta2 = 0.999999999;  // which is 1 in float
-  const UpdateLaw law(slow, {1.0}, 1.0);
-  const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
-  CHECK(std::abs(law.taken_off({g})(0, 0) + 0.5F) < 1e-6F);
-}
-
-TEST_CASE("update law: SGD with momentum is a sum with the weights of its memory") {
-  OptimizerLaw heavy = sgd({0.1, 0.2});
-  heavy.momentum = 0.5;
-  const UpdateLaw law(heavy, {1.0, 0.5}, 1.0);
-  const UpdateLaw::Moments m = law.moments(Matrix::Identity(2, 2));
-  CHECK(m.slope(0) == doctest::Approx(0.1 + 0.2 * 0.5));
-  CHECK(m.slope(1) == doctest::Approx(0.2 * 0.5));
-  CHECK(m.square == doctest::Approx(0.04 + 0.01));
-  CHECK(law.is_linear());
-}
 
 TEST_CASE("activations: slopes are the differences of values") {
   Eigen::MatrixXf x(1, 5);
@@ -123,22 +57,6 @@ TEST_CASE("sequence attention: the gradient of the scores is that of differences
     CHECK(std::abs(difference - dq(t, 5)) < 2e-3);
   }
   CHECK(dq.row(0).norm() == 0.0F);  // a token that sees itself alone has nothing to choose
-}
-
-TEST_CASE("update law: decay takes from weights and from earlier updates alike") {
-  OptimizerLaw decaying = adam({0.5, 0.25, 0.125});
-  decaying.weight_decay = 0.4;
-  const UpdateLaw law(decaying, {1.0, 1.0, 1.0}, 1.0);
-  const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
-  const double expected = (0.5 * 0.9 + 0.25) * 0.95 + 0.125;
-  CHECK(std::abs(law.taken_off({g, g, g})(0, 0) + expected) < 1e-5);
-  CHECK(law.moments(Matrix::Constant(3, 3, 9.0)).square == doctest::Approx(expected * expected).epsilon(1e-3));
-  CHECK(law.kept(0) == 1.0);
-  CHECK(law.kept(3) == doctest::Approx(0.8 * 0.9 * 0.95));
-  decaying.adam = false;
-  decaying.momentum = 0.5;
-  const UpdateLaw linear(decaying, {1.0, 1.0, 1.0}, 1.0);
-  CHECK(linear.moments(Matrix::Identity(2, 2)).slope(0) == doctest::Approx(0.5 * 0.9 + 0.25 * 0.5));
 }
 
 TEST_CASE("first steps: decay alone makes of a stack one of smaller weights") {

@@ -1,20 +1,21 @@
 #include "theory/first_steps/update_law.h"
 
-#include <Eigen/Cholesky>
-#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <utility>
 
-#include "theory/predict/normal_stream.h"
-
 namespace periscope::theory {
 namespace {
 
-/// Pairs ±z of normal vectors. The means of a single entry are off by some percent, of different sign for every entry;
-/// they are averaged over thousands of entries.
-constexpr Eigen::Index sampled_pairs = 128;
+/// Points of a rank-1 lattice, whose coordinate d is (generator^d · i mod points)/points: the pair of the least error
+/// of E U² among those below 260, for 2 to 8 steps with variances 1e-6 … 1 and correlations −0.99 … 0.99. It is 0.3 %
+/// for 3 steps, 0.5 % for 5 and 1.2 % for 8 (root mean square), and nowhere more than 4 %.
+constexpr int lattice_points = 251;
+constexpr int lattice_generator = 92;
+
+/// An ε below this share of the first gradient's size leaves the first step a sign.
+constexpr double negligible_eps = 1e-4;
 
 /// Takes the place of an ε of 0, so that an entry without any gradient stays.
 constexpr double least = 1e-30;
@@ -34,6 +35,152 @@ Array adam_step(const OptimizerLaw& o, int step, double clip, const Array& gradi
   return (mean / first) / ((square / second).sqrt() + static_cast<Real>(std::max(o.eps, least)));
 }
 
+/// What a mean of decay β holds of each of so many steps, the first one's share made up for.
+Vector memory(double beta, Eigen::Index steps) {
+  Vector shares(steps);
+  for (Eigen::Index b = 0; b < steps; ++b) {
+    shares(b) = (1.0 - beta) * std::pow(beta, steps - 1 - b) / (1.0 - std::pow(beta, steps));
+  }
+  return shares;
+}
+
+/// Lattice points as normal numbers [points, steps], two coordinates at a time. As U(−a) = −U(a), the angle of the
+/// first two goes over half the circle.
+Eigen::MatrixXf lattice_normals(int steps) {
+  const int pairs = (steps + 1) / 2;
+  Eigen::MatrixXf normals(lattice_points, 2 * pairs);
+  for (int i = 0; i < lattice_points; ++i) {
+    int place = i;
+    const auto coordinate = [&] {
+      const double at = (place + 0.5) / lattice_points;
+      place = place * lattice_generator % lattice_points;
+      return at;
+    };
+    for (int pair = 0; pair < pairs; ++pair) {
+      const double angle = (pair == 0 ? 1.0 : 2.0) * std::numbers::pi * coordinate();
+      const double radius = std::sqrt(-2.0 * std::log(coordinate()));
+      normals(i, 2 * pair) = static_cast<float>(radius * std::cos(angle));
+      normals(i, 2 * pair + 1) = static_cast<float>(radius * std::sin(angle));
+    }
+  }
+  return normals.leftCols(steps);
+}
+
+/// L with L Lᵀ = c, which rounding may have left with eigenvalues below 0: rows that others already explain end there.
+Matrix lower_factor(const Matrix& c) {
+  constexpr double rounding = 1e-6;  // of float
+  Matrix lower = Matrix::Zero(c.rows(), c.cols());
+  for (Eigen::Index k = 0; k < c.rows(); ++k) {
+    const double left = c(k, k) - lower.row(k).squaredNorm();
+    if (!(left > rounding * c(k, k))) continue;
+    lower(k, k) = std::sqrt(left);
+    for (Eigen::Index i = k + 1; i < c.rows(); ++i) {
+      lower(i, k) = (c(i, k) - lower.row(i).dot(lower.row(k))) / lower(k, k);
+    }
+  }
+  return lower;
+}
+
+/// What ε makes of the integrands of 1/√v and of 1/v at x = εs.
+struct EpsFactors {
+  double once, twice;
+};
+EpsFactors eps_factors(double x) {
+  const double root_pi = std::sqrt(std::numbers::pi);
+  if (x < 20.0) {
+    const double e = std::exp(x * x) * std::erfc(x);
+    return {1.0 - root_pi * x * e, (1.0 + 2.0 * x * x) * e - 2.0 * x / root_pi};
+  }
+  const double q = 0.5 / (x * x);  // both as series, as differences would cancel
+  return {q * (1.0 - q * (3.0 - 15.0 * q)), 2.0 * q * (1.0 - q * (6.0 - 45.0 * q)) / (x * root_pi)};
+}
+
+/// Values at the nodes of an integral over s > 0.
+constexpr int node_count = 32;
+using AtNodes = Eigen::Array<double, node_count, 1>;
+
+/// The trapezoidal rule in log s, which converges as e^(−π²/spacing) for what is analytic beside the real axis: 2e-6.
+/// It begins where integrands are still constant, and what is before that is added to the first node. It ends where
+/// gradients 1e-7 times the largest still count.
+struct Nodes {
+  AtNodes s, once, twice;  ///< nodes, and weights with ds and with 2s ds
+  Nodes() {
+    constexpr double first = -4.0;
+    constexpr double spacing = 0.75;
+    s = (first + spacing * AtNodes::LinSpaced(0, node_count - 1)).exp();
+    once = spacing * s;
+    twice = 2.0 * spacing * s.square();
+    once(0) /= 1.0 - std::exp(-spacing);
+    twice(0) /= 1.0 - std::exp(-2.0 * spacing);
+  }
+};
+
+/// Means of f = mᵀa/(√(Σ ν_b a_b²) + ε) over Gaussian a.
+struct StepMeans {
+  Vector slope;             ///< E ∂f/∂a_b
+  double with_first = 0.0;  ///< E f·sign(a_0)
+  double square = 0.0;      ///< E f²
+};
+
+/// `c`: the covariance of a, positive semidefinite and not all of it 0. With 1/(√v + ε) = ∫ (2/√π)(1 − √π εs erfcx(εs))
+/// e^(−s²v) ds, 1/(√v + ε)² = ∫ ((1 + 2ε²s²) erfcx(εs) − 2εs/√π) e^(−s²v) 2s ds, and e^(−s² Σ ν_b a_b²) leaving of a
+/// Gaussian one of mass |B|^(−1/2) and covariance C B⁻¹, B = I + 2s² diag(ν) C, every mean is an integral over s. No
+/// inverse of C is needed: Stein's E ∂f/∂a = C⁻¹ E a f = ∫ (2/√π) … |B|^(−1/2) B⁻¹m ds.
+StepMeans step_means(const Matrix& c, const Vector& m, const Vector& nu, double eps) {
+  static const Nodes nodes;
+  const Eigen::Index n = c.rows();
+  const double unit = 1.0 / std::sqrt(2.0 * nu.dot(c.diagonal()));
+  const AtNodes square = (unit * nodes.s).square();
+  // Rows of B with two right-hand sides, m and the first unit vector.
+  Eigen::Array<double, node_count, Eigen::Dynamic> rows(node_count, n * (n + 2));
+  const auto at = [&](Eigen::Index i, Eigen::Index j) { return rows.col(i * (n + 2) + j); };
+  for (Eigen::Index i = 0; i < n; ++i) {
+    for (Eigen::Index j = 0; j < n; ++j) at(i, j) = 2.0 * nu(i) * c(i, j) * square + (i == j ? 1.0 : 0.0);
+    at(i, n).setConstant(m(i));
+    at(i, n + 1).setConstant(i == 0 ? 1.0 : 0.0);
+  }
+  AtNodes determinant = AtNodes::Ones();
+  for (Eigen::Index k = 0; k < n; ++k) {
+    const AtNodes pivot = at(k, k).max(1.0);  // as it is, but for rounding
+    determinant *= pivot;
+    at(k, k) = pivot.inverse();
+    for (Eigen::Index i = k + 1; i < n; ++i) {
+      const AtNodes share = at(i, k) * at(k, k);
+      for (Eigen::Index j = k + 1; j < n + 2; ++j) at(i, j) -= share * at(k, j);
+    }
+  }
+  for (Eigen::Index k = n; k-- > 0;) {
+    for (Eigen::Index side = n; side < n + 2; ++side) {
+      for (Eigen::Index j = k + 1; j < n; ++j) at(k, side) -= at(k, j) * at(j, side);
+      at(k, side) *= at(k, k);
+    }
+  }
+  const AtNodes mass = determinant.rsqrt();
+  AtNodes once = 2.0 / std::sqrt(std::numbers::pi) * unit * nodes.once * mass;
+  AtNodes twice = unit * unit * nodes.twice * mass;
+  for (Eigen::Index i = 0; eps > 0.0 && i < node_count; ++i) {
+    const EpsFactors factors = eps_factors(eps * unit * nodes.s(i));
+    once(i) *= factors.once;
+    twice(i) *= factors.twice;
+  }
+  StepMeans means{.slope = Vector(n)};
+  AtNodes both = AtNodes::Zero();   // mᵀ C B⁻¹ m
+  AtNodes first = AtNodes::Zero();  // of a_0, with mᵀa and with itself
+  AtNodes own = AtNodes::Zero();
+  const Vector cm = c * m;
+  for (Eigen::Index b = 0; b < n; ++b) {
+    means.slope(b) = (once * at(b, n)).sum();
+    both += cm(b) * at(b, n);
+    first += c(0, b) * at(b, n);
+    own += c(0, b) * at(b, n + 1);
+  }
+  means.square = (twice * both).sum();
+  if (c(0, 0) > 0.0) {
+    means.with_first = std::sqrt(2.0 / std::numbers::pi) * (once * first * own.max(1e-12 * c(0, 0)).rsqrt()).sum();
+  }
+  return means;
+}
+
 }  // namespace
 
 UpdateLaw::UpdateLaw(const OptimizerLaw& optimizer, std::vector<double> clips, double sign_constant_factor)
@@ -49,11 +196,7 @@ UpdateLaw::UpdateLaw(const OptimizerLaw& optimizer, std::vector<double> clips, d
       }
     }
   } else if (n > 1) {
-    NormalStream numbers({.seed = 0x5eed, .replicate = 0, .place = 0});
-    normals_ = numbers.normals(sampled_pairs, n);
-    // Whitened, so that linear functions of the gradients have their exact means.
-    const Matrix moment = normals_.transpose() * normals_ / static_cast<double>(sampled_pairs);
-    normals_ = moment.llt().matrixL().solve(normals_.transpose()).transpose();
+    normals_ = lattice_normals(n);
   }
 }
 
@@ -72,53 +215,61 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
     result.square = result.slope.dot(c * result.slope);
     return result;
   }
-  const double top = c.diagonal().maxCoeff();
+  const Eigen::Map<const Vector> clips(clips_.data(), n);
+  Matrix clipped = clips.asDiagonal() * c * clips.asDiagonal();
+  const double top = clipped.diagonal().maxCoeff();
   if (!(top > 0.0)) return result;
+  const Matrix lower = lower_factor(clipped / top);
+  clipped = lower * lower.transpose();
+  clipped.diagonal() *= 1.0 + 1e-10;  // so that no difference of large numbers decides, where gradients are the same
+  const double eps = optimizer_.eps / std::sqrt(top);
+  const auto share = [&](Eigen::Index t) {  // of a step's f in U
+    double of_step = optimizer_.rates[static_cast<std::size_t>(t)];
+    for (Eigen::Index s = t + 1; s < n; ++s) of_step *= left_by(static_cast<std::size_t>(s));
+    return of_step;
+  };
+  const bool starts_as_sign = eps < negligible_eps * std::sqrt(clipped(0, 0));
+  double with_first = 0.0;
+  double last_square = 0.0;
+  for (Eigen::Index t = 0; t < n; ++t) {
+    const Matrix seen = clipped.topLeftCorner(t + 1, t + 1);
+    if (!(seen.diagonal().maxCoeff() > 0.0)) continue;
+    const StepMeans means = step_means(seen, memory(optimizer_.beta1, t + 1), memory(optimizer_.beta2, t + 1), eps);
+    result.slope.head(t + 1) += share(t) * means.slope;
+    if (t > 0) with_first += share(t) * means.with_first;
+    last_square = share(t) * share(t) * means.square;
+  }
+  for (Eigen::Index b = 0; b < n; ++b) {
+    // Where there is no gradient, a step is as steep as ε lets it be: by this slope nothing is multiplied.
+    result.slope(b) = clipped(b, b) > 0.0 ? factor_ * clips(b) * result.slope(b) / std::sqrt(top) : 0.0;
+  }
   if (n == 1) {
-    const double s = std::sqrt(c(0, 0)) * clips_[0];
-    const double rate = optimizer_.rates[0];
-    // E u a/s² and E u² of u = a/(|a| + ε) by the midpoint rule in |a|.
-    constexpr int nodes = 512;
-    constexpr double reach = 5.0;
-    double slope = 0.0;
-    double square = 0.0;
-    for (int i = 0; i < nodes; ++i) {
-      const double z = reach * (i + 0.5) / nodes;
-      const double weight = 2.0 / std::sqrt(2.0 * std::numbers::pi) * std::exp(-0.5 * z * z) * reach / nodes;
-      const double u = s * z / (s * z + optimizer_.eps);
-      slope += weight * u * z / s;
-      square += weight * u * u;
-    }
-    result.slope(0) = factor_ * rate * slope * clips_[0];
-    result.square = rate * rate * square;
-    return result;
+    result.square = last_square;
+  } else if (!starts_as_sign) {
+    result.square = lattice_square(lower, eps, 0);
+  } else {
+    // With U = ±η + R, R without the jump of the sign, which the lattice would feel.
+    result.square = share(0) * (share(0) + 2.0 * with_first) + (n == 2 ? last_square : lattice_square(lower, eps, 1));
   }
-  Matrix regular = c;
-  regular.diagonal().array() += 1e-9 * top;
-  Eigen::LLT<Matrix> factor(regular);
-  if (factor.info() != Eigen::Success) {
-    const Eigen::SelfAdjointEigenSolver<Matrix> solver(c);
-    regular = solver.eigenvectors() * solver.eigenvalues().cwiseMax(1e-6 * top).asDiagonal() *
-              solver.eigenvectors().transpose();
-    factor.compute(regular);
-  }
-  const Matrix lower = factor.matrixL();
-  const auto normals = normals_.leftCols(n);
-  const Matrix gradients = normals * lower.transpose();  // [samples, n]; −z gives −U, which adds the same
-  using Array = Eigen::ArrayXd;
-  Array mean = Array::Zero(sampled_pairs);
-  Array square = Array::Zero(sampled_pairs);
-  Array sum = Array::Zero(sampled_pairs);
+  return result;
+}
+
+double UpdateLaw::lattice_square(const Matrix& lower, double eps, Eigen::Index from) const {
+  OptimizerLaw scaled = optimizer_;
+  scaled.eps = eps;
+  const Eigen::Index n = lower.rows();
+  const Eigen::MatrixXf gradients = normals_.leftCols(n) * lower.cast<float>().transpose();
+  using Array = Eigen::ArrayXf;
+  Array mean = Array::Zero(lattice_points);
+  Array square = mean;
+  Array sum = mean;
   for (Eigen::Index t = 0; t < n; ++t) {
     const auto i = static_cast<std::size_t>(t);
-    const Array g = gradients.col(t).array();
-    sum = left_by(i) * sum +
-          optimizer_.rates[i] * adam_step<Array>(optimizer_, static_cast<int>(t) + 1, clips_[i], g, mean, square);
+    const Array step = adam_step<Array>(scaled, static_cast<int>(t) + 1, 1.0, gradients.col(t).array(), mean, square);
+    sum = static_cast<float>(left_by(i)) * sum;
+    if (t >= from) sum += static_cast<float>(optimizer_.rates[i]) * step;
   }
-  const Vector with = normals.transpose() * sum.matrix() / static_cast<double>(sampled_pairs);
-  result.slope = factor_ * lower.transpose().triangularView<Eigen::Upper>().solve(with);
-  result.square = sum.square().mean();
-  return result;
+  return sum.cast<double>().square().mean();
 }
 
 Eigen::MatrixXf UpdateLaw::taken_off(const std::vector<Eigen::MatrixXf>& gradients) const {

@@ -27,7 +27,9 @@ class UpdateLaw {
     Vector slope;         ///< E ∂U_τ/∂a_b [τ]
     double square = 0.0;  ///< E U_τ²
   };
-  /// For gradients of covariance c [τ, τ]; τ may be 0.
+  /// For gradients of covariance c [τ, τ]; τ may be 0. Slopes of AdamW are integrals, right to 1e-4, ε with them, and
+  /// so is U² of one step, and of two where ε is small beside the first gradient. Else U² comes from a lattice, right
+  /// to about 1 %. The slope for a batch without any gradient is 0.
   [[nodiscard]] Moments moments(const Matrix& c) const;
 
   /// U_τ, entry by entry, of the gradients of τ ≥ 1 steps.
@@ -39,11 +41,14 @@ class UpdateLaw {
     return 1.0 - optimizer_.rates[step] * optimizer_.weight_decay;
   }
 
+  /// E U², steps before `from` left out of U, for clipped gradients of covariance L Lᵀ, by a lattice.
+  [[nodiscard]] double lattice_square(const Matrix& lower, double eps, Eigen::Index from) const;
+
   OptimizerLaw optimizer_;
   std::vector<double> clips_;
   double factor_;
-  Matrix weights_;  // of SGD: U_τ = Σ_b weights(τ, b) a_b
-  Matrix normals_;  // [samples, steps]
+  Matrix weights_;           // of SGD: U_τ = Σ_b weights(τ, b) a_b
+  Eigen::MatrixXf normals_;  // [lattice points, steps]
 };
 
 }  // namespace periscope::theory

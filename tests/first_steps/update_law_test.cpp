@@ -1,0 +1,280 @@
+#include "theory/first_steps/update_law.h"
+
+#include <Eigen/Cholesky>
+#include <Eigen/LU>
+
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "sim/measure/running_moments.h"
+#include "tests/first_steps/small_case.h"
+#include "tests/support/doctest.h"
+#include "theory/predict/normal_stream.h"
+
+namespace periscope::theory {
+namespace {
+
+const std::vector<double> rates{0.5, 0.4, 0.3, 0.3, 0.2};
+
+UpdateLaw adam_of(int steps, double eps = 0.0, double decay = 0.0) {
+  OptimizerLaw optimizer = adam({rates.begin(), rates.begin() + steps});
+  optimizer.eps = eps;
+  optimizer.weight_decay = decay;
+  return {optimizer, std::vector<double>(static_cast<std::size_t>(steps), 1.0), 1.0};
+}
+
+/// One step's m̂/(√v̂ + ε) of given gradients, and its derivatives.
+struct OneStep {
+  double value = 0.0;
+  Vector slope;
+};
+OneStep one_step(const Vector& a, Eigen::Index step, double eps) {
+  const OptimizerLaw o = adam({});
+  double mean = 0.0;
+  double square = 0.0;
+  Vector of_mean(step);
+  Vector of_square(step);
+  for (Eigen::Index b = 0; b < step; ++b) {
+    of_mean(b) = (1.0 - o.beta1) * std::pow(o.beta1, step - 1 - b) / (1.0 - std::pow(o.beta1, step));
+    of_square(b) = (1.0 - o.beta2) * std::pow(o.beta2, step - 1 - b) / (1.0 - std::pow(o.beta2, step));
+    mean += of_mean(b) * a(b);
+    square += of_square(b) * a(b) * a(b);
+  }
+  const double root = std::sqrt(square);
+  return {mean / (root + eps),
+          of_mean / (root + eps) - mean / (root * std::pow(root + eps, 2)) * of_square.cwiseProduct(a.head(step))};
+}
+
+/// E ∂U/∂a and E U² of two steps without ε, by the midpoint rule over the angle of (a_0, a_1), along which U is
+/// constant: the radius is integrated in closed form.
+UpdateLaw::Moments by_angle(const Matrix& c) {
+  constexpr int nodes = 100000;
+  const Matrix inverse = c.inverse();
+  const double mass = 1.0 / std::sqrt(c.determinant());
+  UpdateLaw::Moments m{.slope = Vector::Zero(2)};
+  for (int i = 0; i < nodes; ++i) {  // over the half with a_0 > 0; U(−a) = −U(a)
+    const double angle = std::numbers::pi * ((i + 0.5) / nodes - 0.5);
+    const Vector a = Eigen::Vector2d(std::cos(angle), std::sin(angle));
+    const double size = a.dot(inverse * a);
+    const OneStep second = one_step(a, 2, 0.0);
+    m.slope += rates[1] * mass * std::sqrt(std::numbers::pi / 2.0 / size) / nodes * second.slope;
+    m.square += mass / size / nodes * std::pow(rates[0] + rates[1] * second.value, 2);
+  }
+  m.slope(0) += rates[0] * std::sqrt(2.0 / std::numbers::pi / c(0, 0));  // of the sign
+  return m;
+}
+
+Matrix covariance(const Vector& sizes, double correlation) {
+  Matrix c = correlation * sizes * sizes.transpose();
+  c.diagonal() = sizes.cwiseAbs2();
+  return c;
+}
+
+/// Checks moments against a simulation of so many gradients: slopes to 0.2 %, beside five standard errors of the
+/// simulation, and returns the relative error of the square.
+double check_by_simulation(int steps, const Matrix& c, double eps, int pairs) {
+  const UpdateLaw::Moments m = adam_of(steps, eps).moments(c);
+  const Matrix lower = c.llt().matrixL();
+  NormalStream numbers({.seed = 1, .replicate = 0, .place = 0});
+  std::vector<RunningMoments> slope(static_cast<std::size_t>(steps));
+  RunningMoments square;
+  const Matrix gradients = numbers.normals(pairs, steps) * lower.transpose();
+  for (int i = 0; i < pairs; ++i) {
+    const Vector a = gradients.row(i).transpose();
+    double u = 0.0;
+    Vector of_u = Vector::Zero(steps);
+    for (int t = 1; t <= steps; ++t) {
+      if (t == 1 && eps == 0.0) {
+        u += a(0) > 0.0 ? rates[0] : -rates[0];
+        continue;
+      }
+      const OneStep step = one_step(a, t, eps);
+      u += rates[static_cast<std::size_t>(t - 1)] * step.value;
+      of_u.head(t) += rates[static_cast<std::size_t>(t - 1)] * step.slope;
+    }
+    for (int b = 0; b < steps; ++b) slope[static_cast<std::size_t>(b)].add(of_u(b));
+    square.add(u * u);
+  }
+  for (int b = 0; b < steps; ++b) {
+    CAPTURE(b);
+    const RunningMoments& of_b = slope[static_cast<std::size_t>(b)];
+    const double sign = b == 0 && eps == 0.0 ? rates[0] * std::sqrt(2.0 / std::numbers::pi / c(0, 0)) : 0.0;
+    CHECK(std::abs(m.slope(b) - of_b.mean() - sign) < 2e-3 * std::abs(m.slope(b)) + 5.0 * of_b.standard_error());
+  }
+  CHECK(square.standard_error() < 0.007 * square.mean());
+  return m.square / square.mean() - 1.0;
+}
+
+TEST_CASE("update law: the moments of two steps are those of an integral over the angle") {
+  for (const double ratio : {1.0, 0.3, 0.1, 0.03, 1e-3}) {
+    for (const double correlation : {-0.99, -0.5, 0.0, 0.8, 0.99}) {
+      for (const bool falls : {true, false}) {
+        CAPTURE(ratio);
+        CAPTURE(correlation);
+        CAPTURE(falls);
+        const Matrix c =
+            covariance(7.0 * (falls ? Eigen::Vector2d(1.0, ratio) : Eigen::Vector2d(ratio, 1.0)), correlation);
+        const UpdateLaw::Moments m = adam_of(2).moments(c);
+        const UpdateLaw::Moments expected = by_angle(c);
+        for (Eigen::Index b = 0; b < 2; ++b) {
+          CHECK(m.slope(b) == doctest::Approx(expected.slope(b)).epsilon(2e-4));
+        }
+        CHECK(m.square == doctest::Approx(expected.square).epsilon(2e-4));
+      }
+    }
+  }
+}
+
+TEST_CASE("update law: the moments of more steps are those of a simulation, squares to a percent") {
+  RunningMoments error;
+  for (const int steps : {3, 5}) {
+    for (const double correlation : {0.0, 0.9}) {
+      for (const double ratio : {1.0, 0.2, 0.03}) {
+        for (const int large : {0, 1}) {  // which of the gradients is not small
+          CAPTURE(steps);
+          CAPTURE(correlation);
+          CAPTURE(ratio);
+          CAPTURE(large);
+          Vector sizes = Vector::Constant(steps, ratio);
+          sizes(large) = 1.0;
+          sizes(2) = -0.5;
+          const double of_square = check_by_simulation(steps, covariance(sizes, correlation), 0.0, 30000);
+          CHECK(std::abs(of_square) < 0.03);
+          error.add(of_square * of_square);
+        }
+      }
+    }
+  }
+  CHECK(std::sqrt(error.mean()) < 0.01);
+}
+
+TEST_CASE("update law: an ε as large as gradients counts") {
+  for (const int steps : {1, 2, 3}) {
+    for (const double eps : {1e-3, 0.1, 2.0}) {
+      CAPTURE(steps);
+      CAPTURE(eps);
+      const double of_square =
+          check_by_simulation(steps, covariance(Eigen::Vector3d(1.0, 0.1, 0.5).head(steps), 0.4), eps, 30000);
+      CHECK(std::abs(of_square) < 0.03);
+    }
+    // Far below ε a step is m̂/ε.
+    const double eps = 1e4;
+    const Matrix c = covariance(Eigen::Vector3d(1.0, 0.1, 0.5).head(steps), 0.4);
+    const UpdateLaw::Moments m = adam_of(steps, eps).moments(c);
+    Vector expected = Vector::Zero(steps);
+    for (int t = 1; t <= steps; ++t) {
+      // The slope of m̂/(√v̂ + ε) where v̂ is nothing beside ε.
+      expected.head(t) += rates[static_cast<std::size_t>(t - 1)] * one_step(Vector::Constant(t, 1e-9), t, eps).slope;
+    }
+    for (int b = 0; b < steps; ++b) CHECK(m.slope(b) == doctest::Approx(expected(b)).epsilon(1e-3));
+    CHECK(m.square == doctest::Approx(expected.dot(c * expected)).epsilon(0.03));
+  }
+}
+
+TEST_CASE("update law: a batch without any gradient has no slope, and leaves the others theirs") {
+  const double root = std::sqrt(2.0 / std::numbers::pi);
+  const OptimizerLaw o = adam({});
+  // Of gradients of which one alone is not 0 every step is a sign, times what is left in the memories.
+  const double second = o.beta1 / (1.0 + o.beta1) / std::sqrt(o.beta2 / (1.0 + o.beta2));
+  const UpdateLaw::Moments early = adam_of(2).moments(covariance(Eigen::Vector2d(3.0, 0.0), 0.0));
+  CHECK(early.slope(0) == doctest::Approx(root / 3.0 * (rates[0] + rates[1] * second)).epsilon(1e-4));
+  CHECK(early.slope(1) == 0.0);
+  CHECK(early.square == doctest::Approx(std::pow(rates[0] + rates[1] * second, 2)).epsilon(1e-4));
+  const double newest = 1.0 / (1.0 + o.beta1) / std::sqrt(1.0 / (1.0 + o.beta2));
+  const UpdateLaw::Moments late = adam_of(2).moments(covariance(Eigen::Vector2d(0.0, 3.0), 0.0));
+  CHECK(late.slope(0) == 0.0);
+  CHECK(late.slope(1) == doctest::Approx(root / 3.0 * rates[1] * newest).epsilon(1e-4));
+  CHECK(late.square == doctest::Approx(std::pow(rates[1] * newest, 2)).epsilon(1e-4));
+  // One of three that is nearly nothing, and one that is nothing but rounding.
+  for (const int none : {0, 1, 2}) {
+    CAPTURE(none);
+    Vector sizes = Eigen::Vector3d(1.0, 0.7, 0.8);
+    sizes(none) = 1e-6;
+    const UpdateLaw::Moments small = adam_of(3).moments(covariance(sizes, 0.3));
+    Matrix c = covariance(sizes, 0.3);
+    for (int b = 0; b < 3; ++b) c(none, b) = c(b, none) = 0.0;
+    c(none, none) = -1e-12;
+    const UpdateLaw::Moments nothing = adam_of(3).moments(c);
+    CHECK(nothing.slope(none) == 0.0);
+    for (int b = 0; b < 3; ++b) {
+      if (b != none) CHECK(nothing.slope(b) == doctest::Approx(small.slope(b)).epsilon(1e-3));
+    }
+    CHECK(nothing.square == doctest::Approx(small.square).epsilon(none == 0 ? 1.0 : 0.02));
+  }
+}
+
+TEST_CASE("update law: gradients that rounding leaves more alike than they can be have finite moments") {
+  for (const int steps : {2, 3, 5}) {
+    Matrix c = Matrix::Ones(steps, steps);
+    c(steps - 1, 0) = c(0, steps - 1) = 1.0 + 1e-6;
+    const UpdateLaw::Moments m = adam_of(steps).moments(c);
+    double rate = 0.0;
+    for (int t = 0; t < steps; ++t) rate += rates[static_cast<std::size_t>(t)];
+    CHECK(m.slope.sum() == doctest::Approx(rate * std::sqrt(2.0 / std::numbers::pi)).epsilon(1e-3));
+    CHECK(m.square == doctest::Approx(rate * rate).epsilon(1e-3));
+  }
+}
+
+TEST_CASE("update law: one step of AdamW is the sign, of mean slope √(2/π)/s, and without ε its square is the rate's") {
+  const UpdateLaw law(adam({0.5}), {1.0}, 1.0);
+  const UpdateLaw::Moments m = law.moments(Matrix::Constant(1, 1, 9.0));
+  CHECK(std::abs(m.slope(0) - 0.5 * std::sqrt(2.0 / std::numbers::pi) / 3.0) < 1e-5);
+  CHECK(std::abs(m.square - 0.25) < 1e-5);
+  Eigen::MatrixXf gradients(1, 2);
+  gradients << -2.0F, 1e-3F;
+  const Eigen::MatrixXf taken = law.taken_off({gradients});
+  CHECK(std::abs(taken(0, 0) + 0.5F) < 1e-6F);
+  CHECK(std::abs(taken(0, 1) - 0.5F) < 1e-6F);
+}
+
+TEST_CASE("update law: no gradient moves nothing, and before the first step there is nothing to move") {
+  const UpdateLaw law(adam({0.5, 0.5}), {1.0, 1.0}, 1.0);
+  CHECK(law.moments(Matrix::Zero(2, 2)).square == 0.0);
+  CHECK(law.moments(Matrix(0, 0)).slope.size() == 0);
+}
+
+TEST_CASE("update law: equal gradients at every step go as far as the rates") {
+  const UpdateLaw law(adam({0.5, 0.25, 0.125}), {1.0, 1.0, 1.0}, 1.0);
+  const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
+  CHECK(std::abs(law.taken_off({g, g, g})(0, 0) + 0.875F) < 1e-5F);
+}
+
+TEST_CASE("update law: memories as long as the configuration allows begin with the first gradient whole") {
+  OptimizerLaw slow = adam({0.5});
+  slow.beta1 = 0.999999;
+  slow.beta2 = 0.999999999;  // which is 1 in float
+  const UpdateLaw law(slow, {1.0}, 1.0);
+  const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
+  CHECK(std::abs(law.taken_off({g})(0, 0) + 0.5F) < 1e-6F);
+}
+
+TEST_CASE("update law: SGD with momentum is a sum with the weights of its memory") {
+  OptimizerLaw heavy = sgd({0.1, 0.2});
+  heavy.momentum = 0.5;
+  const UpdateLaw law(heavy, {1.0, 0.5}, 1.0);
+  const UpdateLaw::Moments m = law.moments(Matrix::Identity(2, 2));
+  CHECK(m.slope(0) == doctest::Approx(0.1 + 0.2 * 0.5));
+  CHECK(m.slope(1) == doctest::Approx(0.2 * 0.5));
+  CHECK(m.square == doctest::Approx(0.04 + 0.01));
+  CHECK(law.is_linear());
+}
+
+TEST_CASE("update law: decay takes from weights and from earlier updates alike") {
+  OptimizerLaw decaying = adam({0.5, 0.25, 0.125});
+  decaying.weight_decay = 0.4;
+  const UpdateLaw law(decaying, {1.0, 1.0, 1.0}, 1.0);
+  const Eigen::MatrixXf g = Eigen::MatrixXf::Constant(1, 1, -3.0F);
+  const double expected = (0.5 * 0.9 + 0.25) * 0.95 + 0.125;
+  CHECK(std::abs(law.taken_off({g, g, g})(0, 0) + expected) < 1e-5);
+  CHECK(law.moments(Matrix::Constant(3, 3, 9.0)).square == doctest::Approx(expected * expected).epsilon(1e-3));
+  CHECK(law.kept(0) == 1.0);
+  CHECK(law.kept(3) == doctest::Approx(0.8 * 0.9 * 0.95));
+  decaying.adam = false;
+  decaying.momentum = 0.5;
+  const UpdateLaw linear(decaying, {1.0, 1.0, 1.0}, 1.0);
+  CHECK(linear.moments(Matrix::Identity(2, 2)).slope(0) == doctest::Approx(0.5 * 0.9 + 0.25 * 0.5));
+}
+
+}  // namespace
+}  // namespace periscope::theory
