@@ -26,6 +26,7 @@ NEEDS = (
     | on("weight", "weight")
     | on("placement step depth", "second_moment_measured", "second_moment_predicted", "coherent_predicted")
     | on("placement step sublayer", "branch_cosine_measured", "branch_cosine_predicted")
+    | on("placement step", "loss_change_measured", "loss_change_predicted")
     | on("placement step weight layer", "update_measured", "update_predicted")
 )
 # Of the matrices: Okabe and Ito's colours, and a marker each.
@@ -42,10 +43,10 @@ def draw(ds: xr.Dataset) -> Figures:
 
 def _surge(ds: xr.Dataset) -> style.Page:
     looks, step, depth = captions.looks(ds), array(ds, "step"), array(ds, "depth")
-    figure, grid = style.panels(3, len(looks), 1.95, style.PAGE)
+    figure, grid = style.panels(4, len(looks), 1.95, style.PAGE)
     overs, cosines = [], []
     for p, look in enumerate(looks):
-        top, over, cosine = (row[p] for row in grid)
+        top, over, cosine, loss = (row[p] for row in grid)
         last = _last(ds, p)
         _parts(top, ds, p, look)
         top.set_title(curves.titled(look, str(array(ds, "verdict")[p])))
@@ -59,15 +60,18 @@ def _surge(ds: xr.Dataset) -> style.Page:
         cosines.append(curves.select(ds, "branch_cosine", (p, last)))
         curves.draw(cosine, look, array(ds, "sublayer"), cosines[-1], slice(None))
         cosine.set_title(f"After step {step[last]:g}")
-        _steps(top, step)
+        curves.draw(loss, look, step, _until(ds, p, curves.select(ds, "loss_change", (p, slice(None)))), slice(None))
+        for axes in (top, loss):
+            _steps(axes, step)
         for axes, words in ((over, "Sublayers passed"), (cosine, "Sublayer (from 0)")):
             axes.set_xlabel(words)
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     for axes, shown in zip(grid[1], overs, strict=True):  # placements differ by orders of magnitude
         scales.log_axis([axes], np.concatenate([v for k, v in shown.items() if k in ("measured", "predicted")]))
-    for axes in grid[2]:
+    for axes in (*grid[2], *grid[3]):
         axes.axhline(0.0, color=style.INK, linewidth=0.6)
-    for row, words in zip(grid, ("E[x²] at the top", "E[x²]", "Cosine of branch and stream"), strict=True):
+    names = ("E[x²] at the top", "E[x²]", "Cosine of branch and stream", "Change of the loss")
+    for row, words in zip(grid, names, strict=True):
         row[0].set_ylabel(words)
     keys: list[Line2D | Patch] = [style.key(look, True) for look in looks]
     keys += [Patch(color=style.INK, alpha=COHERENT, lw=0, label="theory: follows the gradients"),
@@ -75,15 +79,15 @@ def _surge(ds: xr.Dataset) -> style.Page:
              Line2D([], [], color=style.INK, linestyle="", marker="o", markersize=4, markerfacecolor="white",
                     markeredgecolor=style.INK, label="measured before training")]  # fmt: skip
     words = "Top: second moment at the top of the stack on the held-out windows; line: theory, of which the dark part "
-    words += "follows the gradients. Below, over depth: after the last step that the theory holds for. "
+    words += "follows the gradients. Below, over depth: after the last step that the theory holds for. Last: the loss "
+    words += "[nat] on these windows less that before training. "
     return style.finish(figure, keys, words + _reading(ds))
 
 
 def _parts(axes: Axes, ds: xr.Dataset, p: int, look: style.Look) -> None:
     """The stream at the top over the steps: theory's parts stacked, its sum as a line, measurement as markers."""
     step, end = array(ds, "step"), _last(ds, p) + 1
-    every = curves.select(ds, "second_moment", (p, slice(None), -1))
-    curve = every | {k: np.where(step < end, v, np.nan) for k, v in every.items() if k.startswith("predicted")}
+    curve = _until(ds, p, curves.select(ds, "second_moment", (p, slice(None), -1)))
     coherent = array(ds, "coherent_predicted")[p, :, -1]
     rest = curve["predicted"] - coherent
     axes.fill_between(step[:end], 0, rest[:end], color=look.colour, alpha=REST, lw=0)
@@ -100,9 +104,7 @@ def _matrices(ds: xr.Dataset) -> style.Page:
         for w, name in enumerate(names):
             colour, marker = MATRICES[name]
             curve = {v: _over_layers(ds, v, p, w) for v in ("measured", "stderr", "predicted", "predicted_stderr")}
-            held = step <= step[_last(ds, p)]
-            for version in ("predicted", "predicted_stderr"):
-                curve[version] = np.where(held, curve[version], np.nan)
+            curve = _until(ds, p, curve)
             drawn.append(curve)
             matrix = style.Look(name, colour, marker)
             predicted = {v: curve[v][1:] for v in ("predicted", "predicted_stderr")}
@@ -126,6 +128,12 @@ def _over_layers(ds: xr.Dataset, version: str, p: int, w: int) -> np.ndarray:
     error is as if they did."""
     of_layers = array(ds, f"update_{version}")[p, :, w]
     return of_layers[:, np.isfinite(of_layers).any(axis=0)].mean(axis=1)
+
+
+def _until(ds: xr.Dataset, p: int, curve: curves.Curve) -> curves.Curve:
+    """A curve over the steps whose prediction ends where the theory stops."""
+    held = np.arange(len(array(ds, "step"))) <= _last(ds, p)
+    return curve | {k: np.where(held, v, np.nan) for k, v in curve.items() if k.startswith("predicted")}
 
 
 def _last(ds: xr.Dataset, p: int) -> int:

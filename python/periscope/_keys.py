@@ -299,9 +299,10 @@ class FirstStepsKeys(TypedDict, total=False):
     """The section [first_steps]."""
 
     neurons: int
-    """sampled hidden channels of every module in a chain of the prediction (T28). Default: 1024."""
+    """sampled hidden channels of every module in a chain of the prediction (T28). Default: 256."""
     chains: int
-    """independent chains of the prediction, from whose spread its standard errors come. Default: 4."""
+    """independent chains of the prediction, from whose spread its standard errors come, each with the batches of
+    one seed: unless nothing is trained at least run.seeds, and as many where it is not given. Default: 4."""
     fault: Literal["none", "no-noise", "sign-constant", "one-gate", "no-token-mean"]
     """a planted mistake: no-noise, sign-constant, one-gate, no-token-mean. Default: "none"."""
     predict_only: bool

@@ -15,7 +15,7 @@ from periscope_process import BINARY, FolderTest, run, run_json, sets, start_pro
 LIMIT = ("theory.finite_width=false",)
 BACKWARD = ("run.backward=true",)
 TRAIN = ("train.steps=4", "train.batch=4")
-FIRST_STEPS = ("train.steps=2", "train.batch=4", "first_steps.neurons=16", "first_steps.chains=2")
+FIRST_STEPS = ("train.steps=2", "train.batch=4", "first_steps.neurons=16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +86,7 @@ ROWS = {
            ("frozen", '["q"]'))},
     **{f"first_steps.{name}": Row(value, changes, FIRST_STEPS, "first-steps")
        for name, value, changes in (
-           ("neurons", "24", "predicted"), ("chains", "3", "predicted"), ("fault", "no-noise", "predicted"),
+           ("neurons", "24", "predicted"), ("chains", "9", "predicted"), ("fault", "no-noise", "predicted"),
            ("predict_only", "true", "measured"),
            ("change_limit", "0.3", "judged"), ("cosine_limit", "0.3", "judged"), ("loss_limit", "0.3", "judged"),
            ("update_limit", "0.3", "judged"))},

@@ -28,7 +28,6 @@ lr = 3e-4
 record_sequences = {WINDOWS}
 [first_steps]
 neurons = 16
-chains = 2
 [run]
 seeds = 4
 """
@@ -83,7 +82,7 @@ class FirstSteps(FolderTest):
     def test_a_wrong_theory_is_rejected(self):
         """Theory of Post-LN, whose stream its norm holds at 1, against Pre-LN's, which surges with its branches."""
         flags = ("--set", "model.placement=pre", "--set", "model.width=64", "--seeds", 32, "--set", "train.steps=2",
-                 "--set", "train.warmup=0", "--set", "first_steps.chains=8", "--theory-set", "model.placement=post")
+                 "--set", "train.warmup=0", "--theory-set", "model.placement=post")
         result, code = self.result(*flags)
         cell, = result["cells"]
         self.assertEqual((code, cell["verdict"]), (4, "disagrees"))
@@ -92,6 +91,31 @@ class FirstSteps(FolderTest):
         self.assertEqual(differences["model.placement"], {"measured": "pre", "told": "post"})
         self.assertNotIn("input.kind", differences)
         self.assertIn("THEORY WAS TOLD: model.placement", run(*self.command(*flags)).stderr)
+
+    def test_rates_in_a_list(self):
+        """Every stack at every rate is as in a run at that rate alone, whose verdict alone knows of fewer cells."""
+        result, _ = self.result("--vary", "train.lr=[3e-4,1e-3]")
+        self.assertEqual([cell["placement"] for cell in result["cells"]],
+                         ["pre, lr 0.0003", "peri, lr 0.0003", "pre, lr 0.001", "peri, lr 0.001"])
+        self.assertEqual(result["provenance"]["config"]["train"]["lr"], [3e-4, 1e-3])
+        for rate, cells in ((3e-4, result["cells"][:2]), (1e-3, result["cells"][2:])):
+            alone, _ = self.result("--set", f"train.lr={rate}")
+            for a, b in zip(cells, alone["cells"], strict=True):
+                for name in ("second_moment", "loss_change", "update", "holds_until"):
+                    self.assertEqual(a[name], b[name])
+
+    def test_the_defaults_fit_4_gb(self):
+        command = ["prlimit", f"--as={4 << 30}", BINARY, "first-steps"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+            line = process.stderr.readline()
+            process.kill()
+        self.assertNotIn("needs", line)
+        result, _ = run_json("first-steps", "--quiet", "--set", "first_steps.predict_only=true", "--set",
+                             "train.steps=1", "--set", "first_steps.neurons=8", "--set", "first_steps.chains=2")
+        config = result["provenance"]["config"]
+        self.assertEqual([config["stacks"][0]["model"][key] for key in ("layers", "width", "heads")], [4, 384, 6])
+        self.assertEqual(config["stacks"][0]["input"]["tokens"], 32)
+        self.assertEqual([config["train"][key] for key in ("batch", "steps", "lr")], [4, 1, 4e-5])
 
     def test_a_planted_fault_is_told(self):
         result, code = self.result("--set", "first_steps.fault=no-noise")
@@ -113,6 +137,8 @@ class FirstSteps(FolderTest):
         self.refused(["train.frozen"], "--set", 'train.frozen=["q"]')
         self.refused(["input.kind", "train.corpus"], "--set", "input.kind=gaussian")
         self.refused(["--theory-set model.vocab = 2", "at least 256"], "--theory-set", "model.vocab=2")
+        self.refused(["first_steps.chains = 3", "at least run.seeds = 4", "raise it"], "--set", "first_steps.chains=3")
+        self.refused(["train.lr", "-1"], "--vary", "train.lr=[1e-4,-1.0]")
         self.refused(["--dump", "2 placements and 4 seeds"], "--dump", self.folder / "dump")
 
     def test_what_cannot_fit_is_refused_before_batches_are_drawn(self):
@@ -148,7 +174,8 @@ class FirstSteps(FolderTest):
         self.config.write_text(SMALL.replace(f"steps = {STEPS}\n", "").replace("seeds = 4\n", ""))
         result, _ = self.result()
         config = result["provenance"]["config"]
-        self.assertEqual((config["train"]["steps"], config["run"]["seeds"], config["train"]["record_every"]), (8, 8, 1))
+        self.assertEqual((config["train"]["steps"], config["run"]["seeds"], config["train"]["record_every"]), (5, 8, 1))
+        self.assertEqual(config["first_steps"]["chains"], 8)
         self.config.write_text(SMALL)
         one, _ = self.result("--threads", 1)
         three, _ = self.result("--threads", 3)

@@ -51,7 +51,7 @@ LADDER = ["--set", "ladder.widths=[32,64,96,128]", "--set", "ladder.seeds=8", "-
           "--set", "init.scheme=lecun"]
 TOKENS = [FIXTURE, "--tokens", "1,2,3"]
 TRAIN = ["--set", "train.steps=2", "--set", "train.batch=1", "--corpus", "synthetic", "--set", "model.vocab=64"]
-FIRST_STEPS = [*TRAIN, "--set", "first_steps.neurons=16", "--set", "first_steps.chains=2"]
+FIRST_STEPS = [*TRAIN, "--set", "first_steps.neurons=16"]
 RUNS = {
     "propagate": [], "theory": ["--set", "theory.finite_width=true"], "ladder": LADDER,
     "gradients depth": [], "gradients attenuation": [], "gradients identity-path": [], "gradients score-path": [],

@@ -269,6 +269,8 @@ TEST_CASE("first steps: every column from raw numbers") {
   check_predicted(expected, stacks, "branch_second_moment", sublayers, &R::branch_second_moment);
   check_measured(expected, stacks, "loss", 1, &MeasuredStep::loss);
   check_predicted(expected, stacks, "loss", 1, &R::loss);
+  check_measured(expected, stacks, "loss_change", 1, &MeasuredStep::loss_change);
+  check_predicted(expected, stacks, "loss_change", 1, &R::loss_change);
   expected.numbers("kept_share",
                    along(stacks, 1,
                          [](const StackSteps& stack, std::size_t s) {
@@ -282,7 +284,7 @@ TEST_CASE("first steps: every column from raw numbers") {
   expected.complete();
 }
 
-TEST_CASE("first steps: the table says where theory stops, and by what") {
+TEST_CASE("first steps: the table ends predictions where theory stops, and says why and what to do") {
   first_steps::FirstStepsConfig config;
   config.base.model = {.layers = 1, .width = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .mlp_width = 8};
   config.inputs = {InputKind::tokens};
@@ -290,9 +292,14 @@ TEST_CASE("first steps: the table says where theory stops, and by what") {
   first_steps::FirstStepsResult result;
   result.stacks = planted_stacks(config);
   config.fault = theory::StepFault::one_gate;
+  std::vector<theory::StepReading>& predicted = result.stacks[0].prediction.steps;
+  predicted[1].loss_change.value = {-1.0625};
+  predicted[2].loss_change.value = predicted[1].loss.value = {-3.0625};
   const std::string text = first_steps::table(config, result);
-  for (const char* words : {"theory stops here", "a term", "pre: inconclusive (weak)", "peri: not-checked (because)",
-                            "PLANTED FAULT", "first_steps.fault = one-gate"}) {
+  CHECK_MESSAGE(text.find("-3.06") == std::string::npos, text);
+  for (const char* words :
+       {"-1.06", "pre: theory stops after step 1 of 2: a term. Lower train.lr", "pre: inconclusive (weak)",
+        "peri: not-checked (because)", "PLANTED FAULT", "first_steps.fault = one-gate"}) {
     CHECK_MESSAGE(text.find(words) != std::string::npos, words << " in " << text);
   }
 }

@@ -26,8 +26,8 @@ EVERY: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
     "certify": ({"input.kind": "tokens"}, {}, True),
     "probe": ({}, {"checkpoint": str(FIXTURES / "llama"), "tokens": [1, 2, 3], "draws": 2, "backward": True}, False),
     "train": ({"train.steps": 4, "train.batch": 2, "model.placement": ["pre", "peri"]}, {"corpus": "synthetic"}, True),
-    "first-steps": ({"train.steps": 2, "train.batch": 2, "model.placement": ["pre", "peri"], "first_steps.neurons": 16,
-                     "first_steps.chains": 2}, {"corpus": "synthetic"}, True),
+    "first-steps": ({"train.steps": 2, "train.batch": 2, "model.placement": ["pre", "peri"], "first_steps.neurons": 16},
+                    {"corpus": "synthetic"}, True),
     "reproduce": ({"train.steps": 10}, {"quick": True, "figure": "4", "corpus": "synthetic"}, True),
 }  # fmt: skip
 WITHOUT_SEEDS = ("ladder", "verify", "certify", "probe", "theory")

@@ -27,6 +27,7 @@ std::string first_steps_refusal(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
   if (spec.scales != nullptr) return "the first steps are those of random weights, and these are given";
   if (!m.unembedding) return "a stack without unembedding has no loss of tokens";
+  if (m.gamma == 0.0) return "the first steps of norms with gains of 0, which only training moves, are not predicted";
   if (m.head.soft_cap > 0.0) return "the first steps behind a soft cap of the logits are not predicted";
   if (is_pointwise(m.norm)) return "the first steps behind norms that do not divide are not predicted";
   if (m.projects_embedding() || m.embedding.positions > 0 || m.embedding.token_types > 0 || m.head.transform) {
@@ -47,14 +48,14 @@ std::string first_steps_refusal(const StackSpec& spec) {
 
 namespace {
 
-/// True if the stream, or what is added to it, comes out of a norm with gains.
-bool has_norms_behind(const StackSpec& spec) {
+/// True if the stream, or what modules add to it, comes out of a norm after a module.
+bool has_norms_after_modules(const StackSpec& spec) {
   for (int s = 0; s < spec.model.steps(); ++s) {
     const Step step = spec.model.step(s);
     if (std::ranges::find(step.norm_c, true) != step.norm_c.end()) return true;
     if (std::ranges::any_of(step.branches, [](const Branch& b) { return b.norm_b; })) return true;
   }
-  return spec.model.embedding_norm;
+  return false;
 }
 
 bool is_finite(const StepReading& reading) {
@@ -150,10 +151,10 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
     reading.turned_sublayer = static_cast<int>(least - shares.begin());
     reading.change = change.curve();
     reading.loss_change = loss_change.curve();
-    // The first step takes gradients as they are before anything has changed.
-    reading.left_out = r > 1 ? 2.0 * std::pow(1.0 - reading.kept_share, 2) : 0.0;
+    const double turned = std::pow(1.0 - reading.kept_share, 2);
+    reading.left_out = r > 1 ? 2.0 * turned : r == 1 && has_norms_after_modules(spec) ? turned : 0.0;
     if (r > 0) far += input.optimizer.rates[r - 1];
-    reading.gains = has_norms_behind(spec) ? 2.0 * far : 0.0;
+    reading.gains = has_norms_after_modules(spec) || spec.model.embedding_norm ? 2.0 * far : 0.0;
     result.steps.push_back(std::move(reading));
   }
   for (std::size_t r = 1; r < result.steps.size(); ++r) {
@@ -164,8 +165,9 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
     }
     if (reading.left_out > most_left_out) {
       result.stopped_by = fmt::format(
-          "what sublayer {} reads has turned: its correlation with what it was is {:.2f}, so that products of two such "
-          "changes, which are left out, come to {:.0f} % of one",
+          "what sublayer {} reads has turned, its correlation with what it was is {:.2f}; products of two such "
+          "changes, "
+          "which theory leaves out, are an estimated {:.0f} % of the change",
           reading.turned_sublayer, reading.kept_share, 100.0 * reading.left_out);
       break;
     }

@@ -54,7 +54,7 @@ static_assert(are_names_of<StepFault>(step_fault_names));
 [[nodiscard]] std::string_view meaning_of(StepFault fault);
 
 struct FirstStepsOptions {
-  int neurons = 1024;  ///< sampled hidden channels of every module in a chain; twice as many channels of the stream
+  int neurons = 256;  ///< sampled hidden channels of every module in a chain; twice as many channels of the stream
   int chains = 4;      ///< independent ones, from whose spread standard errors come
   std::uint64_t seed = 0;
   StepFault fault = StepFault::none;
@@ -81,9 +81,12 @@ struct StepReading {
   double gains = 0.0;
 };
 
-/// What the theory may leave out of a change of a second moment: 2 (1 − kept_share)². (1 − kept_share)² is the size of
-/// a product of a change of what a module reads and a change of its gradients, which are alike; a second moment grows
-/// with the square of what follows the gradients. The first step leaves out nothing of this kind.
+/// What the theory may leave out of a change of a second moment, an estimate. At later steps 2 (1 − kept_share)²:
+/// (1 − kept_share)² is the size of a product of a change of what a module reads and a change of its gradients, which
+/// are alike, and a second moment grows with the square of what follows the gradients. The gradients of the first step
+/// have not changed. Where norms come after modules, (1 − kept_share)² there: that of a change of what a module reads
+/// and of what its norm divides by, which in Peri-LN is as large as what is missing (docs/lab_notes/first_steps.md).
+/// Without such norms 0.
 inline constexpr double most_left_out = 0.05;
 
 /// The prediction T28 of the first steps of training.

@@ -332,9 +332,10 @@ void require_different(std::string_view key, std::vector<std::string> entries) {
 }
 
 void require_variations(Known known, const std::vector<std::string>& variations) {
-  constexpr std::string_view of_stacks[] = {"model.", "init.", "input."};
+  constexpr std::string_view of_stacks[] = {"model.", "init.", "input.", "train.lr"};
   for (const std::string& variation : variations) {
-    require_known(known, variation, "--vary", "a key of model, init or input, as the stacks of a run share all others",
+    require_known(known, variation, "--vary",
+                  "a key of model, init or input, as the stacks of a run share all others, or train.lr in first-steps",
                   of_stacks);
     toml::table table;
     apply_setting(table, variation, "--vary");

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "experiments/core/config/theory_override.h"
+#include "experiments/core/config/toml_reader.h"
 #include "sim/base/error.h"
 
 namespace periscope::first_steps {
@@ -11,7 +15,7 @@ namespace {
 // clang-format off
 constexpr Key<FirstStepsConfig> keys[] = {
     {.name = "neurons", .field = &FirstStepsConfig::neurons, .range = from_to(8, 1 << 20), .meaning = "sampled hidden channels of every module in a chain of the prediction (T28)"},
-    {.name = "chains", .field = &FirstStepsConfig::chains, .range = from_to(2, 1 << 20), .meaning = "independent chains of the prediction, from whose spread its standard errors come"},
+    {.name = "chains", .field = &FirstStepsConfig::chains, .range = from_to(2, 1 << 20), .meaning = "independent chains of the prediction, from whose spread its standard errors come, each with the batches of one seed: unless nothing is trained at least run.seeds, and as many where it is not given"},
     {.name = "fault", .field = word_field<&FirstStepsConfig::fault, theory::step_fault_names>(), .meaning = "a planted mistake: no-noise, sign-constant, one-gate, no-token-mean"},
     {.name = "predict_only", .field = &FirstStepsConfig::predict_only, .meaning = "the prediction alone: nothing is trained, and nothing judged"},
     {.name = "change_limit", .field = &FirstStepsConfig::change_limit, .range = between(0, 1e3), .meaning = "largest error of the stream's second moment that a verdict may leave unnoticed, else it is inconclusive (T22); relative to the step's largest predicted change over depth"},
@@ -21,6 +25,49 @@ constexpr Key<FirstStepsConfig> keys[] = {
 };
 // clang-format on
 
+using Usual = std::pair<std::string_view, std::string_view>;
+constexpr Usual usual[] = {{"input.tokens", "32"}, {"train.batch", "4"}, {"train.steps", "5"}, {"train.lr", "4e-5"}};
+/// Of a stack of which no more than the placement is given.
+constexpr Usual usual_sizes[] = {{"model.layers", "4"}, {"model.width", "384"}, {"model.heads", "6"}};
+
+/// Adds what a configuration does not give, and takes the list of train.lr out of it, if it is one.
+std::vector<double> completed(study::Request& request) {
+  const toml::table table = config::read_table(request.file, request.all_settings());
+  for (const auto& [key, value] : usual) {
+    if (!table.at_path(key)) request.entries.push_back(fmt::format("{}={}", key, value));
+  }
+  const toml::table* model = table.get_as<toml::table>("model");
+  if (model == nullptr || model->size() == (model->contains("placement") ? 1 : 0)) {
+    for (const auto& [key, value] : usual_sizes) request.entries.push_back(fmt::format("{}={}", key, value));
+  }
+  const toml::array* list = table.at_path("train.lr").as_array();
+  if (list == nullptr) return {};
+  std::vector<double> rates;
+  std::vector<std::string> words;
+  for (const toml::node& one : *list) {
+    const std::optional<double> rate = one.value<double>();
+    if (!rate) throw ConfigError("train.lr: expected numbers in its list");
+    rates.push_back(*rate);
+    words.push_back(fmt::format("{}", *rate));
+  }
+  if (rates.empty()) throw ConfigError("train.lr = []: expected at least one rate");
+  config::require_different("train.lr", words);
+  request.settings.push_back("train.lr=" + words.front());
+  return rates;
+}
+
+/// The stacks at every rate, the rates outermost.
+std::vector<StackSpec> at_rates(const std::vector<StackSpec>& stacks, const std::vector<double>& rates) {
+  std::vector<StackSpec> all;
+  for (const double rate : rates) {
+    for (const StackSpec& stack : stacks) {
+      all.push_back(stack);
+      all.back().label = fmt::format("{}, lr {}", config::placement_label(stack), rate);
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 const Section<FirstStepsConfig> first_steps_section{"first_steps", keys};
@@ -29,7 +76,20 @@ void FirstStepsConfig::add_own_sections(nlohmann::ordered_json& resolved, bool f
   resolved["first_steps"] = config::section_json(first_steps_section, *this, for_hash);
 }
 
-FirstStepsConfig load(const study::Request& request, const std::string& corpus) {
+TrainSpec FirstStepsConfig::train_of(std::size_t stack) const {
+  TrainSpec own = train;
+  if (!rates.empty()) own.lr = rates[stack / (stacks().size() / rates.size())];
+  return own;
+}
+
+config::Resolved resolved(const FirstStepsConfig& config, const Corpus& corpus) {
+  config::Resolved all = training::resolved(config, corpus);
+  if (!config.rates.empty()) all.printed["train"]["lr"] = all.hashed["train"]["lr"] = config.rates;
+  return all;
+}
+
+FirstStepsConfig load(study::Request request, const std::string& corpus) {
+  const std::vector<double> rates = completed(request);
   const std::vector<std::string> settings = request.all_settings();
   training::require_token_input(request.file, settings);
   FirstStepsConfig config;
@@ -53,12 +113,25 @@ FirstStepsConfig load(const study::Request& request, const std::string& corpus) 
   if (!config.train.frozen.empty()) {
     throw ConfigError("train.frozen: expected none, as the first steps are predicted of all weights");
   }
-  if (!config.was_given("train.steps")) config.train.steps = usual_steps;
   if (config.was_given("train.record_every") && config.train.record_every != 1) {
     throw ConfigError(
         fmt::format("train.record_every = {}: expected 1, as every step is compared", config.train.record_every));
   }
   config.train.record_every = 1;
+  const int seeds = config.predict_only ? 0 : config.run.seeds;
+  if (!config.was_given("first_steps.chains")) config.chains = std::max(config.chains, seeds);
+  if (config.chains < seeds) {
+    throw ConfigError(
+        fmt::format("first_steps.chains = {}: expected at least run.seeds = {}, as a chain knows the batches of one "
+                    "seed; raise it, or lower run.seeds",
+                    config.chains, seeds));
+  }
+  if (rates.size() > 1) {
+    config.variants = at_rates(config.stacks(), rates);
+    if (!config.overridden.empty()) config.overridden = at_rates(config.overridden, rates);
+    config.rates = rates;
+    for (std::size_t i = 0; i < config.variants.size(); ++i) require_ranges(train_section, config.train_of(i));
+  }
   return config;
 }
 

@@ -12,23 +12,28 @@ struct FirstStepsConfig : training::TrainConfig {
   int chains = theory::FirstStepsOptions().chains;
   theory::StepFault fault = theory::StepFault::none;
   bool predict_only = false;   ///< nothing is trained
+  std::vector<double> rates;   ///< train.lr of stacks(), which go through it, the rates outermost; empty: train.lr
   double change_limit = 0.2;   ///< of the stream's second moment, relative to the stream's change in the step
   double cosine_limit = 0.05;  ///< absolute
   double update_limit = 0.5;   ///< relative, of a matrix's mean square of ΔW·h
   double loss_limit = 0.2;     ///< relative to the loss's change
 
   void add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const override;
+  /// [train] of stacks()[stack].
+  [[nodiscard]] TrainSpec train_of(std::size_t stack) const;
 };
 
 extern const Section<FirstStepsConfig> first_steps_section;
 
-/// The number of steps where train.steps is not given: the theory is one of the first.
-inline constexpr int usual_steps = 8;
-
 /// Reads the configuration of a request; `corpus`, unless it is empty, stands for train.corpus. Every step is recorded.
-/// Throws ConfigError as training::train_config, for frozen weights, which T28 does not know, for records of fewer
-/// steps, and for a fault of other predictions.
-[[nodiscard]] FirstStepsConfig load(const study::Request& request, const std::string& corpus);
+/// Where sizes, tokens, batch, steps and rate are not given they are such that 4 GB are enough and theory holds.
+/// train.lr may have a list. Throws ConfigError as training::train_config, for frozen weights, which T28 does not know,
+/// for records of fewer steps, for fewer chains than seeds, of whose batches some would be unknown, and for a fault of
+/// other predictions.
+[[nodiscard]] FirstStepsConfig load(study::Request request, const std::string& corpus);
+
+/// The settings that the results depend on, as training::resolved, with all rates.
+[[nodiscard]] config::Resolved resolved(const FirstStepsConfig& config, const Corpus& corpus);
 
 /// What theory has instead of the truth, with the planted fault: as config::override_json and override_lines.
 [[nodiscard]] nlohmann::ordered_json override_json(const FirstStepsConfig& config);

@@ -134,21 +134,10 @@ Table<Step> step_table() {
   add_both(
       table, "second_moment", on_step + " depth", "1", "second moment of the stream", at_cell / "second_moment",
       [](const S& s) { return s.measured().second_moment.curve(); }, predicted(&R::second_moment));
+  add_both(
+      table, "change", on_step + " depth", "1", "second moment of the stream less that of step 0", at_cell / "change",
+      [](const S& s) { return s.measured().change.curve(); }, predicted(&R::change));
   table
-      .column({"change_measured", on_step + " depth", "1",
-               "second moment of the stream less that of step 0: mean over seeds", at_cell / "change" / "measured"},
-              [](const S& s) { return s.measured().change.curve().value; })
-      .column(
-          {"change_stderr", on_step + " depth", "1",
-           "second moment of the stream less that of step 0: standard error over seeds", at_cell / "change" / "stderr"},
-          [](const S& s) { return s.measured().change.curve().standard_error; })
-      .column({"change_predicted", on_step + " depth", "1",
-               "second moment of the stream less that of step 0: prediction (T28)", at_cell / "change" / "predicted"},
-              [](const S& s) { return predicted_curve(s, &R::change).value; })
-      .column({"change_predicted_stderr", on_step + " depth", "1",
-               "second moment of the stream less that of step 0: standard error of the prediction",
-               at_cell / "change" / "predicted_stderr"},
-              [](const S& s) { return predicted_curve(s, &R::change).standard_error; })
       .column({"coherent_predicted", on_step + " depth", "1",
                "part of the stream's second moment that follows the gradients: prediction (T28)",
                at_cell / "coherent" / "predicted"},
@@ -168,6 +157,9 @@ Table<Step> step_table() {
   add_both(
       table, "loss", on_step, "nat", "cross-entropy on the held-out windows", at_cell / "loss",
       [](const S& s) { return s.measured().loss.curve(); }, predicted(&R::loss));
+  add_both(
+      table, "loss_change", on_step, "nat", "cross-entropy on the held-out windows less that of step 0",
+      at_cell / "loss_change", [](const S& s) { return s.measured().loss_change.curve(); }, predicted(&R::loss_change));
   table
       .column_if_any({"kept_share", on_step, "1",
                       "least correlation, over modules, of what one reads with what the same token was before training",
@@ -243,11 +235,12 @@ const Table<StackSteps>& stack_table() {
                 [](const S& s) { return s.verdict.reason; })
         .column({"refusal", on_stack, "", "why there is no prediction", at_cell / "refusal"},
                 [](const S& s) { return s.prediction.refusal; })
-        .column_if_any(
-            {"holds_until", on_stack, "1", "last step at which the theory says that it holds", at_cell / "holds_until"},
-            [](const S& s) {
-              return s.prediction.refusal.empty() ? std::optional(s.prediction.holds_until) : std::nullopt;
-            })
+        .column_if_any({"holds_until", on_stack, "1",
+                        "last step at which the theory says that it holds; numbers predicted for later ones are off",
+                        at_cell / "holds_until"},
+                       [](const S& s) {
+                         return s.prediction.refusal.empty() ? std::optional(s.prediction.holds_until) : std::nullopt;
+                       })
         .column({"stopped_by", on_stack, "", "the term of the theory that ends it there", at_cell / "stopped_by"},
                 [](const S& s) { return s.prediction.stopped_by; })
         .column({"rejected", on_stack, "1", "cells that reject theory", at_cell / "rejected"},

@@ -80,9 +80,10 @@ std::vector<MeasuredStep> measured_steps(const std::vector<training::CellHistory
 FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const theory::FirstStepsInput& input,
                      const Backend& ops, training::SavedStates states, bool with_weights, stacks::Progress& progress) {
   const std::vector<StackSpec> told = config.predicted_stacks();
-  const std::vector<training::TrainCell> cells =
-      config.predict_only ? std::vector<training::TrainCell>() : training::cells_of(config);
+  std::vector<training::TrainCell> cells;
+  if (!config.predict_only) cells = training::cells_of(config);
   const std::size_t seeds = cells.size() / told.size();
+  for (std::size_t i = 0; i < cells.size(); ++i) cells[i].train = config.train_of(i / seeds);
   states.forgets_weights = !with_weights;
   states.at_record = [&](const training::TrainCell& cell, const ResidentWeights& weights,
                          training::RecordedValues& values) { add_updates(ops, cell, corpus, weights, values); };
@@ -121,7 +122,9 @@ FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const
       StackSteps& stack = result.stacks[i];
       const std::string label = config::placement_label(stack.spec);
       progress.next(stacks::WorkKind::limit, prediction_operations(config, told[i]), label + ": theory");
-      stack.prediction = predict(config, told[i], input, label, progress);
+      theory::FirstStepsInput own = input;
+      own.optimizer = optimizer_of(config.train_of(i));
+      stack.prediction = predict(config, told[i], own, label, progress);
       stack.stated = stated_error(stack.spec);
     }
   });

@@ -19,19 +19,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using stacks::JournalPart;
 
-theory::OptimizerLaw optimizer_of(const TrainSpec& train) {
-  theory::OptimizerLaw law{.adam = train.optimizer == OptimizerKind::adamw,
-                           .rates = {},
-                           .beta1 = train.beta1,
-                           .beta2 = train.beta2,
-                           .eps = train.eps,
-                           .momentum = train.momentum,
-                           .weight_decay = train.weight_decay,
-                           .clip = train.clip};
-  for (int step = 1; step <= train.steps; ++step) law.rates.push_back(learning_rate(train, step));
-  return law;
-}
-
 Json json_of(const Curve& curve) { return {stacks::bits_of(curve.value), stacks::bits_of(curve.standard_error)}; }
 
 Json json_of(const theory::StepReading& step) {
@@ -133,6 +120,19 @@ std::vector<std::uint64_t> foretold(const FirstStepsConfig& config, const StackS
 
 }  // namespace
 
+theory::OptimizerLaw optimizer_of(const TrainSpec& train) {
+  theory::OptimizerLaw law{.adam = train.optimizer == OptimizerKind::adamw,
+                           .rates = {},
+                           .beta1 = train.beta1,
+                           .beta2 = train.beta2,
+                           .eps = train.eps,
+                           .momentum = train.momentum,
+                           .weight_decay = train.weight_decay,
+                           .clip = train.clip};
+  for (int step = 1; step <= train.steps; ++step) law.rates.push_back(learning_rate(train, step));
+  return law;
+}
+
 int predicted_runs(const FirstStepsConfig& config) { return std::min(config.chains, config.run.seeds); }
 
 theory::FirstStepsInput prediction_input(const FirstStepsConfig& config, const Corpus& corpus) {
@@ -166,7 +166,9 @@ theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& told
                            const std::string& label, stacks::Progress& progress) {
   stacks::CellJournal* journal = progress.journal();
   // All else that it depends on is in the hash that names the journal.
-  const std::string key = journal == nullptr ? "" : "first steps of " + config::json_text(config::resolved_json(told));
+  const std::string key =
+      journal == nullptr ? ""
+                         : fmt::format("first steps of {}: {}", label, config::json_text(config::resolved_json(told)));
   if (journal != nullptr) {
     if (const auto cell = journal->find(key)) {
       progress.kept(label, 1);

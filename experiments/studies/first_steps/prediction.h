@@ -7,9 +7,12 @@
 
 namespace periscope::first_steps {
 
-/// The number of seeds whose batches theory is told: a chain of the prediction takes those of one, so that more seeds
-/// than chains are of no use to it.
+/// The number of seeds whose batches theory is told: all, or where nothing is trained as many as there are chains, each
+/// of which takes those of one.
 [[nodiscard]] int predicted_runs(const FirstStepsConfig& config);
+
+/// The optimizer of [train] as theory sees it.
+[[nodiscard]] theory::OptimizerLaw optimizer_of(const TrainSpec& train);
 
 /// What theory is told of a run: the batches of the first predicted_runs seeds, the windows of the records, the
 /// optimizer.

@@ -36,13 +36,13 @@ class Run {
         own_(std::move(own)),
         force_(force),
         corpus_(training::corpus_of(config_)),
-        resolved_(training::resolved(config_, corpus_)),
+        resolved_(first_steps::resolved(config_, corpus_)),
         ops_(make_backend(config_.run.device)) {}
 
   [[nodiscard]] const FirstStepsConfig& config() const { return config_; }
   [[nodiscard]] const config::Resolved& resolved() const { return resolved_; }
   [[nodiscard]] stacks::Need need() const {
-    const double cells = static_cast<double>(config_.placements.size()) * config_.run.seeds;
+    const double cells = static_cast<double>(config_.stacks().size()) * config_.run.seeds;
     stacks::Need need;
     if (!config_.predict_only) {
       need = training::train_need(config_, cells, own_.dump.empty() ? 0.0 : 1.0, study::threads_of(config_.run));

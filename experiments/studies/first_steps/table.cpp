@@ -8,7 +8,7 @@ namespace periscope::first_steps {
 namespace {
 
 std::string predicted_top(const theory::FirstSteps& prediction, std::size_t step, Curve theory::StepReading::*curve) {
-  if (step >= prediction.steps.size()) return "–";
+  if (step >= prediction.steps.size() || static_cast<int>(step) > prediction.holds_until) return "–";
   const Curve& values = prediction.steps[step].*curve;
   const double error = values.standard_error.empty() ? std::nan("") : values.standard_error.back();
   return dataset::with_error(values.value.back(), error);
@@ -19,12 +19,14 @@ std::string measured_top(const judge::SeedRows& rows) {
   return curve.value.empty() ? "–" : dataset::with_error(curve.value.back(), curve.standard_error.back());
 }
 
-/// "theory stops here: …", behind the last step at which it holds.
-std::string mark(const StackSteps& stack, std::size_t step) {
+/// Says after which step theory stops, why, and what to do; "" if it holds to the end.
+std::string stop_line(const StackSteps& stack) {
   const theory::FirstSteps& p = stack.prediction;
-  const int last = static_cast<int>(p.steps.size()) - 1;
-  if (!p.refusal.empty() || p.holds_until >= last || static_cast<int>(step) != p.holds_until + 1) return "";
-  return "theory stops here: " + p.stopped_by;
+  if (p.stopped_by.empty()) return "";
+  return fmt::format(
+      "{}: theory stops after step {} of {}: {}. Lower train.lr to follow more steps; what trains in seconds needs no "
+      "theory: train it (periscope train).\n",
+      config::placement_label(stack.spec), p.holds_until, p.steps.size() - 1, p.stopped_by);
 }
 
 std::string verdict_line(const StackSteps& stack) {
@@ -50,21 +52,23 @@ std::string verdict_line(const StackSteps& stack) {
 std::string table(const FirstStepsConfig& config, const FirstStepsResult& result) {
   using R = theory::StepReading;
   dataset::TextTable table({"placement", ">step", ">top second moment", ">predicted", ">coherent part", ">top cosine",
-                            ">predicted", ">loss", ">predicted", "theory"});
+                            ">predicted", ">change of the loss", ">predicted"});
   for (const StackSteps& stack : result.stacks) {
     for (std::size_t s = 0; s < stack.measured.size(); ++s) {
       const MeasuredStep& m = stack.measured[s];
       table.add({s == 0 ? config::placement_label(stack.spec) : "", fmt::format("{}", s), measured_top(m.second_moment),
                  predicted_top(stack.prediction, s, &R::second_moment),
                  predicted_top(stack.prediction, s, &R::coherent), measured_top(m.branch_cosine),
-                 predicted_top(stack.prediction, s, &R::branch_cosine), measured_top(m.loss),
-                 predicted_top(stack.prediction, s, &R::loss), mark(stack, s)});
+                 predicted_top(stack.prediction, s, &R::branch_cosine), measured_top(m.loss_change),
+                 predicted_top(stack.prediction, s, &R::loss_change)});
     }
   }
   std::string text =
       table.text() +
       "On the held-out windows after every step, mean over seeds ± standard error; predicted by T28 from the batches. "
-      "Coherent part: what of the second moment follows the gradients. Cosine: of the last branch and its stream.\n";
+      "Coherent part: what of the second moment follows the gradients. Cosine: of the last branch and its stream. "
+      "Predictions end where the theory stops.\n";
+  for (const StackSteps& stack : result.stacks) text += stop_line(stack);
   for (const StackSteps& stack : result.stacks) text += verdict_line(stack);
   return dataset::within_table_width(text) + override_lines(config);
 }
