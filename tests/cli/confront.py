@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -10,6 +11,7 @@ import unittest
 
 from periscope_process import BINARY, FolderTest, run, run_json, sets, start_program
 
+CLUSTERING = pathlib.Path(__file__).parents[2] / "experiments/configs/attention_clustering.toml"
 # A list of two wrong theories, one of which nobody could reject, and a configuration for master seeds.
 LIST = """
 [[config]]
@@ -88,6 +90,29 @@ class Confront(FolderTest):
         self.assertEqual(one["cells"], two["cells"])
         plain, _ = self.propagate(*words)
         self.assertNotEqual(one["cells"], plain["cells"])
+
+    def test_tokens_cluster_at_the_speed_that_the_place_of_the_norm_sets(self):
+        words = ["--config", CLUSTERING, "--set", "model.layers=32"]
+        four = 'model.placement=["post","pre","peri","lns"]'
+        cells = run_json("theory", *words, "--set", four, "--quiet")[0]["cells"]
+        apart = {c["placement"]: [1 - c["token_cosine"]["predicted"][2 * layer] for layer in range(33)] for c in cells}
+        for layer in range(14, 20):
+            rate = math.log(apart["post"][layer] / apart["post"][layer + 1])
+            self.assertAlmostEqual(rate, math.log(2), delta=1e-3)
+
+        def power(placement):
+            return math.log(apart[placement][16] / apart[placement][32]) / math.log(2)
+
+        self.assertAlmostEqual(power("pre"), 1.16, delta=0.05)  # 1.09 from 32 to 64 layers
+        self.assertAlmostEqual(power("peri"), 0.95, delta=0.05)
+        self.assertLess(power("lns"), 0.3)
+        self.assertLess(apart["peri"][1], apart["pre"][1] - 0.1)
+        words += ["--set", "model.placement=pre", "--set", "model.layers=6"]
+        result, code = run_json("propagate", *words, "--quiet")
+        self.assertEqual(code, 0, result["cells"][0])
+        (cell,) = result["cells"]
+        measured, predicted = (1 - cell["token_cosine"][kind][-1] for kind in ("measured", "predicted"))
+        self.assertAlmostEqual(measured, predicted, delta=5 * cell["token_cosine"]["stderr"][-1])
 
     def test_theory_is_told_something_else_than_is_measured(self):
         truth, _ = self.propagate()
