@@ -157,6 +157,9 @@ class RunKeys(TypedDict, total=False):
     """f64, f32, bf16, f16. Default: "f32"."""
     backward: bool
     """gradients too. Default: false."""
+    paired: bool
+    """all stacks share the random numbers of a seed (twins), those of the prediction too; false: each has its own,
+    from its label and kind of input (propagate, theory, power). Default: true."""
     weights: Literal["auto", "dense", "matrix-free"]
     """dense; matrix-free: without matrices, exact in law (T21; propagate, ladder, gradients); auto: matrix-free
     where stacks are large and that costs at most half. Default: "auto"."""

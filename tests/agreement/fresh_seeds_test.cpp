@@ -61,6 +61,42 @@ TEST_CASE("theory's gradients are those of the labels of every seed") {
   CHECK(gradient_of(result.prediction) != gradient_of(theory::predict(result.spec, ids, options)));
 }
 
+TEST_CASE("stacks share the draws of a seed unless run.paired is false; then a stack's follow from its own name") {
+  config::Config config;
+  config.base = tiny_stack();
+  config.base.init.scheme = InitScheme::lecun;
+  config.run.seeds = 3;
+  config.run.dtype = DType::f64;
+  config.run.backward = true;
+  config.theory.finite_width = true;
+  config.inputs = {InputKind::gaussian, InputKind::tokens};
+  config.placements = {*find_placement("pre"), *find_placement("peri")};
+  const auto run_with = [&](bool paired) {
+    config.run.paired = paired;
+    stacks::Progress progress;
+    return std::pair{stacks::measure_stacks(config, progress), stacks::predict_stacks(config, true, progress)};
+  };
+  const auto input_of = [](const auto& run, std::size_t stack) {
+    return run.first.measurements[stack].profile.find(Statistic::second_moment, Signal::x_out)->value.front();
+  };
+  const auto predicted_of = [](const auto& run, std::size_t stack) {
+    return run.second[stack].prediction.profile.find(Statistic::second_moment, Signal::x_out)->value.front();
+  };
+  const auto twins = run_with(true), own = run_with(false);
+  for (const std::size_t pre : {0U, 2U}) {  // of each kind of input
+    CHECK(input_of(twins, pre) == input_of(twins, pre + 1));
+    CHECK(input_of(own, pre) != input_of(own, pre + 1));
+  }
+  CHECK(predicted_of(twins, 2) == predicted_of(twins, 3));
+  CHECK(predicted_of(own, 2) != predicted_of(own, 3));
+  config.placements = {*find_placement("peri")};
+  const auto alone = run_with(false);
+  CHECK(input_of(alone, 0) == input_of(own, 1));
+  CHECK(input_of(alone, 1) == input_of(own, 3));
+  CHECK(predicted_of(alone, 1) == predicted_of(own, 3));
+  CHECK(stacks::run_of(config, config.stacks().front()).seed != stacks::run_of(config, config.stacks().back()).seed);
+}
+
 TEST_CASE("whatever is kept of seeds, each is asked for once, in order") {
   std::vector<std::uint64_t> used;
   config::RunOptions run;

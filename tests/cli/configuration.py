@@ -56,7 +56,8 @@ ROWS = {
     "input.tokens": Row("5"), "input.second_moment": Row("2.0"), "input.correlation": Row("0.5"),
     "input.path": Row("other.txt", base=("input.kind=text", "input.path=some.txt")),
     "run.seed": Row("1"), "run.seeds": Row("5"), "run.device": Row("reference"), "run.dtype": Row("f64"),
-    "run.backward": Row("true"), "run.weights": Row("matrix-free"), "run.threads": Row("1", "nothing"),
+    "run.backward": Row("true"), "run.paired": Row("false"), "run.weights": Row("matrix-free"),
+    "run.threads": Row("1", "nothing"),
     "run.out": Row("results", "nothing"),
     # A theory of the mean field samples attention patterns; a tighter one more of them.
     "theory.tolerance": Row("0.002", "predicted", ("theory.finite_width=false",)),

@@ -9,6 +9,7 @@
 #include "experiments/core/config/sha256.h"
 #include "experiments/core/config/weights_choice.h"
 #include "experiments/core/stacks/cell_journal.h"
+#include "experiments/core/stacks/stacks.h"
 
 namespace periscope::stacks {
 namespace {
@@ -77,7 +78,7 @@ std::string prediction_key(std::string_view what, const StackSpec& measured, con
   const Json all{config::resolved_json(measured, true),
                  config::resolved_json(overridden, true),
                  config::section_json(config::theory_section, config.theory, true),
-                 config.run.seed,
+                 run_of(config, measured).seed,
                  config.run.seeds,
                  config.run.backward,
                  config::weights_used(measured, config.run)};

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "experiments/core/config/sha256.h"
 #include "experiments/core/config/theory_override.h"
 #include "experiments/core/stacks/cached_prediction.h"
 #include "experiments/core/stacks/cell_journal.h"
@@ -33,7 +34,7 @@ double affordable_chain(const StackSpec& spec, const config::Config& config) {
 
 /// Returns the operations of all replicates of theory's stack `overridden` for the measurement of `spec`.
 double chain_operations(const StackSpec& spec, const StackSpec& overridden, const config::Config& config) {
-  const std::size_t sequences = distinct_token_ids(spec, config.run.seed, config.run.seeds).size();
+  const std::size_t sequences = distinct_token_ids(spec, run_of(config, spec).seed, config.run.seeds).size();
   const int count =
       config.theory.replicates > 0
           ? config.theory.replicates
@@ -74,6 +75,16 @@ class CachedPredictions {
 
 }  // namespace
 
+config::RunOptions run_of(const config::Config& config, const StackSpec& spec) {
+  config::RunOptions run = config.run;
+  if (run.paired) return run;
+  const std::string name =
+      fmt::format("{} {}", config::placement_label(spec), input_kind_names[static_cast<std::size_t>(spec.input.kind)]);
+  constexpr std::size_t digits = 15;  // 60 bits
+  run.seed += std::stoull(config::sha256_hex(name).substr(0, digits), nullptr, 16);
+  return run;
+}
+
 Work work_of_stacks(const config::Config& config, bool at_width, bool measures) {
   Work work;
   const std::vector<StackSpec> measured = config.stacks();
@@ -97,17 +108,18 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     progress.throw_if_stop_requested();
     const StackSpec& spec = stacks[i];
+    const std::uint64_t seed = run_of(config, spec).seed;
     StackResult result{.spec = spec, .prediction = {}, .measurement = {}, .agreement = {}};
     theory::PredictionOptions options{.tolerance = config.theory.wanted_tolerance(),
                                       .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
                                       .operations = affordable_operations(spec, config, config.run.seeds),
                                       .reaches_tolerance = config.theory.precision_was_given(),
-                                      .seed = config.run.seed,
+                                      .seed = seed,
                                       .fault = config.theory.fault,
                                       .on_share = progress.on_share()};
-    if (config.run.backward) options.labels = distinct_label_ids(spec, config.run.seed, config.run.seeds);
+    if (config.run.backward) options.labels = distinct_label_ids(spec, seed, config.run.seeds);
     // Token ids and labels are the run's own, whatever else is overridden for theory.
-    const std::vector<std::vector<int>> ids = distinct_token_ids(spec, config.run.seed, config.run.seeds);
+    const std::vector<std::vector<int>> ids = distinct_token_ids(spec, seed, config.run.seeds);
     progress.next(WorkKind::limit, limit_operations(overridden[i], config.run.backward, options.operations),
                   label_of(spec) + ": theory");
     result.prediction =
@@ -121,7 +133,7 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
                                  {.seeds = config.run.seeds,
                                   .replicates = config.theory.replicates,
                                   .operations = affordable_chain(spec, config),
-                                  .seed = config.run.seed,
+                                  .seed = seed,
                                   .fault = config.theory.fault,
                                   .on_share = progress.on_share()},
                                  prediction);
@@ -140,7 +152,7 @@ MeasuredStacks measure_stacks(const config::Config& config, Progress& progress) 
     progress.next(WorkKind::measurement, reading_operations(spec, config.run), label_of(spec));
     judge::SeedCurves& curves = measured.per_seed.emplace_back();
     const SeedAverage average =
-        measure_stack(*backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
+        measure_stack(*backend, spec, run_of(config, spec), config.run.seeds, progress, [&](const Reading& reading) {
           curves.add(reading.profile);
           progress.step(label_of(spec));
         });

@@ -16,6 +16,10 @@ namespace periscope::stacks {
 /// The input [T, D] of seed `seed`, before the embedding norm: Gaussian, or rows of the embedding table.
 Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dtype, std::uint64_t seed);
 
+/// The run of one stack of `config`. Unless run.paired is set, its seeds are its own: run.seed plus a number that
+/// follows from the stack's label and kind of input, whatever other stacks there are.
+config::RunOptions run_of(const config::Config& config, const StackSpec& spec);
+
 /// Propagates the seeds run.seed … run.seed + seeds − 1 through fresh stacks of `spec`, with run.backward also
 /// back from the loss of label_ids, and averages. Calls `on_seed` with every reading, in the order of the seeds, one at
 /// a time. Readings that progress.journal() has are not measured again. Throws what a seed throws, and Stopped.

@@ -215,6 +215,7 @@ FormatsResult run(const FormatsConfig& config, stacks::Progress& progress) {
   result.stopped_early = stacks::until_stopped([&] {
     auto forward = static_cast<const config::Config&>(config);  // the law is one of the forward pass
     forward.run.backward = false;
+    forward.run.paired = true;
     forward.theory.finite_width = true;  // what it is held against is no allowance wide
     stacks::Work work = stacks::work_of_stacks(forward, true, false);
     const auto operations = [&](const StackSpec& spec) {  // a pass in double, and what every format adds to it

@@ -112,6 +112,8 @@ std::vector<study::Study> studies() {
            .flags = flag_texts(flags()),
            .schema = &schema(),
            .skips = true,
+           .shared_keys = {"model.", "init.", "input.", "theory.", "agreement.", "run.backward", "run.weights",
+                           "run.paired"},
            .resolve = resolve}};
 }
 

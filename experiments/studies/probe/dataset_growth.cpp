@@ -86,7 +86,7 @@ Table<ProbeResult> split_table() {
                      [](const R& r) { return part_of(r, &GrowthSplit::from_scales); })
       .column_if_any({"log_growth_from_sizes_inside", "depth", "nat",
                       "log of the stream's second moment at profiles of rank one, every row's and column's own size, "
-                      "over that at the matrices' (T29)",
+                      "of an embedding table those of the rows that the tokens use, over that at the matrices' (T29)",
                       at / "from_sizes_inside"},
                      [](const R& r) { return part_of(r, &GrowthSplit::from_sizes_inside); })
       .column_if_any({"log_growth_from_alignment", "depth", "nat",

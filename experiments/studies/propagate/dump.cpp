@@ -132,7 +132,7 @@ void dump(const config::Config& config, const std::string& folder, bool overwrit
   OutputFolder files(folder, {"model.safetensors", "activations.safetensors", "config.json"}, overwrite);
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const DType dtype = config.run.dtype_choice.value_or(DType::f64);
-  config::RunOptions run = config.run;
+  config::RunOptions run = stacks::run_of(config, spec);
   run.dtype = dtype;
   const std::unique_ptr<WeightSource> weights =
       config::random_weights(*backend, spec, run, run.seed, Remember::readings);

@@ -126,6 +126,8 @@ std::vector<study::Study> studies() {
            .schema = &schema(),
            .compares = true,
            .skips = true,
+           .shared_keys = {"model.", "init.", "input.", "theory.", "agreement.", "run.backward", "run.weights",
+                           "run.paired"},
            .shown_first = true,
            .resolve = resolve_propagate},
           {.name = "theory",
@@ -134,7 +136,7 @@ std::vector<study::Study> studies() {
            .flags = flag_texts(theory_flags()),
            .schema = &schema(),
            .common = {.device = false, .dtype = false, .memory = false},
-           .shared_keys = {"model.", "init.", "input.", "theory.", "run.backward"},
+           .shared_keys = {"model.", "init.", "input.", "theory.", "run.backward", "run.paired"},
            .resolve = resolve_theory}};
 }
 

@@ -77,8 +77,8 @@ dataset::Table<Sized> sizes_table() {
                at / "growth_from_scales"},
               [](const S& s) { return from_scales(s.cell); })
       .column({"profiled_second_moment", on_depth, "1",
-               "mean square of the stream of random weights with the size of every trained row and column (T29), at "
-               "the end",
+               "mean square of the stream of random weights with the size of every trained row and column (T29), of "
+               "an embedding table those of the rows that the tokens use, at the end",
                at / "profiled_second_moment"},
               recorded("profiled_second_moment"))
       .column(
