@@ -65,6 +65,9 @@ UpdateLaw::Moments by_angle(const Matrix& c) {
   return m;
 }
 
+/// Approx, which takes an absolute difference of epsilon too, says nothing of small numbers.
+bool is_near(double a, double b, double relative) { return std::abs(a - b) <= relative * std::abs(b); }
+
 Matrix covariance(const Vector& sizes, double correlation) {
   Matrix c = correlation * sizes * sizes.transpose();
   c.diagonal() = sizes.cwiseAbs2();
@@ -102,7 +105,7 @@ double check_by_simulation(int steps, const Matrix& c, double eps, int pairs) {
     const double sign = b == 0 && eps == 0.0 ? rates[0] * std::sqrt(2.0 / std::numbers::pi / c(0, 0)) : 0.0;
     CHECK(std::abs(m.slope(b) - of_b.mean() - sign) < 2e-3 * std::abs(m.slope(b)) + 5.0 * of_b.standard_error());
   }
-  CHECK(square.standard_error() < 0.007 * square.mean());
+  CHECK(square.standard_error() < 0.01 * square.mean());
   return m.square / square.mean() - 1.0;
 }
 
@@ -118,9 +121,9 @@ TEST_CASE("update law: the moments of two steps are those of an integral over th
         const UpdateLaw::Moments m = adam_of(2).moments(c);
         const UpdateLaw::Moments expected = by_angle(c);
         for (Eigen::Index b = 0; b < 2; ++b) {
-          CHECK(m.slope(b) == doctest::Approx(expected.slope(b)).epsilon(2e-4));
+          CHECK(is_near(m.slope(b), expected.slope(b), 5e-4));
         }
-        CHECK(m.square == doctest::Approx(expected.square).epsilon(2e-4));
+        CHECK(is_near(m.square, expected.square, 5e-4));
       }
     }
   }
@@ -151,24 +154,30 @@ TEST_CASE("update law: the moments of more steps are those of a simulation, squa
 
 TEST_CASE("update law: an ε as large as gradients counts") {
   for (const int steps : {1, 2, 3}) {
-    for (const double eps : {1e-3, 0.1, 2.0}) {
+    for (const double eps : {1e-3, 0.1, 2.0, 30.0}) {
       CAPTURE(steps);
       CAPTURE(eps);
       const double of_square =
           check_by_simulation(steps, covariance(Eigen::Vector3d(1.0, 0.1, 0.5).head(steps), 0.4), eps, 30000);
-      CHECK(std::abs(of_square) < 0.03);
+      CHECK(std::abs(of_square) < 0.04);
     }
-    // Far below ε a step is m̂/ε.
-    const double eps = 1e4;
-    const Matrix c = covariance(Eigen::Vector3d(1.0, 0.1, 0.5).head(steps), 0.4);
-    const UpdateLaw::Moments m = adam_of(steps, eps).moments(c);
-    Vector expected = Vector::Zero(steps);
-    for (int t = 1; t <= steps; ++t) {
-      // The slope of m̂/(√v̂ + ε) where v̂ is nothing beside ε.
-      expected.head(t) += rates[static_cast<std::size_t>(t - 1)] * one_step(Vector::Constant(t, 1e-9), t, eps).slope;
+  }
+}
+
+TEST_CASE("update law: far below ε a step is m̂/ε") {
+  for (const int steps : {1, 2, 3}) {
+    for (const double eps : {1e5, 1e12}) {
+      CAPTURE(steps);
+      CAPTURE(eps);
+      const Matrix c = covariance(Eigen::Vector3d(1.0, 0.1, 0.5).head(steps), 0.4);
+      const UpdateLaw::Moments m = adam_of(steps, eps).moments(c);
+      Vector expected = Vector::Zero(steps);
+      for (int t = 1; t <= steps; ++t) {
+        expected.head(t) += rates[static_cast<std::size_t>(t - 1)] * one_step(Vector::Constant(t, 1e-9), t, eps).slope;
+      }
+      for (int b = 0; b < steps; ++b) CHECK(is_near(m.slope(b), expected(b), 1e-3));
+      CHECK(is_near(m.square, expected.dot(c * expected), 0.03));
     }
-    for (int b = 0; b < steps; ++b) CHECK(m.slope(b) == doctest::Approx(expected(b)).epsilon(1e-3));
-    CHECK(m.square == doctest::Approx(expected.dot(c * expected)).epsilon(0.03));
   }
 }
 

@@ -101,7 +101,7 @@ using AtNodes = Eigen::Array<double, node_count, 1>;
 
 /// The trapezoidal rule in log s, which converges as e^(−π²/spacing) for what is analytic beside the real axis: 2e-6.
 /// It begins where integrands are still constant, and what is before that is added to the first node. It ends where
-/// gradients 1e-7 times the largest still count.
+/// gradients 1e-7 times the largest, or times ε, still count.
 struct Nodes {
   AtNodes s, once, twice;  ///< nodes, and weights with ds and with 2s ds
   Nodes() {
@@ -129,7 +129,7 @@ struct StepMeans {
 StepMeans step_means(const Matrix& c, const Vector& m, const Vector& nu, double eps) {
   static const Nodes nodes;
   const Eigen::Index n = c.rows();
-  const double unit = 1.0 / std::sqrt(2.0 * nu.dot(c.diagonal()));
+  const double unit = 1.0 / (std::sqrt(2.0 * nu.dot(c.diagonal())) + eps);  // e^(−s²v) or the factor of ε ends before
   const AtNodes square = (unit * nodes.s).square();
   // Rows of B with two right-hand sides, m and the first unit vector.
   Eigen::Array<double, node_count, Eigen::Dynamic> rows(node_count, n * (n + 2));
