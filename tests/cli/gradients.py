@@ -37,6 +37,8 @@ class Gradients(FolderTest):
             for word in ("placement", "peri"):
                 self.assertIn(word, done.stderr)
             self.assertRegex(done.stderr, "agrees|inconclusive")
+            layers = "1 to 4 layers" if name == "depth" else "2 layers"
+            self.assertIn(f"in the regime σ√D 1, {layers}, width 32, 6 tokens.", done.stderr)
 
     def test_threads_do_not_change_results(self):
         for name in FILES:

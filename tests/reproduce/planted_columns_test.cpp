@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "experiments/core/dataset/json_image.h"
-#include "experiments/core/training/regime.h"
+#include "experiments/core/stacks/regime.h"
 #include "experiments/studies/reproduce/reproduce.h"
 #include "tests/support/doctest.h"
 #include "tests/support/planted_result.h"
@@ -331,7 +331,7 @@ TEST_CASE("reproduce's columns: each has the planted numbers that its name says"
     CAPTURE(column.name);
     if (column.name == "regime") {
       CHECK(texts_of(data, "regime") ==
-            std::vector<std::string>{training::in_one_line(reproduce::regime_of(planted_config()))});
+            std::vector<std::string>{stacks::in_one_line(reproduce::regime_of(planted_config()))});
       continue;
     }
     if (!column.dimensions.starts_with("group")) {

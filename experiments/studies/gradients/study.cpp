@@ -1,5 +1,7 @@
 #include "experiments/core/study/study.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -9,6 +11,7 @@
 #include "experiments/core/config/theory_override.h"
 #include "experiments/core/config/variants.h"
 #include "experiments/core/stacks/override_effect.h"
+#include "experiments/core/stacks/regime.h"
 #include "experiments/studies/gradients/attenuation.h"
 #include "experiments/studies/gradients/crossover.h"
 #include "experiments/studies/gradients/depth.h"
@@ -145,6 +148,15 @@ std::vector<Experiment> experiments() {
                }}};
 }
 
+std::vector<std::string> regime_of(const Experiment& experiment, const GradientConfig& config) {
+  std::vector<StackSpec> all = config.stacks();
+  if (!experiment.over_depths) return stacks::regime_of(all);
+  for (StackSpec& spec : all) spec.model.layers = std::ranges::min(config.layers);
+  all.push_back(all.front());
+  all.back().model.layers = std::ranges::max(config.layers);
+  return stacks::regime_of(all);
+}
+
 study::Job resolve(const Experiment& experiment, const study::Request& request) {
   GradientConfig config = request.load(gradients_section);
   config.run.backward = true;
@@ -162,7 +174,9 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
           .run = [config, experiment](stacks::Progress& progress) {
             stacks::require_override_is_seen(config, experiment.name, false, experiment.compared);
             Outcome outcome = experiment.run(config, progress);
-            if (!outcome.stopped_early) outcome.table += config::override_lines(config);
+            if (outcome.stopped_early) return outcome;
+            outcome.table += fmt::format("in the regime {}.\n", stacks::in_one_line(regime_of(experiment, config)));
+            outcome.table += config::override_lines(config);
             return outcome;
           }};
 }

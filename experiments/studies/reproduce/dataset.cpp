@@ -2,7 +2,7 @@
 
 #include "experiments/core/dataset/curves.h"
 #include "experiments/core/judge/depth_fit.h"
-#include "experiments/core/training/regime.h"
+#include "experiments/core/stacks/regime.h"
 #include "experiments/studies/reproduce/averages.h"
 #include "experiments/studies/reproduce/dataset_tables.h"
 #include "experiments/studies/reproduce/reproduce.h"
@@ -135,7 +135,7 @@ const dataset::Table<Whole>& whole_table() {
         .column_if_any({"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known"},
                        [](const Whole& w) { return w.result.loss_floor; })
         .column({"regime", "", "", "settings that all groups share, unless their names say otherwise"},
-                [](const Whole& w) { return training::in_one_line(regime_of(w.config)); })
+                [](const Whole& w) { return stacks::in_one_line(regime_of(w.config)); })
         .column({"quick", "", "1", "1: the short profile"}, [](const Whole& w) { return w.config.quick; });
     return table;
   }();
@@ -175,7 +175,7 @@ dataset::Table<judge::SignClaim> claim_table() {
                      tested(&judge::SignClaim::detectable))
       .column({"claim_regime", "claim", "",
                "settings of the runs that it was tested on, from what to what where they differ", at / "regime"},
-              [](const judge::SignClaim& c) { return training::in_one_line(c.regime); })
+              [](const judge::SignClaim& c) { return stacks::in_one_line(c.regime); })
       .column({"claim_reason", "claim", "", "why it was not run or cannot be tested, or a remark", at / "reason"},
               [](const judge::SignClaim& c) { return c.reason; })
       .column_if_any(

@@ -8,7 +8,7 @@
 
 #include "experiments/core/dataset/text_table.h"
 #include "experiments/core/judge/depth_fit.h"
-#include "experiments/core/training/regime.h"
+#include "experiments/core/stacks/regime.h"
 #include "experiments/studies/reproduce/readings.h"
 #include "experiments/studies/reproduce/reproduce.h"
 #include "sim/measure/running_moments.h"
@@ -73,7 +73,7 @@ std::string own_regime(const judge::SignClaim& claim, const std::vector<std::str
   std::vector<std::string> own;
   std::ranges::copy_if(claim.regime, std::back_inserter(own),
                        [&](const std::string& part) { return std::ranges::find(shared, part) == shared.end(); });
-  return own.empty() ? "" : fmt::format(" [{}]", training::in_one_line(own));
+  return own.empty() ? "" : fmt::format(" [{}]", stacks::in_one_line(own));
 }
 
 /// Growth of the stream at the top over training and its split, in both orders, of the groups of the base study. ""
@@ -151,7 +151,7 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
       "positive, over {} seeds (twins): one-sided tests at 5 %; fails: the opposite is significant; would be found: "
       "the "
       "true mean that so many further seeds show with 95 %.\n",
-      training::in_one_line(regime), config.run.seeds);
+      stacks::in_one_line(regime), config.run.seeds);
   for (const judge::SignClaim& claim : result.claims) {
     if (claim.verdict == judge::SignVerdict::not_testable)
       text += fmt::format("{} cannot be tested here: {}.\n", claim.id, claim.reason);

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/spec/model_spec.h"
+
+namespace periscope::stacks {
+
+/// "8", or where values differ "8 to 32": from the smallest to the largest, in a format of fmt's.
+[[nodiscard]] std::string range_of(const std::vector<double>& values, const char* format = "{:g}");
+
+/// The regime of what these stacks show, part by part: σ√D (standard deviation of a random matrix that reads the
+/// stream, times the root of the width), layers, width, tokens.
+[[nodiscard]] std::vector<std::string> regime_of(const std::vector<StackSpec>& stacks);
+
+/// The parts in one line: "σ√D 0.2, 12 layers, …".
+[[nodiscard]] std::string in_one_line(const std::vector<std::string>& regime);
+
+}  // namespace periscope::stacks
