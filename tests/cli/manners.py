@@ -73,8 +73,8 @@ def without(keys, *taken):
 
 
 ACT = {
-    "propagate": ALL,
-    "theory": [*STACK, "run.seed", "run.seeds", "run.threads", "run.out", "run.backward", "theory."],
+    "propagate": [*ALL, "run.paired"],
+    "theory": [*STACK, "run.seed", "run.seeds", "run.threads", "run.out", "run.backward", "run.paired", "theory."],
     "ladder": [*without(ALL, "run.seeds"), "ladder."],
     "gradients depth": [*without(ALL, "run.backward"), "gradients."],
     "formats": [*without(ALL, "run.device", "run.dtype", "run.weights"), "formats."],
