@@ -68,11 +68,11 @@ TEST_CASE("first steps: decay alone makes of a stack one of smaller weights") {
     input.optimizer.adam = false;  // whose updates are as small as these rates
     input.optimizer.weight_decay = 1e8;
     FirstStepsOptions options = few();
-    options.chains = 16;
+    options.chains = 128;
     const FirstSteps decayed = predict_first_steps(spec, input, options);
     spec.init.std *= 0.81;
     spec.input.second_moment *= 0.81 * 0.81;
-    const FirstSteps smaller = predict_first_steps(spec, small_input({0.0}), options);
+    const FirstSteps smaller = predict_first_steps(spec, small_input({0.0, 0.0}), options);
     const StepReading& now = decayed.steps[2];
     const StepReading& then = smaller.steps[0];
     for (std::size_t l = 0; l < then.second_moment.value.size(); ++l) {
@@ -83,14 +83,20 @@ TEST_CASE("first steps: decay alone makes of a stack one of smaller weights") {
 }
 
 TEST_CASE("first steps: a rate of 0 leaves the stream as it was, and nothing follows the gradients") {
-  const FirstSteps p = predict_first_steps(small_stack("peri"), small_input({0.0, 0.0}), few());
+  FirstStepsOptions options = few();
+  options.chains = 256;
+  const FirstSteps p = predict_first_steps(small_stack("peri"), small_input({0.0, 0.0}), options);
   REQUIRE(p.steps.size() == 3);
   for (const StepReading& step : p.steps) {
     CHECK(step.coherent.value.back() == 0.0);
     for (const double change : step.change.value) CHECK(std::abs(change) < 1e-4);
     CHECK(step.kept_share == doctest::Approx(1.0).epsilon(1e-4));
-    // Peri-LN adds 1 for every sublayer, whatever the weights.
-    CHECK(step.second_moment.value.back() - step.second_moment.value.front() == doctest::Approx(4.0).epsilon(1e-3));
+    // Peri-LN adds 1 for every sublayer, whatever the weights; five standard errors.
+    const double added = step.second_moment.value.back() - step.second_moment.value.front();
+    const double error =
+        std::hypot(step.second_moment.standard_error.back(), step.second_moment.standard_error.front());
+    CHECK(error < 0.05);
+    CHECK(std::abs(added - 4.0) < 5.0 * error);
   }
   CHECK(p.holds_until == 2);
 }
@@ -156,7 +162,7 @@ TEST_CASE("first steps: QK-norm over all heads of a single key head is the norm 
   FirstStepsInput input = small_input({1e-3});
   input.optimizer = sgd({1e-3});
   FirstStepsOptions options = few();
-  options.neurons = 512;
+  options.chains = 64;
   const auto update = [&](QkNorm norm) {
     spec.model.qk_norm = norm;
     return predict_first_steps(spec, input, options).steps[1].update.at(Weight::k).value.front();
@@ -234,7 +240,7 @@ TEST_CASE("first steps: where a predicted number is none, the theory stops and s
 
 TEST_CASE("first steps: no mean square is negative, however few samples there are") {
   FirstStepsOptions options = few();
-  options.neurons = 8;
+  options.neurons = 2;
   bool is_cut = false;
   for (options.seed = 0; options.seed < 20; ++options.seed) {
     const FirstSteps p = predict_first_steps(small_stack("peri"), small_input({1e-4}), options);

@@ -1,11 +1,10 @@
-#include "theory/first_steps/moved_fields.h"
-
 #include <cmath>
 #include <utility>
 
 #include "tests/first_steps/small_case.h"
 #include "tests/support/doctest.h"
-#include "theory/first_steps/moved_modules.h"
+#include "theory/first_steps/first_matrix.h"
+#include "theory/first_steps/last_matrix.h"
 #include "theory/first_steps/moved_norm.h"
 
 /// The parts of the prediction that AdamW's updates go through, each by itself.
@@ -14,11 +13,8 @@ namespace {
 
 using Index = Eigen::Index;
 
-constexpr int width = 64;
 constexpr Index batch = 3;
 constexpr Index held_out = 2;
-constexpr Index channels = 4;
-constexpr Index rows = 6;
 
 TrainingTokens three_and_two() {
   TrainingTokens tokens{.ids = {0, 1, 2, 3, 4}, .labels = {1, 2, 3, 4, 0}};
@@ -27,85 +23,148 @@ TrainingTokens three_and_two() {
   return tokens;
 }
 
-MovedInput input_of(const Sampled& kernel, const TokensNow& now, Sampled response) {
-  return {.own = now.square_of(kernel).cast<double>(),
-          .cross = now.rows_of(kernel),
-          .follows = Sampled::Zero(now.count(), channels),
-          .wanders = Sampled::Zero(now.count(), channels),
-          .response = std::move(response)};
+MovedSignal signal_of(const Sampled& x, const TokensNow& now, Sampled response) {
+  MovedSignal signal{.x = MovedParts::zero(now.count(), x.cols()),
+                     .correction = Matrix::Zero(now.count(), now.count()),
+                     .response = std::move(response)};
+  signal.x.kept = now.rows_of(x);
+  return signal;
 }
 
-TEST_CASE("moved fields: their response to a gradient is the difference that the gradient makes") {
+TEST_CASE("first matrix: the response of its fields to a gradient is the difference that the gradient makes") {
   const TrainingTokens tokens = three_and_two();
+  const StackSpec spec = small_stack("pre");
+  const int width = spec.model.width;
   NormalStream numbers({.seed = 4, .replicate = 0, .place = 0});
-  const Sampled factor = numbers.normals_float(tokens.all(), 8);
-  const Sampled kernel = factor * factor.transpose() / 8.0F;
-  RowFields fields{.before = numbers.normals_float(tokens.all(), rows), .gradient = numbers.normals_float(batch, rows)};
+  const Sampled x = numbers.normals_float(tokens.all(), width);
+  constexpr Index rows = 6;
+  const Sampled gradient = numbers.normals_float(batch, rows);
   const Sampled response = 0.1F * numbers.normals_float(held_out, batch);
+  constexpr double variance = 0.3;
+  const ChainDraws draws;
   for (OptimizerLaw optimizer : {adam({0.02}), sgd({0.02})}) {
     optimizer.weight_decay = 5.0;
     const UpdateLaw law(optimizer, {1.0}, 1.0);
-    const TokensNow before{tokens, 0};
+    const ModuleContext context{spec, tokens, draws, law, StepFault::no_noise};
     const TokensNow now{tokens, 1};
-    // The noise of all rows depends on the gradients of all.
-    constexpr StepFault fault = StepFault::no_noise;
-    ReadHistory history(tokens, channels);
-    const MovedInput first = input_of(kernel, before, Sampled::Zero(before.count(), 0));
-    const FieldMover start(kernel, first, history, before, law, width, fault);
-    history.append(first, before, start.keep(), start.true_cross());
-    const MovedInput input = input_of(kernel, now, response);
-    const FieldMover mover(kernel, input, history, now, law, width, fault);
-    constexpr double variance = 0.3;
-    const auto moved = [&](const RowFields& f) {
-      NormalStream projection({.seed = 5, .replicate = 0, .place = 0});
-      NormalStream fresh({.seed = 6, .replicate = 0, .place = 0});
-      return mover.move(f, variance, projection, fresh);
+    struct Moved {
+      FirstMatrix::Fields fields;
+      Sampled to_row;  // ∂z(s)/∂g(t) of row 1
     };
-    const MovedFields at = moved(fields);
+    const auto moved = [&](const Sampled& g) {
+      ReadHistory history(context);
+      FirstMatrix matrix(context, history, {0, 0, rows, rows, std::sqrt(variance)});
+      const TokensNow before{tokens, 0};
+      history.read(signal_of(x, before, Sampled::Zero(before.count(), 0)), before);
+      double square = 0.0;
+      (void)matrix.now(before);
+      (void)matrix.back(g, before, square);
+      history.read(signal_of(x, now, response), now);
+      Moved result{.fields = matrix.now(now), .to_row = {}};
+      Sampled one = Sampled::Zero(held_out, rows);
+      Sampled of = Sampled::Zero(batch, rows);
+      one.col(1).setOnes();
+      of.col(1).setOnes();
+      result.to_row = static_cast<float>(rows) * matrix.response(result.fields, one, of);
+      return result;
+    };
+    const Moved at = moved(gradient);
     for (const Index t : {Index{0}, Index{2}}) {
-      constexpr Index row = 1;
       constexpr float step = 1.0F / 64.0F;
-      RowFields up = fields;
-      RowFields down = fields;
-      up.gradient(t, row) += step;
-      down.gradient(t, row) -= step;
-      const Sampled difference = (moved(up).values - moved(down).values) / (2.0F * step);
+      Sampled up = gradient;
+      Sampled down = gradient;
+      up(t, 1) += step;
+      down(t, 1) -= step;
+      const Sampled difference = (moved(up).fields.values - moved(down).fields.values) / (2.0F * step);
       for (Index s = 0; s < held_out; ++s) {
-        // 0.9 is left of the matrix through which the gradient goes forward; it came back through all of it.
-        double expected = variance * width * 0.9 * response(s, t) - width * mover.cross()(s, t) * at.slope(t, row);
-        if (at.w.size() > 0) expected += width * at.v(s, row) * at.w(t, row);
         // Values of about 5 are rounded by 3e-7, over 1/32; 1/C's third derivative times step²/6 is below 1e-3 of it.
-        CHECK(difference(s, row) == doctest::Approx(expected).epsilon(2e-3));
+        CHECK(difference(s, 1) == doctest::Approx(at.to_row(s, t)).epsilon(2e-3));
       }
     }
   }
 }
 
-TEST_CASE("last matrix: on what is independent of its batch an update of signs is noise, at the stack's width") {
-  // (ΔW h)_k = −η Σ_j sign(g_k) sign(h_j(t)) h_j(s): n terms of variance η² where h(s) knows nothing of h(t). Sampled
-  // are 16 channels in 8 pairs, whose own sum has n/8 times as much.
+/// What one sign step makes of a held-out token, ΔW x, mean square over its rows, by sampling gradients of 64 rows.
+TEST_CASE(
+    "first matrix: signs of its entries' gradients do to a token what the prediction says, Gram matrix included") {
+  // Tokens of independent channels: their Gram matrix's own fluctuation is most of what an update does to others.
+  const TrainingTokens tokens = three_and_two();
   const StackSpec spec = small_stack("pre");
+  constexpr double rate = 0.01;
+  constexpr int repetitions = 1000;
+  constexpr Index rows = 64;
+  const UpdateLaw law(adam({rate}), {1.0}, 1.0);
+  NormalStream numbers({.seed = 11, .replicate = 0, .place = 0});
+  std::vector<double> differences;
+  double mean = 0.0;
+  double exact_mean = 0.0;
+  for (int r = 0; r < repetitions; ++r) {
+    const ChainDraws draws{.seed = 1, .replicate = static_cast<std::uint64_t>(r)};
+    const ModuleContext context{spec, tokens, draws, law, StepFault::none};
+    ReadHistory history(context);
+    FirstMatrix matrix(context, history, {0, 0, rows, rows, 0.0});
+    const Sampled x = numbers.normals_float(tokens.all(), spec.model.width);
+    const Sampled gradient = numbers.normals_float(batch, rows);
+    const TokensNow before{tokens, 0};
+    const TokensNow now{tokens, 1};
+    double square = 0.0;
+    history.read(signal_of(x, before, Sampled::Zero(before.count(), 0)), before);
+    (void)matrix.back(gradient, before, square);
+    history.read(signal_of(x, now, Sampled::Zero(held_out, batch)), now);
+    const double predicted = matrix.now(now).values.squaredNorm();
+    const Sampled entries = x.topRows(batch).transpose() * gradient;
+    const Sampled update = static_cast<float>(rate) * entries.cwiseSign();
+    const double exact = (x.bottomRows(held_out) * update).squaredNorm();
+    differences.push_back(predicted - exact);
+    mean += (predicted - exact) / repetitions;
+    exact_mean += exact / repetitions;
+  }
+  double spread = 0.0;
+  for (const double d : differences) spread += (d - mean) * (d - mean);
+  const double error = std::sqrt(spread / (repetitions * (repetitions - 1.0)));
+  INFO("relative difference ", mean / exact_mean, " +- ", error / exact_mean);
+  CHECK(error < 0.01 * exact_mean);
+  // U's remainder counts as independent of the sizes of gradients: an error of the order of 1/D.
+  CHECK(std::abs(mean) < 4.0 * error + exact_mean / spec.model.width);
+}
+
+/// A LastMatrix of a stack of 64 channels, and its context.
+struct LastCase {
+  StackSpec spec = small_stack("pre");
+  TrainingTokens tokens;
+  ChainDraws draws;
+  UpdateLaw law;
+  InitialBranch branch;
+  ModuleContext context{spec, tokens, draws, law, StepFault::none};
+
+  LastCase(TrainingTokens all, const OptimizerLaw& optimizer)
+      : tokens(std::move(all)), law(optimizer, std::vector<double>(optimizer.rates.size(), 1.0), 1.0) {
+    branch.written = Sampled::Zero(tokens.all(), spec.model.width);
+  }
+};
+
+TEST_CASE("last matrix: on what is independent of its batch an update of signs is noise, at the stack's width") {
+  // (ΔW h)_k = −η Σ_j sign(g_k) sign(h_j(t)) h_j(s): n terms of variance η² where h(s) knows nothing of h(t). Of 8
+  // drawn channels the sum has n/8 times as much.
   TrainingTokens tokens{.ids = {0, 1}, .labels = {1, 0}};
   tokens.batch = tokens.steps = 1;
   constexpr double rate = 0.01;
   constexpr int fan_in = 128;
-  constexpr Index pairs = 8;
+  constexpr Index drawn = 8;
   constexpr int repetitions = 10000;
-  const UpdateLaw law(adam({rate}), {1.0}, 1.0);
-  const StepSamples samples{.hidden = pairs, .channels = channels};
-  const ModuleContext context{spec, tokens, samples, law, StepFault::none};
-  const InitialBranch branch;
+  const LastCase one(tokens, adam({rate}));
   NormalStream numbers({.seed = 8, .replicate = 0, .place = 0});
   std::vector<double> squares;
   double mean = 0.0;
   double update = 0.0;
   for (int r = 0; r < repetitions; ++r) {
-    LastMatrix last(context, branch, 0, Weight::down, fan_in, 2 * pairs);
-    const Sampled hidden = numbers.normals_float(2, pairs).replicate(1, 2);
-    last.append(hidden.topRows(1), numbers.normals_float(1, channels), {tokens, 0});
-    MovedModule module;
-    last.fill(module, hidden.bottomRows(1), {tokens, 1});
-    squares.push_back(module.taken.squaredNorm() / channels + module.correction(0, 0));
+    LastMatrix last(one.context, one.branch, 1, Weight::down, fan_in, drawn);
+    const Sampled hidden = numbers.normals_float(2, drawn);
+    double square = 0.0;
+    last.append(hidden.topRows(1), numbers.normals_float(1, one.spec.model.width), {tokens, 0}, square);
+    const Sampled now = hidden.bottomRows(1);
+    const MovedModule module = last.output(now, now, now, Sampled::Zero(1, 1), {tokens, 1});
+    squares.push_back(module.output.x.follows.cwiseAbs2().mean() + module.output.correction(0, 0));
     mean += squares.back() / repetitions;
     update += module.update_square.at(Weight::down) / repetitions;
   }
@@ -122,53 +181,59 @@ TEST_CASE("last matrix: on what is independent of its batch an update of signs i
 }
 
 TEST_CASE("last matrix: what its update adds to cotangents is the transpose of what it adds to outputs") {
-  const StackSpec spec = small_stack("pre");
   TrainingTokens tokens{.ids = {0, 1, 2}, .labels = {1, 0, 2}};
   tokens.batch = 1;
   tokens.steps = 2;
-  constexpr int fan_in = 128;
-  constexpr Index pairs = 8;
-  OptimizerLaw optimizer = adam({0.01, 0.01});
-  optimizer.weight_decay = 10.0;
-  const UpdateLaw law(optimizer, {1.0, 1.0}, 1.0);
-  const StepSamples samples{.hidden = pairs, .channels = channels};
-  const ModuleContext context{spec, tokens, samples, law, StepFault::none};
+  constexpr Index drawn = 16;
+  const LastCase one(tokens, adam({0.01, 0.01}));
   NormalStream numbers({.seed = 9, .replicate = 0, .place = 0});
-  InitialBranch branch;
-  branch.gradients = numbers.normals_float(2, channels);
-  LastMatrix last(context, branch, 0, Weight::down, fan_in, 2 * pairs);
-  last.append(numbers.normals_float(1, 2 * pairs), branch.gradients.topRows(1), {tokens, 0});
+  LastMatrix last(one.context, one.branch, 1, Weight::down, drawn, drawn);
+  double square = 0.0;
+  last.append(numbers.normals_float(1, drawn), numbers.normals_float(1, one.spec.model.width), {tokens, 0}, square);
   const TokensNow now{tokens, 1};
-  const Sampled hidden = numbers.normals_float(2, 2 * pairs);
-  MovedModule module;
-  last.fill(module, hidden, now);
-  // The gradient of the next batch as it was before training: nothing but the update and decay changes the cotangent.
-  const Sampled gradient = branch.gradients.bottomRows(1);
-  const Sampled before = numbers.normals_float(1, 2 * pairs);
-  const Sampled added = last.cotangent(before, gradient, now) - 0.9F * before;
-  const double forward = gradient.cwiseProduct(module.taken.topRows(1)).sum() * (2.0 * pairs / fan_in);
-  const double back = hidden.topRows(1).cwiseProduct(added).sum() * (1.0 * channels / spec.model.width);
+  const Sampled hidden = numbers.normals_float(2, drawn);
+  const Sampled gradient = numbers.normals_float(1, one.spec.model.width);
+  const Sampled before = last.back(gradient, {tokens, 0});
+  const MovedModule module = last.output(hidden, hidden, hidden, Sampled::Zero(2, 1), now);
+  const double forward = gradient.cwiseProduct(module.output.x.follows.topRows(1)).sum();
+  const double back = hidden.topRows(1).cwiseProduct(last.back(gradient, now) - before).sum();
   CHECK(std::abs(forward) > 1e-3);
   CHECK(back == doctest::Approx(forward).epsilon(1e-4));  // rounding of float
 }
 
-TEST_CASE("moved norm: no gradient comes back along what came out, where all of it follows gradients") {
+TEST_CASE("moved norm: gradients are those of differences, for every kind that divides") {
   TrainingTokens tokens{.ids = {0, 1}, .labels = {1, 0}};
   tokens.batch = tokens.steps = 1;
   const TokensNow now{tokens, 0};
+  StackSpec spec = small_stack("pre");
+  spec.model.gamma = 1.5;
+  spec.model.norm_eps = 0.5;
   NormalStream numbers({.seed = 10, .replicate = 0, .place = 0});
-  constexpr double gain = 1.5;
-  Sampled out = numbers.normals_float(2, channels);
-  for (Index s = 0; s < 2; ++s) out.row(s) *= static_cast<float>(gain * std::sqrt(channels)) / out.row(s).norm();
-  MovedNorm norm(tokens);
-  norm.append(Vector::Constant(2, 0.25), out, now);
-  CHECK(norm.back(out.topRows(1), gain, now).norm() < 1e-6F * out.row(0).norm());
-  const Sampled gradient = numbers.normals_float(1, channels);
-  const Sampled back = norm.back(gradient, gain, now);
-  CHECK(std::abs(back.cwiseProduct(out.topRows(1)).sum()) < 1e-5F);
-  const Sampled across =
-      gradient - gradient.cwiseProduct(out.topRows(1)).sum() / out.row(0).squaredNorm() * out.topRows(1);
-  CHECK((back - 0.25F * across).norm() < 1e-5F);
+  const Sampled x = numbers.normals_float(2, spec.model.width);
+  const Sampled gradient = numbers.normals_float(1, spec.model.width);
+  for (const NormKind kind : {NormKind::rms, NormKind::layer, NormKind::l2}) {
+    CAPTURE(static_cast<int>(kind));
+    spec.model.norm = kind;
+    const auto passed = [&](const Sampled& in, MovedNorm& norm) {
+      MovedSignal signal = signal_of(in, now, Sampled::Zero(2, 0));
+      norm.pass(signal, now);
+      return Sampled(signal.x.kept);
+    };
+    MovedNorm norm(spec, tokens, true, 2.0);
+    (void)passed(x, norm);
+    const Sampled back = norm.back(gradient, now);
+    for (const Index k : {Index{0}, Index{7}}) {
+      constexpr float step = 1.0F / 64.0F;
+      Sampled up = x;
+      Sampled down = x;
+      up(0, k) += step;
+      down(0, k) -= step;
+      MovedNorm other(spec, tokens, true, 2.0);
+      const Sampled difference = (passed(up, other) - passed(down, other)) / (2.0F * step);
+      const double expected = difference.row(0).cwiseProduct(gradient).sum();
+      CHECK(std::abs(back(0, k) - expected) < 1e-3);  // rounding of float over 1/32; the slope's curvature is below
+    }
+  }
 }
 
 }  // namespace

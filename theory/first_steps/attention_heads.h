@@ -7,8 +7,6 @@
 
 namespace periscope::theory {
 
-using Sampled = Eigen::MatrixXf;
-
 /// Attention of single heads over sequences that do not see each other, forward and back, written out: softmax, mask,
 /// RoPE, QK-norm and the soft cap as the stack has them. Rows are tokens.
 class SequenceAttention {

@@ -15,7 +15,7 @@ namespace periscope::theory {
 std::string_view meaning_of(StepFault fault) {
   switch (fault) {
     case StepFault::none: break;
-    case StepFault::no_noise: return "what is random in an update's effect, given the gradients, left out";
+    case StepFault::no_noise: return "what no line in an entry's gradients explains of its update left out";
     case StepFault::sign_constant: return "1 in the place of sqrt(2/pi), the mean |z| of a normal number";
     case StepFault::one_gate: return "what W_down reads as Gaussian, without a gate of its own for every channel";
     case StepFault::no_token_mean: return "what all tokens have in common in a matrix's input left out";
@@ -44,6 +44,20 @@ std::string first_steps_refusal(const StackSpec& spec) {
     }
   }
   return "";
+}
+
+TrainingTokens tokens_of(const StackSpec& spec, const FirstStepsInput& input, int run) {
+  const TrainingBatches& batches = input.runs[static_cast<std::size_t>(run)];
+  TrainingTokens tokens{.ids = {}, .labels = {}, .sequence = spec.input.tokens};
+  for (std::size_t s = 0; s < input.optimizer.rates.size(); ++s) {
+    tokens.ids.insert(tokens.ids.end(), batches.inputs[s].begin(), batches.inputs[s].end());
+    tokens.labels.insert(tokens.labels.end(), batches.labels[s].begin(), batches.labels[s].end());
+  }
+  tokens.steps = static_cast<Eigen::Index>(input.optimizer.rates.size());
+  tokens.batch = static_cast<Eigen::Index>(batches.inputs.front().size());
+  tokens.ids.insert(tokens.ids.end(), input.ids.begin(), input.ids.end());
+  tokens.labels.insert(tokens.labels.end(), input.labels.begin(), input.labels.end());
+  return tokens;
 }
 
 namespace {
@@ -110,10 +124,9 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
   for (std::size_t c = 0; c < chains; ++c) {
     failure.run([&] {
       const TrainingTokens tokens = tokens_of(spec, input, static_cast<int>(c % input.runs.size()));
-      const StepSamples samples{
-          .hidden = options.neurons / 2, .channels = 2 * options.neurons, .seed = options.seed, .replicate = c};
+      const ChainDraws draws{.neurons = options.neurons, .seed = options.seed, .replicate = c};
       readings[c] =
-          moved_stack(spec, tokens, input.optimizer, samples, options.fault, [&](double work) { share.add(work); });
+          moved_stack(spec, tokens, input.optimizer, draws, options.fault, [&](double work) { share.add(work); });
     });
   }
   failure.rethrow();
@@ -178,14 +191,25 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
 
 namespace {
 
-/// Sizes that decide the cost: tokens of all batches and in all, sampled hidden channels and channels of the stream.
+/// Sizes that decide the cost: tokens of all batches and in all, drawn rows of a layer's matrices that read the stream,
+/// and of those that write to it.
 struct Counts {
-  double trained, all, hidden, channels, steps, sublayers;
+  double trained, all, reading, writing, width, steps, layers;
 };
 Counts counts_of(const StackSpec& spec, const FirstStepsSizes& sizes, const FirstStepsOptions& options) {
+  const ModelSpec& m = spec.model;
+  const ChainDraws draws{.neurons = options.neurons};
   const double trained = sizes.steps * sizes.batch;
-  return {trained,     trained + sizes.held_out,    1.0 * options.neurons, 2.0 * options.neurons,
-          sizes.steps, 1.0 * spec.model.sublayers()};
+  const double values = 1.0 * draws.groups(m) * m.head_dim;
+  const double queries = values * m.heads / m.kv_heads;
+  const double hidden = draws.hidden(m);
+  return {.trained = trained,
+          .all = trained + sizes.held_out,
+          .reading = queries + 2.0 * values + (is_gated(m.mlp) ? 2.0 : 1.0) * hidden,
+          .writing = queries + hidden,
+          .width = 1.0 * m.width,
+          .steps = sizes.steps,
+          .layers = 1.0 * m.layers};
 }
 
 }  // namespace
@@ -193,29 +217,29 @@ Counts counts_of(const StackSpec& spec, const FirstStepsSizes& sizes, const Firs
 FirstStepsBytes first_steps_bytes(const StackSpec& spec, const FirstStepsSizes& sizes,
                                   const FirstStepsOptions& options) {
   const Counts n = counts_of(spec, sizes, options);
-  const double kernels = n.sublayers * (3.0 * n.all * n.all + 2.0 * n.trained * n.trained) + 24.0 * n.all * n.all;
-  const double channels = (6.0 * n.trained + 2.0 * n.all) * n.channels + 9.0 * n.all * n.hidden;
-  const double entries = 3.0 * n.steps * n.hidden * n.channels;
+  const double kernels = 2.0 * n.layers * n.trained * n.trained + 12.0 * n.all * n.all;
+  const double signals = n.width * (4.0 * n.all + 10.0 * n.trained) + n.trained * (2.0 * n.reading + n.writing);
+  const double entries = (n.steps + 1.0) * n.width * (n.reading + n.writing);
   const double at_once = sizeof(float) * std::min(omp_get_max_threads(), options.chains);
-  // Logits and their gradients before training and now; sampled columns of the unembedding, and their gradients at
-  // every step, their moments and sums.
+  // Logits of a batch and the held-out tokens, their gradients of all, the unembedding, and its entries at every step.
   const double classes =
-      spec.model.vocab * (4.0 * n.all + 6.0 * (n.trained / n.steps + sizes.held_out) + (n.steps + 5.0) * n.channels);
-  return {.kernels = at_once * kernels,
-          .samples = at_once * n.sublayers * (channels + entries),
-          .classes = at_once * classes};
+      spec.model.vocab * (n.trained + 4.0 * (n.trained / n.steps + sizes.held_out) + (n.steps + 5.0) * n.width);
+  return {
+      .kernels = at_once * kernels, .samples = at_once * n.layers * (signals + entries), .classes = at_once * classes};
 }
 
 double first_steps_operations(const StackSpec& spec, const FirstStepsSizes& sizes, const FirstStepsOptions& options) {
+  const ModelSpec& m = spec.model;
   const Counts n = counts_of(spec, sizes, options);
-  // Factors in double count twice; fields; and at every step kernels over the batches so far by rows of five matrices,
-  // and entries of three.
-  const double factors = 4.0 / 3.0 * n.all * n.all * n.all;
-  const double fields = n.all * n.all * (4.0 * n.hidden + 3.0 * n.channels);
+  // Before training all rows of every matrix are drawn, in double; then at every step fields and gradients of the drawn
+  // ones, kernels over the batches so far, and entries with the optimizer's memory of them.
+  const double hidden = 3.0 * m.mlp_width + 2.0 * m.query_width() + 2.0 * m.key_width();
+  const double before = 4.0 * n.all * n.width * hidden;
   const double held = n.all - n.trained + n.trained / n.steps;
-  const double moving = 4.0 * n.trained * n.trained * n.hidden + 16.0 * held * n.trained * n.hidden +
-                        4.0 * held * n.trained * n.channels + 60.0 * n.steps * n.hidden * n.channels;
-  return options.chains * n.sublayers * (factors + fields + (n.steps + 1.0) * moving);
+  const double fields = 4.0 * held * n.width * (n.reading + n.writing);
+  const double kernels = n.trained * (n.trained + 6.0 * held) * (n.reading + n.width);
+  const double entries = 12.0 * n.steps * n.width * (n.reading + n.writing);
+  return options.chains * n.layers * (before + (n.steps + 1.0) * (fields + kernels + entries));
 }
 
 }  // namespace periscope::theory

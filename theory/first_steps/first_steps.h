@@ -43,7 +43,7 @@ struct FirstStepsInput {
 /// A named mistake inside T28, planted to see whether a verdict notices it.
 enum class StepFault {
   none,
-  no_noise,       ///< ξ, what is random in ΔW·h given the gradients, left out
+  no_noise,       ///< what no line in an entry's gradients explains of its update left out
   sign_constant,  ///< 1 instead of √(2/π), the mean |z| of a normal number
   one_gate,       ///< W_down's input as one Gaussian kernel instead of one for every sampled gate
   no_token_mean,  ///< the part of the inputs' kernel that all tokens have in common left out
@@ -54,7 +54,7 @@ static_assert(are_names_of<StepFault>(step_fault_names));
 [[nodiscard]] std::string_view meaning_of(StepFault fault);
 
 struct FirstStepsOptions {
-  int neurons = 256;  ///< sampled hidden channels of every module in a chain; twice as many channels of the stream
+  int neurons = 512;  ///< drawn rows of a matrix inside a module, at most; the stream has all of its channels
   int chains = 4;      ///< independent ones, from whose spread standard errors come
   std::uint64_t seed = 0;
   StepFault fault = StepFault::none;

@@ -2,21 +2,22 @@
 
 namespace periscope::theory {
 
+using Index = Eigen::Index;
+
 MovedEmbedding::MovedEmbedding(const ModuleContext& context, const InitialStack& initial)
     : context_(context),
       initial_(initial),
-      norm_use_(norm_use(context.spec.model)),
-      norm_(context.tokens),
-      input_gradient_(context.tokens.trained(), context.samples.channels) {}
+      norm_(context.spec, context.tokens, context.spec.model.embedding_norm),
+      input_gradient_(context.tokens.trained(), context.spec.model.width) {}
 
 std::vector<Sampled> MovedEmbedding::row_gradients(const TokensNow& now) const {
   const auto scale = static_cast<float>(context_.spec.model.embedding.scale);
-  const Eigen::Index batch = now.tokens.batch;
+  const Index batch = now.tokens.batch;
   std::vector<Sampled> sums;
-  for (Eigen::Index b = 0; b < now.done; ++b) {
-    Sampled sum = Sampled::Zero(now.count(), context_.samples.channels);
-    for (Eigen::Index s = 0; s < now.count(); ++s) {
-      for (Eigen::Index t = b * batch; t < (b + 1) * batch; ++t) {
+  for (Index b = 0; b < now.done; ++b) {
+    Sampled sum = Sampled::Zero(now.count(), input_gradient_.cols());
+    for (Index s = 0; s < now.count(); ++s) {
+      for (Index t = b * batch; t < (b + 1) * batch; ++t) {
         if (same_id(now.token(s), t)) sum.row(s) += scale * input_gradient_.row(t);
       }
     }
@@ -25,24 +26,20 @@ std::vector<Sampled> MovedEmbedding::row_gradients(const TokensNow& now) const {
   return sums;
 }
 
-Sampled MovedEmbedding::response(const std::vector<Sampled>& sums, const Vector& slope, const TokensNow& now) const {
-  const ModelSpec& m = context_.spec.model;
-  const auto scale = static_cast<float>(m.embedding.scale);
-  const Vector times = norm_.times(now);
+Sampled MovedEmbedding::response(const std::vector<Sampled>& sums, const TokensNow& now) const {
+  const double scale = context_.spec.model.embedding.scale;
   Sampled result = Sampled::Zero(now.count(), now.trained());
-  for (Eigen::Index s = 0; s < now.count(); ++s) {
+  for (Index s = 0; s < now.count(); ++s) {
     Matrix c(now.done, now.done);
-    for (Eigen::Index a = 0; a < now.done; ++a) {
-      for (Eigen::Index b = 0; b < now.done; ++b) {
+    for (Index a = 0; a < now.done; ++a) {
+      for (Index b = 0; b < now.done; ++b) {
         c(a, b) = sums[static_cast<std::size_t>(a)].row(s).dot(sums[static_cast<std::size_t>(b)].row(s)) /
-                  static_cast<float>(context_.samples.channels);
+                  static_cast<float>(input_gradient_.cols());
       }
     }
     const Vector slopes = context_.law.moments(c).slope;
-    for (Eigen::Index t = 0; t < now.trained(); ++t) {
-      if (!same_id(now.token(s), t)) continue;
-      const double norms = m.embedding_norm ? slope(s) * times(t) : 1.0;
-      result(s, t) = static_cast<float>(-scale * scale * norms * slopes(t / now.tokens.batch));
+    for (Index t = 0; t < now.trained(); ++t) {
+      if (same_id(now.token(s), t)) result(s, t) = static_cast<float>(-scale * scale * slopes(t / now.tokens.batch));
     }
   }
   return result;
@@ -50,47 +47,38 @@ Sampled MovedEmbedding::response(const std::vector<Sampled>& sums, const Vector&
 
 MovedStreams MovedEmbedding::now(const TokensNow& now) {
   const ModelSpec& m = context_.spec.model;
-  const Sampled none = Sampled::Zero(now.count(), context_.samples.channels);
-  Sampled y = none;
-  Sampled responds = Sampled::Zero(now.count(), now.trained());
-  const Vector slope0 = now.rows_of(initial_.embedding_slope);
-  const Sampled before = now.square_of(initial_.stream_input);
-  Vector slope = slope0;
-  const double left = context_.law.kept(now.done);
+  const auto scale = static_cast<float>(m.embedding.scale);
+  MovedSignal x{.x = MovedParts::zero(now.count(), m.width),
+                .correction = Matrix::Zero(now.count(), now.count()),
+                .response = Sampled::Zero(now.count(), now.trained())};
+  x.x.kept = scale * static_cast<float>(context_.law.kept(now.done)) * now.rows_of(initial_.embedded);
   if (now.done > 0) {
     const std::vector<Sampled> sums = row_gradients(now);
-    y = -static_cast<float>(m.embedding.scale) * context_.law.taken_off(sums);
-    if (m.embedding_norm) {
-      const Vector square = left * left * ratio(before.diagonal().cast<double>(), slope0.cwiseAbs2()) + mean_square(y);
-      slope = slope_of(square, norm_use_, m.gamma);
-      y = slope.cast<float>().asDiagonal() * y;
-    }
-    responds = response(sums, slope, now);
+    x.x.follows = -scale * context_.law.taken_off(sums);
+    x.response = response(sums, now);
   }
-  if (m.embedding_norm) {
-    norm_.append(slope, y, now);
-  } else {
-    norm_.append(slope, now);
-  }
-  const Vector keep = left * ratio(slope, slope0);
-  const Matrix own = keep.asDiagonal() * before.cast<double>() * keep.asDiagonal();
-  const Sampled cross = keep.cast<float>().asDiagonal() * now.rows_of(initial_.stream_input);
+  norm_.pass(x, now);
   const auto count = static_cast<std::size_t>(m.ends().streams());
-  MovedStreams x(count);
+  MovedStreams streams(count);
   for (std::size_t i = 0; i < count; ++i) {
-    x.follows[i] = y;
-    x.wanders[i] = none;
+    streams.x[i] = x.x;
     for (std::size_t j = 0; j < count; ++j) {
-      x.own[i][j] = own;
-      x.cross[i][j] = cross;
-      x.response[i][j] = responds;
+      streams.correction[i][j] = x.correction;
+      streams.response[i][j] = x.response;
     }
   }
-  return x;
+  return streams;
 }
 
-void MovedEmbedding::back(const Sampled& gradients, const TokensNow& now) {
-  input_gradient_.middleRows(now.trained(), now.next()) = norm_.back(gradients, context_.spec.model.gamma, now);
+void MovedEmbedding::back(const Sampled& gradients, const TokensNow& now, double& square) {
+  input_gradient_.middleRows(now.trained(), now.next()) = norm_.back(gradients, now);
+  const Sampled& g = input_gradient_;
+  const double scale = context_.spec.model.embedding.scale;
+  for (Index s = now.trained(); s < now.trained() + now.next(); ++s) {
+    for (Index t = now.trained(); t < now.trained() + now.next(); ++t) {
+      if (same_id(s, t)) square += scale * scale * g.row(s).dot(g.row(t));
+    }
+  }
 }
 
 }  // namespace periscope::theory

@@ -2,7 +2,6 @@
 
 #include "theory/first_steps/moved_modules.h"
 #include "theory/first_steps/moved_norm.h"
-#include "theory/first_steps/moved_streams.h"
 
 namespace periscope::theory {
 
@@ -13,14 +12,15 @@ class MovedEmbedding {
   MovedEmbedding(const ModuleContext& context, const InitialStack& initial);
   /// The streams as they begin: the tables' rows that the tokens look up, behind the embedding norm if there is one.
   [[nodiscard]] MovedStreams now(const TokensNow& now);
-  /// Keeps the gradients of the next batch with respect to what the streams begin as [next, channels].
-  void back(const Sampled& gradients, const TokensNow& now);
+  /// Keeps the gradients of the next batch with respect to what the streams begin as [next, D], and adds the squared
+  /// norm of the table's gradient to `square`.
+  void back(const Sampled& gradients, const TokensNow& now, double& square);
 
  private:
-  /// The gradients of the rows that these tokens look up, of every step that is done: [now, channels] each.
+  /// The gradients of the rows that these tokens look up, of every step that is done: [now, D] each.
   [[nodiscard]] std::vector<Sampled> row_gradients(const TokensNow& now) const;
-  /// E ∂x(s)/∂(∂loss/∂x(t)) [now, trained] for the gradients of row_gradients; `slope` of the norm now.
-  [[nodiscard]] Sampled response(const std::vector<Sampled>& sums, const Vector& slope, const TokensNow& now) const;
+  /// E ∂x(s)/∂(∂loss/∂x(t)) [now, trained] before the embedding norm, for the gradients of row_gradients.
+  [[nodiscard]] Sampled response(const std::vector<Sampled>& sums, const TokensNow& now) const;
   [[nodiscard]] bool same_id(Eigen::Index s, Eigen::Index t) const {
     const std::vector<int>& ids = context_.tokens.ids;
     return ids[static_cast<std::size_t>(s)] == ids[static_cast<std::size_t>(t)];
@@ -28,9 +28,8 @@ class MovedEmbedding {
 
   const ModuleContext& context_;
   const InitialStack& initial_;
-  NormUse norm_use_;
   MovedNorm norm_;          // the embedding norm
-  Sampled input_gradient_;  // of what the table gives, without its scale, at every batch's step [all batches, channels]
+  Sampled input_gradient_;  // of what the table gives, without its scale, at every batch's step [all batches, D]
 };
 
 }  // namespace periscope::theory

@@ -2,30 +2,56 @@
 
 namespace periscope::theory {
 
-Vector slope_of(const Vector& square, const NormUse& norm, double gamma) {
-  const TokenKernel kernel = TokenKernel::of_independent_features(Matrix(square.asDiagonal()), norm.width);
-  return norm_slope(norm_trace(kernel, norm), norm, gamma);
-}
+MovedNorm::MovedNorm(const StackSpec& spec, const TrainingTokens& tokens, bool used, double gain)
+    : norm_(norm_use(spec.model)),
+      used_(used),
+      gain_(used ? gain * spec.model.gamma : gain),
+      times_(tokens.trained()),
+      output_(used ? tokens.trained() : 0, spec.model.width) {}
 
-Vector ratio(const Vector& a, const Vector& b) { return (b.array() == 0.0).select(0.0, a.array() / b.array()); }
-
-Vector mean_square(const Sampled& rows) {
-  return (rows.rowwise().squaredNorm() / static_cast<float>(rows.cols())).cast<double>();
-}
-
-void MovedNorm::append(const Vector& slope, const TokensNow& now) {
+MovedNorm::Passed MovedNorm::pass(MovedParts& x, const Vector& correction, const TokensNow& now) {
+  Vector slope = Vector::Constant(now.count(), gain_);
+  if (used_) {
+    // The first channel is the direction of the mean (T25).
+    if (subtracts_mean(norm_.kind)) {
+      for (Sampled* part : {&x.kept, &x.wanders, &x.follows}) part->col(0).setZero();
+    }
+    const Vector square = x.total().rowwise().squaredNorm().cast<double>() / norm_.width + correction;
+    const Matrix product = square.asDiagonal();
+    slope = norm_slope(norm_trace({product, Matrix::Zero(product.rows(), product.cols())}, norm_), norm_, gain_);
+  }
+  x.scale(slope);
+  Sampled response = slope.cast<float>() * times(now).cast<float>().transpose();
   times_.segment(now.trained(), now.next()) = slope.head(now.next());
+  if (used_) {
+    const Sampled z = x.total();
+    const Sampled before = output_.topRows(now.trained());
+    const auto inverse = [](const Sampled& rows) {
+      return Eigen::VectorXf(rows.rowwise().norm().unaryExpr([](float n) { return n > 0 ? 1.0F / n : 0.0F; }));
+    };
+    const Sampled cosine = inverse(z).asDiagonal() * (z * before.transpose()) * inverse(before).asDiagonal();
+    const float directions = subtracts_mean(norm_.kind) ? 3.0F : 2.0F;
+    response = response.cwiseProduct(Sampled(1.0F - (directions - cosine.array().square()) / norm_.width));
+    output_.middleRows(now.trained(), now.next()) = z.topRows(now.next());
+  }
+  return {.slope = slope, .response = response};
 }
 
-void MovedNorm::append(const Vector& slope, const Sampled& follows, const TokensNow& now) {
-  append(slope, now);
-  passed_ = follows.topRows(now.next());
+void MovedNorm::pass(MovedSignal& signal, const TokensNow& now) {
+  const Passed passed = pass(signal.x, signal.correction.diagonal(), now);
+  signal.correction = passed.slope.asDiagonal() * signal.correction * passed.slope.asDiagonal();
+  signal.response = signal.response.cwiseProduct(passed.response);
 }
 
-Sampled MovedNorm::back(Sampled gradients, double gain, const TokensNow& now) const {
-  if (passed_.size() > 0 && gain != 0.0) {  // nothing comes out of a norm with gain 0, and goes back
-    const Eigen::VectorXf along = gradients.cwiseProduct(passed_).rowwise().mean() / static_cast<float>(gain * gain);
-    gradients -= along.asDiagonal() * passed_;
+Sampled MovedNorm::back(Sampled gradients, const TokensNow& now) const {
+  if (used_) {
+    const double square = formula_of(norm_.kind).count(norm_.width) * gain_ * gain_;
+    if (square > 0.0) {
+      const Sampled z = output_.middleRows(now.trained(), now.next());
+      const Eigen::VectorXf along = gradients.cwiseProduct(z).rowwise().sum() / static_cast<float>(square);
+      gradients -= along.asDiagonal() * z;
+    }
+    if (subtracts_mean(norm_.kind)) gradients.col(0).setZero();
   }
   return times_.segment(now.trained(), now.next()).cast<float>().asDiagonal() * gradients;
 }

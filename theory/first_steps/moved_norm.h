@@ -1,38 +1,38 @@
 #pragma once
 
-#include "theory/first_steps/initial_stack.h"
+#include "theory/first_steps/moved_streams.h"
+#include "theory/norms/norm_law.h"
 
 namespace periscope::theory {
 
-/// What a norm multiplies tokens of these mean squares by, gain γ.
-[[nodiscard]] Vector slope_of(const Vector& square, const NormUse& norm, double gamma);
-
-/// a/b of every token; 0 where b is, of a norm with gain 0, behind which there is nothing to keep.
-[[nodiscard]] Vector ratio(const Vector& a, const Vector& b);
-
-/// E x² of every row over its columns.
-[[nodiscard]] Vector mean_square(const Sampled& rows);
-
-/// One norm of the stack, step by step: how it divided the tokens of every batch at their own step, which is how it
-/// lets the gradients of that batch back.
+/// One norm of the stack, or a factor in its place, step by step: how it divided the tokens of every batch when their
+/// step was taken, which is how their gradients came back.
 class MovedNorm {
  public:
-  explicit MovedNorm(const TrainingTokens& tokens) : times_(Vector::Ones(tokens.trained())) {}
+  /// `used`: whether there is a norm, of gain γ times `gain`; else there is the factor `gain` alone.
+  MovedNorm(const StackSpec& spec, const TrainingTokens& tokens, bool used, double gain = 1.0);
 
   /// What it multiplied the tokens of the batches that are done by [trained].
   [[nodiscard]] Vector times(const TokensNow& now) const { return times_.head(now.trained()); }
-  /// Keeps the next batch: `slope` multiplies its tokens now [now].
-  void append(const Vector& slope, const TokensNow& now);
-  /// The same, with what of the norm's output follows the gradients, y [now, channels].
-  void append(const Vector& slope, const Sampled& follows, const TokensNow& now);
-  /// From the next batch's gradients of the norm's output those of its input, both of sampled channels
-  /// [next, channels]: slope · (g − ⟨g, z⟩ z/γ²), z the output, of which y alone goes with gradients; `gain` is γ.
-  /// Without a y nothing is taken off.
-  [[nodiscard]] Sampled back(Sampled gradients, double gain, const TokensNow& now) const;
+  /// Lets a signal through and keeps the next batch.
+  void pass(MovedSignal& signal, const TokensNow& now);
+  /// The same of the channels alone; `correction` is E x² less that of the channels [now].
+  struct Passed {
+    Vector slope;  ///< what every token was multiplied by [now]
+    /// What becomes of ∂x(s)/∂(∂loss/∂x(t)): slope(s) slope(t) tr(P_s P_t)/D, P = I − zzᵀ/‖z‖² the norm's projection.
+    Sampled response;  ///< [now, trained]
+  };
+  Passed pass(MovedParts& x, const Vector& correction, const TokensNow& now);
+  /// From the next batch's gradients of the output those of the input [next, D]:
+  /// slope · (g − ⟨g, z⟩ z/γ²), z the output.
+  [[nodiscard]] Sampled back(Sampled gradients, const TokensNow& now) const;
 
  private:
+  NormUse norm_;
+  bool used_;
+  double gain_;     // of its output
   Vector times_;    // [all batches]
-  Sampled passed_;  // y of the next batch [next, channels]
+  Sampled output_;  // of every batch at its step [all batches, D]
 };
 
 }  // namespace periscope::theory

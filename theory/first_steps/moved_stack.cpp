@@ -7,47 +7,35 @@
 #include "sim/spec/block.h"
 #include "theory/first_steps/moved_embedding.h"
 #include "theory/first_steps/moved_output.h"
-#include "theory/predict/fault.h"
 
 namespace periscope::theory {
 namespace {
 
-/// What clipping multiplies the gradients of every batch by, whose norms are given.
-std::vector<double> clips(const OptimizerLaw& optimizer, const std::vector<double>& gradient_norm) {
-  std::vector<double> result;
-  for (const double norm : gradient_norm) {
-    result.push_back(optimizer.clip > 0.0 && norm > optimizer.clip ? optimizer.clip / norm : 1.0);
-  }
-  return result;
-}
-
 class MovedStack {
  public:
   MovedStack(const StackSpec& spec, const TrainingTokens& tokens, const OptimizerLaw& optimizer,
-             const StepSamples& samples, StepFault fault, const std::function<void(double)>& on_work)
+             const ChainDraws& draws, StepFault fault, const std::function<void(double)>& on_work)
       : spec_(spec),
         tokens_(tokens),
-        samples_(samples),
         on_work_(on_work),
-        norm_(norm_use(spec.model)),
         ends_(spec.model.ends()),
-        initial_(initial_stack(spec, tokens, samples)),
-        law_(optimizer, clips(optimizer, initial_.gradient_norm),
+        initial_(initial_stack(spec, tokens, draws)),
+        clip_(optimizer.clip),
+        law_(optimizer, std::vector<double>(static_cast<std::size_t>(tokens.steps), 1.0),
              fault == StepFault::sign_constant ? std::sqrt(std::numbers::pi / 2.0) : 1.0),
-        context_{spec_, tokens_, samples_, law_, fault},
+        context_{spec_, tokens_, draws, law_, fault},
         embedding_(context_, initial_),
-        output_(context_, initial_),
-        norm_a_(static_cast<std::size_t>(spec.model.sublayers()), MovedNorm(tokens)),
-        norm_b_(norm_a_),
-        norm_c_(static_cast<std::size_t>(spec.model.steps()),
-                std::vector<MovedNorm>(static_cast<std::size_t>(ends_.streams()), MovedNorm(tokens))),
-        modules_(static_cast<std::size_t>(spec.model.sublayers())) {
+        output_(context_) {
     for (int s = 0; s < spec.model.steps(); ++s) {
-      for (const Branch& branch : step_under(Fault::none, spec.model, s).branches) {
-        const auto l = static_cast<std::size_t>(branch.sublayer);
+      const Step step = spec.model.step(s);
+      for (const Branch& branch : step.branches) {
+        norm_a_.emplace_back(spec, tokens, branch.norm_a, branch.input_gain);
+        norm_b_.emplace_back(spec, tokens, branch.norm_b);
         const auto make = branch.kind == ModuleKind::mlp ? trained_mlp : trained_attention;
-        modules_[l] = make(context_, branch.layer(), initial_.branches[l]);
+        modules_.push_back(make(context_, branch.layer(), initial_of(branch)));
       }
+      auto& of_streams = norm_c_.emplace_back();
+      for (const bool used : step.norm_c) of_streams.emplace_back(spec, tokens, used);
     }
   }
 
@@ -74,106 +62,71 @@ class MovedStack {
   }
 
  private:
-  /// What a branch reads behind its norm A, or its factor alone, from what it reads in front of them.
-  void through_norm_a(MovedInput& in, const Branch& branch, const TokensNow& now) {
-    const auto l = static_cast<std::size_t>(branch.sublayer);
-    const Vector ones = Vector::Ones(now.count());
-    const Vector slope =
-        branch.input_gain * (branch.norm_a ? slope_of(in.own.diagonal(), norm_, spec_.model.gamma) : ones);
-    const Eigen::VectorXf left = slope.cast<float>();
-    const Eigen::VectorXf right = initial_.branches[l].slope_a.cast<float>();
-    in.own = slope.asDiagonal() * in.own * slope.asDiagonal();
-    in.follows = left.asDiagonal() * in.follows;
-    in.wanders = left.asDiagonal() * in.wanders;
-    in.cross = left.asDiagonal() * in.cross * right.asDiagonal();
-    in.response = left.asDiagonal() * in.response * norm_a_[l].times(now).cast<float>().asDiagonal();
-    if (branch.norm_a) {
-      norm_a_[l].append(slope, in.follows, now);
-    } else {
-      norm_a_[l].append(slope, now);
-    }
+  [[nodiscard]] const InitialBranch& initial_of(const Branch& branch) const {
+    return initial_.branches[static_cast<std::size_t>(branch.sublayer)];
   }
 
   /// Mean over the held-out tokens of the correlation of a token's channels with what they were.
-  [[nodiscard]] double kept_share(const MovedInput& in, const InitialBranch& initial, const TokensNow& now) const {
+  [[nodiscard]] double kept_share(const MovedSignal& in, const Branch& branch, const TokensNow& now) const {
+    const Sampled x = in.x.total().bottomRows(tokens_.held_out());
+    const Sampled before = initial_of(branch).read.bottomRows(tokens_.held_out());
     double sum = 0.0;
-    for (Eigen::Index s = now.next(); s < now.count(); ++s) {
-      const double before = initial.input(now.token(s), now.token(s));
-      const double both = std::sqrt(in.own(s, s) * before);
-      sum += both > 0.0 ? in.cross(s, now.token(s)) / both : 1.0;
+    for (Eigen::Index s = 0; s < tokens_.held_out(); ++s) {
+      const double both = std::sqrt(
+          std::max(0.0, x.row(s).squaredNorm() + spec_.model.width * in.correction(now.next() + s, now.next() + s)) *
+          before.row(s).squaredNorm());
+      sum += both > 0.0 ? x.row(s).dot(before.row(s)) / both : 1.0;
     }
     return sum / static_cast<double>(tokens_.held_out());
   }
 
-  /// B_out of a branch, whose module has written f with the gradients of f so far.
-  [[nodiscard]] Written written_of(const MovedModule& module, const Branch& branch, const Sampled& gradients,
-                                   const TokensNow& now) {
-    const auto l = static_cast<std::size_t>(branch.sublayer);
-    const InitialBranch& initial = initial_.branches[l];
-    Written w;
-    const Vector slope0 = now.rows_of(initial.slope_b);
-    const Matrix before = now.square_of(initial.output).cast<double>();
-    Vector keep = ratio(module.keep.cast<double>(), slope0);
-    w.follows = module.response * gradients + module.taken;
-    w.wanders = module.wanders;
-    w.own = module.fresh + module.correction;
-    w.response = module.response + module.taken_response;
-    if (branch.norm_b) {
-      const Vector square =
-          before.diagonal().cwiseProduct(keep.cwiseAbs2()) + w.own.diagonal() + mean_square(w.follows);
-      const Vector slope = slope_of(square, norm_, spec_.model.gamma);
-      const Eigen::VectorXf left = slope.cast<float>();
-      keep = keep.cwiseProduct(slope);
-      w.follows = left.asDiagonal() * w.follows;
-      w.wanders = left.asDiagonal() * w.wanders;
-      w.own = slope.asDiagonal() * w.own * slope.asDiagonal();
-      w.response = left.asDiagonal() * w.response * norm_b_[l].times(now).cast<float>().asDiagonal();
-      norm_b_[l].append(slope, w.follows, now);
-    }
-    w.own += keep.asDiagonal() * before * keep.asDiagonal();
-    w.cross = keep.cast<float>().asDiagonal() * now.rows_of(initial.output);
-    return w;
-  }
-
   MovedStreams step(int index, const MovedStreams& x, const TokensNow& now) {
-    const Step step = step_under(Fault::none, spec_.model, index);
-    const auto at = static_cast<std::size_t>(index);
-    std::vector<Written> written;
-    MovedInput read;
-    MovedInput in;  // of the branches that share it
+    const Step step = spec_.model.step(index);
+    std::vector<MovedSignal> written;
+    MovedSignal read;
+    MovedSignal in;  // of the branches that share it
     for (const Branch& branch : step.branches) {
       const auto l = static_cast<std::size_t>(branch.sublayer);
       if (!branch.shares_input) {
-        read = read_of(x, branch.reads);
+        read = x.sum(branch.reads);
         in = read;
-        through_norm_a(in, branch, now);
+        norm_a_[l].pass(in, now);
       }
-      reading_.kept[l] = kept_share(in, initial_.branches[l], now);
-      const MovedModule module = modules_[l]->now(in, now);
-      written.push_back(written_of(module, branch, modules_[l]->gradients(now), now));
-      read_branch(l, written.back(), read);
+      reading_.kept[l] = kept_share(in, branch, now);
+      MovedModule module = modules_[l]->now(in, now);
+      norm_b_[l].pass(module.output, now);
+      read_branch(l, module.output, read);
       for (const auto& [weight, value] : module.update_square) reading_.update_square[weight].push_back(value);
+      written.push_back(std::move(module.output));
     }
     MovedStreams next = added(step, x, written);
     for (std::size_t i = 0; i < x.count(); ++i) {
       if (!step.norm_c[i]) continue;
-      MovedNorm& norm = norm_c_[at][i];
-      const Vector slope = slope_of(next.kernel(i, i).diagonal(), norm_, spec_.model.gamma);
-      next.scale(i, slope, initial_.slope_c[at][i], norm.times(now));
-      norm.append(slope, next.follows[i], now);
+      MovedNorm& norm = norm_c_[static_cast<std::size_t>(index)][i];
+      const MovedNorm::Passed passed = norm.pass(next.x[i], next.correction[i][i].diagonal(), now);
+      const Sampled own = next.response[i][i].cwiseProduct(passed.response);
+      next.scale(i, passed.slope, norm.times(now));
+      next.response[i][i] = own;
     }
     return next;
   }
 
-  /// Reads a branch on the held-out tokens: what it has written, and its cosine with what it read.
-  void read_branch(std::size_t sublayer, const Written& written, const MovedInput& read) {
+  /// E a·b per channel of the held-out tokens, of what their channels have.
+  [[nodiscard]] double product(const MovedParts& a, const MovedParts& b) const {
     const Eigen::Index held = tokens_.held_out();
-    const auto follows = written.follows.bottomRows(held);
-    const auto size = static_cast<double>(follows.size());
-    const double square = written.own.diagonal().tail(held).mean() + follows.squaredNorm() / size;
-    const double product = follows.cwiseProduct(read.follows.bottomRows(held)).sum() / size;
-    reading_.branch_second_moment[sublayer] = square;
-    reading_.branch_cosine[sublayer] = product / std::sqrt(square * read.own.diagonal().tail(held).mean());
+    return a.total().bottomRows(held).cwiseProduct(b.total().bottomRows(held)).mean();
+  }
+  /// E x² per channel of them.
+  [[nodiscard]] double square(const MovedParts& x, const Matrix& correction) const {
+    return product(x, x) + correction.diagonal().tail(tokens_.held_out()).mean();
+  }
+
+  /// Reads a branch on the held-out tokens: what it has written, and its cosine with what it read.
+  void read_branch(std::size_t sublayer, const MovedSignal& written, const MovedSignal& read) {
+    const double of_branch = square(written.x, written.correction);
+    reading_.branch_second_moment[sublayer] = of_branch;
+    reading_.branch_cosine[sublayer] =
+        product(written.x, read.x) / std::sqrt(of_branch * square(read.x, read.correction));
   }
 
   /// Reads the streams that end as x_out, whose mean is the reading.
@@ -184,10 +137,9 @@ class MovedStack {
     double parts = 0.0;
     for (std::size_t i = 0; i < x.count(); ++i) {
       if (ends_.names[i] != Signal::x_out) continue;
-      const auto follows = x.follows[i].bottomRows(held);
-      const double follow = follows.squaredNorm() / static_cast<double>(follows.size());
-      second += x.own[i][i].diagonal().tail(held).mean() + follow;
-      coherent += follow;
+      second += square(x.x[i], x.correction[i][i]);
+      coherent += static_cast<double>(x.x[i].follows.bottomRows(held).cwiseAbs2().mean()) +
+                  x.correction[i][i].diagonal().tail(held).mean();
       parts += 1.0;
     }
     reading_.second_moment.push_back(second / parts);
@@ -196,20 +148,22 @@ class MovedStack {
 
   /// The gradients of the next batch's loss.
   void back(const TokensNow& now) {
-    std::vector<Sampled> g = output_.back(now);
-    for (int s = spec_.model.steps() - 1; s >= 0; --s) step_back(s, g, now);
+    double square = 0.0;
+    std::vector<Sampled> g = output_.back(now, square);
+    for (int s = spec_.model.steps() - 1; s >= 0; --s) step_back(s, g, now, square);
     Sampled all = g.front();
     for (std::size_t i = 1; i < g.size(); ++i) all += g[i];
-    embedding_.back(all, now);
+    embedding_.back(all, now, square);
+    reading_.gradient_norm = std::sqrt(square);
+    if (clip_ > 0.0 && reading_.gradient_norm > clip_) law_.clip(now.done, clip_ / reading_.gradient_norm);
   }
 
-  /// From the gradients of the streams behind a step those in front of it.
-  void step_back(int index, std::vector<Sampled>& g, const TokensNow& now) {
-    const double gamma = spec_.model.gamma;
-    const Step step = step_under(Fault::none, spec_.model, index);
-    const Sampled none = Sampled::Zero(now.next(), samples_.channels);
+  /// From the gradients of the streams after a step those before it.
+  void step_back(int index, std::vector<Sampled>& g, const TokensNow& now, double& square) {
+    const Step step = spec_.model.step(index);
+    const Sampled none = Sampled::Zero(now.next(), spec_.model.width);
     for (std::size_t i = 0; i < g.size(); ++i) {
-      if (step.norm_c[i]) g[i] = norm_c_[static_cast<std::size_t>(index)][i].back(std::move(g[i]), gamma, now);
+      if (step.norm_c[i]) g[i] = norm_c_[static_cast<std::size_t>(index)][i].back(std::move(g[i]), now);
     }
     std::vector<Sampled> before(g.size(), none);
     for (std::size_t i = 0; i < g.size(); ++i) {
@@ -225,11 +179,9 @@ class MovedStack {
       for (std::size_t i = 0; i < g.size(); ++i) {
         if (branch.writes[i] != 0.0) written += static_cast<float>(branch.writes[i]) * g[i];
       }
-      if (branch.norm_b) written = norm_b_[l].back(std::move(written), gamma, now);
-      read += modules_[l]->back(written, now);
+      read += modules_[l]->back(norm_b_[l].back(std::move(written), now), now, square);
       if (branch.shares_input) continue;
-      read += initial_.branches[l].input_gradients.middleRows(now.trained(), now.next());
-      read = norm_a_[l].back(std::move(read), branch.input_gain * gamma, now);
+      read = norm_a_[l].back(std::move(read), now);
       for (std::size_t j = 0; j < g.size(); ++j) {
         if (branch.reads[j] != 0.0) before[j] += static_cast<float>(branch.reads[j]) * read;
       }
@@ -240,11 +192,10 @@ class MovedStack {
 
   const StackSpec& spec_;
   const TrainingTokens& tokens_;
-  const StepSamples& samples_;
   const std::function<void(double)>& on_work_;
-  NormUse norm_;
   StreamEnds ends_;
   InitialStack initial_;
+  double clip_;
   UpdateLaw law_;
   ModuleContext context_;
   MovedEmbedding embedding_;
@@ -258,9 +209,9 @@ class MovedStack {
 }  // namespace
 
 std::vector<MovedReading> moved_stack(const StackSpec& spec, const TrainingTokens& tokens,
-                                      const OptimizerLaw& optimizer, const StepSamples& samples, StepFault fault,
+                                      const OptimizerLaw& optimizer, const ChainDraws& draws, StepFault fault,
                                       const std::function<void(double)>& on_work) {
-  return MovedStack(spec, tokens, optimizer, samples, fault, on_work).run();
+  return MovedStack(spec, tokens, optimizer, draws, fault, on_work).run();
 }
 
 }  // namespace periscope::theory

@@ -2,95 +2,84 @@
 
 namespace periscope::theory {
 
-Matrix MovedStreams::kernel(std::size_t i, std::size_t j) const {
-  return own[i][j] + (follows[i] * follows[j].transpose()).cast<double>() / static_cast<double>(follows[i].cols());
+MovedParts MovedParts::zero(Eigen::Index rows, Eigen::Index width) {
+  const Sampled none = Sampled::Zero(rows, width);
+  return {.kept = none, .wanders = none, .follows = none};
 }
 
-void MovedStreams::scale(std::size_t stream, const Vector& now, const Vector& before, const Vector& own_times) {
-  const Eigen::VectorXf left = now.cast<float>();
-  const Eigen::VectorXf right = before.cast<float>();
-  const Eigen::VectorXf times = own_times.cast<float>();
-  follows[stream] = left.asDiagonal() * follows[stream];
-  wanders[stream] = left.asDiagonal() * wanders[stream];
+void MovedParts::add(double weight, const MovedParts& x) {
+  if (weight == 0.0) return;
+  const auto w = static_cast<float>(weight);
+  kept += w * x.kept;
+  wanders += w * x.wanders;
+  follows += w * x.follows;
+}
+
+void MovedParts::scale(const Vector& by) {
+  const Eigen::VectorXf rows = by.cast<float>();
+  for (Sampled* part : {&kept, &wanders, &follows}) *part = rows.asDiagonal() * *part;
+}
+
+void MovedStreams::scale(std::size_t stream, const Vector& now, const Vector& times) {
   for (std::size_t j = 0; j < count(); ++j) {
-    own[stream][j] = now.asDiagonal() * own[stream][j];
-    own[j][stream] = own[j][stream] * now.asDiagonal();
-    cross[stream][j] = left.asDiagonal() * cross[stream][j];
-    cross[j][stream] = cross[j][stream] * right.asDiagonal();
-    response[stream][j] = left.asDiagonal() * response[stream][j];
-    response[j][stream] = response[j][stream] * times.asDiagonal();
+    correction[stream][j] = now.asDiagonal() * correction[stream][j];
+    correction[j][stream] = correction[j][stream] * now.asDiagonal();
+    response[stream][j] = now.cast<float>().asDiagonal() * response[stream][j];
+    response[j][stream] = response[j][stream] * times.cast<float>().asDiagonal();
   }
 }
 
-MovedInput nothing_like(const MovedStreams& x) {
-  const Matrix& own = x.own.front().front();
-  const Sampled& cross = x.cross.front().front();
-  const Sampled& follows = x.follows.front();
-  const Sampled& response = x.response.front().front();
-  return {.own = Matrix::Zero(own.rows(), own.cols()),
-          .cross = Sampled::Zero(cross.rows(), cross.cols()),
-          .follows = Sampled::Zero(follows.rows(), follows.cols()),
-          .wanders = Sampled::Zero(follows.rows(), follows.cols()),
-          .response = Sampled::Zero(response.rows(), response.cols())};
-}
-
-MovedInput read_of(const MovedStreams& x, const std::vector<double>& reads) {
-  MovedInput in = nothing_like(x);
-  for (std::size_t i = 0; i < x.count(); ++i) {
-    if (reads[i] == 0.0) continue;
-    in.follows += static_cast<float>(reads[i]) * x.follows[i];
-    in.wanders += static_cast<float>(reads[i]) * x.wanders[i];
-    for (std::size_t j = 0; j < x.count(); ++j) {
-      const double both = reads[i] * reads[j];
-      if (both == 0.0) continue;
-      in.own += both * x.own[i][j];
-      in.cross += static_cast<float>(both) * x.cross[i][j];
-      in.response += static_cast<float>(both) * x.response[i][j];
+MovedSignal MovedStreams::sum(const std::vector<Vector>& weights, const std::vector<Vector>& back) const {
+  const Matrix& square = correction.front().front();
+  const Sampled& responds = response.front().front();
+  MovedSignal all{.x = MovedParts::zero(square.rows(), x.front().kept.cols()),
+                  .correction = Matrix::Zero(square.rows(), square.cols()),
+                  .response = Sampled::Zero(responds.rows(), responds.cols())};
+  for (std::size_t i = 0; i < count(); ++i) {
+    if (weights[i].isZero(0.0)) continue;
+    MovedParts part = x[i];
+    part.scale(weights[i]);
+    all.x.add(1.0, part);
+    for (std::size_t j = 0; j < count(); ++j) {
+      all.correction += weights[i].asDiagonal() * correction[i][j] * weights[j].asDiagonal();
+      all.response += weights[i].cast<float>().asDiagonal() * response[i][j] * back[j].cast<float>().asDiagonal();
     }
   }
-  in.own += (in.follows * in.follows.transpose()).cast<double>() / static_cast<double>(in.follows.cols());
-  return in;
+  return all;
 }
 
-MovedStreams added(const Step& step, const MovedStreams& x, const std::vector<Written>& written) {
+MovedSignal MovedStreams::sum(const std::vector<double>& weights) const {
+  std::vector<Vector> of_tokens, back;
+  for (const double w : weights) {
+    of_tokens.push_back(Vector::Constant(response.front().front().rows(), w));
+    back.push_back(Vector::Constant(response.front().front().cols(), w));
+  }
+  return sum(of_tokens, back);
+}
+
+MovedStreams added(const Step& step, const MovedStreams& x, const std::vector<MovedSignal>& written) {
   MovedStreams next(x.count());
-  const auto into = [](auto& sum, double weight, const auto& part) {
-    using Real = typename std::decay_t<decltype(part)>::Scalar;
-    if (weight == 0.0) return;
-    if (sum.size() == 0) {
-      sum = static_cast<Real>(weight) * part;
-    } else {
-      sum += static_cast<Real>(weight) * part;
-    }
-  };
+  const auto& correction = x.correction.front().front();
+  const auto& response = x.response.front().front();
   for (std::size_t i = 0; i < x.count(); ++i) {
-    next.follows[i] = Sampled::Zero(x.follows[i].rows(), x.follows[i].cols());
-    next.wanders[i] = next.follows[i];
-    for (std::size_t k = 0; k < x.count(); ++k) {
-      into(next.follows[i], step.mixing[i][k], x.follows[k]);
-      into(next.wanders[i], step.mixing[i][k], x.wanders[k]);
-    }
-    for (std::size_t n = 0; n < written.size(); ++n) {
-      into(next.follows[i], step.branches[n].writes[i], written[n].follows);
-      into(next.wanders[i], step.branches[n].writes[i], written[n].wanders);
-    }
+    next.x[i] = MovedParts::zero(correction.rows(), x.x.front().kept.cols());
+    for (std::size_t k = 0; k < x.count(); ++k) next.x[i].add(step.mixing[i][k], x.x[k]);
+    for (std::size_t n = 0; n < written.size(); ++n) next.x[i].add(step.branches[n].writes[i], written[n].x);
     for (std::size_t j = 0; j < x.count(); ++j) {
-      Matrix& own = next.own[i][j] = Matrix::Zero(x.own[i][j].rows(), x.own[i][j].cols());
-      Sampled& cross = next.cross[i][j] = Sampled::Zero(x.cross[i][j].rows(), x.cross[i][j].cols());
-      Sampled& response = next.response[i][j] = Sampled::Zero(x.response[i][j].rows(), x.response[i][j].cols());
+      next.correction[i][j] = Matrix::Zero(correction.rows(), correction.cols());
+      next.response[i][j] = Sampled::Zero(response.rows(), response.cols());
+      const auto add = [&](double both, const Matrix& c, const Sampled& r) {
+        if (both == 0.0) return;
+        next.correction[i][j] += both * c;
+        next.response[i][j] += static_cast<float>(both) * r;
+      };
       for (std::size_t k = 0; k < x.count(); ++k) {
         for (std::size_t l = 0; l < x.count(); ++l) {
-          const double both = step.mixing[i][k] * step.mixing[j][l];
-          into(own, both, x.own[k][l]);
-          into(cross, both, x.cross[k][l]);
-          into(response, both, x.response[k][l]);
+          add(step.mixing[i][k] * step.mixing[j][l], x.correction[k][l], x.response[k][l]);
         }
       }
       for (std::size_t n = 0; n < written.size(); ++n) {
-        const double both = step.branches[n].writes[i] * step.branches[n].writes[j];
-        into(own, both, written[n].own);
-        into(cross, both, written[n].cross);
-        into(response, both, written[n].response);
+        add(step.branches[n].writes[i] * step.branches[n].writes[j], written[n].correction, written[n].response);
       }
     }
   }

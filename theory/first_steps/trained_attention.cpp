@@ -1,6 +1,6 @@
-#include <cmath>
-
-#include "theory/first_steps/moved_modules.h"
+#include "theory/first_steps/attention_heads.h"
+#include "theory/first_steps/first_matrix.h"
+#include "theory/first_steps/last_matrix.h"
 
 namespace periscope::theory {
 namespace {
@@ -15,203 +15,143 @@ SequenceAttention::Rotated first_rows_of(const SequenceAttention::Rotated& r, In
           .inverse = r.inverse.size() > 0 ? Eigen::VectorXf(r.inverse.head(rows)) : Eigen::VectorXf()};
 }
 
-/// Sampled key/value groups side by side: queries and outputs have columns for every head, keys and values for every
-/// group. The groups of the second half are those of the first with the signs of all that is random turned.
+/// Key/value groups side by side: queries and outputs have columns for every head, keys and values for every group.
 class TrainedAttention final : public TrainedModule {
  public:
   TrainedAttention(const ModuleContext& context, int layer, const InitialBranch& branch)
       : context_(context),
         layer_(layer),
-        branch_(branch),
         attention_(context.spec.model, layer, context.tokens.sequence),
-        history_(context.tokens, context.samples.channels),
-        v_update_(context, 2 * layer, 8, context.spec.model.key_width(), entry_stddev(context.spec, layer, Weight::v)) {
-    const ModelSpec& m = context.spec.model;
-    const TrainingTokens& tokens = context.tokens;
-    HeadDrawer drawer(context.spec, layer, branch, tokens.sequence, context.samples);
-    per_group_ = drawer.heads_per_group();
-    const Index half = drawer.groups();
-    groups_ = 2 * half;
-    const Index e = m.head_dim;
-    for (RowFields* f : {&q_, &k_, &v_}) {
-      const Index columns = (f == &q_ ? per_group_ : 1) * groups_ * e;
-      f->before.resize(tokens.all(), columns);
-      f->gradient.resize(tokens.trained(), columns);
-    }
-    before_.resize(tokens.all(), q_.before.cols());
-    std::vector<Patterns> before_patterns;
-    for (Index g = 0; g < half; ++g) {
-      HeadGroup group = drawer.next(true);
-      for (const Index at : {g, g + half}) {
-        k_.before.middleCols(at * e, e) = group.k_projection;
-        v_.before.middleCols(at * e, e) = group.v;
-        for (Index h = 0; h < per_group_; ++h) {
-          const auto i = static_cast<std::size_t>(h);
-          q_.before.middleCols(head(at, h), e) = group.q_projection[i];
-          before_.middleCols(head(at, h), e) = attention_.mixed(group.scores[i].pattern, group.v);
-        }
-      }
-      for (SequenceAttention::Scores& scores : group.scores) {
-        scores.pattern.resize(static_cast<std::size_t>(tokens.trained() / tokens.sequence));
-        before_patterns.push_back(std::move(scores.pattern));
-      }
-    }
-    const double spread = entry_stddev(context.spec, layer, Weight::o) * std::sqrt(static_cast<double>(m.width));
-    NormalStream numbers = context.samples.numbers(2 * layer, StepSamples::Purpose::cotangents);
-    cotangent_ = both_signs(
-        fields_of(spread, factor_of(branch.gradient), numbers.normals_float(tokens.trained(), before_.cols() / 2)));
-    // The gradients of the values before training, through patterns that are those of all batches.
-    v_before_.setZero(tokens.trained(), v_.before.cols());
-    for (Index g = 0; g < groups_; ++g) {
-      for (Index h = 0; h < per_group_; ++h) {
-        v_before_.middleCols(g * e, e) +=
-            attention_.mixed_back(before_patterns[static_cast<std::size_t>((g % half) * per_group_ + h)],
-                                  cotangent_.middleCols(head(g, h), e));
-      }
-    }
-    patterns_.resize(static_cast<std::size_t>(groups_ * per_group_));
-    last_.emplace(context, branch, layer, Weight::o, m.query_width(), before_.cols());
-    channels_ = input_channels(context, 2 * layer, branch);
+        groups_(context.draws.groups(context.spec.model)),
+        per_group_(context.spec.model.heads / context.spec.model.kv_heads),
+        history_(context),
+        q_(context, history_, place(Weight::q, 0)),
+        k_(context, history_, place(Weight::k, 1)),
+        v_(context, history_, place(Weight::v, 2)),
+        last_(context, branch, 2 * layer, Weight::o, context.spec.model.query_width(),
+              groups_ * per_group_ * context.spec.model.head_dim),
+        patterns_(static_cast<std::size_t>(groups_ * per_group_)) {
+    const Vector square = branch.read.rowwise().squaredNorm().cast<double>() / context.spec.model.width;
+    before_ = forward(q_.before(branch.read), k_.before(branch.read), v_.before(branch.read), square).output;
   }
 
-  MovedModule now(const MovedInput& input, const TokensNow& now) override {
-    const ModelSpec& m = context_.spec.model;
-    const Index e = m.head_dim;
-    const FieldMover mover(branch_.input, input, history_, now, context_.law, m.width, context_.fault);
-    NormalStream fresh = context_.samples.fresh_numbers(2 * layer_, static_cast<int>(now.done));
-    const auto moved = [&](const RowFields& fields, Weight weight, int which) {
-      return mover.move(fields, variance(weight), context_.samples.row_numbers(2 * layer_, which), fresh);
-    };
-    const MovedFields of_q = moved(q_, Weight::q, 0);
-    const MovedFields of_k = moved(k_, Weight::k, 1);
-    const MovedFields of_v = moved(v_, Weight::v, 2);
-    const Sampled& q = of_q.values;
-    const Sampled& k = of_k.values;
-    const Sampled& v = of_v.values;
-    const auto square_of = [&](Weight weight) {
-      return Eigen::VectorXf((variance(weight) * m.width * input.own.diagonal()).cast<float>());
-    };
-    const Eigen::VectorXf q_square = square_of(Weight::q);
-    const Eigen::VectorXf k_square = square_of(Weight::k);
-    Sampled output(now.count(), before_.cols());
-    MovedModule module;
-    module.response = Sampled::Zero(now.count(), now.trained());
+  MovedModule now(const MovedSignal& input, const TokensNow& now) override {
     const Index next = now.next();
-    queries_now_.clear();
-    keys_now_.clear();
-    scores_now_.clear();
-    for (Index g = 0; g < groups_; ++g) {
-      const SequenceAttention::Rotated keys = attention_.rotated(k.middleCols(g * e, e), k_square, m.kv_heads);
-      const Sampled own_values = v.middleCols(g * e, e);
-      const Sampled through = now.done > 0 ? value_response(mover, of_v, g) : Sampled();
-      for (Index h = 0; h < per_group_; ++h) {
-        const Index column = head(g, h);
-        const SequenceAttention::Rotated queries = attention_.rotated(q.middleCols(column, e), q_square, m.heads);
-        SequenceAttention::Scores scores = attention_.scores(queries.rotated, keys.rotated);
-        output.middleCols(column, e) = attention_.mixed(scores.pattern, own_values);
-        Patterns& before = patterns_[static_cast<std::size_t>(g * per_group_ + h)];
-        if (now.done > 0) {
-          const Sampled reached = attention_.mixed(scores.pattern, through);
-          module.response += attention_.mixed(before, reached.transpose()).transpose();
-        }
-        if (next == 0) continue;
-        scores.pattern.resize(static_cast<std::size_t>(next / context_.tokens.sequence));
-        if (!scores.derivative.empty()) scores.derivative.resize(scores.pattern.size());
-        before.insert(before.end(), scores.pattern.begin(), scores.pattern.end());
-        queries_now_.push_back(first_rows_of(queries, next));
-        scores_now_.push_back(std::move(scores));
+    history_.read(input, now);
+    const FirstMatrix::Fields q = q_.now(now);
+    const FirstMatrix::Fields k = k_.now(now);
+    const FirstMatrix::Fields v = v_.now(now);
+    Heads heads = forward(q.values, k.values, v.values, history_.square());
+    Sampled responds = Sampled::Zero(now.count(), now.trained());
+    for (Index i = 0; i < groups_ * per_group_; ++i) {
+      Patterns& before = patterns_[static_cast<std::size_t>(i)];
+      SequenceAttention::Scores& scores = heads.scores[static_cast<std::size_t>(i)];
+      if (now.done > 0) {
+        // Of v alone: what the scores pass on is left out.
+        const Sampled reached = attention_.mixed(scores.pattern, value_response(v, i / per_group_));
+        responds += attention_.mixed(before, reached.transpose()).transpose();
       }
-      if (next > 0) keys_now_.push_back(first_rows_of(keys, next));
+      scores.pattern.resize(static_cast<std::size_t>(next / context_.tokens.sequence));
+      if (!scores.derivative.empty()) scores.derivative.resize(scores.pattern.size());
+      before.insert(before.end(), scores.pattern.begin(), scores.pattern.end());
+      heads.q[static_cast<std::size_t>(i)] = first_rows_of(heads.q[static_cast<std::size_t>(i)], next);
     }
-    const double gain = variance(Weight::o) * m.query_width();
-    module.response = static_cast<float>(gain / static_cast<double>(groups_ * per_group_)) *
-                      decayed(module.response, context_.law, now);
-    fill_module(module, now.rows_of(before_), output, gain, context_.law.kept(now.done), context_.samples.channels,
-                context_.samples.row_numbers(2 * layer_, 10));
-    last_->fill(module, output, now);
-    module.update_square[Weight::q] = of_q.update_square;
-    module.update_square[Weight::k] = of_k.update_square;
-    module.update_square[Weight::v] = of_v.update_square;
-    if (next > 0) {
-      values_now_ = v.topRows(next);
-      hidden_now_ = output.topRows(next);
-      channels_now_ = mover.keep().head(next).asDiagonal() * channels_.middleRows(now.trained(), next) +
-                      input.follows.topRows(next) + input.wanders.topRows(next);
-      history_.append(input, now, mover.keep(), mover.true_cross());
-    }
+    for (SequenceAttention::Rotated& keys : heads.k) keys = first_rows_of(keys, next);
+    responds /= static_cast<float>(groups_ * per_group_);
+    MovedModule module = last_.output(now.rows_of(before_), heads.output, heads.output, responds, now);
+    module.update_square[Weight::q] = q.update_square;
+    module.update_square[Weight::k] = k.update_square;
+    module.update_square[Weight::v] = v.update_square;
+    heads.output = heads.output.topRows(next).eval();
+    values_now_ = v.values.topRows(next);
+    heads_now_ = std::move(heads);
     return module;
   }
 
-  Sampled back(const Sampled& gradients, const TokensNow& now) override {
+  Sampled back(const Sampled& gradients, const TokensNow& now, double& square) override {
     const ModelSpec& m = context_.spec.model;
     const Index e = m.head_dim;
-    const Index first = now.trained();
     const Index next = now.next();
-    const Sampled beta = last_->cotangent(cotangent_.middleRows(first, next), gradients, now);
+    const Sampled beta = last_.back(gradients, now);
+    last_.append(heads_now_.output, gradients, now, square);
+    Sampled q(next, groups_ * per_group_ * e);
+    Sampled k(next, groups_ * e);
+    Sampled v = Sampled::Zero(next, groups_ * e);
     for (Index g = 0; g < groups_; ++g) {
-      const SequenceAttention::Rotated& keys = keys_now_[static_cast<std::size_t>(g)];
+      const SequenceAttention::Rotated& keys = heads_now_.k[static_cast<std::size_t>(g)];
       const Sampled values = values_now_.middleCols(g * e, e);
       Sampled dk = Sampled::Zero(next, e);
-      Sampled dv = Sampled::Zero(next, e);
-      for (Index h = 0; h < per_group_; ++h) {
-        const Index column = head(g, h);
-        const auto i = static_cast<std::size_t>(g * per_group_ + h);
-        const Sampled own = beta.middleCols(column, e);
-        const Patterns dz = attention_.score_gradient(scores_now_[i], own, values);
-        q_.gradient.block(first, column, next, e) =
-            attention_.back(queries_now_[i], attention_.mixed(dz, keys.rotated), m.heads);
-        dk += attention_.mixed_back(dz, queries_now_[i].rotated);
-        dv += attention_.mixed_back(scores_now_[i].pattern, own);
+      for (Index h = g * per_group_; h < (g + 1) * per_group_; ++h) {
+        const auto i = static_cast<std::size_t>(h);
+        const Sampled own = beta.middleCols(h * e, e);
+        const Patterns dz = attention_.score_gradient(heads_now_.scores[i], own, values);
+        q.middleCols(h * e, e) = attention_.back(heads_now_.q[i], attention_.mixed(dz, keys.rotated), m.heads);
+        dk += attention_.mixed_back(dz, heads_now_.q[i].rotated);
+        v.middleCols(g * e, e) += attention_.mixed_back(heads_now_.scores[i].pattern, own);
       }
-      k_.gradient.block(first, g * e, next, e) = attention_.back(keys, dk, m.kv_heads);
-      v_.gradient.block(first, g * e, next, e) = dv;
+      k.middleCols(g * e, e) = attention_.back(keys, dk, m.kv_heads);
     }
-    last_->append(hidden_now_, gradients, now);
-    return v_update_.back(v_.gradient.middleRows(first, next), v_before_.middleRows(first, next), channels_now_);
+    Sampled input = q_.back(q, now, square);
+    input += k_.back(k, now, square);
+    input += v_.back(v, now, square);
+    return input;
   }
-
-  [[nodiscard]] Sampled gradients(const TokensNow& now) const override { return last_->gradients(now); }
 
  private:
-  [[nodiscard]] Index head(Index group, Index h) const {
-    return (group * per_group_ + h) * context_.spec.model.head_dim;
+  struct Heads {
+    std::vector<SequenceAttention::Rotated> q, k;
+    std::vector<SequenceAttention::Scores> scores;
+    Sampled output;  // [tokens, hidden]
+  };
+  /// `square`: E x² of what the projections read [tokens].
+  [[nodiscard]] Heads forward(const Sampled& q, const Sampled& k, const Sampled& v, const Vector& square) const {
+    const ModelSpec& m = context_.spec.model;
+    const Index e = m.head_dim;
+    const auto square_of = [&](Weight weight) {
+      return Eigen::VectorXf((std::pow(stddev_of(context_.spec, layer_, weight), 2) * m.width * square).cast<float>());
+    };
+    const Eigen::VectorXf q_square = square_of(Weight::q);
+    const Eigen::VectorXf k_square = square_of(Weight::k);
+    Heads heads;
+    heads.output.resize(q.rows(), q.cols());
+    for (Index g = 0; g < groups_; ++g) {
+      heads.k.push_back(attention_.rotated(k.middleCols(g * e, e), k_square, m.kv_heads));
+      for (Index h = g * per_group_; h < (g + 1) * per_group_; ++h) {
+        heads.q.push_back(attention_.rotated(q.middleCols(h * e, e), q_square, m.heads));
+        heads.scores.push_back(attention_.scores(heads.q.back().rotated, heads.k.back().rotated));
+        heads.output.middleCols(h * e, e) = attention_.mixed(heads.scores.back().pattern, v.middleCols(g * e, e));
+      }
+    }
+    return heads;
   }
-  [[nodiscard]] double variance(Weight weight) const {
-    return std::pow(entry_stddev(context_.spec, layer_, weight), 2);
+  [[nodiscard]] FirstMatrixPlace place(Weight weight, int number) const {
+    const ModelSpec& m = context_.spec.model;
+    const int heads = weight == Weight::q ? per_group_ : 1;
+    return {2 * layer_, number, heads * m.key_width(), Index{groups_} * heads * m.head_dim,
+            stddev_of(context_.spec, layer_, weight)};
   }
   /// Mean over a group's features of ∂v(s)/∂dv(t) [now, trained].
-  [[nodiscard]] Sampled value_response(const FieldMover& mover, const MovedFields& of_v, Index group) const {
+  [[nodiscard]] Sampled value_response(const FirstMatrix::Fields& v, Index group) const {
     const Index e = context_.spec.model.head_dim;
-    const auto width = static_cast<float>(mover.width());
-    Sampled through = static_cast<float>(variance(Weight::v)) * width * mover.response();
-    const Eigen::VectorXf slope = of_v.slope.middleCols(group * e, e).rowwise().mean();
-    through -= width * (mover.cross() * slope.asDiagonal());
-    if (of_v.w.size() > 0) {
-      through += (width / static_cast<float>(e)) *
-                 (of_v.v.middleCols(group * e, e) * of_v.w.middleCols(group * e, e).transpose());
-    }
-    return through;
+    const FirstMatrix::Fields own{.values = {},
+                                  .slope = v.slope.middleCols(group * e, e),
+                                  .v = v.v.middleCols(group * e, e),
+                                  .w = v.w.size() > 0 ? Sampled(v.w.middleCols(group * e, e)) : Sampled()};
+    return v_.response(own, Sampled::Ones(own.v.rows(), e), Sampled::Ones(own.slope.rows(), e));
   }
 
   const ModuleContext& context_;
   int layer_;
-  const InitialBranch& branch_;
   SequenceAttention attention_;
-  Index groups_ = 0;
-  Index per_group_ = 1;
-  RowFields q_, k_, v_;
-  Sampled cotangent_;               // W_oᵀ g of every batch
+  int groups_, per_group_;
+  ReadHistory history_;
+  FirstMatrix q_, k_, v_;
+  LastMatrix last_;
   Sampled before_;                  // heads' outputs before training
   std::vector<Patterns> patterns_;  // of every head, of every batch at its step
-  ReadHistory history_;
-  std::optional<LastMatrix> last_;
-  FirstMatrix v_update_;
-  Sampled channels_;  // of A_out before training
-  Sampled v_before_;  // gradients of the values before training
   // Of the next batch.
-  std::vector<SequenceAttention::Rotated> queries_now_, keys_now_;
-  std::vector<SequenceAttention::Scores> scores_now_;
-  Sampled values_now_, hidden_now_, channels_now_;
+  Heads heads_now_;
+  Sampled values_now_;
 };
 
 }  // namespace

@@ -7,6 +7,8 @@
 
 namespace periscope::theory {
 
+using Sampled = Eigen::MatrixXf;
+
 /// The tokens of one chain: the batches of all steps, one behind the other, and behind them the held-out windows, all
 /// in sequences of equal length that do not see each other.
 struct TrainingTokens {
@@ -38,10 +40,6 @@ struct TokensNow {
     rows.topRows(next()) = all.middleRows(trained(), next());
     rows.bottomRows(tokens.held_out()) = all.bottomRows(tokens.held_out());
     return rows;
-  }
-  /// The square part of a kernel over all tokens.
-  [[nodiscard]] Eigen::MatrixXf square_of(const Eigen::MatrixXf& all) const {
-    return rows_of(Eigen::MatrixXf(rows_of(all).transpose()));
   }
   /// Which token a row is.
   [[nodiscard]] Eigen::Index token(Eigen::Index row) const {

@@ -19,6 +19,12 @@ class UpdateLaw {
   /// True where U is a sum of its arguments times constants: SGD.
   [[nodiscard]] bool is_linear() const { return !optimizer_.adam; }
 
+  /// What clipping multiplies the gradients of a batch by from now on.
+  void clip(Eigen::Index batch, double factor) {
+    clips_[static_cast<std::size_t>(batch)] = factor;
+    weights_.col(batch) *= factor;
+  }
+
   /// ρ after so many steps.
   [[nodiscard]] double kept(Eigen::Index done) const;
 

@@ -47,10 +47,11 @@ void normalise_parts(Matrix& x, Index features, double eps) {
   }
 }
 
-/// RoPE of every head: position t turns the pair (i, i + e/2) by t·frequency_i.
-void rotate(Matrix& x, Index head_dim, const std::vector<double>& frequencies) {
+/// RoPE of every head: position t of a sequence turns the pair (i, i + e/2) by t·frequency_i.
+void rotate(Matrix& x, Index head_dim, const std::vector<double>& frequencies, Index sequence) {
   const Index half = head_dim / 2;
-  const Vector position = Vector::LinSpaced(x.rows(), 0.0, static_cast<double>(x.rows() - 1));
+  const Vector position =
+      Vector::LinSpaced(sequence, 0.0, static_cast<double>(sequence - 1)).replicate(x.rows() / sequence, 1);
   for (Index i = 0; i < half; ++i) {
     const Vector angle = frequencies[static_cast<std::size_t>(i)] * position;
     const Vector cos = angle.array().cos();
@@ -101,7 +102,8 @@ void activate(Activation activation, Matrix& x) {
 
 }  // namespace
 
-Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream, Fault fault) {
+Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Index sequence, NormalStream& stream,
+                      Fault fault) {
   const ModelSpec& m = spec.model;
   const ModuleInput x(input);
   Matrix q = x.drawn(stddev_of(spec, layer, Weight::q), m.query_width(), stream);
@@ -120,17 +122,21 @@ Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Nor
   }
   if (m.rope) {
     const std::vector<double> frequencies = m.rope_frequencies_at(layer);
-    rotate(q, m.head_dim, frequencies);
-    rotate(k, m.head_dim, frequencies);
+    rotate(q, m.head_dim, frequencies, sequence);
+    rotate(k, m.head_dim, frequencies, sequence);
   }
   Matrix head_outputs(x.tokens(), m.query_width());
   const int group = m.heads / m.kv_heads;
   for (int head = 0; head < m.heads; ++head) {
     const Index own = Index{head} * m.head_dim;
     const Index shared = Index{head / group} * m.head_dim;
-    head_outputs.middleCols(own, m.head_dim) =
-        pattern(m, m.scores_at(layer), q.middleCols(own, m.head_dim), k.middleCols(shared, m.head_dim)).transpose() *
-        v.middleCols(shared, m.head_dim);
+    for (Index first = 0; first < x.tokens(); first += sequence) {
+      head_outputs.block(first, own, sequence, m.head_dim) =
+          pattern(m, m.scores_at(layer), q.block(first, own, sequence, m.head_dim),
+                  k.block(first, shared, sequence, m.head_dim))
+              .transpose() *
+          v.block(first, shared, sequence, m.head_dim);
+    }
   }
   if (gate.size() > 0 && m.attention_gate_at(layer) == AttentionGate::head) {
     for (int head = 0; head < m.heads; ++head) {

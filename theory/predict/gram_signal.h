@@ -34,9 +34,10 @@ struct SignalReading {
 SignalReading read_signal(const Eigen::Ref<const Matrix>& x, int width);
 
 /// Root [T, k], k ≤ T, of the covariance over tokens of one feature of attention's output: that covariance is
-/// σ_o² Σ_h (A_h V_h)(A_h V_h)ᵀ, heads of one group sharing keys and values.
-Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream,
-                      Fault fault = Fault::none);
+/// σ_o² Σ_h (A_h V_h)(A_h V_h)ᵀ, heads of one group sharing keys and values. The rows are sequences of `sequence`
+/// tokens, one after another, that do not attend to each other.
+Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Eigen::Index sequence,
+                      NormalStream& stream, Fault fault = Fault::none);
 
 /// Returns a root of the kernel of the MLP's output: σ_d² Σ_j hidden_j hidden_jᵀ over the hidden features.
 Matrix mlp_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream);

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "sim/spec/model_spec.h"
+#include "sim/spec/weight.h"
+#include "theory/predict/normal_stream.h"
+
+namespace periscope::theory {
+
+/// The random numbers of one chain, and how many rows of a module's matrices it draws.
+struct ChainDraws {
+  int neurons = 1024;  ///< most of them
+  std::uint64_t seed = 0;
+  std::uint64_t replicate = 0;
+
+  enum class Use : std::uint64_t { table, module, forward, remainder, backward, last, other };
+  /// Numbers of a sublayer (or of what follows the last one) for one use of one matrix: the same at every call.
+  [[nodiscard]] NormalStream numbers(int sublayer, Use use, int matrix = 0) const {
+    const auto name = (static_cast<std::uint64_t>(use) << 8U) + static_cast<std::uint64_t>(matrix);
+    return NormalStream({seed, replicate, (1ULL << 60U) + (static_cast<std::uint64_t>(sublayer) << 32U) + name});
+  }
+  /// Hidden channels drawn of an MLP: its own, if they are no more.
+  [[nodiscard]] int hidden(const ModelSpec& m) const { return std::min(neurons, m.mlp_width); }
+  /// Key/value groups drawn of an attention.
+  [[nodiscard]] int groups(const ModelSpec& m) const {
+    return std::min(m.kv_heads, std::max(1, neurons * m.kv_heads / m.query_width()));
+  }
+};
+
+}  // namespace periscope::theory
