@@ -14,7 +14,7 @@ namespace {
 
 // clang-format off
 constexpr Key<FirstStepsConfig> keys[] = {
-    {.name = "neurons", .field = &FirstStepsConfig::neurons, .range = from_to(8, 1 << 20), .meaning = "sampled hidden channels of every module in a chain of the prediction (T28)"},
+    {.name = "neurons", .field = &FirstStepsConfig::neurons, .range = from_to(8, 1 << 20), .meaning = "most rows that a chain of the prediction (T28) draws of a matrix inside a module: heads, and hidden channels of an MLP; a module that has no more has all of its own drawn"},
     {.name = "chains", .field = &FirstStepsConfig::chains, .range = from_to(2, 1 << 20), .meaning = "independent chains of the prediction, from whose spread its standard errors come, each with the batches of one seed: unless nothing is trained at least run.seeds, and as many where it is not given"},
     {.name = "fault", .field = word_field<&FirstStepsConfig::fault, theory::step_fault_names>(), .meaning = "a planted mistake: no-noise, sign-constant, one-gate, no-token-mean"},
     {.name = "predict_only", .field = &FirstStepsConfig::predict_only, .meaning = "the prediction alone: nothing is trained, and nothing judged"},

@@ -79,7 +79,7 @@ class Collector {
         std::abs(loss.value), config_.loss_limit);
     for (const auto& [weight, rows] : measured.update) {
       const auto found = predicted.update.find(weight);
-      if (found == predicted.update.end() || weight == Weight::q || weight == Weight::k) continue;
+      if (found == predicted.update.end()) continue;
       const Curve sizes = rows.curve();
       for (std::size_t i = 0; i < sizes.value.size(); ++i) {
         const Estimate size = at(found->second, i);
