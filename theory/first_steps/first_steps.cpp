@@ -165,7 +165,7 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
     reading.change = change.curve();
     reading.loss_change = loss_change.curve();
     const double turned = std::pow(1.0 - reading.kept_share, 2);
-    reading.left_out = r > 1 ? 2.0 * turned : r == 1 && has_norms_after_modules(spec) ? turned : 0.0;
+    reading.left_out = r > 1 ? 2.0 * turned : r == 1 ? turned : 0.0;
     if (r > 0) far += input.optimizer.rates[r - 1];
     reading.gains = has_norms_after_modules(spec) || spec.model.embedding_norm ? 2.0 * far : 0.0;
     result.steps.push_back(std::move(reading));

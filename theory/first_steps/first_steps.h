@@ -83,10 +83,8 @@ struct StepReading {
 
 /// What the theory may leave out of a change of a second moment, an estimate. At later steps 2 (1 − kept_share)²:
 /// (1 − kept_share)² is the size of a product of a change of what a module reads and a change of its gradients, which
-/// are alike, and a second moment grows with the square of what follows the gradients. The gradients of the first step
-/// have not changed. Where norms come after modules, (1 − kept_share)² there: that of a change of what a module reads
-/// and of what its norm divides by, which in Peri-LN is as large as what is missing (docs/lab_notes/first_steps.md).
-/// Without such norms 0.
+/// are alike, and a second moment grows with the square of what follows the gradients. At the first step, whose
+/// gradients have not changed, (1 − kept_share)²: about what updates of late layers lack (docs/lab_notes/first_steps.md).
 inline constexpr double most_left_out = 0.05;
 
 /// The prediction T28 of the first steps of training.

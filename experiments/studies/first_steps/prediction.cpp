@@ -236,7 +236,7 @@ double prediction_operations(const FirstStepsConfig& config, const StackSpec& to
 
 StatedError stated_error(const StackSpec& spec) {
   const double width = spec.model.width;
-  return {.change = 16.0 / width, .cosine = 6.0 / width, .update = 60.0 / width};
+  return {.change = 8.0 / width, .cosine = 3.0 / width, .update = 8.0 / width};
 }
 
 }  // namespace periscope::first_steps
