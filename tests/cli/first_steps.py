@@ -149,7 +149,7 @@ class FirstSteps(FolderTest):
             for predict_only in ("true", "false"):
                 with self.subTest(key=key, predict_only=predict_only):
                     # No more rows are drawn of a matrix than it has.
-                    wide = ("--set", f"model.mlp_width={1 << 22}") if key == "first_steps.neurons" else ()
+                    wide = ("--set", f"model.mlp_width={1 << 20}") if key == "first_steps.neurons" else ()
                     command = self.command("--quiet", "--set", f"{key}={value}", *wide,
                                            "--set", f"first_steps.predict_only={predict_only}")
                     done = subprocess.run(["prlimit", f"--as={6 << 30}", BINARY, *command], capture_output=True,
