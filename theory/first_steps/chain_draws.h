@@ -9,21 +9,22 @@
 
 namespace periscope::theory {
 
-/// The random numbers of one chain, and how many rows of a module's matrices it draws.
+/// Random numbers of one chain, and the number of rows that it draws of a module's matrices.
 struct ChainDraws {
-  int neurons = 1024;  ///< most of them
+  int neurons = 1024;  ///< most rows of one matrix
   std::uint64_t seed = 0;
   std::uint64_t replicate = 0;
 
   enum class Use : std::uint64_t { table, module, forward, remainder, backward, last, other };
-  /// Numbers of a sublayer (or of what follows the last one) for one use of one matrix: the same at every call.
+  /// Returns the stream of one use of one matrix of a sublayer, the same at every call; the table and the unembedding
+  /// have sublayer 2L.
   [[nodiscard]] NormalStream numbers(int sublayer, Use use, int matrix = 0) const {
     const auto name = (static_cast<std::uint64_t>(use) << 8U) + static_cast<std::uint64_t>(matrix);
     return NormalStream({seed, replicate, (1ULL << 60U) + (static_cast<std::uint64_t>(sublayer) << 32U) + name});
   }
-  /// Hidden channels drawn of an MLP: its own, if they are no more.
+  /// Number of hidden channels drawn of an MLP.
   [[nodiscard]] int hidden(const ModelSpec& m) const { return std::min(neurons, m.mlp_width); }
-  /// Key/value groups drawn of an attention.
+  /// Number of key/value groups drawn of an attention.
   [[nodiscard]] int groups(const ModelSpec& m) const {
     return std::min(m.kv_heads, std::max(1, neurons * m.kv_heads / m.query_width()));
   }

@@ -6,7 +6,7 @@
 
 namespace periscope::theory {
 
-/// What the matrices of a module read, of every batch when its step was taken.
+/// The signal that a module's matrices read: now, and for every batch at the step that trained on it.
 class ReadHistory {
  public:
   ReadHistory(const ModuleContext& context)
@@ -14,15 +14,17 @@ class ReadHistory {
         read_(context.tokens.trained(), context.spec.model.width),
         seen_(context.tokens.trained(), context.tokens.trained()) {}
 
-  /// Reads the signal now and keeps the next batch.
+  /// Takes the signal now and stores the rows of the next batch.
   void read(const MovedSignal& input, const TokensNow& now);
-  [[nodiscard]] const Sampled& total() const { return total_; }    ///< x now [now, D]
-  [[nodiscard]] const Vector& square() const { return square_; }   ///< E x² now [now]
-  [[nodiscard]] const Sampled& cross() const { return cross_; }    ///< E x(s) x(t), t at its step [now, trained]
-  [[nodiscard]] const Sampled& seen() const { return seen_now_; }  ///< E x(t) x(t') of them [trained, trained]
+  [[nodiscard]] const Sampled& total() const { return total_; }   ///< x now [now, D]
+  [[nodiscard]] const Vector& square() const { return square_; }  ///< E x² now [now]
+  [[nodiscard]] const Sampled& cross() const { return cross_; }   ///< E x(s) x(t), t at its step [now, trained]
+  [[nodiscard]] const Sampled& seen() const {
+    return seen_now_;
+  }  ///< E x(t) x(t'), both at their steps [trained, trained]
   [[nodiscard]] const Sampled& response() const {
     return response_;
-  }  ///< of what matrices meet, decayed [now, trained]
+  }  ///< that of the signal, times what decay leaves of the matrices [now, trained]
 
  private:
   const ModuleContext& context_;
@@ -31,21 +33,21 @@ class ReadHistory {
   Vector square_;
 };
 
-/// Which matrix of a chain that reads a signal of the stream, and how many of its rows are drawn.
+/// Names a matrix of a chain, and says how many of its rows are drawn.
 struct FirstMatrixPlace {
   int sublayer;
-  int number;  ///< among those of the sublayer
+  int number;  ///< among the sublayer's matrices
   int rows;
   Eigen::Index drawn;
   double stddev;  ///< of its entries before training
-  /// True where all rows are drawn and gradients come back through them, so that what the signal has taken from these
-  /// gradients is in the fields by itself. Else gradients come back through other numbers of the same law.
+  /// True if gradients pass back through the drawn rows themselves, which must be all. The signal's response to these
+  /// gradients is then part of W₀ x. Otherwise they pass through independent numbers of the same law, and it is added.
   bool transposed = false;
 };
 
-/// A matrix that reads the stream's channels, step by step: fields z = W x of its drawn rows, and ∂loss/∂x.
-/// The gradients a of an entry explain U, what the optimizer has taken off it, as far as a line in them goes,
-/// U = Σ_b c_b a_b + u with c_b = E ∂U/∂a_b (Stein), and u is orthogonal to them: u counts as independent.
+/// A matrix that reads the stream, step by step: z = W x of its drawn rows, and ∂loss/∂x. What the optimizer subtracts
+/// from an entry is U = Σ_b c_b a_b + u: c_b = E ∂U/∂a_b (Stein's lemma), and u, uncorrelated with the entry's
+/// gradients a_b, counts as independent of everything (docs/theory/first_steps.md).
 class FirstMatrix {
  public:
   FirstMatrix(const ModuleContext& context, const ReadHistory& history, const FirstMatrixPlace& place)
@@ -54,7 +56,7 @@ class FirstMatrix {
   /// W₀ x of a signal before training [tokens, drawn].
   [[nodiscard]] Sampled before(const Sampled& x) const { return x * matrix(); }
 
-  /// Fields now.
+  /// z now, and its derivatives.
   struct Fields {
     Sampled values;              ///< z [now, drawn]
     double update_square = 0.0;  ///< mean square of an entry of (W − W₀)·x of the held-out tokens
@@ -63,12 +65,12 @@ class FirstMatrix {
     Sampled v;      ///< [now, drawn]
     Sampled w;      ///< [trained, drawn]; empty where U is linear
   };
-  /// Of the signal that `history` has read last.
+  /// Returns z for the signal that `history` read last.
   [[nodiscard]] Fields now(const TokensNow& now) const;
-  /// Σ over rows of a(s) ∂z(s)/∂g(t) b(t) over their number; a [now, drawn], b [trained, drawn].
+  /// Returns the mean over rows of a(s) ∂z(s)/∂g(t) b(t) [now, trained]; a [now, drawn], b [trained, drawn].
   [[nodiscard]] Sampled response(const Fields& fields, const Sampled& a, const Sampled& b) const;
-  /// From ∂loss/∂z of the next batch [next, drawn] ∂loss/∂x [next, D]. Adds the squared norm of the gradients of all
-  /// entries to `square`.
+  /// Returns ∂loss/∂x [next, D] of the next batch from its ∂loss/∂z [next, drawn]. Adds the squared norm of the whole
+  /// matrix's gradient to `square`.
   [[nodiscard]] Sampled back(const Sampled& gradient, const TokensNow& now, double& square);
 
  private:
@@ -81,19 +83,19 @@ class FirstMatrix {
   std::vector<Sampled> entries_;  // gradients of entries at every step [drawn, D]
 };
 
-/// A kernel as an update under `fault` sees it.
+/// Returns a kernel as updates under `fault` see it.
 Sampled seen_kernel(const Sampled& k, StepFault fault);
 
-/// The moments of what the optimizer took off a matrix's entries, of every row.
+/// Moments of U over the entries of each row.
 struct RowMoments {
   std::vector<UpdateLaw::Moments> of_row;
-  Eigen::VectorXf remainder;  ///< E u², what no line in the gradients explains of U [rows]
+  Eigen::VectorXf remainder;  ///< E u² [rows]
 
-  /// E ∂U/∂a_b of every row [trained, rows], each token with its batch.
+  /// Returns c_b of every row and token, b the token's batch [trained, rows].
   [[nodiscard]] Sampled slopes(const TokensNow& now) const;
 };
-/// For Gaussian inputs of kernel k [trained, trained] and gradients g [trained, rows]: from the covariance over the
-/// inputs of an entry's gradients Σ_t g(t) x_j(t), batch by batch.
+/// Returns the moments for Gaussian inputs of kernel k [trained, trained] and output gradients g [trained, rows], from
+/// the covariance over inputs j of an entry's gradients a_b = Σ_{t in b} g(t) x_j(t).
 RowMoments row_moments(const Sampled& k, const Sampled& g, const TokensNow& now, const UpdateLaw& law);
 
 }  // namespace periscope::theory

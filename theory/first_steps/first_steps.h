@@ -55,7 +55,7 @@ static_assert(are_names_of<StepFault>(step_fault_names));
 
 struct FirstStepsOptions {
   int neurons = 512;  ///< drawn rows of a matrix inside a module, at most; the stream has all of its channels
-  int chains = 4;      ///< independent ones, from whose spread standard errors come
+  int chains = 4;     ///< independent ones, from whose spread standard errors come
   std::uint64_t seed = 0;
   StepFault fault = StepFault::none;
   OnShare on_share = {};
@@ -84,7 +84,8 @@ struct StepReading {
 /// What the theory may leave out of a change of a second moment, an estimate. At later steps 2 (1 − kept_share)²:
 /// (1 − kept_share)² is the size of a product of a change of what a module reads and a change of its gradients, which
 /// are alike, and a second moment grows with the square of what follows the gradients. At the first step, whose
-/// gradients have not changed, (1 − kept_share)²: about what updates of late layers lack (docs/lab_notes/first_steps.md).
+/// gradients have not changed, (1 − kept_share)²: about what updates of late layers lack
+/// (docs/lab_notes/first_steps.md).
 inline constexpr double most_left_out = 0.05;
 
 /// The prediction T28 of the first steps of training.

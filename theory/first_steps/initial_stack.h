@@ -16,10 +16,10 @@ struct InitialBranch {
 /// A stack before training.
 struct InitialStack {
   std::vector<InitialBranch> branches;  ///< by sublayer
-  Sampled embedded;                     ///< the rows of the table that the tokens look up [all, D]
+  Sampled embedded;                     ///< table rows of the tokens [all, D]
 };
 
-/// Draws the stream of one stack, at its own width: channels from the exact law of what each module adds (T25), without
+/// Draws one stack's stream at its own width: each module's output from its exact law given its input (T25), without
 /// the module's matrices.
 InitialStack initial_stack(const StackSpec& spec, const TrainingTokens& tokens, const ChainDraws& draws);
 

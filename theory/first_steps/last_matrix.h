@@ -6,24 +6,24 @@
 
 namespace periscope::theory {
 
-/// A module's last matrix, W_o or W_down, step by step: its update takes sampled hidden channels, and all channels of
-/// the stream.
+/// A module's last matrix, W_o or W_down, step by step. Its update is explicit, from the drawn hidden channels to all
+/// channels of the stream.
 class LastMatrix {
  public:
   LastMatrix(const ModuleContext& context, const InitialBranch& branch, int sublayer, Weight weight, int fan_in,
              Eigen::Index hidden);
-  /// The module's output, from its hidden channels before training, of the same tokens, and now [now, hidden]. The
-  /// update takes them to be `seen`. `responds`: how the output follows its gradients through the module's other
-  /// matrices, over σ² · fan-in [now, trained].
+  /// Returns the module's output from its hidden channels before training and now [now, hidden]; the update multiplies
+  /// `seen`. `responds` is the output's response to its gradients through the module's other matrices, divided by
+  /// σ² · fan-in [now, trained].
   [[nodiscard]] MovedModule output(const Sampled& before, const Sampled& hidden, const Sampled& seen,
                                    const Sampled& responds, const TokensNow& now);
-  /// ∂loss/∂h of the next batch from ∂loss/∂f [next, D].
+  /// Returns ∂loss/∂h [next, hidden] of the next batch from its ∂loss/∂f [next, D].
   [[nodiscard]] Sampled back(const Sampled& gradients, const TokensNow& now) const;
-  /// Keeps the next batch; adds the squared norm of the gradients of all entries to `square`.
+  /// Stores the next batch; adds the squared norm of the whole matrix's gradient to `square`.
   void append(const Sampled& hidden, const Sampled& gradients, const TokensNow& now, double& square);
 
  private:
-  /// Adds what the update makes.
+  /// Adds the update's part of the output.
   void add_update(MovedModule& module, const Sampled& hidden, const TokensNow& now);
 
   const ModuleContext& context_;

@@ -10,10 +10,10 @@ namespace periscope::theory {
 class MovedEmbedding {
  public:
   MovedEmbedding(const ModuleContext& context, const InitialStack& initial);
-  /// The streams as they begin: the tables' rows that the tokens look up, behind the embedding norm if there is one.
+  /// Returns the streams at the stack's input, after the embedding norm if there is one.
   [[nodiscard]] MovedStreams now(const TokensNow& now);
-  /// Keeps the gradients of the next batch with respect to what the streams begin as [next, D], and adds the squared
-  /// norm of the table's gradient to `square`.
+  /// Stores the next batch's gradients at the stack's input [next, D]; adds the squared norm of the table's gradient to
+  /// `square`.
   void back(const Sampled& gradients, const TokensNow& now, double& square);
 
  private:

@@ -15,7 +15,7 @@ struct MovedModule {
   std::map<Weight, double> update_square;  ///< mean square of an entry of ΔW·h of the held-out tokens
 };
 
-/// What the modules of a chain share.
+/// Context shared by the modules of a chain.
 struct ModuleContext {
   const StackSpec& spec;
   const TrainingTokens& tokens;
@@ -29,8 +29,8 @@ class TrainedModule {
  public:
   virtual ~TrainedModule() = default;
   [[nodiscard]] virtual MovedModule now(const MovedSignal& input, const TokensNow& now) = 0;
-  /// From ∂loss/∂f of the next batch [next, D] ∂loss/∂A_out [next, D]. Adds the squared norm of the gradients of all
-  /// entries of its matrices to `square`.
+  /// Returns ∂loss/∂A_out of the next batch from its ∂loss/∂f, both [next, D]. Adds the squared norm of the gradients
+  /// of the module's matrices to `square`.
   [[nodiscard]] virtual Sampled back(const Sampled& gradients, const TokensNow& now, double& square) = 0;
 };
 
@@ -38,8 +38,8 @@ class TrainedModule {
 std::unique_ptr<TrainedModule> trained_mlp(const ModuleContext& context, int layer, const InitialBranch& branch);
 std::unique_ptr<TrainedModule> trained_attention(const ModuleContext& context, int layer, const InitialBranch& branch);
 
-/// What decay has left of a response that passes through matrices as they were before training, backward when a step
-/// was taken and forward now [now, trained].
+/// Returns a response through W₀ᵀ at each batch's step and W₀ now, times what weight decay has left of both
+/// [now, trained].
 Sampled decayed(const Sampled& response, const UpdateLaw& law, const TokensNow& now);
 
 }  // namespace periscope::theory

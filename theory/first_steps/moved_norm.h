@@ -5,26 +5,26 @@
 
 namespace periscope::theory {
 
-/// One norm of the stack, or a factor in its place, step by step: how it divided the tokens of every batch when their
-/// step was taken, which is how their gradients came back.
+/// One norm of the stack, or a factor in its place, step by step. Stores slopes and outputs of every batch at its step,
+/// with which the batch's gradients passed back.
 class MovedNorm {
  public:
-  /// `used`: whether there is a norm, of gain γ times `gain`; else there is the factor `gain` alone.
+  /// If `used`, a norm of gain γ·`gain`; otherwise the factor `gain`.
   MovedNorm(const StackSpec& spec, const TrainingTokens& tokens, bool used, double gain = 1.0);
 
-  /// What it multiplied the tokens of the batches that are done by [trained].
+  /// Slopes of the tokens of past batches at their steps [trained].
   [[nodiscard]] Vector times(const TokensNow& now) const { return times_.head(now.trained()); }
-  /// Lets a signal through and keeps the next batch.
+  /// Applies the norm and stores the next batch.
   void pass(MovedSignal& signal, const TokensNow& now);
-  /// The same of the channels alone; `correction` is E x² less that of the channels [now].
+  /// Applies it to the channels alone; `correction` is E x² minus the channels' mean square [now].
   struct Passed {
-    Vector slope;  ///< what every token was multiplied by [now]
-    /// What becomes of ∂x(s)/∂(∂loss/∂x(t)): slope(s) slope(t) tr(P_s P_t)/D, P = I − zzᵀ/‖z‖² the norm's projection.
+    Vector slope;  ///< of every token [now]
+    /// Factor of ∂x(s)/∂(∂loss/∂x(t)): slope(s) slope(t) tr(P_s P_t)/D, P = I − zzᵀ/‖z‖² the norm's projection.
     Sampled response;  ///< [now, trained]
   };
   Passed pass(MovedParts& x, const Vector& correction, const TokensNow& now);
-  /// From the next batch's gradients of the output those of the input [next, D]:
-  /// slope · (g − ⟨g, z⟩ z/γ²), z the output.
+  /// Returns the next batch's input gradients slope · (g − ⟨g, z⟩ z/γ²) from its output gradients g [next, D], z the
+  /// output.
   [[nodiscard]] Sampled back(Sampled gradients, const TokensNow& now) const;
 
  private:

@@ -5,15 +5,15 @@
 
 namespace periscope::theory {
 
-/// What follows the last step of the stack of one chain, the final norm, the unembedding and the loss, step by step:
-/// for done = 0, 1, … first `loss`, then `back`, as long as there is a next batch. The references outlive it.
+/// Final norm, unembedding and loss of one chain, step by step: for done = 0, 1, … first `loss`, then `back` while
+/// there is a next batch. The references outlive it.
 class MovedOutput {
  public:
   explicit MovedOutput(const ModuleContext& context);
-  /// The mean loss of the held-out tokens.
+  /// Returns the mean loss of the held-out tokens.
   [[nodiscard]] double loss(const MovedStreams& x, const TokensNow& now);
-  /// The gradients of the next batch's loss, of every stream [next, D]. Adds the squared norm of the unembedding's
-  /// gradient to `square`.
+  /// Returns the gradients of the next batch's loss for every stream [next, D]; adds the squared norm of the
+  /// unembedding's gradient to `square`.
   [[nodiscard]] std::vector<Sampled> back(const TokensNow& now, double& square);
 
  private:

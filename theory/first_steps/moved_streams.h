@@ -7,11 +7,11 @@
 
 namespace periscope::theory {
 
-/// The channels of a signal now, in three parts [now, D]: x = kept + wanders + follows.
+/// Channels of a signal now, in three parts [now, D]: x = kept + wanders + follows.
 struct MovedParts {
   Sampled kept;     ///< Σ_b keep_b x_b⁰, along what every branch b wrote to the token before training
-  Sampled wanders;  ///< what else has changed, independent of the gradients
-  Sampled follows;  ///< y, what follows the gradients
+  Sampled wanders;  ///< other changes, independent of the gradients
+  Sampled follows;  ///< y, the part that follows the gradients
 
   static MovedParts zero(Eigen::Index rows, Eigen::Index width);
   [[nodiscard]] Sampled total() const { return kept + wanders + follows; }
@@ -23,7 +23,7 @@ struct MovedParts {
 /// A signal now.
 struct MovedSignal {
   MovedParts x;
-  /// Of E x(s) x(s') what the channels do not have, because a module's rows were sampled [now, now].
+  /// E x(s) x(s') minus the channels' own, where fewer rows were drawn than a module has [now, now].
   Matrix correction;
   Sampled response;  ///< E ∂x(s)/∂(∂loss/∂x(t)) [now, trained]
 };
@@ -40,15 +40,15 @@ struct MovedStreams {
   std::vector<std::vector<Sampled>> response;  ///< of stream i with respect to the gradient of stream j
 
   [[nodiscard]] std::size_t count() const { return x.size(); }
-  /// Follows a norm of a stream, which multiplies tokens by `now` [now] and whose gradients came back with `times`
-  /// [trained], but for the channels and the stream's response to itself.
+  /// Scales corrections and the responses between this stream and others as a norm of it does: by `now` [now], and by
+  /// `times` for gradients [trained].
   void scale(std::size_t stream, const Vector& now, const Vector& times);
-  /// Σ_i weights[i](s) x_i(s), of which the gradient comes back with `back`[i](t): both [tokens].
+  /// Returns Σ_i weights[i](s) x_i(s), whose gradient reaches stream i times back[i](t); weights [now], back [trained].
   [[nodiscard]] MovedSignal sum(const std::vector<Vector>& weights, const std::vector<Vector>& back) const;
   [[nodiscard]] MovedSignal sum(const std::vector<double>& weights) const;
 };
 
-/// A step's sums before its norms C.
+/// Returns the streams after a step, before its norms C.
 MovedStreams added(const Step& step, const MovedStreams& x, const std::vector<MovedSignal>& written);
 
 }  // namespace periscope::theory
