@@ -106,7 +106,9 @@ TEST_CASE("first steps: without norms too, tokens of different sizes are compare
   FirstStepsInput input = small_input({0.0});
   input.runs.front().inputs.front() = {1, 1, 1, 1, 2, 2, 2, 2};
   input.ids = {1, 2, 3, 4, 5, 6, 7, 8};
-  const FirstSteps p = predict_first_steps(small_stack("none"), input, few());
+  StackSpec spec = small_stack("none");
+  spec.model.final_norm = true;
+  const FirstSteps p = predict_first_steps(spec, input, few());
   for (const StepReading& step : p.steps) CHECK(step.kept_share == doctest::Approx(1.0).epsilon(1e-4));
 }
 
@@ -289,6 +291,10 @@ TEST_CASE("first steps: blocks with several branches and streams are predicted, 
   StackSpec gated = small_stack("pre");
   gated.model.attention_gate = AttentionGate::head;
   CHECK(first_steps_refusal(gated).find("inside") != std::string::npos);
+  StackSpec open = small_stack("pre");
+  open.model.final_norm = false;
+  CHECK(first_steps_refusal(open).find("before the unembedding") != std::string::npos);
+  CHECK(first_steps_refusal(small_stack("post")).empty());
   StackSpec capped = small_stack("pre");
   capped.model.head.soft_cap = 30.0;
   CHECK(first_steps_refusal(capped).find("soft cap") != std::string::npos);

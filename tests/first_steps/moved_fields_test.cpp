@@ -221,7 +221,11 @@ TEST_CASE("moved norm: gradients are those of differences, for every kind that d
     };
     MovedNorm norm(spec, tokens, true, 2.0);
     (void)passed(x, norm);
-    const Sampled back = norm.back(gradient, now);
+    double square = 0.0;
+    const Sampled back = norm.back(gradient, now, square);
+    const Sampled z = passed(x, norm).topRows(1) / static_cast<float>(spec.model.gamma);
+    const double of_gains = gradient.cwiseProduct(z).squaredNorm();
+    CHECK(square == doctest::Approx(of_gains + (kind == NormKind::layer ? 4.0 * gradient.squaredNorm() : 0.0)));
     for (const Index k : {Index{0}, Index{7}}) {
       constexpr float step = 1.0F / 64.0F;
       Sampled up = x;

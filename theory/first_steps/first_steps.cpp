@@ -23,11 +23,28 @@ std::string_view meaning_of(StepFault fault) {
   return {};
 }
 
+namespace {
+
+/// True if all that the unembedding reads comes out of a norm.
+bool ends_in_norms(const ModelSpec& m) {
+  const StreamEnds ends = m.ends();
+  const Step last = m.step(m.steps() - 1);
+  for (std::size_t i = 0; i < last.norm_c.size(); ++i) {
+    const bool read = ends.plain[i] != 0.0 || (ends.normed[i] != 0.0 && !m.final_norm);
+    if (read && !last.norm_c[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 std::string first_steps_refusal(const StackSpec& spec) {
   const ModelSpec& m = spec.model;
   if (spec.scales != nullptr) return "the first steps are those of random weights, and these are given";
   if (!m.unembedding) return "a stack without unembedding has no loss of tokens";
   if (m.gamma == 0.0) return "the first steps of norms with gains of 0, which only training moves, are not predicted";
+  if (!ends_in_norms(m))
+    return "without a norm before the unembedding gradients go along the stream, which is not predicted";
   if (m.head.soft_cap > 0.0) return "the first steps behind a soft cap of the logits are not predicted";
   if (is_pointwise(m.norm)) return "the first steps behind norms that do not divide are not predicted";
   if (m.projects_embedding() || m.embedding.positions > 0 || m.embedding.token_types > 0 || m.head.transform) {

@@ -71,7 +71,7 @@ MovedStreams MovedEmbedding::now(const TokensNow& now) {
 }
 
 void MovedEmbedding::back(const Sampled& gradients, const TokensNow& now, double& square) {
-  input_gradient_.middleRows(now.trained(), now.next()) = norm_.back(gradients, now);
+  input_gradient_.middleRows(now.trained(), now.next()) = norm_.back(gradients, now, square);
   const Sampled& g = input_gradient_;
   const double scale = context_.spec.model.embedding.scale;
   for (Index s = now.trained(); s < now.trained() + now.next(); ++s) {

@@ -1,11 +1,14 @@
 #include "theory/first_steps/moved_norm.h"
 
+#include <cmath>
+
 namespace periscope::theory {
 
 MovedNorm::MovedNorm(const StackSpec& spec, const TrainingTokens& tokens, bool used, double gain)
     : norm_(norm_use(spec.model)),
       used_(used),
-      gain_(used ? gain * spec.model.gamma : gain),
+      gamma_(spec.model.gamma),
+      gain_(used ? gain * gamma_ : gain),
       times_(tokens.trained()),
       output_(used ? tokens.trained() : 0, spec.model.width) {}
 
@@ -43,14 +46,15 @@ void MovedNorm::pass(MovedSignal& signal, const TokensNow& now) {
   signal.response = signal.response.cwiseProduct(passed.response);
 }
 
-Sampled MovedNorm::back(Sampled gradients, const TokensNow& now) const {
+Sampled MovedNorm::back(Sampled gradients, const TokensNow& now, double& square) const {
   if (used_) {
-    const double square = formula_of(norm_.kind).count(norm_.width) * gain_ * gain_;
-    if (square > 0.0) {
-      const Sampled z = output_.middleRows(now.trained(), now.next());
-      const Eigen::VectorXf along = gradients.cwiseProduct(z).rowwise().sum() / static_cast<float>(square);
-      gradients -= along.asDiagonal() * z;
-    }
+    const Sampled z = output_.middleRows(now.trained(), now.next());
+    const Sampled of_gains = gradients.cwiseProduct(z) / static_cast<float>(gamma_);
+    square += of_gains.colwise().sum().squaredNorm();
+    if (facts_of(norm_.kind).has_bias) square += std::pow(gain_ / gamma_, 2) * gradients.colwise().sum().squaredNorm();
+    const double length = formula_of(norm_.kind).count(norm_.width) * gain_ * gain_;
+    const Eigen::VectorXf along = of_gains.rowwise().sum() * static_cast<float>(gamma_ / length);
+    gradients -= along.asDiagonal() * z;
     if (subtracts_mean(norm_.kind)) gradients.col(0).setZero();
   }
   return times_.segment(now.trained(), now.next()).cast<float>().asDiagonal() * gradients;

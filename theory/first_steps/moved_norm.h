@@ -25,14 +25,15 @@ class MovedNorm {
   Passed pass(MovedParts& x, const Vector& correction, const TokensNow& now);
   /// Returns the next batch's input gradients slope · (g − ⟨g, z⟩ z/γ²) from its output gradients g [next, D], z the
   /// output.
-  [[nodiscard]] Sampled back(Sampled gradients, const TokensNow& now) const;
+  /// Adds the squared norm of the gradients of its gains and biases to `square`.
+  [[nodiscard]] Sampled back(Sampled gradients, const TokensNow& now, double& square) const;
 
  private:
   NormUse norm_;
   bool used_;
-  double gain_;     // of its output
-  Vector times_;    // [all batches]
-  Sampled output_;  // of every batch at its step [all batches, D]
+  double gamma_, gain_;  // its gains, and those times the factor after them
+  Vector times_;         // [all batches]
+  Sampled output_;       // of every batch at its step [all batches, D]
 };
 
 }  // namespace periscope::theory

@@ -62,7 +62,7 @@ double MovedOutput::loss(const MovedStreams& x, const TokensNow& now) {
 
 std::vector<Sampled> MovedOutput::back(const TokensNow& now, double& square) {
   const Sampled out = unembedding_.back(logit_gradient_, now, square);
-  const Sampled normed = norm_.back(out, now);
+  const Sampled normed = norm_.back(out, now, square);
   std::vector<Sampled> g;
   for (std::size_t i = 0; i < static_cast<std::size_t>(ends_.streams()); ++i) {
     g.emplace_back(static_cast<float>(ends_.plain[i]) * out + static_cast<float>(ends_.normed[i]) * normed);

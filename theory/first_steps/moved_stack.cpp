@@ -163,7 +163,7 @@ class MovedStack {
     const Step step = spec_.model.step(index);
     const Sampled none = Sampled::Zero(now.next(), spec_.model.width);
     for (std::size_t i = 0; i < g.size(); ++i) {
-      if (step.norm_c[i]) g[i] = norm_c_[static_cast<std::size_t>(index)][i].back(std::move(g[i]), now);
+      if (step.norm_c[i]) g[i] = norm_c_[static_cast<std::size_t>(index)][i].back(std::move(g[i]), now, square);
     }
     std::vector<Sampled> before(g.size(), none);
     for (std::size_t i = 0; i < g.size(); ++i) {
@@ -179,9 +179,9 @@ class MovedStack {
       for (std::size_t i = 0; i < g.size(); ++i) {
         if (branch.writes[i] != 0.0) written += static_cast<float>(branch.writes[i]) * g[i];
       }
-      read += modules_[l]->back(norm_b_[l].back(std::move(written), now), now, square);
+      read += modules_[l]->back(norm_b_[l].back(std::move(written), now, square), now, square);
       if (branch.shares_input) continue;
-      read = norm_a_[l].back(std::move(read), now);
+      read = norm_a_[l].back(std::move(read), now, square);
       for (std::size_t j = 0; j < g.size(); ++j) {
         if (branch.reads[j] != 0.0) before[j] += static_cast<float>(branch.reads[j]) * read;
       }
