@@ -50,8 +50,7 @@ std::map<std::string, Given> given(const TemporaryFolder& folder) {
       {"probe", {{}, {{"checkpoint", {std::string(FIXTURES) + "/llama"}}, {"tokens", {"1,2,3"}}, {"draws", {"0"}}}}},
       {"train", {{"train.steps=2", "train.batch=1", R"(model.placement=["pre","peri"])"}, {{"corpus", {"synthetic"}}}}},
       {"first-steps",
-       {{"train.steps=2", "train.batch=1", "first_steps.neurons=8",
-         R"(model.placement=["pre","peri"])"},
+       {{"train.steps=2", "train.batch=1", "first_steps.neurons=8", R"(model.placement=["pre","peri"])"},
         {{"corpus", {"synthetic"}}}}},
       {"reproduce", {{"train.steps=10"}, {{"quick", {}}, {"figure", {"4"}}, {"corpus", {"synthetic"}}}}}};
 }

@@ -1,8 +1,11 @@
 #include "theory/first_steps/moved_embedding.h"
 
 namespace periscope::theory {
+namespace {
 
 using Index = Eigen::Index;
+
+}  // namespace
 
 MovedEmbedding::MovedEmbedding(const ModuleContext& context, const InitialStack& initial)
     : context_(context),

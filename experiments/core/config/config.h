@@ -127,8 +127,8 @@ struct Config {
 Config load_config(std::span<const AnySection> known, const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings = {});
 
-/// Throws ConfigError unless every one of them (--vary) is a setting of a key of model, init or input, or train.lr, to a
-/// list. Such a setting is then one like others.
+/// Throws ConfigError unless every one of them (--vary) is a setting of a key of model, init or input, or train.lr, to
+/// a list. Such a setting is then one like others.
 void require_variations(std::span<const AnySection> known, const std::vector<std::string>& variations);
 
 /// Throws ConfigError if two entries of the list `key` are the same: results are found by them.

@@ -285,7 +285,8 @@ const dataset::Schema& schema() {
     std::vector<dataset::DimensionSpec> dimensions{
         {"input", Type::text, "", "what enters the stack"},
         {"placement", Type::text, "", "normalization placement (T1)", false, true},
-        {"seed", Type::integer, "1", "seed of weights and input; without run.paired each stack adds a number of its own"}};
+        {"seed", Type::integer, "1",
+         "seed of weights and input; without run.paired each stack adds a number of its own"}};
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
     dimensions.push_back({"statistic", Type::text, "", "what is read"});
     dimensions.push_back({"contrast", Type::integer, "1", "number of the contrast, which contrast_name names"});
