@@ -7,7 +7,7 @@
 
 namespace periscope::theory {
 
-/// Attention of single heads over sequences that do not see each other, forward and back, written out: softmax, mask,
+/// Attention of single heads over sequences that do not attend to each other, forward and backward: softmax, mask,
 /// RoPE, QK-norm and the soft cap as the stack has them. Rows are tokens.
 class SequenceAttention {
  public:
@@ -24,7 +24,7 @@ class SequenceAttention {
   /// The gradient of the projection from that of `rotated`.
   [[nodiscard]] Sampled back(const Rotated& forward, const Sampled& gradient, int heads) const;
 
-  /// The patterns of all sequences, one behind the other.
+  /// The patterns of all sequences, one after another.
   using Patterns = std::vector<Sampled>;
   struct Scores {
     Patterns pattern;     ///< A [T, T] of every sequence

@@ -9,15 +9,15 @@
 
 namespace periscope::theory {
 
-/// Random numbers of one chain, and the number of rows that it draws of a module's matrices.
+/// Random numbers of one chain, and how many hidden channels of a module it draws.
 struct ChainDraws {
-  int neurons = 1024;  ///< most rows of one matrix
+  int neurons = 1024;  ///< most drawn rows of one matrix
   std::uint64_t seed = 0;
   std::uint64_t replicate = 0;
 
   enum class Use : std::uint64_t { table, module, forward, remainder, backward, last, other };
-  /// Returns the stream of one use of one matrix of a sublayer, the same at every call; the table and the unembedding
-  /// have sublayer 2L.
+  /// Returns the random numbers of one use of one matrix of a sublayer, the same at every call; the table and the
+  /// unembedding have sublayer 2L.
   [[nodiscard]] NormalStream numbers(int sublayer, Use use, int matrix = 0) const {
     const auto name = (static_cast<std::uint64_t>(use) << 8U) + static_cast<std::uint64_t>(matrix);
     return NormalStream({seed, replicate, (1ULL << 60U) + (static_cast<std::uint64_t>(sublayer) << 32U) + name});

@@ -107,7 +107,8 @@ FirstMatrix::Fields FirstMatrix::now(const TokensNow& now) const {
                           random * history_.square().tail(held).sum()) /
                          static_cast<double>(held);
   if (!context_.law.is_linear()) {
-    // U depends on the direction of the gradients alone: what a token adds along what is there already changes nothing.
+    // U depends on the direction of the gradients alone: a gradient along those that are already there does not change
+    // it.
     fields.w = seen * weighted;
     const Eigen::RowVectorXf norm = weighted.cwiseProduct(fields.w).colwise().sum();
     const Eigen::RowVectorXf inverse = norm.unaryExpr([](float q) { return q > 0 ? 1.0F / q : 0.0F; });

@@ -6,7 +6,7 @@
 
 namespace periscope::theory {
 
-/// The signal that a module's matrices read: now, and for every batch at the step that trained on it.
+/// The signal that a module's matrices read: now, and that of every batch at its step, the one that trained on it.
 class ReadHistory {
  public:
   ReadHistory(const ModuleContext& context)
@@ -14,17 +14,15 @@ class ReadHistory {
         read_(context.tokens.trained(), context.spec.model.width),
         seen_(context.tokens.trained(), context.tokens.trained()) {}
 
-  /// Takes the signal now and stores the rows of the next batch.
+  /// Sets the signal now and stores the rows of the next batch.
   void read(const MovedSignal& input, const TokensNow& now);
   [[nodiscard]] const Sampled& total() const { return total_; }   ///< x now [now, D]
   [[nodiscard]] const Vector& square() const { return square_; }  ///< E x² now [now]
   [[nodiscard]] const Sampled& cross() const { return cross_; }   ///< E x(s) x(t), t at its step [now, trained]
-  [[nodiscard]] const Sampled& seen() const {
-    return seen_now_;
-  }  ///< E x(t) x(t'), both at their steps [trained, trained]
-  [[nodiscard]] const Sampled& response() const {
-    return response_;
-  }  ///< that of the signal, times what decay leaves of the matrices [now, trained]
+  /// E x(t) x(t'), both at their steps [trained, trained].
+  [[nodiscard]] const Sampled& seen() const { return seen_now_; }
+  /// The signal's response, times what weight decay leaves of the matrices [now, trained].
+  [[nodiscard]] const Sampled& response() const { return response_; }
 
  private:
   const ModuleContext& context_;
@@ -33,21 +31,22 @@ class ReadHistory {
   Vector square_;
 };
 
-/// Names a matrix of a chain, and says how many of its rows are drawn.
+/// A matrix of a chain, and how many of its rows are drawn.
 struct FirstMatrixPlace {
   int sublayer;
-  int number;  ///< among the sublayer's matrices
+  int number;  ///< index among the sublayer's matrices
   int rows;
-  Eigen::Index drawn;
-  double stddev;  ///< of its entries before training
-  /// True if gradients pass back through the drawn rows themselves, which must be all. The signal's response to these
-  /// gradients is then part of W₀ x. Otherwise they pass through independent numbers of the same law, and it is added.
+  Eigen::Index drawn;  ///< number of rows that are drawn
+  double stddev;       ///< of the matrix's entries before training
+  /// True if gradients pass back through the drawn rows themselves; then all rows must be drawn, and W₀ x contains the
+  /// signal's response to these gradients. Otherwise gradients pass through independent numbers of the same law, and
+  /// the response is added to W₀ x.
   bool transposed = false;
 };
 
 /// A matrix that reads the stream, step by step: z = W x of its drawn rows, and ∂loss/∂x. What the optimizer subtracts
-/// from an entry is U = Σ_b c_b a_b + u: c_b = E ∂U/∂a_b (Stein's lemma), and u, uncorrelated with the entry's
-/// gradients a_b, counts as independent of everything (docs/theory/first_steps.md).
+/// from an entry with gradients a_b is U = Σ_b c_b a_b + u, c_b = E ∂U/∂a_b (Stein's lemma). u, which is uncorrelated
+/// with every a_b, is taken as independent of everything (docs/theory/first_steps.md).
 class FirstMatrix {
  public:
   FirstMatrix(const ModuleContext& context, const ReadHistory& history, const FirstMatrixPlace& place)
@@ -60,7 +59,7 @@ class FirstMatrix {
   struct Fields {
     Sampled values;              ///< z [now, drawn]
     double update_square = 0.0;  ///< mean square of an entry of (W − W₀)·x of the held-out tokens
-    // E ∂z(s)/∂g(t) = σ²·D·response(s,t) − D·cross(s,t)·slope(t,row) + D·v(s,row)·w(t,row), g = ∂loss/∂z.
+    // With g = ∂loss/∂z, E ∂z(s)/∂g(t) = σ²·D·response(s,t) − D·cross(s,t)·slope(t,row) + D·v(s,row)·w(t,row).
     Sampled slope;  ///< [trained, drawn]
     Sampled v;      ///< [now, drawn]
     Sampled w;      ///< [trained, drawn]; empty where U is linear
@@ -83,7 +82,7 @@ class FirstMatrix {
   std::vector<Sampled> entries_;  // gradients of entries at every step [drawn, D]
 };
 
-/// Returns a kernel as updates under `fault` see it.
+/// Returns the kernel k that updates use under `fault`.
 Sampled seen_kernel(const Sampled& k, StepFault fault);
 
 /// Moments of U over the entries of each row.

@@ -25,7 +25,7 @@ std::string_view meaning_of(StepFault fault) {
 
 namespace {
 
-/// True if all that the unembedding reads comes out of a norm.
+/// True if everything that the unembedding reads is the output of a norm.
 bool ends_in_norms(const ModelSpec& m) {
   const StreamEnds ends = m.ends();
   const Step last = m.step(m.steps() - 1);
@@ -79,7 +79,7 @@ TrainingTokens tokens_of(const StackSpec& spec, const FirstStepsInput& input, in
 
 namespace {
 
-/// True if the stream, or what modules add to it, comes out of a norm after a module.
+/// True if some stream, or something that a module adds to it, is the output of a norm after the module.
 bool has_norms_after_modules(const StackSpec& spec) {
   for (int s = 0; s < spec.model.steps(); ++s) {
     const Step step = spec.model.step(s);
@@ -95,7 +95,7 @@ bool is_finite(const StepReading& reading) {
          std::isfinite(reading.kept_share);
 }
 
-/// What is left where samples are so few that their mean, of which noise was taken off, is below 0.
+/// Clamps at 0: with few samples a mean square can be negative after noise was subtracted from it.
 Curve not_negative(Curve square) {
   // Not std::max, which may lose NaN.
   for (double& x : square.value) x = x < 0.0 ? 0.0 : x;
@@ -147,7 +147,7 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
     });
   }
   failure.rethrow();
-  double far = 0.0;  // what an entry can have gone
+  double far = 0.0;  // sum of the rates so far
   for (std::size_t r = 0; r < readings.front().size(); ++r) {
     Averages second, coherent, cosine, branch, kept, loss, change, loss_change;
     std::map<Weight, Averages> update;
@@ -174,7 +174,7 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
     reading.loss = loss.curve();
     for (const auto& [weight, averages] : update) reading.update[weight] = not_negative(averages.curve());
     const std::vector<double> shares = kept.curve().value;
-    // NaN before any number: it is not less than one.
+    // NaN takes precedence; min_element would skip it.
     const auto missing = std::ranges::find_if(shares, [](double one) { return std::isnan(one); });
     const auto least = missing != shares.end() ? missing : std::ranges::min_element(shares);
     reading.kept_share = *least;
@@ -208,8 +208,8 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
 
 namespace {
 
-/// Sizes that decide the cost: tokens of all batches and in all, drawn rows of a layer's matrices that read the stream,
-/// and of those that write to it.
+/// Sizes that decide the cost: tokens of all batches (trained), those and the held-out ones (all), drawn rows of a
+/// layer's matrices that read the stream (reading) and drawn columns of those that write to it (writing).
 struct Counts {
   double trained, all, reading, writing, width, steps, layers;
 };
@@ -238,7 +238,8 @@ FirstStepsBytes first_steps_bytes(const StackSpec& spec, const FirstStepsSizes& 
   const double signals = n.width * (4.0 * n.all + 10.0 * n.trained) + n.trained * (2.0 * n.reading + n.writing);
   const double entries = (n.steps + 1.0) * n.width * (n.reading + n.writing);
   const double at_once = sizeof(float) * std::min(omp_get_max_threads(), options.chains);
-  // Logits of a batch and the held-out tokens, their gradients of all, the unembedding, and its entries at every step.
+  // Logits of a batch and of the held-out tokens, gradients of all batches, the unembedding, and gradients of its
+  // entries at every step.
   const double classes =
       spec.model.vocab * (n.trained + 4.0 * (n.trained / n.steps + sizes.held_out) + (n.steps + 5.0) * n.width);
   return {
@@ -248,8 +249,8 @@ FirstStepsBytes first_steps_bytes(const StackSpec& spec, const FirstStepsSizes& 
 double first_steps_operations(const StackSpec& spec, const FirstStepsSizes& sizes, const FirstStepsOptions& options) {
   const ModelSpec& m = spec.model;
   const Counts n = counts_of(spec, sizes, options);
-  // Before training all rows of every matrix are drawn, in double; then at every step fields and gradients of the drawn
-  // ones, kernels over the batches so far, and entries with the optimizer's memory of them.
+  // Before training all hidden channels of every module are drawn, in double. Then every step has fields and gradients
+  // of the drawn rows, kernels over the batches so far, and entries with the optimizer's memory of them.
   const double hidden = 3.0 * m.mlp_width + 2.0 * m.query_width() + 2.0 * m.key_width();
   const double before = 4.0 * n.all * n.width * hidden;
   const double held = n.all - n.trained + n.trained / n.steps;

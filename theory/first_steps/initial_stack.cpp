@@ -11,7 +11,7 @@ namespace {
 
 using Index = Eigen::Index;
 
-/// A row of the table for every token [all, D].
+/// Draws the table's row of every token [all, D].
 Matrix looked_up(const StackSpec& spec, const std::vector<int>& ids, NormalStream numbers) {
   std::map<int, Index> row;
   for (const int id : ids) row.try_emplace(id, static_cast<Index>(row.size()));

@@ -16,11 +16,11 @@ struct InitialBranch {
 /// A stack before training.
 struct InitialStack {
   std::vector<InitialBranch> branches;  ///< by sublayer
-  Sampled embedded;                     ///< table rows of the tokens [all, D]
+  Sampled embedded;                     ///< the tokens' rows of the embedding table [all, D]
 };
 
-/// Draws one stack's stream at its own width: each module's output from its exact law given its input (T25), without
-/// the module's matrices.
+/// Draws one stack's stream at its own width: each module's output from its exact law given its input, as in the
+/// finite-width chain (T25).
 InitialStack initial_stack(const StackSpec& spec, const TrainingTokens& tokens, const ChainDraws& draws);
 
 }  // namespace periscope::theory

@@ -54,7 +54,7 @@ void LastMatrix::add_update(MovedModule& module, const Sampled& hidden, const To
   const Matrix square = (hidden * hidden.transpose()).cast<double>() / rows;
   const double e2 = taken_off_.squaredNorm() / static_cast<double>(taken_off_.size());
   const Matrix raw = (taken * taken.transpose()).cast<double>() / static_cast<double>(taken.cols());
-  // Of `rows` drawn channels raw is n² (coherent + (e2 square − coherent)/rows).
+  // The expectation of raw over `rows` drawn channels is n² (coherent + (e2 square − coherent)/rows).
   const Matrix noise = n * n / std::max(1.0, rows - 1.0) * (e2 * square - raw / (n * n));
   module.output.correction = context_.fault == StepFault::no_noise ? Matrix(-noise) : Matrix((rows / n - 1.0) * noise);
   const Sampled trained = hidden_.topRows(now.trained());

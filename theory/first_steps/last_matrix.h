@@ -12,7 +12,7 @@ class LastMatrix {
  public:
   LastMatrix(const ModuleContext& context, const InitialBranch& branch, int sublayer, Weight weight, int fan_in,
              Eigen::Index hidden);
-  /// Returns the module's output from its hidden channels before training and now [now, hidden]; the update multiplies
+  /// Returns the module's output from its hidden channels before training and now [now, hidden]; the update acts on
   /// `seen`. `responds` is the output's response to its gradients through the module's other matrices, divided by
   /// σ² · fan-in [now, trained].
   [[nodiscard]] MovedModule output(const Sampled& before, const Sampled& hidden, const Sampled& seen,

@@ -17,9 +17,9 @@ class MovedEmbedding {
   void back(const Sampled& gradients, const TokensNow& now, double& square);
 
  private:
-  /// The gradients of the rows that these tokens look up, of every step that is done: [now, D] each.
+  /// Returns for every step so far the gradients of the table rows of the current tokens, [now, D] each.
   [[nodiscard]] std::vector<Sampled> row_gradients(const TokensNow& now) const;
-  /// E ∂x(s)/∂(∂loss/∂x(t)) [now, trained] before the embedding norm, for the gradients of row_gradients.
+  /// Returns E ∂x(s)/∂(∂loss/∂x(t)) [now, trained] before the embedding norm; `sums` as from row_gradients.
   [[nodiscard]] Sampled response(const std::vector<Sampled>& sums, const TokensNow& now) const;
   [[nodiscard]] bool same_id(Eigen::Index s, Eigen::Index t) const {
     const std::vector<int>& ids = context_.tokens.ids;
@@ -29,7 +29,7 @@ class MovedEmbedding {
   const ModuleContext& context_;
   const InitialStack& initial_;
   MovedNorm norm_;          // the embedding norm
-  Sampled input_gradient_;  // of what the table gives, without its scale, at every batch's step [all batches, D]
+  Sampled input_gradient_;  // ∂loss/∂(scaled table row) of every batch at its step [all batches, D]
 };
 
 }  // namespace periscope::theory

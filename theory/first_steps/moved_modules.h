@@ -15,7 +15,7 @@ struct MovedModule {
   std::map<Weight, double> update_square;  ///< mean square of an entry of ΔW·h of the held-out tokens
 };
 
-/// Context shared by the modules of a chain.
+/// Specification, tokens, random numbers and optimizer that the modules of a chain share.
 struct ModuleContext {
   const StackSpec& spec;
   const TrainingTokens& tokens;
@@ -38,8 +38,8 @@ class TrainedModule {
 std::unique_ptr<TrainedModule> trained_mlp(const ModuleContext& context, int layer, const InitialBranch& branch);
 std::unique_ptr<TrainedModule> trained_attention(const ModuleContext& context, int layer, const InitialBranch& branch);
 
-/// Returns a response through W₀ᵀ at each batch's step and W₀ now, times what weight decay has left of both
-/// [now, trained].
+/// Returns a response [now, trained] times what weight decay has left of the two matrices that it passes: W₀ᵀ at each
+/// batch's step, and W₀ now.
 Sampled decayed(const Sampled& response, const UpdateLaw& law, const TokensNow& now);
 
 }  // namespace periscope::theory

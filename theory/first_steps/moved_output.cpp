@@ -15,7 +15,8 @@ double mean_loss(Sampled logits, const TrainingTokens& tokens) {
   return sum / static_cast<double>(logits.rows());
 }
 
-/// ∂loss/∂logits of a batch's mean loss, p − y over its tokens, which begin at `first`.
+/// Returns ∂loss/∂logits of a batch's mean loss: (p − y)/tokens, p the probabilities and y the labels. The batch begins
+/// at token `first`.
 Sampled gradient_of(Sampled p, const TrainingTokens& tokens, Index first) {
   p.colwise() -= p.rowwise().maxCoeff().eval();
   p = p.array().exp();
@@ -52,7 +53,7 @@ double MovedOutput::loss(const MovedStreams& x, const TokensNow& now) {
     back.emplace_back(ends_.plain[i] + ends_.normed[i] * norm_.times(now).array());
   }
   MovedSignal read = x.sum(weights, back);
-  read.x = std::move(normed.x);  // whose mean may have been subtracted
+  read.x = std::move(normed.x);  // unlike the sum, with the mean over channels subtracted by LayerNorm
   for (std::size_t i = 0; i < x.count(); ++i) read.x.add(ends_.plain[i], x.x[i]);
   history_.read(read, now);
   const Sampled logits = unembedding_.now(now).values;

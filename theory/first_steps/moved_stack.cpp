@@ -66,7 +66,7 @@ class MovedStack {
     return initial_.branches[static_cast<std::size_t>(branch.sublayer)];
   }
 
-  /// Mean over the held-out tokens of the correlation of a token's channels with what they were.
+  /// Returns the correlation of a token's channels with those before training, averaged over the held-out tokens.
   [[nodiscard]] double kept_share(const MovedSignal& in, const Branch& branch, const TokensNow& now) const {
     const Sampled x = in.x.total().bottomRows(tokens_.held_out());
     const Sampled before = initial_of(branch).read.bottomRows(tokens_.held_out());
@@ -111,17 +111,17 @@ class MovedStack {
     return next;
   }
 
-  /// E a·b per channel of the held-out tokens, of what their channels have.
+  /// Mean of a·b over channels and held-out tokens, without corrections.
   [[nodiscard]] double product(const MovedParts& a, const MovedParts& b) const {
     const Eigen::Index held = tokens_.held_out();
     return a.total().bottomRows(held).cwiseProduct(b.total().bottomRows(held)).mean();
   }
-  /// E x² per channel of them.
+  /// Mean of x² over channels and held-out tokens.
   [[nodiscard]] double square(const MovedParts& x, const Matrix& correction) const {
     return product(x, x) + correction.diagonal().tail(tokens_.held_out()).mean();
   }
 
-  /// Reads a branch on the held-out tokens: what it has written, and its cosine with what it read.
+  /// Stores a branch's second moment, and its cosine with the stream, on the held-out tokens.
   void read_branch(std::size_t sublayer, const MovedSignal& written, const MovedSignal& read) {
     const double of_branch = square(written.x, written.correction);
     reading_.branch_second_moment[sublayer] = of_branch;
@@ -129,7 +129,7 @@ class MovedStack {
         product(written.x, read.x) / std::sqrt(of_branch * square(read.x, read.correction));
   }
 
-  /// Reads the streams that end as x_out, whose mean is the reading.
+  /// Stores the mean over the streams that end as x_out.
   void read_stream(const MovedStreams& x) {
     const Eigen::Index held = tokens_.held_out();
     double second = 0.0;
@@ -146,7 +146,7 @@ class MovedStack {
     reading_.coherent.push_back(coherent / parts);
   }
 
-  /// The gradients of the next batch's loss.
+  /// Passes the gradients of the next batch's loss back through the stack.
   void back(const TokensNow& now) {
     double square = 0.0;
     std::vector<Sampled> g = output_.back(now, square);
@@ -158,7 +158,7 @@ class MovedStack {
     if (clip_ > 0.0 && reading_.gradient_norm > clip_) law_.clip(now.done, clip_ / reading_.gradient_norm);
   }
 
-  /// From the gradients of the streams after a step those before it.
+  /// Replaces g, the gradients of the streams after a step, by those before it.
   void step_back(int index, std::vector<Sampled>& g, const TokensNow& now, double& square) {
     const Step step = spec_.model.step(index);
     const Sampled none = Sampled::Zero(now.next(), spec_.model.width);

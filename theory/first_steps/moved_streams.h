@@ -9,26 +9,27 @@ namespace periscope::theory {
 
 /// Channels of a signal now, in three parts [now, D]: x = kept + wanders + follows.
 struct MovedParts {
-  Sampled kept;     ///< Σ_b keep_b x_b⁰, along what every branch b wrote to the token before training
+  Sampled kept;     ///< Σ_b keep_b x_b⁰, multiples of what every branch b wrote to the token before training
   Sampled wanders;  ///< other changes, independent of the gradients
   Sampled follows;  ///< y, the part that follows the gradients
 
   static MovedParts zero(Eigen::Index rows, Eigen::Index width);
   [[nodiscard]] Sampled total() const { return kept + wanders + follows; }
   void add(double weight, const MovedParts& x);
-  /// by ∘ x, row by row.
+  /// Multiplies the row of every token by its entry of `by`.
   void scale(const Vector& by);
 };
 
-/// A signal now.
+/// A signal now, with its kernel's correction and its response.
 struct MovedSignal {
   MovedParts x;
-  /// E x(s) x(s') minus the channels' own, where fewer rows were drawn than a module has [now, now].
+  /// E x(s) x(s') minus the mean over channels; nonzero where fewer hidden channels were drawn than a module has
+  /// [now, now].
   Matrix correction;
   Sampled response;  ///< E ∂x(s)/∂(∂loss/∂x(t)) [now, trained]
 };
 
-/// The streams now; pairs [i][j] as in MovedSignal.
+/// The streams now. Entries [i][j] are those of MovedSignal for a pair of streams.
 struct MovedStreams {
   explicit MovedStreams(std::size_t streams)
       : x(streams),
@@ -40,10 +41,11 @@ struct MovedStreams {
   std::vector<std::vector<Sampled>> response;  ///< of stream i with respect to the gradient of stream j
 
   [[nodiscard]] std::size_t count() const { return x.size(); }
-  /// Scales corrections and the responses between this stream and others as a norm of it does: by `now` [now], and by
-  /// `times` for gradients [trained].
+  /// Scales the corrections and responses of a stream and of its pairs as a norm of the stream does: signals by `now`
+  /// [now], gradients by `times` [trained].
   void scale(std::size_t stream, const Vector& now, const Vector& times);
-  /// Returns Σ_i weights[i](s) x_i(s), whose gradient reaches stream i times back[i](t); weights [now], back [trained].
+  /// Returns Σ_i weights[i](s) x_i(s), whose gradient at token t reaches stream i times back[i](t); weights [now], back
+  /// [trained].
   [[nodiscard]] MovedSignal sum(const std::vector<Vector>& weights, const std::vector<Vector>& back) const;
   [[nodiscard]] MovedSignal sum(const std::vector<double>& weights) const;
 };

@@ -8,14 +8,14 @@ namespace {
 using Index = Eigen::Index;
 using Patterns = SequenceAttention::Patterns;
 
-/// The rotated rows of the next batch, of which gradients are taken.
+/// Returns the first rows, those of the next batch, of which gradients are taken.
 SequenceAttention::Rotated first_rows_of(const SequenceAttention::Rotated& r, Index rows) {
   return {.rotated = r.rotated.topRows(rows),
           .normalised = r.normalised.topRows(rows),
           .inverse = r.inverse.size() > 0 ? Eigen::VectorXf(r.inverse.head(rows)) : Eigen::VectorXf()};
 }
 
-/// Key/value groups side by side: queries and outputs have columns for every head, keys and values for every group.
+/// Columns of queries and outputs are those of all heads one after another, of keys and values those of all groups.
 class TrainedAttention final : public TrainedModule {
  public:
   TrainedAttention(const ModuleContext& context, int layer, const InitialBranch& branch)
@@ -47,7 +47,7 @@ class TrainedAttention final : public TrainedModule {
       Patterns& before = patterns_[static_cast<std::size_t>(i)];
       SequenceAttention::Scores& scores = heads.scores[static_cast<std::size_t>(i)];
       if (now.done > 0) {
-        // Of v alone: what the scores pass on is left out.
+        // Response through the values alone; that through the scores is left out (docs/theory/first_steps.md).
         const Sampled reached = attention_.mixed(scores.pattern, value_response(v, i / per_group_));
         responds += attention_.mixed(before, reached.transpose()).transpose();
       }

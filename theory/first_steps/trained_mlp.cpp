@@ -58,7 +58,7 @@ class TrainedMlp final : public TrainedModule {
   struct Hidden {
     Sampled value;         ///< h
     Sampled by_activated;  ///< ∂h/∂(what φ reads)
-    Sampled by_up;         ///< ∂h/∂u of a gated one
+    Sampled by_up;         ///< ∂h/∂u, u the output of W_up in a gated MLP
   };
   [[nodiscard]] Hidden hidden_of(const Sampled& first, const Sampled& up) const {
     const Sampled phi = activation_values(activation_, first);
@@ -70,8 +70,8 @@ class TrainedMlp final : public TrainedModule {
   [[nodiscard]] FirstMatrixPlace place(int layer, Weight weight, int number) const {
     return {2 * layer + 1, number, context_.spec.model.mlp_width, hidden(), stddev_of(context_.spec, layer, weight)};
   }
-  /// The hidden channels as the update of W_down takes them to be: under Fault one_gate mixed, so that they are
-  /// Gaussian and have the kernel that they had, but no gate of their own.
+  /// Returns the hidden channels that W_down's update uses. Under the fault one_gate they are mixed: Gaussian with the
+  /// same kernel, but without a gate for each channel.
   [[nodiscard]] Sampled read_by_down(const Sampled& value) const {
     if (context_.fault != StepFault::one_gate || !gated_) return value;
     NormalStream numbers = context_.draws.numbers(context_.spec.model.sublayers(), ChainDraws::Use::other);

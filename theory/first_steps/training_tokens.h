@@ -9,8 +9,8 @@ namespace periscope::theory {
 
 using Sampled = Eigen::MatrixXf;
 
-/// The tokens of one chain: the batches of all steps, one behind the other, and behind them the held-out windows, all
-/// in sequences of equal length that do not see each other.
+/// The tokens of one chain: the batches of all steps one after another, then the held-out windows, all in sequences of
+/// equal length that do not attend to each other.
 struct TrainingTokens {
   std::vector<int> ids;     ///< [all]
   std::vector<int> labels;  ///< [all]
@@ -23,17 +23,18 @@ struct TrainingTokens {
   [[nodiscard]] Eigen::Index held_out() const { return all() - trained(); }
 };
 
-/// What is passed through the stack after `done` steps: the batch of the next step, whose gradient that takes, and the
-/// held-out windows.
+/// The tokens that pass through the stack after `done` steps: the batch of the next step, whose gradients are taken,
+/// and the held-out windows.
 struct TokensNow {
   const TrainingTokens& tokens;
   Eigen::Index done = 0;
 
-  [[nodiscard]] Eigen::Index next() const { return done < tokens.steps ? tokens.batch : 0; }  ///< of the next batch
+  /// Number of tokens of the next batch; 0 after the last step.
+  [[nodiscard]] Eigen::Index next() const { return done < tokens.steps ? tokens.batch : 0; }
   [[nodiscard]] Eigen::Index count() const { return next() + tokens.held_out(); }
-  /// Of the batches of the steps that are done.
+  /// Number of tokens of the batches so far.
   [[nodiscard]] Eigen::Index trained() const { return done * tokens.batch; }
-  /// The rows of these tokens of a matrix with one for every token.
+  /// Returns the rows of these tokens from a matrix with one row for every token.
   template <class M>
   [[nodiscard]] auto rows_of(const M& all) const {
     typename M::PlainObject rows(count(), all.cols());
@@ -41,7 +42,7 @@ struct TokensNow {
     rows.bottomRows(tokens.held_out()) = all.bottomRows(tokens.held_out());
     return rows;
   }
-  /// Which token a row is.
+  /// Returns the index of a row's token.
   [[nodiscard]] Eigen::Index token(Eigen::Index row) const {
     return row < next() ? trained() + row : tokens.trained() + row - next();
   }

@@ -8,16 +8,16 @@
 namespace periscope::theory {
 namespace {
 
-/// Points of a rank-1 lattice, whose coordinate d is (generator^d · i mod points)/points: the pair of the least error
-/// of E U² among those below 260, for 2 to 8 steps with variances 1e-6 … 1 and correlations −0.99 … 0.99. It is 0.3 %
-/// for 3 steps, 0.5 % for 5 and 1.2 % for 8 (root mean square), and nowhere more than 4 %.
+/// A rank-1 lattice: coordinate d of point i is (generator^d · i mod points)/points. Of all pairs below 260 this one
+/// has the smallest error of E U² for 2 to 8 steps with variances 1e-6 … 1 and correlations −0.99 … 0.99. The root mean
+/// square error is 0.3 % for 3 steps, 0.5 % for 5 and 1.2 % for 8, the largest 4 %.
 constexpr int lattice_points = 251;
 constexpr int lattice_generator = 92;
 
-/// An ε below this share of the first gradient's size leaves the first step a sign.
+/// With an ε below this share of the first gradient's standard deviation the first step is taken as a sign.
 constexpr double negligible_eps = 1e-4;
 
-/// Takes the place of an ε of 0, so that an entry without any gradient stays.
+/// Replaces an ε of 0, so that an entry without any gradient stays unchanged.
 constexpr double least = 1e-30;
 
 /// One step of AdamW's memory on entries; returns m̂/(√v̂ + ε).
@@ -35,7 +35,7 @@ Array adam_step(const OptimizerLaw& o, int step, double clip, const Array& gradi
   return (mean / first) / ((square / second).sqrt() + static_cast<Real>(std::max(o.eps, least)));
 }
 
-/// What a mean of decay β holds of each of so many steps, the first one's share made up for.
+/// Returns the weight of each of `steps` gradients in AdamW's bias-corrected mean of decay β.
 Vector memory(double beta, Eigen::Index steps) {
   Vector shares(steps);
   for (Eigen::Index b = 0; b < steps; ++b) {
@@ -44,8 +44,8 @@ Vector memory(double beta, Eigen::Index steps) {
   return shares;
 }
 
-/// Lattice points as normal numbers [points, steps], two coordinates at a time. As U(−a) = −U(a), the angle of the
-/// first two goes over half the circle.
+/// Returns the lattice points as normal numbers [points, steps], by Box-Muller from pairs of coordinates. As U(−a) =
+/// −U(a), the angle of the first pair covers half the circle only.
 Eigen::MatrixXf lattice_normals(int steps) {
   const int pairs = (steps + 1) / 2;
   Eigen::MatrixXf normals(lattice_points, 2 * pairs);
@@ -66,9 +66,10 @@ Eigen::MatrixXf lattice_normals(int steps) {
   return normals.leftCols(steps);
 }
 
-/// L with L Lᵀ = c, which rounding may have left with eigenvalues below 0: rows that others already explain end there.
+/// Returns a lower triangular L with L Lᵀ = c. Rounding may have left c with eigenvalues below 0: the column of a row
+/// that the rows before it explain is 0.
 Matrix lower_factor(const Matrix& c) {
-  constexpr double rounding = 1e-6;  // of float
+  constexpr double rounding = 1e-6;  // c was computed in float
   Matrix lower = Matrix::Zero(c.rows(), c.cols());
   for (Eigen::Index k = 0; k < c.rows(); ++k) {
     const double left = c(k, k) - lower.row(k).squaredNorm();
@@ -81,7 +82,7 @@ Matrix lower_factor(const Matrix& c) {
   return lower;
 }
 
-/// What ε makes of the integrands of 1/√v and of 1/v at x = εs.
+/// Factors by which ε changes the integrands of 1/√v and of 1/v at x = εs.
 struct EpsFactors {
   double once, twice;
 };
@@ -91,7 +92,7 @@ EpsFactors eps_factors(double x) {
     const double e = std::exp(x * x) * std::erfc(x);
     return {1.0 - root_pi * x * e, (1.0 + 2.0 * x * x) * e - 2.0 * x / root_pi};
   }
-  const double q = 0.5 / (x * x);  // both as series, as differences would cancel
+  const double q = 0.5 / (x * x);  // series, because the differences above would cancel
   return {q * (1.0 - q * (3.0 - 15.0 * q)), 2.0 * q * (1.0 - q * (6.0 - 45.0 * q)) / (x * root_pi)};
 }
 
@@ -99,9 +100,9 @@ EpsFactors eps_factors(double x) {
 constexpr int node_count = 32;
 using AtNodes = Eigen::Array<double, node_count, 1>;
 
-/// The trapezoidal rule in log s, which converges as e^(−π²/spacing) for what is analytic beside the real axis: 2e-6.
-/// It begins where integrands are still constant, and what is before that is added to the first node. It ends where
-/// gradients 1e-7 times the largest, or times ε, still count.
+/// The trapezoidal rule in log s. Its error is e^(−π²/spacing) = 2e-6 for integrands that are analytic in a strip
+/// around the real axis. At the first node integrands are still constant, and its weight includes the integral before
+/// it. At the last node gradients of 1e-7 times the largest one, or times ε, still count.
 struct Nodes {
   AtNodes s, once, twice;  ///< nodes, and weights with ds and with 2s ds
   Nodes() {
@@ -122,14 +123,16 @@ struct StepMeans {
   double square = 0.0;      ///< E f²
 };
 
-/// `c`: the covariance of a, positive semidefinite and not all of it 0. With 1/(√v + ε) = ∫ (2/√π)(1 − √π εs erfcx(εs))
-/// e^(−s²v) ds, 1/(√v + ε)² = ∫ ((1 + 2ε²s²) erfcx(εs) − 2εs/√π) e^(−s²v) 2s ds, and e^(−s² Σ ν_b a_b²) leaving of a
-/// Gaussian one of mass |B|^(−1/2) and covariance C B⁻¹, B = I + 2s² diag(ν) C, every mean is an integral over s. No
-/// inverse of C is needed: Stein's E ∂f/∂a = C⁻¹ E a f = ∫ (2/√π) … |B|^(−1/2) B⁻¹m ds.
+/// `c`: the covariance of a, positive semidefinite and not all of it 0. Every mean is an integral over s:
+///   1/(√v + ε) = ∫ (2/√π)(1 − √π εs erfcx(εs)) e^(−s²v) ds,
+///   1/(√v + ε)² = ∫ ((1 + 2ε²s²) erfcx(εs) − 2εs/√π) e^(−s²v) 2s ds,
+/// and e^(−s² Σ ν_b a_b²) times the density of a is |B|^(−1/2) times a Gaussian density of covariance C B⁻¹, with
+/// B = I + 2s² diag(ν) C. No inverse of C is needed: Stein's lemma, E ∂f/∂a = C⁻¹ E a f, gives
+/// ∫ (2/√π) … |B|^(−1/2) B⁻¹m ds.
 StepMeans step_means(const Matrix& c, const Vector& m, const Vector& nu, double eps) {
   static const Nodes nodes;
   const Eigen::Index n = c.rows();
-  const double unit = 1.0 / (std::sqrt(2.0 * nu.dot(c.diagonal())) + eps);  // e^(−s²v) or the factor of ε ends before
+  const double unit = 1.0 / (std::sqrt(2.0 * nu.dot(c.diagonal())) + eps);  // of s: integrands fall beyond it
   const AtNodes square = (unit * nodes.s).square();
   // Rows of B with two right-hand sides, m and the first unit vector.
   Eigen::Array<double, node_count, Eigen::Dynamic> rows(node_count, n * (n + 2));
@@ -141,7 +144,7 @@ StepMeans step_means(const Matrix& c, const Vector& m, const Vector& nu, double 
   }
   AtNodes determinant = AtNodes::Ones();
   for (Eigen::Index k = 0; k < n; ++k) {
-    const AtNodes pivot = at(k, k).max(1.0);  // as it is, but for rounding
+    const AtNodes pivot = at(k, k).max(1.0);  // at least 1 but for rounding
     determinant *= pivot;
     at(k, k) = pivot.inverse();
     for (Eigen::Index i = k + 1; i < n; ++i) {
@@ -221,9 +224,9 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
   if (!(top > 0.0)) return result;
   const Matrix lower = lower_factor(clipped / top);
   clipped = lower * lower.transpose();
-  clipped.diagonal() *= 1.0 + 1e-10;  // so that no difference of large numbers decides, where gradients are the same
+  clipped.diagonal() *= 1.0 + 1e-10;  // keeps c regular where two batches have the same gradients
   const double eps = optimizer_.eps / std::sqrt(top);
-  const auto share = [&](Eigen::Index t) {  // of a step's f in U
+  const auto share = [&](Eigen::Index t) {  // factor of step t's f in U
     double of_step = optimizer_.rates[static_cast<std::size_t>(t)];
     for (Eigen::Index s = t + 1; s < n; ++s) of_step *= left_by(static_cast<std::size_t>(s));
     return of_step;
@@ -240,7 +243,7 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
     last_square = share(t) * share(t) * means.square;
   }
   for (Eigen::Index b = 0; b < n; ++b) {
-    // Where there is no gradient, a step is as steep as ε lets it be: by this slope nothing is multiplied.
+    // Without any gradient the slope would be rate/ε; it multiplies gradients of 0.
     result.slope(b) = clipped(b, b) > 0.0 ? factor_ * clips(b) * result.slope(b) / std::sqrt(top) : 0.0;
   }
   if (n == 1) {
@@ -248,7 +251,7 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
   } else if (!starts_as_sign) {
     result.square = lattice_square(lower, eps, 0);
   } else {
-    // With U = ±η + R, R without the jump of the sign, which the lattice would feel.
+    // U = ±η + R. The lattice takes R alone, which has no jump at a_0 = 0.
     result.square = share(0) * (share(0) + 2.0 * with_first) + (n == 2 ? last_square : lattice_square(lower, eps, 1));
   }
   return result;

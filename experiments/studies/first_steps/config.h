@@ -26,10 +26,10 @@ struct FirstStepsConfig : training::TrainConfig {
 extern const Section<FirstStepsConfig> first_steps_section;
 
 /// Reads the configuration of a request; `corpus`, unless it is empty, stands for train.corpus. Every step is recorded.
-/// Where sizes, tokens, batch, steps and rate are not given they are such that 4 GB are enough and theory holds.
-/// train.lr may have a list. Throws ConfigError as training::train_config, for frozen weights, which T28 does not know,
-/// for records of fewer steps, for fewer chains than seeds, of whose batches some would be unknown, and for a fault of
-/// other predictions.
+/// With the defaults of sizes, tokens, batch, steps and rate 4 GB are enough, and the theory holds. train.lr may be a
+/// list. Throws ConfigError as training::train_config does, for frozen weights, which T28 does not support, for records
+/// of fewer steps, for fewer chains than seeds (each chain uses the batches of one seed), and for a fault of other
+/// predictions.
 [[nodiscard]] FirstStepsConfig load(study::Request request, const std::string& corpus);
 
 /// The settings that the results depend on, as training::resolved, with all rates.

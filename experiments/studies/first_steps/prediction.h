@@ -7,11 +7,11 @@
 
 namespace periscope::first_steps {
 
-/// The number of seeds whose batches theory is told: all, or where nothing is trained as many as there are chains, each
-/// of which takes those of one.
+/// Returns the number of seeds whose batches the prediction uses: all that are trained, or, where nothing is trained,
+/// at most one for every chain.
 [[nodiscard]] int predicted_runs(const FirstStepsConfig& config);
 
-/// The optimizer of [train] as theory sees it.
+/// Returns the optimizer of [train] as the theory needs it.
 [[nodiscard]] theory::OptimizerLaw optimizer_of(const TrainSpec& train);
 
 /// What theory is told of a run: the batches of the first predicted_runs seeds, the windows of the records, the
@@ -35,12 +35,11 @@ void require_override_is_seen(const FirstStepsConfig& config, const theory::Firs
 [[nodiscard]] stacks::Need prediction_need(const FirstStepsConfig& config);
 [[nodiscard]] double prediction_operations(const FirstStepsConfig& config, const StackSpec& told);
 
-/// The relative part of a predicted change, the absolute part of a cosine, and more, that finite width may add: of
-/// first order in 1/D. The constants are measured over widths (docs/lab_notes/first_steps.md), as the theory has no
-/// such term.
+/// Tolerated bias: terms of first order in 1/D, which the theory lacks. Measured updates resolve no such term
+/// (docs/lab_notes/first_steps.md).
 struct StatedError {
-  double change = 0.0;
-  double cosine = 0.0;
+  double change = 0.0;  ///< relative
+  double cosine = 0.0;  ///< absolute
   double update = 0.0;  ///< relative, of the mean square of ΔW·h of one matrix
 };
 [[nodiscard]] StatedError stated_error(const StackSpec& spec);
