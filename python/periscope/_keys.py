@@ -302,7 +302,8 @@ class FirstStepsKeys(TypedDict, total=False):
     """The section [first_steps]."""
 
     neurons: int
-    """sampled hidden channels of every module in a chain of the prediction (T28). Default: 256."""
+    """most rows that a chain of the prediction (T28) draws of a matrix inside a module: heads, and hidden channels
+    of an MLP; a module that has no more has all of its own drawn. Default: 512."""
     chains: int
     """independent chains of the prediction, from whose spread its standard errors come, each with the batches of
     one seed: unless nothing is trained at least run.seeds, and as many where it is not given. Default: 4."""
