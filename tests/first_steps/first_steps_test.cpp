@@ -10,6 +10,8 @@
 #include "tests/support/doctest.h"
 #include "theory/first_steps/activation_values.h"
 #include "theory/first_steps/attention_heads.h"
+#include "theory/first_steps/initial_stack.h"
+#include "theory/predict/gram_signal.h"
 #include "theory/predict/normal_stream.h"
 
 namespace periscope::theory {
@@ -57,6 +59,63 @@ TEST_CASE("sequence attention: the gradient of the scores is that of differences
     CHECK(std::abs(difference - dq(t, 5)) < 2e-3);
   }
   CHECK(dq.row(0).norm() == 0.0F);  // a token that sees itself alone has nothing to choose
+}
+
+TEST_CASE("attention before training: sequences do not see each other, and each begins at position 0") {
+  const StackSpec spec = small_stack("pre");
+  constexpr Eigen::Index length = 4;
+  NormalStream inputs({.seed = 5, .replicate = 0, .place = 0});
+  const Matrix one = inputs.normals(length, spec.model.width);
+  const Matrix other = inputs.normals(length, spec.model.width);
+  const auto gram = [&](const Matrix& first, const Matrix& second) {
+    Matrix both(2 * length, first.cols());
+    both << first, second;
+    NormalStream numbers({.seed = 6, .replicate = 0, .place = 0});  // the same matrices every time
+    const Matrix root = attention_root(spec, 0, both, length, numbers);
+    return Matrix(root * root.transpose());
+  };
+  const Matrix mixed = gram(one, other);
+  const double rounding = 1e-5 * mixed.norm();
+  const Matrix swapped = gram(other, one);
+  CHECK((mixed.topLeftCorner(length, length) - swapped.bottomRightCorner(length, length)).norm() < rounding);
+  CHECK((mixed.bottomRightCorner(length, length) - swapped.topLeftCorner(length, length)).norm() < rounding);
+  CHECK((mixed.topRightCorner(length, length) - swapped.bottomLeftCorner(length, length)).norm() < rounding);
+}
+
+TEST_CASE("before training: what a module has written is that in front of the norm behind it") {
+  const TrainingTokens tokens = tokens_of(small_stack("pre"), small_input({0.1}), 0);
+  const InitialStack pre = initial_stack(small_stack("pre"), tokens, ChainDraws());
+  const InitialStack peri = initial_stack(small_stack("peri"), tokens, ChainDraws());
+  CHECK((pre.branches.front().read - peri.branches.front().read).norm() == 0.0F);
+  CHECK((pre.branches.front().written - peri.branches.front().written).norm() == 0.0F);
+}
+
+TEST_CASE("first steps: keys and values that heads share have the gradients of all of them") {
+  // Those of heads with flat patterns are of equal size and independent.
+  StackSpec spec = small_stack("pre");
+  spec.model.layers = 1;
+  spec.model.attention.assign(1, AttentionRule());
+  spec.model.attention.front().scores.scale = 1e-4;
+  FirstStepsInput input = small_input({1e-3});
+  input.optimizer = sgd({1e-3});
+  FirstStepsOptions options = few();
+  options.chains = 512;
+  const auto updates = [&](int kv_heads) {
+    spec.model.kv_heads = kv_heads;
+    return predict_first_steps(spec, input, options).steps[1].update;
+  };
+  const auto own = updates(4);
+  const auto shared = updates(1);
+  for (const Weight weight : {Weight::k, Weight::v}) {
+    CAPTURE(static_cast<int>(weight));
+    const Curve& one = own.at(weight);
+    const Curve& all = shared.at(weight);
+    const double ratio = all.value[0] / one.value[0];
+    const double error = ratio * std::hypot(all.standard_error[0] / all.value[0], one.standard_error[0] / one.value[0]);
+    INFO(ratio, " +- ", error);
+    CHECK(error < 0.3);
+    CHECK(std::abs(ratio - 4.0) < 5.0 * error);
+  }
 }
 
 TEST_CASE("first steps: decay alone makes of a stack one of smaller weights") {
@@ -110,6 +169,16 @@ TEST_CASE("first steps: without norms too, tokens of different sizes are compare
   spec.model.final_norm = true;
   const FirstSteps p = predict_first_steps(spec, input, few());
   for (const StepReading& step : p.steps) CHECK(step.kept_share == doctest::Approx(1.0).epsilon(1e-4));
+}
+
+TEST_CASE("first steps: every step teaches the labels of its own batch, and the loss is that of the held-out ones") {
+  FirstStepsInput input = seen_input(adam({1e-3, 1e-3}));
+  const auto all = [&](int label) { return std::vector<int>(input.ids.size(), label); };
+  input.runs.front().labels = {all(5), all(9)};
+  input.labels = all(9);
+  const FirstSteps p = predict_first_steps(small_stack("pre"), input, few());
+  CHECK(p.steps[1].loss.value[0] > p.steps[0].loss.value[0]);
+  CHECK(p.steps[2].loss.value[0] < p.steps[1].loss.value[0]);
 }
 
 TEST_CASE("first steps: the loss falls, the coherent part grows with the square of the rate") {

@@ -83,16 +83,18 @@ TEST_CASE("first steps: SGD's first step lowers the loss on its batch by the squ
   check_fall("pre", 4e-4);
 }
 
-TEST_CASE("first steps: a clipped step of SGD lowers the loss by the product of its norm and the clip") {
+TEST_CASE("first steps: every clipped step of SGD lowers the loss by the product of its norm and the clip") {
   const StackSpec spec = flat_stack("pre");
-  OptimizerLaw law = sgd({1e-3});
-  law.clip = 0.5;
-  const Mean ratio = mean_over_chains([&](const ChainDraws& draws) {
-    return fall(spec, law, draws) / (law.clip * std::sqrt(gradient_square(spec, law, draws)));
-  });
-  INFO(ratio.value << " +- " << ratio.error);
-  CHECK(ratio.error < 0.05);
-  CHECK(agree(ratio, 1.0));
+  for (const int steps : {1, 2}) {
+    OptimizerLaw law = sgd(std::vector<double>(static_cast<std::size_t>(steps), 1e-3));
+    law.clip = 0.5;
+    const Mean ratio = mean_over_chains([&](const ChainDraws& draws) {
+      return fall(spec, law, draws) / (law.clip * std::sqrt(gradient_square(spec, law, draws)));
+    });
+    INFO(steps << " steps: " << ratio.value << " +- " << ratio.error);
+    CHECK(ratio.error < 0.05);
+    CHECK(agree(ratio, steps));
+  }
 }
 
 TEST_CASE("first steps: decay between norms leaves what a step of SGD does to the loss as it is") {
@@ -128,6 +130,17 @@ TEST_CASE("first steps: AdamW's first step moves the rows of ids that its batch 
   const FirstSteps p = predict_first_steps(small_stack("pre"), input, few());
   const double expected = rate * rate * seen / static_cast<double>(input.ids.size());
   CHECK(p.steps[1].coherent.value.front() == doctest::Approx(expected).epsilon(1e-4));  // rounding of float
+}
+
+TEST_CASE("first steps: SGD moves a stream of smaller rows, times a scale, by the square of that scale") {
+  const FirstStepsInput input = seen_input(sgd({1e-3}));
+  StackSpec spec = small_stack("pre");
+  const Curve whole = predict_first_steps(spec, input, few()).steps[1].coherent;
+  spec.model.embedding.scale = 2.0;
+  spec.input.second_moment = 0.25;
+  const FirstSteps scaled = predict_first_steps(spec, input, few());
+  CHECK(scaled.steps[0].second_moment.value.front() == doctest::Approx(1.0).epsilon(0.2));
+  CHECK(scaled.steps[1].coherent.value.front() == doctest::Approx(16.0 * whole.value.front()).epsilon(1e-4));
 }
 
 TEST_CASE("first steps: the stream's change does not depend on how many channels are sampled") {

@@ -14,7 +14,7 @@ StackSpec small_stack(const char* placement);
 
 /// Batches of two sequences for every rate, for AdamW, and two other sequences to look at.
 FirstStepsInput small_input(std::vector<double> rates);
-/// The first of these batches at every step, and as what is looked at.
+/// The first of these batches at every step, and as what is looked at, its two sequences in the other order.
 FirstStepsInput seen_input(OptimizerLaw optimizer);
 
 /// Two chains of 64 neurons.
