@@ -6,6 +6,7 @@
 #include "tests/support/doctest.h"
 #include "theory/first_steps/first_matrix.h"
 #include "theory/first_steps/last_matrix.h"
+#include "theory/first_steps/moved_embedding.h"
 #include "theory/first_steps/moved_norm.h"
 
 /// The parts of the prediction that AdamW's updates go through, each by itself.
@@ -299,6 +300,34 @@ TEST_CASE("last matrix: what its update adds to cotangents is the transpose of w
   const double back = hidden.topRows(1).cwiseProduct(last.back(gradient, now) - left).sum();
   CHECK(std::abs(forward) > 1e-3);
   CHECK(2.0 * back == doctest::Approx(forward).epsilon(1e-4));  // drawn are half of the channels; rounding of float
+}
+
+TEST_CASE("moved embedding: a row has the gradients of all tokens that look it up, in every stream") {
+  TrainingTokens tokens = three_and_two();
+  tokens.ids = {2, 2, 1, 1, 2};
+  StackSpec spec = small_stack("residual-dual");
+  spec.model.embedding.scale = 3.0;
+  constexpr float rate = 0.25F;
+  const UpdateLaw law(sgd({rate}), {1.0}, 1.0);
+  const ChainDraws draws;
+  const ModuleContext context{spec, tokens, draws, law, StepFault::none};
+  InitialStack initial;
+  initial.embedded = Sampled::Zero(tokens.all(), spec.model.width);
+  MovedEmbedding embedding(context, initial);
+  NormalStream numbers({.seed = 16, .replicate = 0, .place = 0});
+  const Sampled gradient = numbers.normals_float(batch, spec.model.width);
+  double square = 0.0;
+  (void)embedding.now({tokens, 0});
+  embedding.back(gradient, {tokens, 0}, square);
+  const Sampled looks_up = (Sampled(held_out, batch) << 0.0F, 0.0F, 1.0F, 1.0F, 1.0F, 0.0F).finished();
+  const Sampled sums = 3.0F * looks_up * gradient;
+  CHECK(square == doctest::Approx(sums.squaredNorm()).epsilon(1e-5));
+  const MovedStreams moved = embedding.now({tokens, 1});
+  REQUIRE(moved.count() == 2);
+  for (std::size_t i = 0; i < moved.count(); ++i) {
+    CHECK((moved.x[i].total() + 3.0F * rate * sums).norm() < 1e-5F * sums.norm());
+    for (const Sampled& response : moved.response[i]) CHECK((response + 9.0F * rate * looks_up).norm() < 1e-5F);
+  }
 }
 
 TEST_CASE("moved norm: gradients are those of differences, for every kind that divides") {
