@@ -9,7 +9,7 @@ namespace periscope::theory {
 /// The signal that a module's matrices read: now, and that of every batch at its step, the one that trained on it.
 class ReadHistory {
  public:
-  ReadHistory(const ModuleContext& context)
+  explicit ReadHistory(const ModuleContext& context)
       : context_(context),
         read_(context.tokens.trained(), context.spec.model.width),
         seen_(context.tokens.trained(), context.tokens.trained()) {}

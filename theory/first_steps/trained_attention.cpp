@@ -126,8 +126,8 @@ class TrainedAttention final : public TrainedModule {
   }
   [[nodiscard]] FirstMatrixPlace place(Weight weight, int number) const {
     const ModelSpec& m = context_.spec.model;
-    const int heads = weight == Weight::q ? per_group_ : 1;
-    return {2 * layer_, number, heads * m.key_width(), Index{groups_} * heads * m.head_dim,
+    const Index heads = weight == Weight::q ? per_group_ : 1;
+    return {2 * layer_, number, static_cast<int>(heads) * m.key_width(), groups_ * heads * m.head_dim,
             stddev_of(context_.spec, layer_, weight)};
   }
   /// Mean over a group's features of ∂v(s)/∂dv(t) [now, trained].
@@ -143,7 +143,7 @@ class TrainedAttention final : public TrainedModule {
   const ModuleContext& context_;
   int layer_;
   SequenceAttention attention_;
-  int groups_, per_group_;
+  Index groups_, per_group_;
   ReadHistory history_;
   FirstMatrix q_, k_, v_;
   LastMatrix last_;

@@ -56,7 +56,7 @@ Eigen::MatrixXf lattice_normals(int steps) {
       place = place * lattice_generator % lattice_points;
       return at;
     };
-    for (int pair = 0; pair < pairs; ++pair) {
+    for (Eigen::Index pair = 0; pair < pairs; ++pair) {
       const double angle = (pair == 0 ? 1.0 : 2.0) * std::numbers::pi * coordinate();
       const double radius = std::sqrt(-2.0 * std::log(coordinate()));
       normals(i, 2 * pair) = static_cast<float>(radius * std::cos(angle));
