@@ -202,6 +202,8 @@ time.sleep(1)
         code = f"""
 import signal, sys
 import periscope as ps
+# Python itself drops an interrupt that arrives in a weak reference's callback or a finalizer, and says so.
+sys.unraisablehook = lambda what: what.exc_type is KeyboardInterrupt or sys.__unraisablehook__(what)
 ps.theory({SMALL!r}, out=sys.argv[1])  # what it imports is imported: an interrupted import is not our matter
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 for milliseconds in range(1, 160, 4):
