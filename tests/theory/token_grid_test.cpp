@@ -240,8 +240,9 @@ TEST_CASE("a grid's chains have the means of chains of all tokens, but for the s
     constexpr int replicates = 12;
     const auto on_grid = chains(spec, samples, 2 * replicates, true);
     const auto full = chains(spec, samples, replicates, false);
-    for (const auto& [name, values] : full) {
-      const testing::Estimate all = testing::estimate(values);
+    for (const auto& entry : full) {
+      const std::string& name = entry.first;
+      const testing::Estimate all = testing::estimate(entry.second);
       const testing::Estimate grid = testing::estimate(on_grid.at(name));
       const double error = std::hypot(all.standard_error, grid.standard_error);
       if (std::isnan(all.mean) || error <= 1e-6 * std::abs(all.mean)) continue;

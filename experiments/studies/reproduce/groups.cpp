@@ -49,7 +49,7 @@ class StudyGroups {
     for (const std::string& placement : placements) {
       TrainConfig config = shared_;
       config.placements = {*find_placement(placement)};
-      Group group{.name = placement + (what.empty() ? "" : ", " + what),
+      Group group{.name = what.empty() ? placement : fmt::format("{}, {}", placement, what),
                   .study = name_,
                   .spec = config.stacks().front(),
                   .train = shared_.train};
