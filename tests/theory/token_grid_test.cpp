@@ -271,8 +271,9 @@ TEST_CASE(
     }
   }
   const auto full = chains(spec, 256, 16, false);  // a bias of a/256 is left
-  for (const auto& [name, of_seeds] : values) {
-    const testing::Estimate mean = testing::estimate(of_seeds);
+  for (const auto& entry : values) {
+    const std::string& name = entry.first;
+    const testing::Estimate mean = testing::estimate(entry.second);
     if (std::isnan(mean.mean) || stated.at(name) <= std::pow(1e-6 * mean.mean, 2)) continue;
     const double ratio = 100 * mean.standard_error * mean.standard_error / stated.at(name);
     // As in predict_test: of the stated variance the grid's own share is at most a tenth, 0.02²·256/(8/7)².
