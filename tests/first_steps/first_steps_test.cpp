@@ -92,10 +92,7 @@ TEST_CASE("before training: what a module has written is that in front of the no
 
 TEST_CASE("first steps: keys and values that heads share have the gradients of all of them") {
   // Those of heads with flat patterns are of equal size and independent.
-  StackSpec spec = small_stack("pre");
-  spec.model.layers = 1;
-  spec.model.attention.assign(1, AttentionRule());
-  spec.model.attention.front().scores.scale = 1e-4;
+  StackSpec spec = flat_stack("pre", 1);
   FirstStepsInput input = small_input({1e-3});
   input.optimizer = sgd({1e-3});
   FirstStepsOptions options = few();
@@ -221,13 +218,10 @@ TEST_CASE("first steps: QK-norm over all heads of a single key head is the norm 
   // Patterns are flat, so queries are independent of the scores' gradients and only their mean square counts. It is 1
   // with a norm per head, and 5 % less with a norm over all heads, whose divisor contains the head's own square. With
   // four features per head, a quarter of a gradient's square is along the key, and the norm removes it.
-  StackSpec spec = small_stack("pre");
-  spec.model.layers = 1;
+  StackSpec spec = flat_stack("pre", 1);
   spec.model.heads = 8;
   spec.model.kv_heads = 1;
   spec.model.head_dim = 4;
-  spec.model.attention.assign(1, AttentionRule());
-  spec.model.attention.front().scores.scale = 1e-4;
   FirstStepsInput input = small_input({1e-3});
   input.optimizer = sgd({1e-3});
   FirstStepsOptions options = few();

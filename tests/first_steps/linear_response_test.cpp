@@ -35,14 +35,6 @@ Mean mean_over_chains(const std::function<double(const ChainDraws&)>& number) {
   return mean;
 }
 
-StackSpec flat_stack(const char* placement) {
-  StackSpec spec = small_stack(placement);
-  AttentionRule flat;
-  flat.scores.scale = 1e-4;
-  spec.model.attention.assign(static_cast<std::size_t>(spec.model.layers), flat);
-  return spec;
-}
-
 /// ‖∇L‖² of the first batch.
 double gradient_square(const StackSpec& spec, const OptimizerLaw& law, const ChainDraws& draws) {
   const TrainingTokens tokens = tokens_of(spec, seen_input(law), 0);

@@ -421,7 +421,11 @@ TEST_CASE("moved streams: sums after a factor of one stream, and after a step, a
 
   const Vector by = Eigen::Vector3d(0.5, 2.0, 3.0);
   const Vector times = Eigen::Vector2d(0.7, 1.3);
-  const MovedSignal expected = streams.sum({Vector::Ones(now), by}, {Vector::Ones(trained), times});
+  MovedSignal expected = streams.sum({Vector::Ones(now), by});
+  const auto rows = by.cast<float>().asDiagonal();
+  const auto columns = times.cast<float>().asDiagonal();
+  const auto& r = streams.response;
+  expected.response = r[0][0] + r[0][1] * columns + rows * r[1][0] + rows * r[1][1] * columns;
   streams.x[1].scale(by);
   streams.scale(1, by, times);
   check_same(streams.sum({1.0, 1.0}), expected);

@@ -35,6 +35,15 @@ StackSpec small_stack(const char* placement) {
   return spec;
 }
 
+StackSpec flat_stack(const char* placement, int layers) {
+  StackSpec spec = small_stack(placement);
+  spec.model.layers = layers;
+  AttentionRule flat;
+  flat.scores.scale = 1e-4;
+  spec.model.attention.assign(static_cast<std::size_t>(layers), flat);
+  return spec;
+}
+
 FirstStepsInput small_input(std::vector<double> rates) {
   FirstStepsInput input;
   TrainingBatches& run = input.runs.emplace_back();

@@ -11,6 +11,8 @@ OptimizerLaw sgd(std::vector<double> rates);
 
 /// Two layers of width 64 with 16 token ids and sequences of 4 tokens.
 StackSpec small_stack(const char* placement);
+/// The same stack with scores so small that attention patterns are constant.
+StackSpec flat_stack(const char* placement, int layers = 2);
 
 /// Batches of two sequences for every rate, for AdamW, and two other sequences to look at.
 FirstStepsInput small_input(std::vector<double> rates);

@@ -47,12 +47,11 @@ MovedOutput::MovedOutput(const ModuleContext& context)
 double MovedOutput::loss(const MovedStreams& x, const TokensNow& now) {
   MovedSignal normed = x.sum(ends_.normed);
   const Vector slope = norm_.pass(normed.x, normed.correction.diagonal(), now).slope;
-  std::vector<Vector> weights, back;
+  std::vector<Vector> weights;
   for (std::size_t i = 0; i < x.count(); ++i) {
     weights.emplace_back(ends_.plain[i] + ends_.normed[i] * slope.array());
-    back.emplace_back(ends_.plain[i] + ends_.normed[i] * norm_.times(now).array());
   }
-  MovedSignal read = x.sum(weights, back);
+  MovedSignal read = x.sum(weights);
   read.x = std::move(normed.x);  // unlike the sum, with the mean over channels subtracted by LayerNorm
   for (std::size_t i = 0; i < x.count(); ++i) read.x.add(ends_.plain[i], x.x[i]);
   history_.read(read, now);

@@ -29,7 +29,7 @@ void MovedStreams::scale(std::size_t stream, const Vector& now, const Vector& ti
   }
 }
 
-MovedSignal MovedStreams::sum(const std::vector<Vector>& weights, const std::vector<Vector>& back) const {
+MovedSignal MovedStreams::sum(const std::vector<Vector>& weights) const {
   const Matrix& square = correction.front().front();
   const Sampled& responds = response.front().front();
   MovedSignal all{.x = MovedParts::zero(square.rows(), x.front().kept.cols()),
@@ -42,19 +42,21 @@ MovedSignal MovedStreams::sum(const std::vector<Vector>& weights, const std::vec
     all.x.add(1.0, part);
     for (std::size_t j = 0; j < count(); ++j) {
       all.correction += weights[i].asDiagonal() * correction[i][j] * weights[j].asDiagonal();
-      all.response += weights[i].cast<float>().asDiagonal() * response[i][j] * back[j].cast<float>().asDiagonal();
     }
   }
   return all;
 }
 
 MovedSignal MovedStreams::sum(const std::vector<double>& weights) const {
-  std::vector<Vector> of_tokens, back;
-  for (const double w : weights) {
-    of_tokens.push_back(Vector::Constant(response.front().front().rows(), w));
-    back.push_back(Vector::Constant(response.front().front().cols(), w));
+  std::vector<Vector> of_tokens;
+  for (const double w : weights) of_tokens.push_back(Vector::Constant(correction.front().front().rows(), w));
+  MovedSignal all = sum(of_tokens);
+  for (std::size_t i = 0; i < count(); ++i) {
+    for (std::size_t j = 0; j < count(); ++j) {
+      all.response += static_cast<float>(weights[i]) * response[i][j] * static_cast<float>(weights[j]);
+    }
   }
-  return sum(of_tokens, back);
+  return all;
 }
 
 MovedStreams added(const Step& step, const MovedStreams& x, const std::vector<MovedSignal>& written) {

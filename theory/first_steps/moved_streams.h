@@ -45,10 +45,9 @@ struct MovedStreams {
   /// Scales the corrections and responses of a stream and of its pairs as a norm of the stream does: signals by `now`
   /// [now], gradients by `times` [trained].
   void scale(std::size_t stream, const Vector& now, const Vector& times);
-  /// Returns Σ_i weights[i](s) x_i(s), whose gradient at token t reaches stream i times back[i](t); weights [now], back
-  /// [trained].
-  [[nodiscard]] MovedSignal sum(const std::vector<Vector>& weights, const std::vector<Vector>& back) const;
   [[nodiscard]] MovedSignal sum(const std::vector<double>& weights) const;
+  /// Returns Σ_i weights[i](s) x_i(s), weights [now], with a response of zero.
+  [[nodiscard]] MovedSignal sum(const std::vector<Vector>& weights) const;
 };
 
 /// Returns the streams after a step, before its norms C.
