@@ -104,7 +104,7 @@ def _panel(axes: Axes, ds: xr.Dataset, g: int, at: list[int]) -> None:
 
 def _parts(ds: xr.Dataset, shown: list[int]) -> style.Page:
     """Growth at the top as what sizes of and inside matrices explain and what alignment adds, seed by seed (T29)."""
-    figure, ((axes,),) = style.panels(1, 1, 2.4, 4.6)
+    figure, ((axes,),) = style.panels(1, 1, 3.0, 4.6)
     kinds = (("growth_from_scales", "sizes of matrices, and gains", "#0072B2", "o", 0.2),
              ("growth_from_sizes_inside", "sizes of rows and columns", "#CC79A7", "D", 0.0),
              ("growth_from_alignment", "alignment, beyond sizes", "#D55E00", "s", -0.2))  # fmt: skip
@@ -115,7 +115,7 @@ def _parts(ds: xr.Dataset, shown: list[int]) -> style.Page:
     for name, words, colour, marker, shift in (*kinds, *other):
         look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "linestyle": "", "label": words}
         if abs(shift) > 0.2:
-            look["markerfacecolor"] = "none"
+            look |= {"markerfacecolor": "none", "markeredgecolor": colour, "markeredgewidth": 0.9}
         for row, g in enumerate(shown):
             axes.plot(array(ds, name)[g], np.full(seeds(ds), row - shift), **look)
         keys.append(Line2D([], [], **look))

@@ -265,8 +265,8 @@ class ReproduceFigures(FigureTest):
             self.drawn(axes, v["growth_from_sizes_inside"][g], [row] * SEEDS, g, marker="D", colour="#CC79A7")
             self.drawn(axes, v["growth_from_alignment"][g], [row + 0.2] * SEEDS, g, marker="s", colour="#D55E00")
             given, alone = v["growth_from_scales_given_directions"][g], v["growth_from_directions"][g]
-            self.drawn(axes, given, [row - 0.3] * SEEDS, g, marker="o", colour="#0072B2")
-            self.drawn(axes, alone, [row + 0.3] * SEEDS, g, marker="s", colour="#D55E00")
+            self.drawn(axes, given, [row - 0.3] * SEEDS, g, marker="o", edge="#0072B2")
+            self.drawn(axes, alone, [row + 0.3] * SEEDS, g, marker="s", edge="#D55E00")
         labels = [label.get_text() for label in axes.get_yticklabels()]
         self.assertEqual(labels, [style.LOOKS[GROUPS[g][0]].label for g in self.rows()])
 
