@@ -1,4 +1,4 @@
-"""Claims of the paper in several results of `reproduce`, each in its own regime, as columns beside each other."""
+"""Claims of the paper in several results of `reproduce`: a column for each regime."""
 
 import textwrap
 from functools import partial

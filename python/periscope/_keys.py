@@ -158,8 +158,8 @@ class RunKeys(TypedDict, total=False):
     backward: bool
     """gradients too. Default: false."""
     paired: bool
-    """all stacks share the random numbers of a seed (twins), those of the prediction too; false: each has its own,
-    from its label and kind of input (propagate, theory, power). Default: true."""
+    """use the same random numbers for all stacks (twins), in simulation and prediction; false: independent random
+    numbers for each stack, keyed by its label and kind of input (propagate, theory, power). Default: true."""
     weights: Literal["auto", "dense", "matrix-free"]
     """dense; matrix-free: without matrices, exact in law (T21; propagate, ladder, gradients); auto: matrix-free
     where stacks are large and that costs at most half. Default: "auto"."""
@@ -302,11 +302,11 @@ class FirstStepsKeys(TypedDict, total=False):
     """The section [first_steps]."""
 
     neurons: int
-    """most rows that a chain of the prediction (T28) draws of a matrix inside a module: heads, and hidden channels
-    of an MLP; a module that has no more has all of its own drawn. Default: 512."""
+    """largest number of rows of a matrix inside a module (of heads, or of hidden channels of an MLP) that a chain
+    of the prediction (T28) draws; smaller matrices are drawn whole. Default: 512."""
     chains: int
-    """independent chains of the prediction, from whose spread its standard errors come, each with the batches of
-    one seed: unless nothing is trained at least run.seeds, and as many where it is not given. Default: 4."""
+    """independent chains of the prediction; their spread gives its standard errors. Each uses the batches of one
+    seed: at least run.seeds, and by default as many, unless first_steps.predict_only. Default: 4."""
     fault: Literal["none", "no-noise", "sign-constant", "one-gate", "no-token-mean"]
     """a planted mistake: no-noise, sign-constant, one-gate, no-token-mean. Default: "none"."""
     predict_only: bool

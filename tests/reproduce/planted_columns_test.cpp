@@ -355,13 +355,6 @@ TEST_CASE("reproduce's columns: each has the planted numbers that its name says"
   }
 }
 
-TEST_CASE("the column of profiles says whose rows of a table count") {
-  const auto& columns = reproduce::schema().columns();
-  const auto column = std::ranges::find(columns, "profiled_second_moment", &dataset::ColumnSpec::name);
-  REQUIRE(column != columns.end());
-  CHECK(column->meaning.find("those of the rows that the tokens use") != std::string::npos);
-}
-
 TEST_CASE("reproduce's JSON: groups and their runs say where they stand") {
   const reproduce::ReproduceResult result = planted_result();
   const Json json = dataset::json_image(reproduce::schema(), reproduce::dataset_of(planted_config(), result));

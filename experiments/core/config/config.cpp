@@ -20,7 +20,7 @@ constexpr Key<RunOptions> run_keys[] = {
          .get = [](const RunOptions& run) { return name_of(run.dtype); },
          .set = [](RunOptions& run, const std::string& word) { run.dtype_choice = parse_dtype(word); }}, .meaning = "f64, f32, bf16, f16"},
     {.name = "backward", .field = &RunOptions::backward, .meaning = "gradients too"},
-    {.name = "paired", .field = &RunOptions::paired, .meaning = "all stacks share the random numbers of a seed (twins), those of the prediction too; false: each has its own, from its label and kind of input (propagate, theory, power)"},
+    {.name = "paired", .field = &RunOptions::paired, .meaning = "use the same random numbers for all stacks (twins), in simulation and prediction; false: independent random numbers for each stack, keyed by its label and kind of input (propagate, theory, power)"},
     {.name = "weights", .field = word_field<&RunOptions::weights, weights_choice_names>(), .meaning = "dense; matrix-free: without matrices, exact in law (T21; propagate, ladder, gradients); auto: matrix-free where stacks are large and that costs at most half"},
     {.name = "out", .field = &RunOptions::out, .meaning = "folder for result files", .effect = Effect::none},
 };

@@ -36,7 +36,7 @@ struct RunOptions {
   std::optional<DType> dtype_choice;  ///< as given
   DType dtype = DType::f32;           ///< as used: f32, or f64 on a device that knows nothing else
   bool backward = false;              ///< measure gradients too
-  bool paired = true;                 ///< stacks share the random numbers of a seed (twins)
+  bool paired = true;                 ///< same random numbers for all stacks (twins)
   /// Commands that need a matrix whole have made this `dense`.
   WeightsChoice weights = WeightsChoice::automatic;
   std::string out;      ///< folder for results, "" for none

@@ -15,7 +15,7 @@ void add_reason(SignClaim& claim, const std::string& reason);
 /// Tests `values` by a one-sided t test, at least two values.
 void test_positive(SignClaim& claim);
 
-/// Withdraws the test of a claim that these runs could not have decided: its values stay.
+/// Marks a claim as not testable by these runs; keeps its values.
 void set_not_testable(SignClaim& claim, const std::string& reason);
 
 /// Tests |mean of `large`| / 2 − |mean of `small`|, whose terms by seed, with the signs of the means, are the

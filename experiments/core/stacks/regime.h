@@ -7,14 +7,14 @@
 
 namespace periscope::stacks {
 
-/// "8", or where values differ "8 to 32": from the smallest to the largest, in a format of fmt's.
+/// "8", or "8 to 32" if values differ; `format` is that of one value.
 [[nodiscard]] std::string range_of(const std::vector<double>& values, const char* format = "{:g}");
 
-/// The regime of what these stacks show, part by part: σ√D (standard deviation of a random matrix that reads the
+/// Returns the regime of stacks in parts: σ√D (standard deviation of a random matrix that reads the
 /// stream, times the root of the width), layers, width, tokens.
 [[nodiscard]] std::vector<std::string> regime_of(const std::vector<StackSpec>& stacks);
 
-/// The parts in one line: "σ√D 0.2, 12 layers, …".
+/// "σ√D 0.2, 12 layers, …".
 [[nodiscard]] std::string in_one_line(const std::vector<std::string>& regime);
 
 }  // namespace periscope::stacks

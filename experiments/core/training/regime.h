@@ -15,7 +15,7 @@ struct Trained {
   std::reference_wrapper<const TrainSpec> train;
 };
 
-/// The regime of what these runs show, part by part: that of their stacks (stacks::regime_of), corpus, highest rate,
+/// Returns the regime of training runs in parts: that of their stacks (stacks::regime_of), corpus, highest rate,
 /// steps.
 [[nodiscard]] std::vector<std::string> regime_of(const std::vector<Trained>& runs);
 

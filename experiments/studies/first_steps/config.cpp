@@ -14,8 +14,8 @@ namespace {
 
 // clang-format off
 constexpr Key<FirstStepsConfig> keys[] = {
-    {.name = "neurons", .field = &FirstStepsConfig::neurons, .range = from_to(8, 1 << 20), .meaning = "most rows that a chain of the prediction (T28) draws of a matrix inside a module: heads, and hidden channels of an MLP; a module that has no more has all of its own drawn"},
-    {.name = "chains", .field = &FirstStepsConfig::chains, .range = from_to(2, 1 << 20), .meaning = "independent chains of the prediction, from whose spread its standard errors come, each with the batches of one seed: unless nothing is trained at least run.seeds, and as many where it is not given"},
+    {.name = "neurons", .field = &FirstStepsConfig::neurons, .range = from_to(8, 1 << 20), .meaning = "largest number of rows of a matrix inside a module (of heads, or of hidden channels of an MLP) that a chain of the prediction (T28) draws; smaller matrices are drawn whole"},
+    {.name = "chains", .field = &FirstStepsConfig::chains, .range = from_to(2, 1 << 20), .meaning = "independent chains of the prediction; their spread gives its standard errors. Each uses the batches of one seed: at least run.seeds, and by default as many, unless first_steps.predict_only"},
     {.name = "fault", .field = word_field<&FirstStepsConfig::fault, theory::step_fault_names>(), .meaning = "a planted mistake: no-noise, sign-constant, one-gate, no-token-mean"},
     {.name = "predict_only", .field = &FirstStepsConfig::predict_only, .meaning = "the prediction alone: nothing is trained, and nothing judged"},
     {.name = "change_limit", .field = &FirstStepsConfig::change_limit, .range = between(0, 1e3), .meaning = "largest error of the stream's second moment that a verdict may leave unnoticed, else it is inconclusive (T22); relative to the step's largest predicted change over depth"},
@@ -25,20 +25,21 @@ constexpr Key<FirstStepsConfig> keys[] = {
 };
 // clang-format on
 
-using Usual = std::pair<std::string_view, std::string_view>;
-constexpr Usual usual[] = {{"input.tokens", "32"}, {"train.batch", "4"}, {"train.steps", "5"}, {"train.lr", "4e-5"}};
-/// Of a stack of which no more than the placement is given.
-constexpr Usual usual_sizes[] = {{"model.layers", "4"}, {"model.width", "384"}, {"model.heads", "6"}};
+using Default = std::pair<std::string_view, std::string_view>;
+constexpr Default defaults[] = {
+    {"input.tokens", "32"}, {"train.batch", "4"}, {"train.steps", "5"}, {"train.lr", "4e-5"}};
+/// Sizes of the stack if [model] sets nothing but placements.
+constexpr Default default_sizes[] = {{"model.layers", "4"}, {"model.width", "384"}, {"model.heads", "6"}};
 
-/// Adds what a configuration does not give, and takes the list of train.lr out of it, if it is one.
-std::vector<double> completed(study::Request& request) {
+/// Adds the defaults of keys that are not set. If train.lr is a list, returns it and sets train.lr to its first rate.
+std::vector<double> set_defaults(study::Request& request) {
   const toml::table table = config::read_table(request.file, request.all_settings());
-  for (const auto& [key, value] : usual) {
+  for (const auto& [key, value] : defaults) {
     if (!table.at_path(key)) request.entries.push_back(fmt::format("{}={}", key, value));
   }
   const toml::table* model = table.get_as<toml::table>("model");
   if (model == nullptr || model->size() == (model->contains("placement") ? 1 : 0)) {
-    for (const auto& [key, value] : usual_sizes) request.entries.push_back(fmt::format("{}={}", key, value));
+    for (const auto& [key, value] : default_sizes) request.entries.push_back(fmt::format("{}={}", key, value));
   }
   const toml::array* list = table.at_path("train.lr").as_array();
   if (list == nullptr) return {};
@@ -89,7 +90,7 @@ config::Resolved resolved(const FirstStepsConfig& config, const Corpus& corpus) 
 }
 
 FirstStepsConfig load(study::Request request, const std::string& corpus) {
-  const std::vector<double> rates = completed(request);
+  const std::vector<double> rates = set_defaults(request);
   const std::vector<std::string> settings = request.all_settings();
   training::require_token_input(request.file, settings);
   FirstStepsConfig config;

@@ -236,7 +236,7 @@ const Table<StackSteps>& stack_table() {
         .column({"refusal", on_stack, "", "why there is no prediction", at_cell / "refusal"},
                 [](const S& s) { return s.prediction.refusal; })
         .column_if_any({"holds_until", on_stack, "1",
-                        "last step at which the theory says that it holds; numbers predicted for later ones are off",
+                        "last step for which the theory is valid by its own estimate; later predictions are wrong",
                         at_cell / "holds_until"},
                        [](const S& s) {
                          return s.prediction.refusal.empty() ? std::optional(s.prediction.holds_until) : std::nullopt;

@@ -24,8 +24,8 @@ std::string stop_line(const StackSteps& stack) {
   const theory::FirstSteps& p = stack.prediction;
   if (p.stopped_by.empty()) return "";
   return fmt::format(
-      "{}: theory stops after step {} of {}: {}. Lower train.lr to follow more steps; what trains in seconds needs no "
-      "theory: train it (periscope train).\n",
+      "{}: theory stops after step {} of {}: {}. Lower train.lr to predict more steps; a stack "
+      "that trains in seconds is better trained (periscope train).\n",
       config::placement_label(stack.spec), p.holds_until, p.steps.size() - 1, p.stopped_by);
 }
 
@@ -66,8 +66,8 @@ std::string table(const FirstStepsConfig& config, const FirstStepsResult& result
   std::string text =
       table.text() +
       "On the held-out windows after every step, mean over seeds ± standard error; predicted by T28 from the batches. "
-      "Coherent part: what of the second moment follows the gradients. Cosine: of the last branch and its stream. "
-      "Predictions end where the theory stops.\n";
+      "Coherent part: the part of the second moment that follows the gradients. Cosine: of the last branch and its "
+      "stream. Predictions end where the theory stops.\n";
   for (const StackSteps& stack : result.stacks) text += stop_line(stack);
   for (const StackSteps& stack : result.stacks) text += verdict_line(stack);
   return dataset::within_table_width(text) + override_lines(config);

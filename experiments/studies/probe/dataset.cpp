@@ -31,17 +31,16 @@ const Profile& at_scales(const ProbeResult& r) { return r.nulls[stacks::matrices
 const Profile& at_profiles(const ProbeResult& r) { return r.nulls[stacks::rank_one_null].predicted.profile; }
 
 std::vector<dataset::ColumnSpec> curves() {
-  return dataset::curve_columns(
-      "", Place(),
-      {{"measured", "measured"},
-       {"at_init", "theory at initialisation"},
-       {"at_init_stderr", "standard error of theory at initialisation"},
-       {"at_scales", "theory of random weights at the model's own scales"},
-       {"at_scales_stderr", "standard error of at_scales"},
-       {"at_profiles",
-        "theory of random weights at the model's own scales of "
-        "every row and column, of an embedding table those of the rows that the tokens use (T29)"},
-       {"at_profiles_stderr", "standard error of at_profiles"}});
+  return dataset::curve_columns("", Place(),
+                                {{"measured", "measured"},
+                                 {"at_init", "theory at initialisation"},
+                                 {"at_init_stderr", "standard error of theory at initialisation"},
+                                 {"at_scales", "theory of random weights at the model's own scales"},
+                                 {"at_scales_stderr", "standard error of at_scales"},
+                                 {"at_profiles",
+                                  "theory of random weights with the model's scale of every row and column (T29); "
+                                  "embedding tables: of the rows in use"},
+                                 {"at_profiles_stderr", "standard error of at_profiles"}});
 }
 
 template <class At>

@@ -84,11 +84,12 @@ Table<ProbeResult> split_table() {
                       "initialisation",
                       at / "from_scales"},
                      [](const R& r) { return part_of(r, &GrowthSplit::from_scales); })
-      .column_if_any({"log_growth_from_sizes_inside", "depth", "nat",
-                      "log of the stream's second moment at profiles of rank one, every row's and column's own size, "
-                      "of an embedding table those of the rows that the tokens use, over that at the matrices' (T29)",
-                      at / "from_sizes_inside"},
-                     [](const R& r) { return part_of(r, &GrowthSplit::from_sizes_inside); })
+      .column_if_any(
+          {"log_growth_from_sizes_inside", "depth", "nat",
+           "log of the stream's second moment at profiles of rank one (scale of every row and column, of embedding "
+           "tables of the rows in use) over that at the matrices' scales (T29)",
+           at / "from_sizes_inside"},
+          [](const R& r) { return part_of(r, &GrowthSplit::from_sizes_inside); })
       .column_if_any({"log_growth_from_alignment", "depth", "nat",
                       "log of the stream's measured second moment over that of random weights with these profiles",
                       at / "from_alignment"},

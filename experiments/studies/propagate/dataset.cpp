@@ -286,7 +286,7 @@ const dataset::Schema& schema() {
         {"input", Type::text, "", "what enters the stack"},
         {"placement", Type::text, "", "normalization placement (T1)", false, true},
         {"seed", Type::integer, "1",
-         "seed of weights and input; without run.paired each stack adds a number of its own"}};
+         "seed of weights and input; if run.paired = false, each stack adds its own offset"}};
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
     dimensions.push_back({"statistic", Type::text, "", "what is read"});
     dimensions.push_back({"contrast", Type::integer, "1", "number of the contrast, which contrast_name names"});

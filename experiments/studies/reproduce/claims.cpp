@@ -110,7 +110,7 @@ void add_scales(Ledger& ledger) {
   for (const auto& [placement, letter] : {std::pair<std::string, std::string>{"pre", "c"}, {"peri", "d"}}) {
     ledger.add(
         {"T15" + letter, "growth",
-         fmt::format("the stream of trained {}-LN is larger than that of random weights of the same sizes",
+         fmt::format("training enlarges {}-LN's stream beyond random weights with the same scales",
                      placement == "pre" ? "Pre" : "Peri"),
          "ln(second moment at the top / that of random weights with the trained rows', columns' and gains' sizes)"},
         {placement}, [](const auto& r) { return share_of_alignment(*r[0]); });

@@ -40,8 +40,7 @@ dataset::Table<judge::GrowthFit> growth_table() {
               of_laws(&judge::DepthFit::rms_residual))
       .column(
           {"growth_effective_points", on_run, "1",
-           "independent points that tell as much as these depths, by the autocorrelation at lag one of the errors that "
-           "the closest law's residuals are of",
+           "effective number of independent depths, from the autocorrelation at lag one of the closest law's errors",
            at_run / "growth_effective_points"},
           [](const G& fit) { return fit.effective_points; });
   return table;
@@ -76,11 +75,12 @@ dataset::Table<Sized> sizes_table() {
                "ln of that at the top over the second moment before training: growth that scales explain",
                at / "growth_from_scales"},
               [](const S& s) { return from_scales(s.cell); })
-      .column({"profiled_second_moment", on_depth, "1",
-               "mean square of the stream of random weights with the size of every trained row and column (T29), of "
-               "an embedding table those of the rows that the tokens use, at the end",
-               at / "profiled_second_moment"},
-              recorded("profiled_second_moment"))
+      .column(
+          {"profiled_second_moment", on_depth, "1",
+           "mean square of the stream of random weights with the trained scale of every row and column (T29; embedding "
+           "tables: of the rows in use), at the end",
+           at / "profiled_second_moment"},
+          recorded("profiled_second_moment"))
       .column(
           {"profiled_second_moment_stderr", on_depth, "1", "its standard error", at / "profiled_second_moment_stderr"},
           recorded("profiled_second_moment_stderr"))

@@ -26,7 +26,7 @@ class Ledger {
   /// The name and the wording of a claim; see SignClaim.
   struct Words {
     std::string id, exhibit, statement, quantity;
-    /// The source sees it within so many tokens of training: runs of fewer can show it, but not its opposite.
+    /// Number of training tokens within which the source sees it. Shorter runs can confirm the claim but not refute it.
     double within_tokens = 0.0;
   };
 

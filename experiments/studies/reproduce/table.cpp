@@ -149,8 +149,7 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
   text += fmt::format(
       "in the regime {}; in brackets where a claim's runs differ from it.\neach claim is one number that it says is "
       "positive, over {} seeds (twins): one-sided tests at 5 %; fails: the opposite is significant; would be found: "
-      "the "
-      "true mean that so many further seeds show with 95 %.\n",
+      "the true mean that so many further seeds show with 95 %.\n",
       stacks::in_one_line(regime), config.run.seeds);
   for (const judge::SignClaim& claim : result.claims) {
     if (claim.verdict == judge::SignVerdict::not_testable)
