@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "experiments/app/stop_signals.h"
-#include "experiments/core/stacks/progress.h"
+#include "experiments/engine/run/progress.h"
 
 namespace periscope::app {
 

@@ -7,8 +7,8 @@
 #include <system_error>
 
 #include "experiments/app/standard_streams.h"
-#include "experiments/core/config/json_text.h"
-#include "experiments/core/config/sha256.h"
+#include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/settings/sha256.h"
 #include "sim/base/printable.h"
 #include "sim/files/mapped_file.h"
 #include "sim/files/output_file.h"

@@ -22,7 +22,7 @@
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
 #include "experiments/app/wrapped.h"
-#include "experiments/core/config/build_info.h"
+#include "experiments/engine/settings/build_info.h"
 #include "experiments/studies/studies.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "experiments/core/dataset/dataset.h"
+#include "experiments/engine/result/dataset.h"
 
 namespace periscope::app {
 

@@ -15,9 +15,9 @@
 #include <string_view>
 
 #include "experiments/app/netcdf_file.h"
-#include "experiments/core/config/json_text.h"
-#include "experiments/core/config/sha256.h"
-#include "experiments/core/dataset/json_image.h"
+#include "experiments/engine/result/json_image.h"
+#include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/settings/sha256.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 #include "sim/files/output_file.h"

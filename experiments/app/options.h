@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/study/common_flags.h"
-#include "experiments/core/study/request.h"
+#include "experiments/engine/study/common_flags.h"
+#include "experiments/engine/study/request.h"
 
 namespace periscope::app {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "experiments/app/options.h"
-#include "experiments/core/study/study.h"
+#include "experiments/engine/study/study.h"
 
 namespace periscope::app {
 

@@ -15,9 +15,9 @@
 #include "experiments/app/stop_signals.h"
 #include "experiments/app/study_flags.h"
 #include "experiments/app/terminal_progress.h"
-#include "experiments/core/config/input_file.h"
-#include "experiments/core/stacks/cell_journal.h"
-#include "experiments/core/stacks/fits.h"
+#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/run/fits.h"
+#include "experiments/engine/settings/input_file.h"
 
 namespace periscope::app {
 namespace {

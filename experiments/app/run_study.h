@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "experiments/core/study/study.h"
+#include "experiments/engine/study/study.h"
 
 namespace periscope::app {
 

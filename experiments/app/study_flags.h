@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <vector>
 
-#include "experiments/core/study/flag.h"
+#include "experiments/engine/study/flag.h"
 
 namespace periscope::app {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "experiments/core/stacks/progress_meter.h"
+#include "experiments/engine/run/progress_meter.h"
 
 namespace periscope::app {
 

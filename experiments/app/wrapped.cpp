@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "experiments/core/dataset/text_table.h"
+#include "experiments/engine/result/text_table.h"
 
 namespace periscope::app {
 namespace {

@@ -10,7 +10,7 @@ and of every matrix of every layer, and for the score path's share p in units of
   b  the bias, measured - predicted, with its standard error, also of the mean over depth of each kind, which is a
      contrast of the program whose error knows how depths depend on each other,
   v  the variance over seeds of one reading,
-  U  what a unit of c allows, as experiments/core/judge/gradient_allowance.h has it, and
+  U  what a unit of c allows, as experiments/engine/judge/gradient_allowance.h has it, and
   c  (|b| - v/2) / U, the constant that this number needs.
 
 A row of the tables has the median of max(0, c), the largest c of all numbers with its standard error, its lower limit

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "experiments/bench/measure.h"
-#include "experiments/core/config/at_width.h"
-#include "experiments/core/config/build_info.h"
-#include "experiments/core/config/weights_choice.h"
-#include "experiments/core/stacks/stacks.h"
-#include "experiments/core/study/origin.h"
+#include "experiments/engine/run/stacks.h"
+#include "experiments/engine/settings/at_width.h"
+#include "experiments/engine/settings/build_info.h"
+#include "experiments/engine/settings/weights_choice.h"
+#include "experiments/engine/study/origin.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
 #include "sim/random/normal.h"

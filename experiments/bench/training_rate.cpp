@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "experiments/bench/measure.h"
-#include "experiments/core/training/record.h"
+#include "experiments/engine/training/record.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
 #include "sim/train/trainer.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "experiments/core/config/config.h"
+#include "experiments/engine/settings/config.h"
 
 namespace periscope {
 

@@ -2,8 +2,8 @@
 
 #include <span>
 
-#include "experiments/core/config/section.h"
-#include "experiments/core/study/study.h"
+#include "experiments/engine/settings/section.h"
+#include "experiments/engine/study/study.h"
 
 namespace periscope {
 

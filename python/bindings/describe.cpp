@@ -12,14 +12,14 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/core/config/build_info.h"
-#include "experiments/core/config/catalogue.h"
-#include "experiments/core/config/config.h"
-#include "experiments/core/config/input_file.h"
-#include "experiments/core/config/json_text.h"
-#include "experiments/core/config/resolved.h"
-#include "experiments/core/study/citation.h"
-#include "experiments/core/study/study.h"
+#include "experiments/engine/settings/build_info.h"
+#include "experiments/engine/settings/catalogue.h"
+#include "experiments/engine/settings/config.h"
+#include "experiments/engine/settings/input_file.h"
+#include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/settings/resolved.h"
+#include "experiments/engine/study/citation.h"
+#include "experiments/engine/study/study.h"
 #include "experiments/studies/studies.h"
 #include "python/bindings/own_thread.h"
 #include "python/bindings/table.h"

@@ -4,8 +4,8 @@
 #include <exception>
 #include <new>
 
-#include "experiments/core/stacks/fits.h"
-#include "experiments/core/stacks/progress.h"
+#include "experiments/engine/run/fits.h"
+#include "experiments/engine/run/progress.h"
 #include "python/bindings/describe.h"
 #include "python/bindings/model.h"
 #include "python/bindings/own_thread.h"

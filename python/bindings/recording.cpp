@@ -15,8 +15,8 @@
 #include <tuple>
 #include <vector>
 
-#include "experiments/core/config/config.h"
-#include "experiments/core/study/origin.h"
+#include "experiments/engine/settings/config.h"
+#include "experiments/engine/study/origin.h"
 #include "experiments/studies/probe/replay.h"
 #include "python/bindings/model.h"
 #include "python/bindings/own_thread.h"

@@ -12,12 +12,12 @@
 #include <algorithm>
 #include <chrono>
 
-#include "experiments/core/config/input_file.h"
-#include "experiments/core/config/json_text.h"
-#include "experiments/core/dataset/json_image.h"
-#include "experiments/core/dataset/text_table.h"
-#include "experiments/core/stacks/fits.h"
-#include "experiments/core/study/origin.h"
+#include "experiments/engine/result/json_image.h"
+#include "experiments/engine/result/text_table.h"
+#include "experiments/engine/run/fits.h"
+#include "experiments/engine/settings/input_file.h"
+#include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/study/origin.h"
 #include "experiments/studies/studies.h"
 #include "python/bindings/model.h"
 #include "python/bindings/own_thread.h"

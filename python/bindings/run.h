@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "experiments/core/stacks/cell_journal.h"
-#include "experiments/core/study/study.h"
+#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/study/study.h"
 
 namespace periscope::python {
 

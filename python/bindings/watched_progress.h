@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/stacks/progress_meter.h"
+#include "experiments/engine/run/progress_meter.h"
 
 namespace periscope::python {
 

@@ -10,7 +10,7 @@ from scikit_build_core import build as base
 from scikit_build_core.build import *  # noqa: F403  # the other hooks
 
 ROOT = Path(__file__).parents[2]
-COMMIT = ROOT / "COMMIT"  # read by experiments/core/config/write_build_info.cmake
+COMMIT = ROOT / "COMMIT"  # read by experiments/engine/settings/write_build_info.cmake
 
 
 @contextmanager

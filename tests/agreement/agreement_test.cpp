@@ -1,9 +1,9 @@
-#include "experiments/core/judge/agreement.h"
+#include "experiments/engine/judge/agreement.h"
 
 #include <cmath>
 
-#include "experiments/core/stacks/stacks.h"
-#include "experiments/core/stacks/token_ids.h"
+#include "experiments/engine/run/stacks.h"
+#include "experiments/engine/run/token_ids.h"
 #include "sim/backends.h"
 #include "tests/support/doctest.h"
 #include "theory/predict/finite_width.h"

@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "experiments/core/judge/agreement.h"
-#include "experiments/core/judge/compared_cells.h"
-#include "experiments/core/judge/findings.h"
+#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/judge/compared_cells.h"
+#include "experiments/engine/judge/findings.h"
 #include "sim/numerics/larger.h"
 #include "tests/support/doctest.h"
 

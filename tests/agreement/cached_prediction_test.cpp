@@ -1,11 +1,11 @@
-#include "experiments/core/stacks/cached_prediction.h"
+#include "experiments/engine/run/cached_prediction.h"
 
 #include <cmath>
 #include <cstring>
 #include <set>
 
-#include "experiments/core/stacks/cell_journal.h"
-#include "experiments/core/stacks/confront.h"
+#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/run/confront.h"
 #include "experiments/studies/first_steps/prediction.h"
 #include "sim/base/error.h"
 #include "tests/first_steps/small_case.h"

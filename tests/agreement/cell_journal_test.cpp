@@ -1,4 +1,4 @@
-#include "experiments/core/stacks/cell_journal.h"
+#include "experiments/engine/run/cell_journal.h"
 
 #include <atomic>
 #include <cmath>
@@ -7,10 +7,10 @@
 #include <limits>
 #include <stdexcept>
 
-#include "experiments/core/stacks/cached_reading.h"
-#include "experiments/core/stacks/ladder.h"
-#include "experiments/core/stacks/over_seeds.h"
-#include "experiments/core/stacks/stacks.h"
+#include "experiments/engine/run/cached_reading.h"
+#include "experiments/engine/run/ladder.h"
+#include "experiments/engine/run/over_seeds.h"
+#include "experiments/engine/run/stacks.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
 #include "tests/support/doctest.h"

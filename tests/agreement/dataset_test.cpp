@@ -5,9 +5,9 @@
 #include <stdexcept>
 
 #include "experiments/app/tools/list.h"
-#include "experiments/core/dataset/json_image.h"
-#include "experiments/core/dataset/table.h"
-#include "experiments/core/dataset/text_table.h"
+#include "experiments/engine/result/json_image.h"
+#include "experiments/engine/result/table.h"
+#include "experiments/engine/result/text_table.h"
 #include "tests/support/doctest.h"
 
 namespace periscope {

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <limits>
 
-#include "experiments/core/stacks/ladder.h"
-#include "experiments/core/stacks/stack_result.h"
+#include "experiments/engine/run/ladder.h"
+#include "experiments/engine/run/stack_result.h"
 #include "experiments/studies/gradients/crossover.h"
 #include "experiments/studies/gradients/depth.h"
 #include "experiments/studies/power/false_alarms.h"

@@ -1,4 +1,4 @@
-#include "experiments/core/judge/finding_words.h"
+#include "experiments/engine/judge/finding_words.h"
 
 #include <cmath>
 

@@ -1,8 +1,8 @@
 #include <set>
 
-#include "experiments/core/stacks/over_seeds.h"
-#include "experiments/core/stacks/stacks.h"
-#include "experiments/core/stacks/token_ids.h"
+#include "experiments/engine/run/over_seeds.h"
+#include "experiments/engine/run/stacks.h"
+#include "experiments/engine/run/token_ids.h"
 #include "sim/backends.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"

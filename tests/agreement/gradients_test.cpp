@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "experiments/core/dataset/json_image.h"
-#include "experiments/core/stacks/confront.h"
+#include "experiments/engine/result/json_image.h"
+#include "experiments/engine/run/confront.h"
 #include "experiments/studies/gradients/attenuation.h"
 #include "experiments/studies/gradients/crossover.h"
 #include "experiments/studies/gradients/depth.h"

@@ -1,9 +1,9 @@
-#include "experiments/core/stacks/journal.h"
+#include "experiments/engine/run/journal.h"
 
 #include <algorithm>
 #include <fstream>
 
-#include "experiments/core/config/sha256.h"
+#include "experiments/engine/settings/sha256.h"
 #include "sim/base/error.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"

@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/dataset/json_image.h"
-#include "experiments/core/stacks/confront.h"
-#include "experiments/core/stacks/stack_result.h"
-#include "experiments/core/stacks/verdict_table.h"
+#include "experiments/engine/result/json_image.h"
+#include "experiments/engine/run/confront.h"
+#include "experiments/engine/run/stack_result.h"
+#include "experiments/engine/run/verdict_table.h"
 #include "experiments/studies/propagate/propagate.h"
 #include "experiments/studies/studies.h"
 #include "tests/support/doctest.h"

@@ -1,4 +1,4 @@
-#include "experiments/core/stacks/progress_meter.h"
+#include "experiments/engine/run/progress_meter.h"
 
 #include <chrono>
 #include <thread>

@@ -1,9 +1,9 @@
 #include <cmath>
 #include <string>
 
-#include "experiments/core/judge/agreement.h"
-#include "experiments/core/judge/gradient_allowance.h"
-#include "experiments/core/judge/gradient_floor.h"
+#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/judge/gradient_allowance.h"
+#include "experiments/engine/judge/gradient_floor.h"
 #include "sim/numerics/allowances.h"
 #include "sim/spec/weight.h"
 #include "tests/support/doctest.h"

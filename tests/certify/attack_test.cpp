@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "experiments/core/config/theory_parameters.h"
+#include "experiments/engine/settings/theory_parameters.h"
 #include "sim/model/input.h"
 #include "tests/certify/certified_stack.h"
 #include "tests/support/edited_weights.h"

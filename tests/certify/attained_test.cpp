@@ -6,7 +6,7 @@
 #include <numbers>
 #include <set>
 
-#include "experiments/core/config/theory_parameters.h"
+#include "experiments/engine/settings/theory_parameters.h"
 #include "sim/emulated/backend.h"
 #include "tests/certify/aligned_weights.h"
 #include "tests/certify/certified_stack.h"

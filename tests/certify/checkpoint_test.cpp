@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <numeric>
 
-#include "experiments/core/config/theory_parameters.h"
+#include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/studies/certify/attack.h"
 #include "experiments/studies/certify/headroom.h"
 #include "sim/checkpoint/checkpoint_weights.h"

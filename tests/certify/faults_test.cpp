@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "experiments/core/config/theory_parameters.h"
+#include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/studies/certify/certify.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/checkpoint/checkpoint_weights.h"

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/core/config/parse_format.h"
-#include "experiments/core/config/theory_parameters.h"
-#include "experiments/core/stacks/stream_reach.h"
+#include "experiments/engine/run/stream_reach.h"
+#include "experiments/engine/settings/parse_format.h"
+#include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/studies/certify/certify.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"

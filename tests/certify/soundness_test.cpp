@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/core/config/theory_parameters.h"
+#include "experiments/engine/settings/theory_parameters.h"
 #include "sim/model/input.h"
 #include "tests/certify/any_model.h"
 #include "tests/certify/certified_stack.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/config/theory_parameters.h"
+#include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/studies/certify/certify.h"
 #include "sim/model/weights.h"
 #include "tests/support/doctest.h"

@@ -1,6 +1,6 @@
 #include <numeric>
 
-#include "experiments/core/config/theory_parameters.h"
+#include "experiments/engine/settings/theory_parameters.h"
 #include "sim/model/scaled_weights.h"
 #include "tests/certify/certified_stack.h"
 #include "tests/support/doctest.h"

@@ -33,13 +33,13 @@ ALLOWED = {
 }
 # what every room of the experiments may include of the wings
 WINGS = set(ALLOWED) - {"sim/cpu", "sim/cuda", "sim/no_cuda"}
-CORE = ["core/config", "core/dataset", "core/judge", "core/stacks", "core/training",
-        "core/study"]  # each may include those before it
-for place, name in enumerate(CORE):
-    ALLOWED[f"experiments/{name}"] = WINGS | {f"experiments/{before}" for before in CORE[:place]}
-ALL_CORE = {f"experiments/{name}" for name in CORE}
-ALLOWED["experiments/app"] = WINGS | ALL_CORE | {"experiments/studies"}
-ALLOWED["python/bindings"] = WINGS | ALL_CORE | {"experiments/studies"}
+ENGINE = ["engine/settings", "engine/result", "engine/judge", "engine/run", "engine/training",
+          "engine/study"]  # each may include those before it
+for place, name in enumerate(ENGINE):
+    ALLOWED[f"experiments/{name}"] = WINGS | {f"experiments/{before}" for before in ENGINE[:place]}
+ENGINE_ROOMS = {f"experiments/{name}" for name in ENGINE}
+ALLOWED["experiments/app"] = WINGS | ENGINE_ROOMS | {"experiments/studies"}
+ALLOWED["python/bindings"] = WINGS | ENGINE_ROOMS | {"experiments/studies"}
 ALLOWED["experiments/bench"] = ALLOWED["experiments/app"] | {"experiments/app"}
 # where a library may not be seen
 FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/", "omp.h", "cuda"),
@@ -47,14 +47,14 @@ FORBIDDEN = {"sim/model": ("Eigen/", "omp.h", "cuda"), "sim/measure": ("Eigen/",
              "sim/spec": ("Eigen/",), "sim/numerics": ("Eigen/",), "sim/core": ("Eigen/", "cuda")}
 # What a process may only have once, and what belongs to the command line: a study is called from any process.
 OF_A_PROCESS = ("CLI/", "netcdf", "openssl", "signal", "sys/wait", "malloc.h")
-for name in (*ALL_CORE, "experiments/studies"):
+for name in (*ENGINE_ROOMS, "experiments/studies"):
     FORBIDDEN[name] = OF_A_PROCESS
 FORBIDDEN["python/bindings"] = ("CLI/", "netcdf", "openssl", "sys/wait", "malloc.h")  # signals: its thread blocks them
 PROCESS_WORDS = re.compile(r"/proc/self/exe|\bmallopt\b|\bgetenv\b|\bstd::exit\b|\bfork\("
                            r"|\bstd::(cout|cerr|clog|signal)\b|\bfmt::print\b|\bs?printf\(|\bsigaction\b|\bcurrent_path\b|\bomp_set_\w+")
 # Files that restore their thread's number of threads: OneThread, for the ops of a small stack, and a run of the Python
 # module, which has a thread to itself.
-PUTS_BACK = {"experiments/core/stacks/one_thread.h": "omp_set_num_threads",
+PUTS_BACK = {"experiments/engine/run/one_thread.h": "omp_set_num_threads",
              "python/bindings/run.cpp": "omp_set_num_threads"}
 # A study is a folder; no study includes another. Files beside the folders know all of them.
 STUDY = re.compile(r"experiments/studies/(\w+)/")
@@ -68,13 +68,13 @@ def room_of(path):
         return "sim/backends"
     parts = path.split("/")
     if parts[0] == "experiments":
-        return "/".join(parts[:3]) if parts[1] == "core" else "/".join(parts[:2])
+        return "/".join(parts[:3]) if parts[1] == "engine" else "/".join(parts[:2])
     return "/".join(parts[:2]) if parts[0] in ("sim", "theory", "python") else parts[0]
 
 
 def allowed(room):
     """The rooms that a file may include."""
-    return WINGS | ALL_CORE if room == "experiments/studies" else ALLOWED[room]
+    return WINGS | ENGINE_ROOMS if room == "experiments/studies" else ALLOWED[room]
 
 
 def violations(files):
@@ -97,7 +97,7 @@ def violations(files):
                 found.append(f"{path}: no study may include {quoted}, which knows them all")
             if room == "sim/cuda" and not path.startswith("sim/cuda/on_host/") and "Eigen/" in angled:
                 found.append(f"{path}: only sim/cuda/on_host may see {angled}: nvcc compiles the rest")
-        if room in ALL_CORE or room in ("experiments/studies", "python/bindings"):
+        if room in ENGINE_ROOMS or room in ("experiments/studies", "python/bindings"):
             for word in PROCESS_WORDS.finditer(text):
                 if PUTS_BACK.get(path) != word[0]:
                     found.append(f"{path}: {room} may not use {word[0]}: it belongs to the whole process")
@@ -128,17 +128,17 @@ class IncludeRules(unittest.TestCase):
                    "sim/cpu/linear.cpp": '#include "experiments/app/tools/list.h"\n#if PERISCOPE_CUDA\n#endif\n',
                    "sim/cuda/norm.cpp": "#include <Eigen/Core>\n",
                    "sim/cuda/on_host/execution.cpp": "#include <Eigen/Core>\n",
-                   "experiments/core/stacks/stacks.cpp": '#include "experiments/studies/propagate/propagate.h"\n',
-                   "experiments/core/config/config.cpp": '#include "experiments/core/judge/cell.h"\n',
+                   "experiments/engine/run/stacks.cpp": '#include "experiments/studies/propagate/propagate.h"\n',
+                   "experiments/engine/settings/config.cpp": '#include "experiments/engine/judge/cell.h"\n',
                    "experiments/studies/power/power.cpp": '#include "experiments/studies/verify/verify.h"\n',
                    "experiments/studies/verify/verify.cpp": '#include "experiments/app/options.h"\n',
                    "experiments/studies/verify/study.cpp": (
                        '#include "experiments/app/options.h"\n#include <CLI/CLI.hpp>\n'),
-                   "experiments/core/stacks/fits.cpp": "#include <csignal>\n",
+                   "experiments/engine/run/fits.cpp": "#include <csignal>\n",
                    "experiments/studies/probe/run.cpp": (
                        '#include "experiments/studies/studies.h"\nvoid f() { fmt::print("x"); }\n'),
-                   "experiments/core/stacks/one_thread.h": "omp_set_num_threads(1);\n",
-                   "experiments/core/training/train.cpp": "omp_set_num_threads(1);\n",
+                   "experiments/engine/run/one_thread.h": "omp_set_num_threads(1);\n",
+                   "experiments/engine/training/train.cpp": "omp_set_num_threads(1);\n",
                    "python/bindings/module.cpp": '#include "experiments/app/options.h"\nvoid f() { std::cout << 1; }\n',
                    "experiments/studies/power/table.cpp": '#include "python/bindings/run.h"\n'}
         self.assertEqual(len(violations(planted)), 22)

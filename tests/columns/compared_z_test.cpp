@@ -1,7 +1,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "experiments/core/dataset/json_image.h"
+#include "experiments/engine/result/json_image.h"
 #include "experiments/studies/propagate/propagate.h"
 #include "experiments/studies/studies.h"
 #include "tests/support/doctest.h"

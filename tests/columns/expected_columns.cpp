@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/core/dataset/json_image.h"
-#include "experiments/core/dataset/words.h"
+#include "experiments/engine/result/json_image.h"
+#include "experiments/engine/result/words.h"
 #include "tests/support/doctest.h"
 
 namespace periscope::testing {

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "experiments/core/dataset/schema.h"
+#include "experiments/engine/result/schema.h"
 
 namespace periscope::testing {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/judge/gradient_allowance.h"
-#include "experiments/core/stacks/stacks.h"
+#include "experiments/engine/judge/gradient_allowance.h"
+#include "experiments/engine/run/stacks.h"
 #include "experiments/studies/gradients/config.h"
 #include "sim/backends.h"
 #include "sim/numerics/allowances.h"

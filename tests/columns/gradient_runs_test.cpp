@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/core/stacks/token_ids.h"
+#include "experiments/engine/run/token_ids.h"
 #include "experiments/studies/gradients/crossover.h"
 #include "experiments/studies/gradients/decompose.h"
 #include "experiments/studies/gradients/depth.h"

@@ -3,9 +3,9 @@
 #include <limits>
 #include <set>
 
-#include "experiments/core/config/sha256.h"
-#include "experiments/core/stacks/cell_journal.h"
-#include "experiments/core/stacks/confront.h"
+#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/run/confront.h"
+#include "experiments/engine/settings/sha256.h"
 #include "experiments/studies/power/false_alarms.h"
 #include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"

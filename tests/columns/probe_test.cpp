@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/core/judge/gradient_allowance.h"
+#include "experiments/engine/judge/gradient_allowance.h"
 #include "sim/numerics/number_format.h"
 #include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"

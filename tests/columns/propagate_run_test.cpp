@@ -1,9 +1,9 @@
 #include <cmath>
 
-#include "experiments/core/judge/agreement.h"
-#include "experiments/core/stacks/confront.h"
-#include "experiments/core/stacks/stacks.h"
-#include "experiments/core/stacks/token_ids.h"
+#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/run/confront.h"
+#include "experiments/engine/run/stacks.h"
+#include "experiments/engine/run/token_ids.h"
 #include "sim/backends.h"
 #include "tests/columns/by_hand.h"
 #include "tests/columns/expected_columns.h"

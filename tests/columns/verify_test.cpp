@@ -7,7 +7,7 @@
 #include <numeric>
 #include <optional>
 
-#include "experiments/core/dataset/json_image.h"
+#include "experiments/engine/result/json_image.h"
 #include "experiments/studies/verify/report.h"
 #include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <map>
 
-#include "experiments/core/stacks/ladder.h"
-#include "experiments/core/stacks/stacks.h"
-#include "experiments/core/stacks/token_ids.h"
+#include "experiments/engine/run/ladder.h"
+#include "experiments/engine/run/stacks.h"
+#include "experiments/engine/run/token_ids.h"
 #include "experiments/studies/widths/convergence.h"
 #include "sim/backends.h"
 #include "sim/numerics/allowances.h"

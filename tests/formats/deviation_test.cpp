@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "experiments/core/stacks/cell_journal.h"
+#include "experiments/engine/run/cell_journal.h"
 #include "experiments/studies/formats/noise_budget.h"
 #include "sim/base/error.h"
 #include "sim/model/input.h"

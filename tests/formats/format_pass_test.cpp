@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "experiments/core/stacks/stacks.h"
+#include "experiments/engine/run/stacks.h"
 #include "experiments/studies/formats/noise_budget.h"
 #include "sim/emulated/backend.h"
 #include "sim/emulated/quantize.h"

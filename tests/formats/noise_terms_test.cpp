@@ -1,7 +1,7 @@
 #include <cmath>
 #include <vector>
 
-#include "experiments/core/stacks/stacks.h"
+#include "experiments/engine/run/stacks.h"
 #include "experiments/studies/formats/format_pass.h"
 #include "experiments/studies/formats/noise_budget.h"
 #include "sim/model/input.h"

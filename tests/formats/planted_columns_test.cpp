@@ -4,7 +4,7 @@
 #include <numbers>
 #include <set>
 
-#include "experiments/core/dataset/json_image.h"
+#include "experiments/engine/result/json_image.h"
 #include "tests/formats/planted.h"
 #include "tests/support/doctest.h"
 #include "theory/predict/quantization.h"

@@ -1,9 +1,9 @@
-#include "experiments/core/judge/contrasts.h"
+#include "experiments/engine/judge/contrasts.h"
 
 #include <vector>
 
-#include "experiments/core/judge/agreement.h"
-#include "experiments/core/judge/findings.h"
+#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/judge/findings.h"
 #include "tests/support/doctest.h"
 
 namespace periscope {

@@ -1,4 +1,4 @@
-#include "experiments/core/judge/depth_fit.h"
+#include "experiments/engine/judge/depth_fit.h"
 
 #include <array>
 #include <cmath>

@@ -1,9 +1,9 @@
-#include "experiments/core/judge/gradient_allowance.h"
+#include "experiments/engine/judge/gradient_allowance.h"
 
 #include <cmath>
 #include <string>
 
-#include "experiments/core/judge/agreement.h"
+#include "experiments/engine/judge/agreement.h"
 #include "tests/support/doctest.h"
 
 /// T19 for gradients: what finite width may take a squared gradient's logarithm off its limit.

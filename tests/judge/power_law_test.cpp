@@ -1,4 +1,4 @@
-#include "experiments/core/judge/power_law.h"
+#include "experiments/engine/judge/power_law.h"
 
 #include <cmath>
 

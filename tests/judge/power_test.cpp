@@ -6,9 +6,9 @@
 #include <limits>
 #include <random>
 
-#include "experiments/core/judge/agreement.h"
-#include "experiments/core/judge/findings.h"
-#include "experiments/core/judge/verdict_power.h"
+#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/judge/findings.h"
+#include "experiments/engine/judge/verdict_power.h"
 #include "tests/support/doctest.h"
 
 /// T22: what a verdict could have refused, and what it says where that is not enough.

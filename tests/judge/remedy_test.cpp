@@ -1,4 +1,4 @@
-#include "experiments/core/judge/remedy.h"
+#include "experiments/engine/judge/remedy.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <random>
 #include <string>
 
-#include "experiments/core/judge/agreement.h"
-#include "experiments/core/judge/findings.h"
+#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/judge/findings.h"
 #include "tests/support/doctest.h"
 
 /// What an inconclusive verdict names as its way out, held against the test that it is about.

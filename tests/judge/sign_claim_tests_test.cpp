@@ -1,4 +1,4 @@
-#include "experiments/core/judge/sign_claim_tests.h"
+#include "experiments/engine/judge/sign_claim_tests.h"
 
 #include <array>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "experiments/core/judge/width_fit.h"
+#include "experiments/engine/judge/width_fit.h"
 
 #include <boost/math/distributions/binomial.hpp>
 #include <boost/math/distributions/students_t.hpp>

@@ -1,4 +1,4 @@
-#include "experiments/core/stacks/journal.h"
+#include "experiments/engine/run/journal.h"
 
 #include <algorithm>
 #include <chrono>

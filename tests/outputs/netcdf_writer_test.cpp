@@ -1,7 +1,7 @@
 #include <filesystem>
 
 #include "experiments/app/netcdf_file.h"
-#include "experiments/core/config/sha256.h"
+#include "experiments/engine/settings/sha256.h"
 #include "sim/base/error.h"
 #include "tests/outputs/disk_faults.h"
 #include "tests/outputs/read_netcdf.h"

@@ -1,5 +1,5 @@
 #include "experiments/studies/reproduce/claims.h"
-#include "experiments/core/judge/sign_claim_tests.h"
+#include "experiments/engine/judge/sign_claim_tests.h"
 
 #include <algorithm>
 #include <cmath>

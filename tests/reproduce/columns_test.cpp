@@ -5,11 +5,11 @@
 #include <functional>
 #include <memory>
 
-#include "experiments/core/dataset/json_image.h"
-#include "experiments/core/judge/depth_fit.h"
-#include "experiments/core/judge/sign_claim_tests.h"
-#include "experiments/core/stacks/size_nulls.h"
-#include "experiments/core/stacks/weight_scales_of.h"
+#include "experiments/engine/judge/depth_fit.h"
+#include "experiments/engine/judge/sign_claim_tests.h"
+#include "experiments/engine/result/json_image.h"
+#include "experiments/engine/run/size_nulls.h"
+#include "experiments/engine/run/weight_scales_of.h"
 #include "experiments/studies/reproduce/reproduce.h"
 #include "experiments/studies/studies.h"
 #include "sim/backends.h"

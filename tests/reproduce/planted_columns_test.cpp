@@ -9,8 +9,8 @@
 #include <optional>
 #include <tuple>
 
-#include "experiments/core/dataset/json_image.h"
-#include "experiments/core/stacks/regime.h"
+#include "experiments/engine/result/json_image.h"
+#include "experiments/engine/run/regime.h"
 #include "experiments/studies/reproduce/reproduce.h"
 #include "tests/support/doctest.h"
 #include "tests/support/planted_result.h"

@@ -1,4 +1,4 @@
-#include "experiments/core/dataset/csv.h"
+#include "experiments/engine/result/csv.h"
 
 #include "tests/support/doctest.h"
 

@@ -1,4 +1,4 @@
-#include "experiments/core/config/sha256.h"
+#include "experiments/engine/settings/sha256.h"
 
 #include <string>
 

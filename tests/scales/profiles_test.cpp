@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/core/stacks/token_ids.h"
+#include "experiments/engine/run/token_ids.h"
 #include "sim/backends.h"
 #include "sim/model/matrix_free.h"
 #include "sim/model/parameters.h"

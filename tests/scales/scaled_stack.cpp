@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "experiments/core/stacks/token_ids.h"
+#include "experiments/engine/run/token_ids.h"
 #include "sim/backends.h"
 #include "sim/model/parameters.h"
 #include "sim/random/normal.h"

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/core/judge/agreement.h"
-#include "experiments/core/stacks/stacks.h"
+#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/run/stacks.h"
 #include "sim/spec/weight_scales.h"
 #include "theory/predict/predict.h"
 

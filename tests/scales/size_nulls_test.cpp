@@ -1,4 +1,4 @@
-#include "experiments/core/stacks/size_nulls.h"
+#include "experiments/engine/run/size_nulls.h"
 
 #include <cmath>
 #include <map>
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/core/stacks/random_signs.h"
+#include "experiments/engine/run/random_signs.h"
 #include "sim/backends.h"
 #include "sim/model/parameters.h"
 #include "tests/scales/scaled_stack.h"

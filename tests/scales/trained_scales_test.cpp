@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/core/stacks/token_ids.h"
+#include "experiments/engine/run/token_ids.h"
 #include "sim/model/parameters.h"
 #include "tests/scales/scaled_stack.h"
 #include "tests/support/compare.h"

@@ -1,4 +1,4 @@
-#include "experiments/core/stacks/weight_scales_of.h"
+#include "experiments/engine/run/weight_scales_of.h"
 
 #include <cmath>
 #include <memory>

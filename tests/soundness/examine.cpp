@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/core/config/theory_parameters.h"
+#include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/studies/certify/signal_maxima.h"
 #include "sim/emulated/backend.h"
 #include "sim/model/parameters.h"

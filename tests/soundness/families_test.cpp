@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "experiments/core/config/theory_parameters.h"
+#include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/studies/certify/signal_maxima.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/checkpoint/checkpoint_weights.h"

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "experiments/core/config/parse_format.h"
+#include "experiments/engine/settings/parse_format.h"
 #include "sim/base/error.h"
 #include "tests/soundness/search.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/core/dataset/text_table.h"
+#include "experiments/engine/result/text_table.h"
 #include "sim/model/parameters.h"
 #include "tests/soundness/search.h"
 

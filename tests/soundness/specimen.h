@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/stacks/draw.h"
+#include "experiments/engine/run/draw.h"
 #include "sim/numerics/number_format.h"
 #include "tests/soundness/held_weights.h"
 #include "theory/certify/certificate.h"

@@ -1,4 +1,4 @@
-#include "experiments/core/study/flag.h"
+#include "experiments/engine/study/flag.h"
 
 #include "tests/support/doctest.h"
 

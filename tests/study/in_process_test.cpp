@@ -12,7 +12,7 @@
 #include <map>
 #include <span>
 
-#include "experiments/core/dataset/dataset.h"
+#include "experiments/engine/result/dataset.h"
 #include "experiments/studies/studies.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"

@@ -1,8 +1,8 @@
 #include <thread>
 
-#include "experiments/core/config/input_file.h"
-#include "experiments/core/config/toml_reader.h"
-#include "experiments/core/config/variants.h"
+#include "experiments/engine/settings/input_file.h"
+#include "experiments/engine/settings/toml_reader.h"
+#include "experiments/engine/settings/variants.h"
 #include "sim/base/error.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"

@@ -2,7 +2,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "experiments/core/stacks/weights_hash.h"
+#include "experiments/engine/run/weights_hash.h"
 #include "sim/base/error.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "tests/support/doctest.h"

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "experiments/core/stacks/need.h"
+#include "experiments/engine/run/need.h"
 #include "tests/support/doctest.h"
 
 /// How much memory a run is taken to need, and how much of it the backward pass may keep, on machines of any size.

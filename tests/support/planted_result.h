@@ -7,8 +7,8 @@
 #include <variant>
 #include <vector>
 
-#include "experiments/core/dataset/dataset.h"
-#include "experiments/core/dataset/words.h"
+#include "experiments/engine/result/dataset.h"
+#include "experiments/engine/result/words.h"
 #include "tests/support/doctest.h"
 
 /// Tools for tests that plant numbers in a result and look for them in its columns: every planted number occurs once,

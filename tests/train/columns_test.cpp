@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "experiments/core/dataset/json_image.h"
+#include "experiments/engine/result/json_image.h"
 #include "experiments/studies/train/report.h"
 #include "sim/measure/probe.h"
 #include "sim/numerics/number_format.h"

@@ -2,7 +2,7 @@
 #include <limits>
 #include <vector>
 
-#include "experiments/core/training/cell.h"
+#include "experiments/engine/training/cell.h"
 #include "tests/support/doctest.h"
 
 namespace periscope::testing {

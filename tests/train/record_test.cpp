@@ -1,4 +1,4 @@
-#include "experiments/core/training/record.h"
+#include "experiments/engine/training/record.h"
 
 #include <algorithm>
 #include <cmath>

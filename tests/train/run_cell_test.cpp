@@ -1,8 +1,8 @@
-#include "experiments/core/training/run_cell.h"
+#include "experiments/engine/training/run_cell.h"
 
-#include "experiments/core/config/resolved.h"
-#include "experiments/core/stacks/progress.h"
-#include "experiments/core/training/train.h"
+#include "experiments/engine/run/progress.h"
+#include "experiments/engine/settings/resolved.h"
+#include "experiments/engine/training/train.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"

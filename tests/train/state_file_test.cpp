@@ -1,4 +1,4 @@
-#include "experiments/core/training/state_file.h"
+#include "experiments/engine/training/state_file.h"
 
 #include <cmath>
 #include <filesystem>

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <set>
 
-#include "experiments/core/dataset/json_image.h"
+#include "experiments/engine/result/json_image.h"
 #include "experiments/studies/verify/bound_case.h"
 #include "experiments/studies/verify/evaluate.h"
 #include "experiments/studies/verify/report.h"

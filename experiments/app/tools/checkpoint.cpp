@@ -13,8 +13,8 @@
 #include "experiments/app/terminal_progress.h"
 #include "experiments/app/tools/info.h"
 #include "experiments/app/tools/tools.h"
-#include "experiments/core/config/toml_reader.h"
-#include "experiments/core/stacks/fits.h"
+#include "experiments/engine/run/fits.h"
+#include "experiments/engine/settings/toml_reader.h"
 #include "sim/base/printable.h"
 
 namespace periscope::app {

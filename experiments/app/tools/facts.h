@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/stacks/progress.h"
+#include "experiments/engine/run/progress.h"
 #include "sim/checkpoint/checkpoint.h"
 
 /// The facts about a checkpoint that `info` shows as text and as JSON.

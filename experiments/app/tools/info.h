@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/config/config.h"
-#include "experiments/core/stacks/progress.h"
-#include "experiments/core/study/checkpoint_flags.h"
+#include "experiments/engine/run/progress.h"
+#include "experiments/engine/settings/config.h"
+#include "experiments/engine/study/checkpoint_flags.h"
 #include "sim/checkpoint/checkpoint.h"
 
 namespace periscope::app {

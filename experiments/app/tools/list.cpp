@@ -10,7 +10,7 @@
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/tools/tools.h"
 #include "experiments/app/wrapped.h"
-#include "experiments/core/config/catalogue.h"
+#include "experiments/engine/settings/catalogue.h"
 #include "experiments/studies/studies.h"
 #include "sim/backends.h"
 #include "sim/core/op_table.h"

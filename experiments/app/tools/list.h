@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/dataset/schema.h"
+#include "experiments/engine/result/schema.h"
 
 namespace periscope::app {
 

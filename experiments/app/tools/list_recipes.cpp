@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "experiments/app/tools/list.h"
-#include "experiments/core/config/catalogue.h"
+#include "experiments/engine/settings/catalogue.h"
 #include "sim/checkpoint/recipe.h"
 
 namespace periscope::app {

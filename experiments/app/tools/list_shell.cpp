@@ -8,7 +8,7 @@
 
 #include "experiments/app/tools/list.h"
 #include "experiments/app/tools/shown_commands.h"
-#include "experiments/core/config/build_info.h"
+#include "experiments/engine/settings/build_info.h"
 
 namespace periscope::app {
 namespace {

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <memory>
 
-#include "experiments/core/config/config.h"
-#include "experiments/core/config/theory_parameters.h"
-#include "experiments/core/stacks/same_function.h"
-#include "experiments/core/stacks/stream_reach.h"
+#include "experiments/engine/run/same_function.h"
+#include "experiments/engine/run/stream_reach.h"
+#include "experiments/engine/settings/config.h"
+#include "experiments/engine/settings/theory_parameters.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"

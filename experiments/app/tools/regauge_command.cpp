@@ -13,8 +13,8 @@
 #include "experiments/app/tools/info.h"
 #include "experiments/app/tools/regauge.h"
 #include "experiments/app/tools/tools.h"
-#include "experiments/core/config/parse_format.h"
-#include "experiments/core/stacks/fits.h"
+#include "experiments/engine/run/fits.h"
+#include "experiments/engine/settings/parse_format.h"
 #include "sim/base/printable.h"
 
 namespace periscope::app {

@@ -1,5 +1,5 @@
 #include "experiments/studies/certify/certify.h"
-#include "experiments/core/config/parse_format.h"
+#include "experiments/engine/settings/parse_format.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/core/stacks/stream_reach.h"
+#include "experiments/engine/run/stream_reach.h"
 #include "sim/base/error.h"
 
 namespace periscope::certify {

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/config/config.h"
-#include "experiments/core/config/resolved.h"
-#include "experiments/core/dataset/schema.h"
-#include "experiments/core/stacks/progress.h"
-#include "experiments/core/stacks/token_input.h"
-#include "experiments/core/stacks/weights_hash.h"
+#include "experiments/engine/result/schema.h"
+#include "experiments/engine/run/progress.h"
+#include "experiments/engine/run/token_input.h"
+#include "experiments/engine/run/weights_hash.h"
+#include "experiments/engine/settings/config.h"
+#include "experiments/engine/settings/resolved.h"
 #include "experiments/studies/certify/attack.h"
 #include "experiments/studies/certify/headroom.h"
 #include "sim/checkpoint/memory_model.h"

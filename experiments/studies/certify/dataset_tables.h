@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/core/dataset/table.h"
+#include "experiments/engine/result/table.h"
 #include "experiments/studies/certify/certify.h"
 
 /// The parts of the result's columns.

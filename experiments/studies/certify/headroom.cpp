@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/core/config/theory_parameters.h"
-#include "experiments/core/stacks/same_function.h"
-#include "experiments/core/stacks/stream_reach.h"
+#include "experiments/engine/run/same_function.h"
+#include "experiments/engine/run/stream_reach.h"
+#include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/studies/certify/certify.h"
 
 namespace periscope::certify {

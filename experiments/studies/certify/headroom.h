@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/config/theory_parameters.h"
+#include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/studies/certify/signal_maxima.h"
 #include "sim/model/scaled_weights.h"
 #include "sim/numerics/number_format.h"

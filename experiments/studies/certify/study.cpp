@@ -1,13 +1,13 @@
-#include "experiments/core/study/study.h"
+#include "experiments/engine/study/study.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "experiments/core/config/parse_format.h"
-#include "experiments/core/config/theory_override.h"
-#include "experiments/core/study/checkpoint_flags.h"
+#include "experiments/engine/settings/parse_format.h"
+#include "experiments/engine/settings/theory_override.h"
+#include "experiments/engine/study/checkpoint_flags.h"
 #include "experiments/studies/certify/certify.h"
 
 namespace periscope::certify {

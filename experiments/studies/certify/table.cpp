@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "experiments/core/dataset/text_table.h"
+#include "experiments/engine/result/text_table.h"
 #include "experiments/studies/certify/certify.h"
 #include "sim/base/enumerators.h"
 #include "sim/base/printable.h"

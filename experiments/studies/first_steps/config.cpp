@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "experiments/core/config/theory_override.h"
-#include "experiments/core/config/toml_reader.h"
+#include "experiments/engine/settings/theory_override.h"
+#include "experiments/engine/settings/toml_reader.h"
 #include "sim/base/error.h"
 
 namespace periscope::first_steps {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "experiments/core/study/request.h"
-#include "experiments/core/training/config.h"
+#include "experiments/engine/study/request.h"
+#include "experiments/engine/training/config.h"
 #include "theory/first_steps/first_steps.h"
 
 namespace periscope::first_steps {

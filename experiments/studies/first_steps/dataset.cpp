@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "experiments/core/dataset/curves.h"
-#include "experiments/core/dataset/table.h"
+#include "experiments/engine/result/curves.h"
+#include "experiments/engine/result/table.h"
 #include "experiments/studies/first_steps/report.h"
 #include "sim/measure/probe.h"
 

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/core/judge/findings.h"
-#include "experiments/core/stacks/progress.h"
-#include "experiments/core/training/train.h"
+#include "experiments/engine/judge/findings.h"
+#include "experiments/engine/run/progress.h"
+#include "experiments/engine/training/train.h"
 #include "experiments/studies/first_steps/prediction.h"
 #include "sim/base/enumerators.h"
 

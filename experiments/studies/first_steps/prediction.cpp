@@ -7,9 +7,9 @@
 #include <bit>
 #include <cstdint>
 
-#include "experiments/core/config/json_text.h"
-#include "experiments/core/config/theory_override.h"
-#include "experiments/core/stacks/cell_journal.h"
+#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/settings/theory_override.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 

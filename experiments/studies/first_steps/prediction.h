@@ -1,7 +1,7 @@
 #pragma once
 
-#include "experiments/core/stacks/need.h"
-#include "experiments/core/stacks/progress.h"
+#include "experiments/engine/run/need.h"
+#include "experiments/engine/run/progress.h"
 #include "experiments/studies/first_steps/config.h"
 #include "sim/train/corpus.h"
 

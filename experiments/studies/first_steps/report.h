@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "experiments/core/dataset/schema.h"
+#include "experiments/engine/result/schema.h"
 #include "experiments/studies/first_steps/first_steps.h"
 
 namespace periscope::first_steps {

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "experiments/core/dataset/text_table.h"
-#include "experiments/core/judge/finding_words.h"
+#include "experiments/engine/judge/finding_words.h"
+#include "experiments/engine/result/text_table.h"
 #include "experiments/studies/first_steps/report.h"
 
 namespace periscope::first_steps {

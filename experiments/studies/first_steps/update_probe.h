@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "experiments/core/training/train.h"
+#include "experiments/engine/training/train.h"
 #include "sim/model/hooks.h"
 #include "sim/model/weights.h"
 

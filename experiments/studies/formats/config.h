@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/config/config.h"
+#include "experiments/engine/settings/config.h"
 #include "experiments/studies/formats/holding.h"
 #include "sim/base/enumerators.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/core/dataset/table.h"
+#include "experiments/engine/result/table.h"
 #include "experiments/studies/formats/formats.h"
 
 /// The parts of the result's columns.

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/core/config/json_text.h"
-#include "experiments/core/config/sha256.h"
-#include "experiments/core/config/theory_parameters.h"
-#include "experiments/core/stacks/cost.h"
-#include "experiments/core/stacks/over_seeds.h"
-#include "experiments/core/stacks/stacks.h"
+#include "experiments/engine/run/cost.h"
+#include "experiments/engine/run/over_seeds.h"
+#include "experiments/engine/run/stacks.h"
+#include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/settings/sha256.h"
+#include "experiments/engine/settings/theory_parameters.h"
 #include "sim/backends.h"
 #include "theory/predict/laws.h"
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/dataset/schema.h"
-#include "experiments/core/judge/agreement.h"
-#include "experiments/core/stacks/progress.h"
+#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/result/schema.h"
+#include "experiments/engine/run/progress.h"
 #include "experiments/studies/formats/seed_reading.h"
 #include "sim/measure/running_moments.h"
 #include "theory/certify/certificate.h"

@@ -1,8 +1,8 @@
 #include "experiments/studies/formats/seed_reading.h"
 
-#include "experiments/core/stacks/cell_journal.h"
-#include "experiments/core/stacks/stacks.h"
-#include "experiments/core/stacks/token_ids.h"
+#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/run/stacks.h"
+#include "experiments/engine/run/token_ids.h"
 #include "experiments/studies/formats/format_pass.h"
 #include "experiments/studies/formats/noise_budget.h"
 #include "sim/emulated/quantize.h"

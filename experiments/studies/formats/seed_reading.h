@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "experiments/core/stacks/journal_part.h"
+#include "experiments/engine/run/journal_part.h"
 #include "experiments/studies/formats/config.h"
 #include "experiments/studies/formats/deviation.h"
 #include "sim/base/enumerators.h"

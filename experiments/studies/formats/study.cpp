@@ -1,8 +1,8 @@
-#include "experiments/core/study/study.h"
+#include "experiments/engine/study/study.h"
 
-#include "experiments/core/config/block_rules.h"
-#include "experiments/core/config/theory_override.h"
-#include "experiments/core/stacks/override_effect.h"
+#include "experiments/engine/run/override_effect.h"
+#include "experiments/engine/settings/block_rules.h"
+#include "experiments/engine/settings/theory_override.h"
 #include "experiments/studies/formats/formats.h"
 
 namespace periscope::formats {

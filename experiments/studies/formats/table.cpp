@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "experiments/core/dataset/text_table.h"
+#include "experiments/engine/result/text_table.h"
 #include "experiments/studies/formats/formats.h"
 
 namespace periscope::formats {

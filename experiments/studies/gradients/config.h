@@ -1,6 +1,6 @@
 #pragma once
 
-#include "experiments/core/config/config.h"
+#include "experiments/engine/settings/config.h"
 
 namespace periscope::gradients {
 

@@ -7,11 +7,11 @@
 #include <limits>
 #include <set>
 
-#include "experiments/core/config/theory_override.h"
-#include "experiments/core/judge/finding_words.h"
-#include "experiments/core/stacks/cost.h"
-#include "experiments/core/stacks/progress.h"
-#include "experiments/core/stacks/stacks.h"
+#include "experiments/engine/judge/finding_words.h"
+#include "experiments/engine/run/cost.h"
+#include "experiments/engine/run/progress.h"
+#include "experiments/engine/run/stacks.h"
+#include "experiments/engine/settings/theory_override.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/stacks/progress.h"
-#include "experiments/core/study/study.h"
+#include "experiments/engine/run/progress.h"
+#include "experiments/engine/study/study.h"
 #include "experiments/studies/gradients/outcome.h"
 
 namespace periscope::gradients {

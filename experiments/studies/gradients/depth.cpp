@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/core/stacks/cost.h"
-#include "experiments/core/stacks/progress.h"
-#include "experiments/core/stacks/stacks.h"
-#include "experiments/core/stacks/token_ids.h"
+#include "experiments/engine/run/cost.h"
+#include "experiments/engine/run/progress.h"
+#include "experiments/engine/run/stacks.h"
+#include "experiments/engine/run/token_ids.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
 

@@ -6,11 +6,11 @@
 #include <array>
 #include <cmath>
 
-#include "experiments/core/stacks/cost.h"
-#include "experiments/core/stacks/over_seeds.h"
-#include "experiments/core/stacks/progress.h"
-#include "experiments/core/stacks/stacks.h"
-#include "experiments/core/stacks/token_ids.h"
+#include "experiments/engine/run/cost.h"
+#include "experiments/engine/run/over_seeds.h"
+#include "experiments/engine/run/progress.h"
+#include "experiments/engine/run/stacks.h"
+#include "experiments/engine/run/token_ids.h"
 #include "experiments/studies/gradients/decompose.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"

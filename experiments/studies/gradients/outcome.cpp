@@ -1,10 +1,10 @@
 #include "experiments/studies/gradients/outcome.h"
 
-#include "experiments/core/judge/compared_cells.h"
-#include "experiments/core/judge/gradient_allowance.h"
-#include "experiments/core/stacks/cost.h"
-#include "experiments/core/stacks/stacks.h"
-#include "experiments/core/stacks/token_ids.h"
+#include "experiments/engine/judge/compared_cells.h"
+#include "experiments/engine/judge/gradient_allowance.h"
+#include "experiments/engine/run/cost.h"
+#include "experiments/engine/run/stacks.h"
+#include "experiments/engine/run/token_ids.h"
 #include "sim/numerics/allowances.h"
 
 namespace periscope::gradients {

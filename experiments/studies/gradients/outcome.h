@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/judge/findings.h"
-#include "experiments/core/stacks/progress.h"
+#include "experiments/engine/judge/findings.h"
+#include "experiments/engine/run/progress.h"
 #include "experiments/studies/gradients/config.h"
 #include "theory/predict/predict.h"
 

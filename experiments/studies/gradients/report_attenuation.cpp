@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "experiments/core/dataset/text_table.h"
+#include "experiments/engine/result/text_table.h"
 #include "experiments/studies/gradients/attenuation.h"
 #include "experiments/studies/gradients/report_columns.h"
 

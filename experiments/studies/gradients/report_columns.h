@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/core/config/config.h"
-#include "experiments/core/dataset/table.h"
-#include "experiments/core/judge/finding_words.h"
+#include "experiments/engine/judge/finding_words.h"
+#include "experiments/engine/result/table.h"
+#include "experiments/engine/settings/config.h"
 #include "sim/base/error.h"
 
 /// The columns of which results of gradient experiments consist. JSON has each as a key of "variables". Where several

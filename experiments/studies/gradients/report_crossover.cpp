@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/core/dataset/text_table.h"
+#include "experiments/engine/result/text_table.h"
 #include "experiments/studies/gradients/crossover.h"
 #include "experiments/studies/gradients/report_columns.h"
 #include "sim/numerics/larger.h"

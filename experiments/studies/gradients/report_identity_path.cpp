@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "experiments/core/dataset/curves.h"
-#include "experiments/core/dataset/text_table.h"
+#include "experiments/engine/result/curves.h"
+#include "experiments/engine/result/text_table.h"
 #include "experiments/studies/gradients/identity_path.h"
 #include "experiments/studies/gradients/report_columns.h"
 

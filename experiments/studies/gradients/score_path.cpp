@@ -3,10 +3,10 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/core/judge/gradient_floor.h"
-#include "experiments/core/stacks/cost.h"
-#include "experiments/core/stacks/progress.h"
-#include "experiments/core/stacks/stacks.h"
+#include "experiments/engine/judge/gradient_floor.h"
+#include "experiments/engine/run/cost.h"
+#include "experiments/engine/run/progress.h"
+#include "experiments/engine/run/stacks.h"
 #include "sim/backends.h"
 
 namespace periscope::gradients {

@@ -1,4 +1,4 @@
-#include "experiments/core/study/study.h"
+#include "experiments/engine/study/study.h"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/config/block_rules.h"
-#include "experiments/core/config/theory_override.h"
-#include "experiments/core/config/variants.h"
-#include "experiments/core/stacks/override_effect.h"
-#include "experiments/core/stacks/regime.h"
+#include "experiments/engine/run/override_effect.h"
+#include "experiments/engine/run/regime.h"
+#include "experiments/engine/settings/block_rules.h"
+#include "experiments/engine/settings/theory_override.h"
+#include "experiments/engine/settings/variants.h"
 #include "experiments/studies/gradients/attenuation.h"
 #include "experiments/studies/gradients/crossover.h"
 #include "experiments/studies/gradients/depth.h"

@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "experiments/core/config/json_text.h"
-#include "experiments/core/dataset/table.h"
+#include "experiments/engine/result/table.h"
+#include "experiments/engine/settings/json_text.h"
 #include "experiments/studies/power/power.h"
 
 namespace periscope::power {

@@ -9,12 +9,12 @@
 #include <map>
 #include <utility>
 
-#include "experiments/core/config/build_info.h"
-#include "experiments/core/config/resolved.h"
-#include "experiments/core/dataset/text_table.h"
-#include "experiments/core/stacks/confront.h"
-#include "experiments/core/stacks/journal.h"
-#include "experiments/core/stacks/progress.h"
+#include "experiments/engine/result/text_table.h"
+#include "experiments/engine/run/confront.h"
+#include "experiments/engine/run/journal.h"
+#include "experiments/engine/run/progress.h"
+#include "experiments/engine/settings/build_info.h"
+#include "experiments/engine/settings/resolved.h"
 #include "sim/base/error.h"
 
 namespace periscope::power {

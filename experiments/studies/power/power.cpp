@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <chrono>
 
-#include "experiments/core/config/theory_override.h"
-#include "experiments/core/stacks/cell_journal.h"
-#include "experiments/core/stacks/ladder.h"
-#include "experiments/core/stacks/stacks.h"
+#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/run/ladder.h"
+#include "experiments/engine/run/stacks.h"
+#include "experiments/engine/settings/theory_override.h"
 #include "sim/base/error.h"
 
 namespace periscope::power {

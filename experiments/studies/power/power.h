@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/config/resolved.h"
-#include "experiments/core/dataset/schema.h"
-#include "experiments/core/judge/agreement.h"
-#include "experiments/core/stacks/ladder.h"
-#include "experiments/core/stacks/progress.h"
+#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/result/schema.h"
+#include "experiments/engine/run/ladder.h"
+#include "experiments/engine/run/progress.h"
+#include "experiments/engine/settings/resolved.h"
 #include "experiments/studies/power/power_list.h"
 
 namespace periscope::power {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "experiments/core/config/toml_reader.h"
+#include "experiments/engine/settings/toml_reader.h"
 #include "sim/base/error.h"
 
 namespace periscope::power {

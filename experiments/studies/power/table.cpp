@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "experiments/core/dataset/text_table.h"
+#include "experiments/engine/result/text_table.h"
 #include "experiments/studies/power/power.h"
 
 namespace periscope::power {

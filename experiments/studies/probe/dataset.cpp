@@ -4,8 +4,8 @@
 #include <iterator>
 #include <optional>
 
-#include "experiments/core/dataset/curves.h"
-#include "experiments/core/judge/gradient_allowance.h"
+#include "experiments/engine/judge/gradient_allowance.h"
+#include "experiments/engine/result/curves.h"
 #include "experiments/studies/probe/dataset_tables.h"
 #include "sim/numerics/number_format.h"
 

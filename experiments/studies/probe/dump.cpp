@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "experiments/core/stacks/tensor_dump.h"
+#include "experiments/engine/run/tensor_dump.h"
 #include "sim/checkpoint/checkpoint_gradients.h"
 
 namespace periscope::probe {

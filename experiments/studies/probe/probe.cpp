@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/core/stacks/cost.h"
+#include "experiments/engine/run/cost.h"
 #include "sim/spec/weight.h"
 
 namespace periscope::probe {

@@ -6,11 +6,11 @@
 #include <limits>
 #include <map>
 
-#include "experiments/core/config/resolved.h"
-#include "experiments/core/config/sha256.h"
-#include "experiments/core/stacks/cost.h"
-#include "experiments/core/stacks/one_thread.h"
-#include "experiments/core/study/checkpoint_flags.h"
+#include "experiments/engine/run/cost.h"
+#include "experiments/engine/run/one_thread.h"
+#include "experiments/engine/settings/resolved.h"
+#include "experiments/engine/settings/sha256.h"
+#include "experiments/engine/study/checkpoint_flags.h"
 #include "experiments/studies/probe/probe.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/core/study/study.h"
+#include "experiments/engine/study/study.h"
 #include "sim/checkpoint/memory_model.h"
 #include "sim/model/hooks.h"
 

@@ -1,7 +1,7 @@
-#include "experiments/core/study/study.h"
+#include "experiments/engine/study/study.h"
 
-#include "experiments/core/config/theory_override.h"
-#include "experiments/core/study/checkpoint_flags.h"
+#include "experiments/engine/settings/theory_override.h"
+#include "experiments/engine/study/checkpoint_flags.h"
 #include "experiments/studies/probe/probe.h"
 
 namespace periscope::probe {

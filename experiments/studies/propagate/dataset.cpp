@@ -6,9 +6,9 @@
 #include <cmath>
 #include <set>
 
-#include "experiments/core/config/weights_choice.h"
-#include "experiments/core/dataset/curves.h"
-#include "experiments/core/judge/imprecise.h"
+#include "experiments/engine/judge/imprecise.h"
+#include "experiments/engine/result/curves.h"
+#include "experiments/engine/settings/weights_choice.h"
 #include "experiments/studies/propagate/dataset_tables.h"
 
 namespace periscope::propagate {

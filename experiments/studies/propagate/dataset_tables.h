@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "experiments/core/dataset/table.h"
+#include "experiments/engine/result/table.h"
 #include "experiments/studies/propagate/propagate.h"
 
 /// The parts of the result's columns.

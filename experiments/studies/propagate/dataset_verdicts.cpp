@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/core/dataset/curves.h"
-#include "experiments/core/judge/compared_cells.h"
+#include "experiments/engine/judge/compared_cells.h"
+#include "experiments/engine/result/curves.h"
 #include "experiments/studies/propagate/dataset_tables.h"
 
 namespace periscope::propagate {

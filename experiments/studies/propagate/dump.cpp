@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include "experiments/core/config/json_text.h"
-#include "experiments/core/config/weights_choice.h"
-#include "experiments/core/stacks/stacks.h"
-#include "experiments/core/stacks/tensor_dump.h"
-#include "experiments/core/stacks/token_ids.h"
+#include "experiments/engine/run/stacks.h"
+#include "experiments/engine/run/tensor_dump.h"
+#include "experiments/engine/run/token_ids.h"
+#include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/settings/weights_choice.h"
 #include "experiments/studies/propagate/propagate.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"

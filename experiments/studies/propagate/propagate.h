@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/config/config.h"
-#include "experiments/core/dataset/schema.h"
-#include "experiments/core/stacks/stack_result.h"
+#include "experiments/engine/result/schema.h"
+#include "experiments/engine/run/stack_result.h"
+#include "experiments/engine/settings/config.h"
 
 namespace periscope::propagate {
 

@@ -1,4 +1,4 @@
-#include "experiments/core/study/study.h"
+#include "experiments/engine/study/study.h"
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "experiments/core/config/theory_override.h"
-#include "experiments/core/stacks/cell_journal.h"
-#include "experiments/core/stacks/confront.h"
-#include "experiments/core/stacks/fits.h"
-#include "experiments/core/stacks/verdict_table.h"
+#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/run/confront.h"
+#include "experiments/engine/run/fits.h"
+#include "experiments/engine/run/verdict_table.h"
+#include "experiments/engine/settings/theory_override.h"
 #include "experiments/studies/propagate/propagate.h"
 #include "sim/base/printable.h"
 

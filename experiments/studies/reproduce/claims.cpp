@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/core/judge/depth_fit.h"
+#include "experiments/engine/judge/depth_fit.h"
 #include "experiments/studies/reproduce/ledger.h"
 #include "experiments/studies/reproduce/readings.h"
 

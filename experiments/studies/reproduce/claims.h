@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "experiments/core/judge/sign_claim.h"
-#include "experiments/core/training/cell.h"
+#include "experiments/engine/judge/sign_claim.h"
+#include "experiments/engine/training/cell.h"
 #include "experiments/studies/reproduce/groups.h"
 
 namespace periscope::reproduce {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "experiments/core/dataset/curves.h"
-#include "experiments/core/judge/depth_fit.h"
-#include "experiments/core/stacks/regime.h"
+#include "experiments/engine/judge/depth_fit.h"
+#include "experiments/engine/result/curves.h"
+#include "experiments/engine/run/regime.h"
 #include "experiments/studies/reproduce/averages.h"
 #include "experiments/studies/reproduce/dataset_tables.h"
 #include "experiments/studies/reproduce/reproduce.h"

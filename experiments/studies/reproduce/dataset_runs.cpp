@@ -2,7 +2,7 @@
 #include <functional>
 #include <limits>
 
-#include "experiments/core/judge/depth_fit.h"
+#include "experiments/engine/judge/depth_fit.h"
 #include "experiments/studies/reproduce/dataset_tables.h"
 #include "experiments/studies/reproduce/readings.h"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/core/training/config.h"
+#include "experiments/engine/training/config.h"
 
 namespace periscope::reproduce {
 

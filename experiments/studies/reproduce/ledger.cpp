@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "experiments/core/training/regime.h"
+#include "experiments/engine/training/regime.h"
 
 namespace periscope::reproduce {
 namespace {

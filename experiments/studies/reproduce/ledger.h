@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/core/judge/sign_claim_tests.h"
+#include "experiments/engine/judge/sign_claim_tests.h"
 #include "experiments/studies/reproduce/claims.h"
 
 namespace periscope::reproduce {

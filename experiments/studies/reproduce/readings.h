@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/training/cell.h"
+#include "experiments/engine/training/cell.h"
 
 /// Numbers that claims are about, each of one run.
 namespace periscope::reproduce {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <iterator>
 
-#include "experiments/core/stacks/size_nulls.h"
-#include "experiments/core/training/regime.h"
+#include "experiments/engine/run/size_nulls.h"
+#include "experiments/engine/training/regime.h"
 #include "sim/backends.h"
 #include "sim/model/parameters.h"
 #include "theory/predict/predict_batch.h"

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/dataset/schema.h"
-#include "experiments/core/stacks/need.h"
-#include "experiments/core/stacks/progress.h"
-#include "experiments/core/training/train.h"
+#include "experiments/engine/result/schema.h"
+#include "experiments/engine/run/need.h"
+#include "experiments/engine/run/progress.h"
+#include "experiments/engine/training/train.h"
 #include "experiments/studies/reproduce/claims.h"
 #include "theory/predict/predict.h"
 

@@ -1,4 +1,4 @@
-#include "experiments/core/study/study.h"
+#include "experiments/engine/study/study.h"
 
 #include <fmt/format.h>
 

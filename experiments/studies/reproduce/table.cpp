@@ -6,9 +6,9 @@
 #include <limits>
 #include <map>
 
-#include "experiments/core/dataset/text_table.h"
-#include "experiments/core/judge/depth_fit.h"
-#include "experiments/core/stacks/regime.h"
+#include "experiments/engine/judge/depth_fit.h"
+#include "experiments/engine/result/text_table.h"
+#include "experiments/engine/run/regime.h"
 #include "experiments/studies/reproduce/readings.h"
 #include "experiments/studies/reproduce/reproduce.h"
 #include "sim/measure/running_moments.h"

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <set>
 
-#include "experiments/core/dataset/curves.h"
-#include "experiments/core/dataset/table.h"
+#include "experiments/engine/result/curves.h"
+#include "experiments/engine/result/table.h"
 #include "experiments/studies/train/report.h"
 #include "sim/measure/probe.h"
 #include "sim/numerics/number_format.h"

@@ -4,9 +4,9 @@
 #include <optional>
 #include <string_view>
 
-#include "experiments/core/config/config.h"
-#include "experiments/core/config/json_text.h"
-#include "experiments/core/training/weights_file.h"
+#include "experiments/engine/settings/config.h"
+#include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/training/weights_file.h"
 #include "sim/base/error.h"
 #include "sim/checkpoint/checkpoint_writer.h"
 #include "sim/files/output_folder.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "experiments/core/training/cell.h"
+#include "experiments/engine/training/cell.h"
 
 namespace periscope::train {
 

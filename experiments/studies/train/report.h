@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "experiments/core/dataset/schema.h"
-#include "experiments/core/training/train.h"
+#include "experiments/engine/result/schema.h"
+#include "experiments/engine/training/train.h"
 
 namespace periscope::train {
 

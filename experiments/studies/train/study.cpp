@@ -1,4 +1,4 @@
-#include "experiments/core/study/study.h"
+#include "experiments/engine/study/study.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <memory>
 
-#include "experiments/core/stacks/cell_journal.h"
-#include "experiments/core/training/dump.h"
-#include "experiments/core/training/run_files.h"
+#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/training/dump.h"
+#include "experiments/engine/training/run_files.h"
 #include "experiments/studies/train/export.h"
 #include "experiments/studies/train/report.h"
 #include "sim/backends.h"

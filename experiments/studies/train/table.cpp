@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "experiments/core/dataset/text_table.h"
+#include "experiments/engine/result/text_table.h"
 #include "experiments/studies/train/report.h"
 #include "sim/train/spikes.h"
 

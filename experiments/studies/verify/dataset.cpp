@@ -1,7 +1,7 @@
 #include <array>
 #include <cmath>
 
-#include "experiments/core/config/json_text.h"
+#include "experiments/engine/settings/json_text.h"
 #include "experiments/studies/verify/dataset_statements.h"
 #include "experiments/studies/verify/report.h"
 

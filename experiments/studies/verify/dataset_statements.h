@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "experiments/core/dataset/table.h"
+#include "experiments/engine/result/table.h"
 #include "experiments/studies/verify/verify.h"
 
 namespace periscope::verify {

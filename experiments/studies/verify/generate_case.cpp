@@ -1,5 +1,5 @@
 
-#include "experiments/core/stacks/draw.h"
+#include "experiments/engine/run/draw.h"
 #include "experiments/studies/verify/bound_case.h"
 
 namespace periscope::verify {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/core/judge/findings.h"
+#include "experiments/engine/judge/findings.h"
 #include "experiments/studies/verify/evaluate.h"
 #include "sim/base/first_exception.h"
 #include "sim/numerics/allowances.h"

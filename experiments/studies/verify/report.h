@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "experiments/core/dataset/schema.h"
+#include "experiments/engine/result/schema.h"
 #include "experiments/studies/verify/verify.h"
 
 namespace periscope::verify {

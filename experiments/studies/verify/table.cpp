@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "experiments/core/dataset/text_table.h"
+#include "experiments/engine/result/text_table.h"
 #include "sim/base/printable.h"
 
 namespace periscope::verify {

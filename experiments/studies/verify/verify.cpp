@@ -11,8 +11,8 @@
 #include <numbers>
 #include <span>
 
-#include "experiments/core/judge/findings.h"
-#include "experiments/core/stacks/progress.h"
+#include "experiments/engine/judge/findings.h"
+#include "experiments/engine/run/progress.h"
 #include "experiments/studies/verify/bound_case.h"
 #include "sim/base/error.h"
 #include "sim/base/first_exception.h"

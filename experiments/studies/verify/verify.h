@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/stacks/progress.h"
+#include "experiments/engine/run/progress.h"
 #include "experiments/studies/verify/adversary.h"
 #include "experiments/studies/verify/aligned_growth.h"
 #include "experiments/studies/verify/massive.h"

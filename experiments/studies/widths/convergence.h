@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/core/dataset/table.h"
-#include "experiments/core/judge/power_law.h"
-#include "experiments/core/stacks/ladder.h"
+#include "experiments/engine/judge/power_law.h"
+#include "experiments/engine/result/table.h"
+#include "experiments/engine/run/ladder.h"
 
 namespace periscope::ladder {
 

@@ -4,8 +4,8 @@
 #include <boost/math/distributions/normal.hpp>
 #include <cmath>
 
-#include "experiments/core/judge/compared_cells.h"
-#include "experiments/core/judge/remedy.h"
+#include "experiments/engine/judge/compared_cells.h"
+#include "experiments/engine/judge/remedy.h"
 #include "experiments/studies/widths/convergence.h"
 
 namespace periscope::ladder {

@@ -1,4 +1,4 @@
-#include "experiments/core/dataset/table.h"
+#include "experiments/engine/result/table.h"
 #include "experiments/studies/widths/convergence.h"
 
 namespace periscope::ladder {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/core/config/weights_choice.h"
-#include "experiments/core/dataset/table.h"
+#include "experiments/engine/result/table.h"
+#include "experiments/engine/settings/weights_choice.h"
 #include "experiments/studies/widths/ladder.h"
 
 namespace periscope::ladder {

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "experiments/core/dataset/schema.h"
-#include "experiments/core/stacks/ladder.h"
+#include "experiments/engine/result/schema.h"
+#include "experiments/engine/run/ladder.h"
 #include "experiments/studies/widths/convergence.h"
 
 namespace periscope::ladder {

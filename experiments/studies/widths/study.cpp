@@ -1,6 +1,6 @@
-#include "experiments/core/study/study.h"
+#include "experiments/engine/study/study.h"
 
-#include "experiments/core/config/theory_override.h"
+#include "experiments/engine/settings/theory_override.h"
 #include "experiments/studies/widths/ladder.h"
 
 namespace periscope::widths {

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/engine/judge/cell.h"
+#include "experiments/engine/settings/config.h"
+#include "sim/spec/profile.h"
+
+namespace periscope::judge {
+
+/// The curves of the stream and the modules that verdicts compare, a row per seed: sums over depth need how the numbers
+/// of a seed depend on each other. Everything else is averaged as it comes (SeedAverage).
+class SeedCurves {
+ public:
+  using Rows = std::vector<std::vector<double>>;
+
+  /// Appends the curves that verdicts compare of one seed's profile.
+  void add(const Profile& profile);
+  /// Null for what is not compared or was not measured.
+  [[nodiscard]] const Rows* find(Statistic statistic, Signal signal) const;
+  [[nodiscard]] const Rows* find(Statistic statistic, Weight weight) const;
+
+ private:
+  std::map<std::pair<Statistic, Signal>, Rows> curves_;
+  std::map<std::pair<Statistic, Weight>, Rows> weight_curves_;
+};
+
+struct Comparison;
+
+/// Lists the cells that verdicts compare: second moment, variance and token cosine of the stream (x_out), second moment
+/// and token cosine of every module's output (f_out), and the second moment of ResiDual's second stream; with
+/// gradients, the mean over seeds of the logarithm of grad_sq of the stream at every depth and (not listed here) of
+/// every matrix, and of the score path's share in every attention.
+inline constexpr std::array<std::pair<Statistic, Signal>, 8> compared_curves{{{Statistic::second_moment, Signal::x_out},
+                                                                              {Statistic::variance, Signal::x_out},
+                                                                              {Statistic::token_cosine, Signal::x_out},
+                                                                              {Statistic::second_moment, Signal::f_out},
+                                                                              {Statistic::token_cosine, Signal::f_out},
+                                                                              {Statistic::second_moment, Signal::r_out},
+                                                                              {Statistic::log_grad_sq, Signal::x_out},
+                                                                              {Statistic::score_share, Signal::A_out}}};
+
+/// Every cell of a comparison with its allowance: of every measured number, whose prediction is NaN where theory has
+/// none for it. What neither side has a number for, as the score path's share of an MLP, is no cell.
+/// Forward: rounding alone where the prediction is that of the width in question (T25), else also the finite-width term
+/// c·(w + s·ln(1 + n/D))·scale (T19), w being theory::Prediction::finite_width and the other signal_overlap_term, with
+/// its own c for moments and for cosines, which attention's output has too; a cosine's w is at least 1/D, and a
+/// moment's term compounds in a stack without norms (gradient_allowance.h). Gradients: c·gradient_width_term
+/// (gradient_allowance.h), and half the variance over seeds of the logarithm: what a log-normal spread of width-limited
+/// gradients takes off the mean of logs. A share p may differ by what these allowances of log(p/(1−p)) come to, p(1−p)
+/// times as much. Where that variance, or that of a mean of as many patterns as there are heads, is 2 or more for one
+/// gradient, all gradients of the stack have an infinite allowance: the verdict is inconclusive. A gradient that is
+/// predicted within the rounding of the backward pass (gradient_floor.h) is compared as it is, not its logarithm, and
+/// its errors are relative to the terms that cancel in it.
+std::vector<Cell> compared_cells(const Comparison& comparison, const config::AgreementOptions& options);
+
+/// Why a run of this dtype, or a theory in double, cannot show what is predicted, or "": a scale of the specification
+/// whose square is no normal number of f64, or the first predicted second moment of a signal whose squares the dtype
+/// cannot hold.
+std::string out_of_range(const StackSpec& spec, const Profile& predicted, DType dtype);
+
+}  // namespace periscope::judge

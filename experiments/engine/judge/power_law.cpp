@@ -1,0 +1,112 @@
+#include "experiments/engine/judge/power_law.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/math/tools/minima.hpp>
+#include <boost/math/tools/roots.hpp>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace periscope::judge {
+namespace {
+
+constexpr double lowest = -4.0;
+constexpr double highest = 2.0;
+/// Exponents are tried at this distance first. x^p changes by a factor of e within 1/ln x, which is more than twice as
+/// far for values of x that differ by a factor of 1000: χ² has no valley that such steps miss.
+constexpr double coarse = 0.05;
+constexpr int coarse_steps = 120;  // from lowest to highest
+/// Precision of the exponent: near a minimum χ² fixes its place only to half of the digits.
+constexpr int bits = std::numeric_limits<double>::digits / 2;
+
+struct Amplitude {
+  double value;
+  double chi_squared;
+};
+
+Amplitude best_amplitude(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
+                         double p) {
+  double yy = 0.0;
+  double yf = 0.0;
+  double ff = 0.0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double f = std::pow(x[i] / x[0], p) / error[i];  // relative to x_0: p = −4 stays in range
+    const double v = y[i] / error[i];
+    yy += v * v;
+    yf += v * f;
+    ff += f * f;
+  }
+  return {yf / ff * std::pow(x[0], -p), yy - yf * yf / ff};
+}
+
+}  // namespace
+
+double chi_squared_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
+                      double p) {
+  return best_amplitude(x, y, error, p).chi_squared;
+}
+
+double amplitude_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
+                    double p) {
+  return best_amplitude(x, y, error, p).value;
+}
+
+PowerLaw fit_power_law(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error) {
+  const auto chi_squared = [&](double p) { return chi_squared_of(x, y, error, p); };
+  PowerLaw best{.exponent_error = std::numeric_limits<double>::quiet_NaN(),
+                .chi_squared = std::numeric_limits<double>::infinity()};
+  for (int i = 0; i <= coarse_steps; ++i) {
+    const double p = lowest + i * coarse;
+    if (const double here = chi_squared(p); here < best.chi_squared) best = {p, best.exponent_error, 0.0, here};
+  }
+  if (std::isinf(best.chi_squared)) return best;
+  using boost::math::tools::brent_find_minima;
+  best.exponent = brent_find_minima(chi_squared, std::max(lowest, best.exponent - coarse),
+                                    std::min(highest, best.exponent + coarse), bits)
+                      .first;
+  const Amplitude fitted = best_amplitude(x, y, error, best.exponent);
+  best.amplitude = fitted.value;
+  best.chi_squared = fitted.chi_squared;
+  double nothing = 0.0;
+  for (std::size_t i = 0; i < y.size(); ++i) nothing += y[i] * y[i] / (error[i] * error[i]);
+  best.significance = std::sqrt(std::max(0.0, nothing - best.chi_squared));
+
+  const auto rise = [&](double p) { return chi_squared(p) - best.chi_squared - 1.0; };
+  const auto end = [&](double direction) {
+    double inside = best.exponent;
+    while (inside > lowest && inside < highest) {
+      const double next = std::clamp(inside + direction * coarse, lowest, highest);
+      if (rise(next) > 0.0) {
+        std::uintmax_t evaluations = 100;
+        return boost::math::tools::toms748_solve(rise, std::min(inside, next), std::max(inside, next),
+                                                 boost::math::tools::eps_tolerance<double>(bits), evaluations)
+            .first;
+      }
+      inside = next;
+    }
+    return std::numeric_limits<double>::quiet_NaN();
+  };
+  best.exponent_error = (end(1.0) - end(-1.0)) / 2.0;
+  return best;
+}
+
+Verdict verdict_on_exponent(const std::vector<double>& x, const std::vector<double>& y,
+                            const std::vector<double>& error, const PowerLaw& fit, double exponent, double next,
+                            double critical) {
+  const auto agrees = [&](double p) { return chi_squared_of(x, y, error, p) - fit.chi_squared <= critical * critical; };
+  if (!agrees(exponent)) return Verdict::disagrees;
+  return agrees(exponent - next) || agrees(exponent + next) ? Verdict::inconclusive : Verdict::agrees;
+}
+
+bool is_told_apart(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
+                   double exponent, double next, double limit) {
+  const double amplitude = amplitude_of(x, y, error, exponent);
+  std::vector<double> law;
+  law.reserve(x.size());
+  for (const double at : x) law.push_back(amplitude * std::pow(at, exponent));
+  return std::ranges::all_of(std::array{exponent - next, exponent + next},
+                             [&](double other) { return chi_squared_of(x, law, error, other) >= limit * limit; });
+}
+
+}  // namespace periscope::judge

@@ -1,0 +1,152 @@
+#include "experiments/engine/judge/remedy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace periscope::judge {
+namespace {
+
+constexpr double most_times = 1024.0;
+
+bool is_of_chain(const Cell& cell) { return cell.spread_degrees >= 1; }
+
+/// A count, which stays an int.
+int multiple(int n, double factor) {
+  constexpr double most = std::numeric_limits<int>::max() / 2;
+  return static_cast<int>(std::lround(std::min(n * factor, most)));
+}
+
+/// A cell whose prediction has `sharper` times its error, by the key that says how precise predictions are.
+Cell sharpened(Cell cell, double sharper) {
+  if (is_of_chain(cell) && !cell.replicates_given) return cell;
+  cell.predicted_error *= sharper;
+  if (is_of_chain(cell)) {
+    cell.replicates = multiple(cell.replicates, 1.0 / (sharper * sharper));
+    cell.spread_degrees = multiple(cell.spread_degrees, 1.0 / (sharper * sharper));
+  }
+  return cell;
+}
+
+std::string_view key_of_precision(const Cell& cell) {
+  if (is_of_chain(cell)) return "theory.replicates";
+  return is_gradient(cell.statistic) ? "theory.gradient_tolerance" : "theory.tolerance";
+}
+
+/// True if every error that is wanted could be refused, with predictions of `sharper` times their error.
+bool decides(const std::vector<Wanted>& wanted, double level, double seeds_times, double width_times, double sharper) {
+  return std::ranges::all_of(wanted, [&](const Wanted& w) {
+    return foreseen_power(sharpened(w.cell, sharper), level, seeds_times, width_times) <= w.limit;
+  });
+}
+
+/// The keys of those predictions that stay in the way of any number of seeds at any width.
+std::string keys_in_the_way(const std::vector<Wanted>& wanted, double level, int width) {
+  std::vector<std::string_view> keys;
+  for (const Wanted& w : wanted) {
+    if (foreseen_power(w.cell, level, most_times, width > 0 ? most_times : 1.0) <= w.limit) continue;
+    const std::string_view key = key_of_precision(w.cell);
+    if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+  }
+  return fmt::format("{}", fmt::join(keys, ", "));
+}
+
+/// The fewest seeds with which it decides at this width, or 0.
+int fewest(const std::vector<Wanted>& wanted, double level, int seeds, double width_times, double sharper) {
+  return seeds_that_decide(
+      seeds, [&](int n) { return decides(wanted, level, static_cast<double>(n) / seeds, width_times, sharper); });
+}
+
+/// The smallest width, in powers of two times this one, at which `condition(times)` holds, or 0.
+template <class Condition>
+int narrowest(int width, const Condition& condition) {
+  for (double times = 2.0; width > 0 && times <= most_times; times *= 2.0) {
+    if (condition(times)) return static_cast<int>(times) * width;
+  }
+  return 0;
+}
+
+/// Seeds alone, width alone, or the two together; "" if nothing within reach decides.
+std::string words_for(const std::vector<Wanted>& wanted, double level, int seeds, int width, double sharper) {
+  const int more = fewest(wanted, level, seeds, 1.0, sharper);
+  const int wider = narrowest(width, [&](double times) { return decides(wanted, level, 1.0, times, sharper); });
+  if (more > 0 && wider > 0) return fmt::format("about {} seeds, or width {},", rounded_up(more), wider);
+  if (more > 0) return fmt::format("about {} seeds", rounded_up(more));
+  if (wider > 0) return fmt::format("about width {}, but not more seeds,", wider);
+  for (double times = 2.0; width > 0 && times <= most_times; times *= 2.0) {
+    const int both = fewest(wanted, level, seeds, times, sharper);
+    if (both > 0 && both <= 32 * times * seeds) {
+      return fmt::format("about {} seeds at width {}", rounded_up(both), static_cast<int>(times) * width);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+int seeds_that_decide(int seeds, const std::function<bool(int)>& enough) {
+  int high = seeds;
+  while (!enough(high)) {
+    if (high >= most_times * seeds || high > std::numeric_limits<int>::max() / 2) return 0;
+    high *= 2;
+  }
+  int low = high == seeds ? seeds - 1 : high / 2;  // too few, or not less than there are
+  while (high - low > 1) {
+    const int middle = low + (high - low) / 2;
+    (enough(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+int rounded_up(int seeds) {
+  if (seeds < 100) return seeds;
+  const int unit = static_cast<int>(std::pow(10.0, std::floor(std::log10(seeds)) - 1.0));
+  return (seeds + unit - 1) / unit * unit;
+}
+
+double foreseen_power(const Cell& cell, double level, double seeds_times, double width_times) {
+  Cell then = cell;
+  then.measured_error /= std::sqrt(seeds_times * width_times);
+  then.seeds = multiple(cell.seeds, seeds_times);
+  if (is_of_chain(cell)) {  // seeds and replicates are draws of one law, and nothing is allowed for width
+    const double replicates_times = cell.replicates_given ? 1.0 : seeds_times;
+    then.predicted_error /= std::sqrt(replicates_times * width_times);
+    then.spread /= std::sqrt(width_times);
+    then.replicates = multiple(cell.replicates, replicates_times);
+    then.spread_degrees = multiple(cell.spread_degrees, replicates_times);
+  } else {
+    then.allowance /= width_times;
+  }
+  return then.smallest_rejected(level);
+}
+
+std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, int width,
+                   std::string_view precision_key) {
+  if (decides(wanted, level, 1.0, 1.0, 1.0)) return {};
+  double fluctuation = 0.0;  // in units of what it may be
+  for (const Wanted& w : wanted) {
+    if (!std::isinf(w.cell.allowance)) continue;
+    if (!(w.cell.fluctuation > 0.0)) return "a wider stack would decide";
+    // Half of it is granted, on both sides of the number: a quarter of the limit leaves room for the rest.
+    fluctuation = std::max(fluctuation, w.cell.fluctuation / std::min(largest_fluctuation, 0.25 * w.limit));
+  }
+  if (fluctuation > 0.0) {
+    const int wider = narrowest(width, [&](double times) { return fluctuation / times < 1.0; });
+    return wider > 0 ? fmt::format("about width {}, but not more seeds, would decide", wider)
+                     : std::string(nothing_within_reach);
+  }
+  constexpr double sharpest = 1.0 / 64.0;
+  for (double sharper = 1.0; sharper >= sharpest; sharper /= 2.0) {
+    const std::string words = words_for(wanted, level, seeds, width, sharper);
+    if (words.empty()) continue;
+    if (sharper == 1.0) return words + " would decide";
+    const std::string keys = precision_key.empty() ? keys_in_the_way(wanted, level, width) : std::string(precision_key);
+    return fmt::format("{} would decide, with predictions {:g} times as precise{}", words, 1.0 / sharper,
+                       keys.empty() ? keys : " (" + keys + ")");
+  }
+  return std::string(nothing_within_reach);
+}
+
+}  // namespace periscope::judge

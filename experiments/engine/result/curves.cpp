@@ -1,0 +1,192 @@
+#include "experiments/engine/result/curves.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace periscope::dataset {
+namespace {
+
+/// q … down, the matrices that every layer has.
+constexpr std::size_t usual_weights = layer_matrices.size() - 1;
+static_assert(layer_matrices[usual_weights] == Weight::attention_gate);
+constexpr std::array weight_statistics{Statistic::grad_sq, Statistic::log_grad_sq};
+
+}  // namespace
+
+std::vector<ColumnSpec> sublayer_labels() {
+  const Place at("coordinates");
+  const auto label = [&](const std::string& name, Type type, std::string units, std::string meaning) {
+    return ColumnSpec{.name = name,
+                      .dimensions = "sublayer",
+                      .type = type,
+                      .units = std::move(units),
+                      .meaning = std::move(meaning),
+                      .place = at / name,
+                      .label = true};
+  };
+  return {label("sublayer_layer", Type::integer, "1", "layer of a sublayer, from 0"),
+          label("sublayer_kind", Type::text, "", "module of a sublayer: attention or mlp"),
+          label("sublayer_branch", Type::integer, "1", "branch of a sublayer among those that read one stream")};
+}
+
+namespace {
+
+int branch_in_step(const ModelSpec& model, int sublayer) {
+  const Step step = model.step(model.step_with(sublayer));
+  return static_cast<int>(std::ranges::find(step.branches, sublayer, &Branch::sublayer) - step.branches.begin());
+}
+
+}  // namespace
+
+void put_sublayers(Builder& result, const ModelSpec& model) {
+  const auto sublayers = static_cast<std::size_t>(model.sublayers());
+  result.count("sublayer", sublayers);
+  for (std::size_t s = 0; s < sublayers; ++s) {
+    const Builder::Row row = result.at("sublayer", s);
+    row.put("sublayer_layer", ModelSpec::layer_of(static_cast<int>(s)));
+    row.put("sublayer_kind", ModelSpec::is_attention(static_cast<int>(s)) ? "attention" : "mlp");
+    row.put("sublayer_branch", branch_in_step(model, static_cast<int>(s)));
+  }
+}
+
+ColumnSpec placement_settings() {
+  return {"placement_settings",
+          "placement",
+          Type::text,
+          "",
+          "keys in which this stack differs from the others, JSON",
+          Place("coordinates") / "placement_settings"};
+}
+
+void put_placement(Builder& result, std::size_t index, const std::string& label, const std::string& settings) {
+  const Builder::Row row = result.at("placement", index);
+  row.put("placement", label);
+  if (!settings.empty()) row.put("placement_settings", settings);
+}
+
+std::span<const Weight> weights_of_curves(const std::vector<StackSpec>& stacks) {
+  const bool gated = std::ranges::any_of(stacks, [](const StackSpec& spec) {
+    for (int layer = 0; layer < spec.model.layers; ++layer) {
+      if (spec.model.gates_at(layer) > 0) return true;
+    }
+    return false;
+  });
+  return std::span(layer_matrices).first(usual_weights + (gated ? 1 : 0));
+}
+
+std::size_t weight_index(Weight weight) {
+  return static_cast<std::size_t>(std::ranges::find(layer_matrices, weight) - layer_matrices.begin());
+}
+
+void put_square(const Builder::Row& row, const std::string& column, const std::vector<double>& values) {
+  const auto side = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(values.size()))));
+  for (std::size_t depth = 0; depth < side; ++depth) {
+    const auto first = values.begin() + static_cast<std::ptrdiff_t>(depth * side);
+    row.at("depth", depth).put(column, std::vector(first, first + static_cast<std::ptrdiff_t>(side)));
+  }
+}
+
+std::size_t site_of(Signal signal) {
+  return static_cast<std::size_t>(std::ranges::find(stream_signals, signal) - stream_signals.begin());
+}
+
+std::vector<DimensionSpec> curve_dimensions() {
+  return {{"depth", Type::integer, "1", "additions to the stream passed; 0 is the stack's input"},
+          {"other_depth", Type::integer, "1", "additions passed, second stream of a pair"},
+          {"site", Type::text, "", "place in the dataflow (T1)"},
+          {"sublayer", Type::integer, "1", "sublayer, from 0, in the order of the stream"},
+          {"rank", Type::integer, "1", "place in the order of magnitudes"},
+          {"weight", Type::text, "", "matrix of a layer"},
+          {"layer", Type::integer, "1", "layer, attention and MLP, from 0"}};
+}
+
+void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t depths, std::size_t ranks,
+                           std::span<const Weight> weights) {
+  result.count("depth", depths);
+  result.count("other_depth", depths);
+  std::vector<std::string_view> sites;
+  for (const Signal signal : stream_signals) sites.push_back(name_of(signal));
+  result.put("site", sites);
+  put_sublayers(result, model);
+  result.count("rank", ranks, 1);
+  if (weights.empty()) return;
+  std::vector<std::string_view> names;
+  for (const Weight weight : weights) names.push_back(name_of(weight));
+  result.put("weight", names);
+  result.count("layer", static_cast<std::size_t>(model.layers));
+}
+
+std::vector<ColumnSpec> curve_columns(const std::string& leading, const Place& place,
+                                      const std::vector<CurveVersion>& versions) {
+  std::vector<ColumnSpec> all = sublayer_labels();
+  const auto add = [&](Statistic statistic, const std::string& prefix, const std::string& dimensions,
+                       const std::string& words, const Place& at) {
+    for (const CurveVersion& v : versions) {
+      all.push_back({.name = fmt::format("{}{}_{}", prefix, name_of(statistic), v.suffix),
+                     .dimensions = leading.empty() ? dimensions : fmt::format("{} {}", leading, dimensions),
+                     .type = Type::real,
+                     .units = std::string(v.units.empty() ? units_of(statistic) : v.units),
+                     .meaning = fmt::format("{} {}: {}", name_of(statistic), words, v.meaning),
+                     .place = at / v.suffix});
+    }
+  };
+  for (std::size_t s = 0; s < statistic_facts.size(); ++s) {
+    const auto statistic = static_cast<Statistic>(s);
+    const std::string name = text_of(statistic);
+    add(statistic, "", "depth", "of the stream", place / name);
+    add(statistic, "r_out_", "depth", "of ResiDual's second stream", place / "r_out" / name);
+    if (statistic == Statistic::maximum) {
+      add(statistic, "sum_", "depth", "of the sum before norm C, whose output is the stream at that depth",
+          place / "sum" / name);
+    }
+    add(statistic, "site_", "site sublayer", "at every site of every sublayer", (place / "sites").by("site") / name);
+  }
+  for (const Statistic statistic : weight_statistics) {
+    add(statistic, "weight_", "weight layer", "of every matrix",
+        (place / ("weight_" + text_of(statistic))).by("weight"));
+  }
+  return all;
+}
+
+std::vector<Remark> curve_remarks(const Place& place) {
+  std::vector<Remark> all;
+  for (const StatisticFacts& statistic : statistic_facts) {
+    all.push_back({place / statistic.name / "site", text_of(Signal::x_out)});
+  }
+  return all;
+}
+
+CurvePlace::CurvePlace(const Builder::Row& row, Statistic statistic, Signal signal, std::size_t branches)
+    : stem_(text_of(statistic)),
+      row_(row),
+      copy_(signal == Signal::sum ? row : row.at("site", site_of(signal))),
+      branches_(branches) {
+  if (signal == Signal::sum) {
+    stem_ = "sum_" + stem_;
+    return;
+  }
+  if (signal == Signal::r_out) stem_ = "r_out_" + stem_;
+  if (runs_over_depth(signal)) {
+    copy_stem_ = "site_" + text_of(statistic);
+  } else {
+    stem_ = "site_" + stem_;
+    row_ = copy_;
+  }
+}
+
+CurvePlace::CurvePlace(const Builder::Row& row, Statistic statistic, Weight weight)
+    : stem_("weight_" + text_of(statistic)), row_(row.at("weight", weight_index(weight))), copy_(row) {}
+
+void CurvePlace::put(const std::string& version, const std::vector<double>& values) const {
+  row_.put(stem_ + "_" + version, values);
+  if (copy_stem_.empty() || values.empty()) return;
+  std::vector<double> of_sublayers((values.size() - 1) * branches_, std::numeric_limits<double>::quiet_NaN());
+  for (std::size_t i = 1; i < values.size(); ++i) of_sublayers[i * branches_ - 1] = values[i];
+  copy_.put(copy_stem_ + "_" + version, of_sublayers);
+}
+
+}  // namespace periscope::dataset

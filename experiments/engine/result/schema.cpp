@@ -1,0 +1,80 @@
+#include "experiments/engine/result/schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+#include "experiments/engine/result/words.h"
+
+namespace periscope::dataset {
+namespace {
+
+/// A unit of a pure number that UDUNITS does not know.
+struct PureUnit {
+  std::string_view name, in_words;
+};
+constexpr std::array pure_units{PureUnit{"nat", "nat"}, PureUnit{"nat2", "nat²"}, PureUnit{"dB", "dB"}};
+
+}  // namespace
+
+std::string place_text(const ColumnSpec& column) {
+  if (column.dimensions == column.name) return "coordinates." + column.name;
+  return column.place.steps().empty() ? column.name : column.place.text();
+}
+
+std::vector<std::string> ColumnSpec::axes() const { return words_of(dimensions); }
+
+Schema::Schema(std::string kind, int version, std::vector<DimensionSpec> dimensions, std::vector<ColumnSpec> columns,
+               std::vector<Remark> remarks)
+    : kind_(std::move(kind)), version_(version), dimensions_(std::move(dimensions)), remarks_(std::move(remarks)) {
+  for (const DimensionSpec& d : dimensions_) {
+    if (d.meaning.empty()) continue;
+    columns_.push_back({.name = d.name,
+                        .dimensions = d.name,
+                        .type = d.type,
+                        .units = d.units,
+                        .meaning = d.meaning,
+                        .place = {},
+                        .json = d.json});
+  }
+  std::ranges::move(columns, std::back_inserter(columns_));
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    ColumnSpec& c = columns_[i];
+    const auto wrong = [&](std::string_view what) {
+      throw std::logic_error(fmt::format("result {}, column {}: {}", kind_, c.name, what));
+    };
+    if (!index_.emplace(c.name, i).second) wrong("declared twice");
+    if (c.meaning.empty()) wrong("no meaning");
+    if (c.json && c.type != Type::text) wrong("only text can be JSON");
+    if ((c.type == Type::text) != c.units.empty()) wrong("units are for numbers and flags, and all of these have them");
+    if (const auto it = std::ranges::find(pure_units, c.units, &PureUnit::name); it != pure_units.end()) {
+      c.units = "1";
+      c.meaning += fmt::format(", in {}", it->in_words);
+    }
+    axes_.emplace_back();
+    const std::vector<std::string> on = c.axes();
+    for (const std::string& name : on) axes_.back().push_back(dimension(name));
+    for (const Place::Step& step : c.place.steps()) {
+      if (step.kind == Place::Step::Kind::key) continue;
+      for (const std::string& name : step.names) {
+        if (std::ranges::find(on, name) == on.end()) wrong("its place in JSON names a dimension that it is not on");
+      }
+    }
+  }
+}
+
+std::size_t Schema::index_of(std::string_view column) const {
+  const auto it = index_.find(std::string(column));
+  if (it == index_.end()) throw std::logic_error(fmt::format("result {}: no column {}", kind_, column));
+  return it->second;
+}
+
+std::size_t Schema::dimension(std::string_view name) const {
+  const auto at = std::ranges::find(dimensions_, name, &DimensionSpec::name);
+  if (at == dimensions_.end()) throw std::logic_error(fmt::format("result {}: no dimension {}", kind_, name));
+  return static_cast<std::size_t>(at - dimensions_.begin());
+}
+
+}  // namespace periscope::dataset

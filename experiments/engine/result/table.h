@@ -1,0 +1,116 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/engine/result/builder.h"
+
+namespace periscope::dataset {
+
+/// All that is said about a column (ColumnSpec) but its type, which follows from its values.
+struct ColumnText {
+  std::string name;
+  std::string dimensions;
+  std::string units;
+  std::string meaning;
+  Place place = {};
+  bool json = false;
+};
+
+/// The columns that are filled from an S: each is declared and filled by one entry. A schema is made of the
+/// declarations, a dataset by put().
+template <class S>
+class Table {
+ public:
+  using Row = Builder::Row;
+
+  /// `value(s)`: the column's value, or its values along the dimensions that the row leaves open (type_of).
+  template <class F>
+  Table& column(ColumnText says, F value) {
+    using Value = std::invoke_result_t<F, const S&>;
+    declare(std::move(says), type_of<Value>());
+    fills_.push_back(
+        [name = specs_.back().name, value = std::move(value)](const S& s, const Row& row) { row.put(name, value(s)); });
+    return *this;
+  }
+  /// Declares and fills a column that may lack a value: `value(s)` is a std::optional, and nothing is put if it is
+  /// empty.
+  template <class F>
+  Table& column_if_any(ColumnText says, F value) {
+    using Value = std::invoke_result_t<F, const S&>;
+    declare(std::move(says), type_of<typename Value::value_type>());
+    fills_.push_back([name = specs_.back().name, value = std::move(value)](const S& s, const Row& row) {
+      if (const Value v = value(s)) row.put(name, *v);
+    });
+    return *this;
+  }
+  /// The columns of `table`, filled from what `pointer(s)` points to; not at all if it is null.
+  template <class T, class F>
+  Table& part(const Table<T>& table, F pointer) {
+    adopt(table.specs());
+    fills_.push_back([table, pointer = std::move(pointer)](const S& s, const Row& row) {
+      if (const T* t = pointer(s)) table.put(*t, row);
+    });
+    return *this;
+  }
+  /// Adds the columns of `table`, filled from the one element of the list `parts(s)`; not at all if that list is empty.
+  template <class T, class F>
+  Table& part_if_any(const Table<T>& table, F parts) {
+    adopt(table.specs());
+    fills_.push_back([table, parts = std::move(parts)](const S& s, const Row& row) {
+      for (const T& t : parts(s)) table.put(t, row);
+    });
+    return *this;
+  }
+  /// The columns of `table`, filled from each element of the list `parts(s)`, at its position on `dimension`.
+  template <class T, class F>
+  Table& rows(std::string dimension, const Table<T>& table, F parts) {
+    adopt(table.specs());
+    fills_.push_back([table, dimension = std::move(dimension), parts = std::move(parts)](const S& s, const Row& row) {
+      std::size_t i = 0;
+      for (const T& t : parts(s)) table.put(t, row.at(dimension, i++));
+    });
+    return *this;
+  }
+  /// Adds the columns of `table`, filled from each element of `parts(s)`, a list of (index, element): the element is
+  /// put at position `index` on `dimension`.
+  template <class T, class F>
+  Table& rows_at(std::string dimension, const Table<T>& table, F parts) {
+    adopt(table.specs());
+    fills_.push_back([table, dimension = std::move(dimension), parts = std::move(parts)](const S& s, const Row& row) {
+      for (const auto& [index, t] : parts(s)) table.put(t, row.at(dimension, index));
+    });
+    return *this;
+  }
+  /// Columns of a family, which `fill(s, row)` puts itself.
+  template <class F>
+  Table& family(std::vector<ColumnSpec> specs, F fill) {
+    adopt(specs);
+    fills_.push_back(std::move(fill));
+    return *this;
+  }
+
+  [[nodiscard]] const std::vector<ColumnSpec>& specs() const { return specs_; }
+  void put(const S& s, const Row& row) const {
+    for (const auto& fill : fills_) fill(s, row);
+  }
+
+ private:
+  void declare(ColumnText says, Type type) {
+    specs_.push_back({.name = std::move(says.name),
+                      .dimensions = std::move(says.dimensions),
+                      .type = type,
+                      .units = std::move(says.units),
+                      .meaning = std::move(says.meaning),
+                      .place = std::move(says.place),
+                      .json = says.json});
+  }
+  void adopt(const std::vector<ColumnSpec>& more) { specs_.insert(specs_.end(), more.begin(), more.end()); }
+
+  std::vector<ColumnSpec> specs_;
+  std::vector<std::function<void(const S&, const Row&)>> fills_;
+};
+
+}  // namespace periscope::dataset

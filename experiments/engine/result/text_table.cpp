@@ -1,0 +1,254 @@
+#include "experiments/engine/result/text_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "experiments/engine/result/words.h"
+
+namespace periscope::dataset {
+namespace {
+
+constexpr std::size_t longest_word = 32;  ///< a longer one may be broken anywhere
+constexpr std::string_view no_colour = "\x1b[0m";
+
+/// The words of a line that stay together.
+std::vector<std::string> pieces_of(std::string_view line) {
+  const auto binds = [](std::string_view word) {
+    return word == "±" || word == "/" || word == "=" || word == "≤" || word == "%";
+  };
+  std::vector<std::string> pieces;
+  bool bound = false;
+  for (const std::string& word : words_of(line)) {
+    if (!pieces.empty() && (bound || binds(word))) {
+      pieces.back() += " " + word;
+    } else {
+      pieces.push_back(word);
+    }
+    bound = binds(word) && word != "%";
+  }
+  return pieces;
+}
+
+/// The bytes of `text` that take at most `width` columns.
+std::size_t bytes_within(std::string_view text, std::size_t width) {
+  std::size_t end = 0;
+  for (std::size_t next = 1; next <= text.size(); ++next) {
+    const bool inside = next < text.size() && (static_cast<unsigned char>(text[next]) & 0xC0U) == 0x80U;
+    if (inside) continue;
+    if (printed_width(text.substr(0, next)) > width) break;
+    end = next;
+  }
+  return end;
+}
+
+/// A colour that a line leaves on ends with it and begins again in the next.
+void close_colours(std::vector<std::string>& lines) {
+  std::string on;
+  for (std::string& line : lines) {
+    line.insert(0, on);
+    for (std::size_t at = line.find("\x1b["); at != std::string::npos; at = line.find("\x1b[", at + 1)) {
+      const std::string code = line.substr(at, line.find('m', at) - at + 1);
+      on = code == no_colour ? "" : code;
+    }
+    if (!on.empty()) line += no_colour;
+  }
+}
+
+/// The narrowest column that holds a cell without breaking a word, nor what is aligned by spaces.
+std::size_t narrowest(std::string_view cell) {
+  if (cell.starts_with(' ')) return printed_width(cell);
+  std::size_t width = 0;
+  for (const std::string& piece : pieces_of(cell)) width = std::max(width, printed_width(piece));
+  return std::min(width, longest_word);
+}
+
+}  // namespace
+
+std::size_t printed_width(std::string_view text) {
+  std::size_t width = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {
+      i = std::min(text.find('m', i), text.size());
+    } else if ((static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U) {
+      ++width;  // not a continuation byte of UTF-8
+    }
+  }
+  return width;
+}
+
+TextTable::TextTable(const std::vector<std::string>& titles) {
+  Row header{{}, false};
+  for (const std::string& title : titles) {
+    right_.push_back(title.starts_with('>'));
+    header.cells.push_back(right_.back() ? title.substr(1) : title);
+  }
+  rows_.push_back(std::move(header));
+}
+
+void TextTable::add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) {
+    for (std::size_t at = cell.find("-nan"); at != std::string::npos; at = cell.find("-nan", at)) cell.erase(at, 1);
+  }
+  rows_.push_back({std::move(cells), false});
+}
+
+void TextTable::add_note(std::string first, std::string words) {
+  rows_.push_back({{std::move(first), std::move(words)}, true});
+}
+
+std::vector<std::string> broken(std::string_view line, std::size_t width) {
+  if (printed_width(line) <= width) return {std::string(line)};
+  std::vector<std::string> lines;
+  const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
+  std::string current(line.substr(0, begin));
+  bool is_empty = true;
+  for (std::string piece : pieces_of(line.substr(begin))) {
+    if (!is_empty && printed_width(current) + 1 + printed_width(piece) > width) {
+      lines.push_back(std::move(current));
+      current.clear();
+      is_empty = true;
+    }
+    if (!is_empty) current += ' ';
+    for (std::size_t room = width; is_empty && printed_width(piece) + printed_width(current) > room;) {
+      const std::size_t end = std::max<std::size_t>(bytes_within(piece, room - printed_width(current)), 1);
+      lines.push_back(current + piece.substr(0, end));
+      current.clear();
+      piece.erase(0, end);
+    }
+    current += piece;
+    is_empty = false;
+  }
+  if (!current.empty()) lines.push_back(std::move(current));
+  close_colours(lines);
+  return lines;
+}
+
+std::string within_table_width(std::string_view text) {
+  std::string all;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    const bool ends = end < text.size();
+    text.remove_prefix(end + (ends ? 1 : 0));
+    if (printed_width(line) <= table_width) {
+      all += std::string(line) + (ends ? "\n" : "");
+      continue;
+    }
+    const std::string space(std::min(line.find_first_not_of(' '), table_width / 2) + 2, ' ');
+    const std::vector<std::string> lines = broken(line, table_width);
+    std::string rest;
+    for (std::size_t i = 1; i < lines.size(); ++i) rest += (i > 1 ? " " : "") + lines[i];
+    all += lines.front() + "\n";
+    for (const std::string& more : broken(rest, table_width - space.size())) all += space + more + "\n";
+    if (!ends) all.pop_back();
+  }
+  return all;
+}
+
+std::string number(double value, const char* format) {
+  if (std::isinf(value)) return value > 0.0 ? "overflow" : "-overflow";
+  return std::isnan(value) ? "–" : fmt::format(fmt::runtime(format), value);
+}
+
+std::string with_error(double value, double error, const char* format, const char* error_format) {
+  const std::string words = number(value, format);
+  return std::isfinite(error) && std::isfinite(value) ? words + " ± " + fmt::format(fmt::runtime(error_format), error)
+                                                      : words;
+}
+
+TextTable::Widths TextTable::widths() const {
+  Widths all{std::vector<std::size_t>(right_.size(), 0), std::vector<std::size_t>(right_.size(), 0)};
+  for (const Row& row : rows_) {
+    for (std::size_t k = 0; k < (row.note ? 1 : row.cells.size()); ++k) {
+      all.wide.at(k) = std::max(all.wide.at(k), printed_width(row.cells[k]));
+      all.narrow.at(k) = std::max(all.narrow.at(k), narrowest(row.cells[k]));
+    }
+  }
+  return all;
+}
+
+TextTable TextTable::part(std::size_t begin, std::size_t end) const {
+  TextTable some({});
+  const auto take = [&](const auto& all, auto& into) {
+    into.push_back(all.front());
+    for (std::size_t k = begin; k < std::min(end, all.size()); ++k) into.push_back(all[k]);
+  };
+  take(right_, some.right_);
+  some.rows_.clear();
+  for (const Row& row : rows_) {
+    if (row.note && begin > 1) continue;
+    Row& copy = some.rows_.emplace_back(Row{{}, row.note});
+    if (row.note) {
+      copy.cells = row.cells;
+    } else {
+      take(row.cells, copy.cells);
+    }
+  }
+  return some;
+}
+
+std::string TextTable::text(std::size_t indent, std::size_t width) const {
+  const std::size_t room = width - std::min(indent, width);
+  const Widths all = widths();
+  const auto total = [](const std::vector<std::size_t>& columns, std::size_t count) {
+    return std::accumulate(columns.begin(), columns.begin() + static_cast<std::ptrdiff_t>(count), 2 * (count - 1));
+  };
+  std::size_t fits = right_.size();
+  if (total(all.narrow, fits) <= room) return lines(indent, room);
+  while (fits > 2 && total(all.wide, fits) > room) --fits;
+  if (fits >= right_.size()) return lines(indent, room);
+  return part(1, fits).lines(indent, room) + "\n" + part(fits, right_.size()).text(indent, width);
+}
+
+std::string TextTable::lines(std::size_t indent, std::size_t room) const {
+  const Widths all = widths();
+  std::vector<std::size_t> wide = all.wide;
+  while (std::accumulate(wide.begin(), wide.end(), 2 * (wide.size() - 1)) > room) {
+    std::size_t widest = wide.size();
+    for (std::size_t k = 0; k < wide.size(); ++k) {
+      if (wide[k] > all.narrow[k] && (widest == wide.size() || wide[k] > wide[widest])) widest = k;
+    }
+    if (widest == wide.size()) break;
+    --wide[widest];
+  }
+  std::string text;
+  for (const Row& row : rows_) {
+    std::vector<std::vector<std::string>> cells;
+    std::size_t height = 1;
+    for (std::size_t k = 0; k < row.cells.size(); ++k) {
+      const bool words = row.note && k > 0;
+      const std::size_t left = std::max(room - std::min(room, wide[0] + 2), longest_word);
+      cells.push_back(broken(row.cells[k], words ? left : wide[k]));
+      height = std::max(height, cells.back().size());
+    }
+    for (std::size_t l = 0; l < height; ++l) {
+      std::string line(indent, ' ');
+      for (std::size_t k = 0; k < cells.size(); ++k) {
+        const std::string cell = l < cells[k].size() ? cells[k][l] : "";
+        const std::size_t printed = printed_width(cell);
+        const std::string space(wide[k] > printed ? wide[k] - printed : 0, ' ');
+        line += (k > 0 ? "  " : "") + (right_[k] && !row.note ? space + cell : cell + space);
+      }
+      line.erase(line.find_last_not_of(' ') + 1);
+      text += line + '\n';
+    }
+  }
+  return text;
+}
+
+std::string without_colours(const std::string& text) {
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.compare(i, 2, "\033[") == 0) {
+      i = std::min(text.find('m', i), text.size());
+    } else {
+      plain += text[i];
+    }
+  }
+  return plain;
+}
+
+}  // namespace periscope::dataset

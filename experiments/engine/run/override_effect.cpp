@@ -1,0 +1,86 @@
+#include "experiments/engine/run/override_effect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "experiments/engine/judge/compared_cells.h"
+#include "experiments/engine/run/token_ids.h"
+#include "experiments/engine/settings/setting.h"
+#include "experiments/engine/settings/theory_override.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
+#include "theory/norms/norm_law.h"
+#include "theory/predict/gram_chain.h"
+#include "theory/predict/predict.h"
+
+namespace periscope::stacks {
+namespace {
+
+/// Returns the predicted numbers that a study would compare, as bit patterns, so that NaN equals NaN.
+std::vector<std::uint64_t> foretold(const StackSpec& measured, const StackSpec& overridden,
+                                    const config::Config& config, theory::Fault fault, bool at_width,
+                                    const Compared& compared) {
+  theory::PredictionOptions options{.seed = config.run.seed, .fault = fault};
+  if (config.run.backward) options.labels = {label_ids(measured, config.run.seed)};
+  const std::vector<std::vector<int>> ids = distinct_token_ids(measured, config.run.seed, 1);
+  Profile profile = theory::sketch(overridden, ids, options);
+  const auto has_chain = [](const StackSpec& s) { return theory::coordinates_refusal(s.model).empty(); };
+  if (at_width && has_chain(measured) && has_chain(overridden)) {
+    const std::vector<int> own = ids.empty() ? std::vector<int>() : ids.front();
+    for (auto& [key, curve] : theory::gram_chain(overridden, own, {.seed = config.run.seed, .fault = fault}).curves)
+      profile.curves[key] = curve;
+  }
+  std::vector<std::uint64_t> patterns;
+  for (const double number : compared(profile)) patterns.push_back(std::bit_cast<std::uint64_t>(number));
+  return patterns;
+}
+
+std::string override_words(const config::Config& config) {
+  std::string words;
+  for (const std::string& setting : config.theory_settings)
+    words += fmt::format("{}--theory-set {}", words.empty() ? "" : ", ", shortened(setting));
+  if (!words.empty()) return words;
+  return fmt::format("theory.fault = {}", theory::fault_names[static_cast<std::size_t>(config.theory.fault)]);
+}
+
+}  // namespace
+
+std::vector<double> verdict_numbers(const Profile& predicted) {
+  std::vector<double> numbers;
+  const auto add = [&](const Curve& curve) { numbers.insert(numbers.end(), curve.value.begin(), curve.value.end()); };
+  for (const auto& [statistic, signal] : judge::compared_curves) {
+    const Statistic stands_there = statistic == Statistic::log_grad_sq ? Statistic::grad_sq : statistic;
+    if (const Curve* curve = predicted.find(stands_there, signal)) add(*curve);
+  }
+  for (const auto& [key, curve] : predicted.weight_curves) {
+    if (key.first == Statistic::grad_sq) add(curve);
+  }
+  return numbers;
+}
+
+void require_override_is_seen(const config::Config& config, std::string_view study, bool at_width,
+                              const Compared& compared) {
+  if (!config::theory_is_misled(config)) return;
+  const std::vector<StackSpec> measured = config.stacks();
+  const std::vector<StackSpec> overridden = config.predicted_stacks();
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    if (foretold(measured[i], measured[i], config, theory::Fault::none, at_width, compared) !=
+        foretold(measured[i], overridden[i], config, config.theory.fault, at_width, compared))
+      return;
+  }
+  const auto of_theory = [](const std::string& setting) {
+    return setting.starts_with("theory.") && !setting.starts_with("theory.fault");
+  };
+  if (!config.theory_settings.empty() && std::ranges::all_of(config.theory_settings, of_theory)) {
+    throw ConfigError(fmt::format("{}: expected a key of the stack, or theory.fault; --set says how theory is computed",
+                                  override_words(config)));
+  }
+  throw ConfigError(
+      fmt::format("{}: expected something that changes what {} compares with what it measured; nothing does",
+                  override_words(config), study));
+}
+
+}  // namespace periscope::stacks

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "experiments/engine/run/weight_scales_of.h"
+
+namespace periscope::stacks {
+
+/// A law of random weights that has something of given weights' sizes and nothing else of them (T29): what a stack of
+/// the given weights does beyond it is not due to these sizes.
+struct SizeNull {
+  std::string_view name;
+  std::optional<SizesKept> kept;  ///< what theory predicts; none: every |W_ij|, by simulation alone
+  std::string_view meaning;
+};
+
+/// From the coarsest to the finest.
+inline constexpr std::array<SizeNull, 4> size_nulls{
+    {{"matrices", SizesKept::matrices, "every matrix's own root mean square"},
+     {"rows", SizesKept::rows, "every row's own root mean square"},
+     {"rank_one", SizesKept::rows_and_columns, "variance profiles of rank one: every row's and every column's own"},
+     {"signs", std::nullopt, "every |W_ij| its own, with random signs"}}};
+
+/// Places in size_nulls of those whose differences are the parts of growth.
+inline constexpr std::size_t matrices_null = 0;
+inline constexpr std::size_t rank_one_null = 2;
+inline constexpr std::size_t signs_null = 3;
+
+/// The logarithm of the stream's second moment at depths 0 … 2L, mean over tokens, over random models of a null at the
+/// given weights' own widths, on their tokens.
+struct NullDraws {
+  int draws = 0;
+  std::vector<std::vector<double>> log_moment;  ///< [draws][2L + 1]
+
+  /// Mean over the draws at a depth; NaN without any.
+  [[nodiscard]] double mean(std::size_t depth) const;
+  /// Returns the root mean square, over the draws, of a model's logarithm minus `centre`. It contains the spread of
+  /// models and, if `centre` is the limit of infinite width, the distance of finite width from it. NaN without draws.
+  [[nodiscard]] double deviation_from(double centre, std::size_t depth) const;
+  /// The standard deviation of one more model's logarithm about the draws' mean: their own times √(1 + 1/draws). NaN
+  /// for fewer than two.
+  [[nodiscard]] double deviation_from_mean(std::size_t depth) const;
+};
+
+/// ln of the stream's second moment at depths 0 … 2L, mean over all tokens, in one forward pass of `sequences` equal
+/// sequences that lie one after another in `ids`. The head is left out.
+[[nodiscard]] std::vector<double> log_second_moments(const Backend& ops, const ModelSpec& model,
+                                                     const WeightSource& weights, std::span<const int> ids,
+                                                     int sequences);
+
+/// Draws number first … first + draws − 1 of a null: of GeneratedWeights at the scales of `weights`, or of RandomSigns,
+/// from seeds that no weights begin with.
+/// `before_each` is called before every draw; what it throws ends the draws.
+[[nodiscard]] NullDraws draw_null(
+    const Backend& ops, const StackSpec& spec, const WeightSource& weights, std::span<const int> ids, int sequences,
+    const SizeNull& null, DType dtype, std::uint64_t first, int draws,
+    const std::function<void()>& before_each = [] {});
+
+/// `spec` with the scales of `weights` that a null keeps.
+[[nodiscard]] StackSpec at_sizes(const Backend& ops, StackSpec spec, const WeightSource& weights,
+                                 std::span<const int> ids, SizesKept kept);
+
+}  // namespace periscope::stacks

@@ -1,0 +1,75 @@
+#include "experiments/engine/run/token_ids.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "experiments/engine/settings/input_file.h"
+#include "sim/base/error.h"
+#include "sim/random/philox.h"
+
+namespace periscope::stacks {
+namespace {
+
+/// Bytes first … first+tokens−1 of a file that has a byte after its first `tokens`.
+std::vector<int> bytes_of(const std::string& path, int tokens, std::size_t first) {
+  const auto file = config::input_file(path, "input.path");
+  const std::size_t needed = static_cast<std::size_t>(tokens) + 1;
+  if (file->head.size() < needed) {
+    throw InputError(fmt::format("input.path {}: {} bytes could be read; {} tokens and a last label need {}", path,
+                                 file->size, tokens, needed));
+  }
+  std::vector<int> ids;
+  for (int t = 0; t < tokens; ++t)
+    ids.push_back(static_cast<unsigned char>(file->head[static_cast<std::size_t>(t) + first]));
+  return ids;
+}
+
+}  // namespace
+
+std::vector<int> token_ids(const StackSpec& spec, std::uint64_t seed) {
+  switch (spec.input.kind) {
+    case InputKind::gaussian: break;
+    case InputKind::text: return bytes_of(spec.input.path, spec.input.tokens, 0);
+    case InputKind::tokens: {
+      std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));
+      fill_uniform_int({seed, 0, Stream::token_ids}, spec.model.vocab, ids);
+      return ids;
+    }
+  }
+  return {};
+}
+
+std::vector<int> label_ids(const StackSpec& spec, std::uint64_t seed) {
+  const ModelSpec& m = spec.model;
+  const int classes = m.unembedding ? m.vocab : m.width;
+  if (spec.input.kind != InputKind::text) {
+    std::vector<int> labels(static_cast<std::size_t>(spec.input.tokens));
+    fill_uniform_int({seed, 0, Stream::labels}, classes, labels);
+    return labels;
+  }
+  std::vector<int> labels = bytes_of(spec.input.path, spec.input.tokens, 1);
+  const int largest = *std::ranges::max_element(labels);
+  if (largest >= classes) {
+    throw ConfigError(fmt::format("{} = {}: expected more than {}, the largest label in {}",
+                                  m.unembedding ? "model.vocab" : "model.width", classes, largest, spec.input.path));
+  }
+  return labels;
+}
+
+std::vector<std::vector<int>> distinct_token_ids(const StackSpec& spec, std::uint64_t seed, int seeds) {
+  if (spec.input.kind == InputKind::gaussian) return {};
+  if (spec.input.kind == InputKind::text) return {token_ids(spec, seed)};
+  std::vector<std::vector<int>> all;
+  for (int i = 0; i < seeds; ++i) all.push_back(token_ids(spec, seed + static_cast<std::uint64_t>(i)));
+  return all;
+}
+
+std::vector<std::vector<int>> distinct_label_ids(const StackSpec& spec, std::uint64_t seed, int seeds) {
+  std::vector<std::vector<int>> all;
+  const int distinct = spec.input.kind == InputKind::text ? 1 : seeds;
+  for (int i = 0; i < distinct; ++i) all.push_back(label_ids(spec, seed + static_cast<std::uint64_t>(i)));
+  return all;
+}
+
+}  // namespace periscope::stacks

@@ -1,0 +1,232 @@
+#include "experiments/engine/run/token_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+
+#include "experiments/engine/settings/input_file.h"
+#include "sim/checkpoint/file_error.h"
+#include "sim/checkpoint/llama2c_tokenizer.h"
+#include "sim/core/backend.h"
+
+namespace periscope::stacks {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Returns true if anything has that name; whether it can be read turns out when it is opened.
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error) || (error && error != std::errc::no_such_file_or_directory);
+}
+
+constexpr std::string_view spaces = " \t\r\n";
+constexpr std::string_view separators = " \t\r\n,";
+
+/// A file of ids or of text. Beyond the limit nobody means all of it, and encoding would take many times its size.
+std::string contents(const std::string& path) {
+  const auto file = config::input_file(path);
+  if (file->size > config::InputFile::most) {
+    throw InputError(fmt::format("{}: {} bytes, expected at most {}", path, file->size, config::InputFile::most));
+  }
+  return file->head;
+}
+
+/// A list of ids, wherever it stands: a flag's text or a file's.
+struct IdList {
+  std::string where;  ///< for messages: "--tokens" or the file
+  bool in_file;
+  std::string text;
+
+  [[noreturn]] void fail(const std::string& what) const {
+    const std::string message = fmt::format("{}: {}", where, what);
+    if (in_file) throw InputError(message);
+    throw ConfigError(message);
+  }
+};
+
+/// Ids separated by spaces or by one comma, with spaces around it or without; a comma may follow the last. A JSON list
+/// has brackets around them.
+std::vector<int> parse_ids(const IdList& list) {
+  std::string_view text = list.text;
+  const auto trim = [](std::string_view s) {
+    const std::size_t first = s.find_first_not_of(spaces);
+    return first == std::string_view::npos ? std::string_view{}
+                                           : s.substr(first, s.find_last_not_of(spaces) - first + 1);
+  };
+  text = trim(text);
+  if (text.starts_with('[')) {
+    if (!text.ends_with(']')) list.fail("a list that begins with [ does not end with ]");
+    text = trim(text.substr(1, text.size() - 2));
+  }
+  std::vector<int> ids;
+  while (!text.empty()) {
+    if (text.front() == ',') list.fail(fmt::format("entry {} is empty: expected a token id", ids.size()));
+    const std::string_view word = text.substr(0, text.find_first_of(separators));
+    int id = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc{} || end != word.data() + word.size()) {
+      list.fail(fmt::format("entry {} is {}: expected a token id, a whole number", ids.size(), in_quotes(word)));
+    }
+    ids.push_back(id);
+    text = trim(text.substr(word.size()));
+    if (text.starts_with(',')) text = trim(text.substr(1));
+  }
+  if (ids.empty()) list.fail("no token ids");
+  return ids;
+}
+
+IdList id_list(const std::string& flag, const std::string& value) {
+  const bool is_list = value.find_first_not_of("0123456789-+[]" + std::string(separators)) == std::string::npos;
+  if (is_list) return {flag, false, value};
+  if (!is_there(value)) {
+    throw ConfigError(fmt::format("{} {}: expected ids such as 5,9,2, or a file; no such file", flag, value));
+  }
+  return {value, true, contents(value)};
+}
+
+void check_range(const IdList& list, const std::vector<int>& ids, int least, int vocab, std::string_view what) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= least && ids[i] < vocab) continue;
+    list.fail(fmt::format("{} {} is {}: expected {} to {}, the model's vocabulary", what, i, ids[i], least, vocab - 1));
+  }
+}
+
+/// What to do about a tokenizer that only libraries of Python can read.
+constexpr const char* other_ways =
+    "unsupported tokenizer: Periscope's Python module reads a tokenizer.json, as in `python -m periscope run probe DIR "
+    "--text FILE`; for others encode elsewhere and pass --tokens";
+
+/// The files with which other tokenisers come.
+std::string other_tokenizer(const std::string& folder) {
+  constexpr std::array names{"tokenizer.json", "tokenizer.model", "vocab.json",
+                             "vocab.txt",      "merges.txt",      "spiece.model"};
+  for (const char* name : names) {
+    if (is_there(fs::path(folder) / name)) return (fs::path(folder) / name).string();
+  }
+  return {};
+}
+
+std::vector<int> text_ids(const TokenSource& source, const ModelSpec& model, const std::string& folder,
+                          const TokenInput& input) {
+  if (input.tokenizer == nullptr) {
+    const std::string other = other_tokenizer(folder);
+    if (!other.empty()) throw unsupported(other, other_ways);
+    throw ConfigError(fmt::format(
+        "--text {}: no tokenizer in {} (neither tok*.bin of llama2.c nor a vocabulary of 256 bytes, but of {}): name "
+        "one with --tokenizer, or encode elsewhere and pass --tokens",
+        *source.text, folder, model.vocab));
+  }
+  if (!is_there(*source.text)) throw ConfigError(fmt::format("--text {}: no such file", *source.text));
+  const std::string text = contents(*source.text);
+  if (text.empty()) throw InputError(fmt::format("{}: no text", *source.text));
+  return input.tokenizer->encode(text);
+}
+
+void check_length(std::size_t count, const ModelSpec& model, bool chosen) {
+  const auto positions =
+      static_cast<std::size_t>(std::max(0, model.embedding.positions - model.embedding.position_offset));
+  if (model.embedding.positions > 0 && count > positions) {
+    throw ConfigError(
+        fmt::format("{} tokens: expected at most {}, the model's positions; --max-tokens {} takes the first", count,
+                    positions, positions));
+  }
+  if (!chosen && count > static_cast<std::size_t>(most_tokens)) {
+    throw ConfigError(
+        fmt::format("{} tokens: expected at most {} unless --max-tokens says how many", count, most_tokens));
+  }
+}
+
+}  // namespace
+
+bool TokenInput::has_labels() const {
+  return std::ranges::any_of(labels, [](int label) { return label != no_label; });
+}
+
+std::unique_ptr<Tokenizer> find_tokenizer(const std::optional<std::string>& choice, int vocab,
+                                          const std::string& folder, std::string& name) {
+  name = "bytes";
+  if (choice == "bytes") {
+    if (vocab < 256)
+      throw ConfigError(
+          fmt::format("--tokenizer bytes: the model's vocabulary has {} ids, expected 256 or more", vocab));
+    return std::make_unique<ByteTokenizer>();
+  }
+  std::vector<std::string> files;
+  if (choice) {
+    files.push_back(*choice);
+  } else {
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+      const std::string file = entry->path().filename().string();
+      if (file.starts_with("tok") && file.ends_with(".bin")) files.push_back(entry->path().string());
+    }
+  }
+  std::ranges::sort(files);
+  if (files.size() > 1) {
+    throw ConfigError(fmt::format("several tokenizers, {} and {}: choose one with --tokenizer", files[0], files[1]));
+  }
+  if (files.size() == 1) {
+    name = files.front();
+    if (name.ends_with(".json") || name.ends_with(".model") || name.ends_with(".txt")) {
+      throw unsupported(name, other_ways);
+    }
+    return Llama2cTokenizer::read(name, vocab);
+  }
+  if (vocab == 256 && other_tokenizer(folder).empty()) return std::make_unique<ByteTokenizer>();
+  name = "none";
+  return nullptr;
+}
+
+TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, const std::string& folder) {
+  if (source.tokens.has_value() == source.text.has_value()) {
+    throw ConfigError("expected either --tokens or --text: what the model is to read");
+  }
+  TokenInput input;
+  input.tokenizer = find_tokenizer(source.tokenizer, model.vocab, folder, input.tokenizer_name);
+  if (source.tokens) {
+    const IdList list = id_list("--tokens", *source.tokens);
+    input.ids = parse_ids(list);
+    check_range(list, input.ids, 0, model.vocab, "token");
+  } else {
+    input.ids = text_ids(source, model, folder, input);
+  }
+  const std::size_t read = input.ids.size();
+  if (source.labels) {
+    const IdList list = id_list("--labels", *source.labels);
+    input.labels = parse_ids(list);
+    check_range(list, input.labels, no_label, model.vocab, "label");
+    if (input.labels.size() != read) {
+      list.fail(fmt::format("{} labels for {} tokens: expected one each (-1 for none)", input.labels.size(), read));
+    }
+  } else {
+    input.labels.assign(read, no_label);
+    if (model.causal) std::copy(input.ids.begin() + 1, input.ids.end(), input.labels.begin());
+  }
+  if (source.max_tokens > 0 && read > static_cast<std::size_t>(source.max_tokens)) {
+    input.ids.resize(static_cast<std::size_t>(source.max_tokens));
+    input.labels.resize(input.ids.size());
+    if (!source.labels) input.labels.back() = no_label;
+    input.notes.push_back(fmt::format("the first {} of {} tokens (--max-tokens)", input.ids.size(), read));
+  }
+  check_length(input.ids.size(), model, source.max_tokens > 0);
+  if (!model.unembedding) {
+    std::ranges::fill(input.labels, no_label);
+    input.notes.emplace_back("no loss: the model has no head");
+  } else if (!input.has_labels()) {
+    input.notes.emplace_back(source.labels  ? "no loss: all labels are -1"
+                             : model.causal ? "no loss: one token has no next token"
+                                            : "no loss: a bidirectional model needs --labels");
+  }
+  return input;
+}
+
+std::string visible(const std::string& text) {
+  const std::string quoted = in_quotes(text);
+  return quoted.substr(1, quoted.rfind('"') - 1);
+}
+
+}  // namespace periscope::stacks

@@ -1,0 +1,103 @@
+#include "experiments/engine/run/weight_scales_of.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "sim/model/parameters.h"
+
+namespace periscope::stacks {
+namespace {
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double root_mean_square(const Backend& ops, const Tensor& x) {
+  return std::sqrt(mean_of(ops.row_moments(x).second_moment));
+}
+
+/// √ of `squares` at mean 1; nothing where all are 0, or some are beyond all numbers.
+std::vector<double> sizes_of(std::vector<double> squares) {
+  const double mean = mean_of(squares);
+  if (!(mean > 0.0) || !std::isfinite(mean)) return {};
+  for (double& square : squares) square = std::sqrt(square / mean);
+  return squares;
+}
+
+/// The matrix itself, or one whose squares are in its dtype's range: times a power of two, which rounds nothing that
+/// counts.
+Tensor scaled_to_one(const Backend& ops, const Tensor& w) {
+  constexpr int far = 30;    // f32 has the squares of 2^-63 to 2^63
+  constexpr int most = 120;  // f32 has 2^120 itself, which brings the smallest number there is to 2^-29
+  const double size = root_mean_square(ops, w);
+  if (!(size > 0.0) || !std::isfinite(size) || std::abs(std::ilogb(size)) < far) return w;
+  return ops.scale(std::ldexp(1.0, std::clamp(-std::ilogb(size), -most, most)), w);
+}
+
+VarianceProfile profile_in(const Backend& ops, const Tensor& w, SizesKept kept) {
+  VarianceProfile profile;
+  if (kept != SizesKept::matrices) profile.rows = sizes_of(ops.row_moments(w).second_moment);
+  if (kept == SizesKept::rows_and_columns) {
+    const Tensor near_one = scaled_to_one(ops, w);
+    profile.columns = sizes_of(ops.to_host(ops.column_sums(ops.multiply(near_one, near_one))));
+  }
+  return profile;
+}
+
+}  // namespace
+
+std::vector<int> rows_in_use(const EmbeddingSpec& e, Weight table, std::span<const int> ids) {
+  std::vector<int> rows(ids.begin(), ids.end());
+  if (table == Weight::positions) std::iota(rows.begin(), rows.end(), e.position_offset);
+  if (table == Weight::token_types) rows.assign(rows.size(), 0);
+  return rows;
+}
+
+WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
+                       std::span<const int> ids, SizesKept kept) {
+  WeightScales scales;
+  const auto add_profile = [&](const ParameterId& id, VarianceProfile profile) {
+    if (kept != SizesKept::matrices) scales.profiles[id] = std::move(profile);
+  };
+  const auto add_bias = [&](const ParameterId& of, const Tensor& bias) {
+    if (bias.empty()) return;
+    if (const double rms = root_mean_square(ops, bias); rms != 0.0) scales.stddev[bias_of(of)] = rms;
+  };
+  for (int l = -1; l <= model.sublayers(); ++l) {
+    const SublayerWeights all = weights.fetch(l);
+    for (const Weight weight : weights_in(model, l)) {
+      if (is_table(weight)) {
+        if (ids.empty()) continue;
+        const std::vector<int> used = rows_in_use(model.embedding, weight, ids);
+        const Tensor rows = weights.rows(ops, weight, used);
+        scales.stddev[matrix_id(0, weight)] = root_mean_square(ops, rows);
+        VarianceProfile profile = profile_in(ops, rows, kept);
+        std::vector<double> of_table(
+            profile.rows.empty() ? 0 : static_cast<std::size_t>(shape_of(model, weight).fan_out), 1.0);
+        for (std::size_t t = 0; t < profile.rows.size(); ++t)
+          of_table.at(static_cast<std::size_t>(used[t])) = profile.rows[t];
+        profile.rows = std::move(of_table);
+        add_profile(matrix_id(0, weight), std::move(profile));
+      } else if (is_norm(weight)) {
+        const NormWeights& norm = all.norm(weight);
+        const ParameterId id = gain_id(l, weight);
+        scales.gains[id] = ops.to_host(norm.gain);
+        if (!norm.alpha.empty()) scales.alphas[alpha_of(id)] = ops.to_host(norm.alpha).front();
+        add_bias(id, norm.bias);
+      } else {
+        const LinearWeights& linear = all.matrix(weight);
+        const ParameterId id = matrix_id(ModelSpec::layer_of(l), weight);
+        const Tensor w = linear.map->dense();
+        scales.stddev[id] = root_mean_square(ops, w);
+        add_profile(id, profile_in(ops, w, kept));
+        add_bias(id, linear.bias);
+      }
+    }
+  }
+  return scales;
+}
+
+}  // namespace periscope::stacks

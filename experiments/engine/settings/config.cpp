@@ -1,0 +1,125 @@
+#include "experiments/engine/settings/config.h"
+
+#include <fmt/format.h>
+
+#include "experiments/engine/settings/differences.h"
+#include "experiments/engine/settings/seed_range.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
+
+namespace periscope::config {
+namespace {
+
+// clang-format off
+constexpr Key<RunOptions> run_keys[] = {
+    {.name = "seed", .field = &RunOptions::seed, .meaning = "first seed"},
+    {.name = "seeds", .field = &RunOptions::seeds, .range = seeds_from(1), .meaning = "number of seeds; a verdict needs 4"},
+    {.name = "threads", .field = &RunOptions::threads, .range = from_to(0, most_threads), .meaning = "0: OMP_NUM_THREADS, else all cores", .effect = Effect::none},
+    {.name = "device", .field = &RunOptions::device, .meaning = "cpu, reference, cuda, cuda-tf32"},
+    {.name = "dtype", .field = WordField<RunOptions>{
+         .get = [](const RunOptions& run) { return name_of(run.dtype); },
+         .set = [](RunOptions& run, const std::string& word) { run.dtype_choice = parse_dtype(word); }}, .meaning = "f64, f32, bf16, f16"},
+    {.name = "backward", .field = &RunOptions::backward, .meaning = "gradients too"},
+    {.name = "paired", .field = &RunOptions::paired, .meaning = "use the same random numbers for all stacks (twins), in simulation and prediction; false: independent random numbers for each stack, keyed by its label and kind of input (propagate, theory, power)"},
+    {.name = "weights", .field = word_field<&RunOptions::weights, weights_choice_names>(), .meaning = "dense; matrix-free: without matrices, exact in law (T21; propagate, ladder, gradients); auto: matrix-free where stacks are large and that costs at most half"},
+    {.name = "out", .field = &RunOptions::out, .meaning = "folder for result files", .effect = Effect::none},
+};
+
+constexpr Key<TheoryOptions> theory_keys[] = {
+    {.name = "tolerance", .field = &TheoryOptions::tolerance, .range = between(0, 1), .meaning = "wanted standard error of the prediction (sampled attention patterns); where it is given, whatever that costs", .standard = "0.01"},
+    {.name = "gradient_tolerance", .field = &TheoryOptions::gradient_tolerance, .range = between(0, 100), .unit = "nat", .meaning = "wanted standard error of the logarithm of every predicted squared gradient; where it is given, whatever that costs", .standard = "0.03"},
+    {.name = "fault", .field = word_field<&TheoryOptions::fault, theory::fault_names>(), .meaning = "a planted mistake: beta0, attention-output, no-score-path, query-gradient, depth-constant, without-v-norm, without-gate, norm-alpha"},
+    {.name = "finite_width", .field = &TheoryOptions::finite_width, .meaning = "forward statistics exactly at the stack's widths (T25; propagate), or in their limit (theory)", .standard = "by command"},
+    {.name = "replicates", .field = &TheoryOptions::replicates, .range = {.low = 2, .high = 1'000'000, .or_zero = true}, .meaning = "replicates of T25's chain; 0: 4 to 16 a seed, as far as they cost no more than the measurement, or seconds"},
+};
+
+constexpr Key<AgreementOptions> agreement_keys[] = {
+    {.name = "familywise_error", .field = &AgreementOptions::familywise_error, .range = between(0, 1), .meaning = "chance of a rejected cell in a run where theory is right"},
+    {.name = "finite_width", .field = &AgreementOptions::finite_width, .range = from_to(0, 1e3), .meaning = "c of the finite-width term c*w for moments, relative (T19)"},
+    {.name = "finite_width_cosine", .field = &AgreementOptions::finite_width_cosine, .range = from_to(0, 1e3), .meaning = "c of c*w for cosines, absolute, and for the size of attention's output, relative"},
+    {.name = "finite_width_gradient", .field = &AgreementOptions::finite_width_gradient, .range = from_to(0, 1e3), .meaning = "c of the finite-width term for logarithms of gradients (T19); measured, see docs/theory/finite_width.md"},
+};
+
+constexpr Range limit = between(0, 1e3);
+constexpr Key<PowerLimits> power_limit_keys[] = {
+    {.name = "second_moment", .field = &PowerLimits::second_moment, .range = limit, .meaning = "largest relative error that a verdict may leave unnoticed, else it is inconclusive (T22)"},
+    {.name = "variance", .field = &PowerLimits::variance, .range = limit, .meaning = "the same of the variance"},
+    {.name = "token_cosine", .field = &PowerLimits::token_cosine, .range = limit, .meaning = "the same of the token cosine, absolute"},
+    {.name = "log_grad_sq", .field = &PowerLimits::log_grad_sq, .range = limit, .unit = "nat", .meaning = "the same of the logarithm of a squared gradient"},
+    {.name = "score_share", .field = &PowerLimits::score_share, .range = limit, .meaning = "the same of the score path's share, absolute"},
+};
+// clang-format on
+
+}  // namespace
+
+const Section<RunOptions> run_section{"run", run_keys};
+const Section<TheoryOptions> theory_section{"theory", theory_keys};
+const Section<AgreementOptions> agreement_section{"agreement", agreement_keys};
+const Section<PowerLimits> power_limit_section{"agreement.power_limit", power_limit_keys};
+
+DType parse_dtype(const std::string& word) {
+  if (word == "f64") return DType::f64;
+  if (word == "f32") return DType::f32;
+  if (word == "bf16") return DType::bf16;
+  if (word == "f16") return DType::f16;
+  throw ConfigError(fmt::format("run.dtype = \"{}\": expected one of f64, f32, bf16, f16", shortened(word)));
+}
+
+void ChosenNorms::put_into(ModelSpec& model) const {
+  take_defaults(model.placement, model);
+  model.final_norm = final_norm.value_or(model.final_norm);
+  model.embedding_norm = embedding_norm.value_or(model.embedding_norm);
+  model.qk_norm = qk_norm.value_or(model.qk_norm);
+  model.v_norm = v_norm.value_or(model.v_norm);
+  model.inner_norm = inner_norm.value_or(model.inner_norm);
+  model.norm = norm.value_or(model.norm);
+}
+
+std::vector<StackSpec> Config::stacks() const {
+  std::vector<StackSpec> all;
+  for (const InputKind kind : inputs) {
+    for (const Placement& placement : placements) {
+      if (!variants.empty()) break;
+      StackSpec spec = base;
+      spec.model.placement = placement;
+      norms.put_into(spec.model);
+      all.push_back(spec);
+      all.back().input.kind = kind;
+    }
+    for (const StackSpec& variant : variants) {
+      all.push_back(variant);
+      all.back().input.kind = kind;
+    }
+  }
+  note_differences(all);
+  return all;
+}
+
+nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash) {
+  InputSpec input = spec.input;
+  if (for_hash && input.kind != InputKind::text) input.path.clear();
+  nlohmann::ordered_json model = section_json(model_section, spec.model, for_hash);
+  const nlohmann::ordered_json layers = layer_placements_json(spec.model);
+  if (!layers.empty()) model["layer_placement"] = layers;
+  // The keys that it has set say what is computed.
+  if (!for_hash && !spec.recipe.empty()) model["recipe"] = spec.recipe;
+  if (!for_hash && spec.model.placement.is_named_custom()) model["placement"]["name"] = spec.model.placement.name;
+  return {{"model", model},
+          {"init", section_json(init_section, spec.init, for_hash)},
+          {"input", section_json(input_section, input, for_hash)}};
+}
+
+std::string placement_label(const StackSpec& spec) {
+  if (!spec.label.empty()) return spec.label;
+  if (spec.model.placement.is_named_custom()) {
+    return std::string(spec.model.placement.name);
+  }
+  const auto json = placement_json(spec.model.placement);
+  return json.is_string() ? json.get<std::string>() : json.dump();
+}
+
+std::string short_label(const StackSpec& spec) {
+  return spec.label.empty() ? std::string(spec.model.placement.name) : spec.label;
+}
+
+}  // namespace periscope::config

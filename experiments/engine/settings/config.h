@@ -1,0 +1,159 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "experiments/engine/settings/power_limits.h"
+#include "experiments/engine/settings/section.h"
+#include "sim/base/enumerators.h"
+#include "sim/core/tensor.h"
+#include "sim/spec/stack_keys.h"
+#include "theory/predict/fault.h"
+
+namespace periscope::config {
+
+/// The ways to draw random matrices: dense draws every entry; matrix-free draws only the products with the rows that a
+/// matrix reads (T21).
+enum class WeightsChoice { automatic, dense, matrix_free };
+inline constexpr std::array<std::string_view, 3> weights_choice_names{"auto", "dense", "matrix-free"};
+static_assert(are_names_of<WeightsChoice>(weights_choice_names));
+
+inline constexpr int most_threads = 1024;
+
+/// A run's settings: [run] of the configuration, and the flags of the same names.
+struct RunOptions {
+  std::uint64_t seed = 0;  ///< first seed; seed i of a run is seed + i
+  int seeds = 8;
+  int threads = 0;  ///< 0: OMP_NUM_THREADS, else all cores
+  std::string device = "cpu";
+  std::optional<DType> dtype_choice;  ///< as given
+  DType dtype = DType::f32;           ///< as used: f32, or f64 on a device that knows nothing else
+  bool backward = false;              ///< measure gradients too
+  bool paired = true;                 ///< same random numbers for all stacks (twins)
+  /// Commands that need a matrix whole have made this `dense`.
+  WeightsChoice weights = WeightsChoice::automatic;
+  std::string out;      ///< folder for results, "" for none
+  double memory = 0.0;  ///< bytes that a backward pass may use; 0: as tape_budget says
+};
+
+/// [agreement]: when measurement and theory agree (T19).
+struct AgreementOptions {
+  double familywise_error = 0.01;      ///< chance that a run in which theory is right has a rejected cell
+  double finite_width = 0.5;           ///< c of T19 for moments, on relative differences
+  double finite_width_cosine = 1.0;    ///< for cosines (absolute) and the size of attention's output (relative)
+  double finite_width_gradient = 1.0;  ///< for gradients, on differences of logarithms: times gradient_width_term
+  PowerLimits power_limits = {};       ///< what a verdict must be able to refuse (T22)
+};
+
+/// [theory]: precision of the prediction, and a mistake planted in it.
+struct TheoryOptions {
+  /// Wanted precision, whatever it costs; without it theory::PredictionOptions' own, as far as that costs no more than
+  /// the measurement (experiments/engine/run/cost.h).
+  std::optional<double> tolerance;
+  std::optional<double> gradient_tolerance;
+  [[nodiscard]] double wanted_tolerance() const { return tolerance.value_or(0.01); }
+  [[nodiscard]] double wanted_gradient_tolerance() const { return gradient_tolerance.value_or(0.03); }
+  [[nodiscard]] bool precision_was_given() const { return tolerance || gradient_tolerance; }
+  theory::Fault fault = theory::Fault::none;
+  /// Forward statistics at the stack's own widths (T25) instead of the limit; by default `propagate` does, `theory`
+  /// not.
+  std::optional<bool> finite_width;
+  int replicates = 0;  ///< of T25's chain; 0: from the number of seeds
+};
+
+extern const Section<RunOptions> run_section;
+extern const Section<TheoryOptions> theory_section;
+extern const Section<AgreementOptions> agreement_section;
+extern const Section<PowerLimits> power_limit_section;
+
+/// What was chosen of the keys that a placement has defaults for.
+struct ChosenNorms {
+  std::optional<bool> final_norm = {};
+  std::optional<bool> embedding_norm = {};
+  std::optional<QkNorm> qk_norm = {};
+  std::optional<bool> v_norm = {};
+  std::optional<InnerNorm> inner_norm = {};
+  std::optional<NormKind> norm = {};
+
+  /// What was chosen, and the defaults of the model's placement for the rest.
+  void put_into(ModelSpec& model) const;
+};
+
+/// A configuration: the stacks that the file, --set and the flags describe, and how they are measured and predicted. An
+/// experiment with a section of its own adds it by derivation, as LadderConfig does.
+struct Config {
+  StackSpec base;  ///< placement, final_norm and input.kind as in the first stack
+  std::vector<Placement> placements;
+  std::vector<InputKind> inputs;
+  std::vector<StackSpec> variants;  ///< where lists of other keys than placement are given: their cross product
+  ChosenNorms norms = {};           ///< the placement's defaults where they are not given
+  RunOptions run;
+  AgreementOptions agreement;
+  TheoryOptions theory;
+  std::vector<std::string> theory_settings;  ///< as given by --theory-set
+  std::vector<StackSpec> overridden;         ///< every stack with what --theory-set overrides; empty: nothing
+  std::set<std::string> given;               ///< the keys that the file and the settings name, as in "model.width"
+
+  Config() = default;
+  Config(const Config&) = default;
+  Config(Config&&) = default;
+  Config& operator=(const Config&) = default;
+  Config& operator=(Config&&) = default;
+  virtual ~Config() = default;
+
+  /// Adds the experiment's own sections to the resolved configuration; for_hash as in section_json.
+  virtual void add_own_sections(nlohmann::ordered_json& /*resolved*/, bool /*for_hash*/) const {}
+  [[nodiscard]] bool was_given(const std::string& key) const { return given.contains(key); }
+  /// The stacks of a run, inputs outermost, each valid and with what it differs in from the others.
+  [[nodiscard]] std::vector<StackSpec> stacks() const;
+  /// Returns the stacks that theory predicts: those that --theory-set describes, or stacks() if nothing is overridden.
+  [[nodiscard]] std::vector<StackSpec> predicted_stacks() const { return overridden.empty() ? stacks() : overridden; }
+};
+
+/// `known` are the sections that a configuration may have, one within another behind it.
+/// Reads `file` ("" for none), applies `settings` (a.b=v) on top, checks everything. Throws ConfigError.
+/// Keys of model, init and input may have lists: the stacks are the cross product of all, in the order given.
+/// A relative input.path in a file is relative to that file; in a setting to the working directory.
+/// `theory_settings` (--theory-set) are read like settings, on top of them, and say what is overridden for theory: keys
+/// of model, init, input and theory. ConfigError if measurement and prediction could then not be compared: they need
+/// the same stacks one by one, layers, tokens and inputs. One value is for all stacks, a list for one after the other.
+Config load_config(std::span<const AnySection> known, const std::string& file, const std::vector<std::string>& settings,
+                   const std::vector<std::string>& theory_settings = {});
+
+/// Throws ConfigError unless every one of them (--vary) is a setting of a key of model, init or input, or train.lr, to
+/// a list. Such a setting is then one like others.
+void require_variations(std::span<const AnySection> known, const std::vector<std::string>& variations);
+
+/// Throws ConfigError if two entries of the list `key` are the same: results are found by them.
+void require_different(std::string_view key, std::vector<std::string> entries);
+
+/// Reads one more section out of a configuration that load_config has accepted.
+template <class Own>
+void load_section(const Section<Own>& section, const std::string& file, const std::vector<std::string>& settings,
+                  Own& values) {
+  const toml::table table = read_table(file, settings);
+  TomlReader reader = TomlReader(&table, "", file).table(section.name);
+  read_keys(reader, section, values);
+}
+
+/// Parses a --dtype word. Throws ConfigError for an unknown one.
+DType parse_dtype(const std::string& word);
+
+/// Every key of model, init and input with its value, `placement` as one name or a table; for_hash as in section_json.
+nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash = false);
+
+/// Returns the stack's name in result files and tables: its label, or else its placement's name, or its free form as
+/// JSON.
+std::string placement_label(const StackSpec& spec);
+/// Returns the stack's name in lines of progress: as placement_label, but "custom" for a free form without a name,
+/// whatever its keys.
+std::string short_label(const StackSpec& spec);
+
+}  // namespace periscope::config

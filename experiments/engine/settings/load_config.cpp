@@ -1,0 +1,368 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "experiments/engine/settings/config.h"
+#include "experiments/engine/settings/placement_reader.h"
+#include "experiments/engine/settings/setting.h"
+#include "experiments/engine/settings/toml_reader.h"
+#include "experiments/engine/settings/variants.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
+#include "sim/checkpoint/recipe.h"
+#include "sim/spec/stack_keys.h"
+#include "sim/spec/weight.h"
+
+namespace periscope::config {
+namespace {
+
+bool apply_preset(TomlReader& reader, ModelSpec& m) {
+  std::string name;
+  if (!reader.read("preset", name)) return false;
+  std::vector<std::string_view> names;
+  for (const Preset& p : presets) names.push_back(p.name);
+  const Preset& p = presets[reader.index_of("preset", name, names)];
+  m.layers = p.layers;
+  m.width = p.width;
+  m.heads = p.heads;
+  m.kv_heads = p.kv_heads;
+  m.head_dim = p.head_dim;
+  m.mlp_width = p.mlp_width;
+  return true;
+}
+
+/// Sets the keys that say what kind of stack it is, where there is a recipe. Sizes are not known yet.
+const Family* apply_recipe(TomlReader& reader, StackSpec& spec) {
+  if (!reader.read("recipe", spec.recipe)) return nullptr;
+  std::vector<std::string_view> names;
+  for (const Family& family : family_table()) names.push_back(family.name);
+  const Family& family = family_table()[reader.index_of("recipe", spec.recipe, names)];
+  const Recipe recipe = recipe_of(family, ModelSpec{}.width);
+  const ModelSpec& kind = recipe.model;
+  ModelSpec& m = spec.model;
+  m.placement = kind.placement;
+  m.final_norm = kind.final_norm;
+  m.embedding_norm = kind.embedding_norm;
+  m.norm = kind.norm;
+  m.norm_eps = kind.norm_eps;
+  m.qk_norm = kind.qk_norm;
+  m.mlp = kind.mlp;
+  m.rope = kind.rope;
+  m.causal = kind.causal;
+  spec.init = {.scheme = InitScheme::normal, .std = recipe.init_std, .residual = recipe.init_residual};
+  return &family;
+}
+
+/// Sets the keys of the shape that were not given (model.kv_heads, model.head_dim, model.mlp_width) to the values that
+/// follow from the other keys. Throws ConfigError if model.heads does not divide model.width.
+void derive_shape(const Config& config, bool preset, ModelSpec& m) {
+  const bool width = config.was_given("model.width");
+  const bool heads = config.was_given("model.heads");
+  if (!config.was_given("model.kv_heads") && (heads || !preset)) m.kv_heads = m.heads;
+  if (!config.was_given("model.head_dim") && !preset) {
+    if (m.heads >= 1 && m.width % m.heads != 0) {
+      throw ConfigError(
+          fmt::format("model.heads = {}: expected a divisor of model.width = {}, or model.head_dim", m.heads, m.width));
+    }
+    m.head_dim = m.heads >= 1 ? m.width / m.heads : 1;
+  }
+  // The width is checked later, with everything else of the stack.
+  if (!config.was_given("model.mlp_width") && (width || !preset) && m.width <= 1 << 20) m.mlp_width = 4 * m.width;
+}
+
+/// Derives input.second_moment from init.embedding_std, or else from the recipe. If only init.position_std is given,
+/// init.embedding_std becomes the recipe's. Returns whether init determines the second moment.
+bool derive_second_moment(const Config& config, const Family* family, StackSpec& base) {
+  const std::optional<Recipe> recipe =
+      family == nullptr ? std::nullopt : std::optional(recipe_of(*family, base.model.width));
+  InitSpec& init = base.init;
+  const double truncated = truncation_factor(init);
+  // The families draw embeddings with the std of their matrices.
+  const bool has_own_std = recipe && init.scheme == InitScheme::normal;
+  if (init.position_std && !init.embedding_std) {
+    if (!recipe) {
+      throw ConfigError(fmt::format("init.position_std = {:g}: expected init.embedding_std or model.recipe, too",
+                                    *init.position_std));
+    }
+    init.embedding_std = has_own_std ? init.std : recipe->init_std;
+  }
+  if (init.embedding_std) {
+    const auto positions = init.position_std ? std::optional(*init.position_std * truncated) : std::nullopt;
+    base.input.second_moment =
+        input_second_moment(recipe ? recipe->model : base.model, *init.embedding_std * truncated, positions);
+    if (!std::isnormal(base.input.second_moment)) {
+      throw ConfigError(
+          fmt::format("init.embedding_std = {:g}: the input would have the second moment {:g}; expected "
+                      "another standard deviation",
+                      *init.embedding_std, base.input.second_moment));
+    }
+    return true;
+  }
+  if (!recipe) return false;
+  const double times = (has_own_std ? init.std / recipe->init_std : 1.0) * truncated;
+  const double moment = recipe->second_moment * times * times;
+  if (times >= 0.0 && !(moment > 0.0 && std::isfinite(moment)) && !config.was_given("input.second_moment")) {
+    throw ConfigError(
+        fmt::format("init.std = {:g}: the embeddings of model.recipe would have the second moment {:g}; expected "
+                    "another std, or input.second_moment",
+                    init.std, moment));
+  }
+  base.input.second_moment = moment;
+  return false;
+}
+
+/// Throws ConfigError if input.second_moment contradicts init.embedding_std and init.position_std, both truncated.
+void require_second_moment(const InitSpec& init, double derived, double given) {
+  constexpr double rounding = 1e-12;
+  if (std::abs(given - derived) <= rounding * derived) return;
+  throw ConfigError(
+      fmt::format("input.second_moment = {:g}: expected {:g} as init.embedding_std = {:g}{}{} has it; give "
+                  "one of them",
+                  given, derived, *init.embedding_std,
+                  init.position_std ? fmt::format(" with init.position_std = {:g}", *init.position_std) : "",
+                  truncation_factor(init) == 1.0 ? ""
+                  : init.truncation > 0.0        ? fmt::format(", init.truncation = {:g}", init.truncation)
+                                                 : ", init.scheme = \"mitchell\" (init.truncation = 3)"));
+}
+
+void read_kinds(TomlReader& reader, std::vector<InputKind>& kinds) {
+  const toml::node* node = reader.find("kind");
+  if (node == nullptr) return;
+  kinds.clear();
+  const toml::array single{node->is_string() ? *node->value<std::string>() : std::string()};
+  const toml::array* list = node->is_string() ? &single : node->as_array();
+  if (list == nullptr || list->empty()) reader.fail("kind", *node, "gaussian, tokens, text, or a list of these");
+  for (const toml::node& item : *list) {
+    if (!item.is_string()) reader.fail("kind", *node, "gaussian, tokens, text, or a list of these");
+    kinds.push_back(static_cast<InputKind>(reader.index_of("kind", *item.value<std::string>(), input_kind_names)));
+  }
+}
+
+using Known = std::span<const AnySection>;
+
+/// The keys of `periscope list`, and those of model.placement's table, in the tables `meant`; of all tables if empty.
+std::vector<std::string> known_keys(Known known, std::span<const std::string_view> meant) {
+  std::vector<std::string> keys;
+  const auto add = [&](const std::string& name) {
+    const auto within = [&](std::string_view table) { return name.starts_with(table); };
+    if (meant.empty() || std::ranges::any_of(meant, within)) keys.push_back(name);
+  };
+  for (const AnySection& section : known) {
+    for (const KeyText& key : section.keys) add(key.name);
+  }
+  for (const Key<SublayerRule>& key : placement_section.keys) {
+    add(fmt::format("{}.{}", placement_section.name, key.name));
+  }
+  for (const char* key : {"name", "attention", "mlp"}) add(fmt::format("{}.{}", placement_section.name, key));
+  return keys;
+}
+
+/// The known key that `key` may have meant: who leaves its table away means one by its last part.
+std::string nearest_key(const std::string& key, const std::vector<std::string>& keys) {
+  std::vector<std::string> words = keys;
+  if (key.find('.') == std::string::npos) {
+    for (std::string& word : words) word = word.substr(word.rfind('.') + 1);
+  }
+  return keys[static_cast<std::size_t>(std::ranges::find(words, nearest(key, words)) - words.begin())];
+}
+
+/// Throws ConfigError unless the setting is of a known key, or of a known key of the tables `meant`.
+void require_known(Known known, const std::string& setting, std::string_view flag, std::string_view expected,
+                   std::span<const std::string_view> meant = {}) {
+  const std::string key = key_of_setting(setting, flag);
+  const std::vector<std::string> keys = known_keys(known, meant);
+  if (std::ranges::find(keys, key) != keys.end()) return;
+  const std::vector<std::string> all = known_keys(known, {});
+  const bool is_known = std::ranges::find(all, key) != all.end();  // of another table than is meant
+  throw ConfigError(fmt::format("{} {}: {}{}: expected {}{}", flag, shortened(setting), is_known ? "" : "unknown key ",
+                                shortened(key), expected, is_known ? "" : "; nearest is " + nearest_key(key, keys)));
+}
+
+/// Throws ConfigError for anything in `table` that no section knows or takes.
+void check_sections(Known known, const toml::table& table, const std::string& file) {
+  if (table.contains("converge")) {
+    throw ConfigError(fmt::format("{}[converge] is [ladder] now: expected ladder.widths and ladder.seeds",
+                                  file.empty() ? "" : printable(file) + ": "));
+  }
+  std::map<std::string, TomlReader> readers{{"", TomlReader(&table, "", file)}};
+  for (const AnySection& section : known) {
+    const std::size_t dot = section.name.rfind('.');
+    const std::string parent = dot == std::string::npos ? "" : section.name.substr(0, dot);
+    readers.emplace(section.name, readers.at(parent).table(section.name.substr(dot + 1)));
+  }
+  for (const AnySection& section : known) section.check(readers.at(section.name));
+  for (const AnySection& section : known) readers.at(section.name).finish();
+  readers.at("").finish();
+}
+
+/// The configuration in `table`, which was read from `file`. No key but input.kind has a list.
+Config read_single(Known known, const toml::table& table, const std::string& file) {
+  Config config;
+  config.inputs = {InputKind::gaussian};
+  config.placements = {config.base.model.placement};
+  for (const auto& [name, node] : table) {
+    if (!node.is_table()) continue;
+    for (const auto& [key, value] : *node.as_table()) config.given.insert(fmt::format("{}.{}", name.str(), key.str()));
+  }
+  check_sections(known, table, file);
+  TomlReader root(&table, "", file);
+  StackSpec& base = config.base;
+  TomlReader model = root.table("model");
+  const bool preset = apply_preset(model, base.model);
+  const Family* recipe = apply_recipe(model, base);
+  const toml::node* placement = model.find("placement");
+  read_keys(model, model_section, base.model);
+  if (placement != nullptr) base.model.placement = read_placement(model);
+  base.model.layer_placements = read_layer_placements(model, file);
+  config.placements = {base.model.placement};
+  derive_shape(config, preset, base.model);
+  // A recipe's own final norm belongs to its own placement.
+  const bool own = recipe != nullptr && placement == nullptr;
+  if (config.was_given("model.final_norm") || own) config.norms.final_norm = base.model.final_norm;
+  const auto chosen = [&](const char* key) { return config.was_given(key) || recipe != nullptr; };
+  if (chosen("model.embedding_norm")) config.norms.embedding_norm = base.model.embedding_norm;
+  if (chosen("model.qk_norm")) config.norms.qk_norm = base.model.qk_norm;
+  if (chosen("model.norm")) config.norms.norm = base.model.norm;
+  if (config.was_given("model.v_norm")) config.norms.v_norm = base.model.v_norm;
+  if (config.was_given("model.inner_norm")) config.norms.inner_norm = base.model.inner_norm;
+  TomlReader init = root.table("init");
+  read_keys(init, init_section, base.init);
+  TomlReader input = root.table("input");
+  const bool has_width = base.model.width >= 1 && base.model.width <= 1 << 20;
+  const bool init_says = has_width && derive_second_moment(config, recipe, base);
+  const double derived = base.input.second_moment;
+  read_keys(input, input_section, base.input);
+  if (init_says) require_second_moment(base.init, derived, base.input.second_moment);
+  read_kinds(input, config.inputs);
+  const toml::node* path = input.find("path");
+  if (path != nullptr && path->source().path && std::filesystem::path(base.input.path).is_relative()) {
+    base.input.path = (std::filesystem::path(file).parent_path() / base.input.path).lexically_normal().string();
+  }
+  TomlReader run = root.table("run");
+  read_keys(run, run_section, config.run);
+  TomlReader agreement = root.table("agreement");
+  read_keys(agreement, agreement_section, config.agreement);
+  TomlReader power_limit = agreement.table("power_limit");
+  read_keys(power_limit, power_limit_section, config.agreement.power_limits);
+  TomlReader theory = root.table("theory");
+  read_keys(theory, theory_section, config.theory);
+  for (const StackSpec& spec : config.stacks()) validate(spec);
+  std::vector<std::string> kinds;
+  for (const InputKind kind : config.inputs) kinds.emplace_back(input_kind_names[static_cast<std::size_t>(kind)]);
+  require_different("input.kind", kinds);
+  config.base = config.stacks().front();
+  return config;
+}
+
+template <class T>
+void require_same(std::string_view key, const T& measured, const T& overridden) {
+  if (measured == overridden) return;
+  throw ConfigError(fmt::format("--theory-set {} = {}: expected {} as measured; nothing could be compared else", key,
+                                overridden, measured));
+}
+
+/// Throws ConfigError unless the measured stack `a` and the stack `b` that theory predicts for it can be compared.
+void require_comparable_override(const StackSpec& a, const StackSpec& b) {
+  require_same("model.layers", a.model.layers, b.model.layers);
+  require_same("input.tokens", a.input.tokens, b.input.tokens);
+  require_same("input.path", a.input.path, b.input.path);
+  if (a.input.kind != InputKind::gaussian) require_same("model.vocab", a.model.vocab, b.model.vocab);
+}
+
+std::string words_of(const std::vector<InputKind>& kinds) {
+  std::string all;
+  for (const InputKind kind : kinds) all += fmt::format("{} ", input_kind_names[static_cast<std::size_t>(kind)]);
+  return all.substr(0, all.size() - 1);
+}
+
+/// One configuration of all combinations.
+Config merged(const std::vector<Config>& each, const Lists& lists) {
+  Config config = each.front();
+  if (each.size() == 1) return config;
+  config.placements.clear();
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    config.placements.push_back(each[i].placements.front());
+    if (!lists.vary_more_than_placement()) continue;
+    config.variants.push_back(each[i].base);
+    config.variants.back().label = lists.label(i, each[i].base);
+  }
+  lists.require_comparable(config.stacks());
+  return config;
+}
+
+/// Puts into `config` the stacks with what --theory-set overrides, and theory's precision and fault.
+void override_theory(Known known, const std::string& file, const Lists& lists,
+                     const std::vector<std::string>& theory_settings, Config& config) {
+  std::vector<Config> overridden;
+  for (std::size_t i = 0; i < lists.combinations(); ++i) {
+    overridden.push_back(read_single(known, lists.overridden(i, theory_settings), file));
+    require_same("input.kind", words_of(config.inputs), words_of(overridden.back().inputs));
+  }
+  for (std::size_t input = 0; input < config.inputs.size(); ++input) {
+    for (const Config& one : overridden) config.overridden.push_back(one.stacks()[input]);
+  }
+  const bool overrides_input = std::ranges::any_of(theory_settings, [](const std::string& setting) {
+    const std::string key = key_of_setting(setting, "--theory-set");
+    return key == "input.second_moment" || key == "model.recipe" || key == "init.embedding_std" ||
+           key == "init.position_std";
+  });
+  const std::vector<StackSpec> measured = config.stacks();
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    // It may follow from init.std and init.truncation, which the theory may override for the matrices alone.
+    if (!overrides_input) config.overridden[i].input.second_moment = measured[i].input.second_moment;
+    require_comparable_override(measured[i], config.overridden[i]);
+    config.overridden[i].label = measured[i].label;
+    config.overridden[i].settings = measured[i].settings;
+  }
+  config.theory = overridden.front().theory;
+  config.theory_settings = theory_settings;
+}
+
+}  // namespace
+
+void require_different(std::string_view key, std::vector<std::string> entries) {
+  std::ranges::sort(entries);
+  const auto twice = std::ranges::adjacent_find(entries);
+  if (twice == entries.end()) return;
+  throw ConfigError(fmt::format("{}: {} is in the list twice: expected different entries", key, shortened(*twice)));
+}
+
+void require_variations(Known known, const std::vector<std::string>& variations) {
+  constexpr std::string_view of_stacks[] = {"model.", "init.", "input.", "train.lr"};
+  for (const std::string& variation : variations) {
+    require_known(known, variation, "--vary",
+                  "a key of model, init or input, as the stacks of a run share all others, or train.lr in first-steps",
+                  of_stacks);
+    toml::table table;
+    apply_setting(table, variation, "--vary");
+    if (!table.at_path(key_of_setting(variation, "--vary")).is_array()) {
+      throw ConfigError(fmt::format("--vary {}: expected a list, as in --vary 'model.qk_norm=[\"none\",\"full\"]'",
+                                    shortened(variation)));
+    }
+  }
+}
+
+Config load_config(Known known, const std::string& file, const std::vector<std::string>& settings,
+                   const std::vector<std::string>& theory_settings) {
+  for (const std::string& setting : settings) {
+    require_known(known, setting, "--set", "one of the keys that `periscope list` shows");
+  }
+  const Lists lists(file, settings);
+  std::vector<Config> each;
+  for (std::size_t i = 0; i < lists.combinations(); ++i) each.push_back(read_single(known, lists.table(i), file));
+  Config config = merged(each, lists);
+  if (theory_settings.empty()) return config;
+  constexpr std::string_view of_theory[] = {"model.", "init.", "input.", "theory."};
+  for (const std::string& setting : theory_settings) {
+    require_known(known, setting, "--theory-set", "a key of model, init, input or theory, as theory is told",
+                  of_theory);
+  }
+  override_theory(known, file, lists, theory_settings, config);
+  return config;
+}
+
+}  // namespace periscope::config

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "experiments/engine/settings/input_file.h"
+#include "experiments/engine/settings/toml_reader.h"
+#include "sim/base/key.h"
+#include "sim/spec/model_spec.h"
+
+/// Functions that read, check, print and list the keys of a section, from its rows (sim/base/key.h).
+namespace periscope::config {
+
+/// A row as `periscope list` shows it.
+struct KeyText {
+  std::string name;      ///< "model.width"
+  std::string standard;  ///< the default, as a configuration file would have it
+  std::string unit;      ///< "" of what is no number
+  std::string meaning;
+  std::string type;                  ///< as type_words has it
+  std::vector<std::string> choices;  ///< of a word that has to be one of these
+  bool swept = false;                ///< takes a list of such values too
+};
+
+nlohmann::ordered_json placement_json(const Placement& placement);     ///< its name, or the table of its free form
+nlohmann::ordered_json layer_placements_json(const ModelSpec& model);  ///< as model.layer_placement has them
+std::string toml_text(const nlohmann::ordered_json& value);            ///< "1e-6", "[0.0, 1.0]", "\"peri\""
+
+/// Reads the keys of `section` out of the table that `reader` stands at; others stay as they are. What is swept is
+/// only noted as known: it may be a list. Throws ConfigError for a value of the wrong type.
+template <class S>
+void read_keys(TomlReader& reader, const Section<S>& section, S& values) {
+  for (const Key<S>& key : section.keys) {
+    std::visit(
+        [&](const auto& field) {
+          using F = std::remove_cvref_t<decltype(field)>;
+          if (key.swept || std::is_same_v<F, std::monostate>) {
+            reader.find(key.name);
+          } else if constexpr (std::is_same_v<F, WordField<S>>) {
+            std::string word;
+            if (!reader.read(key.name, word)) return;
+            if (!field.names.empty()) static_cast<void>(reader.index_of(key.name, word, field.names));
+            field.set(values, word);
+          } else if constexpr (std::is_same_v<F, std::optional<bool> S::*>) {
+            if (bool value = false; reader.read(key.name, value)) values.*field = value;
+          } else if constexpr (std::is_same_v<F, std::optional<double> S::*>) {
+            if (double value = 0.0; reader.read(key.name, value)) values.*field = value;
+          } else if constexpr (!std::is_same_v<F, Placement S::*> && !std::is_same_v<F, std::monostate>) {
+            reader.read(key.name, values.*field);
+          }
+        },
+        key.field);
+  }
+}
+
+/// The value of a key; null for a choice that was not made.
+template <class S>
+nlohmann::ordered_json value_json(const Key<S>& key, const S& values) {
+  return std::visit(
+      [&](const auto& field) -> nlohmann::ordered_json {
+        using F = std::remove_cvref_t<decltype(field)>;
+        if constexpr (std::is_same_v<F, std::monostate>) {
+          return nullptr;
+        } else if constexpr (std::is_same_v<F, WordField<S>>) {
+          return field.get(values);
+        } else if constexpr (std::is_same_v<F, std::optional<bool> S::*> ||
+                             std::is_same_v<F, std::optional<double> S::*>) {
+          return values.*field ? nlohmann::ordered_json(*(values.*field)) : nullptr;
+        } else if constexpr (std::is_same_v<F, Placement S::*>) {
+          return placement_json(values.*field);
+        } else if constexpr (std::is_same_v<F, DepthExpression S::*>) {
+          const DepthExpression& e = values.*field;
+          return e.text().empty() ? nlohmann::ordered_json(e.at(0, 1)) : nlohmann::ordered_json(e.text());
+        } else {
+          return values.*field;
+        }
+      },
+      key.field);
+}
+
+/// Every key that says what is computed, with its value, in the order of the rows. For the hash a file's content stands
+/// for its path.
+template <class S>
+nlohmann::ordered_json section_json(const Section<S>& section, const S& values, bool for_hash = false) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const Key<S>& key : section.keys) {
+    if (key.effect == Effect::none || std::holds_alternative<std::monostate>(key.field)) continue;
+    json[std::string(key.name)] = value_json(key, values);
+    if (for_hash && key.effect == Effect::file) {
+      const std::string path = json[std::string(key.name)];
+      if (!path.empty())
+        json[std::string(key.name)] = input_file(path, std::string(section.name) + "." + std::string(key.name))->sha256;
+    }
+  }
+  return json;
+}
+
+/// What a key's values are: "whole number", "number", "flag", "text", "number or text", a list of the first four ("list
+/// of number"), "placement", "list of table"; "" for a word that fills other keys.
+template <class S>
+std::string type_words(const Key<S>& key) {
+  if (key.tables) return "list of table";
+  return std::visit(
+      [](const auto& field) -> std::string {
+        using F = std::remove_cvref_t<decltype(field)>;
+        if constexpr (std::is_same_v<F, int S::*> || std::is_same_v<F, std::uint64_t S::*>) {
+          return "whole number";
+        } else if constexpr (std::is_same_v<F, double S::*> || std::is_same_v<F, std::optional<double> S::*>) {
+          return "number";
+        } else if constexpr (std::is_same_v<F, bool S::*> || std::is_same_v<F, std::optional<bool> S::*>) {
+          return "flag";
+        } else if constexpr (std::is_same_v<F, std::vector<int> S::*>) {
+          return "list of whole number";
+        } else if constexpr (std::is_same_v<F, std::vector<double> S::*>) {
+          return "list of number";
+        } else if constexpr (std::is_same_v<F, std::vector<std::string> S::*>) {
+          return "list of text";
+        } else if constexpr (std::is_same_v<F, Placement S::*>) {
+          return "placement";
+        } else if constexpr (std::is_same_v<F, DepthExpression S::*>) {
+          return "number or text";
+        } else if constexpr (std::is_same_v<F, std::monostate>) {
+          return "";
+        } else {
+          return "text";
+        }
+      },
+      key.field);
+}
+
+/// A section whose keys can be listed and checked without knowing what holds their values.
+struct AnySection {
+  std::string name;
+  std::vector<KeyText> keys;
+  std::function<void(TomlReader&)> check;  ///< throws ConfigError for a wrong type, and for a number out of its range
+};
+
+template <class S>
+AnySection any_section(const Section<S>& section) {
+  AnySection any{.name = std::string(section.name), .keys = {}, .check = [&section](TomlReader& reader) {
+                   S values;
+                   read_keys(reader, section, values);
+                   require_ranges(section, values);
+                 }};
+  const S standard;
+  for (const Key<S>& key : section.keys) {
+    std::string meaning(key.meaning);
+    std::vector<std::string> choices;
+    if (const auto* words = std::get_if<WordField<S>>(&key.field)) {
+      choices.assign(words->names.begin(), words->names.end());
+    }
+    if (meaning.empty()) {
+      for (const std::string& name : choices) meaning += (meaning.empty() ? "" : ", ") + name;
+    }
+    any.keys.push_back(
+        {.name = any.name + "." + std::string(key.name),
+         .standard = key.standard.empty() ? toml_text(value_json(key, standard)) : std::string(key.standard),
+         .unit = value_json(key, standard).is_number() ? std::string(key.unit) : "",
+         .meaning = meaning,
+         .type = type_words(key),
+         .choices = choices,
+         .swept = key.swept});
+  }
+  return any;
+}
+
+}  // namespace periscope::config

@@ -1,0 +1,110 @@
+#include "experiments/engine/settings/sha256.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "sim/files/mapped_file.h"
+
+namespace periscope::config {
+namespace {
+
+/// The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
+constexpr std::array<std::uint32_t, 64> constants{
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+std::uint32_t big_endian(const std::byte* at) {
+  std::uint32_t word = 0;
+  for (int i = 0; i < 4; ++i) word = word << 8U | std::to_integer<std::uint32_t>(at[i]);
+  return word;
+}
+
+}  // namespace
+
+void Sha256::take(const std::byte* block) {
+  std::array<std::uint32_t, 64> w{};
+  for (std::size_t i = 0; i < 16; ++i) w[i] = big_endian(block + 4 * i);
+  for (std::size_t i = 16; i < 64; ++i) {
+    const std::uint32_t a = w[i - 15];
+    const std::uint32_t b = w[i - 2];
+    w[i] = w[i - 16] + (std::rotr(a, 7) ^ std::rotr(a, 18) ^ (a >> 3U)) + w[i - 7] +
+           (std::rotr(b, 17) ^ std::rotr(b, 19) ^ (b >> 10U));
+  }
+  auto [a, b, c, d, e, f, g, h] = state_;
+  for (std::size_t i = 0; i < 64; ++i) {
+    const std::uint32_t first =
+        h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) + constants[i] + w[i];
+    const std::uint32_t second =
+        (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+    h = g;
+    g = f;
+    f = e;
+    e = d + first;
+    d = c;
+    c = b;
+    b = a;
+    a = first + second;
+  }
+  const std::array<std::uint32_t, 8> more{a, b, c, d, e, f, g, h};
+  for (std::size_t i = 0; i < more.size(); ++i) state_[i] += more[i];
+}
+
+void Sha256::add(std::span<const std::byte> bytes) {
+  std::size_t held = count_ % block_size;
+  count_ += bytes.size();
+  if (held > 0) {
+    const std::size_t fits = std::min(block_size - held, bytes.size());
+    std::copy_n(bytes.begin(), fits, rest_.begin() + static_cast<std::ptrdiff_t>(held));
+    bytes = bytes.subspan(fits);
+    held += fits;
+    if (held < block_size) return;
+    take(rest_.data());
+  }
+  for (; bytes.size() >= block_size; bytes = bytes.subspan(block_size)) take(bytes.data());
+  std::ranges::copy(bytes, rest_.begin());
+}
+
+std::string Sha256::hex() const {
+  Sha256 whole = *this;
+  // A one bit, zeros up to eight bytes before the end of a block, and the number of bits.
+  std::array<std::byte, 2 * block_size> padding{std::byte{0x80}};
+  const std::size_t held = count_ % block_size;
+  const std::size_t zeros = (held < 56 ? 56 : 56 + block_size) - held;
+  for (std::size_t i = 0; i < 8; ++i) padding[zeros + i] = static_cast<std::byte>(count_ * 8 >> (56 - 8 * i));
+  whole.add(std::span(padding).first(zeros + 8));
+  std::string text;
+  for (const std::uint32_t word : whole.state_) text += fmt::format("{:08x}", word);
+  return text;
+}
+
+std::string sha256_hex(const std::string& text) {
+  Sha256 hash;
+  hash.add(text.data(), text.size());
+  return hash.hex();
+}
+
+std::string sha256_of(const MappedFile& file) {
+  constexpr std::size_t piece_bytes = 1U << 20U;
+  Sha256 hash;
+  std::span<const std::byte> rest = file.bytes();
+  while (!rest.empty()) {
+    const std::span<const std::byte> piece = rest.first(std::min(piece_bytes, rest.size()));
+    file.check_unchanged();
+    hash.add(piece);
+    file.release(piece);
+    rest = rest.subspan(piece.size());
+  }
+  file.check_unchanged();
+  return hash.hex();
+}
+
+}  // namespace periscope::config

@@ -1,0 +1,106 @@
+#include "experiments/engine/settings/theory_override.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/settings/variants.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
+
+namespace periscope::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json differences(const StackSpec& measured, const StackSpec& overridden, bool for_hash) {
+  const Json a = resolved_json(measured, for_hash);
+  const Json b = resolved_json(overridden, for_hash);
+  Json all = Json::object();
+  for (const auto& [table, keys] : a.items()) {
+    for (const auto& [key, value] : keys.items()) {
+      const Json other = b[table].contains(key) ? b[table][key] : Json();
+      if (value != other) all[fmt::format("{}.{}", table, key)] = {{"measured", value}, {"told", other}};
+    }
+  }
+  return all;
+}
+
+std::string_view fault_name(const Config& config) {
+  return theory::fault_names[static_cast<std::size_t>(config.theory.fault)];
+}
+
+}  // namespace
+
+bool theory_is_misled(const Config& config) {
+  return config.theory.fault != theory::Fault::none || !config.theory_settings.empty();
+}
+
+Json override_differences(const Config& config, bool for_hash) {
+  Json all = Json::array();
+  const std::vector<StackSpec> measured = config.stacks();
+  for (std::size_t i = 0; i < config.overridden.size(); ++i)
+    all.push_back(differences(measured[i], config.overridden[i], for_hash));
+  return all;
+}
+
+Json override_json(const Config& config) {
+  if (!theory_is_misled(config)) return nullptr;
+  return {{"set", config.theory_settings},
+          {"fault", fault_name(config)},
+          {"meaning", meaning_of(config.theory.fault)},
+          {"differences", override_differences(config)}};
+}
+
+std::string override_lines(const Config& config) {
+  std::string lines;
+  if (config.theory.fault != theory::Fault::none) {
+    lines += fmt::format("PLANTED FAULT: theory is wrong on purpose (theory.fault = {}: {})\n", fault_name(config),
+                         meaning_of(config.theory.fault));
+  }
+  if (config.overridden.empty()) return lines;
+  Json all = Json::object();  // the same difference is stated once for all stacks
+  for (const Json& stack : override_differences(config)) all.update(stack);
+  std::string words;
+  for (const auto& [key, values] : all.items()) {
+    if (!words.empty()) words += ", ";
+    words += key == "model.placement" && config.placements.size() > 1
+                 ? "other placements"
+                 : fmt::format("{} = {} (measured: {})", key, json_text(values["told"]), json_text(values["measured"]));
+  }
+  return words.empty() ? lines : lines + fmt::format("THEORY WAS TOLD: {}\n", words);
+}
+
+void require_fault_acts(const Config& config) {
+  const theory::Fault fault = config.theory.fault;
+  if (fault == theory::Fault::none) return;
+  const std::vector<StackSpec> overridden = config.predicted_stacks();
+  const bool acts = std::ranges::any_of(
+      overridden, [&](const StackSpec& spec) { return theory::acts_on(fault, spec, config.run.backward); });
+  if (acts) return;
+  const char* expected = "run.backward, as it acts on gradients alone";
+  if (fault == theory::Fault::depth_constant) {
+    expected = "a placement with constants that depend on depth, as deepnorm or lns";
+  }
+  if (fault == theory::Fault::without_v_norm) expected = "model.v_norm = true";
+  if (fault == theory::Fault::without_gate) expected = "model.attention_gate = head or channel";
+  if (fault == theory::Fault::norm_alpha) {
+    expected = "norms with an alpha: model.norm = \"dyt\" or \"derf\", and a placement that has norms";
+  }
+  throw ConfigError(fmt::format("theory.fault = \"{}\": expected {}", fault_name(config), expected));
+}
+
+void require_swept_is_one_value(const Config& config, std::string_view key, std::string_view by,
+                                const std::function<double(const StackSpec&)>& value) {
+  const std::vector<StackSpec> measured = config.stacks();
+  require_one_value(config, key, fmt::format("the stacks run through those of {}", by), value);
+  for (std::size_t i = 0; i < config.overridden.size(); ++i) {
+    const double overridden = value(config.overridden[i]);
+    if (overridden == value(measured[i])) continue;
+    throw ConfigError(fmt::format("--theory-set {} = {:g}: expected {:g} as measured; both run through {}", key,
+                                  overridden, value(measured[i]), by));
+  }
+}
+
+}  // namespace periscope::config

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "experiments/engine/settings/config.h"
+
+namespace periscope::config {
+
+/// Returns true if --theory-set overrides a key, so that theory predicts another specification than is measured, or if
+/// theory carries a planted fault.
+bool theory_is_misled(const Config& config);
+
+/// Returns, per stack, every key that --theory-set overrides: {"model.rope": {"measured": true, "told": false}, …}.
+/// Empty if it overrides nothing. for_hash as in section_json.
+nlohmann::ordered_json override_differences(const Config& config, bool for_hash = false);
+
+/// {"set": […], "fault": …, "meaning": …, "differences": as override_differences}: for results, where it must not be
+/// overlooked. Null if theory is not misled.
+nlohmann::ordered_json override_json(const Config& config);
+
+/// Returns the contents of override_json as lines for people; empty if theory is not misled.
+std::string override_lines(const Config& config);
+
+/// Throws ConfigError if a fault is planted that changes nothing in any stack.
+void require_fault_acts(const Config& config);
+
+/// Throws ConfigError if the stacks differ in a key that the experiment itself runs through, by the values of the key
+/// `by`, or if --theory-set overrides that key: the experiment would overwrite it.
+void require_swept_is_one_value(const Config& config, std::string_view key, std::string_view by,
+                                const std::function<double(const StackSpec&)>& value);
+
+}  // namespace periscope::config

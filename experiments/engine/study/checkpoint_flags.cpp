@@ -1,0 +1,48 @@
+#include "experiments/engine/study/checkpoint_flags.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
+
+namespace periscope::study {
+
+stacks::TokenSource CheckpointFlags::source() const {
+  const auto given = [](const std::string& word) { return word.empty() ? std::nullopt : std::optional(word); };
+  return {.tokens = given(tokens),
+          .text = given(text),
+          .labels = std::nullopt,
+          .tokenizer = given(tokenizer),
+          .max_tokens = max_tokens.value_or(0)};
+}
+
+void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys) {
+  dataset::set(data.facts, "checkpoint", name);
+  if (!ignored_keys.empty()) dataset::set(data.facts, "ignored_keys", fmt::format("{}", fmt::join(ignored_keys, ", ")));
+}
+
+void require_other_folder(std::string_view key, const std::string& folder, const std::string& checkpoint) {
+  std::error_code none;
+  if (folder.empty() || checkpoint.empty() || !std::filesystem::equivalent(folder, checkpoint, none)) return;
+  throw ConfigError(fmt::format("{} = {}: the checkpoint's own folder: expected another one, such as {}", key,
+                                printable(folder), printable((std::filesystem::path(folder) / "results").string())));
+}
+
+config::Config load_for_checkpoint(const study::Request& request) {
+  config::Config config = request.load();
+  for (const std::string& key : config.given) {
+    if (key.starts_with("init.") || key.starts_with("run.") || key.starts_with("theory.") ||
+        key.starts_with("agreement.") || key == "input.second_moment") {
+      continue;
+    }
+    throw ConfigError(fmt::format(
+        "{}: not for a checkpoint; expected keys of init, run, theory and agreement, or input.second_moment", key));
+  }
+  config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
+  return config;
+}
+
+}  // namespace periscope::study

@@ -1,0 +1,92 @@
+#include "experiments/engine/study/origin.h"
+
+#include <sys/resource.h>
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <fstream>
+#include <utility>
+
+#include "experiments/engine/result/json_image.h"
+#include "experiments/engine/settings/build_info.h"
+#include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/settings/sha256.h"
+#include "sim/backends.h"
+
+namespace periscope::study {
+namespace {
+
+std::string utc_now() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+std::int64_t peak_memory() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return std::int64_t{used.ru_maxrss} * 1024;  // Linux counts in KiB
+}
+
+}  // namespace
+
+dataset::Facts origin(const Job& job, const config::Resolved& resolved) {
+  dataset::Facts facts{{"program", "periscope"},
+                       {"version", std::string(build_info::version)},
+                       {"commit", std::string(build_info::commit)},
+                       {"compiler", std::string(build_info::compiler)},
+                       {"program_sha256", config::program_sha256()},
+                       {"device", job.run_options.device},
+                       {"instructions", std::string(instructions_of(job.run_options.device))},
+                       {"config_sha256", config::config_sha256(resolved)},
+                       {"config", dataset::JsonText{config::json_text(resolved.printed)}}};
+  if (!resolved.differences.is_null()) {
+    facts.emplace_back("config_differences", dataset::JsonText{config::json_text(resolved.differences)});
+  }
+  if (!job.overridden.is_null())
+    facts.emplace_back("theory_told", dataset::JsonText{config::json_text(job.overridden)});
+  return facts;
+}
+
+void seal(const Study& study, const Job& job, Outcome& outcome) {
+  dataset::Facts facts = origin(job, outcome.resolved.value_or(job.resolved));
+  facts.emplace_back("study", study.name);
+  facts.emplace_back("result", study.schema->kind());
+  facts.emplace_back("result_version", std::int64_t{study.schema->version()});
+  for (auto& [name, value] : outcome.data->facts) dataset::set(facts, name, std::move(value));
+  outcome.data->facts = std::move(facts);
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+dataset::Facts circumstances(const std::vector<std::string>& argv, int threads, double seconds) {
+  return {{"created", utc_now()},
+          {"argv", dataset::JsonText{config::json_text(argv)}},
+          {"cpu", cpu_name()},
+          {"threads", std::int64_t{threads}},
+          {"seconds", std::round(seconds * 1e3) / 1e3},
+          {"peak_memory", peak_memory()}};
+}
+
+nlohmann::ordered_json whole_json(const Study& study, const Outcome& outcome) {
+  if (!outcome.data) return outcome.document;
+  nlohmann::ordered_json json = dataset::json_image(*study.schema, *outcome.data);
+  json["provenance"] = dataset::json_image(outcome.data->facts);
+  // A result with --theory-set says so at the top level too.
+  if (json["provenance"].contains("theory_told")) json["theory_told"] = json["provenance"]["theory_told"];
+  json["circumstances"] = dataset::json_image(outcome.data->circumstances);
+  return json;
+}
+
+}  // namespace periscope::study

@@ -1,0 +1,43 @@
+#include "experiments/engine/training/cell.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace periscope::training {
+
+void CellHistory::add(const StepOutcome& outcome) {
+  loss.push_back(outcome.loss);
+  grad_norm.push_back(outcome.grad_norm);
+  last_layer_norm.push_back(outcome.last_layer_norm);
+}
+
+bool CellHistory::is_finite() const {
+  return loss.empty() || (std::isfinite(loss.back()) && std::isfinite(grad_norm.back()));
+}
+
+std::optional<int> divergence_step(const CellHistory& history) {
+  const std::vector<double>& loss = history.loss;
+  for (std::size_t i = 0; i < loss.size(); ++i) {
+    if (!std::isfinite(loss[i]) || !std::isfinite(history.grad_norm[i])) return static_cast<int>(i) + 1;
+  }
+  const auto last_below = std::find_if(loss.rbegin(), loss.rend(), [&](double x) { return x < loss.front(); });
+  const std::ptrdiff_t above = last_below - loss.rbegin();
+  constexpr std::ptrdiff_t enough = 20;
+  constexpr double worse = 1.05;  // that luck in the first batch does not count
+  constexpr double lost = 10.0;
+  const bool stays_above =
+      above >= enough && std::accumulate(loss.rbegin(), loss.rbegin() + enough, 0.0) > worse * enough * loss.front();
+  if (!stays_above && !(above > 0 && loss.back() > lost * loss.front())) return std::nullopt;
+  return std::max(2, static_cast<int>(static_cast<std::ptrdiff_t>(loss.size()) - above) + 1);
+}
+
+double mean_of_last_tenth(const CellHistory& history, int steps) {
+  const std::vector<double>& loss = history.loss;
+  if (loss.size() < static_cast<std::size_t>(steps)) return std::numeric_limits<double>::quiet_NaN();
+  const std::ptrdiff_t last = std::max(1, steps / 10);
+  return std::accumulate(loss.end() - last, loss.end(), 0.0) / static_cast<double>(last);
+}
+
+}  // namespace periscope::training

@@ -1,0 +1,81 @@
+#include "experiments/engine/training/dump.h"
+
+#include <fmt/format.h>
+
+#include "experiments/engine/run/tensor_dump.h"
+#include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/training/weights_file.h"
+#include "sim/base/error.h"
+
+namespace periscope::training {
+namespace {
+
+enum File : std::size_t { initial, final_weights, batches, steps, configuration, windows };
+/// The names of the files; the last one is that of the windows.
+std::vector<std::string> file_names(bool with_windows) {
+  std::vector<std::string> names{"initial.safetensors", "final.safetensors", "batches.safetensors", "steps.safetensors",
+                                 "config.json"};
+  if (with_windows) names.emplace_back("windows.safetensors");
+  return names;
+}
+
+void write_batches(const Backend& ops, const TrainCell& cell, const Corpus& corpus, OutputFile& output) {
+  const TrainSpec& train = cell.train;
+  const int length = cell.spec.input.tokens + 1;
+  stacks::TensorFile file(ops, output, {{"tokens", SafetensorsType::i64, {train.steps, train.batch, length}}});
+  std::vector<std::int64_t> all;
+  all.reserve(static_cast<std::size_t>(train.steps) * static_cast<std::size_t>(train.batch) *
+              static_cast<std::size_t>(length));
+  for (int step = 1; step <= train.steps; ++step) {
+    const Windows batch = training_batch(corpus, length, train.batch, cell.seed, step);
+    all.insert(all.end(), batch.tokens.begin(), batch.tokens.end());
+  }
+  file.put("tokens", all);
+  file.close();
+}
+
+void write_windows(const Backend& ops, const TrainCell& cell, const Corpus& corpus, OutputFile& output) {
+  const int length = cell.spec.input.tokens + 1;
+  const int count = cell.train.record_sequences;
+  stacks::TensorFile file(ops, output, {{"tokens", SafetensorsType::i64, {count, length}}});
+  file.put("tokens", held_out(corpus, length, count).tokens);
+  file.close();
+}
+
+void write_steps(const Backend& ops, const CellHistory& history, OutputFile& output) {
+  const auto count = static_cast<std::int64_t>(history.loss.size());
+  stacks::TensorFile file(ops, output,
+                          {{"loss", SafetensorsType::f64, {count}}, {"grad_norm", SafetensorsType::f64, {count}}});
+  file.put("loss", history.loss);
+  file.put("grad_norm", history.grad_norm);
+  file.close();
+}
+
+}  // namespace
+
+void require_one_run(const TrainConfig& config, const std::string& folder) {
+  const std::size_t stacks = config.stacks().size();
+  if (stacks != 1 || config.run.seeds != 1) {
+    throw ConfigError(fmt::format("--dump {}: expected one placement and one seed, not {} placements and {} seeds",
+                                  folder, stacks, config.run.seeds));
+  }
+}
+
+Dump::Dump(const std::string& folder, bool overwrite, bool with_windows)
+    : with_windows_(with_windows), files_(folder, file_names(with_windows), overwrite) {}
+
+void Dump::write(const Backend& ops, const TrainedCell& trained, const Corpus& corpus) {
+  const TrainCell& cell = trained.cell;
+  const ResidentWeights fresh(cell.spec, GeneratedWeights(ops, cell.spec, master_dtype(cell.dtype), cell.seed));
+  write_weights(ops, fresh.parameters(), SafetensorsType::f64, files_.file(initial));
+  write_weights(ops, trained.parameters, SafetensorsType::f64, files_.file(final_weights));
+  write_batches(ops, cell, corpus, files_.file(batches));
+  write_steps(ops, trained.history, files_.file(steps));
+  if (with_windows_) write_windows(ops, cell, corpus, files_.file(windows));
+  nlohmann::ordered_json resolved = config::resolved_json(cell.spec);
+  resolved["train"] = config::section_json(train_section, cell.train);
+  files_.file(configuration).write_at(0, config::json_text(resolved, 2) + "\n");
+  files_.commit();
+}
+
+}  // namespace periscope::training

@@ -1,0 +1,126 @@
+#include "experiments/engine/training/record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "sim/measure/attention_entropy_probe.h"
+#include "sim/measure/model_reading.h"
+#include "sim/measure/signal_peaks.h"
+
+namespace periscope::training {
+namespace {
+
+constexpr double missing = std::numeric_limits<double>::quiet_NaN();
+
+void add_curves(const Profile& profile, RecordedValues& values) {
+  for (const auto& [key, curve] : profile.curves) {
+    values[fmt::format("{}.{}", name_of(key.first), name_of(key.second))] = curve.value;
+  }
+  for (const auto& [key, curve] : profile.weight_curves) {
+    values[fmt::format("{}.weight.{}", name_of(key.first), name_of(key.second))] = curve.value;
+  }
+  values["angular_distance"] = profile.angular_distance;
+}
+
+void add_growth(const std::vector<Growth>& growth, RecordedValues& values) {
+  for (const Growth& g : growth) {
+    values["growth_stream"].push_back(g.stream);
+    values["growth_branch"].push_back(g.branch);
+    values["growth_cross"].push_back(g.cross);
+    values["growth_sum"].push_back(g.sum);
+    values["growth_residual"].push_back(g.residual);
+  }
+}
+
+/// The largest |x| of every sublayer, and the largest entries of the stream at all depths, largest first. A NaN counts
+/// as infinite.
+void add_extremes(const ModelReading& reading, RecordedValues& values) {
+  values["largest"] = largest_by_sublayer(reading);
+  struct Placed {
+    double magnitude;
+    std::size_t depth;
+  };
+  std::vector<Placed> all;
+  for (std::size_t depth = 0; depth < reading.extremes.size(); ++depth) {
+    for (const Entry& entry : reading.extremes[depth].top) {
+      const double infinite = std::numeric_limits<double>::infinity();
+      all.push_back({std::isnan(entry.value) ? infinite : std::abs(entry.value), depth});
+    }
+  }
+  std::ranges::stable_sort(all, std::greater{}, &Placed::magnitude);
+  all.resize(std::min<std::size_t>(all.size(), top_count));
+  for (const Placed& entry : all) {
+    values["top_magnitudes"].push_back(entry.magnitude);
+    values["top_depths"].push_back(static_cast<double>(entry.depth));
+  }
+}
+
+/// Mean and root mean square of a parameter's entries.
+struct Sizes {
+  double mean, root_mean_square;
+};
+
+Sizes sizes_of(const Backend& ops, const Tensor& x) {
+  const RowMoments rows = ops.row_moments(x);
+  double mean = 0.0;
+  double square = 0.0;
+  for (std::size_t i = 0; i < rows.mean.size(); ++i) {
+    mean += rows.mean[i];
+    square += rows.second_moment[i];
+  }
+  const auto count = static_cast<double>(rows.mean.size());
+  return {mean / count, std::sqrt(square / count)};
+}
+
+void add_parameters(const Backend& ops, const ResidentWeights& weights, const ModelSpec& model,
+                    RecordedValues& values) {
+  const auto put = [&](const std::string& name, std::size_t length, int index, double value) {
+    std::vector<double>& all = values[name];
+    all.resize(length, missing);
+    all[static_cast<std::size_t>(index)] = value;
+  };
+  const auto layers = static_cast<std::size_t>(model.layers);
+  const auto sublayers = static_cast<std::size_t>(model.sublayers());
+  for (const auto& [id, x] : weights.parameters()) {
+    const std::string_view name = name_of(id.weight);
+    if (id.part == ParameterId::Part::matrix && is_layer_matrix(id.weight)) {
+      put(fmt::format("root_mean_square.weight.{}", name), layers, id.layer(), sizes_of(ops, x).root_mean_square);
+    }
+    const bool of_sublayer = id.weight == Weight::norm_a || id.weight == Weight::norm_b || id.weight == Weight::norm_c;
+    if (id.part == ParameterId::Part::gain && of_sublayer) {
+      const Sizes sizes = sizes_of(ops, x);
+      put(fmt::format("gain_mean.{}", name), sublayers, id.sublayer, sizes.mean);
+      put(fmt::format("gain_rms.{}", name), sublayers, id.sublayer, sizes.root_mean_square);
+    }
+  }
+}
+
+}  // namespace
+
+Recorder::Recorder(const Backend& ops, StackSpec spec, const TrainSpec& train, const Corpus& corpus)
+    : ops_(ops), spec_(std::move(spec)), windows_(held_out(corpus, spec_.input.tokens + 1, train.record_sequences)) {}
+
+RecordedValues Recorder::record(const ResidentWeights& weights) const {
+  const StackContext context{.ops = ops_, .model = spec_.model, .weights = weights, .sequences = windows_.count()};
+  AttentionEntropyProbe entropy(context);
+  ModelPass pass{.ids = windows_.inputs(0, windows_.count()),
+                 .labels = windows_.labels(0, windows_.count()),
+                 .backward = true,
+                 .top = top_count,
+                 .hooks = {.recorders = {&entropy}}};
+  const ModelReading reading = read_model(context, pass);
+  RecordedValues values;
+  values["validation_loss"] = {reading.loss};
+  values["attention_entropy"] = entropy.entropies();
+  add_curves(reading.reading.profile, values);
+  add_growth(reading.growth, values);
+  add_extremes(reading, values);
+  add_parameters(ops_, weights, spec_.model, values);
+  return values;
+}
+
+}  // namespace periscope::training

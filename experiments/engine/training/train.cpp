@@ -1,0 +1,236 @@
+#include "experiments/engine/training/train.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "experiments/engine/run/cost.h"
+#include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/settings/sha256.h"
+#include "sim/base/first_exception.h"
+#include "sim/base/printable.h"
+#include "sim/model/parameters.h"
+
+namespace periscope::training {
+namespace {
+
+/// A placement's label for names of files: letters, digits, dashes and dots, "gamma 1.5" as "gamma1.5".
+std::string file_word(const std::string& label) {
+  std::string word;
+  for (const char c : label) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '+' || c == '.';
+    if (plain) word += c;
+  }
+  return word.find_first_not_of('.') == std::string::npos ? "stack" : word;
+}
+
+/// All that a cell's numbers depend on, apart from the corpus, whose path is left out, the device and the program.
+std::string identity_of(const TrainCell& cell) {
+  nlohmann::ordered_json json = config::resolved_json(cell.spec, true);
+  json["train"] = config::section_json(train_section, cell.train);
+  json["train"].erase("corpus");
+  json["seed"] = cell.seed;
+  json["dtype"] = name_of(cell.dtype);
+  return config::json_text(json);
+}
+
+constexpr std::size_t digits_in_name = 12;
+
+StateFile state_of(const TrainCell& cell, const SavedStates& states) {
+  const std::string identity = config::sha256_hex(states.identity + identity_of(cell));
+  return {fmt::format("{}/{}-{}.safetensors", states.folder, cell.name, identity.substr(0, digits_in_name)), identity};
+}
+
+/// Returns true if a file's name has the form that state_of gives.
+bool is_named_as_state(const std::filesystem::path& path) {
+  const std::string stem = path.stem().string();
+  if (path.extension() != ".safetensors" || stem.size() <= digits_in_name + 1) return false;
+  const std::size_t dash = stem.size() - digits_in_name - 1;
+  return stem[dash] == '-' && stem.find_first_not_of("0123456789abcdef", dash + 1) == std::string::npos;
+}
+
+/// Hands results on in the order of the list, whatever the order in which they come.
+class InOrder {
+ public:
+  explicit InOrder(const std::function<void(TrainedCell)>& use) : use_(use) {}
+  void put(std::size_t index, TrainedCell cell) {
+    waiting_.emplace(index, std::move(cell));
+    for (auto it = waiting_.find(next_); it != waiting_.end(); it = waiting_.find(next_)) {
+      use_(std::move(it->second));
+      waiting_.erase(it);
+      ++next_;
+    }
+  }
+
+ private:
+  const std::function<void(TrainedCell)>& use_;
+  std::map<std::size_t, TrainedCell> waiting_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
+std::string identity_of_runs(const TrainConfig& config, const config::Resolved& resolved) {
+  return std::string(resolved.hashed["train"]["corpus"]) + config.run.device + config::program_sha256();
+}
+
+std::vector<TrainCell> cells_by_seed(const StackSpec& spec, const TrainSpec& train, const config::RunOptions& run,
+                                     const std::string& word) {
+  std::vector<TrainCell> cells;
+  for (int s = 0; s < run.seeds; ++s) {
+    const std::uint64_t seed = run.seed + static_cast<std::uint64_t>(s);
+    cells.push_back(
+        {.spec = spec, .train = train, .seed = seed, .dtype = run.dtype, .name = fmt::format("{}-seed{}", word, seed)});
+  }
+  return cells;
+}
+
+std::vector<std::vector<int>> recorded_ids(const Corpus& corpus, const StackSpec& spec, const TrainSpec& train) {
+  const Windows windows = held_out(corpus, spec.input.tokens + 1, train.record_sequences);
+  std::vector<std::vector<int>> ids;
+  for (int w = 0; w < windows.count(); ++w) ids.push_back(windows.inputs(w, 1));
+  return ids;
+}
+
+theory::Prediction predict_before_training(const Corpus& corpus, const StackSpec& spec, const TrainConfig& config,
+                                           stacks::Progress& progress) {
+  // What training itself costs, in double: batches, steps and seeds together are more than an int holds.
+  const double run = 1.0 * config.run.seeds * config.train.steps * config.train.batch *
+                     stacks::pass_operations(spec.model, spec.input.tokens, true);
+  return theory::predict(
+      spec, recorded_ids(corpus, spec, config.train),
+      {.tolerance = 0.02, .most_samples = 1 << 11, .operations = run, .seed = config.run.seed, .on_share = [&](double) {
+         progress.throw_if_stop_requested();
+       }});
+}
+
+std::vector<TrainCell> cells_of(const TrainConfig& config) {
+  std::vector<TrainCell> cells;
+  std::set<std::string> seen;
+  for (const StackSpec& spec : config.stacks()) {
+    std::string word = file_word(config::placement_label(spec));
+    // Placements of one's own may differ in what a file's name does not show.
+    const std::string plain = word;
+    for (int copy = 2; !seen.insert(word).second; ++copy) word = fmt::format("{}-{}", plain, copy);
+    std::ranges::move(cells_by_seed(spec, config.train, config.run, word), std::back_inserter(cells));
+  }
+  return cells;
+}
+
+stacks::Need train_need(const TrainConfig& config, double cells, double weights_kept, int threads) {
+  const std::vector<StackSpec> stacks = config.stacks();
+  const StackSpec spec = *std::ranges::max_element(stacks, {}, [](const StackSpec& s) {
+    const ModelSpec& m = s.model;
+    return 1.0 * m.width * (m.mlp_width + m.query_width() + m.key_width());
+  });
+  double parameters = 0.0;
+  for (const ParameterId& id : all_parameters_of(spec)) {
+    if (is_norm(id.weight)) continue;
+    const WeightShape shape = shape_of(spec.model, id.weight, id.layer());
+    parameters += static_cast<double>(shape.fan_out) * shape.fan_in;
+  }
+  const double at_once = cells < threads ? 1.0 : threads;
+  const double tokens = 1.0 * spec.input.tokens * (config.train.batch / config.train.accumulate);
+  stacks::Need one = stacks::pass_need(spec.model, tokens, config.run.dtype, true, threads, false);
+  // All signals of a step are kept.
+  one.add(static_cast<double>(size_of(config.run.dtype)) * tokens * stacks::signal_entries(spec.model), "train.batch");
+  // The weights, two running means, one that is being written, and the gradients of every part of a micro-batch.
+  const double copies =
+      4.0 + (config.run.device.starts_with("cuda") ? 1.0 : parts_of_micro_batch(spec, config.train, config.run.dtype));
+  one.add(copies * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "model.width");
+  stacks::Need all = one.times(at_once);
+  all.then(stacks::limit_need(spec, false, threads));
+  all.add(weights_kept * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "run.seeds");
+  return all;
+}
+
+std::string other_states(const std::vector<TrainCell>& cells, const SavedStates& states) {
+  std::set<std::string> own;
+  for (const TrainCell& cell : cells) own.insert(std::filesystem::path(state_of(cell, states).path()).filename());
+  std::vector<std::string> others;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(states.folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (is_named_as_state(entry->path()) && !own.contains(name)) others.push_back(name);
+  }
+  if (others.empty()) return "";
+  return fmt::format(
+      "{} has the states of {} other runs, such as {}: of another configuration, figure or program. They stay for the "
+      "command that they are of; if nobody will repeat it, delete them\n",
+      printable(states.folder), others.size(), printable(*std::ranges::min_element(others)));
+}
+
+void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
+                 const SavedStates& states, stacks::Progress& progress, const std::function<void(TrainedCell)>& use) {
+  std::mutex mutex;
+  InOrder results(use);
+  bool said = false;
+  FirstException failure;
+  const auto run = [&](std::size_t i) {
+    const TrainCell& cell = cells[i];
+    std::optional<StateFile> state;
+    if (!states.folder.empty()) state.emplace(state_of(cell, states));
+    // After another cell's failure this one stops too, its state being kept, so that the failure is told at once.
+    CellCallbacks callbacks{.stop_requested = [&] { return progress.stop_requested() || failure.failed(); },
+                            .on_step =
+                                [&] {
+                                  const std::lock_guard lock(mutex);
+                                  progress.step(cell.name);
+                                },
+                            .on_kept =
+                                [&](int steps) {
+                                  const std::lock_guard lock(mutex);
+                                  progress.kept(cell.name, steps);
+                                },
+                            .on_state =
+                                [&] {
+                                  const std::lock_guard lock(mutex);
+                                  if (!said && states.on_first) states.on_first();
+                                  said = true;
+                                }};
+    callbacks.on_record = [&](int step, const CellHistory& history) {
+      const std::lock_guard lock(mutex);
+      constexpr double none = std::numeric_limits<double>::quiet_NaN();
+      return progress.recorded({.run = cell.name,
+                                .placement = config::placement_label(cell.spec),
+                                .seed = cell.seed,
+                                .step = step,
+                                .steps = cell.train.steps,
+                                .loss = history.loss.empty() ? none : history.loss.back(),
+                                .grad_norm = history.grad_norm.empty() ? none : history.grad_norm.back(),
+                                .values = &history.records.at(step)});
+    };
+    callbacks.forgets_weights = states.forgets_weights;
+    if (states.at_record) {
+      callbacks.at_record = [&](const ResidentWeights& weights, RecordedValues& values) {
+        states.at_record(cell, weights, values);
+      };
+    }
+    if (states.at_end) {
+      callbacks.at_end = [&](const ResidentWeights& weights, RecordedValues& values) {
+        states.at_end(cell, weights, values);
+      };
+    }
+    TrainedCell trained = run_cell(ops, cell, corpus, state ? &*state : nullptr, callbacks);
+    const std::lock_guard lock(mutex);
+    progress.step(cell.name, cell.train.steps - static_cast<int>(trained.history.loss.size()));
+    results.put(i, std::move(trained));
+  };
+  const auto threads = static_cast<std::size_t>(omp_get_max_threads());
+  const std::size_t beside = threads > 1 ? cells.size() / threads * threads : 0;
+#pragma omp parallel for schedule(dynamic, 1)
+  for (std::size_t i = 0; i < beside; ++i) failure.run([&] { run(i); });
+  failure.rethrow();
+  for (std::size_t i = beside; i < cells.size(); ++i) run(i);
+}
+
+}  // namespace periscope::training

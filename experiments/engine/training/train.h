@@ -1,0 +1,67 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/engine/run/need.h"
+#include "experiments/engine/run/progress.h"
+#include "experiments/engine/training/config.h"
+#include "experiments/engine/training/run_cell.h"
+#include "theory/predict/predict.h"
+
+namespace periscope::training {
+
+/// The results of `train`: every placement with every seed, placements outermost.
+struct TrainResult {
+  std::vector<TrainedCell> cells;
+  std::vector<theory::Prediction> initial;  ///< of every stack before training
+  std::optional<double> loss_floor;         ///< of the corpus, if it is known [nat]
+  bool stopped_early = false;
+};
+
+/// The windows that every record reads, as sequences of inputs.
+[[nodiscard]] std::vector<std::vector<int>> recorded_ids(const Corpus& corpus, const StackSpec& spec,
+                                                         const TrainSpec& train);
+
+/// Signals of the stack with random weights on these windows, at infinite width (T2–T6), to 2 % of a second moment.
+[[nodiscard]] theory::Prediction predict_before_training(const Corpus& corpus, const StackSpec& spec,
+                                                         const TrainConfig& config, stacks::Progress& progress);
+
+/// One run of a stack for every seed, named "<word>-seed<seed>".
+[[nodiscard]] std::vector<TrainCell> cells_by_seed(const StackSpec& spec, const TrainSpec& train,
+                                                   const config::RunOptions& run, const std::string& word);
+/// The runs of a configuration.
+[[nodiscard]] std::vector<TrainCell> cells_of(const TrainConfig& config);
+
+/// The folder in which the states of runs are saved ("" for none), and the functions that are called for the first
+/// saved state, at every record and at a run's end.
+struct SavedStates {
+  std::string folder;
+  std::string identity;  ///< of all of them: what they depend on besides the run
+  std::function<void()> on_first = {};
+  /// As in CellCallbacks.
+  std::function<void(const TrainCell&, const ResidentWeights&, RecordedValues&)> at_record = {};
+  std::function<void(const TrainCell&, const ResidentWeights&, RecordedValues&)> at_end = {};
+  bool forgets_weights = false;
+};
+
+/// Returns what all runs of a configuration depend on besides their own settings: the corpus's bytes, the device, the
+/// program.
+[[nodiscard]] std::string identity_of_runs(const TrainConfig& config, const config::Resolved& resolved);
+
+/// A line for people about the states in `states.folder` that are of none of `cells`, as a run of another configuration
+/// or program leaves them: nothing reads them until that is repeated. "" if there are none.
+[[nodiscard]] std::string other_states(const std::vector<TrainCell>& cells, const SavedStates& states);
+
+/// Runs cells beside each other, each on one thread, while there is one for every thread, and the others one after the
+/// other on all threads. `use` gets every trained cell, in the order of the list, one at a time. Throws Stopped.
+void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
+                 const SavedStates& states, stacks::Progress& progress, const std::function<void(TrainedCell)>& use);
+
+/// Weights, gradients and the optimizer's state, and the signals of a micro-batch, of those of so many cells that run
+/// at one time; and the weights of `weights_kept` cells that are done.
+[[nodiscard]] stacks::Need train_need(const TrainConfig& config, double cells, double weights_kept, int threads);
+
+}  // namespace periscope::training
