@@ -1,7 +1,7 @@
 """How Sphinx makes the site of the project's Markdown files and notebooks: ./lab docs.
 
 The source folder is the project's own, so that every page is the file that a forge shows and its links work in both.
-What only the site has is here: the order of its pages.
+What only the site has is here: the order of its pages. The reference is printed by the program before.
 """
 
 import re

@@ -1,17 +1,18 @@
-"""Writes python/periscope/verbs.py and _keys.py from what the compiled module says of its studies and their keys.
+"""Writes verbs.py and _keys.py of the package: a function for every study, and the types of its keys.
 
-Usage: python python/tools/generate.py [--check], with an interpreter that has periscope._periscope. With --check
-nothing is written, and the exit code is 1 if the files are not what they should be.
+Usage: generate.py FOLDER, which contains the package periscope with its compiled module. The build calls it.
 """
 
+import os
 import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
-from periscope import _periscope
+sys.path.insert(0, sys.argv[1])
+from periscope import _periscope  # noqa: E402
+from periscope.errors import in_python  # noqa: E402
 
-HERE = Path(__file__).parents[1] / "periscope"
 WIDTH = 116
 
 TYPES = {
@@ -111,12 +112,6 @@ def flag_type(flag: dict[str, Any]) -> str:
     return "float | None" if flag["number"] else "PathLike | None"
 
 
-def in_python(words: str) -> str:
-    from periscope.errors import in_python as translated
-
-    return translated(words)
-
-
 def verb_text(study: dict[str, Any], names: list[str]) -> str:
     verb = study["name"].replace(" ", "_").replace("-", "_")
     first = [f for f in study["flags"] if f["positional"]]
@@ -199,19 +194,8 @@ def verbs_text() -> str:
     return "\n".join(header) + "\n\n\n" + "\n\n\n".join(verb_text(study, names) for study in studies) + "\n"
 
 
-def main() -> int:
-    stale = 0
-    for name, text in (("_keys.py", keys_text()), ("verbs.py", verbs_text())):
-        path = HERE / name
-        if path.exists() and path.read_text() == text:
-            continue
-        if "--check" in sys.argv[1:]:
-            print(f"{path} is not what generate.py makes", file=sys.stderr)
-            stale = 1
-        else:
-            path.write_text(text)
-    return stale
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    for name, text in (("_keys.py", keys_text()), ("verbs.py", verbs_text())):
+        path = Path(sys.argv[1]) / "periscope" / name
+        path.with_suffix(".new").write_text(text)
+        os.replace(path.with_suffix(".new"), path)

@@ -1,15 +1,12 @@
 """Finds what no golden case of a command sets and no result shows; draws the missing cases. See golden.py."""
 
-import importlib.util
 import json
 import random
 import re
 import sys
-import typing
 
 import golden
 
-ROOT = golden.HERE.parents[1]
 # Values in place of those of `configuration.ROWS`, where these are too large, or where several differ in effect.
 VALUES = {
     "model.layers": ["3"], "model.width": ["12"], "model.heads": ["4"], "model.kv_heads": ["1"],
@@ -56,24 +53,10 @@ def rows(program):
     return configuration.ROWS, configuration.HOW
 
 
-def words_of_keys():
-    """Returns the words, or true and false, that each key accepts, from python/periscope/_keys.py."""
-    path = ROOT / "python" / "periscope" / "_keys.py"
-    spec = importlib.util.spec_from_file_location("keys", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found = {}
-    for section in vars(module).values():
-        if not isinstance(section, typing._TypedDictMeta):
-            continue
-        name = re.search(r"\[(.*)\]", section.__doc__)
-        for key, hint in typing.get_type_hints(section).items() if name else ():
-            for one in (hint, *typing.get_args(hint)):
-                if typing.get_origin(one) is typing.Literal:
-                    found[f"{name[1]}.{key}"] = list(typing.get_args(one))
-                if one is bool:
-                    found[f"{name[1]}.{key}"] = ["true", "false"]
-    return found
+def words_of_keys(keys):
+    """Returns the words, or true and false, that each of the listed keys accepts."""
+    words = {key["name"]: key["choices"] for key in keys if "choices" in key}
+    return words | {key["name"]: ["true", "false"] for key in keys if key["type"] == "flag"}
 
 
 def acting_keys(program, command, listed):
@@ -94,7 +77,7 @@ def features(program, command):
     """Returns what a command's cases have to cover: lists of settings, of which the first needs the others."""
     answer = program.json("list")
     listed = [key["name"] for key in answer["keys"]]
-    (known, without_effect), words = rows(program), words_of_keys()
+    (known, without_effect), words = rows(program), words_of_keys(answer["keys"])
     base, _ = golden.read_cases(command)
     found = []
     acting = acting_keys(program, command, listed)

@@ -1,10 +1,8 @@
-"""The generated parts of the package are what the registry of studies says. Usage: generated_test.py"""
+"""The package has every study and every key of the registry. Usage: generated_test.py"""
 
 import ast
 import inspect
 import re
-import subprocess
-import sys
 import typing
 import unittest
 from pathlib import Path
@@ -16,11 +14,6 @@ ROOT = Path(__file__).parents[2]
 
 
 class Generated(unittest.TestCase):
-    def test_they_are_current(self) -> None:
-        command = [sys.executable, ROOT / "python" / "tools" / "generate.py", "--check"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-
     def test_the_package_shows_every_study(self) -> None:
         self.assertEqual(list(ps._VERBS), verbs.__all__)
         for name in ps.__all__:

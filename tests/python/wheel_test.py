@@ -39,7 +39,7 @@ class Wheel(unittest.TestCase):
             metadata = archive.read(f"periscope-{version[1]}.dist-info/METADATA").decode()
         folders = {"periscope", "periscope.libs", f"periscope-{version[1]}.dist-info"}
         self.assertLessEqual({name.split("/")[0] for name in names}, folders)
-        wanted = ("_periscope.abi3.so", "py.typed", "_periscope.pyi", "verbs.py", "plots/reader.py",
+        wanted = ("_periscope.abi3.so", "py.typed", "_periscope.pyi", "verbs.py", "_keys.py", "plots/reader.py",
                   "configs/power.toml")  # fmt: skip
         for name in wanted:
             self.assertIn(f"periscope/{name}", names)

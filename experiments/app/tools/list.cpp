@@ -76,8 +76,9 @@ nlohmann::ordered_json list_json() {
   json["recipes"] = config::recipes_json();
   for (const config::AnySection& section : sections()) {
     for (const config::KeyText& k : section.keys) {
-      json["keys"].push_back({{"name", k.name}, {"default", k.standard}, {"meaning", k.meaning}});
+      json["keys"].push_back({{"name", k.name}, {"default", k.standard}, {"meaning", k.meaning}, {"type", k.type}});
       if (!k.unit.empty()) json["keys"].back()["unit"] = k.unit;
+      if (!k.choices.empty()) json["keys"].back()["choices"] = k.choices;
     }
   }
   for (const std::string_view name : device_names()) json["devices"].push_back(name);
