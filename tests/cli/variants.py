@@ -371,12 +371,10 @@ class Recipes(FolderTest):
         self.assertEqual(done.returncode, 0)
         for recipe in KINDS:
             self.assertIn(f"\n  {recipe} ", done.stdout)
-        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 110)
         listed = {r["name"]: r["sets"] for r in json.loads(run("list", "--json").stdout)["recipes"]}
         self.assertEqual(listed["olmo2"]["qk_norm"], "full")
         self.assertEqual(listed["gemma2"]["second_moment"], "0.0004*width")
         self.assertEqual((listed["gpt2"]["residual"], listed["llama"]["residual"]), ("1/sqrt(2L)", "1"))
-        self.assertIn("\n  gpt2     1/sqrt(2L)\n", done.stdout)
         self.assertIn(done.stdout, run("list").stdout)
 
 

@@ -1,15 +1,11 @@
 #include "experiments/app/tools/list.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <memory>
 
 #include "experiments/app/command.h"
 #include "experiments/app/publish.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/tools/tools.h"
-#include "experiments/app/wrapped.h"
 #include "experiments/engine/settings/catalogue.h"
 #include "experiments/studies/studies.h"
 #include "sim/backends.h"
@@ -24,41 +20,6 @@ std::vector<Example> examples() {
   all.push_back({"generate", "generate DIR --tokens 1", "continue tokens with a checkpoint, always by the likeliest"});
   all.push_back({"toy", "toy", "the reviews' toy vector, step by step"});
   return all;
-}
-
-std::string list_text() {
-  std::string text = "Placements: x+ = C( alpha x + beta B( f( s A(x) ) ) )\n";
-  text += fmt::format("  {:<13}  {:<18}  {:<10}  {}\n", "name", "norms", "final norm",
-                      "used by; alpha, beta, s where not 1");
-  for (const Placement& p : placement_table()) {
-    text += fmt::format("  {:<13}  {:<18}  {:<10}  {}{}\n", p.name, p.norms, p.defaults.final_norm ? "yes" : "no",
-                        p.used_by, p.scales == "1" ? "" : fmt::format("; {}", p.scales));
-  }
-  text +=
-      "  residual-dual was called residual, which is still accepted\n"
-      "  or a table: placement = {A = true, B = false, C = false, alpha = \"2L\", beta = 1.0}, scales in L and l\n"
-      "  or one for each kind of module: placement = {attention = \"peri\", mlp = \"pre\"}\n\nPresets (Peri-LN "
-      "paper, Table 4; hidden width 4*D and 8 key/value heads are inferred from the names' parameter counts)\n";
-  for (const Preset& p : presets) {
-    text += fmt::format("  {:<5} layers {}, width {}, heads {}, kv_heads {}, head_dim {}, mlp_width {}\n", p.name,
-                        p.layers, p.width, p.heads, p.kv_heads, p.head_dim, p.mlp_width);
-  }
-  text += "\n" + recipes_text();
-  text += "\nConfiguration keys\n";
-  for (const config::AnySection& section : sections()) {
-    for (const config::KeyText& k : section.keys)
-      text += fmt::format("  {:<35}  {:<17}  {}\n", k.name, k.standard, k.meaning);
-  }
-  text += fmt::format("\nDevices: {}\n", fmt::join(device_names(), ", "));
-  text += fmt::format("\nOps of a device, what they compute\n  {:<23}  {:<10}  {:<8}  {}\n", "name", "dtype", "sums in",
-                      "shapes");
-  for (const OpRow& op : op_table()) {
-    text += fmt::format("  {:<23}  {:<10}  {:<8}  {}\n      {}\n", op.name, name_of(op.output),
-                        name_of(op.accumulation), op.shapes, op.formula);
-  }
-  text += "\nExperiments\n";
-  for (const Example& e : examples()) text += fmt::format("  periscope {}\n      {}\n", e.command, e.question);
-  return wrapped(text);
 }
 
 nlohmann::ordered_json list_json() {
@@ -105,9 +66,7 @@ void add_list(CLI::App& app, int& code) {
   const auto json = [=] {
     return *columns ? columns_json() : *recipes ? config::recipes_json() : *blocks ? blocks_json() : list_json();
   };
-  const auto text = [=] {
-    return *columns ? columns_text() : *recipes ? recipes_text() : *blocks ? blocks_text() : list_text();
-  };
+  const auto text = [=] { return *columns ? columns_text() : *blocks ? blocks_text() : list_text(*recipes); };
   CLI::App* command =
       add_command(app, code, "list", "Placements, presets, recipes, every configuration key, experiments", no_run,
                   [=, &app](const CommonOptions& options) {

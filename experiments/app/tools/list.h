@@ -9,9 +9,18 @@
 
 namespace periscope::app {
 
-/// Placements (T1's table), presets, configuration keys with their defaults, devices, studies and other commands.
-std::string list_text();
+/// Placements (T1's table), presets, recipes, configuration keys with their defaults, devices, ops, studies and other
+/// commands, each as a list of objects.
 nlohmann::ordered_json list_json();
+
+/// The lists of `list_json` as tables: as text, all or only the recipes, and as Markdown.
+std::string list_text(bool recipes);
+std::string list_markdown();
+
+/// The columns of every kind of result.
+nlohmann::ordered_json columns_json();
+std::string columns_text();
+std::string columns_markdown();
 
 /// A command that shows what a study or another command answers.
 struct Example {
@@ -24,20 +33,17 @@ std::vector<Example> examples();
 /// Returns the schema of every kind of result.
 std::vector<const dataset::Schema*> result_schemas();
 
-/// All their columns, as text and as JSON.
-std::string columns_text();
-nlohmann::ordered_json columns_json();
-
 /// The manual's reference in Markdown: the commands of the whole program `app` with their flags, exit codes,
-/// placements, presets, configuration keys, columns of results. It is the same on every machine.
+/// the lists, columns of results. It is the same on every machine.
 std::string reference_markdown(const CLI::App& app);
+/// Returns text as code in a Markdown table: "|" is escaped; "" stays.
+std::string markdown_code(std::string_view text);
+/// Returns a Markdown table.
+std::string markdown_table(const std::vector<std::string>& titles, const std::vector<std::vector<std::string>>& rows);
 
 /// Return the manual page (roff) and the completion for bash of the whole program `app`.
 std::string man_page(const CLI::App& app);
 std::string bash_completion(const CLI::App& app);
-
-/// Returns, for every model.recipe, the values that it sets, and the properties of its family that no key describes.
-std::string recipes_text();
 
 /// Return what can be done with every placement, kind of norm, and norm or gate inside modules; a blank is a refusal
 /// with its reason.

@@ -1,9 +1,6 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "experiments/app/tools/list.h"
-#include "experiments/app/wrapped.h"
 #include "experiments/studies/studies.h"
 
 namespace periscope::app {
@@ -14,18 +11,6 @@ std::vector<const dataset::Schema*> result_schemas() {
     if (one.schema != nullptr && std::ranges::find(all, one.schema) == all.end()) all.push_back(one.schema);
   }
   return all;
-}
-
-std::string columns_text() {
-  std::string text;
-  for (const dataset::Schema* schema : result_schemas()) {
-    text += fmt::format("{}Result {}, version {}\n", text.empty() ? "" : "\n", schema->kind(), schema->version());
-    for (const dataset::ColumnSpec& c : schema->columns()) {
-      text += fmt::format("  {}  [{}]  {}{}\n      {}\n      JSON: {}\n", c.name, c.dimensions, name_of(c.type),
-                          c.units.empty() ? "" : ", " + c.units, c.meaning, dataset::place_text(c));
-    }
-  }
-  return wrapped(text);
 }
 
 nlohmann::ordered_json columns_json() {
