@@ -3,6 +3,7 @@
 import json
 import math
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ class ResultError(Exception):
 
 
 LARGEST = 1 << 30  # bytes of one variable: a damaged length must not fill the memory
+MISSING = {"int64": np.iinfo(np.int64).min, "uint8": 255}  # of whole numbers and flags
 TEXTS = ("version", "commit", "config")  # attributes that captions need
 
 
@@ -29,20 +31,25 @@ def _require_file(path: Path) -> None:
         raise ResultError(f"{path}: cannot be read: {error.strerror}") from error
     if not stat.S_ISREG(mode):
         what = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO"}.get(stat.S_IFMT(mode), "no regular file")
-        raise ResultError(f"{path}: is {what}; expected a NetCDF-4 file of Periscope")
+        raise ResultError(f"{path}: is {what}; expected a NetCDF-4 or JSON file of Periscope")
     if path.stat().st_size == 0:
-        raise ResultError(f"{path}: is empty; expected a NetCDF-4 file of Periscope")
+        raise ResultError(f"{path}: is empty; expected a NetCDF-4 or JSON file of Periscope")
 
 
-def _require_result(path: Path, file: netCDF4.Dataset) -> None:
-    """Refuses what is no result, and variables that cannot be read, before any of them is."""
-    attributes = {name: file.getncattr(name) for name in file.ncattrs()}
+def _require_attributes(path: Path, attributes: Mapping[str, Any]) -> None:
+    """Rejects attributes that are not those of a result."""
     if attributes.get("program") != "periscope":
         raise ResultError(f"{path}: not a result of Periscope: its attribute 'program' is not 'periscope'")
     for name in TEXTS:
         if not isinstance(attributes.get(name), str):
             found = f"is {attributes[name]!r}" if name in attributes else "is missing"
             raise ResultError(f"{path}: its attribute {name!r} {found}; expected a text")
+    if not isinstance(json.loads(attributes["config"]), dict):
+        raise ResultError(f"{path}: its attribute 'config' holds no table; expected the resolved configuration")
+
+
+def _require_readable(path: Path, file: netCDF4.Dataset) -> None:
+    """Rejects variables that cannot be read, before any of them is."""
     for name, variable in file.variables.items():
         count = math.prod(variable.shape)
         if count * 8 > LARGEST:
@@ -61,8 +68,39 @@ def _column(path: Path, name: str, variable: xr.Variable) -> xr.Variable:
     return xr.Variable(variable.dims, values, kept)
 
 
+def _of_netcdf(path: Path) -> xr.Dataset:
+    with netCDF4.Dataset(path) as file:
+        _require_attributes(path, {name: file.getncattr(name) for name in file.ncattrs()})
+        _require_readable(path, file)
+        store = xr.backends.NetCDF4DataStore(file)  # the engine "netcdf4" of a file that is open
+        # Nothing is decoded: xarray would make integers with missing values floats, and seconds time spans.
+        raw = xr.open_dataset(store, decode_cf=False, create_default_indexes=False).load()
+    columns = {str(name): _column(path, str(name), variable) for name, variable in raw.variables.items()}
+    labels = {label for v in raw.variables.values() for label in str(v.attrs.get("coordinates", "")).split()}
+    named: dict[str, Any] = {k: v for k, v in columns.items() if k in labels or k in v.dims}
+    return xr.Dataset({k: v for k, v in columns.items() if k not in named}, named, raw.attrs)
+
+
+def _of_json(path: Path) -> xr.Dataset:
+    """Reads the JSON that `--json` prints: that of `xarray.Dataset.to_dict`, with words for floats that JSON lacks."""
+    table = json.loads(path.read_bytes())
+    _require_attributes(path, table["attrs"])
+
+    def variable(name: str, described: Mapping[str, Any]) -> xr.Variable:
+        kind = {"str": "object", "bool": "uint8"}.get(described["dtype"], described["dtype"])
+        missing = MISSING.get(kind)
+        values = np.array(described["data"], dtype=object)
+        filled = np.array([missing if value is None else value for value in values.flat], dtype=kind)
+        attributes = {**described["attrs"], "_FillValue": missing}
+        return _column(path, name, xr.Variable(described["dims"], filled.reshape(values.shape), attributes))
+
+    columns, named = ({name: variable(name, described) for name, described in table[part].items()}
+                      for part in ("data_vars", "coords"))  # fmt: skip
+    return xr.Dataset(columns, named, table["attrs"])
+
+
 def read(path: Path) -> xr.Dataset:
-    """Reads a file whole, and closes it. Raises ResultError for what is no result of Periscope.
+    """Reads a NetCDF or JSON file whole, and closes it. Raises ResultError for what is no result of Periscope.
 
     The columns are as `tidy` makes them. Those that say what positions on a dimension are, by the dimension's name or
     by the attribute "coordinates" of other columns, are coordinates. Attributes of the file stay as they are, JSON as
@@ -70,19 +108,11 @@ def read(path: Path) -> xr.Dataset:
     """
     _require_file(path)
     try:
-        with netCDF4.Dataset(path) as file:
-            _require_result(path, file)
-            store = xr.backends.NetCDF4DataStore(file)  # the engine "netcdf4" of a file that is open
-            # Nothing is decoded: xarray would make integers with missing values floats, and seconds time spans.
-            raw = xr.open_dataset(store, decode_cf=False, create_default_indexes=False).load()
-        if not isinstance(json.loads(raw.attrs["config"]), dict):
-            raise ResultError(f"{path}: its attribute 'config' holds no table; expected the resolved configuration")
-        columns = {str(name): _column(path, str(name), variable) for name, variable in raw.variables.items()}
-        labels = {label for v in raw.variables.values() for label in str(v.attrs.get("coordinates", "")).split()}
-        named: dict[str, Any] = {k: v for k, v in columns.items() if k in labels or k in v.dims}
-        ds = xr.Dataset({k: v for k, v in columns.items() if k not in named}, named, raw.attrs)
+        with open(path, "rb") as file:
+            is_json = file.read(1) == b"{"
+        ds = _of_json(path) if is_json else _of_netcdf(path)
     except (OSError, RuntimeError, ValueError, KeyError, IndexError, AttributeError, TypeError, MemoryError) as error:
         reason = " ".join(str(error).split()).removesuffix(f": '{path}'")
-        raise ResultError(f"{path}: cannot be read: {reason}; expected a NetCDF-4 file of Periscope") from error
+        raise ResultError(f"{path}: cannot be read: {reason}; expected a NetCDF-4 or JSON file of Periscope") from error
     ds.encoding = {"source": str(path)}
     return ds

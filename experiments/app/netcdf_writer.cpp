@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "experiments/app/netcdf_file.h"
-#include "experiments/engine/result/json_image.h"
+#include "experiments/engine/result/json.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"
 #include "sim/base/error.h"
@@ -208,10 +208,7 @@ void write_content(const MemoryFile& file, const dataset::Dataset& data) {
     file.check(nc_def_dim(file.id(), name.c_str(), free ? NC_UNLIMITED : length, &dimension_ids[name]));
     length_of[name] = length;
   }
-  put_attributes(file, data.facts);
-  if (!data.circumstances.empty()) {
-    put_attributes(file, {{"circumstances", config::json_text(dataset::json_image(data.circumstances))}});
-  }
+  put_attributes(file, dataset::attributes_of(data));
   std::vector<int> ids;
   for (const dataset::Column& v : data.columns) {
     std::vector<int> dims;

@@ -76,15 +76,15 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
                  double seconds, stacks::Progress& progress) {
   if (outcome.data) {
     study::seal(study, job, outcome);
+    dataset::set(outcome.data->facts, "exit_code", std::int64_t{static_cast<int>(outcome.code)});
     outcome.data->circumstances = study::circumstances(argv(), study::threads_of(job.run_options), seconds);
   }
   outcome.table = dataset::within_table_width(outcome.table);
   nlohmann::ordered_json json;
-  if (options.json || (study.json_file && outcome.data)) json = study::whole_json(study, outcome);
+  if (options.json || (study.json_file && outcome.data)) json = study::whole_json(outcome);
   const auto wrote = [&](const std::string& path) { progress.say(fmt::format("wrote {}\n", printable(path))); };
   std::optional<FinishedRun> finished;
   if (outcome.data && !job.run_options.out.empty()) {
-    dataset::set(outcome.data->facts, "exit_code", std::int64_t{static_cast<int>(outcome.code)});
     finished = FinishedRun{.file_sha256 = write_netcdf(study::result_file(job, "nc"), *outcome.data),
                            .config_sha256 = config::config_sha256(outcome.resolved.value_or(job.resolved)),
                            .code = outcome.code,

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "experiments/engine/result/json_image.h"
+#include "experiments/engine/result/json.h"
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/run/fits.h"
 #include "experiments/engine/settings/input_file.h"
@@ -148,7 +148,7 @@ nb::dict facts(const Result& result) {
 }
 
 std::string circumstances(const Result& result, const std::vector<std::string>& argv) {
-  return config::json_text(dataset::json_image(study::circumstances(argv, result.threads, result.seconds)));
+  return config::json_text(dataset::json_of(study::circumstances(argv, result.threads, result.seconds)));
 }
 
 /// The whole answer as JSON, as --json has it.
@@ -156,7 +156,7 @@ std::string json(Result& result, const std::vector<std::string>& argv) {
   if (result.outcome.data) {
     result.outcome.data->circumstances = study::circumstances(argv, result.threads, result.seconds);
   }
-  return config::json_text(study::whole_json(*result.study, result.outcome));
+  return config::json_text(study::whole_json(result.outcome));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 """Runs the program under test; its path is the test script's first argument."""
 
 import hashlib
+import itertools
 import json
 import pathlib
 import signal
@@ -60,6 +61,46 @@ def run_json(*arguments, cwd=None):
     """The JSON object on standard output, which must hold nothing else; and the exit code."""
     done = run(*arguments, "--json", cwd=cwd)
     return json.loads(done.stdout), done.returncode
+
+
+def run_result(*arguments, cwd=None):
+    """The Result that a study prints with --json, and the exit code."""
+    answer, code = run_json(*arguments, cwd=cwd)
+    return Result(answer), code
+
+
+class Result:
+    """A result as --json prints it, read by columns and labels; numpy is not at hand everywhere."""
+
+    def __init__(self, answer, chosen=()):
+        self.attrs = answer["attrs"]
+        self.config = json.loads(self.attrs["config"])
+        self.variables = answer["coords"] | answer["data_vars"]
+        self._answer, self._chosen = answer, dict(chosen)  # dimension: position
+
+    def __contains__(self, name):
+        return name in self.variables
+
+    def __getitem__(self, name):
+        """The values of a column, nested by the dimensions on which no position is chosen; None for missing ones."""
+        def chosen(data, dims):
+            if not dims:
+                return float(data) if data in ("Infinity", "-Infinity") else None if data == "NaN" else data
+            if dims[0] in self._chosen:
+                return chosen(data[self._chosen[dims[0]]], dims[1:])
+            return [chosen(one, dims[1:]) for one in data]
+        return chosen(self.variables[name]["data"], self.variables[name]["dims"])
+
+    def at(self, **labels):
+        """The part of the result at these coordinates."""
+        found = {name: self.variables[name]["data"].index(label) for name, label in labels.items()}
+        return Result(self._answer, self._chosen | found)
+
+    def each(self, *dimensions):
+        """The parts of the result at every position on these dimensions, the last one fastest."""
+        lengths = [range(self._answer["dims"][name]) for name in dimensions]
+        return [Result(self._answer, self._chosen | dict(zip(dimensions, positions, strict=True)))
+                for positions in itertools.product(*lengths)]
 
 
 def contents(folder):

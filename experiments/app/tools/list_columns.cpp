@@ -22,8 +22,7 @@ nlohmann::ordered_json columns_json() {
                          {"dimensions", c.axes()},
                          {"type", name_of(c.type)},
                          {"units", c.units},
-                         {"meaning", c.meaning},
-                         {"json", dataset::place_text(c)}});
+                         {"meaning", c.meaning}});
     }
     results[schema->kind()] = {{"version", schema->version()}, {"columns", std::move(columns)}};
   }

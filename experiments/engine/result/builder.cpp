@@ -117,8 +117,7 @@ Dataset Builder::finish() const {
                   .values = empty(spec.type, size),
                   .units = spec.units,
                   .meaning = spec.meaning,
-                  .label = spec.label,
-                  .expected = by_column[i].empty()};
+                  .label = spec.label};
     for (const Entry* entry : by_column[i]) fill(column.values, *entry, length);
     data.columns.push_back(std::move(column));
   }

@@ -18,14 +18,12 @@ constexpr std::array weight_statistics{Statistic::grad_sq, Statistic::log_grad_s
 }  // namespace
 
 std::vector<ColumnSpec> sublayer_labels() {
-  const Place at("coordinates");
   const auto label = [&](const std::string& name, Type type, std::string units, std::string meaning) {
     return ColumnSpec{.name = name,
                       .dimensions = "sublayer",
                       .type = type,
                       .units = std::move(units),
                       .meaning = std::move(meaning),
-                      .place = at / name,
                       .label = true};
   };
   return {label("sublayer_layer", Type::integer, "1", "layer of a sublayer, from 0"),
@@ -54,12 +52,7 @@ void put_sublayers(Builder& result, const ModelSpec& model) {
 }
 
 ColumnSpec placement_settings() {
-  return {"placement_settings",
-          "placement",
-          Type::text,
-          "",
-          "keys in which this stack differs from the others, JSON",
-          Place("coordinates") / "placement_settings"};
+  return {"placement_settings", "placement", Type::text, "", "keys in which this stack differs from the others, JSON"};
 }
 
 void put_placement(Builder& result, std::size_t index, const std::string& label, const std::string& settings) {
@@ -120,43 +113,28 @@ void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t 
   result.count("layer", static_cast<std::size_t>(model.layers));
 }
 
-std::vector<ColumnSpec> curve_columns(const std::string& leading, const Place& place,
-                                      const std::vector<CurveVersion>& versions) {
+std::vector<ColumnSpec> curve_columns(const std::string& leading, const std::vector<CurveVersion>& versions) {
   std::vector<ColumnSpec> all = sublayer_labels();
   const auto add = [&](Statistic statistic, const std::string& prefix, const std::string& dimensions,
-                       const std::string& words, const Place& at) {
+                       const std::string& words) {
     for (const CurveVersion& v : versions) {
       all.push_back({.name = fmt::format("{}{}_{}", prefix, name_of(statistic), v.suffix),
                      .dimensions = leading.empty() ? dimensions : fmt::format("{} {}", leading, dimensions),
                      .type = Type::real,
                      .units = std::string(v.units.empty() ? units_of(statistic) : v.units),
-                     .meaning = fmt::format("{} {}: {}", name_of(statistic), words, v.meaning),
-                     .place = at / v.suffix});
+                     .meaning = fmt::format("{} {}: {}", name_of(statistic), words, v.meaning)});
     }
   };
   for (std::size_t s = 0; s < statistic_facts.size(); ++s) {
     const auto statistic = static_cast<Statistic>(s);
-    const std::string name = text_of(statistic);
-    add(statistic, "", "depth", "of the stream", place / name);
-    add(statistic, "r_out_", "depth", "of ResiDual's second stream", place / "r_out" / name);
+    add(statistic, "", "depth", "of the stream");
+    add(statistic, "r_out_", "depth", "of ResiDual's second stream");
     if (statistic == Statistic::maximum) {
-      add(statistic, "sum_", "depth", "of the sum before norm C, whose output is the stream at that depth",
-          place / "sum" / name);
+      add(statistic, "sum_", "depth", "of the sum before norm C, whose output is the stream at that depth");
     }
-    add(statistic, "site_", "site sublayer", "at every site of every sublayer", (place / "sites").by("site") / name);
+    add(statistic, "site_", "site sublayer", "at every site of every sublayer");
   }
-  for (const Statistic statistic : weight_statistics) {
-    add(statistic, "weight_", "weight layer", "of every matrix",
-        (place / ("weight_" + text_of(statistic))).by("weight"));
-  }
-  return all;
-}
-
-std::vector<Remark> curve_remarks(const Place& place) {
-  std::vector<Remark> all;
-  for (const StatisticFacts& statistic : statistic_facts) {
-    all.push_back({place / statistic.name / "site", text_of(Signal::x_out)});
-  }
+  for (const Statistic statistic : weight_statistics) add(statistic, "weight_", "weight layer", "of every matrix");
   return all;
 }
 

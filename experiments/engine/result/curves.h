@@ -24,15 +24,12 @@ struct CurveVersion {
 ///   sum_maximum_V  the sum before norm C, on (…, depth);
 ///   site_S_V   every site, on (…, site, sublayer);       weight_S_V on (…, weight, layer), of squared gradients;
 /// and what the positions on `sublayer` are: sublayer_layer, sublayer_kind, sublayer_branch. `leading` are the
-/// dimensions in front ("input placement"), `place` what is above in JSON.
-std::vector<ColumnSpec> curve_columns(const std::string& leading, const Place& place,
-                                      const std::vector<CurveVersion>& versions);
+/// dimensions before these ("input placement").
+std::vector<ColumnSpec> curve_columns(const std::string& leading, const std::vector<CurveVersion>& versions);
 /// Returns the columns that describe the positions on the dimension `sublayer`, for every result that has it.
 std::vector<ColumnSpec> sublayer_labels();
 /// The coordinates of `sublayer` and its labels.
 void put_sublayers(Builder& result, const ModelSpec& model);
-/// The word "site" beside the curves of the stream, in JSON.
-std::vector<Remark> curve_remarks(const Place& place);
 /// The dimensions behind `leading`, with their coordinates.
 std::vector<DimensionSpec> curve_dimensions();
 /// `weights` are those of the dimension `weight`, which is left out if there are none.

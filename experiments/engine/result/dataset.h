@@ -39,10 +39,9 @@ struct Column {
   std::string name;
   std::vector<std::string> dimensions;
   Values values;
-  std::string units;      ///< "1" for a pure number or a flag, "s", …; "" for text
-  std::string meaning;    ///< long_name in files
-  bool label = false;     ///< as in ColumnSpec
-  bool expected = false;  ///< nothing was put there, but whoever reads the result may ask for it
+  std::string units;    ///< "1" for a pure number or a flag, "s", …; "" for text
+  std::string meaning;  ///< long_name in files
+  bool label = false;   ///< as in ColumnSpec
 
   [[nodiscard]] Type type() const { return static_cast<Type>(values.index()); }
   [[nodiscard]] bool is_coordinate() const { return dimensions.size() == 1 && dimensions.front() == name; }

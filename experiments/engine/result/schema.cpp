@@ -19,25 +19,13 @@ constexpr std::array pure_units{PureUnit{"nat", "nat"}, PureUnit{"nat2", "nat²"
 
 }  // namespace
 
-std::string place_text(const ColumnSpec& column) {
-  if (column.dimensions == column.name) return "coordinates." + column.name;
-  return column.place.steps().empty() ? column.name : column.place.text();
-}
-
 std::vector<std::string> ColumnSpec::axes() const { return words_of(dimensions); }
 
-Schema::Schema(std::string kind, int version, std::vector<DimensionSpec> dimensions, std::vector<ColumnSpec> columns,
-               std::vector<Remark> remarks)
-    : kind_(std::move(kind)), version_(version), dimensions_(std::move(dimensions)), remarks_(std::move(remarks)) {
+Schema::Schema(std::string kind, int version, std::vector<DimensionSpec> dimensions, std::vector<ColumnSpec> columns)
+    : kind_(std::move(kind)), version_(version), dimensions_(std::move(dimensions)) {
   for (const DimensionSpec& d : dimensions_) {
     if (d.meaning.empty()) continue;
-    columns_.push_back({.name = d.name,
-                        .dimensions = d.name,
-                        .type = d.type,
-                        .units = d.units,
-                        .meaning = d.meaning,
-                        .place = {},
-                        .json = d.json});
+    columns_.push_back({.name = d.name, .dimensions = d.name, .type = d.type, .units = d.units, .meaning = d.meaning});
   }
   std::ranges::move(columns, std::back_inserter(columns_));
   for (std::size_t i = 0; i < columns_.size(); ++i) {
@@ -47,21 +35,13 @@ Schema::Schema(std::string kind, int version, std::vector<DimensionSpec> dimensi
     };
     if (!index_.emplace(c.name, i).second) wrong("declared twice");
     if (c.meaning.empty()) wrong("no meaning");
-    if (c.json && c.type != Type::text) wrong("only text can be JSON");
     if ((c.type == Type::text) != c.units.empty()) wrong("units are for numbers and flags, and all of these have them");
     if (const auto it = std::ranges::find(pure_units, c.units, &PureUnit::name); it != pure_units.end()) {
       c.units = "1";
       c.meaning += fmt::format(", in {}", it->in_words);
     }
     axes_.emplace_back();
-    const std::vector<std::string> on = c.axes();
-    for (const std::string& name : on) axes_.back().push_back(dimension(name));
-    for (const Place::Step& step : c.place.steps()) {
-      if (step.kind == Place::Step::Kind::key) continue;
-      for (const std::string& name : step.names) {
-        if (std::ranges::find(on, name) == on.end()) wrong("its place in JSON names a dimension that it is not on");
-      }
-    }
+    for (const std::string& name : c.axes()) axes_.back().push_back(dimension(name));
   }
 }
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "experiments/engine/result/dataset.h"
-#include "experiments/engine/result/place.h"
 
 namespace periscope::dataset {
 
@@ -18,7 +17,6 @@ struct DimensionSpec {
   std::string units = {};    ///< of the coordinate, as in ColumnSpec
   std::string meaning = {};  ///< of the coordinate; "" if positions have no values of their own
   bool free = false;         ///< as long as the run lasts (steps of training); NetCDF calls it unlimited
-  bool json = false;         ///< of the coordinate, as in ColumnSpec
 };
 
 /// All that is said about one column of a result. Files (NetCDF, and CSV from it), JSON and lists are made from it.
@@ -29,21 +27,9 @@ struct ColumnSpec {
   std::string units;  ///< "1" of pure numbers and flags, "s", …, as UDUNITS writes them; "" of text. "nat", "nat2" and
                       ///< "dB", which it does not know, become "1" and words of the meaning
   std::string meaning;  ///< the variable's long_name
-  Place place;          ///< in JSON; by default a key of the column's name in the outermost object
-  bool json = false;    ///< text that is JSON, or a word: JSON has what it says
   bool label = false;   ///< it says what the positions on its dimension are, beside the coordinate
 
   [[nodiscard]] std::vector<std::string> axes() const;  ///< the dimensions one by one
-};
-
-/// Returns a column's place in JSON as text for people: "cells[input, placement].variance.measured";
-/// "coordinates.depth" for a coordinate.
-std::string place_text(const ColumnSpec& column);
-
-/// A word that JSON has beside values, at a place below which some are: {"site": "x_out"} of a curve.
-struct Remark {
-  Place place;
-  std::string words;
 };
 
 /// The schema of a kind of result: its name, version, dimensions and columns.
@@ -51,15 +37,13 @@ class Schema {
  public:
   /// The version counts from 1 and rises when a column changes its name, dimensions, type, units or meaning, or goes.
   /// Throws std::logic_error where a declaration is incomplete, or said twice, or names a dimension that there is not.
-  Schema(std::string kind, int version, std::vector<DimensionSpec> dimensions, std::vector<ColumnSpec> columns,
-         std::vector<Remark> remarks = {});
+  Schema(std::string kind, int version, std::vector<DimensionSpec> dimensions, std::vector<ColumnSpec> columns);
 
   [[nodiscard]] const std::string& kind() const { return kind_; }
   [[nodiscard]] int version() const { return version_; }
   [[nodiscard]] const std::vector<DimensionSpec>& dimensions() const { return dimensions_; }
   /// Coordinates first.
   [[nodiscard]] const std::vector<ColumnSpec>& columns() const { return columns_; }
-  [[nodiscard]] const std::vector<Remark>& remarks() const { return remarks_; }
   /// The positions of a column and of a dimension. Throw std::logic_error for what was not declared.
   [[nodiscard]] std::size_t index_of(std::string_view column) const;
   [[nodiscard]] std::size_t dimension(std::string_view name) const;
@@ -71,7 +55,6 @@ class Schema {
   int version_;
   std::vector<DimensionSpec> dimensions_;
   std::vector<ColumnSpec> columns_;
-  std::vector<Remark> remarks_;
   std::vector<std::vector<std::size_t>> axes_;
   std::unordered_map<std::string, std::size_t> index_;
 };

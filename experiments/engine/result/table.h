@@ -15,8 +15,6 @@ struct ColumnText {
   std::string dimensions;
   std::string units;
   std::string meaning;
-  Place place = {};
-  bool json = false;
 };
 
 /// The columns that are filled from an S: each is declared and filled by one entry. A schema is made of the
@@ -103,9 +101,7 @@ class Table {
                       .dimensions = std::move(says.dimensions),
                       .type = type,
                       .units = std::move(says.units),
-                      .meaning = std::move(says.meaning),
-                      .place = std::move(says.place),
-                      .json = says.json});
+                      .meaning = std::move(says.meaning)});
   }
   void adopt(const std::vector<ColumnSpec>& more) { specs_.insert(specs_.end(), more.begin(), more.end()); }
 

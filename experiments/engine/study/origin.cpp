@@ -9,7 +9,7 @@
 #include <fstream>
 #include <utility>
 
-#include "experiments/engine/result/json_image.h"
+#include "experiments/engine/result/json.h"
 #include "experiments/engine/settings/build_info.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"
@@ -79,14 +79,8 @@ dataset::Facts circumstances(const std::vector<std::string>& argv, int threads, 
           {"peak_memory", peak_memory()}};
 }
 
-nlohmann::ordered_json whole_json(const Study& study, const Outcome& outcome) {
-  if (!outcome.data) return outcome.document;
-  nlohmann::ordered_json json = dataset::json_image(*study.schema, *outcome.data);
-  json["provenance"] = dataset::json_image(outcome.data->facts);
-  // A result with --theory-set says so at the top level too.
-  if (json["provenance"].contains("theory_told")) json["theory_told"] = json["provenance"]["theory_told"];
-  json["circumstances"] = dataset::json_image(outcome.data->circumstances);
-  return json;
+nlohmann::ordered_json whole_json(const Outcome& outcome) {
+  return outcome.data ? dataset::json_of(*outcome.data) : outcome.document;
 }
 
 }  // namespace periscope::study

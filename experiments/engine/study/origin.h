@@ -24,8 +24,7 @@ std::string cpu_name();
 /// process), cpu, threads, seconds that it took, and the largest memory of this process so far in bytes.
 dataset::Facts circumstances(const std::vector<std::string>& argv, int threads, double seconds);
 
-/// The whole answer of a study as JSON: its columns, each at its place, its facts under "provenance" and "theory_told",
-/// and its circumstances; or the document that stands for a dataset.
-nlohmann::ordered_json whole_json(const Study& study, const Outcome& outcome);
+/// Returns the answer of a study as JSON: its dataset, or the document in place of one.
+nlohmann::ordered_json whole_json(const Outcome& outcome);
 
 }  // namespace periscope::study

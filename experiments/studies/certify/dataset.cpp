@@ -4,7 +4,6 @@ namespace periscope::certify {
 namespace {
 
 using dataset::Builder;
-using dataset::Place;
 using dataset::Table;
 using dataset::Type;
 using theory::SignalBound;
@@ -16,16 +15,15 @@ Table<CertifyResult> head_table() {
   Table<R> table;
   table.column({"model", "", "", "what the model is called"}, [](const R& r) { return r.model; })
       .column({"family", "", "", "of checkpoints; nothing for other weights"}, [](const R& r) { return r.family; })
-      .column({"model_placement", "", "", "normalization placement (T1)", Place("placement"), true},
+      .column({"model_placement", "", "", "normalization placement (T1)"},
               [](const R& r) { return r.spec.model.placement.name; })
-      .column({"model_layers", "", "1", "L", Place("layers")}, [](const R& r) { return r.spec.model.layers; })
-      .column({"model_width", "", "1", "D", Place("width")}, [](const R& r) { return r.spec.model.width; })
+      .column({"model_layers", "", "1", "L"}, [](const R& r) { return r.spec.model.layers; })
+      .column({"model_width", "", "1", "D"}, [](const R& r) { return r.spec.model.width; })
       .column({"input", "", "", "what may enter: tokens, or real vectors"},
               [](const R& r) { return r.domain.tokens ? "tokens" : "real"; })
       .column_if_any({"input_maximum", "", "1", "largest entry of real vectors"},
                      [](const R& r) { return r.domain.tokens ? std::nullopt : std::optional(r.domain.largest); })
-      .column({"weights_sha256", "weights", "", "SHA-256 of the file, or of the weights as drawn",
-               Place("weights_sha256").by("weights")},
+      .column({"weights_sha256", "weights", "", "SHA-256 of the file, or of the weights as drawn"},
               [](const R& r) {
                 std::vector<std::string> hashes;
                 for (const stacks::NamedHash& w : r.weights) hashes.push_back(w.second);
@@ -59,16 +57,15 @@ std::vector<std::pair<std::size_t, FormatRow>> formats_of(const Judged& j) {
 Table<FormatRow> verdict_table() {
   using F = FormatRow;
   const std::string on = "format";
-  const Place at = Place("verdicts").by("format");
   Table<F> table;
   table
-      .column({"stream_certified", on, "1", "1: no input can overflow the residual stream", at / "stream"},
+      .column({"stream_certified", on, "1", "1: no input can overflow the residual stream"},
               [](const F& f) { return f.stream.certified; })
-      .column({"everywhere_certified", on, "1", "1: nor anything else", at / "everywhere"},
+      .column({"everywhere_certified", on, "1", "1: nor anything else"},
               [](const F& f) { return f.everywhere.certified; })
-      .column({"stream_reason", on, "", "what stands against the stream's certificate", at / "stream_reason"},
+      .column({"stream_reason", on, "", "what stands against the stream's certificate"},
               [](const F& f) { return reason_of(f.stream, f.model); })
-      .column({"everywhere_reason", on, "", "what stands against the other", at / "everywhere_reason"},
+      .column({"everywhere_reason", on, "", "what stands against the other"},
               [](const F& f) { return reason_of(f.everywhere, f.model); });
   return table;
 }
@@ -82,31 +79,29 @@ void add_first(Table<Certified>& table, const std::string& scope, std::optional<
     };
   };
   const std::string on = "format";
-  const Place at = at_run / scope;
-  const Place first = at / "first";
   table
-      .column_if_any({scope + "_first_signal", on, "", "signal of the first place that may overflow", first / "signal"},
+      .column_if_any({scope + "_first_signal", on, "", "signal of the first place that may overflow"},
                      of_first([](const theory::Verdict& v) { return name_of(v.first->signal); }))
-      .column_if_any({scope + "_first_sublayer", on, "1", "its sublayer", first / "sublayer"},
+      .column_if_any({scope + "_first_sublayer", on, "1", "its sublayer"},
                      of_first([](const theory::Verdict& v) { return v.first->sublayer; }))
-      .column_if_any({scope + "_first_feature", on, "1", "its feature", first / "feature"},
+      .column_if_any({scope + "_first_feature", on, "1", "its feature"},
                      of_first([](const theory::Verdict& v) { return v.first->channel; }))
-      .column_if_any({scope + "_first_bound", on, "1", "bound of the first place that may overflow", at / "bound"},
+      .column_if_any({scope + "_first_bound", on, "1", "bound of the first place that may overflow"},
                      of_first([](const theory::Verdict& v) { return v.first->largest; }))
-      .column_if_any({scope + "_first_limit", on, "1", "what it may be", at / "limit"},
+      .column_if_any({scope + "_first_limit", on, "1", "what it may be"},
                      of_first([](const theory::Verdict& v) { return v.limit; }));
 }
 
 Table<Certified> run_table() {
   Table<Certified> table;
-  table.part(arithmetic_table("run_", "format", at_run, "the run that the verdict is for"),
+  table.part(arithmetic_table("run_", "format", "the run that the verdict is for"),
              [](const Certified& c) { return &c.certificate; });
   add_first(table, "stream", SignalClass::stream);
   add_first(table, "everywhere", std::nullopt);
   const auto itself = [](const Certified& c) { return &c; };
-  table.part(run_classes_table("run_", "certified", at_run, ""), itself)
+  table.part(run_classes_table("run_", "certified", ""), itself)
       .part(run_places_table(), itself)
-      .part(bounds_table("run_signal_", "format ", at_run, "the arithmetic of a run (T24)"), itself);
+      .part(bounds_table("run_signal_", "format ", "the arithmetic of a run (T24)"), itself);
   return table;
 }
 
@@ -125,51 +120,45 @@ std::vector<StreamRow> stream_of(const Certified& c) {
 Table<StreamRow> stream_table() {
   using S = StreamRow;
   const std::string on = "depth";
-  const Place at = Place("exact") / "stream";
   Table<S> table;
   table
-      .column({"stream_largest", on, "1", "largest bound of the stream x_out", at / "bound"},
+      .column({"stream_largest", on, "1", "largest bound of the stream x_out"},
               [](const S& s) { return s.bound.largest; })
-      .column({"stream_feature", on, "1", "its feature", at / "feature"}, [](const S& s) { return s.bound.channel; })
-      .column_if_any({"stream_measured", on, "1", "largest magnitude measured in the stream", at / "measured"},
+      .column({"stream_feature", on, "1", "its feature"}, [](const S& s) { return s.bound.channel; })
+      .column_if_any({"stream_measured", on, "1", "largest magnitude measured in the stream"},
                      [](const S& s) -> std::optional<double> {
                        if (s.measured == nullptr) return std::nullopt;
                        return s.measured->largest(s.bound.signal, s.bound.sublayer);
                      })
-      .column({"stream_bound", on + " feature", "1", "bound on every feature of the stream x_out", at / "bounds"},
+      .column({"stream_bound", on + " feature", "1", "bound on every feature of the stream x_out"},
               [](const S& s) { return std::vector<double>(s.bound.magnitude.begin(), s.bound.magnitude.end()); });
   return table;
 }
 
 /// The columns of an attack's result; `signal` says in words whose.
-Table<AttackResult> reached_table(const std::string& prefix, const std::string& on, const Place& at,
-                                  const std::string& signal) {
+Table<AttackResult> reached_table(const std::string& prefix, const std::string& on, const std::string& signal) {
   using A = AttackResult;
   Table<A> table;
-  table.column({prefix + "signal", on, "", signal, at / "signal"}, [](const A& a) { return name_of(a.place.signal); })
-      .column({prefix + "sublayer", on, "1", "its sublayer", at / "sublayer"},
-              [](const A& a) { return a.place.sublayer; })
-      .column({prefix + "feature", on, "1", "its feature", at / "feature"}, [](const A& a) { return a.place.channel; })
-      .column({prefix + "bound", on, "1", "its bound", at / "bound"}, [](const A& a) { return a.bound; })
-      .column({prefix + "reached", on, "1", "largest magnitude reached", at / "reached"},
-              [](const A& a) { return a.reached; })
-      .column({prefix + "ratio", on, "1", "reached over bound", at / "ratio"}, [](const A& a) { return a.ratio(); });
+  table.column({prefix + "signal", on, "", signal}, [](const A& a) { return name_of(a.place.signal); })
+      .column({prefix + "sublayer", on, "1", "its sublayer"}, [](const A& a) { return a.place.sublayer; })
+      .column({prefix + "feature", on, "1", "its feature"}, [](const A& a) { return a.place.channel; })
+      .column({prefix + "bound", on, "1", "its bound"}, [](const A& a) { return a.bound; })
+      .column({prefix + "reached", on, "1", "largest magnitude reached"}, [](const A& a) { return a.reached; })
+      .column({prefix + "ratio", on, "1", "reached over bound"}, [](const A& a) { return a.ratio(); });
   return table;
 }
 
 /// Adds what was measured and attacked, and the bounds that it was held against.
 void add_own(Table<Judged>& table) {
-  const Place at("own_run");
   table
-      .part(arithmetic_table("own_", "", at, "the runs that were measured and attacked"),
+      .part(arithmetic_table("own_", "", "the runs that were measured and attacked"),
             [](const Judged& j) { return j.own ? &j.own->certificate : nullptr; })
-      .part(measured_bounds_table("own_", at, "the arithmetic of what was measured (T24)"),
+      .part(measured_bounds_table("own_", "the arithmetic of what was measured (T24)"),
             [](const Judged& j) { return j.own ? &*j.own : nullptr; })
       .rows(
-          "attack", reached_table("attack_", "attack", Place("attack").each({"attack"}), "signal that was attacked"),
+          "attack", reached_table("attack_", "attack", "signal that was attacked"),
           [](const Judged& j) -> const auto& { return j.result.attacks; })
-      .part(reached_table("exceeded_", "", Place("exceeded"),
-                          "signal whose bound a run passed, which is a bug of this program"),
+      .part(reached_table("exceeded_", "", "signal whose bound a run passed, which is a bug of this program"),
             [](const Judged& j) { return j.result.check.exceeded ? &*j.result.check.exceeded : nullptr; })
       .column_if_any({"overflowed", "", "", "where a run overflowed its own format, as its certificate allows"},
                      [](const Judged& j) -> std::optional<std::string> {
@@ -183,13 +172,12 @@ const Table<Judged>& judged_table() {
     Table<Judged> table;
     const auto exact = [](const Judged& j) { return &j.exact; };
     Table<NumberFormat> largest;
-    largest.column({"format_largest", "format", "1", "largest finite number of the format",
-                    Place("formats").by("format") / "largest"},
+    largest.column({"format_largest", "format", "1", "largest finite number of the format"},
                    [](const NumberFormat& f) { return f.largest; });
     table.part(head_table(), [](const Judged& j) { return &j.result; })
         .column({"excluded", "exclusion", "", "inputs and runs that are not covered"},
                 [](const Judged& j) { return not_covered(j.result, j.formats); })
-        .column({"signal_class", "signal", "", "class of the signal", Place("signals").by("signal") / "class"},
+        .column({"signal_class", "signal", "", "class of the signal"},
                 [](const Judged& /*j*/) {
                   std::vector<std::string_view> names;
                   for (const Signal s : theory::certified_signals) {
@@ -200,8 +188,8 @@ const Table<Judged>& judged_table() {
         .rows(
             "format", largest, [](const Judged& /*j*/) -> const auto& { return number_formats; })
         .rows_at("format", verdict_table(), formats_of)
-        .part(measured_bounds_table("", Place("exact"), "exact arithmetic (T17)"), exact)
-        .part(exact_classes_table("", Place("exact"), ""), exact)
+        .part(measured_bounds_table("", "exact arithmetic (T17)"), exact)
+        .part(exact_classes_table("", ""), exact)
         .part(exact_places_table(), exact)
         .rows("depth", stream_table(), [](const Judged& j) { return stream_of(j.exact); })
         .rows_at(

@@ -7,7 +7,6 @@
 namespace periscope::certify {
 namespace {
 
-using dataset::Place;
 using dataset::Table;
 using theory::SignalBound;
 using theory::SignalClass;
@@ -66,18 +65,14 @@ std::vector<ClassRow> classes_of(const Certified& c) {
   return all;
 }
 
-Table<SignalBound> worst_table(const std::string& prefix, const std::string& on, const Place& at,
-                               const std::string& of) {
+Table<SignalBound> worst_table(const std::string& prefix, const std::string& on, const std::string& of) {
   Table<SignalBound> table;
   table
-      .column({prefix + "class_largest", on, "1", "largest bound of a class" + of, at / "bound"},
+      .column({prefix + "class_largest", on, "1", "largest bound of a class" + of},
               [](const SignalBound& b) { return b.largest; })
-      .column({prefix + "class_signal", on, "", "its signal", at / "at" / "signal"},
-              [](const SignalBound& b) { return name_of(b.signal); })
-      .column({prefix + "class_sublayer", on, "1", "its sublayer", at / "at" / "sublayer"},
-              [](const SignalBound& b) { return b.sublayer; })
-      .column({prefix + "class_feature", on, "1", "its feature", at / "at" / "feature"},
-              [](const SignalBound& b) { return b.channel; });
+      .column({prefix + "class_signal", on, "", "its signal"}, [](const SignalBound& b) { return name_of(b.signal); })
+      .column({prefix + "class_sublayer", on, "1", "its sublayer"}, [](const SignalBound& b) { return b.sublayer; })
+      .column({prefix + "class_feature", on, "1", "its feature"}, [](const SignalBound& b) { return b.channel; });
   return table;
 }
 
@@ -94,12 +89,12 @@ std::vector<std::pair<std::size_t, ClassInFormat>> in_formats(const ClassRow& c)
   return all;
 }
 
-Table<ClassInFormat> fits_table(const std::string& prefix, const Place& at) {
+Table<ClassInFormat> fits_table(const std::string& prefix) {
   Table<ClassInFormat> table;
   table
-      .column({prefix + "class_fits", "class format", "1", "1: the format holds it", at / "fits"},
+      .column({prefix + "class_fits", "class format", "1", "1: the format holds it"},
               [](const ClassInFormat& c) { return c.bound <= c.limit; })
-      .column({prefix + "class_headroom", "class format", "1", "largest number of the format over it", at / "headroom"},
+      .column({prefix + "class_headroom", "class format", "1", "largest number of the format over it"},
               [](const ClassInFormat& c) { return c.limit / c.bound; });
   return table;
 }
@@ -111,73 +106,63 @@ std::size_t position_of(const NumberFormat& format) {
   return static_cast<std::size_t>(at - number_formats.begin());
 }
 
-Table<theory::Certificate> arithmetic_table(const std::string& prefix, const std::string& on, const Place& at,
-                                            const std::string& of) {
+Table<theory::Certificate> arithmetic_table(const std::string& prefix, const std::string& on, const std::string& of) {
   using C = theory::Certificate;
   Table<C> table;
   table
-      .column({prefix + "arithmetic", on, "", "arithmetic of " + of, at / "arithmetic"},
+      .column({prefix + "arithmetic", on, "", "arithmetic of " + of},
               [](const C& c) { return arithmetic_names[static_cast<std::size_t>(c.arithmetic.kind)]; })
-      .column({prefix + "format", on, "", "stored format of " + of, at / "format"},
+      .column({prefix + "format", on, "", "stored format of " + of},
               [](const C& c) { return c.arithmetic.stored.name; })
-      .column({prefix + "accumulated", on, "", "format of sums of " + of, at / "accumulated"},
+      .column({prefix + "accumulated", on, "", "format of sums of " + of},
               [](const C& c) { return c.arithmetic.accumulated.name; })
-      .column({prefix + "length", on, "1", "tokens of a sequence; 0: any number", at / "length"},
-              [](const C& c) { return c.longest; })
-      .column({prefix + "weights_rounded", on, "1", "1: weights are no numbers of the format", at / "weights_rounded"},
+      .column({prefix + "length", on, "1", "tokens of a sequence; 0: any number"}, [](const C& c) { return c.longest; })
+      .column({prefix + "weights_rounded", on, "1", "1: weights are no numbers of the format"},
               [](const C& c) { return c.weights_rounded; });
   return table;
 }
 
-Table<Certified> bounds_table(const std::string& prefix, const std::string& leading, const Place& at,
-                              const std::string& in) {
+Table<Certified> bounds_table(const std::string& prefix, const std::string& leading, const std::string& in) {
   const std::string on = leading + "signal place";
-  const Place at_signal = (at / "signals").by("signal");
   Table<Certified> table;
   table
-      .column({prefix + "bound_feature", on, "1", "feature of the bound in " + in, at_signal / "feature"},
+      .column({prefix + "bound_feature", on, "1", "feature of the bound in " + in},
               [](const Certified& c) { return on_places(c, [](const SignalBound& b) { return b.channel; }); })
-      .column({prefix + "bound", on, "1", "largest magnitude that any input can cause in " + in, at_signal / "bound"},
+      .column({prefix + "bound", on, "1", "largest magnitude that any input can cause in " + in},
               [](const Certified& c) { return on_places(c, largest_of); });
   return table;
 }
 
-Table<Certified> measured_bounds_table(const std::string& prefix, const Place& at, const std::string& in) {
-  const Place at_signal = (at / "signals").by("signal");
-  Table<Certified> table = bounds_table(prefix, "", at, in);
+Table<Certified> measured_bounds_table(const std::string& prefix, const std::string& in) {
+  Table<Certified> table = bounds_table(prefix, "", in);
   table
-      .column_if_any({prefix + "measured", "signal place", "1", "largest magnitude measured", at_signal / "measured"},
+      .column_if_any({prefix + "measured", "signal place", "1", "largest magnitude measured"},
                      [](const Certified& c) {
                        return on_measured_places(c, [](double /*bound*/, double largest) { return largest; });
                      })
-      .column_if_any({prefix + "bound_ratio", "signal place", "1", "bound over measured", at_signal / "ratio"},
-                     [](const Certified& c) {
-                       return on_measured_places(c, [](double bound, double largest) { return bound / largest; });
-                     });
+      .column_if_any({prefix + "bound_ratio", "signal place", "1", "bound over measured"}, [](const Certified& c) {
+        return on_measured_places(c, [](double bound, double largest) { return bound / largest; });
+      });
   return table;
 }
 
-Table<Certified> exact_classes_table(const std::string& prefix, const Place& at, const std::string& of) {
-  const Place at_class = (at / "classes").by("class");
+Table<Certified> exact_classes_table(const std::string& prefix, const std::string& of) {
   Table<ClassRow> rows;
-  rows.part(worst_table(prefix, "class", at_class, of + " in exact arithmetic"),
-            [](const ClassRow& c) { return c.worst; })
-      .rows_at("format", fits_table(prefix, (at_class / "formats").by("format")), in_formats);
+  rows.part(worst_table(prefix, "class", of + " in exact arithmetic"), [](const ClassRow& c) { return c.worst; })
+      .rows_at("format", fits_table(prefix), in_formats);
   Table<Certified> table;
   table.rows("class", rows, classes_of);
   return table;
 }
 
-Table<Certified> run_classes_table(const std::string& prefix, const std::string& verdict, const Place& at,
-                                   const std::string& of) {
+Table<Certified> run_classes_table(const std::string& prefix, const std::string& verdict, const std::string& of) {
   const std::string on = "format class";
-  const Place at_class = (at / "classes").by("class");
   Table<ClassRow> rows;
-  rows.column({verdict, on, "1", "1: no input can overflow the format there; 0: not certified", at_class / "certified"},
+  rows.column({verdict, on, "1", "1: no input can overflow the format there; 0: not certified"},
               [](const ClassRow& c) { return c.verdict().certified; })
-      .column({prefix + "reason", on, "", "what stands against it", at_class / "reason"},
+      .column({prefix + "reason", on, "", "what stands against it"},
               [](const ClassRow& c) { return reason_of(c.verdict(), c.of.model); })
-      .part(worst_table(prefix, on, at_class, of + " in the arithmetic of a run (T24)"),
+      .part(worst_table(prefix, on, of + " in the arithmetic of a run (T24)"),
             [](const ClassRow& c) { return c.worst; });
   Table<Certified> table;
   table.rows("class", rows, classes_of);
@@ -185,13 +170,11 @@ Table<Certified> run_classes_table(const std::string& prefix, const std::string&
 }
 
 Table<Certified> exact_places_table() {
-  const Place at = (Place("exact") / "classes").by("class");
   Table<Certified> table;
   table
-      .column(
-          {"class_bound", "class place", "1", "largest bound of a class of signals in exact arithmetic", at / "bounds"},
-          [](const Certified& c) { return on_class_places(c, largest_of); })
-      .column_if_any({"class_measured", "class place", "1", "largest magnitude measured in a class", at / "measured"},
+      .column({"class_bound", "class place", "1", "largest bound of a class of signals in exact arithmetic"},
+              [](const Certified& c) { return on_class_places(c, largest_of); })
+      .column_if_any({"class_measured", "class place", "1", "largest magnitude measured in a class"},
                      [](const Certified& c) -> std::optional<std::vector<double>> {
                        if (c.measured == nullptr) return std::nullopt;
                        return on_class_places(
@@ -202,8 +185,7 @@ Table<Certified> exact_places_table() {
 
 Table<Certified> run_places_table() {
   Table<Certified> table;
-  table.column({"run_bound", "format class place", "1", "largest bound of a class in the arithmetic of a run (T24)",
-                (at_run / "classes").by("class") / "bounds"},
+  table.column({"run_bound", "format class place", "1", "largest bound of a class in the arithmetic of a run (T24)"},
                [](const Certified& c) { return on_class_places(c, largest_of); });
   return table;
 }

@@ -3,30 +3,22 @@
 namespace periscope::certify {
 namespace {
 
-using dataset::Place;
 using dataset::Table;
-
-const Place at_headroom("headroom");
-const Place at_scaled_run = at_headroom / "run";
 
 Table<FormatHeadroom> factor_table() {
   using F = FormatHeadroom;
-  const Place at = (at_headroom / "formats").by("format");
   Table<F> table;
   table
       .column({"headroom_c_certified", "format", "1",
                "largest power of two c, from 2^-40 to 2^40, with which every class of the scaled stack is certified; "
-               "missing: none, or a format that was not judged",
-               at / "c_certified"},
+               "missing: none, or a format that was not judged"},
               [](const F& f) { return f.stream; })
-      .column({"headroom_c_measured", "format", "1", "largest c with which what was measured fits, margin times over",
-               at / "c_measured"},
+      .column({"headroom_c_measured", "format", "1", "largest c with which what was measured fits, margin times over"},
               [](const F& f) { return f.measured; })
       .column({"headroom_k_certified", "format", "1",
-               "largest power of two k of branches before norms B that is certified together with c_certified",
-               at / "k_certified"},
+               "largest power of two k of branches before norms B that is certified together with c_certified"},
               [](const F& f) { return f.branch; })
-      .column_if_any({"headroom_reason", "format", "", "why no c is certified", at / "reason"},
+      .column_if_any({"headroom_reason", "format", "", "why no c is certified"},
                      [](const F& f) { return f.reason.empty() ? std::nullopt : std::optional(f.reason); });
   return table;
 }
@@ -40,20 +32,17 @@ std::vector<std::pair<std::size_t, FormatHeadroom>> factors_of(const Headroom& h
 /// The stack that was scaled and run beside the original.
 Table<ScaledRun> scaled_table() {
   using R = ScaledRun;
-  const Place at = at_scaled_run;
   Table<R> table;
   table
-      .column({"scaled_c", "", "1", "c of the stack that was scaled and run", at / "c"},
+      .column({"scaled_c", "", "1", "c of the stack that was scaled and run"},
               [](const R& r) { return r.scale.stream; })
-      .column({"scaled_k", "", "1", "k of it", at / "k"}, [](const R& r) { return r.scale.branch; })
-      .column({"scaled_tokens", "", "1", "tokens of that run", at / "tokens"}, [](const R& r) { return r.tokens; })
-      .column(
-          {"logit_difference", "", "1", "largest change of a logit over the largest logit", at / "logit_difference"},
-          [](const R& r) { return r.difference; })
-      .column({"logit_difference_without_eps", "", "1", "the same at eps = 0", at / "logit_difference_without_eps"},
+      .column({"scaled_k", "", "1", "k of it"}, [](const R& r) { return r.scale.branch; })
+      .column({"scaled_tokens", "", "1", "tokens of that run"}, [](const R& r) { return r.tokens; })
+      .column({"logit_difference", "", "1", "largest change of a logit over the largest logit"},
+              [](const R& r) { return r.difference; })
+      .column({"logit_difference_without_eps", "", "1", "the same at eps = 0"},
               [](const R& r) { return r.without_eps; })
-      .column({"logit_difference_gains_alone", "", "1", "the same if only gains and the embedding are scaled",
-               at / "logit_difference_gains_alone"},
+      .column({"logit_difference_gains_alone", "", "1", "the same if only gains and the embedding are scaled"},
               [](const R& r) { return r.gains_alone; });
   return table;
 }
@@ -61,21 +50,18 @@ Table<ScaledRun> scaled_table() {
 /// The columns of a stack that can be scaled.
 Table<Headroom> possible_table() {
   using H = Headroom;
-  const Place at = at_headroom;
   Table<H> table;
   table
-      .column({"headroom_gains_alone", "", "1", "1: the embedding's scale and gains and biases of norms do it alone",
-               at / "gains_alone"},
+      .column({"headroom_gains_alone", "", "1", "1: the embedding's scale and gains and biases of norms do it alone"},
               [](const H& h) { return h.recipe.gains_alone; })
-      .column({"headroom_multiplied", "multiplied", "", "what c multiplies", at / "multiplied"},
+      .column({"headroom_multiplied", "multiplied", "", "what c multiplies"},
               [](const H& h) { return h.recipe.multiplied; })
-      .column({"headroom_divided", "divided", "", "what c divides", at / "divided"},
-              [](const H& h) { return h.recipe.divided; })
-      .column({"headroom_stream_bound", "", "1", "largest bound of what grows with c", at / "stream_bound"},
+      .column({"headroom_divided", "divided", "", "what c divides"}, [](const H& h) { return h.recipe.divided; })
+      .column({"headroom_stream_bound", "", "1", "largest bound of what grows with c"},
               [](const H& h) { return h.stream_bound; })
-      .column({"headroom_stream_measured", "", "1", "largest magnitude measured of it", at / "stream_measured"},
+      .column({"headroom_stream_measured", "", "1", "largest magnitude measured of it"},
               [](const H& h) { return h.stream_measured; })
-      .column({"headroom_margin", "", "1", "how many times over what was measured must fit", at / "margin"},
+      .column({"headroom_margin", "", "1", "how many times over what was measured must fit"},
               [](const H& /*h*/) { return H::margin; })
       .rows_at("format", factor_table(), factors_of)
       .part(scaled_table(), [](const H& h) { return h.run ? &*h.run : nullptr; });
@@ -88,15 +74,12 @@ Table<Judged> headroom_table() {
   const std::string of_scaled = " of the scaled stack";
   Table<Judged> table;
   table
-      .column({"headroom_possible", "", "1", "1: the stream can be scaled with the function kept",
-               at_headroom / "possible"},
+      .column({"headroom_possible", "", "1", "1: the stream can be scaled with the function kept"},
               [](const Judged& j) { return j.result.headroom.possible; })
       .part(possible_table(), [](const Judged& j) { return j.result.headroom.possible ? &j.result.headroom : nullptr; })
-      .part(exact_classes_table("scaled_", at_scaled_run, of_scaled),
-            [](const Judged& j) { return j.scaled ? &*j.scaled : nullptr; })
+      .part(exact_classes_table("scaled_", of_scaled), [](const Judged& j) { return j.scaled ? &*j.scaled : nullptr; })
       .rows_at(
-          "format",
-          run_classes_table("scaled_run_", "scaled_run_certified", (at_scaled_run / "runs").by("format"), of_scaled),
+          "format", run_classes_table("scaled_run_", "scaled_run_certified", of_scaled),
           [](const Judged& j) -> const auto& { return j.scaled_runs; });
   return table;
 }

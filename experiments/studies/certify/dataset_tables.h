@@ -32,28 +32,23 @@ struct Judged {
   std::vector<std::pair<std::size_t, Certified>> scaled_runs = {};
 };
 
-inline const dataset::Place at_run = dataset::Place("runs").by("format");
-
 /// The position on the dimension format.
 std::size_t position_of(const NumberFormat& format);
 
 /// The arithmetic of a certificate; `of` says in words which. Names begin with `prefix`, `on` are the dimensions.
 dataset::Table<theory::Certificate> arithmetic_table(const std::string& prefix, const std::string& on,
-                                                     const dataset::Place& at, const std::string& of);
+                                                     const std::string& of);
 
 /// Every bound of a certificate on (signal, place). `in` says in words of which arithmetic.
-dataset::Table<Certified> bounds_table(const std::string& prefix, const std::string& leading, const dataset::Place& at,
-                                       const std::string& in);
+dataset::Table<Certified> bounds_table(const std::string& prefix, const std::string& leading, const std::string& in);
 /// The table of bounds with the measured maxima beside them.
-dataset::Table<Certified> measured_bounds_table(const std::string& prefix, const dataset::Place& at,
-                                                const std::string& in);
+dataset::Table<Certified> measured_bounds_table(const std::string& prefix, const std::string& in);
 
 /// The largest bound of every class and where it is, and what formats make of it. `of` says in words of what.
-dataset::Table<Certified> exact_classes_table(const std::string& prefix, const dataset::Place& at,
-                                              const std::string& of);
+dataset::Table<Certified> exact_classes_table(const std::string& prefix, const std::string& of);
 /// The table of classes in a run's own arithmetic, on (format, class), with verdicts, whose column is called `verdict`.
 dataset::Table<Certified> run_classes_table(const std::string& prefix, const std::string& verdict,
-                                            const dataset::Place& at, const std::string& of);
+                                            const std::string& of);
 
 /// The largest bound, and the largest measured number, of every class by place.
 dataset::Table<Certified> exact_places_table();

@@ -12,14 +12,12 @@ namespace periscope::first_steps {
 namespace {
 
 using dataset::Builder;
-using dataset::Place;
 using dataset::Table;
 using dataset::Type;
 using Values = std::vector<double>;
 
 const std::string on_stack = "placement";
 const std::string on_step = "placement step";
-const Place at_cell = Place("cells").each({"placement"});
 
 /// A step of a stack: what was measured after it, and what was predicted, if anything was.
 struct Step {
@@ -45,16 +43,15 @@ Curve predicted_curve(const Step& step, Curve theory::StepReading::*curve) {
 /// NAME_measured, NAME_stderr, NAME_predicted and NAME_predicted_stderr, of curves along `along` ("" of one number).
 template <class S, class M, class P>
 void add_both(Table<S>& table, const std::string& name, const std::string& dimensions, const std::string& units,
-              const std::string& meaning, const Place& place, M measured, P predicted) {
+              const std::string& meaning, M measured, P predicted) {
   table
-      .column({name + "_measured", dimensions, units, meaning + ": mean over seeds", place / "measured"},
+      .column({name + "_measured", dimensions, units, meaning + ": mean over seeds"},
               [measured](const S& s) { return measured(s).value; })
-      .column({name + "_stderr", dimensions, units, meaning + ": standard error over seeds", place / "stderr"},
+      .column({name + "_stderr", dimensions, units, meaning + ": standard error over seeds"},
               [measured](const S& s) { return measured(s).standard_error; })
-      .column({name + "_predicted", dimensions, units, meaning + ": prediction (T28)", place / "predicted"},
+      .column({name + "_predicted", dimensions, units, meaning + ": prediction (T28)"},
               [predicted](const S& s) { return predicted(s).value; })
-      .column({name + "_predicted_stderr", dimensions, units, meaning + ": standard error of the prediction",
-               place / "predicted_stderr"},
+      .column({name + "_predicted_stderr", dimensions, units, meaning + ": standard error of the prediction"},
               [predicted](const S& s) { return predicted(s).standard_error; });
 }
 
@@ -84,8 +81,7 @@ std::vector<std::pair<std::size_t, Update>> updates_of(const Step& step) {
 Table<Update> update_table() {
   Table<Update> table;
   add_both(table, "update", on_step + " weight layer", "1",
-           "mean square of an entry of (W - W_0) h, h what the matrix reads", (at_cell / "update").by("weight"),
-           measured_update, predicted_update);
+           "mean square of an entry of (W - W_0) h, h what the matrix reads", measured_update, predicted_update);
   return table;
 }
 
@@ -112,8 +108,7 @@ std::vector<dataset::ColumnSpec> power_columns() {
                      .dimensions = along.empty() ? on_step : on_step + " " + along,
                      .type = Type::real,
                      .units = in,
-                     .meaning = words + ": " + meaning,
-                     .place = at_cell / "compared" / name / suffix});
+                     .meaning = words + ": " + meaning});
     };
     one("power", "error that would have been rejected with 95 % probability (T22), relative to its scale", "1");
     one("allowance", "what measured - predicted may be for free", units);
@@ -132,42 +127,37 @@ Table<Step> step_table() {
   Table<S> table;
   const auto predicted = [](Curve R::*curve) { return [curve](const S& s) { return predicted_curve(s, curve); }; };
   add_both(
-      table, "second_moment", on_step + " depth", "1", "second moment of the stream", at_cell / "second_moment",
+      table, "second_moment", on_step + " depth", "1", "second moment of the stream",
       [](const S& s) { return s.measured().second_moment.curve(); }, predicted(&R::second_moment));
   add_both(
-      table, "change", on_step + " depth", "1", "second moment of the stream less that of step 0", at_cell / "change",
+      table, "change", on_step + " depth", "1", "second moment of the stream less that of step 0",
       [](const S& s) { return s.measured().change.curve(); }, predicted(&R::change));
   table
       .column({"coherent_predicted", on_step + " depth", "1",
-               "part of the stream's second moment that follows the gradients: prediction (T28)",
-               at_cell / "coherent" / "predicted"},
+               "part of the stream's second moment that follows the gradients: prediction (T28)"},
               [](const S& s) { return predicted_curve(s, &R::coherent).value; })
       .column({"coherent_predicted_stderr", on_step + " depth", "1",
-               "part of the stream's second moment that follows the gradients: standard error of the prediction",
-               at_cell / "coherent" / "predicted_stderr"},
+               "part of the stream's second moment that follows the gradients: standard error of the prediction"},
               [](const S& s) { return predicted_curve(s, &R::coherent).standard_error; });
   add_both(
       table, "branch_cosine", on_step + " sublayer", "1", "cosine of branch and stream, from means over tokens",
-      at_cell / "branch_cosine", [](const S& s) { return s.measured().branch_cosine.curve(); },
-      predicted(&R::branch_cosine));
+      [](const S& s) { return s.measured().branch_cosine.curve(); }, predicted(&R::branch_cosine));
   add_both(
       table, "branch_second_moment", on_step + " sublayer", "1", "second moment of the branch",
-      at_cell / "branch_second_moment", [](const S& s) { return s.measured().branch_second_moment.curve(); },
-      predicted(&R::branch_second_moment));
+      [](const S& s) { return s.measured().branch_second_moment.curve(); }, predicted(&R::branch_second_moment));
   add_both(
-      table, "loss", on_step, "nat", "cross-entropy on the held-out windows", at_cell / "loss",
+      table, "loss", on_step, "nat", "cross-entropy on the held-out windows",
       [](const S& s) { return s.measured().loss.curve(); }, predicted(&R::loss));
   add_both(
       table, "loss_change", on_step, "nat", "cross-entropy on the held-out windows less that of step 0",
-      at_cell / "loss_change", [](const S& s) { return s.measured().loss_change.curve(); }, predicted(&R::loss_change));
+      [](const S& s) { return s.measured().loss_change.curve(); }, predicted(&R::loss_change));
   table
-      .column_if_any({"kept_share", on_step, "1",
-                      "least correlation, over modules, of what one reads with what the same token was before training",
-                      at_cell / "kept_share"},
-                     [](const S& s) {
-                       return s.predicted() == nullptr ? std::optional<double>()
-                                                       : std::optional(s.predicted()->kept_share);
-                     })
+      .column_if_any(
+          {"kept_share", on_step, "1",
+           "least correlation, over modules, of what one reads with what the same token was before training"},
+          [](const S& s) {
+            return s.predicted() == nullptr ? std::optional<double>() : std::optional(s.predicted()->kept_share);
+          })
       .family(power_columns(), put_power)
       .rows_at("weight", update_table(), updates_of);
   return table;
@@ -177,15 +167,14 @@ Table<Step> step_table() {
 Table<StepsPower> power_table() {
   using P = StepsPower;
   const std::string each = on_stack + " quantity";
-  const Place at = (at_cell / "power" / "quantities").by("quantity");
   const std::string hidden = "error that would have been rejected with 95 % probability (T22)";
   Table<P> table;
   table
-      .column({"quantity_power_worst", each, "1", hidden + ": worst cell of a quantity", at / "worst"},
+      .column({"quantity_power_worst", each, "1", hidden + ": worst cell of a quantity"},
               [](const P& p) { return p.worst; })
-      .column({"quantity_power_median", each, "1", hidden + ": median over a quantity's cells", at / "median"},
+      .column({"quantity_power_median", each, "1", hidden + ": median over a quantity's cells"},
               [](const P& p) { return p.median; })
-      .column({"quantity_power_limit", each, "1", "what that may be in an agreement", at / "limit"},
+      .column({"quantity_power_limit", each, "1", "what that may be in an agreement"},
               [](const P& p) { return p.limit; });
   return table;
 }
@@ -203,18 +192,15 @@ std::vector<std::pair<std::size_t, StepsPower>> powers_of(const StackSteps& s) {
 /// The cell that decides a verdict.
 Table<ComparedCell> worst_table() {
   using C = ComparedCell;
-  const Place at = at_cell / "worst";
   Table<C> table;
-  table
-      .column({"worst_cell", on_stack, "", "cell that decides: its name", at / "name"},
-              [](const C& c) { return c.name(); })
-      .column({"worst_measured", on_stack, "1", "cell that decides: measured", at / "measured"},
+  table.column({"worst_cell", on_stack, "", "cell that decides: its name"}, [](const C& c) { return c.name(); })
+      .column({"worst_measured", on_stack, "1", "cell that decides: measured"},
               [](const C& c) { return c.finding.measured.value; })
-      .column({"worst_predicted", on_stack, "1", "cell that decides: predicted", at / "predicted"},
+      .column({"worst_predicted", on_stack, "1", "cell that decides: predicted"},
               [](const C& c) { return c.finding.predicted.value; })
-      .column({"worst_excess", on_stack, "1", "cell that decides: standard errors beyond its allowance", at / "excess"},
+      .column({"worst_excess", on_stack, "1", "cell that decides: standard errors beyond its allowance"},
               [](const C& c) { return c.finding.cell().excess(); })
-      .column({"worst_critical", on_stack, "1", "cell that decides: where it would be rejected", at / "critical"},
+      .column({"worst_critical", on_stack, "1", "cell that decides: where it would be rejected"},
               [](const C& c) { return c.finding.critical; });
   return table;
 }
@@ -229,30 +215,26 @@ const Table<StackSteps>& stack_table() {
       };
     };
     table
-        .column({"verdict", on_stack, "", "agreement with theory at the steps that it holds for", at_cell / "verdict"},
+        .column({"verdict", on_stack, "", "agreement with theory at the steps that it holds for"},
                 [](const S& s) { return judge::name_of(s.verdict.verdict); })
-        .column({"verdict_reason", on_stack, "", "why it was not checked, or is inconclusive", at_cell / "reason"},
+        .column({"verdict_reason", on_stack, "", "why it was not checked, or is inconclusive"},
                 [](const S& s) { return s.verdict.reason; })
-        .column({"refusal", on_stack, "", "why there is no prediction", at_cell / "refusal"},
+        .column({"refusal", on_stack, "", "why there is no prediction"},
                 [](const S& s) { return s.prediction.refusal; })
         .column_if_any({"holds_until", on_stack, "1",
-                        "last step for which the theory is valid by its own estimate; later predictions are wrong",
-                        at_cell / "holds_until"},
+                        "last step for which the theory is valid by its own estimate; later predictions are wrong"},
                        [](const S& s) {
                          return s.prediction.refusal.empty() ? std::optional(s.prediction.holds_until) : std::nullopt;
                        })
-        .column({"stopped_by", on_stack, "", "the term of the theory that ends it there", at_cell / "stopped_by"},
+        .column({"stopped_by", on_stack, "", "the term of the theory that ends it there"},
                 [](const S& s) { return s.prediction.stopped_by; })
-        .column({"rejected", on_stack, "1", "cells that reject theory", at_cell / "rejected"},
-                [](const S& s) { return s.verdict.rejected; })
+        .column({"rejected", on_stack, "1", "cells that reject theory"}, [](const S& s) { return s.verdict.rejected; })
         .column_if_any({"power_worst", on_stack, "1",
                         "error that would have been rejected with 95 % probability (T22): the cell that could hide "
-                        "the largest",
-                        at_cell / "power" / "worst"},
+                        "the largest"},
                        power(&StepsPower::worst))
         .column_if_any({"power_median", on_stack, "1",
-                        "error that would have been rejected with 95 % probability (T22): median over cells",
-                        at_cell / "power" / "median"},
+                        "error that would have been rejected with 95 % probability (T22): median over cells"},
                        power(&StepsPower::median))
         .part(worst_table(),
               [](const S& s) {
@@ -273,10 +255,9 @@ const Table<StackSteps>& stack_table() {
 
 const dataset::Schema& schema() {
   static const dataset::Schema schema = [] {
-    std::vector<dataset::DimensionSpec> dimensions{
-        {"placement", Type::text, "", "normalization placement (T1)", false, true},
-        {"step", Type::integer, "1", "steps done"},
-        {"quantity", Type::text, "", "what a verdict compares"}};
+    std::vector<dataset::DimensionSpec> dimensions{{"placement", Type::text, "", "normalization placement (T1)"},
+                                                   {"step", Type::integer, "1", "steps done"},
+                                                   {"quantity", Type::text, "", "what a verdict compares"}};
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
     std::vector<dataset::ColumnSpec> columns = stack_table().specs();
     std::ranges::copy(dataset::sublayer_labels(), std::back_inserter(columns));

@@ -9,7 +9,6 @@
 namespace periscope::formats {
 namespace {
 
-using dataset::Place;
 using dataset::Table;
 using dataset::Type;
 
@@ -17,14 +16,12 @@ using dataset::Type;
 void add_massive(Table<InFormat>& table, const std::string& key, const std::string& meaning,
                  RunningMoments MassiveEffect::*effect) {
   const std::string name = "massive_" + key;
-  const Place at = at_format / "massive_cost" / key;
-  add_averages(table, {name + "_cost", on_format, "dB", meaning, at / "loss"},
-               {name + "_cost_stderr", on_format, "dB", "its standard error", at / "stderr"},
-               [effect](const InFormat& s) {
+  add_averages(table, {name + "_cost", on_format, "dB", meaning},
+               {name + "_cost_stderr", on_format, "dB", "its standard error"}, [effect](const InFormat& s) {
                  const RunningMoments& m = s.format.massive.*effect;
                  return std::span(&m, m.count() == 0 ? 0 : 1);
                });
-  table.column_if_any({name, on_format, "", "hurts, helps or no difference seen", at / "verdict"},
+  table.column_if_any({name, on_format, "", "hurts, helps or no difference seen"},
                       [effect](const InFormat& s) -> std::optional<std::string> {
                         const RunningMoments& m = s.format.massive.*effect;
                         if (m.count() == 0) return std::nullopt;
@@ -67,22 +64,19 @@ std::vector<std::span<const RunningMoments>> roundings_of(const InFormat& s) {
 Table<InFormat> rounding_table() {
   Table<std::span<const RunningMoments>> parts;
   const std::string on_part = on_format + " part place";
-  const Place at = at_format / "rounding";
-  add_averages(parts,
-               {"rounding_sqnr", on_part, "dB",
-                "SQNR of single roundings, mean over the tensors of a part, forward, plain", at.by("part") / "sqnr"},
-               {"rounding_sqnr_stderr", on_part, "dB", "its standard error over seeds", at.by("part") / "stderr"},
-               [](const std::span<const RunningMoments>& moments) { return moments; });
+  add_averages(
+      parts,
+      {"rounding_sqnr", on_part, "dB", "SQNR of single roundings, mean over the tensors of a part, forward, plain"},
+      {"rounding_sqnr_stderr", on_part, "dB", "its standard error over seeds"},
+      [](const std::span<const RunningMoments>& moments) { return moments; });
   Table<InFormat> table;
   table
       .column_if_any(
           {"margin_predicted", on_format, "1",
-           "largest number of the format over the largest predicted |x| of the stream and of sums before norm C (T18)",
-           at_format / "margin_predicted"},
+           "largest number of the format over the largest predicted |x| of the stream and of sums before norm C (T18)"},
           margin_of)
       .rows("part", parts, roundings_of)
-      .column({"weights_sqnr_predicted", on_format + " place", "dB", "the same of weights, predicted (T26)",
-               at / "weights" / "predicted"},
+      .column({"weights_sqnr_predicted", on_format + " place", "dB", "the same of weights, predicted (T26)"},
               weights_sqnr);
   return table;
 }
@@ -123,21 +117,18 @@ const Table<Stack>& stack_table() {
       return s.prediction.profile.find(Statistic::second_moment, Signal::x_out);
     };
     predicted
-        .column({"second_moment_predicted", on_depth, "1", "mean square of the stream, predicted at this width (T25)",
-                 at_stack / "second_moment_predicted"},
+        .column({"second_moment_predicted", on_depth, "1", "mean square of the stream, predicted at this width (T25)"},
                 [=](const FormatsStack& s) { return curve_of(s)->value; })
-        .column({"second_moment_predicted_stderr", on_depth, "1", "its standard error",
-                 at_stack / "second_moment_predicted_stderr"},
+        .column({"second_moment_predicted_stderr", on_depth, "1", "its standard error"},
                 [=](const FormatsStack& s) { return curve_of(s)->standard_error; })
         .column({"maximum_predicted", on_depth, "1",
-                 "about the largest |x| of the stream, after norm C where there is one (T18)",
-                 at_stack / "maximum_predicted"},
+                 "about the largest |x| of the stream, after norm C where there is one (T18)"},
                 [](const FormatsStack& s) { return s.predicted_maxima(); });
     Table<Stack> table;
     table
-        .column({"placement", "stack", "", "normalization placement (T1)", at_stack / "placement", true},
+        .column({"placement", "stack", "", "normalization placement (T1)"},
                 [](const Stack& s) { return config::placement_label(s.stack.spec); })
-        .column({"input", "stack", "", "what enters the stack", at_stack / "input"},
+        .column({"input", "stack", "", "what enters the stack"},
                 [](const Stack& s) { return input_kind_names[static_cast<std::size_t>(s.stack.spec.input.kind)]; })
         .part(predicted, [=](const Stack& s) { return curve_of(s.stack) == nullptr ? nullptr : &s.stack; })
         .rows("format", format_table(), formats_in);

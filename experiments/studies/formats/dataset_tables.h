@@ -14,9 +14,6 @@ namespace periscope::formats {
 
 inline const std::string on_format = "stack format";
 inline const std::string on_features = on_format + " features";
-inline const dataset::Place at_stack = dataset::Place("cells").each({"stack"});
-inline const dataset::Place at_format = (at_stack / "formats").by("format");
-inline const dataset::Place at_features = at_format.by("features");
 
 /// A stack; `sites` are those of all stacks, `tests` the comparisons with massive features of all.
 struct Stack {

@@ -7,7 +7,6 @@
 namespace periscope::formats {
 namespace {
 
-using dataset::Place;
 using dataset::Table;
 
 struct MeasureText {
@@ -43,11 +42,9 @@ Table<AtSite> site_table() {
   Table<AtSite> table;
   const auto add = [&](const std::string& name, std::string_view units, std::string_view meaning, auto moments) {
     const std::string on = on_features + " site place";
-    const Place at = at_features.by("site");
     const std::string error = name + "_stderr";
-    add_averages(table, {name, on, std::string(units), fmt::format("{}, mean over seeds", meaning), at / name},
-                 {error, on, std::string(units), fmt::format("standard error of {} over seeds", name), at / error},
-                 moments);
+    add_averages(table, {name, on, std::string(units), fmt::format("{}, mean over seeds", meaning)},
+                 {error, on, std::string(units), fmt::format("standard error of {} over seeds", name)}, moments);
   };
   for (std::size_t m = 0; m < measure_names.size(); ++m) {
     add(std::string(measure_names[m]), measure_texts[m].units, measure_texts[m].meaning,
@@ -65,18 +62,14 @@ Table<Overflow> overflow_table(const std::string& name, std::string_view way) {
     return [value](const Overflow& o) { return o.seeds > 0 ? std::optional(value(o)) : std::nullopt; };
   };
   Table<Overflow> table;
-  const Place at = at_features / name;
   table
-      .column({name + "_seeds", on_features, "1", fmt::format("seeds with a signal that is not finite, {}", way),
-               at / "seeds"},
+      .column({name + "_seeds", on_features, "1", fmt::format("seeds with a signal that is not finite, {}", way)},
               [](const Overflow& o) { return o.seeds; })
-      .column_if_any(
-          {name + "_signal", on_features, "", "the first such signal of a pass over all seeds", at / "signal"},
-          if_any([](const Overflow& o) { return name_of(o.first.signal); }))
-      .column_if_any({name + "_sublayer", on_features, "1", "its sublayer", at / "sublayer"},
+      .column_if_any({name + "_signal", on_features, "", "the first such signal of a pass over all seeds"},
+                     if_any([](const Overflow& o) { return name_of(o.first.signal); }))
+      .column_if_any({name + "_sublayer", on_features, "1", "its sublayer"},
                      if_any([](const Overflow& o) { return o.first.sublayer; }))
-      .column_if_any({name + "_seed", on_features, "1", "its seed", at / "seed"},
-                     if_any([](const Overflow& o) { return o.seed; }));
+      .column_if_any({name + "_seed", on_features, "1", "its seed"}, if_any([](const Overflow& o) { return o.seed; }));
   return table;
 }
 
@@ -94,12 +87,11 @@ std::vector<std::pair<std::size_t, AtSite>> sites_of(const InVariant& s) {
 
 Table<InVariant> variant_table() {
   Table<InVariant> table;
-  add_averages(table,
-               {"stream_sqnr_predicted", on_features + " depth", "dB",
-                "SQNR of the stream by first-order propagation (T27)", at_features / "x_out" / "sqnr_predicted"},
-               {"stream_sqnr_predicted_stderr", on_features + " depth", "dB", "its standard error over seeds",
-                at_features / "x_out" / "sqnr_predicted_stderr"},
-               [](const InVariant& s) -> const std::vector<RunningMoments>& { return s.variant.predicted; });
+  add_averages(
+      table,
+      {"stream_sqnr_predicted", on_features + " depth", "dB", "SQNR of the stream by first-order propagation (T27)"},
+      {"stream_sqnr_predicted_stderr", on_features + " depth", "dB", "its standard error over seeds"},
+      [](const InVariant& s) -> const std::vector<RunningMoments>& { return s.variant.predicted; });
   table.part(overflow_table("overflow", "forward"), [](const InVariant& s) { return &s.variant.forward; })
       .part(overflow_table("grad_overflow", "in the backward pass"),
             [](const InVariant& s) { return &s.variant.backward; })

@@ -33,8 +33,8 @@ const Table<Attenuation>& attenuation_table() {
     using A = Attenuation;
     Table<A> table;
     add_placement(table, "case");
-    add_column(table, {"qk_factor", "case", "1", "init.qk_factor; 0: uniform attention"},
-               [](const A& a) { return a.spec.init.qk_factor; });
+    table.column({"qk_factor", "case", "1", "init.qk_factor; 0: uniform attention"},
+                 [](const A& a) { return a.spec.init.qk_factor; });
     add_refusal(table, "case");
     add_curve(
         table, {"log_stream", "case layers_passed", "nat", "log norm of the stream's gradient"},
@@ -46,14 +46,13 @@ const Table<Attenuation>& attenuation_table() {
                 [](const A& a) -> const judge::Finding& { return a.stream_rate; });
     add_finding(table, {"down_rate", "case", "nat", "slope per layer towards the input, W_down"},
                 [](const A& a) -> const judge::Finding& { return a.down_rate; });
-    add_column(table, {"claim", "case", "", "claim about this placement"},
-               [](const A& a) { return a.stream_claim.id; });
-    add_column(table, {"claimed_rate", "case", "nat", "rate that it claims"},
-               [](const A& a) { return a.is_claimed() ? std::optional(a.stream_claim.claimed) : std::nullopt; });
-    add_column(table, {"stream_claim_verdict", "case", "", "what the data say of the claim, stream"}, [](const A& a) {
+    table.column({"claim", "case", "", "claim about this placement"}, [](const A& a) { return a.stream_claim.id; });
+    table.column({"claimed_rate", "case", "nat", "rate that it claims"},
+                 [](const A& a) { return a.is_claimed() ? std::optional(a.stream_claim.claimed) : std::nullopt; });
+    table.column({"stream_claim_verdict", "case", "", "what the data say of the claim, stream"}, [](const A& a) {
       return a.is_claimed() ? std::optional(judge::name_of(a.stream_claim.verdict)) : std::nullopt;
     });
-    add_column(table, {"down_claim_verdict", "case", "", "what the data say of the claim, W_down"}, [](const A& a) {
+    table.column({"down_claim_verdict", "case", "", "what the data say of the claim, W_down"}, [](const A& a) {
       return a.is_claimed() ? std::optional(judge::name_of(a.down_claim.verdict)) : std::nullopt;
     });
     return table;

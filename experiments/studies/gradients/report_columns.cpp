@@ -20,16 +20,16 @@ Table<judge::Finding> finding_table(const ColumnText& says) {
   ColumnText text = says;
   text.units.clear();
   Table<judge::Finding> table;
-  add_column(table, measured_of(says), [](const judge::Finding& f) { return f.measured.value; });
-  add_column(table, measured_error_of(says), [](const judge::Finding& f) { return f.measured.error; });
-  add_column(table, predicted_of(says), [](const judge::Finding& f) { return f.predicted.value; });
-  add_column(table, predicted_error_of(says), [](const judge::Finding& f) { return f.predicted.error; });
-  add_column(table, version_of(says, "power", "error that would have been rejected with 95 % probability (T22)"),
-             [](const judge::Finding& f) { return f.power; });
-  add_column(table, version_of(text, "verdict", "agreement with theory (T19)"),
-             [](const judge::Finding& f) { return verdict_of(&f); });
-  add_column(table, version_of(text, "verdict_reason", "why it is inconclusive"),
-             [](const judge::Finding& f) { return reason_of(&f); });
+  table.column(measured_of(says), [](const judge::Finding& f) { return f.measured.value; });
+  table.column(measured_error_of(says), [](const judge::Finding& f) { return f.measured.error; });
+  table.column(predicted_of(says), [](const judge::Finding& f) { return f.predicted.value; });
+  table.column(predicted_error_of(says), [](const judge::Finding& f) { return f.predicted.error; });
+  table.column(version_of(says, "power", "error that would have been rejected with 95 % probability (T22)"),
+               [](const judge::Finding& f) { return f.power; });
+  table.column(version_of(text, "verdict", "agreement with theory (T19)"),
+               [](const judge::Finding& f) { return verdict_of(&f); });
+  table.column(version_of(text, "verdict_reason", "why it is inconclusive"),
+               [](const judge::Finding& f) { return reason_of(&f); });
   return table;
 }
 

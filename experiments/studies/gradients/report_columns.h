@@ -10,37 +10,31 @@
 #include "experiments/engine/settings/config.h"
 #include "sim/base/error.h"
 
-/// The columns of which results of gradient experiments consist. JSON has each as a key of "variables". Where several
+/// The columns of which results of gradient experiments consist. Where several
 /// columns are about one quantity, `says` has the name N and the meaning of the quantity.
 namespace periscope::gradients {
 
 using dataset::ColumnText;
 using dataset::Table;
 
-template <class S, class F>
-void add_column(Table<S>& table, ColumnText says, F value) {
-  says.place = dataset::Place("variables") / says.name;
-  table.column(std::move(says), std::move(value));
-}
-
 /// "placement", of an S with a `spec`.
 template <class S>
 void add_placement(Table<S>& table, const std::string& row) {
-  add_column(table, {"placement", row, "", "normalization placement (T1)", {}, true},
-             [](const S& s) { return config::placement_label(s.spec); });
+  table.column({"placement", row, "", "normalization placement (T1)"},
+               [](const S& s) { return config::placement_label(s.spec); });
 }
 
 /// "refusal", of an S that has one.
 template <class S>
 void add_refusal(Table<S>& table, const std::string& row) {
-  add_column(table, {"refusal", row, "", "why there is no prediction"}, [](const S& s) { return s.refusal; });
+  table.column({"refusal", row, "", "why there is no prediction"}, [](const S& s) { return s.refusal; });
 }
 
 /// The values and the standard errors of the curve `curve(s)`, which may be shorter than its dimension is long.
 template <class S, class F>
 void add_series(Table<S>& table, ColumnText values, ColumnText errors, F curve) {
-  add_column(table, std::move(values), [curve](const S& s) { return curve(s).value; });
-  add_column(table, std::move(errors), [curve](const S& s) { return curve(s).standard_error; });
+  table.column(std::move(values), [curve](const S& s) { return curve(s).value; });
+  table.column(std::move(errors), [curve](const S& s) { return curve(s).standard_error; });
 }
 
 /// N_suffix, its meaning followed by `words`.
@@ -72,9 +66,8 @@ std::string reason_of(const judge::Finding* finding);
 /// N and N_reason, of the finding `find(s)`, a pointer.
 template <class S, class F>
 void add_verdict(Table<S>& table, const ColumnText& says, F find) {
-  add_column(table, says, [find](const S& s) { return verdict_of(find(s)); });
-  add_column(table, version_of(says, "reason", "why it is inconclusive"),
-             [find](const S& s) { return reason_of(find(s)); });
+  table.column(says, [find](const S& s) { return verdict_of(find(s)); });
+  table.column(version_of(says, "reason", "why it is inconclusive"), [find](const S& s) { return reason_of(find(s)); });
 }
 
 /// The rows of a result, in their order on the dimension `row`.

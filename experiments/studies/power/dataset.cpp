@@ -10,10 +10,7 @@
 namespace periscope::power {
 namespace {
 
-using dataset::Place;
 using dataset::Table;
-
-const Place at_row = Place("rows").each({"row"});
 
 std::string in_one_line(const std::vector<std::string>& settings) {
   return fmt::format("{}", fmt::join(settings, " "));
@@ -32,21 +29,16 @@ std::optional<double> critical_of(const Confrontation& c) {
 Table<Confrontation> clearest_table() {
   using C = Confrontation;
   Table<C> table;
-  const Place at = at_row / "clearest";
   table
-      .column({"by", "row", "", "worst cell or contrast of the stack that says it most clearly", at_row / "by"},
+      .column({"by", "row", "", "worst cell or contrast of the stack that says it most clearly"},
               [](const C& c) { return c.by; })
-      .column({"margin", "row", "1", "its excess over its limit", at_row / "margin"},
-              [](const C& c) { return c.margin(); })
-      .column({"power_verdict", "row", "", "of that stack", at / "verdict"},
-              [](const C& c) { return judge::name_of(c.verdict); })
-      .column({"clearest_placement", "row", "", "normalization placement of that stack (T1)", at / "placement"},
+      .column({"margin", "row", "1", "its excess over its limit"}, [](const C& c) { return c.margin(); })
+      .column({"power_verdict", "row", "", "of that stack"}, [](const C& c) { return judge::name_of(c.verdict); })
+      .column({"clearest_placement", "row", "", "normalization placement of that stack (T1)"},
               [](const C& c) { return c.placement; })
-      .column({"clearest_input", "row", "", "what enters that stack", at / "input"}, [](const C& c) { return c.input; })
-      .column_if_any(
-          {"power_excess", "row", "1", "standard errors beyond the allowance, of the worst cell", at / "excess"},
-          excess_of)
-      .column_if_any({"power_critical", "row", "1", "where it is rejected", at / "critical"}, critical_of);
+      .column({"clearest_input", "row", "", "what enters that stack"}, [](const C& c) { return c.input; })
+      .column_if_any({"power_excess", "row", "1", "standard errors beyond the allowance, of the worst cell"}, excess_of)
+      .column_if_any({"power_critical", "row", "1", "where it is rejected"}, critical_of);
   return table;
 }
 
@@ -54,35 +46,28 @@ Table<Confrontation> stack_table() {
   using C = Confrontation;
   Table<C> table;
   const std::string on = "row stack";
-  const Place at = (at_row / "stacks").each({"stack"});
-  table
-      .column({"stack_placement", on, "", "normalization placement (T1)", at / "placement", true},
-              [](const C& c) { return c.placement; })
-      .column({"stack_input", on, "", "what enters the stack", at / "input"}, [](const C& c) { return c.input; })
-      .column({"stack_verdict", on, "", "its verdict on the theory", at / "verdict"},
+  table.column({"stack_placement", on, "", "normalization placement (T1)"}, [](const C& c) { return c.placement; })
+      .column({"stack_input", on, "", "what enters the stack"}, [](const C& c) { return c.input; })
+      .column({"stack_verdict", on, "", "its verdict on the theory"},
               [](const C& c) { return judge::name_of(c.verdict); })
-      .column({"stack_reason", on, "", "why it is inconclusive or was not given", at / "reason"},
-              [](const C& c) { return c.reason; })
-      .column_if_any({"stack_worst", on, "", "its worst cell or contrast", at / "worst"},
+      .column({"stack_reason", on, "", "why it is inconclusive or was not given"}, [](const C& c) { return c.reason; })
+      .column_if_any({"stack_worst", on, "", "its worst cell or contrast"},
                      [](const C& c) { return c.by.empty() ? std::nullopt : std::optional(c.by); })
-      .column_if_any({"stack_excess", on, "1", "standard errors beyond the allowance", at / "excess"}, excess_of)
-      .column_if_any({"stack_critical", on, "1", "where it is rejected", at / "critical"}, critical_of);
+      .column_if_any({"stack_excess", on, "1", "standard errors beyond the allowance"}, excess_of)
+      .column_if_any({"stack_critical", on, "1", "where it is rejected"}, critical_of);
   return table;
 }
 
 Table<PowerRow> row_table() {
   using R = PowerRow;
   Table<R> table;
-  table
-      .column({"theory", "row", "", "what theory was told; true: the truth", at_row / "theory"},
-              [](const R& r) { return r.theory; })
-      .column({"theory_is_true", "row", "1", "1 for the right theory", at_row / "true"},
-              [](const R& r) { return r.is_true; })
-      .column({"told", "row", "", "the keys that it was told otherwise", at_row / "told"},
+  table.column({"theory", "row", "", "what theory was told; true: the truth"}, [](const R& r) { return r.theory; })
+      .column({"theory_is_true", "row", "1", "1 for the right theory"}, [](const R& r) { return r.is_true; })
+      .column({"told", "row", "", "the keys that it was told otherwise"},
               [](const R& r) { return in_one_line(r.settings); })
-      .column({"configuration", "row", "", "configuration that it was held against", at_row / "config"},
+      .column({"configuration", "row", "", "configuration that it was held against"},
               [](const R& r) { return r.config; })
-      .column({"theory_rejected", "row", "1", "1 if a stack rejects the theory", at_row / "rejected"},
+      .column({"theory_rejected", "row", "1", "1 if a stack rejects the theory"},
               [](const R& r) { return r.rejected(); })
       .part(clearest_table(), [](const R& r) { return &r.clearest(); })
       .rows(
@@ -94,13 +79,9 @@ Table<PowerRow> row_table() {
 Table<PowerConfig> listed_table() {
   using C = PowerConfig;
   Table<C> table;
-  const Place at = Place("configs").each({"listed"});
-  table
-      .column({"listed_name", "listed", "", "a configuration of the list", at / "name"},
-              [](const C& c) { return c.name; })
-      .column({"listed_file", "listed", "", "its file", at / "file"},
-              [](const C& c) { return config::valid_utf8(c.file); })
-      .column({"listed_settings", "listed", "", "the keys that the list sets on top of it", at / "settings"},
+  table.column({"listed_name", "listed", "", "a configuration of the list"}, [](const C& c) { return c.name; })
+      .column({"listed_file", "listed", "", "its file"}, [](const C& c) { return config::valid_utf8(c.file); })
+      .column({"listed_settings", "listed", "", "the keys that the list sets on top of it"},
               [](const C& c) { return in_one_line(c.settings); });
   return table;
 }

@@ -19,7 +19,6 @@ namespace {
 
 using dataset::Builder;
 using dataset::CurvePlace;
-using dataset::Place;
 using dataset::Table;
 using dataset::text_of;
 using dataset::Type;
@@ -31,16 +30,15 @@ const Profile& at_scales(const ProbeResult& r) { return r.nulls[stacks::matrices
 const Profile& at_profiles(const ProbeResult& r) { return r.nulls[stacks::rank_one_null].predicted.profile; }
 
 std::vector<dataset::ColumnSpec> curves() {
-  return dataset::curve_columns("", Place(),
-                                {{"measured", "measured"},
-                                 {"at_init", "theory at initialisation"},
-                                 {"at_init_stderr", "standard error of theory at initialisation"},
-                                 {"at_scales", "theory of random weights at the model's own scales"},
-                                 {"at_scales_stderr", "standard error of at_scales"},
-                                 {"at_profiles",
-                                  "theory of random weights with the model's scale of every row and column (T29); "
-                                  "embedding tables: of the rows in use"},
-                                 {"at_profiles_stderr", "standard error of at_profiles"}});
+  return dataset::curve_columns("", {{"measured", "measured"},
+                                     {"at_init", "theory at initialisation"},
+                                     {"at_init_stderr", "standard error of theory at initialisation"},
+                                     {"at_scales", "theory of random weights at the model's own scales"},
+                                     {"at_scales_stderr", "standard error of at_scales"},
+                                     {"at_profiles",
+                                      "theory of random weights with the model's scale of every row and column (T29); "
+                                      "embedding tables: of the rows in use"},
+                                     {"at_profiles_stderr", "standard error of at_profiles"}});
 }
 
 template <class At>
@@ -94,8 +92,7 @@ Table<ProbeResult> bands_table() {
     for (const bool is_low : {true, false}) {
       const std::string end = is_low ? "low" : "high";
       table.column_if_any({text_of(s) + "_at_init_" + end, "depth", std::string(units_of(s)),
-                           end + " end of theory's band: 2 standard errors and the finite-width term of T19",
-                           Place(text_of(s)) / ("at_init_" + end)},
+                           end + " end of theory's band: 2 standard errors and the finite-width term of T19"},
                           [s, side = is_low ? -1.0 : 1.0](const ProbeResult& r) { return end_of_band(r, s, side); });
     }
   }
@@ -121,10 +118,9 @@ Table<ProbeResult> tokens_table() {
   table.column({"model", "", "", "what the model is called"}, [](const R& r) { return r.model; })
       .column({"family", "", "", "of checkpoints; nothing for other weights"}, [](const R& r) { return r.family; })
       .column({"tokenizer", "", "", "what the tokens come from"}, [](const R& r) { return r.input.tokenizer_name; })
-      .column({"token_id", "token", "1", "what the model reads", Place("tokens")},
-              [](const R& r) { return r.input.ids; })
+      .column({"token_id", "token", "1", "what the model reads"}, [](const R& r) { return r.input.ids; })
       .column({"token_text", "token", "", "what the id stands for"}, token_texts)
-      .column({"label", "token", "1", "what the model is to predict; -1: nothing", Place("labels")},
+      .column({"label", "token", "1", "what the model is to predict; -1: nothing"},
               [](const R& r) { return r.input.labels; })
       .column({"loss", "", "nat", "mean loss of the tokens that have a label"},
               [](const R& r) { return r.measured.loss; })
@@ -133,8 +129,7 @@ Table<ProbeResult> tokens_table() {
               [](const R& r) { return r.measured.token_losses; })
       .column_if_any({"angular_distance_measured", "depth other_depth", "1",
                       "angular distance arccos(cos)/pi between the stream at two depths, mean over at most 32 evenly "
-                      "spaced tokens",
-                      Place("angular_distance") / "measured"},
+                      "spaced tokens"},
                      angular_distance);
   return table;
 }
@@ -148,14 +143,12 @@ Table<ProbeResult> remarks_table() {
   using R = ProbeResult;
   Table<R> table;
   table
-      .column_if_any({"theory_refusal", "", "", "why there is no prediction", Place("theory_refused")},
+      .column_if_any({"theory_refusal", "", "", "why there is no prediction"},
                      [](const R& r) { return if_said(r.initial.refusal); })
-      .column_if_any({"scales_theory_refusal", "", "", "why there is no prediction at the model's own scales",
-                      Place("scales_theory_refused")},
+      .column_if_any({"scales_theory_refusal", "", "", "why there is no prediction at the model's own scales"},
                      [](const R& r) { return if_said(r.nulls[stacks::matrices_null].predicted.refusal); })
-      .column_if_any(
-          {"gradient_theory_refusal", "", "", "why there is none of gradients", Place("gradient_theory_refused")},
-          [](const R& r) { return if_said(r.initial.gradient_refusal); })
+      .column_if_any({"gradient_theory_refusal", "", "", "why there is none of gradients"},
+                     [](const R& r) { return if_said(r.initial.gradient_refusal); })
       .column_if_any({"diverged_at", "", "1", "first sublayer whose stream is not finite"},
                      [](const R& r) {
                        const int at = r.measured.reading.diverged_at;
@@ -193,7 +186,7 @@ const dataset::Schema& schema() {
     dimensions.push_back({"format", Type::text, "", "number format"});
     dimensions.push_back({"null", Type::text, "", "law of random weights that the model is held against"});
     dimensions.push_back({"note"});
-    return dataset::Schema("probe", 4, std::move(dimensions), table_of_all().specs(), dataset::curve_remarks(Place()));
+    return dataset::Schema("probe", 4, std::move(dimensions), table_of_all().specs());
   }();
   return declared;
 }

@@ -7,7 +7,6 @@
 namespace periscope::probe {
 namespace {
 
-using dataset::Place;
 using dataset::Table;
 
 /// The stream at one depth.
@@ -40,22 +39,21 @@ std::vector<Extreme> largest_at(const AtDepth& depth) {
 Table<Extreme> extreme_table() {
   using E = Extreme;
   const std::string on = "depth rank";
-  const Place at = (Place("massive").each({"depth"}) / "top").each({"rank"});
   Table<E> table;
   table
-      .column({"extreme_token", on, "1", "tokens of the largest |x| of the stream", at / "token"},
+      .column({"extreme_token", on, "1", "tokens of the largest |x| of the stream"},
               [](const E& e) { return e.entry.row; })
-      .column({"extreme_id", on, "1", "their ids", at / "id"}, [](const E& e) { return e.id(); })
-      .column_if_any({"extreme_text", on, "", "what these stand for", at / "text"},
+      .column({"extreme_id", on, "1", "their ids"}, [](const E& e) { return e.id(); })
+      .column_if_any({"extreme_text", on, "", "what these stand for"},
                      [](const E& e) {
                        return e.input.tokenizer != nullptr ? std::optional(token_text(e.input, e.id())) : std::nullopt;
                      })
-      .column({"extreme_feature", on, "1", "their features", at / "feature"}, [](const E& e) { return e.entry.col; })
-      .column({"extreme_value", on, "1", "largest |x| of the stream, with their signs", at / "value"},
+      .column({"extreme_feature", on, "1", "their features"}, [](const E& e) { return e.entry.col; })
+      .column({"extreme_value", on, "1", "largest |x| of the stream, with their signs"},
               [](const E& e) { return e.entry.value; })
-      .column({"extreme_over_median", on, "1", "their |x| over median_magnitude", at / "over_median"},
+      .column({"extreme_over_median", on, "1", "their |x| over median_magnitude"},
               [](const E& e) { return std::abs(e.entry.value) / e.median; })
-      .column({"extreme_is_massive", on, "1", "1: massive (Sun et al. 2024)", at / "massive"},
+      .column({"extreme_is_massive", on, "1", "1: massive (Sun et al. 2024)"},
               [](const E& e) { return is_massive(e.entry, e.median); });
   return table;
 }
@@ -63,8 +61,7 @@ Table<Extreme> extreme_table() {
 Table<AtDepth> depth_table() {
   Table<AtDepth> table;
   table
-      .column({"median_magnitude", "depth", "1", "median of |x| of the stream over all tokens and features",
-               Place("massive").each({"depth"}) / "median"},
+      .column({"median_magnitude", "depth", "1", "median of |x| of the stream over all tokens and features"},
               [](const AtDepth& d) { return d.extremes.median; })
       .rows("rank", extreme_table(), largest_at);
   return table;
@@ -103,21 +100,16 @@ std::vector<double> margins_in(const InFormat& f) {
 
 Table<InFormat> margin_table() {
   using F = InFormat;
-  const Place at = Place("margins").by("format");
   Table<F> table;
   table
-      .column({"format_largest", "format", "1", "largest finite number of the format", at / "largest"},
+      .column({"format_largest", "format", "1", "largest finite number of the format"},
               [](const F& f) { return f.format.largest; })
-      .column({"smallest_margin", "format", "1", "the smallest margin of all signals", at / "smallest" / "margin"},
+      .column({"smallest_margin", "format", "1", "the smallest margin of all signals"},
               [](const F& f) { return f.smallest.value; })
-      .column({"smallest_margin_signal", "format", "", "its signal", at / "smallest" / "signal"},
-              [](const F& f) { return f.smallest.signal; })
-      .column({"smallest_margin_index", "format", "1", "its sublayer; of x_out and r_out its depth",
-               at / "smallest" / "index"},
+      .column({"smallest_margin_signal", "format", "", "its signal"}, [](const F& f) { return f.smallest.signal; })
+      .column({"smallest_margin_index", "format", "1", "its sublayer; of x_out and r_out its depth"},
               [](const F& f) { return f.smallest.index; })
-      .column({"margin", "format signal sublayer", "1", "a format's largest number over max |x|",
-               (at / "signals").by("signal")},
-              margins_in);
+      .column({"margin", "format signal sublayer", "1", "a format's largest number over max |x|"}, margins_in);
   return table;
 }
 
@@ -127,8 +119,7 @@ Table<ProbeResult> extremes_table() {
   using R = ProbeResult;
   Table<R> table;
   table.rows("depth", depth_table(), depths_of)
-      .column({"signal_maximum", "signal sublayer", "1", "max |x| over all tokens and features",
-               Place("signal_maximum").by("signal")},
+      .column({"signal_maximum", "signal sublayer", "1", "max |x| over all tokens and features"},
               [](const R& r) { return by_sublayer(signal_peaks(r.measured)); })
       .rows("format", margin_table(), formats_of);
   return table;

@@ -5,7 +5,6 @@
 namespace periscope::probe {
 namespace {
 
-using dataset::Place;
 using dataset::Table;
 
 /// The parts of growth need theory at initialisation and at two of the sizes that nulls keep.
@@ -47,25 +46,21 @@ std::vector<double> each(const std::vector<Part>& parts, double Part::*number) {
 
 Table<AgainstNull> null_table() {
   using N = AgainstNull;
-  const Place at = (Place("log_growth") / "nulls").by("null");
   Table<N> table;
   table
-      .column({"null_meaning", "null", "", "what random weights of the null have of the model's own", at / "keeps"},
+      .column({"null_meaning", "null", "", "what random weights of the null have of the model's own"},
               [](const N& n) { return n.law.meaning; })
-      .column({"null_draws", "null", "1", "random models that were drawn", at / "draws"},
-              [](const N& n) { return n.draws; })
+      .column({"null_draws", "null", "1", "random models that were drawn"}, [](const N& n) { return n.draws; })
       .column({"null_left_over", "null depth", "nat",
                "log of the stream's measured second moment over the null's: theory's, of the last one the draws' "
-               "geometric mean",
-               at / "left_over"},
+               "geometric mean"},
               [](const N& n) { return each(n.left_over, &LeftOver::value); })
       .column_if_any(
-          {"null_left_over_error", "null depth", "nat", "what models of the null have for it, root mean square",
-           at / "error"},
+          {"null_left_over_error", "null depth", "nat", "what models of the null have for it, root mean square"},
           [](const N& n) { return n.draws > 0 ? std::optional(each(n.left_over, &LeftOver::error)) : std::nullopt; })
-      .column_if_any({"null_drawn_mean", "null depth", "nat",
-                      "mean over the draws of the log of the stream's second moment", at / "drawn_mean"},
-                     [](const N& n) { return n.draws > 0 ? std::optional(n.drawn_mean) : std::nullopt; });
+      .column_if_any(
+          {"null_drawn_mean", "null depth", "nat", "mean over the draws of the log of the stream's second moment"},
+          [](const N& n) { return n.draws > 0 ? std::optional(n.drawn_mean) : std::nullopt; });
   return table;
 }
 
@@ -76,28 +71,23 @@ std::optional<std::vector<double>> part_of(const ProbeResult& r, double GrowthSp
 /// T29.
 Table<ProbeResult> split_table() {
   using R = ProbeResult;
-  const Place at("log_growth");
   Table<R> table;
   table
       .column_if_any({"log_growth_from_scales", "depth", "nat",
                       "log of the stream's second moment at the matrices' own root mean squares and gains over that at "
-                      "initialisation",
-                      at / "from_scales"},
+                      "initialisation"},
                      [](const R& r) { return part_of(r, &GrowthSplit::from_scales); })
       .column_if_any(
           {"log_growth_from_sizes_inside", "depth", "nat",
            "log of the stream's second moment at profiles of rank one (scale of every row and column, of embedding "
-           "tables of the rows in use) over that at the matrices' scales (T29)",
-           at / "from_sizes_inside"},
+           "tables of the rows in use) over that at the matrices' scales (T29)"},
           [](const R& r) { return part_of(r, &GrowthSplit::from_sizes_inside); })
       .column_if_any({"log_growth_from_alignment", "depth", "nat",
-                      "log of the stream's measured second moment over that of random weights with these profiles",
-                      at / "from_alignment"},
+                      "log of the stream's measured second moment over that of random weights with these profiles"},
                      [](const R& r) { return part_of(r, &GrowthSplit::from_alignment); })
       .column_if_any({"log_growth_alignment_error", "depth", "nat",
                       "what random models of the model's own width with these profiles have for it, root mean square "
-                      "over draws",
-                      at / "alignment_error"},
+                      "over draws"},
                      [](const R& r) {
                        return r.nulls[stacks::rank_one_null].drawn.draws > 0 ? part_of(r, &GrowthSplit::alignment_error)
                                                                              : std::nullopt;
@@ -110,29 +100,25 @@ Table<ProbeResult> split_table() {
 Table<Growth> identity_table() {
   using G = Growth;
   const std::string mean = ", mean over tokens (T15)";
-  const Place at("growth");
   Table<G> table;
   table
-      .column({"growth_stream", "sublayer", "1", "alpha^2 E[x^2] before the sublayer" + mean, at / "stream"},
+      .column({"growth_stream", "sublayer", "1", "alpha^2 E[x^2] before the sublayer" + mean},
               [](const G& g) { return g.stream; })
-      .column({"growth_branch", "sublayer", "1", "beta^2 E[b^2] of the branch" + mean, at / "branch"},
+      .column({"growth_branch", "sublayer", "1", "beta^2 E[b^2] of the branch" + mean},
               [](const G& g) { return g.branch; })
-      .column(
-          {"growth_cross", "sublayer", "1", "2 alpha beta E[x b], the term that Eq. 4 leaves out" + mean, at / "cross"},
-          [](const G& g) { return g.cross; })
-      .column({"growth_sum", "sublayer", "1", "E[x^2] after the addition, before norm C" + mean, at / "sum"},
+      .column({"growth_cross", "sublayer", "1", "2 alpha beta E[x b], the term that Eq. 4 leaves out" + mean},
+              [](const G& g) { return g.cross; })
+      .column({"growth_sum", "sublayer", "1", "E[x^2] after the addition, before norm C" + mean},
               [](const G& g) { return g.sum; })
-      .column({"growth_stream_share", "sublayer", "1", "growth_stream over growth_sum", at / "stream_share"},
+      .column({"growth_stream_share", "sublayer", "1", "growth_stream over growth_sum"},
               [](const G& g) { return g.stream / g.sum; })
-      .column({"growth_branch_share", "sublayer", "1", "growth_branch over growth_sum", at / "branch_share"},
+      .column({"growth_branch_share", "sublayer", "1", "growth_branch over growth_sum"},
               [](const G& g) { return g.branch / g.sum; })
-      .column({"growth_cross_share", "sublayer", "1", "growth_cross over growth_sum", at / "cross_share"},
+      .column({"growth_cross_share", "sublayer", "1", "growth_cross over growth_sum"},
               [](const G& g) { return g.cross / g.sum; })
-      .column({"growth_cross_over_branch", "sublayer", "1", "Eq. 4's failure: growth_cross over growth_branch",
-               at / "cross_over_branch"},
+      .column({"growth_cross_over_branch", "sublayer", "1", "Eq. 4's failure: growth_cross over growth_branch"},
               [](const G& g) { return g.cross / g.branch; })
-      .column({"growth_residual", "sublayer", "1", "worst token's violation of T15 in units of what rounding explains",
-               at / "residual"},
+      .column({"growth_residual", "sublayer", "1", "worst token's violation of T15 in units of what rounding explains"},
               [](const G& g) { return g.residual; });
   return table;
 }
@@ -143,8 +129,7 @@ Table<ProbeResult> growth_table() {
   using R = ProbeResult;
   Table<R> table = split_table();
   table.rows("sublayer", identity_table(), [](const R& r) { return r.measured.growth; })
-      .column({"growth_violated", "", "1", "1: T15 is violated beyond rounding in some sublayer",
-               Place("growth") / "violated"},
+      .column({"growth_violated", "", "1", "1: T15 is violated beyond rounding in some sublayer"},
               [](const R& r) { return violates_growth_identity(r.measured); })
       .column({"branch_from_gains", "sublayer", "1", "beta^2 E[b^2] from norm B's gains (and biases) alone"},
               [](const R& r) { return r.measured.branch_from_gains; });

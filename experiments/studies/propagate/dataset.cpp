@@ -16,7 +16,6 @@ namespace {
 
 using dataset::Builder;
 using dataset::CurvePlace;
-using dataset::Place;
 using dataset::text_of;
 using dataset::Type;
 using Row = Builder::Row;
@@ -110,8 +109,7 @@ std::vector<dataset::ColumnSpec> seed_columns() {
                    .dimensions = on_stack + " seed depth",
                    .type = Type::real,
                    .units = std::string(units_of(s)),
-                   .meaning = fmt::format("{} of the stream: measured, seed by seed", name_of(s)),
-                   .place = at_cell / text_of(s) / "per_seed"});
+                   .meaning = fmt::format("{} of the stream: measured, seed by seed", name_of(s))});
   }
   return all;
 }
@@ -133,42 +131,36 @@ dataset::ColumnSpec angular_distance(const std::string& version, const std::stri
           .meaning =
               "angular distance arccos(cos)/pi between the stream at two depths, measured over at most 32 evenly "
               "spaced tokens: " +
-              words,
-          .place = at_cell / "angular_distance" / version};
+              words};
 }
 
 using Prediction = theory::Prediction;
 
 dataset::Table<Prediction> theory_table() {
   dataset::Table<Prediction> table;
-  const Place at = at_cell / "theory";
   table
-      .column({"finite_width", on_stack + " depth", "1", "finite-width factor w of T19 (the term is c*w)",
-               at_cell / "finite_width"},
+      .column({"finite_width", on_stack + " depth", "1", "finite-width factor w of T19 (the term is c*w)"},
               [](const Prediction& p) { return p.finite_width; })
-      .column({"theory_replicates", on_stack, "1", "replicates behind the prediction", at / "replicates"},
+      .column({"theory_replicates", on_stack, "1", "replicates behind the prediction"},
               [](const Prediction& p) { return p.replicates; })
-      .column({"theory_patterns", on_stack, "1", "attention patterns drawn per head, forward", at / "patterns"},
+      .column({"theory_patterns", on_stack, "1", "attention patterns drawn per head, forward"},
               [](const Prediction& p) { return p.samples; })
-      .column({"theory_patterns_back", on_stack, "1", "attention patterns drawn, backward", at / "patterns_back"},
+      .column({"theory_patterns_back", on_stack, "1", "attention patterns drawn, backward"},
               [](const Prediction& p) { return p.backward_samples; })
-      .column_if_any({"theory_finite_width_replicates", on_stack, "1", "replicates of T25's chain",
-                      at / "finite_width_replicates"},
+      .column_if_any({"theory_finite_width_replicates", on_stack, "1", "replicates of T25's chain"},
                      [](const Prediction& p) {
                        return p.exact_at_width ? std::optional(p.finite_width_replicates) : std::nullopt;
                      })
-      .column_if_any(
-          {"theory_left_out", on_stack, "",
-           "what of theory was left out, because it would have cost more than the measurement", at / "left_out"},
-          [](const Prediction& p) { return p.left_out.empty() ? std::nullopt : std::optional(p.left_out); })
-      .column({"theory_refusal", on_stack, "", "why there is no prediction", at / "refused"},
+      .column_if_any({"theory_left_out", on_stack, "",
+                      "what of theory was left out, because it would have cost more than the measurement"},
+                     [](const Prediction& p) { return p.left_out.empty() ? std::nullopt : std::optional(p.left_out); })
+      .column({"theory_refusal", on_stack, "", "why there is no prediction"},
               [](const Prediction& p) { return p.refusal; })
-      .column({"theory_gradient_refusal", on_stack, "", "why gradients are not predicted", at / "gradients_refused"},
+      .column({"theory_gradient_refusal", on_stack, "", "why gradients are not predicted"},
               [](const Prediction& p) { return p.gradient_refusal; })
       .column({"theory_imprecise", on_stack, "",
                "predicted gradients and score shares whose standard error is larger than wanted "
-               "(theory.gradient_tolerance)",
-               at / "imprecise"},
+               "(theory.gradient_tolerance)"},
               [](const Prediction& p) { return fmt::format("{}", fmt::join(judge::imprecise_names(p), "; ")); })
       .family({angular_distance("predicted", "prediction")}, [](const Prediction& p, const Row& row) {
         dataset::put_square(row, "angular_distance_predicted", p.profile.angular_distance);
@@ -183,18 +175,17 @@ dataset::Table<stacks::Measurement> measurement_table() {
               [](const stacks::Measurement& m, const Row& row) {
                 dataset::put_square(row, "angular_distance_measured", m.profile.angular_distance);
               })
-      .column(
-          {"diverged_seeds", on_stack, "1", "seeds whose stream stopped being finite", at_cell / "diverged" / "seeds"},
-          [](const stacks::Measurement& m) { return m.diverged_seeds; })
-      .column(
-          {"diverged_at", on_stack, "1", "first sublayer at which one did", at_cell / "diverged" / "sublayer"},
-          [](const stacks::Measurement& m) { return m.diverged_at < 0 ? std::nullopt : std::optional(m.diverged_at); });
+      .column({"diverged_seeds", on_stack, "1", "seeds whose stream stopped being finite"},
+              [](const stacks::Measurement& m) { return m.diverged_seeds; })
+      .column({"diverged_at", on_stack, "1", "first sublayer at which one did"}, [](const stacks::Measurement& m) {
+        return m.diverged_at < 0 ? std::nullopt : std::optional(m.diverged_at);
+      });
   return table;
 }
 
 std::vector<dataset::ColumnSpec> curves() {
   return dataset::curve_columns(
-      on_stack, at_cell,
+      on_stack,
       {{"measured", "mean over seeds"},
        {"stderr", "standard error of the mean over seeds"},
        {"predicted", "prediction"},
@@ -214,8 +205,7 @@ const dataset::Table<Stack>& table() {
     t.family(curves(), put_curves)
         .family(seed_columns(), put_seeds)
         .part(power_table(), [](const Stack& s) { return &s; })
-        .column_if_any({"weights", on_stack, "", "how random matrices were drawn: dense, or matrix-free (T21)",
-                        at_cell / "weights"},
+        .column_if_any({"weights", on_stack, "", "how random matrices were drawn: dense, or matrix-free (T21)"},
                        [](const Stack& s) {
                          return s.measured() != nullptr ? std::optional(config::weights_used(s.result.spec, s.run))
                                                         : std::nullopt;
@@ -226,8 +216,7 @@ const dataset::Table<Stack>& table() {
                   .dimensions = on_stack + " site sublayer rank",
                   .type = Type::real,
                   .units = "1",
-                  .meaning = "largest |x| over all tokens and seeds",
-                  .place = (at_cell / "sites").by("site") / "top_magnitudes"}},
+                  .meaning = "largest |x| over all tokens and seeds"}},
                 put_top_magnitudes)
         .part(verdict_table(), [](const Stack& s) { return &s; });
     return t;
@@ -284,7 +273,7 @@ const dataset::Schema& schema() {
   static const dataset::Schema declared = [] {
     std::vector<dataset::DimensionSpec> dimensions{
         {"input", Type::text, "", "what enters the stack"},
-        {"placement", Type::text, "", "normalization placement (T1)", false, true},
+        {"placement", Type::text, "", "normalization placement (T1)"},
         {"seed", Type::integer, "1",
          "seed of weights and input; if run.paired = false, each stack adds its own offset"}};
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
@@ -292,7 +281,7 @@ const dataset::Schema& schema() {
     dimensions.push_back({"contrast", Type::integer, "1", "number of the contrast, which contrast_name names"});
     std::vector<dataset::ColumnSpec> columns = table().specs();
     columns.push_back(dataset::placement_settings());
-    return dataset::Schema("stack", 3, std::move(dimensions), std::move(columns), dataset::curve_remarks(at_cell));
+    return dataset::Schema("stack", 3, std::move(dimensions), std::move(columns));
   }();
   return declared;
 }

@@ -9,7 +9,6 @@
 namespace periscope::propagate {
 
 inline const std::string on_stack = "input placement";
-inline const dataset::Place at_cell = dataset::Place("cells").each({"input", "placement"});
 
 /// One stack of a run.
 struct Stack {

@@ -10,7 +10,6 @@
 namespace periscope::propagate {
 namespace {
 
-using dataset::Place;
 using dataset::text_of;
 using dataset::Type;
 using Row = dataset::Builder::Row;
@@ -30,16 +29,14 @@ std::vector<dataset::ColumnSpec> power_columns() {
                    .dimensions = on_stack + (runs_over_depth(signal) ? " depth" : " sublayer"),
                    .type = Type::real,
                    .units = std::string(statistic == Statistic::log_grad_sq ? units_of(statistic) : "1"),
-                   .meaning = fmt::format("{} of {}: {}", text_of(statistic), text_of(signal), hidden),
-                   .place = at_cell / "power" / "cells" / name});
+                   .meaning = fmt::format("{} of {}: {}", text_of(statistic), text_of(signal), hidden)});
   }
   const std::string name = "weight_log_grad_sq_power";
   all.push_back({.name = name,
                  .dimensions = on_stack + " weight layer",
                  .type = Type::real,
                  .units = "nat",
-                 .meaning = "log_grad_sq of every matrix: " + hidden,
-                 .place = (at_cell / "power" / "cells" / name).by("weight")});
+                 .meaning = "log_grad_sq of every matrix: " + hidden});
   return all;
 }
 
@@ -66,34 +63,31 @@ void put_power(const Stack& s, const Row& row) {
 /// The worst cell of a verdict that was given.
 dataset::Table<judge::Agreement> worst_table() {
   dataset::Table<judge::Agreement> table;
-  const Place at = at_cell / "worst";
   table
-      .column({"worst_cell", on_stack, "", "worst cell or contrast: its name", at / "name"},
+      .column({"worst_cell", on_stack, "", "worst cell or contrast: its name"},
               [](const judge::Agreement& a) { return a.worst_cell().name(); })
-      .column({"worst_statistic", on_stack, "", "worst cell: its statistic", at / "statistic"},
+      .column({"worst_statistic", on_stack, "", "worst cell: its statistic"},
               [](const judge::Agreement& a) { return text_of(a.worst_cell().statistic); })
-      .column({"worst_place", on_stack, "", "worst cell: its site or matrix", at / "site"},
+      .column({"worst_place", on_stack, "", "worst cell: its site or matrix"},
               [](const judge::Agreement& a) {
                 const judge::Cell& cell = a.worst_cell();
                 return cell.weight ? text_of(*cell.weight) : text_of(cell.signal);
               })
-      .column({"worst_index", on_stack, "1", "worst cell: its depth, sublayer or layer", at / "index"},
+      .column({"worst_index", on_stack, "1", "worst cell: its depth, sublayer or layer"},
               [](const judge::Agreement& a) { return a.worst_cell().index; })
-      .column({"worst_z", on_stack, "1", "worst cell: measured - predicted in combined standard errors", at / "z"},
+      .column({"worst_z", on_stack, "1", "worst cell: measured - predicted in combined standard errors"},
               [](const judge::Agreement& a) { return a.worst_cell().z(); })
-      .column({"worst_excess", on_stack, "1", "worst cell: standard errors beyond its allowance",
-               at / "beyond_finite_width"},
+      .column({"worst_excess", on_stack, "1", "worst cell: standard errors beyond its allowance"},
               [](const judge::Agreement& a) { return a.worst_cell().excess(); })
-      .column({"worst_critical", on_stack, "1", "worst cell: where it would be rejected", at / "critical"},
+      .column({"worst_critical", on_stack, "1", "worst cell: where it would be rejected"},
               [](const judge::Agreement& a) { return a.critical; })
-      .column({"rejected", on_stack, "1", "cells and contrasts that reject theory", at_cell / "rejected"},
+      .column({"rejected", on_stack, "1", "cells and contrasts that reject theory"},
               [](const judge::Agreement& a) { return a.rejected; })
-      .column({"rejected_by", on_stack, "", "cell that rejected theory", at_cell / "by"},
+      .column({"rejected_by", on_stack, "", "cell that rejected theory"},
               [](const judge::Agreement& a) { return a.by; })
-      .column({"power_worst", on_stack, "1", hidden + ": the cell that could hide the largest",
-               at_cell / "power" / "worst"},
+      .column({"power_worst", on_stack, "1", hidden + ": the cell that could hide the largest"},
               [](const judge::Agreement& a) { return a.power.worst; })
-      .column({"power_median", on_stack, "1", hidden + ": median over cells", at_cell / "power" / "median"},
+      .column({"power_median", on_stack, "1", hidden + ": median over cells"},
               [](const judge::Agreement& a) { return a.power.median; });
   return table;
 }
@@ -107,15 +101,14 @@ dataset::Table<PowerOfStatistic> statistic_table() {
   using P = PowerOfStatistic;
   dataset::Table<P> table;
   const std::string each = on_stack + " statistic";
-  const Place at = (at_cell / "power" / "statistics").by("statistic");
   table
-      .column({"statistic_power_worst", each, "1", hidden + ": worst cell of a statistic", at / "worst"},
+      .column({"statistic_power_worst", each, "1", hidden + ": worst cell of a statistic"},
               [](const P& p) { return p.power.worst; })
-      .column({"statistic_power_median", each, "1", hidden + ": median over a statistic's cells", at / "median"},
+      .column({"statistic_power_median", each, "1", hidden + ": median over a statistic's cells"},
               [](const P& p) { return p.power.median; })
-      .column({"statistic_power_limit", each, "1", "what that may be in an agreement", at / "limit"},
+      .column({"statistic_power_limit", each, "1", "what that may be in an agreement"},
               [](const P& p) { return p.power.limit; })
-      .column({"statistic_power_at", each, "", "that worst cell", at / "at"},
+      .column({"statistic_power_at", each, "", "that worst cell"},
               [](const P& p) { return p.agreement.cells[static_cast<std::size_t>(p.power.cell)].name(); });
   return table;
 }
@@ -139,19 +132,16 @@ dataset::Table<Contrast> contrast_table() {
   using C = Contrast;
   dataset::Table<C> table;
   const std::string each = on_stack + " contrast";
-  const Place at = (at_cell / "contrasts").each({"contrast"});
-  table
-      .column({"contrast_name", each, "", "contrast over depth", at / "name"}, [](const C& c) { return c.cell.name(); })
-      .column({"contrast_deviation", each, "1", "its measured value, as a deviation from theory", at / "deviation"},
+  table.column({"contrast_name", each, "", "contrast over depth"}, [](const C& c) { return c.cell.name(); })
+      .column({"contrast_deviation", each, "1", "its measured value, as a deviation from theory"},
               [](const C& c) { return c.cell.measured; })
-      .column({"contrast_stderr", each, "1", "standard error of the deviation", at / "stderr"},
+      .column({"contrast_stderr", each, "1", "standard error of the deviation"},
               [](const C& c) { return c.cell.error(); })
-      .column({"contrast_allowance", each, "1", "what it may be for free (T19)", at / "allowance"},
+      .column({"contrast_allowance", each, "1", "what it may be for free (T19)"},
               [](const C& c) { return c.cell.allowance; })
-      .column({"contrast_excess", each, "1", "standard errors beyond the allowance", at / "excess"},
+      .column({"contrast_excess", each, "1", "standard errors beyond the allowance"},
               [](const C& c) { return c.cell.excess(); })
-      .column({"contrast_power", each, "1", hidden, at / "power"},
-              [](const C& c) { return c.cell.smallest_rejected(c.level); });
+      .column({"contrast_power", each, "1", hidden}, [](const C& c) { return c.cell.smallest_rejected(c.level); });
   return table;
 }
 
@@ -177,16 +167,15 @@ dataset::Table<Stack> verdict_table() {
   const auto verdict = [](const Stack& s) { return s.result.agreement.worst < 0 ? nullptr : &s.result.agreement; };
   dataset::Table<Stack> table;
   table
-      .column_if_any({"verdict", on_stack, "", "agreement of measurement and theory (T19)", at_cell / "verdict"},
+      .column_if_any({"verdict", on_stack, "", "agreement of measurement and theory (T19)"},
                      [](const Stack& s) {
                        return s.measured() != nullptr ? std::optional(judge::name_of(s.result.agreement.verdict))
                                                       : std::nullopt;
                      })
-      .column_if_any(
-          {"verdict_reason", on_stack, "", "why the verdict is inconclusive or was not given", at_cell / "reason"},
-          [](const Stack& s) {
-            return s.measured() != nullptr ? std::optional(s.result.agreement.reason) : std::nullopt;
-          })
+      .column_if_any({"verdict_reason", on_stack, "", "why the verdict is inconclusive or was not given"},
+                     [](const Stack& s) {
+                       return s.measured() != nullptr ? std::optional(s.result.agreement.reason) : std::nullopt;
+                     })
       .part(worst_table(), verdict)
       .rows_at("statistic", statistic_table(), statistics_of)
       .rows("contrast", contrast_table(), contrasts_of);

@@ -10,20 +10,15 @@
 namespace periscope::reproduce {
 namespace {
 
-using dataset::Place;
 using dataset::Type;
-
-const Place at_group = Place("groups").each({"group"});
 
 dataset::Table<MeanCurve> theory_gradient_table() {
   dataset::Table<MeanCurve> table;
-  const Place at = at_group / "theory";
   table
-      .column(
-          {"layer_gradient_predicted", "group layer", "nat2", "prediction at initialisation", at / "layer_gradient"},
-          [](const MeanCurve& gradient) { return gradient.mean; })
+      .column({"layer_gradient_predicted", "group layer", "nat2", "prediction at initialisation"},
+              [](const MeanCurve& gradient) { return gradient.mean; })
       .column({"layer_gradient_predicted_stderr", "group layer", "nat2",
-               "its standard error at most: the sum of its matrices'", at / "layer_gradient_stderr"},
+               "its standard error at most: the sum of its matrices'"},
               [](const MeanCurve& gradient) { return gradient.error; });
   return table;
 }
@@ -31,13 +26,12 @@ dataset::Table<MeanCurve> theory_gradient_table() {
 dataset::Table<theory::Prediction> theory_table() {
   using P = theory::Prediction;
   dataset::Table<P> table;
-  const Place at = at_group / "theory";
   table
-      .column({"second_moment_predicted", "group depth", "1", "prediction at initialisation", at / "second_moment"},
+      .column({"second_moment_predicted", "group depth", "1", "prediction at initialisation"},
               [](const P& p) { return p.profile.find(Statistic::second_moment, Signal::x_out)->value; })
-      .column({"second_moment_predicted_stderr", "group depth", "1", "its standard error", at / "second_moment_stderr"},
+      .column({"second_moment_predicted_stderr", "group depth", "1", "its standard error"},
               [](const P& p) { return p.profile.find(Statistic::second_moment, Signal::x_out)->standard_error; })
-      .column({"variance_predicted", "group depth", "1", "prediction at initialisation", at / "variance"},
+      .column({"variance_predicted", "group depth", "1", "prediction at initialisation"},
               [](const P& p) { return p.profile.find(Statistic::variance, Signal::x_out)->value; })
       .part_if_any(theory_gradient_table(), [](const P& p) {
         const std::optional<MeanCurve> gradient = predicted_layer_gradients(p);
@@ -62,17 +56,15 @@ std::vector<Run> runs_of(const TrainedGroup& g) {
 std::vector<dataset::ColumnSpec> average_columns() {
   std::vector<dataset::ColumnSpec> all;
   for (const Averaged& a : averaged()) {
-    const auto add = [&](const std::string& suffix, const std::string& key, const std::string& units,
-                         const std::string& meaning) {
+    const auto add = [&](const std::string& suffix, const std::string& units, const std::string& meaning) {
       all.push_back({.name = a.name + "_" + suffix,
                      .dimensions = "group record " + a.dimension,
                      .type = Type::real,
                      .units = units,
-                     .meaning = meaning,
-                     .place = at_group / a.name / key});
+                     .meaning = meaning});
     };
-    add("measured", "mean", a.units, a.meaning + (a.geometric ? ": geometric mean over seeds" : ": mean over seeds"));
-    add("stderr", "stderr", a.geometric ? "1" : a.units,
+    add("measured", a.units, a.meaning + (a.geometric ? ": geometric mean over seeds" : ": mean over seeds"));
+    add("stderr", a.geometric ? "1" : a.units,
         a.geometric ? "standard error of the mean logarithm" : "standard error of the mean");
   }
   return all;
@@ -92,24 +84,21 @@ const dataset::Table<TrainedGroup>& group_table() {
   static const dataset::Table<G> all = [] {
     dataset::Table<G> table;
     table
-        .column({"placement", "group", "", "normalization placement (T1)", at_group / "placement", true},
+        .column({"placement", "group", "", "normalization placement (T1)"},
                 [](const G& g) { return config::placement_label(g.runs.group.spec); })
-        .column({"study", "group", "", "what the group belongs to", at_group / "study"},
-                [](const G& g) { return g.runs.group.study; })
-        .column({"lr", "group", "1", "highest learning rate", at_group / "lr"},
-                [](const G& g) { return g.runs.group.train.lr; })
-        .column({"weight_decay", "group", "1", "weight decay", at_group / "weight_decay"},
+        .column({"study", "group", "", "what the group belongs to"}, [](const G& g) { return g.runs.group.study; })
+        .column({"lr", "group", "1", "highest learning rate"}, [](const G& g) { return g.runs.group.train.lr; })
+        .column({"weight_decay", "group", "1", "weight decay"},
                 [](const G& g) { return g.runs.group.train.weight_decay; })
         .column_if_any(
-            {"init_std", "group", "1", "standard deviation of the matrices' entries at initialisation, scheme normal",
-             at_group / "init_std"},
+            {"init_std", "group", "1", "standard deviation of the matrices' entries at initialisation, scheme normal"},
             [](const G& g) {
               const InitSpec& init = g.runs.group.spec.init;
               return init.scheme == InitScheme::normal ? std::optional(init.std) : std::nullopt;
             })
-        .column({"final_loss_mean", "group", "nat", "mean over seeds of final_loss", at_group / "final_loss" / "mean"},
+        .column({"final_loss_mean", "group", "nat", "mean over seeds of final_loss"},
                 [](const G& g) { return mean_final_loss(g.runs).mean.front(); })
-        .column({"final_loss_stderr", "group", "nat", "its standard error", at_group / "final_loss" / "stderr"},
+        .column({"final_loss_stderr", "group", "nat", "its standard error"},
                 [](const G& g) { return mean_final_loss(g.runs).error.front(); })
         .rows("seed", run_table(), runs_of)
         .part(theory_table(),
@@ -146,41 +135,35 @@ const dataset::Table<Whole>& whole_table() {
 
 dataset::Table<judge::SignClaim> claim_table() {
   dataset::Table<judge::SignClaim> table;
-  const Place at = Place("claims").each({"claim"});
   const auto tested = [](double judge::SignClaim::*value) {
     return [value](const judge::SignClaim& c) { return c.values.empty() ? std::nullopt : std::optional(c.*value); };
   };
-  table
-      .column({"claim_exhibit", "claim", "", "figure or table", at / "exhibit"},
-              [](const judge::SignClaim& c) { return c.exhibit; })
-      .column({"claim_statement", "claim", "", "what the source says, in our words", at / "statement"},
+  table.column({"claim_exhibit", "claim", "", "figure or table"}, [](const judge::SignClaim& c) { return c.exhibit; })
+      .column({"claim_statement", "claim", "", "what the source says, in our words"},
               [](const judge::SignClaim& c) { return c.statement; })
-      .column({"claim_quantity", "claim", "", "the number that is positive if it is so", at / "quantity"},
+      .column({"claim_quantity", "claim", "", "the number that is positive if it is so"},
               [](const judge::SignClaim& c) { return c.quantity; })
-      .column({"claim_verdict", "claim", "", "holds, fails, not-shown, not-testable-here or not-run", at / "verdict"},
+      .column({"claim_verdict", "claim", "", "holds, fails, not-shown, not-testable-here or not-run"},
               [](const judge::SignClaim& c) { return judge::sign_verdict_names[static_cast<std::size_t>(c.verdict)]; })
-      .column_if_any({"claim_mean", "claim", "1", "mean over seeds of that number", at / "mean"},
-                     tested(&judge::SignClaim::mean))
-      .column_if_any({"claim_stderr", "claim", "1", "its standard error", at / "stderr"},
-                     tested(&judge::SignClaim::standard_error))
-      .column_if_any({"claim_p", "claim", "1",
-                      "chance of such values if the number were 0 and not positive, of this claim alone", at / "p"},
-                     tested(&judge::SignClaim::p))
+      .column_if_any({"claim_mean", "claim", "1", "mean over seeds of that number"}, tested(&judge::SignClaim::mean))
+      .column_if_any({"claim_stderr", "claim", "1", "its standard error"}, tested(&judge::SignClaim::standard_error))
       .column_if_any(
-          {"claim_holm", "claim", "1",
-           "chance that any of the run's tested claims would show so much, in either direction: Holm's p", at / "holm"},
-          tested(&judge::SignClaim::holm))
-      .column_if_any({"claim_detectable", "claim", "1",
-                      "true mean that as many further seeds would show with 95 % probability", at / "detectable"},
-                     tested(&judge::SignClaim::detectable))
+          {"claim_p", "claim", "1", "chance of such values if the number were 0 and not positive, of this claim alone"},
+          tested(&judge::SignClaim::p))
+      .column_if_any({"claim_holm", "claim", "1",
+                      "chance that any of the run's tested claims would show so much, in either direction: Holm's p"},
+                     tested(&judge::SignClaim::holm))
+      .column_if_any(
+          {"claim_detectable", "claim", "1", "true mean that as many further seeds would show with 95 % probability"},
+          tested(&judge::SignClaim::detectable))
       .column({"claim_regime", "claim", "",
-               "settings of the runs that it was tested on, from what to what where they differ", at / "regime"},
+               "settings of the runs that it was tested on, from what to what where they differ"},
               [](const judge::SignClaim& c) { return stacks::in_one_line(c.regime); })
-      .column({"claim_reason", "claim", "", "why it was not run or cannot be tested, or a remark", at / "reason"},
+      .column({"claim_reason", "claim", "", "why it was not run or cannot be tested, or a remark"},
               [](const judge::SignClaim& c) { return c.reason; })
-      .column_if_any(
-          {"claim_value", "claim seed", "1", "that number of every seed", at / "values"},
-          [](const judge::SignClaim& c) { return c.values.empty() ? std::nullopt : std::optional(c.values); });
+      .column_if_any({"claim_value", "claim seed", "1", "that number of every seed"}, [](const judge::SignClaim& c) {
+        return c.values.empty() ? std::nullopt : std::optional(c.values);
+      });
   return table;
 }
 

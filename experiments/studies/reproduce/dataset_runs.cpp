@@ -9,12 +9,10 @@
 namespace periscope::reproduce {
 namespace {
 
-using dataset::Place;
 using training::RecordedValues;
 using Values = std::vector<double>;
 
 const std::string on_run = "group seed";
-const Place at_run = (Place("groups").each({"group"}) / "seeds").each({"seed"});
 
 dataset::Table<judge::GrowthFit> growth_table() {
   using G = judge::GrowthFit;
@@ -29,19 +27,16 @@ dataset::Table<judge::GrowthFit> growth_table() {
   table
       .column({"growth_law", on_run, "",
                "law that describes the variance over depth at the end best, from depth 2 on, where growth_criterion is "
-               "lower by 2 than any other's; no law fits: none to 10 %",
-               at_run / "growth_law"},
+               "lower by 2 than any other's; no law fits: none to 10 %"},
               judge::likely_laws_in_words)
       .column({"growth_criterion", on_run + " law", "1",
-               "QAICc of a law of growth over depth, with growth_effective_points", at_run / "growth_criterion"},
+               "QAICc of a law of growth over depth, with growth_effective_points"},
               of_laws(&judge::DepthFit::criterion))
-      .column({"growth_misfit", on_run + " law", "1", "root mean square of ln(variance / law) over depths from 2 on",
-               at_run / "growth_misfit"},
+      .column({"growth_misfit", on_run + " law", "1", "root mean square of ln(variance / law) over depths from 2 on"},
               of_laws(&judge::DepthFit::rms_residual))
       .column(
           {"growth_effective_points", on_run, "1",
-           "effective number of independent depths, from the autocorrelation at lag one of the closest law's errors",
-           at_run / "growth_effective_points"},
+           "effective number of independent depths, from the autocorrelation at lag one of the closest law's errors"},
           [](const G& fit) { return fit.effective_points; });
   return table;
 }
@@ -61,67 +56,53 @@ struct Sized {
 dataset::Table<Sized> sizes_table() {
   using S = Sized;
   dataset::Table<S> table;
-  const Place at = at_run / "scaled";
   const std::string on_depth = on_run + " depth";
   const auto recorded = [](const char* name) { return [name](const S& s) { return s.last.at(name); }; };
   table
       .column({"scaled_second_moment", on_depth, "1",
-               "mean square of the stream of random weights with the trained ones' scales, at the end",
-               at / "second_moment"},
+               "mean square of the stream of random weights with the trained ones' scales, at the end"},
               recorded("scaled_second_moment"))
-      .column({"scaled_second_moment_stderr", on_depth, "1", "its standard error", at / "second_moment_stderr"},
+      .column({"scaled_second_moment_stderr", on_depth, "1", "its standard error"},
               recorded("scaled_second_moment_stderr"))
       .column({"growth_from_scales", on_run, "nat",
-               "ln of that at the top over the second moment before training: growth that scales explain",
-               at / "growth_from_scales"},
+               "ln of that at the top over the second moment before training: growth that scales explain"},
               [](const S& s) { return from_scales(s.cell); })
       .column(
           {"profiled_second_moment", on_depth, "1",
            "mean square of the stream of random weights with the trained scale of every row and column (T29; embedding "
-           "tables: of the rows in use), at the end",
-           at / "profiled_second_moment"},
+           "tables: of the rows in use), at the end"},
           recorded("profiled_second_moment"))
-      .column(
-          {"profiled_second_moment_stderr", on_depth, "1", "its standard error", at / "profiled_second_moment_stderr"},
-          recorded("profiled_second_moment_stderr"))
+      .column({"profiled_second_moment_stderr", on_depth, "1", "its standard error"},
+              recorded("profiled_second_moment_stderr"))
       .column({"growth_from_sizes_inside", on_run, "nat",
-               "ln of that over scaled_second_moment, at the top: growth that sizes inside matrices explain",
-               at / "growth_from_sizes_inside"},
+               "ln of that over scaled_second_moment, at the top: growth that sizes inside matrices explain"},
               [](const S& s) { return from_sizes_inside(s.cell); })
       .column({"growth_from_alignment", on_run, "nat",
-               "ln of the measured one over profiled_second_moment: growth that alignment adds",
-               at / "growth_from_alignment"},
+               "ln of the measured one over profiled_second_moment: growth that alignment adds"},
               [](const S& s) { return from_alignment(s.cell); })
       .column({"rescaled_second_moment", on_depth, "1",
                "mean square of the stream of the trained stack with every matrix divided to its root mean square "
-               "before training, and gains, biases and alphas from then, at the end",
-               at / "rescaled_second_moment"},
+               "before training, and gains, biases and alphas from then, at the end"},
               recorded("rescaled_second_moment"))
       .column({"growth_from_directions", on_run, "nat",
                "ln of that at the top over the second moment before training: growth that the matrices' directions "
-               "explain at the sizes before training",
-               at / "growth_from_directions"},
+               "explain at the sizes before training"},
               [](const S& s) { return from_directions(s.cell); })
       .column({"growth_from_scales_given_directions", on_run, "nat",
                "ln of the measured one over rescaled_second_moment: growth that scales and gains add to the trained "
-               "directions",
-               at / "growth_from_scales_given_directions"},
+               "directions"},
               [](const S& s) { return from_scales_given_directions(s.cell); })
       .column({"growth_interaction", on_run, "nat",
                "growth_from_scales_given_directions less growth_from_scales: what scales explain only together with "
-               "the directions",
-               at / "growth_interaction"},
+               "the directions"},
               [](const S& s) { return growth_interaction(s.cell); })
       .column({"growth_alignment_error", on_run, "nat",
-               "what random models of these profiles and this width have for growth_from_alignment, root mean square",
-               at / "growth_alignment_error"},
+               "what random models of these profiles and this width have for growth_from_alignment, root mean square"},
               [](const S& s) { return s.last.at("profiled_deviation").back(); })
       .column({"growth_beyond_signs", on_run, "nat",
-               "ln of the measured one over the geometric mean of models that keep every |W_ij| and draw its sign",
-               at / "growth_beyond_signs"},
+               "ln of the measured one over the geometric mean of models that keep every |W_ij| and draw its sign"},
               [](const S& s) { return beyond_signs(s.cell); })
-      .column({"growth_beyond_signs_error", on_run, "nat", "standard deviation of one such model's",
-               at / "growth_beyond_signs_error"},
+      .column({"growth_beyond_signs_error", on_run, "nat", "standard deviation of one such model's"},
               [](const S& s) { return s.last.at("signs_deviation").back(); });
   return table;
 }
@@ -150,34 +131,30 @@ dataset::Table<Run> run_table() {
   dataset::Table<Run> table;
   const std::string on_step = on_run + " step";
   const std::string on_record = on_run + " record";
-  table
-      .column({"loss", on_step, "nat", "training loss", at_run / "loss"}, [](const Run& r) { return r.history().loss; })
-      .column({"grad_norm", on_step, "nat", "norm of all gradients before clipping", at_run / "grad_norm"},
+  table.column({"loss", on_step, "nat", "training loss"}, [](const Run& r) { return r.history().loss; })
+      .column({"grad_norm", on_step, "nat", "norm of all gradients before clipping"},
               [](const Run& r) { return r.history().grad_norm; })
-      .column({"last_layer_grad_norm", on_step, "nat", "norm of the last layer's gradients",
-               at_run / "last_layer_grad_norm"},
+      .column({"last_layer_grad_norm", on_step, "nat", "norm of the last layer's gradients"},
               [](const Run& r) { return r.history().last_layer_norm; })
-      .column({"final_loss", on_run, "nat", "mean training loss of the last tenth of the steps; ln V if not finite",
-               at_run / "final_loss"},
+      .column({"final_loss", on_run, "nat", "mean training loss of the last tenth of the steps; ln V if not finite"},
               [](const Run& r) { return final_loss(r.cell); })
-      .column({"diverged_at", on_run, "1", "step at which a run diverged", at_run / "diverged_at"},
+      .column({"diverged_at", on_run, "1", "step at which a run diverged"},
               [](const Run& r) { return training::divergence_step(r.history()); })
-      .column({"spikes", on_run, "1",
-               "events in which the logarithm of loss or gradient norm spikes, for all steps at the rate of those done",
-               at_run / "spikes"},
-              [](const Run& r) { return spikes(r.cell); })
-      .column({"spike", on_step, "1", "1 at the first step of each event that spikes counts, else 0", at_run / "spike"},
+      .column(
+          {"spikes", on_run, "1",
+           "events in which the logarithm of loss or gradient norm spikes, for all steps at the rate of those done"},
+          [](const Run& r) { return spikes(r.cell); })
+      .column({"spike", on_step, "1", "1 at the first step of each event that spikes counts, else 0"},
               [](const Run& r) { return spike_starts(r.cell); })
       .part_if_any(growth_table(), growth_of)
       .part_if_any(sizes_table(), sizes_of)
-      .column({"validation_loss", on_record, "nat", "on the held-out windows", at_run / "validation_loss"},
+      .column({"validation_loss", on_record, "nat", "on the held-out windows"},
               by_record([](const RecordedValues& record) { return record.at("validation_loss").front(); }))
-      .column({"top_first", on_record, "1", "largest |x| of the stream", at_run / "top_first"},
+      .column({"top_first", on_record, "1", "largest |x| of the stream"},
               by_record([](const RecordedValues& record) { return record.at("top_magnitudes").front(); }))
-      .column({"top_last", on_record, "1", "the 100th largest", at_run / "top_last"},
+      .column({"top_last", on_record, "1", "the 100th largest"},
               by_record([](const RecordedValues& record) { return record.at("top_magnitudes").back(); }))
-      .column({"cosine_share", on_record, "nat", "ln of the second moment at the top over Eq. 4's",
-               at_run / "cosine_share"},
+      .column({"cosine_share", on_record, "nat", "ln of the second moment at the top over Eq. 4's"},
               by_record(cosine_share));
   return table;
 }

@@ -17,7 +17,6 @@ namespace {
 using dataset::Builder;
 using dataset::ColumnSpec;
 using dataset::CurvePlace;
-using dataset::Place;
 using dataset::text_of;
 using dataset::Type;
 using Values = std::vector<double>;
@@ -25,8 +24,6 @@ using Row = Builder::Row;
 
 const std::string on_cell = "placement seed";
 const std::string on_record = on_cell + " record";
-const Place at_cell = Place("cells").each({"placement", "seed"});
-const Place at_record = (at_cell / "records").each({"record"});
 
 /// A column of the numbers that a record has besides curves. `name` is the name that Recorder gives them; the column's
 /// has "_" for ".".
@@ -75,21 +72,18 @@ const Values* find(const training::RecordedValues& values, const std::string& na
 std::vector<ColumnSpec> value_columns() {
   std::vector<ColumnSpec> all;
   const auto add = [&](const std::string& name, const std::string& dimensions, const std::string& units,
-                       const std::string& meaning, const Place& place) {
+                       const std::string& meaning) {
     all.push_back({.name = name,
                    .dimensions = dimensions.empty() ? on_record : on_record + " " + dimensions,
                    .type = Type::real,
                    .units = units,
-                   .meaning = meaning,
-                   .place = place});
+                   .meaning = meaning});
   };
   for (const RecordColumn& c : record_columns()) {
-    add(column_name(c.name), c.dimensions, c.units, c.meaning, at_record / column_name(c.name));
+    add(column_name(c.name), c.dimensions, c.units, c.meaning);
   }
-  add("weight_root_mean_square", "weight layer", "1", "of a matrix's entries",
-      (at_record / "weight_root_mean_square").by("weight"));
-  add("margin", "format", "1", "the format's largest number over the largest |x| of any signal",
-      (at_record / "margin").by("format"));
+  add("weight_root_mean_square", "weight layer", "1", "of a matrix's entries");
+  add("margin", "format", "1", "the format's largest number over the largest |x| of any signal");
   return all;
 }
 
@@ -117,8 +111,7 @@ void put_values(const training::RecordedValues& values, const Row& row) {
 }
 
 std::vector<ColumnSpec> curves() {
-  return dataset::curve_columns(on_record, at_record,
-                                {{"measured", "on the held-out windows, mean over their tokens"}});
+  return dataset::curve_columns(on_record, {{"measured", "on the held-out windows, mean over their tokens"}});
 }
 
 void put_curves(const training::RecordedValues& values, const Row& row) {
@@ -178,15 +171,13 @@ std::vector<std::pair<std::size_t, const training::RecordedValues&>> records_of(
 
 void add_spikes(dataset::Table<Run>& table, const std::string& series, const std::string& words,
                 std::vector<double> training::CellHistory::*values) {
-  const Place at = at_cell / "spikes" / series;
   table
       .column({series + "_spikes_olmo", on_cell, "1",
-               "spikes of " + words + ": above mean + 6 standard deviations of the last 128 steps", at / "olmo"},
+               "spikes of " + words + ": above mean + 6 standard deviations of the last 128 steps"},
               [=](const Run& run) { return olmo_spikes(run.history().*values).size(); })
       .column({series + "_spikes_robust", on_cell, "1",
                "events in which the logarithm of " + words +
-                   " is above median + 6 * 1.4826 MAD of its up to 128 last steps",
-               at / "robust"},
+                   " is above median + 6 * 1.4826 MAD of its up to 128 last steps"},
               [=](const Run& run) { return spike_events(robust_spikes(run.history().*values)).size(); });
 }
 
@@ -195,22 +186,20 @@ const dataset::Table<Run>& run_table() {
     const std::string on_step = on_cell + " step";
     dataset::Table<Run> table;
     table
-        .column({"loss", on_step, "nat", "training loss: mean over the batch, before the step", at_cell / "loss"},
+        .column({"loss", on_step, "nat", "training loss: mean over the batch, before the step"},
                 [](const Run& run) { return run.history().loss; })
-        .column({"grad_norm", on_step, "nat", "norm of all gradients before clipping", at_cell / "grad_norm"},
+        .column({"grad_norm", on_step, "nat", "norm of all gradients before clipping"},
                 [](const Run& run) { return run.history().grad_norm; })
-        .column({"last_layer_grad_norm", on_step, "nat", "norm of the gradients of the last layer's parameters",
-                 at_cell / "last_layer_grad_norm"},
+        .column({"last_layer_grad_norm", on_step, "nat", "norm of the gradients of the last layer's parameters"},
                 [](const Run& run) { return run.history().last_layer_norm; })
-        .column({"lr", on_step, "1", "learning rate", at_cell / "lr"}, rates_of)
+        .column({"lr", on_step, "1", "learning rate"}, rates_of)
         .column({"diverged_at", on_cell, "1",
                  "first step whose loss or gradient is not finite, or from which on (2 or later) the loss is never "
                  "below that of step 1, for 20 steps or more of which the last 20 are 5 % above it, or with a last "
-                 "loss of ten times it",
-                 at_cell / "diverged_at"},
+                 "loss of ten times it"},
                 [](const Run& run) { return training::divergence_step(run.history()); })
         .column(
-            {"final_loss", on_cell, "nat", "mean training loss of the last tenth of the steps", at_cell / "final_loss"},
+            {"final_loss", on_cell, "nat", "mean training loss of the last tenth of the steps"},
             [](const Run& run) { return training::mean_of_last_tenth(run.history(), run.trained.cell.train.steps); });
     add_spikes(table, "loss", "the training loss", &training::CellHistory::loss);
     add_spikes(table, "grad_norm", "the gradient norm", &training::CellHistory::grad_norm);
@@ -225,18 +214,16 @@ const dataset::Table<theory::Prediction>& theory_table() {
   using P = theory::Prediction;
   static const dataset::Table<P> all = [] {
     dataset::Table<P> table;
-    const Place at = Place("theory").each({"placement"});
     const auto variance = [](const P& p, std::vector<double> Curve::*numbers) -> std::optional<Values> {
       const Curve* curve = p.profile.find(Statistic::variance, Signal::x_out);
       return curve == nullptr ? std::nullopt : std::optional(curve->*numbers);
     };
     table
         .column_if_any({"variance_predicted", "placement depth", "1",
-                        "predicted variance of the stream before training, on the held-out windows", at / "variance"},
+                        "predicted variance of the stream before training, on the held-out windows"},
                        [=](const P& p) { return variance(p, &Curve::value); })
-        .column_if_any(
-            {"variance_predicted_stderr", "placement depth", "1", "its standard error", at / "variance_stderr"},
-            [=](const P& p) { return variance(p, &Curve::standard_error); });
+        .column_if_any({"variance_predicted_stderr", "placement depth", "1", "its standard error"},
+                       [=](const P& p) { return variance(p, &Curve::standard_error); });
     return table;
   }();
   return all;
@@ -256,18 +243,17 @@ const dataset::Table<training::TrainResult>& result_table() {
 
 const dataset::Schema& schema() {
   static const dataset::Schema schema = [] {
-    std::vector<dataset::DimensionSpec> dimensions{
-        {"placement", Type::text, "", "normalization placement (T1)", false, true},
-        {"seed", Type::integer, "1", "seed of weights and batches"},
-        {"step", Type::integer, "1", "step of the optimizer", true},
-        {"record", Type::integer, "1", "steps done"},
-        {"format", Type::text, "", "number format"}};
+    std::vector<dataset::DimensionSpec> dimensions{{"placement", Type::text, "", "normalization placement (T1)"},
+                                                   {"seed", Type::integer, "1", "seed of weights and batches"},
+                                                   {"step", Type::integer, "1", "step of the optimizer", true},
+                                                   {"record", Type::integer, "1", "steps done"},
+                                                   {"format", Type::text, "", "number format"}};
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
     std::vector<ColumnSpec> columns = run_table().specs();
     std::ranges::copy(result_table().specs(), std::back_inserter(columns));
     std::ranges::copy(theory_table().specs(), std::back_inserter(columns));
     columns.push_back(dataset::placement_settings());
-    return dataset::Schema("train", 6, std::move(dimensions), std::move(columns), dataset::curve_remarks(at_record));
+    return dataset::Schema("train", 6, std::move(dimensions), std::move(columns));
   }();
   return schema;
 }

@@ -9,7 +9,6 @@ namespace periscope::verify {
 namespace {
 
 using dataset::Builder;
-using dataset::Place;
 using dataset::Table;
 using dataset::Type;
 
@@ -44,21 +43,15 @@ std::vector<RefutationRow> rows_of_refutations(const VerifyResult& r) {
 Table<BoundAttackResult> attack_table() {
   using A = BoundAttackResult;
   const std::string on = "attack";
-  const Place at = Place("attacks").each({on});
   Table<A> table;
-  table
-      .column({"attack_made_large", on, "", "what it makes large", at / "made_large"},
-              [](const A& a) { return a.about; })
-      .column({"attack_reached", on, "1", "largest value reached", at / "reached"},
-              [](const A& a) { return a.reached; })
-      .column({"attack_median", on, "1", "median over the starts", at / "median"}, [](const A& a) { return a.median; })
-      .column({"attack_limit", on, "1", "theory's limit (T14, T16)", at / "limit"}, [](const A& a) { return a.limit; })
-      .column({"attack_limit_formula", on, "", "the limit in symbols", at / "limit_formula"},
-              [](const A& a) { return a.limit_formula; })
-      .column({"attack_share", on, "1", "reached over limit", at / "share"}, [](const A& a) { return a.share(); })
-      .column({"attack_required", on, "1", "what that must be", at / "required"}, [](const A& a) { return a.required; })
-      .column({"attack_case", on, "", "the case that reached it: a JSON text, which --replay reads from a file",
-               at / "case", true},
+  table.column({"attack_made_large", on, "", "what it makes large"}, [](const A& a) { return a.about; })
+      .column({"attack_reached", on, "1", "largest value reached"}, [](const A& a) { return a.reached; })
+      .column({"attack_median", on, "1", "median over the starts"}, [](const A& a) { return a.median; })
+      .column({"attack_limit", on, "1", "theory's limit (T14, T16)"}, [](const A& a) { return a.limit; })
+      .column({"attack_limit_formula", on, "", "the limit in symbols"}, [](const A& a) { return a.limit_formula; })
+      .column({"attack_share", on, "1", "reached over limit"}, [](const A& a) { return a.share(); })
+      .column({"attack_required", on, "1", "what that must be"}, [](const A& a) { return a.required; })
+      .column({"attack_case", on, "", "the case that reached it: a JSON text, which --replay reads from a file"},
               [](const A& a) { return config::json_text(case_json(a.best)); });
   return table;
 }
@@ -67,28 +60,24 @@ Table<MassiveCurve> massive_table() {
   using C = MassiveCurve;
   const std::string on = "massive_curve";
   const std::string at_factor = "massive_curve massive_factor";
-  const Place at = (Place("massive") / "curves").each({on});
   Table<C> table;
-  table
-      .column({"massive_placement", on, "", "normalization placement (T1)", at / "placement", true},
-              [](const C& c) { return c.placement; })
-      .column({"massive_final_norm", on, "1", "1: a final norm in front of the loss", at / "final_norm"},
+  table.column({"massive_placement", on, "", "normalization placement (T1)"}, [](const C& c) { return c.placement; })
+      .column({"massive_final_norm", on, "1", "1: a final norm in front of the loss"},
               [](const C& c) { return c.final_norm; })
-      .column(
-          {"massive_gradient", at_factor, "nat", "Frobenius norm of dL/dW2: median over the stacks", at / "gradient"},
-          [](const C& c) { return c.gradient; })
-      .column({"massive_gradient_low", at_factor, "nat", "quantile 0.16 over the stacks", at / "gradient_low"},
+      .column({"massive_gradient", at_factor, "nat", "Frobenius norm of dL/dW2: median over the stacks"},
+              [](const C& c) { return c.gradient; })
+      .column({"massive_gradient_low", at_factor, "nat", "quantile 0.16 over the stacks"},
               [](const C& c) { return c.low; })
-      .column({"massive_gradient_high", at_factor, "nat", "quantile 0.84 over the stacks", at / "gradient_high"},
+      .column({"massive_gradient_high", at_factor, "nat", "quantile 0.84 over the stacks"},
               [](const C& c) { return c.high; })
-      .column({"massive_bound", at_factor, "nat", "bound of T14: median over the stacks", at / "bound"},
+      .column({"massive_bound", at_factor, "nat", "bound of T14: median over the stacks"},
               [](const C& c) { return c.bound; })
-      .column({"massive_ceiling", on, "nat", "bound for every factor at once: median over the stacks", at / "ceiling"},
+      .column({"massive_ceiling", on, "nat", "bound for every factor at once: median over the stacks"},
               [](const C& c) { return std::isfinite(c.ceiling) ? std::optional(c.ceiling) : std::nullopt; })
-      .column({"massive_largest_ratio", on, "1", "largest gradient over bound", at / "largest_ratio"},
+      .column({"massive_largest_ratio", on, "1", "largest gradient over bound"},
               [](const C& c) { return c.largest_ratio; })
       .column({"massive_exponent", "massive_curve exponent_end", "1",
-               "exponent of the factor in the gradient: smallest and largest", at / "exponent"},
+               "exponent of the factor in the gradient: smallest and largest"},
               [](const C& c) {
                 return std::array{c.lowest_exponent, c.highest_exponent};
               });
@@ -96,24 +85,19 @@ Table<MassiveCurve> massive_table() {
 }
 
 /// Columns `name`_statement, … on the dimension `on`.
-Table<BrokenRow> broken_table(const std::string& name, const std::string& on, const Place& at) {
+Table<BrokenRow> broken_table(const std::string& name, const std::string& on) {
   using R = BrokenRow;
   Table<R> table;
   table
-      .column({name + "_statement", on, "", "the statement that the case breaks", at / "statement"},
+      .column({name + "_statement", on, "", "the statement that the case breaks"},
               [](const R& r) { return statements()[r.found.statement].id; })
-      .column(
-          {name + "_origin", on, "", "where the case was found: SEED:ID of a random case, or an attack", at / "origin"},
-          [](const R& r) { return r.found.origin; })
-      .column({name + "_measured", on, "1", "what the statement measures of the simpler case, in its units",
-               at / "measured"},
+      .column({name + "_origin", on, "", "where the case was found: SEED:ID of a random case, or an attack"},
+              [](const R& r) { return r.found.origin; })
+      .column({name + "_measured", on, "1", "what the statement measures of the simpler case, in its units"},
               [](const R& r) { return r.outcome.measured; })
-      .column({name + "_bound", on, "1", "the statement's bound for it", at / "bound"},
-              [](const R& r) { return r.outcome.bound; })
-      .column({name + "_ratio", on, "1", "measured over bound", at / "ratio"},
-              [](const R& r) { return r.outcome.ratio(); })
-      .column({name + "_case", on, "", "the case, made simpler: a JSON text, which --replay reads from a file",
-               at / "case", true},
+      .column({name + "_bound", on, "1", "the statement's bound for it"}, [](const R& r) { return r.outcome.bound; })
+      .column({name + "_ratio", on, "1", "measured over bound"}, [](const R& r) { return r.outcome.ratio(); })
+      .column({name + "_case", on, "", "the case, made simpler: a JSON text, which --replay reads from a file"},
               [](const R& r) { return config::json_text(case_json(r.found.found)); });
   return table;
 }
@@ -121,17 +105,12 @@ Table<BrokenRow> broken_table(const std::string& name, const std::string& on, co
 Table<RefutationRow> refutation_table() {
   using R = RefutationRow;
   const std::string on = "refutation";
-  const Place at = Place("refutations").each({on});
   Table<R> table;
-  table
-      .column({"refuted_claim", on, "", "the claim in words", at / "claim"},
-              [](const R& r) { return r.refutation.claim; })
-      .column({"refuted", on, "1", "1: this run shows that it is false", at / "refuted"},
+  table.column({"refuted_claim", on, "", "the claim in words"}, [](const R& r) { return r.refutation.claim; })
+      .column({"refuted", on, "1", "1: this run shows that it is false"},
               [](const R& r) { return r.refutation.refuted; })
-      .column({"refuting_evidence", on, "", "by what", at / "evidence"},
-              [](const R& r) { return r.refutation.evidence; })
-      .part(broken_table("counterexample", on, at / "counterexample"),
-            [](const R& r) { return r.broken ? &*r.broken : nullptr; });
+      .column({"refuting_evidence", on, "", "by what"}, [](const R& r) { return r.refutation.evidence; })
+      .part(broken_table("counterexample", on), [](const R& r) { return r.broken ? &*r.broken : nullptr; });
   return table;
 }
 
@@ -139,32 +118,24 @@ const Table<VerifyResult>& result_table() {
   static const Table<VerifyResult> all = [] {
     using R = VerifyResult;
     Table<R> table;
-    table.column({"verify_cases", "", "1", "random cases", Place("cases")}, [](const R& r) { return r.config.cases; })
-        .column({"verify_seed", "", "1", "of the random cases", Place("seed")},
-                [](const R& r) { return r.config.seed; })
-        .column({"verify_scale", "", "1", "on every bound that should hold", Place("scale")},
-                [](const R& r) { return r.config.scale; })
-        .column({"verify_verdict", "", "", "passed or failed", Place("verdict")},
+    table.column({"verify_cases", "", "1", "random cases"}, [](const R& r) { return r.config.cases; })
+        .column({"verify_seed", "", "1", "of the random cases"}, [](const R& r) { return r.config.seed; })
+        .column({"verify_scale", "", "1", "on every bound that should hold"}, [](const R& r) { return r.config.scale; })
+        .column({"verify_verdict", "", "", "passed or failed"},
                 [](const R& r) { return r.passed() ? "passed" : "failed"; })
         .part(statement_columns(), [](const R& r) { return &r; })
         .rows(
             "attack", attack_table(), [](const R& r) -> const auto& { return r.attacks; })
-        .column({"aligned_rms", "aligned_depth", "1", "rms of the aligned Peri stack (T16)",
-                 Place("aligned_growth") / "rms"},
+        .column({"aligned_rms", "aligned_depth", "1", "rms of the aligned Peri stack (T16)"},
                 [](const R& r) { return r.growth.rms; })
-        .column({"aligned_bound", "aligned_depth", "1", "its bound", Place("aligned_growth") / "bound"},
-                [](const R& r) { return r.growth.bound; })
-        .column({"massive_stacks", "", "1", "random stacks of the sweep", Place("massive") / "stacks"},
-                [](const R& r) { return r.massive.stacks; })
-        .column({"massive_width", "", "1", "their width", Place("massive") / "width"},
-                [](const R& r) { return r.massive.width; })
-        .column({"massive_hidden", "", "1", "their hidden width", Place("massive") / "hidden"},
-                [](const R& r) { return r.massive.hidden; })
+        .column({"aligned_bound", "aligned_depth", "1", "its bound"}, [](const R& r) { return r.growth.bound; })
+        .column({"massive_stacks", "", "1", "random stacks of the sweep"}, [](const R& r) { return r.massive.stacks; })
+        .column({"massive_width", "", "1", "their width"}, [](const R& r) { return r.massive.width; })
+        .column({"massive_hidden", "", "1", "their hidden width"}, [](const R& r) { return r.massive.hidden; })
         .rows(
             "massive_curve", massive_table(), [](const R& r) -> const auto& { return r.massive.curves; })
         .rows("refutation", refutation_table(), rows_of_refutations)
-        .rows("violation", broken_table("violation", "violation", Place("violations").each({"violation"})),
-              rows_of_violations);
+        .rows("violation", broken_table("violation", "violation"), rows_of_violations);
     return table;
   }();
   return all;

@@ -5,7 +5,6 @@
 namespace periscope::verify {
 namespace {
 
-using dataset::Place;
 using dataset::Table;
 
 /// The histogram of the file: this many bins of the tally's make one.
@@ -55,21 +54,18 @@ std::vector<WidthRow> rows_of_widths(const StatementRow& row) {
   return all;
 }
 
-Table<WidthRow> width_table(const Place& at_statement) {
+Table<WidthRow> width_table() {
   using R = WidthRow;
   const std::string on = "statement width";
-  const Place at = at_statement / "by_width";
   Table<R> table;
-  table
-      .column({"width_cases", on, "1", "cases with a ratio", at / "cases"},
-              [](const R& r) { return r.tally.histogram.total(); })
-      .column({"width_ratio_median", on, "1", "measured over bound: median at this width", at / "median"},
+  table.column({"width_cases", on, "1", "cases with a ratio"}, [](const R& r) { return r.tally.histogram.total(); })
+      .column({"width_ratio_median", on, "1", "measured over bound: median at this width"},
               [](const R& r) { return r.tally.quantile(0.5); })
-      .column({"width_ratio_q99", on, "1", "measured over bound: quantile 0.99 at this width", at / "q99"},
+      .column({"width_ratio_q99", on, "1", "measured over bound: quantile 0.99 at this width"},
               [](const R& r) { return r.tally.quantile(0.99); })
-      .column_if_any({"width_ratio_largest", on, "1", "measured over bound: largest at this width", at / "largest"},
+      .column_if_any({"width_ratio_largest", on, "1", "measured over bound: largest at this width"},
                      [](const R& r) { return largest_of(r.tally); })
-      .column({"width_ratio_limit", on, "1", "largest ratio that T14-T16 leave possible", at / "limit"},
+      .column({"width_ratio_limit", on, "1", "largest ratio that T14-T16 leave possible"},
               [](const R& r) { return r.statement.limit(r.width); });
   return table;
 }
@@ -77,38 +73,34 @@ Table<WidthRow> width_table(const Place& at_statement) {
 Table<StatementRow> statement_table() {
   using R = StatementRow;
   const std::string on = "statement";
-  const Place at = Place("statements").each({on});
   Table<R> table;
   table
-      .column({"statement_kind", on, "", "bound, identity, or a claim to be refuted", at / "kind"},
+      .column({"statement_kind", on, "", "bound, identity, or a claim to be refuted"},
               [](const R& r) { return kind_name(r.statement.kind); })
-      .column({"statement_source", on, "", "who states it", at / "source"},
-              [](const R& r) { return r.statement.source; })
-      .column({"statement_text", on, "", "the statement in words", at / "text"},
-              [](const R& r) { return r.statement.text; })
-      .column({"cases", on, "1", "random cases to which the statement applies", at / "cases"},
+      .column({"statement_source", on, "", "who states it"}, [](const R& r) { return r.statement.source; })
+      .column({"statement_text", on, "", "the statement in words"}, [](const R& r) { return r.statement.text; })
+      .column({"cases", on, "1", "random cases to which the statement applies"},
               [](const R& r) { return r.tally.cases; })
-      .column({"trivial", on, "1", "cases in which the bound is infinite, or zero and met", at / "trivial"},
+      .column({"trivial", on, "1", "cases in which the bound is infinite, or zero and met"},
               [](const R& r) { return r.tally.trivial; })
-      .column({"unresolved", on, "1", "cases whose rounding is too large for a ratio", at / "unresolved"},
+      .column({"unresolved", on, "1", "cases whose rounding is too large for a ratio"},
               [](const R& r) { return r.tally.unresolved; })
-      .column({"violations", on, "1", "cases that break the statement", at / "violations"},
-              [](const R& r) { return r.tally.violations; })
-      .column({"first_violation", on, "1", "the first of them", at / "first_violation"},
+      .column({"violations", on, "1", "cases that break the statement"}, [](const R& r) { return r.tally.violations; })
+      .column({"first_violation", on, "1", "the first of them"},
               [](const R& r) { return case_number(r.tally.first_violation); })
-      .column({"ratio_median", on, "1", "measured over bound: median", at / "median"},
+      .column({"ratio_median", on, "1", "measured over bound: median"},
               [](const R& r) { return r.tally.quantile(0.5); })
-      .column({"ratio_q99", on, "1", "measured over bound: quantile 0.99", at / "q99"},
+      .column({"ratio_q99", on, "1", "measured over bound: quantile 0.99"},
               [](const R& r) { return r.tally.quantile(0.99); })
-      .column_if_any({"ratio_largest", on, "1", "measured over bound: largest", at / "largest"},
+      .column_if_any({"ratio_largest", on, "1", "measured over bound: largest"},
                      [](const R& r) { return largest_of(r.tally); })
-      .column({"largest_case", on, "1", "the case of the largest", at / "largest_case"},
+      .column({"largest_case", on, "1", "the case of the largest"},
               [](const R& r) { return case_number(r.tally.largest_case); })
-      .column({"statement_verdict", on, "", "what the cases say of it", at / "verdict"},
+      .column({"statement_verdict", on, "", "what the cases say of it"},
               [](const R& r) { return verdict_of(r.statement, r.tally); })
-      .column({"ratio_histogram", "statement log_ratio", "1", "cases per bin", at / "histogram"},
+      .column({"ratio_histogram", "statement log_ratio", "1", "cases per bin"},
               [](const R& r) { return coarse_histogram(r.tally.histogram); })
-      .rows("width", width_table(at), rows_of_widths);
+      .rows("width", width_table(), rows_of_widths);
   return table;
 }
 

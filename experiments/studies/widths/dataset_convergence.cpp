@@ -4,10 +4,7 @@
 namespace periscope::ladder {
 namespace {
 
-using dataset::Place;
-
 const std::string on_fit = "convergence";
-const Place at_fit = Place("convergence").each({on_fit});
 
 /// A fitted power law, and whether it tells anything: figures are drawn of no other.
 struct Law {
@@ -23,19 +20,18 @@ std::optional<double> if_fitted(const Law& law, double judge::PowerLaw::*value) 
 /// `exponent`: what the verdict holds it against.
 dataset::Table<Law> law_table(const std::string& name, const std::string& over, const std::string& exponent) {
   dataset::Table<Law> table;
-  const Place at = at_fit / (name + "_fit");
   table
-      .column({name + "_exponent", on_fit, "1", "exponent of " + over, at / "exponent"},
+      .column({name + "_exponent", on_fit, "1", "exponent of " + over},
               [](const Law& law) { return if_fitted(law, &judge::PowerLaw::exponent); })
-      .column({name + "_exponent_stderr", on_fit, "1", "its standard error", at / "exponent_error"},
+      .column({name + "_exponent_stderr", on_fit, "1", "its standard error"},
               [](const Law& law) { return if_fitted(law, &judge::PowerLaw::exponent_error); })
-      .column({name + "_amplitude", on_fit, "1", name + " = amplitude * that number ^ exponent", at / "amplitude"},
+      .column({name + "_amplitude", on_fit, "1", name + " = amplitude * that number ^ exponent"},
               [](const Law& law) { return if_fitted(law, &judge::PowerLaw::amplitude); })
-      .column({name + "_chi_squared", on_fit, "1", "chi squared of the fit", at / "chi_squared"},
+      .column({name + "_chi_squared", on_fit, "1", "chi squared of the fit"},
               [](const Law& law) { return if_fitted(law, &judge::PowerLaw::chi_squared); })
-      .column({name + "_significance", on_fit, "1", "standard errors between it and nothing", at / "significance"},
+      .column({name + "_significance", on_fit, "1", "standard errors between it and nothing"},
               [](const Law& law) { return if_fitted(law, &judge::PowerLaw::significance); })
-      .column({name + "_verdict", on_fit, "", "exponent " + exponent + " (T20)", at / "verdict"},
+      .column({name + "_verdict", on_fit, "", "exponent " + exponent + " (T20)"},
               [](const Law& law) { return judge::name_of(law.verdict); });
   return table;
 }
@@ -53,24 +49,22 @@ const dataset::Table<Convergence>& convergence_table() {
       return std::vector<Law>{{c.noise_fit, c.noise_verdict, c.noise_verdict != judge::Verdict::not_checked}};
     };
     table
-        .column({"convergence_placement", on_fit, "", "normalization placement (T1)", at_fit / "placement", true},
+        .column({"convergence_placement", on_fit, "", "normalization placement (T1)"},
                 [](const C& c) { return config::placement_label(c.spec); })
-        .column({"convergence_input", on_fit, "", "what enters the stack", at_fit / "input"},
+        .column({"convergence_input", on_fit, "", "what enters the stack"},
                 [](const C& c) { return input_kind_names[static_cast<std::size_t>(c.spec.input.kind)]; })
-        .column({"convergence_statistic", on_fit, "", "statistic of the stream", at_fit / "statistic"},
+        .column({"convergence_statistic", on_fit, "", "statistic of the stream"},
                 [](const C& c) { return name_of(c.statistic); })
-        .column({"bias", on_fit + " ladder_width", "1", "measured - theory of infinite width, mean over depth",
-                 at_fit / "bias"},
+        .column({"bias", on_fit + " ladder_width", "1", "measured - theory of infinite width, mean over depth"},
                 [](const C& c) { return c.bias; })
-        .column({"bias_stderr", on_fit + " ladder_width", "1", "standard error of the bias", at_fit / "bias_stderr"},
+        .column({"bias_stderr", on_fit + " ladder_width", "1", "standard error of the bias"},
                 [](const C& c) { return c.bias_error; })
-        .column({"bias_reason", on_fit, "", "why no verdict was given", at_fit / "bias_reason"},
-                [](const C& c) { return c.bias_reason; })
-        .column({"convergence_remedy", on_fit, "", "what would make an inconclusive verdict decide", at_fit / "remedy"},
+        .column({"bias_reason", on_fit, "", "why no verdict was given"}, [](const C& c) { return c.bias_reason; })
+        .column({"convergence_remedy", on_fit, "", "what would make an inconclusive verdict decide"},
                 [](const C& c) { return c.remedy; })
-        .column({"noise", on_fit + " group", "1", "spread of means over groups of seeds", at_fit / "noise"},
+        .column({"noise", on_fit + " group", "1", "spread of means over groups of seeds"},
                 [](const C& c) { return c.noise; })
-        .column({"noise_stderr", on_fit + " group", "1", "standard error of the spread", at_fit / "noise_stderr"},
+        .column({"noise_stderr", on_fit + " group", "1", "standard error of the spread"},
                 [](const C& c) { return c.noise_error; })
         .part_if_any(law_table("bias", "width fitted to the bias", "-1"), bias_law)
         .part_if_any(law_table("noise", "the number of seeds fitted to the spread", "-1/2"), noise_law);

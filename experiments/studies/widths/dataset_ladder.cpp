@@ -8,7 +8,6 @@
 namespace periscope::ladder {
 namespace {
 
-using dataset::Place;
 using dataset::Type;
 using Values = std::vector<double>;
 
@@ -59,52 +58,47 @@ const dataset::Table<Followed>& quantity_table() {
   static const dataset::Table<F> all = [] {
     dataset::Table<F> table;
     const std::string one = "quantity";
-    const Place at = Place("quantities").each({one});
     table
-        .column({"quantity_placement", one, "", "normalization placement (T1)", at / "placement", true},
+        .column({"quantity_placement", one, "", "normalization placement (T1)"},
                 [](const F& f) { return config::placement_label(f.spec); })
-        .column({"quantity_input", one, "", "what enters the stack", at / "input"},
-                [](const F& f) { return input_of(f.spec); })
-        .column({"quantity_units", one, "", "units of the quantity, and of its limit", at / "units"},
+        .column({"quantity_input", one, "", "what enters the stack"}, [](const F& f) { return input_of(f.spec); })
+        .column({"quantity_units", one, "", "units of the quantity, and of its limit"},
                 [](const F& f) { return units_of(f.quantity.statistic); })
-        .column({"ladder_measured", one + " ladder_width", "1", "mean over seeds, in the quantity's units",
-                 at / "measured"},
+        .column({"ladder_measured", one + " ladder_width", "1", "mean over seeds, in the quantity's units"},
                 [](const F& f) { return f.measured(&judge::Estimate::value); })
-        .column({"ladder_stderr", one + " ladder_width", "1", "its standard error", at / "stderr"},
+        .column({"ladder_stderr", one + " ladder_width", "1", "its standard error"},
                 [](const F& f) { return f.measured(&judge::Estimate::error); })
-        .column({"limit", one, "1", "m of m + b/D + c/D^2 fitted to the measured", at / "limit"},
+        .column({"limit", one, "1", "m of m + b/D + c/D^2 fitted to the measured"},
                 [](const F& f) { return f.if_judged(f.quantity.fit.limit.value); })
-        .column({"limit_stderr", one, "1", "its standard error", at / "limit_stderr"},
+        .column({"limit_stderr", one, "1", "its standard error"},
                 [](const F& f) { return f.if_judged(f.quantity.fit.limit.error); })
-        .column({"slope", one, "1", "b", at / "slope"},
-                [](const F& f) { return f.if_judged(f.quantity.fit.slope.value); })
-        .column({"slope_stderr", one, "1", "its standard error", at / "slope_stderr"},
+        .column({"slope", one, "1", "b"}, [](const F& f) { return f.if_judged(f.quantity.fit.slope.value); })
+        .column({"slope_stderr", one, "1", "its standard error"},
                 [](const F& f) { return f.if_judged(f.quantity.fit.slope.error); })
-        .column({"curvature", one, "1", "c", at / "curvature"},
-                [](const F& f) { return f.if_judged(f.quantity.fit.curvature.value); })
-        .column({"curvature_stderr", one, "1", "its standard error", at / "curvature_stderr"},
+        .column({"curvature", one, "1", "c"}, [](const F& f) { return f.if_judged(f.quantity.fit.curvature.value); })
+        .column({"curvature_stderr", one, "1", "its standard error"},
                 [](const F& f) { return f.if_judged(f.quantity.fit.curvature.error); })
-        .column({"lack_of_fit", one, "1", "p-value of the points' distance from the parabola", at / "lack_of_fit"},
+        .column({"lack_of_fit", one, "1", "p-value of the points' distance from the parabola"},
                 [](const F& f) { return f.if_judged(f.quantity.fit.lack_of_fit); })
-        .column({"limit_predicted", one, "1", "theory at infinite width", at / "predicted"},
+        .column({"limit_predicted", one, "1", "theory at infinite width"},
                 [](const F& f) { return f.quantity.predicted.value; })
-        .column({"limit_predicted_stderr", one, "1", "its standard error", at / "predicted_stderr"},
+        .column({"limit_predicted_stderr", one, "1", "its standard error"},
                 [](const F& f) { return f.quantity.predicted.error; })
-        .column({"limit_excess", one, "1", "standard errors between limit and theory", at / "excess"},
+        .column({"limit_excess", one, "1", "standard errors between limit and theory"},
                 [](const F& f) { return f.if_judged(f.quantity.excess); })
-        .column({"limit_critical", one, "1", "where it is rejected", at / "critical"},
+        .column({"limit_critical", one, "1", "where it is rejected"},
                 [](const F& f) { return f.if_judged(f.quantity.critical); })
-        .column({"limit_power", one, "1", "smallest relative error that is refused with 95 %", at / "power"},
+        .column({"limit_power", one, "1", "smallest relative error that is refused with 95 %"},
                 [](const F& f) { return f.if_judged(f.quantity.power); })
-        .column({"scale", one, "1", "what relative errors are relative to", at / "scale"},
+        .column({"scale", one, "1", "what relative errors are relative to"},
                 [](const F& f) { return f.if_judged(f.quantity.scale); })
-        .column({"ladder_verdict", one, "", "limit of infinite width against theory (T23)", at / "verdict"},
+        .column({"ladder_verdict", one, "", "limit of infinite width against theory (T23)"},
                 [](const F& f) { return judge::name_of(f.quantity.verdict); })
-        .column({"ladder_reason", one, "", "why it is inconclusive or was not checked", at / "reason"},
+        .column({"ladder_reason", one, "", "why it is inconclusive or was not checked"},
                 [](const F& f) { return f.quantity.reason; })
-        .column_if_any({"fit", one + " inverse_width", "1", "the fitted parabola", at / "fit"},
+        .column_if_any({"fit", one + " inverse_width", "1", "the fitted parabola"},
                        [](const F& f) { return f.fitted(&judge::Estimate::value); })
-        .column_if_any({"fit_stderr", one + " inverse_width", "1", "its standard error", at / "fit_stderr"},
+        .column_if_any({"fit_stderr", one + " inverse_width", "1", "its standard error"},
                        [](const F& f) { return f.fitted(&judge::Estimate::error); });
     return table;
   }();
@@ -115,16 +109,13 @@ const dataset::Table<stacks::LadderStack>& stack_table() {
   using S = stacks::LadderStack;
   static const dataset::Table<S> all = [] {
     dataset::Table<S> table;
-    const Place at = Place("stacks").each({"stack"});
     table
-        .column({"stack_placement", "stack", "", "normalization placement (T1)", at / "placement", true},
+        .column({"stack_placement", "stack", "", "normalization placement (T1)"},
                 [](const S& s) { return config::placement_label(s.spec); })
-        .column({"stack_input", "stack", "", "what enters the stack", at / "input"},
-                [](const S& s) { return input_of(s.spec); })
-        .column({"stack_verdict", "stack", "", "of all quantities of the stack (T23)", at / "verdict"},
+        .column({"stack_input", "stack", "", "what enters the stack"}, [](const S& s) { return input_of(s.spec); })
+        .column({"stack_verdict", "stack", "", "of all quantities of the stack (T23)"},
                 [](const S& s) { return judge::name_of(s.verdict); })
-        .column({"stack_refusal", "stack", "", "why nothing was predicted", at / "refused"},
-                [](const S& s) { return s.refusal; });
+        .column({"stack_refusal", "stack", "", "why nothing was predicted"}, [](const S& s) { return s.refusal; });
     return table;
   }();
   return all;
