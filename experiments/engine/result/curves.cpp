@@ -13,6 +13,8 @@ namespace {
 /// q … down, the matrices that every layer has.
 constexpr std::size_t usual_weights = layer_matrices.size() - 1;
 static_assert(layer_matrices[usual_weights] == Weight::attention_gate);
+/// The positions on the dimension site. What runs over depth is stored there.
+constexpr std::array sites{Signal::x_in, Signal::A_out, Signal::f_out, Signal::B_out, Signal::sum};
 constexpr std::array weight_statistics{Statistic::grad_sq, Statistic::log_grad_sq};
 
 }  // namespace
@@ -83,14 +85,10 @@ void put_square(const Builder::Row& row, const std::string& column, const std::v
   }
 }
 
-std::size_t site_of(Signal signal) {
-  return static_cast<std::size_t>(std::ranges::find(stream_signals, signal) - stream_signals.begin());
-}
-
 std::vector<DimensionSpec> curve_dimensions() {
   return {{"depth", Type::integer, "1", "additions to the stream passed; 0 is the stack's input"},
           {"other_depth", Type::integer, "1", "additions passed, second stream of a pair"},
-          {"site", Type::text, "", "place in the dataflow (T1)"},
+          {"site", Type::text, "", "place in the dataflow (T1); sum is the input of norm C"},
           {"sublayer", Type::integer, "1", "sublayer, from 0, in the order of the stream"},
           {"rank", Type::integer, "1", "place in the order of magnitudes"},
           {"weight", Type::text, "", "matrix of a layer"},
@@ -101,13 +99,13 @@ void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t 
                            std::span<const Weight> weights) {
   result.count("depth", depths);
   result.count("other_depth", depths);
-  std::vector<std::string_view> sites;
-  for (const Signal signal : stream_signals) sites.push_back(name_of(signal));
-  result.put("site", sites);
+  std::vector<std::string_view> names;
+  for (const Signal signal : sites) names.push_back(name_of(signal));
+  result.put("site", names);
   put_sublayers(result, model);
   result.count("rank", ranks, 1);
   if (weights.empty()) return;
-  std::vector<std::string_view> names;
+  names.clear();
   for (const Weight weight : weights) names.push_back(name_of(weight));
   result.put("weight", names);
   result.count("layer", static_cast<std::size_t>(model.layers));
@@ -129,42 +127,37 @@ std::vector<ColumnSpec> curve_columns(const std::string& leading, const std::vec
     const auto statistic = static_cast<Statistic>(s);
     add(statistic, "", "depth", "of the stream");
     add(statistic, "r_out_", "depth", "of ResiDual's second stream");
-    if (statistic == Statistic::maximum) {
-      add(statistic, "sum_", "depth", "of the sum before norm C, whose output is the stream at that depth");
-    }
     add(statistic, "site_", "site sublayer", "at every site of every sublayer");
   }
   for (const Statistic statistic : weight_statistics) add(statistic, "weight_", "weight layer", "of every matrix");
   return all;
 }
 
-CurvePlace::CurvePlace(const Builder::Row& row, Statistic statistic, Signal signal, std::size_t branches)
-    : stem_(text_of(statistic)),
-      row_(row),
-      copy_(signal == Signal::sum ? row : row.at("site", site_of(signal))),
-      branches_(branches) {
-  if (signal == Signal::sum) {
-    stem_ = "sum_" + stem_;
-    return;
-  }
-  if (signal == Signal::r_out) stem_ = "r_out_" + stem_;
-  if (runs_over_depth(signal)) {
-    copy_stem_ = "site_" + text_of(statistic);
-  } else {
-    stem_ = "site_" + stem_;
-    row_ = copy_;
-  }
+std::size_t branches_of(const ModelSpec& model) { return static_cast<std::size_t>(model.sublayers() / model.steps()); }
+
+std::string curve_stem(Statistic statistic, Signal signal) {
+  if (signal == Signal::x_out) return text_of(statistic);
+  return (runs_over_depth(signal) ? text_of(signal) : "site") + "_" + text_of(statistic);
 }
 
-CurvePlace::CurvePlace(const Builder::Row& row, Statistic statistic, Weight weight)
-    : stem_("weight_" + text_of(statistic)), row_(row.at("weight", weight_index(weight))), copy_(row) {}
+Builder::Row curve_row(const Builder::Row& row, Signal signal) {
+  if (runs_over_depth(signal)) return row;
+  const auto site = std::ranges::find(sites, signal);
+  return row.at("site", static_cast<std::size_t>(site - sites.begin()));
+}
 
-void CurvePlace::put(const std::string& version, const std::vector<double>& values) const {
-  row_.put(stem_ + "_" + version, values);
-  if (copy_stem_.empty() || values.empty()) return;
-  std::vector<double> of_sublayers((values.size() - 1) * branches_, std::numeric_limits<double>::quiet_NaN());
-  for (std::size_t i = 1; i < values.size(); ++i) of_sublayers[i * branches_ - 1] = values[i];
-  copy_.put(copy_stem_ + "_" + version, of_sublayers);
+void put_curve(const Builder::Row& row, Statistic statistic, Signal signal, const std::string& version,
+               const std::vector<double>& values, std::size_t branches) {
+  const std::string name = curve_stem(statistic, signal) + "_" + version;
+  if (signal != Signal::sum) return curve_row(row, signal).put(name, values);
+  std::vector<double> of_sublayers((values.size() - 1) * branches, std::numeric_limits<double>::quiet_NaN());
+  for (std::size_t i = 1; i < values.size(); ++i) of_sublayers[i * branches - 1] = values[i];
+  curve_row(row, signal).put(name, of_sublayers);
+}
+
+void put_curve(const Builder::Row& row, Statistic statistic, Weight weight, const std::string& version,
+               const std::vector<double>& values, std::size_t) {
+  row.at("weight", weight_index(weight)).put("weight_" + text_of(statistic) + "_" + version, values);
 }
 
 }  // namespace periscope::dataset

@@ -21,8 +21,7 @@ struct CurveVersion {
 
 /// Returns the columns that every result with profiles declares, for every statistic S and every version V, all real:
 ///   S_V        the stream at x_out, on (…, depth);       r_out_S_V  ResiDual's second stream, likewise;
-///   sum_maximum_V  the sum before norm C, on (…, depth);
-///   site_S_V   every site, on (…, site, sublayer);       weight_S_V on (…, weight, layer), of squared gradients;
+///   site_S_V   every other site, on (…, site, sublayer);       weight_S_V on (…, weight, layer), of squared gradients;
 /// and what the positions on `sublayer` are: sublayer_layer, sublayer_kind, sublayer_branch. `leading` are the
 /// dimensions before these ("input placement").
 std::vector<ColumnSpec> curve_columns(const std::string& leading, const std::vector<CurveVersion>& versions);
@@ -50,28 +49,25 @@ ColumnSpec placement_settings();
 /// The coordinate `placement` and, unless it is "", that column.
 void put_placement(Builder& result, std::size_t index, const std::string& label, const std::string& settings);
 
-/// The position of a signal on the dimension site.
-std::size_t site_of(Signal signal);
-
 template <class Named>
 std::string text_of(Named it) {
   return std::string(name_of(it));
 }
 
-/// The columns and the position at which a curve is stored. A curve of a stream is stored on (site, sublayer) too,
-/// without its value at the stack's input: at the last of the sublayers of a step, of which there are `branches`.
-class CurvePlace {
- public:
-  CurvePlace(const Builder::Row& row, Statistic statistic, Signal signal, std::size_t branches = 1);
-  CurvePlace(const Builder::Row& row, Statistic statistic, Weight weight);
-  void put(const std::string& version, const std::vector<double>& values) const;
+/// Sublayers of a step: those that read one stream.
+std::size_t branches_of(const ModelSpec& model);
 
- private:
-  std::string stem_;
-  Builder::Row row_;
-  std::string copy_stem_;
-  Builder::Row copy_;
-  std::size_t branches_ = 1;
-};
+/// The name of a curve's columns without their version: "second_moment" of the stream, which with "r_out_second_moment"
+/// runs over depth; "site_second_moment" of any other signal.
+std::string curve_stem(Statistic statistic, Signal signal);
+/// `row`, at the signal's site unless it runs over depth.
+Builder::Row curve_row(const Builder::Row& row, Signal signal);
+
+/// Puts one version of a curve. Sums are curves over depth, each stored at the last of the `branches` sublayers of its
+/// step.
+void put_curve(const Builder::Row& row, Statistic statistic, Signal signal, const std::string& version,
+               const std::vector<double>& values, std::size_t branches = 1);
+void put_curve(const Builder::Row& row, Statistic statistic, Weight weight, const std::string& version,
+               const std::vector<double>& values, std::size_t branches = 1);
 
 }  // namespace periscope::dataset

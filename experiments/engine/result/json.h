@@ -7,8 +7,8 @@
 namespace periscope::dataset {
 
 /// Returns a result in the form that xarray.Dataset.from_dict reads: "attrs", "dims", "coords", "data_vars". A variable
-/// has "dims", "attrs" (units, long_name), "dtype" (float64, int64, bool, str) and "data", nested lists. Floats that JSON
-/// has no number for are "NaN", "Infinity" and "-Infinity"; missing integers and flags are null.
+/// has "dims", "attrs" (units, long_name), "dtype" (float64, int64, bool, str) and "data", nested lists. Floats that
+/// JSON has no number for are "NaN", "Infinity" and "-Infinity"; missing integers and flags are null.
 nlohmann::ordered_json json_of(const Dataset& data);
 
 /// Returns facts as an object; JsonText is parsed.

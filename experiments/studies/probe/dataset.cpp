@@ -18,7 +18,6 @@ std::string token_text(const stacks::TokenInput& input, int id) {
 namespace {
 
 using dataset::Builder;
-using dataset::CurvePlace;
 using dataset::Table;
 using dataset::text_of;
 using dataset::Type;
@@ -42,14 +41,16 @@ std::vector<dataset::ColumnSpec> curves() {
 }
 
 template <class At>
-void put_curve(const ProbeResult& r, const Builder::Row& row, Statistic statistic, At at) {
-  const CurvePlace place(row, statistic, at);
-  if (const Curve* measured = r.measured.reading.profile.find(statistic, at)) place.put("measured", measured->value);
+void put_versions(const ProbeResult& r, const Builder::Row& row, Statistic statistic, At at) {
+  const auto put = [&](const std::string& version, const std::vector<double>& values) {
+    dataset::put_curve(row, statistic, at, version, values, dataset::branches_of(r.at_init.model));
+  };
+  if (const Curve* measured = r.measured.reading.profile.find(statistic, at)) put("measured", measured->value);
   const auto put_predicted = [&](const std::string& version, const Profile& profile) {
     const Curve* predicted = profile.find(statistic, at);
     if (predicted == nullptr) return;
-    place.put(version, predicted->value);
-    place.put(version + "_stderr", predicted->standard_error);
+    put(version, predicted->value);
+    put(version + "_stderr", predicted->standard_error);
   };
   put_predicted("at_init", r.initial.profile);
   put_predicted("at_scales", at_scales(r));
@@ -59,11 +60,11 @@ void put_curve(const ProbeResult& r, const Builder::Row& row, Statistic statisti
 /// Puts the curves of all signals that were measured or predicted, and of all matrices whose gradients were measured.
 void put_curves(const ProbeResult& r, const Builder::Row& row) {
   const Profile& measured = r.measured.reading.profile;
-  for (const auto& item : measured.curves) put_curve(r, row, item.first.first, item.first.second);
-  for (const auto& item : measured.weight_curves) put_curve(r, row, item.first.first, item.first.second);
+  for (const auto& item : measured.curves) put_versions(r, row, item.first.first, item.first.second);
+  for (const auto& item : measured.weight_curves) put_versions(r, row, item.first.first, item.first.second);
   for (const Profile* predicted : {&r.initial.profile, &at_scales(r), &at_profiles(r)}) {
     for (const auto& item : predicted->curves) {
-      if (!measured.curves.contains(item.first)) put_curve(r, row, item.first.first, item.first.second);
+      if (!measured.curves.contains(item.first)) put_versions(r, row, item.first.first, item.first.second);
     }
   }
 }

@@ -15,7 +15,6 @@ namespace periscope::propagate {
 namespace {
 
 using dataset::Builder;
-using dataset::CurvePlace;
 using dataset::text_of;
 using dataset::Type;
 using Row = Builder::Row;
@@ -47,35 +46,31 @@ void use_compared(const judge::Agreement& agreement, At at, std::vector<double>&
   }
 }
 
-CurvePlace place_of(const ModelSpec& model, const Row& row, Statistic statistic, Signal at) {
-  return {row, statistic, at, static_cast<std::size_t>(model.sublayers() / model.steps())};
-}
-
-CurvePlace place_of(const ModelSpec&, const Row& row, Statistic statistic, Weight at) { return {row, statistic, at}; }
-
 template <class At>
-void put_curve(const Stack& s, const Row& row, Statistic statistic, At at) {
-  const CurvePlace place = place_of(s.result.spec.model, row, statistic, at);
+void put_versions(const Stack& s, const Row& row, Statistic statistic, At at) {
+  const auto put = [&](const std::string& version, const std::vector<double>& values) {
+    dataset::put_curve(row, statistic, at, version, values, dataset::branches_of(s.result.spec.model));
+  };
   const Curve* measured = s.measured() == nullptr ? nullptr : s.measured()->find(statistic, at);
   const Curve* predicted = s.predicted().find(statistic, at);
   if (measured != nullptr) {
-    place.put("measured", measured->value);
-    place.put("stderr", measured->standard_error);
+    put("measured", measured->value);
+    put("stderr", measured->standard_error);
   }
   if (predicted != nullptr) {
-    place.put("predicted", predicted->value);
-    place.put("predicted_stderr", predicted->standard_error);
+    put("predicted", predicted->value);
+    put("predicted_stderr", predicted->standard_error);
   }
   if constexpr (std::is_same_v<At, Signal>) {
     const Curve* limit = s.result.prediction.limit.find(statistic, at);
     if (s.result.prediction.exact_at_width_for(statistic, at) && limit != nullptr) {
-      place.put("predicted_limit", limit->value);
+      put("predicted_limit", limit->value);
     }
   }
   if (measured == nullptr || predicted == nullptr) return;
   std::vector<double> z = z_scores(*measured, *predicted);
   if (statistic == Statistic::grad_sq) use_compared(s.result.agreement, at, z);
-  place.put("z", z);
+  put("z", z);
 }
 
 void put_curves(const Stack& s, const Row& row) {
@@ -86,15 +81,27 @@ void put_curves(const Stack& s, const Row& row) {
     for (const auto& item : profile->curves) signals.insert(item.first);
     for (const auto& item : profile->weight_curves) weights.insert(item.first);
   }
-  for (const auto& [statistic, signal] : signals) put_curve(s, row, statistic, signal);
-  for (const auto& [statistic, weight] : weights) put_curve(s, row, statistic, weight);
+  for (const auto& [statistic, signal] : signals) put_versions(s, row, statistic, signal);
+  for (const auto& [statistic, weight] : weights) put_versions(s, row, statistic, weight);
+}
+
+std::vector<dataset::ColumnSpec> top_columns() {
+  const std::string meaning = "largest |x| over all tokens and seeds";
+  return {{"top_magnitudes", on_stack + " depth rank", Type::real, "1", meaning + ", of the stream"},
+          {"site_top_magnitudes", on_stack + " site sublayer rank", Type::real, "1", meaning}};
 }
 
 void put_top_magnitudes(const Stack& s, const Row& row) {
   if (!s.result.measurement) return;
+  const std::size_t branches = dataset::branches_of(s.result.spec.model);
   for (const auto& [signal, sublayers] : s.result.measurement->top) {
+    const Row at = dataset::curve_row(row, signal);
     for (std::size_t l = 0; l < sublayers.size(); ++l) {
-      row.at("site", dataset::site_of(signal)).at("sublayer", l).put("top_magnitudes", sublayers[l]);
+      if (signal == Signal::x_out) {
+        at.at("depth", l / branches + 1).put("top_magnitudes", sublayers[l]);
+      } else if (!runs_over_depth(signal)) {
+        at.at("sublayer", l).put("site_top_magnitudes", sublayers[l]);
+      }
     }
   }
 }
@@ -212,12 +219,7 @@ const dataset::Table<Stack>& table() {
                        })
         .part(theory_table(), [](const Stack& s) { return &s.result.prediction; })
         .part(measurement_table(), measurement)
-        .family({{.name = "top_magnitudes",
-                  .dimensions = on_stack + " site sublayer rank",
-                  .type = Type::real,
-                  .units = "1",
-                  .meaning = "largest |x| over all tokens and seeds"}},
-                put_top_magnitudes)
+        .family(top_columns(), put_top_magnitudes)
         .part(verdict_table(), [](const Stack& s) { return &s; });
     return t;
   }();
@@ -229,15 +231,7 @@ const dataset::Table<Stack>& table() {
 void mention_all(Builder& builder, const std::vector<stacks::StackResult>& results) {
   std::set<std::string> stems;
   const auto look = [&](const Profile& profile) {
-    for (const auto& item : profile.curves) {
-      const std::string name = text_of(item.first.first);
-      if (item.first.second == Signal::sum) {
-        stems.insert("sum_" + name);
-        continue;
-      }
-      stems.insert("site_" + name);
-      if (item.first.second == Signal::x_out) stems.insert(name);
-    }
+    for (const auto& item : profile.curves) stems.insert(dataset::curve_stem(item.first.first, item.first.second));
     for (const auto& item : profile.weight_curves) stems.insert("weight_" + text_of(item.first.first));
   };
   for (const stacks::StackResult& r : results) {

@@ -16,17 +16,12 @@ using Row = dataset::Builder::Row;
 
 const std::string hidden = "error that would have been rejected with 95 % probability (T22)";
 
-/// The columns of T22, one per compared curve: "second_moment_power", "f_out_second_moment_power".
-std::string power_name(Statistic statistic, Signal signal) {
-  return (signal == Signal::x_out ? "" : text_of(signal) + "_") + text_of(statistic) + "_power";
-}
-
+/// The columns of T22, one per compared curve.
 std::vector<dataset::ColumnSpec> power_columns() {
   std::vector<dataset::ColumnSpec> all;
   for (const auto& [statistic, signal] : judge::compared_curves) {
-    const std::string name = power_name(statistic, signal);
-    all.push_back({.name = name,
-                   .dimensions = on_stack + (runs_over_depth(signal) ? " depth" : " sublayer"),
+    all.push_back({.name = dataset::curve_stem(statistic, signal) + "_power",
+                   .dimensions = on_stack + (runs_over_depth(signal) ? " depth" : " site sublayer"),
                    .type = Type::real,
                    .units = std::string(statistic == Statistic::log_grad_sq ? units_of(statistic) : "1"),
                    .meaning = fmt::format("{} of {}: {}", text_of(statistic), text_of(signal), hidden)});
@@ -54,8 +49,9 @@ void put_power(const Stack& s, const Row& row) {
       row.at("weight", dataset::weight_index(*cell.weight)).at("layer", at).put("weight_log_grad_sq_power", smallest);
     } else if (std::ranges::find(judge::compared_curves, std::pair(cell.statistic, cell.signal)) !=
                judge::compared_curves.end()) {
-      row.at(runs_over_depth(cell.signal) ? "depth" : "sublayer", at)
-          .put(power_name(cell.statistic, cell.signal), smallest);
+      dataset::curve_row(row, cell.signal)
+          .at(runs_over_depth(cell.signal) ? "depth" : "sublayer", at)
+          .put(dataset::curve_stem(cell.statistic, cell.signal) + "_power", smallest);
     }
   }
 }

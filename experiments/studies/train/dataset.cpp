@@ -16,7 +16,6 @@ namespace {
 
 using dataset::Builder;
 using dataset::ColumnSpec;
-using dataset::CurvePlace;
 using dataset::text_of;
 using dataset::Type;
 using Values = std::vector<double>;
@@ -123,14 +122,14 @@ void put_curves(const training::RecordedValues& values, const Row& row) {
     const auto statistic = static_cast<Statistic>(s);
     const auto put = [&](Signal signal) {
       const Values* found = find(values, fmt::format("{}.{}", name_of(statistic), name_of(signal)));
-      if (found != nullptr) CurvePlace(row, statistic, signal, branches).put("measured", *found);
+      if (found != nullptr) dataset::put_curve(row, statistic, signal, "measured", *found, branches);
     };
     for (const Signal signal : stream_signals) put(signal);
     put(Signal::sum);
     if (statistic != Statistic::grad_sq && statistic != Statistic::log_grad_sq) continue;
     for (const Weight weight : layer_matrices) {
       const Values* found = find(values, fmt::format("{}.weight.{}", name_of(statistic), name_of(weight)));
-      if (found != nullptr) CurvePlace(row, statistic, weight).put("measured", *found);
+      if (found != nullptr) dataset::put_curve(row, statistic, weight, "measured", *found);
     }
   }
 }
