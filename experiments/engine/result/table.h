@@ -24,23 +24,25 @@ class Table {
  public:
   using Row = Builder::Row;
 
-  /// `value(s)`: the column's value, or its values along the dimensions that the row leaves open (type_of).
+  /// `value(s)`, of a function or a member: the column's value, or its values along the dimensions that the row leaves
+  /// open (type_of).
   template <class F>
   Table& column(ColumnText says, F value) {
-    using Value = std::invoke_result_t<F, const S&>;
+    using Value = std::remove_cvref_t<std::invoke_result_t<F, const S&>>;
     declare(std::move(says), type_of<Value>());
-    fills_.push_back(
-        [name = specs_.back().name, value = std::move(value)](const S& s, const Row& row) { row.put(name, value(s)); });
+    fills_.push_back([name = specs_.back().name, value = std::move(value)](const S& s, const Row& row) {
+      row.put(name, std::invoke(value, s));
+    });
     return *this;
   }
   /// Declares and fills a column that may lack a value: `value(s)` is a std::optional, and nothing is put if it is
   /// empty.
   template <class F>
   Table& column_if_any(ColumnText says, F value) {
-    using Value = std::invoke_result_t<F, const S&>;
+    using Value = std::remove_cvref_t<std::invoke_result_t<F, const S&>>;
     declare(std::move(says), type_of<typename Value::value_type>());
     fills_.push_back([name = specs_.back().name, value = std::move(value)](const S& s, const Row& row) {
-      if (const Value v = value(s)) row.put(name, *v);
+      if (const Value v = std::invoke(value, s)) row.put(name, *v);
     });
     return *this;
   }
@@ -49,7 +51,7 @@ class Table {
   Table& part(const Table<T>& table, F pointer) {
     adopt(table.specs());
     fills_.push_back([table, pointer = std::move(pointer)](const S& s, const Row& row) {
-      if (const T* t = pointer(s)) table.put(*t, row);
+      if (const T* t = std::invoke(pointer, s)) table.put(*t, row);
     });
     return *this;
   }
@@ -58,7 +60,7 @@ class Table {
   Table& part_if_any(const Table<T>& table, F parts) {
     adopt(table.specs());
     fills_.push_back([table, parts = std::move(parts)](const S& s, const Row& row) {
-      for (const T& t : parts(s)) table.put(t, row);
+      for (const T& t : std::invoke(parts, s)) table.put(t, row);
     });
     return *this;
   }
@@ -68,7 +70,7 @@ class Table {
     adopt(table.specs());
     fills_.push_back([table, dimension = std::move(dimension), parts = std::move(parts)](const S& s, const Row& row) {
       std::size_t i = 0;
-      for (const T& t : parts(s)) table.put(t, row.at(dimension, i++));
+      for (const T& t : std::invoke(parts, s)) table.put(t, row.at(dimension, i++));
     });
     return *this;
   }
@@ -78,7 +80,7 @@ class Table {
   Table& rows_at(std::string dimension, const Table<T>& table, F parts) {
     adopt(table.specs());
     fills_.push_back([table, dimension = std::move(dimension), parts = std::move(parts)](const S& s, const Row& row) {
-      for (const auto& [index, t] : parts(s)) table.put(t, row.at(dimension, index));
+      for (const auto& [index, t] : std::invoke(parts, s)) table.put(t, row.at(dimension, index));
     });
     return *this;
   }

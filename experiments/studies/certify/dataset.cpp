@@ -13,8 +13,8 @@ using theory::SignalClass;
 Table<CertifyResult> head_table() {
   using R = CertifyResult;
   Table<R> table;
-  table.column({"model", "", "", "what the model is called"}, [](const R& r) { return r.model; })
-      .column({"family", "", "", "of checkpoints; nothing for other weights"}, [](const R& r) { return r.family; })
+  table.column({"model", "", "", "what the model is called"}, &R::model)
+      .column({"family", "", "", "of checkpoints; nothing for other weights"}, &R::family)
       .column({"model_placement", "", "", "normalization placement (T1)"},
               [](const R& r) { return r.spec.model.placement.name; })
       .column({"model_layers", "", "1", "L"}, [](const R& r) { return r.spec.model.layers; })
@@ -142,9 +142,9 @@ Table<AttackResult> reached_table(const std::string& prefix, const std::string& 
   table.column({prefix + "signal", on, "", signal}, [](const A& a) { return name_of(a.place.signal); })
       .column({prefix + "sublayer", on, "1", "its sublayer"}, [](const A& a) { return a.place.sublayer; })
       .column({prefix + "feature", on, "1", "its feature"}, [](const A& a) { return a.place.channel; })
-      .column({prefix + "bound", on, "1", "its bound"}, [](const A& a) { return a.bound; })
-      .column({prefix + "reached", on, "1", "largest magnitude reached"}, [](const A& a) { return a.reached; })
-      .column({prefix + "ratio", on, "1", "reached over bound"}, [](const A& a) { return a.ratio(); });
+      .column({prefix + "bound", on, "1", "its bound"}, &A::bound)
+      .column({prefix + "reached", on, "1", "largest magnitude reached"}, &A::reached)
+      .column({prefix + "ratio", on, "1", "reached over bound"}, &A::ratio);
   return table;
 }
 
@@ -172,8 +172,7 @@ const Table<Judged>& judged_table() {
     Table<Judged> table;
     const auto exact = [](const Judged& j) { return &j.exact; };
     Table<NumberFormat> largest;
-    largest.column({"format_largest", "format", "1", "largest finite number of the format"},
-                   [](const NumberFormat& f) { return f.largest; });
+    largest.column({"format_largest", "format", "1", "largest finite number of the format"}, &NumberFormat::largest);
     table.part(head_table(), [](const Judged& j) { return &j.result; })
         .column({"excluded", "exclusion", "", "inputs and runs that are not covered"},
                 [](const Judged& j) { return not_covered(j.result, j.formats); })

@@ -14,11 +14,12 @@ using theory::SignalClass;
 /// A value of every bound on (signal, place), row-major.
 template <class F>
 auto on_places(const Certified& c, F value) {
-  std::vector<std::optional<std::invoke_result_t<F, const SignalBound&>>> all(theory::certified_signals.size() *
-                                                                              c.places());
+  std::vector<std::optional<std::decay_t<std::invoke_result_t<F, const SignalBound&>>>> all(
+      theory::certified_signals.size() * c.places());
   for (const SignalBound& b : c.certificate.bounds) {
     const auto signal = std::ranges::find(theory::certified_signals, b.signal) - theory::certified_signals.begin();
-    all[static_cast<std::size_t>(signal) * c.places() + static_cast<std::size_t>(b.sublayer + 1)] = value(b);
+    all[static_cast<std::size_t>(signal) * c.places() + static_cast<std::size_t>(b.sublayer + 1)] =
+        std::invoke(value, b);
   }
   return all;
 }
@@ -67,12 +68,10 @@ std::vector<ClassRow> classes_of(const Certified& c) {
 
 Table<SignalBound> worst_table(const std::string& prefix, const std::string& on, const std::string& of) {
   Table<SignalBound> table;
-  table
-      .column({prefix + "class_largest", on, "1", "largest bound of a class" + of},
-              [](const SignalBound& b) { return b.largest; })
+  table.column({prefix + "class_largest", on, "1", "largest bound of a class" + of}, &SignalBound::largest)
       .column({prefix + "class_signal", on, "", "its signal"}, [](const SignalBound& b) { return name_of(b.signal); })
-      .column({prefix + "class_sublayer", on, "1", "its sublayer"}, [](const SignalBound& b) { return b.sublayer; })
-      .column({prefix + "class_feature", on, "1", "its feature"}, [](const SignalBound& b) { return b.channel; });
+      .column({prefix + "class_sublayer", on, "1", "its sublayer"}, &SignalBound::sublayer)
+      .column({prefix + "class_feature", on, "1", "its feature"}, &SignalBound::channel);
   return table;
 }
 
@@ -116,9 +115,8 @@ Table<theory::Certificate> arithmetic_table(const std::string& prefix, const std
               [](const C& c) { return c.arithmetic.stored.name; })
       .column({prefix + "accumulated", on, "", "format of sums of " + of},
               [](const C& c) { return c.arithmetic.accumulated.name; })
-      .column({prefix + "length", on, "1", "tokens of a sequence; 0: any number"}, [](const C& c) { return c.longest; })
-      .column({prefix + "weights_rounded", on, "1", "1: weights are no numbers of the format"},
-              [](const C& c) { return c.weights_rounded; });
+      .column({prefix + "length", on, "1", "tokens of a sequence; 0: any number"}, &C::longest)
+      .column({prefix + "weights_rounded", on, "1", "1: weights are no numbers of the format"}, &C::weights_rounded);
   return table;
 }
 
@@ -127,7 +125,7 @@ Table<Certified> bounds_table(const std::string& prefix, const std::string& lead
   Table<Certified> table;
   table
       .column({prefix + "bound_feature", on, "1", "feature of the bound in " + in},
-              [](const Certified& c) { return on_places(c, [](const SignalBound& b) { return b.channel; }); })
+              [](const Certified& c) { return on_places(c, &SignalBound::channel); })
       .column({prefix + "bound", on, "1", "largest magnitude that any input can cause in " + in},
               [](const Certified& c) { return on_places(c, largest_of); });
   return table;
@@ -148,7 +146,7 @@ Table<Certified> measured_bounds_table(const std::string& prefix, const std::str
 
 Table<Certified> exact_classes_table(const std::string& prefix, const std::string& of) {
   Table<ClassRow> rows;
-  rows.part(worst_table(prefix, "class", of + " in exact arithmetic"), [](const ClassRow& c) { return c.worst; })
+  rows.part(worst_table(prefix, "class", of + " in exact arithmetic"), &ClassRow::worst)
       .rows_at("format", fits_table(prefix), in_formats);
   Table<Certified> table;
   table.rows("class", rows, classes_of);
@@ -162,8 +160,7 @@ Table<Certified> run_classes_table(const std::string& prefix, const std::string&
               [](const ClassRow& c) { return c.verdict().certified; })
       .column({prefix + "reason", on, "", "what stands against it"},
               [](const ClassRow& c) { return reason_of(c.verdict(), c.of.model); })
-      .part(worst_table(prefix, on, of + " in the arithmetic of a run (T24)"),
-            [](const ClassRow& c) { return c.worst; });
+      .part(worst_table(prefix, on, of + " in the arithmetic of a run (T24)"), &ClassRow::worst);
   Table<Certified> table;
   table.rows("class", rows, classes_of);
   return table;

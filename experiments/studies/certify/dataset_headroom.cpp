@@ -12,12 +12,12 @@ Table<FormatHeadroom> factor_table() {
       .column({"headroom_c_certified", "format", "1",
                "largest power of two c, from 2^-40 to 2^40, with which every class of the scaled stack is certified; "
                "missing: none, or a format that was not judged"},
-              [](const F& f) { return f.stream; })
+              &F::stream)
       .column({"headroom_c_measured", "format", "1", "largest c with which what was measured fits, margin times over"},
-              [](const F& f) { return f.measured; })
+              &F::measured)
       .column({"headroom_k_certified", "format", "1",
                "largest power of two k of branches before norms B that is certified together with c_certified"},
-              [](const F& f) { return f.branch; })
+              &F::branch)
       .column_if_any({"headroom_reason", "format", "", "why no c is certified"},
                      [](const F& f) { return f.reason.empty() ? std::nullopt : std::optional(f.reason); });
   return table;
@@ -37,13 +37,11 @@ Table<ScaledRun> scaled_table() {
       .column({"scaled_c", "", "1", "c of the stack that was scaled and run"},
               [](const R& r) { return r.scale.stream; })
       .column({"scaled_k", "", "1", "k of it"}, [](const R& r) { return r.scale.branch; })
-      .column({"scaled_tokens", "", "1", "tokens of that run"}, [](const R& r) { return r.tokens; })
-      .column({"logit_difference", "", "1", "largest change of a logit over the largest logit"},
-              [](const R& r) { return r.difference; })
-      .column({"logit_difference_without_eps", "", "1", "the same at eps = 0"},
-              [](const R& r) { return r.without_eps; })
+      .column({"scaled_tokens", "", "1", "tokens of that run"}, &R::tokens)
+      .column({"logit_difference", "", "1", "largest change of a logit over the largest logit"}, &R::difference)
+      .column({"logit_difference_without_eps", "", "1", "the same at eps = 0"}, &R::without_eps)
       .column({"logit_difference_gains_alone", "", "1", "the same if only gains and the embedding are scaled"},
-              [](const R& r) { return r.gains_alone; });
+              &R::gains_alone);
   return table;
 }
 
@@ -57,10 +55,8 @@ Table<Headroom> possible_table() {
       .column({"headroom_multiplied", "multiplied", "", "what c multiplies"},
               [](const H& h) { return h.recipe.multiplied; })
       .column({"headroom_divided", "divided", "", "what c divides"}, [](const H& h) { return h.recipe.divided; })
-      .column({"headroom_stream_bound", "", "1", "largest bound of what grows with c"},
-              [](const H& h) { return h.stream_bound; })
-      .column({"headroom_stream_measured", "", "1", "largest magnitude measured of it"},
-              [](const H& h) { return h.stream_measured; })
+      .column({"headroom_stream_bound", "", "1", "largest bound of what grows with c"}, &H::stream_bound)
+      .column({"headroom_stream_measured", "", "1", "largest magnitude measured of it"}, &H::stream_measured)
       .column({"headroom_margin", "", "1", "how many times over what was measured must fit"},
               [](const H& /*h*/) { return H::margin; })
       .rows_at("format", factor_table(), factors_of)

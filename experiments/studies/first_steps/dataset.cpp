@@ -169,13 +169,9 @@ Table<StepsPower> power_table() {
   const std::string each = on_stack + " quantity";
   const std::string hidden = "error that would have been rejected with 95 % probability (T22)";
   Table<P> table;
-  table
-      .column({"quantity_power_worst", each, "1", hidden + ": worst cell of a quantity"},
-              [](const P& p) { return p.worst; })
-      .column({"quantity_power_median", each, "1", hidden + ": median over a quantity's cells"},
-              [](const P& p) { return p.median; })
-      .column({"quantity_power_limit", each, "1", "what that may be in an agreement"},
-              [](const P& p) { return p.limit; });
+  table.column({"quantity_power_worst", each, "1", hidden + ": worst cell of a quantity"}, &P::worst)
+      .column({"quantity_power_median", each, "1", hidden + ": median over a quantity's cells"}, &P::median)
+      .column({"quantity_power_limit", each, "1", "what that may be in an agreement"}, &P::limit);
   return table;
 }
 
@@ -193,7 +189,7 @@ std::vector<std::pair<std::size_t, StepsPower>> powers_of(const StackSteps& s) {
 Table<ComparedCell> worst_table() {
   using C = ComparedCell;
   Table<C> table;
-  table.column({"worst_cell", on_stack, "", "cell that decides: its name"}, [](const C& c) { return c.name(); })
+  table.column({"worst_cell", on_stack, "", "cell that decides: its name"}, &C::name)
       .column({"worst_measured", on_stack, "1", "cell that decides: measured"},
               [](const C& c) { return c.finding.measured.value; })
       .column({"worst_predicted", on_stack, "1", "cell that decides: predicted"},

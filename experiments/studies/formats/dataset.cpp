@@ -123,7 +123,7 @@ const Table<Stack>& stack_table() {
                 [=](const FormatsStack& s) { return curve_of(s)->standard_error; })
         .column({"maximum_predicted", on_depth, "1",
                  "about the largest |x| of the stream, after norm C where there is one (T18)"},
-                [](const FormatsStack& s) { return s.predicted_maxima(); });
+                &FormatsStack::predicted_maxima);
     Table<Stack> table;
     table
         .column({"placement", "stack", "", "normalization placement (T1)"},

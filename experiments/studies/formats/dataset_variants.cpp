@@ -59,17 +59,17 @@ Table<AtSite> site_table() {
 
 Table<Overflow> overflow_table(const std::string& name, std::string_view way) {
   const auto if_any = [](auto value) {
-    return [value](const Overflow& o) { return o.seeds > 0 ? std::optional(value(o)) : std::nullopt; };
+    return [value](const Overflow& o) { return o.seeds > 0 ? std::optional(std::invoke(value, o)) : std::nullopt; };
   };
   Table<Overflow> table;
   table
       .column({name + "_seeds", on_features, "1", fmt::format("seeds with a signal that is not finite, {}", way)},
-              [](const Overflow& o) { return o.seeds; })
+              &Overflow::seeds)
       .column_if_any({name + "_signal", on_features, "", "the first such signal of a pass over all seeds"},
                      if_any([](const Overflow& o) { return name_of(o.first.signal); }))
       .column_if_any({name + "_sublayer", on_features, "1", "its sublayer"},
                      if_any([](const Overflow& o) { return o.first.sublayer; }))
-      .column_if_any({name + "_seed", on_features, "1", "its seed"}, if_any([](const Overflow& o) { return o.seed; }));
+      .column_if_any({name + "_seed", on_features, "1", "its seed"}, if_any(&Overflow::seed));
   return table;
 }
 

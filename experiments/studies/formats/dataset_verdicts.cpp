@@ -56,7 +56,7 @@ Table<FormatResult> drift_table() {
       .column({"drift_reason", on_format, "", "why that verdict is inconclusive or was not given"},
               [](const FormatResult& f) { return f.drift.reason; })
       .column({"drift_allowance", on_format, "1", "what one rounding of the stream may do"},
-              [](const FormatResult& f) { return f.stream_rounding; })
+              &FormatResult::stream_rounding)
       .part(worst, [](const FormatResult& f) { return f.drift.worst < 0 ? nullptr : &f.drift; });
   return table;
 }
@@ -64,15 +64,13 @@ Table<FormatResult> drift_table() {
 Table<FormatCertificate> certificate_table() {
   using C = FormatCertificate;
   Table<C> first;
-  first
-      .column({"certificate_signal", on_format, "", "signal that may overflow first"},
-              [](const C& c) { return c.signal; })
-      .column({"certificate_sublayer", on_format, "1", "its sublayer"}, [](const C& c) { return c.sublayer; })
-      .column({"certificate_bound", on_format, "1", "its bound"}, [](const C& c) { return c.bound; });
+  first.column({"certificate_signal", on_format, "", "signal that may overflow first"}, &C::signal)
+      .column({"certificate_sublayer", on_format, "1", "its sublayer"}, &C::sublayer)
+      .column({"certificate_bound", on_format, "1", "its bound"}, &C::bound);
   Table<C> table;
   table
       .column({"certified", on_format, "1", "1: no input can overflow this format with the first seed's weights (T24)"},
-              [](const C& c) { return c.certified; })
+              &C::certified)
       .part(first, [](const C& c) { return c.certified ? nullptr : &c; });
   return table;
 }

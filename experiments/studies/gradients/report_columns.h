@@ -27,7 +27,7 @@ void add_placement(Table<S>& table, const std::string& row) {
 /// "refusal", of an S that has one.
 template <class S>
 void add_refusal(Table<S>& table, const std::string& row) {
-  table.column({"refusal", row, "", "why there is no prediction"}, [](const S& s) { return s.refusal; });
+  table.column({"refusal", row, "", "why there is no prediction"}, &S::refusal);
 }
 
 /// The values and the standard errors of the curve `curve(s)`, which may be shorter than its dimension is long.

@@ -86,7 +86,7 @@ const Table<CrossoverResult>& result_table() {
     table
         .column({"order_claim", "", "", "what the data say of Post > Pre > Peri (G6)"},
                 [](const CrossoverResult& r) { return judge::name_of(r.order.verdict); })
-        .column({"order_condition", "", "", "when that holds"}, [](const CrossoverResult& r) { return r.condition; })
+        .column({"order_condition", "", "", "when that holds"}, &CrossoverResult::condition)
         .rows(
             "case", placement_table(), [](const CrossoverResult& r) -> const auto& { return r.placements; });
     return table;

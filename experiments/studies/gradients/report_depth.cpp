@@ -54,8 +54,7 @@ const Table<DepthLaw>& law_table() {
                 [](const DepthLaw& l) -> const judge::Finding& { return l.exponent; });
     add_finding(table, {"late_exponent", "law", "1", "exponent of L, last three measured depths"},
                 [](const DepthLaw& l) -> const judge::Finding& { return l.late_exponent; });
-    table.column({"limit_exponent", "law", "1", "theory's exponent at its greatest depths"},
-                 [](const DepthLaw& l) { return l.limit; });
+    table.column({"limit_exponent", "law", "1", "theory's exponent at its greatest depths"}, &DepthLaw::limit);
     table.column({"claimed_exponent", "law", "1", "exponent of claim G8"},
                  [](const DepthLaw& l) { return l.claim ? std::optional(l.claim->claimed) : std::nullopt; });
     table.column({"claim_verdict", "law", "", "what the data say of G8"}, [](const DepthLaw& l) {

@@ -61,10 +61,8 @@ const Table<IdentityPath>& identity_path_table() {
     series("skip_cosine", "depth", "cosine of the skip path's gradient and the whole: mean", &P::cosine);
     series("branch_term", "sublayer", "norm of a branch's term over that of the top's gradient: mean", &P::branch);
     series("branch_cosine", "sublayer", "cosine of a branch's term and the top's gradient: mean", &P::branch_cosine);
-    table.column({"identity_error", "case", "1", "largest norm of g - s - r over that of g"},
-                 [](const P& p) { return p.error; });
-    table.column({"identity_bound", "case", "1", "what rounding may make of it"},
-                 [](const P& p) { return p.error_bound; });
+    table.column({"identity_error", "case", "1", "largest norm of g - s - r over that of g"}, &P::error);
+    table.column({"identity_bound", "case", "1", "what rounding may make of it"}, &P::error_bound);
     add_verdict(table, {"verdict", "case", "", "agreement of the share with theory at its worst depth (T19)"},
                 [](const P& p) { return p.worst >= 0 ? &p.shares[static_cast<std::size_t>(p.worst)] : nullptr; });
     table.column({"claim_verdict", "case", "", "what the data say of G11"},

@@ -29,14 +29,11 @@ std::optional<double> critical_of(const Confrontation& c) {
 Table<Confrontation> clearest_table() {
   using C = Confrontation;
   Table<C> table;
-  table
-      .column({"by", "row", "", "worst cell or contrast of the stack that says it most clearly"},
-              [](const C& c) { return c.by; })
-      .column({"margin", "row", "1", "its excess over its limit"}, [](const C& c) { return c.margin(); })
+  table.column({"by", "row", "", "worst cell or contrast of the stack that says it most clearly"}, &C::by)
+      .column({"margin", "row", "1", "its excess over its limit"}, &C::margin)
       .column({"power_verdict", "row", "", "of that stack"}, [](const C& c) { return judge::name_of(c.verdict); })
-      .column({"clearest_placement", "row", "", "normalization placement of that stack (T1)"},
-              [](const C& c) { return c.placement; })
-      .column({"clearest_input", "row", "", "what enters that stack"}, [](const C& c) { return c.input; })
+      .column({"clearest_placement", "row", "", "normalization placement of that stack (T1)"}, &C::placement)
+      .column({"clearest_input", "row", "", "what enters that stack"}, &C::input)
       .column_if_any({"power_excess", "row", "1", "standard errors beyond the allowance, of the worst cell"}, excess_of)
       .column_if_any({"power_critical", "row", "1", "where it is rejected"}, critical_of);
   return table;
@@ -46,11 +43,11 @@ Table<Confrontation> stack_table() {
   using C = Confrontation;
   Table<C> table;
   const std::string on = "row stack";
-  table.column({"stack_placement", on, "", "normalization placement (T1)"}, [](const C& c) { return c.placement; })
-      .column({"stack_input", on, "", "what enters the stack"}, [](const C& c) { return c.input; })
+  table.column({"stack_placement", on, "", "normalization placement (T1)"}, &C::placement)
+      .column({"stack_input", on, "", "what enters the stack"}, &C::input)
       .column({"stack_verdict", on, "", "its verdict on the theory"},
               [](const C& c) { return judge::name_of(c.verdict); })
-      .column({"stack_reason", on, "", "why it is inconclusive or was not given"}, [](const C& c) { return c.reason; })
+      .column({"stack_reason", on, "", "why it is inconclusive or was not given"}, &C::reason)
       .column_if_any({"stack_worst", on, "", "its worst cell or contrast"},
                      [](const C& c) { return c.by.empty() ? std::nullopt : std::optional(c.by); })
       .column_if_any({"stack_excess", on, "1", "standard errors beyond the allowance"}, excess_of)
@@ -61,14 +58,12 @@ Table<Confrontation> stack_table() {
 Table<PowerRow> row_table() {
   using R = PowerRow;
   Table<R> table;
-  table.column({"theory", "row", "", "what theory was told; true: the truth"}, [](const R& r) { return r.theory; })
-      .column({"theory_is_true", "row", "1", "1 for the right theory"}, [](const R& r) { return r.is_true; })
+  table.column({"theory", "row", "", "what theory was told; true: the truth"}, &R::theory)
+      .column({"theory_is_true", "row", "1", "1 for the right theory"}, &R::is_true)
       .column({"told", "row", "", "the keys that it was told otherwise"},
               [](const R& r) { return in_one_line(r.settings); })
-      .column({"configuration", "row", "", "configuration that it was held against"},
-              [](const R& r) { return r.config; })
-      .column({"theory_rejected", "row", "1", "1 if a stack rejects the theory"},
-              [](const R& r) { return r.rejected(); })
+      .column({"configuration", "row", "", "configuration that it was held against"}, &R::config)
+      .column({"theory_rejected", "row", "1", "1 if a stack rejects the theory"}, &R::rejected)
       .part(clearest_table(), [](const R& r) { return &r.clearest(); })
       .rows(
           "stack", stack_table(), [](const R& r) -> const auto& { return r.stacks; });
@@ -79,7 +74,7 @@ Table<PowerRow> row_table() {
 Table<PowerConfig> listed_table() {
   using C = PowerConfig;
   Table<C> table;
-  table.column({"listed_name", "listed", "", "a configuration of the list"}, [](const C& c) { return c.name; })
+  table.column({"listed_name", "listed", "", "a configuration of the list"}, &C::name)
       .column({"listed_file", "listed", "", "its file"}, [](const C& c) { return config::valid_utf8(c.file); })
       .column({"listed_settings", "listed", "", "the keys that the list sets on top of it"},
               [](const C& c) { return in_one_line(c.settings); });

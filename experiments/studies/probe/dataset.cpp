@@ -116,8 +116,8 @@ std::optional<std::vector<double>> angular_distance(const ProbeResult& r) {
 Table<ProbeResult> tokens_table() {
   using R = ProbeResult;
   Table<R> table;
-  table.column({"model", "", "", "what the model is called"}, [](const R& r) { return r.model; })
-      .column({"family", "", "", "of checkpoints; nothing for other weights"}, [](const R& r) { return r.family; })
+  table.column({"model", "", "", "what the model is called"}, &R::model)
+      .column({"family", "", "", "of checkpoints; nothing for other weights"}, &R::family)
       .column({"tokenizer", "", "", "what the tokens come from"}, [](const R& r) { return r.input.tokenizer_name; })
       .column({"token_id", "token", "1", "what the model reads"}, [](const R& r) { return r.input.ids; })
       .column({"token_text", "token", "", "what the id stands for"}, token_texts)
@@ -157,7 +157,7 @@ Table<ProbeResult> remarks_table() {
                      })
       .column_if_any({"not_finite", "", "", "first signal, gradient or loss that is not finite"},
                      [](const R& r) { return if_said(not_finite(r)); })
-      .column({"notes", "note", "", "what else there is to know"}, [](const R& r) { return r.notes; });
+      .column({"notes", "note", "", "what else there is to know"}, &R::notes);
   return table;
 }
 

@@ -43,7 +43,7 @@ Table<Extreme> extreme_table() {
   table
       .column({"extreme_token", on, "1", "tokens of the largest |x| of the stream"},
               [](const E& e) { return e.entry.row; })
-      .column({"extreme_id", on, "1", "their ids"}, [](const E& e) { return e.id(); })
+      .column({"extreme_id", on, "1", "their ids"}, &E::id)
       .column_if_any({"extreme_text", on, "", "what these stand for"},
                      [](const E& e) {
                        return e.input.tokenizer != nullptr ? std::optional(token_text(e.input, e.id())) : std::nullopt;

@@ -50,7 +50,7 @@ Table<AgainstNull> null_table() {
   table
       .column({"null_meaning", "null", "", "what random weights of the null have of the model's own"},
               [](const N& n) { return n.law.meaning; })
-      .column({"null_draws", "null", "1", "random models that were drawn"}, [](const N& n) { return n.draws; })
+      .column({"null_draws", "null", "1", "random models that were drawn"}, &N::draws)
       .column({"null_left_over", "null depth", "nat",
                "log of the stream's measured second moment over the null's: theory's, of the last one the draws' "
                "geometric mean"},
@@ -101,15 +101,11 @@ Table<Growth> identity_table() {
   using G = Growth;
   const std::string mean = ", mean over tokens (T15)";
   Table<G> table;
-  table
-      .column({"growth_stream", "sublayer", "1", "alpha^2 E[x^2] before the sublayer" + mean},
-              [](const G& g) { return g.stream; })
-      .column({"growth_branch", "sublayer", "1", "beta^2 E[b^2] of the branch" + mean},
-              [](const G& g) { return g.branch; })
+  table.column({"growth_stream", "sublayer", "1", "alpha^2 E[x^2] before the sublayer" + mean}, &G::stream)
+      .column({"growth_branch", "sublayer", "1", "beta^2 E[b^2] of the branch" + mean}, &G::branch)
       .column({"growth_cross", "sublayer", "1", "2 alpha beta E[x b], the term that Eq. 4 leaves out" + mean},
-              [](const G& g) { return g.cross; })
-      .column({"growth_sum", "sublayer", "1", "E[x^2] after the addition, before norm C" + mean},
-              [](const G& g) { return g.sum; })
+              &G::cross)
+      .column({"growth_sum", "sublayer", "1", "E[x^2] after the addition, before norm C" + mean}, &G::sum)
       .column({"growth_stream_share", "sublayer", "1", "growth_stream over growth_sum"},
               [](const G& g) { return g.stream / g.sum; })
       .column({"growth_branch_share", "sublayer", "1", "growth_branch over growth_sum"},
@@ -119,7 +115,7 @@ Table<Growth> identity_table() {
       .column({"growth_cross_over_branch", "sublayer", "1", "Eq. 4's failure: growth_cross over growth_branch"},
               [](const G& g) { return g.cross / g.branch; })
       .column({"growth_residual", "sublayer", "1", "worst token's violation of T15 in units of what rounding explains"},
-              [](const G& g) { return g.residual; });
+              &G::residual);
   return table;
 }
 

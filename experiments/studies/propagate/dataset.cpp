@@ -147,13 +147,11 @@ dataset::Table<Prediction> theory_table() {
   dataset::Table<Prediction> table;
   table
       .column({"finite_width", on_stack + " depth", "1", "finite-width factor w of T19 (the term is c*w)"},
-              [](const Prediction& p) { return p.finite_width; })
-      .column({"theory_replicates", on_stack, "1", "replicates behind the prediction"},
-              [](const Prediction& p) { return p.replicates; })
-      .column({"theory_patterns", on_stack, "1", "attention patterns drawn per head, forward"},
-              [](const Prediction& p) { return p.samples; })
+              &Prediction::finite_width)
+      .column({"theory_replicates", on_stack, "1", "replicates behind the prediction"}, &Prediction::replicates)
+      .column({"theory_patterns", on_stack, "1", "attention patterns drawn per head, forward"}, &Prediction::samples)
       .column({"theory_patterns_back", on_stack, "1", "attention patterns drawn, backward"},
-              [](const Prediction& p) { return p.backward_samples; })
+              &Prediction::backward_samples)
       .column_if_any({"theory_finite_width_replicates", on_stack, "1", "replicates of T25's chain"},
                      [](const Prediction& p) {
                        return p.exact_at_width ? std::optional(p.finite_width_replicates) : std::nullopt;
@@ -161,10 +159,9 @@ dataset::Table<Prediction> theory_table() {
       .column_if_any({"theory_left_out", on_stack, "",
                       "what of theory was left out, because it would have cost more than the measurement"},
                      [](const Prediction& p) { return p.left_out.empty() ? std::nullopt : std::optional(p.left_out); })
-      .column({"theory_refusal", on_stack, "", "why there is no prediction"},
-              [](const Prediction& p) { return p.refusal; })
+      .column({"theory_refusal", on_stack, "", "why there is no prediction"}, &Prediction::refusal)
       .column({"theory_gradient_refusal", on_stack, "", "why gradients are not predicted"},
-              [](const Prediction& p) { return p.gradient_refusal; })
+              &Prediction::gradient_refusal)
       .column({"theory_imprecise", on_stack, "",
                "predicted gradients and score shares whose standard error is larger than wanted "
                "(theory.gradient_tolerance)"},

@@ -14,12 +14,10 @@ using dataset::Type;
 
 dataset::Table<MeanCurve> theory_gradient_table() {
   dataset::Table<MeanCurve> table;
-  table
-      .column({"layer_gradient_predicted", "group layer", "nat2", "prediction at initialisation"},
-              [](const MeanCurve& gradient) { return gradient.mean; })
+  table.column({"layer_gradient_predicted", "group layer", "nat2", "prediction at initialisation"}, &MeanCurve::mean)
       .column({"layer_gradient_predicted_stderr", "group layer", "nat2",
                "its standard error at most: the sum of its matrices'"},
-              [](const MeanCurve& gradient) { return gradient.error; });
+              &MeanCurve::error);
   return table;
 }
 

@@ -37,7 +37,7 @@ dataset::Table<judge::GrowthFit> growth_table() {
       .column(
           {"growth_effective_points", on_run, "1",
            "effective number of independent depths, from the autocorrelation at lag one of the closest law's errors"},
-          [](const G& fit) { return fit.effective_points; });
+          &G::effective_points);
   return table;
 }
 

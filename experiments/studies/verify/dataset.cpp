@@ -44,13 +44,13 @@ Table<BoundAttackResult> attack_table() {
   using A = BoundAttackResult;
   const std::string on = "attack";
   Table<A> table;
-  table.column({"attack_made_large", on, "", "what it makes large"}, [](const A& a) { return a.about; })
-      .column({"attack_reached", on, "1", "largest value reached"}, [](const A& a) { return a.reached; })
-      .column({"attack_median", on, "1", "median over the starts"}, [](const A& a) { return a.median; })
-      .column({"attack_limit", on, "1", "theory's limit (T14, T16)"}, [](const A& a) { return a.limit; })
-      .column({"attack_limit_formula", on, "", "the limit in symbols"}, [](const A& a) { return a.limit_formula; })
-      .column({"attack_share", on, "1", "reached over limit"}, [](const A& a) { return a.share(); })
-      .column({"attack_required", on, "1", "what that must be"}, [](const A& a) { return a.required; })
+  table.column({"attack_made_large", on, "", "what it makes large"}, &A::about)
+      .column({"attack_reached", on, "1", "largest value reached"}, &A::reached)
+      .column({"attack_median", on, "1", "median over the starts"}, &A::median)
+      .column({"attack_limit", on, "1", "theory's limit (T14, T16)"}, &A::limit)
+      .column({"attack_limit_formula", on, "", "the limit in symbols"}, &A::limit_formula)
+      .column({"attack_share", on, "1", "reached over limit"}, &A::share)
+      .column({"attack_required", on, "1", "what that must be"}, &A::required)
       .column({"attack_case", on, "", "the case that reached it: a JSON text, which --replay reads from a file"},
               [](const A& a) { return config::json_text(case_json(a.best)); });
   return table;
@@ -61,21 +61,15 @@ Table<MassiveCurve> massive_table() {
   const std::string on = "massive_curve";
   const std::string at_factor = "massive_curve massive_factor";
   Table<C> table;
-  table.column({"massive_placement", on, "", "normalization placement (T1)"}, [](const C& c) { return c.placement; })
-      .column({"massive_final_norm", on, "1", "1: a final norm in front of the loss"},
-              [](const C& c) { return c.final_norm; })
-      .column({"massive_gradient", at_factor, "nat", "Frobenius norm of dL/dW2: median over the stacks"},
-              [](const C& c) { return c.gradient; })
-      .column({"massive_gradient_low", at_factor, "nat", "quantile 0.16 over the stacks"},
-              [](const C& c) { return c.low; })
-      .column({"massive_gradient_high", at_factor, "nat", "quantile 0.84 over the stacks"},
-              [](const C& c) { return c.high; })
-      .column({"massive_bound", at_factor, "nat", "bound of T14: median over the stacks"},
-              [](const C& c) { return c.bound; })
+  table.column({"massive_placement", on, "", "normalization placement (T1)"}, &C::placement)
+      .column({"massive_final_norm", on, "1", "1: a final norm in front of the loss"}, &C::final_norm)
+      .column({"massive_gradient", at_factor, "nat", "Frobenius norm of dL/dW2: median over the stacks"}, &C::gradient)
+      .column({"massive_gradient_low", at_factor, "nat", "quantile 0.16 over the stacks"}, &C::low)
+      .column({"massive_gradient_high", at_factor, "nat", "quantile 0.84 over the stacks"}, &C::high)
+      .column({"massive_bound", at_factor, "nat", "bound of T14: median over the stacks"}, &C::bound)
       .column({"massive_ceiling", on, "nat", "bound for every factor at once: median over the stacks"},
               [](const C& c) { return std::isfinite(c.ceiling) ? std::optional(c.ceiling) : std::nullopt; })
-      .column({"massive_largest_ratio", on, "1", "largest gradient over bound"},
-              [](const C& c) { return c.largest_ratio; })
+      .column({"massive_largest_ratio", on, "1", "largest gradient over bound"}, &C::largest_ratio)
       .column({"massive_exponent", "massive_curve exponent_end", "1",
                "exponent of the factor in the gradient: smallest and largest"},
               [](const C& c) {

@@ -88,7 +88,7 @@ MassiveCurve summary(const Setting& setting, const std::vector<StackCurve>& stac
   MassiveCurve m{.placement = setting.placement, .final_norm = setting.final_norm};
   const auto over_stacks = [&](auto value) {
     std::vector<double> values;
-    for (const StackCurve& s : stacks) values.push_back(value(s));
+    for (const StackCurve& s : stacks) values.push_back(std::invoke(value, s));
     return values;
   };
   for (std::size_t k = 0; k < factors; ++k) {
@@ -102,9 +102,8 @@ MassiveCurve summary(const Setting& setting, const std::vector<StackCurve>& stac
       m.largest_to_ceiling = larger(m.largest_to_ceiling, s.gradient[k] / s.ceiling);
     }
   }
-  m.ceiling = stacks.front().ceiling < HUGE_VAL
-                  ? quantile(over_stacks([](const StackCurve& s) { return s.ceiling; }), 0.5)
-                  : std::numeric_limits<double>::infinity();
+  m.ceiling = stacks.front().ceiling < HUGE_VAL ? quantile(over_stacks(&StackCurve::ceiling), 0.5)
+                                                : std::numeric_limits<double>::infinity();
   const std::size_t from = factors - 1 - static_cast<std::size_t>(exponent_decades * points_per_decade);
   const std::vector<double> exponents = over_stacks(
       [&](const StackCurve& s) { return std::log10(s.gradient.back() / s.gradient[from]) / exponent_decades; });

@@ -56,16 +56,12 @@ const dataset::Table<Convergence>& convergence_table() {
         .column({"convergence_statistic", on_fit, "", "statistic of the stream"},
                 [](const C& c) { return name_of(c.statistic); })
         .column({"bias", on_fit + " ladder_width", "1", "measured - theory of infinite width, mean over depth"},
-                [](const C& c) { return c.bias; })
-        .column({"bias_stderr", on_fit + " ladder_width", "1", "standard error of the bias"},
-                [](const C& c) { return c.bias_error; })
-        .column({"bias_reason", on_fit, "", "why no verdict was given"}, [](const C& c) { return c.bias_reason; })
-        .column({"convergence_remedy", on_fit, "", "what would make an inconclusive verdict decide"},
-                [](const C& c) { return c.remedy; })
-        .column({"noise", on_fit + " group", "1", "spread of means over groups of seeds"},
-                [](const C& c) { return c.noise; })
-        .column({"noise_stderr", on_fit + " group", "1", "standard error of the spread"},
-                [](const C& c) { return c.noise_error; })
+                &C::bias)
+        .column({"bias_stderr", on_fit + " ladder_width", "1", "standard error of the bias"}, &C::bias_error)
+        .column({"bias_reason", on_fit, "", "why no verdict was given"}, &C::bias_reason)
+        .column({"convergence_remedy", on_fit, "", "what would make an inconclusive verdict decide"}, &C::remedy)
+        .column({"noise", on_fit + " group", "1", "spread of means over groups of seeds"}, &C::noise)
+        .column({"noise_stderr", on_fit + " group", "1", "standard error of the spread"}, &C::noise_error)
         .part_if_any(law_table("bias", "width fitted to the bias", "-1"), bias_law)
         .part_if_any(law_table("noise", "the number of seeds fitted to the spread", "-1/2"), noise_law);
     return table;

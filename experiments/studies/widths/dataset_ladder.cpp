@@ -115,7 +115,7 @@ const dataset::Table<stacks::LadderStack>& stack_table() {
         .column({"stack_input", "stack", "", "what enters the stack"}, [](const S& s) { return input_of(s.spec); })
         .column({"stack_verdict", "stack", "", "of all quantities of the stack (T23)"},
                 [](const S& s) { return judge::name_of(s.verdict); })
-        .column({"stack_refusal", "stack", "", "why nothing was predicted"}, [](const S& s) { return s.refusal; });
+        .column({"stack_refusal", "stack", "", "why nothing was predicted"}, &S::refusal);
     return table;
   }();
   return all;
