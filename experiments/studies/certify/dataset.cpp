@@ -70,36 +70,12 @@ Table<FormatRow> verdict_table() {
   return table;
 }
 
-/// Adds where a run may overflow first, in a class of signals or anywhere. Nothing is put for a run that is certified.
-void add_first(Table<Certified>& table, const std::string& scope, std::optional<SignalClass> kind) {
-  const auto of_first = [kind](auto value) {
-    return [kind, value](const Certified& c) {
-      const theory::Verdict v = theory::verdict(c.certificate, kind);
-      return v.certified ? std::nullopt : std::optional(value(v));
-    };
-  };
-  const std::string on = "format";
-  table
-      .column_if_any({scope + "_first_signal", on, "", "signal of the first place that may overflow"},
-                     of_first([](const theory::Verdict& v) { return name_of(v.first->signal); }))
-      .column_if_any({scope + "_first_sublayer", on, "1", "its sublayer"},
-                     of_first([](const theory::Verdict& v) { return v.first->sublayer; }))
-      .column_if_any({scope + "_first_feature", on, "1", "its feature"},
-                     of_first([](const theory::Verdict& v) { return v.first->channel; }))
-      .column_if_any({scope + "_first_bound", on, "1", "bound of the first place that may overflow"},
-                     of_first([](const theory::Verdict& v) { return v.first->largest; }))
-      .column_if_any({scope + "_first_limit", on, "1", "what it may be"},
-                     of_first([](const theory::Verdict& v) { return v.limit; }));
-}
-
 Table<Certified> run_table() {
   Table<Certified> table;
   table.part(arithmetic_table("run_", "format", "the run that the verdict is for"),
              [](const Certified& c) { return &c.certificate; });
-  add_first(table, "stream", SignalClass::stream);
-  add_first(table, "everywhere", std::nullopt);
   const auto itself = [](const Certified& c) { return &c; };
-  table.part(run_classes_table("run_", "certified", ""), itself)
+  table.part(verdicts_table(""), itself)
       .part(run_places_table(), itself)
       .part(bounds_table("run_signal_", "format ", "the arithmetic of a run (T24)"), itself);
   return table;
@@ -122,9 +98,6 @@ Table<StreamRow> stream_table() {
   const std::string on = "depth";
   Table<S> table;
   table
-      .column({"stream_largest", on, "1", "largest bound of the stream x_out"},
-              [](const S& s) { return s.bound.largest; })
-      .column({"stream_feature", on, "1", "its feature"}, [](const S& s) { return s.bound.channel; })
       .column_if_any({"stream_measured", on, "1", "largest magnitude measured in the stream"},
                      [](const S& s) -> std::optional<double> {
                        if (s.measured == nullptr) return std::nullopt;
@@ -188,7 +161,6 @@ const Table<Judged>& judged_table() {
             "format", largest, [](const Judged& /*j*/) -> const auto& { return number_formats; })
         .rows_at("format", verdict_table(), formats_of)
         .part(measured_bounds_table("", "exact arithmetic (T17)"), exact)
-        .part(exact_classes_table("", ""), exact)
         .part(exact_places_table(), exact)
         .rows("depth", stream_table(), [](const Judged& j) { return stream_of(j.exact); })
         .rows_at(
@@ -211,7 +183,6 @@ Judged judged(const CertifyResult& r, const std::vector<NumberFormat>& formats) 
   if (r.own) all.own.emplace(Certified{*r.own, m, measured, formats});
   if (!r.headroom.possible || !r.headroom.run) return all;
   const ScaledRun& run = *r.headroom.run;
-  all.scaled.emplace(Certified{run.certificate, run.model, nullptr, formats});
   for (const theory::Certificate& c : run.runs) add(all.scaled_runs, c, run.model);
   return all;
 }

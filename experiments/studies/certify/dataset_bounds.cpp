@@ -48,54 +48,20 @@ std::vector<double> on_class_places(const Certified& c, F value) {
 
 double largest_of(const SignalBound& b) { return b.largest; }
 
-/// A class of signals in a certificate, and its largest bound, if it has any.
-struct ClassRow {
-  const Certified& of;
-  SignalClass kind;
-  const SignalBound* worst;
-
-  [[nodiscard]] theory::Verdict verdict() const { return theory::verdict(of.certificate, kind); }
-};
-
-std::vector<ClassRow> classes_of(const Certified& c) {
-  std::vector<ClassRow> all;
-  for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
-    const auto kind = static_cast<SignalClass>(k);
-    all.push_back({c, kind, c.certificate.worst(kind)});
-  }
-  return all;
+theory::Verdict verdict_of_class(const Certified& c, std::size_t kind) {
+  return theory::verdict(c.certificate, static_cast<SignalClass>(kind));
 }
 
-Table<SignalBound> worst_table(const std::string& prefix, const std::string& on, const std::string& of) {
-  Table<SignalBound> table;
-  table.column({prefix + "class_largest", on, "1", "largest bound of a class" + of}, &SignalBound::largest)
-      .column({prefix + "class_signal", on, "", "its signal"}, [](const SignalBound& b) { return name_of(b.signal); })
-      .column({prefix + "class_sublayer", on, "1", "its sublayer"}, &SignalBound::sublayer)
-      .column({prefix + "class_feature", on, "1", "its feature"}, &SignalBound::channel);
-  return table;
-}
-
-/// The largest bound of a class beside what a format holds.
-struct ClassInFormat {
-  double bound;
-  double limit;
-};
-
-std::vector<std::pair<std::size_t, ClassInFormat>> in_formats(const ClassRow& c) {
-  std::vector<std::pair<std::size_t, ClassInFormat>> all;
-  if (c.worst == nullptr) return all;
-  for (const NumberFormat& f : c.of.formats) all.push_back({position_of(f), {c.worst->largest, f.largest}});
-  return all;
-}
-
-Table<ClassInFormat> fits_table(const std::string& prefix) {
-  Table<ClassInFormat> table;
-  table
-      .column({prefix + "class_fits", "class format", "1", "1: the format holds it"},
-              [](const ClassInFormat& c) { return c.bound <= c.limit; })
-      .column({prefix + "class_headroom", "class format", "1", "largest number of the format over it"},
-              [](const ClassInFormat& c) { return c.limit / c.bound; });
-  return table;
+/// A value of every class's verdict.
+template <class F>
+auto on_classes(F value) {
+  return [value](const Certified& c) {
+    std::vector<decltype(value(theory::Verdict{}, c.model))> all;
+    for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
+      all.push_back(value(verdict_of_class(c, k), c.model));
+    }
+    return all;
+  };
 }
 
 }  // namespace
@@ -144,25 +110,13 @@ Table<Certified> measured_bounds_table(const std::string& prefix, const std::str
   return table;
 }
 
-Table<Certified> exact_classes_table(const std::string& prefix, const std::string& of) {
-  Table<ClassRow> rows;
-  rows.part(worst_table(prefix, "class", of + " in exact arithmetic"), &ClassRow::worst)
-      .rows_at("format", fits_table(prefix), in_formats);
+Table<Certified> verdicts_table(const std::string& prefix) {
   Table<Certified> table;
-  table.rows("class", rows, classes_of);
-  return table;
-}
-
-Table<Certified> run_classes_table(const std::string& prefix, const std::string& verdict, const std::string& of) {
-  const std::string on = "format class";
-  Table<ClassRow> rows;
-  rows.column({verdict, on, "1", "1: no input can overflow the format there; 0: not certified"},
-              [](const ClassRow& c) { return c.verdict().certified; })
-      .column({prefix + "reason", on, "", "what stands against it"},
-              [](const ClassRow& c) { return reason_of(c.verdict(), c.of.model); })
-      .part(worst_table(prefix, on, of + " in the arithmetic of a run (T24)"), &ClassRow::worst);
-  Table<Certified> table;
-  table.rows("class", rows, classes_of);
+  table
+      .column(
+          {prefix + "certified", "format class", "1", "1: no input can overflow the format there; 0: not certified"},
+          on_classes([](const theory::Verdict& v, const ModelSpec& /*m*/) { return v.certified; }))
+      .column({prefix + "certified_reason", "format class", "", "what stands against it"}, on_classes(reason_of));
   return table;
 }
 

@@ -67,16 +67,13 @@ Table<Headroom> possible_table() {
 }  // namespace
 
 Table<Judged> headroom_table() {
-  const std::string of_scaled = " of the scaled stack";
   Table<Judged> table;
   table
       .column({"headroom_possible", "", "1", "1: the stream can be scaled with the function kept"},
               [](const Judged& j) { return j.result.headroom.possible; })
       .part(possible_table(), [](const Judged& j) { return j.result.headroom.possible ? &j.result.headroom : nullptr; })
-      .part(exact_classes_table("scaled_", of_scaled), [](const Judged& j) { return j.scaled ? &*j.scaled : nullptr; })
       .rows_at(
-          "format", run_classes_table("scaled_run_", "scaled_run_certified", of_scaled),
-          [](const Judged& j) -> const auto& { return j.scaled_runs; });
+          "format", verdicts_table("scaled_run_"), [](const Judged& j) -> const auto& { return j.scaled_runs; });
   return table;
 }
 

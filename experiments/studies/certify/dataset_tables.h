@@ -28,7 +28,6 @@ struct Judged {
   Certified exact;
   std::vector<std::pair<std::size_t, Certified>> runs = {};  ///< by the position of the format
   std::optional<Certified> own = {};
-  std::optional<Certified> scaled = {};  ///< of the scaled stack in exact arithmetic
   std::vector<std::pair<std::size_t, Certified>> scaled_runs = {};
 };
 
@@ -44,11 +43,8 @@ dataset::Table<Certified> bounds_table(const std::string& prefix, const std::str
 /// The table of bounds with the measured maxima beside them.
 dataset::Table<Certified> measured_bounds_table(const std::string& prefix, const std::string& in);
 
-/// The largest bound of every class and where it is, and what formats make of it. `of` says in words of what.
-dataset::Table<Certified> exact_classes_table(const std::string& prefix, const std::string& of);
-/// The table of classes in a run's own arithmetic, on (format, class), with verdicts, whose column is called `verdict`.
-dataset::Table<Certified> run_classes_table(const std::string& prefix, const std::string& verdict,
-                                            const std::string& of);
+/// The verdicts of a run's own arithmetic, on (format, class).
+dataset::Table<Certified> verdicts_table(const std::string& prefix);
 
 /// The largest bound, and the largest measured number, of every class by place.
 dataset::Table<Certified> exact_places_table();
