@@ -126,20 +126,6 @@ struct PlantedReadings {
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = values[i] / exact[i] - 1.0;
     return values;
   }
-  /// Of every seed: by how much an SQNR is lower with massive features, mean over places first … last.
-  [[nodiscard]] std::vector<double> massive_loss(std::size_t stack, std::size_t format, Signal signal,
-                                                 std::size_t first, std::size_t last) const {
-    std::vector<double> losses(seeds, 0.0);
-    for (std::size_t place = first; place <= last; ++place) {
-      const auto of = [&](std::size_t variant) {
-        return raw(stack, format, variant, site(stack, signal), formats::Measure::sqnr, place);
-      };
-      for (std::size_t i = 0; i < seeds; ++i) {
-        losses[i] += (of(0)[i] - of(1)[i]) / static_cast<double>(last - first + 1);
-      }
-    }
-    return losses;
-  }
 };
 
 }  // namespace periscope::testing

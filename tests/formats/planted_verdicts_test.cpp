@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 
 #include "tests/formats/planted.h"
 #include "tests/support/doctest.h"
@@ -18,32 +17,6 @@ void same(const std::string& what, double found, double expected) {
   INFO(what, ": ", found, ", expected ", expected);
   const bool equal = std::abs(found - expected) <= 1e-11 * std::max(1.0, std::abs(expected));
   CHECK(equal);
-}
-
-TEST_CASE("formats: averages over seeds, drifts from the same seed in f64, largest input") {
-  PlantedReadings planted;
-  planted.add_all();
-  for (std::size_t s = 0; s < 2; ++s) {
-    const formats::FormatsStack& stack = planted.result.stacks[s];
-    CHECK(stack.seeds == static_cast<int>(PlantedReadings::seeds));
-    for (std::size_t f = 0; f < PlantedReadings::formats; ++f) {
-      for (std::size_t v = 0; v < PlantedReadings::variants; ++v) {
-        const formats::Variant& variant = stack.formats[f].variants[v];
-        for (std::size_t k = 0; k < stack.sites.size(); ++k) {
-          for (std::size_t p = 0; p < planted.places(s); ++p) {
-            for (std::size_t m = 0; m < 2; ++m) {
-              const MeanAndError drift = mean_and_error(planted.drift(s, f, v, k, measures[m], p));
-              const auto& drifts = m == 0 ? variant.second_moment_drift : variant.variance_drift;
-              same("drift", drifts[k * planted.places(s) + p].mean(), drift.mean);
-              same("error of drift", drifts[k * planted.places(s) + p].standard_error(), drift.error);
-            }
-          }
-        }
-        const std::vector<double> inputs = planted.raw(s, f, v, planted.site(s, Signal::x_out), Measure::maximum, 0);
-        CHECK(variant.largest_input == *std::ranges::max_element(inputs));
-      }
-    }
-  }
 }
 
 TEST_CASE("formats: the first overflow in the order of a pass, how many seeds, and whether the first seed had one") {
@@ -100,72 +73,6 @@ struct Judged : PlantedReadings {
     formats::judge_laws(result, config.agreement);
   }
 };
-
-TEST_CASE("formats: the law's cells are the stream's own means, with theory, and the rounding of this format") {
-  const Judged judged;
-  std::size_t tests = 0;
-  for (const formats::FormatsStack& stack : judged.result.stacks) {
-    for (const formats::FormatResult& format : stack.formats) tests += format.law.cells.size();
-  }
-  // Two statistics at 3 and at 5 depths, with a mean and a slope each, in three formats.
-  CHECK(tests == 3 * (2 * (3 + 2) + 2 * (5 + 2)));
-  const double level = -std::expm1(std::log1p(-0.01) / static_cast<double>(tests));
-  for (std::size_t s = 0; s < 2; ++s) {
-    const formats::FormatsStack& stack = judged.result.stacks[s];
-    const std::size_t site = judged.site(s, Signal::x_out);
-    for (std::size_t f = 0; f < PlantedReadings::formats; ++f) {
-      const judge::Agreement& law = stack.formats[f].law;
-      INFO(stack.formats[f].name);
-      same("level of the law", law.level, level);
-      std::size_t single = 0;
-      for (const judge::Cell& cell : law.cells) {
-        const std::size_t m = cell.statistic == Statistic::second_moment ? 0 : 1;
-        const Curve& theory = stack.prediction.profile.curves.at({statistics[m], Signal::x_out});
-        // 100 ε of f64, or of f32 with one rounding of the stream.
-        const double rounding = f == 0 ? 100.0 * 0x1p-52 : 100.0 * 0x1p-23 + stack.formats[f].stream_rounding;
-        const auto depths = theory.value.size();
-        if (cell.contrast.empty()) {
-          ++single;
-          const auto depth = static_cast<std::size_t>(cell.index);
-          const MeanAndError measured = mean_and_error(judged.raw(s, f, 0, site, measures[m], depth));
-          same("measured", cell.measured, measured.mean);
-          same("its error", cell.measured_error, measured.error);
-          same("predicted", cell.predicted, theory.value[depth]);
-          same("its error", cell.predicted_error, theory.standard_error[depth]);
-          same("allowance", cell.allowance, rounding * theory.value[depth]);
-          CHECK(cell.seeds == static_cast<int>(PlantedReadings::seeds));
-        } else if (cell.contrast == "mean") {
-          // Of relative deviations, seed by seed.
-          std::vector<double> deviations(PlantedReadings::seeds, 0.0);
-          for (std::size_t depth = 0; depth < depths; ++depth) {
-            const std::vector<double> raw = judged.raw(s, f, 0, site, measures[m], depth);
-            for (std::size_t i = 0; i < raw.size(); ++i) {
-              deviations[i] += (raw[i] / theory.value[depth] - 1.0) / static_cast<double>(depths);
-            }
-          }
-          same("mean over depth", cell.measured, mean_and_error(deviations).mean);
-          same("its error", cell.measured_error, mean_and_error(deviations).error);
-          same("its allowance", cell.allowance, rounding);
-        } else {
-          CHECK(cell.contrast == "slope");
-          // By least squares over depths 0 … n, from first to last.
-          const double n = static_cast<double>(depths) - 1.0;
-          double norm = 0.0;
-          for (double d = 0.0; d <= n; ++d) norm += (d - n / 2.0) * (d - n / 2.0);
-          std::vector<double> slopes(PlantedReadings::seeds, 0.0);
-          for (std::size_t depth = 0; depth < depths; ++depth) {
-            const std::vector<double> raw = judged.raw(s, f, 0, site, measures[m], depth);
-            const double weight = n * (static_cast<double>(depth) - n / 2.0) / norm;
-            for (std::size_t i = 0; i < raw.size(); ++i) slopes[i] += weight * (raw[i] / theory.value[depth] - 1.0);
-          }
-          same("slope over depth", cell.measured, mean_and_error(slopes).mean);
-          same("its error", cell.measured_error, mean_and_error(slopes).error);
-        }
-      }
-      CHECK(single == 2 * (judged.places(s) - 1));
-    }
-  }
-}
 
 TEST_CASE("formats: drifts are tested at the level of all stacks and formats together") {
   const Judged judged;

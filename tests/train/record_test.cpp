@@ -5,8 +5,8 @@
 
 #include "sim/measure/attention_entropy_probe.h"
 #include "sim/measure/model_reading.h"
+#include "tests/support/compare.h"
 #include "tests/support/doctest.h"
-#include "tests/support/planted_result.h"
 #include "tests/train/tiny_training.h"
 
 namespace periscope::testing {
@@ -68,15 +68,15 @@ TEST_CASE("a record's curves are the pass's, each under its name") {
   for (const auto& [key, curve] : reading.reading.profile.curves) {
     const std::string name = std::string(name_of(key.first)) + "." + std::string(name_of(key.second));
     INFO(name);
-    check_values(trained.at(name), curve.value);
+    check_same_bits("record", trained.at(name), curve.value);
   }
   for (const auto& [key, curve] : reading.reading.profile.weight_curves) {
     const std::string name = std::string(name_of(key.first)) + ".weight." + std::string(name_of(key.second));
     INFO(name);
-    check_values(trained.at(name), curve.value);
+    check_same_bits("record", trained.at(name), curve.value);
   }
-  check_values(trained.at("angular_distance"), reading.reading.profile.angular_distance);
-  check_values(trained.at("attention_entropy"), entropy.entropies());
+  check_same_bits("record", trained.at("angular_distance"), reading.reading.profile.angular_distance);
+  check_same_bits("record", trained.at("attention_entropy"), entropy.entropies());
   const std::vector<Growth>& growth = reading.growth;
   for (std::size_t l = 0; l < growth.size(); ++l) {
     CAPTURE(l);

@@ -1,5 +1,7 @@
 #include "experiments/engine/training/run_cell.h"
 
+#include <set>
+
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/settings/resolved.h"
 #include "experiments/engine/training/train.h"
@@ -161,6 +163,19 @@ TEST_CASE("what is to be known of the trained weights goes into the last record 
   CHECK(diverged.trained.history.records.rbegin()->first == cell.train.steps);
   CHECK(diverged.asked == 0);
   CHECK(diverged.steps().empty());
+}
+
+TEST_CASE("the runs of stacks whose names have the same letters are named apart") {
+  training::TrainConfig config;
+  config.run.seeds = 2;
+  config.inputs = {InputKind::tokens};
+  config.placements = {custom_placement({.norm_a = true, .norm_b = true}, "x/y"),
+                       custom_placement({.norm_c = true}, "x_y"), custom_placement({.norm_a = true}, "xy-2"),
+                       custom_placement({.norm_b = true}, "xy"), custom_placement({}, "..")};
+  std::set<std::string> names;
+  for (const TrainCell& cell : training::cells_of(config)) names.insert(cell.name);
+  CHECK(names.size() == 10);
+  for (const char* name : {"xy-seed0", "xy-2-seed0", "stack-seed0"}) CHECK(names.contains(name));
 }
 
 }  // namespace

@@ -72,11 +72,11 @@ TrainingState small_state(double scale) {
     return truth().normal(rows, 3, DType::f64, {1, number, Stream{}}, scale);
   };
   TrainingState state{.steps = 17, .parameters = {}, .optimizer = {}};
-  const ParameterId matrix = matrix_id(0, Weight::down);
-  const ParameterId gain = gain_id(0, Weight::norm_a);
-  state.parameters = {{matrix, numbers(2, 1)}, {gain, numbers(1, 2)}};
-  state.optimizer[matrix] = {.mean = numbers(2, 3), .square = numbers(2, 4)};
-  state.optimizer[gain] = {.mean = numbers(1, 5), .square = numbers(1, 6)};
+  const ParameterId down = matrix_id(0, Weight::down);
+  const ParameterId norm_a = gain_id(0, Weight::norm_a);
+  state.parameters = {{down, numbers(2, 1)}, {norm_a, numbers(1, 2)}};
+  state.optimizer[down] = {.mean = numbers(2, 3), .square = numbers(2, 4)};
+  state.optimizer[norm_a] = {.mean = numbers(1, 5), .square = numbers(1, 6)};
   return state;
 }
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "experiments/app/tools/list.h"
-#include "experiments/engine/result/json_image.h"
+#include "experiments/engine/result/json.h"
 #include "experiments/engine/result/table.h"
 #include "experiments/engine/result/text_table.h"
 #include "tests/support/doctest.h"
@@ -14,7 +14,6 @@ namespace periscope {
 namespace {
 
 using dataset::Builder;
-using dataset::Place;
 using dataset::Schema;
 using dataset::Type;
 using Json = nlohmann::ordered_json;
@@ -30,25 +29,18 @@ struct Cell {
   std::optional<int> diverged_at;
 };
 
-const Place at_cell = Place("cells").each({"cell"});
-
 dataset::Table<Site> site_table() {
   dataset::Table<Site> table;
-  const Place at = (at_cell / "sites").by("site");
-  table.column({"size", "cell site step", "1", "size at a site", at / "size"}, [](const Site& s) { return s.size; })
-      .column({"stable", "cell site", "1", "1: it did not grow", at / "stable"},
-              [](const Site& s) { return s.stable; });
+  table.column({"size", "cell site step", "1", "size at a site"}, [](const Site& s) { return s.size; })
+      .column({"stable", "cell site", "1", "1: it did not grow"}, [](const Site& s) { return s.stable; });
   return table;
 }
 
 dataset::Table<Cell> cell_table() {
   dataset::Table<Cell> table;
-  table
-      .column({"placement", "cell", "", "normalization placement", at_cell / "placement"},
-              [](const Cell& c) { return c.placement; })
-      .column({"loss", "cell step", "nat", "mean loss", at_cell / "loss"}, [](const Cell& c) { return c.loss; })
-      .column({"diverged_at", "cell", "1", "first step that is lost", at_cell / "diverged_at"},
-              [](const Cell& c) { return c.diverged_at; })
+  table.column({"placement", "cell", "", "normalization placement"}, [](const Cell& c) { return c.placement; })
+      .column({"loss", "cell step", "nat", "mean loss"}, [](const Cell& c) { return c.loss; })
+      .column({"diverged_at", "cell", "1", "first step that is lost"}, [](const Cell& c) { return c.diverged_at; })
       .rows_at("site", site_table(), [](const Cell& c) { return c.sites; });
   return table;
 }
@@ -56,13 +48,12 @@ dataset::Table<Cell> cell_table() {
 /// Runs of training, whose number of steps is not known in advance.
 Schema training() {
   std::vector<dataset::ColumnSpec> columns = cell_table().specs();
-  columns.push_back({"seconds_allowed", "", Type::real, "s", "that it may take", {}});
+  columns.push_back({"seconds_allowed", "", Type::real, "s", "that it may take"});
   return {
       "training",
       3,
       {{"cell"}, {"step", Type::integer, "1", "steps taken", true}, {"site", Type::text, "", "place in the dataflow"}},
-      std::move(columns),
-      {{at_cell / "unit", "nat"}}};
+      std::move(columns)};
 }
 
 dataset::Dataset two_runs(const Schema& schema) {
@@ -78,14 +69,30 @@ dataset::Dataset two_runs(const Schema& schema) {
 
 }  // namespace
 
-TEST_CASE("one declaration makes JSON: rows by place, labels as keys, coordinates of elements, nothing for nothing") {
-  const Schema schema = training();
-  const Json json = dataset::json_image(schema, two_runs(schema));
-  CHECK(json.dump() == R"({"cells":[{"placement":"pre","loss":[5.5,null,4.0],"diverged_at":null,)"
-                       R"("sites":{"x_out":{"size":[1.0,2.0,3.0],"stable":true}},"unit":"nat"},)"
-                       R"({"placement":"peri","loss":[5.0,null,null],"diverged_at":2,)"
-                       R"("sites":{"x_in":{"size":[7.0,null,null],"stable":false}},"unit":"nat"}],)"
-                       R"("seconds_allowed":1.5,"coordinates":{"step":[1,2,3]}})");
+TEST_CASE("JSON has the form of xarray's from_dict, words for floats that JSON lacks, null for what is missing") {
+  const Schema schema("k", 1, {{"a", Type::integer, "1", "position"}, {"b"}},
+                      {{"x", "a b", Type::real, "1", "real"},
+                       {"n", "b", Type::integer, "1", "whole"},
+                       {"f", "b", Type::boolean, "1", "flag"},
+                       {"t", "", Type::text, "", "text"}});
+  Builder builder(schema);
+  builder.count("a", 2, 7);
+  const double infinity = std::numeric_limits<double>::infinity();
+  builder.put("x", std::vector{1.5, std::nan(""), infinity, -infinity});
+  builder.put("n", std::vector<std::optional<int>>{3, std::nullopt});
+  builder.put("f", std::vector<std::optional<bool>>{std::nullopt, true});
+  builder.put("t", "word");
+  dataset::Dataset data = builder.finish();
+  data.facts = {{"config", dataset::JsonText{R"({"a":1})"}}, {"seeds", std::int64_t{4}}};
+  const std::string expected =
+      R"({"attrs":{"config":"{\"a\":1}","seeds":4},"dims":{"a":2,"b":2},)"
+      R"("coords":{"a":{"dims":["a"],"attrs":{"units":"1","long_name":"position"},"dtype":"int64","data":[7,8]}},)"
+      R"("data_vars":{"x":{"dims":["a","b"],"attrs":{"units":"1","long_name":"real"},"dtype":"float64",)"
+      R"("data":[[1.5,"NaN"],["Infinity","-Infinity"]]},)"
+      R"("n":{"dims":["b"],"attrs":{"units":"1","long_name":"whole"},"dtype":"int64","data":[3,null]},)"
+      R"("f":{"dims":["b"],"attrs":{"units":"1","long_name":"flag"},"dtype":"bool","data":[null,true]},)"
+      R"("t":{"dims":[],"attrs":{"long_name":"text"},"dtype":"str","data":"word"}}})";
+  CHECK(dataset::json_of(data).dump() == expected);
 }
 
 TEST_CASE("one declaration makes the columns: types, what is missing, a free dimension, one value as a scalar") {
@@ -106,18 +113,6 @@ TEST_CASE("one declaration makes the columns: types, what is missing, a free dim
         std::vector<std::uint8_t>{dataset::missing_boolean, 1, 0, dataset::missing_boolean});
 }
 
-TEST_CASE("several open dimensions: a flat row is nested in JSON") {
-  const Schema schema("table", 1, {{"a", Type::integer, "1", "a"}, {"b", Type::integer, "1", "b"}},
-                      {{"m", "a b", Type::real, "1", "m", Place("m")}});
-  Builder builder(schema);
-  builder.count("a", 2);
-  builder.count("b", 3, 1);
-  builder.put("m", std::vector{1.5, 2.0, 3.0, 4.0, 5.0, std::nan("")});
-  CHECK(dataset::json_image(schema, builder.finish())["m"].dump() == "[[1.5,2.0,3.0],[4.0,5.0,null]]");
-  builder.put("m", std::vector{1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0});
-  CHECK_THROWS_WITH_AS(static_cast<void>(builder.finish()), "column m: 7 values are too many", std::logic_error);
-}
-
 TEST_CASE("what is not declared is refused, and so are another type and a bad declaration") {
   const Schema schema = training();
   Builder builder(schema);
@@ -126,29 +121,28 @@ TEST_CASE("what is not declared is refused, and so are another type and a bad de
   CHECK_THROWS_AS(builder.put("diverged_at", 1.5), std::logic_error);
   CHECK_THROWS_AS(builder.put("stable", 1), std::logic_error);
   CHECK_NOTHROW(builder.put("seconds_allowed", 2));  // a whole number is a real one
+  builder.put("step", std::vector{1});
+  builder.at("cell", 0).put("loss", std::vector{1.0, 2.0});
+  CHECK_THROWS_WITH_AS(static_cast<void>(builder.finish()), "column loss: 2 values are too many", std::logic_error);
   CHECK_THROWS_AS(static_cast<void>(builder.at("cel", 0)), std::logic_error);
   const auto declare = [](dataset::ColumnSpec column) {
     return Schema("k", 1, {{"d", Type::integer, "1", "d"}}, {std::move(column)});
   };
-  CHECK_THROWS_AS(declare({"c", "e", Type::real, "1", "unknown dimension", {}}), std::logic_error);
-  CHECK_THROWS_AS(declare({"c", "d", Type::real, "1", "", {}}), std::logic_error);
-  CHECK_THROWS_AS(declare({"c", "d", Type::real, "", "no units", {}}), std::logic_error);
-  CHECK_THROWS_AS(declare({"c", "d", Type::text, "1", "units of text", {}}), std::logic_error);
-  CHECK_THROWS_AS(declare({"d", "d", Type::integer, "1", "twice", {}}), std::logic_error);
-  CHECK_THROWS_AS(declare({"c", "", Type::real, "1", "in a list that it is not on", Place("l").each({"d"})}),
-                  std::logic_error);
+  CHECK_THROWS_AS(declare({"c", "e", Type::real, "1", "unknown dimension"}), std::logic_error);
+  CHECK_THROWS_AS(declare({"c", "d", Type::real, "1", ""}), std::logic_error);
+  CHECK_THROWS_AS(declare({"c", "d", Type::real, "", "no units"}), std::logic_error);
+  CHECK_THROWS_AS(declare({"c", "d", Type::text, "1", "units of text"}), std::logic_error);
+  CHECK_THROWS_AS(declare({"d", "d", Type::integer, "1", "twice"}), std::logic_error);
 }
 
-TEST_CASE("every result has a schema whose units are known ones, and no two columns are at one place in JSON") {
+TEST_CASE("every result has a schema whose units are known ones") {
   std::set<std::string> kinds;
   const std::set<std::string> known{"", "1", "s"};  // of UDUNITS
   for (const Schema* schema : app::result_schemas()) {
     CHECK(kinds.insert(schema->kind()).second);
-    std::set<std::string> places;
     for (const dataset::ColumnSpec& c : schema->columns()) {
       CAPTURE(c.name);
       CHECK(known.contains(c.units));
-      CHECK_MESSAGE(places.insert(dataset::place_text(c)).second, dataset::place_text(c));
       const bool logarithm = !c.units.empty() && (c.name.starts_with("log_") || c.name.ends_with("loss"));
       // log_ratio of `verify` is decimal, and z is in standard errors.
       if (logarithm && schema->kind() != "verify" && !c.name.ends_with("_z")) CHECK(c.meaning.ends_with(", in nat"));
@@ -162,13 +156,6 @@ TEST_CASE("every result has a schema whose units are known ones, and no two colu
           if (is_pair && other.type != Type::text) CHECK_MESSAGE(other.units == c.units, other.name);
         }
       }
-    }
-    // Nor is one below another: a key is a value, or has keys.
-    for (const std::string& place : places) {
-      const auto below = [&](const std::string& other) {
-        return other.starts_with(place + ".") || other.starts_with(place + "[");
-      };
-      CHECK_MESSAGE(std::ranges::none_of(places, below), schema->kind(), ": ", place);
     }
   }
 }

@@ -10,7 +10,7 @@
 #include "experiments/studies/gradients/config.h"
 #include "sim/backends.h"
 #include "sim/numerics/allowances.h"
-#include "tests/columns/by_hand.h"
+#include "tests/agreement/by_hand.h"
 #include "tests/support/doctest.h"
 
 /// Small runs of the gradient experiments: what they find, from the readings of every seed and from predictions that

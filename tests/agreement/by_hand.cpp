@@ -1,4 +1,4 @@
-#include "tests/columns/by_hand.h"
+#include "tests/agreement/by_hand.h"
 
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <cmath>
 #include <map>
 
@@ -7,10 +5,10 @@
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/studies/widths/convergence.h"
+#include "experiments/studies/widths/ladder.h"
 #include "sim/backends.h"
 #include "sim/numerics/allowances.h"
-#include "tests/columns/by_hand.h"
-#include "tests/columns/expected_columns.h"
+#include "tests/agreement/by_hand.h"
 #include "tests/support/doctest.h"
 
 /// Small runs of the ladder: what it follows, from the readings of every seed at every width and
@@ -94,56 +92,21 @@ TEST_CASE("ladder: every quantity from readings at every width and the theory of
   const theory::Prediction limit = theory::predict(of_width(config.stacks().front(), infinite), {}, options);
 
   const auto one = [](int) { return 1.0; };
-  const auto width_in = [](int width) { return static_cast<double>(width); };
-  const std::vector<Quantity> expected{
-      {"second_moment x_out[1]",
-       true,
-       {1},
-       false,
-       [](const Profile& p) { return p.find(Statistic::second_moment, Signal::x_out); },
-       one},
-      {"second_moment x_out mean over stream",
-       true,
-       {0, 1, 2},
-       true,
-       [](const Profile& p) { return p.find(Statistic::second_moment, Signal::x_out); },
-       one},
-      {"token_cosine x_out[2]",
-       false,
-       {2},
-       false,
-       [](const Profile& p) { return p.find(Statistic::token_cosine, Signal::x_out); },
-       one},
-      {"second_moment f_out[1]",
-       true,
-       {1},
-       false,
-       [](const Profile& p) { return p.find(Statistic::second_moment, Signal::f_out); },
-       one},
-      {"token_cosine f_out[0]",
-       false,
-       {0},
-       false,
-       [](const Profile& p) { return p.find(Statistic::token_cosine, Signal::f_out); },
-       one},
-      {"log_grad_sq x_out mean over stream",
-       false,
-       {0, 1, 2},
-       true,
-       [](const Profile& p) { return p.find(Statistic::log_grad_sq, Signal::x_out); },
-       one},
-      {"log_grad_sq v[0]",
-       false,
-       {0},
-       false,
-       [](const Profile& p) { return p.find(Statistic::log_grad_sq, Weight::v); },
-       width_in},
-      {"log_grad_sq down[0]",
-       false,
-       {0},
-       false,
-       [](const Profile& p) { return p.find(Statistic::log_grad_sq, Weight::down); },
-       [](int width) { return 1.5 * width; }}};
+  const auto moment = [](const Profile& p) { return p.find(Statistic::second_moment, Signal::x_out); };
+  const std::vector<Quantity> expected{{"second_moment x_out[1]", true, {1}, false, moment, one},
+                                       {"second_moment x_out mean over stream", true, {0, 1, 2}, true, moment, one},
+                                       {"token_cosine f_out[0]",
+                                        false,
+                                        {0},
+                                        false,
+                                        [](const Profile& p) { return p.find(Statistic::token_cosine, Signal::f_out); },
+                                        one},
+                                       {"log_grad_sq down[0]",
+                                        false,
+                                        {0},
+                                        false,
+                                        [](const Profile& p) { return p.find(Statistic::log_grad_sq, Weight::down); },
+                                        [](int width) { return 1.5 * width; }}};
   std::map<std::string, const stacks::LadderQuantity*> by_name;
   for (const stacks::LadderQuantity& q : result.stacks[0].quantities) by_name[q.name()] = &q;
   CHECK(by_name.size() == result.stacks[0].quantities.size());
@@ -238,6 +201,47 @@ TEST_CASE("ladder: both families of tests of exponents share a familywise error"
   for (auto& c : result.fits) c.bias_reason = "nothing to fit";
   ladder::judge_exponents(result, 64, 0.01);
   CHECK(result.critical == doctest::Approx(3.3402).epsilon(1e-4));
+}
+
+TEST_CASE("ladder: excess, limit and power of a quantity, by hand") {
+  // m∞ + b/D + c/D² at four widths without a lack of fit, and a prediction with its own error.
+  stacks::LadderQuantity q;
+  for (const int width : {32, 64, 96, 128}) q.measured.push_back({2.0 + 3.0 / width, 0.01});
+  q.predicted = {1.7, 0.015};
+  q.replicates = 8;
+  q.allowance = 0.07;
+  q.scale = 1.7;
+  stacks::LadderResult result{.stacks = {{.spec = {}, .refusal = {}, .quantities = {q, q}}},
+                              .widths = {32, 64, 96, 128}};
+  config::AgreementOptions options;
+  options.power_limits.second_moment = 10.0;
+  stacks::judge_ladder(result, 64, options);
+  const stacks::LadderQuantity& judged = result.stacks[0].quantities[0];
+  const judge::WidthFit fit = judge::fit_width(result.widths, q.measured, 64, 0.007);
+  CHECK(judged.fit.limit.error == fit.limit.error);  // no error of a point counts for less than a tenth of rounding's
+  const double error = std::sqrt(fit.limit.error * fit.limit.error + 0.015 * 0.015);
+  const double degrees = degrees_by_hand(fit.limit.error, fit.degrees, 0.015, 7.0);
+  const double level = 1.0 - std::sqrt(1.0 - 0.01);  // two tests
+  CHECK_MESSAGE(judged.excess == doctest::Approx((std::abs(fit.limit.value - 1.7) - 0.07) / error), "excess");
+  CHECK_MESSAGE(judged.critical == doctest::Approx(critical_by_hand(degrees, level)), "critical");
+  CHECK_MESSAGE(judged.power == doctest::Approx(smallest_rejected_by_hand(0.07, error, degrees, 1.7, level)), "power");
+}
+
+TEST_CASE("ladder: the reason of an inconclusive stack is that of the quantity with the least power") {
+  stacks::LadderResult result{.stacks = {}, .widths = {32, 64, 96, 128}};
+  std::vector<stacks::LadderQuantity>& quantities = result.stacks.emplace_back().quantities;
+  for (int i = 0; i < 3; ++i) {
+    stacks::LadderQuantity q{.statistic = Statistic::second_moment, .signal = Signal::x_out, .index = i + 1};
+    q.measured.assign(4, {1.0, 0.1});
+    q.critical = 4.0;
+    q.excess = 3.0 - i;
+    q.power = i == 1 ? 0.9 : 0.1 * i;
+    q.verdict = i == 0 ? judge::Verdict::agrees : judge::Verdict::inconclusive;
+    q.reason = i == 0 ? "" : i == 1 ? "too weak" : "weak";
+    quantities.push_back(q);
+  }
+  const std::string text = ladder::table(result, {});
+  CHECK_MESSAGE(text.find("          second_moment x_out[2] too weak") != std::string::npos, text);
 }
 
 }  // namespace periscope::testing::width_runs

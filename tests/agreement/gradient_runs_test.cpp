@@ -7,7 +7,7 @@
 #include "experiments/studies/gradients/depth.h"
 #include "experiments/studies/gradients/identity_path.h"
 #include "experiments/studies/gradients/score_path.h"
-#include "tests/columns/gradient_runs.h"
+#include "tests/agreement/gradient_runs.h"
 
 namespace periscope::testing::gradient_runs {
 

@@ -5,13 +5,11 @@
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"
 #include "sim/backends.h"
-#include "tests/columns/by_hand.h"
-#include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"
 #include "theory/predict/finite_width.h"
 
-/// A small run of propagate: what is measured, from the readings of every seed; what is predicted, from predictions
-/// that the test asks for itself; and that each stack is judged by its own.
+/// A small run of propagate: the predictions are those that the test asks for itself, and each stack is judged by its
+/// own.
 namespace periscope::testing::propagate_run {
 namespace {
 
@@ -39,22 +37,6 @@ config::Config tiny() {
   return config;
 }
 
-void check_curve(const std::string& what, const Curve& found, const std::vector<const Curve*>& readings) {
-  for (std::size_t i = 0; i < found.value.size(); ++i) {
-    double mean = 0.0;
-    for (const Curve* c : readings) mean += c->value[i] / seeds;
-    if (std::isnan(mean)) {  // the sum before norm C at the stack's input
-      CHECK_MESSAGE(std::isnan(found.value[i]), what << "[" << i << "] measured");
-      continue;
-    }
-    double squares = 0.0;
-    for (const Curve* c : readings) squares += (c->value[i] - mean) * (c->value[i] - mean);
-    const double error = std::sqrt(squares / (seeds - 1.0) / seeds);
-    CHECK_MESSAGE(near(found.value[i], mean), what << "[" << i << "] measured");
-    CHECK_MESSAGE(near(found.standard_error[i], error), what << "[" << i << "] stderr");
-  }
-}
-
 void check_same(const std::string& what, const Profile& found, const Profile& expected) {
   CHECK_MESSAGE(found.curves.size() == expected.curves.size(), what);
   for (const auto& [key, curve] : expected.curves) {
@@ -74,7 +56,7 @@ void check_same(const std::string& what, const Profile& found, const Profile& ex
 
 }  // namespace
 
-TEST_CASE("propagate: measurements from readings, predictions of what each stack's theory is told, verdicts of both") {
+TEST_CASE("propagate: each stack is compared with the theory of its own override, and judged with all others") {
   const config::Config config = tiny();
   stacks::Progress progress;
   const std::vector<stacks::StackResult> results = stacks::confront(config, "propagate", progress).stacks;
@@ -88,40 +70,10 @@ TEST_CASE("propagate: measurements from readings, predictions of what each stack
     const StackSpec spec = config.stacks()[i];
     CHECK(r.spec.model.placement.name == (i % 2 == 0 ? "pre" : "residual-dual"));
     CHECK(r.spec.input.kind == (i < 2 ? InputKind::gaussian : InputKind::tokens));
-    std::vector<Reading> readings;
-    (void)stacks::measure_stack(*backend, spec, config.run, seeds, progress, [&](const Reading& reading) {
-      readings.push_back(reading);
-      per_seed[i].add(reading.profile);
-    });
+    (void)stacks::measure_stack(*backend, spec, config.run, seeds, progress,
+                                [&](const Reading& reading) { per_seed[i].add(reading.profile); });
     REQUIRE(r.measurement);
     CHECK(r.measurement->seeds == seeds);
-    CHECK(r.measurement->diverged_seeds == 0);
-    CHECK(r.measurement->diverged_at == -1);
-    for (const auto& [key, curve] : r.measurement->profile.curves) {
-      if (key.first == Statistic::score_share) continue;  // NaN of MLPs
-      std::vector<const Curve*> all;
-      for (const Reading& reading : readings) all.push_back(reading.profile.find(key.first, key.second));
-      check_curve(std::string(name_of(key.first)) + " " + std::string(name_of(key.second)), curve, all);
-    }
-    for (const auto& [key, curve] : r.measurement->profile.weight_curves) {
-      std::vector<const Curve*> all;
-      for (const Reading& reading : readings) all.push_back(reading.profile.find(key.first, key.second));
-      check_curve(std::string(name_of(key.first)) + " " + std::string(name_of(key.second)), curve, all);
-    }
-    CHECK(r.measurement->profile.weight_curves.size() == 14);
-    for (std::size_t k = 0; k < 9; ++k) {
-      double mean = 0.0;
-      for (const Reading& reading : readings) mean += reading.profile.angular_distance[k] / seeds;
-      CHECK_MESSAGE(near(r.measurement->profile.angular_distance[k], mean), "angular_distance_measured " << k);
-    }
-    for (const auto& [key, sublayers] : r.measurement->top) {
-      const Signal signal = key;
-      for (std::size_t l = 0; l < sublayers.size(); ++l) {
-        double largest = 0.0;
-        for (const Reading& reading : readings) largest = std::max(largest, reading.top.at(signal)[l].front());
-        CHECK_MESSAGE(sublayers[l].front() == largest, "top_magnitudes of " << name_of(signal));
-      }
-    }
     // Theory hears of its own stack, and of the ids and labels of the run.
     std::vector<std::vector<int>> ids;
     theory::PredictionOptions options{.tolerance = config.theory.wanted_tolerance(),

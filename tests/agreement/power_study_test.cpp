@@ -1,33 +1,17 @@
 #include "experiments/studies/power/power.h"
 
-#include <limits>
 #include <set>
 
 #include "experiments/engine/run/cell_journal.h"
 #include "experiments/engine/run/confront.h"
 #include "experiments/engine/settings/sha256.h"
 #include "experiments/studies/power/false_alarms.h"
-#include "tests/columns/expected_columns.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
-/// Planted results of power: every column from the raw numbers; and runs of it with several master seeds.
-namespace periscope::testing::power_columns {
+/// The study of power: what a row of it is made of, and runs with several master seeds.
+namespace periscope::testing::power_study {
 namespace {
-
-using power::Confrontation;
-
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-
-Confrontation planted_stack(Irregular& numbers, const char* placement, const char* input, judge::Verdict verdict) {
-  return {.placement = placement,
-          .input = input,
-          .verdict = verdict,
-          .reason = {},
-          .by = std::string("worst of ") + placement,
-          .excess = numbers.next(),
-          .critical = numbers.next()};
-}
 
 /// A small configuration whose verdict is quick: `limit` alone has no term for its width.
 power::PowerRun tiny_run(const TemporaryFolder& folder) {
@@ -53,82 +37,6 @@ power::PowerRun tiny_run(const TemporaryFolder& folder) {
 
 }  // namespace
 
-TEST_CASE("power: every column from raw numbers") {
-  Irregular numbers;
-  power::PowerResult result;
-  result.list = {.file = "list.toml",
-                 .configs = {{.name = "a", .file = "a.toml", .settings = {"x=1", "y=2"}},
-                             {.name = "b", .file = "b.toml", .settings = {}}},
-                 .theories = {}};
-  const judge::Verdict agrees = judge::Verdict::agrees;
-  const judge::Verdict disagrees = judge::Verdict::disagrees;
-  // The right theory; a wrong one that one stack rejects, though another has the larger margin; one without effect.
-  result.rows = {{.theory = "true",
-                  .is_true = true,
-                  .settings = {},
-                  .config = "a",
-                  .stacks = {planted_stack(numbers, "pre", "gaussian", agrees),
-                             planted_stack(numbers, "post", "text", judge::Verdict::inconclusive)}},
-                 {.theory = "wrong",
-                  .settings = {"m=1", "n=2"},
-                  .config = "b",
-                  .stacks = {planted_stack(numbers, "peri", "tokens", agrees),
-                             planted_stack(numbers, "b-only", "gaussian", disagrees)}},
-                 {.theory = "idle",
-                  .settings = {"o=1"},
-                  .config = "a",
-                  .stacks = {{.placement = {}, .input = {}, .reason = "acts on nothing", .by = {}}}}};
-  auto& rows = result.rows;
-  rows[0].stacks[0].excess = 2.0 * rows[0].stacks[0].critical;
-  rows[0].stacks[1].excess = 1.5 * rows[0].stacks[1].critical;
-  rows[0].stacks[1].reason = "weak";
-  rows[1].stacks[0].excess = 9.0 * rows[1].stacks[0].critical;
-  rows[1].stacks[1].excess = 1.1 * rows[1].stacks[1].critical;
-  const Confrontation* clearest[] = {&rows[0].stacks[0], &rows[1].stacks[1], &rows[2].stacks[0]};
-
-  ExpectedColumns expected(power::schema(), power::dataset_of(result));
-  expected.words("theory", {"true", "wrong", "idle"}, "rows/*/theory");
-  expected.numbers("theory_is_true", {1, 0, 0}, "rows/*/true");
-  expected.words("told", {"", "m=1 n=2", "o=1"}, "rows/*/told");
-  expected.words("configuration", {"a", "b", "a"}, "rows/*/config");
-  expected.numbers("theory_rejected", {0, 1, 0}, "rows/*/rejected");
-  expected.words("by", {clearest[0]->by, clearest[1]->by, ""}, "rows/*/by");
-  expected.numbers("margin", {2.0, 1.1, 0.0}, "rows/*/margin");
-  const std::string of_clearest = "rows/*/clearest/";
-  expected.words("power_verdict", {"agrees", "disagrees", "not-checked"}, of_clearest + "verdict");
-  expected.words("clearest_placement", {"pre", "b-only", ""}, of_clearest + "placement");
-  expected.words("clearest_input", {"gaussian", "gaussian", ""}, of_clearest + "input");
-  expected.numbers("power_excess", {clearest[0]->excess, clearest[1]->excess, nan}, of_clearest + "excess");
-  expected.numbers("power_critical", {clearest[0]->critical, clearest[1]->critical, nan}, of_clearest + "critical");
-  const std::string stack = "rows/*/stacks/*/";
-  expected.words("stack_placement", {"pre", "post", "peri", "b-only", "", ""}, stack + "placement");
-  expected.words("stack_input", {"gaussian", "text", "tokens", "gaussian", "", ""}, stack + "input");
-  expected.words("stack_verdict", {"agrees", "inconclusive", "agrees", "disagrees", "not-checked", ""},
-                 stack + "verdict");
-  expected.words("stack_reason", {"", "weak", "", "", "acts on nothing", ""}, stack + "reason");
-  const Confrontation* all[] = {&rows[0].stacks[0], &rows[0].stacks[1], &rows[1].stacks[0], &rows[1].stacks[1]};
-  std::vector<std::string> worst;
-  std::vector<double> excess;
-  std::vector<double> critical;
-  for (const Confrontation* c : all) {
-    worst.push_back(c->by);
-    excess.push_back(c->excess);
-    critical.push_back(c->critical);
-  }
-  worst.resize(6);
-  excess.resize(6, nan);
-  critical.resize(6, nan);
-  expected.words("stack_worst", worst, stack + "worst");
-  expected.numbers("stack_excess", excess, stack + "excess");
-  expected.numbers("stack_critical", critical, stack + "critical");
-  expected.numbers("as_they_should_be", {0}, "as_they_should_be");  // the idle one is not rejected
-  expected.words("listed_name", {"a", "b"}, "configs/*/name");
-  expected.words("listed_file", {"a.toml", "b.toml"}, "configs/*/file");
-  expected.words("listed_settings", {"x=1 y=2", ""}, "configs/*/settings");
-  expected.words("list", {"list.toml"}, "list");
-  expected.complete();
-}
-
 TEST_CASE("power: a stack's confrontation is the judgement's worst cell") {
   judge::Agreement a;
   a.verdict = judge::Verdict::inconclusive;
@@ -141,7 +49,7 @@ TEST_CASE("power: a stack's confrontation is the judgement's worst cell") {
   StackSpec spec;
   spec.model.placement = *find_placement("post");
   spec.input.kind = InputKind::tokens;
-  const Confrontation c = power::confrontation_of(spec, a);
+  const power::Confrontation c = power::confrontation_of(spec, a);
   CHECK(c.placement == "post");
   CHECK(c.input == "tokens");
   CHECK(c.verdict == judge::Verdict::inconclusive);
@@ -261,4 +169,4 @@ TEST_CASE("power: how many rejections a familywise error allows") {
   CHECK(judge::allowed_rejections(20, 0.01) == 2);
 }
 
-}  // namespace periscope::testing::power_columns
+}  // namespace periscope::testing::power_study

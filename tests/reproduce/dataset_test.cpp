@@ -7,7 +7,6 @@
 
 #include "experiments/engine/judge/depth_fit.h"
 #include "experiments/engine/judge/sign_claim_tests.h"
-#include "experiments/engine/result/json_image.h"
 #include "experiments/engine/run/size_nulls.h"
 #include "experiments/engine/run/weight_scales_of.h"
 #include "experiments/studies/reproduce/reproduce.h"
@@ -20,6 +19,18 @@
 
 namespace periscope::testing {
 namespace {
+
+/// The values of a column of numbers.
+std::vector<double> numbers_of(const dataset::Dataset& data, const char* name) {
+  const dataset::Values& values = data.find(name)->values;
+  std::vector<double> numbers;
+  for (std::size_t i = 0; i < dataset::size_of(values); ++i) numbers.push_back(dataset::number_at(values, i));
+  return numbers;
+}
+
+std::vector<std::string> words_of(const dataset::Dataset& data, const char* name) {
+  return std::get<std::vector<std::string>>(data.find(name)->values);
+}
 
 /// One layer and two steps, of figure 1.
 reproduce::ReproduceConfig tiny_config(int seeds) {
@@ -67,24 +78,23 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
     }
     return run;
   }));
-  const auto json = dataset::json_image(reproduce::schema(), reproduce::dataset_of(config, result));
-  const auto& group = json["groups"][0];
-  CHECK(group["variance"]["mean"].front().front() == doctest::Approx(50.0 * std::exp(1.0)));
-  CHECK(group["variance"]["stderr"].front().front() == doctest::Approx(1.0 / std::sqrt(3.0)));  // of 0, 1, 2
-  CHECK(group["seeds"][0]["top_first"].front() == 9.0);
-  CHECK(group["seeds"][0]["top_last"].front() == 6.0);
+  const dataset::Dataset data = reproduce::dataset_of(config, result);
+  const auto first = [&](const char* name) { return numbers_of(data, name).front(); };
+  CHECK(first("variance_measured") == doctest::Approx(50.0 * std::exp(1.0)));
+  CHECK(first("variance_stderr") == doctest::Approx(1.0 / std::sqrt(3.0)));  // of 0, 1, 2
+  CHECK(first("top_first") == 9.0);
+  CHECK(first("top_last") == 6.0);
   // The three parts of growth add up to it, and each null has its own error.
-  const auto& scaled = group["seeds"][0]["scaled"];
-  CHECK(scaled["growth_from_scales"] == doctest::Approx(std::log(4.0 / 3.0)));
-  CHECK(scaled["growth_from_sizes_inside"] == doctest::Approx(std::log(5.0 / 4.0)));
-  CHECK(scaled["growth_from_alignment"] == doctest::Approx(std::log(7.0 / 5.0)));
+  CHECK(first("growth_from_scales") == doctest::Approx(std::log(4.0 / 3.0)));
+  CHECK(first("growth_from_sizes_inside") == doctest::Approx(std::log(5.0 / 4.0)));
+  CHECK(first("growth_from_alignment") == doctest::Approx(std::log(7.0 / 5.0)));
   // In the other order: sizes make 4/3 alone and 7/6 of trained directions.
-  CHECK(scaled["growth_from_directions"] == doctest::Approx(std::log(6.0 / 3.0)));
-  CHECK(scaled["growth_from_scales_given_directions"] == doctest::Approx(std::log(7.0 / 6.0)));
-  CHECK(scaled["growth_interaction"] == doctest::Approx(std::log(7.0 / 6.0) - std::log(4.0 / 3.0)));
-  CHECK(scaled["growth_alignment_error"] == 0.25);
-  CHECK(scaled["growth_beyond_signs"] == doctest::Approx(std::log(7.0 / 6.0)));
-  CHECK(scaled["growth_beyond_signs_error"] == 0.125);
+  CHECK(first("growth_from_directions") == doctest::Approx(std::log(6.0 / 3.0)));
+  CHECK(first("growth_from_scales_given_directions") == doctest::Approx(std::log(7.0 / 6.0)));
+  CHECK(first("growth_interaction") == doctest::Approx(std::log(7.0 / 6.0) - std::log(4.0 / 3.0)));
+  CHECK(first("growth_alignment_error") == 0.25);
+  CHECK(first("growth_beyond_signs") == doctest::Approx(std::log(7.0 / 6.0)));
+  CHECK(first("growth_beyond_signs_error") == 0.125);
 }
 
 /// A result of one group, whose variance over depth at the end is `law` of seed and depth.
@@ -127,18 +137,15 @@ TEST_CASE("the law of growth of every seed: which, how closely, of how many poin
     const double error = std::fmod(d, 2.0) == 0.0 ? 1.02 : 0.98;
     return seed == 0 ? (1.0 + d) * error : seed == 1 ? std::exp(0.8 * d) * error : d < 5.0 ? 1.0 : 20.0;
   });
-  const auto json = dataset::json_image(reproduce::schema(), reproduce::dataset_of(small(), result));
-  const auto& seeds = json["groups"][0]["seeds"];
-  CHECK(seeds[0]["growth_law"] == "linear");
-  CHECK(seeds[1]["growth_law"] == "exponential");
-  CHECK(seeds[2]["growth_law"] == "no law fits");
+  const dataset::Dataset data = reproduce::dataset_of(small(), result);
+  CHECK(words_of(data, "growth_law") == std::vector<std::string>{"linear", "exponential", "no law fits"});
   const auto& end = result.groups[0].cells[1].history.records.rbegin()->second.at("variance.x_out");
   const auto fit = judge::fit_growth(end);
-  for (std::size_t law = 0; law < 3; ++law) {
-    CHECK(seeds[1]["growth_misfit"][law] == fit.laws[law].rms_residual);
-    CHECK(seeds[1]["growth_criterion"][law] == fit.laws[law].criterion);
+  for (std::size_t law = 0; law < 3; ++law) {  // of the second seed
+    CHECK(numbers_of(data, "growth_misfit")[3 + law] == fit.laws[law].rms_residual);
+    CHECK(numbers_of(data, "growth_criterion")[3 + law] == fit.laws[law].criterion);
   }
-  CHECK(seeds[1]["growth_effective_points"] == fit.effective_points);
+  CHECK(numbers_of(data, "growth_effective_points")[1] == fit.effective_points);
   const std::string text = reproduce::table(small(), result);
   CHECK(text.find(fmt::format("exponential (1, rms {:.2g} %)", 100.0 * fit.laws[2].rms_residual)) != std::string::npos);
   CHECK(text.find("no law") != std::string::npos);
@@ -169,9 +176,9 @@ TEST_CASE(
                            .reason = "too short",
                            .regime = {"width 8", reproduce::regime_of(small()).front()}});
   judge::correct_for_number(result.claims);
-  const auto json = dataset::json_image(reproduce::schema(), reproduce::dataset_of(small(), result));
-  CHECK(json["claims"][0]["holm"] == doctest::Approx(4.0 * 2e-5));
-  CHECK(json["claims"][1]["holm"] == doctest::Approx(3.0 * 0.06));
+  const dataset::Dataset data = reproduce::dataset_of(small(), result);
+  CHECK(numbers_of(data, "claim_holm")[0] == doctest::Approx(4.0 * 2e-5));
+  CHECK(numbers_of(data, "claim_holm")[1] == doctest::Approx(3.0 * 0.06));
   const std::string text = reproduce::table(small(), result);
   CHECK(text.find("4 claims tested one by one, 3 decided; up to 0.4 would be by chance") != std::string::npos);
   CHECK(text.find("(p of all, Holm's, at most 5 %): C0.\n") != std::string::npos);
@@ -180,7 +187,7 @@ TEST_CASE(
   CHECK(text.find("not-testable-here") != std::string::npos);
   CHECK(text.find("large [width 8]") != std::string::npos);
   CHECK(text.find("in the regime σ√D ") != std::string::npos);
-  CHECK(json["claims"][4]["regime"].get<std::string>().starts_with("width 8, σ√D "));
+  CHECK(words_of(data, "claim_regime")[4].starts_with("width 8, σ√D "));
 }
 
 TEST_CASE("theory before training has the tokens and the labels of every recorded window") {
