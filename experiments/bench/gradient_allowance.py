@@ -107,7 +107,9 @@ def run(binary, keys, seeds, first, tolerance):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode not in (0, 4):
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
-    return json.loads(done.stdout)["cells"][0]
+    answer = json.loads(done.stdout)
+    labels = {name: column["data"] for name, column in answer["coords"].items()}
+    return labels | {name: column["data"][0][0] for name, column in answer["data_vars"].items()}
 
 
 def readings(cell, keys, seeds):
@@ -122,30 +124,31 @@ def readings(cell, keys, seeds):
 
     found = []
 
-    def add(kind, log, depth_of, share=False):
+    def add(kind, column, depth_of, row=None, share=False):
+        curves = [cell[f"{column}_{version}"] for version in ("measured", "stderr", "predicted", "predicted_stderr")]
+        log = curves if row is None else [curve[row] for curve in curves]
         mine = []
-        for i, (m, sm, t, st) in enumerate(zip(log["measured"], log["stderr"], log["predicted"],
-                                               log["predicted_stderr"], strict=True)):
-            if m is None or t is None or sm is None or st is None:
+        for i, numbers in enumerate(zip(*log, strict=True)):
+            if any(isinstance(number, str) for number in numbers):
                 continue
+            m, sm, t, st = numbers
             scale = t * (1.0 - t) if share else 1.0
             mine.append({"kind": kind, "i": i, "b": (m - t) / scale, "sm": sm / scale, "st": st / scale,
                          "v": seeds * (sm / scale) ** 2, "W": way(depth_of(i))})
         found.extend(mine)
         name = {"stream": "log_grad_sq x_out mean", "share": "score_share A_out mean"}.get(
             kind, f"log_grad_sq {kind} mean")
-        for contrast in cell["contrasts"]:
-            if contrast["name"] == name:
-                scale = statistics.mean(log["predicted"][r["i"]] * (1 - log["predicted"][r["i"]])
-                                        for r in mine) if share else 1.0
-                found.append({"kind": kind, "i": "mean", "b": contrast["deviation"] / scale,
-                              "sm": contrast["stderr"] / scale, "st": 0.0,
+        for k, contrast in enumerate(cell.get("contrast_name", [])):
+            if contrast == name:
+                scale = statistics.mean(log[2][r["i"]] * (1 - log[2][r["i"]]) for r in mine) if share else 1.0
+                found.append({"kind": kind, "i": "mean", "b": cell["contrast_deviation"][k] / scale,
+                              "sm": cell["contrast_stderr"][k] / scale, "st": 0.0,
                               "v": statistics.mean(r["v"] for r in mine), "W": statistics.mean(r["W"] for r in mine)})
 
-    add("stream", cell["log_grad_sq"], lambda i: i)
-    for weight, log in cell["weight_log_grad_sq"].items():
-        add(weight, log, lambda i: 2 * i)
-    add("share", cell["sites"]["A_out"]["score_share"], lambda i: i, share=True)
+    add("stream", "log_grad_sq", lambda i: i)
+    for row, weight in enumerate(cell["weight"]):
+        add(weight, "weight_log_grad_sq", lambda i: 2 * i, row)
+    add("share", "site_score_share", lambda i: i, cell["site"].index("A_out"), share=True)
     return found
 
 

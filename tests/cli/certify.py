@@ -7,7 +7,7 @@ import re
 import unittest
 
 import tiny_checkpoint
-from periscope_process import SMALL, FolderTest, run, run_json
+from periscope_process import SMALL, FolderTest, run, run_json, run_result
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "checkpoint" / "fixtures"
 
@@ -16,83 +16,78 @@ class Certify(FolderTest):
     STACK = SMALL.replace('["pre", "peri"]', '"peri"').replace("tokens = 6", 'tokens = 6\nkind = "tokens"')
 
     def certify(self, *arguments):
-        return run_json("certify", *arguments, "--quiet")
+        return run_result("certify", *arguments, "--quiet")
 
     def test_checkpoint(self):
         result, code = self.certify(FIXTURES / "gemma2", "--tokens", "1,2,3", "--attack", 5, "--headroom", "fp16")
         self.assertEqual(code, 0)
-        self.assertEqual((result["model"], result["family"], result["placement"]), ("gemma2", "gemma2", "peri"))
-        self.assertEqual((result["arithmetic"], result["length"]), ("mixed", 4096))
+        self.assertEqual([result[name] for name in ("model", "family", "model_placement", "arithmetic", "length")],
+                         ["gemma2", "gemma2", "peri", "mixed", 4096])
         weights = hashlib.sha256((FIXTURES / "gemma2" / "model.safetensors").read_bytes()).hexdigest()
-        self.assertEqual(result["weights_sha256"], {"model.safetensors": weights})
+        self.assertEqual((result["weights"], result["weights_sha256"]), (["model.safetensors"], [weights]))
         self.assertIn("bypass the embedding table", result["excluded"][0])
         # A window of 4 tokens has no room for a rescaling: one block is all.
         self.assertTrue(any("flash attention" in line for line in result["excluded"]), result["excluded"])
         self.assertFalse(any("Welford" in line for line in result["excluded"]), "RMSNorm has no variance")
         layer, _ = self.certify(FIXTURES / "gpt2-bare")
         self.assertTrue(any("Welford" in line for line in layer["excluded"]), layer["excluded"])
-        formats = {"bf16", "fp16", "fp8_e5m2", "fp8_e4m3"}
-        self.assertEqual((set(result["verdicts"]), set(result["runs"])), (formats, formats))
-        self.assertEqual({one["arithmetic"] for one in result["runs"].values()}, {"mixed"})
-        exact = result["exact"]
-        depths = 2 * result["layers"] + 1
-        self.assertEqual([len(exact["stream"][k]) for k in ("bound", "feature", "measured")], [depths] * 3)
-        self.assertNotIn("exceeded", result)
-        classes = {name: signal["class"] for name, signal in result["signals"].items()}
-        largest = max(bound for name, signal in exact["signals"].items() if classes[name] == "stream"
-                      for bound in signal["bound"] if bound is not None)  # fmt: skip
-        self.assertEqual(exact["classes"]["stream"]["bound"], largest)
+        runs = {run["format"]: run for run in result.each("format") if run["run_arithmetic"]}
+        self.assertEqual(set(runs), {"bf16", "fp16", "fp8_e5m2", "fp8_e4m3"})
+        self.assertEqual({run["run_arithmetic"] for run in runs.values()}, {"mixed"})
+        self.assertNotIn("exceeded_signal", result)
+        signals = result.each("signal")
+        largest = max(bound for s in signals if s["signal_class"] == "stream"
+                      for bound in s["bound"] if bound is not None)  # fmt: skip
+        self.assertEqual(result.at(**{"class": "stream"})["class_largest"], largest)
         # The run was in f64 and is held against that arithmetic alone, without tolerance.
-        own = result["own_run"]
-        self.assertEqual((own["arithmetic"], own["format"]), ("pure", "fp64"))
-        pairs = [pair for signal in own["signals"].values() if "measured" in signal
-                 for pair in zip(signal["measured"], signal["bound"], strict=True) if pair[0] is not None]  # fmt: skip
+        self.assertEqual((result["own_arithmetic"], result["own_format"]), ("pure", "fp64"))
+        pairs = [pair for s in signals for pair in zip(s["own_measured"], s["own_bound"], strict=True)
+                 if pair[0] is not None]  # fmt: skip
         self.assertGreater(len(pairs), 20)
         for measured, bound in pairs:
             self.assertLessEqual(measured, bound)
-        self.assertTrue(all(a["ratio"] <= 1 for a in result["attack"]))
-        for signal, exactly in exact["signals"].items():
-            for name in formats:
-                other = result["runs"][name]["signals"][signal]
-                self.assertEqual([f is None for f in other["feature"]], [f is None for f in exactly["feature"]])
-                for bound, rounded in zip(exactly["bound"], other["bound"], strict=True):
-                    if not result["runs"][name]["weights_rounded"] and rounded is not None:
-                        self.assertGreaterEqual(rounded, bound)
-        headroom = result["headroom"]
-        self.assertTrue(headroom["gains_alone"])
-        self.assertNotIn("divided", headroom)
-        self.assertLess(headroom["run"]["logit_difference_without_eps"], 1e-12)
-        self.assertLessEqual(headroom["run"]["c"], headroom["formats"]["fp16"]["c_certified"])
-        self.assertTrue(headroom["run"]["runs"]["fp16"]["classes"]["stream"]["certified"])
-        self.assertEqual(result["provenance"]["checkpoint"], str(FIXTURES / "gemma2"))
+        self.assertTrue(all(ratio <= 1 for ratio in result["attack_ratio"]))
+        for run_of_format in runs.values():
+            for exact, rounded in zip(signals, run_of_format.each("signal"), strict=True):
+                self.assertEqual([f is None for f in rounded["run_signal_bound_feature"]],
+                                 [f is None for f in exact["bound_feature"]])
+                for bound, larger in zip(exact["bound"], rounded["run_signal_bound"], strict=True):
+                    if not run_of_format["run_weights_rounded"] and larger is not None:
+                        self.assertGreaterEqual(larger, bound)
+        self.assertTrue(result["headroom_gains_alone"])
+        self.assertFalse(result.get("headroom_divided"))
+        self.assertLess(result["logit_difference_without_eps"], 1e-12)
+        fp16 = result.at(format="fp16")
+        self.assertLessEqual(result["scaled_c"], fp16["headroom_c_certified"])
+        self.assertTrue(fp16.at(**{"class": "stream"})["scaled_run_certified"])
+        self.assertEqual(result.attrs["checkpoint"], str(FIXTURES / "gemma2"))
 
     def test_random_stack(self):
         result, code = self.certify("--config", self.config, "--measure")
         self.assertEqual((code, result["input"], result["measured_tokens"]), (0, "tokens", 6))
-        self.assertEqual(list(result["weights_sha256"]), ["drawn"])
+        self.assertEqual(result["weights"], ["drawn"])
         again, _ = self.certify("--config", self.config, "--measure", "--threads", 3)
-        for key in ("exact", "runs", "own_run", "headroom", "weights_sha256"):
-            self.assertEqual(result[key], again[key], "bit for bit for any number of threads")
+        self.assertEqual(result.data(), again.data(), "bit for bit for any number of threads")
         other, _ = self.certify("--config", self.config, "--seed", 2)
         self.assertNotEqual(result["weights_sha256"], other["weights_sha256"])
         gaussian = ["--config", self.config, "--set", "input.kind=gaussian"]
         result, code = self.certify(*gaussian, "--input-maximum", 4, "--measure", "--attack", 10)
         self.assertEqual((code, result["input_maximum"]), (0, 4.0))
-        self.assertEqual(result["exact"]["stream"]["bound"][0], 4.0)
+        self.assertEqual(result["stream_largest"][0], 4.0)
         result, code = self.certify(*gaussian, "--set", "model.embedding_norm=true", "--attack", 40)
-        self.assertEqual((code, result["input_maximum"]), (0, None))
-        self.assertAlmostEqual(result["exact"]["stream"]["bound"][0], 32**0.5, places=9)
+        self.assertEqual((code, result["input_maximum"]), (0, math.inf))
+        self.assertAlmostEqual(result["stream_largest"][0], 32**0.5, places=9)
         # Any FP16 numbers have squares that fp32 can sum, not so any BF16 numbers.
-        self.assertTrue(result["verdicts"]["fp16"]["stream"])
-        self.assertFalse(result["verdicts"]["bf16"]["stream"])
-        self.assertIn("squares", result["verdicts"]["bf16"]["stream_reason"])
+        self.assertTrue(result.at(format="fp16")["stream_certified"])
+        self.assertFalse(result.at(format="bf16")["stream_certified"])
+        self.assertIn("squares", result.at(format="bf16")["stream_reason"])
 
     def test_arithmetics(self):
         for name in ("exact", "mixed", "pure"):
             result, code = self.certify("--config", self.config, "--arithmetic", name, "--length", 64)
             self.assertEqual((code, result["arithmetic"]), (0, name))
             self.assertEqual(result.get("length"), None if name == "exact" else 64)
-            self.assertEqual({one["arithmetic"] for one in result.get("runs", {}).values()}, {name} - {"exact"})
+            self.assertEqual(set(result.get("run_arithmetic", [])) - {""}, {name} - {"exact"})
         # 1e-12 is 0 in FP16: a pure run divides 0 by 0, a mixed one does not.
         small = ["--config", self.config, "--set", "model.norm_eps=1e-12", "--quiet", "--require", "fp16"]
         self.assertEqual(run("certify", *small).returncode, 0)
@@ -102,23 +97,22 @@ class Certify(FolderTest):
         keys = ["model.placement=none", "model.final_norm=true", "model.layers=6", "model.width=32", "model.heads=2",
                 "model.vocab=64", "init.scheme=lecun", "input.kind=tokens", "input.tokens=8"]  # fmt: skip
         result, code = self.certify(*(x for k in keys for x in ("--set", k)), "--measure")
-        self.assertEqual((code, "exceeded" in result), (0, False))
-        output = result["exact"]["signals"]["output"]
-        place = result["coordinates"]["place"].index(12)
-        self.assertGreater(output["measured"][place], 1)
-        self.assertGreaterEqual(output["bound"][place], output["measured"][place])
-        self.assertFalse(any(v["everywhere"] for v in result["verdicts"].values()))
+        self.assertEqual((code, "exceeded_signal" in result), (0, False))
+        output = result.at(signal="output", place=12)
+        self.assertGreater(output["measured"], 1)
+        self.assertGreaterEqual(output["bound"], output["measured"])
+        self.assertFalse(any(result["everywhere_certified"]))
 
     def test_a_run_that_overflows_its_own_format_violates_no_bound(self):
         keys = ["model.placement={beta = 1e30}", "model.layers=2", "init.scheme=lecun", "input.kind=tokens"]
         huge = ["--config", self.config, *(x for k in keys for x in ("--set", k)), "--measure"]
         result, code = self.certify(*huge, "--dtype", "f32")
-        self.assertEqual((code, "exceeded" in result), (0, False))
+        self.assertEqual((code, "exceeded_signal" in result), (0, False))
         self.assertEqual(result["overflowed"], "hidden, layer 0 MLP, feature 2")
         self.assertIn("FP32 overflowed at hidden, layer 0 MLP, feature 2, as its certificate allows",
                       run("certify", *huge, "--dtype", "f32").stderr)
         result, code = self.certify(*huge, "--dtype", "f64")
-        self.assertEqual((code, "exceeded" in result, "overflowed" in result), (0, False, False))
+        self.assertEqual((code, "exceeded_signal" in result, "overflowed" in result), (0, False, False))
 
     def test_what_is_not_bounded_has_no_inf(self):
         for keys in (["input.kind=gaussian", "model.placement=x0"],
@@ -134,7 +128,7 @@ class Certify(FolderTest):
         gaussian = ["--config", self.config, "--set", "input.kind=gaussian", "--set", "model.embedding_norm=true"]
         for largest, certified in ((100, True), (65504, True), (65520, False), (1e150, False), (1e160, False)):
             result, code = self.certify(*gaussian, "--input-maximum", largest)
-            self.assertEqual((code, result["verdicts"]["fp16"]["stream"]), (0, certified), largest)
+            self.assertEqual((code, result.at(format="fp16")["stream_certified"]), (0, certified), largest)
 
     def test_requirements(self):
         # Gains of 3000 put the stream beyond FP16, not the inside of the modules.
@@ -149,10 +143,9 @@ class Certify(FolderTest):
                       "nor anything else", " ".join(done.stderr.split()))
         self.assertIn("Not covered: inputs that bypass the embedding table", done.stderr)
         result, _ = self.certify(*large, "--headroom", "fp16")
-        scaled = result["headroom"]["run"]
-        self.assertLess(scaled["c"], 1)
+        self.assertLess(result["scaled_c"], 1)
         for name in ("stream", "branch"):
-            self.assertTrue(scaled["runs"]["fp16"]["classes"][name]["certified"], name)
+            self.assertTrue(result.at(format="fp16", **{"class": name})["scaled_run_certified"], name)
 
     def scaled_checkpoint(self, name, **factors):
         """Writes a checkpoint; each factor multiplies the first tensor whose name contains its key."""
@@ -167,11 +160,10 @@ class Certify(FolderTest):
         # `up` exceeds FP16's range and the stream does not, so no c helps.
         folder = self.scaled_checkpoint("overflow", up_proj=1.5e4, gate_proj=1e-2, down_proj=1e-4)
         result, code = self.certify(folder, "--headroom", "fp16")
-        fp16 = result["headroom"]["formats"]["fp16"]
-        self.assertEqual(code, 0)
-        self.assertNotIn("c_certified", fp16)
-        self.assertIn("up, layer 0 MLP", fp16["reason"])
-        self.assertGreater(result["headroom"]["formats"]["bf16"]["c_certified"], 1)
+        fp16 = result.at(format="fp16")
+        self.assertEqual((code, fp16["headroom_c_certified"]), (0, None))
+        self.assertIn("up, layer 0 MLP", fp16["headroom_reason"])
+        self.assertGreater(result.at(format="bf16")["headroom_c_certified"], 1)
         done = run("certify", folder, "--headroom", "fp16")
         words = " ".join(done.stderr.split())
         self.assertRegex(words, r"residual stream \S+ x_out, layer 1 \S+x \(\S+x\)")
@@ -184,10 +176,10 @@ class Certify(FolderTest):
         self.assertEqual(code, 0)
         named = (r"^model\.layers\.0\.mlp\.up_proj\.weight: entry \d+ is -?\d\S+, beyond the format's largest number "
                  "65504$")
-        self.assertRegex(result["verdicts"]["fp16"]["stream_reason"], named)
-        fp16 = result["headroom"]["formats"]["fp16"]
-        self.assertNotIn("c_certified", fp16)
-        self.assertRegex(fp16["reason"], named)
+        fp16 = result.at(format="fp16")
+        self.assertRegex(fp16["stream_reason"], named)
+        self.assertIsNone(fp16["headroom_c_certified"])
+        self.assertRegex(fp16["headroom_reason"], named)
         self.assertNotIn("0x weights", run("certify", folder).stderr)
         done = run("regauge", folder, "--format", "fp16", "--out", self.folder / "made")
         self.assertEqual(done.returncode, 2)

@@ -9,7 +9,7 @@ import struct
 import sys
 import unittest
 
-from periscope_process import FolderTest, run, run_json, sets
+from periscope_process import FolderTest, run, run_json, run_result, sets
 from safetensors_file import read_safetensors
 
 FIXTURES = pathlib.Path(sys.argv.pop(1))
@@ -85,11 +85,10 @@ class Info(FolderTest):
                 self.assertAlmostEqual(std(name) / expected, 1.0, delta=0.06)
         settings = sets("init.embedding_std=0.02", "init.position_std=0.01", "init.head_std=0.1",
                         "init.residual=1/sqrt(2L)")  # fmt: skip
-        result, _ = run_json("probe", folder, "--tokens", ",".join(map(str, range(32))), "--quiet", "--draws", "2",
-                             *settings)
-        moment = result["second_moment"]
-        self.assertAlmostEqual(moment["at_init"][0], 5e-4, delta=1e-12)
-        self.assertAlmostEqual(moment["measured"][0] / 5e-4, 1.0, delta=0.2)
+        result, _ = run_result("probe", folder, "--tokens", ",".join(map(str, range(32))), "--quiet", "--draws", "2",
+                               *settings)
+        self.assertAlmostEqual(result["second_moment_at_init"][0], 5e-4, delta=1e-12)
+        self.assertAlmostEqual(result["second_moment_measured"][0] / 5e-4, 1.0, delta=0.2)
 
     def edited(self, name, fixture="llama", **changes):
         """A copy of a fixture with keys of its config.json set."""
@@ -111,7 +110,7 @@ class Info(FolderTest):
                               refused.stderr)
                 result, code = run_json(command, model, *flags, "--ignore-key", "strange")
                 self.assertEqual(code, 0)
-                facts = result["provenance"] if command in ("probe", "certify") else result
+                facts = result["attrs"] if command in ("probe", "certify") else result
                 self.assertIn("strange", facts["ignored_keys"])
                 said = run(command, model, *flags, "--ignore-key", "strange", *(["--force"] * (command == "regauge")))
                 self.assertIn("strange", said.stdout + said.stderr)
@@ -193,11 +192,11 @@ class Info(FolderTest):
                 folder = self.folder / family
                 written, code = run_json("write-checkpoint", "--family", family, "--out", folder, "--quiet", *large)
                 self.assertEqual((code, written["family"], written["placement"]["letters"]), (0, family, letter))
-                probed, code = run_json("probe", folder, "--tokens", tokens, "--no-theory", "--quiet")
+                probed, code = run_result("probe", folder, "--tokens", tokens, "--no-theory", "--quiet")
                 self.assertEqual(code, 0)
                 if family != "bert":  # whose embedding norm hides the size of its input
                     size = eval(sizes[family], {"width": 48})
-                    self.assertAlmostEqual(probed["second_moment"]["measured"][0] / size, 1, delta=0.05)
+                    self.assertAlmostEqual(probed["second_moment_measured"][0] / size, 1, delta=0.05)
 
     def test_what_a_family_cannot_express(self):
         done = run("write-checkpoint", "--family", "llama", "--out", self.folder / "x", *SMALL, "--set",

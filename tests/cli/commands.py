@@ -7,46 +7,41 @@ import pathlib
 import re
 import unittest
 
-from periscope_process import SMALL, FolderTest, run, run_json
+from periscope_process import SMALL, FolderTest, Result, run, run_json, run_result
 
 
 class Commands(FolderTest):
     def test_propagate_json(self):
-        result, code = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet")
-        self.assertEqual(code, 0)
-        self.assertEqual([c["placement"] for c in result["cells"]], ["pre", "peri"])
-        for cell in result["cells"]:
-            self.assertIn(cell["verdict"], ("agrees", "disagrees", "inconclusive", "not-checked"))
+        result, code = run_result("propagate", "--config", self.config, "--dtype", "f64", "--quiet")
+        self.assertEqual((code, result["placement"]), (0, ["pre", "peri"]))
+        for stack in result.stacks():
+            self.assertIn(stack["verdict"], ("agrees", "disagrees", "inconclusive", "not-checked"))
             for name in ("variance", "second_moment", "token_cosine"):
-                curve = cell[name]
-                self.assertEqual(curve["site"], "x_out")
-                for key in ("measured", "stderr", "predicted", "predicted_stderr", "z"):
-                    self.assertEqual(len(curve[key]), 5, f"{name} {key}: 2L+1 depths")
-                    self.assertTrue(all(math.isfinite(v) for v in curve[key]), f"{name} {key}")
-            self.assertEqual(len(cell["sites"]["f_out"]["second_moment"]["measured"]), 4)
-        peri = result["cells"][1]["second_moment"]["predicted_limit"]
+                for version in ("measured", "stderr", "predicted", "predicted_stderr", "z"):
+                    curve = stack[f"{name}_{version}"]
+                    self.assertEqual(len(curve), 5, f"{name} {version}: 2L+1 depths")
+                    self.assertTrue(all(math.isfinite(v) for v in curve), f"{name} {version}")
+        peri = result.stacks()[1]["second_moment_predicted_limit"]
         self.assertTrue(all(abs(b - a - 1.0) < 1e-4 for a, b in zip(peri[:-1], peri[1:], strict=True)),
                         "T12a: grows by gamma^2")
-        for key in ("version", "commit", "compiler", "config", "config_sha256"):
-            self.assertIn(key, result["provenance"])
-        for key in ("created", "argv", "cpu", "threads", "seconds", "peak_memory"):
-            self.assertIn(key, result["circumstances"])
+        for name in ("version", "commit", "compiler", "config", "config_sha256"):
+            self.assertIn(name, result.attrs)
+        for name in ("created", "argv", "cpu", "threads", "seconds", "peak_memory"):
+            self.assertIn(name, result.fact("circumstances"))
 
     def test_theory_json_measures_nothing(self):
-        result, code = run_json("theory", "--config", self.config, "--quiet")
+        result, code = run_result("theory", "--config", self.config, "--quiet")
         self.assertEqual(code, 0)
-        for key in ("measured", "stderr", "z"):
-            self.assertNotIn(key, result["cells"][0]["variance"])
-        self.assertNotIn("verdict", result["cells"][0])
+        for name in ("variance_measured", "variance_stderr", "variance_z", "verdict"):
+            self.assertNotIn(name, result)
 
     def test_imprecise_predictions_are_named_everywhere(self):
         # No sampled pattern gives such a precision.
         asked = ["theory", "--backward", "--config", self.config, "--out", self.folder, "--set",
                  "theory.gradient_tolerance=1e-9"]
-        result, _ = run_json(*asked, "--quiet", "--csv", self.folder / "theory.csv")
-        cell = result["cells"][1]
+        result, _ = run_result(*asked, "--quiet", "--csv", self.folder / "theory.csv")
         for name in ("log_grad_sq q[0-1]", "score_share A_out[0, 2]"):
-            self.assertIn(name, cell["theory"]["imprecise"])
+            self.assertIn(name, result["theory_imprecise"][0][1])
         rows = list(csv.DictReader((self.folder / "theory.csv").read_text().splitlines()))
         words = {r["placement"]: r["value"] for r in rows if r["variable"] == "theory_imprecise"}
         self.assertEqual(words.keys(), {"pre", "peri"})
@@ -60,14 +55,14 @@ class Commands(FolderTest):
     def test_the_sum_before_norm_c_is_named_where_it_is_the_largest_signal(self):
         keys = ["model.layers=4", 'model.placement=["pre", "post", "keel"]', "run.seeds=4", "run.seed=3"]
         stacks = ["--config", self.config, *(x for k in keys for x in ("--set", k))]
-        result, _ = run_json("propagate", *stacks, "--quiet")
-        pre, post, keel = result["cells"]
-        self.assertEqual(set(pre["sum"]["maximum"]["predicted"]), {None})
-        for cell, ratio in ((post, 1.0), (keel, 4.0)):
+        result, _ = run_result("propagate", *stacks, "--quiet")
+        pre, post, keel = result.stacks()
+        self.assertEqual(set(pre["sum_maximum_predicted"]), {None})
+        for stack, ratio in ((post, 1.0), (keel, 4.0)):
             for version in ("predicted", "measured"):
-                largest = cell["sum"]["maximum"][version]
+                largest = stack[f"sum_maximum_{version}"]
                 self.assertIsNone(largest[0], "the stack's input is no sum")
-                self.assertGreater(max(v for v in largest if v), ratio * max(cell["maximum"][version]))
+                self.assertGreater(max(v for v in largest if v), ratio * max(stack[f"maximum_{version}"]))
         for command, words in (("propagate", r"\S+ predicted, \S+ measured,"), ("theory", r"\S+ predicted")):
             table = " ".join(run(command, *stacks).stderr.split())
             line = rf"largest \|x\|: keel, gaussian: {words} in the sum before norm C, \S+ in the stream"
@@ -76,15 +71,15 @@ class Commands(FolderTest):
 
     def test_tables_tell_gradients_and_the_inputs_size(self):
         small = ["--config", self.config, "--set", "init.scheme=normal"]
-        result, _ = run_json("propagate", "--backward", *small, "--quiet")
+        result, _ = run_result("propagate", "--backward", *small, "--quiet")
         table = run("propagate", "--backward", *small).stderr
-        for cell in result["cells"]:
+        for stack in result.stacks():
             for version, error in (("predicted", "predicted_stderr"), ("measured", "stderr")):
-                norms = [math.exp(square / 2) for square in cell["log_grad_sq"][version]]
-                errors = [e * norm / 2 for e, norm in zip(cell["log_grad_sq"][error], norms, strict=True)]
-                variance, of_variance = (cell["variance"][key][-1] for key in (version, error))
+                norms = [math.exp(square / 2) for square in stack[f"log_grad_sq_{version}"]]
+                errors = [e * norm / 2 for e, norm in zip(stack[f"log_grad_sq_{error}"], norms, strict=True)]
+                variance, of_variance = (stack[f"variance_{key}"][-1] for key in (version, error))
                 (line,) = [row for row in table.splitlines()
-                           if row.split()[:3] == [cell["placement"], "gaussian", version]]
+                           if row.split()[:3] == [stack["placement"], "gaussian", version]]
                 self.assertEqual([float(word) for word in line.split() if word[0].isdigit()], [
                     float(word) for word in (
                         f"{variance:.4g}", f"{of_variance:.1g}", f"{norms[0]:.4g}", f"{errors[0]:.1g}",
@@ -115,19 +110,18 @@ class Commands(FolderTest):
                 self.assertEqual([line for line in done.stderr.splitlines() if len(line) > 100], [])
 
     def test_threads_and_devices_do_not_change_results(self):
-        def cells(*flags):
-            result, code = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet", *flags)
+        def result(*flags):
+            result, code = run_result("propagate", "--config", self.config, "--dtype", "f64", "--quiet", *flags)
             self.assertEqual(code, 0)
-            return result["cells"]
+            return result
 
-        one = cells("--threads", 1)
+        one = result("--threads", 1)
         for threads in (2, 3):
-            self.assertEqual(one, cells("--threads", threads), "bit for bit")
-        reference = cells("--device", "reference")
-        for a, b in zip(one[0]["variance"]["measured"], reference[0]["variance"]["measured"],
-                        strict=True):
+            self.assertEqual(one.data(), result("--threads", threads).data(), "bit for bit")
+        reference = result("--device", "reference")
+        for a, b in zip(*(r.stacks()[0]["variance_measured"] for r in (one, reference)), strict=True):
             self.assertAlmostEqual(a, b, delta=1e-12 * abs(b))
-        self.assertNotEqual(one, cells("--seed", 7), "another seed is another sample")
+        self.assertNotEqual(one.data(), result("--seed", 7).data(), "another seed is another sample")
 
     def test_progress_and_tables_go_to_stderr(self):
         done = run("propagate", "--config", self.config)
@@ -145,42 +139,43 @@ class Commands(FolderTest):
         self.assertEqual(sorted(p.name for p in out.iterdir()), ["propagate.finished.json", "propagate.nc"],
                          "no temporary file stays")
         rows = list(csv.DictReader(table.read_text().splitlines()))
-        result, _ = run_json("propagate", "--config", self.config, "--quiet")
+        result, _ = run_result("propagate", "--config", self.config, "--quiet")
         for name in ("variance_measured", "variance_predicted"):
             exported = [float(r["value"]) for r in rows if r["variable"] == name and r["placement"] == "peri"]
-            self.assertEqual(exported, result["cells"][1]["variance"][name.split("_")[1]])
+            self.assertEqual(exported, result[name][0][1])
         self.assertLessEqual({r["value"] for r in rows if r["variable"] == "verdict"}, {"agrees", "inconclusive"})
 
     def test_placement_forms(self):
         free = "{A=true,B=false,C=true,alpha=0.9,beta=0.5}"
-        result, code = run_json("propagate", "--config", self.config, "--quiet", "--set",
-                                f'model.placement=["a+c",{free}]')
+        result, code = run_result("propagate", "--config", self.config, "--quiet", "--set",
+                                  f'model.placement=["a+c",{free}]')
         self.assertEqual(code, 0)
-        self.assertEqual(result["cells"][1]["placement"], {"A": True, "B": False, "C": True, "alpha": 0.9, "beta": 0.5})
+        self.assertEqual(json.loads(result["placement"][1]),
+                         {"A": True, "B": False, "C": True, "alpha": 0.9, "beta": 0.5})
         listed, _ = run_json("list")
         for placement in listed["placements"]:
-            result, code = run_json("theory", "--config", self.config, "--quiet", "--set",
-                                    f"model.placement={placement['name']}")
+            result, code = run_result("theory", "--config", self.config, "--quiet", "--set",
+                                      f"model.placement={placement['name']}")
             self.assertEqual(code, 0, placement["name"])
-            final_norm = result["provenance"]["config"]["stacks"][0]["model"]["final_norm"]
+            final_norm = result.config["stacks"][0]["model"]["final_norm"]
             self.assertEqual(final_norm, placement["final_norm"])
 
     def test_a_former_name_is_accepted_and_not_written(self):
         for given in ("model.placement=residual", 'model.placement=["residual"]'):
-            result, code = run_json("theory", "--config", self.config, "--quiet", "--set", given)
-            self.assertEqual((code, result["cells"][0]["placement"]), (0, "residual-dual"))
-            self.assertEqual(result["provenance"]["config"]["stacks"][0]["model"]["placement"], "residual-dual")
+            result, code = run_result("theory", "--config", self.config, "--quiet", "--set", given)
+            self.assertEqual((code, result["placement"]), (0, ["residual-dual"]))
+            self.assertEqual(result.config["stacks"][0]["model"]["placement"], "residual-dual")
         self.config.write_text(SMALL.replace('["pre", "peri"]', '"residual"'))
-        result, code = run_json("theory", "--config", self.config, "--quiet")
-        self.assertEqual((code, result["cells"][0]["placement"]), (0, "residual-dual"))
+        result, code = run_result("theory", "--config", self.config, "--quiet")
+        self.assertEqual((code, result["placement"]), (0, ["residual-dual"]))
         names = [p["name"] for p in run_json("list")[0]["placements"]]
         self.assertIn("residual-dual", names)
         self.assertNotIn("residual", names)
 
     def test_presets_fill_and_explicit_keys_win(self):
-        result, _ = run_json("theory", "--quiet", "--set", "model.preset=3.2B", "--set", "model.layers=1", "--set",
-                             "input.tokens=4")
-        model = result["provenance"]["config"]["stacks"][0]["model"]
+        result, _ = run_result("theory", "--quiet", "--set", "model.preset=3.2B", "--set", "model.layers=1", "--set",
+                               "input.tokens=4")
+        model = result.config["stacks"][0]["model"]
         shape = [model[k] for k in ("layers", "width", "heads", "kv_heads", "head_dim", "mlp_width")]
         self.assertEqual(shape, [1, 2560, 16, 8, 160, 10240])
 
@@ -193,27 +188,26 @@ class Commands(FolderTest):
             self.assertNotIn("unknown key", done.stderr, key["name"])
 
     def test_one_seed_gives_no_verdict(self):
-        result, code = run_json("propagate", "--config", self.config, "--seeds", 1, "--quiet")
-        self.assertEqual((code, result["cells"][0]["verdict"]), (0, "not-checked"))
-        self.assertIn("needs 4", result["cells"][0]["reason"])
-        self.assertIsNone(result["cells"][0]["variance"]["stderr"][0])
+        result, code = run_result("propagate", "--config", self.config, "--seeds", 1, "--quiet")
+        stack = result.stacks()[0]
+        self.assertEqual((code, stack["verdict"]), (0, "not-checked"))
+        self.assertIn("needs 4", stack["verdict_reason"])
+        self.assertIsNone(stack["variance_stderr"][0])
 
     def test_divergence_stays_in_the_results(self):
         blow_up = ["--config", self.config, "--set", "model.placement=none", "--set", "model.layers=40", "--set",
                    "init.scheme=he", "--quiet"]
-        result, code = run_json("propagate", *blow_up)
-        self.assertEqual(code, 0)
-        cell = result["cells"][0]
-        self.assertEqual(cell["verdict"], "not-checked")
-        self.assertEqual(cell["diverged"]["seeds"], 4)
-        self.assertIsNone(cell["variance"]["measured"][-1])
+        result, code = run_result("propagate", *blow_up)
+        stack, = result.stacks()
+        self.assertEqual((code, stack["verdict"], stack["diverged_seeds"]), (0, "not-checked", 4))
+        self.assertFalse(math.isfinite(stack["variance_measured"][-1] or math.nan))
         self.assertEqual(run("propagate", *blow_up, "--fail-on-divergence").returncode, 5)
 
     def test_text_input_is_relative_to_the_configuration(self):
         (self.folder / "words.txt").write_text("one token per byte")
         self.config.write_text(SMALL.replace("tokens = 6", 'tokens = 6\nkind = "text"\npath = "words.txt"'))
-        result, code = run_json("propagate", "--config", self.config, "--quiet", cwd="/")
-        self.assertEqual((code, result["cells"][0]["input"]), (0, "text"))
+        result, code = run_result("propagate", "--config", self.config, "--quiet", cwd="/")
+        self.assertEqual((code, result["input"]), (0, ["text"]))
 
     def test_a_theory_that_is_wrong_is_rejected(self):
         # A tolerance of nothing at width 4, where the limit of infinite width is wrong, must be seen.
@@ -222,13 +216,13 @@ class Commands(FolderTest):
                   "init.scheme=he", "--set", "model.placement=post", "--seeds", 400]
         limit = ["--set", "theory.finite_width=false", "--set", "agreement.finite_width=0.0", "--set",
                  "agreement.finite_width_cosine=0.0"]
-        result, code = run_json("propagate", "--config", self.config, "--quiet", *narrow, *limit)
-        self.assertEqual((code, result["cells"][0]["verdict"]), (4, "disagrees"))
+        result, code = run_result("propagate", "--config", self.config, "--quiet", *narrow, *limit)
+        self.assertEqual((code, result["verdict"]), (4, [["disagrees"]]))
         # The chain is right at any width, though so narrow a stack leaves it little power.
-        result, code = run_json("propagate", "--config", self.config, "--quiet", *narrow)
+        result, code = run_result("propagate", "--config", self.config, "--quiet", *narrow)
         self.assertEqual(code, 0)
-        self.assertIn(result["cells"][0]["verdict"], ("agrees", "inconclusive"))
-        self.assertNotEqual(*(result["cells"][0]["variance"][key] for key in ("predicted", "predicted_limit")))
+        self.assertIn(result["verdict"][0][0], ("agrees", "inconclusive"))
+        self.assertNotEqual(result["variance_predicted"], result["variance_predicted_limit"])
 
     def test_converge_is_a_part_of_ladder(self):
         few = ("--config", self.config, "--set", "ladder.widths=[32,64,96,128]", "--set", "ladder.seeds=16")
@@ -236,43 +230,44 @@ class Commands(FolderTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr.splitlines()[0], "periscope: converge is a part of ladder now, which is what runs")
         self.assertIn("noise: -1/2", done.stderr)
-        result = json.loads(done.stdout)
-        self.assertEqual([f["statistic"] for f in result["convergence"]], ["second_moment", "token_cosine"] * 2)
-        self.assertEqual([len(f["bias"]) for f in result["convergence"]], [4] * 4)
-        self.assertEqual(result["coordinates"]["ladder_width"], [32, 64, 96, 128])
+        result = Result(json.loads(done.stdout))
+        self.assertEqual(result["convergence_statistic"], ["second_moment", "token_cosine"] * 2)
+        self.assertEqual([len(bias) for bias in result["bias"]], [4] * 4)
+        self.assertEqual(result["ladder_width"], [32, 64, 96, 128])
         self.assertTrue((self.folder / "ladder.nc").exists())
-        ladder, _ = run_json("ladder", *few, "--quiet")
-        self.assertEqual(ladder["convergence"], result["convergence"])
+        ladder, _ = run_result("ladder", *few, "--quiet")
+        self.assertEqual(ladder.data(), result.data())
 
     def test_verify(self):
-        result, code = run_json("verify", "--cases", 500, "--quiet", "--out", self.folder)
-        self.assertEqual((code, result["verdict"]), (0, "passed"))
-        self.assertNotIn("violations", result)
+        result, code = run_result("verify", "--cases", 500, "--quiet", "--out", self.folder)
+        self.assertEqual((code, result["verify_verdict"]), (0, "passed"))
+        self.assertNotIn("violation_statement", result)
         self.assertTrue((self.folder / "verify.nc").exists())
-        for s in result["statements"]:
+        for s in result.each("statement"):
+            refutable = s["statement_kind"] == "refutable"
             self.assertGreater(s["cases"], 20, s["statement"])
-            self.assertEqual(s["verdict"], "refuted" if s["kind"] == "refutable" else "holds", s["statement"])
-            self.assertEqual(s["violations"] > 0, s["kind"] == "refutable", s["statement"])
-        attacks = {a["attack"]: a for a in result["attacks"]}
-        self.assertGreater(attacks["Peri, RMSNorm"]["reached"], 0.99 * math.sqrt(2))
-        self.assertAlmostEqual(attacks["Peri, paper's 4"]["reached"], math.sqrt(2) / 4, delta=0.004)
-        self.assertEqual([f["refuted"] for f in result["refutations"]], [True] * 4)
-        review = result["refutations"][0]["counterexample"]
-        self.assertGreater(review["measured"], review["bound"])
-        self.assertLessEqual(len(review["case"]["x"][0]), 6, "small enough to check by hand")
-        self.assertEqual(result["provenance"]["device"], "reference")
+            self.assertEqual(s["statement_verdict"], "refuted" if refutable else "holds", s["statement"])
+            self.assertEqual(s["violations"] > 0, refutable, s["statement"])
+        self.assertGreater(result.at(attack="Peri, RMSNorm")["attack_reached"], 0.99 * math.sqrt(2))
+        self.assertAlmostEqual(result.at(attack="Peri, paper's 4")["attack_reached"], math.sqrt(2) / 4, delta=0.004)
+        self.assertEqual(result["refuted"], [True] * 4)
+        review = result.each("refutation")[0]
+        self.assertGreater(review["counterexample_measured"], review["counterexample_bound"])
+        self.assertLessEqual(len(json.loads(review["counterexample_case"])["x"][0]), 6,
+                             "small enough to check by hand")
+        self.assertEqual(result.attrs["device"], "reference")
 
     def test_a_false_claim_is_shown_by_a_case_that_breaks_it_clearly(self):
         # Its first violation is within the factor that a refutation asks for; a later one is beyond.
-        result, code = run_json("verify", "--cases", 40, "--seed", 100, "--quiet")
+        result, code = run_result("verify", "--cases", 40, "--seed", 100, "--quiet")
         self.assertEqual(code, 0)
-        claim = next(r for r in result["refutations"] if r["refutation"] == "G4")
-        first = next(s for s in result["statements"] if s["statement"] == "G4")["first_violation"]
+        claim = result.at(refutation="G4")
+        first = result.at(statement="G4")["first_violation"]
         self.assertTrue(claim["refuted"])
-        origin = claim["counterexample"]["origin"]
+        origin = claim["counterexample_origin"]
         self.assertRegex(origin, r"^100:\d+$", "a random case, no attack")
         self.assertNotEqual(origin, f"100:{first}")
-        self.assertGreater(claim["counterexample"]["ratio"], 1.05)
+        self.assertGreater(claim["counterexample_ratio"], 1.05)
 
     def test_verify_says_what_no_case_was_about(self):
         done = run("verify", "--cases", 1)
@@ -285,17 +280,19 @@ class Commands(FolderTest):
 
     def test_verify_with_smaller_bounds_and_replay(self):
         tight = ["--scale", 0.9]
-        result, code = run_json("verify", "--cases", 500, "--quiet", "--out", self.folder, *tight)
-        self.assertEqual((code, result["verdict"]), (4, "failed"))
+        result, code = run_result("verify", "--cases", 500, "--quiet", "--out", self.folder, *tight)
+        self.assertEqual((code, result["verify_verdict"]), (4, "failed"))
+        broken = {v["violation_statement"]: v for v in result.each("violation")}
         self.assertEqual({path.name for path in self.folder.glob("violation-*.json")},
-                         {f"violation-{v['statement']}.json" for v in result["violations"]})
-        violation = next(v for v in result["violations"] if v["statement"] == "T14b")
+                         {f"violation-{statement}.json" for statement in broken})
         file = self.folder / "violation-T14b.json"
-        self.assertEqual(json.loads(file.read_text()), violation["case"])
+        case = json.loads(broken["T14b"]["violation_case"])
+        self.assertEqual(json.loads(file.read_text()), case)
         again, code = run_json("verify", "--replay", file, "--quiet", *tight)
-        self.assertEqual((code, again["case"]), (4, violation["case"]))
+        self.assertEqual((code, again["case"]), (4, case))
         line = next(s for s in again["statements"] if s["id"] == "T14b")
-        self.assertEqual([line["measured"], line["bound"]], [violation["measured"], violation["bound"]])
+        self.assertEqual([line["measured"], line["bound"]],
+                         [broken["T14b"][f"violation_{name}"] for name in ("measured", "bound")])
         self.assertEqual(run("verify", "--replay", file).returncode, 0, "the bound itself holds")
         refused = run("verify", "--replay", file, "--csv", "-")
         self.assertEqual((refused.returncode, refused.stdout), (2, ""))
@@ -308,8 +305,7 @@ class Commands(FolderTest):
         self.assertIn(f"--replay {file} --scale 0.9", again.stderr)
 
     def test_verify_does_not_depend_on_threads(self):
-        one, two = ({k: v for k, v in run_json("verify", "--cases", 300, "--quiet", "--threads", t)[0].items()
-                     if k != "circumstances"} for t in (1, 2))
+        one, two = (run_result("verify", "--cases", 300, "--quiet", "--threads", t)[0].data() for t in (1, 2))
         self.assertEqual(one, two)
 
     def test_toy(self):

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import unittest
 
-from periscope_process import BINARY, FolderTest, run, run_json, sets, start_program
+from periscope_process import BINARY, FolderTest, Result, run, run_result, sets, start_program
 
 # The mean field's finite-width term is allowed for where theory is in the limit of infinite width.
 LIMIT = ("theory.finite_width=false",)
@@ -101,33 +101,27 @@ HOW = {"run.threads", "run.out"}
 FILES = {"input.path"}
 # Read by their own commands alone.
 ELSEWHERE = ("ladder.", "gradients.", "formats.", "train.", "first_steps.")
-KINDS_OF_NUMBERS = {"measured": ("measured", "stderr", "diverged"),
-                    "predicted": ("predicted", "predicted_stderr", "theory", "predicted_limit", "finite_width"),
-                    "judged": ("verdict", "reason", "worst", "rejected", "by", "power", "contrasts", "z")}  # fmt: skip
+KINDS_OF_NUMBERS = {"predicted": r"predicted|^theory_|^finite_width$",
+                    "judged": r"verdict|reason|worst|rejected|power|^contrast|_z$|_allowance$|_excess$",
+                    "measured": r"_measured$|_stderr$|_per_seed$|^diverged|^top_magnitudes$"}  # fmt: skip
 
 
 def numbers(result):
-    """The result's content by kinds of numbers: {"measured": [(where, value), …], …}."""
-    found = {kind: [] for kind in KINDS_OF_NUMBERS}
-
-    def walk(node, where, kind):
-        if isinstance(node, dict):
-            for key, value in node.items():
-                of_key = next((k for k, names in KINDS_OF_NUMBERS.items() if key in names), kind)
-                walk(value, (*where, key), kind or of_key)
-        elif kind:
-            found[kind].append((where, node))
-
-    for i, cell in enumerate(result["cells"]):
-        walk(cell, (i,), None)
+    """The result's columns by kinds of numbers: {"measured": {name: values}, …}."""
+    found = {kind: {} for kind in KINDS_OF_NUMBERS}
+    for name, values in result.data().items():
+        kind = next((kind for kind, names in KINDS_OF_NUMBERS.items() if re.search(names, name)), None)
+        if kind:
+            found[kind][name] = values
     return found
 
 
 class Configuration(FolderTest):
-    def provenance(self, *settings, command="theory", flags=()):
-        words = sets(*settings)
-        result, _ = run_json(command, "--config", self.config, "--quiet", *words, *flags)
-        return result["provenance"]
+    def hash(self, *settings, **more):
+        return self.result(*settings, **more).attrs["config_sha256"]
+
+    def result(self, *settings, command="theory", flags=()):
+        return run_result(command, "--config", self.config, "--quiet", *sets(*settings), *flags)[0]
 
     def test_every_key_that_changes_results_changes_the_hash(self):
         keys = [k["name"] for k in json.loads(run("list", "--json").stdout)["keys"]]
@@ -136,13 +130,12 @@ class Configuration(FolderTest):
                 continue
             with self.subTest(key=key):
                 base = ROWS[key].base
-                plain = self.provenance(*base, command="propagate")
-                changed = self.provenance(*base, f"{key}={ROWS[key].value}", command="propagate")
-                self.assertNotEqual(changed["config_sha256"], plain["config_sha256"])
+                changed = self.result(*base, f"{key}={ROWS[key].value}", command="propagate")
+                self.assertNotEqual(changed.attrs["config_sha256"], self.hash(*base, command="propagate"))
                 if key == "model.layer_placement":
                     continue  # tables, which JSON and TOML write differently
                 section, name = key.rsplit(".", 1)
-                values = changed["config"]["stacks"][0] if section in ("model", "init", "input") else changed["config"]
+                values = changed.config["stacks"][0] if section in ("model", "init", "input") else changed.config
                 for part in section.split("."):
                     values = values[part]
                 shown = values[name] if isinstance(values[name], str) else json.dumps(values[name])
@@ -160,8 +153,7 @@ class Configuration(FolderTest):
             if (command, settings) not in done:
                 words = sets(*settings)
                 flags = [*command.split(), "--config", self.config, "--quiet", "--set", "model.placement=peri", *words]
-                done[command, settings], code = run_json(*flags, cwd=self.folder)
-                self.assertIn("provenance", done[command, settings], (command, settings, code))
+                done[command, settings], _ = run_result(*flags, cwd=self.folder)
             return done[command, settings]
 
         for key, row in ROWS.items():
@@ -169,9 +161,7 @@ class Configuration(FolderTest):
                 before = result(row.command, row.base)
                 after = result(row.command, (*row.base, f"{key}={row.value}"))
                 if row.changes == "all":
-                    without = [{k: v for k, v in r.items() if k not in ("provenance", "circumstances")}
-                               for r in (before, after)]
-                    self.assertTrue(without[0] != without[1], f"{key} = {row.value} changes nothing")
+                    self.assertTrue(before.data() != after.data(), f"{key} = {row.value} changes nothing")
                     continue
                 self.check_changes(key, row, numbers(before), numbers(after))
 
@@ -179,9 +169,8 @@ class Configuration(FolderTest):
         order = ["measured", "predicted", "judged"]
         first = order.index(row.changes) if row.changes in order else len(order)
         for kind in order[:first]:
-            changed = ["/".join(map(str, b[0])) for b, a in zip(before[kind], after[kind], strict=False)
-                       if b != a]
-            self.assertEqual((changed, len(before[kind])), ([], len(after[kind])),
+            changed = [name for name, values in before[kind].items() if after[kind].get(name) != values]
+            self.assertEqual((changed, set(after[kind]) - set(before[kind])), ([], set()),
                              f"{key} = {row.value} changes what is {kind}")
         if row.changes in order:
             self.assertTrue(before[row.changes] != after[row.changes],
@@ -201,18 +190,20 @@ class Configuration(FolderTest):
                         break  # it has just ended
                 process.wait()
                 file.seek(0)
-                result = json.load(file)
-            self.assertEqual((seen, result["circumstances"]["threads"]), (threads, threads))
+                result = Result(json.load(file))
+            self.assertEqual((seen, result.fact("circumstances")["threads"]), (threads, threads))
+
+    def threads(self, environment, *flags):
+        done = run("theory", "--config", self.config, "--quiet", "--json", *flags, environment=environment)
+        return Result(json.loads(done.stdout)).fact("circumstances")["threads"]
 
     def test_threads_are_those_of_the_environment_unless_they_are_given(self):
         environment = {**os.environ, "OMP_NUM_THREADS": "3"}
         for flags, threads in (([], 3), (["--threads", 2], 2), (["--set", "run.threads=2"], 2), (["--threads", 0], 3)):
             with self.subTest(flags=flags):
-                done = run("theory", "--config", self.config, "--quiet", "--json", *flags, environment=environment)
-                self.assertEqual(json.loads(done.stdout)["circumstances"]["threads"], threads)
+                self.assertEqual(self.threads(environment, *flags), threads)
         environment["OMP_NUM_THREADS"] = "65536"
-        many = run("theory", "--config", self.config, "--quiet", "--json", environment=environment)
-        self.assertEqual(json.loads(many.stdout)["circumstances"]["threads"], 1024, many.stderr)
+        self.assertEqual(self.threads(environment), 1024)
 
     def test_waiting_threads_spin_briefly_unless_the_environment_says_otherwise(self):
         """libgomp prints the spin count that it has read; other libraries print the policy only."""
@@ -241,20 +232,20 @@ class Configuration(FolderTest):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_what_changes_no_result_does_not_change_the_hash(self):
-        plain = self.provenance()["config_sha256"]
+        plain = self.hash()
         for settings, flags in [(["run.threads=1"], []), ([f"run.out={self.folder}"], []), ([], ["--threads", "2"])]:
             with self.subTest(settings=settings, flags=flags):
-                self.assertEqual(self.provenance(*settings, flags=flags)["config_sha256"], plain)
+                self.assertEqual(self.hash(*settings, flags=flags), plain)
         for text, what in ((self.STACK + "[ladder]\nwidths = [1, 2]\n", "sections of other commands"),
                            (self.STACK.replace("[input]\n", '[input]\npath = "nowhere"\n'), "a key of other inputs")):
             self.config.write_text(text)
-            self.assertEqual(self.provenance()["config_sha256"], plain, what)
+            self.assertEqual(self.hash(), plain, what)
 
     def test_a_text_counts_by_its_content(self):
         def of(name, text):
             """The hash with that file's name and content."""
             (self.folder / name).write_text(text)
-            return self.provenance("input.kind=text", f"input.path={self.folder / name}")["config_sha256"]
+            return self.hash("input.kind=text", f"input.path={self.folder / name}")
         self.assertEqual(of("a.txt", "abcdefgh"), of("b.txt", "abcdefgh"))
         self.assertNotEqual(of("a.txt", "abcdefgh"), of("b.txt", "abcdefgx"))
 
@@ -262,9 +253,9 @@ class Configuration(FolderTest):
         fixture = pathlib.Path(__file__).resolve().parents[1] / "checkpoint" / "fixtures" / "gemma2"
 
         def of(folder, command):
-            result, code = run_json(*command, folder, "--tokens", "1,2,3", "--quiet")
+            result, code = run_result(*command, folder, "--tokens", "1,2,3", "--quiet")
             self.assertEqual(code, 0)
-            return result["provenance"]["config_sha256"]
+            return result.attrs["config_sha256"]
 
         for command in (["probe", "--no-theory"], ["certify"]):
             with self.subTest(command):
@@ -280,15 +271,14 @@ class Configuration(FolderTest):
 
     def test_the_order_of_settings_does_not_count(self):
         settings = ("model.width=64", "init.scheme=he", "theory.tolerance=0.02")
-        self.assertEqual(self.provenance(*settings)["config_sha256"], self.provenance(*settings[::-1])["config_sha256"])
+        self.assertEqual(self.hash(*settings), self.hash(*settings[::-1]))
 
     def test_an_experiment_has_its_own_section_in_the_hash(self):
         quick = ["model.placement=pre", "ladder.widths=[32,64,96,128]"]
-        a = self.provenance(*quick, "ladder.seeds=8", command="ladder")
-        b = self.provenance(*quick, "ladder.seeds=9", command="ladder")
-        self.assertEqual(a["config"]["ladder"], {"widths": [32, 64, 96, 128], "seeds": 8})
-        self.assertNotEqual(a["config_sha256"], b["config_sha256"])
-        self.assertNotIn("gradients", a["config"])
+        a, b = (self.result(*quick, f"ladder.seeds={seeds}", command="ladder") for seeds in (8, 9))
+        self.assertEqual(a.config["ladder"], {"widths": [32, 64, 96, 128], "seeds": 8})
+        self.assertNotEqual(a.attrs["config_sha256"], b.attrs["config_sha256"])
+        self.assertNotIn("gradients", a.config)
 
 
 if __name__ == "__main__":

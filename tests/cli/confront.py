@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from periscope_process import BINARY, FolderTest, run, run_json, sets, start_program
+from periscope_process import BINARY, FolderTest, Result, run, run_result, sets, start_program
 
 CLUSTERING = pathlib.Path(__file__).parents[2] / "experiments/configs/attention_clustering.toml"
 # A list of two wrong theories, one of which nobody could reject, and a configuration for master seeds.
@@ -70,32 +70,32 @@ INITIALISATIONS = [
 
 class Confront(FolderTest):
     def propagate(self, *flags):
-        return run_json("propagate", "--config", self.config, "--quiet", *flags)
+        return run_result("propagate", "--config", self.config, "--quiet", *flags)
 
     def test_initialisations_agree_and_wrong_ones_do_not(self):
         for settings, wrong in INITIALISATIONS:
             with self.subTest(settings=settings):
                 words = sets(*settings, "model.placement=pre", "run.seeds=16")
                 result, code = self.propagate("--backward", *words)
-                self.assertEqual(code, 0, result["cells"][0])
-                self.assertNotEqual(result["cells"][0]["verdict"], "disagrees")
+                self.assertEqual(code, 0, result["rejected_by"])
+                self.assertNotEqual(result["verdict"], [["disagrees"]])
                 result, code = self.propagate("--backward", *words, "--theory-set", wrong)
-                self.assertEqual((code, result["cells"][0]["verdict"]), (4, "disagrees"))
+                self.assertEqual((code, result["verdict"]), (4, [["disagrees"]]))
 
     def test_residual_is_o_factor_and_down_factor_together(self):
         words = ("--backward", "--set", "model.layers=3", "--set", "model.placement=pre")
         factor = repr(1.0 / math.sqrt(6.0))
         one, _ = self.propagate(*words, "--set", "init.residual=1/sqrt(2L)")
         two, _ = self.propagate(*words, "--set", f"init.o_factor={factor}", "--set", f"init.down_factor={factor}")
-        self.assertEqual(one["cells"], two["cells"])
+        self.assertEqual(one.data(), two.data())
         plain, _ = self.propagate(*words)
-        self.assertNotEqual(one["cells"], plain["cells"])
+        self.assertNotEqual(one.data(), plain.data())
 
     def test_tokens_cluster_at_the_speed_that_the_place_of_the_norm_sets(self):
         words = ["--config", CLUSTERING, "--set", "model.layers=32"]
         four = 'model.placement=["post","pre","peri","lns"]'
-        cells = run_json("theory", *words, "--set", four, "--quiet")[0]["cells"]
-        apart = {c["placement"]: [1 - c["token_cosine"]["predicted"][2 * layer] for layer in range(33)] for c in cells}
+        stacks = run_result("theory", *words, "--set", four, "--quiet")[0].stacks()
+        apart = {s["placement"]: [1 - s["token_cosine_predicted"][2 * layer] for layer in range(33)] for s in stacks}
         for layer in range(14, 20):
             rate = math.log(apart["post"][layer] / apart["post"][layer + 1])
             self.assertAlmostEqual(rate, math.log(2), delta=1e-3)
@@ -108,31 +108,30 @@ class Confront(FolderTest):
         self.assertLess(power("lns"), 0.3)
         self.assertLess(apart["peri"][1], apart["pre"][1] - 0.1)
         words += ["--set", "model.placement=pre", "--set", "model.layers=6"]
-        result, code = run_json("propagate", *words, "--quiet")
-        self.assertEqual(code, 0, result["cells"][0])
-        (cell,) = result["cells"]
-        measured, predicted = (1 - cell["token_cosine"][kind][-1] for kind in ("measured", "predicted"))
-        self.assertAlmostEqual(measured, predicted, delta=5 * cell["token_cosine"]["stderr"][-1])
+        result, code = run_result("propagate", *words, "--quiet")
+        self.assertEqual(code, 0, result["rejected_by"])
+        (stack,) = result.stacks()
+        measured, predicted = (1 - stack[f"token_cosine_{kind}"][-1] for kind in ("measured", "predicted"))
+        self.assertAlmostEqual(measured, predicted, delta=5 * stack["token_cosine_stderr"][-1])
 
     def test_theory_is_told_something_else_than_is_measured(self):
         truth, _ = self.propagate()
         told, code = self.propagate("--theory-set", "init.down_factor=3", "--theory-set", "model.rope=false")
         self.assertEqual(code, 4)
-        for a, b in zip(truth["cells"], told["cells"], strict=True):
-            self.assertEqual(a["second_moment"]["measured"], b["second_moment"]["measured"], "what is measured stays")
-        pre = [cells["cells"][0]["sites"]["f_out"]["second_moment"]["predicted"] for cells in (truth, told)]
+        self.assertEqual(truth["second_moment_measured"], told["second_moment_measured"], "what is measured stays")
+        pre = [r.stacks()[0].at(site="f_out")["site_second_moment_predicted"] for r in (truth, told)]
         self.assertAlmostEqual(pre[1][1] / pre[0][1], 9.0, delta=0.5)
-        self.assertNotIn("theory_told", truth)
-        self.assertEqual(told["theory_told"]["set"], ["init.down_factor=3", "model.rope=false"])
-        self.assertEqual(told["theory_told"]["differences"][1],
+        self.assertNotIn("theory_told", truth.attrs)
+        self.assertEqual(told.fact("theory_told")["set"], ["init.down_factor=3", "model.rope=false"])
+        self.assertEqual(told.fact("theory_told")["differences"][1],
                          {"model.rope": {"measured": True, "told": False},
                           "init.down_factor": {"measured": 1.0, "told": 3.0}})
-        self.assertNotEqual(truth["provenance"]["config_sha256"], told["provenance"]["config_sha256"])
+        self.assertNotEqual(truth.attrs["config_sha256"], told.attrs["config_sha256"])
 
     def test_one_placement_is_told_of_all(self):
         told, _ = self.propagate("--theory-set", "model.placement=post")
-        for cell in told["cells"]:
-            self.assertAlmostEqual(cell["second_moment"]["predicted"][-1], 1.0, delta=1e-5)
+        for stack in told.stacks():
+            self.assertAlmostEqual(stack["second_moment_predicted"][-1], 1.0, delta=1e-5)
 
     def test_the_table_and_the_file_say_so(self):
         done = run("propagate", "--config", self.config, "--set", "theory.fault=attention-output", "--out", self.folder)
@@ -142,27 +141,26 @@ class Confront(FolderTest):
         self.assertIn("THEORY WAS TOLD: model.gamma = 2.0 (measured: 1.0)", done.stderr)
         self.assertNotIn("PLANTED", done.stderr)
         result, _ = self.propagate("--set", "theory.fault=beta0")
-        self.assertEqual((result["theory_told"]["fault"], result["provenance"]["theory_told"]["fault"]),
-                         ("beta0", "beta0"))
+        self.assertEqual(result.fact("theory_told")["fault"], "beta0")
         self.assertIn(b"attention-output", (self.folder / "propagate.nc").read_bytes())
 
     def test_theory_costs_no_more_than_the_measurement_and_says_what_was_left_out(self):
         flags = ["--set", "model.placement=pre", "--set", "input.tokens=2400", "--set", "model.layers=1", "--set",
                  "init.qk_factor=0.0", "--set", "run.seeds=4"]
         done = run("propagate", "--config", self.config, "--json", *flags)
-        theory = json.loads(done.stdout)["cells"][0]["theory"]
-        self.assertIn("signals are predicted at infinite width", theory["left_out"])
-        self.assertNotIn("finite_width_replicates", theory)
+        stack = Result(json.loads(done.stdout)).stacks()[0]
+        self.assertIn("signals are predicted at infinite width", stack["theory_left_out"])
+        self.assertIsNone(stack.get("theory_finite_width_replicates"))
         self.assertIn("left out: pre, gaussian: ", done.stderr)
-        small, _ = run_json("propagate", "--config", self.config, "--quiet")
-        self.assertNotIn("left_out", small["cells"][0]["theory"])
-        self.assertGreaterEqual(small["cells"][0]["theory"]["finite_width_replicates"], 32)
+        small, _ = self.propagate()
+        self.assertNotIn("theory_left_out", small)
+        self.assertGreaterEqual(small["theory_finite_width_replicates"][0][0], 32)
 
     def test_a_ladder_is_told_too(self):
         flags = ["--quiet", "--set", "ladder.widths=[32,64,96,128]", "--set", "ladder.seeds=16"]
-        truth, _ = run_json("ladder", "--config", self.config, *flags)
-        told, _ = run_json("ladder", "--config", self.config, *flags, "--theory-set", "init.down_factor=3")
-        self.assertLess(told["convergence"][0]["bias"][-1], truth["convergence"][0]["bias"][-1] - 0.1)
+        truth, _ = run_result("ladder", "--config", self.config, *flags)
+        told, _ = run_result("ladder", "--config", self.config, *flags, "--theory-set", "init.down_factor=3")
+        self.assertLess(told["bias"][0][-1], truth["bias"][0][-1] - 0.1)
 
     def test_what_cannot_be_compared_is_refused(self):
         for setting, words in REFUSED:
@@ -175,15 +173,17 @@ class Confront(FolderTest):
 
     def power(self, text, *flags):
         (self.folder / "list.toml").write_text(text)
-        return run_json("power", "--config", self.folder / "list.toml", "--quiet", *flags)
+        return run_result("power", "--config", self.folder / "list.toml", "--quiet", *flags)
 
     def test_power_says_which_stack_rejects_what(self):
         result, code = self.power(LIST, "--out", self.folder)
         self.assertEqual(code, 0)
-        right, wrong = result["rows"]
-        self.assertEqual((right["theory"], right["true"], right["rejected"]), ("true", True, False))
-        self.assertEqual((wrong["theory"], wrong["config"], wrong["rejected"]), ("strong W_down", "small", True))
-        self.assertEqual([s["placement"] for s in wrong["stacks"]], ["pre"], "told to this stack alone")
+        right, wrong = result.each("row")
+        self.assertEqual([right[name] for name in ("theory", "theory_is_true", "theory_rejected")],
+                         ["true", True, False])
+        self.assertEqual([wrong[name] for name in ("theory", "configuration", "theory_rejected")],
+                         ["strong W_down", "small", True])
+        self.assertEqual([name for name in wrong["stack_placement"] if name], ["pre"], "told to this stack alone")
         self.assertTrue(wrong["by"].startswith("pre gaussian: second_moment f_out"), wrong["by"])
         self.assertGreater(wrong["margin"], 1.0)
         self.assertTrue((self.folder / "power.nc").exists())
@@ -202,7 +202,7 @@ class Confront(FolderTest):
     def test_power_fails_where_a_wrong_theory_passes(self):
         result, code = self.power(LIST + UNSEEN)
         self.assertEqual(code, 4)
-        self.assertEqual([r["rejected"] for r in result["rows"]], [False, True, False])
+        self.assertEqual(result["theory_rejected"], [False, True, False])
         self.assertIn("PASSES", run("power", "--config", self.folder / "list.toml").stderr)
 
     def test_power_fails_where_the_right_theory_is_rejected(self):
@@ -210,7 +210,7 @@ class Confront(FolderTest):
         spoiled = ["--set", "theory.finite_width=false", "--set", "agreement.finite_width=0.0", "--set",
                    "agreement.finite_width_cosine=0.0", "--set", "init.qk_factor=4.0"]
         result, code = self.power(LIST, "--seeds", 300, *spoiled)
-        self.assertEqual((code, result["rows"][0]["rejected"]), (4, True))
+        self.assertEqual((code, result["theory_rejected"][0]), (4, True))
 
     def test_lists_that_cannot_be_used(self):
         for text, words in [("", ["no [[config]]"]), (LIST.replace("small.toml", "none.toml"), ["none.toml"]),
@@ -257,18 +257,15 @@ class Confront(FolderTest):
         self.assertIn("another run", other.stderr)
 
     def test_the_ladder_agrees_and_rejects_a_wrong_theory(self):
-        result, code = run_json("ladder", "--config", self.config, *LADDER, "--out", self.folder)
-        self.assertEqual(code, 0)
-        self.assertEqual([s["placement"] for s in result["stacks"]], ["pre", "peri"])
-        quantities = {q["quantity"]: q for q in result["quantities"]}
-        mean = quantities["second_moment f_out mean over mlp"]
-        self.assertEqual(len(mean["measured"]), 5)
-        self.assertEqual(mean["predicted"], 1.0)
-        self.assertIn("second_moment x_out[4]", quantities)
+        result, code = run_result("ladder", "--config", self.config, *LADDER, "--out", self.folder)
+        self.assertEqual((code, result["stack_placement"]), (0, ["pre", "peri"]))
+        mean = result.at(quantity="second_moment f_out mean over mlp")
+        self.assertEqual((len(mean["ladder_measured"]), mean["limit_predicted"]), (5, 1.0))
+        self.assertIn("second_moment x_out[4]", result["quantity"])
         self.assertTrue((self.folder / "ladder.nc").exists())
-        wrong, code = run_json("ladder", "--config", self.config, *LADDER, "--theory-set", "init.down_factor=2")
-        self.assertEqual((code, wrong["stacks"][0]["verdict"]), (4, "disagrees"))
-        self.assertEqual(wrong["theory_told"]["set"], ["init.down_factor=2"])
+        wrong, code = run_result("ladder", "--config", self.config, *LADDER, "--theory-set", "init.down_factor=2")
+        self.assertEqual((code, wrong["stack_verdict"][0]), (4, "disagrees"))
+        self.assertEqual(wrong.fact("theory_told")["set"], ["init.down_factor=2"])
 
     def test_ladders_that_have_no_limit(self):
         for flags, words in [(["ladder.widths=[16,32,64]"], ["ladder.widths", "at least 4"]),

@@ -9,7 +9,7 @@ import sys
 import unittest
 from urllib.parse import unquote
 
-from periscope_process import run
+from periscope_process import Result, run
 
 SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
 IGNORED = re.compile(r"(build|results|\.|docs/reference.md)")  # by git
@@ -95,7 +95,7 @@ class Documents(unittest.TestCase):
                 done = run("theory", "--json", "--quiet", "--set", f"model.preset={preset}", "--set",
                            f"model.placement={placement}", "--set", "input.second_moment=4e-4", "--set",
                            f"input.tokens={length}")
-                top = json.loads(done.stdout)["cells"][0]["second_moment"]["predicted"][-1]
+                top = Result(json.loads(done.stdout)).stacks()[0]["second_moment_predicted"][-1]
                 self.assertAlmostEqual(top / float(printed), 1.0, delta=2e-3, msg=f"{preset}, {length} tokens")
 
     def test_the_program_prints_the_reference(self):

@@ -6,7 +6,7 @@ import math
 import statistics
 import unittest
 
-from periscope_process import FolderTest, run, run_json
+from periscope_process import FolderTest, run, run_result
 from safetensors_file import read_safetensors
 
 LAYERS, WIDTH, TOKENS = 2, 32, 6
@@ -125,35 +125,33 @@ class Dump(FolderTest):
         self.assertNotEqual(first, self.dump("model.placement=pre", "run.seed=5"))
 
     def test_gradients_in_json(self):
-        result, code = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet", "--backward")
+        f64 = ("propagate", "--config", self.config, "--dtype", "f64", "--quiet")
+        result, code = run_result(*f64, "--backward")
         self.assertEqual(code, 0)
-        for cell in result["cells"]:
-            for name, gradients in (("grad_sq", cell["grad_sq"]), ("log_grad_sq", cell["log_grad_sq"])):
-                for key in ("measured", "stderr"):
-                    self.assertEqual(len(gradients[key]), 2 * LAYERS + 1)
-                    self.assertTrue(all(math.isfinite(v) for v in gradients[key]), name)
-            for name in ("weight_grad_sq", "weight_log_grad_sq"):
-                self.assertEqual(list(cell[name]), ["q", "k", "v", "o", "gate", "up", "down"])
-                for curve in cell[name].values():
-                    self.assertEqual((len(curve["measured"]), len(curve["stderr"])), (LAYERS, LAYERS))
-                    self.assertTrue(all(math.isfinite(v) for v in curve["measured"]))
-        gated, _ = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet", "--backward",
-                            "--set", "model.attention_gate=head")  # fmt: skip
-        for cell in gated["cells"]:
-            self.assertEqual(list(cell["weight_grad_sq"]), ["q", "k", "v", "o", "gate", "up", "down", "attention_gate"])
-            self.assertTrue(all(v > 0 for v in cell["weight_grad_sq"]["attention_gate"]["predicted"]))
-        forward, _ = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet")
+        matrices = ["q", "k", "v", "o", "gate", "up", "down"]
+        self.assertEqual(result["weight"], matrices)
+        for stack in result.stacks():
+            for name in ("grad_sq_measured", "grad_sq_stderr", "log_grad_sq_measured", "log_grad_sq_stderr"):
+                self.assertEqual(len(stack[name]), 2 * LAYERS + 1)
+                self.assertTrue(all(math.isfinite(v) for v in stack[name]), name)
+            for name in ("weight_grad_sq_measured", "weight_log_grad_sq_measured"):
+                self.assertTrue(all(math.isfinite(v) for matrix in stack[name] for v in matrix), name)
+        gated, _ = run_result(*f64, "--backward", "--set", "model.attention_gate=head")
+        self.assertEqual(gated["weight"], [*matrices, "attention_gate"])
+        for stack in gated.stacks():
+            self.assertTrue(all(v > 0 for v in stack.at(weight="attention_gate")["weight_grad_sq_predicted"]))
+        forward, _ = run_result(*f64)
         # The limit is predicted from as many sampled patterns as the gradients' precision takes: another sample.
-        for key in ("measured", "stderr", "predicted", "predicted_stderr"):
-            self.assertEqual(forward["cells"][0]["variance"][key], result["cells"][0]["variance"][key])
-        self.assertNotIn("grad_sq", forward["cells"][0])
+        for version in ("measured", "stderr", "predicted", "predicted_stderr"):
+            self.assertEqual(forward[f"variance_{version}"], result[f"variance_{version}"])
+        self.assertNotIn("grad_sq_measured", forward)
 
     def test_statistics_are_those_of_the_dump(self):
-        result, _ = run_json("propagate", "--config", self.config, "--dtype", "f64", "--quiet", "--backward", "--set",
-                             "model.placement=pre", "--seeds", 1)
+        result, _ = run_result("propagate", "--config", self.config, "--dtype", "f64", "--quiet", "--backward", "--set",
+                               "model.placement=pre", "--seeds", 1)
         _, _, activations = self.dump("model.placement=pre")
-        cell = result["cells"][0]
-        for depth in range(len(cell["variance"]["measured"])):
+        cell, = result.stacks()
+        for depth in range(len(cell["variance_measured"])):
             stream = activations[f"stream.{depth}"][1]
             width = len(stream) // TOKENS
             tokens = [stream[t * width:(t + 1) * width] for t in range(TOKENS)]
@@ -161,20 +159,18 @@ class Dump(FolderTest):
             variance = sum(statistics.pvariance(token) for token in tokens) / TOKENS
             self.assertNotEqual(variance, squares)
             for name, value in [("second_moment", squares), ("variance", variance)]:
-                self.assertAlmostEqual(cell[name]["measured"][depth], value, delta=1e-12 * value)
-        for depth, value in enumerate(cell["grad_sq"]["measured"]):
+                self.assertAlmostEqual(cell[f"{name}_measured"][depth], value, delta=1e-12 * value)
+        for depth, value in enumerate(cell["grad_sq_measured"]):
             squares = sum(v * v for v in activations[f"grad.stream.{depth}"][1])
             self.assertAlmostEqual(value, squares / TOKENS, delta=1e-12 * value)
-        for layer, value in enumerate(cell["weight_grad_sq"]["down"]["measured"]):
+        for layer, value in enumerate(cell.at(weight="down")["weight_grad_sq_measured"]):
             squares = sum(v * v for v in activations[f"grad.weight.layers.{layer}.mlp.down.weight"][1])
             self.assertAlmostEqual(value, squares, delta=1e-12 * value)
 
     def test_threads_do_not_change_gradients(self):
-        def cells(threads):
-            return run_json("propagate", "--config", self.config,
-                            "--quiet", "--backward", "--threads", threads)[0]["cells"]
-
-        self.assertEqual(cells(1), cells(2), "bit for bit")
+        one, two = (run_result("propagate", "--config", self.config, "--quiet", "--backward", "--threads", threads)[0]
+                    for threads in (1, 2))  # fmt: skip
+        self.assertEqual(one.data(), two.data(), "bit for bit")
 
     def test_gradients_in_the_result_file(self):
         self.assertEqual(run("propagate", "--config", self.config, "--quiet", "--backward", "--csv",

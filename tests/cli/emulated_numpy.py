@@ -8,7 +8,7 @@ import unittest
 import numpy as np
 
 import tiny_checkpoint as tiny
-from periscope_process import run_json
+from periscope_process import run_result
 
 H, S = np.float16, np.float32
 ACCUMULATED = ("sums", "deviations", "squares", "reciprocals", "denominators")
@@ -115,20 +115,20 @@ class EmulatedByNumpy(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "model"
             tiny.write(path, self.VOCAB, tensors)
-            result, code = run_json("certify", path, "--arithmetic", kind, "--format", "fp16", "--quiet")
+            result, code = run_result("certify", path, "--arithmetic", kind, "--format", "fp16", "--quiet")
         self.assertEqual(code, 0)
         run = Run(tensors, kind == "mixed")
         draw = np.random.default_rng(1)
         with np.errstate(all="ignore"):
             run(np.repeat(np.arange(self.VOCAB)[:, None], 5, 1))
             run(draw.integers(0, self.VOCAB, (200, 5)))
-        places = result["coordinates"]["place"]
-        certificate = result["runs"]["fp16"]
+        fp16 = result.at(format="fp16")
         bounds = [{"signal": signal, "sublayer": place, "bound": bound}
-                  for signal, of in certificate["signals"].items()
-                  for place, bound, feature in zip(places, of["bound"], of["feature"], strict=True)
+                  for signal, of, features in zip(result["signal"], fp16["run_signal_bound"],
+                                                  fp16["run_signal_bound_feature"], strict=True)
+                  for place, bound, feature in zip(result["place"], of, features, strict=True)
                   if feature is not None]  # fmt: skip
-        return bounds, result["verdicts"]["fp16"]["everywhere"], run.seen
+        return bounds, fp16["everywhere_certified"], run.seen
 
     def test_no_bound_is_passed(self):
         # The last factors bring W_down, and with it the stream, to where a certificate is just given or refused.

@@ -7,7 +7,7 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 import unittest
 
 import plotting  # noqa: F401  first of what needs packages
-from periscope_process import SMALL, SWEEPS, SharedFolderTest, run_json
+from periscope_process import SMALL, SWEEPS, SharedFolderTest, run_result
 
 # isort: split
 import numpy as np
@@ -68,9 +68,8 @@ class Numbers(SharedFolderTest):
 
     def result(self, *command, name):
         if name not in self.found:
-            json_result, code = run_json(*command, "--config", self.folder / "small.toml", "--out", self.folder,
-                                         "--quiet")
-            self.assertIn("provenance", json_result, code)
+            json_result, _ = run_result(*command, "--config", self.folder / "small.toml", "--out", self.folder,
+                                        "--quiet")
             self.found[name] = json_result, reader.read(self.folder / f"{name}.nc")
         return self.found[name]
 
@@ -103,13 +102,12 @@ class Numbers(SharedFolderTest):
         np.testing.assert_allclose(whole, (4 * slope(m) * e)[at], rtol=1e-7, atol=1e-13,
                                    err_msg="bars: ± 2 std. errors")
 
-    def curve(self, found, name, row):
-        """A curve of a gradient experiment, whose JSON has a list of rows per variable."""
-        versions = ("measured", "stderr", "predicted", "predicted_stderr")
-        return {v: found["variables"][f"{name}_{v}"][row] for v in versions}
+    def curve(self, part, name):
+        """A curve in its versions, of one stack or case."""
+        return {v: part[f"{name}_{v}"] for v in ("measured", "stderr", "predicted", "predicted_stderr")}
 
     def cells(self, found):
-        return {cell["placement"]: cell for cell in found["cells"]}
+        return {stack["placement"]: stack for stack in found.stacks()}
 
     def test_statistics_over_depth(self):
         found, file = self.result("propagate", "--backward", name="propagate")
@@ -133,7 +131,7 @@ class Numbers(SharedFolderTest):
             self.assertEqual(figure.legends[0].get_texts()[-1].get_text(), READING)
             for name, label in PLACEMENTS.items():
                 with self.subTest(figure=kind, placement=name):
-                    curve, how = self.cells(found)[name][statistic], {}
+                    curve, how = self.curve(self.cells(found)[name], statistic), {}
                     if kind == "gradient":  # drawn as norms, of which JSON has the logarithms of squares
                         how = {"scale": lambda v: np.exp(v / 2), "slope": lambda v: np.exp(v / 2) / 2}
                     self.check(axes, colours(figure)[label], np.arange(DEPTHS), curve, **how)
@@ -145,8 +143,8 @@ class Numbers(SharedFolderTest):
             self.assertTrue(axes.get_title().startswith(("Attention", "MLP")[module]))
             self.assertEqual((axes.get_xscale(), axes.get_yscale()), ("log", "log"))
             for name, label in PLACEMENTS.items():
-                curve = {k: v[module::2] for k, v in self.cells(found)[name]["sites"]["B_out"]["branch_ratio"].items()
-                         if isinstance(v, list)}  # fmt: skip
+                whole = self.curve(self.cells(found)[name].at(site="B_out"), "site_branch_ratio")
+                curve = {version: values[module::2] for version, values in whole.items()}
                 with self.subTest(module=module, placement=name):
                     self.check(axes, colours(figure)[label], 1 + np.arange(LAYERS), curve)
 
@@ -157,7 +155,7 @@ class Numbers(SharedFolderTest):
         for matrix, axes in zip(MATRICES, figure.axes, strict=True):
             for name, label in PLACEMENTS.items():
                 with self.subTest(matrix=matrix, placement=name):
-                    curve = self.cells(found)[name]["weight_log_grad_sq"][matrix]
+                    curve = self.curve(self.cells(found)[name].at(weight=matrix), "weight_log_grad_sq")
                     self.check(axes, colours(figure)[label], np.arange(LAYERS), curve,
                                lambda v: np.exp(v / 2), lambda v: np.exp(v / 2) / 2)
 
@@ -171,18 +169,17 @@ class Numbers(SharedFolderTest):
                 self.assertEqual(figure.axes[p].get_title(), f"{label}: {cell['verdict']}")
             for words in ("variance", "token_cosine"):
                 with self.subTest(placement=name, statistic=words):
-                    c = {k: np.array(cell[words][k], float)
-                         for k in ("measured", "predicted", "stderr", "predicted_stderr")}
+                    c = {k: np.array(values, float) for k, values in self.curve(cell, words).items()}
                     error = np.hypot(c["stderr"], c["predicted_stderr"])
                     with np.errstate(all="ignore"):
                         z = np.where(error > 0, (c["measured"] - c["predicted"]) / error, np.nan)
                     (line,) = Drawn(residuals.axes[p], looks[words.replace("_", " ")][0]).lines
                     np.testing.assert_allclose(line, np.stack([np.arange(DEPTHS), z], 1), **SAME)
-            moment = {k: np.array(cell["second_moment"][k]) for k in ("measured", "predicted")}
+            moment = {k: np.array(cell[f"second_moment_{k}"]) for k in ("measured", "predicted")}
             (line,) = Drawn(powers.axes[p], colours(powers)["measured / predicted − 1"][0]).lines
             np.testing.assert_allclose(line[:, 1], 100 * (moment["measured"] / moment["predicted"] - 1), atol=1e-9)
             # JSON has the worst of all sites: the band over depth is within it, and on both sides of 0.
-            worst = 100 * cell["power"]["statistics"]["second_moment"]["worst"]
+            worst = 100 * cell.at(statistic="second_moment")["statistic_power_worst"]
             (band,) = [c.get_paths()[0].vertices[:, 1] for c in powers.axes[p].collections
                        if isinstance(c, PolyCollection)]
             self.assertLessEqual(band.max(), worst * (1 + 1e-12))
@@ -196,11 +193,11 @@ class Numbers(SharedFolderTest):
         figure = self.figure("gradient_depth", file, "gradient-vs-depth")
         axes, side = figure.axes
         self.assertEqual((axes.get_xscale(), axes.get_yscale(), axes.get_xlabel()), ("log", "log", "Layers $L$"))
-        for row, (name, label) in enumerate(PLACEMENTS.items()):
+        for row, (law, (name, label)) in enumerate(zip(found.each("law"), PLACEMENTS.items(), strict=True)):
             with self.subTest(placement=name):
-                self.assertEqual(found["variables"]["placement"][row], name)
+                self.assertEqual(law["placement"], name)
                 colour, marker = colours(figure)[label]
-                drawn, curve = Drawn(axes, colour), self.curve(found, "log_gradient", row)
+                drawn, curve = Drawn(axes, colour), self.curve(law, "log_gradient")
                 (line,), (marked,), (bars,) = drawn.lines, drawn.marked, drawn.bars
                 measured, error = (np.array(curve[k]) for k in ("measured", "stderr"))
                 np.testing.assert_allclose(line[:, 1], np.exp(curve["predicted"]), **SAME)
@@ -208,7 +205,7 @@ class Numbers(SharedFolderTest):
                 np.testing.assert_allclose(bars[:, 1], 4 * np.exp(measured) * error, rtol=1e-7)
                 self.assertEqual(drawn.marks, {marker})
                 beside = Drawn(side, colour)
-                late = self.curve(found, "late_exponent", row)
+                late = self.curve(law, "late_exponent")
                 np.testing.assert_allclose(beside.marked[0], [[late["measured"], row]], **SAME)
                 np.testing.assert_allclose(beside.bars[0][:, 0], [4 * late["stderr"]], rtol=1e-7)
 
@@ -217,18 +214,18 @@ class Numbers(SharedFolderTest):
         figure = self.figure("score_path", file, "score-share")
         (axes,) = figure.axes
         self.assertEqual(axes.get_ylim(), (0, 1))
-        for row, label in enumerate(PLACEMENTS.values()):
+        for case, label in zip(found.each("case"), PLACEMENTS.values(), strict=True):
             with self.subTest(placement=label):
-                curve = self.curve(found, "score_share", row)
+                curve = self.curve(case, "score_share")
                 self.check(axes, colours(figure)[label], np.arange(LAYERS), curve, every=True)
         panels = self.figure("score_path", file, "score-path").axes
-        for row, (label, axes) in enumerate(zip(PLACEMENTS.values(), panels, strict=False)):
+        for case, label, axes in zip(found.each("case"), PLACEMENTS.values(), panels, strict=False):
             with self.subTest(placement=label, what="without the score path"):
-                verdicts = [found["variables"][k][row] for k in ("verdict", "without_scores_verdict")]
+                verdicts = [case[k] for k in ("verdict", "without_scores_verdict")]
                 lines = [label, f"whole theory: {verdicts[0]}", f"without score path: {verdicts[1]}"]
                 self.assertEqual(axes.get_title().split("\n"), lines)
                 (control,) = Drawn(axes, to_hex("0.45")).lines
-                without = np.array(found["variables"]["log_grad_sq_without_scores_predicted"][row])
+                without = np.array(case["log_grad_sq_without_scores_predicted"])
                 np.testing.assert_allclose(control, np.stack([np.arange(DEPTHS), np.exp(without / 2)], 1), **SAME)
 
     def test_attenuation(self):
@@ -237,12 +234,11 @@ class Numbers(SharedFolderTest):
         for factor, (stream, down) in zip((0.0, 1.0), zip(*np.reshape(figure.axes, (2, 2)), strict=True), strict=True):
             self.assertIn("Uniform attention" if factor == 0.0 else "Softmax", stream.get_title())
             for name, label in PLACEMENTS.items():
-                cases = zip(found["variables"]["placement"], found["variables"]["qk_factor"], strict=True)
-                row = list(cases).index((name, factor))
+                case, = [c for c in found.each("case") if (c["placement"], c["qk_factor"]) == (name, factor)]
                 for axes, key, x in ((stream, "log_stream", np.arange(LAYERS + 1)),
                                      (down, "log_down", np.arange(LAYERS))):
                     with self.subTest(factor=factor, placement=name, quantity=key):
-                        curve = self.curve(found, key, row)
+                        curve = self.curve(case, key)
                         self.check(axes, colours(figure)[label], x, curve, np.exp, np.exp, every=True)
 
     def test_paths_of_the_gradient(self):
@@ -250,13 +246,13 @@ class Numbers(SharedFolderTest):
         figure = self.figure("identity_path", file, "identity-path")
         share, skip, branch = figure.axes
         self.assertEqual([axes.get_yscale() for axes in figure.axes], ["log"] * 3)
-        for row, label in enumerate(PLACEMENTS.values()):
+        for case, label in zip(found.each("case"), PLACEMENTS.values(), strict=True):
             look = colours(figure)[label]
             with self.subTest(placement=label):
-                self.check(share, look, np.arange(DEPTHS), self.curve(found, "skip_share", row))
-                self.check(skip, look, np.arange(DEPTHS), self.curve(found, "log_skip", row), np.exp, np.exp)
+                self.check(share, look, np.arange(DEPTHS), self.curve(case, "skip_share"))
+                self.check(skip, look, np.arange(DEPTHS), self.curve(case, "log_skip"), np.exp, np.exp)
                 drawn = Drawn(branch, look[0])
-                value, error = (found["variables"][k][row] for k in ("branch_term", "branch_term_stderr"))
+                value, error = (case[k] for k in ("branch_term", "branch_term_stderr"))
                 np.testing.assert_allclose(drawn.marked[0], np.stack([np.arange(DEPTHS - 1), value], 1), **SAME)
                 np.testing.assert_allclose(drawn.bars[0][:, 1], 4 * np.array(error), rtol=1e-7)
 
@@ -265,11 +261,11 @@ class Numbers(SharedFolderTest):
         figure = self.figure("crossover", file)
         (axes,) = figure.axes
         self.assertEqual((axes.get_xscale(), axes.get_yscale()), ("log", "log"))
-        self.assertEqual(found["variables"]["placement"], ["post", "peri"], "Pre-LN is what these are divided by")
-        for row, label in enumerate(("Post-LN", "Peri-LN")):
+        self.assertEqual(found["placement"], ["post", "peri"], "Pre-LN is what these are divided by")
+        for case, label in zip(found.each("case"), ("Post-LN", "Peri-LN"), strict=True):
             with self.subTest(placement=label):
                 drawn = Drawn(axes, colours(figure)[label][0])
-                ratio, size = (self.curve(found, k, row) for k in ("log_ratio", "log_rms_a"))
+                ratio, size = (self.curve(case, k) for k in ("log_ratio", "log_rms_a"))
                 (line,), (marked,) = drawn.lines, drawn.marked
                 np.testing.assert_allclose(line, np.exp(np.stack([size["predicted"], ratio["predicted"]], 1)), **SAME)
                 np.testing.assert_allclose(marked, np.exp(np.stack([size["measured"], ratio["measured"]], 1)), **SAME)
@@ -277,23 +273,23 @@ class Numbers(SharedFolderTest):
                 np.testing.assert_allclose(drawn.bars[0][:, 1], 4 * bars, rtol=1e-7, atol=1e-13)
                 bars = np.array(size["stderr"]) * np.exp(size["measured"])
                 np.testing.assert_allclose(drawn.across[0][:, 0], 4 * bars, rtol=1e-7, atol=1e-13)
-                law = np.stack([np.exp(size["measured"]), np.exp(found["variables"]["log_law_measured"][row])], 1)
+                law = np.stack([np.exp(size["measured"]), np.exp(case["log_law_measured"])], 1)
                 self.assertTrue(any(np.shape(xy) == law.shape and np.allclose(xy, law, rtol=1e-12) for xy in
                                     (x.get_xydata() for x in axes.get_lines() if x.get_marker() == "x")), "T14's law")
 
     def test_convergence(self):
         found, file = self.result("ladder", name="ladder")
         figure = self.figure("convergence", file)
-        fits = found["convergence"]
         for row, statistic in enumerate(("second_moment", "token_cosine")):
             bias, bias_exponent, noise, noise_exponent = figure.axes[4 * row:4 * row + 4]
             self.assertEqual([a.get_xlabel() for a in (bias, noise)], ["Width $D$", "Seeds averaged"])
-            drawn_fits = [f for f in fits if f["statistic"] == statistic and f["noise_fit"]["verdict"] != "not-checked"]
+            drawn_fits = [f for f in found.each("convergence")
+                          if f["convergence_statistic"] == statistic and f["noise_verdict"] != "not-checked"]
             for rank, fit in enumerate(drawn_fits):
-                colour, _ = colours(figure)[PLACEMENTS[fit["placement"]]]
-                for axes, beside, name, x in ((bias, bias_exponent, "bias", found["coordinates"]["ladder_width"]),
-                                              (noise, noise_exponent, "noise", found["coordinates"]["group"])):
-                    with self.subTest(statistic=statistic, placement=fit["placement"], panel=name):
+                colour, _ = colours(figure)[PLACEMENTS[fit["convergence_placement"]]]
+                for axes, beside, name, x in ((bias, bias_exponent, "bias", found["ladder_width"]),
+                                              (noise, noise_exponent, "noise", found["group"])):
+                    with self.subTest(statistic=statistic, placement=fit["convergence_placement"], panel=name):
                         marks = np.concatenate(Drawn(axes, colour).marked)
                         value, error = np.abs(fit[name]), np.array(fit[f"{name}_stderr"])
                         # beside each other; within 2 standard errors of 0 the upper end is marked
@@ -301,11 +297,10 @@ class Numbers(SharedFolderTest):
                         shown = np.where(value > 2 * error, value, value + 2 * error)
                         order = np.argsort(marks[:, 0])
                         np.testing.assert_allclose(marks[order], np.stack([aside, shown], 1), rtol=1e-9)
-                        if not (name == "bias" and fit.get("bias_reason")):
+                        if not (name == "bias" and fit["bias_reason"]):
                             marked = Drawn(beside, colour)
-                            np.testing.assert_allclose(marked.marked[0][0, 0], fit[f"{name}_fit"]["exponent"],
-                                                       rtol=1e-12)
-                            np.testing.assert_allclose(marked.bars[0][:, 0], [4 * fit[f"{name}_fit"]["exponent_error"]],
+                            np.testing.assert_allclose(marked.marked[0][0, 0], fit[f"{name}_exponent"], rtol=1e-12)
+                            np.testing.assert_allclose(marked.bars[0][:, 0], [4 * fit[f"{name}_exponent_stderr"]],
                                                        rtol=1e-7)
 
 

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import unittest
 
-from periscope_process import BINARY, FolderTest, run, run_json, sets
+from periscope_process import BINARY, FolderTest, run, run_result, sets
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WRONG = ("--theory-set", "init.down_factor=2")  # a theory that is rejected: exit code 4
@@ -114,9 +114,9 @@ class FinishedRun(FolderTest):
     def test_a_damaged_file_is_not_trusted(self):
         self.propagate()
         whole = self.result().read_bytes()
-        shown, _ = run_json("propagate", "--config", self.config, *self.settings, *WRONG, "--seeds", 16, "--quiet")
+        shown, _ = run_result("propagate", "--config", self.config, *self.settings, *WRONG, "--seeds", 16, "--quiet")
         record = self.record().read_text()
-        number = whole.index(struct.pack("<d", shown["cells"][0]["variance"]["measured"][1]))
+        number = whole.index(struct.pack("<d", shown["variance_measured"][0][0][1]))
         flipped = whole[:number] + bytes([whole[number] ^ 1]) + whole[number + 1:]
         for name, content, reason in (("cut", whole[:len(whole) // 2], "it was changed after it was written"),
                                       ("empty", b"", "it was changed after it was written"),
@@ -220,7 +220,7 @@ seeds = 8
         whole = beside.read_text()
 
         def cases(text):
-            return {key: value for key, value in json.loads(text).items() if key != "circumstances"}
+            return json.loads(text)["data_vars"]
 
         older = whole.replace('"program_sha256": "', '"program_sha256": "0')
         for content, reason in ((None, "is missing"), ("", "was changed"), (whole[:-9], "was changed"),

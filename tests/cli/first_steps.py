@@ -6,7 +6,7 @@ import random
 import subprocess
 import unittest
 
-from periscope_process import BINARY, FolderTest, contents, run, run_json, start_program
+from periscope_process import BINARY, FolderTest, contents, run, run_result, start_program
 from safetensors_file import read_safetensors
 
 LAYERS, TOKENS, STEPS, BATCH, WINDOWS = 2, 8, 3, 4, 3
@@ -40,7 +40,7 @@ class FirstSteps(FolderTest):
         return ["first-steps", "--config", str(self.config), *map(str, flags)]
 
     def result(self, *flags):
-        return run_json(*self.command("--quiet", *flags))
+        return run_result(*self.command("--quiet", *flags))
 
     def refused(self, words, *flags):
         done = run(*self.command(*flags))
@@ -50,33 +50,29 @@ class FirstSteps(FolderTest):
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
     def check_exit(self, result, code):
-        verdicts = [cell["verdict"] for cell in result["cells"]]
-        self.assertEqual(code, 4 if "disagrees" in verdicts else 0, verdicts)
+        self.assertEqual(code, 4 if "disagrees" in result["verdict"] else 0, result["verdict"])
 
     def test_json(self):
         result, code = self.result()
         self.check_exit(result, code)
-        self.assertEqual([cell["placement"] for cell in result["cells"]], ["pre", "peri"])
-        for cell in result["cells"]:
-            self.assertIn(cell["verdict"], ("agrees", "disagrees", "inconclusive", "not-checked"))
-            self.assertEqual({"worst", "median", "quantities"}, set(cell["power"]))
-            for name, length in (("second_moment", 2 * LAYERS + 1), ("branch_cosine", 2 * LAYERS),
-                                 ("branch_second_moment", 2 * LAYERS)):
+        self.assertEqual(result["placement"], ["pre", "peri"])
+        for stack in result.stacks():
+            self.assertIn(stack["verdict"], ("agrees", "disagrees", "inconclusive", "not-checked"))
+            # Behind the step at which theory stops there may be no prediction.
+            for name in ("second_moment", "branch_cosine", "branch_second_moment"):
                 for version in ("measured", "stderr", "predicted", "predicted_stderr"):
-                    steps = cell[name][version]
-                    self.assertEqual([len(step) for step in steps], [length] * (STEPS + 1), (name, version))
-                    # Behind the step at which theory stops there may be no prediction.
-                    known = steps if version in ("measured", "stderr") else steps[:cell["holds_until"] + 1]
+                    steps = stack[f"{name}_{version}"]
+                    known = steps if version in ("measured", "stderr") else steps[:stack["holds_until"] + 1]
                     self.assertTrue(all(math.isfinite(v) for step in known for v in step), (name, version))
-            self.assertEqual(len(cell["loss"]["measured"]), STEPS + 1)
-            self.assertTrue(all(abs(loss - math.log(256)) < 1.5 for loss in cell["loss"]["measured"]))
+            self.assertEqual(len(stack["loss_measured"]), STEPS + 1)
+            self.assertTrue(all(abs(loss - math.log(256)) < 1.5 for loss in stack["loss_measured"]))
             for weight in ("q", "k", "v", "o", "gate", "up", "down"):
-                update = cell["update"][weight]["measured"]
+                update = stack.at(weight=weight)["update_measured"]
                 self.assertEqual(update[0], [0.0] * LAYERS, "before training")
                 self.assertTrue(all(v > 0 for step in update[1:] for v in step), weight)
-            self.assertGreaterEqual(cell["holds_until"], 0)
-            self.assertEqual(cell.get("stopped_by", "") != "", cell["holds_until"] < STEPS)
-        first = result["cells"][0]["second_moment"]["measured"]
+            self.assertGreaterEqual(stack["holds_until"], 0)
+            self.assertEqual(stack.get("stopped_by", "") != "", stack["holds_until"] < STEPS)
+        first = result["second_moment_measured"][0]
         self.assertGreater(first[-1][-1], first[0][-1], "Pre-LN's stream grows")
 
     def test_a_wrong_theory_is_rejected(self):
@@ -84,10 +80,9 @@ class FirstSteps(FolderTest):
         flags = ("--set", "model.placement=pre", "--set", "model.width=64", "--seeds", 32, "--set", "train.steps=2",
                  "--set", "train.warmup=0", "--theory-set", "model.placement=post")
         result, code = self.result(*flags)
-        cell, = result["cells"]
-        self.assertEqual((code, cell["verdict"]), (4, "disagrees"))
-        self.assertGreater(cell["rejected"], 0)
-        differences, = result["theory_told"]["differences"]
+        self.assertEqual((code, result["verdict"]), (4, ["disagrees"]))
+        self.assertGreater(result["rejected"][0], 0)
+        differences, = result.fact("theory_told")["differences"]
         self.assertEqual(differences["model.placement"], {"measured": "pre", "told": "post"})
         self.assertNotIn("input.kind", differences)
         self.assertIn("THEORY WAS TOLD: model.placement", run(*self.command(*flags)).stderr)
@@ -95,14 +90,12 @@ class FirstSteps(FolderTest):
     def test_rates_in_a_list(self):
         """Every stack at every rate is as in a run at that rate alone, whose verdict alone knows of fewer cells."""
         result, _ = self.result("--vary", "train.lr=[3e-4,1e-3]")
-        self.assertEqual([cell["placement"] for cell in result["cells"]],
-                         ["pre, lr 0.0003", "peri, lr 0.0003", "pre, lr 0.001", "peri, lr 0.001"])
-        self.assertEqual(result["provenance"]["config"]["train"]["lr"], [3e-4, 1e-3])
-        for rate, cells in ((3e-4, result["cells"][:2]), (1e-3, result["cells"][2:])):
+        self.assertEqual(result["placement"], ["pre, lr 0.0003", "peri, lr 0.0003", "pre, lr 0.001", "peri, lr 0.001"])
+        self.assertEqual(result.config["train"]["lr"], [3e-4, 1e-3])
+        for first, rate in enumerate((3e-4, 1e-3)):
             alone, _ = self.result("--set", f"train.lr={rate}")
-            for a, b in zip(cells, alone["cells"], strict=True):
-                for name in ("second_moment", "loss_change", "update", "holds_until"):
-                    self.assertEqual(a[name], b[name])
+            for name in ("second_moment_measured", "loss_change_predicted", "update_measured", "holds_until"):
+                self.assertEqual(result[name][2 * first:2 * first + 2], alone[name])
 
     def test_the_defaults_fit_4_gb(self):
         # Too little for it, so that it says how much it needs.
@@ -110,9 +103,9 @@ class FirstSteps(FolderTest):
                               capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 2)
         self.assertRegex(done.stderr, r"needs about \d+ MB")
-        result, _ = run_json("first-steps", "--quiet", "--set", "first_steps.predict_only=true", "--set",
-                             "train.steps=1", "--set", "first_steps.neurons=8", "--set", "first_steps.chains=2")
-        config = result["provenance"]["config"]
+        result, _ = run_result("first-steps", "--quiet", "--set", "first_steps.predict_only=true", "--set",
+                               "train.steps=1", "--set", "first_steps.neurons=8", "--set", "first_steps.chains=2")
+        config = result.config
         self.assertEqual([config["stacks"][0]["model"][key] for key in ("layers", "width", "heads")], [4, 384, 6])
         self.assertEqual(config["stacks"][0]["input"]["tokens"], 32)
         self.assertEqual([config["train"][key] for key in ("batch", "steps", "lr")], [4, 1, 4e-5])
@@ -120,13 +113,12 @@ class FirstSteps(FolderTest):
     def test_a_planted_fault_is_told(self):
         result, code = self.result("--set", "first_steps.fault=no-noise")
         self.check_exit(result, code)
-        self.assertEqual(result["theory_told"]["fault"], "no-noise")
-        self.assertEqual(result["provenance"]["theory_told"]["fault"], "no-noise")
+        self.assertEqual(result.fact("theory_told")["fault"], "no-noise")
         right, _ = self.result()
-        self.assertNotIn("theory_told", right)
-        for a, b in zip(result["cells"], right["cells"], strict=True):
-            self.assertEqual(a["second_moment"]["measured"], b["second_moment"]["measured"])
-            self.assertNotEqual(a["second_moment"]["predicted"], b["second_moment"]["predicted"])
+        self.assertNotIn("theory_told", right.attrs)
+        self.assertEqual(result["second_moment_measured"], right["second_moment_measured"])
+        for a, b in zip(result["second_moment_predicted"], right["second_moment_predicted"], strict=True):
+            self.assertNotEqual(a, b)
         self.assertIn("PLANTED FAULT", run(*self.command("--set", "first_steps.fault=no-noise")).stderr)
 
     def test_what_is_refused(self):
@@ -165,29 +157,27 @@ class FirstSteps(FolderTest):
         corpus.write_bytes(bytes(10000))
         result, code = self.result("--set", "model.vocab=1", "--corpus", corpus)
         self.check_exit(result, code)
-        for cell in result["cells"]:
-            self.assertEqual(cell["loss"]["predicted"], [0.0] * (STEPS + 1))
+        self.assertEqual(result["loss_predicted"], [[0.0] * (STEPS + 1)] * 2)
 
     def test_seeds_steps_and_threads(self):
         result, code = self.result("--seeds", 2)
         self.assertEqual(code, 0)
-        self.assertEqual({cell["verdict"] for cell in result["cells"]}, {"not-checked"})
-        self.assertIn("4 seeds", result["cells"][0]["reason"])
+        self.assertEqual(result["verdict"], ["not-checked"] * 2)
+        self.assertIn("4 seeds", result["verdict_reason"][0])
         self.config.write_text(SMALL.replace(f"steps = {STEPS}\n", "").replace("seeds = 4\n", ""))
         result, _ = self.result()
-        config = result["provenance"]["config"]
+        config = result.config
         self.assertEqual((config["train"]["steps"], config["run"]["seeds"], config["train"]["record_every"]), (5, 8, 1))
         self.assertEqual(config["first_steps"]["chains"], 8)
         self.config.write_text(SMALL)
         one, _ = self.result("--threads", 1)
         three, _ = self.result("--threads", 3)
-        self.assertEqual(one["cells"], three["cells"], "bit for bit")
+        self.assertEqual(one.data(), three.data(), "bit for bit")
 
     def test_a_run_that_diverges_has_no_verdict(self):
         result, code = self.result("--set", "train.lr=1e30", "--set", "train.clip=0", "--set", "model.placement=pre")
-        cell, = result["cells"]
-        self.assertEqual((code, cell["verdict"]), (0, "not-checked"))
-        self.assertIn("a seed diverged at step", cell["reason"])
+        self.assertEqual((code, result["verdict"]), (0, ["not-checked"]))
+        self.assertIn("a seed diverged at step", result["verdict_reason"][0])
 
     def test_dump(self):
         folder, one = self.folder / "dump", ("--set", "model.placement=peri", "--seeds", 1, "--seed", 7)
@@ -199,7 +189,7 @@ class FirstSteps(FolderTest):
         batches = read_safetensors(folder / "batches.safetensors")
         self.assertEqual(windows["tokens"][0], [WINDOWS, TOKENS + 1])
         self.assertEqual(batches["tokens"][0], [STEPS, BATCH, TOKENS + 1])
-        self.assertEqual(result["provenance"]["config"]["run"]["dtype"], "f64")
+        self.assertEqual(result.config["run"]["dtype"], "f64")
         self.assertEqual(json.loads((folder / "config.json").read_text())["train"]["steps"], STEPS)
         trained = self.folder / "trained"
         self.config.write_text(SMALL.partition("[first_steps]")[0])
@@ -225,7 +215,7 @@ class FirstSteps(FolderTest):
                     killed += 1
         self.assertGreater(killed, 1)
         again, code_again = self.result(*many, "--out", out)
-        self.assertEqual((again["cells"], code_again), (expected["cells"], code))
+        self.assertEqual((again.data(), code_again), (expected.data(), code))
         self.assertEqual(sorted(p.name for p in out.iterdir()), ["first_steps.finished.json", "first_steps.nc"],
                          "what is finished needs nothing else")
 

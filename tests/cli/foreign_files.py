@@ -176,10 +176,10 @@ class Replaced(FolderTest):
         (self.folder / "other").rename(text)
         self.assertIsNone(process.poll(), "it was over before the text was replaced")
         result = json.loads(process.communicate(timeout=120)[0])
-        self.assertEqual(result["cells"], expected[first]["cells"])
-        self.assertEqual(result["provenance"]["config_sha256"], expected[first]["provenance"]["config_sha256"])
-        self.assertNotEqual(expected[first]["provenance"]["config_sha256"],
-                            expected[second]["provenance"]["config_sha256"])
+        self.assertEqual(result["data_vars"], expected[first]["data_vars"])
+        self.assertEqual(result["attrs"]["config_sha256"], expected[first]["attrs"]["config_sha256"])
+        self.assertNotEqual(expected[first]["attrs"]["config_sha256"],
+                            expected[second]["attrs"]["config_sha256"])
 
     def test_files_that_are_no_text(self):
         os.mkfifo(self.folder / "pipe")

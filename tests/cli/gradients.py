@@ -2,7 +2,7 @@
 
 import unittest
 
-from periscope_process import SMALL, SWEEPS, FolderTest, run, run_json
+from periscope_process import SMALL, SWEEPS, FolderTest, run, run_result
 
 FILES = {"depth": "gradient_depth", "attenuation": "gradient_attenuation", "identity-path": "identity_path",
          "score-path": "score_path", "crossover": "gradient_crossover"}
@@ -12,23 +12,17 @@ class Gradients(FolderTest):
     STACK = SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]') + SWEEPS
 
     def experiment(self, name, *flags):
-        result, code = run_json("gradients", name, "--config", self.config, "--quiet", "--dtype", "f64", *flags)
-        self.assertIn("config_sha256", result["provenance"])
-        return result["variables"], code
-
-    def refusals(self, variables):
-        """Why there is no prediction, by rows; JSON leaves out words of which there are none."""
-        return variables.get("refusal", [""] * len(variables["placement"]))
+        return run_result("gradients", name, "--config", self.config, "--quiet", "--dtype", "f64", *flags)
 
     def test_every_experiment_agrees_and_writes_its_file(self):
         for name, file in FILES.items():
             with self.subTest(experiment=name):
                 out = self.folder / name
-                variables, code = self.experiment(name, "--out", out)
+                result, code = self.experiment(name, "--out", out)
                 self.assertEqual(code, 0)
                 self.assertEqual(sorted(p.name for p in out.iterdir()), [f"{file}.finished.json", f"{file}.nc"])
                 placements = {"crossover": ["post", "peri"], "attenuation": ["post", "pre", "peri"] * 2}
-                self.assertEqual(variables["placement"], placements.get(name, ["post", "pre", "peri"]))
+                self.assertEqual(result["placement"], placements.get(name, ["post", "pre", "peri"]))
 
     def test_tables_go_to_stderr(self):
         for name in FILES:
@@ -42,7 +36,7 @@ class Gradients(FolderTest):
 
     def test_threads_do_not_change_results(self):
         for name in FILES:
-            one, two = (self.experiment(name, "--threads", threads)[0] for threads in (1, 2))
+            one, two = (self.experiment(name, "--threads", threads)[0].data() for threads in (1, 2))
             self.assertEqual(one, two, name)
 
     def test_a_theory_that_is_wrong_is_rejected(self):
@@ -57,10 +51,10 @@ class Gradients(FolderTest):
                  "--set", "init.scheme=lecun", "--set", "model.layers=2"]  # fmt: skip
         for name, settings, wanted in (("score-path", wider, 4), ("score-path", narrow, 0), ("crossover", narrow, 4)):
             with self.subTest(experiment=name, settings=settings):
-                variables, code = self.experiment(name, *settings)
+                result, code = self.experiment(name, *settings)
                 self.assertEqual(code, wanted)
                 if wanted == 0:
-                    self.assertIn("fluctuate too much over seeds", "".join(variables["verdict_reason"]))
+                    self.assertIn("fluctuate too much over seeds", "".join(result["verdict_reason"]))
 
     def test_theory_is_told_something_else_than_is_measured(self):
         told = {"depth": "init.down_factor=3", "attenuation": "theory.fault=no-score-path",
@@ -70,9 +64,10 @@ class Gradients(FolderTest):
                "gradients.down_factors=[0.05, 5.0]", "--set", "theory.gradient_tolerance=0.5"]
         for name in FILES:
             with self.subTest(experiment=name):
-                truth, _ = self.experiment(name, *few)
-                wrong, code = self.experiment(name, *few, "--theory-set", told[name])
+                truth = self.experiment(name, *few)[0].data()
+                told_wrong, code = self.experiment(name, *few, "--theory-set", told[name])
                 self.assertEqual(code, 0)
+                wrong = told_wrong.data()
                 changed = {k for k in truth.keys() | wrong.keys() if truth.get(k) != wrong.get(k)}
                 self.assertTrue(any(k.endswith("_predicted") for k in changed), changed)
                 for key in changed:
@@ -83,10 +78,9 @@ class Gradients(FolderTest):
         wide = ["--set", "model.placement=pre", "--set", "model.width=64", "--set", "gradients.layers=[2,4,8]",
                 "--seeds", 24]
         self.assertEqual(self.experiment("depth", *wide)[1], 0)
-        result, code = run_json("gradients", "depth", "--config", self.config, "--quiet", *wide, "--theory-set",
-                                "model.placement=post")
+        result, code = self.experiment("depth", *wide, "--theory-set", "model.placement=post")
         self.assertEqual(code, 4)
-        self.assertEqual(result["theory_told"]["differences"][0]["model.placement"],
+        self.assertEqual(result.fact("theory_told")["differences"][0]["model.placement"],
                          {"measured": "pre", "told": "post"})
         done = run("gradients", "depth", "--config", self.config, "--set", "gradients.layers=[1,2,3]", "--theory-set",
                    "model.placement=post")
@@ -110,18 +104,18 @@ class Gradients(FolderTest):
                     self.assertIn(word, done.stderr)
 
     def test_identity_and_its_bound(self):
-        variables, _ = self.experiment("identity-path")
-        for error, bound in zip(variables["identity_error"], variables["identity_bound"], strict=True):
+        result, _ = self.experiment("identity-path")
+        for error, bound in zip(result["identity_error"], result["identity_bound"], strict=True):
             self.assertLess(error, bound)
             self.assertLess(bound, 1e-9)
-        self.assertEqual(variables["skip_share_measured"][1][-1], 1.0)
+        self.assertEqual(result["skip_share_measured"][1][-1], 1.0)
 
     def test_uniform_attention_has_no_score_path(self):
-        variables, code = self.experiment("score-path", "--set", "init.qk_factor=0.0")
+        result, code = self.experiment("score-path", "--set", "init.qk_factor=0.0")
         self.assertEqual(code, 0)
         for version in ("measured", "predicted"):
-            self.assertEqual({v for row in variables[f"score_share_{version}"] for v in row}, {0.0})
-        self.assertEqual(variables["log_grad_sq_predicted"], variables["log_grad_sq_without_scores_predicted"])
+            self.assertEqual({v for row in result[f"score_share_{version}"] for v in row}, {0.0})
+        self.assertEqual(result["log_grad_sq_predicted"], result["log_grad_sq_without_scores_predicted"])
 
     def test_what_cannot_be_run_is_refused(self):
         for name, setting, words in (("depth", "gradients.layers=[1,2]", ["gradients.layers", "at least 3"]),
@@ -144,18 +138,18 @@ class Gradients(FolderTest):
                    "--set", "init.factor=1e20", "--set", "gradients.layers=[2,3,4]"]
         for name in FILES:
             with self.subTest(experiment=name):
-                variables, code = self.experiment(name, *blow_up)
+                result, code = self.experiment(name, *blow_up)
                 self.assertEqual(code, 0)
-                self.assertIn("overflows", self.refusals(variables)[0])
+                self.assertIn("overflows", result["refusal"][0])
 
     def test_a_theory_that_overflows_only_beyond_the_measured_depths(self):
-        variables, code = self.experiment("depth", "--set", "model.placement=none", "--set", "init.scheme=he",
+        result, code = self.experiment("depth", "--set", "model.placement=none", "--set", "init.scheme=he",
                                           "--set", "gradients.layers=[1,2,4]")
-        self.assertEqual((code, self.refusals(variables)[0]), (0, ""))
-        predicted = variables["log_gradient_predicted"][0]
+        self.assertEqual((code, result["refusal"][0]), (0, ""))
+        predicted = result["log_gradient_predicted"][0]
         self.assertNotIn(None, predicted[:3])
         self.assertEqual(set(predicted[3:]), {None})
-        self.assertEqual(variables["limit_exponent"], [None], "the exponent's limit is unknown")
+        self.assertEqual(result["limit_exponent"], [None], "the exponent's limit is unknown")
 
 
 if __name__ == "__main__":

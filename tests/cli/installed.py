@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from periscope_process import FolderTest, run, run_json
+from periscope_process import FolderTest, run, run_result
 
 BUILD, SOURCE = pathlib.Path(sys.argv.pop(1)).resolve(), pathlib.Path(sys.argv.pop(1)).resolve()
 
@@ -102,8 +102,8 @@ class Citation(FolderTest):
         for family, given in re.findall(r"family-names: (.*)\n +given-names: (.*)", paper):
             self.assertIn(f"{family}, {given}", alone.stdout)
         out = self.folder / "out"
-        result, _ = run_json("propagate", "--config", self.config, "--out", out, "--quiet")
-        origin = result["provenance"]
+        result, _ = run_result("propagate", "--config", self.config, "--out", out, "--quiet")
+        origin = result.attrs
         cited = run("cite", out / "propagate.nc").stdout
         for key in ("version", "commit", "device", "instructions", "config_sha256"):
             self.assertIn(origin[key].replace("_", "\\_"), cited, json.dumps(origin))

@@ -8,7 +8,7 @@ import re
 import sys
 import unittest
 
-from periscope_process import SMALL, FolderTest, run
+from periscope_process import SMALL, FolderTest, Result, run
 
 LESSER_PROCESSOR = pathlib.Path(sys.argv.pop(1)).resolve()
 CANNOT_HIDE = 77  # of that library
@@ -34,7 +34,7 @@ class Instructions(FolderTest):
     def result(self, level, *arguments):
         done = at(level, "propagate", "--config", self.config, "--json", "--quiet", *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return Result(json.loads(done.stdout))
 
     def on(self, processor, *arguments, level=None):
         """The program on a processor of a level of x86-64."""
@@ -56,18 +56,18 @@ class Instructions(FolderTest):
 
     def test_a_result_says_which_level_computed_it(self):
         levels = possible_levels()
-        found = {level: self.result(level)["provenance"] for level in levels}
+        found = {level: self.result(level).attrs for level in levels}
         self.assertEqual({level: origin["instructions"] for level, origin in found.items()},
                          {level: level for level in levels})
         self.assertEqual(len({origin["program_sha256"] for origin in found.values()}), len(levels))
-        self.assertEqual(self.result(None)["provenance"]["instructions"], levels[-1])
+        self.assertEqual(self.result(None).attrs["instructions"], levels[-1])
         reference = [self.result(level, "--device", "reference") for level in levels]
-        self.assertEqual({one["provenance"]["instructions"] for one in reference}, {levels[0]})
-        self.assertTrue(all(one["cells"] == reference[0]["cells"] for one in reference), "the same bits")
+        self.assertEqual({one.attrs["instructions"] for one in reference}, {levels[0]})
+        self.assertTrue(all(one.data() == reference[0].data() for one in reference), "the same bits")
 
     def test_levels_agree_within_rounding(self):
         def moments(result):
-            return [m for cell in result["cells"] for m in cell["second_moment"]["measured"]]
+            return [m for stack in result.stacks() for m in stack["second_moment_measured"]]
 
         for dtype, bound in (("f64", 1e-12), ("f32", 1e-5)):
             results = [self.result(level, "--dtype", dtype) for level in possible_levels()]
@@ -89,7 +89,7 @@ class Instructions(FolderTest):
             self.skipTest("there is one level")
         done = self.on(3, "propagate", "--config", self.config, "--json", "--quiet")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(json.loads(done.stdout)["provenance"]["instructions"], "x86-64-v3")
+        self.assertEqual(json.loads(done.stdout)["attrs"]["instructions"], "x86-64-v3")
         refused = self.on(3, "list", level="x86-64-v4")
         self.assertEqual(refused.returncode, 2, refused.stderr)
         self.assertIn('"x86-64-v4", which this processor does not have: expected x86-64-v3\n', refused.stderr)

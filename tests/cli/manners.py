@@ -101,9 +101,9 @@ def flags_in_help(command):
     return set(re.findall(r"^ +(?:-h,)?(--[a-z-]+)", run(*command.split(), "--help").stdout, re.M))
 
 
-def content(result):
-    """A result without what says how it was made."""
-    return {key: value for key, value in result.items() if key not in ("provenance", "circumstances")}
+def content(answer):
+    """A result, or a document, without what says how it was made."""
+    return {key: value for key, value in answer.items() if key not in ("attrs", "circumstances")}
 
 
 class Flags(FolderTest):

@@ -5,7 +5,7 @@ import unittest
 import numpy as np
 
 from numpy_stack import Stack
-from periscope_process import FolderTest, run, run_json
+from periscope_process import FolderTest, run, run_result
 from safetensors_file import read_safetensors
 
 FREE = ("--set", "run.weights=matrix-free")
@@ -18,7 +18,7 @@ DENSE_ONLY = [["certify"], ["verify", "--cases", "10"],
 
 class MatrixFree(FolderTest):
     def result(self, *flags, command="propagate"):
-        result, code = run_json(command, "--config", self.config, "--quiet", *flags)
+        result, code = run_result(command, "--config", self.config, "--quiet", *flags)
         self.assertEqual(code, 0)
         return result
 
@@ -28,7 +28,7 @@ class MatrixFree(FolderTest):
                             (wide, "matrix-free"), ((*wide, "--set", "run.weights=dense"), "dense")]:
             with self.subTest(flags=flags):
                 result = self.result("--seeds", 1, "--set", "model.placement=peri", *flags)
-                self.assertEqual([cell["weights"] for cell in result["cells"]], [used])
+                self.assertEqual(result["weights"], [[used]])
         ladder = self.result("--set", "ladder.widths=[32,64,128,4096]", "--set", "ladder.seeds=8", command="ladder")
         self.assertEqual(ladder["weights"], ["dense", "dense", "dense", "matrix-free"])
 
@@ -53,19 +53,19 @@ class MatrixFree(FolderTest):
 
     def test_squared_gradients_are_those_of_the_dumped_gradients(self):
         flags = ("--seeds", 1, "--backward", "--dtype", "f64", "--set", "model.placement=peri", *FREE)
-        cell = self.result(*flags)["cells"][0]
+        stack, = self.result(*flags).stacks()
         self.assertEqual(run("propagate", "--config", self.config, "--quiet", *flags, "--dump", self.folder / "dump")
                          .returncode, 0)
         seen = read_safetensors(self.folder / "dump" / "activations.safetensors")
-        for name, curve in cell["weight_grad_sq"].items():
+        for name, curve in zip(stack["weight"], stack["weight_grad_sq_measured"], strict=True):
             module = "mlp" if name in ("gate", "up", "down") else "attention"
-            for layer, value in enumerate(curve["measured"]):
+            for layer, value in enumerate(curve):
                 squares = sum(v * v for v in seen[f"grad.weight.layers.{layer}.{module}.{name}.weight"][1])
                 self.assertAlmostEqual(value, squares, delta=1e-11 * squares)
 
     def test_threads_do_not_change_a_bit(self):
         flags = ("--backward", "--seeds", 3, "--set", "model.width=64", *FREE)
-        self.assertEqual(self.result(*flags, "--threads", 1)["cells"], self.result(*flags, "--threads", 3)["cells"])
+        self.assertEqual(*(self.result(*flags, "--threads", threads).data() for threads in (1, 3)))
 
     def test_what_needs_whole_matrices_refuses(self):
         for command in DENSE_ONLY:

@@ -3,7 +3,7 @@
 import math
 import unittest
 
-from periscope_process import FolderTest, run, run_json
+from periscope_process import FolderTest, run, run_result
 
 FORMATS = ["--set", 'formats.format=["fp16","int4"]', "--set", "formats.certificates=false"]
 REFUSED = [
@@ -24,38 +24,32 @@ REFUSED = [
 ]
 
 
-def without_provenance(result):
-    return {k: v for k, v in result.items() if k not in ("provenance", "circumstances")}
-
-
 class NumberFormats(FolderTest):
     def formats(self, *flags):
-        return run_json("formats", "--config", self.config, *FORMATS, "--quiet", *flags)
+        return run_result("formats", "--config", self.config, *FORMATS, "--quiet", *flags)
 
     def test_what_it_reports(self):
         result, code = self.formats("--backward", "--seeds", 8, "--set", "formats.massive=40", "--set",
                                     "formats.certificates=true", "--out", self.folder / "out")
         self.assertEqual(code, 0)
         self.assertTrue((self.folder / "out" / "formats.nc").exists())
-        self.assertEqual([c["placement"] for c in result["cells"]], ["pre", "peri"])
-        for cell in result["cells"]:
-            self.assertEqual(list(cell["formats"]), ["fp64", "fp16", "int4"])
-            self.assertEqual(len(cell["second_moment_predicted"]), 5)
-            self.assertEqual(cell["formats"]["fp64"]["law"]["verdict"] != "disagrees", True)
-            fp16, int4 = (cell["formats"][name] for name in ("fp16", "int4"))
+        self.assertEqual((result["placement"], result["format"]), (["pre", "peri"], ["fp64", "fp16", "int4"]))
+        for stack in result.each("stack"):
+            self.assertNotEqual(stack.at(format="fp64")["verdict"], "disagrees")
+            fp16, int4 = (stack.at(format=name) for name in ("fp16", "int4"))
             for site in ("x_out", "f_out", "grad x_out", "grad f_out"):
-                errors = [f["plain"][site]["error"] for f in (fp16, int4)]
+                errors = [f.at(features="plain", site=site)["error"] for f in (fp16, int4)]
                 for fine, coarse in zip(*errors, strict=True):
                     self.assertTrue(fine is None or fine < coarse, site)
-            self.assertEqual(fp16["certificate"]["certified"], True)
-            self.assertNotIn("certificate", int4)
-            self.assertEqual(fp16["plain"]["overflow"]["seeds"], 0)
-            self.assertIn(int4["massive_cost"]["branch"]["verdict"], ("hurts", "no difference seen"))
-            # A dB more or less at every depth.
-            for predicted, found in zip(fp16["plain"]["x_out"]["sqnr_predicted"], fp16["plain"]["x_out"]["sqnr"],
-                                        strict=False):  # nothing is predicted behind the last sublayer
-                self.assertLess(abs(predicted - found), 1.5)
-            self.assertAlmostEqual(fp16["rounding"]["weights"]["sqnr"][1], fp16["rounding"]["weights"]["predicted"][1],
+            self.assertEqual((fp16["certified"], int4["certified"]), (True, None))
+            plain = fp16.at(features="plain")
+            self.assertEqual(plain["overflow_seeds"], 0)
+            self.assertIn(int4["massive_branch"], ("hurts", "no difference seen"))
+            # A dB more or less at every depth; the curves of sites begin at the stack's input too.
+            found = plain.at(site="x_out")["sqnr"]
+            for predicted, measured in zip(plain["stream_sqnr_predicted"], found, strict=False):
+                self.assertLess(abs(predicted - measured), 1.5)
+            self.assertAlmostEqual(fp16.at(part="weights")["rounding_sqnr"][1], fp16["weights_sqnr_predicted"][1],
                                    delta=0.3)
 
     def test_the_law_that_a_format_breaks_is_an_answer_and_a_wrong_theory_a_failure(self):
@@ -64,11 +58,11 @@ class NumberFormats(FolderTest):
                 "--set", "formats.scale=tensor", "--set", "theory.replicates=800"]
         result, code = self.formats(*many)
         self.assertEqual(code, 0)
-        for against in ("law", "drift"):
-            verdicts = {c["placement"]: c["formats"]["int4"][against]["verdict"] for c in result["cells"]}
-            self.assertEqual(verdicts["pre"], "disagrees", against)
-        self.assertEqual(verdicts["peri"], "agrees")
-        self.assertEqual({c["formats"]["fp64"]["law"]["verdict"] for c in result["cells"]}, {"agrees"})
+        int4 = result.at(format="int4")
+        for verdict in ("verdict", "drift_verdict"):
+            self.assertEqual(int4[verdict][0], "disagrees", verdict)
+        self.assertEqual(int4["drift_verdict"][1], "agrees")
+        self.assertEqual(result.at(format="fp64")["verdict"], ["agrees"] * 2)
         _, code = self.formats(*many, "--theory-set", "init.down_factor=2")
         self.assertEqual(code, 4)
 
@@ -76,7 +70,7 @@ class NumberFormats(FolderTest):
         flags = ("--backward", "--set", "formats.rounding=stochastic")
         one, _ = self.formats(*flags, "--threads", 1)
         two, _ = self.formats(*flags, "--threads", 2)
-        self.assertEqual(without_provenance(one), without_provenance(two))
+        self.assertEqual(one.data(), two.data())
 
     def test_what_is_refused(self):
         for setting, words in REFUSED:
@@ -90,13 +84,14 @@ class NumberFormats(FolderTest):
     def test_an_overflow_is_no_verdict(self):
         result, code = self.formats("--set", "model.gamma=1e5", "--set", "formats.certificates=true")
         self.assertEqual(code, 0)
-        for cell in result["cells"]:
-            fp16 = cell["formats"]["fp16"]
-            self.assertEqual(fp16["law"]["verdict"], "not-checked")
-            self.assertIn("diverged", fp16["law"]["reason"])
-            self.assertEqual(fp16["plain"]["overflow"]["seeds"], 4)
-            self.assertEqual(fp16["certificate"]["certified"], False)
-            self.assertTrue(math.isfinite(cell["formats"]["fp64"]["plain"]["x_out"]["second_moment"][3]))
+        for stack in result.each("stack"):
+            fp16 = stack.at(format="fp16")
+            self.assertEqual(fp16["verdict"], "not-checked")
+            self.assertIn("diverged", fp16["verdict_reason"])
+            self.assertEqual(fp16.at(features="plain")["overflow_seeds"], 4)
+            self.assertEqual(fp16["certified"], False)
+            exact = stack.at(format="fp64", features="plain", site="x_out")["second_moment"]
+            self.assertTrue(math.isfinite(exact[3]))
 
 
 if __name__ == "__main__":

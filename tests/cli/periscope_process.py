@@ -91,6 +91,25 @@ class Result:
             return [chosen(one, dims[1:]) for one in data]
         return chosen(self.variables[name]["data"], self.variables[name]["dims"])
 
+    def get(self, name, default=None):
+        return self[name] if name in self else default
+
+    def data(self):
+        """All values but coordinates, by column."""
+        return {name: self[name] for name in self._answer["data_vars"]}
+
+    def fact(self, name):
+        """An attribute that is JSON."""
+        return json.loads(self.attrs[name])
+
+    def stacks(self):
+        """The part of every stack."""
+        return self.each(*(name for name in ("input", "placement", "seed") if self._runs_over(name)))
+
+    def _runs_over(self, name):
+        """Whether the stacks of a result are on this dimension; the seeds of stacks of `propagate` are not."""
+        return name in self._answer["dims"] and (name != "seed" or self.attrs["result"] == "train")
+
     def at(self, **labels):
         """The part of the result at these coordinates."""
         found = {name: self.variables[name]["data"].index(label) for name, label in labels.items()}

@@ -12,7 +12,7 @@ import unittest
 FIRST, COUNT = (int(x) for x in sys.argv[2:4]) if len(sys.argv) > 3 else (0, 60)
 del sys.argv[2:]
 
-from periscope_process import run, run_json, sets  # noqa: E402 - it takes its argument from what is left
+from periscope_process import Result, run, run_result, sets  # noqa: E402 - it takes its argument from what is left
 
 VERDICTS = {"agrees", "disagrees", "inconclusive", "not-checked"}
 NAMES = ["none", "post", "pre", "peri", "b-only", "a+c", "deepnorm", "mix", "lns", "depth-scaled", "residual-dual"]
@@ -91,15 +91,14 @@ def arguments(command, settings):
     return words
 
 
-def verdicts_of(result):
-    """Every verdict of a result, wherever it is; of a gradient experiment there is a list of them."""
-    if isinstance(result, list):
-        return [v for entry in result for v in verdicts_of(entry)]
-    if not isinstance(result, dict):
-        return []
-    found = [v for key, value in result.items() if key != "provenance" for v in verdicts_of(value)]
-    verdict = result.get("verdict", [])
-    return found + ([verdict] if isinstance(verdict, str) else verdict)
+def flat(values):
+    return [one for value in values for one in flat(value)] if isinstance(values, list) else [values]
+
+
+def verdicts_of(columns):
+    """Every verdict of a result: those of stacks and of findings, not of the certificate's classes or of claims."""
+    return [verdict for name, values in columns.items() for verdict in flat(values) if name.endswith("verdict") and
+            not name.endswith("claim_verdict")]  # fmt: skip
 
 
 class RandomConfigurations(unittest.TestCase):
@@ -115,7 +114,7 @@ class RandomConfigurations(unittest.TestCase):
             self.assertTrue([f for f in os.listdir(folder) if f.endswith(".nc")], f"{command}: no result file")
             lines = [line for line in done.stderr.splitlines() if re.search(r"(?<![a-z])nan(?![a-z])", line)]
             self.assertEqual(lines, [], f"{command}: a table shows nan")
-            self.assertLessEqual(set(verdicts_of(json.loads(done.stdout))), VERDICTS, command)
+            self.assertLessEqual(set(verdicts_of(Result(json.loads(done.stdout)).data())), VERDICTS, command)
             if done.returncode == 4:
                 self.assertRegex(done.stderr, "disagrees|BOUND EXCEEDED", command)
             return done
@@ -168,9 +167,9 @@ class RandomConfigurations(unittest.TestCase):
              "diverged"),
         ]:  # fmt: skip
             with self.subTest(settings):
-                result, code = run_json("propagate", *self.settings(*settings), "--quiet")
-                self.assertEqual((code, verdicts_of(result)), (0, [verdict]))
-                self.assertIn(reason, result["cells"][0]["reason"])
+                result, code = run_result("propagate", *self.settings(*settings), "--quiet")
+                self.assertEqual((code, result["verdict"]), (0, [[verdict]]))
+                self.assertIn(reason, result["verdict_reason"][0][0])
         done = run("propagate", *self.settings("model.placement=none", "model.layers=100", "init.scheme=he"))
         self.assertRegex(done.stderr, r"none +gaussian .* diverged at sublayer \d+ ")
         self.assertIsNone(re.search("nan", done.stderr))

@@ -163,11 +163,37 @@ class Read(SharedFolderTest):
     def test_attributes_that_captions_need_are_texts(self):
         for attributes, words in (({"version": 1}, "its attribute 'version' is .*1.*; expected a text"),
                                   ({"config": "[]"}, "'config' holds no table; expected the resolved configuration"),
-                                  ({"config": "{"}, "cannot be read: .*; expected a NetCDF-4 file of Periscope"),
+                                  ({"config": "{"}, "cannot be read: .*; expected a NetCDF-4 or JSON file of "),
                                   ({"program": "other"}, "not a result of Periscope")):  # fmt: skip
             with self.subTest(attributes):
                 self.planted(**attributes).close()
                 self.refused(words)
+
+    def test_json_has_words_for_floats_and_null_for_what_is_missing(self):
+        path = self.folder / "planted.json"
+
+        def column(dtype, data, dims=("x",)):
+            return {"dims": dims, "attrs": {"units": "1", "long_name": "a number"}, "dtype": dtype, "data": data}
+
+        found = {"x": column("int64", [3, 7]), "real": column("float64", ["NaN", "-Infinity"]),
+                 "one": column("float64", "Infinity", ()), "whole": column("int64", [2**60, -1]),
+                 "gap": column("int64", [None, 5]), "flag": column("bool", [True, False]),
+                 "maybe": column("bool", [None, True]), "text": column("str", ["NaN", ""])}  # fmt: skip
+        parts = {"attrs": SAID, "dims": {"x": 2}, "coords": {"x": found.pop("x")}, "data_vars": found}
+        path.write_text(json.dumps(parts))
+        expected = {"real": [np.nan, -np.inf], "one": np.inf, "whole": np.array([2**60, -1]), "gap": [np.nan, 5.0],
+                    "flag": [True, False], "maybe": [np.nan, 1.0], "text": np.array(["NaN", ""], object)}  # fmt: skip
+        ds = reader.read(path)
+        for name, values in expected.items():
+            np.testing.assert_array_equal(ds[name].values, values, err_msg=name)
+            self.assertEqual(ds[name].dtype, np.asarray(values).dtype, name)
+        self.assertEqual((list(ds.coords), list(ds.x.values), ds.attrs), (["x"], [3, 7], SAID))
+        plain_xarray = xr.Dataset.from_dict(parts)  # the words stay, the shapes are the same
+        self.assertEqual((plain_xarray.sizes, set(plain_xarray.variables)), (ds.sizes, set(ds.variables)))
+        for text, words in (("{", "cannot be read"), ("{}", "cannot be read"), ('{"attrs": {}}', "not a result")):
+            path.write_text(text)
+            with self.assertRaisesRegex(reader.ResultError, words):
+                reader.read(path)
 
     def test_a_path_without_a_file_is_said(self):
         with self.assertRaisesRegex(reader.ResultError, "nowhere.nc: cannot be read: No such file"):

@@ -1,6 +1,6 @@
 """A small run of train, for the tests of that command."""
 
-from periscope_process import FolderTest, run, run_json
+from periscope_process import FolderTest, run, run_result
 
 WIDTH, LAYERS, TOKENS, VOCAB, STEPS, BATCH = 16, 2, 8, 40, 30, 4
 SMALL = f"""
@@ -31,10 +31,14 @@ class TrainTest(FolderTest):
     def command(self, *flags):
         return ["train", "--config", str(self.config), *map(str, flags)]
 
-    def cells(self, *flags):
-        result, code = run_json(*self.command("--quiet", *flags))
+    def result(self, *flags):
+        result, code = run_result(*self.command("--quiet", *flags))
         self.assertEqual(code, 0)
-        return result["cells"]
+        return result
+
+    def data(self, *flags):
+        """Every number of a run, to be compared bit by bit."""
+        return self.result(*flags).data()
 
     def refused(self, code, words, *flags):
         """Exit code and words of a message of one line."""

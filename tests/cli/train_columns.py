@@ -4,7 +4,7 @@ import math
 import statistics
 import unittest
 
-from periscope_process import run, run_json, sets
+from periscope_process import run, sets
 from safetensors_file import read_safetensors
 from small_training import LAYERS, ONE, TrainTest
 
@@ -37,22 +37,20 @@ def root_mean_square(x):
 class Columns(TrainTest):
     def test_spikes(self):
         unsteady = sets("model.placement=pre", "train.steps=300", "train.batch=1", "train.lr=0.5", "train.clip=0")
-        cell, = self.cells(*unsteady)
+        cell, = self.result(*unsteady).stacks()
         for series in ("loss", "grad_norm"):
-            found = cell["spikes"][series]
-            self.assertEqual((found["olmo"], found["robust"]),
+            self.assertEqual((cell[f"{series}_spikes_olmo"], cell[f"{series}_spikes_robust"]),
                              (spikes_of_olmo(cell[series]), robust_spikes(cell[series])))
-        self.assertNotEqual(cell["spikes"]["grad_norm"]["olmo"], cell["spikes"]["grad_norm"]["robust"],
-                            "they tell apart")
+        self.assertNotEqual(cell["grad_norm_spikes_olmo"], cell["grad_norm_spikes_robust"], "they tell apart")
 
     def test_the_last_record_is_of_the_final_weights(self):
         folder = self.folder / "dump"
-        result, _ = run_json(*self.command("--quiet", *ONE, "--dump", folder, *sets("train.lr=0.05")))
-        record = result["cells"][0]["records"][-1]
+        cell, = self.result(*ONE, "--dump", folder, *sets("train.lr=0.05")).stacks()
+        record = cell.each("record")[-1]
         final = {name: values for name, (_, values) in read_safetensors(folder / "final.safetensors").items()}
         for layer in range(LAYERS):
             for weight, module in (("q", "attention"), ("k", "attention"), ("gate", "mlp"), ("down", "mlp")):
-                self.assertAlmostEqual(record["weight_root_mean_square"][weight][layer],
+                self.assertAlmostEqual(record.at(weight=weight)["weight_root_mean_square"][layer],
                                        root_mean_square(final[f"layers.{layer}.{module}.{weight}.weight"]), delta=1e-14)
             for place, module in enumerate(("attention", "mlp")):
                 for norm in "ab":
@@ -63,31 +61,26 @@ class Columns(TrainTest):
 
     def test_the_margin_is_of_the_largest_sublayer(self):
         for placement in ("pre", "peri", "post"):
-            cell, = self.cells(*sets(f"model.placement={placement}"))
-            for record in cell["records"]:
-                self.assertAlmostEqual(record["margin"]["fp16"] * max(record["largest"]) / LARGEST_FP16, 1.0,
-                                       delta=1e-12)
+            cell, = self.result(*sets(f"model.placement={placement}")).stacks()
+            for margin, largest in zip(cell.at(format="fp16")["margin"], cell["largest"], strict=True):
+                self.assertAlmostEqual(margin * max(largest) / LARGEST_FP16, 1.0, delta=1e-12)
 
     def test_the_table(self):
         flags = (*ONE, *sets("train.lr=0.05"))
-        result, _ = run_json(*self.command("--quiet", *flags))
-        cell, = result["cells"]
-        theory, = result["theory"]
+        result = self.result(*flags)
+        cell, = result.stacks()
         lines = run(*self.command(*flags)).stderr.splitlines()
         row = next(line for line in lines if line.startswith("peri ")).split()
-        first, last = cell["records"][0], cell["records"][-1]
+        theory, (first, *_, last) = cell["variance_predicted"], cell["variance_measured"]
         # At width 32 a seed differs from the limit by more than a rounding, and by less than half.
-        self.assertLess(abs(math.log(theory["variance"][-1] / first["variance"]["measured"][-1])), 0.4)
-        self.assertEqual(row[2:7], [f"{cell['final_loss']:.4f}", f"{last['validation_loss']:.4f}",
-                                    f"{theory['variance'][-1]:.4g}",
-                                    f"{first['variance']['measured'][-1]:.4g}",
-                                    f"{last['variance']['measured'][-1]:.4g}"])
+        self.assertLess(abs(math.log(theory[-1] / first[-1])), 0.4)
+        self.assertEqual(row[2:7], [f"{cell['final_loss']:.4f}", f"{cell['validation_loss'][-1]:.4f}",
+                                    f"{theory[-1]:.4g}", f"{first[-1]:.4g}", f"{last[-1]:.4g}"])
 
     def test_the_floor_is_that_of_as_many_labels_as_tokens(self):
         floors = {}
         for tokens in (1, 2, 8):
-            result, _ = run_json(*self.command("--quiet", *ONE, *sets(f"input.tokens={tokens}", "train.steps=1")))
-            floors[tokens] = result["loss_floor"]
+            floors[tokens] = self.result(*ONE, *sets(f"input.tokens={tokens}", "train.steps=1"))["loss_floor"]
         # With two symbols before it a label costs the entropy rate, the first one more: (first + (T - 1) rate) / T.
         rate = 2 * floors[2] - floors[1]
         self.assertAlmostEqual(floors[8], rate + (floors[1] - rate) / 8, delta=1e-12)

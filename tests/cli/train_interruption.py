@@ -14,7 +14,7 @@ import unittest
 
 DISK_FAULTS = pathlib.Path(sys.argv.pop(2)).resolve()
 
-from periscope_process import BINARY, contents, run, sets, start_program  # noqa: E402  pops its argument
+from periscope_process import BINARY, Result, contents, run, sets, start_program  # noqa: E402  pops its argument
 from small_training import ONE, TrainTest  # noqa: E402
 
 # Long enough that a signal comes in time: a second or two, and many runs.
@@ -43,11 +43,11 @@ class Interrupted(TrainTest):
         return start_program(*self.command(*flags), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def whole(self, *flags):
-        """The cells and every variable of the file of a run that nobody stops."""
+        """The numbers and every variable of the file of a run that nobody stops."""
         if flags not in self.WHOLE:
             out = self.folder / "whole"
-            cells = self.cells(*flags, "--out", out)
-            self.WHOLE[flags] = cells, self.variables(out)
+            data = self.data(*flags, "--out", out)
+            self.WHOLE[flags] = data, self.variables(out)
         return self.WHOLE[flags]
 
     def variables(self, out):
@@ -83,7 +83,7 @@ class Interrupted(TrainTest):
                     self.assertEqual(process.communicate()[0], "", "no half results")
                     killed += 1
         self.assertGreater(killed, 1)
-        self.assertEqual((self.cells(*MANY, "--out", out), self.variables(out)), expected)
+        self.assertEqual((self.data(*MANY, "--out", out), self.variables(out)), expected)
 
     def test_a_run_that_is_killed_in_its_midst_goes_on_from_there(self):
         """In the midst of its steps, and while it writes down where it is."""
@@ -107,7 +107,7 @@ class Interrupted(TrainTest):
         self.assertEqual(done, sorted(done), "no step is lost that was kept")
         self.assertGreater(len(done), 0)
         self.assertLess(done[-1], 1500)
-        self.assertEqual((self.cells(*flags, "--out", out), self.variables(out)), self.whole(*flags))
+        self.assertEqual((self.data(*flags, "--out", out), self.variables(out)), self.whole(*flags))
 
     def test_states_are_written_while_a_run_goes_on(self):
         flags = (*ONE, *sets("train.steps=1000000"), "--threads", "1")
@@ -132,7 +132,7 @@ class Interrupted(TrainTest):
                     output, errors = process.communicate(timeout=60)
                 self.assertEqual((process.returncode, output), (75, ""), errors)
                 self.assertIn(str(next(out.glob("*.states"))), errors)
-                self.assertEqual((self.cells(*flags, "--out", out), self.variables(out)), expected[flags])
+                self.assertEqual((self.data(*flags, "--out", out), self.variables(out)), expected[flags])
 
     def test_with_nothing_to_go_on_from(self):
         for kill, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
@@ -169,13 +169,13 @@ class Interrupted(TrainTest):
             self.assertEqual(state.read_bytes(), bad, "it is for the user to remove")
         state.unlink()
         expected = self.whole(*ONE, *flags)
-        self.assertEqual((self.cells(*ONE, *flags, "--out", out), self.variables(out)), expected)
+        self.assertEqual((self.data(*ONE, *flags, "--out", out), self.variables(out)), expected)
 
     def test_another_configuration_reads_nothing_of_it(self):
         out = self.folder / "out"
         self.stopped(out, *sets("train.steps=600"))
         other = sets("train.steps=20", "train.lr=0.01")
-        self.assertEqual(self.cells(*ONE, *other, "--out", out), self.cells(*ONE, *other))
+        self.assertEqual(self.data(*ONE, *other, "--out", out), self.data(*ONE, *other))
         self.assertTrue(self.states(out), "the other run's state stays")
         told = run(*self.command(*ONE, *other, "--out", out)).stderr
         self.assertIn(f"{self.states(out)[0].parent}: a stopped run of another configuration or program", told)
@@ -204,7 +204,7 @@ class Interrupted(TrainTest):
             self.assertIn("another process is writing this journal", second.stderr)
             output, errors = process.communicate(timeout=120)
             self.assertEqual(process.returncode, 0, errors)
-        self.assertEqual((json.loads(output)["cells"], self.variables(out)), self.whole(*MANY))
+        self.assertEqual((Result(json.loads(output)).data(), self.variables(out)), self.whole(*MANY))
 
     # -- a full disk --------------------------------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class Interrupted(TrainTest):
     def test_a_full_disk_is_said_and_costs_nothing_that_was_kept(self):
         flags = ("--seeds", "3", "--quiet")
         expected = self.whole(*flags)
-        self.cells(*flags, "--out", self.folder / "size")
+        self.data(*flags, "--out", self.folder / "size")
         size = (self.folder / "size" / "train.nc").stat().st_size
         for room in (0, 1, 10_000, 100_000, size):
             with self.subTest(room=room):
@@ -226,13 +226,13 @@ class Interrupted(TrainTest):
                 self.assertIn("No space left on device", done.stderr)
                 self.assertEqual(list(out.rglob("*.tmp")), [])
                 self.assertFalse((out / "train.nc").exists())
-                self.assertEqual((self.cells(*flags, "--out", out), self.variables(out)), expected)
+                self.assertEqual((self.data(*flags, "--out", out), self.variables(out)), expected)
 
     def test_models_on_a_full_disk_are_written_by_the_same_command_when_there_is_room(self):
         """Wherever it ends: the result is there before the first model, and what was begun is no obstacle."""
         flags = ("--seeds", "1", *sets("train.steps=3"), "--quiet")
         expected = self.whole(*flags)
-        self.cells(*flags, "--export", self.folder / "size")
+        self.data(*flags, "--export", self.folder / "size")
         size = max(file.stat().st_size for file in (self.folder / "size").rglob("*.safetensors"))
         written = 0
         for room in range(0, 50 * size, size):
@@ -246,7 +246,7 @@ class Interrupted(TrainTest):
                 written += 1
                 self.assertTrue((out / "train.nc").exists())
                 self.assertIn(str(next(out.glob("*.journal"))), done.stderr)
-            self.assertEqual(self.cells(*flags, "--out", out, "--export", models), expected[0])
+            self.assertEqual(self.data(*flags, "--out", out, "--export", models), expected[0])
             self.assertEqual(self.variables(out), expected[1])
             names = sorted(os.listdir(models))
             self.assertEqual(len(names), len(expected[0]))
@@ -259,7 +259,7 @@ class Interrupted(TrainTest):
         """The leave to overwrite what a full disk cut short is for that folder alone."""
         flags = (*ONE, *sets("train.steps=3"), "--quiet")
         begun, other = self.folder / "begun", self.folder / "other"
-        self.cells(*flags, "--export", other, *sets("train.lr=0.5"))
+        self.data(*flags, "--export", other, *sets("train.lr=0.5"))
         before = {file: file.read_bytes() for file in other.rglob("*.*") if file.is_file()}
         out = self.folder / "out"
         for room in range(0, 1_000_000, 10_000):
@@ -269,7 +269,7 @@ class Interrupted(TrainTest):
                 break
         self.refused(2, [other, "--force"], *flags, "--out", out, "--export", other)
         self.assertEqual({file: file.read_bytes() for file in before}, before)
-        self.cells(*flags, "--out", out, "--export", begun)
+        self.data(*flags, "--out", out, "--export", begun)
 
     def test_a_dump_on_a_full_disk(self):
         out = self.folder / "dump"

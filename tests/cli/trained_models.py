@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from periscope_process import contents, run, run_json, sets
+from periscope_process import contents, run, run_json, run_result, sets
 from small_training import TrainTest
 
 TOKENS = 8
@@ -30,17 +30,17 @@ class TrainedModels(TrainTest):
         for layout, name, placement, qk_norm, norm in [(k, p, p, q, "rms") for k, (p, q) in LAYOUTS.items()] + own:
             with self.subTest(layout=layout, placement=placement, norm=norm):
                 models = self.folder / (layout + name + norm)
-                cell, = self.cells("--corpus", self.corpus, "--export", models, "--dtype", "f64",
-                                   *sets("model.vocab=256", f"model.placement={placement}", f"model.qk_norm={qk_norm}",
-                                         f"model.norm={norm}",
-                                         f"input.tokens={TOKENS}", "train.lr=0.02", "train.record_sequences=1"))
+                trained = self.result("--corpus", self.corpus, "--export", models, "--dtype", "f64",
+                                      *sets("model.vocab=256", f"model.placement={placement}",
+                                            f"model.qk_norm={qk_norm}", f"model.norm={norm}",
+                                            f"input.tokens={TOKENS}", "train.lr=0.02", "train.record_sequences=1"))
                 model = models / f"{name}-seed0"
-                probed, code = run_json("probe", model, "--tokens", ids, "--quiet", "--dtype", "f64")
+                probed, code = run_result("probe", model, "--tokens", ids, "--quiet", "--dtype", "f64")
                 self.assertEqual(code, 0)
                 self.assertEqual(probed["family"], layout)
                 for statistic in ("second_moment", "maximum"):
-                    seen = cell["records"][-1][statistic]["measured"]
-                    found = probed[statistic]["measured"]
+                    seen = trained[f"{statistic}_measured"][0][0][-1]
+                    found = probed[f"{statistic}_measured"]
                     self.assertEqual(len(found), len(seen))
                     for a, b in zip(found, seen, strict=True):
                         self.assertAlmostEqual(a / b, 1.0, delta=1e-10)

@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from periscope_process import FolderTest, run, run_json, sets
+from periscope_process import FolderTest, run, run_result, sets
 
 STACK = """
 [model]
@@ -28,12 +28,10 @@ class Variants(FolderTest):
     STACK = STACK
 
     def result(self, *flags, command="propagate"):
-        result, code = run_json(*command.split(), "--config", self.config, "--quiet", *flags)
-        self.assertIn("cells", result, (flags, code))
-        return result
+        return run_result(*command.split(), "--config", self.config, "--quiet", *flags)[0]
 
     def labels(self, *flags, command="theory"):
-        return [cell["placement"] for cell in self.result(*flags, command=command)["cells"]]
+        return self.result(*flags, command=command)["placement"]
 
     def refused(self, flags, *words, command="theory"):
         done = run(*command.split(), "--config", self.config, "--quiet", *flags)
@@ -59,24 +57,25 @@ class Variants(FolderTest):
         varied = self.result(
             *vary('model.qk_norm=["none","full"]', "model.norm_eps=[1e-6,1e-2]", 'input.kind=["gaussian","tokens"]')
         )
-        cells = iter(varied["cells"])
+        stacks = iter(varied.stacks())
         for kind in ("gaussian", "tokens"):
             for qk_norm in ("none", "full"):
                 for eps in ("1e-6", "1e-2"):
-                    one = self.result(*sets(f"model.qk_norm={qk_norm}", f"model.norm_eps={eps}", f"input.kind={kind}"))
-                    cell = next(cells)
-                    self.assertEqual(
-                        (cell["input"], cell["variance"]["measured"], cell["variance"]["predicted"]),
-                        (kind, one["cells"][0]["variance"]["measured"], one["cells"][0]["variance"]["predicted"]),
-                    )
+                    one, = self.result(
+                        *sets(f"model.qk_norm={qk_norm}", f"model.norm_eps={eps}", f"input.kind={kind}")
+                    ).stacks()
+                    stack = next(stacks)
+                    self.assertEqual(stack["input"], kind)
+                    for name in ("variance_measured", "variance_predicted"):
+                        self.assertEqual(stack[name], one[name])
         with self.assertRaises(StopIteration):
-            next(cells)
+            next(stacks)
 
     def test_lists_of_placements_alone_are_what_they_were(self):
         by_list = self.result(*sets('model.placement=["pre","peri"]'))
         by_flag = self.result(*vary('model.placement=["pre","peri"]'))
-        self.assertEqual(by_list["cells"], by_flag["cells"])
-        self.assertEqual(by_list["provenance"]["config_sha256"], by_flag["provenance"]["config_sha256"])
+        self.assertEqual(by_list.data(), by_flag.data())
+        self.assertEqual(by_list.attrs["config_sha256"], by_flag.attrs["config_sha256"])
 
     def test_what_cannot_vary(self):
         self.refused(vary("model.layers=[2,3]"), "model.layers", "2 and 3", "share one axis")
@@ -135,8 +134,9 @@ class Variants(FolderTest):
             ("train", ("--corpus", "synthetic")),
         ):
             with self.subTest(command=command):
-                result, _ = run_json(*command.split(), "--config", self.config, "--quiet", *short, *lists, *flags)
-                self.assertLessEqual(labels, set(strings(result)))
+                result = self.result(*short, *lists, *flags, command=command)
+                name = next(n for n in ("placement", "stack_placement") if n in result)
+                self.assertLessEqual(labels, set(result[name]))
 
     def test_twins_have_the_same_weights(self):
         """A key that leaves shapes alike leaves the random numbers alike: the first loss differs by the norm alone."""
@@ -145,27 +145,24 @@ class Variants(FolderTest):
             "synthetic",
             *sets("train.steps=1", "train.batch=2", "model.vocab=256", "model.placement=pre"),
         ]
-        varied = self.result(*flags, *vary("model.norm_eps=[1e-6,1e-2]"), command="train")["cells"]
+        varied = self.result(*flags, *vary("model.norm_eps=[1e-6,1e-2]"), command="train")["loss"]
         for place, eps in enumerate(("1e-6", "1e-2")):
-            alone = self.result(*flags, *sets(f"model.norm_eps={eps}"), command="train")["cells"]
-            label = list(dict.fromkeys(cell["placement"] for cell in varied))[place]
-            self.assertEqual(
-                [cell["loss"] for cell in varied if cell["placement"] == label], [cell["loss"] for cell in alone]
-            )
+            alone = self.result(*flags, *sets(f"model.norm_eps={eps}"), command="train")["loss"]
+            self.assertEqual([varied[place]], alone)
 
     def test_names_of_free_placements(self):
         tables = '[{name = "mine", A = true}, {name = "theirs", A = true, B = true}, {C = true}]'
         labels = self.labels(*sets(f"model.placement={tables}"))
         self.assertEqual(labels[:2], ["mine", "theirs"])
-        self.assertTrue(labels[2]["C"])
+        self.assertTrue(json.loads(labels[2])["C"])
         named = "model.placement=[{name = 'mine', A = true}, {name = 'theirs', A = true, B = true}]"
         table = run("theory", "--config", self.config, *sets(named))
         self.assertIn("mine", table.stdout + table.stderr)
         self.assertNotIn("custom", table.stdout + table.stderr)
         same = self.result(*sets("model.placement={name='mine',A=true}"), command="theory")
         plain = self.result(*sets("model.placement={A=true}"), command="theory")
-        self.assertEqual(same["provenance"]["config_sha256"], plain["provenance"]["config_sha256"])
-        self.assertEqual(same["provenance"]["config"]["stacks"][0]["model"]["placement"]["name"], "mine")
+        self.assertEqual(same.attrs["config_sha256"], plain.attrs["config_sha256"])
+        self.assertEqual(same.config["stacks"][0]["model"]["placement"]["name"], "mine")
         self.refused(sets("model.placement={name='peri',A=true}"), "model.placement.name", "no placement has yet")
         self.refused(sets("model.placement={name='',A=true}"), "model.placement.name", "1 to 40")
         self.refused(sets("model.placement=[{name='a',A=true},{name='b',A=true}]"), '"a" and "b" make the same stack')
@@ -173,14 +170,15 @@ class Variants(FolderTest):
 
     def test_theory_is_told_otherwise_of_variants(self):
         lists = vary('model.qk_norm=["none","full"]')
-        told = self.result(*lists, "--theory-set", "model.qk_norm=none")["cells"]
-        truth = self.result(*lists)["cells"]
-        alone = self.result(*sets("model.qk_norm=full"), "--theory-set", "model.qk_norm=none")["cells"]
-        self.assertEqual(told[0]["variance"], truth[0]["variance"])
-        self.assertEqual(told[1]["variance"]["measured"], truth[1]["variance"]["measured"])
-        self.assertEqual(told[1]["variance"]["predicted"], alone[0]["variance"]["predicted"])
-        swapped = self.result(*lists, "--theory-set", 'model.qk_norm=["full","none"]')["cells"]
-        self.assertEqual(swapped[0]["variance"]["measured"], truth[0]["variance"]["measured"])
+        told = self.result(*lists, "--theory-set", "model.qk_norm=none").stacks()
+        truth = self.result(*lists).stacks()
+        alone = self.result(*sets("model.qk_norm=full"), "--theory-set", "model.qk_norm=none").stacks()
+        self.assertEqual(told[0]["variance_predicted"], truth[0]["variance_predicted"])
+        for stack, as_measured in zip(told, truth, strict=True):
+            self.assertEqual(stack["variance_measured"], as_measured["variance_measured"])
+        self.assertEqual(told[1]["variance_predicted"], alone[0]["variance_predicted"])
+        swapped = self.result(*lists, "--theory-set", 'model.qk_norm=["full","none"]').stacks()
+        self.assertEqual(swapped[0]["variance_measured"], truth[0]["variance_measured"])
         self.refused(
             [*lists, "--theory-set", 'model.qk_norm=["full","none","head"]'],
             "3 values",
@@ -194,10 +192,10 @@ class Variants(FolderTest):
             *vary('model.qk_norm=["none","full"]', 'model.placement=["pre","b-only"]'), *sets("model.vocab=64")
         )
         self.assertEqual(
-            [json.loads(s) for s in result["coordinates"]["placement_settings"]],
+            [json.loads(s) for s in result["placement_settings"]],
             [{"model.placement": p, "model.qk_norm": q} for q in ("none", "full") for p in ("pre", "b-only")],
         )
-        unusual = result["provenance"]["config_differences"]
+        unusual = result.fact("config_differences")
         self.assertEqual(unusual["model.vocab"], 64)
         self.assertEqual(unusual["init.scheme"], "lecun")
         self.assertEqual(unusual["run.seeds"], 4)
@@ -211,19 +209,8 @@ class Variants(FolderTest):
         ):
             self.assertNotIn(usual, unusual)
         alone = self.result(*sets("model.placement=pre"))
-        self.assertNotIn("placement_settings", alone.get("coordinates", {}))
-        self.assertEqual(alone["provenance"]["config_differences"]["model.placement"], "pre")
-
-
-def strings(node):
-    if isinstance(node, dict):
-        for value in node.values():
-            yield from strings(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from strings(value)
-    elif isinstance(node, str):
-        yield node
+        self.assertNotIn("placement_settings", alone)
+        self.assertEqual(alone.fact("config_differences")["model.placement"], "pre")
 
 
 # Of the families' papers and configurations, typed once more.
@@ -263,8 +250,8 @@ class Recipes(FolderTest):
     STACK = STACK.replace('[init]\nscheme = "lecun"\n', "")
 
     def stack(self, *settings):
-        result, _ = run_json("theory", "--config", self.config, "--quiet", *sets(*settings))
-        return result["provenance"]["config"]["stacks"][0], result
+        result, _ = run_result("theory", "--config", self.config, "--quiet", *sets(*settings))
+        return result.config["stacks"][0], result
 
     def test_a_recipe_sets_the_kind(self):
         for recipe, kind in KINDS.items():
@@ -332,8 +319,8 @@ class Recipes(FolderTest):
         """By the numbers and the hash: which way a stack was asked for does not count."""
         keys = ("model.placement=b-only", "model.qk_norm=full", "model.norm_eps=1e-5", "input.second_moment=4e-4")
         recipe, keyed = self.stack("model.recipe=olmo2")[1], self.stack(*keys)[1]
-        self.assertEqual(recipe["provenance"]["config_sha256"], keyed["provenance"]["config_sha256"])
-        self.assertEqual(recipe["cells"], keyed["cells"])
+        self.assertEqual(recipe.attrs["config_sha256"], keyed.attrs["config_sha256"])
+        self.assertEqual(recipe.data(), keyed.data())
 
     def test_unknown_recipes_are_refused(self):
         done = run("theory", *sets("model.recipe=olmo3"))
@@ -343,28 +330,28 @@ class Recipes(FolderTest):
         self.assertEqual(run("theory", *sets("model.recipe=gpt2", "model.width=1", "model.heads=1")).returncode, 2)
 
     def test_recipes_vary_and_theory_is_told_another(self):
-        result, _ = run_json("propagate", "--config", self.config, "--quiet", *vary('model.recipe=["olmo2","gemma2"]'))
-        self.assertEqual([cell["placement"] for cell in result["cells"]], ["olmo2", "gemma2"])
-        told, code = run_json(
+        flags = ["--config", self.config, "--quiet"]
+        result, _ = run_result("propagate", *flags, *vary('model.recipe=["olmo2","gemma2"]'))
+        self.assertEqual(result["placement"], ["olmo2", "gemma2"])
+        told, code = run_result(
             "propagate",
-            "--config",
-            self.config,
-            "--quiet",
+            *flags,
             *sets("model.recipe=olmo2", "run.backward=true"),
             "--theory-set",
             "model.recipe=llama",
         )
         self.assertEqual(code, 4)
-        self.assertEqual(told["theory_told"]["differences"][0]["model.recipe"], {"measured": "olmo2", "told": "llama"})
+        differences = told.fact("theory_told")["differences"][0]
+        self.assertEqual(differences["model.recipe"], {"measured": "olmo2", "told": "llama"})
 
     def test_theory_that_is_told_another_std_keeps_the_input(self):
         flags = ["--config", self.config, "--quiet", *sets("model.recipe=gemma2"), "--theory-set", "init.std=0.04"]
-        told, _ = run_json("propagate", *flags)
-        self.assertEqual(list(told["theory_told"]["differences"][0]), ["init.std"])
-        moments = told["cells"][0]["second_moment"]
-        self.assertAlmostEqual(moments["predicted"][0] / moments["measured"][0], 1.0, delta=0.3)
-        both, _ = run_json("propagate", *flags, "--theory-set", "input.second_moment=2")
-        self.assertEqual(sorted(both["theory_told"]["differences"][0]), ["init.std", "input.second_moment"])
+        told, _ = run_result("propagate", *flags)
+        self.assertEqual(list(told.fact("theory_told")["differences"][0]), ["init.std"])
+        stack = told.stacks()[0]
+        self.assertAlmostEqual(stack["second_moment_predicted"][0] / stack["second_moment_measured"][0], 1.0, delta=0.3)
+        both, _ = run_result("propagate", *flags, "--theory-set", "input.second_moment=2")
+        self.assertEqual(sorted(both.fact("theory_told")["differences"][0]), ["init.std", "input.second_moment"])
 
     def test_they_are_listed(self):
         done = run("list", "--recipes")

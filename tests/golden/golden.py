@@ -52,7 +52,7 @@ PROGRESS = re.compile(
     r"^[^|]+: (judging|theory|(\d+ %|[\d.]+/\d+(, [\d.e+-]+/s)?)( \(.*\))?(, about \d+ (s|min|h|days) left)?)$")
 SECONDS = re.compile(r"\b\d+(\.\d+)?(?=( s| ms| min|/s)\b)")
 NOTHING = "without values"
-MACHINE = {"provenance", "circumstances"}
+MACHINE = {"attrs", "provenance", "circumstances"}
 COMMANDS = sorted(path.stem for path in (HERE / "cases").glob("*.toml"))
 
 
@@ -75,7 +75,7 @@ class Program:
 
     def is_reference(self):
         tiny = ("model.layers=1", "model.width=2", "model.heads=1", "model.vocab=2", "input.tokens=1")
-        origin = self.json("theory", *(w for s in tiny for w in ("--set", s)), "--quiet")["provenance"]
+        origin = self.json("theory", *(w for s in tiny for w in ("--set", s)), "--quiet")["attrs"]
         return origin["compiler"].startswith(REFERENCE[0]) and origin["instructions"] == REFERENCE[1]
 
 

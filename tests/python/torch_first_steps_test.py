@@ -167,16 +167,17 @@ def compare(result: dict[str, Any], folder: Path, tolerance: float) -> tuple[lis
     windows = load_file(folder / "windows.safetensors")["tokens"]
     stack = Measured(config["model"], initial, config["model"]["placement"])
     optimizer = Optimizer(config["train"], stack.weights)
-    cell, = result["cells"]
+    columns = {name: column["data"][0] for name, column in result["data_vars"].items()}
+    rows = dict(zip(result["coords"]["weight"]["data"], range(7), strict=True))
     wrong, worst = [], 0.0
     for step in range(STEPS + 1):
         if step:
             _, gradients = passed(stack, batches[step - 1])
             optimizer.step(gradients)
         expected = measured(stack, windows, initial)
-        found = {name: cell[name]["measured"][step] for name in expected if name != "update"}
+        found = {name: columns[f"{name}_measured"][step] for name in expected if name != "update"}
         for key in expected["update"]:
-            found[f"update.{key}"] = cell["update"][key]["measured"][step]
+            found[f"update.{key}"] = columns["update_measured"][step][rows[key]]
             expected[f"update.{key}"] = expected["update"][key]
         del expected["update"]
         for name, value in expected.items():
