@@ -103,7 +103,7 @@ FILES = {"input.path"}
 ELSEWHERE = ("ladder.", "gradients.", "formats.", "train.", "first_steps.")
 KINDS_OF_NUMBERS = {"predicted": r"predicted|^theory_|^finite_width$",
                     "judged": r"verdict|reason|worst|rejected|power|^contrast|_z$|_allowance$|_excess$",
-                    "measured": r"_measured$|_stderr$|_per_seed$|^diverged|^top_magnitudes$"}  # fmt: skip
+                    "measured": r"_measured$|_stderr$|_per_seed$|^diverged|top_magnitudes$"}  # fmt: skip
 
 
 def numbers(result):

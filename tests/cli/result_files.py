@@ -36,6 +36,7 @@ seeds = 4
 # Two norms around each branch; and none but one behind the sum, with a stream and a branch that are scaled.
 PLACEMENTS = {"peri": (True, True, False, 1.0, 1.0),
               "{A=true,B=false,C=true,alpha=0.8,beta=0.5}": (True, False, True, 0.8, 0.5)}
+SITES = [signal for signal in STREAMS if signal != "x_out"]  # which runs over depth
 # Both computations are f64 and lose less than 1e3 roundings of 1.1e-16 on the way through four sublayers of width 16;
 # what is compared is O(1) relative to its own size but for means, which cancel.
 TIGHT = {"rtol": 1e-11, "atol": 1e-13}
@@ -99,8 +100,8 @@ class Measured(SharedFolderTest):
             for name in statistics(depths[0][0]):
                 with self.subTest(placement=placement, statistic=name):
                     self.check(r["file"], name, [[statistics(x)[name] for x in streams] for streams in depths])
-                    for i, site in enumerate(r["file"]["site"][:5]):
-                        self.assertEqual(site, STREAMS[i])
+                    for i, site in enumerate(SITES):
+                        self.assertEqual(site, r["file"]["site"][i])
                         self.check(r["file"], f"site_{name}",
                                    [[statistics(signals[site])[name] for signals in e] for e in r["every"]], (i,))
 
@@ -138,18 +139,19 @@ class Measured(SharedFolderTest):
 
     def test_the_largest_entries(self):
         r = self.runs["peri"]
-        for i, site in enumerate(STREAMS):
+        for i, site in enumerate([*SITES, "x_out"]):
             for s in range(4):
                 every = np.concatenate([np.abs(e[s][site]).ravel() for e in r["every"]])
                 count = min(100, every.size)
-                shown = r["file"]["top_magnitudes"][0, 0, i, s][:count]
+                name, place = ("top_magnitudes", s + 1) if site == "x_out" else ("site_top_magnitudes", (i, s))
+                shown = r["file"][name][0, 0][place][:count]
                 np.testing.assert_allclose(shown, np.sort(every)[::-1][:count], **TIGHT, err_msg=f"{site} {s}")
 
     def test_every_gradient_at_every_site(self):
         r = self.runs["peri"]
         gradients = {name: [[stack.gradient(e, s, name) for s in range(4)]
                             for stack, e in zip(r["seeds"], r["every"], strict=True)] for name in STREAMS}
-        for i, site in enumerate(STREAMS):
+        for i, site in enumerate(SITES):
             squares = [[(g**2).sum() / len(g) for g in of_seed] for of_seed in gradients[site]]
             with self.subTest(site=site):
                 self.check(r["file"], "site_grad_sq", squares, (i,))
@@ -195,7 +197,7 @@ class Measured(SharedFolderTest):
         statistic, site, index = first("worst_statistic"), first("worst_place"), int(first("worst_index"))
         self.assertEqual(first("worst_cell"), f"{statistic} {site}[{index}]", "a cell, not a contrast over depth")
         name = statistic if site == "x_out" else f"site_{statistic}"
-        place = (0, 0, index) if site == "x_out" else (0, 0, STREAMS.index(site), index)
+        place = (0, 0, index) if site == "x_out" else (0, 0, SITES.index(site), index)
         m, e, t, u = (f[f"{name}_{v}"][place] for v in ("measured", "stderr", "predicted", "predicted_stderr"))
         overlap = statistic == "token_cosine" or (site == "f_out" and index % 2 == 0)
         constant = {k: attributes_config(attributes)["agreement"][k] for k in ("finite_width", "finite_width_cosine")}
