@@ -191,7 +191,7 @@ Judged judged(const CertifyResult& r, const std::vector<NumberFormat>& formats) 
 
 const dataset::Schema& schema() {
   static const dataset::Schema schema(
-      "certify", 4,
+      "certify", 5,
       {{"signal", Type::text, "", "signal"},
        {"class", Type::text, "", "class of signals"},
        {"place", Type::integer, "1", "sublayer; -1: before the first, 2L: after the last"},

@@ -187,7 +187,7 @@ const dataset::Schema& schema() {
     dimensions.push_back({"format", Type::text, "", "number format"});
     dimensions.push_back({"null", Type::text, "", "law of random weights that the model is held against"});
     dimensions.push_back({"note"});
-    return dataset::Schema("probe", 4, std::move(dimensions), table_of_all().specs());
+    return dataset::Schema("probe", 5, std::move(dimensions), table_of_all().specs());
   }();
   return declared;
 }

@@ -272,7 +272,7 @@ const dataset::Schema& schema() {
     dimensions.push_back({"contrast", Type::integer, "1", "number of the contrast, which contrast_name names"});
     std::vector<dataset::ColumnSpec> columns = table().specs();
     columns.push_back(dataset::placement_settings());
-    return dataset::Schema("stack", 3, std::move(dimensions), std::move(columns));
+    return dataset::Schema("stack", 4, std::move(dimensions), std::move(columns));
   }();
   return declared;
 }

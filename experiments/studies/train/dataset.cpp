@@ -252,7 +252,7 @@ const dataset::Schema& schema() {
     std::ranges::copy(result_table().specs(), std::back_inserter(columns));
     std::ranges::copy(theory_table().specs(), std::back_inserter(columns));
     columns.push_back(dataset::placement_settings());
-    return dataset::Schema("train", 6, std::move(dimensions), std::move(columns));
+    return dataset::Schema("train", 7, std::move(dimensions), std::move(columns));
   }();
   return schema;
 }
