@@ -267,7 +267,7 @@ class ConfigErrors(FolderTest):
     def test_the_last_of_a_key_wins(self):
         done = run("theory", "--config", self.config, "--quiet", "--json", "--set", "model.layers=5",
                    "--set", "model.layers=3")
-        self.assertEqual(json.loads(done.stdout)["provenance"]["config"]["stacks"][0]["model"]["layers"], 3)
+        self.assertEqual(json.loads(json.loads(done.stdout)["attrs"]["config"])["stacks"][0]["model"]["layers"], 3)
 
     def test_commands(self):
         for words, found in ((["propogate"], ["propogate", "nearest is propagate"]),

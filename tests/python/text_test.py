@@ -57,7 +57,7 @@ class Text(unittest.TestCase):
         command = [sys.executable, "-m", "periscope", "run", "probe", self.folder, "--text", self.text, "--no-theory"]
         done = subprocess.run([*command, "--json"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(json.loads(done.stdout)["tokens"], self.ids)
+        self.assertEqual(json.loads(done.stdout)["data_vars"]["token_id"]["data"], self.ids)
         self.assertIn("model: llama", done.stderr)
 
     def test_what_is_no_text_is_refused(self) -> None:
