@@ -1,18 +1,15 @@
 """Residuals over depth: measured minus predicted, in standard errors of the difference."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from . import captions, curves, scales, style
 from .dataset import array, on, seeds_in_words
-from .makers import Figures
+from .makers import one_per_input
 
 STATISTICS = {"variance": ("variance", "#0072B2", "o"), "token_cosine": ("token cosine", "#E69F00", "^")}
 FIGURES = {"agreement": "measured minus predicted, in standard errors"}
@@ -25,16 +22,13 @@ NEEDS = (
 )
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures((f"agreement-{name}", partial(_residuals, ds, i)) for i, name in enumerate(array(ds, "input")))
-
-
 def residual(curve: curves.Curve) -> np.ndarray:
     error = np.hypot(curve["stderr"], curve["predicted_stderr"])
     return (curve["measured"] - curve["predicted"]) / np.where(error > 0, error, np.nan)
 
 
-def _residuals(ds: xr.Dataset, i: int) -> style.Page:
+@one_per_input("agreement")
+def draw(ds: xr.Dataset, i: int) -> style.Page:
     critical = (
         array(ds, "worst_critical")[i] if "worst_critical" in ds else np.full(array(ds, "placement").size, np.nan)
     )
@@ -57,11 +51,11 @@ def _residuals(ds: xr.Dataset, i: int) -> style.Page:
         axes.set_title(curves.titled(look, array(ds, "verdict")[i, p]))
 
     figure = curves.per_placement(ds, panel, 1.7, "Residual / std. error", sharey=True)
-    keys: list[Artist] = [Line2D([], [], color=c, marker=m, ms=3.5, lw=0.6, label=words)
+    keys: list[Artist] = [style.entry(color=c, marker=m, ms=3.5, lw=0.6, label=words)
                           for words, c, m in STATISTICS.values()]  # fmt: skip
-    keys.append(Patch(**GREY, label="± 2 standard errors, for the eye"))
+    keys.append(style.patch(**GREY, label="± 2 standard errors, for the eye"))
     if np.isfinite(critical).any():
-        keys.append(Line2D([], [], **LIMIT, label=f"limit of rejection, {critical[np.isfinite(critical)][0]:.2g}"))
+        keys.append(style.entry(**LIMIT, label=f"limit of rejection, {critical[np.isfinite(critical)][0]:.2g}"))
     return style.finish(figure, keys, caption(ds, i))
 
 

@@ -1,52 +1,62 @@
 """Angular distance between the streams at two depths: theory above the diagonal, measurement below it."""
 
-from functools import partial
+
+from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.image import AxesImage
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from . import captions, style
 from .dataset import array, is_measured, on, seeds, seeds_in_words
-from .makers import Figures
+from .makers import one_per_input
 
 FIGURES = {"angular": "angular distance between the streams at two depths"}
 NEEDS = on("depth", "depth") | on("input placement depth other_depth", "angular_distance_predicted")
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures((f"angular-{name}", partial(_heatmaps, ds, i)) for i, name in enumerate(array(ds, "input")))
-
-
-def _heatmaps(ds: xr.Dataset, i: int) -> style.Page:
+@one_per_input("angular")
+def draw(ds: xr.Dataset, i: int) -> style.Page:
     predicted = array(ds, "angular_distance_predicted")[i]
     measured = array(ds, "angular_distance_measured")[i] if is_measured(ds) else predicted
     looks, depth = captions.looks(ds), array(ds, "depth")
     rows, columns = style.multiples(len(looks))
     side = min(2.4, (style.PAGE - 1.4) / columns)
-    height = side + 0.27 + 0.35 / rows
-    figure, grid = style.panels(rows, columns, height, columns * side + 1.4, compress=True, sharex=True, sharey=True)
-    panels = [axes for row in grid for axes in row][: len(looks)]
+    figure, panels = style.small_multiples(
+        len(looks), side + 0.27 + 0.35 / rows, "Sublayers passed", "Sublayers passed", width=columns * side + 1.4,
+        compress=True, sharex=True, sharey=True)  # fmt: skip
     both = np.where(depth[:, None] >= depth[None, :], predicted, measured)  # rows run upwards
-    highest = np.max(both, initial=0.0, where=np.isfinite(both)) or 0.5
-    for axes, look, values in zip(panels, looks, both, strict=True):
-        image = axes.imshow(values, origin="lower", cmap="viridis", vmin=0.0, vmax=highest, aspect="equal",
-                            extent=(depth[0] - 0.5, depth[-1] + 0.5) * 2, interpolation="nearest")  # fmt: skip
+    image = heatmaps(panels, both, depth)
+    for axes, look in zip(panels, looks, strict=True):
         axes.set_title(look.label)
-        axes.set_facecolor("0.85")
-        axes.grid(False)
-        axes.spines[["top", "right"]].set_visible(True)
-        axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     if is_measured(ds):
         _name(panels[0], 0.04, 0.96, "theory", "left", "top")
         _name(panels[0], 0.96, 0.04, "simulation", "right", "bottom")
+    colourbar(figure, image, panels)
+    return style.finish(figure, [], caption(ds, i))
+
+
+def heatmaps(panels: Sequence[Axes], values: Sequence[np.ndarray] | np.ndarray, depth: np.ndarray) -> AxesImage:
+    """Draws distances between two depths, a panel for each of `values`, with one scale of colours."""
+    highest = np.max(values, initial=0.0, where=np.isfinite(values)) or 0.5
+    for axes, shown in zip(panels, values, strict=True):
+        image = axes.imshow(shown, origin="lower", cmap="viridis", vmin=0.0, vmax=highest,
+                            extent=(depth[0] - 0.5, depth[-1] + 0.5) * 2, interpolation="nearest")  # fmt: skip
+        axes.set_facecolor("0.85")
+        axes.grid(False)
+        axes.spines[["top", "right"]].set_visible(True)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(4, integer=True))
+    return image
+
+
+def colourbar(figure: style.Page, image: AxesImage, panels: list[Axes]) -> None:
     bar = figure.colorbar(image, ax=panels, fraction=0.05, pad=0.02)
     bar.set_label("Angular distance (half turns)")
     bar.outline.set_linewidth(0.6)
-    style.label_outer(grid, len(looks), "Sublayers passed", "Sublayers passed")
-    return style.finish(figure, [], caption(ds, i))
 
 
 def _name(axes: Axes, x: float, y: float, words: str, ha: str, va: str) -> None:

@@ -1,17 +1,14 @@
 """Gradients from the top of a stack to its bottom, for uniform and real attention, beside the rate that
 Xiong et al. state for Post-LN (claim G10)."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
-from . import captions, curves, score_path, style
+from . import captions, curves, scales, score_path, style
 from .dataset import array, on
-from .makers import Figures
+from .makers import one_figure
 
 FIGURES = {"attenuation": "gradients from the top of a stack to its bottom"}
 NEEDS = (
@@ -26,11 +23,8 @@ QUANTITIES = (("log_stream", "layers_passed", r"$\|\partial\,\mathrm{loss}/\part
 CLAIM: dict[str, Any] = {"color": "0.72", "linewidth": 2.5, "zorder": 1}
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures([("attenuation", partial(_figure, ds))])
-
-
-def _figure(ds: xr.Dataset) -> style.Page:
+@one_figure("attenuation")
+def draw(ds: xr.Dataset) -> style.Page:
     factors = list(dict.fromkeys(array(ds, "qk_factor")))
     figure, grid = style.panels(2, len(factors), 2.1, style.page(len(factors)))
     looks = captions.looks(ds)
@@ -45,13 +39,13 @@ def _figure(ds: xr.Dataset) -> style.Page:
                 if array(ds, "claim")[k] == "G10":
                     axes.plot(x, every[-1]["predicted"][-1] * np.exp(rate * (x[-1] - x)), **CLAIM)
             curves.log_scale([axes], every)
-            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            scales.whole_numbers(axes, 5)
             axes.set(xlabel=x_label, title="Uniform attention" if factor == 0 else f"Softmax, q·k × {factor:g}²")
         row[0].set_ylabel(label)
     shown = dict(zip(array(ds, "placement"), looks, strict=True))
     keys = [style.key(look, True) for look in shown.values()]
     keys.append(style.theory_and_measurement())
-    keys.append(Line2D([], [], **CLAIM, label="claimed for Post-LN: $(2/3)^{(L-l)/2}$"))
+    keys.append(style.entry(**CLAIM, label="claimed for Post-LN: $(2/3)^{(L-l)/2}$"))
     words = "Above: gradient of the hidden state, rms over tokens; below: of the MLP's last matrix. Geometric means "
     words += "over seeds. Grey: what (2/3)^((L−l)/2) would make of Post-LN's gradient at the top. "
     return style.finish(figure, keys, words + score_path.reading(ds))

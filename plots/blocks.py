@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
 from . import captions, curves, gradient, scales, style, variance
 from .dataset import array, config, is_measured, on, seeds_in_words
@@ -143,7 +142,7 @@ def _scales(grid: list[list[Axes]], drawn: list[Curves]) -> None:
         for axes in panels if _narrow() else panels[-1:]:
             axes.set_xlabel("Layers passed")
         for axes in panels:
-            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            scales.whole_numbers(axes, 5)
         if column < 2:
             curves.log_scale(panels, [c.all()[column] for c in drawn])
             continue

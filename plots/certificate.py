@@ -5,18 +5,14 @@ first that was. Exact arithmetic has one set of bounds for all formats (T17).
 """
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
-from . import style
+from . import scales, style
 from .dataset import array, fact, on, version
-from .makers import Figures
+from .makers import one_figure
 
 FIGURES = {"certificate": "bounds on every signal, below the largest numbers of formats"}
 NEEDS = (
@@ -30,29 +26,25 @@ NEEDS = (
 
 
 @dataclass(frozen=True)
-class Curve:
+class Curve(style.Look):
     """A class of signals, of all places or only of one module's sublayers."""
 
-    name: str
-    label: str
-    colour: str
-    marker: str
-    dash: Any
+    name: str = ""
     first: int = 0  # place 0 is before sublayer 0: attention sublayers are at odd places, MLPs at even ones
     step: int = 1
 
 
 PANELS = {
     "Between modules": (
-        Curve("stream", "residual stream", "#0072B2", "o", "-"),
-        Curve("branch", "attention's input and output", "#D55E00", "s", (0, (6, 1.5)), 1, 2),
-        Curve("branch", "MLP's input and output", "#8C3B00", "D", (0, (2, 1.2)), 2, 2),
-        Curve("head", "output and logits", "#E69F00", "P", "-"),
+        Curve("residual stream", "#0072B2", "o", "-", "stream"),
+        Curve("attention's input and output", "#D55E00", "s", (0, (6, 1.5)), "branch", 1, 2),
+        Curve("MLP's input and output", "#8C3B00", "D", (0, (2, 1.2)), "branch", 2, 2),
+        Curve("output and logits", "#E69F00", "P", "-", "head"),
     ),
     "Inside modules": (
-        Curve("scores", "attention scores", "#555555", "v", (0, (6, 1.5, 1, 1.5)), 1, 2),
-        Curve("attention", "queries, keys, values", "#CC79A7", "h", (0, (4, 2)), 1, 2),
-        Curve("mlp", "MLP's hidden layer", "#009E73", "^", "-", 2, 2),
+        Curve("attention scores", "#555555", "v", (0, (6, 1.5, 1, 1.5)), "scores", 1, 2),
+        Curve("queries, keys, values", "#CC79A7", "h", (0, (4, 2)), "attention", 1, 2),
+        Curve("MLP's hidden layer", "#009E73", "^", "-", "mlp", 2, 2),
     ),
 }
 FORMATS = {"fp16": "FP16", "bf16": "BF16", "fp8_e4m3": "FP8 E4M3", "fp8_e5m2": "FP8 E5M2", "fp32": "FP32"}
@@ -96,11 +88,8 @@ def certified(ds: xr.Dataset, name: str) -> str:
     return f": {count} of {len(holds)} classes certified"
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures([("certificate", partial(_figure, ds))])
-
-
-def _figure(ds: xr.Dataset) -> style.Page:
+@one_figure("certificate")
+def draw(ds: xr.Dataset) -> style.Page:
     figure, (row,) = style.panels(1, len(PANELS), 3.2, style.PAGE, sharey=True)
     measured, bound = "class_measured" in ds, bounds(ds)
     for axes, (title, curves) in zip(row, PANELS.items(), strict=True):
@@ -108,10 +97,10 @@ def _figure(ds: xr.Dataset) -> style.Page:
             _curve(axes, ds, curve, bound.of_class, measured)
         axes.set(title=title, xlabel="Sublayer (from 0)", yscale="log")
         axes.set_xlim(-1.6, array(ds, "place")[-1] + 0.6)
-        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        scales.whole_numbers(axes, 8)
     row[0].set_ylabel(f"Largest magnitude ({bound.short})")
     _scale(ds, row, bound.of_class, measured)
-    keys = [Line2D([], [], color=c.colour, linestyle=c.dash, linewidth=1.3, marker=c.marker if measured else "",
+    keys = [style.entry(**c.line, linewidth=1.3, marker=c.marker if measured else "",
                    markersize=4, label=c.label) for curves in PANELS.values() for c in curves]  # fmt: skip
     return style.finish(figure, keys, caption(ds, bound.words, measured))
 
@@ -121,7 +110,7 @@ def _curve(axes: Axes, ds: xr.Dataset, curve: Curve, bounds: np.ndarray, measure
     points = slice(curve.first, None, curve.step)
     place, bound = array(ds, "place")[points], bounds[row][points]
     there = np.isfinite(bound)
-    axes.plot(place[there], bound[there], color=curve.colour, linestyle=curve.dash, linewidth=1.3)
+    axes.plot(place[there], bound[there], **curve.line, linewidth=1.3)
     if there.sum() == 1:
         axes.plot(place[there], bound[there], color=curve.colour, linestyle="", marker="_", markersize=9,
                   markeredgewidth=1.6, markeredgecolor=curve.colour)  # fmt: skip

@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 import xarray as xr
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from . import groups, style
@@ -72,10 +71,10 @@ def _figure(ds: xr.Dataset, shown: list[int]) -> style.Page:
     axes.set(xlim=(-far, far), ylim=(len(shown) - 0.4, -0.6),
              xlabel="p of the opposite ←    0.5    → p of the claim (both logarithmic)")  # fmt: skip
     axes.grid(axis="y", visible=False)
-    keys = [Line2D([], [], color=colour, marker=MARKERS[verdict], markersize=5, linestyle="", markeredgecolor=colour,
+    keys = [style.entry(color=colour, marker=MARKERS[verdict], markersize=5, linestyle="", markeredgecolor=colour,
                    label=f"{groups.SPELT.get(verdict, verdict)} ({count(ds, verdict)})")
             for verdict, colour in groups.VERDICTS.items()]  # fmt: skip
-    keys += [Line2D([], [], color=style.INK, marker="o", markersize=5, linestyle="", markeredgecolor=style.INK,
+    keys += [style.entry(color=style.INK, marker="o", markersize=5, linestyle="", markeredgecolor=style.INK,
                     markerfacecolor=colour, markeredgewidth=0.9, label=words)
              for colour, words in ((style.INK, "filled: decided with all claims allowed for"),
                                    ("white", "hollow: decided alone, if at all"))]  # fmt: skip

@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 import xarray as xr
-from matplotlib.lines import Line2D
 
 from . import claims, groups, style
 from .dataset import array, on, seeds_in_words, version
@@ -45,7 +44,7 @@ def _figure(ds: xr.Dataset, rows: list[int]) -> style.Page:
     axes.set_yticks(range(len(rows)), [claims.name(ds, c, 58) for c in rows], fontsize=6)
     axes.set(xlim=(0, len(results)), ylim=(len(rows) - 0.4, -0.6))
     axes.grid(visible=False)
-    keys = [Line2D([], [], color=colour, marker=claims.MARKERS[verdict], markersize=5, linestyle="",
+    keys = [style.entry(color=colour, marker=claims.MARKERS[verdict], markersize=5, linestyle="",
                    markeredgecolor=colour, label=groups.SPELT.get(verdict, verdict))
             for verdict, colour in groups.VERDICTS.items()]  # fmt: skip
     regimes = "; ".join(f"{name}: {regime}" for name, regime in zip(results, array(ds, "regime"), strict=True))

@@ -1,17 +1,15 @@
 """How fast the ladder converges: the bias of theory over width, and the noise of the measurement over seeds."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from . import captions, scales, style
 from .dataset import array, on, seeds
-from .makers import Figures
+from .makers import one_figure
 
 FIGURES = {"convergence": "theory's error over width, and noise over seeds"}
 NEEDS = (
@@ -28,11 +26,8 @@ PANELS = (("bias", "ladder_width", "|Bias|", "Width $D$", -1.0),
 GUIDE: dict[str, Any] = {"color": "0.82", "linewidth": 2.5, "zorder": 1}
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures([("convergence", partial(_figure, ds))])
-
-
-def _figure(ds: xr.Dataset) -> style.Page:
+@one_figure("convergence")
+def draw(ds: xr.Dataset) -> style.Page:
     statistics = list(dict.fromkeys(array(ds, "convergence_statistic")))
     looks = dict(zip(array(ds, "convergence_placement"), style.looks(array(ds, "convergence_placement")), strict=True))
     figure, grid = style.panels(len(statistics), 4, 2.1, style.PAGE, width_ratios=(3, 1.2, 3, 1.2))
@@ -44,7 +39,7 @@ def _figure(ds: xr.Dataset) -> style.Page:
             _curves(ds, curves, [f for f in fits if is_drawn(ds, f)], name, array(ds, over), slope)
             _exponents(ds, exponents, fits, name, slope)
     keys = [style.key(look, True) for look in looks.values()]
-    keys.append(Line2D([], [], **GUIDE, label="slope −1, −1/2"))
+    keys.append(style.entry(**GUIDE, label="slope −1, −1/2"))
     return style.finish(figure, keys, caption(ds))
 
 
@@ -60,7 +55,7 @@ def _curves(ds: xr.Dataset, axes: Axes, fits: Sequence[int], name: str, x: np.nd
         aside = x * 2.0 ** (0.7 * ((rank + 0.5) / len(fits) - 0.5))
         shown += _points(axes, looks[f], aside, np.abs(array(ds, name)[f]), 2 * array(ds, f"{name}_stderr")[f])
         fitted = np.abs(array(ds, f"{name}_amplitude")[f]) * x ** array(ds, f"{name}_exponent")[f]
-        axes.plot(aside, fitted, color=looks[f].colour, linestyle=looks[f].dash, linewidth=1.1)
+        axes.plot(aside, fitted, **looks[f].line, linewidth=1.1)
     axes.set(xscale="log", yscale="log")
     axes.set_xticks(x, [f"{v:g}" for v in x])
     axes.set_xticks([], minor=True)

@@ -80,7 +80,7 @@ def _series(
 
 
 def _guide_key(axis: str) -> list[Line2D]:
-    return [Line2D([], [], color=style.INK, linewidth=0.7, label="guide for the eye")] if axis == "width" else []
+    return [style.entry(color=style.INK, linewidth=0.7, label="guide for the eye")] if axis == "width" else []
 
 
 def _value_axis(row: list[Axes], values: np.ndarray) -> None:

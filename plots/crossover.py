@@ -1,15 +1,13 @@
 """The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output (G6, T14)."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.lines import Line2D
 
 from . import captions, curves, score_path, style
 from .dataset import array, fact, on
-from .makers import Figures
+from .makers import one_figure
 
 FIGURES = {"crossover": "the last MLP's gradient over Pre-LN's, against its output's size"}
 NEEDS = (
@@ -21,11 +19,8 @@ LAW: dict[str, Any] = {"marker": "x", "markersize": 4, "markeredgewidth": 0.9, "
                        "zorder": 3, "markeredgecolor": style.INK}  # fmt: skip
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures([("crossover", partial(_figure, ds))])
-
-
-def _figure(ds: xr.Dataset) -> style.Page:
+@one_figure("crossover")
+def draw(ds: xr.Dataset) -> style.Page:
     looks = captions.looks(ds)
     figure, ((axes,),) = style.panels(1, 1, 3.2, style.page(1))
     axes.axhline(1, color=style.INK, linewidth=0.6, zorder=1)
@@ -48,7 +43,7 @@ def _figure(ds: xr.Dataset) -> style.Page:
     axes.set(xscale="log", xlabel="Size of the last MLP's output, rms $a$",
              ylabel="Gradient of the last $W_\\mathrm{down}$\nover that of Pre-LN")
     keys = [style.key(look, True) for look in looks]
-    keys.append(Line2D([], [], **LAW, label="closed form, from measured sizes"))
+    keys.append(style.entry(**LAW, label="closed form, from measured sizes"))
     words = "Bars in the background: where the measured ratio is 1, ± 2 standard errors. The order Post > Pre > Peri "
     claim, condition = fact(ds, "order_claim"), fact(ds, "order_condition")
     words += f"is the claim of the literature: {claim}: {condition}. "

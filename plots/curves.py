@@ -8,7 +8,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from . import captions, scales, style
 from .dataset import array, is_measured, seeds, seeds_in_words
@@ -29,19 +28,19 @@ def draw(axes: Axes, look: style.Look, x: np.ndarray, curve: Curve, points: slic
     """One placement; `points` are the ones that get a marker. A curve without prediction is joined instead."""
     if not is_predicted(curve):
         if "measured" in curve:
-            axes.plot(x, curve["measured"], color=look.colour, linestyle=look.dash, linewidth=1.0, marker=look.marker,
+            axes.plot(x, curve["measured"], **look.line, linewidth=1.0, marker=look.marker,
                       markersize=look.size, zorder=2.4)  # fmt: skip
         return
     over = 2.1 if look.dash == "-" else 2.2
-    axes.plot(x, curve["predicted"], color=look.colour, linestyle=look.dash, linewidth=1.3, zorder=over)
+    axes.plot(x, curve["predicted"], **look.line, linewidth=1.3, zorder=over)
     if np.isfinite(curve["predicted"]).sum() == 1:  # one layer: a line of one point would not be seen
         axes.plot(x, curve["predicted"], color=look.colour, linestyle="", marker="_", markersize=12,
                   markeredgewidth=1.3, markeredgecolor=look.colour, zorder=over)  # fmt: skip
     margin = 2 * curve["predicted_stderr"]
     axes.fill_between(x, curve["predicted"] - margin, curve["predicted"] + margin, color=look.colour, alpha=0.25, lw=0)
     if "measured" in curve:
-        axes.errorbar(x[points], curve["measured"][points], 2 * curve["stderr"][points], linestyle="", zorder=2.5,
-                      marker=look.marker, markersize=look.size, color=look.colour, elinewidth=0.9)  # fmt: skip
+        axes.errorbar(x[points], curve["measured"][points], 2 * curve["stderr"][points], **look.marks, elinewidth=0.9,
+                      zorder=2.5)  # fmt: skip
 
 
 def turns(points: int, curves: int) -> list[slice]:
@@ -122,9 +121,8 @@ def over_depth(ds: xr.Dataset, *statistics: Statistic, mean: str = "mean") -> st
             for p, look in enumerate(looks):
                 every.append(statistic.read(ds, statistic.name, (i, p)))
                 draw(axes, look, depth, every[-1], points[p])
-            axes.set(title=input_title(ds, i), xlabel="Sublayers passed (0: the input)")
-            axes.set_xlim(-0.02 * depth[-1], 1.02 * depth[-1])
-            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+            axes.set_title(input_title(ds, i))
+            scales.depth_axis(axes, depth[-1], "Sublayers passed (0: the input)")
         for axes in panels[1:]:
             axes.sharey(panels[0])
             axes.tick_params(labelleft=bool(figure.broken))
@@ -160,12 +158,9 @@ def per_placement(
 ) -> style.Page:
     """Small multiples over depth, one panel per placement, which `draw_panel` fills for placement p and its look."""
     looks = captions.looks(ds)
-    rows, columns = style.multiples(len(looks))
-    figure, grid = style.panels(rows, columns, height, style.page(columns), sharex=True, **keywords)
-    panels = [axes for row in grid for axes in row]
-    for p, (axes, look) in enumerate(zip(panels, looks, strict=False)):
+    figure, panels = style.small_multiples(len(looks), height, "Sublayers passed", label, sharex=True, **keywords)
+    for p, (axes, look) in enumerate(zip(panels, looks, strict=True)):
         draw_panel(axes, p, look)
-    style.label_outer(grid, len(looks), "Sublayers passed", label)
     return figure
 
 

@@ -7,8 +7,6 @@ import matplotlib
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from . import groups, scales, style
 from .dataset import array, on, seeds_in_words
@@ -56,13 +54,13 @@ def _figure(ds: xr.Dataset, present: list[str]) -> style.Page:
                     axes.plot(array(ds, "depth"), array(ds, "variance_measured")[g, -1], color=colour, linewidth=0.8,
                               marker=marker, markersize=3, markevery=2)  # fmt: skip
             axes.set(title=f"{style.LOOKS[placement].label}, by {STUDIES[study]}", xlabel="Sublayers passed")
-            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+            scales.whole_numbers(axes, 6)
         members = [g for _, rows in found for g in rows]
         scales.log_axis(row[:2], array(ds, "variance_measured")[members, -1])
         row[0].set_ylabel("Variance at the end")
         _losses(row[2], ds, found, colours)
         shown += [g for g in members if g not in shown]
-    keys = [Line2D([], [], color=style.LOOKS[p].colour, marker=style.LOOKS[p].marker, markersize=5, linestyle="",
+    keys = [style.entry(color=style.LOOKS[p].colour, marker=style.LOOKS[p].marker, markersize=5, linestyle="",
                    label=f"{style.LOOKS[p].label}, final loss") for p in TWO]  # fmt: skip
     words = (
         f"Left: geometric mean of {seeds_in_words(ds)} over depth at the last record, coloured as the names at the "

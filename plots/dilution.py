@@ -1,13 +1,12 @@
 """Dilution: the size of a sublayer's branch beside the stream that it joins, over depth."""
 
-from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from . import captions, curves, style
 from .dataset import array, on
-from .makers import Figures
+from .makers import one_figure
 
 NAME = "site_branch_ratio"
 FIGURES = {"dilution": "size of every branch beside the stream that it joins"}
@@ -19,11 +18,8 @@ NEEDS = (
 MODULES = ("Attention", "MLP")
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures([("dilution", partial(_figure, ds))])
-
-
-def _figure(ds: xr.Dataset) -> style.Page:
+@one_figure("dilution")
+def draw(ds: xr.Dataset) -> style.Page:
     inputs = array(ds, "input")
     looks = captions.looks(ds)
     site = list(array(ds, "site")).index("B_out")

@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 import xarray as xr
-from matplotlib.patches import Patch
 from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 
 from . import groups, scales, style
@@ -32,8 +31,8 @@ def _figure(ds: xr.Dataset, shown: list[int]) -> style.Page:
     for g, look in zip(shown, looks, strict=True):
         for low, high in zip(array(ds, "top_last")[g], array(ds, "top_first")[g], strict=True):
             axes.fill_between(step, low, high, color=look.colour, alpha=0.18, linewidth=0)
-            axes.plot(step, high, color=look.colour, linestyle=look.dash, linewidth=0.9)
-            axes.plot(step, low, color=look.colour, linestyle=look.dash, linewidth=0.5)
+            axes.plot(step, high, **look.line, linewidth=0.9)
+            axes.plot(step, low, **look.line, linewidth=0.5)
     scales.log_axis([axes], np.concatenate([array(ds, "top_first")[shown], array(ds, "top_last")[shown]]))
     low, high = axes.get_ylim()
     axes.set_ylim(low, max(high, 2 * FP16))
@@ -45,7 +44,7 @@ def _figure(ds: xr.Dataset, shown: list[int]) -> style.Page:
                   textcoords="offset points", va="top", fontsize=6.5, color="#B00000")  # fmt: skip
     groups.step_axis(axes, step[-1])
     axes.set_ylabel("Largest $|x|$ of the stream")
-    keys = [Patch(facecolor=look.colour, alpha=0.4, linewidth=0, label=f"{look.label}, largest to 100th largest")
+    keys = [style.patch(facecolor=look.colour, alpha=0.4, linewidth=0, label=f"{look.label}, largest to 100th largest")
             for look in looks]  # fmt: skip
     words = "Over all depths, held-out tokens and features, a band for every seed."
     return groups.finish(figure, ds, keys, words, ["11"], shown)

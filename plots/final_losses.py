@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 import xarray as xr
-from matplotlib.lines import Line2D
 
 from . import groups, style
 from .dataset import array, on, seeds
@@ -36,8 +35,8 @@ def _figure(ds: xr.Dataset, shown: list[int]) -> style.Page:
     axes.set_yticks(range(len(shown)), [groups.label(ds, g) for g in shown])
     axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel="Final training loss (nat)")
     axes.grid(axis="y", visible=False)
-    keys = [Line2D([], [], color="0.3", marker="o", markersize=5, linestyle="", label="mean ± 2 standard errors"),
-            Line2D([], [], color="0.3", marker=".", markersize=6, linestyle="", label="each seed")]  # fmt: skip
+    keys = [style.entry(color="0.3", marker="o", markersize=5, linestyle="", label="mean ± 2 standard errors"),
+            style.entry(color="0.3", marker=".", markersize=6, linestyle="", label="each seed")]  # fmt: skip
     words = (
         "Mean training loss of the last tenth of the steps, ln V if not finite. Seeds are twins: they see the same "
         "batches in every group, so that differences, which the claims test, are surer than the bars."

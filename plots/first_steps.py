@@ -8,7 +8,6 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
 
 from . import captions, curves, groups, scales, style
 from .dataset import array, on
@@ -65,7 +64,7 @@ def _surge(ds: xr.Dataset) -> style.Page:
             _steps(axes, step)
         for axes, words in ((over, "Sublayers passed"), (cosine, "Sublayer (from 0)")):
             axes.set_xlabel(words)
-            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            scales.whole_numbers(axes, 5)
     for axes, shown in zip(grid[1], overs, strict=True):  # placements differ by orders of magnitude
         scales.log_axis([axes], np.concatenate([v for k, v in shown.items() if k in ("measured", "predicted")]))
     for axes in (*grid[2], *grid[3]):
@@ -74,9 +73,9 @@ def _surge(ds: xr.Dataset) -> style.Page:
     for row, words in zip(grid, names, strict=True):
         row[0].set_ylabel(words)
     keys: list[Line2D | Patch] = [style.key(look, True) for look in looks]
-    keys += [Patch(color=style.INK, alpha=COHERENT, lw=0, label="theory: follows the gradients"),
-             Patch(color=style.INK, alpha=REST, lw=0, label="theory: the rest"),
-             Line2D([], [], color=style.INK, linestyle="", marker="o", markersize=4, markerfacecolor="white",
+    keys += [style.patch(color=style.INK, alpha=COHERENT, lw=0, label="theory: follows the gradients"),
+             style.patch(color=style.INK, alpha=REST, lw=0, label="theory: the rest"),
+             style.entry(color=style.INK, linestyle="", marker="o", markersize=4, markerfacecolor="white",
                     markeredgecolor=style.INK, label="measured before training")]  # fmt: skip
     words = "Top: second moment at the top of the stack on the held-out windows; line: theory, of which the dark part "
     words += "follows the gradients. Below, over depth: after the last step that the theory holds for. Last: the loss "
@@ -144,7 +143,7 @@ def _last(ds: xr.Dataset, p: int) -> int:
 
 def _steps(axes: Axes, step: np.ndarray) -> None:
     axes.set_xlabel("Steps done")
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    scales.whole_numbers(axes, 6)
     axes.set_xlim(-0.03 * step[-1], 1.03 * step[-1])
 
 

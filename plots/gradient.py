@@ -1,13 +1,12 @@
 """Gradient of the hidden state over depth: the lab's Figure 7 at initialisation."""
 
-from functools import partial
 from typing import Any
 
 import xarray as xr
 
 from . import curves, style
 from .dataset import on
-from .makers import Figures
+from .makers import one_figure
 
 NAME = "log_grad_sq"
 FIGURES = {"gradient": "gradient of the hidden state over depth"}
@@ -28,9 +27,6 @@ LABEL = "Gradient of the hidden state\n" r"$\|\partial\,\mathrm{loss}/\partial x
 STATISTIC = curves.Statistic(NAME, LABEL, read=norms)
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures([("gradient", partial(_figure, ds))])
-
-
-def _figure(ds: xr.Dataset) -> style.Page:
+@one_figure("gradient")
+def draw(ds: xr.Dataset) -> style.Page:
     return curves.over_depth(ds, STATISTIC, mean=MEAN)

@@ -1,16 +1,14 @@
 """The last MLP matrix's gradient against the number of layers, and the exponents fitted to it (G8)."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from . import captions, curves, score_path, style
 from .dataset import array, on
-from .makers import Figures
+from .makers import one_figure
 
 FIGURES = {"gradient-vs-depth": "the last layer's gradient against the number of layers"}
 NEEDS = (
@@ -27,11 +25,8 @@ THEORY: dict[str, Any] = {"marker": "|", "markersize": 8, "markeredgewidth": 1.5
 LIMIT: dict[str, Any] = {**THEORY, "markersize": 12, "markeredgewidth": 0.5}
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures([("gradient-vs-depth", partial(_figure, ds))])
-
-
-def _figure(ds: xr.Dataset) -> style.Page:
+@one_figure("gradient-vs-depth")
+def draw(ds: xr.Dataset) -> style.Page:
     looks = captions.looks(ds)
     figure, ((axes, side),) = style.panels(1, 2, 3.0, style.PAGE, width_ratios=(3, 2))
     every = []
@@ -52,8 +47,8 @@ def _figure(ds: xr.Dataset) -> style.Page:
     _exponents(ds, side, looks)
     keys = [style.key(look, True) for look in looks]
     keys.append(style.theory_and_measurement("left: line: theory, marker: measured"))
-    keys.append(Line2D([], [], linestyle="", **CLAIMED, label="claimed by Xiong et al."))
-    keys += [Line2D([], [], **THEORY, label="theory, these L"), Line2D([], [], **LIMIT, label="theory, greatest L")]
+    keys.append(style.entry(linestyle="", **CLAIMED, label="claimed by Xiong et al."))
+    keys += [style.entry(**THEORY, label="theory, these L"), style.entry(**LIMIT, label="theory, greatest L")]
     words = "Geometric means over seeds; the same seeds at every depth. Right: exponents of L fitted to the three "
     words += f"largest measured depths, {', '.join(f'{v:g}' for v in array(ds, 'layers')[-3:])}, of every seed. "
     return style.finish(figure, keys, words + score_path.reading(ds))

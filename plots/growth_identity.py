@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from . import groups, scales, style
 from .dataset import array, on, seeds, seeds_in_words
@@ -41,18 +40,15 @@ def draw(ds: xr.Dataset) -> Figures:
 
 def _growth(ds: xr.Dataset, shown: list[int]) -> style.Page:
     looks, at, step = groups.looks(ds, shown), groups.records(ds, SHARES), array(ds, "record")
-    number = len(shown)
-    columns = min(3, number)
-    figure, grid = style.panels(-(-number // columns), columns, 2.15, style.PAGE)
-    panels = [axes for row in grid for axes in row][:number]
-    style.label_outer(grid, number, "Sublayers passed", "Second moment")
+    figure, panels = style.small_multiples(len(shown), 2.15, "Sublayers passed", "Second moment",
+                                           style.threes(len(shown)), style.PAGE)  # fmt: skip
     for axes, g, look in zip(panels, shown, looks, strict=True):
         _panel(axes, ds, g, at)
         axes.set_title(look.label)
-    line = partial(Line2D, [], [], color="0.3")
-    keys = [Line2D([], [], color=STEPS[0].colour, linewidth=1.3, label="theory, before training")]
+    line = partial(style.entry, color="0.3")
+    keys = [style.entry(color=STEPS[0].colour, linewidth=1.3, label="theory, before training")]
     for r, look in zip(at, STEPS, strict=False):
-        keys.append(Line2D([], [], color=look.colour, marker=look.marker, markersize=look.size, linestyle=DASHES,
+        keys.append(style.entry(color=look.colour, marker=look.marker, markersize=look.size, linestyle=DASHES,
                            linewidth=1.0, label=f"{step[r]:g} steps: measured, Eq. 4 dashed"))  # fmt: skip
     if "scaled_second_moment" in ds:
         keys.append(line(linewidth=1.0, linestyle=DOTS, label="random weights of the trained scales"))
@@ -74,7 +70,7 @@ def _gap(ds: xr.Dataset, shown: list[int]) -> style.Page:
     looks, step = groups.looks(ds, shown), array(ds, "record")
     figure, ((axes,),) = style.panels(1, 1, 2.6, style.page(1))
     for g, look in zip(shown, looks, strict=True):
-        axes.plot(step, array(ds, "cosine_share")[g].T, color=look.colour, linestyle=look.dash, linewidth=0.8)
+        axes.plot(step, array(ds, "cosine_share")[g].T, **look.line, linewidth=0.8)
     axes.axhline(0, color=style.INK, linewidth=0.6)
     groups.step_axis(axes, step[-1])
     axes.set_ylabel("ln(second moment / Eq. 4) at the top")
@@ -118,7 +114,7 @@ def _parts(ds: xr.Dataset, shown: list[int]) -> style.Page:
             look |= {"markerfacecolor": "none", "markeredgecolor": colour, "markeredgewidth": 0.9}
         for row, g in enumerate(shown):
             axes.plot(array(ds, name)[g], np.full(seeds(ds), row - shift), **look)
-        keys.append(Line2D([], [], **look))
+        keys.append(style.entry(**look))
     axes.axvline(0, color=style.INK, linewidth=0.6)
     axes.set_yticks(range(len(shown)), [look.label for look in groups.looks(ds, shown)])
     axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel="ln of growth at the top from before training to its end (nat)")

@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from . import curves, groups, scales, style
 from .dataset import array, on, seeds_in_words
@@ -31,16 +30,14 @@ def _figure(ds: xr.Dataset) -> style.Page:
     shown, at = groups.rows(ds), groups.records(ds, SHARES)
     looks, depth, step = groups.looks(ds, shown), array(ds, "depth"), array(ds, "record")
     number = len(at) + 1
-    rows, columns = (2, 3) if number > 4 else style.multiples(number)
-    figure, grid = style.panels(rows, columns, 2.15, style.PAGE, sharey=True)
-    panels = [axes for row in grid for axes in row][:number]
+    figure, panels = style.small_multiples(number, 2.15, "Sublayers passed", "Hidden-state variance",
+                                           (2, 3) if number > 4 else None, style.PAGE, sharey=True)  # fmt: skip
     points = curves.turns(len(depth), len(looks))
     for axes, r in zip(panels, at, strict=False):
         for g, look, some in zip(shown, looks, points, strict=True):
             _over_depth(axes, ds, g, r, look, some)
         axes.set_title("Before training" if step[r] == 0 else f"After {step[r]:g} steps")
         axes.set_xlim(-0.02 * depth[-1], 1.02 * depth[-1])
-    style.label_outer(grid, number, "Sublayers passed", "Hidden-state variance")
     for g, look in zip(shown, looks, strict=True):
         top = (array(ds, f"variance_{v}")[g, :, -1] for v in ("measured", "stderr"))
         groups.measured(panels[-1], look, step, *top, linestyle=look.dash, linewidth=0.8)
@@ -50,8 +47,8 @@ def _figure(ds: xr.Dataset) -> style.Page:
     every = np.concatenate([measured, predicted[:, None]], axis=1)
     scales.log_axis(panels, every)
     keys = [style.key(look, True) for look in looks]
-    keys += [Line2D([], [], color=style.INK, linewidth=1.3, label="before training: theory"),
-             Line2D([], [], color=style.INK, linewidth=0.7, marker="o", markersize=4.5, label="measured")]  # fmt: skip
+    keys += [style.entry(color=style.INK, linewidth=1.3, label="before training: theory"),
+             style.entry(color=style.INK, linewidth=0.7, marker="o", markersize=4.5, label="measured")]  # fmt: skip
     words = (
         f"Mean over held-out tokens of $\\mathrm{{Var}}_D(x)$. Markers{_often(points[0].step)}: geometric mean of "
         f"{seeds_in_words(ds)}, ± 2 standard errors. Before training, lines are theory for random weights; "
@@ -63,7 +60,7 @@ def _figure(ds: xr.Dataset) -> style.Page:
 def _over_depth(axes: Axes, ds: xr.Dataset, g: int, r: int, look: style.Look, some: slice) -> None:
     depth, mean, error = array(ds, "depth"), array(ds, "variance_measured")[g, r], array(ds, "variance_stderr")[g, r]
     line = array(ds, "variance_predicted")[g] if array(ds, "record")[r] == 0 else mean
-    axes.plot(depth, line, color=look.colour, linestyle=look.dash, linewidth=1.3 if line is not mean else 0.7)
+    axes.plot(depth, line, **look.line, linewidth=1.3 if line is not mean else 0.7)
     groups.measured(axes, look, depth[some], mean[some], error[some])
 
 

@@ -1,13 +1,11 @@
 """The gradient's paths: what comes down the skip connections alone, and every branch's term (G11)."""
 
-from functools import partial
 
 import xarray as xr
-from matplotlib.ticker import MaxNLocator
 
-from . import captions, curves, score_path, style
+from . import captions, curves, scales, score_path, style
 from .dataset import array, on
-from .makers import Figures
+from .makers import one_figure
 
 FIGURES = {"identity-path": "the gradient's part that came down the skip connections"}
 NEEDS = (
@@ -19,11 +17,8 @@ NEEDS = (
 )
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures([("identity-path", partial(_figure, ds))])
-
-
-def _figure(ds: xr.Dataset) -> style.Page:
+@one_figure("identity-path")
+def draw(ds: xr.Dataset) -> style.Page:
     looks, depth = captions.looks(ds), array(ds, "depth")
     figure, ((share, skip, branch),) = style.panels(1, 3, 2.7, style.PAGE)
     points = curves.turns(len(depth), len(looks))
@@ -34,7 +29,7 @@ def _figure(ds: xr.Dataset) -> style.Page:
         skips.append(curves.norms(curves.case(ds, "log_skip", p)))
         curves.draw(skip, look, depth, skips[-1], points[p])
         branch.errorbar(array(ds, "sublayer"), array(ds, "branch_term")[p], 2 * array(ds, "branch_term_stderr")[p],
-                        color=look.colour, linestyle=look.dash, linewidth=0.8, elinewidth=0.7)  # fmt: skip
+                        **look.line, linewidth=0.8, elinewidth=0.7)  # fmt: skip
     curves.log_scale([share], shares)
     curves.log_scale([skip], skips)
     branch.set_yscale("log")
@@ -42,7 +37,7 @@ def _figure(ds: xr.Dataset) -> style.Page:
     skip.set(title="Its gradient over the top's", ylabel=r"$\|s_i\|/\|g_{2L}\|$", xlabel="Sublayers passed")
     branch.set(title="Every branch's term", ylabel=r"$\|J_i^T g_{i+1}\|/\|g_{2L}\|$", xlabel="Sublayer (from 0)")
     for axes in (share, skip, branch):
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        scales.whole_numbers(axes, 5)
     words = "g = s + r at every depth: s came down the skip connections alone, r took a branch at least once; "
     words += f"largest ‖g − s − r‖/‖g‖ of all runs: {max(array(ds, 'identity_error')):.1e}. Right: measured. "
     keys = [*(style.key(look, True) for look in looks), style.theory_and_measurement()]

@@ -1,59 +1,20 @@
 """All kinds of figures: which there are, and which of them a result has."""
 
 from collections.abc import Callable, Hashable
+from importlib import import_module
 from types import ModuleType
 
 import xarray as xr
 
-from . import (
-    agreement,
-    angular,
-    attenuation,
-    blocks,
-    bound_ratios,
-    bound_width,
-    certificate,
-    claims,
-    claims_together,
-    convergence,
-    cost,
-    crossover,
-    decay_init,
-    dilution,
-    extremes,
-    final_losses,
-    first_steps,
-    gradient,
-    gradient_depth,
-    growth_identity,
-    growth_over_depth,
-    identity_path,
-    ladder,
-    layer_gradients,
-    massive,
-    number_formats,
-    overview,
-    power,
-    probe,
-    probe_extremes,
-    rate_sweeps,
-    redundancy,
-    score_path,
-    stability,
-    token_cosine,
-    training,
-    variance,
-    weight_gradients,
-    wrong_theories,
-)
-
 # A kind is a module with `FIGURES`, what each of its figures shows; `NEEDS`, the variables without which none of them
 # can be drawn, with their dimensions; and `draw`. The first of a result's kinds is the one that tells most about it.
-KINDS = (overview, variance, token_cosine, dilution, agreement, power, angular, blocks, convergence, gradient,
-         weight_gradients, score_path, gradient_depth, attenuation, identity_path, crossover, bound_ratios,
-         bound_width, massive, probe, probe_extremes, certificate, wrong_theories, ladder, number_formats,
-         growth_over_depth, rate_sweeps, stability, layer_gradients, redundancy, decay_init, extremes, growth_identity,
-         final_losses, claims, claims_together, training, first_steps, cost)  # fmt: skip
+KINDS = tuple(import_module(f".{name}", __package__) for name in """
+    overview variance token_cosine dilution agreement power angular blocks convergence gradient
+    weight_gradients score_path gradient_depth attenuation identity_path crossover verify probe
+    probe_extremes certificate wrong_theories ladder number_formats growth_over_depth rate_sweeps
+    stability layer_gradients redundancy decay_init extremes growth_identity final_losses claims
+    claims_together training first_steps cost
+""".split())
 
 
 def names() -> list[str]:

@@ -7,8 +7,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from . import captions, scales, style
@@ -56,22 +54,19 @@ def _is_of_gradients(quantity: str) -> bool:
 def _panels(
     ds: xr.Dataset, rows: list[int], panel: Callable[[xr.Dataset, Axes, int], None], x: str, y: str
 ) -> style.Page:
-    count, columns = style.multiples(len(rows))
-    figure, grid = style.panels(count, columns, 1.55, style.page(columns))
-    panels = [axes for line in grid for axes in line]
-    style.label_outer(grid, len(rows), x, y)
-    for axes, i in zip(panels, rows, strict=False):
+    figure, panels = style.small_multiples(len(rows), 1.55, x, y)
+    for axes, i in zip(panels, rows, strict=True):
         panel(ds, axes, i)
-    figure.align_ylabels(panels[:: len(grid[0])])
+    figure.align_ylabels(panels[:: style.multiples(len(rows))[1]])
     return figure
 
 
 def _errors(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style.Page:
     figure = _panels(ds, rows, _error_panel, "Width", "|measured − theory|")
     keys = [
-        Line2D([], [], color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
-        Line2D([], [], color=CURVE, linewidth=1.2, label="its fitted part b/width + c/width²"),
-        Line2D([], [], color=THEORY, linewidth=1.0, linestyle=(0, (4, 2)), label="theory's own standard error"),
+        style.entry(color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
+        style.entry(color=CURVE, linewidth=1.2, label="its fitted part b/width + c/width²"),
+        style.entry(color=THEORY, linewidth=1.0, linestyle=(0, (4, 2)), label="theory's own standard error"),
     ]
     words = (
         f"{style.looks([placement])[0].label}, {style.INPUTS[name]}: how far measured means over depth (of moments: "
@@ -109,10 +104,10 @@ def _error_panel(ds: xr.Dataset, axes: Axes, i: int) -> None:
 def _limits(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style.Page:
     figure = _panels(ds, rows, _panel, "1 / width", "Measured − theory")
     keys = [
-        Line2D([], [], color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
-        Line2D([], [], color=CURVE, linewidth=1.2, label="fitted parabola"),
-        Patch(color=CURVE, alpha=0.2, linewidth=0, label="± 2 standard errors"),
-        Line2D([], [], color=THEORY, marker="D", markersize=4.5, linestyle="", label="theory, infinite width"),
+        style.entry(color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
+        style.entry(color=CURVE, linewidth=1.2, label="fitted parabola"),
+        style.patch(color=CURVE, alpha=0.2, linewidth=0, label="± 2 standard errors"),
+        style.entry(color=THEORY, marker="D", markersize=4.5, linestyle="", label="theory, infinite width"),
     ]
     return style.finish(figure, keys, caption(ds, style.looks([placement])[0].label, name))
 

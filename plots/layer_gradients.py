@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from . import groups, scales, style
 from .dataset import array, on, seeds_in_words
@@ -30,20 +29,19 @@ def draw(ds: xr.Dataset) -> Figures:
 def _figure(ds: xr.Dataset) -> style.Page:
     shown = groups.rows(ds)
     looks = groups.looks(ds, shown)
-    columns = min(3, len(shown))
-    figure, grid = style.panels(-(-len(shown) // columns), columns, 1.95, style.PAGE, sharex=True, sharey=True)
-    panels = [axes for row in grid for axes in row][: len(shown)]
+    figure, panels = style.small_multiples(
+        len(shown), 1.95, "Layer (from 0)", "Squared gradient norm\nof a layer's matrices (nat²)",
+        style.threes(len(shown)), style.PAGE, sharex=True, sharey=True)  # fmt: skip
     for axes, g, look in zip(panels, shown, looks, strict=True):
         _panel(axes, ds, g, look)
-    style.label_outer(grid, len(shown), "Layer (from 0)", "Squared gradient norm\nof a layer's matrices (nat²)")
     means, errors = (array(ds, f"layer_gradient_{part}")[shown][:, [0, -1]] for part in ("measured", "stderr"))
     theory = array(ds, "layer_gradient_predicted")[shown][:, None]
     scales.log_axis(panels, np.concatenate([means, theory], axis=1), groups.bars(means, errors))
     marks: dict[str, Any] = {"color": "0.3", "marker": "o", "markersize": 4.5, "markeredgecolor": "0.3",
                              "linestyle": ""}  # fmt: skip
-    keys = [Line2D([], [], color="0.3", linewidth=1.3, label="before training, theory"),
-            Line2D([], [], **marks, markerfacecolor="white", label="before training, measured"),
-            Line2D([], [], **marks | {"linestyle": "-"}, linewidth=0.7,
+    keys = [style.entry(color="0.3", linewidth=1.3, label="before training, theory"),
+            style.entry(**marks, markerfacecolor="white", label="before training, measured"),
+            style.entry(**marks | {"linestyle": "-"}, linewidth=0.7,
                    label=f"after {array(ds, 'record')[-1]:g} steps, measured")]  # fmt: skip
     words = (
         f"Gradient of the loss on the held-out windows. Markers: geometric mean of {seeds_in_words(ds)}, ± 2 "

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import matplotlib
+import xarray as xr
 
 from . import style
+from .dataset import array
 
 
 class FigureError(Exception):
@@ -29,6 +31,17 @@ class Figures(Iterator[tuple[str, style.Page]]):
             return name, make()
         except Exception as error:
             raise FigureError(name) from error
+
+
+def one_figure(name: str) -> Callable[[Callable[[xr.Dataset], style.Page]], Callable[[xr.Dataset], Figures]]:
+    """Makes `draw` of a kind of which a result has one figure, of the function that draws it."""
+    return lambda make: lambda ds: Figures([(name, partial(make, ds))])
+
+
+def one_per_input(name: str) -> Callable[[Callable[[xr.Dataset, int], style.Page]], Callable[[xr.Dataset], Figures]]:
+    """The same of a kind with a figure for each input, which the function takes by its position."""
+    return lambda make: lambda ds: Figures(
+        (f"{name}-{of}", partial(make, ds, i)) for i, of in enumerate(array(ds, "input")))
 
 
 def _in_our_style(make: Callable[[], style.Page]) -> style.Page:

@@ -7,7 +7,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from . import captions, scales, style
 from .dataset import array, config, on
@@ -57,11 +56,8 @@ def _markers(count: int) -> np.ndarray:
 
 
 def _grid(formats: list[int], height: float, x: str, y: str) -> tuple[style.Page, list[Axes]]:
-    rows, columns = style.multiples(len(formats))
-    figure, grid = style.panels(rows, columns, height, style.page(columns))
-    style.label_outer(grid, len(formats), x, y)
-    panels = [axes for line in grid for axes in line]
-    figure.align_ylabels(panels[:: len(grid[0])])
+    figure, panels = style.small_multiples(len(formats), height, x, y)
+    figure.align_ylabels(panels[:: style.multiples(len(formats))[1]])
     return figure, panels
 
 
@@ -81,14 +77,14 @@ def _noise(ds: xr.Dataset, stacks: list[int], name: str, site: str) -> style.Pag
             depth = np.arange(1, len(values) + 1)
             if predicted:
                 curve = array(ds, "stream_sqnr_predicted")[i, f, 0, 1:]
-                axes.plot(depth, curve, color=look.colour, linestyle=look.dash, linewidth=1.2)
+                axes.plot(depth, curve, **look.line, linewidth=1.2)
             at = _markers(len(values))
             axes.errorbar(depth[at], values[at], bars[at], color=look.colour, marker=look.marker, linestyle="",
                           markersize=0.8 * look.size, elinewidth=0.8)  # fmt: skip
             prefix = "grad_overflow" if site.startswith("grad") else "overflow"
             if array(ds, f"{prefix}_seeds")[i, f, 0] > 0:
                 overflowed = True
-                axes.axvline(array(ds, f"{prefix}_sublayer")[i, f, 0] + 1, color=look.colour, linestyle=look.dash,
+                axes.axvline(array(ds, f"{prefix}_sublayer")[i, f, 0] + 1, **look.line,
                              linewidth=0.8)  # fmt: skip
         shown = array(ds, "sqnr")[stacks][:, f, 0, place, :-1]
         axes.set_title(name_of(array(ds, "format")[f]))
@@ -109,7 +105,7 @@ def _noise(ds: xr.Dataset, stacks: list[int], name: str, site: str) -> style.Pag
 
 
 def _marker(look: style.Look) -> Line2D:
-    return Line2D([], [], color=look.colour, marker=look.marker, markersize=look.size, linestyle="", label=look.label)
+    return style.entry(color=look.colour, marker=look.marker, markersize=look.size, linestyle="", label=look.label)
 
 
 def _held(ds: xr.Dataset) -> str:
@@ -147,7 +143,7 @@ def _law(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
         axes.set_title(f"{over}\n{words}", fontsize=6.5)
         axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
         axes.yaxis.get_offset_text().set_fontsize(6)
-    keys = [_marker(look) for look in looks] + [Patch(color=style.INK, alpha=0.2, linewidth=0, label="theory ± 2 s.e.")]
+    keys = [*map(_marker, looks), style.patch(color=style.INK, alpha=0.2, linewidth=0, label="theory ± 2 s.e.")]
     order = ", ".join(look.label for look in looks)
     words = ("Mean square of the residual stream: in FP64 over its prediction at this width, in a "
              f"format over that of the same seeds in FP64; {style.INPUTS[name]}, mean over "

@@ -7,8 +7,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from . import captions, curves, style
 from .dataset import array, config, on, seeds_in_words
@@ -62,11 +60,11 @@ def _bands(ds: xr.Dataset, i: int) -> style.Page:
 
     figure = curves.per_placement(ds, panel, 1.7, "Deviation / %", sharey=True)
     keys: list[Artist] = [
-        Line2D([], [], color=LINE, marker="o", ms=3.5, lw=0.6, label="measured / predicted − 1"),
-        Patch(color=BAND, alpha=0.35, lw=0, label="detectable error"),
+        style.entry(color=LINE, marker="o", ms=3.5, lw=0.6, label="measured / predicted − 1"),
+        style.patch(color=BAND, alpha=0.35, lw=0, label="detectable error"),
     ]
     if limit <= end:
-        keys.append(Line2D([], [], **LIMIT, label=f"limit of an agreement, ± {limit:g} %"))
+        keys.append(style.entry(**LIMIT, label=f"limit of an agreement, ± {limit:g} %"))
     return style.finish(figure, keys, caption(ds, i, "" if limit <= end else ", which is beyond the axes"))
 
 

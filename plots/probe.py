@@ -8,9 +8,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
 
 from . import captions, scales, style
 from .dataset import array, config, fact, on, version
@@ -67,7 +64,7 @@ def _has_theory(ds: xr.Dataset) -> bool:
 def depth_axis(axes: Axes, last: float) -> None:
     axes.set_xlabel("Sublayers passed")
     axes.set_xlim(-0.02 * last, 1.02 * last)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    scales.whole_numbers(axes, 6)
 
 
 def log_axis(axes: Axes, *curves: np.ndarray) -> None:
@@ -97,19 +94,19 @@ def _trained(ds: xr.Dataset) -> style.Page:
         log_axis(axes, *curves)
         axes.set_ylabel(label)
         depth_axis(axes, depth[-1])
-    keys = [Line2D([], [], color=TRAINED, marker="o", markersize=4, linewidth=0.8, label="trained, measured")]
+    keys = [style.entry(color=TRAINED, marker="o", markersize=4, linewidth=0.8, label="trained, measured")]
     words = "The checkpoint's stream over depth."
     if _has_theory(ds):
-        keys.append(Line2D([], [], color=THEORY, linewidth=1.3, label="at initialisation, theory"))
+        keys.append(style.entry(color=THEORY, linewidth=1.3, label="at initialisation, theory"))
         words = ("The checkpoint's stream over depth, and theory for random weights of the same shape; band, where "
                  "wider than the line: 2 standard errors of the prediction, and what finite width "
                  "may add.")  # fmt: skip
     if "variance_at_scales" in ds:
-        keys.append(Line2D([], [], color=SCALES, linewidth=1.3, linestyle="--",
+        keys.append(style.entry(color=SCALES, linewidth=1.3, linestyle="--",
                            label="random weights at the trained scales, theory"))  # fmt: skip
         words += " Dashed: theory for random weights with every matrix's own root mean square and all gains."
     if "variance_at_profiles" in ds:
-        keys.append(Line2D([], [], color=PROFILES, linewidth=1.3, linestyle=":",
+        keys.append(style.entry(color=PROFILES, linewidth=1.3, linestyle=":",
                            label="and with the size of every row and column, theory"))  # fmt: skip
         words += (" Dotted: the same with the size of every row and column too; the rest of the difference "
                   "from the measurement is alignment.")  # fmt: skip
@@ -165,18 +162,18 @@ def _growth(ds: xr.Dataset) -> style.Page:
     for which, (_, marker) in enumerate(MODULES):
         right.plot(sublayer[which::2], ratio[which::2], color="#CC79A7", marker=marker, markersize=4.5, linestyle="")
     right.set_ylabel("Cosine term over branch\n(0: Eq. 4 holds)")
-    keys: list[Artist] = [Patch(color=colour, label=label) for _, label, colour in TERMS]
+    keys: list[Artist] = [style.patch(color=colour, label=label) for _, label, colour in TERMS]
     if has_gains:
         gains: dict[str, Any] = {"color": BLACK, "marker": "_", "markersize": 9, "markeredgewidth": 1.6,
                                  "markeredgecolor": BLACK, "linestyle": ""}  # fmt: skip
         row[2].bar(sublayer, array(ds, "growth_branch"), color=TERMS[1][2], width=0.8, linewidth=0)
         row[2].plot(sublayer, array(ds, "branch_from_gains"), **gains)
         row[2].set_ylabel("Branch $\\beta^2 s^2$ ($\\beta_0$)")
-        keys.append(Line2D([], [], label="$\\beta_0$ from norm B's gains alone", **gains))
+        keys.append(style.entry(label="$\\beta_0$ from norm B's gains alone", **gains))
     for axes in row:
         axes.set_xlabel("Sublayer (from 0)")
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    keys += [Line2D([], [], color="#CC79A7", marker=m, markersize=4.5, linestyle="", label=w) for w, m in MODULES]
+        scales.whole_numbers(axes, 6)
+    keys += [style.entry(color="#CC79A7", marker=m, markersize=4.5, linestyle="", label=w) for w, m in MODULES]
     words = ("How the second moment grows, exact for every token: left, its three terms as shares of the second "
              "moment after "
              "the sublayer (before a norm C), mean over tokens; next to it, the term that Eq. 4 leaves out, over the "

@@ -5,10 +5,8 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
-from . import style
+from . import scales, style
 from .dataset import array, on
 from .makers import Figures
 from .probe import TRAINED, caption, depth_axis, log_axis
@@ -48,13 +46,13 @@ def _massive(ds: xr.Dataset) -> style.Page:
     points = right.scatter(token, feature, c=np.broadcast_to(depth[:, None], token.shape), s=size, cmap="viridis",
                            linewidths=0.3, edgecolors="white", zorder=3)  # fmt: skip
     right.set(xlabel="Token", ylabel="Feature")
-    right.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    scales.whole_numbers(right, 6)
     figure.colorbar(points, ax=right, pad=0.02).set_label("Sublayers passed")
     depth_axis(left, depth[-1])
-    keys = [Line2D([], [], color=TRAINED, marker="o", markersize=4, linewidth=0.8, label="largest"),
-            Line2D([], [], color="0.7", marker=".", markersize=4, linestyle="",
+    keys = [style.entry(color=TRAINED, marker="o", markersize=4, linewidth=0.8, label="largest"),
+            style.entry(color="0.7", marker=".", markersize=4, linestyle="",
                    label=f"the next {values.shape[1] - 1}")]  # fmt: skip
-    keys += [Line2D([], [], color=style.INK, marker="o", markersize=_area(share) ** 0.5, linestyle="",
+    keys += [style.entry(color=style.INK, marker="o", markersize=_area(share) ** 0.5, linestyle="",
                     label=f"right: $|x|$ = {share * largest:.2g}") for share in (1.0, 0.5, 0.25)]  # fmt: skip
     words = (f"The {values.shape[1]} largest activations of the stream at every depth: left, over the median (1000 and "
              "|x| above 100 make one massive, Sun et al. 2024); right, where they are, larger dots for larger |x|. "
@@ -94,7 +92,7 @@ def _margins(ds: xr.Dataset) -> style.Page:
             drawn.append(curve)
         style.panel_legend(axes, axes.get_lines(), 2)
         axes.set(title=title, xlabel="Sublayer (from 0)")
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        scales.whole_numbers(axes, 6)
     largest = {f: float(array(ds, "format_largest")[formats.index(f)]) for f in FORMATS}
     log_axis(row[0], np.array([1.2 * largest["fp16"]]), *drawn)
     for axes in row:

@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from . import groups, style
@@ -35,10 +34,8 @@ def draw(ds: xr.Dataset) -> Figures:
 
 
 def _figure(ds: xr.Dataset, present: list[tuple[str, str, str, bool]]) -> style.Page:
-    rows, columns = -(-len(present) // 3), min(3, len(present))
-    figure, grid = style.panels(rows, columns, 2.3, style.PAGE, sharey=True)
-    style.label_outer(grid, len(present), "Learning rate", "Final training loss (nat)")
-    panels = [axes for row in grid for axes in row]
+    figure, panels = style.small_multiples(len(present), 2.3, "Learning rate", "Final training loss (nat)",
+                                           style.threes(len(present)), style.PAGE, sharey=True)  # fmt: skip
     looks: dict[str, style.Look] = {}
     for axes, (study, title, _, with_base) in zip(panels, present, strict=False):
         for look, swept in _swept(ds, study, with_base):
@@ -53,7 +50,7 @@ def _figure(ds: xr.Dataset, present: list[tuple[str, str, str, bool]]) -> style.
     shown = sorted({g for study, _, _, b in present for _, swept in _swept(ds, study, b) for g in swept})
     keys = [style.key(look, True) for look in looks.values()]
     if np.isfinite(array(ds, "diverged_at")[shown]).any():
-        keys.append(Line2D([], [], marker="o", color="0.3", markerfacecolor="white", markeredgecolor="0.3",
+        keys.append(style.entry(marker="o", color="0.3", markerfacecolor="white", markeredgecolor="0.3",
                            markersize=5, linestyle="", label="with diverged runs"))  # fmt: skip
     words = (
         f"Mean training loss of the last tenth of the steps, mean of {seeds_in_words(ds)}, ± 2 standard errors; a "
@@ -73,7 +70,7 @@ def _swept(ds: xr.Dataset, study: str, with_base: bool) -> Iterator[tuple[style.
 
 def _line(axes: Axes, ds: xr.Dataset, look: style.Look, swept: list[int]) -> None:
     rate, mean, error = (array(ds, n)[swept] for n in ("lr", "final_loss_mean", "final_loss_stderr"))
-    axes.errorbar(rate, mean, 2 * error, color=look.colour, linestyle=look.dash, linewidth=0.9, marker=look.marker,
+    axes.errorbar(rate, mean, 2 * error, **look.line, linewidth=0.9, marker=look.marker,
                   markersize=look.size, elinewidth=0.9)  # fmt: skip
     lost = np.isfinite(array(ds, "diverged_at")[swept]).any(axis=1)
     axes.plot(rate[lost], mean[lost], linestyle="", marker=look.marker, markersize=look.size, markerfacecolor="white",

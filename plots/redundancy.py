@@ -7,10 +7,9 @@ from typing import Any
 import matplotlib
 import numpy as np
 import xarray as xr
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from . import groups, scales, style
+from .angular import colourbar, heatmaps
 from .dataset import array, on, seeds_in_words
 from .makers import Figures
 
@@ -43,26 +42,16 @@ def _angles(ds: xr.Dataset) -> style.Page:
     depth, ends = array(ds, "depth"), (0, len(array(ds, "record")) - 1)
     side = min(1.9, (style.PAGE - 1.3) / len(shown))
     figure, grid = style.panels(2, len(shown), side + 0.25, style.PAGE, compress=True, sharex=True, sharey=True)
-    values = array(ds, "angular_distance_measured")[shown][:, ends]
-    highest = np.max(values, initial=0.0, where=np.isfinite(values)) or 0.5
+    panels = [axes for row in grid for axes in row]
+    values = [array(ds, "angular_distance_measured")[g, r] for r in ends for g in shown]
+    colourbar(figure, heatmaps(panels, values, depth), panels)
     for row, r in zip(grid, ends, strict=True):
-        for axes, g in zip(row, shown, strict=True):
-            image = axes.imshow(array(ds, "angular_distance_measured")[g, r], origin="lower", cmap="viridis", vmin=0.0,
-                                vmax=highest, extent=(depth[0] - 0.5, depth[-1] + 0.5) * 2)  # fmt: skip
-            axes.set_facecolor("0.85")
-            axes.grid(False)
-            axes.spines[["top", "right"]].set_visible(True)
-            for axis in (axes.xaxis, axes.yaxis):
-                axis.set_major_locator(MaxNLocator(4, integer=True))
         when = "before training" if r == 0 else f"after {array(ds, 'record')[r]:g} steps"
         row[0].set_ylabel(f"Sublayers passed,\n{when}")
     for axes, g in zip(grid[0], shown, strict=True):
         axes.set_title(groups.label(ds, g).replace(", ", ",\n"), fontsize=8)
     for axes in grid[1]:
         axes.set_xlabel("Sublayers passed")
-    bar = figure.colorbar(image, ax=[axes for row in grid for axes in row], fraction=0.05, pad=0.02)
-    bar.set_label("Angular distance (half turns)")
-    bar.outline.set_linewidth(0.6)
     words = (
         f"Arccos(cosine)/π of the stream at two depths, mean over held-out tokens and {seeds_in_words(ds)}: dark is "
         "alike."
@@ -78,13 +67,13 @@ def _gains(ds: xr.Dataset) -> style.Page:
     keys = []
     for r, colour, marker in zip(at, colours, MARKERS, strict=False):
         look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3.8, "linewidth": 0.7}
-        keys.append(Line2D([], [], **look, label=f"after {array(ds, 'record')[r]:g} steps"))
+        keys.append(style.entry(**look, label=f"after {array(ds, 'record')[r]:g} steps"))
         for axes, g in zip(row, shown, strict=True):
             mean, error = array(ds, "gain_b_measured")[g, r], array(ds, "gain_b_stderr")[g, r]
             axes.errorbar(sublayer, mean, 2 * error, elinewidth=0.8, **look)
     for axes, g in zip(row, shown, strict=True):
         axes.set(title=groups.label(ds, g), xlabel="Sublayer (from 0)")
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        scales.whole_numbers(axes, 6)
         if not np.isfinite(array(ds, "gain_b_measured")[g]).any():
             scales.nothing_finite(axes)
     row[0].set_ylabel("Mean gain of the output norm")

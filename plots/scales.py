@@ -30,6 +30,16 @@ def square(x: np.ndarray) -> np.ndarray:
     return np.sign(x) * np.square(x)
 
 
+def whole_numbers(axes: Axes, most: int) -> None:
+    """Ticks of the x axis at whole numbers, at most so many intervals."""
+    axes.xaxis.set_major_locator(MaxNLocator(most, integer=True))
+
+
+def depth_axis(axes: Axes, last: float, words: str = "Sublayers passed") -> None:
+    axes.set(xlabel=words, xlim=(-0.02 * last, 1.02 * last))
+    whole_numbers(axes, 6)
+
+
 def log_axis(panels: Sequence[Axes], values: np.ndarray, bars: np.ndarray | None = None) -> None:
     """A logarithmic y axis around the finite positive ones of `values`; without any, frames that say so. It also covers
     `bars`, the ends of error bars, up to a decade beyond the values: those of two seeds may span many decades."""

@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
-from . import captions, curves, style
+from . import captions, curves, scales, style
 from .dataset import array, on, seeds_in_words
 from .makers import Figures
 
@@ -35,7 +33,7 @@ def _shares(ds: xr.Dataset) -> style.Page:
     for p, look in enumerate(looks):
         curves.draw(axes, look, layer, curves.case(ds, "score_share", p), slice(None))
     axes.set(xlabel="Layer (from 0)", ylabel="Share of the score path\nin attention's gradient", ylim=(0, 1))
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    scales.whole_numbers(axes, 6)
     words = "S/(S+V): S is the squared gradient that reaches attention's input through queries and keys, V that "
     words += "through values. " + reading(ds)
     keys = [*(style.key(look, True) for look in looks), style.theory_and_measurement()]
@@ -57,7 +55,7 @@ def _gradients(ds: xr.Dataset) -> style.Page:
     figure = curves.per_placement(ds, panel, 1.9, r"$\|\partial\,\mathrm{loss}/\partial x\|$")
     keys = [style.key(look, True) for look in captions.looks(ds)]
     keys.append(style.theory_and_measurement())
-    keys.append(Line2D([], [], **CONTROL, label="without the score path"))
+    keys.append(style.entry(**CONTROL, label="without the score path"))
     words = "Gradient of the hidden state, rms over tokens, geometric means over seeds. Titles: the verdicts on "
     words += "theory, once whole, and once without what comes through queries and keys (dashed). "
     return style.finish(figure, keys, words + reading(ds))

@@ -58,7 +58,7 @@ def _instability(ds: xr.Dataset) -> style.Page:
     )
     keys = _keys(looks)
     if "spike" in ds:
-        keys.append(Line2D([], [], color=style.INK, **SPIKE, label="first step of a counted spike"))
+        keys.append(style.entry(color=style.INK, **SPIKE, label="first step of a counted spike"))
     return groups.finish(figure, ds, keys, words, ["4"], shown)
 
 
@@ -75,4 +75,4 @@ def _last_layer(ds: xr.Dataset) -> style.Page:
 
 
 def _keys(looks: list[style.Look]) -> list[Line2D]:
-    return [Line2D([], [], color=look.colour, linewidth=1.2, label=look.label) for look in looks]
+    return [style.entry(color=look.colour, linewidth=1.2, label=look.label) for look in looks]

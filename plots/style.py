@@ -19,6 +19,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox, ScaledTranslation
 
@@ -57,6 +58,19 @@ class Look:
     def size(self) -> float:
         """Points. Markers of little area are drawn larger."""
         return {"P": 5.8, "X": 5.6, "*": 7.0, "d": 5.4, ".": 8.0}.get(self.marker, 4.5)
+
+    @property
+    def line(self) -> dict[str, Any]:
+        return {"color": self.colour, "linestyle": self.dash}
+
+    @property
+    def marks(self) -> dict[str, Any]:
+        """Markers without a line between them."""
+        return {"color": self.colour, "linestyle": "", "marker": self.marker, "markersize": self.size}
+
+    @property
+    def hollow(self) -> dict[str, Any]:
+        return self.marks | {"markerfacecolor": "white", "markeredgecolor": self.colour}
 
 
 # Colours of Okabe and Ito, and of Tol's muted set. Placements whose curves coincide at initialisation (Post-LN, A+C
@@ -292,6 +306,11 @@ def multiples(number: int) -> tuple[int, int]:
     return rows, math.ceil(number / rows)
 
 
+def threes(number: int) -> tuple[int, int]:
+    """Rows and columns of panels, three side by side."""
+    return math.ceil(number / 3), min(3, number)
+
+
 def label_outer(grid: Sequence[Sequence[Axes]], used: int, x: str, y: str) -> None:
     """Labels the outer panels of small multiples and removes those that are not used."""
     columns = len(grid[0])
@@ -304,6 +323,27 @@ def label_outer(grid: Sequence[Sequence[Axes]], used: int, x: str, y: str) -> No
             axes.tick_params(labelbottom=True)
         if i >= used:
             axes.remove()
+
+
+def small_multiples(
+    number: int, height: float, x: str, y: str, shape: tuple[int, int] | None = None, width: float | None = None,
+    **keywords: Any,
+) -> tuple[Page, list[Axes]]:  # fmt: skip
+    """Panels of equal kind, with labels at the outer ones: `shape` has rows and columns, by default `multiples`."""
+    rows, columns = shape or multiples(number)
+    figure, grid = panels(rows, columns, height, width or page(columns), **keywords)
+    label_outer(grid, number, x, y)
+    return figure, [axes for row in grid for axes in row][:number]
+
+
+def entry(**look: Any) -> Line2D:
+    """Returns a line or marker for a legend."""
+    return Line2D([], [], **look)
+
+
+def patch(**look: Any) -> Patch:
+    """Returns an area for a legend."""
+    return Patch(**look)
 
 
 def theory_and_measurement(words: str = "line: theory, marker: measured") -> Line2D:

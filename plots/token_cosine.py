@@ -1,22 +1,18 @@
 """Cosine of two tokens' hidden states over depth, all placements."""
 
-from functools import partial
 
 import xarray as xr
 
 from . import style
 from .curves import Statistic, over_depth
 from .dataset import on
-from .makers import Figures
+from .makers import one_figure
 
 FIGURES = {"token_cosine": "cosine between tokens over depth"}
 NEEDS = on("depth", "depth") | on("input placement depth", "token_cosine_predicted", "token_cosine_predicted_stderr")
 STATISTIC = Statistic("token_cosine", "Token cosine\n(mean over pairs of distinct tokens)", log=False)
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures([("token_cosine", partial(_figure, ds))])
-
-
-def _figure(ds: xr.Dataset) -> style.Page:
+@one_figure("token_cosine")
+def draw(ds: xr.Dataset) -> style.Page:
     return over_depth(ds, STATISTIC)

@@ -1,16 +1,13 @@
 """What `train` recorded: loss, gradient norm, and the variance of the stream over training and depth."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from . import captions, groups, scales, style
 from .dataset import array, fact_if_any, on, seeds
-from .makers import Figures
+from .makers import one_figure
 
 FIGURES = {"training": "loss, gradient norm and variance during training"}
 NEEDS = (
@@ -26,11 +23,8 @@ NEEDS = (
 )
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures([("training", partial(_figure, ds))])
-
-
-def _figure(ds: xr.Dataset) -> style.Page:
+@one_figure("training")
+def draw(ds: xr.Dataset) -> style.Page:
     looks, step, record, depth = (
         captions.looks(ds),
         *(array(ds, n) for n in ("step", "record", "depth")),
@@ -49,7 +43,7 @@ def _figure(ds: xr.Dataset) -> style.Page:
                                                                 "markeredgecolor": look.colour})  # fmt: skip
         if "variance_predicted" in ds:
             over_depth.plot(
-                depth, array(ds, "variance_predicted")[p], color=look.colour, linestyle=look.dash, linewidth=1.3
+                depth, array(ds, "variance_predicted")[p], **look.line, linewidth=1.3
             )
     floor = fact_if_any(ds, "loss_floor")
     if floor is not None:
@@ -65,14 +59,14 @@ def _figure(ds: xr.Dataset) -> style.Page:
     top.set(ylabel="Hidden-state variance", title="At the top of the stack")
     over_depth.set(xlabel="Sublayers passed", ylabel="Hidden-state variance",
                    title=f"Over depth: before training and after {record[-1]:g} steps")  # fmt: skip
-    over_depth.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    scales.whole_numbers(over_depth, 6)
     keys = [style.key(look, True) for look in looks]
-    keys.append(Line2D([], [], color=style.INK, linewidth=1.3, marker="o", markersize=4, markerfacecolor="white",
+    keys.append(style.entry(color=style.INK, linewidth=1.3, marker="o", markersize=4, markerfacecolor="white",
                        markeredgecolor=style.INK, label="before training: theory, measured"))  # fmt: skip
-    keys.append(Line2D([], [], color=style.INK, linewidth=0.8, marker="o", markersize=4,
+    keys.append(style.entry(color=style.INK, linewidth=0.8, marker="o", markersize=4,
                        label="during and after training"))  # fmt: skip
     if floor is not None:
-        keys.append(Line2D([], [], color=style.INK, linewidth=0.8, linestyle=":", label="least loss of any predictor"))
+        keys.append(style.entry(color=style.INK, linewidth=0.8, linestyle=":", label="least loss of any predictor"))
     return style.finish(figure, keys, caption(ds))
 
 

@@ -1,13 +1,12 @@
 """Gradient of every matrix over depth, a panel per kind of matrix."""
 
-from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from . import captions, curves, gradient, style
 from .dataset import array, on
-from .makers import Figures
+from .makers import one_per_input
 
 NAME = "weight_log_grad_sq"
 FIGURES = {"weight-gradients": "gradient of every matrix over layers"}
@@ -19,11 +18,8 @@ NEEDS = (
 )
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures((f"weight-gradients-{name}", partial(_panels, ds, i)) for i, name in enumerate(array(ds, "input")))
-
-
-def _panels(ds: xr.Dataset, i: int) -> style.Page:
+@one_per_input("weight-gradients")
+def draw(ds: xr.Dataset, i: int) -> style.Page:
     looks = captions.looks(ds)
     layer = array(ds, "layer")
     every = range(len(array(ds, "weight")))
@@ -31,9 +27,8 @@ def _panels(ds: xr.Dataset, i: int) -> style.Page:
     # A stack without a gate has no gradient of one. If nothing is finite, empty panels say so.
     weights = [w for w in every if any(np.isfinite(values[:, w]).any() for values in versions)] or list(every)
     points = curves.turns(len(layer), len(looks))
-    rows, columns = style.multiples(len(weights))
-    figure, grid = style.panels(rows, columns, 1.9, style.page(columns), sharex=True, sharey=True)
-    panels = [axes for row in grid for axes in row][: len(weights)]
+    figure, panels = style.small_multiples(len(weights), 1.9, "Layer (from 0)",
+                                           r"$\|\partial\,\mathrm{loss}/\partial W\|_F$", sharex=True, sharey=True)
     drawn = []
     for w, axes in zip(weights, panels, strict=True):
         for p, look in enumerate(looks):
@@ -41,7 +36,6 @@ def _panels(ds: xr.Dataset, i: int) -> style.Page:
             curves.draw(axes, look, layer, drawn[-1], points[p])
         name = str(array(ds, "weight")[w]).replace("_", "\\ ")
         axes.set_title(f"$W_\\mathrm{{{name}}}$")
-    style.label_outer(grid, len(weights), "Layer (from 0)", r"$\|\partial\,\mathrm{loss}/\partial W\|_F$")
     curves.log_scale(panels, drawn)
     caption = f"{style.title(style.INPUTS[array(ds, 'input')[i]])}. "
     caption += curves.caption(ds, points[0].step, NAME, mean=gradient.MEAN)

@@ -1,15 +1,13 @@
 """Wrong theories and the right one: how far each is from the limit at which it is rejected."""
 
-from functools import partial
 
 import numpy as np
 import xarray as xr
-from matplotlib.lines import Line2D
 from matplotlib.ticker import StrMethodFormatter
 
 from . import style
 from .dataset import array, on, version
-from .makers import Figures
+from .makers import one_figure
 
 FIGURES = {"wrong-theories": "how clearly each wrong theory is rejected"}
 NEEDS = on(
@@ -32,11 +30,8 @@ def margins(ds: xr.Dataset) -> np.ndarray:
     return array(ds, "power_excess") / array(ds, "power_critical")
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures([("wrong-theories", partial(_figure, ds))])
-
-
-def _figure(ds: xr.Dataset) -> style.Page:
+@one_figure("wrong-theories")
+def draw(ds: xr.Dataset) -> style.Page:
     margin = margins(ds)
     order = sorted(range(len(margin)), key=lambda i: (array(ds, "theory_is_true")[i], array(ds, "configuration")[i]))
     shown = np.clip(np.nan_to_num(margin, nan=LEAST, posinf=MOST), LEAST, MOST)
@@ -55,7 +50,7 @@ def _figure(ds: xr.Dataset) -> style.Page:
     axes.set_xlim(0.8 * LEAST, 1.4 * MOST)
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.grid(axis="y", visible=False)
-    keys = [Line2D([], [], marker="o", linestyle="", color=c, label=words, markerfacecolor=f, markeredgecolor=c, ms=4.5)
+    keys = [style.entry(marker="o", linestyle="", color=c, label=words, markerfacecolor=f, markeredgecolor=c, ms=4.5)
             for c, f, words in ((WRONG, WRONG, "wrong theory, rejected"),
                                 (WRONG, "white", "wrong theory, not rejected"),
                                 (TRUE, TRUE, "right theory, rejected"),

@@ -20,15 +20,12 @@ from plots import (
     agreement,
     angular,
     blocks,
-    bound_ratios,
-    bound_width,
     convergence,
     curves,
     dilution,
     drawing,
     kinds,
     ladder,
-    massive,
     power,
     probe,
     probe_extremes,
@@ -367,12 +364,12 @@ class Plots(SharedFolderTest):
         self.assertIn("fixed by the placement): Post-LN", figure.caption)
 
     def test_bound_ratios(self):
-        stated, sharp = self.figure(bound_ratios, self.verify).axes
+        stated, sharp = self.figure(verify, self.verify, "bound_ratios").axes
         for axes, bounds in ((stated, verify.STATED), (sharp, verify.SHARP)):
             for patch, name in zip(axes.patches, bounds, strict=True):
                 with self.subTest(statement=name):
                     k = verify.index(self.verify, name)
-                    shown = bound_ratios.density(self.verify, k)
+                    shown = verify.density(self.verify, k)
                     values, edges, _ = patch.get_data()
                     np.testing.assert_array_equal(values[shown > 0], shown[shown > 0])
                     width = np.log10(edges[1] / edges[0])
@@ -386,7 +383,8 @@ class Plots(SharedFolderTest):
         self.assertGreater(counts[reviews][above].sum(), 0)
 
     def test_bound_ratio_vs_width(self):
-        for axes, name in zip(self.figure(bound_width, self.verify).axes, bound_width.PANELS, strict=True):
+        panels = self.figure(verify, self.verify, "bound_ratio_vs_width").axes
+        for axes, name in zip(panels, verify.PANELS, strict=True):
             k = verify.index(self.verify, name)
             seen = array(self.verify, "width_cases")[k] > 0
             (largest,) = [line for line in axes.get_lines() if line.get_marker() == "o"]
@@ -398,7 +396,7 @@ class Plots(SharedFolderTest):
             self.assertTrue(any(np.array_equal(line.get_ydata(), limit) for line in axes.get_lines()), name)
 
     def test_massive_activations(self):
-        every, bounded = self.figure(massive, self.verify).axes
+        every, bounded = self.figure(verify, self.verify, "massive_activations").axes
         self.assertEqual((len(every.containers), len(bounded.containers)), (4, 3))
         for k, container in enumerate(every.containers):
             np.testing.assert_array_equal(container.lines[0].get_ydata(), array(self.verify, "massive_gradient")[k])
