@@ -172,14 +172,6 @@ class Dump(FolderTest):
                     for threads in (1, 2))  # fmt: skip
         self.assertEqual(one.data(), two.data(), "bit for bit")
 
-    def test_gradients_in_the_result_file(self):
-        self.assertEqual(run("propagate", "--config", self.config, "--quiet", "--backward", "--csv",
-                             self.folder / "table.csv").returncode, 0)
-        table = (self.folder / "table.csv").read_text()
-        for name in ("grad_sq_measured", "log_grad_sq_stderr", "site_grad_sq_measured", "weight_grad_sq_measured",
-                     "weight_log_grad_sq_stderr"):
-            self.assertIn(f"\n{name},", table)
-
 
 if __name__ == "__main__":
     unittest.main()
