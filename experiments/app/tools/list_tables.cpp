@@ -75,7 +75,7 @@ std::string markdown_of_rows(const ordered_json& rows, const std::vector<std::st
   return markdown_table(fields, all);
 }
 
-const std::vector<std::string> column_fields{"name", "meaning", "dimensions", "type", "units", "json"};
+const std::vector<std::string> column_fields{"name", "meaning", "dimensions", "type", "units"};
 
 }  // namespace
 
