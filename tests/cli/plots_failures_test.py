@@ -62,10 +62,10 @@ class Failures(SharedFolderTest):
         (broken / "whole.nc").write_bytes(whole)
         done = draw(broken, "--out", self.folder / "of_broken")
         self.assertEqual(done.returncode, 1, done.stderr)
-        expected = {"cut.nc": "expected a NetCDF-4 file", "empty.nc": "is empty", "fifo.nc": "is a FIFO",
+        expected = {"cut.nc": "expected a NetCDF-4 or JSON file", "empty.nc": "is empty", "fifo.nc": "is a FIFO",
                     "folder.nc": "is a folder", "foreign.nc": "not a result of Periscope", "huge.nc": "'a' has",
                     "no_commit.nc": "'commit' is missing", "no_config.nc": "cannot be read", "nothing.nc": "none of",
-                    "text.nc": "expected a NetCDF-4 file"}
+                    "text.nc": "expected a NetCDF-4 or JSON file"}
         complaints = done.stderr.splitlines()
         self.assertEqual(len(complaints), len(expected), done.stderr)
         for (name, words), line in zip(expected.items(), complaints, strict=True):

@@ -168,7 +168,7 @@ def compare(result: dict[str, Any], folder: Path, tolerance: float) -> tuple[lis
     stack = Measured(config["model"], initial, config["model"]["placement"])
     optimizer = Optimizer(config["train"], stack.weights)
     columns = {name: column["data"][0] for name, column in result["data_vars"].items()}
-    rows = dict(zip(result["coords"]["weight"]["data"], range(7), strict=True))
+    rows = {weight: row for row, weight in enumerate(result["coords"]["weight"]["data"])}
     wrong, worst = [], 0.0
     for step in range(STEPS + 1):
         if step:
