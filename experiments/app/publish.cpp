@@ -76,7 +76,6 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
                  double seconds, stacks::Progress& progress) {
   if (outcome.data) {
     study::seal(study, job, outcome);
-    dataset::set(outcome.data->facts, "exit_code", std::int64_t{static_cast<int>(outcome.code)});
     outcome.data->circumstances = study::circumstances(argv(), study::threads_of(job.run_options), seconds);
   }
   outcome.table = dataset::within_table_width(outcome.table);

@@ -143,7 +143,6 @@ nb::dict facts(const Result& result) {
       all[name.c_str()] = std::get<double>(value);
     }
   }
-  all["exit_code"] = static_cast<int>(result.outcome.code);
   return all;
 }
 

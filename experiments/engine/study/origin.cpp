@@ -59,6 +59,7 @@ void seal(const Study& study, const Job& job, Outcome& outcome) {
   facts.emplace_back("result", study.schema->kind());
   facts.emplace_back("result_version", std::int64_t{study.schema->version()});
   for (auto& [name, value] : outcome.data->facts) dataset::set(facts, name, std::move(value));
+  dataset::set(facts, "exit_code", std::int64_t{static_cast<int>(outcome.code)});
   outcome.data->facts = std::move(facts);
 }
 
