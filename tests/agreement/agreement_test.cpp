@@ -1,4 +1,4 @@
-#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/judge/stack_verdicts.h"
 
 #include <cmath>
 
@@ -27,10 +27,10 @@ theory::Prediction flat_prediction(std::size_t depths, double value, double erro
   return prediction;
 }
 
-judge::Agreement judge_one(const Profile& measured, const theory::Prediction& prediction, int seeds = 16) {
+judge::StackVerdict judge_one(const Profile& measured, const theory::Prediction& prediction, int seeds = 16) {
   const StackSpec spec;
-  return judge::agreements_of({{spec, measured, seeds, 0, DType::f64, prediction}},
-                              {.familywise_error = 0.01, .finite_width = 0.25})
+  return judge::verdicts_of({{spec, measured, seeds, 0, DType::f64, prediction}},
+                            {.familywise_error = 0.01, .finite_width = 0.25})
       .front();
 }
 
@@ -39,23 +39,23 @@ judge::Agreement judge_one(const Profile& measured, const theory::Prediction& pr
 TEST_CASE("a difference within the noise agrees, one far beyond it does not") {
   const theory::Prediction one = flat_prediction(5, 1.0, 0.0, 0.0);
   CHECK(judge_one(flat_profile(5, 1.01, 0.01), one).verdict == judge::Verdict::agrees);
-  const judge::Agreement far = judge_one(flat_profile(5, 1.2, 0.01), one);
+  const judge::StackVerdict far = judge_one(flat_profile(5, 1.2, 0.01), one);
   CHECK(far.verdict == judge::Verdict::disagrees);
   CHECK(far.rejected == 5);
-  CHECK(far.cells[0].z() == doctest::Approx(20.0));
+  CHECK(far.tests[0].z() == doctest::Approx(20.0));
 }
 
 TEST_CASE("the limit is Student's t at Sidak's level") {
   // 5 cells, familywise 0.01: 0.2008 % each, two-sided; t with 15 degrees of freedom has its 99.8996 % quantile there.
-  const judge::Agreement a = judge_one(flat_profile(5, 1.0, 0.01), flat_prediction(5, 1.0, 0.0, 0.0));
-  CHECK(a.critical == doctest::Approx(3.730).epsilon(0.001));
+  const judge::StackVerdict a = judge_one(flat_profile(5, 1.0, 0.01), flat_prediction(5, 1.0, 0.0, 0.0));
+  CHECK(a.worst_test().critical == doctest::Approx(3.730).epsilon(0.001));
 }
 
 TEST_CASE("the finite-width term is free, and nothing beyond it") {
   const theory::Prediction wide = flat_prediction(5, 2.0, 0.0, 0.1);  // allowance 0.25 · 0.1 · 2 = 0.05
-  const judge::Agreement at_edge = judge_one(flat_profile(5, 2.05, 1e-6), wide);
+  const judge::StackVerdict at_edge = judge_one(flat_profile(5, 2.05, 1e-6), wide);
   CHECK(at_edge.verdict == judge::Verdict::agrees);
-  CHECK(at_edge.cells[0].excess() <= 1e-6);
+  CHECK(at_edge.tests[0].excess() <= 1e-6);
   CHECK(judge_one(flat_profile(5, 2.0501, 1e-6), wide).verdict == judge::Verdict::disagrees);
 }
 
@@ -67,13 +67,13 @@ TEST_CASE("what cannot be judged is not checked") {
   CHECK(judge_one(flat_profile(5, 9.0, 0.01), refused).reason == "because");
 }
 
-TEST_CASE("what was measured and is predicted to be no number is inconclusive, and the cell is named") {
+TEST_CASE("what was measured and is predicted to be NaN is inconclusive, and the test is named") {
   const double nan = std::nan("");
   theory::Prediction prediction = flat_prediction(5, 1.0, 0.0, 0.0);
   prediction.profile.curves[{Statistic::second_moment, Signal::x_out}].value[3] = nan;
-  const judge::Agreement signal = judge_one(flat_profile(5, 1.0, 0.01), prediction);
+  const judge::StackVerdict signal = judge_one(flat_profile(5, 1.0, 0.01), prediction);
   CHECK(signal.verdict == judge::Verdict::inconclusive);
-  CHECK(signal.reason == "second_moment x_out[3]: measured 1, predicted no number");
+  CHECK(signal.reason == "second_moment x_out[3]: measured 1, predicted NaN");
 
   // The same of gradients, which are compared by their logarithms, and of a share.
   const auto with_gradients = [] {
@@ -95,20 +95,20 @@ TEST_CASE("what was measured and is predicted to be no number is inconclusive, a
   // The MLPs' shares are no numbers on either side: there is nothing to compare.
   CHECK(judge_one(measured, prediction).verdict == judge::Verdict::agrees);
   prediction.profile.curves[{Statistic::score_share, Signal::A_out}].value[2] = nan;
-  CHECK(judge_one(measured, prediction).reason == "score_share A_out[2]: measured 0.5, predicted no number");
+  CHECK(judge_one(measured, prediction).reason == "score_share A_out[2]: measured 0.5, predicted NaN");
   prediction = right;
   prediction.profile.curves[{Statistic::grad_sq, Signal::x_out}].value[1] = nan;
-  CHECK(judge_one(measured, prediction).reason == "grad_sq x_out[1]: measured 1, predicted no number");
+  CHECK(judge_one(measured, prediction).reason == "grad_sq x_out[1]: measured 1, predicted NaN");
   prediction = right;
   prediction.profile.weight_curves[{Statistic::grad_sq, Weight::down}].value[1] = nan;
-  CHECK(judge_one(measured, prediction).reason == "grad_sq down[1]: measured 1, predicted no number");
+  CHECK(judge_one(measured, prediction).reason == "grad_sq down[1]: measured 1, predicted NaN");
 }
 
 TEST_CASE("what was measured and is not predicted at all is inconclusive") {
   theory::Prediction prediction = flat_prediction(5, 1.0, 0.0, 0.0);
   Profile measured = flat_profile(5, 1.0, 0.01);
   measured.curves[{Statistic::variance, Signal::x_out}] = measured.curves[{Statistic::second_moment, Signal::x_out}];
-  CHECK(judge_one(measured, prediction).reason == "variance x_out[0]: measured 1, predicted no number");
+  CHECK(judge_one(measured, prediction).reason == "variance x_out[0]: measured 1, predicted NaN");
 }
 
 TEST_CASE("a stack with nothing to compare is inconclusive") {
@@ -116,7 +116,7 @@ TEST_CASE("a stack with nothing to compare is inconclusive") {
   Profile elsewhere;  // kurtosis takes no part in verdicts
   elsewhere.curves[{Statistic::kurtosis, Signal::x_out}] = {std::vector<double>(5, 3.0), std::vector<double>(5, 0.1)};
   for (const Profile& measured : {Profile{}, elsewhere}) {
-    const judge::Agreement a = judge_one(measured, one);
+    const judge::StackVerdict a = judge_one(measured, one);
     CHECK(a.verdict == judge::Verdict::inconclusive);
     CHECK(a.reason == "nothing to compare");
   }
@@ -145,7 +145,7 @@ TEST_CASE("real stacks agree with the theory, and a planted wrong constant is ca
     theory::Prediction prediction = theory::predict(spec, {}, {.tolerance = 0.003});
     theory::predict_at_width(spec, {}, {.seeds = seeds}, prediction);
     const auto verdict = [&] {
-      return judge::agreements_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{})
+      return judge::verdicts_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{})
           .front()
           .verdict;
     };
@@ -178,7 +178,7 @@ TEST_CASE("gradients of real stacks agree with the theory, and a missing score p
     options.labels = stacks::distinct_label_ids(spec, run.seed, seeds);
     theory::Prediction prediction = theory::predict(spec, {}, options);
     const auto verdict = [&] {
-      return judge::agreements_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{})
+      return judge::verdicts_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{})
           .front()
           .verdict;
     };

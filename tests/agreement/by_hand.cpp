@@ -27,9 +27,9 @@ double critical_by_hand(double degrees, double level) {
   return boost::math::quantile(boost::math::students_t(degrees), 1.0 - level / 2.0);
 }
 
-double smallest_rejected_by_hand(double allowance, double error, double degrees, double scale, double level) {
+double detectable_by_hand(double tolerated_bias, double error, double degrees, double scale, double level) {
   const double one_sided = boost::math::quantile(boost::math::students_t(degrees), 0.95);
-  return (2.0 * allowance + (critical_by_hand(degrees, level) + one_sided) * error) / scale;
+  return (2.0 * tolerated_bias + (critical_by_hand(degrees, level) + one_sided) * error) / scale;
 }
 
 double degrees_by_hand(double a, double degrees_a, double b, double degrees_b) {

@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "experiments/engine/judge/agreement.h"
-#include "experiments/engine/judge/compared_cells.h"
-#include "experiments/engine/judge/findings.h"
+#include "experiments/engine/judge/seed_rows.h"
+#include "experiments/engine/judge/stack_tests.h"
+#include "experiments/engine/judge/stack_verdicts.h"
 #include "sim/numerics/larger.h"
 #include "tests/support/doctest.h"
 
@@ -19,7 +19,7 @@ struct OneNumber {
   double measured, measured_error, predicted, predicted_error;
   double finite_width = 0.0;
 
-  [[nodiscard]] judge::Agreement judged() const {
+  [[nodiscard]] judge::StackVerdict judged() const {
     StackSpec spec;
     spec.model.layers = 1;
     Profile profile;
@@ -28,8 +28,8 @@ struct OneNumber {
     prediction.profile.curves[{statistic, signal}] = {{predicted}, {predicted_error}};
     prediction.finite_width.assign(3, finite_width);
     prediction.replicates = 8;
-    return judge::agreements_of({{spec, profile, 16, 0, DType::f64, prediction}},
-                                {.familywise_error = 0.01, .finite_width = 0.5, .finite_width_cosine = 1.0})
+    return judge::verdicts_of({{spec, profile, 16, 0, DType::f64, prediction}},
+                              {.familywise_error = 0.01, .finite_width = 0.5, .finite_width_cosine = 1.0})
         .front();
   }
 };
@@ -41,46 +41,47 @@ TEST_CASE("a cosine is compared absolutely, at its edges and at zero") {
   // rejects at 2.947.
   for (const double sign : {-1.0, 1.0}) {
     const OneNumber edge{Statistic::token_cosine, Signal::x_out, sign * 0.9, 0.02, sign, 0.0, 0.05};
-    const judge::Agreement a = edge.judged();
-    CHECK(a.cells.at(0).allowance == Approx(0.05).epsilon(1e-9));
-    CHECK(a.cells.at(0).excess() == Approx(2.5).epsilon(1e-6));
-    CHECK(a.cells.at(0).scale == 1.0);
+    const judge::StackVerdict a = edge.judged();
+    CHECK(a.tests.at(0).tolerated_bias == Approx(0.05).epsilon(1e-9));
+    CHECK(a.tests.at(0).excess() == Approx(2.5).epsilon(1e-6));
+    CHECK(a.tests.at(0).scale == 1.0);
     CHECK(a.rejected == 0);
   }
   const OneNumber zero{Statistic::token_cosine, Signal::x_out, 0.11, 0.02, 0.0, 0.0, 0.05};
-  CHECK(zero.judged().cells.at(0).excess() == Approx(3.0).epsilon(1e-6));
+  CHECK(zero.judged().tests.at(0).excess() == Approx(3.0).epsilon(1e-6));
   CHECK(zero.judged().verdict == judge::Verdict::disagrees);
   // Exactly the edge, as of tokens that are all one, and a hundredth beside it: neither has any noise.
   const OneNumber exact{Statistic::token_cosine, Signal::x_out, 1.0, 0.0, 1.0, 0.0};
   CHECK(exact.judged().verdict == judge::Verdict::agrees);
   const OneNumber beside{Statistic::token_cosine, Signal::x_out, 0.99, 0.0, 1.0, 0.0};
   CHECK(beside.judged().verdict == judge::Verdict::disagrees);
-  CHECK(std::isinf(beside.judged().cells.at(0).excess()));
+  CHECK(std::isinf(beside.judged().tests.at(0).excess()));
 }
 
 TEST_CASE("two errors add in squares, and their degrees of freedom by Welch and Satterthwaite") {
   // √(0.3² + 0.4²) = 0.5; shares 0.36 and 0.64 of the variance: 1/(0.36²/15 + 0.64²/7) = 14.891.
-  const judge::Cell cell = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.4}.judged().cells.at(0);
-  CHECK(cell.error() == Approx(0.5).epsilon(1e-12));
-  CHECK(cell.z() == Approx(0.6).epsilon(1e-12));
-  CHECK(cell.degrees() == Approx(14.891).epsilon(1e-4));
+  const judge::Test test = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.4}.judged().tests.at(0);
+  CHECK(test.error() == Approx(0.5).epsilon(1e-12));
+  CHECK(test.z() == Approx(0.6).epsilon(1e-12));
+  CHECK(test.degrees() == Approx(14.891).epsilon(1e-4));
   // One error alone has the degrees of its own numbers: 16 seeds 15, 8 replicates 7.
-  const judge::Cell seeds = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.0}.judged().cells.at(0);
+  const judge::Test seeds = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.3, 1.0, 0.0}.judged().tests.at(0);
   CHECK(seeds.degrees() == Approx(15.0).epsilon(1e-12));
-  const judge::Agreement replicates = OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.0, 1.0, 0.1}.judged();
-  CHECK(replicates.cells.at(0).degrees() == Approx(7.0).epsilon(1e-12));
-  CHECK(replicates.critical == Approx(3.4995).epsilon(1e-4));  // t with 7 degrees, two-sided 1 %
+  const judge::StackVerdict replicates =
+      OneNumber{Statistic::second_moment, Signal::x_out, 1.3, 0.0, 1.0, 0.1}.judged();
+  CHECK(replicates.tests.at(0).degrees() == Approx(7.0).epsilon(1e-12));
+  CHECK(replicates.worst_test().critical == Approx(3.4995).epsilon(1e-4));  // t with 7 degrees, two-sided 1 %
   CHECK(replicates.rejected == 0);
-  const judge::Agreement beyond = OneNumber{Statistic::second_moment, Signal::x_out, 1.36, 0.0, 1.0, 0.1}.judged();
+  const judge::StackVerdict beyond = OneNumber{Statistic::second_moment, Signal::x_out, 1.36, 0.0, 1.0, 0.1}.judged();
   CHECK(beyond.rejected == 1);  // 3.6 of 3.4995: with 8 degrees, 3.355, 3.4 would be rejected, with 6, 3.707, this not
   CHECK(OneNumber{Statistic::second_moment, Signal::x_out, 1.34, 0.0, 1.0, 0.1}.judged().rejected == 0);
 }
 
 TEST_CASE("the second stream of ResiDual decides too") {
-  const judge::Agreement a = OneNumber{Statistic::second_moment, Signal::r_out, 1.1, 0.01, 1.0, 0.0}.judged();
+  const judge::StackVerdict a = OneNumber{Statistic::second_moment, Signal::r_out, 1.1, 0.01, 1.0, 0.0}.judged();
   CHECK(a.verdict == judge::Verdict::disagrees);
-  CHECK(a.by == "second_moment r_out[0]");
-  CHECK(a.cells.at(0).z() == Approx(10.0));
+  CHECK(a.worst_test().name() == "second_moment r_out[0]");
+  CHECK(a.tests.at(0).z() == Approx(10.0));
   CHECK(OneNumber{Statistic::second_moment, Signal::r_out, 1.01, 0.01, 1.0, 0.0}.judged().verdict ==
         judge::Verdict::agrees);
 }

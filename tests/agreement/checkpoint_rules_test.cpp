@@ -1,7 +1,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/judge/stack_verdicts.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"
 #include "sim/backends.h"
@@ -41,7 +41,7 @@ StackSpec with_rules() {
   return spec;
 }
 
-judge::Agreement agreement_of(const StackSpec& simulated, const StackSpec& overridden) {
+judge::StackVerdict agreement_of(const StackSpec& simulated, const StackSpec& overridden) {
   config::RunOptions run;
   run.seeds = 48;
   run.dtype = DType::f64;
@@ -53,22 +53,22 @@ judge::Agreement agreement_of(const StackSpec& simulated, const StackSpec& overr
   const theory::Prediction prediction =
       theory::predict(overridden, stacks::distinct_token_ids(overridden, run.seed, run.seeds),
                       {.tolerance = 0.005, .labels = stacks::distinct_label_ids(overridden, run.seed, run.seeds)});
-  return judge::agreements_of({{.spec = simulated,
-                                .measured = average.profile(),
-                                .seeds = average.seeds(),
-                                .diverged_seeds = 0,
-                                .dtype = run.dtype,
-                                .prediction = prediction}},
-                              config::AgreementOptions{})
+  return judge::verdicts_of({{.spec = simulated,
+                              .measured = average.profile(),
+                              .seeds = average.seeds(),
+                              .diverged_seeds = 0,
+                              .dtype = run.dtype,
+                              .prediction = prediction}},
+                            config::AgreementOptions{})
       .front();
 }
 
 TEST_CASE("score rules, RoPE frequencies and all parts of the embedding and the head: theory agrees with simulation") {
   const StackSpec spec = with_rules();
-  const judge::Agreement agreement = agreement_of(spec, spec);
-  const judge::Cell& worst = agreement.cells.at(static_cast<std::size_t>(agreement.worst));
+  const judge::StackVerdict agreement = agreement_of(spec, spec);
+  const judge::Test& worst = agreement.worst_test();
   INFO(worst.name(), ": ", worst.measured, " against ", worst.predicted, ", excess ", worst.excess(), " of ",
-       agreement.critical);
+       worst.critical);
   CHECK(agreement.verdict != judge::Verdict::disagrees);
 }
 

@@ -66,11 +66,8 @@ double chi_squared(const Values& x, const Values& y, const Values& error, double
 
 /// A quantity m∞ + b/D at four widths, each with the same error, against a prediction.
 stacks::LadderQuantity followed(double limit, double error, double predicted) {
-  stacks::LadderQuantity q;
+  stacks::LadderQuantity q{.test = {.predicted = {predicted, 0.0}, .tolerated_bias = 1e-6, .replicates = 8}};
   for (const int width : {32, 64, 96, 128}) q.measured.push_back({limit + 3.0 / width, error});
-  q.predicted = {predicted, 0.0};
-  q.replicates = 8;
-  q.allowance = 1e-6;
   return q;
 }
 
@@ -197,13 +194,10 @@ TEST_CASE("convergence: what says nothing of an exponent is not checked, and say
 }
 
 TEST_CASE("ladder: degrees of freedom of a limit and its prediction, by Welch and Satterthwaite") {
-  stacks::LadderQuantity q;
-  q.fit.limit.error = 0.1;
-  q.fit.degrees = 20.0;
-  q.predicted = {1.0, 0.1};
-  q.replicates = 8;
-  CHECK(q.error() == Approx(0.1 * std::sqrt(2.0)));
-  CHECK(q.degrees() == Approx(1.0 / (0.25 / 20.0 + 0.25 / 7.0)));
+  const judge::Test test{
+      .measured = {2.0, 0.1}, .predicted = {1.0, 0.1}, .seeds = 64, .measured_degrees = 20.0, .replicates = 8};
+  CHECK(test.error() == Approx(0.1 * std::sqrt(2.0)));
+  CHECK(test.degrees() == Approx(1.0 / (0.25 / 20.0 + 0.25 / 7.0)));
 }
 
 TEST_CASE("ladder: the limit of infinite width decides") {
@@ -215,12 +209,12 @@ TEST_CASE("ladder: the limit of infinite width decides") {
   CHECK(first(right).fit.limit.value == Approx(1.0).epsilon(1e-9));
   CHECK(first(right).fit.slope.value == Approx(3.0).epsilon(1e-6));
   const stacks::LadderResult wrong = judged_ladder({followed(1.0, 1e-3, 1.5)});
-  CHECK(first(wrong).verdict == judge::Verdict::disagrees);
+  CHECK(first(wrong).test.verdict == judge::Verdict::disagrees);
   CHECK(wrong.stacks[0].verdict == judge::Verdict::disagrees);
   CHECK(stacks::any_disagrees(wrong));
-  // The excess is (|m∞ − theory| − allowance)/error, its limit Student's: just inside and just outside.
+  // The excess is (|m∞ − theory| − tolerated bias)/error, its limit Student's: just inside and just outside.
   const double error = first(right).fit.limit.error;
-  const double critical = judge::critical_excess(first(right).degrees(), 0.01);
+  const double critical = judge::critical_excess(first(right).test.degrees(), 0.01);
   for (const double aside : {0.999, 1.001}) {
     const stacks::LadderResult edge = judged_ladder({followed(1.0, 1e-3, 1.0 - 1e-6 - aside * critical * error)});
     CHECK(stacks::any_disagrees(edge) == (aside > 1.0));
@@ -230,7 +224,7 @@ TEST_CASE("ladder: the limit of infinite width decides") {
 TEST_CASE("ladder: what is inconclusive or cannot be checked is no rejection, and says why") {
   const auto reason = [](const stacks::LadderResult& r) {
     CHECK_FALSE(stacks::any_disagrees(r));
-    return r.stacks[0].quantities[0].reason;
+    return r.stacks[0].quantities[0].test.reason;
   };
   const stacks::LadderResult weak = judged_ladder({followed(1.0, 1.0, 1.5)});
   CHECK(reason(weak).find("could be off by") == 0);
@@ -257,7 +251,7 @@ TEST_CASE("ladder: what is inconclusive or cannot be checked is no rejection, an
         judge::Verdict::disagrees);
 }
 
-TEST_CASE("gradients: a rejected finding of any kind rejects; what is no number is shown as none") {
+TEST_CASE("gradients: a rejected test of any kind rejects; NaN is shown as such") {
   gradients::Crossover c;
   c.spec.model.placement = *find_placement("none");
   for (const double seed : {0.0, 0.1}) {
@@ -275,7 +269,7 @@ TEST_CASE("gradients: a rejected finding of any kind rejects; what is no number 
     return gradients::crossover_outcome(result);
   };
   CHECK(outcome().code == ExitCode::ok);
-  CHECK(outcome().table.find("no number") != std::string::npos);
+  CHECK(outcome().table.find("NaN") != std::string::npos);
   CHECK(outcome().table.find("nan") == std::string::npos);
   c.crossing.verdict = judge::Verdict::disagrees;
   CHECK(outcome().code == ExitCode::check_failed);
@@ -317,10 +311,10 @@ TEST_CASE("probe: any signal, gradient or loss that is not finite counts as dive
 TEST_CASE("propagate, power and false alarms: one that disagrees decides") {
   std::vector<stacks::StackResult> stacks(3);
   for (const judge::Verdict v : {judge::Verdict::agrees, judge::Verdict::inconclusive, judge::Verdict::not_checked}) {
-    stacks[1].agreement.verdict = v;
+    stacks[1].judged.verdict = v;
     CHECK_FALSE(stacks::any_disagrees(stacks));
   }
-  stacks[1].agreement.verdict = judge::Verdict::disagrees;
+  stacks[1].judged.verdict = judge::Verdict::disagrees;
   CHECK(stacks::any_disagrees(stacks));
   CHECK_FALSE(stacks::any_disagrees(std::vector<stacks::StackResult>{}));
 

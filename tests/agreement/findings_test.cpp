@@ -1,4 +1,6 @@
-#include "experiments/engine/judge/finding_words.h"
+#include "experiments/engine/judge/claims.h"
+#include "experiments/engine/judge/judge.h"
+#include "experiments/engine/judge/seed_rows.h"
 
 #include <cmath>
 
@@ -10,15 +12,28 @@ namespace {
 
 using doctest::Approx;
 
-/// A finding of 16 seeds: measured 1 ± 0.1 against `predicted`.
-judge::Finding finding(double predicted, double allowance = 0.0) {
-  return {.measured = {1.0, 0.1}, .seeds = 16, .predicted = {predicted, 0.0}, .replicates = 8, .allowance = allowance};
+/// A test of 16 seeds: measured 1 ± 0.1 against `predicted`.
+judge::Test planted(double predicted, double tolerated_bias = 0.0) {
+  return {.measured = {1.0, 0.1},
+          .predicted = {predicted, 0.0},
+          .tolerated_bias = tolerated_bias,
+          .seeds = 16,
+          .replicates = 8};
 }
 
-judge::Verdict verdict_of(judge::Finding f) {
-  judge::Finding* all[] = {&f};
-  judge::decide(all, 0.01);
-  return f.verdict;
+judge::Test judged(judge::Test test) {
+  judge::judge({&test}, {.familywise_error = 0.01});
+  return test;
+}
+
+judge::Verdict verdict_of(const judge::Test& test) { return judged(test).verdict; }
+
+judge::ClaimVerdict verdict_on_claim(const judge::Estimate& measured, int seeds, double claimed, double correction) {
+  judge::Claim claim{.claimed = claimed,
+                     .test = judge::test_of_claim({.measured = measured, .seeds = seeds}, claimed),
+                     .correction = correction};
+  judge::judge({&claim}, 0.01);
+  return claim.verdict;
 }
 
 }  // namespace
@@ -47,87 +62,86 @@ TEST_CASE("what the numbers of a seed have in common does not count as noise of 
   CHECK(rows.curve().standard_error[0] > 1.0);
 }
 
-TEST_CASE("a finding agrees within noise and allowance, and a wrong constant is rejected") {
-  CHECK(verdict_of(finding(1.2)) == judge::Verdict::agrees);
-  CHECK(verdict_of(finding(1.5)) == judge::Verdict::disagrees);    // 5 standard errors, limit 2.9
-  CHECK(verdict_of(finding(1.5, 0.3)) == judge::Verdict::agrees);  // 2 beyond what is free
-  CHECK(verdict_of(finding(-0.5, 0.3)) == judge::Verdict::disagrees);
-  judge::Finding few = finding(9.0);
+TEST_CASE("a test agrees within noise and tolerated bias, and a wrong constant is rejected") {
+  CHECK(verdict_of(planted(1.2)) == judge::Verdict::agrees);
+  CHECK(verdict_of(planted(1.5)) == judge::Verdict::disagrees);    // 5 standard errors, limit 2.9
+  CHECK(verdict_of(planted(1.5, 0.3)) == judge::Verdict::agrees);  // 2 beyond what is tolerated
+  CHECK(verdict_of(planted(-0.5, 0.3)) == judge::Verdict::disagrees);
+  judge::Test few = planted(9.0);
   few.seeds = 3;
   CHECK(verdict_of(few) == judge::Verdict::not_checked);
-  judge::Finding neither = finding(std::nan(""));
+  judge::Test neither = planted(std::nan(""));
   neither.measured.value = std::nan("");
   CHECK(verdict_of(neither) == judge::Verdict::not_checked);
 }
 
-TEST_CASE("a finding says why it is inconclusive: no number, too little power, an imprecise prediction") {
-  const auto words = [](judge::Finding f) {
-    judge::Finding* all[] = {&f};
-    judge::decide(all, 0.01);
-    return judge::verdict_words(f);
-  };
-  CHECK(words(finding(std::nan(""))) == "inconclusive (measured 1, predicted no number)");
-  judge::Finding weak = finding(1.2);
-  weak.power_limit = 0.1;
+TEST_CASE("a test says why it is inconclusive: NaN, too little power, an imprecise prediction") {
+  const auto words = [](const judge::Test& test) { return judge::verdict_words(judged(test)); };
+  CHECK(words(planted(std::nan(""))) == "inconclusive (measured 1, predicted NaN)");
+  judge::Test weak = planted(1.2);
+  weak.limit = 0.1;
   CHECK(words(weak) == "inconclusive (could be off by 0.47; limit 0.1; about 290 seeds would decide)");
-  judge::Finding imprecise = finding(1.2);
+  judge::Test imprecise = planted(1.2);
   imprecise.predicted.error = 0.05;
   imprecise.precise = false;
   CHECK(words(imprecise) ==
-        "inconclusive (rests on predictions less precise than wanted (theory.gradient_tolerance), ± 0.05)");
+        "inconclusive (predicted less precisely than asked for, ± 0.05 (theory.gradient_tolerance))");
   imprecise.predicted.value = 9.0;  // a rejection outranks it: the error is part of the test
   CHECK(words(imprecise) == "disagrees (71.6 / 2.8)");
 }
 
-TEST_CASE("the finding that tells the verdict of them all: rejected, no number, little power, imprecise, agreeing") {
-  std::vector<judge::Finding> all(5, finding(1.2));
+TEST_CASE("the test that decides the verdict of them all: rejected, NaN, little power, imprecise, agreeing") {
+  std::vector<judge::Test> all(5, planted(1.2));
   all[1].precise = false;
-  all[2].power_limit = 0.1;
+  all[2].limit = 0.1;
   all[3].predicted.value = std::nan("");
   all[4].predicted.value = 9.0;
-  std::vector<judge::Finding*> pointers;
-  for (judge::Finding& f : all) pointers.push_back(&f);
-  judge::decide(pointers, 0.01);
-  for (std::size_t n = all.size(); n > 0; --n) CHECK(judge::deciding(std::span(all).first(n)) == &all[n - 1]);
+  std::vector<judge::Test*> pointers;
+  for (judge::Test& test : all) pointers.push_back(&test);
+  judge::judge(pointers, {.familywise_error = 0.01});
+  const judge::Verdict verdicts[] = {judge::Verdict::agrees, judge::Verdict::inconclusive, judge::Verdict::inconclusive,
+                                     judge::Verdict::inconclusive, judge::Verdict::disagrees};
+  for (std::size_t n = all.size(); n > 0; --n) {
+    all.resize(n);
+    CHECK(judge::deciding(all) == &all.back());
+    CHECK(all.back().verdict == verdicts[n - 1]);
+  }
+  CHECK(judge::deciding({}) == nullptr);
 }
 
-TEST_CASE("more findings, a wider limit") {
-  std::vector<judge::Finding> many(100, finding(1.0));
-  std::vector<judge::Finding*> all;
-  for (judge::Finding& f : many) all.push_back(&f);
-  judge::decide(all, 0.01);
-  judge::Finding one = finding(1.0);
-  judge::Finding* single[] = {&one};
-  judge::decide(single, 0.01);
-  CHECK(many[0].critical > one.critical + 1.0);
+TEST_CASE("more tests, a wider limit") {
+  std::vector<judge::Test> many(100, planted(1.0));
+  std::vector<judge::Test*> all;
+  for (judge::Test& test : many) all.push_back(&test);
+  judge::judge(all, {.familywise_error = 0.01});
+  CHECK(many[0].critical > judged(planted(1.0)).critical + 1.0);
 }
 
-TEST_CASE("a sum's allowance is that of a bias of one sign, its prediction's error that of errors of one sign") {
+TEST_CASE("a sum's tolerated bias is that of a bias of one sign, its prediction's error that of errors of one sign") {
   judge::SeedRows rows;
   for (const double v : {0.9, 1.0, 1.1, 1.0}) rows.add({v, 2.0 * v, 7.0});
   const Curve predicted{{1.0, 2.0, 9.0}, {0.1, 0.2, 5.0}};
-  const judge::Finding f =
-      judge::finding_of(rows, predicted, {true, true, false}, 8, {-1.0, 1.0, 0.0}, {0.5, 0.6, 100.0});
+  const judge::Test f = judge::sum_test(rows, predicted, {true, true, false}, 8, {-1.0, 1.0, 0.0}, {0.5, 0.6, 100.0});
   CHECK(f.precise);  // what takes no part need not be
-  CHECK_FALSE(judge::finding_of(rows, predicted, {true, false, true}, 8, {-1.0, 1.0, 0.0}, {0.5, 0.6, 100.0}).precise);
+  CHECK_FALSE(judge::sum_test(rows, predicted, {true, false, true}, 8, {-1.0, 1.0, 0.0}, {0.5, 0.6, 100.0}).precise);
   CHECK(f.measured.value == Approx(1.0));
   CHECK(f.predicted.value == Approx(1.0));
   CHECK(f.predicted.error == Approx(0.3));
-  CHECK(f.allowance == Approx(0.1));
+  CHECK(f.tolerated_bias == Approx(0.1));
 }
 
 TEST_CASE("a claim holds, holds in its limit only, or fails") {
   const judge::Estimate measured{-0.56, 0.01};
-  CHECK(judge::test_claim({-0.51, 0.01}, 24, -0.5, 0.0, 0.01) == judge::ClaimVerdict::holds);
-  CHECK(judge::test_claim(measured, 24, -0.5, -0.055, 0.01) == judge::ClaimVerdict::holds_with_condition);
-  CHECK(judge::test_claim(measured, 24, -0.5, 0.0, 0.01) == judge::ClaimVerdict::fails);
-  CHECK(judge::test_claim(measured, 24, -0.5, -0.2, 0.01) == judge::ClaimVerdict::fails);
+  CHECK(verdict_on_claim({-0.51, 0.01}, 24, -0.5, 0.0) == judge::ClaimVerdict::holds);
+  CHECK(verdict_on_claim(measured, 24, -0.5, -0.055) == judge::ClaimVerdict::holds_with_condition);
+  CHECK(verdict_on_claim(measured, 24, -0.5, 0.0) == judge::ClaimVerdict::fails);
+  CHECK(verdict_on_claim(measured, 24, -0.5, -0.2) == judge::ClaimVerdict::fails);
   // The noise alone hides a finite-depth part that theory is sure of.
-  CHECK(judge::test_claim({-0.52, 0.02}, 24, -0.5, -0.07, 0.01) == judge::ClaimVerdict::holds_with_condition);
-  CHECK(judge::test_claim({-0.5, 0.01}, 3, -0.5, 0.0, 0.01) == judge::ClaimVerdict::not_testable);
+  CHECK(verdict_on_claim({-0.52, 0.02}, 24, -0.5, -0.07) == judge::ClaimVerdict::holds_with_condition);
+  CHECK(verdict_on_claim({-0.5, 0.01}, 3, -0.5, 0.0) == judge::ClaimVerdict::not_testable);
   // Four seeds: Student's t with three degrees of freedom has its two-sided 1 % at 5.841, with four at 4.604.
-  CHECK(judge::test_claim({-0.442, 0.01}, 4, -0.5, 0.0, 0.01) == judge::ClaimVerdict::holds);
-  CHECK(judge::test_claim({-0.441, 0.01}, 4, -0.5, 0.0, 0.01) == judge::ClaimVerdict::fails);
+  CHECK(verdict_on_claim({-0.442, 0.01}, 4, -0.5, 0.0) == judge::ClaimVerdict::holds);
+  CHECK(verdict_on_claim({-0.441, 0.01}, 4, -0.5, 0.0) == judge::ClaimVerdict::fails);
 }
 
 TEST_CASE("the first change of sign of a piecewise linear curve") {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -9,7 +10,6 @@ namespace periscope::testing {
 namespace {
 
 using first_steps::FirstStepsConfig;
-using first_steps::Quantity;
 using first_steps::StackSteps;
 using judge::Verdict;
 using Values = std::vector<double>;
@@ -68,12 +68,16 @@ StackSteps judged(StackSteps stack, const FirstStepsConfig& config = {}) {
   return stacks.front();
 }
 
+judge::GroupPower power_of(const StackSteps& stack, const std::string& quantity) {
+  return *std::ranges::find(stack.verdict.power.groups, quantity, &judge::GroupPower::group);
+}
+
 TEST_CASE("first steps: a right theory agrees, at every step, depth and sublayer") {
   const StackSteps stack = judged(right());
   CHECK(stack.verdict.verdict == Verdict::agrees);
   CHECK(stack.verdict.rejected == 0);
-  CHECK(stack.verdict.cells.size() == depths + steps * (depths + 2 + 1));
-  const first_steps::StepsPower power = first_steps::power_of(stack.verdict.cells, Quantity::change);
+  CHECK(stack.verdict.tests.size() == depths + steps * (depths + 2 + 1));
+  const judge::GroupPower power = power_of(stack, "change");
   CHECK(power.limit == FirstStepsConfig().change_limit);
   CHECK(power.worst > 0.0);
   CHECK(power.worst < power.limit);
@@ -88,7 +92,7 @@ TEST_CASE("first steps: each quantity refuses a theory that is wrong in it, at i
   const auto rejects = [](const StackSteps& stack, const char* name) {
     CHECK(stack.verdict.verdict == Verdict::disagrees);
     CHECK(stack.verdict.rejected == 1);
-    CHECK(stack.verdict.cells[static_cast<std::size_t>(stack.verdict.worst)].name() == name);
+    CHECK(stack.verdict.worst_test().name() == name);
     first_steps::FirstStepsResult result;
     result.stacks.push_back(stack);
     CHECK(first_steps::any_disagrees(result));
@@ -109,7 +113,7 @@ TEST_CASE("first steps: what the theory states as its error is no rejection, and
   const StackSteps allowed = judged(stack);
   CHECK(allowed.verdict.rejected == 0);
   CHECK(allowed.verdict.verdict == Verdict::inconclusive);
-  CHECK(first_steps::power_of(allowed.verdict.cells, Quantity::change).worst > 0.2);
+  CHECK(power_of(allowed, "change").worst > 0.2);
   stack.stated = {.change = 0.0, .cosine = 0.1};
   stack.prediction.steps[3].change.value[2] -= 0.15;
   const StackSteps cosine = judged(stack);
@@ -149,7 +153,7 @@ TEST_CASE("first steps: branches beside each other have no cosine of their own s
   stack.spec.model.placement = *find_placement("parallel");
   without_cosines(stack);
   const StackSteps parallel = judged(stack);
-  CHECK(parallel.verdict.cells.size() == depths + steps * (depths + 1));
+  CHECK(parallel.verdict.tests.size() == depths + steps * (depths + 1));
   CHECK(parallel.verdict.verdict == Verdict::agrees);
 }
 
@@ -161,7 +165,7 @@ TEST_CASE("first steps: T15's terms have no cosine where the stream or the branc
         custom_placement({.norm_a = true, .alpha = stream ? 0.0 : 1.0, .beta = stream ? 1.0 : 0.0});
     without_cosines(stack);
     const StackSteps without = judged(stack);
-    CHECK(without.verdict.cells.size() == depths + steps * (depths + 1));
+    CHECK(without.verdict.tests.size() == depths + steps * (depths + 1));
     CHECK(without.verdict.verdict == Verdict::agrees);
   }
 }
@@ -173,7 +177,7 @@ TEST_CASE("first steps: behind the step at which the theory stops nothing is com
   stack.prediction.steps[2].second_moment.value[1] = std::numeric_limits<double>::quiet_NaN();
   const StackSteps stopped = judged(stack);
   CHECK(stopped.verdict.verdict == Verdict::agrees);
-  CHECK(stopped.verdict.cells.size() == depths + (depths + 2 + 1));
+  CHECK(stopped.verdict.tests.size() == depths + (depths + 2 + 1));
   stack.prediction.holds_until = 0;
   const StackSteps none = judged(stack);
   CHECK(none.verdict.verdict == Verdict::not_checked);

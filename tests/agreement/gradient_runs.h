@@ -88,22 +88,22 @@ inline double width_allowance(const StackSpec& spec, const theory::Prediction& p
 }
 
 /// Σ weights_i y_i of rows and of a prediction; `bias` is what each point may differ by.
-inline judge::Finding sum_by_hand(const Rows& rows, const Curve& predicted, const std::vector<double>& weights,
-                                  const std::vector<double>& bias) {
+inline judge::Test sum_by_hand(const Rows& rows, const Curve& predicted, const std::vector<double>& weights,
+                               const std::vector<double>& bias) {
   std::vector<double> sums;
   for (const auto& row : rows) {
     double sum = 0.0;
     for (std::size_t i = 0; i < weights.size(); ++i) sum += weights[i] * row[i];
     sums.push_back(sum);
   }
-  judge::Finding f{.measured = {mean_of(sums), error_of(sums)}, .seeds = seeds, .predicted = {}};
+  judge::Test f{.measured = {mean_of(sums), error_of(sums)}, .seeds = seeds};
   double drift = 0.0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     f.predicted.value += weights[i] * predicted.value[i];
     f.predicted.error += std::abs(weights[i]) * predicted.standard_error[i];
     drift += weights[i] * bias[i];
   }
-  f.allowance = std::abs(drift);
+  f.tolerated_bias = std::abs(drift);
   return f;
 }
 
@@ -118,9 +118,9 @@ inline std::vector<double> slope_of(const std::vector<double>& x, std::size_t fr
 #define CHECK_NEAR(what, found, expected) \
   CHECK_MESSAGE(near(found, expected), what << ": found " << (found) << ", expected " << (expected))
 
-/// `tests`: how many findings share the familywise error; `limit`: of the smallest rejected error.
-inline void check_finding(const std::string& what, const judge::Finding& found, const judge::Finding& expected,
-                          int replicates, std::size_t tests, double limit) {
+/// `tests`: how many share the familywise error; `limit`: of the detectable error.
+inline void check_test(const std::string& what, const judge::Test& found, const judge::Test& expected, int replicates,
+                       std::size_t tests, double limit) {
   CAPTURE(what);
   CHECK(found.seeds == seeds);
   CHECK(found.replicates == replicates);
@@ -128,19 +128,20 @@ inline void check_finding(const std::string& what, const judge::Finding& found, 
   CHECK_NEAR(what << " stderr", found.measured.error, expected.measured.error);
   CHECK_NEAR(what << " predicted", found.predicted.value, expected.predicted.value);
   CHECK_NEAR(what << " predicted stderr", found.predicted.error, expected.predicted.error);
-  if (std::isinf(expected.allowance)) {
-    CHECK(std::isinf(found.allowance));
+  if (std::isinf(expected.tolerated_bias)) {
+    CHECK(std::isinf(found.tolerated_bias));
     return;
   }
-  CHECK_NEAR(what << " allowance", found.allowance, expected.allowance);
-  CHECK_NEAR(what << " limit of power", found.power_limit, limit);
+  CHECK_NEAR(what << " tolerated bias", found.tolerated_bias, expected.tolerated_bias);
+  CHECK_NEAR(what << " limit", found.limit, limit);
   const double error = std::hypot(expected.measured.error, expected.predicted.error);
   const double degrees = expected.predicted.error == 0.0 ? seeds - 1.0
                                                          : degrees_by_hand(expected.measured.error, seeds - 1.0,
                                                                            expected.predicted.error, replicates - 1.0);
   const double level = 1.0 - std::pow(1.0 - error_rate, 1.0 / static_cast<double>(tests));
   CHECK_NEAR(what << " critical", found.critical, critical_by_hand(degrees, level));
-  CHECK_NEAR(what << " power", found.power, smallest_rejected_by_hand(expected.allowance, error, degrees, 1.0, level));
+  CHECK_NEAR(what << " detectable", found.detectable,
+             detectable_by_hand(expected.tolerated_bias, error, degrees, 1.0, level));
 }
 
 }  // namespace periscope::testing::gradient_runs

@@ -32,10 +32,9 @@ gradients::GradientConfig small(std::initializer_list<const char*> placements) {
   return config;
 }
 
-judge::Verdict judged_again(judge::Finding& finding, double error = 0.01) {
-  judge::Finding* all[] = {&finding};
-  judge::decide(all, error);
-  return finding.verdict;
+judge::Verdict judged_again(judge::Test& test) {
+  judge::judge({&test}, {.familywise_error = 0.01});
+  return test.verdict;
 }
 
 }  // namespace
@@ -44,7 +43,7 @@ TEST_CASE("depth: Pre-LN's exponent agrees with theory, one of -1 (a norm that f
   const gradients::GradientConfig config = small({"pre"});
   gradients::DepthResult result = gradients::gradient_depth(config, unseen);
   CHECK(gradients::depth_outcome(result).code == ExitCode::ok);
-  judge::Finding& exponent = result.laws[0].exponent;
+  judge::Test& exponent = result.laws[0].exponent;
   CHECK(exponent.measured.value < -0.3);
   exponent.predicted.value *= 2.0;
   CHECK(judged_again(exponent) == judge::Verdict::disagrees);
@@ -76,7 +75,7 @@ TEST_CASE("the gradient of W_o behind gates is that of simulated stacks") {
     config.base.model.layers = 2;
     config.base.model.attention_gate = gate;
     const stacks::StackResult stack = stacks::confront(config, "propagate", unseen).stacks.at(0);
-    CHECK(stack.agreement.verdict != judge::Verdict::disagrees);
+    CHECK(stack.judged.verdict != judge::Verdict::disagrees);
     const Profile& measured = stack.measurement.value().profile;
     for (std::size_t layer = 0; layer < 2; ++layer) {
       const double found = measured.find(Statistic::log_grad_sq, Weight::o)->value[layer];
@@ -118,7 +117,7 @@ TEST_CASE("identity path: the skip path's share agrees, one without its square d
   CHECK(gradients::identity_path_outcome(config, results).code == ExitCode::ok);
   for (gradients::IdentityPath& path : results) {
     CHECK(path.claim.verdict == judge::ClaimVerdict::holds);
-    judge::Finding planted = path.shares[2];
+    judge::Test planted = path.shares[2];
     planted.predicted.value = std::sqrt(planted.predicted.value);
     CHECK(judged_again(planted) == judge::Verdict::disagrees);
   }
@@ -160,7 +159,7 @@ TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does
   CHECK(gradients::crossover_outcome(result).code == ExitCode::check_failed);
 }
 
-TEST_CASE("no gradient experiment agrees with a prediction that is less precise than wanted, and each says so") {
+TEST_CASE("no gradient experiment agrees with a prediction that is less precisely than asked for, and each says so") {
   gradients::GradientConfig config = small({"pre"});
   config.base.model.layers = 2;
   config.base.model.vocab = 16;
@@ -182,11 +181,11 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precise 
       CAPTURE(v.name);
       for (const std::string& word : *words) {
         CHECK(word != "agrees");
-        said = said || word.find("less precise than wanted") != std::string::npos;
+        said = said || word.find("less precisely than asked for") != std::string::npos;
       }
     }
     CHECK(said);
-    CHECK(outcome.table.find("(theory.gradient_tolerance)") != std::string::npos);
+    CHECK(outcome.table.find("(theory.gradient_tolerance") != std::string::npos);
   };
   SUBCASE("depth") { check(gradients::depth_outcome(gradients::gradient_depth(config, unseen))); }
   SUBCASE("attenuation") {

@@ -99,13 +99,13 @@ TEST_CASE("every odd configuration gets a proper verdict, and theory is not reje
     const std::vector<stacks::StackResult> results = stacks::confront(config, "propagate", progress).stacks;
     for (const stacks::StackResult& r : results) {
       CAPTURE(r.spec.model.placement.name);
-      const judge::Agreement& a = r.agreement;
-      INFO("by ", a.by, " ", a.reason);
+      const judge::StackVerdict& a = r.judged;
+      INFO("by ", a.worst < 0 ? "" : a.worst_test().name(), " ", a.reason);
       CHECK(a.verdict != judge::Verdict::disagrees);
       CHECK((a.verdict == judge::Verdict::agrees || !a.reason.empty()));
       CHECK_FALSE(std::isnan(a.power.worst));
       CHECK_FALSE(std::isnan(a.power.median));
-      CHECK_FALSE(std::isnan(a.critical));
+      for (const judge::Test& test : a.tests) CHECK_FALSE(std::isnan(test.critical));
     }
     const nlohmann::ordered_json json = dataset::json_of(propagate::dataset_of(config, results));
     CHECK(nlohmann::json::accept(json.dump()));
@@ -126,23 +126,23 @@ TEST_CASE("an absolute floor still refuses: a gradient that is not zero where th
   const stacks::Measurement& measurement = *results[0].measurement;
   Profile measured = measurement.profile;
   const auto verdict = [&] {
-    return judge::agreements_of({{.spec = results[0].spec,
-                                  .measured = measured,
-                                  .seeds = measurement.seeds,
-                                  .diverged_seeds = 0,
-                                  .dtype = config.run.dtype,
-                                  .prediction = results[0].prediction}},
-                                config.agreement)
+    return judge::verdicts_of({{.spec = results[0].spec,
+                                .measured = measured,
+                                .seeds = measurement.seeds,
+                                .diverged_seeds = 0,
+                                .dtype = config.run.dtype,
+                                .prediction = results[0].prediction}},
+                              config.agreement)
         .front();
   };
-  const judge::Agreement right = verdict();
+  const judge::StackVerdict right = verdict();
   CHECK(right.verdict != judge::Verdict::disagrees);
   double& q = measured.weight_curves[{Statistic::grad_sq, Weight::q}].value[1];
   CHECK(q == 0.0);
   q = 1.0;
-  const judge::Agreement wrong = verdict();
+  const judge::StackVerdict wrong = verdict();
   CHECK(wrong.verdict == judge::Verdict::disagrees);
-  CHECK(wrong.by == "grad_sq q[1]");
+  CHECK(wrong.worst_test().name() == "grad_sq q[1]");
 }
 
 }  // namespace

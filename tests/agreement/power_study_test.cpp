@@ -37,14 +37,12 @@ power::PowerRun tiny_run(const TemporaryFolder& folder) {
 
 }  // namespace
 
-TEST_CASE("power: a stack's confrontation is the judgement's worst cell") {
-  judge::Agreement a;
+TEST_CASE("power: a stack's confrontation is its test nearest to rejection") {
+  judge::StackVerdict a;
   a.verdict = judge::Verdict::inconclusive;
   a.reason = "weak";
-  a.critical = 3.25;
-  a.cells = {
-      {.index = 4, .measured = 9.0, .measured_error = 1.0},
-      {.index = 2, .measured = 5.0, .measured_error = 0.3, .predicted = 3.0, .predicted_error = 0.4, .allowance = 0.7}};
+  a.tests = {{.index = 4, .measured = {9.0, 1.0}},
+             {.index = 2, .measured = {5.0, 0.3}, .predicted = {3.0, 0.4}, .tolerated_bias = 0.7, .critical = 3.25}};
   a.worst = 1;
   StackSpec spec;
   spec.model.placement = *find_placement("post");
@@ -133,15 +131,15 @@ TEST_CASE("power: master seeds share no random number, and each run is the one t
       const stacks::StackResult* worst = nullptr;
       bool any_inconclusive = false;
       const auto rank = [](const stacks::StackResult& r) {
-        const judge::Agreement& a = r.agreement;
-        return std::pair(a.verdict == judge::Verdict::disagrees, a.worst_cell().excess() / a.critical);
+        const judge::StackVerdict& a = r.judged;
+        return std::pair(a.verdict == judge::Verdict::disagrees, a.worst_test().excess() / a.worst_test().critical);
       };
       for (const stacks::StackResult& r : same.stacks) {
         if (worst == nullptr || rank(*worst) < rank(r)) worst = &r;
-        any_inconclusive = any_inconclusive || r.agreement.verdict == judge::Verdict::inconclusive;
+        any_inconclusive = any_inconclusive || r.judged.verdict == judge::Verdict::inconclusive;
       }
-      CHECK(record["excess"] == worst->agreement.cells[static_cast<std::size_t>(worst->agreement.worst)].excess());
-      CHECK(record["critical"] == worst->agreement.critical);
+      CHECK(record["excess"] == worst->judged.worst_test().excess());
+      CHECK(record["critical"] == worst->judged.worst_test().critical);
       CHECK(record["rejected"] == stacks::any_disagrees(same.stacks));
       CHECK(record["inconclusive"] == any_inconclusive);
       rejected += stacks::any_disagrees(same.stacks) ? 1 : 0;

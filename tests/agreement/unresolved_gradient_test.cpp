@@ -1,9 +1,9 @@
 #include <cmath>
 #include <string>
 
-#include "experiments/engine/judge/agreement.h"
 #include "experiments/engine/judge/gradient_allowance.h"
 #include "experiments/engine/judge/gradient_floor.h"
+#include "experiments/engine/judge/stack_verdicts.h"
 #include "sim/numerics/allowances.h"
 #include "sim/spec/weight.h"
 #include "tests/support/doctest.h"
@@ -38,8 +38,8 @@ struct Unresolved {
     prediction.replicates = 8;
     prediction.gradient_tolerance = 0.1;
   }
-  [[nodiscard]] judge::Agreement judged(const config::AgreementOptions& options = {}) const {
-    return judge::agreements_of({{spec, measured, seeds, 0, DType::f32, prediction}}, options).front();
+  [[nodiscard]] judge::StackVerdict judged(const config::AgreementOptions& options = {}) const {
+    return judge::verdicts_of({{spec, measured, seeds, 0, DType::f32, prediction}}, options).front();
   }
   [[nodiscard]] double rounded() const {
     return floor.measured + 2.0 * std::sqrt(floor.measured * t) + floor.predicted;
@@ -58,12 +58,12 @@ TEST_CASE("an unresolved gradient is allowed what its logarithm would be, as a f
   for (const double log_error : {0.0, 0.1, 0.2}) {
     CAPTURE(log_error);
     const Unresolved one(1.2, log_error);
-    const judge::Agreement a = one.judged({.finite_width_gradient = 0.7});
-    REQUIRE(a.cells.size() == 1);
-    CHECK(a.cells[0].statistic == Statistic::grad_sq);
+    const judge::StackVerdict a = one.judged({.finite_width_gradient = 0.7});
+    REQUIRE(a.tests.size() == 1);
+    CHECK(a.tests[0].statistic == Statistic::grad_sq);
     const double width_term = 0.7 * judge::gradient_width_term(one.spec, one.prediction.finite_width, 0, true);
     const double half_variance = seeds * log_error * log_error / 2.0;
-    CHECK(a.cells[0].allowance - one.rounded() == Approx(one.t * (std::exp(width_term + half_variance) - 1.0)));
+    CHECK(a.tests[0].tolerated_bias - one.rounded() == Approx(one.t * (std::exp(width_term + half_variance) - 1.0)));
   }
 }
 
@@ -96,9 +96,9 @@ TEST_CASE("it agrees where finite width explains it, and disagrees where it does
 TEST_CASE("without a finite logarithm, as of seeds without any gradient, the term is that of the width alone") {
   Unresolved one(0.5);
   one.measured.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {NAN}};
-  const judge::Agreement a = one.judged();
+  const judge::StackVerdict a = one.judged();
   const double width_term = judge::gradient_width_term(one.spec, one.prediction.finite_width, 0, true);
-  CHECK(a.cells.at(0).allowance - one.rounded() == Approx(one.t * (std::exp(width_term) - 1.0)));
+  CHECK(a.tests.at(0).tolerated_bias - one.rounded() == Approx(one.t * (std::exp(width_term) - 1.0)));
 }
 
 TEST_CASE("a gradient that is exactly zero on both sides is allowed nothing") {
@@ -107,8 +107,8 @@ TEST_CASE("a gradient that is exactly zero on both sides is allowed nothing") {
   one.measured.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {NAN}};
   one.prediction.profile.weight_curves[{Statistic::grad_sq, Weight::q}] = {{0.0}, {0.0}};
   one.prediction.profile.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {0.0}};
-  const judge::Agreement a = one.judged();
-  CHECK(a.cells.at(0).allowance == 0.0);
+  const judge::StackVerdict a = one.judged();
+  CHECK(a.tests.at(0).tolerated_bias == 0.0);
   CHECK(a.verdict == judge::Verdict::agrees);
 }
 
@@ -126,15 +126,15 @@ TEST_CASE("every gradient of the stream and every share has the term of its own 
   prediction.finite_width = w;
   prediction.replicates = 8;
   prediction.gradient_tolerance = 0.1;
-  const judge::Agreement a =
-      judge::agreements_of({{spec, measured, 16, 0, DType::f64, prediction}}, {.finite_width_gradient = 0.8}).front();
-  REQUIRE(a.cells.size() == 7);
-  for (const judge::Cell& cell : a.cells) {
+  const judge::StackVerdict a =
+      judge::verdicts_of({{spec, measured, 16, 0, DType::f64, prediction}}, {.finite_width_gradient = 0.8}).front();
+  REQUIRE(a.tests.size() == 7);
+  for (const judge::Test& cell : a.tests) {
     CAPTURE(cell.name());
     const bool share = cell.statistic == Statistic::score_share;
     const double term = 0.8 * judge::gradient_width_term(spec, w, static_cast<std::size_t>(cell.index), share);
     const double expected = share ? 0.25 * 0.75 * term + judge::share_floor : term;
-    CHECK(cell.allowance == Approx(expected).epsilon(1e-8));
+    CHECK(cell.tolerated_bias == Approx(expected).epsilon(1e-8));
   }
 }
 

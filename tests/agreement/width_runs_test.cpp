@@ -109,12 +109,8 @@ TEST_CASE("ladder: both families of tests of exponents share a familywise error"
 
 TEST_CASE("ladder: excess, limit and power of a quantity, by hand") {
   // m∞ + b/D + c/D² at four widths without a lack of fit, and a prediction with its own error.
-  stacks::LadderQuantity q;
+  stacks::LadderQuantity q{.test = {.predicted = {1.7, 0.015}, .tolerated_bias = 0.07, .scale = 1.7, .replicates = 8}};
   for (const int width : {32, 64, 96, 128}) q.measured.push_back({2.0 + 3.0 / width, 0.01});
-  q.predicted = {1.7, 0.015};
-  q.replicates = 8;
-  q.allowance = 0.07;
-  q.scale = 1.7;
   stacks::LadderResult result{.stacks = {{.spec = {}, .refusal = {}, .quantities = {q, q}}},
                               .widths = {32, 64, 96, 128}};
   config::AgreementOptions options;
@@ -126,23 +122,26 @@ TEST_CASE("ladder: excess, limit and power of a quantity, by hand") {
   const double error = std::sqrt(fit.limit.error * fit.limit.error + 0.015 * 0.015);
   const double degrees = degrees_by_hand(fit.limit.error, fit.degrees, 0.015, 7.0);
   const double level = 1.0 - std::sqrt(1.0 - 0.01);  // two tests
-  CHECK_MESSAGE(judged.excess == doctest::Approx((std::abs(fit.limit.value - 1.7) - 0.07) / error), "excess");
-  CHECK_MESSAGE(judged.critical == doctest::Approx(critical_by_hand(degrees, level)), "critical");
-  CHECK_MESSAGE(judged.power == doctest::Approx(smallest_rejected_by_hand(0.07, error, degrees, 1.7, level)), "power");
+  CHECK_MESSAGE(judged.test.excess() == doctest::Approx((std::abs(fit.limit.value - 1.7) - 0.07) / error), "excess");
+  CHECK_MESSAGE(judged.test.critical == doctest::Approx(critical_by_hand(degrees, level)), "critical");
+  CHECK_MESSAGE(judged.test.detectable == doctest::Approx(detectable_by_hand(0.07, error, degrees, 1.7, level)),
+                "power");
 }
 
 TEST_CASE("ladder: the reason of an inconclusive stack is that of the quantity with the least power") {
   stacks::LadderResult result{.stacks = {}, .widths = {32, 64, 96, 128}};
   std::vector<stacks::LadderQuantity>& quantities = result.stacks.emplace_back().quantities;
   for (int i = 0; i < 3; ++i) {
-    stacks::LadderQuantity q{.statistic = Statistic::second_moment, .signal = Signal::x_out, .index = i + 1};
-    q.measured.assign(4, {1.0, 0.1});
-    q.critical = 4.0;
-    q.excess = 3.0 - i;
-    q.power = i == 1 ? 0.9 : 0.1 * i;
-    q.verdict = i == 0 ? judge::Verdict::agrees : judge::Verdict::inconclusive;
-    q.reason = i == 0 ? "" : i == 1 ? "too weak" : "weak";
-    quantities.push_back(q);
+    stacks::LadderQuantity& q = quantities.emplace_back();
+    q.test = {.index = i + 1,
+              .measured = {3.0 - i, 1.0},
+              .limit = 0.1,
+              .verdict = i == 0 ? judge::Verdict::agrees : judge::Verdict::inconclusive,
+              .critical = 4.0,
+              .detectable = i == 1 ? 0.9 : 0.1 * (i + 1),
+              .reason = i == 0   ? ""
+                        : i == 1 ? "too weak"
+                                 : "weak"};
   }
   const std::string text = ladder::table(result, {});
   CHECK_MESSAGE(text.find("          second_moment x_out[2] too weak") != std::string::npos, text);

@@ -80,41 +80,41 @@ TEST_CASE("formats: drifts are tested at the level of all stacks and formats tog
   const double level = -std::expm1(std::log1p(-0.01) / (2.0 * 2.0 * (3.0 + 5.0)));
   for (std::size_t s = 0; s < 2; ++s) {
     const formats::FormatsStack& stack = judged.result.stacks[s];
-    CHECK(stack.formats[0].drift.cells.empty());
+    CHECK(stack.formats[0].drift.tests.empty());
     CHECK(stack.formats[0].drift.verdict == judge::Verdict::not_checked);
     for (std::size_t f = 1; f < PlantedReadings::formats; ++f) {
-      const judge::Agreement& drift = stack.formats[f].drift;
+      const judge::StackVerdict& drift = stack.formats[f].drift;
       INFO(stack.formats[f].name);
       same("level of the drift", drift.level, level);
-      REQUIRE(drift.cells.size() == 2 * (judged.places(s) - 1));
+      REQUIRE(drift.tests.size() == 2 * (judged.places(s) - 1));
       const double allowance = stack.formats[f].stream_rounding + 100.0 * 0x1p-23;
       const double limit = judge::critical_excess(PlantedReadings::seeds - 1.0, level);
       int rejected = 0;
       double largest = -1.0;
       double power = 0.0;
       std::string worst;
-      for (const judge::Cell& cell : drift.cells) {
-        const std::size_t m = cell.statistic == Statistic::second_moment ? 0 : 1;
-        const auto depth = static_cast<std::size_t>(cell.index);
+      for (const judge::Test& test : drift.tests) {
+        const std::size_t m = test.statistic == Statistic::second_moment ? 0 : 1;
+        const auto depth = static_cast<std::size_t>(test.index);
         const MeanAndError by_hand =
             mean_and_error(judged.drift(s, f, 0, judged.site(s, Signal::x_out), measures[m], depth));
-        same("drift", cell.measured, by_hand.mean);
-        same("its error", cell.measured_error, by_hand.error);
-        same("its allowance", cell.allowance, allowance);
-        CHECK(cell.predicted == 0.0);
-        CHECK(cell.seeds == static_cast<int>(PlantedReadings::seeds));
+        same("drift", test.measured.value, by_hand.mean);
+        same("its error", test.measured.error, by_hand.error);
+        same("its tolerated bias", test.tolerated_bias, allowance);
+        CHECK(test.predicted.value == 0.0);
+        CHECK(test.seeds == static_cast<int>(PlantedReadings::seeds));
         const double excess = (std::abs(by_hand.mean) - allowance) / by_hand.error;
         rejected += excess > limit ? 1 : 0;
         if (excess > largest) {
           largest = excess;
-          worst = cell.name();
+          worst = test.name();
         }
         // T22, with t_0.95 one-sided as a two-sided level of 10 %.
         const double t = limit + judge::critical_excess(PlantedReadings::seeds - 1.0, 0.1);
         power = std::max(power, 2.0 * allowance + t * by_hand.error);
       }
       CHECK(drift.rejected == rejected);
-      CHECK(drift.cells.at(static_cast<std::size_t>(drift.worst)).name() == worst);
+      CHECK(drift.worst_test().name() == worst);
       same("power", drift.power.worst, power);
       CHECK(drift.verdict == (rejected > 0  ? judge::Verdict::disagrees
                               : power > 0.2 ? judge::Verdict::inconclusive

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "experiments/engine/judge/agreement.h"
-#include "experiments/engine/judge/findings.h"
+#include "experiments/engine/judge/seed_rows.h"
+#include "experiments/engine/judge/stack_verdicts.h"
 #include "tests/support/doctest.h"
 
 namespace periscope {
@@ -12,19 +12,18 @@ namespace {
 using doctest::Approx;
 
 /// Contrasts of the stream's second moment at depths 0, 1, 2, …, with these predicted errors and scales.
-std::vector<judge::Cell> contrasts_of(const std::vector<double>& errors, const std::vector<double>& scales) {
+std::vector<judge::Test> contrasts_of(const std::vector<double>& errors, const std::vector<double>& scales) {
   const StackSpec spec;
   const theory::Prediction prediction;
   Profile measured;
   measured.curves[{Statistic::second_moment, Signal::x_out}].value = scales;
   judge::SeedCurves per_seed;
   for (int seed = 0; seed < 4; ++seed) per_seed.add(measured);
-  std::vector<judge::Cell> cells;
+  std::vector<judge::Test> tests;
   for (std::size_t i = 0; i < errors.size(); ++i) {
-    cells.push_back({.index = static_cast<int>(i),
-                     .measured = scales[i],
-                     .predicted = scales[i],
-                     .predicted_error = errors[i],
+    tests.push_back({.index = static_cast<int>(i),
+                     .measured = {scales[i], 0.0},
+                     .predicted = {scales[i], errors[i]},
                      .scale = scales[i]});
   }
   return judge::contrasts({.spec = spec,
@@ -34,19 +33,19 @@ std::vector<judge::Cell> contrasts_of(const std::vector<double>& errors, const s
                            .dtype = DType::f64,
                            .prediction = prediction,
                            .per_seed = &per_seed},
-                          cells);
+                          tests);
 }
 
 TEST_CASE("a contrast of predictions that share their patterns: their errors add up as if they were one error") {
-  const std::vector<judge::Cell> two = contrasts_of({0.1, 0.3}, {2.0, 4.0});
+  const std::vector<judge::Test> two = contrasts_of({0.1, 0.3}, {2.0, 4.0});
   REQUIRE(two.size() == 1);
   CHECK(two[0].contrast == "mean");
-  CHECK(two[0].predicted_error == Approx(0.5 * 0.1 / 2.0 + 0.5 * 0.3 / 4.0).epsilon(1e-14));
-  const std::vector<judge::Cell> three = contrasts_of({0.1, 0.3, 0.7}, {2.0, 4.0, 1.0});
+  CHECK(two[0].predicted.error == Approx(0.5 * 0.1 / 2.0 + 0.5 * 0.3 / 4.0).epsilon(1e-14));
+  const std::vector<judge::Test> three = contrasts_of({0.1, 0.3, 0.7}, {2.0, 4.0, 1.0});
   REQUIRE(three.size() == 2);
-  CHECK(three[0].predicted_error == Approx((0.05 + 0.075 + 0.7) / 3.0).epsilon(1e-14));
+  CHECK(three[0].predicted.error == Approx((0.05 + 0.075 + 0.7) / 3.0).epsilon(1e-14));
   CHECK(three[1].contrast == "slope");  // from the first depth to the last: the weights are -1, 0, 1
-  CHECK(three[1].predicted_error == Approx(0.05 + 0.7).epsilon(1e-14));
+  CHECK(three[1].predicted.error == Approx(0.05 + 0.7).epsilon(1e-14));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/judge/stack_verdicts.h"
 #include "tests/support/doctest.h"
 
 /// T19 for gradients: what finite width may take a squared gradient's logarithm off its limit.
@@ -25,7 +25,7 @@ const std::vector<double> w{0.0, 0.01, 0.03};
 
 /// A stack of which only the stream's gradients are known, one logarithm of variance `variance` over 100 seeds and the
 /// others of 0.01, all `off` above theory.
-judge::Agreement judged(double variance, double off, int patterns = 0) {
+judge::StackVerdict judged(double variance, double off, int patterns = 0) {
   constexpr int seeds = 100;
   theory::Prediction prediction;
   Profile measured;
@@ -42,7 +42,7 @@ judge::Agreement judged(double variance, double off, int patterns = 0) {
   prediction.backward_samples = patterns;
   prediction.gradient_tolerance = 0.1;
   const StackSpec spec = small();
-  return judge::agreements_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{}).front();
+  return judge::verdicts_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{}).front();
 }
 
 }  // namespace
@@ -107,15 +107,15 @@ TEST_CASE("a matrix of layer i is allowed what the stream is allowed at depth 2i
   prediction.finite_width = at_depth;
   prediction.replicates = 8;
   prediction.gradient_tolerance = 0.1;
-  const judge::Agreement a =
-      judge::agreements_of({{spec, measured, 16, 0, DType::f64, prediction}}, {.finite_width_gradient = 0.5}).front();
-  REQUIRE(a.cells.size() == 6);
-  for (const judge::Cell& cell : a.cells) {
-    CAPTURE(cell.name());
-    const auto depth = static_cast<std::size_t>(2 * cell.index);
+  const judge::StackVerdict a =
+      judge::verdicts_of({{spec, measured, 16, 0, DType::f64, prediction}}, {.finite_width_gradient = 0.5}).front();
+  REQUIRE(a.tests.size() == 6);
+  for (const judge::Test& test : a.tests) {
+    CAPTURE(test.name());
+    const auto depth = static_cast<std::size_t>(2 * test.index);
     // Beyond the term there are the variance's half, which is 0 here, and rounding.
-    CHECK(cell.allowance ==
-          Approx(0.5 * judge::gradient_width_term(spec, at_depth, depth, cell.weight == Weight::o)).epsilon(1e-6));
+    CHECK(test.tolerated_bias ==
+          Approx(0.5 * judge::gradient_width_term(spec, at_depth, depth, test.weight == Weight::o)).epsilon(1e-6));
   }
 }
 
@@ -123,10 +123,10 @@ TEST_CASE("where one gradient fluctuates by a factor e, first order in 1/width s
   CHECK(judged(0.01, 0.0).verdict == judge::Verdict::agrees);
   CHECK(judged(0.01, 1.0).verdict == judge::Verdict::disagrees);
   CHECK(judged(1.9, 1.0).verdict == judge::Verdict::disagrees);
-  const judge::Agreement wild = judged(2.1, 1.0);
+  const judge::StackVerdict wild = judged(2.1, 1.0);
   CHECK(wild.verdict == judge::Verdict::inconclusive);
   CHECK(wild.rejected == 0);
-  CHECK(wild.reason.find("no allowance") != std::string::npos);
+  CHECK(wild.reason.find("no bound on its bias") != std::string::npos);
   // The mean of 8 heads' patterns has a variance of 0.02² · 38000 / 8 = 1.9, of 44000 patterns 2.2.
   CHECK(judged(0.01, 1.0, 38000).verdict == judge::Verdict::disagrees);
   CHECK(judged(0.01, 1.0, 44000).verdict == judge::Verdict::inconclusive);
@@ -152,16 +152,16 @@ TEST_CASE(
   prediction.replicates = 8;
   for (const bool norms : {true, false}) {
     if (!norms) spec.model.placement = *find_placement("none");
-    const judge::Agreement a = judge::agreements_of({{spec, measured, 16, 0, DType::f64, prediction, rounding}},
-                                                    {.finite_width = 0.3, .finite_width_cosine = 0.7})
-                                   .front();
-    REQUIRE(a.cells.size() == 18);
-    for (const judge::Cell& cell : a.cells) {
-      CAPTURE(cell.name());
-      const bool module = cell.signal == Signal::f_out;
-      const bool attention = module && cell.index % 2 == 0;
-      const bool cosine = cell.statistic == Statistic::token_cosine;
-      const int behind = cell.index + (module ? 1 : 0);
+    const judge::StackVerdict a = judge::verdicts_of({{spec, measured, 16, 0, DType::f64, prediction, rounding}},
+                                                     {.finite_width = 0.3, .finite_width_cosine = 0.7})
+                                      .front();
+    REQUIRE(a.tests.size() == 18);
+    for (const judge::Test& test : a.tests) {
+      CAPTURE(test.name());
+      const bool module = test.signal == Signal::f_out;
+      const bool attention = module && test.index % 2 == 0;
+      const bool cosine = test.statistic == Statistic::token_cosine;
+      const int behind = test.index + (module ? 1 : 0);
       // Without norms a gated MLP squares what is in front of it.
       const double strength = !norms ? 4.0 * std::pow(2.0, behind / 2) : attention ? 1.0 : 0.25;
       const double overlaps = behind > 0 ? strength * std::log(1.04) : 0.0;
@@ -170,17 +170,17 @@ TEST_CASE(
       const double constant = cosine || attention ? 0.7 : 0.3;
       double term = constant * (w_here + overlaps);
       if (!norms && !cosine) term = std::exp(term) - 1.0;  // a factor on what follows
-      CHECK(cell.allowance == Approx((term + rounding) * (cosine ? 1.0 : 0.5)).epsilon(1e-9));
+      CHECK(test.tolerated_bias == Approx((term + rounding) * (cosine ? 1.0 : 0.5)).epsilon(1e-9));
     }
   }
   prediction.exact_at_width = true;
   prediction.spread = prediction.profile;
-  const judge::Agreement exact =
-      judge::agreements_of({{spec, measured, 16, 0, DType::f64, prediction, rounding}}, {}).front();
-  REQUIRE(exact.cells.size() == 18);
-  for (const judge::Cell& cell : exact.cells) {
-    const double scale = cell.statistic == Statistic::token_cosine ? 1.0 : 0.5;
-    CHECK(cell.allowance == Approx(rounding * scale).epsilon(1e-9));
+  const judge::StackVerdict exact =
+      judge::verdicts_of({{spec, measured, 16, 0, DType::f64, prediction, rounding}}, {}).front();
+  REQUIRE(exact.tests.size() == 18);
+  for (const judge::Test& test : exact.tests) {
+    const double scale = test.statistic == Statistic::token_cosine ? 1.0 : 0.5;
+    CHECK(test.tolerated_bias == Approx(rounding * scale).epsilon(1e-9));
   }
 }
 

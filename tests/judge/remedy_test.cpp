@@ -7,11 +7,11 @@
 #include <random>
 #include <string>
 
-#include "experiments/engine/judge/agreement.h"
-#include "experiments/engine/judge/findings.h"
+#include "experiments/engine/judge/seed_rows.h"
+#include "experiments/engine/judge/stack_verdicts.h"
 #include "tests/support/doctest.h"
 
-/// What an inconclusive verdict names as its way out, held against the test that it is about.
+/// What an inconclusive verdict names as its way out, compared with the test that it is about.
 namespace periscope {
 namespace {
 
@@ -20,11 +20,12 @@ using doctest::Approx;
 constexpr double tested_level = 1e-4;
 
 /// A logarithm of 16 seeds.
-judge::Cell logarithm(double error, double allowance, double predicted_error = 0.0) {
+judge::Test logarithm(double error, double tolerated_bias, double predicted_error = 0.0) {
   return {.statistic = Statistic::log_grad_sq,
-          .measured_error = error,
-          .predicted_error = predicted_error,
-          .allowance = allowance,
+          .measured = {0.0, error},
+          .predicted = {0.0, predicted_error},
+          .tolerated_bias = tolerated_bias,
+          .limit = 0.5,
           .seeds = 16,
           .replicates = 32};
 }
@@ -44,101 +45,101 @@ int number_behind(const std::string& words, const std::string& word) {
 }  // namespace
 
 TEST_CASE("the power that is foreseen: errors fall with seeds and width, allowances with width, predictions stay") {
-  const judge::Cell cell = logarithm(0.08, 0.02, 0.01);
-  CHECK(judge::foreseen_power(cell, tested_level, 1.0, 1.0) == cell.smallest_rejected(tested_level));
-  judge::Cell then = logarithm(0.04, 0.02, 0.01);
+  const judge::Test test = logarithm(0.08, 0.02, 0.01);
+  CHECK(judge::foreseen_error(test, tested_level, 1.0, 1.0) == test.detectable_at(tested_level));
+  judge::Test then = logarithm(0.04, 0.02, 0.01);
   then.seeds = 64;
-  CHECK(judge::foreseen_power(cell, tested_level, 4.0, 1.0) == Approx(then.smallest_rejected(tested_level)));
+  CHECK(judge::foreseen_error(test, tested_level, 4.0, 1.0) == Approx(then.detectable_at(tested_level)));
   then = logarithm(0.04, 0.005, 0.01);
-  CHECK(judge::foreseen_power(cell, tested_level, 1.0, 4.0) == Approx(then.smallest_rejected(tested_level)));
+  CHECK(judge::foreseen_error(test, tested_level, 1.0, 4.0) == Approx(then.detectable_at(tested_level)));
 }
 
-TEST_CASE("the power that is foreseen of T25's cells: replicates follow seeds, nothing is allowed for width") {
-  judge::Cell cell{.measured_error = 0.08,
-                   .predicted_error = 0.04,
-                   .allowance = 1e-4,
+TEST_CASE("the power that is foreseen of T25's tests: replicates follow seeds, nothing is allowed for width") {
+  judge::Test test{.measured = {0.0, 0.08},
+                   .predicted = {0.0, 0.04},
+                   .tolerated_bias = 1e-4,
                    .seeds = 16,
                    .replicates = 64,
                    .spread = 0.3,
                    .spread_degrees = 63};
-  const double before = cell.smallest_rejected(tested_level);
-  CHECK(judge::foreseen_power(cell, tested_level, 1.0, 1.0) == before);
-  const double seeds = judge::foreseen_power(cell, tested_level, 4.0, 1.0);
-  cell.measured_error = 0.04;
-  cell.predicted_error = 0.02;
-  cell.seeds = 64;
-  cell.replicates = 256;
-  cell.spread_degrees = 252;
-  CHECK(seeds == Approx(cell.smallest_rejected(tested_level)));
+  const double before = test.detectable_at(tested_level);
+  CHECK(judge::foreseen_error(test, tested_level, 1.0, 1.0) == before);
+  const double seeds = judge::foreseen_error(test, tested_level, 4.0, 1.0);
+  test.measured.error = 0.04;
+  test.predicted.error = 0.02;
+  test.seeds = 64;
+  test.replicates = 256;
+  test.spread_degrees = 252;
+  CHECK(seeds == Approx(test.detectable_at(tested_level)));
   CHECK(seeds < 0.55 * before);
 }
 
 TEST_CASE("a number of replicates that is given does not follow the seeds, and is named where it is in the way") {
-  judge::Cell cell{.measured_error = 0.02,
-                   .predicted_error = 0.03,
+  judge::Test test{.measured = {0.0, 0.02},
+                   .predicted = {0.0, 0.03},
+                   .limit = 0.1,
                    .seeds = 64,
                    .replicates = 16,
                    .spread = 0.12,
                    .spread_degrees = 15,
                    .replicates_given = true};
-  judge::Cell then = cell;
-  then.measured_error = 0.01;
+  judge::Test then = test;
+  then.measured.error = 0.01;
   then.seeds = 256;
-  CHECK(judge::foreseen_power(cell, tested_level, 4.0, 1.0) == Approx(then.smallest_rejected(tested_level)));
-  const std::string words = judge::remedy({{cell, 0.1}}, tested_level, 64, 0);
+  CHECK(judge::foreseen_error(test, tested_level, 4.0, 1.0) == Approx(then.detectable_at(tested_level)));
+  const std::string words = judge::remedy({test}, tested_level, 0);
   CAPTURE(words);
   CHECK(words.find("(theory.replicates)") != std::string::npos);
-  cell.replicates_given = false;
-  CHECK(judge::remedy({{cell, 0.1}}, tested_level, 64, 0).ends_with("seeds would decide"));
+  test.replicates_given = false;
+  CHECK(judge::remedy({test}, tested_level, 0).ends_with("seeds would decide"));
 }
 
 TEST_CASE("the named seeds are the fewest that decide, the named width the narrowest power of two") {
   const double limit = 0.5;
   for (const double error : {0.07, 0.1, 0.2}) {
     CAPTURE(error);
-    const judge::Cell cell = logarithm(error, 0.05);
-    REQUIRE(cell.smallest_rejected(tested_level) > limit);
-    const std::string words = judge::remedy({{cell, limit}}, tested_level, 16, 256);
+    const judge::Test test = logarithm(error, 0.05);
+    REQUIRE(test.detectable_at(tested_level) > limit);
+    const std::string words = judge::remedy({test}, tested_level, 256);
     CAPTURE(words);
     const int seeds = number_before(words, "seeds");
-    CHECK(judge::foreseen_power(cell, tested_level, seeds / 16.0, 1.0) <= limit);
+    CHECK(judge::foreseen_error(test, tested_level, seeds / 16.0, 1.0) <= limit);
     // Counts above 100 are rounded up to two digits.
-    CHECK(judge::foreseen_power(cell, tested_level, (seeds < 100 ? seeds - 1.0 : 0.9 * seeds) / 16.0, 1.0) > limit);
+    CHECK(judge::foreseen_error(test, tested_level, (seeds < 100 ? seeds - 1.0 : 0.9 * seeds) / 16.0, 1.0) > limit);
     const int width = number_behind(words, "width");
-    CHECK(judge::foreseen_power(cell, tested_level, 1.0, width / 256.0) <= limit);
-    CHECK((width == 512 || judge::foreseen_power(cell, tested_level, 1.0, width / 512.0) > limit));
+    CHECK(judge::foreseen_error(test, tested_level, 1.0, width / 256.0) <= limit);
+    CHECK((width == 512 || judge::foreseen_error(test, tested_level, 1.0, width / 512.0) > limit));
     CHECK(words.ends_with("would decide"));
   }
 }
 
-TEST_CASE("the worst cell decides what is named") {
-  const std::string all =
-      judge::remedy({{logarithm(0.08, 0.0), 0.5}, {logarithm(0.2, 0.0), 0.5}}, tested_level, 16, 256);
-  CHECK(all == judge::remedy({{logarithm(0.2, 0.0), 0.5}}, tested_level, 16, 256));
+TEST_CASE("the worst test decides what is named") {
+  const std::string all = judge::remedy({logarithm(0.08, 0.0), logarithm(0.2, 0.0)}, tested_level, 256);
+  CHECK(all == judge::remedy({logarithm(0.2, 0.0)}, tested_level, 256));
 }
 
 TEST_CASE("what seeds cannot mend is mended by width, and neither where nothing is underpowered") {
-  CHECK(judge::remedy({{logarithm(0.001, 0.01), 0.5}}, tested_level, 16, 256).empty());
-  const std::string words = judge::remedy({{logarithm(0.001, 0.4), 0.5}}, tested_level, 16, 256);
+  CHECK(judge::remedy({logarithm(0.001, 0.01)}, tested_level, 256).empty());
+  const std::string words = judge::remedy({logarithm(0.001, 0.4)}, tested_level, 256);
   CHECK(words == "about width 512, but not more seeds, would decide");
-  CHECK(judge::remedy({{logarithm(0.001, 0.4), 0.5}}, tested_level, 16, 0) == judge::nothing_within_reach);
+  CHECK(judge::remedy({logarithm(0.001, 0.4)}, tested_level, 0) == judge::nothing_within_reach);
 }
 
 TEST_CASE("where the prediction's own error is in the way, its tolerance is named") {
-  const std::string words = judge::remedy({{logarithm(0.01, 0.0, 0.2), 0.5}}, tested_level, 16, 256);
+  const std::string words = judge::remedy({logarithm(0.01, 0.0, 0.2)}, tested_level, 256);
   CAPTURE(words);
   CHECK(words.find("(theory.gradient_tolerance)") != std::string::npos);
-  judge::Cell forward = logarithm(0.01, 0.0, 0.2);
+  judge::Test forward = logarithm(0.01, 0.0, 0.2);
   forward.statistic = Statistic::token_cosine;
-  CHECK(judge::remedy({{forward, 0.5}}, tested_level, 16, 256).find("(theory.tolerance)") != std::string::npos);
+  CHECK(judge::remedy({forward}, tested_level, 256).find("(theory.tolerance)") != std::string::npos);
 }
 
 TEST_CASE("a stack whose gradients fluctuate too much for an allowance: the width at which they would not") {
-  judge::Cell wild = logarithm(0.5, std::numeric_limits<double>::infinity());
+  judge::Test wild = logarithm(0.5, std::numeric_limits<double>::infinity());
   wild.fluctuation = 13.0;  // below a quarter of the limit at 128 times the width
-  CHECK(judge::remedy({{wild, 0.5}}, tested_level, 16, 64) == "about width 8192, but not more seeds, would decide");
+  CHECK(judge::remedy({wild}, tested_level, 64) == "about width 8192, but not more seeds, would decide");
   wild.fluctuation = 0.0;  // too narrow for any term
-  CHECK(judge::remedy({{wild, 0.5}}, tested_level, 16, 2) == "a wider stack would decide");
+  CHECK(judge::remedy({wild}, tested_level, 2) == "a wider stack would decide");
 }
 
 TEST_CASE("a verdict that follows the advice decides") {
@@ -156,12 +157,11 @@ TEST_CASE("a verdict that follows the advice decides") {
     prediction.finite_width.assign(2, 0.0);
     prediction.replicates = 32;
     const StackSpec spec;
-    return judge::agreements_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{})
-        .front();
+    return judge::verdicts_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{}).front();
   };
   int decided = 0;
   for (int run = 0; run < 20; ++run) {
-    const judge::Agreement first = judged(16);
+    const judge::StackVerdict first = judged(16);
     REQUIRE(first.verdict == judge::Verdict::inconclusive);
     const int seeds = number_before(first.reason, "seeds");
     CHECK(seeds < 1000);
@@ -173,37 +173,33 @@ TEST_CASE("a verdict that follows the advice decides") {
 }
 
 TEST_CASE("an imprecise prediction names the tolerance that it meets; a missing number has no remedy") {
-  const auto judged = [](judge::Cell cell, judge::Cell other) {
-    judge::Agreement agreement;
-    agreement.width = 256;
-    agreement.cells = {cell, other};
-    judge::judge_cells(agreement, tested_level, {});
-    REQUIRE(agreement.verdict == judge::Verdict::inconclusive);
-    return agreement.reason;
+  const auto judged = [](const judge::Test& test, const judge::Test& other) {
+    judge::StackVerdict stack{.tests = {test, other}, .width = 256};
+    judge::judge({&stack}, tested_level);
+    REQUIRE(stack.verdict == judge::Verdict::inconclusive);
+    return stack.reason;
   };
-  judge::Cell imprecise = logarithm(0.01, 0.0, 0.004);
+  judge::Test imprecise = logarithm(0.01, 0.0, 0.004);
   imprecise.precise = false;
   CHECK(judged(imprecise, imprecise) ==
-        "log_grad_sq x_out[0] is predicted with a standard error of 0.004, larger than wanted; "
-        "theory.gradient_tolerance = 0.0044 would be met");
-  judge::Cell share = imprecise;
+        "log_grad_sq x_out[0]: predicted less precisely than asked for, ± 0.004 (theory.gradient_tolerance = 0.0044 "
+        "would be met)");
+  judge::Test share = imprecise;
   share.statistic = Statistic::score_share;  // whose tolerance is relative
-  share.measured = share.predicted = 0.5;
-  share.measured_error = 0.001;
-  CHECK(judged(share, share).ends_with("theory.gradient_tolerance = 0.0088 would be met"));
-  judge::Cell missing = logarithm(0.2, 0.0);
-  missing.measured = std::numeric_limits<double>::quiet_NaN();
-  CHECK(judged(missing, logarithm(0.2, 0.0)) == "log_grad_sq x_out[0]: measured no number, predicted 0");
+  share.measured.value = share.predicted.value = 0.5;
+  share.measured.error = 0.001;
+  CHECK(judged(share, share).ends_with("(theory.gradient_tolerance = 0.0088 would be met)"));
+  judge::Test missing = logarithm(0.2, 0.0);
+  missing.measured.value = std::numeric_limits<double>::quiet_NaN();
+  CHECK(judged(missing, logarithm(0.2, 0.0)) == "log_grad_sq x_out[0]: measured NaN, predicted 0");
 }
 
-TEST_CASE("a finding names its way out too") {
-  judge::Finding finding{
-      .measured = {0.1, 0.2}, .seeds = 16, .predicted = {0.0, 0.0}, .replicates = 32, .power_limit = 0.5};
-  judge::Finding* const all[] = {&finding};
-  judge::decide(all, 0.01, 256);
-  CHECK(finding.verdict == judge::Verdict::inconclusive);
-  CHECK(number_before(finding.reason, "seeds") > 16);
-  CHECK(number_behind(finding.reason, "width") > 256);
+TEST_CASE("a test that is judged alone names its remedy too") {
+  judge::Test test{.measured = {0.1, 0.2}, .predicted = {0.0, 0.0}, .limit = 0.5, .seeds = 16, .replicates = 32};
+  judge::judge({&test}, {.familywise_error = 0.01, .width = 256});
+  CHECK(test.verdict == judge::Verdict::inconclusive);
+  CHECK(number_before(test.reason, "seeds") > 16);
+  CHECK(number_behind(test.reason, "width") > 256);
 }
 
 }  // namespace periscope

@@ -36,8 +36,8 @@ Frequencies frequencies(int draws, const Make& make) {
   Frequencies found;
   for (int i = 0; i < draws; ++i) {
     const judge::SignClaim claim = make(generator);
-    if (claim.verdict == judge::SignVerdict::holds) found.holds += 1.0 / draws;
-    if (claim.verdict == judge::SignVerdict::fails) found.fails += 1.0 / draws;
+    if (claim.verdict == judge::ClaimVerdict::holds) found.holds += 1.0 / draws;
+    if (claim.verdict == judge::ClaimVerdict::fails) found.fails += 1.0 / draws;
   }
   return found;
 }
@@ -59,15 +59,15 @@ TEST_CASE("a claim's test is Student's, one-sided") {
   CHECK(holds.standard_error == doctest::Approx(1.0 / std::sqrt(3.0)));
   CHECK(holds.p == doctest::Approx(tail(std::sqrt(12.0))));
   CHECK(holds.detectable == doctest::Approx(judge::detectable_in_errors(3, 0.05) / std::sqrt(3.0)));
-  CHECK(holds.verdict == judge::SignVerdict::holds);
-  CHECK(tested({-1.0, -2.0, -3.0}).verdict == judge::SignVerdict::fails);
-  CHECK(tested({-1.0, 0.5, 1.0}).verdict == judge::SignVerdict::not_shown);
+  CHECK(holds.verdict == judge::ClaimVerdict::holds);
+  CHECK(tested({-1.0, -2.0, -3.0}).verdict == judge::ClaimVerdict::fails);
+  CHECK(tested({-1.0, 0.5, 1.0}).verdict == judge::ClaimVerdict::not_shown);
 }
 
 TEST_CASE("what has no spread, no second seed or no number is not shown, and says why") {
   for (const Values& values : {Values{1.0}, {1.0, 1.0, 1.0}, {1.0, NAN, 2.0}}) {
     const judge::SignClaim claim = tested(values);
-    CHECK(claim.verdict == judge::SignVerdict::not_shown);
+    CHECK(claim.verdict == judge::ClaimVerdict::not_shown);
     CHECK(std::isnan(claim.p));
     CHECK(std::isnan(claim.detectable));
     CHECK_FALSE(claim.reason.empty());
@@ -204,13 +204,13 @@ TEST_CASE("that some row is positive: values, p and what would be found, by hand
                                 {{around(1.0), around(6.0)}, {around(4.0), around(2.0)}, {around(-1.0), around(7.0)}});
   CHECK(claim.values == around(2.0));
   CHECK(claim.p == doctest::Approx(3.0 * tail(2.0 * root)));
-  CHECK(claim.verdict == judge::SignVerdict::not_shown);  // 0.037 for one row, three times that for three
+  CHECK(claim.verdict == judge::ClaimVerdict::not_shown);  // 0.037 for one row, three times that for three
   CHECK(claim.detectable == doctest::Approx(judge::detectable_in_errors(3, 0.05 / 3.0) / root));
   judge::SignClaim opposite = claim_of();
   judge::test_some_row_positive(opposite, {{around(-9.0), around(6.0)}, {around(-8.0), around(-20.0)}});
   CHECK(opposite.values == around(-9.0));
   CHECK(opposite.p == doctest::Approx(1.0 - 2.0 * tail(8.0 * root)));
-  CHECK(opposite.verdict == judge::SignVerdict::fails);
+  CHECK(opposite.verdict == judge::ClaimVerdict::fails);
 }
 
 TEST_CASE("that some row is positive: a number without a spread shows nothing, the others still do") {
@@ -220,8 +220,8 @@ TEST_CASE("that some row is positive: a number without a spread shows nothing, t
     judge::test_some_row_positive(claim, table);
     return claim;
   };
-  CHECK(judged({{constant, high}}).verdict == judge::SignVerdict::not_shown);
-  CHECK(judged({{constant, high}, {high, high}}).verdict == judge::SignVerdict::holds);
+  CHECK(judged({{constant, high}}).verdict == judge::ClaimVerdict::not_shown);
+  CHECK(judged({{constant, high}, {high, high}}).verdict == judge::ClaimVerdict::holds);
   const judge::SignClaim nothing = judged({{constant, constant}});
   CHECK(std::isnan(nothing.p));
   CHECK(nothing.reason == "no spread over seeds");
@@ -296,7 +296,7 @@ TEST_CASE("the correction for the number of claims is Holm's, of both sides") {
   for (const double p : Values{0.01, 0.9, 0.997, NAN, 0.4, 0.012}) {
     claims.push_back(claim_of());
     claims.back().p = p;
-    claims.back().verdict = judge::SignVerdict::not_shown;
+    claims.back().verdict = judge::ClaimVerdict::not_shown;
   }
   claims.push_back(claim_of());  // not run
   claims.back().p = 1e-9;

@@ -202,7 +202,7 @@ TEST_CASE("every claim's number is what its statement says is positive") {
     INFO(row.id, ": ", found.statement, " ", found.reason);
     REQUIRE(found.values.size() == 3);
     CHECK(found.values[0] == doctest::Approx(row.value));
-    CHECK(found.verdict == judge::SignVerdict::holds);
+    CHECK(found.verdict == judge::ClaimVerdict::holds);
   }
 }
 
@@ -214,7 +214,7 @@ TEST_CASE("that two are alike is not shown by noise of what they are held agains
   const auto claims =
       reproduce::judge_claims({group_of("pre", 1.0, noisy(3.0, 3.2, 2.81)), group_of("peri", 1.0, noisy(3.0, 3.0, 3.0)),
                                group_of("peri, LayerNorm", 1.0, noisy(3.01, 2.99, 3.012))});
-  CHECK(claim(claims, "R7a").verdict == judge::SignVerdict::not_shown);
+  CHECK(claim(claims, "R7a").verdict == judge::ClaimVerdict::not_shown);
 }
 
 TEST_CASE("claims say which runs ended early") {
@@ -286,7 +286,7 @@ TEST_CASE("two seeds say nothing of a spread") {
   auto pre = group_of("pre", 1.0, loss(3)), peri = group_of("peri", 1.0, loss(2));
   pre.cells.pop_back();
   peri.cells.pop_back();
-  CHECK(claim(reproduce::judge_claims({pre, peri}), "R9").verdict == judge::SignVerdict::not_shown);
+  CHECK(claim(reproduce::judge_claims({pre, peri}), "R9").verdict == judge::ClaimVerdict::not_shown);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ TEST_CASE("without runs no claim is judged, each names what it lacks, and no id 
   std::set<std::string> ids;
   for (const judge::SignClaim& claim : claims) {
     INFO(claim.id);
-    CHECK(claim.verdict == judge::SignVerdict::not_run);
+    CHECK(claim.verdict == judge::ClaimVerdict::not_run);
     CHECK(claim.reason.starts_with("no runs of "));
     CHECK(ids.insert(claim.id).second);
   }
@@ -45,10 +45,10 @@ TEST_CASE("the order of final losses") {
   const std::vector<judge::SignClaim> claims =
       judge_claims({with_losses("pre", {2.9, 3.0, 3.1}), with_losses("peri", {2.5, 2.61, 2.7}),
                     with_losses("a+c", {2.4, 2.5, 2.61})});
-  CHECK(claim(claims, "R1d").verdict == judge::SignVerdict::holds);
+  CHECK(claim(claims, "R1d").verdict == judge::ClaimVerdict::holds);
   CHECK(claim(claims, "R1d").mean == doctest::Approx(0.39667).epsilon(1e-4));
-  CHECK(claim(claims, "R1a").verdict == judge::SignVerdict::fails);
-  CHECK(claim(claims, "R1b").verdict == judge::SignVerdict::not_run);
+  CHECK(claim(claims, "R1a").verdict == judge::ClaimVerdict::fails);
+  CHECK(claim(claims, "R1b").verdict == judge::ClaimVerdict::not_run);
 }
 
 TEST_CASE("a run that ended early counts as a guess") {
@@ -78,15 +78,15 @@ TEST_CASE("the surge of the variance, and the law of its growth over depth") {
                          with_end("peri", "variance.x_out", growing(line, 0.02))});
   };
   const auto surge = judged(exponential, 0.01);
-  CHECK(claim(surge, "F4a").verdict == judge::SignVerdict::holds);
+  CHECK(claim(surge, "F4a").verdict == judge::ClaimVerdict::holds);
   CHECK(claim(surge, "F4a").mean == doctest::Approx(std::log(std::pow(2.0, 12.0) / 13.0)).epsilon(0.02));
-  CHECK(claim(surge, "F4b").verdict == judge::SignVerdict::holds);
+  CHECK(claim(surge, "F4b").verdict == judge::ClaimVerdict::holds);
   CHECK(claim(surge, "F4b").mean > 1.0);  // what is least is 10 % over a percent
-  CHECK(claim(judged(line, 0.01), "F4b").verdict == judge::SignVerdict::fails);
+  CHECK(claim(judged(line, 0.01), "F4b").verdict == judge::ClaimVerdict::fails);
   // The best of the three laws is an exponential still, and yet it describes nothing.
   const auto scattered = judged(exponential, 0.15);
   const judge::SignClaim& rough = claim(scattered, "F4b");
-  CHECK(rough.verdict != judge::SignVerdict::holds);
+  CHECK(rough.verdict != judge::ClaimVerdict::holds);
   CHECK(rough.mean < 0.0);
 }
 
@@ -100,10 +100,10 @@ TEST_CASE("that Eq. 4 misses growth is what the cosine term adds") {
     return run;
   };
   const auto claims = judge_claims({group_of("pre", 1.0, end)});
-  CHECK(claim(claims, "T15a").verdict == judge::SignVerdict::holds);
+  CHECK(claim(claims, "T15a").verdict == judge::ClaimVerdict::holds);
   CHECK(claim(claims, "T15a").values[0] == doctest::Approx(std::log(28.0 / 7.0)));
   CHECK(claim(claims, "T15c").values[0] == doctest::Approx(std::log(28.0 / 7.0)));
-  CHECK(claim(claims, "T15b").verdict == judge::SignVerdict::not_run);
+  CHECK(claim(claims, "T15b").verdict == judge::ClaimVerdict::not_run);
 }
 
 TEST_CASE("gradients over depth: their slope is per stack") {
@@ -112,9 +112,9 @@ TEST_CASE("gradients over depth: their slope is per stack") {
   };
   const auto claims = judge_claims(
       {with_end("post", "grad_sq.weight.q", falling(0.1)), with_end("peri", "grad_sq.weight.q", falling(0.9))});
-  CHECK(claim(claims, "G7a").verdict == judge::SignVerdict::holds);
+  CHECK(claim(claims, "G7a").verdict == judge::ClaimVerdict::holds);
   CHECK(claim(claims, "G7a").values[0] == doctest::Approx(3.0 * std::log(10.0)));
-  CHECK(claim(claims, "G7d").verdict == judge::SignVerdict::holds);
+  CHECK(claim(claims, "G7d").verdict == judge::ClaimVerdict::holds);
 }
 
 TEST_CASE("a claim carries the regime of the runs that it was tested on") {
@@ -146,24 +146,24 @@ TEST_CASE("what the source sees within more tokens than a proxy reads can be sho
   };
   const auto low = largest(40.0);
   const judge::SignClaim& refuted = claim(low, "F9c");
-  CHECK(refuted.verdict == judge::SignVerdict::not_testable);
+  CHECK(refuted.verdict == judge::ClaimVerdict::not_testable);
   CHECK(refuted.values.front() == doctest::Approx(std::log(40.0 / 65504.0)));
   CHECK(refuted.reason.find("the source sees it within 5e+08") != std::string::npos);
   CHECK(std::isnan(refuted.p));
   CHECK(std::isnan(refuted.holm));
-  CHECK(claim(largest(80000.0), "F9c").verdict == judge::SignVerdict::holds);
+  CHECK(claim(largest(80000.0), "F9c").verdict == judge::ClaimVerdict::holds);
   GroupRuns longer = with_end("pre", "largest", [](int seed) { return std::vector<double>{40.0 + seed}; });
   longer.group.train.steps = 1000000;
   longer.group.train.batch = 64;
   longer.group.spec.input.tokens = 64;
-  CHECK(claim(judge_claims({longer}), "F9c").verdict == judge::SignVerdict::fails);
+  CHECK(claim(judge_claims({longer}), "F9c").verdict == judge::ClaimVerdict::fails);
 }
 
 TEST_CASE("the spread of seeds is told from twice the other's") {
   const auto wide = judge_claims({with_losses("pre", {2.0, 3.0, 4.1}), with_losses("peri", {2.9, 3.0, 3.05})});
   // Sums of squares 2.20667 and 0.011667.
   CHECK(claim(wide, "R9").mean == doctest::Approx((2.20667 - 4.0 * 0.011667) / 3.0).epsilon(1e-4));
-  CHECK(claim(wide, "R9").verdict == judge::SignVerdict::holds);
+  CHECK(claim(wide, "R9").verdict == judge::ClaimVerdict::holds);
   const auto alike = judge_claims({with_losses("pre", {2.0, 3.0, 4.0}), with_losses("peri", {2.0, 3.1, 4.0})});
   CHECK(claim(alike, "R9").mean < 0.0);
 }
@@ -171,9 +171,9 @@ TEST_CASE("the spread of seeds is told from twice the other's") {
 TEST_CASE("two groups are alike only within half of what the placements differ by") {
   const GroupRuns pre = with_losses("pre", {3.0, 3.1, 3.2}), peri = with_losses("peri", {2.5, 2.6, 2.71});
   const auto same = judge_claims({pre, peri, with_losses("peri, LayerNorm", {2.52, 2.61, 2.7})});
-  CHECK(claim(same, "R7a").verdict == judge::SignVerdict::holds);
+  CHECK(claim(same, "R7a").verdict == judge::ClaimVerdict::holds);
   const auto other = judge_claims({pre, peri, with_losses("peri, LayerNorm", {2.1, 2.2, 2.3})});
-  CHECK(claim(other, "R7a").verdict == judge::SignVerdict::fails);
+  CHECK(claim(other, "R7a").verdict == judge::ClaimVerdict::fails);
   CHECK(claim(same, "R7a").p <= 0.05);
   CHECK(claim(other, "R7a").p >= 0.95);
   const auto noise = judge_claims({with_losses("pre", {3.0, 3.2, 2.81}), with_losses("peri", {3.0, 3.0, 3.0}),
@@ -199,15 +199,15 @@ TEST_CASE("sweeps of the rate: the best of each, the shape, and where the best i
   add("pre", {3.0, 3.0, 2.9}, rates);               // symmetric: best at 1
   add("peri", {2.7, 3.0, 2.5}, rates);              // best above 1
   const auto claims = judge_claims(runs);
-  CHECK(claim(claims, "R3a").verdict == judge::SignVerdict::holds);
+  CHECK(claim(claims, "R3a").verdict == judge::ClaimVerdict::holds);
   CHECK(claim(claims, "R3a").values[0] == doctest::Approx(0.4));
   CHECK(claim(claims, "R3b").values[0] == doctest::Approx(0.3));
-  CHECK(claim(claims, "R3e").verdict == judge::SignVerdict::fails);
+  CHECK(claim(claims, "R3e").verdict == judge::ClaimVerdict::fails);
   CHECK(claim(claims, "R3f").values[0] == doctest::Approx(0.1));
   CHECK(claim(claims, "R3g").values[0] == doctest::Approx(0.2));
   // Slopes −0.5 and 0.2 per ln 4 in the middles of two pieces: the zero is 5/7 of the way from −ln(4)/2 to ln(4)/2.
   CHECK(claim(claims, "R3h").values[0] == doctest::Approx(std::log(4.0) * (5.0 / 7.0 - 0.5) + std::log(4.0)));
-  CHECK(claim(claims, "R8").verdict == judge::SignVerdict::not_run);
+  CHECK(claim(claims, "R8").verdict == judge::ClaimVerdict::not_run);
   // What the claims say is chosen for its size is tested for all that it was chosen from: 3 rates of Peri-LN.
   const judge::SignClaim& best = claim(claims, "R3a");
   CHECK(best.detectable ==
@@ -217,7 +217,7 @@ TEST_CASE("sweeps of the rate: the best of each, the shape, and where the best i
 TEST_CASE("two rates have no shape") {
   const auto claims =
       judge_claims({with_losses("post", {3.0, 3.1, 3.2}), with_losses("post, rate x 3", {2.0, 2.1, 2.3}, 3.0)});
-  CHECK(claim(claims, "R3e").verdict == judge::SignVerdict::not_run);
+  CHECK(claim(claims, "R3e").verdict == judge::ClaimVerdict::not_run);
 }
 
 TEST_CASE("every tested claim has its chance among all that were tested") {
@@ -225,7 +225,7 @@ TEST_CASE("every tested claim has its chance among all that were tested") {
                                     with_losses("a+c", {2.4, 2.5, 2.61})});
   double tested = 0.0, least = 1.0;
   for (const judge::SignClaim& one : claims) {
-    CHECK(std::isnan(one.holm) == (one.verdict == judge::SignVerdict::not_run || std::isnan(one.p)));
+    CHECK(std::isnan(one.holm) == (one.verdict == judge::ClaimVerdict::not_run || std::isnan(one.p)));
     if (std::isnan(one.holm)) continue;
     tested += 1.0;
     least = std::min({least, 2.0 * one.p, 2.0 * (1.0 - one.p)});

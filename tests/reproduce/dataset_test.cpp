@@ -159,9 +159,9 @@ TEST_CASE(
                              .exhibit = "1",
                              .statement = "s",
                              .quantity = "q",
-                             .verdict = p < 0.05   ? judge::SignVerdict::holds
-                                        : p > 0.95 ? judge::SignVerdict::fails
-                                                   : judge::SignVerdict::not_shown,
+                             .verdict = p < 0.05   ? judge::ClaimVerdict::holds
+                                        : p > 0.95 ? judge::ClaimVerdict::fails
+                                                   : judge::ClaimVerdict::not_shown,
                              .values = {1.0, 2.0, 3.0},
                              .p = p,
                              .reason = ""});
@@ -170,7 +170,7 @@ TEST_CASE(
                            .exhibit = "1",
                            .statement = "large",
                            .quantity = "q",
-                           .verdict = judge::SignVerdict::not_testable,
+                           .verdict = judge::ClaimVerdict::not_testable,
                            .values = {1.0, 2.0, 3.0},
                            .p = std::nan(""),
                            .reason = "too short",

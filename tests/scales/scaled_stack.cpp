@@ -14,21 +14,21 @@
 namespace periscope::testing {
 namespace {
 
-/// The second moments behind norm B, which no verdict looks at, because in a stack without gains they are certain.
-void add_branches(std::vector<judge::Cell>& cells, const Measured& measured, const theory::Prediction& prediction) {
+/// The second moments behind norm B, which no verdict compares, because in a stack without gains they are certain.
+void add_branches(std::vector<judge::Test>& tests, const Measured& measured, const theory::Prediction& prediction) {
   const Curve& m = *measured.profile.find(Statistic::second_moment, Signal::B_out);
   const Curve& p = *prediction.profile.find(Statistic::second_moment, Signal::B_out);
   for (std::size_t i = 0; i < m.value.size(); ++i) {
-    cells.push_back({.signal = Signal::B_out,
-                     .index = static_cast<int>(i),
-                     .measured = m.value[i],
-                     .measured_error = m.standard_error[i],
-                     .predicted = p.value[i],
-                     .predicted_error = p.standard_error[i],
-                     .allowance = config::AgreementOptions{}.finite_width * prediction.finite_width[i + 1] * p.value[i],
-                     .scale = p.value[i],
-                     .seeds = measured.seeds,
-                     .replicates = prediction.replicates});
+    tests.push_back(
+        {.signal = Signal::B_out,
+         .index = static_cast<int>(i),
+         .measured = {m.value[i], m.standard_error[i]},
+         .predicted = {p.value[i], p.standard_error[i]},
+         .tolerated_bias = config::AgreementOptions{}.finite_width * prediction.finite_width[i + 1] * p.value[i],
+         .scale = p.value[i],
+         .limit = 0.2,
+         .seeds = measured.seeds,
+         .replicates = prediction.replicates});
   }
 }
 
@@ -93,31 +93,31 @@ Measured measure(const StackSpec& spec, config::WeightsChoice weights, int seeds
   return {spec, stacks::measure_stack(*backend, spec, run, seeds, progress, [](const Reading&) {}).profile(), seeds};
 }
 
-judge::Agreement agreement_of(const Measured& measured, const StackSpec& overridden) {
+judge::StackVerdict agreement_of(const Measured& measured, const StackSpec& overridden) {
   const theory::Prediction prediction =
       theory::predict(overridden, stacks::distinct_token_ids(overridden, config::RunOptions{}.seed, measured.seeds),
                       {.tolerance = 0.005});
   REQUIRE(prediction.refusal == "");
   const config::AgreementOptions options;
-  judge::Agreement agreement;
-  agreement.cells = judge::compared_cells({.spec = overridden,
-                                           .measured = measured.profile,
-                                           .seeds = measured.seeds,
-                                           .diverged_seeds = 0,
-                                           .dtype = DType::f64,
-                                           .prediction = prediction},
-                                          options);
-  add_branches(agreement.cells, measured, prediction);
-  judge::judge_cells(agreement, judge::sidak_level(options.familywise_error, agreement.cells.size()), options);
+  judge::StackVerdict agreement;
+  agreement.tests = judge::stack_tests({.spec = overridden,
+                                        .measured = measured.profile,
+                                        .seeds = measured.seeds,
+                                        .diverged_seeds = 0,
+                                        .dtype = DType::f64,
+                                        .prediction = prediction},
+                                       options);
+  add_branches(agreement.tests, measured, prediction);
+  judge::judge({&agreement}, options.familywise_error);
   return agreement;
 }
 
 void check_agrees(const Measured& measured) {
   CAPTURE(measured.spec.model.placement.name);
-  const judge::Agreement agreement = agreement_of(measured, measured.spec);
-  const judge::Cell& worst = agreement.cells.at(static_cast<std::size_t>(agreement.worst));
-  INFO(worst.name(), ": ", worst.measured, " +- ", worst.measured_error, " against ", worst.predicted, " +- ",
-       worst.predicted_error, ", excess ", worst.excess(), " of ", agreement.critical, "; worst power ",
+  const judge::StackVerdict agreement = agreement_of(measured, measured.spec);
+  const judge::Test& worst = agreement.worst_test();
+  INFO(worst.name(), ": ", worst.measured.value, " +- ", worst.measured.error, " against ", worst.predicted.value,
+       " +- ", worst.predicted.error, ", excess ", worst.excess(), " of ", worst.critical, "; worst power ",
        agreement.power.worst);
   CHECK(agreement.verdict != judge::Verdict::disagrees);
 }

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/judge/stack_verdicts.h"
 #include "experiments/engine/run/stacks.h"
 #include "sim/spec/weight_scales.h"
 #include "theory/predict/predict.h"
@@ -35,7 +35,7 @@ Measured measure(const StackSpec& spec, config::WeightsChoice weights = config::
 
 /// T19's verdict at a familywise error of 1 % over all cells: second moments and variances of stream,
 /// module and branch at every depth, and token cosines.
-judge::Agreement agreement_of(const Measured& measured, const StackSpec& overridden);
+judge::StackVerdict agreement_of(const Measured& measured, const StackSpec& overridden);
 void check_agrees(const Measured& measured);
 
 /// A small stack of Peri-LN that has every kind of parameter: norms with biases, tables, positions, token types,

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "experiments/engine/judge/cell.h"
+#include "experiments/engine/judge/test.h"
 
 namespace periscope::judge {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "experiments/engine/judge/cell.h"
+#include "experiments/engine/judge/test.h"
 
 namespace periscope::judge {
 

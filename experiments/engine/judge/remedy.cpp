@@ -11,7 +11,7 @@ namespace {
 
 constexpr double most_times = 1024.0;
 
-bool is_of_chain(const Cell& cell) { return cell.spread_degrees >= 1; }
+bool is_of_chain(const Test& test) { return test.spread_degrees >= 1; }
 
 /// A count, which stays an int.
 int multiple(int n, double factor) {
@@ -19,44 +19,45 @@ int multiple(int n, double factor) {
   return static_cast<int>(std::lround(std::min(n * factor, most)));
 }
 
-/// A cell whose prediction has `sharper` times its error, by the key that says how precise predictions are.
-Cell sharpened(Cell cell, double sharper) {
-  if (is_of_chain(cell) && !cell.replicates_given) return cell;
-  cell.predicted_error *= sharper;
-  if (is_of_chain(cell)) {
-    cell.replicates = multiple(cell.replicates, 1.0 / (sharper * sharper));
-    cell.spread_degrees = multiple(cell.spread_degrees, 1.0 / (sharper * sharper));
+/// A test whose prediction has `sharper` times its error, by the key that says how precise predictions are.
+Test sharpened(Test test, double sharper) {
+  if (is_of_chain(test) && !test.replicates_given) return test;
+  test.predicted.error *= sharper;
+  if (is_of_chain(test)) {
+    test.replicates = multiple(test.replicates, 1.0 / (sharper * sharper));
+    test.spread_degrees = multiple(test.spread_degrees, 1.0 / (sharper * sharper));
   }
-  return cell;
+  return test;
 }
 
-std::string_view key_of_precision(const Cell& cell) {
-  if (is_of_chain(cell)) return "theory.replicates";
-  return is_gradient(cell.statistic) ? "theory.gradient_tolerance" : "theory.tolerance";
+std::string_view key_of_precision(const Test& test) {
+  if (!test.precision_key.empty()) return test.precision_key;
+  if (is_of_chain(test)) return "theory.replicates";
+  return is_gradient(test.statistic) ? "theory.gradient_tolerance" : "theory.tolerance";
 }
 
-/// True if every error that is wanted could be refused, with predictions of `sharper` times their error.
-bool decides(const std::vector<Wanted>& wanted, double level, double seeds_times, double width_times, double sharper) {
-  return std::ranges::all_of(wanted, [&](const Wanted& w) {
-    return foreseen_power(sharpened(w.cell, sharper), level, seeds_times, width_times) <= w.limit;
+/// True if every test could detect an error of its limit, with predictions of `sharper` times their error.
+bool decides(const std::vector<Test>& tests, double level, double seeds_times, double width_times, double sharper) {
+  return std::ranges::all_of(tests, [&](const Test& t) {
+    return foreseen_error(sharpened(t, sharper), level, seeds_times, width_times) <= t.limit;
   });
 }
 
 /// The keys of those predictions that stay in the way of any number of seeds at any width.
-std::string keys_in_the_way(const std::vector<Wanted>& wanted, double level, int width) {
+std::string keys_in_the_way(const std::vector<Test>& tests, double level, int width) {
   std::vector<std::string_view> keys;
-  for (const Wanted& w : wanted) {
-    if (foreseen_power(w.cell, level, most_times, width > 0 ? most_times : 1.0) <= w.limit) continue;
-    const std::string_view key = key_of_precision(w.cell);
+  for (const Test& t : tests) {
+    if (foreseen_error(t, level, most_times, width > 0 ? most_times : 1.0) <= t.limit) continue;
+    const std::string_view key = key_of_precision(t);
     if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
   }
   return fmt::format("{}", fmt::join(keys, ", "));
 }
 
 /// The fewest seeds with which it decides at this width, or 0.
-int fewest(const std::vector<Wanted>& wanted, double level, int seeds, double width_times, double sharper) {
+int fewest(const std::vector<Test>& tests, double level, int seeds, double width_times, double sharper) {
   return seeds_that_decide(
-      seeds, [&](int n) { return decides(wanted, level, static_cast<double>(n) / seeds, width_times, sharper); });
+      seeds, [&](int n) { return decides(tests, level, static_cast<double>(n) / seeds, width_times, sharper); });
 }
 
 /// The smallest width, in powers of two times this one, at which `condition(times)` holds, or 0.
@@ -69,14 +70,14 @@ int narrowest(int width, const Condition& condition) {
 }
 
 /// Seeds alone, width alone, or the two together; "" if nothing within reach decides.
-std::string words_for(const std::vector<Wanted>& wanted, double level, int seeds, int width, double sharper) {
-  const int more = fewest(wanted, level, seeds, 1.0, sharper);
-  const int wider = narrowest(width, [&](double times) { return decides(wanted, level, 1.0, times, sharper); });
+std::string words_for(const std::vector<Test>& tests, double level, int seeds, int width, double sharper) {
+  const int more = fewest(tests, level, seeds, 1.0, sharper);
+  const int wider = narrowest(width, [&](double times) { return decides(tests, level, 1.0, times, sharper); });
   if (more > 0 && wider > 0) return fmt::format("about {} seeds, or width {},", rounded_up(more), wider);
   if (more > 0) return fmt::format("about {} seeds", rounded_up(more));
   if (wider > 0) return fmt::format("about width {}, but not more seeds,", wider);
   for (double times = 2.0; width > 0 && times <= most_times; times *= 2.0) {
-    const int both = fewest(wanted, level, seeds, times, sharper);
+    const int both = fewest(tests, level, seeds, times, sharper);
     if (both > 0 && both <= 32 * times * seeds) {
       return fmt::format("about {} seeds at width {}", rounded_up(both), static_cast<int>(times) * width);
     }
@@ -106,31 +107,40 @@ int rounded_up(int seeds) {
   return (seeds + unit - 1) / unit * unit;
 }
 
-double foreseen_power(const Cell& cell, double level, double seeds_times, double width_times) {
-  Cell then = cell;
-  then.measured_error /= std::sqrt(seeds_times * width_times);
-  then.seeds = multiple(cell.seeds, seeds_times);
-  if (is_of_chain(cell)) {  // seeds and replicates are draws of one law, and nothing is allowed for width
-    const double replicates_times = cell.replicates_given ? 1.0 : seeds_times;
-    then.predicted_error /= std::sqrt(replicates_times * width_times);
+double foreseen_error(const Test& test, double level, double seeds_times, double width_times) {
+  Test then = test;
+  then.measured.error /= std::sqrt(seeds_times * width_times);
+  then.seeds = multiple(test.seeds, seeds_times);
+  then.measured_degrees *= seeds_times;
+  if (is_of_chain(test)) {  // seeds and replicates are draws of one law, and nothing is allowed for width
+    const double replicates_times = test.replicates_given ? 1.0 : seeds_times;
+    then.predicted.error /= std::sqrt(replicates_times * width_times);
     then.spread /= std::sqrt(width_times);
-    then.replicates = multiple(cell.replicates, replicates_times);
-    then.spread_degrees = multiple(cell.spread_degrees, replicates_times);
+    then.replicates = multiple(test.replicates, replicates_times);
+    then.spread_degrees = multiple(test.spread_degrees, replicates_times);
   } else {
-    then.allowance /= width_times;
+    then.tolerated_bias /= width_times;
   }
-  return then.smallest_rejected(level);
+  return then.detectable_at(level);
 }
 
-std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, int width,
-                   std::string_view precision_key) {
-  if (decides(wanted, level, 1.0, 1.0, 1.0)) return {};
+std::string remedy(const std::vector<Test>& all, double level, int width) {
+  std::vector<Test> tests;
+  int seeds = 1;
+  for (const Test& t : all) {
+    if (!t.is_finite() && !std::isinf(t.tolerated_bias)) return {};
+    if (std::isinf(t.limit)) continue;
+    seeds = std::max(seeds, t.seeds);
+    Test& numbers = tests.emplace_back(t);  // copied often below
+    for (std::string* words : {&numbers.contrast, &numbers.quantity, &numbers.label, &numbers.reason}) words->clear();
+  }
+  if (decides(tests, level, 1.0, 1.0, 1.0)) return {};
   double fluctuation = 0.0;  // in units of what it may be
-  for (const Wanted& w : wanted) {
-    if (!std::isinf(w.cell.allowance)) continue;
-    if (!(w.cell.fluctuation > 0.0)) return "a wider stack would decide";
+  for (const Test& t : tests) {
+    if (!std::isinf(t.tolerated_bias)) continue;
+    if (!(t.fluctuation > 0.0)) return "a wider stack would decide";
     // Half of it is granted, on both sides of the number: a quarter of the limit leaves room for the rest.
-    fluctuation = std::max(fluctuation, w.cell.fluctuation / std::min(largest_fluctuation, 0.25 * w.limit));
+    fluctuation = std::max(fluctuation, t.fluctuation / std::min(largest_fluctuation, 0.25 * t.limit));
   }
   if (fluctuation > 0.0) {
     const int wider = narrowest(width, [&](double times) { return fluctuation / times < 1.0; });
@@ -139,10 +149,10 @@ std::string remedy(const std::vector<Wanted>& wanted, double level, int seeds, i
   }
   constexpr double sharpest = 1.0 / 64.0;
   for (double sharper = 1.0; sharper >= sharpest; sharper /= 2.0) {
-    const std::string words = words_for(wanted, level, seeds, width, sharper);
+    const std::string words = words_for(tests, level, seeds, width, sharper);
     if (words.empty()) continue;
     if (sharper == 1.0) return words + " would decide";
-    const std::string keys = precision_key.empty() ? keys_in_the_way(wanted, level, width) : std::string(precision_key);
+    const std::string keys = keys_in_the_way(tests, level, width);
     return fmt::format("{} would decide, with predictions {:g} times as precise{}", words, 1.0 / sharper,
                        keys.empty() ? keys : " (" + keys + ")");
   }

@@ -1,20 +1,12 @@
 #pragma once
 
-#include <array>
 #include <limits>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "sim/base/enumerators.h"
+#include "experiments/engine/judge/claims.h"
 
 namespace periscope::judge {
-
-/// The verdict of the seeds on a claim.
-enum class SignVerdict { holds, fails, not_shown, not_testable, not_run };
-inline constexpr std::array<std::string_view, 5> sign_verdict_names{"holds", "fails", "not-shown", "not-testable-here",
-                                                                    "not-run"};
-static_assert(are_names_of<SignVerdict>(sign_verdict_names));
 
 /// The chance of a false decision of one claim, on each of its two sides.
 inline constexpr double sign_claim_level = 0.05;
@@ -25,7 +17,7 @@ struct SignClaim {
   std::string exhibit;    ///< the figure or table
   std::string statement;  ///< in our words
   std::string quantity;   ///< the number that the claim says is positive, for one seed
-  SignVerdict verdict = SignVerdict::not_run;
+  ClaimVerdict verdict = ClaimVerdict::not_run;
   std::vector<double> values;  ///< by seed; twins, so that differences are of pairs
   double mean = 0.0;
   double standard_error = 0.0;

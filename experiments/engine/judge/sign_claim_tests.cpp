@@ -52,7 +52,7 @@ void decide(SignClaim& claim, double positive, double negative) {
   claim.mean = test.mean;
   claim.standard_error = test.standard_error;
   claim.p = claim.detectable = unknown;
-  claim.verdict = SignVerdict::not_shown;
+  claim.verdict = ClaimVerdict::not_shown;
   if (std::isnan(positive) || std::isnan(negative)) {
     add_reason(claim, claim.values.size() < 2      ? "too few seeds to tell a spread"
                       : !std::isfinite(claim.mean) ? "a seed's value is not finite"
@@ -61,8 +61,8 @@ void decide(SignClaim& claim, double positive, double negative) {
   }
   // Tests of several numbers may find neither sign likelier than the other.
   claim.p = positive < 0.5 ? positive : negative < 0.5 ? 1.0 - negative : 0.5;
-  if (positive <= sign_claim_level) claim.verdict = SignVerdict::holds;
-  if (negative <= sign_claim_level) claim.verdict = SignVerdict::fails;
+  if (positive <= sign_claim_level) claim.verdict = ClaimVerdict::holds;
+  if (negative <= sign_claim_level) claim.verdict = ClaimVerdict::fails;
 }
 
 /// Fills `detectable` of a decided claim whose binding test is a t test of `values` at `level_of_each`.
@@ -151,7 +151,7 @@ void test_positive(SignClaim& claim) {
 }
 
 void set_not_testable(SignClaim& claim, const std::string& reason) {
-  claim.verdict = SignVerdict::not_testable;
+  claim.verdict = ClaimVerdict::not_testable;
   claim.p = claim.detectable = unknown;
   add_reason(claim, reason);
 }
@@ -226,7 +226,7 @@ void test_spreads_more(SignClaim& claim, const Values& first, const Values& seco
 void correct_for_number(std::vector<SignClaim>& claims) {
   std::vector<SignClaim*> tested;
   for (SignClaim& claim : claims) {
-    if (!std::isnan(claim.p) && claim.verdict != SignVerdict::not_run) tested.push_back(&claim);
+    if (!std::isnan(claim.p) && claim.verdict != ClaimVerdict::not_run) tested.push_back(&claim);
   }
   const auto two_sided = [](const SignClaim* claim) { return std::min(1.0, 2.0 * std::min(claim->p, 1.0 - claim->p)); };
   std::ranges::sort(tested, {}, two_sided);

@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "experiments/engine/judge/findings.h"
+#include "experiments/engine/judge/seed_rows.h"
 
 namespace periscope::judge {
 

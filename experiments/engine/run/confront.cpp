@@ -29,10 +29,10 @@ ConfrontedStacks confront(const config::Config& config, const std::string& what,
   progress.finish("judging");
   std::vector<const theory::Prediction*> predictions;
   for (const StackResult& stack : result.stacks) predictions.push_back(&stack.prediction);
-  const std::vector<judge::Agreement> agreements = judge_stacks(measured, predictions, config.agreement);
+  const std::vector<judge::StackVerdict> verdicts = judge_stacks(measured, predictions, config.agreement);
   for (std::size_t i = 0; i < result.stacks.size(); ++i) {
     result.stacks[i].measurement = measured.measurements[i];
-    result.stacks[i].agreement = agreements[i];
+    result.stacks[i].judged = verdicts[i];
   }
   result.per_seed = std::move(measured.per_seed);
   return result;

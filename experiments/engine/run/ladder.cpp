@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/engine/judge/compared_cells.h"
 #include "experiments/engine/judge/gradient_floor.h"
+#include "experiments/engine/judge/stack_tests.h"
 #include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/override_effect.h"
 #include "experiments/engine/run/progress.h"
@@ -69,15 +69,15 @@ struct Followed {
   std::vector<double> weights;
 
   [[nodiscard]] const Curve* curve(const Profile& profile) const {
-    return quantity.weight ? profile.find(quantity.statistic, *quantity.weight)
-                           : profile.find(quantity.statistic, quantity.signal);
+    const judge::Test& t = quantity.test;
+    return t.weight ? profile.find(t.statistic, *t.weight) : profile.find(t.statistic, t.signal);
   }
   /// `model` is the stack that the profile is of: a matrix's squared gradient is a sum over its fan-in (T11), so the
   /// logarithm is taken per input feature.
   [[nodiscard]] double value(const Profile& profile, const ModelSpec& model) const {
     const Curve* found = curve(profile);
     if (found == nullptr) return std::numeric_limits<double>::quiet_NaN();
-    const double offset = quantity.weight ? std::log(shape_of(model, *quantity.weight).fan_in) : 0.0;
+    const double offset = quantity.test.weight ? std::log(shape_of(model, *quantity.test.weight).fan_in) : 0.0;
     double sum = 0.0;
     for (std::size_t i = 0; i < weights.size(); ++i) {
       if (weights[i] != 0.0) sum += weights[i] * (found->value[i] - offset);
@@ -95,21 +95,21 @@ struct Followed {
 };
 
 /// The entries of a curve, and their mean over `group` (of moments that of m/t, so that no depth outweighs another).
-void follow_group(std::vector<Followed>& all, const LadderQuantity& prototype, const Curve& predicted,
+void follow_group(std::vector<Followed>& all, const judge::Test& prototype, const Curve& predicted,
                   const std::vector<std::size_t>& group, const std::string& words) {
   std::vector<std::size_t> entries;
   for (const std::size_t i : group) {
     const double t = predicted.value[i];
     if (std::isfinite(t) && (!is_moment(prototype.statistic) || t > 0.0)) entries.push_back(i);
   }
-  Followed mean{.quantity = prototype, .weights = std::vector<double>(predicted.value.size(), 0.0)};
-  mean.quantity.mean_over = words;
+  Followed mean{.quantity = {.test = prototype}, .weights = std::vector<double>(predicted.value.size(), 0.0)};
+  mean.quantity.test.contrast = "mean over " + words;
   for (const std::size_t i : entries) {
-    Followed one{.quantity = prototype, .weights = std::vector<double>(predicted.value.size(), 0.0)};
-    one.quantity.index = static_cast<int>(i);
+    Followed one{.quantity = {.test = prototype}, .weights = std::vector<double>(predicted.value.size(), 0.0)};
+    one.quantity.test.index = static_cast<int>(i);
     one.weights[i] = 1.0;
-    if (is_moment(prototype.statistic)) one.quantity.scale = predicted.value[i];
-    mean.weights[i] = 1.0 / (static_cast<double>(entries.size()) * one.quantity.scale);
+    if (is_moment(prototype.statistic)) one.quantity.test.scale = predicted.value[i];
+    mean.weights[i] = 1.0 / (static_cast<double>(entries.size()) * one.quantity.test.scale);
     all.push_back(std::move(one));
   }
   if (entries.size() > 1) all.push_back(std::move(mean));
@@ -128,7 +128,7 @@ std::vector<Followed> follow(const Profile& predicted) {
   for (const auto& [statistic, signal] : followed) {
     const Curve* curve = predicted.find(statistic, signal);
     if (curve == nullptr) continue;
-    const LadderQuantity prototype{.statistic = statistic, .signal = signal};
+    const judge::Test prototype{.statistic = statistic, .signal = signal};
     const std::size_t length = curve->value.size();
     if (signal == Signal::f_out) {
       follow_group(all, prototype, *curve, every(0, 2, length), "attention");
@@ -224,9 +224,10 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
     Followed& f = all[i];
-    f.quantity.predicted = {f.value(prediction.profile, wide.model), f.error(prediction.profile)};
-    f.quantity.replicates = prediction.replicates;
-    f.quantity.allowance = pass_allowance(format_of(config.run.dtype)) * std::max(1.0, f.quantity.scale);
+    judge::Test& test = f.quantity.test;
+    test.predicted = {f.value(prediction.profile, wide.model), f.error(prediction.profile)};
+    test.replicates = prediction.replicates;
+    test.tolerated_bias = pass_allowance(format_of(config.run.dtype)) * std::max(1.0, test.scale);
     (i < judged ? stack.quantities : stack.stream_means).push_back(std::move(f.quantity));
   }
   return stack;

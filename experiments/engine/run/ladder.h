@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/judge/judge.h"
 #include "experiments/engine/judge/width_fit.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/settings/config.h"
@@ -13,31 +13,10 @@ namespace periscope::stacks {
 
 /// One number of a stack that is followed along the widths: an entry of a curve, or a curve's mean.
 struct LadderQuantity {
-  Statistic statistic = Statistic::second_moment;
-  Signal signal = Signal::x_out;
-  std::optional<Weight> weight = {};
-  int index = 0;
-  /// "stream", "attention", "mlp" or "layers": the mean over these entries, instead of one.
-  std::string mean_over = {};
+  judge::Test test = {};                       ///< of the limit of infinite width; a mean is a contrast
   std::vector<judge::Estimate> measured = {};  ///< at every width
   std::vector<double> per_seed = {};           ///< of LadderStack::stream_means: every seed at the largest width
-  judge::Estimate predicted = {};              ///< by the limit of infinite width
-  int replicates = 0;                          ///< behind it
   judge::WidthFit fit = {};
-  double allowance = 0.0;  ///< rounding alone
-  double scale = 1.0;      ///< of relative errors: |predicted| of moments, 1 of cosines, shares, logarithms and means
-  double excess = 0.0;     ///< standard errors between m_∞ and theory, beyond rounding
-  double critical = 0.0;   ///< where it is rejected
-  double power = 0.0;      ///< T22: the smallest relative error that is rejected with 95 % probability
-  judge::Verdict verdict = judge::Verdict::not_checked;
-  std::string reason = {};
-
-  /// "second_moment f_out[3]", "log_grad_sq q mean over layers".
-  [[nodiscard]] std::string name() const;
-  /// The curve that it belongs to: "second_moment f_out".
-  [[nodiscard]] std::string family() const;
-  [[nodiscard]] double error() const;    ///< of m_∞ − predicted
-  [[nodiscard]] double degrees() const;  ///< of freedom of that error
 };
 
 struct LadderStack {
@@ -74,10 +53,10 @@ void require_limit(const LadderConfig& config);
 /// T23 for every stack of `config`: measures it at every width of `config`, with heads, kv_heads and mlp_width in
 /// proportion, fits m_∞ + b/D + c/D² to every quantity (second moments and token cosines of the stream and of the
 /// modules' outputs, with run.backward log_grad_sq of the stream and, over its fan-in, of every matrix, and
-/// score_share; entries, and means over depth) and holds m_∞ against the infinite-width theory, with no allowance for
-/// finite width. Rejected: Student's t at Šidák's level over all quantities of all stacks. Inconclusive: a lack of fit,
-/// or an error that could not have been rejected above the statistic's limit. Throws as require_limit,
-/// and for an override that nothing sees.
+/// score_share; entries, and means over depth) and compares m_∞ with the infinite-width theory, with no tolerated bias
+/// for finite width. Rejected: Student's t at Šidák's level over all quantities of all stacks. Inconclusive: a lack of
+/// fit, or an error that could not have been rejected above the statistic's limit. Throws as require_limit, and for an
+/// override that nothing sees.
 LadderResult run_ladder(const LadderConfig& config, Progress& progress);
 
 /// Fits every quantity whose numbers are finite, of stacks that were not refused, and gives the verdicts; measured are

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "experiments/engine/judge/compared_cells.h"
+#include "experiments/engine/judge/stack_tests.h"
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/engine/settings/setting.h"
 #include "experiments/engine/settings/theory_override.h"

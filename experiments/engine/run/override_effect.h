@@ -12,7 +12,7 @@ namespace periscope::stacks {
 /// The numbers of a predicted profile that a study holds against what it measured. Gradients stand there as grad_sq.
 using Compared = std::function<std::vector<double>(const Profile&)>;
 
-/// All that the verdict on a stack compares (compared_cells.h), gradients with their matrices.
+/// All that the verdict on a stack compares (stack_tests.h), gradients with their matrices.
 std::vector<double> verdict_numbers(const Profile& predicted);
 
 /// Throws ConfigError if --theory-set overrides the specification, or theory carries a planted fault, and none of the

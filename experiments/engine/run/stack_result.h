@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/judge/stack_verdicts.h"
 #include "experiments/engine/settings/config.h"
 #include "sim/measure/seed_average.h"
 #include "theory/predict/predict.h"
@@ -25,13 +25,12 @@ struct StackResult {
   StackSpec spec;
   theory::Prediction prediction;
   std::optional<Measurement> measurement;
-  judge::Agreement agreement;
+  judge::StackVerdict judged;
 };
 
 /// True if a verdict is "disagrees".
 inline bool any_disagrees(const std::vector<StackResult>& results) {
-  return std::ranges::any_of(results,
-                             [](const StackResult& r) { return r.agreement.verdict == judge::Verdict::disagrees; });
+  return std::ranges::any_of(results, [](const StackResult& r) { return judge::disagrees(r.judged); });
 }
 
 }  // namespace periscope::stacks

@@ -109,7 +109,7 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
     progress.throw_if_stop_requested();
     const StackSpec& spec = stacks[i];
     const std::uint64_t seed = run_of(config, spec).seed;
-    StackResult result{.spec = spec, .prediction = {}, .measurement = {}, .agreement = {}};
+    StackResult result{.spec = spec, .prediction = {}, .measurement = {}, .judged = {}};
     theory::PredictionOptions options{.tolerance = config.theory.wanted_tolerance(),
                                       .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
                                       .operations = affordable_operations(spec, config, config.run.seeds),
@@ -165,9 +165,9 @@ MeasuredStacks measure_stacks(const config::Config& config, Progress& progress) 
   return measured;
 }
 
-std::vector<judge::Agreement> judge_stacks(const MeasuredStacks& measured,
-                                           const std::vector<const theory::Prediction*>& predictions,
-                                           const config::AgreementOptions& options) {
+std::vector<judge::StackVerdict> judge_stacks(const MeasuredStacks& measured,
+                                              const std::vector<const theory::Prediction*>& predictions,
+                                              const config::AgreementOptions& options) {
   std::vector<judge::Comparison> comparisons;
   for (std::size_t i = 0; i < measured.specs.size(); ++i) {
     const Measurement& m = measured.measurements[i];
@@ -179,7 +179,7 @@ std::vector<judge::Agreement> judge_stacks(const MeasuredStacks& measured,
                            .prediction = *predictions[i],
                            .per_seed = &measured.per_seed[i]});
   }
-  return judge::agreements_of(comparisons, options);
+  return judge::verdicts_of(comparisons, options);
 }
 
 }  // namespace periscope::stacks

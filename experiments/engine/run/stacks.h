@@ -48,8 +48,8 @@ struct MeasuredStacks {
 MeasuredStacks measure_stacks(const config::Config& config, Progress& progress);
 
 /// Judges all stacks together, stack i against predictions[i].
-std::vector<judge::Agreement> judge_stacks(const MeasuredStacks& measured,
-                                           const std::vector<const theory::Prediction*>& predictions,
-                                           const config::AgreementOptions& options);
+std::vector<judge::StackVerdict> judge_stacks(const MeasuredStacks& measured,
+                                              const std::vector<const theory::Prediction*>& predictions,
+                                              const config::AgreementOptions& options);
 
 }  // namespace periscope::stacks

@@ -40,16 +40,16 @@ std::string input_of(const StackResult& r) {
   return std::string(input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
 }
 
-/// The cell of every stack that is nearest to rejection, and what its test could have missed, its power.
-std::string worst_cells(const std::vector<StackResult>& results) {
-  dataset::TextTable rows({"placement", "input", "worst cell", ">excess / limit", ">could be off"});
+/// The test of every stack that is nearest to rejection, and the detectable errors of all.
+std::string worst_tests(const std::vector<StackResult>& results) {
+  dataset::TextTable rows({"placement", "input", "worst test", ">excess / limit", ">could be off"});
   bool any = false;
   for (const StackResult& r : results) {
-    const judge::Agreement& a = r.agreement;
+    const judge::StackVerdict& a = r.judged;
     if (a.worst < 0) continue;
     any = true;
-    rows.add({config::placement_label(r.spec), input_of(r), a.worst_cell().name(),
-              fmt::format("{:.1f} / {:.1f}", a.worst_cell().excess(), a.critical),
+    rows.add({config::placement_label(r.spec), input_of(r), a.worst_test().name(),
+              fmt::format("{:.1f} / {:.1f}", a.worst_test().excess(), a.worst_test().critical),
               fmt::format("{} / {}", judge::error_words(a.power.worst), judge::error_words(a.power.median))});
   }
   return any ? "\n" + rows.text() : "";
@@ -137,7 +137,7 @@ std::string scale_hint(const std::vector<StackResult>& results) {
          "real model has.\n";
 }
 
-std::string verdict_words(const judge::Agreement& a, bool colour) {
+std::string verdict_words(const judge::StackVerdict& a, bool colour) {
   const std::string words(judge::name_of(a.verdict));
   if (!colour) return words;
   const auto shade = a.verdict == judge::Verdict::agrees      ? fmt::terminal_color::green
@@ -220,16 +220,16 @@ std::string verdict_table(const std::vector<StackResult>& results, const config:
                               ? std::vector<std::string>{"placement", "input", ">input E[x²]", ">top E[x²] predicted",
                                                          ">measured", "verdict"}
                               : std::vector<std::string>{"placement", "input", ">input E[x²]", ">top E[x²] predicted"});
-  std::size_t cells = 0;
+  std::size_t tests = 0;
   for (const StackResult& r : results) {
     const std::string predicted = r.prediction.refusal.empty() ? top_value(r.prediction.profile) : "refused";
     std::vector<std::string> row{config::placement_label(r.spec), input_of(r), input_value(r), predicted};
     if (measured) row.push_back(measured_value(*r.measurement));
-    if (measured) row.push_back(verdict_words(r.agreement, colour));
+    if (measured) row.push_back(verdict_words(r.judged, colour));
     rows.add(std::move(row));
-    const std::string& why = measured ? r.agreement.reason : r.prediction.refusal;
+    const std::string& why = measured ? r.judged.reason : r.prediction.refusal;
     if (!why.empty()) rows.add_note("", why);
-    cells += r.agreement.cells.size();
+    tests += r.judged.tests.size();
   }
   std::string table = rows.text();
   table += fmt::format(
@@ -238,7 +238,7 @@ std::string verdict_table(const std::vector<StackResult>& results, const config:
       top_words(results), length_words(results));
   table += sum_lines(results) + scale_hint(results) + gradient_rows(results) + imprecise_lines(results) +
            left_out_lines(results);
-  const std::string worst = measured ? worst_cells(results) : "";
+  const std::string worst = measured ? worst_tests(results) : "";
   if (worst.empty()) return table;
   const bool at_width = std::ranges::any_of(results, [](const StackResult& r) { return r.prediction.exact_at_width; });
   const std::string forward = at_width ? "rounding alone for signals"
@@ -247,10 +247,10 @@ std::string verdict_table(const std::vector<StackResult>& results, const config:
   table += worst;
   table += fmt::format(
       "excess: standard errors by which |measured − predicted| exceeds what is allowed: {}, {:g}·w and more of a "
-      "gradient (w = depth/width); limit: Student's t at a familywise error of {:g} over {} cells and contrasts.\n",
-      forward, options.finite_width_gradient, options.familywise_error, cells);
+      "gradient (w = depth/width); limit: Student's t at a familywise error of {:g} over {} tests.\n",
+      forward, options.finite_width_gradient, options.familywise_error, tests);
   table +=
-      "could be off: error that the test would have rejected with 95 % probability, worst / median cell, relative for "
+      "could be off: error that the test would have rejected with 95 % probability, worst / median test, relative for "
       "moments, absolute for cosines and logarithms; above a statistic's limit (periscope list) the verdict is "
       "inconclusive.\n";
   return table;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "experiments/engine/judge/verdict_columns.h"
 #include "experiments/engine/result/curves.h"
 #include "experiments/engine/result/table.h"
 #include "experiments/studies/first_steps/report.h"
@@ -85,17 +86,16 @@ Table<Update> update_table() {
   return table;
 }
 
-/// The cells of a verdict that are of one step.
+/// The tests of a verdict that are of one step.
 void put_power(const Step& step, const Builder::Row& row) {
-  for (const ComparedCell& cell : step.stack.verdict.cells) {
-    if (cell.step != static_cast<int>(step.number) || cell.quantity == Quantity::update) continue;
-    const std::string name(quantity_names[static_cast<std::size_t>(cell.quantity)]);
-    const bool of_stream = cell.quantity == Quantity::second_moment || cell.quantity == Quantity::change;
-    const std::string along = of_stream ? "depth" : cell.quantity == Quantity::branch_cosine ? "sublayer" : "";
-    const Builder::Row at = along.empty() ? row : row.at(along, static_cast<std::size_t>(cell.place));
-    at.put(name + "_power", cell.finding.power);
-    at.put(name + "_allowance", cell.finding.allowance);
-    at.put(name + "_excess", cell.finding.cell().excess());
+  for (const judge::Test& test : step.stack.verdict.tests) {
+    if (test.step != static_cast<int>(step.number) || test.quantity == "update") continue;
+    const bool of_stream = test.quantity == "second_moment" || test.quantity == "change";
+    const std::string along = of_stream ? "depth" : test.quantity == "branch_cosine" ? "sublayer" : "";
+    const Builder::Row at = along.empty() ? row : row.at(along, static_cast<std::size_t>(test.index));
+    at.put(test.quantity + "_power", test.detectable);
+    at.put(test.quantity + "_allowance", test.tolerated_bias);
+    at.put(test.quantity + "_excess", test.excess());
   }
 }
 
@@ -110,9 +110,9 @@ std::vector<dataset::ColumnSpec> power_columns() {
                      .units = in,
                      .meaning = words + ": " + meaning});
     };
-    one("power", "error that would have been rejected with 95 % probability (T22), relative to its scale", "1");
-    one("allowance", "what measured - predicted may be for free", units);
-    one("excess", "standard errors beyond the allowance", "1");
+    one("power", judge::detectable_words + ", relative to its scale", "1");
+    one("allowance", "tolerated bias of measured - predicted", units);
+    one("excess", "standard errors beyond the tolerated bias", "1");
   };
   add("second_moment", "depth", "second moment of the stream before training", "1");
   add("change", "depth", "change of the stream's second moment since step 0", "1");
@@ -163,41 +163,22 @@ Table<Step> step_table() {
   return table;
 }
 
-/// The power of a verdict's cells of one quantity.
-Table<StepsPower> power_table() {
-  using P = StepsPower;
-  const std::string each = on_stack + " quantity";
-  const std::string hidden = "error that would have been rejected with 95 % probability (T22)";
-  Table<P> table;
-  table.column({"quantity_power_worst", each, "1", hidden + ": worst cell of a quantity"}, &P::worst)
-      .column({"quantity_power_median", each, "1", hidden + ": median over a quantity's cells"}, &P::median)
-      .column({"quantity_power_limit", each, "1", "what that may be in an agreement"}, &P::limit);
-  return table;
-}
-
-std::vector<std::pair<std::size_t, StepsPower>> powers_of(const StackSteps& s) {
-  std::vector<std::pair<std::size_t, StepsPower>> all;
-  for (std::size_t q = 0; q < quantity_names.size() && !s.verdict.cells.empty(); ++q) {
-    const auto is_of = [q](const ComparedCell& cell) { return cell.quantity == static_cast<Quantity>(q); };
-    if (std::ranges::none_of(s.verdict.cells, is_of)) continue;
-    all.emplace_back(q, power_of(s.verdict.cells, static_cast<Quantity>(q)));
+std::vector<std::pair<std::size_t, judge::GroupPower>> powers_of(const StackSteps& s) {
+  std::vector<std::pair<std::size_t, judge::GroupPower>> all;
+  for (const judge::GroupPower& power : s.verdict.power.groups) {
+    all.emplace_back(std::ranges::find(quantity_names, power.group) - quantity_names.begin(), power);
   }
   return all;
 }
 
-/// The cell that decides a verdict.
-Table<ComparedCell> worst_table() {
-  using C = ComparedCell;
-  Table<C> table;
-  table.column({"worst_cell", on_stack, "", "cell that decides: its name"}, &C::name)
-      .column({"worst_measured", on_stack, "1", "cell that decides: measured"},
-              [](const C& c) { return c.finding.measured.value; })
-      .column({"worst_predicted", on_stack, "1", "cell that decides: predicted"},
-              [](const C& c) { return c.finding.predicted.value; })
-      .column({"worst_excess", on_stack, "1", "cell that decides: standard errors beyond its allowance"},
-              [](const C& c) { return c.finding.cell().excess(); })
-      .column({"worst_critical", on_stack, "1", "cell that decides: where it would be rejected"},
-              [](const C& c) { return c.finding.critical; });
+Table<judge::StackVerdict> worst_table() {
+  using V = judge::StackVerdict;
+  Table<V> table = judge::worst_columns(on_stack);
+  table
+      .column({"worst_measured", on_stack, "1", "test nearest to rejection: measured"},
+              [](const V& v) { return v.worst_test().measured.value; })
+      .column({"worst_predicted", on_stack, "1", "test nearest to rejection: predicted"},
+              [](const V& v) { return v.worst_test().predicted.value; });
   return table;
 }
 
@@ -205,11 +186,6 @@ const Table<StackSteps>& stack_table() {
   using S = StackSteps;
   static const Table<S> all = [] {
     Table<S> table;
-    const auto power = [](double StepsPower::*value) {
-      return [value](const S& s) {
-        return s.verdict.cells.empty() ? std::optional<double>() : std::optional(power_of(s.verdict.cells).*value);
-      };
-    };
     table
         .column({"verdict", on_stack, "", "agreement with theory at the steps that it holds for"},
                 [](const S& s) { return judge::name_of(s.verdict.verdict); })
@@ -224,19 +200,8 @@ const Table<StackSteps>& stack_table() {
                        })
         .column({"stopped_by", on_stack, "", "the term of the theory that ends it there"},
                 [](const S& s) { return s.prediction.stopped_by; })
-        .column({"rejected", on_stack, "1", "cells that reject theory"}, [](const S& s) { return s.verdict.rejected; })
-        .column_if_any({"power_worst", on_stack, "1",
-                        "error that would have been rejected with 95 % probability (T22): the cell that could hide "
-                        "the largest"},
-                       power(&StepsPower::worst))
-        .column_if_any({"power_median", on_stack, "1",
-                        "error that would have been rejected with 95 % probability (T22): median over cells"},
-                       power(&StepsPower::median))
-        .part(worst_table(),
-              [](const S& s) {
-                return s.verdict.worst < 0 ? nullptr : &s.verdict.cells[static_cast<std::size_t>(s.verdict.worst)];
-              })
-        .rows_at("quantity", power_table(), powers_of)
+        .part(worst_table(), [](const S& s) { return s.verdict.worst < 0 ? nullptr : &s.verdict; })
+        .rows_at("quantity", judge::power_columns("quantity", on_stack + " quantity"), powers_of)
         .rows("step", step_table(), [](const S& s) {
           std::vector<Step> steps;
           for (std::size_t i = 0; i < s.measured.size(); ++i) steps.push_back({s, i});

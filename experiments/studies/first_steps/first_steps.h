@@ -2,16 +2,15 @@
 
 #include <array>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "experiments/engine/judge/findings.h"
+#include "experiments/engine/judge/judge.h"
+#include "experiments/engine/judge/seed_rows.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/training/train.h"
 #include "experiments/studies/first_steps/prediction.h"
-#include "sim/base/enumerators.h"
 
 namespace periscope::first_steps {
 
@@ -26,39 +25,9 @@ struct MeasuredStep {
   std::map<Weight, judge::SeedRows> update;  ///< mean square of an entry of ΔW·h [L]
 };
 
-/// The numbers that a verdict compares.
-enum class Quantity { second_moment, change, branch_cosine, loss, update };
+/// What a verdict compares: Test::quantity.
 inline constexpr std::array<std::string_view, 5> quantity_names{"second_moment", "change", "branch_cosine", "loss",
                                                                 "update"};
-static_assert(are_names_of<Quantity>(quantity_names));
-
-/// One of them at one step and place: depth, sublayer, or layer of a matrix.
-struct ComparedCell {
-  Quantity quantity;
-  int step;
-  int place;
-  judge::Finding finding;
-  std::optional<Weight> weight = {};  ///< of an update
-  /// "change of second_moment x_out[3] at step 2".
-  [[nodiscard]] std::string name() const;
-};
-
-/// T22 of a verdict's cells of one quantity, or of all: the errors that they could have refused.
-struct StepsPower {
-  double worst = 0.0;
-  double median = 0.0;
-  double limit = 0.0;  ///< what `worst` may be in an agreement; 0 of all together
-};
-[[nodiscard]] StepsPower power_of(const std::vector<ComparedCell>& cells, std::optional<Quantity> quantity = {});
-
-/// The judgement of one stack.
-struct StepsVerdict {
-  judge::Verdict verdict = judge::Verdict::not_checked;
-  std::string reason;  ///< why it was not checked, or is inconclusive
-  std::vector<ComparedCell> cells;
-  int worst = -1;  ///< the cell that decides
-  int rejected = 0;
-};
 
 /// One stack: what it did, what was predicted, and the verdict.
 struct StackSteps {
@@ -68,7 +37,7 @@ struct StackSteps {
   std::string unusable;  ///< why the measurement cannot be judged: a seed diverged or was stopped; or ""
   theory::FirstSteps prediction;
   StatedError stated;  ///< of the prediction
-  StepsVerdict verdict = {};
+  judge::StackVerdict verdict = {};
 };
 
 struct FirstStepsResult {
@@ -86,13 +55,11 @@ FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const
 [[nodiscard]] std::vector<MeasuredStep> measured_steps(const std::vector<training::CellHistory>& runs,
                                                        const StackSpec& spec, int steps, std::string& unusable);
 
-/// Judges all stacks. Compared are the stream's second moment at step 0 (relative, limit agreement.power_limit), and,
+/// Judges all stacks. Compared are the stream's second moment at step 0 (relative), and,
 /// at the steps 1 … holds_until of every stack: the change of the stream's second moment since step 0 at every depth,
 /// the cosine of every branch and its stream, where one is added to the other (T15), the change of the loss, and the
 /// mean square of ΔW·h of W_v, W_o and an MLP's matrices. Gradients of W_q and W_k can be below AdamW's ε, where a step
-/// goes with their size, which random weights leave open. Student's t for what is beyond the theory's stated error and
-/// rounding, Šidák over all cells of all stacks; `inconclusive` where an error of change_limit, cosine_limit or
-/// loss_limit could be missed (T22).
+/// goes with their size, which random weights leave open. The theory's stated error and rounding are tolerated.
 void judge_steps(std::vector<StackSteps>& stacks, const FirstStepsConfig& config);
 
 /// The largest predicted size of what training has done to the stream, over depth: of |q_t − q_0| and of the coherent

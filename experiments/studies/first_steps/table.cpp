@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "experiments/engine/judge/finding_words.h"
+#include "experiments/engine/judge/judge.h"
 #include "experiments/engine/result/text_table.h"
 #include "experiments/studies/first_steps/report.h"
 
@@ -30,19 +30,17 @@ std::string stop_line(const StackSteps& stack) {
 }
 
 std::string verdict_line(const StackSteps& stack) {
-  const StepsVerdict& v = stack.verdict;
+  const judge::StackVerdict& v = stack.verdict;
   std::string line = fmt::format("{}: {}", config::placement_label(stack.spec), judge::name_of(v.verdict));
   if (!v.reason.empty()) line += fmt::format(" ({})", v.reason);
   if (v.worst < 0) return line + "\n";
-  const ComparedCell& cell = v.cells[static_cast<std::size_t>(v.worst)];
-  line += fmt::format("; {} of {} cells rejected; nearest to its limit: {}, measured {}, predicted {}, {:.1f} / {:.1f}",
-                      v.rejected, v.cells.size(), cell.name(), judge::plus_minus(cell.finding.measured),
-                      judge::plus_minus(cell.finding.predicted), cell.finding.cell().excess(), cell.finding.critical);
-  for (std::size_t q = 0; q < quantity_names.size(); ++q) {
-    const StepsPower power = power_of(v.cells, static_cast<Quantity>(q));
-    if (power.limit == 0.0 && power.worst == 0.0) continue;  // there was nothing of it to compare
-    line += fmt::format("; {} could be off by {} (median {}, limit {:g})", quantity_names[q],
-                        judge::error_words(power.worst), judge::error_words(power.median), power.limit);
+  const judge::Test& worst = v.worst_test();
+  line += fmt::format("; {} of {} tests rejected; nearest to its limit: {}, measured {}, predicted {}, {:.1f} / {:.1f}",
+                      v.rejected, v.tests.size(), worst.name(), judge::plus_minus(worst.measured),
+                      judge::plus_minus(worst.predicted), worst.excess(), worst.critical);
+  for (const judge::GroupPower& power : v.power.groups) {
+    line += fmt::format("; {} could be off by {} (median {}, limit {:g})", power.group, judge::error_words(power.worst),
+                        judge::error_words(power.median), power.limit);
   }
   return line + "\n";
 }

@@ -1,3 +1,4 @@
+#include "experiments/engine/judge/verdict_columns.h"
 #include "experiments/studies/formats/dataset_tables.h"
 
 namespace periscope::formats {
@@ -5,48 +6,34 @@ namespace {
 
 using dataset::Table;
 
-Table<judge::Agreement> law_table() {
-  Table<judge::Agreement> worst;
-  worst
-      .column({"worst_cell", on_format, "", "worst cell or contrast of the law"},
-              [](const judge::Agreement& a) { return a.worst_cell().name(); })
-      .column({"worst_z", on_format, "1", "worst cell: measured - predicted in combined standard errors"},
-              [](const judge::Agreement& a) { return a.worst_cell().z(); })
-      .column({"worst_excess", on_format, "1", "worst cell: standard errors beyond rounding"},
-              [](const judge::Agreement& a) { return a.worst_cell().excess(); })
-      .column({"worst_critical", on_format, "1", "worst cell: where it would be rejected"},
-              [](const judge::Agreement& a) { return a.critical; });
-  Table<judge::Power> power;
-  power
-      .column({"power_worst", on_format, "1",
-               "relative error that would have been rejected with 95 % probability (T22): worst cell"},
-              [](const judge::Power& p) { return p.worst; })
-      .column({"power_median", on_format, "1", "the same: median over cells"},
-              [](const judge::Power& p) { return p.median; });
-  Table<judge::Agreement> table;
+Table<judge::StackVerdict> law_table() {
+  using V = judge::StackVerdict;
+  Table<V> worst = judge::worst_columns(on_format);
+  worst.column(
+      {"worst_z", on_format, "1", "test nearest to rejection: measured - predicted in combined standard errors"},
+      [](const V& v) { return v.worst_test().z(); });
+  Table<V> table;
   table
       .column({"verdict", on_format, "",
                "does the stream's second moment and variance over depth agree with theory (T12, T25)?"},
-              [](const judge::Agreement& a) { return judge::name_of(a.verdict); })
-      .column({"verdict_reason", on_format, "", "why the verdict is inconclusive or was not given"},
-              [](const judge::Agreement& a) { return a.reason; })
-      .part(worst, [](const judge::Agreement& a) { return a.worst < 0 ? nullptr : &a; })
-      .part(power, [](const judge::Agreement& a) { return a.cells.empty() ? nullptr : &a.power; });
+              [](const V& v) { return judge::name_of(v.verdict); })
+      .column({"verdict_reason", on_format, "", "why the verdict is inconclusive or was not given"}, &V::reason)
+      .part(worst, [](const V& v) { return v.worst < 0 ? nullptr : &v; });
   return table;
 }
 
 Table<FormatResult> drift_table() {
-  Table<judge::Agreement> worst;
+  Table<judge::StackVerdict> worst;
   worst
-      .column({"drift_worst", on_format, "", "worst cell of the drift"},
-              [](const judge::Agreement& a) { return a.worst_cell().name(); })
+      .column({"drift_worst", on_format, "", "test of the drift nearest to rejection"},
+              [](const judge::StackVerdict& v) { return v.worst_test().name(); })
       .column({"drift_worst_value", on_format, "1", "its relative drift"},
-              [](const judge::Agreement& a) { return a.worst_cell().measured; })
+              [](const judge::StackVerdict& v) { return v.worst_test().measured.value; })
       .column({"drift_worst_stderr", on_format, "1", "its standard error"},
-              [](const judge::Agreement& a) { return a.worst_cell().measured_error; })
+              [](const judge::StackVerdict& v) { return v.worst_test().measured.error; })
       .column({"drift_power", on_format, "1",
-               "relative drift that would have been rejected with 95 % probability (T22): worst cell"},
-              [](const judge::Agreement& a) { return a.power.worst; });
+               "relative drift that would have been rejected with 95 % probability (T22): worst test"},
+              [](const judge::StackVerdict& v) { return v.power.worst; });
   Table<FormatResult> table;
   table
       .column({"drift_verdict", on_format, "",

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/judge/stack_verdicts.h"
 #include "experiments/engine/result/schema.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/studies/formats/seed_reading.h"
@@ -53,11 +53,11 @@ struct FormatCertificate {
 struct FormatResult {
   std::string name;
   std::vector<Variant> variants;
-  /// The most that one rounding of the stream does to the law's statistics, relative: they may be off by this for free.
+  /// The most that one rounding of the stream does to the law's statistics, relative: which their tests tolerate.
   double stream_rounding = 0.0;
   judge::SeedCurves law_curves;  ///< the stream's second moment and variance, a row per seed
-  judge::Agreement law;          ///< of these with theory at the stack's width
-  judge::Agreement drift;        ///< of these with the same seeds in f64
+  judge::StackVerdict law;       ///< these compared with theory at the stack's width
+  judge::StackVerdict drift;     ///< these compared with the same seeds in f64
   std::optional<FormatCertificate> certificate;
   MassiveEffect massive;
 

@@ -10,28 +10,29 @@ namespace periscope::formats {
 namespace {
 
 /// The relative drifts of one stack in one format, at every depth.
-std::vector<judge::Cell> drift_cells(const FormatsStack& stack, const FormatResult& format) {
+std::vector<judge::Test> drift_tests(const FormatsStack& stack, const FormatResult& format,
+                                     const config::AgreementOptions& options) {
   const Variant& plain = format.variants.front();
   const std::size_t first = stack.position({Pass::forward, Signal::x_out}) * places_of(stack.spec.model);
-  std::vector<judge::Cell> cells;
+  std::vector<judge::Test> tests;
   for (const auto& [statistic, drifts] : {std::pair(Statistic::second_moment, &plain.second_moment_drift),
                                           std::pair(Statistic::variance, &plain.variance_drift)}) {
     for (int depth = 0; depth <= stack.spec.model.sublayers(); ++depth) {
       const RunningMoments& drift = (*drifts)[first + static_cast<std::size_t>(depth)];
       // Less than f64's own rounding is no spread: a norm may fix the statistic.
-      cells.push_back({.statistic = statistic,
+      tests.push_back({.statistic = statistic,
                        .index = depth,
-                       .measured = drift.mean(),
-                       .measured_error = std::max(drift.standard_error(), fp64.spacing_at_1()),
-                       .allowance = format.stream_rounding + pass_allowance(fp32),
+                       .measured = {drift.mean(), std::max(drift.standard_error(), fp64.spacing_at_1())},
+                       .tolerated_bias = format.stream_rounding + pass_allowance(fp32),
+                       .limit = judge::limit_of(options.power_limits, statistic),
                        .seeds = stack.seeds});
     }
   }
-  return cells;
+  return tests;
 }
 
 void judge_drifts(FormatsResult& result, const config::AgreementOptions& options) {
-  std::size_t tests = 0;
+  std::vector<judge::StackVerdict*> drifts;
   for (FormatsStack& stack : result.stacks) {
     for (FormatResult& format : stack.formats) {
       if (format.is_f64()) continue;
@@ -41,16 +42,11 @@ void judge_drifts(FormatsResult& result, const config::AgreementOptions& options
         format.drift.reason = fmt::format("a verdict needs {} seeds, found {}", judge::fewest_seeds, stack.seeds);
       }
       if (!format.drift.reason.empty()) continue;
-      format.drift.cells = drift_cells(stack, format);
-      tests += format.drift.cells.size();
+      format.drift.tests = drift_tests(stack, format, options);
+      drifts.push_back(&format.drift);
     }
   }
-  for (FormatsStack& stack : result.stacks) {
-    for (FormatResult& format : stack.formats) {
-      if (!format.drift.cells.empty())
-        judge::judge_cells(format.drift, judge::sidak_level(options.familywise_error, tests), options);
-    }
-  }
+  judge::judge(drifts, options.familywise_error);
 }
 
 }  // namespace
@@ -73,10 +69,10 @@ void judge_laws(FormatsResult& result, const config::AgreementOptions& options) 
                              .per_seed = &format.law_curves});
     }
   }
-  const std::vector<judge::Agreement> agreements = judge::agreements_of(comparisons, options);
+  std::vector<judge::StackVerdict> laws = judge::verdicts_of(comparisons, options);
   std::size_t next = 0;
   for (FormatsStack& stack : result.stacks) {
-    for (FormatResult& format : stack.formats) format.law = agreements[next++];
+    for (FormatResult& format : stack.formats) format.law = std::move(laws[next++]);
   }
   judge_drifts(result, options);
 }
@@ -90,17 +86,15 @@ std::size_t massive_tests(const FormatsResult& result) {
 std::string massive_words(const RunningMoments& effect, std::size_t tests, double familywise_error) {
   if (effect.count() < 2) return "";
   if (!std::isfinite(effect.mean() / effect.standard_error())) return "not finite";
-  switch (judge::clear_sign(effect.mean(), effect.standard_error(), static_cast<double>(effect.count()),
-                            judge::sidak_level(familywise_error, tests))) {
-    case 1: return "hurts";
-    case -1: return "helps";
-    default: return "no difference seen";
-  }
+  const double level = judge::sidak_level(familywise_error, tests);
+  const double limit = judge::critical_excess(static_cast<double>(effect.count()) - 1.0, level);
+  if (std::abs(effect.mean()) <= limit * effect.standard_error()) return "no difference seen";
+  return effect.mean() > 0.0 ? "hurts" : "helps";
 }
 
 bool check_failed(const FormatsResult& result) {
   return std::ranges::any_of(result.stacks, [](const FormatsStack& stack) {
-    return stack.formats.front().law.verdict == judge::Verdict::disagrees ||
+    return judge::disagrees(stack.formats.front().law) ||
            std::ranges::any_of(stack.formats, [](const FormatResult& format) {
              const bool overflowed = format.variants.front().forward.of_first_seed;
              return format.certificate && format.certificate->certified && overflowed;

@@ -29,24 +29,24 @@ std::vector<double> to_the_input(std::size_t points) {
   return x;
 }
 
-judge::Finding rate_of(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
-                       const judge::SeedRows& rows, const Curve& predicted, const std::vector<bool>& precise) {
+judge::Test rate_of(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
+                    const judge::SeedRows& rows, const Curve& predicted, const std::vector<bool>& precise) {
   const Curve measured = rows.curve();
   std::vector<double> bias;
   for (std::size_t i = 0; i < measured.value.size(); ++i) {
     const double variance = rows.seeds() * measured.standard_error[i] * measured.standard_error[i];
     bias.push_back(log_norm_bias(config, spec, prediction, 2 * i, variance));
   }
-  return judge::finding_of(rows, predicted, precise, prediction.replicates,
-                           judge::slope_weights(to_the_input(measured.value.size())), bias);
+  return judge::sum_test(rows, predicted, precise, prediction.replicates,
+                         judge::slope_weights(to_the_input(measured.value.size())), bias);
 }
 
 /// The rate alone, where there is no prediction.
-judge::Finding unpredicted_rate(const judge::SeedRows& rows) {
+judge::Test unpredicted_rate(const judge::SeedRows& rows) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   return {.measured = rows.sum(judge::slope_weights(to_the_input(rows.curve().value.size()))),
-          .seeds = rows.seeds(),
-          .predicted = {nan, nan}};
+          .predicted = {nan, nan},
+          .seeds = rows.seeds()};
 }
 
 /// Post-LN: G10. "About uniform over layers" is what G9 says of Pre-LN and G7 of Peri-LN.
@@ -128,22 +128,20 @@ AttenuationResult gradient_attenuation(const GradientConfig& config, stacks::Pro
     }
   });
   if (result.stopped_early) return result;
-  std::vector<judge::Finding*> findings;
-  std::size_t claims = 0;
+  std::vector<judge::Test*> tests;
+  std::vector<judge::Claim*> claims;
   for (Attenuation& a : result.cases) {
-    if (a.refusal.empty()) findings.insert(findings.end(), {&a.stream_rate, &a.down_rate});
-    if (a.is_claimed()) claims += 2;
-  }
-  // T22: half of the rate that G10 claims, so that it and none at all cannot both pass.
-  for (judge::Finding* f : findings) f->power_limit = -0.5 * claimed_attenuation_rate();
-  judge::decide(findings, config.agreement.familywise_error, config.base.model.width);
-  const double level = judge::sidak_level(config.agreement.familywise_error, claims);
-  for (Attenuation& a : result.cases) {
+    if (!a.refusal.empty()) continue;
+    tests.insert(tests.end(), {&a.stream_rate, &a.down_rate});
+    // T22: half of the rate that G10 claims, so that it and none at all cannot both pass.
+    for (judge::Test* test : {&a.stream_rate, &a.down_rate}) test->limit = -0.5 * claimed_attenuation_rate();
     if (!a.is_claimed()) continue;
-    a.stream_claim.verdict =
-        judge::test_claim(a.stream_rate.measured, config.run.seeds, a.stream_claim.claimed, 0.0, level);
-    a.down_claim.verdict = judge::test_claim(a.down_rate.measured, config.run.seeds, a.down_claim.claimed, 0.0, level);
+    a.stream_claim.test = judge::test_of_claim(a.stream_rate, a.stream_claim.claimed);
+    a.down_claim.test = judge::test_of_claim(a.down_rate, a.down_claim.claimed);
+    claims.insert(claims.end(), {&a.stream_claim, &a.down_claim});
   }
+  judge::judge(tests, {config.agreement.familywise_error, config.base.model.width});
+  judge::judge(claims, config.agreement.familywise_error);
   return result;
 }
 

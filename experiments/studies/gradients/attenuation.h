@@ -16,7 +16,7 @@ struct Attenuation {
   judge::SeedRows stream;  ///< log ‖∂loss/∂x‖ (root mean square over tokens) after 0 … L layers, a row per seed
   judge::SeedRows down;    ///< log ‖∂loss/∂W_down‖_F of every layer
   Curve stream_predicted, down_predicted;
-  judge::Finding stream_rate, down_rate;  ///< slopes per layer towards the input; below 0: attenuation
+  judge::Test stream_rate, down_rate;     ///< slopes per layer towards the input; below 0: attenuation
   judge::Claim stream_claim, down_claim;  ///< Post-LN: G10, ½ ln(2/3); Pre-LN: G9, and Peri-LN: G7, uniform, 0
 
   [[nodiscard]] bool is_claimed() const { return !stream_claim.id.empty() && refusal.empty(); }

@@ -7,7 +7,7 @@
 #include <limits>
 #include <set>
 
-#include "experiments/engine/judge/finding_words.h"
+#include "experiments/engine/judge/judge.h"
 #include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/run/stacks.h"
@@ -96,7 +96,7 @@ judge::SeedRows difference(const std::vector<std::vector<double>>& a, const std:
 }
 
 /// The largest deviation that T19 allows one of the two log norms, at the last layer.
-double allowance(const config::Config& config, const Sweep& a, const Sweep& b, std::size_t i) {
+double largest_bias(const config::Config& config, const Sweep& a, const Sweep& b, std::size_t i) {
   const auto depth = static_cast<std::size_t>(config.base.model.sublayers() - 2);
   return log_norm_bias(config, a.spec, a.predictions[i], depth, 0.0) +
          log_norm_bias(config, b.spec, b.predictions[i], depth, 0.0);
@@ -117,10 +117,10 @@ Crossover compare(const config::Config& config, const StackSpec& spec, const Swe
     c.ratio_predicted.value.push_back(own.gradient_predicted.value[i] - pre.gradient_predicted.value[i]);
     c.ratio_predicted.standard_error.push_back(error);
     c.ratios.push_back({.measured = {measured.value[i], measured.standard_error[i]},
-                        .seeds = config.run.seeds,
                         .predicted = {c.ratio_predicted.value[i], error},
+                        .tolerated_bias = largest_bias(config, own, pre, i),
+                        .seeds = config.run.seeds,
                         .replicates = own.predictions[i].replicates,
-                        .allowance = allowance(config, own, pre, i),
                         .precise = own.gradient_precise[i] && pre.gradient_precise[i]});
   }
   const double predicted = first_crossing(c.rms_a_predicted.value, c.ratio_predicted.value);
@@ -137,12 +137,22 @@ Crossover compare(const config::Config& config, const StackSpec& spec, const Swe
                                 (c.rms_a_predicted.value[i + 1] - c.rms_a_predicted.value[i]));
   c.crossing = {
       .measured = judge::mean_over_seeds(crossings),
-      .seeds = config.run.seeds,
       .predicted = {predicted, c.ratio_predicted.standard_error[i] / slope},
+      .tolerated_bias = largest_bias(config, own, pre, i) / slope,
+      .seeds = config.run.seeds,
       .replicates = own.predictions[i].replicates,
-      .allowance = allowance(config, own, pre, i) / slope,
       .precise = c.ratios[i].precise && c.ratios[i + 1].precise && own.rms_a_precise[i] && own.rms_a_precise[i + 1]};
   return c;
+}
+
+/// Tests of a placement's ratio against 1, whose rejection shows a sign of its logarithm, at every factor.
+std::vector<judge::Test> signs_of(const Crossover& c) {
+  const Curve ratio = c.log_ratio.curve();
+  std::vector<judge::Test> tests;
+  for (std::size_t i = 0; i < ratio.value.size(); ++i) {
+    tests.push_back({.measured = {ratio.value[i], ratio.standard_error[i]}, .seeds = c.log_ratio.seeds()});
+  }
+  return tests;
 }
 
 /// G6 at every factor of the sweep: does Post > Pre > Peri hold beyond the noise?
@@ -154,21 +164,23 @@ void judge_order(CrossoverResult& result, double error) {
   const auto peri = find("peri");
   const auto post = find("post");
   if (peri == result.placements.end() || post == result.placements.end()) return;
-  const int seeds = peri->log_ratio.seeds();
-  if (seeds < judge::fewest_seeds) return;
-  const Curve low = peri->log_ratio.curve();
-  const Curve high = post->log_ratio.curve();
-  const double level = judge::sidak_level(error, 2 * low.value.size());
+  std::vector<judge::Test> low = signs_of(*peri), high = signs_of(*post);
+  if (low.front().seeds < judge::fewest_seeds) return;
+  std::vector<judge::Test*> tests;
+  for (auto* side : {&low, &high}) {
+    for (judge::Test& test : *side) tests.push_back(&test);
+  }
+  judge::judge(tests, {error});
   std::size_t holds = 0;
-  for (std::size_t i = 0; i < low.value.size(); ++i) {
-    const bool peri_lowest = judge::clear_sign(low.value[i], low.standard_error[i], seeds, level) < 0;
-    const bool post_highest = judge::clear_sign(high.value[i], high.standard_error[i], seeds, level) > 0;
+  for (std::size_t i = 0; i < low.size(); ++i) {
+    const bool peri_lowest = judge::disagrees(low[i]) && low[i].measured.value < 0.0;
+    const bool post_highest = judge::disagrees(high[i]) && high[i].measured.value > 0.0;
     holds += peri_lowest && post_highest ? 1 : 0;
   }
-  result.order.verdict = holds == low.value.size() ? judge::ClaimVerdict::holds
-                         : holds == 0              ? judge::ClaimVerdict::fails
-                                                   : judge::ClaimVerdict::holds_with_condition;
-  result.condition = fmt::format("holds at {} of {} sizes of the MLP's output", holds, low.value.size());
+  result.order.verdict = holds == low.size() ? judge::ClaimVerdict::holds
+                         : holds == 0        ? judge::ClaimVerdict::fails
+                                             : judge::ClaimVerdict::holds_with_condition;
+  result.condition = fmt::format("holds at {} of {} sizes of the MLP's output", holds, low.size());
   if (std::isfinite(peri->crossing.measured.value)) {
     const double at = std::exp(peri->crossing.measured.value);
     result.condition +=
@@ -235,14 +247,14 @@ CrossoverResult gradient_crossover(const GradientConfig& config, stacks::Progres
     }
   });
   if (result.stopped_early) return result;
-  std::vector<judge::Finding*> findings;
+  std::vector<judge::Test*> tests;
   for (Crossover& c : result.placements) {
-    for (judge::Finding& f : c.ratios) findings.push_back(&f);
-    if (c.crosses) findings.push_back(&c.crossing);
+    for (judge::Test& test : c.ratios) tests.push_back(&test);
+    if (c.crosses) tests.push_back(&c.crossing);
   }
   // The limit is that of logarithms of squares; these are logarithms of norms, which are half as large.
-  for (judge::Finding* f : findings) f->power_limit = 0.5 * config.agreement.power_limits.log_grad_sq;
-  judge::decide(findings, config.agreement.familywise_error, config.base.model.width);
+  for (judge::Test* test : tests) test->limit = 0.5 * config.agreement.power_limits.log_grad_sq;
+  judge::judge(tests, {config.agreement.familywise_error, config.base.model.width});
   judge_order(result, config.agreement.familywise_error);
   return result;
 }

@@ -19,9 +19,9 @@ struct Crossover {
   judge::SeedRows
       log_law;  ///< T14's ratio from the measured sizes: what multiplies the output's gradient on its way to a
   Curve ratio_predicted, rms_a_predicted;
-  std::vector<judge::Finding> ratios;  ///< at every factor
-  bool crosses = false;                ///< in the prediction
-  judge::Finding crossing;             ///< log rms a at which the ratio is 1
+  std::vector<judge::Test> ratios;  ///< at every factor
+  bool crosses = false;             ///< in the prediction
+  judge::Test crossing;             ///< log rms a at which the ratio is 1
 };
 
 struct CrossoverResult {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "experiments/engine/judge/findings.h"
+#include "experiments/engine/judge/seed_rows.h"
 #include "sim/measure/signal_keeper.h"
 #include "sim/model/loss.h"
 #include "sim/numerics/larger.h"

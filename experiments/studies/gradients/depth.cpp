@@ -102,10 +102,10 @@ DepthLaw measure_law(const config::Config& config, const Backend& backend, const
   }
   const int replicates = predictions.front().replicates;
   const std::vector<double> x = logarithms(result.layers);
-  law.exponent = judge::finding_of(law.gradient, law.predicted, law.precise, replicates, judge::slope_weights(x), bias);
+  law.exponent = judge::sum_test(law.gradient, law.predicted, law.precise, replicates, judge::slope_weights(x), bias);
   const std::size_t from = x.size() - std::min(x.size(), late_points);
   law.late_exponent =
-      judge::finding_of(law.gradient, law.predicted, law.precise, replicates, judge::slope_weights(x, from), bias);
+      judge::sum_test(law.gradient, law.predicted, law.precise, replicates, judge::slope_weights(x, from), bias);
   if (law.predicted.value.size() < result.theory_layers.size()) return law;
   const std::size_t last = result.theory_layers.size() - 1;
   law.limit = (law.predicted.value[last] - law.predicted.value[last - 1]) /
@@ -148,21 +148,19 @@ DepthResult gradient_depth(const GradientConfig& config, stacks::Progress& progr
     }
   });
   if (result.stopped_early) return result;
-  std::vector<judge::Finding*> findings;
-  std::size_t claims = 0;
+  std::vector<judge::Test*> tests;
+  std::vector<judge::Claim*> claims;
   for (DepthLaw& law : result.laws) {
     if (!law.refusal.empty()) continue;
-    findings.insert(findings.end(), {&law.exponent, &law.late_exponent});
-    claims += law.claim ? 1 : 0;
+    tests.insert(tests.end(), {&law.exponent, &law.late_exponent});
+    for (judge::Test* test : {&law.exponent, &law.late_exponent}) test->limit = exponent_power_limit;
+    if (!law.claim) continue;
+    law.claim->test = judge::test_of_claim(law.late_exponent, law.claim->claimed);
+    law.claim->correction = law.late_exponent.predicted.value - law.limit;
+    claims.push_back(&*law.claim);
   }
-  for (judge::Finding* f : findings) f->power_limit = exponent_power_limit;
-  judge::decide(findings, config.agreement.familywise_error, config.base.model.width);
-  for (DepthLaw& law : result.laws) {
-    if (!law.claim || !law.refusal.empty()) continue;
-    law.claim->verdict = judge::test_claim(law.late_exponent.measured, config.run.seeds, law.claim->claimed,
-                                           law.late_exponent.predicted.value - law.limit,
-                                           judge::sidak_level(config.agreement.familywise_error, claims));
-  }
+  judge::judge(tests, {config.agreement.familywise_error, config.base.model.width});
+  judge::judge(claims, config.agreement.familywise_error);
   return result;
 }
 

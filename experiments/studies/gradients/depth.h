@@ -15,11 +15,11 @@ namespace periscope::gradients {
 struct DepthLaw {
   StackSpec spec;  ///< but for its layers
   std::string refusal;
-  judge::SeedRows gradient;      ///< log ‖∂loss/∂W_down‖, a row per seed, at every measured depth
-  Curve predicted;               ///< the same, at measured and then at greater depths, until theory refuses one
-  std::vector<bool> precise;     ///< whether that is as precise as was wanted; at greater depths it need not be
-  judge::Finding exponent;       ///< of L, over all measured depths
-  judge::Finding late_exponent;  ///< over the last three: nearer to the limit L → ∞
+  judge::SeedRows gradient;   ///< log ‖∂loss/∂W_down‖, a row per seed, at every measured depth
+  Curve predicted;            ///< the same, at measured and then at greater depths, until theory refuses one
+  std::vector<bool> precise;  ///< whether that is as precise as was wanted; at greater depths it need not be
+  judge::Test exponent;       ///< of L, over all measured depths
+  judge::Test late_exponent;  ///< over the last three: nearer to the limit L → ∞
   /// Exponent that theory has between its two greatest depths; NaN if it refuses one of those.
   double limit = std::numeric_limits<double>::quiet_NaN();
   std::optional<judge::Claim> claim;

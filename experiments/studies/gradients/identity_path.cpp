@@ -100,13 +100,14 @@ void predict(const config::Config& config, const StackSpec& overridden, stacks::
     const double derivative = p * (1.0 - p);
     const double variance = config.run.seeds * measured.standard_error[i] * measured.standard_error[i];
     const double bias = 2.0 * log_norm_bias(config, path.spec, all, i, 0.0);
-    path.shares.push_back({.measured = {measured.value[i], measured.standard_error[i]},
-                           .seeds = path.share.seeds(),
-                           .predicted = {p, p_error},
-                           .replicates = all.replicates,
-                           .allowance = derivative * bias + (derivative > 0.0 ? variance / (2.0 * derivative) : 0.0),
-                           .precise = total_precise[i] && skip_precise[i],
-                           .power_limit = config.agreement.power_limits.score_share});
+    path.shares.push_back(
+        {.measured = {measured.value[i], measured.standard_error[i]},
+         .predicted = {p, p_error},
+         .tolerated_bias = derivative * bias + (derivative > 0.0 ? variance / (2.0 * derivative) : 0.0),
+         .limit = config.agreement.power_limits.score_share,
+         .seeds = path.share.seeds(),
+         .replicates = all.replicates,
+         .precise = total_precise[i] && skip_precise[i]});
   }
 }
 
@@ -156,14 +157,12 @@ IdentityPathResult identity_path(const config::Config& config, stacks::Progress&
     }
   });
   if (result.stopped_early) return result;
-  std::vector<judge::Finding*> findings;
+  std::vector<judge::Test*> tests;
   for (IdentityPath& path : result.stacks) {
-    for (judge::Finding& f : path.shares) findings.push_back(&f);
+    for (judge::Test& test : path.shares) tests.push_back(&test);
   }
-  judge::decide(findings, config.agreement.familywise_error, config.base.model.width);
+  judge::judge(tests, {config.agreement.familywise_error, config.base.model.width});
   for (IdentityPath& path : result.stacks) {
-    if (const judge::Finding* worst = judge::deciding(path.shares))
-      path.worst = static_cast<int>(worst - path.shares.data());
     // G11: with norms in front the skip path is the identity; with a norm behind it is not.
     const SublayerRule rule = path.spec.model.rule(path.spec.model.sublayers() - 1);
     const bool identity = path.skip_change == 0.0;

@@ -20,11 +20,10 @@ struct IdentityPath {
   judge::SeedRows branch_cosine;  ///< of b_i and g_2L
   Curve share_predicted;          ///< predicted ‖s‖²/‖g‖²: branches are orthogonal to the skip path
   Curve log_skip_predicted;
-  std::vector<judge::Finding> shares;  ///< share against prediction at every depth below the top
-  int worst = -1;                      ///< of `shares`: index of the one that tells the verdict
-  double error = 0.0;                  ///< largest ‖g − s − r‖/‖g‖ of all seeds and depths
-  double error_bound = 0.0;            ///< what rounding may make of it
-  double skip_change = 0.0;            ///< largest |‖s_i‖/‖g_2L‖ − 1|: 0 if the skip path is the identity
+  std::vector<judge::Test> shares;  ///< share against prediction at every depth below the top
+  double error = 0.0;               ///< largest ‖g − s − r‖/‖g‖ of all seeds and depths
+  double error_bound = 0.0;         ///< what rounding may make of it
+  double skip_change = 0.0;         ///< largest |‖s_i‖/‖g_2L‖ − 1|: 0 if the skip path is the identity
   bool has_gradient = true;  ///< false if g_i is zero or not finite for some seed and depth: nothing to decompose
   judge::Claim claim;        ///< G11: identity path for norms before, none for norms after
 };

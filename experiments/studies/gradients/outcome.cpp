@@ -1,7 +1,7 @@
 #include "experiments/studies/gradients/outcome.h"
 
-#include "experiments/engine/judge/compared_cells.h"
 #include "experiments/engine/judge/gradient_allowance.h"
+#include "experiments/engine/judge/stack_tests.h"
 #include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"

@@ -3,7 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/judge/findings.h"
+#include "experiments/engine/judge/claims.h"
+#include "experiments/engine/judge/judge.h"
+#include "experiments/engine/judge/seed_rows.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/studies/gradients/config.h"
 #include "theory/predict/predict.h"
@@ -31,7 +33,7 @@ Curve log_norm(const Profile& profile, Place place) {
   return curve;
 }
 
-/// True if every point of that prediction is as precise as was wanted: no finding may rest on one that is not.
+/// True if every point of that prediction is as precise as was wanted: no test may rest on one that is not.
 template <class Place>
 std::vector<bool> log_norm_precise(const theory::Prediction& prediction, Place place) {
   const Curve& curve = *prediction.profile.find(Statistic::log_grad_sq, place);
@@ -42,7 +44,7 @@ std::vector<bool> log_norm_precise(const theory::Prediction& prediction, Place p
   return precise;
 }
 
-/// The difference that T19 allows the mean over seeds of a log norm at `depth`: half of what `judge` allows
+/// The bias that T19 tolerates in the mean over seeds of a log norm at `depth`: half of that of
 /// log_grad_sq, that is ½c·gradient_width_term, and `variance`, that of the log norm over seeds.
 double log_norm_bias(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
                      std::size_t depth, double variance, bool of_attention = false);

@@ -12,7 +12,7 @@ namespace {
 std::string table_of(const std::vector<Attenuation>& results) {
   dataset::TextTable table({"placement", "q·k", "gradient of", "rate per layer", "predicted", "theory", "claim"});
   for (const Attenuation& a : results) {
-    const auto row = [&](const char* what, const judge::Finding& rate, const judge::Claim& claim) {
+    const auto row = [&](const char* what, const judge::Test& rate, const judge::Claim& claim) {
       table.add({config::placement_label(a.spec), fmt::format("{:g}", a.spec.init.qk_factor), what,
                  judge::plus_minus(rate.measured), judge::shown(rate.predicted.value, "{:.4f}"),
                  a.refusal.empty() ? judge::verdict_words(rate) : a.refusal,
@@ -42,10 +42,10 @@ const Table<Attenuation>& attenuation_table() {
     add_curve(
         table, {"log_down", "case layer", "nat", "log norm of W_down's gradient"},
         [](const A& a) { return a.down.curve(); }, [](const A& a) -> const Curve& { return a.down_predicted; });
-    add_finding(table, {"stream_rate", "case", "nat", "slope per layer towards the input, stream"},
-                [](const A& a) -> const judge::Finding& { return a.stream_rate; });
-    add_finding(table, {"down_rate", "case", "nat", "slope per layer towards the input, W_down"},
-                [](const A& a) -> const judge::Finding& { return a.down_rate; });
+    add_test(table, {"stream_rate", "case", "nat", "slope per layer towards the input, stream"},
+             [](const A& a) -> const judge::Test& { return a.stream_rate; });
+    add_test(table, {"down_rate", "case", "nat", "slope per layer towards the input, W_down"},
+             [](const A& a) -> const judge::Test& { return a.down_rate; });
     table.column({"claim", "case", "", "claim about this placement"}, [](const A& a) { return a.stream_claim.id; });
     table.column({"claimed_rate", "case", "nat", "rate that it claims"},
                  [](const A& a) { return a.is_claimed() ? std::optional(a.stream_claim.claimed) : std::nullopt; });

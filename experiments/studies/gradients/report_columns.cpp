@@ -16,27 +16,27 @@ ColumnText predicted_error_of(const ColumnText& says) {
   return version_of(says, "predicted_stderr", "standard error of the prediction");
 }
 
-Table<judge::Finding> finding_table(const ColumnText& says) {
+Table<judge::Test> test_table(const ColumnText& says) {
   ColumnText text = says;
   text.units.clear();
-  Table<judge::Finding> table;
-  table.column(measured_of(says), [](const judge::Finding& f) { return f.measured.value; });
-  table.column(measured_error_of(says), [](const judge::Finding& f) { return f.measured.error; });
-  table.column(predicted_of(says), [](const judge::Finding& f) { return f.predicted.value; });
-  table.column(predicted_error_of(says), [](const judge::Finding& f) { return f.predicted.error; });
+  Table<judge::Test> table;
+  table.column(measured_of(says), [](const judge::Test& t) { return t.measured.value; });
+  table.column(measured_error_of(says), [](const judge::Test& t) { return t.measured.error; });
+  table.column(predicted_of(says), [](const judge::Test& t) { return t.predicted.value; });
+  table.column(predicted_error_of(says), [](const judge::Test& t) { return t.predicted.error; });
   table.column(version_of(says, "power", "error that would have been rejected with 95 % probability (T22)"),
-               [](const judge::Finding& f) { return f.power; });
+               [](const judge::Test& t) { return t.detectable; });
   table.column(version_of(text, "verdict", "agreement with theory (T19)"),
-               [](const judge::Finding& f) { return verdict_of(&f); });
+               [](const judge::Test& t) { return verdict_of(&t); });
   table.column(version_of(text, "verdict_reason", "why it is inconclusive"),
-               [](const judge::Finding& f) { return reason_of(&f); });
+               [](const judge::Test& t) { return reason_of(&t); });
   return table;
 }
 
-std::string_view verdict_of(const judge::Finding* finding) {
-  return judge::name_of(finding != nullptr ? finding->verdict : judge::Verdict::not_checked);
+std::string_view verdict_of(const judge::Test* test) {
+  return judge::name_of(test != nullptr ? test->verdict : judge::Verdict::not_checked);
 }
 
-std::string reason_of(const judge::Finding* finding) { return finding != nullptr ? finding->reason : ""; }
+std::string reason_of(const judge::Test* test) { return test != nullptr ? test->reason : ""; }
 
 }  // namespace periscope::gradients

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/engine/judge/finding_words.h"
+#include "experiments/engine/judge/judge.h"
 #include "experiments/engine/result/table.h"
 #include "experiments/engine/settings/config.h"
 #include "sim/base/error.h"
@@ -53,17 +53,17 @@ void add_curve(Table<S>& table, const ColumnText& says, M from_seeds, P from_the
 }
 
 /// These four, N_power, N_verdict and N_verdict_reason.
-Table<judge::Finding> finding_table(const ColumnText& says);
-/// Adds the columns of the finding `find(s)`, a reference.
+Table<judge::Test> test_table(const ColumnText& says);
+/// Adds the columns of the test `find(s)`, a reference.
 template <class S, class F>
-void add_finding(Table<S>& table, const ColumnText& says, F find) {
-  table.part(finding_table(says), [find](const S& s) { return &find(s); });
+void add_test(Table<S>& table, const ColumnText& says, F find) {
+  table.part(test_table(says), [find](const S& s) { return &find(s); });
 }
 
-/// Names the verdict of a finding, which is null where there is none to judge.
-std::string_view verdict_of(const judge::Finding* finding);
-std::string reason_of(const judge::Finding* finding);
-/// N and N_reason, of the finding `find(s)`, a pointer.
+/// Names the verdict of a test, which is null where there is none to judge.
+std::string_view verdict_of(const judge::Test* test);
+std::string reason_of(const judge::Test* test);
+/// N and N_reason, of the test `find(s)`, a pointer.
 template <class S, class F>
 void add_verdict(Table<S>& table, const ColumnText& says, F find) {
   table.column(says, [find](const S& s) { return verdict_of(find(s)); });

@@ -39,7 +39,7 @@ std::string table_of(const CrossoverResult& result) {
     const auto at = [&](std::size_t i) {
       return judge::plus_minus(exponential({ratio.value[i], ratio.standard_error[i]}));
     };
-    const judge::Finding* worst = judge::deciding(c.ratios);
+    const judge::Test* worst = judge::deciding(c.ratios);
     table.add({config::placement_label(c.spec), at(0), at(ratio.value.size() - 1),
                worst != nullptr ? judge::verdict_words(*worst) : c.refusal,
                c.crosses ? judge::plus_minus(exponential(c.crossing.measured)) : "none",
@@ -71,8 +71,8 @@ const Table<Crossover>& placement_table() {
     add_series(table, {"log_law_measured", swept, "nat", "T14's log ratio from measured sizes"},
                {"log_law_stderr", swept, "nat", "its standard error over seeds"},
                [](const Crossover& c) { return c.log_law.curve(); });
-    add_finding(table, {"log_crossing", "case", "nat", "log rms a at which the ratio is 1"},
-                [](const Crossover& c) -> const judge::Finding& { return c.crossing; });
+    add_test(table, {"log_crossing", "case", "nat", "log rms a at which the ratio is 1"},
+             [](const Crossover& c) -> const judge::Test& { return c.crossing; });
     add_verdict(table, {"verdict", "case", "", "agreement of the ratio with theory at its worst factor (T19)"},
                 [](const Crossover& c) { return judge::deciding(c.ratios); });
     return table;

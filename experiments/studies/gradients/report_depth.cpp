@@ -50,10 +50,10 @@ const Table<DepthLaw>& law_table() {
         {"log_gradient_predicted", "law theory_layers", "nat", "log norm of the last W_down's gradient: prediction"},
         {"log_gradient_predicted_stderr", "law theory_layers", "nat", "standard error of the prediction"},
         [](const DepthLaw& l) -> const Curve& { return l.predicted; });
-    add_finding(table, {"exponent", "law", "1", "exponent of L, all measured depths"},
-                [](const DepthLaw& l) -> const judge::Finding& { return l.exponent; });
-    add_finding(table, {"late_exponent", "law", "1", "exponent of L, last three measured depths"},
-                [](const DepthLaw& l) -> const judge::Finding& { return l.late_exponent; });
+    add_test(table, {"exponent", "law", "1", "exponent of L, all measured depths"},
+             [](const DepthLaw& l) -> const judge::Test& { return l.exponent; });
+    add_test(table, {"late_exponent", "law", "1", "exponent of L, last three measured depths"},
+             [](const DepthLaw& l) -> const judge::Test& { return l.late_exponent; });
     table.column({"limit_exponent", "law", "1", "theory's exponent at its greatest depths"}, &DepthLaw::limit);
     table.column({"claimed_exponent", "law", "1", "exponent of claim G8"},
                  [](const DepthLaw& l) { return l.claim ? std::optional(l.claim->claimed) : std::nullopt; });

@@ -27,7 +27,7 @@ std::string table_of(const std::vector<IdentityPath>& results) {
                                                            : "?",
                            path.error_bound),
                judge::plus_minus({share.value.front(), share.standard_error.front()}), number(path.share_predicted),
-               path.worst >= 0 ? judge::verdict_words(path.shares[static_cast<std::size_t>(path.worst)]) : path.refusal,
+               path.shares.empty() ? path.refusal : judge::verdict_words(*judge::deciding(path.shares)),
                judge::plus_minus({skip.value.front(), skip.standard_error.front()}), number(path.log_skip_predicted),
                fmt::format("{}: {}", path.claim.id, judge::name_of(path.claim.verdict))});
   }
@@ -64,7 +64,7 @@ const Table<IdentityPath>& identity_path_table() {
     table.column({"identity_error", "case", "1", "largest norm of g - s - r over that of g"}, &P::error);
     table.column({"identity_bound", "case", "1", "what rounding may make of it"}, &P::error_bound);
     add_verdict(table, {"verdict", "case", "", "agreement of the share with theory at its worst depth (T19)"},
-                [](const P& p) { return p.worst >= 0 ? &p.shares[static_cast<std::size_t>(p.worst)] : nullptr; });
+                [](const P& p) { return judge::deciding(p.shares); });
     table.column({"claim_verdict", "case", "", "what the data say of G11"},
                  [](const P& p) { return judge::name_of(p.claim.verdict); });
     return table;

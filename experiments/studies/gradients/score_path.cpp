@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "experiments/engine/judge/gradient_floor.h"
+#include "experiments/engine/judge/stack_tests.h"
 #include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/run/stacks.h"
@@ -25,13 +26,15 @@ double variance_of(const Curve& measured, std::size_t i, int seeds) {
   return seeds * measured.standard_error[i] * measured.standard_error[i];
 }
 
-judge::Finding finding(const Curve& measured, const Curve& predicted, std::size_t i, int seeds,
-                       const theory::Prediction& prediction, Statistic statistic, double allowance) {
-  return {.measured = {measured.value[i], measured.standard_error[i]},
-          .seeds = seeds,
+judge::Test test_of(const Curve& measured, const Curve& predicted, std::size_t i, const config::Config& config,
+                    const theory::Prediction& prediction, Statistic statistic, double tolerated_bias) {
+  return {.statistic = statistic,
+          .measured = {measured.value[i], measured.standard_error[i]},
           .predicted = {predicted.value[i], predicted.standard_error[i]},
+          .tolerated_bias = tolerated_bias,
+          .limit = judge::limit_of(config.agreement.power_limits, statistic),
+          .seeds = config.run.seeds,
           .replicates = prediction.replicates,
-          .allowance = allowance,
           .precise = theory::is_precise(prediction, statistic, predicted, i)};
 }
 
@@ -59,22 +62,22 @@ ScorePath measure_path(const config::Config& config, const Backend& backend, con
   // allowances of first order in 1/width say nothing about any gradient of the stack.
   bool wild = false;
   for (std::size_t i = 0; i < path.log_measured.value.size(); ++i) {
-    wild = wild || !(variance_of(path.log_measured, i, seeds) < 2.0);
+    wild = wild || !(variance_of(path.log_measured, i, seeds) < judge::largest_fluctuation);
   }
   const double withdrawn = wild ? std::numeric_limits<double>::infinity() : 0.0;
   for (std::size_t i = 0; i < path.log_measured.value.size(); ++i) {
-    const double allowance =
+    const double bias =
         withdrawn + 2.0 * log_norm_bias(config, spec, all, i, variance_of(path.log_measured, i, seeds) / 4.0);
     const Statistic log = Statistic::log_grad_sq;
-    path.with.push_back(finding(path.log_measured, path.log_with, i, seeds, all, log, allowance));
-    path.without.push_back(finding(path.log_measured, path.log_without, i, seeds, values, log, allowance));
+    path.with.push_back(test_of(path.log_measured, path.log_with, i, config, all, log, bias));
+    path.without.push_back(test_of(path.log_measured, path.log_without, i, config, values, log, bias));
   }
   for (std::size_t l = 0; l < path.share_measured.value.size(); ++l) {
     const double p = path.share_predicted.value[l];
     const double derivative = p * (1.0 - p);  // dp = p(1−p) d log(S/V)
     const double variance = variance_of(path.share_measured, l, seeds);
     const double curvature = derivative > 0.0 ? variance / (2.0 * derivative) : 0.0;
-    path.shares.push_back(finding(path.share_measured, path.share_predicted, l, seeds, all, Statistic::score_share,
+    path.shares.push_back(test_of(path.share_measured, path.share_predicted, l, config, all, Statistic::score_share,
                                   derivative * 2.0 * log_norm_bias(config, spec, all, 2 * l, 0.0, true) + curvature +
                                       judge::share_floor + withdrawn));
   }
@@ -97,21 +100,16 @@ ScorePathResult score_path(const config::Config& config, stacks::Progress& progr
     }
   });
   if (result.stopped_early) return result;
-  std::vector<judge::Finding*> theory;
-  std::vector<judge::Finding*> control;
+  std::vector<judge::Test*> theory;
+  std::vector<judge::Test*> control;
   for (ScorePath& path : result.stacks) {
-    for (judge::Finding& f : path.shares) theory.push_back(&f);
-    for (judge::Finding& f : path.with) theory.push_back(&f);
-    for (judge::Finding& f : path.without) control.push_back(&f);
+    for (judge::Test& test : path.shares) theory.push_back(&test);
+    for (judge::Test& test : path.with) theory.push_back(&test);
+    for (judge::Test& test : path.without) control.push_back(&test);
   }
-  for (ScorePath& path : result.stacks) {
-    for (judge::Finding& f : path.shares) f.power_limit = config.agreement.power_limits.score_share;
-    for (auto* logarithms : {&path.with, &path.without}) {
-      for (judge::Finding& f : *logarithms) f.power_limit = config.agreement.power_limits.log_grad_sq;
-    }
+  for (const auto& tests : {theory, control}) {
+    judge::judge(tests, {config.agreement.familywise_error, config.base.model.width});
   }
-  judge::decide(theory, config.agreement.familywise_error, config.base.model.width);
-  judge::decide(control, config.agreement.familywise_error, config.base.model.width);
   return result;
 }
 

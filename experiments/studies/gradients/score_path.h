@@ -14,11 +14,11 @@ namespace periscope::gradients {
 struct ScorePath {
   StackSpec spec;
   std::string refusal;
-  Curve share_measured, share_predicted;      ///< S/(S+V) at every layer's attention
-  Curve log_measured;                         ///< log grad_sq of the stream at depths 0 … 2L
-  Curve log_with, log_without;                ///< predicted, whole and with the value path alone
-  std::vector<judge::Finding> shares;         ///< per layer
-  std::vector<judge::Finding> with, without;  ///< the stream's logarithm per depth, against either prediction
+  Curve share_measured, share_predicted;   ///< S/(S+V) at every layer's attention
+  Curve log_measured;                      ///< log grad_sq of the stream at depths 0 … 2L
+  Curve log_with, log_without;             ///< predicted, whole and with the value path alone
+  std::vector<judge::Test> shares;         ///< per layer
+  std::vector<judge::Test> with, without;  ///< the stream's logarithm per depth, against either prediction
 };
 
 struct ScorePathResult {

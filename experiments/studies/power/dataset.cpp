@@ -16,7 +16,7 @@ std::string in_one_line(const std::vector<std::string>& settings) {
   return fmt::format("{}", fmt::join(settings, " "));
 }
 
-/// The excess of a stack that has a worst cell.
+/// The excess of a stack that has tests.
 std::optional<double> excess_of(const Confrontation& c) {
   return c.by.empty() ? std::nullopt : std::optional(c.excess);
 }
@@ -29,12 +29,12 @@ std::optional<double> critical_of(const Confrontation& c) {
 Table<Confrontation> clearest_table() {
   using C = Confrontation;
   Table<C> table;
-  table.column({"by", "row", "", "worst cell or contrast of the stack that says it most clearly"}, &C::by)
+  table.column({"by", "row", "", "test nearest to rejection, of the stack that says it most clearly"}, &C::by)
       .column({"margin", "row", "1", "its excess over its limit"}, &C::margin)
       .column({"power_verdict", "row", "", "of that stack"}, [](const C& c) { return judge::name_of(c.verdict); })
       .column({"clearest_placement", "row", "", "normalization placement of that stack (T1)"}, &C::placement)
       .column({"clearest_input", "row", "", "what enters that stack"}, &C::input)
-      .column_if_any({"power_excess", "row", "1", "standard errors beyond the allowance, of the worst cell"}, excess_of)
+      .column_if_any({"power_excess", "row", "1", "standard errors beyond the tolerated bias, of that test"}, excess_of)
       .column_if_any({"power_critical", "row", "1", "where it is rejected"}, critical_of);
   return table;
 }
@@ -48,9 +48,9 @@ Table<Confrontation> stack_table() {
       .column({"stack_verdict", on, "", "its verdict on the theory"},
               [](const C& c) { return judge::name_of(c.verdict); })
       .column({"stack_reason", on, "", "why it is inconclusive or was not given"}, &C::reason)
-      .column_if_any({"stack_worst", on, "", "its worst cell or contrast"},
+      .column_if_any({"stack_worst", on, "", "its test nearest to rejection"},
                      [](const C& c) { return c.by.empty() ? std::nullopt : std::optional(c.by); })
-      .column_if_any({"stack_excess", on, "1", "standard errors beyond the allowance"}, excess_of)
+      .column_if_any({"stack_excess", on, "1", "standard errors beyond the tolerated bias"}, excess_of)
       .column_if_any({"stack_critical", on, "1", "where it is rejected"}, critical_of);
   return table;
 }

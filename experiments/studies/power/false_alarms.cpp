@@ -42,8 +42,8 @@ Json run_once(const config::Config& base, const std::string& name, int master_se
   const stacks::ConfrontedStacks run = stacks::confront(config, "power", own);
   if (run.stopped_early) throw stacks::Stopped();
   for (const stacks::StackResult& result : run.stacks) {
-    row.stacks.push_back(confrontation_of(result.spec, result.agreement));
-    const judge::Verdict verdict = result.agreement.verdict;
+    row.stacks.push_back(confrontation_of(result.spec, result.judged));
+    const judge::Verdict verdict = result.judged.verdict;
     inconclusive = inconclusive || (verdict != judge::Verdict::agrees && verdict != judge::Verdict::disagrees);
   }
   const Confrontation& worst = row.clearest();

@@ -50,6 +50,21 @@ config::Config alone(const config::Config& config, std::size_t index) {
   return one;
 }
 
+/// `worst`: the test nearest to rejection, or null.
+Confrontation confrontation(const StackSpec& spec, judge::Verdict verdict, const std::string& reason,
+                            const judge::Test* worst) {
+  Confrontation c{.placement = config::placement_label(spec),
+                  .input = std::string(input_of(spec)),
+                  .verdict = verdict,
+                  .reason = reason,
+                  .by = {}};
+  if (worst == nullptr) return c;
+  c.by = fmt::format("{} {}: {}", c.placement, c.input, worst->name());
+  c.excess = worst->excess();
+  c.critical = worst->critical;
+  return c;
+}
+
 /// A measured configuration and what the right theory says of it.
 struct Stage {
   config::Config config;
@@ -65,10 +80,10 @@ struct Stage {
 
 PowerRow confront_with_truth(const Stage& stage, const std::string& name) {
   PowerRow row{.theory = "true", .is_true = true, .settings = {}, .config = name, .stacks = {}};
-  const std::vector<judge::Agreement> agreements =
+  const std::vector<judge::StackVerdict> judged =
       stacks::judge_stacks(stage.measured, stage.predictions(), stage.config.agreement);
-  for (std::size_t i = 0; i < agreements.size(); ++i) {
-    row.stacks.push_back(confrontation_of(stage.measured.specs[i], agreements[i]));
+  for (std::size_t i = 0; i < judged.size(); ++i) {
+    row.stacks.push_back(confrontation_of(stage.measured.specs[i], judged[i]));
   }
   return row;
 }
@@ -90,8 +105,8 @@ PowerRow confront_with(const WrongTheory& theory, const config::Config& overridd
         stacks::predict_stacks(one, one.theory.finite_width.value_or(true), progress, false);
     std::vector<const theory::Prediction*> predictions = truth;
     predictions[i] = &wrong.front().prediction;
-    const judge::Agreement agreement = stacks::judge_stacks(stage.measured, predictions, stage.config.agreement)[i];
-    row.stacks.push_back(confrontation_of(spec, agreement));
+    row.stacks.push_back(
+        confrontation_of(spec, stacks::judge_stacks(stage.measured, predictions, stage.config.agreement)[i]));
   }
   if (row.stacks.empty()) {
     row.stacks.push_back(
@@ -117,19 +132,13 @@ PowerRow confront_ladder(const std::string& theory, const std::vector<std::strin
   const stacks::LadderResult measured = stacks::run_ladder(overridden, progress);
   if (measured.stopped_early) throw stacks::Stopped();
   for (const stacks::LadderStack& stack : measured.stacks) {
-    Confrontation c{.placement = config::placement_label(stack.spec),
-                    .input = std::string(input_of(stack.spec)),
-                    .verdict = stack.verdict,
-                    .reason = stack.refusal,
-                    .by = {}};
+    const judge::Test* worst = nullptr;
     for (const stacks::LadderQuantity& q : stack.quantities) {
-      const bool counts = q.verdict == judge::Verdict::agrees || q.verdict == stack.verdict;
-      if (!counts || (!c.by.empty() && q.excess / q.critical <= c.margin())) continue;
-      c.by = fmt::format("{} {}: {}", c.placement, c.input, q.name());
-      c.excess = q.excess;
-      c.critical = q.critical;
+      const judge::Test& t = q.test;
+      if (t.verdict != judge::Verdict::agrees && t.verdict != stack.verdict) continue;
+      if (worst == nullptr || t.excess() / t.critical > worst->excess() / worst->critical) worst = &t;
     }
-    row.stacks.push_back(c);
+    row.stacks.push_back(confrontation(stack.spec, stack.verdict, stack.refusal, worst));
   }
   return row;
 }
@@ -150,7 +159,7 @@ void read_row(const stacks::JournalPart& cell, PowerRow& row) {
     row.stacks.push_back(
         {.placement = parts[0].text(),
          .input = parts[1].text(),
-         .verdict = static_cast<judge::Verdict>(parts[2].whole(0, static_cast<int>(judge::Verdict::not_checked))),
+         .verdict = static_cast<judge::Verdict>(parts[2].whole(0, static_cast<int>(judge::Verdict::disagrees))),
          .reason = parts[3].text(),
          .by = parts[4].text(),
          .excess = numbers[0],
@@ -186,18 +195,8 @@ const Confrontation& PowerRow::clearest() const {
       stacks, {}, [](const Confrontation& c) { return std::pair(c.verdict == judge::Verdict::disagrees, c.margin()); });
 }
 
-Confrontation confrontation_of(const StackSpec& spec, const judge::Agreement& agreement) {
-  Confrontation c{.placement = config::placement_label(spec),
-                  .input = std::string(input_of(spec)),
-                  .verdict = agreement.verdict,
-                  .reason = agreement.reason,
-                  .by = {}};
-  if (agreement.worst < 0) return c;
-  const judge::Cell& worst = agreement.worst_cell();
-  c.by = fmt::format("{} {}: {}", c.placement, c.input, worst.name());
-  c.excess = worst.excess();
-  c.critical = agreement.critical;
-  return c;
+Confrontation confrontation_of(const StackSpec& spec, const judge::StackVerdict& judged) {
+  return confrontation(spec, judged.verdict, judged.reason, judged.worst < 0 ? nullptr : &judged.worst_test());
 }
 
 PowerRun load_power(const std::string& file, const LoadListed& load) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/judge/agreement.h"
+#include "experiments/engine/judge/judge.h"
 #include "experiments/engine/result/schema.h"
 #include "experiments/engine/run/ladder.h"
 #include "experiments/engine/run/progress.h"
@@ -19,7 +19,7 @@ struct Confrontation {
   std::string input;
   judge::Verdict verdict = judge::Verdict::not_checked;
   std::string reason;
-  std::string by;         ///< the worst cell or contrast
+  std::string by;         ///< the test nearest to rejection
   double excess = 0.0;    ///< its excess
   double critical = 0.0;  ///< and the excess at which it is rejected
 
@@ -69,7 +69,7 @@ PowerRun load_power(const std::string& file, const LoadListed& load);
 config::Resolved resolved(const PowerRun& run);
 
 /// The stack of a judgement as a confrontation.
-Confrontation confrontation_of(const StackSpec& spec, const judge::Agreement& agreement);
+Confrontation confrontation_of(const StackSpec& spec, const judge::StackVerdict& judged);
 
 /// Measures every configuration once and confronts it with the right theory and with every wrong one. A wrong theory
 /// takes the right one's place in the judgement of the whole run, one stack at a time, so that its stack is held to the

@@ -22,10 +22,8 @@ using Row = Builder::Row;
 std::vector<double> z_scores(const Curve& measured, const Curve& predicted) {
   std::vector<double> z;
   for (std::size_t i = 0; i < measured.value.size(); ++i) {
-    z.push_back(judge::Cell{.measured = measured.value[i],
-                            .measured_error = measured.standard_error[i],
-                            .predicted = predicted.value[i],
-                            .predicted_error = predicted.standard_error[i]}
+    z.push_back(judge::Test{.measured = {measured.value[i], measured.standard_error[i]},
+                            .predicted = {predicted.value[i], predicted.standard_error[i]}}
                     .z());
   }
   return z;
@@ -34,14 +32,14 @@ std::vector<double> z_scores(const Curve& measured, const Curve& predicted) {
 /// A verdict compares the logarithm of a squared gradient, whose mean over seeds a few large ones do not decide: the
 /// z beside the square is that one's, so that no z contradicts the verdict.
 template <class At>
-void use_compared(const judge::Agreement& agreement, At at, std::vector<double>& z) {
-  for (const judge::Cell& cell : agreement.cells) {
-    if (cell.statistic != Statistic::log_grad_sq || !cell.contrast.empty()) continue;
-    const auto i = static_cast<std::size_t>(cell.index);
+void use_compared(const judge::StackVerdict& judged, At at, std::vector<double>& z) {
+  for (const judge::Test& test : judged.tests) {
+    if (test.statistic != Statistic::log_grad_sq || !test.contrast.empty()) continue;
+    const auto i = static_cast<std::size_t>(test.index);
     if constexpr (std::is_same_v<At, Signal>) {
-      if (!cell.weight && cell.signal == at && i < z.size()) z[i] = cell.z();
+      if (!test.weight && test.signal == at && i < z.size()) z[i] = test.z();
     } else {
-      if (cell.weight == at && i < z.size()) z[i] = cell.z();
+      if (test.weight == at && i < z.size()) z[i] = test.z();
     }
   }
 }
@@ -69,7 +67,7 @@ void put_versions(const Stack& s, const Row& row, Statistic statistic, At at) {
   }
   if (measured == nullptr || predicted == nullptr) return;
   std::vector<double> z = z_scores(*measured, *predicted);
-  if (statistic == Statistic::grad_sq) use_compared(s.result.agreement, at, z);
+  if (statistic == Statistic::grad_sq) use_compared(s.result.judged, at, z);
   put("z", z);
 }
 
@@ -252,8 +250,8 @@ void mention_all(Builder& builder, const std::vector<stacks::StackResult>& resul
 std::size_t most_contrasts(const std::vector<stacks::StackResult>& results) {
   std::ptrdiff_t most = 0;
   for (const stacks::StackResult& r : results) {
-    if (r.agreement.worst < 0) continue;
-    most = std::max(most, std::ranges::count_if(r.agreement.cells, [](const auto& c) { return !c.contrast.empty(); }));
+    if (r.judged.worst < 0) continue;
+    most = std::max(most, std::ranges::count_if(r.judged.tests, [](const auto& c) { return !c.contrast.empty(); }));
   }
   return static_cast<std::size_t>(most);
 }

@@ -1,9 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <iterator>
 
-#include "experiments/engine/judge/compared_cells.h"
+#include "experiments/engine/judge/stack_tests.h"
+#include "experiments/engine/judge/verdict_columns.h"
 #include "experiments/engine/result/curves.h"
 #include "experiments/studies/propagate/dataset_tables.h"
 
@@ -14,140 +15,112 @@ using dataset::text_of;
 using dataset::Type;
 using Row = dataset::Builder::Row;
 
-const std::string hidden = "error that would have been rejected with 95 % probability (T22)";
-
 /// The columns of T22, one per compared curve.
 std::vector<dataset::ColumnSpec> power_columns() {
   std::vector<dataset::ColumnSpec> all;
   for (const auto& [statistic, signal] : judge::compared_curves) {
-    all.push_back({.name = dataset::curve_stem(statistic, signal) + "_power",
-                   .dimensions = on_stack + (runs_over_depth(signal) ? " depth" : " site sublayer"),
-                   .type = Type::real,
-                   .units = std::string(statistic == Statistic::log_grad_sq ? units_of(statistic) : "1"),
-                   .meaning = fmt::format("{} of {}: {}", text_of(statistic), text_of(signal), hidden)});
+    all.push_back(
+        {.name = dataset::curve_stem(statistic, signal) + "_power",
+         .dimensions = on_stack + (runs_over_depth(signal) ? " depth" : " site sublayer"),
+         .type = Type::real,
+         .units = std::string(statistic == Statistic::log_grad_sq ? units_of(statistic) : "1"),
+         .meaning = fmt::format("{} of {}: {}", text_of(statistic), text_of(signal), judge::detectable_words)});
   }
   const std::string name = "weight_log_grad_sq_power";
   all.push_back({.name = name,
                  .dimensions = on_stack + " weight layer",
                  .type = Type::real,
                  .units = "nat",
-                 .meaning = "log_grad_sq of every matrix: " + hidden});
+                 .meaning = "log_grad_sq of every matrix: " + judge::detectable_words});
   return all;
 }
 
-/// Puts, for every cell that is no contrast, the smallest error of the prediction that its test would have rejected
-/// (T22).
+/// Puts the detectable error (T22) of every test that is no contrast.
 void put_power(const Stack& s, const Row& row) {
-  const judge::Agreement& a = s.result.agreement;
-  if (a.worst < 0) return;
-  for (const judge::Cell& cell : a.cells) {
-    const double smallest = cell.smallest_rejected(a.level);
-    if (!cell.contrast.empty() || std::isnan(smallest)) continue;
-    const auto at = static_cast<std::size_t>(cell.index);
-    if (cell.weight) {
-      if (cell.statistic != Statistic::log_grad_sq) continue;
-      row.at("weight", dataset::weight_index(*cell.weight)).at("layer", at).put("weight_log_grad_sq_power", smallest);
-    } else if (std::ranges::find(judge::compared_curves, std::pair(cell.statistic, cell.signal)) !=
+  const judge::StackVerdict& v = s.result.judged;
+  if (v.worst < 0) return;
+  for (const judge::Test& test : v.tests) {
+    if (!test.contrast.empty()) continue;
+    const auto at = static_cast<std::size_t>(test.index);
+    if (test.weight) {
+      if (test.statistic != Statistic::log_grad_sq) continue;
+      row.at("weight", dataset::weight_index(*test.weight))
+          .at("layer", at)
+          .put("weight_log_grad_sq_power", test.detectable);
+    } else if (std::ranges::find(judge::compared_curves, std::pair(test.statistic, test.signal)) !=
                judge::compared_curves.end()) {
-      dataset::curve_row(row, cell.signal)
-          .at(runs_over_depth(cell.signal) ? "depth" : "sublayer", at)
-          .put(dataset::curve_stem(cell.statistic, cell.signal) + "_power", smallest);
+      dataset::curve_row(row, test.signal)
+          .at(runs_over_depth(test.signal) ? "depth" : "sublayer", at)
+          .put(dataset::curve_stem(test.statistic, test.signal) + "_power", test.detectable);
     }
   }
 }
 
-/// The worst cell of a verdict that was given.
-dataset::Table<judge::Agreement> worst_table() {
-  dataset::Table<judge::Agreement> table;
+/// The worst test of a verdict that was given.
+dataset::Table<judge::StackVerdict> worst_table() {
+  using V = judge::StackVerdict;
+  dataset::Table<V> table = judge::worst_columns(on_stack);
+  const std::string says = "test nearest to rejection: ";
   table
-      .column({"worst_cell", on_stack, "", "worst cell or contrast: its name"},
-              [](const judge::Agreement& a) { return a.worst_cell().name(); })
-      .column({"worst_statistic", on_stack, "", "worst cell: its statistic"},
-              [](const judge::Agreement& a) { return text_of(a.worst_cell().statistic); })
-      .column({"worst_place", on_stack, "", "worst cell: its site or matrix"},
-              [](const judge::Agreement& a) {
-                const judge::Cell& cell = a.worst_cell();
-                return cell.weight ? text_of(*cell.weight) : text_of(cell.signal);
+      .column({"worst_statistic", on_stack, "", says + "its statistic"},
+              [](const V& v) { return text_of(v.worst_test().statistic); })
+      .column({"worst_place", on_stack, "", says + "its site or matrix"},
+              [](const V& v) {
+                const judge::Test& test = v.worst_test();
+                return test.weight ? text_of(*test.weight) : text_of(test.signal);
               })
-      .column({"worst_index", on_stack, "1", "worst cell: its depth, sublayer or layer"},
-              [](const judge::Agreement& a) { return a.worst_cell().index; })
-      .column({"worst_z", on_stack, "1", "worst cell: measured - predicted in combined standard errors"},
-              [](const judge::Agreement& a) { return a.worst_cell().z(); })
-      .column({"worst_excess", on_stack, "1", "worst cell: standard errors beyond its allowance"},
-              [](const judge::Agreement& a) { return a.worst_cell().excess(); })
-      .column({"worst_critical", on_stack, "1", "worst cell: where it would be rejected"},
-              [](const judge::Agreement& a) { return a.critical; })
-      .column({"rejected", on_stack, "1", "cells and contrasts that reject theory"},
-              [](const judge::Agreement& a) { return a.rejected; })
-      .column({"rejected_by", on_stack, "", "cell that rejected theory"},
-              [](const judge::Agreement& a) { return a.by; })
-      .column({"power_worst", on_stack, "1", hidden + ": the cell that could hide the largest"},
-              [](const judge::Agreement& a) { return a.power.worst; })
-      .column({"power_median", on_stack, "1", hidden + ": median over cells"},
-              [](const judge::Agreement& a) { return a.power.median; });
+      .column({"worst_index", on_stack, "1", says + "its depth, sublayer or layer"},
+              [](const V& v) { return v.worst_test().index; })
+      .column({"worst_z", on_stack, "1", says + "measured - predicted in combined standard errors"},
+              [](const V& v) { return v.worst_test().z(); })
+      .column({"rejected_by", on_stack, "", "test that rejected theory"},
+              [](const V& v) { return v.rejected > 0 ? v.worst_test().name() : ""; });
   return table;
 }
 
+/// The detectable errors of one statistic.
 struct PowerOfStatistic {
-  const judge::StatisticPower& power;
-  const judge::Agreement& agreement;
+  const judge::GroupPower& power;
+  const judge::Test& worst;
 };
 
 dataset::Table<PowerOfStatistic> statistic_table() {
   using P = PowerOfStatistic;
-  dataset::Table<P> table;
   const std::string each = on_stack + " statistic";
-  table
-      .column({"statistic_power_worst", each, "1", hidden + ": worst cell of a statistic"},
-              [](const P& p) { return p.power.worst; })
-      .column({"statistic_power_median", each, "1", hidden + ": median over a statistic's cells"},
-              [](const P& p) { return p.power.median; })
-      .column({"statistic_power_limit", each, "1", "what that may be in an agreement"},
-              [](const P& p) { return p.power.limit; })
-      .column({"statistic_power_at", each, "", "that worst cell"},
-              [](const P& p) { return p.agreement.cells[static_cast<std::size_t>(p.power.cell)].name(); });
+  dataset::Table<P> table;
+  table.part(judge::power_columns("statistic", each), [](const P& p) { return &p.power; })
+      .column({"statistic_power_at", each, "", "that worst test"}, [](const P& p) { return p.worst.name(); });
   return table;
 }
 
 std::vector<std::pair<std::size_t, PowerOfStatistic>> statistics_of(const Stack& s) {
   std::vector<std::pair<std::size_t, PowerOfStatistic>> all;
-  const judge::Agreement& a = s.result.agreement;
-  if (a.worst < 0) return all;
-  for (const judge::StatisticPower& power : a.power.statistics) {
-    all.push_back({static_cast<std::size_t>(power.statistic), {power, a}});
+  for (const judge::GroupPower& power : s.result.judged.power.groups) {
+    const judge::Test& worst = s.result.judged.tests[static_cast<std::size_t>(power.test)];
+    all.push_back({static_cast<std::size_t>(worst.statistic), {power, worst}});
   }
   return all;
 }
 
-struct Contrast {
-  const judge::Cell& cell;
-  double level;
-};
-
-dataset::Table<Contrast> contrast_table() {
-  using C = Contrast;
-  dataset::Table<C> table;
+dataset::Table<judge::Test> contrast_table() {
+  using T = judge::Test;
+  dataset::Table<T> table;
   const std::string each = on_stack + " contrast";
-  table.column({"contrast_name", each, "", "contrast over depth"}, [](const C& c) { return c.cell.name(); })
+  table.column({"contrast_name", each, "", "contrast over depth"}, &T::name)
       .column({"contrast_deviation", each, "1", "its measured value, as a deviation from theory"},
-              [](const C& c) { return c.cell.measured; })
-      .column({"contrast_stderr", each, "1", "standard error of the deviation"},
-              [](const C& c) { return c.cell.error(); })
-      .column({"contrast_allowance", each, "1", "what it may be for free (T19)"},
-              [](const C& c) { return c.cell.allowance; })
-      .column({"contrast_excess", each, "1", "standard errors beyond the allowance"},
-              [](const C& c) { return c.cell.excess(); })
-      .column({"contrast_power", each, "1", hidden}, [](const C& c) { return c.cell.smallest_rejected(c.level); });
+              [](const T& t) { return t.measured.value; })
+      .column({"contrast_stderr", each, "1", "standard error of the deviation"}, &T::error)
+      .column({"contrast_allowance", each, "1", "its tolerated bias (T19)"}, &T::tolerated_bias)
+      .column({"contrast_excess", each, "1", "standard errors beyond the tolerated bias"}, &T::excess)
+      .column({"contrast_power", each, "1", judge::detectable_words}, &T::detectable);
   return table;
 }
 
-std::vector<Contrast> contrasts_of(const Stack& s) {
-  std::vector<Contrast> all;
-  const judge::Agreement& a = s.result.agreement;
-  if (a.worst < 0) return all;
-  for (const judge::Cell& cell : a.cells) {
-    if (!cell.contrast.empty()) all.push_back({cell, a.level});
-  }
+std::vector<judge::Test> contrasts_of(const Stack& s) {
+  std::vector<judge::Test> all;
+  if (s.result.judged.worst < 0) return all;
+  std::ranges::copy_if(s.result.judged.tests, std::back_inserter(all),
+                       [](const judge::Test& t) { return !t.contrast.empty(); });
   return all;
 }
 
@@ -160,18 +133,17 @@ dataset::Table<Stack> power_table() {
 }
 
 dataset::Table<Stack> verdict_table() {
-  const auto verdict = [](const Stack& s) { return s.result.agreement.worst < 0 ? nullptr : &s.result.agreement; };
+  const auto verdict = [](const Stack& s) { return s.result.judged.worst < 0 ? nullptr : &s.result.judged; };
   dataset::Table<Stack> table;
   table
       .column_if_any({"verdict", on_stack, "", "agreement of measurement and theory (T19)"},
                      [](const Stack& s) {
-                       return s.measured() != nullptr ? std::optional(judge::name_of(s.result.agreement.verdict))
+                       return s.measured() != nullptr ? std::optional(judge::name_of(s.result.judged.verdict))
                                                       : std::nullopt;
                      })
-      .column_if_any({"verdict_reason", on_stack, "", "why the verdict is inconclusive or was not given"},
-                     [](const Stack& s) {
-                       return s.measured() != nullptr ? std::optional(s.result.agreement.reason) : std::nullopt;
-                     })
+      .column_if_any(
+          {"verdict_reason", on_stack, "", "why the verdict is inconclusive or was not given"},
+          [](const Stack& s) { return s.measured() != nullptr ? std::optional(s.result.judged.reason) : std::nullopt; })
       .part(worst_table(), verdict)
       .rows_at("statistic", statistic_table(), statistics_of)
       .rows("contrast", contrast_table(), contrasts_of);

@@ -142,7 +142,7 @@ dataset::Table<judge::SignClaim> claim_table() {
       .column({"claim_quantity", "claim", "", "the number that is positive if it is so"},
               [](const judge::SignClaim& c) { return c.quantity; })
       .column({"claim_verdict", "claim", "", "holds, fails, not-shown, not-testable-here or not-run"},
-              [](const judge::SignClaim& c) { return judge::sign_verdict_names[static_cast<std::size_t>(c.verdict)]; })
+              [](const judge::SignClaim& c) { return judge::name_of(c.verdict); })
       .column_if_any({"claim_mean", "claim", "1", "mean over seeds of that number"}, tested(&judge::SignClaim::mean))
       .column_if_any({"claim_stderr", "claim", "1", "its standard error"}, tested(&judge::SignClaim::standard_error))
       .column_if_any(

@@ -55,7 +55,7 @@ void Ledger::add_judged(const Words& words, const std::vector<std::string>& need
       tokens = std::max(tokens, trained_tokens(*runs));
     }
     claim.regime = training::regime_of(trained);
-    if (claim.verdict != judge::SignVerdict::holds && tokens < words.within_tokens) {
+    if (claim.verdict != judge::ClaimVerdict::holds && tokens < words.within_tokens) {
       judge::set_not_testable(claim, fmt::format("{:.2g} tokens of training: the source sees it within {:.2g}", tokens,
                                                  words.within_tokens));
     }

@@ -54,9 +54,9 @@ std::string number_of_claims(const std::vector<judge::SignClaim>& claims) {
   std::size_t tested = 0, decided = 0;
   std::string together;
   for (const judge::SignClaim& claim : claims) {
-    if (std::isnan(claim.p) || claim.verdict == judge::SignVerdict::not_run) continue;
+    if (std::isnan(claim.p) || claim.verdict == judge::ClaimVerdict::not_run) continue;
     ++tested;
-    if (claim.verdict == judge::SignVerdict::not_shown) continue;
+    if (claim.verdict == judge::ClaimVerdict::not_shown) continue;
     ++decided;
     if (claim.holm <= judge::sign_claim_level) together += (together.empty() ? "" : ", ") + claim.id;
   }
@@ -136,11 +136,11 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
   const std::vector<std::string> regime = regime_of(config);
   std::size_t not_run = 0;
   for (const judge::SignClaim& claim : result.claims) {
-    if (claim.verdict == judge::SignVerdict::not_run) {
+    if (claim.verdict == judge::ClaimVerdict::not_run) {
       ++not_run;
       continue;
     }
-    claims.add({claim.id, std::string(judge::sign_verdict_names[static_cast<std::size_t>(claim.verdict)]),
+    claims.add({claim.id, std::string(judge::name_of(claim.verdict)),
                 dataset::with_error(claim.mean, claim.standard_error, "{:.3g}", "{:.2g}"), number(claim.p, "{:.3f}"),
                 number(claim.holm, "{:.3f}"), number(claim.detectable, "{:.2g}"),
                 claim.statement + own_regime(claim, regime)});
@@ -152,7 +152,7 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
       "the true mean that so many further seeds show with 95 %.\n",
       stacks::in_one_line(regime), config.run.seeds);
   for (const judge::SignClaim& claim : result.claims) {
-    if (claim.verdict == judge::SignVerdict::not_testable)
+    if (claim.verdict == judge::ClaimVerdict::not_testable)
       text += fmt::format("{} cannot be tested here: {}.\n", claim.id, claim.reason);
   }
   text += number_of_claims(result.claims);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/engine/judge/findings.h"
+#include "experiments/engine/judge/seed_rows.h"
 #include "sim/model/parameters.h"
 #include "sim/model/stack.h"
 #include "sim/numerics/larger.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/engine/judge/findings.h"
+#include "experiments/engine/judge/seed_rows.h"
 #include "experiments/studies/verify/evaluate.h"
 #include "sim/base/first_exception.h"
 #include "sim/numerics/allowances.h"

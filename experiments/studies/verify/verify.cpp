@@ -11,7 +11,7 @@
 #include <numbers>
 #include <span>
 
-#include "experiments/engine/judge/findings.h"
+#include "experiments/engine/judge/seed_rows.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/studies/verify/bound_case.h"
 #include "sim/base/error.h"

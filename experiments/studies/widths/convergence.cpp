@@ -27,13 +27,13 @@ Convergence convergence_of(const stacks::LadderStack& stack, const stacks::Ladde
                            const std::vector<int>& widths) {
   Convergence c;
   c.spec = stack.spec;
-  c.statistic = q.statistic;
+  c.statistic = q.test.statistic;
   c.bias_reason = stack.refusal;
   for (std::size_t i = 0; i < widths.size(); ++i) {
     c.width.push_back(widths[i]);
-    c.bias.push_back(q.measured[i].value - q.predicted.value);
-    c.bias_error.push_back(std::hypot(q.measured[i].error, q.predicted.error));
-    c.prediction_error.push_back(q.predicted.error);
+    c.bias.push_back(q.measured[i].value - q.test.predicted.value);
+    c.bias_error.push_back(std::hypot(q.measured[i].error, q.test.predicted.error));
+    c.prediction_error.push_back(q.test.predicted.error);
   }
   fill_noise(c, q.per_seed);
   return c;

@@ -4,8 +4,8 @@
 #include <boost/math/distributions/normal.hpp>
 #include <cmath>
 
-#include "experiments/engine/judge/compared_cells.h"
 #include "experiments/engine/judge/remedy.h"
+#include "experiments/engine/judge/stack_tests.h"
 #include "experiments/studies/widths/convergence.h"
 
 namespace periscope::ladder {

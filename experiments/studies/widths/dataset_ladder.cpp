@@ -35,7 +35,7 @@ struct Followed {
   const stacks::LadderQuantity& quantity;
   const Values& grid;
 
-  [[nodiscard]] bool judged() const { return quantity.verdict != judge::Verdict::not_checked; }
+  [[nodiscard]] bool judged() const { return quantity.test.verdict != judge::Verdict::not_checked; }
   /// Nothing of what was not judged, so that no figure shows it.
   [[nodiscard]] std::optional<double> if_judged(double value) const {
     return judged() ? std::optional(value) : std::nullopt;
@@ -63,7 +63,7 @@ const dataset::Table<Followed>& quantity_table() {
                 [](const F& f) { return config::placement_label(f.spec); })
         .column({"quantity_input", one, "", "what enters the stack"}, [](const F& f) { return input_of(f.spec); })
         .column({"quantity_units", one, "", "units of the quantity, and of its limit"},
-                [](const F& f) { return units_of(f.quantity.statistic); })
+                [](const F& f) { return units_of(f.quantity.test.statistic); })
         .column({"ladder_measured", one + " ladder_width", "1", "mean over seeds, in the quantity's units"},
                 [](const F& f) { return f.measured(&judge::Estimate::value); })
         .column({"ladder_stderr", one + " ladder_width", "1", "its standard error"},
@@ -81,21 +81,21 @@ const dataset::Table<Followed>& quantity_table() {
         .column({"lack_of_fit", one, "1", "p-value of the points' distance from the parabola"},
                 [](const F& f) { return f.if_judged(f.quantity.fit.lack_of_fit); })
         .column({"limit_predicted", one, "1", "theory at infinite width"},
-                [](const F& f) { return f.quantity.predicted.value; })
+                [](const F& f) { return f.quantity.test.predicted.value; })
         .column({"limit_predicted_stderr", one, "1", "its standard error"},
-                [](const F& f) { return f.quantity.predicted.error; })
+                [](const F& f) { return f.quantity.test.predicted.error; })
         .column({"limit_excess", one, "1", "standard errors between limit and theory"},
-                [](const F& f) { return f.if_judged(f.quantity.excess); })
+                [](const F& f) { return f.if_judged(f.quantity.test.excess()); })
         .column({"limit_critical", one, "1", "where it is rejected"},
-                [](const F& f) { return f.if_judged(f.quantity.critical); })
+                [](const F& f) { return f.if_judged(f.quantity.test.critical); })
         .column({"limit_power", one, "1", "smallest relative error that is refused with 95 %"},
-                [](const F& f) { return f.if_judged(f.quantity.power); })
+                [](const F& f) { return f.if_judged(f.quantity.test.detectable); })
         .column({"scale", one, "1", "what relative errors are relative to"},
-                [](const F& f) { return f.if_judged(f.quantity.scale); })
+                [](const F& f) { return f.if_judged(f.quantity.test.scale); })
         .column({"ladder_verdict", one, "", "limit of infinite width against theory (T23)"},
-                [](const F& f) { return judge::name_of(f.quantity.verdict); })
+                [](const F& f) { return judge::name_of(f.quantity.test.verdict); })
         .column({"ladder_reason", one, "", "why it is inconclusive or was not checked"},
-                [](const F& f) { return f.quantity.reason; })
+                [](const F& f) { return f.quantity.test.reason; })
         .column_if_any({"fit", one + " inverse_width", "1", "the fitted parabola"},
                        [](const F& f) { return f.fitted(&judge::Estimate::value); })
         .column_if_any({"fit_stderr", one + " inverse_width", "1", "its standard error"},
@@ -164,7 +164,7 @@ dataset::Dataset dataset_of(const stacks::LadderConfig& config, const stacks::La
     stack_table().put(stack, builder.at("stack", s));
     for (const stacks::LadderQuantity& quantity : stack.quantities) {
       const dataset::Builder::Row row = builder.at("quantity", next++);
-      row.put("quantity", quantity.name());
+      row.put("quantity", quantity.test.name());
       quantity_table().put({stack.spec, quantity, grid}, row);
     }
   }

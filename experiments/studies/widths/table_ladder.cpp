@@ -9,36 +9,23 @@
 namespace periscope::ladder {
 namespace {
 
-/// The quantities of one curve: its entries and its means.
+/// The tests of one curve: its entries and its means.
 struct Family {
-  const stacks::LadderQuantity* worst = nullptr;  ///< the one nearest to rejection, or beyond it
-  const stacks::LadderQuantity* least = nullptr;  ///< the one with the least power that is inconclusive
-  double power = 0.0;                             ///< of the worst entry
-  judge::Verdict verdict = judge::Verdict::not_checked;
+  std::string name;
+  std::vector<judge::Test> tests;
+  const stacks::LadderQuantity* nearest = nullptr;  ///< to rejection, or farthest beyond it
 };
 
-std::vector<std::pair<std::string, Family>> families(const stacks::LadderStack& stack) {
-  std::vector<std::pair<std::string, Family>> all;
+std::vector<Family> families(const stacks::LadderStack& stack) {
+  std::vector<Family> all;
   for (const stacks::LadderQuantity& q : stack.quantities) {
-    auto it = std::ranges::find(all, q.family(), &std::pair<std::string, Family>::first);
-    if (it == all.end()) it = all.insert(all.end(), {q.family(), {}});
-    Family& family = it->second;
-    if (q.verdict == judge::Verdict::not_checked) continue;
-    family.power = larger(family.power, q.power);
-    const auto nearness = [](const stacks::LadderQuantity& x) {
-      return std::pair(x.verdict == judge::Verdict::disagrees, x.excess / x.critical);
-    };
-    if (family.worst == nullptr || nearness(*family.worst) < nearness(q)) family.worst = &q;
-    if (q.verdict == judge::Verdict::inconclusive && (family.least == nullptr || q.power > family.least->power)) {
-      family.least = &q;
-    }
-    if (q.verdict == judge::Verdict::disagrees || family.verdict == judge::Verdict::disagrees) {
-      family.verdict = judge::Verdict::disagrees;
-    } else if (q.verdict == judge::Verdict::inconclusive || family.verdict == judge::Verdict::inconclusive) {
-      family.verdict = judge::Verdict::inconclusive;
-    } else {
-      family.verdict = judge::Verdict::agrees;
-    }
+    if (q.test.verdict == judge::Verdict::not_checked) continue;
+    const std::string name = q.test.curve_name();
+    auto it = std::ranges::find(all, name, &Family::name);
+    if (it == all.end()) it = all.insert(all.end(), {.name = name, .tests = {}});
+    it->tests.push_back(q.test);
+    const auto nearness = [](const judge::Test& t) { return std::pair(judge::disagrees(t), t.excess() / t.critical); };
+    if (it->nearest == nullptr || nearness(it->nearest->test) < nearness(q.test)) it->nearest = &q;
   }
   return all;
 }
@@ -51,26 +38,29 @@ std::string table(const stacks::LadderResult& result, const config::Config& conf
   for (const stacks::LadderStack& stack : result.stacks) {
     const std::string placement = config::placement_label(stack.spec);
     if (!stack.refusal.empty()) table.add_note(placement, "refused: " + stack.refusal);
-    for (const auto& [name, family] : families(stack)) {
-      if (family.worst == nullptr) continue;
-      const stacks::LadderQuantity& q = *family.worst;
+    for (const Family& family : families(stack)) {
+      const judge::Test& nearest = family.nearest->test;
+      const judge::Test& decides = *judge::deciding(family.tests);
+      double detectable = 0.0;
+      for (const judge::Test& t : family.tests) detectable = larger(detectable, t.detectable);
       std::string why;
-      if (family.verdict == judge::Verdict::inconclusive) {
-        const stacks::LadderQuantity& least = *family.least;
-        why = (&least == &q ? "" : least.name() + " ") + least.reason;
+      if (decides.verdict == judge::Verdict::inconclusive) {
+        why = (decides.name() == nearest.name() ? "" : decides.name() + " ") + decides.reason;
       }
       table.add({placement, std::string(input_kind_names[static_cast<std::size_t>(stack.spec.input.kind)]),
-                 name + q.name().substr(name.size()), dataset::with_error(q.fit.limit.value, q.fit.limit.error),
-                 dataset::with_error(q.predicted.value, q.predicted.error), fmt::format("{:.3g}", q.fit.slope.value),
-                 fmt::format("{:.1f} / {:.1f}", q.excess, q.critical), fmt::format("{:.2g}", family.power),
-                 std::string(judge::name_of(family.verdict))});
+                 nearest.name(), dataset::with_error(nearest.measured.value, nearest.measured.error),
+                 dataset::with_error(nearest.predicted.value, nearest.predicted.error),
+                 fmt::format("{:.3g}", family.nearest->fit.slope.value),
+                 fmt::format("{:.1f} / {:.1f}", nearest.excess(), nearest.critical), fmt::format("{:.2g}", detectable),
+                 std::string(judge::name_of(decides.verdict))});
       if (!why.empty()) table.add_note("", why);
     }
   }
   return table.text() +
          fmt::format(
              "m(D) = m + b/D + c/D² fitted over widths {} … {}; m against the theory of infinite width, without "
-             "allowance.\nexcess: standard errors between them; limit: Student's t at a familywise error of {:g} "
+             "a tolerated bias.\nexcess: standard errors between them; limit: Student's t at a familywise error of "
+             "{:g} "
              "over {} quantities.\npower: the smallest error of theory that is refused with 95 % probability, "
              "worst entry (relative for moments).\n",
              result.widths.front(), result.widths.back(), config.agreement.familywise_error, result.tests);

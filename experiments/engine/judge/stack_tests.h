@@ -6,9 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/engine/judge/cell.h"
+#include "experiments/engine/judge/test.h"
 #include "experiments/engine/settings/config.h"
 #include "sim/spec/profile.h"
+#include "theory/predict/predict.h"
 
 namespace periscope::judge {
 
@@ -29,10 +30,20 @@ class SeedCurves {
   std::map<std::pair<Statistic, Weight>, Rows> weight_curves_;
 };
 
-struct Comparison;
+/// A stack's two profiles.
+struct Comparison {
+  const StackSpec& spec;
+  const Profile& measured;
+  int seeds;
+  int diverged_seeds;
+  DType dtype;
+  const theory::Prediction& prediction;
+  double rounding = 0.0;                 ///< relative, what rounding beyond that of dtype may do to a forward statistic
+  const SeedCurves* per_seed = nullptr;  ///< for contrasts over depth; none are tested without
+};
 
-/// Lists the cells that verdicts compare: second moment, variance and token cosine of the stream (x_out), second moment
-/// and token cosine of every module's output (f_out), and the second moment of ResiDual's second stream; with
+/// Lists the curves that verdicts compare: second moment, variance and token cosine of the stream (x_out), second
+/// moment and token cosine of every module's output (f_out), and the second moment of ResiDual's second stream; with
 /// gradients, the mean over seeds of the logarithm of grad_sq of the stream at every depth and (not listed here) of
 /// every matrix, and of the score path's share in every attention.
 inline constexpr std::array<std::pair<Statistic, Signal>, 8> compared_curves{{{Statistic::second_moment, Signal::x_out},
@@ -44,19 +55,23 @@ inline constexpr std::array<std::pair<Statistic, Signal>, 8> compared_curves{{{S
                                                                               {Statistic::log_grad_sq, Signal::x_out},
                                                                               {Statistic::score_share, Signal::A_out}}};
 
-/// Every cell of a comparison with its allowance: of every measured number, whose prediction is NaN where theory has
-/// none for it. What neither side has a number for, as the score path's share of an MLP, is no cell.
+/// The limit of the detectable errors of a statistic: that of log_grad_sq for grad_sq, which stands in
+/// for it where it is zero.
+double limit_of(const config::PowerLimits& limits, Statistic statistic);
+
+/// Every test of a comparison with its tolerated bias: of every measured number, whose prediction is NaN where theory
+/// has none for it. What neither side has a number for, as the score path's share of an MLP, is no test.
 /// Forward: rounding alone where the prediction is that of the width in question (T25), else also the finite-width term
 /// c·(w + s·ln(1 + n/D))·scale (T19), w being theory::Prediction::finite_width and the other signal_overlap_term, with
 /// its own c for moments and for cosines, which attention's output has too; a cosine's w is at least 1/D, and a
 /// moment's term compounds in a stack without norms (gradient_allowance.h). Gradients: c·gradient_width_term
 /// (gradient_allowance.h), and half the variance over seeds of the logarithm: what a log-normal spread of width-limited
-/// gradients takes off the mean of logs. A share p may differ by what these allowances of log(p/(1−p)) come to, p(1−p)
+/// gradients takes off the mean of logs. A share p may differ by what these biases of log(p/(1−p)) come to, p(1−p)
 /// times as much. Where that variance, or that of a mean of as many patterns as there are heads, is 2 or more for one
-/// gradient, all gradients of the stack have an infinite allowance: the verdict is inconclusive. A gradient that is
+/// gradient, all gradients of the stack tolerate an infinite bias: the verdict is inconclusive. A gradient that is
 /// predicted within the rounding of the backward pass (gradient_floor.h) is compared as it is, not its logarithm, and
 /// its errors are relative to the terms that cancel in it.
-std::vector<Cell> compared_cells(const Comparison& comparison, const config::AgreementOptions& options);
+std::vector<Test> stack_tests(const Comparison& comparison, const config::AgreementOptions& options);
 
 /// Why a run of this dtype, or a theory in double, cannot show what is predicted, or "": a scale of the specification
 /// whose square is no normal number of f64, or the first predicted second moment of a signal whose squares the dtype

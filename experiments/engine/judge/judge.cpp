@@ -1,0 +1,179 @@
+#include "experiments/engine/judge/judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "experiments/engine/judge/remedy.h"
+
+namespace periscope::judge {
+namespace {
+
+double median_of(std::vector<double> values) {
+  if (values.empty()) return 0.0;
+  const auto middle = values.begin() + static_cast<long>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// The tolerance, a little larger than needed, that an imprecise gradient's prediction does meet (theory::is_precise).
+std::string met_tolerance(const Test& test) {
+  if (!is_gradient(test.statistic)) return "";
+  const bool absolute = test.statistic == Statistic::log_grad_sq;
+  const double met = 1.1 * test.predicted.error / (absolute ? 1.0 : std::abs(test.predicted.value));
+  return fmt::format(" = {:.2g} would be met", met);
+}
+
+/// Why a test that does not reject may not be called agreement, or "".
+std::string shortcoming(const Test& t) {
+  if (std::isinf(t.tolerated_bias)) {
+    return "no bound on its bias: gradients fluctuate too much over seeds, or the stack is too narrow or without norms";
+  }
+  if (!t.is_finite()) {
+    return fmt::format("measured {}, predicted {}", number_words(t.measured.value), number_words(t.predicted.value));
+  }
+  if (t.underpowered()) return fmt::format("could be off by {}; limit {:.3g}", error_words(t.detectable), t.limit);
+  if (t.contrast.empty() && t.tolerated_bias > 0.0 && t.tolerated_bias >= t.scale) {
+    return fmt::format("tolerates a bias of {:.2g}, as large as itself", t.tolerated_bias / t.scale);
+  }
+  if (t.precise) return {};
+  return fmt::format("predicted less precisely than asked for, ± {:.2g} (theory.gradient_tolerance{})",
+                     t.predicted.error, met_tolerance(t));
+}
+
+double judge_each(const std::vector<Test*>& tests, double familywise_error) {
+  const double level = sidak_level(familywise_error, tests.size());
+  for (Test* t : tests) {
+    if (t->seeds < fewest_seeds || (std::isnan(t->measured.value) && std::isnan(t->predicted.value))) continue;
+    if (t->is_finite()) {
+      t->critical = critical_excess(t->degrees(), level);
+      t->detectable = t->detectable_at(level);
+    }
+    const bool rejected = t->is_finite() && t->excess() > t->critical;
+    t->reason = rejected ? std::string() : shortcoming(*t);
+    t->verdict = rejected ? Verdict::disagrees : t->reason.empty() ? Verdict::agrees : Verdict::inconclusive;
+  }
+  return level;
+}
+
+void add_remedy(std::string& reason, const std::vector<Test>& tests, double level, const Options& options) {
+  const std::string way_out = remedy(tests, level, options.width);
+  if (way_out.empty()) return;
+  reason += "; " + way_out;
+  if (!options.seeds_key.empty()) reason += fmt::format(" ({})", options.seeds_key);
+}
+
+/// The excess in units of the one that is rejected, and to order those that are 0, without the tolerated bias.
+std::pair<double, double> nearness(const Test& t) {
+  const auto number = [](double x) { return std::isnan(x) ? 0.0 : x; };
+  return {t.critical > 0.0 ? number(t.excess() / t.critical) : 0.0, number(std::abs(t.z()))};
+}
+
+/// Order in which tests decide a joint verdict.
+std::pair<int, double> rank(const Test& t) {
+  switch (t.verdict) {
+    case Verdict::disagrees: return {5, nearness(t).first};
+    case Verdict::inconclusive:
+      if (!t.is_finite()) return {4, 0.0};
+      return t.underpowered() ? std::pair{3, t.detectable / t.limit} : std::pair{2, 0.0};
+    case Verdict::agrees: return {1, nearness(t).first};
+    case Verdict::not_checked: break;
+  }
+  return {0, 0.0};
+}
+
+/// Says how many more tests are underpowered, and if they are gradients alone.
+std::string others_words(const Power& power) {
+  std::string words;
+  if (power.over > 1) words = fmt::format("; so could {} more of {} tests", power.over - 1, power.tests);
+  if (!power.only_gradients_over) return words;
+  return words + (power.over > 1 ? ", all of them gradients; the signals agree" : "; the signals agree");
+}
+
+void sum_up(StackVerdict& stack) {
+  for (std::size_t i = 0; i < stack.tests.size(); ++i) {
+    const Test& t = stack.tests[i];
+    stack.rejected += disagrees(t) ? 1 : 0;
+    if (!t.is_finite() || (stack.worst >= 0 && nearness(t) <= nearness(stack.worst_test()))) continue;
+    stack.worst = static_cast<int>(i);
+  }
+  stack.power = power_of(stack.tests);
+  const Test& decides = *deciding(stack.tests);
+  stack.verdict = decides.verdict;
+  if (decides.reason.empty()) return;
+  stack.reason = decides.name() + ": " + decides.reason;
+  if (decides.is_finite() && decides.underpowered()) stack.reason += others_words(stack.power);
+  add_remedy(stack.reason, stack.tests, stack.level, {.width = stack.width});
+}
+
+}  // namespace
+
+double judge(const std::vector<Test*>& tests, const Options& options) {
+  const double level = judge_each(tests, options.familywise_error);
+  for (Test* t : tests) {
+    if (t->verdict == Verdict::inconclusive) add_remedy(t->reason, {*t}, level, options);
+  }
+  return level;
+}
+
+void judge(const std::vector<StackVerdict*>& stacks, double familywise_error) {
+  std::vector<Test*> tests;
+  for (StackVerdict* stack : stacks) {
+    for (Test& t : stack->tests) tests.push_back(&t);
+  }
+  const double level = judge_each(tests, familywise_error);
+  for (StackVerdict* stack : stacks) {
+    if (stack->tests.empty()) continue;
+    stack->level = level;
+    sum_up(*stack);
+  }
+}
+
+Power power_of(const std::vector<Test>& tests) {
+  Power power;
+  std::vector<double> all;
+  std::vector<std::vector<double>> by_group;
+  bool any_signal = false;
+  bool signal_over = false;
+  for (std::size_t i = 0; i < tests.size(); ++i) {
+    const Test& t = tests[i];
+    if (!t.is_finite() || std::isinf(t.limit)) continue;
+    const auto k =
+        static_cast<std::size_t>(std::ranges::find(power.groups, t.group(), &GroupPower::group) - power.groups.begin());
+    if (k == power.groups.size()) {
+      power.groups.push_back({.group = t.group()});
+      by_group.emplace_back();
+    }
+    all.push_back(t.detectable);
+    by_group[k].push_back(t.detectable);
+    power.worst = std::max(power.worst, t.detectable);  // never NaN
+    ++power.tests;
+    power.over += t.underpowered() ? 1 : 0;
+    any_signal |= !is_gradient(t.statistic);
+    signal_over |= !is_gradient(t.statistic) && t.underpowered();
+    GroupPower& group = power.groups[k];
+    if (group.test >= 0 && t.detectable / t.limit <= group.worst / group.limit) continue;
+    group.worst = t.detectable;
+    group.limit = t.limit;
+    group.test = static_cast<int>(i);
+  }
+  for (std::size_t k = 0; k < by_group.size(); ++k) power.groups[k].median = median_of(std::move(by_group[k]));
+  power.median = median_of(std::move(all));
+  power.only_gradients_over = power.over > 0 && any_signal && !signal_over;
+  return power;
+}
+
+const Test* deciding(const std::vector<Test>& tests) {
+  const auto it = std::ranges::max_element(tests, {}, rank);
+  return it == tests.end() ? nullptr : &*it;
+}
+
+std::string verdict_words(const Test& test) {
+  if (disagrees(test)) return fmt::format("disagrees ({:.1f} / {:.1f})", test.excess(), test.critical);
+  return test.reason.empty() ? std::string(name_of(test.verdict))
+                             : fmt::format("{} ({})", name_of(test.verdict), test.reason);
+}
+
+}  // namespace periscope::judge

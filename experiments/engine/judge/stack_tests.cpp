@@ -1,0 +1,295 @@
+#include "experiments/engine/judge/stack_tests.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "experiments/engine/judge/gradient_allowance.h"
+#include "experiments/engine/judge/gradient_floor.h"
+#include "sim/numerics/allowances.h"
+
+namespace periscope::judge {
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+/// Below this the squared deviations over seeds of a squared gradient underflow, and its standard error with them.
+constexpr double unresolved_square = 1e-140;
+
+/// An imprecise prediction of a forward statistic counts in the test's error, as it does of a square that stands in for
+/// its logarithm; other gradients promise more.
+bool promises_precision(Statistic statistic) { return is_gradient(statistic) && statistic != Statistic::grad_sq; }
+
+/// Collects the tests of one comparison.
+class Collector {
+ public:
+  Collector(const Comparison& comparison, const config::AgreementOptions& options)
+      : c_(comparison), options_(options), prediction_(comparison.prediction) {}
+
+  std::vector<Test> take() {
+    for (const auto& [statistic, signal] : compared_curves) {
+      const std::size_t length = length_of(c_.measured.find(statistic, signal));
+      for (std::size_t i = 0; i < length; ++i) {
+        if (statistic == Statistic::log_grad_sq) {
+          gradient(signal, i, finite_width(i, false), stream_floor(c_.spec, c_.dtype));
+        } else if (statistic == Statistic::score_share) {
+          score_share(i);
+        } else {
+          add_signal(statistic, signal, i);
+        }
+      }
+    }
+    for (const auto& entry : c_.measured.weight_curves) {
+      if (entry.first.first == Statistic::log_grad_sq) weight_gradient(entry.first.second, entry.second);
+    }
+    withdraw_bounds();
+    return std::move(tests_);
+  }
+
+ private:
+  static std::size_t length_of(const Curve* curve) { return curve == nullptr ? 0 : curve->value.size(); }
+
+  static Estimate at(const Curve& curve, std::size_t i) { return {curve.value[i], curve.standard_error[i]}; }
+
+  /// The test of entry i of a curve, or nothing where there is nothing to compare: neither side has a number, as of
+  /// the token cosine of one token or an MLP's score path. A measured number that theory has none for is a test, whose
+  /// prediction is NaN: no verdict may pass over it (judge.h).
+  template <class Place>
+  [[nodiscard]] std::optional<Test> entry(Statistic statistic, Place place, std::size_t i) const {
+    const Curve* measured = c_.measured.find(statistic, place);
+    if (i >= length_of(measured)) return {};
+    const Curve* predicted = prediction_.profile.find(statistic, place);
+    const bool known = i < length_of(predicted);
+    Test test{.statistic = statistic,
+              .index = static_cast<int>(i),
+              .measured = at(*measured, i),
+              .predicted = known ? at(*predicted, i) : Estimate{nan, nan},
+              .seeds = c_.seeds,
+              .replicates = prediction_.replicates,
+              .precise = known &&
+                         (!promises_precision(statistic) || theory::is_precise(prediction_, statistic, *predicted, i))};
+    if constexpr (std::is_same_v<Place, Weight>) {
+      test.weight = place;
+    } else {
+      test.signal = place;
+    }
+    // The size of one module's output fluctuates more than the stream that all of them add up to.
+    const bool module = statistic == Statistic::second_moment && test.signal == Signal::f_out;
+    test.limit = (module ? 2.5 : 1.0) * limit_of(options_.power_limits, statistic);
+    if (std::isnan(test.predicted.value)) {
+      if (std::isnan(test.measured.value)) return {};
+      test.scale = nan;  // without a scale a test detects nothing
+    }
+    return test;
+  }
+
+  void add_signal(Statistic statistic, Signal signal, std::size_t i) {
+    std::optional<Test> test = entry(statistic, signal, i);
+    if (!test) return;
+    if (!std::isnan(test->predicted.value)) {
+      test->scale = statistic == Statistic::token_cosine ? 1.0 : std::abs(test->predicted.value);
+      const bool at_width = prediction_.exact_at_width_for(statistic, signal);
+      if (at_width) use_chain(*test);
+      const double by_width = at_width ? 0.0 : signal_bias(*test);
+      test->tolerated_bias = (by_width + pass_allowance(format_of(c_.dtype)) + c_.rounding) * test->scale;
+    }
+    tests_.push_back(std::move(*test));
+  }
+
+  /// Makes `test` one of the finite-width chain (T25), which predicts the spread over seeds too.
+  void use_chain(Test& test) const {
+    test.replicates = prediction_.finite_width_replicates;
+    test.replicates_given = prediction_.replicates_given;
+    test.spread = prediction_.spread.find(test.statistic, test.signal)->value.at(static_cast<std::size_t>(test.index));
+    test.spread_degrees = std::isfinite(test.spread) ? prediction_.finite_width_degrees : 0;
+  }
+
+  /// The finite-width term of a signal, relative to its scale.
+  [[nodiscard]] double signal_bias(const Test& test) const {
+    const bool cosine = test.statistic == Statistic::token_cosine;
+    const bool module = test.signal == Signal::f_out;
+    // What attention puts out is an average of values: its size is their overlap, a cosine.
+    const bool of_attention = module && ModelSpec::is_attention(test.index);
+    const double constant = cosine || of_attention ? options_.finite_width_cosine : options_.finite_width;
+    // The input has met no attention yet. That cosines are ratios biases them by first order in 1/D already there.
+    const auto i = static_cast<std::size_t>(test.index);
+    const std::size_t after = module ? before(i) + 1 : i;
+    const double overlaps = after > 0 ? signal_overlap_term(c_.spec, after, of_attention) : 0.0;
+    const double least = cosine ? 1.0 / c_.spec.model.width : 0.0;
+    const double term = constant * (std::max(prediction_.finite_width.at(after), least) + overlaps);
+    return cosine ? term : compounded(c_.spec, term);
+  }
+
+  [[nodiscard]] double finite_width(std::size_t depth, bool of_attention) const {
+    return options_.finite_width_gradient * gradient_width_term(c_.spec, prediction_.finite_width, depth, of_attention);
+  }
+  /// The depth at which a sublayer reads the stream.
+  [[nodiscard]] std::size_t before(std::size_t sublayer) const {
+    return static_cast<std::size_t>(c_.spec.model.step_with(static_cast<int>(sublayer)));
+  }
+  [[nodiscard]] double variance(const Test& test) const { return c_.seeds * test.measured.error * test.measured.error; }
+
+  /// One gradient: by its logarithm, or as it is where that is not known to a tenth for rounding.
+  template <class Place>
+  void gradient(Place place, std::size_t i, double width_term, const GradientFloor& floor) {
+    std::optional<Test> plain = entry(Statistic::grad_sq, place, i);
+    std::optional<Test> log = entry(Statistic::log_grad_sq, place, i);
+    if (plain && std::isnan(plain->predicted.value)) tests_.push_back(*plain);
+    if (!plain || !log || std::isnan(plain->predicted.value)) return;
+    const double t = std::max(0.0, plain->predicted.value);
+    // |g + e|² with |e|² ≤ floor.measured, and e in any direction.
+    const double rounded = floor.measured + 2.0 * std::sqrt(floor.measured * t) + floor.predicted;
+    const bool resolved = t > 0.0 && rounded < 0.1 * t;
+    if (resolved && std::isfinite(log->measured.value) && std::isfinite(log->predicted.value)) {
+      log->tolerated_bias = width_term + variance(*log) / 2.0 + rounded / t + pass_allowance(format_of(c_.dtype));
+      tests_.push_back(std::move(*log));
+      return;
+    }
+    plain->scale = std::max(t, floor.size);
+    // What the logarithm may differ by, as a factor on the square.
+    const double half_variance = std::isfinite(variance(*log)) ? variance(*log) / 2.0 : 0.0;
+    const double by_width = t == 0.0 ? 0.0 : t * std::expm1(width_term + half_variance);
+    plain->tolerated_bias = t == 0.0 && plain->measured.value == 0.0 ? 0.0 : rounded + unresolved_square + by_width;
+    if (std::isnan(plain->predicted.error)) plain->predicted.error = 0.0;
+    tests_.push_back(std::move(*plain));
+  }
+
+  void weight_gradient(Weight weight, const Curve& curve) {
+    for (std::size_t i = 0; i < curve.value.size(); ++i) {
+      const auto layer = static_cast<int>(i);
+      gradient(weight, i, finite_width(before(2 * i), is_of_attention(weight)),
+               gradient_floor(c_.spec, c_.measured, c_.dtype, weight, layer));
+    }
+  }
+
+  /// A share p = S/(S+V): the logarithm of S/V has a gradient's bias, and dp = p(1−p) d log(S/V).
+  void score_share(std::size_t l) {
+    std::optional<Test> test = entry(Statistic::score_share, Signal::A_out, l);
+    // If no gradient reaches the module's output, the share is 0/0 and there is no test.
+    const Curve* arrives = c_.measured.find(Statistic::grad_sq, Signal::f_out);
+    if (!test || (arrives != nullptr && arrives->value.at(l) == 0.0)) return;
+    if (!std::isnan(test->predicted.value)) {
+      const double derivative = test->predicted.value * (1.0 - test->predicted.value);
+      const double curvature = derivative > 0.0 ? variance(*test) / (2.0 * derivative) : 0.0;
+      test->tolerated_bias = derivative * finite_width(before(l), true) + std::min(curvature, 1.0) + share_floor +
+                             pass_allowance(format_of(c_.dtype));
+    }
+    tests_.push_back(std::move(*test));
+  }
+
+  /// Removes the bound on the bias of every gradient of the stack if the logarithm of any of them fluctuates by
+  /// largest_fluctuation or more, because then no gradient below or above it is known. The fluctuation is the larger of
+  /// the variance over seeds and the variance of a mean of H patterns, which follows from the prediction's error and
+  /// its number of patterns. (A mean that rests on rare patterns is seen by few seeds.)
+  void withdraw_bounds() {
+    const double patterns = static_cast<double>(prediction_.backward_samples) / c_.spec.model.heads;
+    double largest = 0.0;
+    for (const Test& test : tests_) {
+      if (test.statistic != Statistic::log_grad_sq) continue;
+      const double over_heads = patterns * test.predicted.error * test.predicted.error;
+      const double fluctuation = std::max(variance(test), over_heads);
+      largest = std::max(largest, std::isnan(fluctuation) ? std::numeric_limits<double>::infinity() : fluctuation);
+    }
+    if (largest < largest_fluctuation) return;
+    for (Test& test : tests_) {
+      if (!is_gradient(test.statistic) || !(test.tolerated_bias > 0.0)) continue;
+      test.tolerated_bias = std::numeric_limits<double>::infinity();
+      test.fluctuation = largest;
+    }
+  }
+
+  const Comparison& c_;
+  const config::AgreementOptions& options_;
+  const theory::Prediction& prediction_;
+  std::vector<Test> tests_;
+};
+
+/// Theory multiplies squares of these: one that underflows makes an exact zero of what is small, silently.
+std::string unusable_scale(const StackSpec& spec) {
+  const auto unusable = [](double scale) { return scale != 0.0 && !std::isnormal(scale * scale); };
+  const auto reason = [](const std::string& name, double scale) {
+    return fmt::format("{} is {:.2g}: its square is too {} for f64", name, scale,
+                       std::abs(scale) < 1.0 ? "small" : "large");
+  };
+  const ModelSpec& m = spec.model;
+  if (unusable(m.gamma)) return reason("model.gamma", m.gamma);
+  for (int s = 0; s < m.steps(); ++s) {
+    const Step step = m.step(s);
+    for (const Branch& branch : step.branches) {
+      for (std::size_t i = 0; i < step.mixing.size(); ++i) {
+        const double alpha = step.mixing[i][i];
+        if (unusable(alpha)) return reason(fmt::format("alpha of sublayer {}", branch.sublayer), alpha);
+        const double beta = branch.writes[i];
+        if (unusable(beta)) return reason(fmt::format("beta of sublayer {}", branch.sublayer), beta);
+      }
+    }
+  }
+  for (int layer = 0; layer < m.layers; ++layer) {
+    for (const Weight weight : layer_matrices) {
+      if (weight == Weight::attention_gate && m.gates_at(layer) == 0) continue;
+      const double std = stddev_of(spec, layer, weight);
+      if (unusable(std)) return reason(fmt::format("the standard deviation of {}", name_of(weight)), std);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+double limit_of(const config::PowerLimits& limits, Statistic statistic) {
+  switch (statistic) {
+    case Statistic::variance: return limits.variance;
+    case Statistic::token_cosine: return limits.token_cosine;
+    case Statistic::grad_sq:
+    case Statistic::log_grad_sq: return limits.log_grad_sq;
+    case Statistic::score_share: return limits.score_share;
+    default: return limits.second_moment;
+  }
+}
+
+std::vector<Test> stack_tests(const Comparison& comparison, const config::AgreementOptions& options) {
+  return Collector(comparison, options).take();
+}
+
+std::string out_of_range(const StackSpec& spec, const Profile& predicted, DType dtype) {
+  if (std::string reason = unusable_scale(spec); !reason.empty()) return reason;
+  // Beyond these second moments entries underflow or overflow (f16 holds numbers from 6e-8 to 65504), or squares do: in
+  // f32 and bf16 those of entries, in f64 those of its deviations over seeds.
+  const double largest = dtype == DType::f64 ? 1e140 : dtype == DType::f16 ? 1e7 : 1e70;
+  for (const Signal signal : {Signal::A_out, Signal::f_out, Signal::x_out}) {
+    const Curve* curve = predicted.find(Statistic::second_moment, signal);
+    if (curve == nullptr) continue;
+    for (std::size_t i = 0; i < curve->value.size(); ++i) {
+      const double value = curve->value[i];
+      const bool small = value > 0.0 && value < 1.0 / largest;
+      if (!small && !(value > largest)) continue;
+      return fmt::format("second_moment {}[{}] is predicted to be {:.2g}: too {} for {}", name_of(signal), i, value,
+                         small ? "small" : "large", name_of(dtype));
+    }
+  }
+  return {};
+}
+
+void SeedCurves::add(const Profile& profile) {
+  for (const auto& [statistic, signal] : compared_curves) {
+    if (const Curve* curve = profile.find(statistic, signal)) curves_[{statistic, signal}].push_back(curve->value);
+  }
+  for (const auto& [key, curve] : profile.weight_curves) {
+    if (key.first == Statistic::log_grad_sq) weight_curves_[key].push_back(curve.value);
+  }
+}
+
+const SeedCurves::Rows* SeedCurves::find(Statistic statistic, Signal signal) const {
+  const auto it = curves_.find({statistic, signal});
+  return it == curves_.end() ? nullptr : &it->second;
+}
+
+const SeedCurves::Rows* SeedCurves::find(Statistic statistic, Weight weight) const {
+  const auto it = weight_curves_.find({statistic, weight});
+  return it == weight_curves_.end() ? nullptr : &it->second;
+}
+
+}  // namespace periscope::judge
