@@ -347,7 +347,7 @@ TEST_CASE("verify passes if no statement, attack, growth or refutation fails") {
   using verify::VerifyResult;
   const auto clean = [] {
     VerifyResult r;
-    r.tallies.resize(verify::statements().size());
+    for (const verify::Statement& s : verify::statements()) r.statements.push_back({verify::Tally(), &s});
     verify::BoundAttackResult& attack = r.attacks.emplace_back();
     attack.limit = 2.0;
     attack.required = 0.9;
@@ -362,7 +362,7 @@ TEST_CASE("verify passes if no statement, attack, growth or refutation fails") {
     return r.passed();
   };
   for (std::size_t k = 0; k < verify::statements().size(); ++k) {
-    const bool passed = with([&](VerifyResult& r) { r.tallies[k].violations = 1; });
+    const bool passed = with([&](VerifyResult& r) { r.statements[k].violations = 1; });
     CHECK(passed == (verify::statements()[k].kind == verify::StatementKind::refutable));
   }
   CHECK_FALSE(with([](VerifyResult& r) { r.violations.emplace_back(); }));

@@ -1,82 +1,15 @@
-#include "experiments/studies/verify/evaluate.h"
+#include "experiments/studies/verify/statements.h"
 
 #include "tests/support/doctest.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/studies/verify/bound_case.h"
-#include "sim/measure/signal_keeper.h"
-#include "sim/model/loss.h"
-#include "sim/reference/backend.h"
-#include "tests/support/compare.h"
-#include "tests/support/edited_weights.h"
 #include "tests/support/finite_difference.h"
-#include "tests/support/recorded_stack.h"
 
 /// What `verify` measures is the gradient of sim/model, of the loss that the case describes.
 namespace periscope::testing {
 namespace {
-
-std::vector<double> host(const Tensor& x) { return truth().to_host(x); }
-
-void set_norm(verify::BoundCase& c, const std::string& name, const NormWeights& w) {
-  c.set(name + ".gain", host(w.gain));
-  if (!w.bias.empty()) c.set(name + ".bias", host(w.bias));
-}
-
-class DownRecorder final : public GradientRecorder {
- public:
-  void on_gradient(const ParameterId& parameter, const ParameterGradient& of_parameter) override {
-    if (parameter == matrix_id(0, Weight::down)) gradient = host(of_parameter.whole());
-  }
-  std::vector<double> gradient;
-};
-
-TEST_CASE("a case cut out of a whole stack has the gradient that the whole stack has") {
-  for (const char* placement : {"pre", "peri", "post", "b-only", "a+c"}) {
-    for (const NormKind norm : {NormKind::rms, NormKind::layer}) {
-      for (const MlpKind mlp : {MlpKind::relu, MlpKind::gelu, MlpKind::swiglu}) {
-        StackSpec spec = placed(tiny_stack(), placement);
-        spec.model.layers = 1;
-        spec.model.norm = norm;
-        spec.model.mlp = mlp;
-        spec.model.norm_eps = 1e-3;
-        spec.model.unembedding = norm == NormKind::rms;
-        const GeneratedWeights drawn(truth(), spec, DType::f64, 3);
-        const EditedWeights weights(drawn, same_matrix, random_norms(truth()));
-        const StackContext context{.ops = truth(), .model = spec.model, .weights = weights};
-        std::vector<int> labels;
-        for (int t = 0; t < spec.input.tokens; ++t) labels.push_back((3 * t + 1) % spec.model.width);
-        SignalKeeper signals(Pass::forward);
-        DownRecorder whole;
-        (void)backpropagate(context, gaussian_input(truth(), spec, DType::f64, 3), labels,
-                            {.recorders = {&signals}, .gradients = {&whole}});
-
-        const int width = spec.model.width;
-        verify::BoundCase c = verify::plain_case(spec.model.rule(1), width);
-        c.set("norm", {static_cast<double>(norm)});
-        c.set("mlp", {static_cast<double>(mlp)});
-        c.set("norm_eps", {spec.model.norm_eps});
-        c.set("labels", {labels.begin(), labels.end()});
-        c.set("x", host(signals.at(1, Signal::x_in)), width);
-        const auto matrix = [&](Weight w) { return host(matrix_of(weights, spec.model, 0, w)); };
-        if (is_gated(mlp)) c.set("gate", matrix(Weight::gate), width);
-        c.set("up", matrix(Weight::up), width);
-        c.set("down", matrix(Weight::down), spec.model.mlp_width);
-        if (spec.model.unembedding) c.set("unembedding", matrix(Weight::unembedding), width);
-        for (const Weight w : {Weight::norm_a, Weight::norm_b, Weight::norm_c}) {
-          const std::string name(name_of(w));
-          if (c.has(name + ".gain")) set_norm(c, name, norm_of(weights, spec.model, 1, w));
-        }
-        if (spec.model.final_norm) set_norm(c, "final_norm", norm_of(weights, spec.model, 2, Weight::final_norm));
-        CHECK_FALSE(verify::defect_of(c));
-        CAPTURE(placement);
-        check_same_bits("gradient of W2", verify::evaluate(c).gradient, whole.gradient);
-      }
-    }
-  }
-}
 
 /// The loss of a case by plain loops that know nothing of sim: biases b1 and b2 appear as such.
 class PlainLoss {
@@ -159,22 +92,16 @@ class PlainLoss {
 /// Small logits and a loss that moves: what finite differences can see.
 bool is_tame(const verify::BoundCase& c, const verify::Evaluation& e) {
   if (c.width() < 2 || c.width() > 12 || c.units() > 12 || !(e.gradient_norm > 1e-3)) return false;
-  for (const double g : e.gradient) {
-    if (!(std::abs(g) < 1e3)) return false;
-  }
+  const auto all_below = [](const std::vector<double>& values, double limit) {
+    return std::ranges::all_of(values, [=](double v) { return std::abs(v) < limit; });
+  };
   for (const verify::TokenFacts& t : e.tokens) {
     if (!(t.wrong_probability > 0.05)) return false;
-    for (std::size_t k = 0; k < t.passes; ++k) {
-      if (!(t.norms[k].mean_square + t.norms[k].eps > 0.1) || t.norms[k].gain > 10.0) return false;
+    for (const theory::NormPass& norm : t.norms) {
+      if (!(norm.mean_square + norm.eps > 0.1) || norm.gain > 10.0) return false;
     }
   }
-  for (const double a : e.module) {
-    if (!(std::abs(a) < 10.0)) return false;
-  }
-  for (const double h : e.hidden) {
-    if (!(std::abs(h) < 10.0)) return false;
-  }
-  return true;
+  return all_below(e.gradient, 1e3) && all_below(e.module, 10.0) && all_below(e.hidden, 10.0);
 }
 
 TEST_CASE("finite differences of a loss by plain loops, biases as biases") {

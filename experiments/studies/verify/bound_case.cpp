@@ -6,12 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <ranges>
-#include <stdexcept>
 
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
-#include "sim/model/parameters.h"
 
 namespace periscope::verify {
 namespace {
@@ -45,14 +42,10 @@ constexpr ParameterKind all_kinds[] = {
 // clang-format on
 constexpr std::size_t most_features = 4096;
 
-/// The parameter whose shape says how large a dimension is.
-const Parameter* measure_of(const BoundCase& c, Dimension dimension) {
-  constexpr std::array<std::string_view, 5> names{"alpha", "x", "x", "down", "unembedding"};
-  const auto it = c.parameters.find(names[static_cast<std::size_t>(dimension)]);
-  return it == c.parameters.end() ? nullptr : &it->second;
-}
+/// The norms that T14 is about: "rms" and "layer", the first of NormKind.
+constexpr std::size_t norms_with_bounds = 2;
 
-/// Says what one parameter should be instead, as the words after "KEY: expected "; "" if it is right.
+/// Returns the words after "KEY: expected " for a parameter that is not what it should be; "" if it is.
 std::string defect_of(const BoundCase& c, const ParameterKind& kind) {
   const auto it = c.parameters.find(kind.name);
   if (it == c.parameters.end()) return kind.optional ? "" : "this parameter";
@@ -70,26 +63,19 @@ std::string defect_of(const BoundCase& c, const ParameterKind& kind) {
   return "";
 }
 
-/// The norms that T14 is about: "rms" and "layer", the first of NormKind.
-constexpr std::size_t norms_with_bounds = 2;
-
-void require_below(double value, std::size_t count, std::string_view key, std::optional<std::string>& defect) {
-  if (!defect && value >= static_cast<double>(count)) defect = fmt::format("{}: expected 0 to {}", key, count - 1);
-}
-
 Parameter parameter_of(const nlohmann::ordered_json& json, const std::string& where) {
-  const auto fail = [&] { throw InputError(where + ": expected rows of numbers, all of one length"); };
-  Parameter p{.cols = 0, .values = {}};
-  if (!json.is_array()) fail();
-  for (const auto& row : json) {
-    if (!row.is_array() || row.empty() || (p.cols != 0 && row.size() != p.cols)) fail();
-    p.cols = row.size();
-    for (const auto& v : row) {
-      if (!v.is_number()) fail();
-      p.values.push_back(v.get<double>());
-    }
+  std::vector<std::vector<double>> rows;
+  try {
+    json.get_to(rows);
+  } catch (const nlohmann::json::exception&) {
+    rows.clear();
   }
-  if (p.cols == 0) fail();
+  const auto is_wrong = [&](const auto& row) { return row.empty() || row.size() != rows[0].size(); };
+  if (rows.empty() || std::ranges::any_of(rows, is_wrong)) {
+    throw InputError(where + ": expected rows of numbers, all of one length");
+  }
+  Parameter p{.cols = rows[0].size(), .values = {}};
+  for (const auto& row : rows) p.values.insert(p.values.end(), row.begin(), row.end());
   return p;
 }
 
@@ -107,9 +93,12 @@ void BoundCase::set(std::string_view name, std::vector<double> values, int cols)
 }
 
 std::size_t BoundCase::size(Dimension dimension) const {
-  const Parameter* p = dimension == Along::one ? nullptr : measure_of(*this, dimension);
-  if (p == nullptr) return dimension == Along::one ? 1 : 0;
-  return dimension == Along::feature || dimension == Along::unit ? p->cols : p->rows();
+  // The parameters whose shapes define the sizes.
+  constexpr std::array<std::string_view, 5> names{"", "x", "x", "down", "unembedding"};
+  if (dimension == Along::one) return 1;
+  const auto it = parameters.find(names[static_cast<std::size_t>(dimension)]);
+  if (it == parameters.end()) return 0;
+  return dimension == Along::feature || dimension == Along::unit ? it->second.cols : it->second.rows();
 }
 
 std::vector<int> BoundCase::labels() const {
@@ -124,11 +113,6 @@ SublayerRule BoundCase::rule() const {
           .norm_c = has("norm_c.gain"),
           .alpha = number("alpha"),
           .beta = number("beta")};
-}
-
-int BoundCase::norms_behind() const {
-  return static_cast<int>(has("norm_b.gain")) + static_cast<int>(has("norm_c.gain")) +
-         static_cast<int>(has_final_norm());
 }
 
 ModelSpec BoundCase::model() const {
@@ -172,24 +156,23 @@ std::string placement_of(const BoundCase& c) {
 }
 
 std::optional<std::string> defect_of(const BoundCase& c) {
-  for (const auto& [name, parameter] : c.parameters) {
-    if (std::ranges::find(all_kinds, name, &ParameterKind::name) == std::end(all_kinds)) {
-      std::vector<std::string_view> known;
-      for (const ParameterKind& kind : all_kinds) known.push_back(kind.name);
-      return fmt::format("{}: no such parameter; expected one of {}", shortened(name), fmt::join(known, ", "));
-    }
+  for (const auto& parameter : c.parameters) {
+    if (std::ranges::find(all_kinds, parameter.first, &ParameterKind::name) != std::end(all_kinds)) continue;
+    std::vector<std::string_view> known;
+    for (const ParameterKind& kind : all_kinds) known.push_back(kind.name);
+    return fmt::format("{}: no such parameter; expected one of {}", shortened(parameter.first), fmt::join(known, ", "));
   }
   for (const ParameterKind& kind : all_kinds) {
-    if (const std::string found = defect_of(c, kind); !found.empty()) {
-      return fmt::format("{}: expected {}", kind.name, found);
+    const std::string found = defect_of(c, kind);
+    if (!found.empty()) return fmt::format("{}: expected {}", kind.name, found);
+  }
+  const std::pair<const char*, std::size_t> counts[] = {
+      {"mlp", mlp_kind_names.size()}, {"norm", norms_with_bounds}, {"labels", c.size(c.class_dimension())}};
+  for (const auto& [key, count] : counts) {
+    for (const double v : c.values(key)) {
+      if (v >= static_cast<double>(count)) return fmt::format("{}: expected 0 to {}", key, count - 1);
     }
   }
-  std::optional<std::string> defect;
-  require_below(c.number("mlp"), mlp_kind_names.size(), "mlp", defect);
-  require_below(c.number("norm"), norms_with_bounds, "norm", defect);
-  for (const double label : c.values("labels"))
-    require_below(label, static_cast<std::size_t>(c.classes()), "labels", defect);
-  if (defect) return defect;
   if (c.number("norm_eps") < 0.0) return "norm_eps: expected a number of at least 0";
   if (c.has("gate") != is_gated(c.mlp())) {
     return fmt::format("gate: expected {} because of mlp", is_gated(c.mlp()) ? "this parameter" : "none");
@@ -207,9 +190,10 @@ nlohmann::ordered_json case_json(const BoundCase& c) {
     const auto it = c.parameters.find(kind.name);
     if (it == c.parameters.end()) continue;
     auto& rows = json[std::string(kind.name)];
-    const Parameter& p = it->second;
-    for (auto row = p.values.begin(); row != p.values.end(); row += static_cast<std::ptrdiff_t>(p.cols)) {
-      rows.push_back(std::vector<double>(row, row + static_cast<std::ptrdiff_t>(p.cols)));
+    const auto cols = static_cast<std::ptrdiff_t>(it->second.cols);
+    const std::vector<double>& values = it->second.values;
+    for (auto row = values.begin(); row != values.end(); row += cols) {
+      rows.push_back(std::vector<double>(row, row + cols));
     }
   }
   return json;
@@ -223,34 +207,6 @@ BoundCase case_from_json(const nlohmann::ordered_json& json, const std::string& 
   }
   if (const auto defect = defect_of(c)) throw InputError(fmt::format("{}: {}", file, *defect));
   return c;
-}
-
-Tensor CaseWeights::row(const std::string& name) const {
-  const std::span<const double> values = case_.values(name);
-  if (values.empty()) return {};
-  return ops_.from_host(1, static_cast<Tensor::Index>(values.size()), DType::f64, values);
-}
-
-SublayerWeights CaseWeights::fetch(int sublayer) const {
-  SublayerWeights all;
-  for (const Weight weight : weights_in(model_, sublayer)) {
-    const std::string name(name_of(weight));
-    if (is_norm(weight)) {
-      all.norms[weight] = {row(name + ".gain"), row(name + ".bias")};
-      continue;
-    }
-    const Parameter& p = case_.parameters.at(name);
-    all.linear[weight] = {dense_map([this, &p] {
-                            return ops_.from_host(static_cast<Tensor::Index>(p.rows()),
-                                                  static_cast<Tensor::Index>(p.cols), DType::f64, p.values);
-                          }),
-                          row(name + "_bias")};
-  }
-  return all;
-}
-
-Tensor CaseWeights::rows(const Backend& /*ops*/, Weight /*table*/, std::span<const int> /*ids*/) const {
-  throw std::logic_error("a case has no tables");
 }
 
 }  // namespace periscope::verify

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/model/weights.h"
+#include "sim/spec/model_spec.h"
 
 namespace periscope::verify {
 
@@ -19,27 +19,27 @@ struct Parameter {
   std::size_t cols = 1;
   std::vector<double> values;
 
-  [[nodiscard]] std::size_t rows() const { return cols == 0 ? 0 : values.size() / cols; }
+  [[nodiscard]] std::size_t rows() const { return values.size() / cols; }
 };
 
 /// The sizes that parameters share: dropping a feature drops a column of x and a row of W2.
 enum class Dimension { one, token, feature, unit, word };
 
-/// A row of the table of everything that a case may hold.
+/// A row of the table of all parameters of a case.
 struct ParameterKind {
   std::string_view name;
   Dimension rows = Dimension::one, cols = Dimension::one;
-  double plain = 0.0;           ///< the value that says least
+  double plain = 0.0;           ///< the simplest value
   bool optional = false;        ///< a case without it has no such norm, bias, gate or unembedding
   bool whole = false;           ///< a whole number: a class, or the index of a kind
-  std::string_view needs = {};  ///< a parameter without which there is none of this
+  std::string_view needs = {};  ///< a parameter without which this one cannot exist
   std::string_view shown = {};  ///< its name for people
 };
 std::span<const ParameterKind> parameter_kinds();
 
-/// One input of `verify`: an MLP sublayer with every number in it, its loss behind it. x⁺ = C(αx + βB(a)) with
-/// a = W2 h + b2, h the hidden activation of A(x); then the final norm and the unembedding U if there are such
-/// parameters, then cross-entropy, mean over tokens. Everything is a parameter with a name of parameter_kinds().
+/// One input of `verify`: an MLP sublayer with every number in it, and the loss. x⁺ = C(αx + βB(a)) with a = W2 h + b2,
+/// h the hidden activation of A(x); then the final norm and the unembedding U if there are such parameters, then
+/// cross-entropy, mean over tokens. Parameters have the names of parameter_kinds().
 struct BoundCase {
   std::map<std::string, Parameter, std::less<>> parameters;
 
@@ -53,18 +53,15 @@ struct BoundCase {
   [[nodiscard]] int width() const { return static_cast<int>(size(Dimension::feature)); }
   [[nodiscard]] int units() const { return static_cast<int>(size(Dimension::unit)); }
   [[nodiscard]] int tokens() const { return static_cast<int>(size(Dimension::token)); }
-  /// Classes of the loss: the words of the unembedding, or else the features.
-  [[nodiscard]] int classes() const {
-    return static_cast<int>(size(has_unembedding() ? Dimension::word : Dimension::feature));
-  }
+  /// The dimension of the loss's classes: the words of the unembedding, or else the features.
+  [[nodiscard]] Dimension class_dimension() const { return has_unembedding() ? Dimension::word : Dimension::feature; }
+  [[nodiscard]] int classes() const { return static_cast<int>(size(class_dimension())); }
   [[nodiscard]] std::vector<int> labels() const;
   [[nodiscard]] NormKind norm() const { return static_cast<NormKind>(number("norm")); }
   [[nodiscard]] MlpKind mlp() const { return static_cast<MlpKind>(number("mlp")); }
   [[nodiscard]] bool has_final_norm() const { return has("final_norm.gain"); }
   [[nodiscard]] bool has_unembedding() const { return has("unembedding"); }
   [[nodiscard]] SublayerRule rule() const;
-  /// Norms between W2 and the loss.
-  [[nodiscard]] int norms_behind() const;
   /// A model of one layer, of which only the MLP is used.
   [[nodiscard]] ModelSpec model() const;
 };
@@ -75,40 +72,21 @@ BoundCase plain_case(const SublayerRule& rule, int width);
 /// "peri", "pre" … for the norms of a case, or their letters.
 std::string placement_of(const BoundCase& c);
 
-/// Says what keeps `c` from being a whole case, as "KEY: expected …": a parameter that is missing, of another
-/// shape, not finite or out of range. Nothing for a whole one.
+/// Returns why `c` is not a valid case, as "KEY: expected …": a parameter that is missing, of another shape, not finite
+/// or out of range.
 std::optional<std::string> defect_of(const BoundCase& c);
 
 /// Every parameter of a case by its name, as a list of rows; and back. Throws InputError naming `file` and the key.
 nlohmann::ordered_json case_json(const BoundCase& c);
 BoundCase case_from_json(const nlohmann::ordered_json& json, const std::string& file);
 
-/// The numbers of a case as the weights of its model.
-class CaseWeights final : public WeightSource {
- public:
-  CaseWeights(const Backend& ops, const ModelSpec& model, const BoundCase& c) : ops_(ops), model_(model), case_(c) {}
-  [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
-  /// Throws std::logic_error: a case has no tables.
-  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
-
- private:
-  [[nodiscard]] Tensor row(const std::string& name) const;
-
-  const Backend& ops_;
-  const ModelSpec& model_;
-  const BoundCase& case_;
-};
-
-/// Case `id` of `seed`: a random sublayer whose shape, kinds and magnitudes are drawn too. Width 1 … 64 and hidden
-/// width 1 … 64, small ones often; 1 … 4 tokens; every MLP; RMSNorm and LayerNorm; norms at A, B, C, with and without
-/// final norm and unembedding; input, weights and gains of magnitude 1e-6 … 1e6, ε from 0 to 1e6; gains equal, all
-/// different or negative; biases; sometimes one massive feature or hidden unit, a matrix of rank 1, a zero W2.
-/// A function of its arguments alone.
+/// Case `id` of `seed`: a random sublayer whose shape (width, hidden width 1 … 64, 1 … 4 tokens), kinds and magnitudes
+/// (over 12 orders) are drawn too.
 BoundCase generate_case(std::uint64_t seed, std::uint32_t id);
 
 /// The simplest case that still fails: parameters, tokens, hidden units, words and features are taken away and numbers
-/// moved towards the plain value of their parameter, as long as `fails` says true, until nothing more can be
-/// simplified. `fails(c)` must be true. Deterministic; calls `fails` at most `budget` times.
+/// moved towards the plain value of their parameter while `fails` returns true. `fails(c)` must be true. Deterministic;
+/// calls `fails` at most `budget` times.
 BoundCase shrink(BoundCase c, const std::function<bool(const BoundCase&)>& fails, int budget = 20000);
 
 }  // namespace periscope::verify

@@ -1,135 +1,133 @@
-#include <array>
-#include <cmath>
-
+#include "experiments/engine/result/table.h"
 #include "experiments/engine/settings/json_text.h"
-#include "experiments/studies/verify/dataset_statements.h"
-#include "experiments/studies/verify/report.h"
+#include "experiments/studies/verify/verify.h"
 
 namespace periscope::verify {
 namespace {
 
-using dataset::Builder;
 using dataset::Table;
 using dataset::Type;
 
-/// A case that breaks a statement, and what the statement says of it.
-struct BrokenRow {
-  const Counterexample& found;
-  StatementOutcome outcome;
-};
+/// Number of the tally's bins that make one of the file's.
+constexpr std::size_t coarse = 20;
 
-struct RefutationRow {
-  const Refutation& refutation;
-  std::optional<BrokenRow> broken;
-};
-
-BrokenRow row_of(const Counterexample& found) { return {found, found.outcome()}; }
-
-std::vector<BrokenRow> rows_of_violations(const VerifyResult& r) {
-  std::vector<BrokenRow> all;
-  for (const Counterexample& found : r.violations) all.push_back(row_of(found));
-  return all;
+/// The coordinate log_ratio: the middles of the bins.
+std::vector<double> histogram_bins() {
+  const Tally tally;
+  const auto centre = [&](std::size_t i) { return Tally::lowest + (static_cast<double>(i) + 0.5) / tally.per_decade; };
+  std::vector<double> bins;
+  for (std::size_t i = 0; i < tally.histogram.size(); i += coarse) {
+    bins.push_back(0.5 * (centre(i) + centre(i + coarse - 1)));
+  }
+  return bins;
 }
 
-std::vector<RefutationRow> rows_of_refutations(const VerifyResult& r) {
-  std::vector<RefutationRow> all;
-  for (const Refutation& f : r.refutations) {
-    all.push_back({f, std::nullopt});
-    if (f.counterexample) all.back().broken.emplace(row_of(*f.counterexample));
-  }
-  return all;
+std::vector<std::uint64_t> coarse_histogram(const Tally& t) {
+  std::vector<std::uint64_t> bins(t.histogram.size() / coarse);
+  for (std::size_t i = 0; i < t.histogram.size(); ++i) bins[i / coarse] += t.histogram[i];
+  return bins;
+}
+
+/// Columns ratio_median, … on the dimensions `on`.
+Table<Tally> ratio_table(const std::string& start, const std::string& on, const std::string& end) {
+  using T = Tally;
+  const std::string words = "measured over bound: ";
+  Table<T> table;
+  table.column({start + "ratio_median", on, "1", words + "median" + end}, [](const T& t) { return t.quantile(0.5); })
+      .column({start + "ratio_q99", on, "1", words + "quantile 0.99" + end},
+              [](const T& t) { return t.quantile(0.99); })
+      .column_if_any({start + "ratio_largest", on, "1", words + "largest" + end},
+                     [](const T& t) { return t.largest_case ? std::optional(t.largest) : std::nullopt; });
+  return table;
+}
+
+Table<StatementResult> statement_table() {
+  using S = StatementResult;
+  const std::string on = "statement", at_width = "statement width";
+  Table<Tally> by_width = ratio_table("width_", at_width, " at this width");
+  by_width.column({"width_cases", at_width, "1", "cases with a ratio"}, &Tally::ratios);
+  Table<S> table;
+  table.column({"statement_text", on, "", "the statement in words"}, [](const S& s) { return s.statement->text; })
+      .column({"cases", on, "1", "random cases to which the statement applies"}, &S::cases)
+      .column({"trivial", on, "1", "cases in which the bound is infinite, or zero and met"}, &S::trivial)
+      .column({"unresolved", on, "1", "cases whose rounding is too large for a ratio"}, &S::unresolved)
+      .column({"violations", on, "1", "cases that break the statement"}, &S::violations)
+      .column({"first_violation", on, "1", "the first of them"}, &S::first_violation)
+      .column({"statement_verdict", on, "", "what the cases say of it"}, &S::verdict)
+      .column({"ratio_histogram", "statement log_ratio", "1", "cases per bin"}, coarse_histogram)
+      .part(ratio_table("", on, ""), [](const S& s) { return &s; })
+      .rows("width", by_width, &S::by_width)
+      .column({"width_ratio_limit", at_width, "1", "largest ratio that T14-T16 leave possible"}, &S::limits);
+  return table;
 }
 
 Table<BoundAttackResult> attack_table() {
   using A = BoundAttackResult;
-  const std::string on = "attack";
   Table<A> table;
-  table.column({"attack_made_large", on, "", "what it makes large"}, &A::about)
-      .column({"attack_reached", on, "1", "largest value reached"}, &A::reached)
-      .column({"attack_median", on, "1", "median over the starts"}, &A::median)
-      .column({"attack_limit", on, "1", "theory's limit (T14, T16)"}, &A::limit)
-      .column({"attack_limit_formula", on, "", "the limit in symbols"}, &A::limit_formula)
-      .column({"attack_share", on, "1", "reached over limit"}, &A::share)
-      .column({"attack_required", on, "1", "what that must be"}, &A::required)
-      .column({"attack_case", on, "", "the case that reached it: a JSON text, which --replay reads from a file"},
+  table.column({"attack_reached", "attack", "1", "largest value reached"}, &A::reached)
+      .column({"attack_median", "attack", "1", "median over the starts"}, &A::median)
+      .column({"attack_limit", "attack", "1", "theory's limit (T14, T16)"}, &A::limit)
+      .column({"attack_case", "attack", "", "the case that reached it: a JSON text, which --replay reads from a file"},
               [](const A& a) { return config::json_text(case_json(a.best)); });
   return table;
 }
 
 Table<MassiveCurve> massive_table() {
   using C = MassiveCurve;
-  const std::string on = "massive_curve";
-  const std::string at_factor = "massive_curve massive_factor";
+  const std::string on = "massive_curve", at_factor = "massive_curve massive_factor";
   Table<C> table;
   table.column({"massive_placement", on, "", "normalization placement (T1)"}, &C::placement)
-      .column({"massive_final_norm", on, "1", "1: a final norm in front of the loss"}, &C::final_norm)
+      .column({"massive_final_norm", on, "1", "1: a final norm before the loss"}, &C::final_norm)
       .column({"massive_gradient", at_factor, "nat", "Frobenius norm of dL/dW2: median over the stacks"}, &C::gradient)
       .column({"massive_gradient_low", at_factor, "nat", "quantile 0.16 over the stacks"}, &C::low)
       .column({"massive_gradient_high", at_factor, "nat", "quantile 0.84 over the stacks"}, &C::high)
       .column({"massive_bound", at_factor, "nat", "bound of T14: median over the stacks"}, &C::bound)
-      .column({"massive_ceiling", on, "nat", "bound for every factor at once: median over the stacks"},
-              [](const C& c) { return std::isfinite(c.ceiling) ? std::optional(c.ceiling) : std::nullopt; })
-      .column({"massive_largest_ratio", on, "1", "largest gradient over bound"}, &C::largest_ratio)
-      .column({"massive_exponent", "massive_curve exponent_end", "1",
-               "exponent of the factor in the gradient: smallest and largest"},
-              [](const C& c) {
-                return std::array{c.lowest_exponent, c.highest_exponent};
-              });
+      .column({"massive_ceiling", on, "nat", "bound for every factor at once: median over the stacks"}, &C::ceiling)
+      .column({"massive_largest_ratio", on, "1", "largest gradient over bound"}, &C::largest_ratio);
   return table;
 }
 
 /// Columns `name`_statement, … on the dimension `on`.
-Table<BrokenRow> broken_table(const std::string& name, const std::string& on) {
-  using R = BrokenRow;
-  Table<R> table;
+Table<Counterexample> counterexample_table(const std::string& name, const std::string& on) {
+  using C = Counterexample;
+  Table<C> table;
   table
       .column({name + "_statement", on, "", "the statement that the case breaks"},
-              [](const R& r) { return statements()[r.found.statement].id; })
+              [](const C& c) { return c.statement->id; })
       .column({name + "_origin", on, "", "where the case was found: SEED:ID of a random case, or an attack"},
-              [](const R& r) { return r.found.origin; })
-      .column({name + "_measured", on, "1", "what the statement measures of the simpler case, in its units"},
-              [](const R& r) { return r.outcome.measured; })
-      .column({name + "_bound", on, "1", "the statement's bound for it"}, [](const R& r) { return r.outcome.bound; })
-      .column({name + "_ratio", on, "1", "measured over bound"}, [](const R& r) { return r.outcome.ratio(); })
+              &C::origin)
+      .column({name + "_measured", on, "1", "what the statement measures of the simpler case"}, &C::measured)
+      .column({name + "_bound", on, "1", "the statement's bound for it"}, &C::bound)
+      .column({name + "_ratio", on, "1", "measured over bound"}, &C::ratio)
       .column({name + "_case", on, "", "the case, made simpler: a JSON text, which --replay reads from a file"},
-              [](const R& r) { return config::json_text(case_json(r.found.found)); });
-  return table;
-}
-
-Table<RefutationRow> refutation_table() {
-  using R = RefutationRow;
-  const std::string on = "refutation";
-  Table<R> table;
-  table.column({"refuted_claim", on, "", "the claim in words"}, [](const R& r) { return r.refutation.claim; })
-      .column({"refuted", on, "1", "1: this run shows that it is false"},
-              [](const R& r) { return r.refutation.refuted; })
-      .column({"refuting_evidence", on, "", "by what"}, [](const R& r) { return r.refutation.evidence; })
-      .part(broken_table("counterexample", on), [](const R& r) { return r.broken ? &*r.broken : nullptr; });
+              [](const C& c) { return config::json_text(case_json(c.found)); });
   return table;
 }
 
 const Table<VerifyResult>& result_table() {
   static const Table<VerifyResult> all = [] {
     using R = VerifyResult;
+    Table<Refutation> refutations;
+    refutations.column({"refuted", "refutation", "1", "1: this run shows that it is false"}, &Refutation::refuted)
+        .column({"refuting_evidence", "refutation", "", "by what"}, &Refutation::evidence)
+        .part(counterexample_table("counterexample", "refutation"),
+              [](const Refutation& r) { return r.counterexample ? &*r.counterexample : nullptr; });
     Table<R> table;
     table.column({"verify_cases", "", "1", "random cases"}, [](const R& r) { return r.config.cases; })
-        .column({"verify_seed", "", "1", "of the random cases"}, [](const R& r) { return r.config.seed; })
         .column({"verify_scale", "", "1", "on every bound that should hold"}, [](const R& r) { return r.config.scale; })
         .column({"verify_verdict", "", "", "passed or failed"},
                 [](const R& r) { return r.passed() ? "passed" : "failed"; })
-        .part(statement_columns(), [](const R& r) { return &r; })
-        .rows(
-            "attack", attack_table(), [](const R& r) -> const auto& { return r.attacks; })
+        .rows("statement", statement_table(), &R::statements)
+        .rows("attack", attack_table(), &R::attacks)
         .column({"aligned_rms", "aligned_depth", "1", "rms of the aligned Peri stack (T16)"},
                 [](const R& r) { return r.growth.rms; })
         .column({"aligned_bound", "aligned_depth", "1", "its bound"}, [](const R& r) { return r.growth.bound; })
-        .column({"massive_stacks", "", "1", "random stacks of the sweep"}, [](const R& r) { return r.massive.stacks; })
-        .column({"massive_width", "", "1", "their width"}, [](const R& r) { return r.massive.width; })
-        .column({"massive_hidden", "", "1", "their hidden width"}, [](const R& r) { return r.massive.hidden; })
-        .rows(
-            "massive_curve", massive_table(), [](const R& r) -> const auto& { return r.massive.curves; })
-        .rows("refutation", refutation_table(), rows_of_refutations)
-        .rows("violation", broken_table("violation", "violation"), rows_of_violations);
+        .column({"massive_stacks", "", "1", "random stacks of the sweep"}, [](const R&) { return massive_stacks; })
+        .column({"massive_width", "", "1", "their width"}, [](const R&) { return massive_width; })
+        .column({"massive_hidden", "", "1", "their hidden width"}, [](const R&) { return massive_hidden; })
+        .rows("massive_curve", massive_table(), &R::massive)
+        .rows("refutation", refutations, &R::refutations)
+        .rows("violation", counterexample_table("violation", "violation"), &R::violations);
     return table;
   }();
   return all;
@@ -139,7 +137,7 @@ const Table<VerifyResult>& result_table() {
 
 const dataset::Schema& schema() {
   static const dataset::Schema schema(
-      "verify", 4,
+      "verify", 5,
       {{"statement", Type::text, "", "what is checked"},
        {"log_ratio", Type::real, "1", "log10(measured over bound): middle of the bin"},
        {"width", Type::integer, "1", "D"},
@@ -147,27 +145,25 @@ const dataset::Schema& schema() {
        {"aligned_depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"},
        {"massive_curve"},
        {"massive_factor", Type::real, "1", "factor on the hidden activation"},
-       {"exponent_end"},
        {"refutation", Type::text, "", "claim that is false"},
        {"violation"}},
       result_table().specs());
   return schema;
 }
 
-dataset::Dataset dataset_of(const VerifyResult& result) {
-  Builder builder(schema());
-  for (std::size_t k = 0; k < statements().size(); ++k) builder.at("statement", k).put("statement", statements()[k].id);
-  for (std::size_t k = 0; k < result.attacks.size(); ++k) {
-    builder.at("attack", k).put("attack", result.attacks[k].name);
-  }
-  for (std::size_t k = 0; k < result.refutations.size(); ++k) {
-    builder.at("refutation", k).put("refutation", result.refutations[k].id);
-  }
-  builder.put("log_ratio", histogram_bins(result.tallies.front().histogram));
-  builder.count("aligned_depth", result.growth.rms.size());
-  builder.count("width", result.by_width.front().size(), 1);
-  builder.put("massive_factor", result.massive.factor);
-  result_table().put(result, builder.row());
+dataset::Dataset dataset_of(const VerifyResult& r) {
+  dataset::Builder builder(schema());
+  const auto label = [&](const std::string& dimension, const auto& rows, auto name) {
+    for (std::size_t k = 0; k < rows.size(); ++k) builder.at(dimension, k).put(dimension, name(rows[k]));
+  };
+  label("statement", r.statements, [](const StatementResult& s) { return s.statement->id; });
+  label("attack", r.attacks, [](const Attack& a) { return a.name; });
+  label("refutation", r.refutations, [](const Refutation& f) { return f.id; });
+  builder.put("log_ratio", histogram_bins());
+  builder.count("aligned_depth", r.growth.rms.size());
+  builder.count("width", r.statements.front().by_width.size(), 1);
+  builder.put("massive_factor", massive_factors());
+  result_table().put(r, builder.row());
   return builder.finish();
 }
 

@@ -1,10 +1,13 @@
-#include "experiments/studies/verify/evaluate.h"
+#include "experiments/studies/verify/statements.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "sim/measure/signal_keeper.h"
 #include "sim/model/loss.h"
+#include "sim/model/parameters.h"
+#include "sim/model/resident_weights.h"
+#include "sim/numerics/larger.h"
 #include "sim/numerics/number_format.h"
 #include "sim/reference/backend.h"
 #include "theory/certify/spectral_norm.h"
@@ -28,9 +31,33 @@ class DownGradient final : public GradientRecorder {
   Tensor gradient;
 };
 
+/// The parameters of the MLP and of what follows it.
+ResidentWeights weights_of(const ModelSpec& model, const BoundCase& c) {
+  ResidentWeights::Parameters all;
+  const auto row = [](std::span<const double> values) {
+    return reference().from_host(1, static_cast<Tensor::Index>(values.size()), DType::f64, values);
+  };
+  for (const int sublayer : {mlp_sublayer, mlp_sublayer + 1}) {
+    for (const Weight weight : weights_in(model, sublayer)) {
+      const std::string name(name_of(weight));
+      const ParameterId id = is_norm(weight) ? gain_id(sublayer, weight) : matrix_id(0, weight);
+      if (is_norm(weight)) {
+        all[id] = row(c.values(name + ".gain"));
+      } else {
+        const Parameter& p = c.parameters.at(name);
+        all[id] = reference().from_host(static_cast<Tensor::Index>(p.rows()), static_cast<Tensor::Index>(p.cols),
+                                        DType::f64, p.values);
+      }
+      const std::span<const double> bias = c.values(name + (is_norm(weight) ? ".bias" : "_bias"));
+      if (!bias.empty()) all[bias_of(id)] = row(bias);
+    }
+  }
+  return {model, std::move(all)};
+}
+
 double largest_magnitude(std::span<const double> x) {
   double largest = 0.0;
-  for (const double v : x) largest = std::isnan(v) ? v : std::max(largest, std::abs(v));
+  for (const double v : x) largest = larger(largest, std::abs(v));
   return largest;
 }
 
@@ -46,19 +73,19 @@ double length(std::span<const double> x) {
 /// Below this a mean square has lost digits to underflow.
 constexpr double smallest_square = 1e-290;
 
-/// A norm that sees x, D features of one token. `condition` is LayerNorm's |mean| over what it divides by, and infinite
-/// where squares underflow.
-theory::NormPass pass_of(const ModelSpec& m, std::span<const double> gain, const double* x, double& condition) {
-  const auto n = static_cast<std::size_t>(m.width);
+/// A norm with the input x, D features of one token. Adds its condition to `conditions`: LayerNorm's |mean| over what
+/// it divides by, infinite where squares underflow.
+theory::NormPass pass_of(const ModelSpec& m, std::span<const double> gain, std::span<const double> x,
+                         double& conditions) {
+  const auto n = static_cast<double>(x.size());
   double mean = 0.0;
   if (subtracts_mean(m.norm)) {
-    for (std::size_t i = 0; i < n; ++i) mean += x[i] / static_cast<double>(n);
+    for (const double v : x) mean += v / n;
   }
   double square = 0.0;
-  for (std::size_t i = 0; i < n; ++i) square += (x[i] - mean) * (x[i] - mean) / static_cast<double>(n);
+  for (const double v : x) square += (v - mean) * (v - mean) / n;
   const double rms = std::sqrt(square + m.norm_eps);
-  condition = rms > 0.0 ? std::abs(mean) / rms : 0.0;
-  if (rms > 0.0 && square + m.norm_eps < smallest_square) condition = HUGE_VAL;
+  if (rms > 0.0) conditions += square + m.norm_eps < smallest_square ? HUGE_VAL : std::abs(mean) / rms;
   return {m.norm, m.width, largest_magnitude(gain), square, m.norm_eps};
 }
 
@@ -73,7 +100,7 @@ double rounding_of(const BoundCase& c, const TokenFacts& token, double condition
   const double classes = c.classes();
   double roundings = 32.0 + c.tokens() + c.units();
   if (c.has_unembedding()) roundings += (classes + d) * std::sqrt(std::min(d, classes));
-  roundings += 24.0 * (d + 8.0) * (static_cast<double>(token.passes) + conditions);
+  roundings += 24.0 * (d + 8.0) * (static_cast<double>(token.norms.size()) + conditions);
   if (conditions == HUGE_VAL) return HUGE_VAL;
   return fp64.unit_roundoff() * (2.0 * classes + 16.0 + std::sqrt(2.0) * token.wrong_probability * roundings);
 }
@@ -98,35 +125,40 @@ void fill_probabilities(const BoundCase& c, const std::vector<double>& logits, E
   }
 }
 
-/// The terms of T15: αx, β·branch and their sum, before norm C.
-void fill_growth(const BoundCase& c, const std::vector<double>& branches, const std::vector<double>& sums,
-                 Evaluation& e) {
-  const auto d = static_cast<std::size_t>(c.width());
-  const double scale = 1.0 / std::sqrt(static_cast<double>(d));
-  const SublayerRule rule = c.rule();
-  for (std::size_t t = 0; t < e.tokens.size(); ++t) {
-    const std::span stream = c.values("x").subspan(t * d, d);
-    const std::span branch(branches.data() + t * d, d);
-    const double stream_norm = length(stream);
-    const double branch_norm = length(branch);
-    double dot = 0.0;
-    for (std::size_t i = 0; i < d; ++i) dot += stream[i] * branch[i];
-    TokenFacts& token = e.tokens[t];
-    token.stream_rms = std::abs(rule.alpha) * stream_norm * scale;
-    token.branch_rms = std::abs(rule.beta) * branch_norm * scale;
-    token.out_rms = length({sums.data() + t * d, d}) * scale;
-    const double magnitude = stream_norm * branch_norm;
-    if (magnitude > 0.0) token.cosine = std::copysign(1.0, rule.alpha * rule.beta) * dot / magnitude;
-  }
+/// The terms of T15 for one token: αx, β·branch and their sum, before norm C.
+void fill_growth(const SublayerRule& rule, std::span<const double> stream, std::span<const double> branch,
+                 std::span<const double> sum, TokenFacts& token) {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(stream.size()));
+  const double stream_norm = length(stream);
+  const double branch_norm = length(branch);
+  double dot = 0.0;
+  for (std::size_t i = 0; i < stream.size(); ++i) dot += stream[i] * branch[i];
+  token.stream_rms = std::abs(rule.alpha) * stream_norm * scale;
+  token.branch_rms = std::abs(rule.beta) * branch_norm * scale;
+  token.out_rms = length(sum) * scale;
+  const double magnitude = stream_norm * branch_norm;
+  if (magnitude > 0.0) token.cosine = std::copysign(1.0, rule.alpha * rule.beta) * dot / magnitude;
 }
 
-void fill_gradient(const BoundCase& c, const Tensor& hidden, const Tensor& gradient, Evaluation& e) {
+/// What follows for every token from the signals of the forward pass.
+void fill_tokens(const BoundCase& c, const ModelSpec& model, const SignalKeeper& signals, Evaluation& e) {
+  const auto host = [&](Signal signal) { return reference().to_host(signals.at(mlp_sublayer, signal)); };
+  const std::vector<double> branch = host(Signal::B_out), sum = host(Signal::sum), x_out = host(Signal::x_out);
+  const auto width = static_cast<std::size_t>(c.width());
   const auto units = static_cast<std::size_t>(c.units());
-  e.hidden = reference().to_host(hidden);
-  e.gradient = reference().to_host(gradient);
-  e.gradient_norm = length(e.gradient);
   for (std::size_t t = 0; t < e.tokens.size(); ++t) {
-    e.tokens[t].hidden = length(std::span(e.hidden).subspan(t * units, units));
+    TokenFacts& token = e.tokens[t];
+    const auto part = [&](std::span<const double> all) { return all.subspan(t * width, width); };
+    token.hidden = length(std::span(e.hidden).subspan(t * units, units));
+    fill_growth(c.rule(), part(c.values("x")), part(branch), part(sum), token);
+    double conditions = 0.0;
+    const auto add = [&](std::string_view gain, const std::vector<double>& input) {
+      if (c.has(gain)) token.norms.push_back(pass_of(model, c.values(gain), part(input), conditions));
+    };
+    add("norm_b.gain", e.module);
+    add("norm_c.gain", sum);
+    add("final_norm.gain", x_out);
+    token.rounding = rounding_of(c, token, conditions);
   }
 }
 
@@ -135,7 +167,7 @@ void fill_gradient(const BoundCase& c, const Tensor& hidden, const Tensor& gradi
 Evaluation evaluate(const BoundCase& c) {
   const Backend& ops = reference();
   const ModelSpec model = c.model();
-  const CaseWeights weights(ops, model, c);
+  const ResidentWeights weights = weights_of(model, c);
   const StackContext context{.ops = ops, .model = model, .weights = weights};
   SignalKeeper signals(Pass::forward);
   DownGradient down;
@@ -146,34 +178,17 @@ Evaluation evaluate(const BoundCase& c) {
   const Streams out = pass_steps(context, {x}, mlp_sublayer, mlp_sublayer + 1, hooks, &tape);
   const Loss loss = loss_of(context, leave_stack(context, out, hooks, &tape), c.labels());
   (void)step_backward(*tape.passes.back(), back_into_stack(tape, loss.doutput));
-  const auto host = [&](Signal signal) { return ops.to_host(signals.at(mlp_sublayer, signal)); };
-  const std::vector<double> f_out = host(Signal::f_out);
-  const std::vector<double> sum = host(Signal::sum);
-  const std::vector<double> x_out = host(Signal::x_out);
 
   Evaluation e;
   e.tokens.resize(static_cast<std::size_t>(c.tokens()));
   e.beta = c.number("beta");
   if (model.unembedding) e.unembedding = theory::spectral_norm(c.values("unembedding"), model.vocab, model.width);
-  e.module = f_out;
-  fill_gradient(c, signals.at(mlp_sublayer, Signal::hidden), down.gradient, e);
+  e.module = ops.to_host(signals.at(mlp_sublayer, Signal::f_out));
+  e.hidden = ops.to_host(signals.at(mlp_sublayer, Signal::hidden));
+  e.gradient = ops.to_host(down.gradient);
+  e.gradient_norm = length(e.gradient);
   fill_probabilities(c, ops.to_host(loss.logits), e);
-  fill_growth(c, host(Signal::B_out), sum, e);
-  for (std::size_t t = 0; t < e.tokens.size(); ++t) {
-    TokenFacts& token = e.tokens[t];
-    double conditions = 0.0;
-    const auto add = [&](std::string_view gain, const std::vector<double>& input) {
-      if (!c.has(gain)) return;
-      double condition = 0.0;
-      token.norms[token.passes++] =
-          pass_of(model, c.values(gain), input.data() + t * static_cast<std::size_t>(model.width), condition);
-      conditions += condition;
-    };
-    add("norm_b.gain", f_out);
-    add("norm_c.gain", sum);
-    add("final_norm.gain", x_out);
-    token.rounding = rounding_of(c, token, conditions);
-  }
+  fill_tokens(c, model, signals, e);
   return e;
 }
 

@@ -1,4 +1,3 @@
-
 #include "experiments/engine/run/draw.h"
 #include "experiments/studies/verify/bound_case.h"
 
@@ -8,8 +7,7 @@ namespace {
 SublayerRule draw_rule(stacks::Draw& draw) {
   constexpr SublayerRule pre{.norm_a = true}, peri{.norm_a = true, .norm_b = true}, b_only{.norm_b = true},
       post{.norm_c = true}, a_c{.norm_a = true, .norm_c = true}, all{.norm_a = true, .norm_b = true, .norm_c = true};
-  constexpr SublayerRule rules[] = {pre, pre, peri, peri, peri, post, post, b_only, a_c, all};
-  SublayerRule rule = rules[draw.whole(0, 9)];
+  SublayerRule rule = draw.of({pre, pre, peri, peri, peri, post, post, b_only, a_c, all});
   if (draw.chance(0.15)) {
     rule.alpha = draw.uniform(-2.0, 2.0);
     rule.beta = draw.uniform(-2.0, 2.0);
@@ -34,29 +32,15 @@ double draw_eps(stacks::Draw& draw) {
   return u < 0.6 ? 1e-6 : draw.magnitude(-12.0, 6.0);
 }
 
-/// Half of the cases have tame magnitudes, so that softmax is neither flat nor saturated in all of them.
-double draw_scale(stacks::Draw& draw, bool wild) {
-  return wild ? draw.magnitude(-6.0, 6.0) : draw.magnitude(-0.5, 0.5);
-}
-
-void draw_biases(stacks::Draw& draw, BoundCase& c) {
-  if (is_gated(c.mlp())) c.set("gate_bias", draw.normals(c.units(), draw.magnitude(-6.0, 6.0)));
-  c.set("up_bias", draw.normals(c.units(), draw.magnitude(-6.0, 6.0)));
-  c.set("down_bias", draw.normals(c.width(), draw.magnitude(-6.0, 6.0)));
-}
-
-/// One feature of the input or one hidden unit, up to 1e6 times larger than the rest.
+/// Multiplies one feature of the input, or one hidden unit, by up to 1e6.
 void make_massive(stacks::Draw& draw, BoundCase& c) {
   const int d = c.width();
   const double factor = draw.magnitude(0.0, 6.0);
-  if (draw.chance(0.5)) {
-    const int feature = draw.whole(0, d - 1);
-    std::vector<double>& x = c.parameters.at("x").values;
-    for (int t = 0; t < c.tokens(); ++t) x[static_cast<std::size_t>(t * d + feature)] *= factor;
-  } else {
-    const int unit = draw.whole(0, c.units() - 1);
-    std::vector<double>& up = c.parameters.at("up").values;
-    for (int j = 0; j < d; ++j) up[static_cast<std::size_t>(unit * d + j)] *= factor;
+  const bool is_feature = draw.chance(0.5);
+  const int index = draw.whole(0, (is_feature ? d : c.units()) - 1);
+  std::vector<double>& values = c.parameters.at(is_feature ? "x" : "up").values;
+  for (int k = 0; k < static_cast<int>(values.size()); ++k) {
+    if ((is_feature ? k % d : k / d) == index) values[static_cast<std::size_t>(k)] *= factor;
   }
 }
 
@@ -69,9 +53,8 @@ BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
   const int width = draw.size(subtracts_mean(norm) ? 2 : 1, 64);
   const int units = draw.size(1, 64);
   const double eps = draw_eps(draw);
-  const MlpKind mlp = draw.chance(0.4)
-                          ? MlpKind::relu
-                          : static_cast<MlpKind>(draw.whole(0, static_cast<int>(mlp_kind_names.size()) - 1));
+  const int mlp =
+      draw.chance(0.4) ? static_cast<int>(MlpKind::relu) : draw.whole(0, static_cast<int>(mlp_kind_names.size()) - 1);
   const bool final_norm = draw.chance(0.3);
   const bool unembedding = draw.chance(0.2);
   const int words = unembedding ? draw.size(2, 64) : width;
@@ -81,12 +64,14 @@ BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
   c.set("mlp", {static_cast<double>(mlp)});
 
   const int tokens = draw.chance(0.6) ? 1 : draw.whole(2, 4);
-  const bool wild = draw.chance(0.5);
-  c.set("x", draw.normals(tokens * width, draw_scale(draw, wild)), width);
-  if (is_gated(mlp)) c.set("gate", draw.matrix(units, width, draw_scale(draw, wild)), width);
-  c.set("up", draw.matrix(units, width, draw_scale(draw, wild)), width);
-  c.set("down", draw.matrix(width, units, draw.chance(0.01) ? 0.0 : draw_scale(draw, wild)), units);
-  if (unembedding) c.set("unembedding", draw.matrix(words, width, draw_scale(draw, wild)), width);
+  // Half of the cases have moderate magnitudes, so that softmax is neither flat nor saturated in all of them.
+  const double largest = draw.chance(0.5) ? 6.0 : 0.5;
+  const auto scale = [&] { return draw.magnitude(-largest, largest); };
+  c.set("x", draw.normals(tokens * width, scale()), width);
+  if (is_gated(c.mlp())) c.set("gate", draw.matrix(units, width, scale()), width);
+  c.set("up", draw.matrix(units, width, scale()), width);
+  c.set("down", draw.matrix(width, units, draw.chance(0.01) ? 0.0 : scale()), units);
+  if (unembedding) c.set("unembedding", draw.matrix(words, width, scale()), width);
   if (rule.norm_a) draw_norm(draw, c, "norm_a");
   if (rule.norm_b) draw_norm(draw, c, "norm_b");
   if (rule.norm_c) draw_norm(draw, c, "norm_c");
@@ -95,7 +80,11 @@ BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
   for (int t = 0; t < tokens; ++t) labels.push_back(draw.whole(0, words - 1));
   c.set("labels", std::move(labels));
   if (draw.chance(0.3)) make_massive(draw, c);
-  if (draw.chance(0.3)) draw_biases(draw, c);
+  if (draw.chance(0.3)) {
+    if (is_gated(c.mlp())) c.set("gate_bias", draw.normals(units, draw.magnitude(-6.0, 6.0)));
+    c.set("up_bias", draw.normals(units, draw.magnitude(-6.0, 6.0)));
+    c.set("down_bias", draw.normals(width, draw.magnitude(-6.0, 6.0)));
+  }
   return c;
 }
 

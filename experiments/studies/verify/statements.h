@@ -1,13 +1,47 @@
 #pragma once
 
 #include <cmath>
+#include <numbers>
 #include <span>
 #include <string_view>
+#include <vector>
 
-#include "experiments/studies/verify/evaluate.h"
+#include "experiments/studies/verify/bound_case.h"
 #include "sim/numerics/allowances.h"
+#include "theory/certify/bounds.h"
 
 namespace periscope::verify {
+
+/// The numbers of one token of a case that bounds are made of, from the signals of sim/model.
+struct TokenFacts {
+  double hidden = 0.0;                  ///< ‖h‖
+  double wrong_probability = 0.0;       ///< 1 − p_y, summed over the wrong labels: no cancellation
+  std::vector<theory::NormPass> norms;  ///< between W2 and the loss
+  /// The most that rounding adds to the gradient of a, in units of the bounds' factors; see evaluate.cpp. Infinite if
+  /// the squares inside a norm underflow: such a token is measured, but decides nothing.
+  double rounding = 0.0;
+  double stream_rms = 0.0, branch_rms = 0.0, out_rms = 0.0;  ///< of αx, β·branch, and their sum
+  double cosine = 0.0;                                       ///< of αx and β·branch; 0 if one of them is 0
+};
+
+/// A case's gradient, measured by sim/model on the reference backend in f64, and what bounds are made of.
+struct Evaluation {
+  std::vector<TokenFacts> tokens;
+  std::vector<double> hidden;         ///< h [T, units]
+  std::vector<double> probabilities;  ///< softmax [T, classes]
+  std::vector<double> wrong;          ///< p − y [T, classes], its label's entry as −(1 − p_y)
+  std::vector<double> module;         ///< a [T, D]
+  std::vector<double> gradient;       ///< ∂loss/∂W2 [D, units]
+  double gradient_norm = 0.0;         ///< its Frobenius norm
+  double beta = 1.0;
+  std::optional<double> unembedding;  ///< ‖U‖₂
+
+  [[nodiscard]] theory::GradientPath path(const TokenFacts& token) const {
+    return {token.wrong_probability, beta, unembedding, token.norms};
+  }
+};
+
+Evaluation evaluate(const BoundCase& c);
 
 /// The three kinds of statement about a gradient, and what is expected of each.
 enum class StatementKind {
@@ -16,36 +50,50 @@ enum class StatementKind {
   refutable,  ///< claimed as a bound, but false: inputs that break it must be found
 };
 
-/// A case held against a statement. For an identity `measured` is the deviation and `bound` what rounding allows.
+/// A case compared with a statement. For an identity `measured` is the deviation and `bound` what rounding allows.
 struct StatementOutcome {
   double measured = 0.0;
   double bound = 0.0;
   double rounding = 0.0;  ///< absolute; what rounding may add to `measured`
+  const struct Statement* statement = nullptr;
 
-  /// `scale` multiplies the bound. Not the negation of a comparison by chance: NaN is a violation.
+  /// `scale` multiplies the bound. NaN is a violation, hence the negation.
   [[nodiscard]] bool violates(double scale) const { return !(measured <= scale * bound + rounding); }
   /// The bound says nothing: it is infinite (a norm of zero), or zero and met.
   [[nodiscard]] bool is_trivial() const { return !(bound > 0.0 && bound < HUGE_VAL) && !violates(1.0); }
-  /// Rounding is small enough beside the bound for the ratio to mean something.
+  /// Rounding is small enough relative to the bound for the ratio to mean something.
   [[nodiscard]] bool is_resolved() const { return rounding <= resolved_share * bound; }
   [[nodiscard]] double ratio() const { return measured / bound; }
+  /// True if the statement does not hold where bounds that should hold are multiplied by `scale`.
+  [[nodiscard]] bool is_broken(double scale) const;
 };
+
+/// The best constants of T14: for the whole gradient, and for an entry.
+inline constexpr double whole_constant = std::numbers::sqrt2, entry_constant = 0.5 * (1.0 + std::numbers::sqrt2);
 
 /// A row of the table of everything that `verify` checks for one case.
 struct Statement {
+  using Factor = double (*)(const theory::GradientPath&);
   std::string_view id;
   StatementKind kind;
-  std::string_view source;
   std::string_view text;
   bool (*applies)(const BoundCase&);
-  StatementOutcome (*check)(const BoundCase&, const Evaluation&);
-  /// The largest ratio of measured to bound that T14–T16 leave possible at width D.
-  double (*limit)(int width);
+  StatementOutcome (*measure)(const BoundCase&, const Evaluation&, Factor);
+  Factor factor = nullptr;        ///< the bound per token and activation
+  double largest_ratio = 1.0;     ///< of measured to bound that T14–T16 leave possible
+  bool grows_with_width = false;  ///< `largest_ratio` is to be multiplied by D
+
+  [[nodiscard]] StatementOutcome check(const BoundCase& c, const Evaluation& e) const;
+  [[nodiscard]] double limit(int width) const { return largest_ratio * (grows_with_width ? width : 1); }
+  [[nodiscard]] bool should_hold() const { return kind != StatementKind::refutable; }
 };
 
 std::span<const Statement> statements();
 
-/// Index of the statement called `id`. Throws std::logic_error if there is none.
-std::size_t statement_index(std::string_view id);
+/// The statement called `id`. Throws std::logic_error if there is none.
+const Statement& statement(std::string_view id);
+
+/// The outcomes of all statements that apply to a case.
+std::vector<StatementOutcome> check_statements(const BoundCase& c, const Evaluation& e);
 
 }  // namespace periscope::verify

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "experiments/studies/verify/bound_case.h"
+#include "sim/numerics/allowances.h"
+
+namespace periscope::verify {
+
+/// A search for the input that comes closest to a bound: gradient ascent from many random starts. The shape and the
+/// kinds of its cases are fixed here; the numbers come from the start.
+struct Attack {
+  std::string_view name;
+  std::string_view about;                 ///< description of `objective`
+  double (*objective)(const BoundCase&);  ///< is maximized
+  double limit = 0.0;                     ///< its largest value in theory
+  SublayerRule rule = {};
+  NormKind norm = NormKind::rms;
+  bool final_norm = false;
+  bool unembedding = false;
+  int width = 5;
+  double required = 0.99;  ///< share of the limit that must be reached, so that the limit is the best constant
+};
+
+struct BoundAttackResult : Attack {
+  double reached = 0.0;  ///< the largest objective of all starts
+  double median = 0.0;   ///< over the starts
+  BoundCase best = {};
+
+  [[nodiscard]] double share() const { return reached / limit; }
+  /// Not above the limit by more than rounding, and as close as required. `scale` multiplies the limit.
+  [[nodiscard]] bool within(double scale) const { return reached <= scale * limit * attained_limit; }
+  [[nodiscard]] bool close_enough() const { return share() >= required; }
+};
+
+/// Attacks on T14 (every placement, RMSNorm and LayerNorm, whole matrix and entry), T14d, T16, the paper's constant
+/// 4 and the reviews' bound.
+std::span<const Attack> attacks();
+
+/// Ascent of log(objective) over every number of x, W1, W2 and U, by central differences and a line search that
+/// grows and shrinks its step. `starts` runs, on all threads; the result does not depend on their number.
+BoundAttackResult run_attack(const Attack& attack, std::uint64_t seed, int starts);
+
+/// T16 attacked by construction: a Peri-LN stack whose every branch points along the stream.
+struct AlignedGrowth {
+  std::vector<double> rms = {};    ///< √q at depths 0 … 2L
+  std::vector<double> bound = {};  ///< √q₀ + depth·γ
+  double worst = 0.0;              ///< largest rms/bound − 1
+};
+
+/// One token x; all matrices are of rank one: attention writes x xᵀ of its input, the MLP one active ReLU unit's
+/// output, both onto x. Through sim/model, f64.
+AlignedGrowth grow_aligned(int layers, int width, double gain);
+
+/// Gradients of W2 over factors on ‖h‖, under one placement. Statistics are over the stacks.
+struct MassiveCurve {
+  std::string placement;  ///< pre, peri, post
+  bool final_norm = false;
+  std::vector<double> gradient = {}, low = {}, high = {};  ///< ‖∂loss/∂W2‖: median, quantiles 0.16, 0.84 [factor]
+  std::vector<double> bound = {};                          ///< T14's, median [factor]
+  double ceiling = std::numeric_limits<double>::quiet_NaN();  ///< bound for every factor at once, median; NaN: none
+  double largest_ratio = 0.0;                                 ///< gradient over bound, all stacks and factors
+  double largest_to_ceiling = 0.0;                            ///< gradient over its own stack's ceiling
+  double lowest_exponent = HUGE_VAL, highest_exponent = -HUGE_VAL;  ///< of ‖h‖ in the gradient, over the last decade
+
+  /// In every stack the gradient grows like ‖h‖.
+  [[nodiscard]] bool grows() const { return lowest_exponent > 0.99 && highest_exponent < 1.01; }
+  /// No stack passes its ceiling, and none still grows.
+  [[nodiscard]] bool is_bounded() const { return largest_to_ceiling <= attained_limit && highest_exponent < 0.01; }
+};
+
+/// Random ReLU stacks (1/fan-in, one token, gain 1, ε = 0) whose W1 is multiplied by each factor, so that h is; the
+/// label is the class that a speaks most against, so that 1 − p_y does not vanish.
+inline constexpr int massive_stacks = 32, massive_width = 64, massive_hidden = 256;
+std::vector<double> massive_factors();  ///< 1 … 1e6
+/// Pre-LN without and with a final norm, Peri-LN and Post-LN.
+std::vector<MassiveCurve> sweep_massive(std::uint64_t seed);
+
+}  // namespace periscope::verify
