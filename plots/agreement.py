@@ -8,7 +8,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
 from . import captions, curves, scales, style
-from .dataset import array, on, seeds_in_words
+from .dataset import array, coordinates, on, seeds_in_words
 from .makers import one_per_input
 
 STATISTICS = {"variance": ("variance", "#0072B2", "o"), "token_cosine": ("token cosine", "#E69F00", "^")}
@@ -16,7 +16,7 @@ FIGURES = {"agreement": "measured minus predicted, in standard errors"}
 GREY: dict[str, Any] = {"color": "0.93", "zorder": 0}
 LIMIT: dict[str, Any] = {"color": style.INK, "linewidth": 0.7, "linestyle": (0, (4, 2)), "zorder": 1}
 NEEDS = (
-    on("depth", "depth")
+    coordinates("depth")
     | on("input placement", "verdict")
     | on("input placement depth", *(f"{s}_{v}" for s in STATISTICS for v in ("measured", "stderr", "predicted")))
 )

@@ -11,11 +11,11 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from . import captions, style
-from .dataset import array, is_measured, on, seeds, seeds_in_words
+from .dataset import array, coordinates, is_measured, on, seeds, seeds_in_words
 from .makers import one_per_input
 
 FIGURES = {"angular": "angular distance between the streams at two depths"}
-NEEDS = on("depth", "depth") | on("input placement depth other_depth", "angular_distance_predicted")
+NEEDS = coordinates("depth") | on("input placement depth other_depth", "angular_distance_predicted")
 
 
 @one_per_input("angular")

@@ -7,14 +7,13 @@ import numpy as np
 import xarray as xr
 
 from . import captions, curves, scales, score_path, style
-from .dataset import array, on
+from .dataset import array, coordinates, on
 from .makers import one_figure
 
 FIGURES = {"attenuation": "gradients from the top of a stack to its bottom"}
 NEEDS = (
-    on("case", "qk_factor", "claimed_rate")
-    | on("layers_passed", "layers_passed")
-    | on("layer", "layer")
+    coordinates("layers_passed layer")
+    | on("case", "qk_factor", "claimed_rate")
     | on("case layers_passed", "log_stream_predicted")
     | on("case layer", "log_down_predicted")
 )

@@ -11,15 +11,14 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from . import scales, style
-from .dataset import array, fact, on, version
+from .dataset import array, coordinates, fact, on, version
 from .makers import one_figure
 
 FIGURES = {"certificate": "bounds on every signal, below the largest numbers of formats"}
 NEEDS = (
-    on("class", "class")
-    | on("place", "place")
+    coordinates("class place format")
     | on("class place", "class_bound")
-    | on("format", "format", "format_largest")
+    | on("format", "format_largest")
     | on("format class place", "run_bound")
     | on("format class", "certified")
 )

@@ -8,21 +8,13 @@ import xarray as xr
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from . import groups, style
-from .dataset import array, on, seeds_in_words
+from .dataset import array, coordinates, on, seeds_in_words
 from .makers import Figures
 
 FIGURES = {"claims": "every tested claim of the paper"}
-NEEDS = on(
-    "claim",
-    "claim",
-    "claim_exhibit",
-    "claim_statement",
-    "claim_verdict",
-    "claim_mean",
-    "claim_stderr",
-    "claim_p",
-    "claim_holm",
-    "claim_detectable",
+NEEDS = (
+    coordinates("claim")
+    | on("claim", *(f"claim_{v}" for v in "exhibit statement verdict mean stderr p holm detectable".split()))
 )
 MARKERS = {"holds": "o", "fails": "X", "not-shown": "s"}
 LEVEL = 0.05  # of a claim's test, on each side, and of all claims' together

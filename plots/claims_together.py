@@ -7,13 +7,14 @@ import numpy as np
 import xarray as xr
 
 from . import claims, groups, style
-from .dataset import array, on, seeds_in_words, version
+from .dataset import array, coordinates, on, seeds_in_words, version
 from .makers import Figures
 
 FIGURES = {"claims-together": "every tested claim of the paper, in several regimes (--together)"}
 NEEDS = (
-    on("result", "regime")
-    | on("claim", "claim", "claim_statement")
+    coordinates("claim")
+    | on("result", "regime")
+    | on("claim", "claim_statement")
     | on("result claim", "claim_verdict", "claim_mean", "claim_stderr", "claim_p", "claim_holm")
 )
 NOT_RUN = ("", "not-run")  # in a result, or at all

@@ -8,13 +8,12 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from . import captions, scales, style
-from .dataset import array, on, seeds
+from .dataset import array, coordinates, on, seeds
 from .makers import one_figure
 
 FIGURES = {"convergence": "theory's error over width, and noise over seeds"}
 NEEDS = (
-    on("ladder_width", "ladder_width")
-    | on("group", "group")
+    coordinates("ladder_width group")
     | on("convergence ladder_width", "bias", "bias_stderr")
     | on("convergence", "bias_exponent", "noise_exponent")
     | on("convergence group", "noise", "noise_stderr")
@@ -29,16 +28,16 @@ GUIDE: dict[str, Any] = {"color": "0.82", "linewidth": 2.5, "zorder": 1}
 @one_figure("convergence")
 def draw(ds: xr.Dataset) -> style.Page:
     statistics = list(dict.fromkeys(array(ds, "convergence_statistic")))
-    looks = dict(zip(array(ds, "convergence_placement"), style.looks(array(ds, "convergence_placement")), strict=True))
+    looks = style.looks(array(ds, "convergence_placement"))
     figure, grid = style.panels(len(statistics), 4, 2.1, style.PAGE, width_ratios=(3, 1.2, 3, 1.2))
     for statistic, row in zip(statistics, grid, strict=True):
         fits = np.flatnonzero(array(ds, "convergence_statistic") == statistic).tolist()
         for k, (name, over, y_label, x_label, slope) in enumerate(PANELS):
             curves, exponents = row[2 * k : 2 * k + 2]
             curves.set(xlabel=x_label, ylabel=f"{y_label}\n{STATISTICS.get(statistic, statistic)}")
-            _curves(ds, curves, [f for f in fits if is_drawn(ds, f)], name, array(ds, over), slope)
+            _curves(ds, looks, curves, [f for f in fits if is_drawn(ds, f)], name, array(ds, over), slope)
             _exponents(ds, exponents, fits, name, slope)
-    keys = [style.key(look, True) for look in looks.values()]
+    keys = [style.key(look, True) for look in dict.fromkeys(looks)]
     keys.append(style.entry(**GUIDE, label="slope −1, −1/2"))
     return style.finish(figure, keys, caption(ds))
 
@@ -48,8 +47,8 @@ def is_drawn(ds: xr.Dataset, fit: int) -> bool:
     return array(ds, "noise_verdict")[fit] != "not-checked"
 
 
-def _curves(ds: xr.Dataset, axes: Axes, fits: Sequence[int], name: str, x: np.ndarray, slope: float) -> None:
-    looks = style.looks(array(ds, "convergence_placement"))
+def _curves(ds: xr.Dataset, looks: list[style.Look], axes: Axes, fits: Sequence[int], name: str, x: np.ndarray,
+            slope: float) -> None:  # fmt: skip
     shown = []
     for rank, f in enumerate(fits):
         aside = x * 2.0 ** (0.7 * ((rank + 0.5) / len(fits) - 0.5))
@@ -71,12 +70,10 @@ def _curves(ds: xr.Dataset, axes: Axes, fits: Sequence[int], name: str, x: np.nd
 def _points(axes: Axes, look: style.Look, x: np.ndarray, y: np.ndarray, bar: np.ndarray) -> list[float]:
     """Values with bars; where a bar reaches zero, an open marker with an arrow at its upper end. Returns them."""
     seen = y > bar
-    common: dict[str, Any] = {"color": look.colour, "elinewidth": 0.9, "linestyle": "", "marker": look.marker,
-                              "markersize": look.size}  # fmt: skip
-    axes.errorbar(x[seen], y[seen], bar[seen], **common)
+    axes.errorbar(x[seen], y[seen], bar[seen], **look.marks, elinewidth=0.9)
     limit = (y + bar)[~seen]
-    axes.errorbar(x[~seen], limit, 0.3 * limit, uplims=True, capsize=2.0, markerfacecolor="white", markeredgewidth=0.9,
-                  markeredgecolor=look.colour, **common)  # fmt: skip
+    axes.errorbar(x[~seen], limit, 0.3 * limit, **look.hollow, markeredgewidth=0.9, elinewidth=0.9, uplims=True,
+                  capsize=2.0)  # fmt: skip
     return [v for v in np.where(seen, y, y + bar) if np.isfinite(v)]
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import xarray as xr
 
 from . import captions, curves, score_path, style
-from .dataset import array, fact, on
+from .dataset import array, coordinates, fact, on
 from .makers import one_figure
 
 FIGURES = {"crossover": "the last MLP's gradient over Pre-LN's, against its output's size"}
 NEEDS = (
-    on("down_factor", "down_factor")
+    coordinates("down_factor")
     | on("case down_factor", "log_ratio_predicted", "log_rms_a_predicted", "log_law_measured")
     | on("case", "log_crossing_measured")
 )
@@ -30,9 +30,8 @@ def draw(ds: xr.Dataset) -> style.Page:
         every.append(ratio)
         predicted = {k: ratio[k] for k in ("predicted", "predicted_stderr")}
         curves.draw(axes, look, size["predicted"], predicted, slice(None))
-        axes.errorbar(size["measured"], ratio["measured"], 2 * ratio["stderr"], 2 * size["stderr"], linestyle="",
-                      marker=look.marker, markersize=look.size, color=look.colour, elinewidth=0.9,
-                      zorder=2.5)  # fmt: skip
+        axes.errorbar(size["measured"], ratio["measured"], 2 * ratio["stderr"], 2 * size["stderr"], **look.marks,
+                      elinewidth=0.9, zorder=2.5)  # fmt: skip
         axes.plot(size["measured"], np.exp(array(ds, "log_law_measured")[p]), **LAW)
         at, error = array(ds, "log_crossing_measured")[p], 2 * array(ds, "log_crossing_stderr")[p]
         if np.isfinite(at):

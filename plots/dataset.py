@@ -43,6 +43,11 @@ def on(dimensions: str, *names: str) -> dict[str, tuple[str, ...]]:
     return dict.fromkeys(names, tuple(dimensions.split()))
 
 
+def coordinates(names: str) -> dict[str, tuple[str, ...]]:
+    """Variables that say what the positions on the dimension of their name are, given as "input depth"."""
+    return {name: (name,) for name in names.split()}
+
+
 def array(ds: xr.Dataset, name: str) -> np.ndarray:
     """A variable for drawing: numbers and flags as floats, NaN where there is none, text as it is.
 

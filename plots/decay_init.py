@@ -9,13 +9,13 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from . import groups, scales, style
-from .dataset import array, on, seeds_in_words
+from .dataset import array, coordinates, on, seeds_in_words
 from .makers import Figures
 
 FIGURES = {"figure-10-decay-init": "weight decay and initialisation"}
 NEEDS = (
-    on("group", "group", "weight_decay", "init_std", "final_loss_mean", "final_loss_stderr")
-    | on("depth", "depth")
+    coordinates("group depth")
+    | on("group", "weight_decay", "init_std", "final_loss_mean", "final_loss_stderr")
     | on("group record depth", "variance_measured")
     | on("claim", "claim_exhibit")
 )
@@ -73,8 +73,7 @@ def _losses(axes: Axes, ds: xr.Dataset, found: list[tuple[str, list[int]]], colo
     for row, (_, members) in enumerate(found):
         for g, look in zip(members, groups.looks(ds, members), strict=True):
             axes.errorbar(array(ds, "final_loss_mean")[g], row + (0.12 if look.label == "Peri-LN" else -0.12),
-                          xerr=2 * array(ds, "final_loss_stderr")[g], color=look.colour, marker=look.marker,
-                          markersize=4.5, linestyle="", elinewidth=0.9)  # fmt: skip
+                          xerr=2 * array(ds, "final_loss_stderr")[g], **look.marks, elinewidth=0.9)  # fmt: skip
     axes.set_yticks(range(len(found)), [name for name, _ in found], fontsize=6.5)
     for tick, colour in zip(axes.get_yticklabels(), colours, strict=True):
         tick.set_color(colour)

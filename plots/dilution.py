@@ -5,14 +5,13 @@ import numpy as np
 import xarray as xr
 
 from . import captions, curves, style
-from .dataset import array, on
+from .dataset import array, coordinates, on
 from .makers import one_figure
 
 NAME = "site_branch_ratio"
 FIGURES = {"dilution": "size of every branch beside the stream that it joins"}
 NEEDS = (
-    on("site", "site")
-    | on("sublayer", "sublayer")
+    coordinates("site sublayer")
     | on("input placement site sublayer", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
 )
 MODULES = ("Attention", "MLP")

@@ -8,16 +8,11 @@ from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 
 from . import groups, scales, style
 from .certificate import FP16
-from .dataset import array, on
+from .dataset import array, coordinates, on
 from .makers import Figures
 
 FIGURES = {"figure-11-extremes": "the hundred largest activations during training"}
-NEEDS = (
-    on("group", "group")
-    | on("record", "record")
-    | on("group seed record", "top_first", "top_last")
-    | on("claim", "claim_exhibit")
-)
+NEEDS = coordinates("group record") | on("group seed record", "top_first", "top_last") | on("claim", "claim_exhibit")
 
 
 def draw(ds: xr.Dataset) -> Figures:

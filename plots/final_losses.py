@@ -6,12 +6,13 @@ import numpy as np
 import xarray as xr
 
 from . import groups, style
-from .dataset import array, on, seeds
+from .dataset import array, coordinates, on, seeds
 from .makers import Figures
 
 FIGURES = {"table-5-losses": "final losses, seed by seed"}
 NEEDS = (
-    on("group", "group", "study", "final_loss_mean", "final_loss_stderr")
+    coordinates("group")
+    | on("group", "study", "final_loss_mean", "final_loss_stderr")
     | on("group seed", "final_loss")
     | on("claim", "claim_exhibit")
 )
@@ -30,8 +31,7 @@ def _figure(ds: xr.Dataset, shown: list[int]) -> style.Page:
     for row, (g, look) in enumerate(zip(shown, looks, strict=True)):
         axes.plot(array(ds, "final_loss")[g], np.full(seeds(ds), row + 0.22), color=look.colour, marker=".",
                   markersize=5, markeredgewidth=0, linestyle="")  # fmt: skip
-        axes.errorbar(mean[g], row - 0.08, xerr=bar[g], elinewidth=0.9,
-                      color=look.colour, marker=look.marker, markersize=look.size, linestyle="")  # fmt: skip
+        axes.errorbar(mean[g], row - 0.08, xerr=bar[g], **look.marks, elinewidth=0.9)
     axes.set_yticks(range(len(shown)), [groups.label(ds, g) for g in shown])
     axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel="Final training loss (nat)")
     axes.grid(axis="y", visible=False)

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from . import captions, curves, groups, scales, style
-from .dataset import array, on
+from .dataset import array, coordinates, on
 from .makers import Figures
 
 FIGURES = {
@@ -18,11 +18,8 @@ FIGURES = {
     "first-steps-matrices": "what every matrix adds to its product in the first steps, theory and measured",
 }
 NEEDS = (
-    on("placement", "placement", "verdict", "verdict_reason", "holds_until", "stopped_by")
-    | on("step", "step")
-    | on("depth", "depth")
-    | on("sublayer", "sublayer")
-    | on("weight", "weight")
+    coordinates("placement step depth sublayer weight")
+    | on("placement", "verdict", "verdict_reason", "holds_until", "stopped_by")
     | on("placement step depth", "second_moment_measured", "second_moment_predicted", "coherent_predicted")
     | on("placement step sublayer", "branch_cosine_measured", "branch_cosine_predicted")
     | on("placement step", "loss_change_measured", "loss_change_predicted")

@@ -5,16 +5,12 @@ from typing import Any
 import xarray as xr
 
 from . import curves, style
-from .dataset import on
+from .dataset import coordinates, on
 from .makers import one_figure
 
 NAME = "log_grad_sq"
 FIGURES = {"gradient": "gradient of the hidden state over depth"}
-NEEDS = (
-    on("input", "input")
-    | on("depth", "depth")
-    | on("input placement depth", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
-)
+NEEDS = coordinates("input depth") | on("input placement depth", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
 MEAN = "geometric mean"
 
 

@@ -7,13 +7,12 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from . import captions, curves, score_path, style
-from .dataset import array, on
+from .dataset import array, coordinates, on
 from .makers import one_figure
 
 FIGURES = {"gradient-vs-depth": "the last layer's gradient against the number of layers"}
 NEEDS = (
-    on("layers", "layers")
-    | on("theory_layers", "theory_layers")
+    coordinates("layers theory_layers")
     | on("law layers", "log_gradient_measured")
     | on("law theory_layers", "log_gradient_predicted")
     | on("law", "late_exponent_measured")
@@ -31,13 +30,11 @@ def draw(ds: xr.Dataset) -> style.Page:
     figure, ((axes, side),) = style.panels(1, 2, 3.0, style.PAGE, width_ratios=(3, 2))
     every = []
     for p, look in enumerate(looks):
-        measured = {"measured": array(ds, "log_gradient_measured")[p], "stderr": array(ds, "log_gradient_stderr")[p]}
-        predicted = {k: array(ds, f"log_gradient_{k}")[p] for k in ("predicted", "predicted_stderr")}
-        every.append(curves.norms(predicted))
+        shown = curves.norms(curves.case(ds, "log_gradient", p))  # on more layers predicted than measured
+        every.append({k: shown[k] for k in ("predicted", "predicted_stderr")})
         curves.draw(axes, look, array(ds, "theory_layers"), every[-1], slice(None))
-        shown = curves.norms(measured)
-        axes.errorbar(array(ds, "layers"), shown["measured"], 2 * shown["stderr"], linestyle="", marker=look.marker,
-                      markersize=look.size, color=look.colour, elinewidth=0.9, zorder=2.5)  # fmt: skip
+        axes.errorbar(array(ds, "layers"), shown["measured"], 2 * shown["stderr"], **look.marks, elinewidth=0.9,
+                      zorder=2.5)  # fmt: skip
     curves.log_scale([axes], every)
     ticks = array(ds, "theory_layers")
     axes.set(xscale="log", xlabel="Layers $L$",

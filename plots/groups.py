@@ -52,8 +52,7 @@ def bars(mean: np.ndarray, error: np.ndarray) -> np.ndarray:
 
 def measured(axes: Axes, look: style.Look, x: np.ndarray, mean: np.ndarray, error: np.ndarray, **other: Any) -> None:
     """A geometric mean over seeds as markers; bars of two standard errors of the mean logarithm, up and down."""
-    keywords: dict[str, Any] = {"linestyle": "", "marker": look.marker, "markersize": look.size, "zorder": 2.5, **other}
-    axes.errorbar(x, mean, np.abs(bars(mean, error) - mean), color=look.colour, elinewidth=0.9, **keywords)
+    axes.errorbar(x, mean, np.abs(bars(mean, error) - mean), elinewidth=0.9, **look.marks | {"zorder": 2.5} | other)
 
 
 def step_axis(axes: Axes, last: float) -> None:

@@ -9,16 +9,14 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from . import groups, scales, style
-from .dataset import array, on, seeds, seeds_in_words
+from .dataset import array, coordinates, on, seeds, seeds_in_words
 from .makers import Figures
 
 FIGURES = {"growth": "second moment of the stream, and what Eq. 4 or no alignment would give",
            "eq-4-gap": "what the cosine of stream and branch adds over training",
            "growth-parts": "growth as sizes of weights and as alignment"}  # fmt: skip
 NEEDS = (
-    on("group", "group")
-    | on("record", "record")
-    | on("depth", "depth")
+    coordinates("group record depth")
     | on("group record depth", "second_moment_measured", "second_moment_stderr", "eq4_measured")
     | on("group depth", "second_moment_predicted")
     | on("group seed record", "cosine_share")

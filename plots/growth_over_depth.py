@@ -7,14 +7,12 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from . import curves, groups, scales, style
-from .dataset import array, on, seeds_in_words
+from .dataset import array, coordinates, on, seeds_in_words
 from .makers import Figures
 
 FIGURES = {"figure-1-variance": "variance over depth and training"}
 NEEDS = (
-    on("group", "group")
-    | on("record", "record")
-    | on("depth", "depth")
+    coordinates("group record depth")
     | on("group record depth", "variance_measured", "variance_stderr")
     | on("group depth", "variance_predicted")
     | on("claim", "claim_exhibit")

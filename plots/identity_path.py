@@ -4,13 +4,12 @@
 import xarray as xr
 
 from . import captions, curves, scales, score_path, style
-from .dataset import array, on
+from .dataset import array, coordinates, on
 from .makers import one_figure
 
 FIGURES = {"identity-path": "the gradient's part that came down the skip connections"}
 NEEDS = (
-    on("depth", "depth")
-    | on("sublayer", "sublayer")
+    coordinates("depth sublayer")
     | on("case depth", "skip_share_predicted", "log_skip_predicted")
     | on("case sublayer", "branch_term")
     | on("case", "identity_error")

@@ -10,15 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from . import captions, scales, style
-from .dataset import array, config, on
+from .dataset import array, config, coordinates, on
 from .makers import Figures
 
 FIGURES = {"signals": "limits of infinite width: signals", "gradients": "limits of infinite width: gradients",
            "errors": "distance from the theory of infinite width"}  # fmt: skip
 NEEDS = (
-    on("ladder_width", "ladder_width")
-    | on("inverse_width", "inverse_width")
-    | on("quantity", "quantity", "limit_predicted", "limit")
+    coordinates("ladder_width inverse_width quantity")
+    | on("quantity", "limit_predicted", "limit")
     | on("quantity ladder_width", "ladder_measured", "ladder_stderr")
     | on("quantity inverse_width", "fit")
 )

@@ -8,14 +8,12 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from . import groups, scales, style
-from .dataset import array, on, seeds_in_words
+from .dataset import array, coordinates, on, seeds_in_words
 from .makers import Figures
 
 FIGURES = {"figure-7-gradients": "gradient of every layer before and after training"}
 NEEDS = (
-    on("group", "group")
-    | on("record", "record")
-    | on("layer", "layer")
+    coordinates("group record layer")
     | on("group record layer", "layer_gradient_measured", "layer_gradient_stderr")
     | on("group layer", "layer_gradient_predicted")
     | on("claim", "claim_exhibit")

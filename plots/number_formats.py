@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from . import captions, scales, style
-from .dataset import array, config, on
+from .dataset import array, config, coordinates, on
 from .makers import Figures
 
 FIGURES = {"noise": "signal-to-quantisation-noise ratio over depth",
@@ -17,9 +17,7 @@ FIGURES = {"noise": "signal-to-quantisation-noise ratio over depth",
            "law": "second moments in number formats",
            "massive": "what massive features of the input cost in number formats"}  # fmt: skip
 NEEDS = (
-    on("format", "format")
-    | on("features", "features")
-    | on("site", "site")
+    coordinates("format features site")
     | on("stack format features site place", "sqnr", "sqnr_stderr", "second_moment_drift")
     | on("stack format features", "overflow_seeds")
 )
@@ -72,20 +70,18 @@ def _noise(ds: xr.Dataset, stacks: list[int], name: str, site: str) -> style.Pag
     for axes, f in zip(panels, formats, strict=False):
         for i, look in zip(stacks, looks, strict=True):
             # The last place is behind the stack, the first one its input, which was rounded once.
-            values = array(ds, "sqnr")[i, f, 0, place, 1:-1]
-            bars = 2 * array(ds, "sqnr_stderr")[i, f, 0, place, 1:-1]
+            values, error = (array(ds, name)[i, f, 0, place, 1:-1] for name in ("sqnr", "sqnr_stderr"))
             depth = np.arange(1, len(values) + 1)
             if predicted:
                 curve = array(ds, "stream_sqnr_predicted")[i, f, 0, 1:]
                 axes.plot(depth, curve, **look.line, linewidth=1.2)
             at = _markers(len(values))
-            axes.errorbar(depth[at], values[at], bars[at], color=look.colour, marker=look.marker, linestyle="",
-                          markersize=0.8 * look.size, elinewidth=0.8)  # fmt: skip
+            axes.errorbar(depth[at], values[at], 2 * error[at], **look.marks | {"markersize": 0.8 * look.size},
+                          elinewidth=0.8)  # fmt: skip
             prefix = "grad_overflow" if site.startswith("grad") else "overflow"
             if array(ds, f"{prefix}_seeds")[i, f, 0] > 0:
                 overflowed = True
-                axes.axvline(array(ds, f"{prefix}_sublayer")[i, f, 0] + 1, **look.line,
-                             linewidth=0.8)  # fmt: skip
+                axes.axvline(array(ds, f"{prefix}_sublayer")[i, f, 0] + 1, **look.line, linewidth=0.8)
         shown = array(ds, "sqnr")[stacks][:, f, 0, place, :-1]
         axes.set_title(name_of(array(ds, "format")[f]))
         if not np.isfinite(shown).any():
@@ -105,7 +101,7 @@ def _noise(ds: xr.Dataset, stacks: list[int], name: str, site: str) -> style.Pag
 
 
 def _marker(look: style.Look) -> Line2D:
-    return style.entry(color=look.colour, marker=look.marker, markersize=look.size, linestyle="", label=look.label)
+    return style.entry(**look.marks, label=look.label)
 
 
 def _held(ds: xr.Dataset) -> str:
@@ -134,8 +130,8 @@ def _law(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
                 bars = 2 * array(ds, "second_moment_drift_stderr")[i, f, 0, site, :-1]
             at = _markers(len(theory))
             shift = 0.012 * len(theory) * (rank - 0.5 * (len(stacks) - 1))
-            axes.errorbar(depth[at] + shift, values[at], bars[at], color=look.colour, marker=look.marker,
-                          linestyle="", markersize=0.7 * look.size, elinewidth=0.8)  # fmt: skip
+            axes.errorbar(depth[at] + shift, values[at], bars[at], **look.marks | {"markersize": 0.7 * look.size},
+                          elinewidth=0.8)  # fmt: skip
         axes.axhline(0, color=style.INK, linewidth=0.8, zorder=1)
         verdicts = [str(array(ds, "verdict" if exact else "drift_verdict")[i, f]) for i in stacks]
         words = verdicts[0] if len(set(verdicts)) == 1 else textwrap.fill(", ".join(verdicts), 22)
@@ -162,12 +158,9 @@ def _massive(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
             shift = 0.22 * (rank - 0.5 * (len(stacks) - 1))
             loss = array(ds, f"massive_{kind}_cost")[i, formats]
             bars = 2 * array(ds, f"massive_{kind}_cost_stderr")[i, formats]
-            axes.errorbar(np.arange(len(formats)) + shift, loss, bars, color=look.colour, marker=look.marker,
-                          linestyle="", markersize=look.size, elinewidth=0.9)  # fmt: skip
+            axes.errorbar(np.arange(len(formats)) + shift, loss, bars, **look.marks, elinewidth=0.9)
         axes.axhline(0, color=style.INK, linewidth=0.6, zorder=1)
-        axes.set_xticks(
-            range(len(formats)), [name_of(array(ds, "format")[f]) for f in formats], rotation=25, ha="right"
-        )
+        axes.set_xticks(range(len(formats)), map(name_of, array(ds, "format")[formats]), rotation=25, ha="right")
         axes.set(title=words, ylabel="SQNR lost (dB)")
     own = config(ds)["formats"]
     words = (f"What {own['massive_features']} feature(s) of the input, {own['massive']:g} times as large, cost in "

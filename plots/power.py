@@ -9,12 +9,12 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
 from . import captions, curves, style
-from .dataset import array, config, on, seeds_in_words
+from .dataset import array, config, coordinates, on, seeds_in_words
 from .makers import Figures
 
 FIGURES = {"power": "the smallest error that the test would have found"}
 NEEDS = (
-    on("depth", "depth")
+    coordinates("depth")
     | on("input placement", "verdict", "power_worst")
     | on("input placement depth", "second_moment_power", "second_moment_measured")
 )

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.artist import Artist
-from matplotlib.axes import Axes
 
 from . import captions, scales, style
 from .dataset import array, config, fact, on, version
@@ -18,6 +17,20 @@ FIGURES = {"trained-vs-init": "a checkpoint's stream over depth beside theory",
            "growth-parts": "growth as sizes of weights and as alignment"}  # fmt: skip
 NEEDS = on("sublayer", "growth_stream_share", "growth_branch_share", "growth_cross_share", "growth_cross_over_branch")
 TRAINED, THEORY, SCALES, PROFILES = "#D55E00", "#0072B2", "#009E73", "#CC79A7"
+MEASURED: dict[str, Any] = {"color": TRAINED, "marker": "o", "markersize": 4, "linewidth": 0.8}
+# Random weights that share something with the trained ones: their line, and what captions say of it.
+THEORIES: dict[str, tuple[dict[str, Any], str]] = {
+    "at_init": ({"color": THEORY, "linewidth": 1.3, "label": "at initialisation, theory"},
+                ", and theory for random weights of the same shape; band, where wider than the line: 2 standard errors "
+                "of the prediction, and what finite width may add."),
+    "at_scales": ({"color": SCALES, "linewidth": 1.3, "linestyle": "--",
+                   "label": "random weights at the trained scales, theory"},
+                  " Dashed: theory for random weights with every matrix's own root mean square and all gains."),
+    "at_profiles": ({"color": PROFILES, "linewidth": 1.3, "linestyle": ":",
+                     "label": "and with the size of every row and column, theory"},
+                    " Dotted: the same with the size of every row and column too; the rest of the difference "
+                    "from the measurement is alignment."),
+}  # fmt: skip
 PARTS = (
     ("log_growth_from_scales", "sizes of matrices, and gains", SCALES, "s"),
     ("log_growth_from_sizes_inside", "sizes inside matrices", PROFILES, "D"),
@@ -61,16 +74,6 @@ def _has_theory(ds: xr.Dataset) -> bool:
     return "variance_at_init" in ds
 
 
-def depth_axis(axes: Axes, last: float) -> None:
-    axes.set_xlabel("Sublayers passed")
-    axes.set_xlim(-0.02 * last, 1.02 * last)
-    scales.whole_numbers(axes, 6)
-
-
-def log_axis(axes: Axes, *curves: np.ndarray) -> None:
-    scales.log_axis([axes], np.concatenate([np.ravel(c) for c in curves]))
-
-
 def _trained(ds: xr.Dataset) -> style.Page:
     shown = [("variance", "Hidden-state variance\n(mean over tokens of $\\mathrm{Var}_D(x)$)")]
     if "grad_sq_measured" in ds:
@@ -79,38 +82,21 @@ def _trained(ds: xr.Dataset) -> style.Page:
     figure, (row,) = style.panels(1, len(shown), 3.0, style.page(len(shown)))
     for axes, (name, label) in zip(row, shown, strict=True):
         curves = [array(ds, f"{name}_measured")]
-        axes.plot(depth, curves[0], color=TRAINED, marker="o", markersize=4, linewidth=0.8, zorder=3)
+        axes.plot(depth, curves[0], **MEASURED, zorder=3)
+        for theory, (look, _) in THEORIES.items():
+            if f"{name}_{theory}" in ds:
+                curves.append(array(ds, f"{name}_{theory}"))
+                axes.plot(depth, curves[-1], **look)
         if f"{name}_at_init" in ds:
-            predicted, low, high = (array(ds, f"{name}_at_init{end}") for end in ("", "_low", "_high"))
-            axes.plot(depth, predicted, color=THEORY, linewidth=1.3)
-            axes.fill_between(depth, low, high, color=THEORY, alpha=0.25, lw=0)
-            curves += [predicted, low, high]
-        if f"{name}_at_scales" in ds:
-            curves.append(array(ds, f"{name}_at_scales"))
-            axes.plot(depth, curves[-1], color=SCALES, linewidth=1.3, linestyle="--")
-        if f"{name}_at_profiles" in ds:
-            curves.append(array(ds, f"{name}_at_profiles"))
-            axes.plot(depth, curves[-1], color=PROFILES, linewidth=1.3, linestyle=":")
-        log_axis(axes, *curves)
+            curves += [array(ds, f"{name}_at_init_{end}") for end in ("low", "high")]
+            axes.fill_between(depth, curves[-2], curves[-1], color=THEORY, alpha=0.25, lw=0)
+        scales.log_axis([axes], np.concatenate(curves))
         axes.set_ylabel(label)
-        depth_axis(axes, depth[-1])
-    keys = [style.entry(color=TRAINED, marker="o", markersize=4, linewidth=0.8, label="trained, measured")]
-    words = "The checkpoint's stream over depth."
-    if _has_theory(ds):
-        keys.append(style.entry(color=THEORY, linewidth=1.3, label="at initialisation, theory"))
-        words = ("The checkpoint's stream over depth, and theory for random weights of the same shape; band, where "
-                 "wider than the line: 2 standard errors of the prediction, and what finite width "
-                 "may add.")  # fmt: skip
-    if "variance_at_scales" in ds:
-        keys.append(style.entry(color=SCALES, linewidth=1.3, linestyle="--",
-                           label="random weights at the trained scales, theory"))  # fmt: skip
-        words += " Dashed: theory for random weights with every matrix's own root mean square and all gains."
-    if "variance_at_profiles" in ds:
-        keys.append(style.entry(color=PROFILES, linewidth=1.3, linestyle=":",
-                           label="and with the size of every row and column, theory"))  # fmt: skip
-        words += (" Dotted: the same with the size of every row and column too; the rest of the difference "
-                  "from the measurement is alignment.")  # fmt: skip
-    return style.finish(figure, keys, caption(ds, words, theory=True))
+        scales.depth_axis(axes, depth[-1])
+    there = [shown for theory, shown in THEORIES.items() if f"variance_{theory}" in ds]
+    keys = [style.entry(**MEASURED, label="trained, measured"), *(style.entry(**look) for look, _ in there)]
+    words = "The checkpoint's stream over depth" + ("" if _has_theory(ds) else ".")
+    return style.finish(figure, keys, caption(ds, words + "".join(said for _, said in there), theory=True))
 
 
 def _parts(ds: xr.Dataset) -> style.Page:
@@ -130,7 +116,7 @@ def _parts(ds: xr.Dataset) -> style.Page:
     for axes in (left, right):
         style.panel_legend(axes, axes.get_lines())
         axes.axhline(0, color=style.INK, linewidth=0.6)
-        depth_axis(axes, depth[-1])
+        scales.depth_axis(axes, depth[-1])
     left.set_ylabel("Part of ln(second moment / at initialisation)")
     right.set_ylabel("ln(second moment / that of random weights)")
     words = ("Left: growth of the stream over its initialisation, in three parts. Right: what is left over beyond "
@@ -175,9 +161,8 @@ def _growth(ds: xr.Dataset) -> style.Page:
         scales.whole_numbers(axes, 6)
     keys += [style.entry(color="#CC79A7", marker=m, markersize=4.5, linestyle="", label=w) for w, m in MODULES]
     words = ("How the second moment grows, exact for every token: left, its three terms as shares of the second "
-             "moment after "
-             "the sublayer (before a norm C), mean over tokens; next to it, the term that Eq. 4 leaves out, over the "
-             "branch's own. ")  # fmt: skip
+             "moment after the sublayer (before a norm C), mean over tokens; next to it, the term that Eq. 4 leaves "
+             "out, over the branch's own. ")  # fmt: skip
     if has_gains:
         words += "Right: the branch's second moment, and what norm B's gains alone would give. "
     words += ("q and q⁺: second moment of the stream before and after the sublayer; s²: of its branch; "

@@ -9,7 +9,7 @@ import xarray as xr
 from . import scales, style
 from .dataset import array, on
 from .makers import Figures
-from .probe import TRAINED, caption, depth_axis, log_axis
+from .probe import MEASURED, caption
 
 FIGURES = {"massive": "the largest activations of a checkpoint", "margins": "largest signals below formats' limits"}
 NEEDS = (
@@ -33,8 +33,8 @@ def _massive(ds: xr.Dataset) -> style.Page:
     figure, (row,) = style.panels(1, 2, 3.0, style.PAGE)
     left, right = row
     left.plot(depth, ratio[:, 1:], color="0.7", marker=".", markersize=4.5, markeredgewidth=0, linestyle="")
-    left.plot(depth, ratio[:, 0], color=TRAINED, marker="o", markersize=4, linewidth=0.8)
-    log_axis(left, ratio)
+    left.plot(depth, ratio[:, 0], **MEASURED)
+    scales.log_axis([left], ratio)
     low, high = left.get_ylim()
     if high > 300:
         left.axhline(1000, color=style.INK, linewidth=0.8, linestyle=":")
@@ -48,8 +48,8 @@ def _massive(ds: xr.Dataset) -> style.Page:
     right.set(xlabel="Token", ylabel="Feature")
     scales.whole_numbers(right, 6)
     figure.colorbar(points, ax=right, pad=0.02).set_label("Sublayers passed")
-    depth_axis(left, depth[-1])
-    keys = [style.entry(color=TRAINED, marker="o", markersize=4, linewidth=0.8, label="largest"),
+    scales.depth_axis(left, depth[-1])
+    keys = [style.entry(**MEASURED, label="largest"),
             style.entry(color="0.7", marker=".", markersize=4, linestyle="",
                    label=f"the next {values.shape[1] - 1}")]  # fmt: skip
     keys += [style.entry(color=style.INK, marker="o", markersize=_area(share) ** 0.5, linestyle="",
@@ -94,7 +94,7 @@ def _margins(ds: xr.Dataset) -> style.Page:
         axes.set(title=title, xlabel="Sublayer (from 0)")
         scales.whole_numbers(axes, 6)
     largest = {f: float(array(ds, "format_largest")[formats.index(f)]) for f in FORMATS}
-    log_axis(row[0], np.array([1.2 * largest["fp16"]]), *drawn)
+    scales.log_axis(row[:1], np.concatenate([[1.2 * largest["fp16"]], *drawn]))
     for axes in row:
         for name, value in largest.items():
             axes.axhline(value, color="#B00000", linewidth=0.8, linestyle=":" if name == "fp8_e5m2" else "-")

@@ -9,12 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from . import groups, style
-from .dataset import array, on, seeds_in_words
+from .dataset import array, coordinates, on, seeds_in_words
 from .makers import Figures
 
 FIGURES = {"figure-3-rates": "final loss over the learning rate"}
 NEEDS = (
-    on("group", "group", "lr", "final_loss_mean", "final_loss_stderr")
+    coordinates("group")
+    | on("group", "lr", "final_loss_mean", "final_loss_stderr")
     | on("group seed", "diverged_at")
     | on("claim", "claim_exhibit")
 )

@@ -10,16 +10,13 @@ import xarray as xr
 
 from . import groups, scales, style
 from .angular import colourbar, heatmaps
-from .dataset import array, on, seeds_in_words
+from .dataset import array, coordinates, on, seeds_in_words
 from .makers import Figures
 
 FIGURES = {"figure-9-angles": "angular distances before and after training",
            "figure-9-gains": "gains of output norms during training"}  # fmt: skip
 NEEDS = (
-    on("group", "group")
-    | on("record", "record")
-    | on("depth", "depth")
-    | on("sublayer", "sublayer")
+    coordinates("group record depth sublayer")
     | on("group record depth other_depth", "angular_distance_measured")
     | on("group record sublayer", "gain_b_measured", "gain_b_stderr")
     | on("claim", "claim_exhibit")

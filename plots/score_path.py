@@ -8,15 +8,14 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from . import captions, curves, scales, style
-from .dataset import array, on, seeds_in_words
+from .dataset import array, coordinates, on, seeds_in_words
 from .makers import Figures
 
 WITHOUT = "log_grad_sq_without_scores_predicted"
 FIGURES = {"score-share": "share of queries and keys in attention's gradient",
            "score-path": "gradients, and a theory without queries and keys"}  # fmt: skip
 NEEDS = (
-    on("layer", "layer")
-    | on("depth", "depth")
+    coordinates("layer depth")
     | on("case depth", WITHOUT)
     | on("case layer", "score_share_predicted", "score_share_measured")
 )

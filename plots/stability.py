@@ -7,15 +7,14 @@ import xarray as xr
 from matplotlib.lines import Line2D
 
 from . import groups, scales, style
-from .dataset import array, on
+from .dataset import array, coordinates, on
 from .makers import Figures
 
 SPIKE: dict[str, Any] = {"linestyle": "", "marker": "v", "markersize": 5, "markeredgewidth": 0.5, "zorder": 3}
 FIGURES = {"figure-4-instability": "every seed's loss and gradient norm, and its spikes",
            "figure-5-last-layer": "gradient norm of the last layer over training"}  # fmt: skip
 NEEDS = (
-    on("group", "group")
-    | on("step", "step")
+    coordinates("group step")
     | on("group seed step", "loss", "grad_norm", "last_layer_grad_norm")
     | on("group seed", "spikes")
     | on("claim", "claim_exhibit")

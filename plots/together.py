@@ -15,7 +15,6 @@ from .reader import ResultError
 
 NEEDS = ("input", "placement", "depth", "variance_predicted")
 MOST_KEYS = 2  # more than that many in a curve's name would not be read
-NAMED = ("input", "site", "weight", "statistic")  # dimensions whose coordinates are united; others are filled up
 
 
 def require(path: Path, ds: xr.Dataset, others: Iterable[xr.Dataset] = ()) -> None:
@@ -45,38 +44,37 @@ def merged(found: Mapping[Path, xr.Dataset], marks: Sequence[str] = ()) -> xr.Da
     first = every[0]
     if all(map(_has_claims, every)):
         return _claims(every, marks or _regimes(every) or names(found))
-    united = {name: list(dict.fromkeys(v for ds in every if name in ds for v in array(ds, name))) for name in NAMED}
-    sizes: dict[str, int] = {}
-    for ds in every:
-        for dim, size in ds.sizes.items():
-            sizes[str(dim)] = max(size, sizes.get(str(dim), 0))
-    columns: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
-    for name in dict.fromkeys(str(n) for ds in every for n in ds.variables):
-        having = [ds for ds in every if name in ds]
-        dims = tuple(map(str, having[0][name].dims))
-        if "placement" in dims and name != "placement":
-            is_text = any(array(ds, name).dtype.kind == "O" for ds in having)
-            parts = [_filled(ds, name, dims, united, sizes, is_text) for ds in every]
-            columns[name] = dims, np.concatenate(parts, axis=dims.index("placement"))
-        elif dims == (name,) and name != "placement":
-            longest = max((array(ds, name) for ds in having), key=len)
-            columns[name] = dims, np.array(united[name], dtype=object) if name in united else longest
-        elif not dims and name in first:
-            columns[name] = dims, first[name].values
+    whole = _joined([ds[[n for n, v in ds.data_vars.items() if "placement" in v.dims]] for ds in every], "placement")
+    whole = whole.assign({n: v for n, v in first.data_vars.items() if not v.dims})
     labels = [mark if marks and ds.sizes["placement"] == 1 else f"{p}, {mark}"
               for ds, mark in zip(every, marks or names(found), strict=True)
               for p in array(ds, "placement")]  # fmt: skip
-    columns["placement"] = ("placement",), np.array(labels, dtype=object)
-    columns["placement_settings"] = ("placement",), np.array(_settings(every), dtype=object)
+    whole = whole.assign_coords(placement=np.array(labels, dtype=object))
+    whole["placement_settings"] = "placement", np.array(_settings(every), dtype=object)
     attributes = {k: v for k, v in first.attrs.items() if k not in ("config_differences", "theory_told")}
     stacks = [stack for ds in every for stack in config(ds)["stacks"]]
     attributes["config"] = json.dumps({**config(first), "stacks": stacks})
     attributes |= _differences(every)
-    attributes["commit"] = " and ".join(dict.fromkeys(str(ds.attrs["commit"]) for ds in every))
+    return whole.assign_attrs(attributes | _of_all(every))
+
+
+def _of_all(every: Sequence[xr.Dataset]) -> dict[str, str]:
+    """The attributes that name commits and seeds of all results."""
     counts = list(dict.fromkeys(seeds(ds) for ds in every))
-    if len(counts) > 1:
-        attributes["seeds"] = f"{' or '.join(map(str, counts))} seeds"
-    return xr.Dataset(columns, attrs=attributes)
+    words = {"seeds": f"{' or '.join(map(str, counts))} seeds"} if len(counts) > 1 else {}
+    return words | {"commit": " and ".join(dict.fromkeys(str(ds.attrs["commit"]) for ds in every))}
+
+
+def _joined(every: Sequence[xr.Dataset], along: str) -> xr.Dataset:
+    """The results one after the other on the dimension `along`, on all coordinates that any of them has: NaN, or no
+    text, where one has no value."""
+    variables = [(str(name), v) for ds in every for name, v in ds.variables.items()]
+    fill: dict[Any, Any] = {name: np.nan for name, _ in variables} | {n: "" for n, v in variables if v.dtype == object}
+    united = {name: list(dict.fromkeys(value for ds in every if name in ds for value in ds[name].values))
+              for name, v in variables if v.dims == (name,) and name != along}  # fmt: skip
+    even = [ds.reindex({d: values for d, values in united.items() if d in ds.dims}, fill_value=fill) for ds in every]
+    return xr.concat(even, along, data_vars="all", coords="minimal", compat="override", fill_value=fill,
+                     join="exact", combine_attrs="drop")  # fmt: skip
 
 
 def _regimes(every: Sequence[xr.Dataset]) -> list[str]:
@@ -88,23 +86,13 @@ def _regimes(every: Sequence[xr.Dataset]) -> list[str]:
 
 def _claims(every: Sequence[xr.Dataset], labels: Sequence[str]) -> xr.Dataset:
     """The claims of every result, on `result` and `claim`; "" or NaN where a result lacks one."""
-    first = every[0]
-    united = {"claim": list(dict.fromkeys(c for ds in every for c in array(ds, "claim")))}
-    columns: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
-    for name in dict.fromkeys(str(n) for ds in every for n in ds.variables if ds[n].dims == ("claim",)):
-        is_text = any(name in ds and array(ds, name).dtype.kind == "O" for ds in every)
-        parts = [_filled(ds, name, ("claim",), united, {}, is_text) for ds in every]
-        columns[name] = ("result", "claim"), np.stack(parts)
-    columns["claim"] = ("claim",), np.array(united["claim"], dtype=object)
-    statements = columns["claim_statement"][1]
-    columns["claim_statement"] = ("claim",), np.array([max(column) for column in statements.T], dtype=object)
-    columns["regime"] = ("result",), np.array([str(fact_if_any(ds, "regime")) for ds in every], dtype=object)
-    columns["result"] = ("result",), np.array(labels, dtype=object)
-    counts = list(dict.fromkeys(seeds(ds) for ds in every))
-    attributes = dict(first.attrs) | {"commit": " and ".join(dict.fromkeys(str(ds.attrs["commit"]) for ds in every))}
-    if len(counts) > 1:
-        attributes["seeds"] = f"{' or '.join(map(str, counts))} seeds"
-    return xr.Dataset(columns, attrs=attributes)
+    of_claims = [ds[[n for n, v in ds.variables.items() if v.dims == ("claim",)]] for ds in every]
+    whole = _joined([ds.reset_coords(set(ds.coords) - {"claim"}, drop=True) for ds in of_claims], "result")
+    statements = np.array([max(column) for column in whole["claim_statement"].values.T], dtype=object)
+    regimes = np.array([str(fact_if_any(ds, "regime")) for ds in every], dtype=object)
+    whole = whole.assign(claim_statement=("claim", statements), regime=("result", regimes))
+    whole = whole.assign_coords(result=np.array(labels, dtype=object))
+    return whole.assign_attrs(every[0].attrs | _of_all(every))
 
 
 def _settings(found: Iterable[xr.Dataset]) -> list[str]:
@@ -165,18 +153,3 @@ def _of_files(paths: Sequence[Path]) -> list[str]:
 def _plain(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
-
-def _filled(
-    ds: xr.Dataset, name: str, dims: tuple[str, ...], united: dict[str, list[str]], sizes: dict[str, int], is_text: bool
-) -> np.ndarray:
-    """A variable on the coordinates of all results: NaN, or no text, where this result has no value."""
-    lengths = sizes | {d: len(every) for d, every in united.items()} | {"placement": ds.sizes.get("placement", 0)}
-    shape = tuple(lengths[d] for d in dims)
-    whole = np.full(shape, "", dtype=object) if is_text else np.full(shape, np.nan)
-    if name not in ds:
-        return whole
-    values = array(ds, name)
-    places = [[united[d].index(v) for v in array(ds, d)] if d in united else list(range(size))
-              for d, size in zip(dims, values.shape, strict=True)]  # fmt: skip
-    whole[np.ix_(*places)] = values
-    return whole

@@ -5,11 +5,11 @@ import xarray as xr
 
 from . import style
 from .curves import Statistic, over_depth
-from .dataset import on
+from .dataset import coordinates, on
 from .makers import one_figure
 
 FIGURES = {"token_cosine": "cosine between tokens over depth"}
-NEEDS = on("depth", "depth") | on("input placement depth", "token_cosine_predicted", "token_cosine_predicted_stderr")
+NEEDS = coordinates("depth") | on("input placement depth", "token_cosine_predicted", "token_cosine_predicted_stderr")
 STATISTIC = Statistic("token_cosine", "Token cosine\n(mean over pairs of distinct tokens)", log=False)
 
 

@@ -6,16 +6,12 @@ import numpy as np
 import xarray as xr
 
 from . import captions, groups, scales, style
-from .dataset import array, fact_if_any, on, seeds
+from .dataset import array, coordinates, fact_if_any, on, seeds
 from .makers import one_figure
 
 FIGURES = {"training": "loss, gradient norm and variance during training"}
 NEEDS = (
-    on("placement", "placement")
-    | on("seed", "seed")
-    | on("step", "step")
-    | on("record", "record")
-    | on("depth", "depth")
+    coordinates("placement seed step record depth")
     | on("placement seed step", "loss", "grad_norm")
     | on("placement seed record", "validation_loss")
     | on("placement seed", "diverged_at")

@@ -5,11 +5,11 @@ import xarray as xr
 
 from . import style
 from .curves import Statistic, over_depth
-from .dataset import on
+from .dataset import coordinates, on
 from .makers import one_figure
 
 FIGURES = {"variance": "hidden-state variance over depth"}
-NEEDS = on("depth", "depth") | on("input placement depth", "variance_predicted", "variance_predicted_stderr")
+NEEDS = coordinates("depth") | on("input placement depth", "variance_predicted", "variance_predicted_stderr")
 STATISTIC = Statistic("variance", "Hidden-state variance\n" r"(mean over tokens of $\mathrm{Var}_D(x)$)")
 
 

@@ -12,20 +12,18 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from . import scales, style
-from .dataset import array, fact, on, version
+from .dataset import array, coordinates, fact, on, version
 from .makers import Figures
 
 FIGURES = {"bound_ratios": "how close gradients come to their bounds",
            "bound_ratio_vs_width": "gradient over bound against width",
            "massive_activations": "an MLP's gradient against the size of its hidden activation"}  # fmt: skip
 NEEDS = (
-    on("statement", "statement", "ratio_largest")
-    | on("log_ratio", "log_ratio")
+    coordinates("statement log_ratio width massive_factor")
+    | on("statement", "ratio_largest")
     | on("statement log_ratio", "ratio_histogram")
-    | on("width", "width")
     | on("statement width", "width_cases", *(f"width_ratio_{v}" for v in ("median", "q99", "largest", "limit")))
     | on("massive_curve", "massive_placement", "massive_final_norm", "massive_ceiling")
-    | on("massive_factor", "massive_factor")
     | on("massive_curve massive_factor", "massive_bound", *(f"massive_gradient{v}" for v in ("", "_low", "_high")))
 )
 # Statements and their looks. Distributions of Post-LN and Peri-LN nearly coincide: the one on top has gaps.

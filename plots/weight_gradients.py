@@ -5,15 +5,13 @@ import numpy as np
 import xarray as xr
 
 from . import captions, curves, gradient, style
-from .dataset import array, on
+from .dataset import array, coordinates, on
 from .makers import one_per_input
 
 NAME = "weight_log_grad_sq"
 FIGURES = {"weight-gradients": "gradient of every matrix over layers"}
 NEEDS = (
-    on("input", "input")
-    | on("layer", "layer")
-    | on("weight", "weight")
+    coordinates("input layer weight")
     | on("input placement weight layer", f"{NAME}_predicted", f"{NAME}_predicted_stderr")
 )
 
