@@ -29,9 +29,7 @@ def residual(curve: curves.Curve) -> np.ndarray:
 
 @one_per_input("agreement")
 def draw(ds: xr.Dataset, i: int) -> style.Page:
-    critical = (
-        array(ds, "worst_critical")[i] if "worst_critical" in ds else np.full(array(ds, "placement").size, np.nan)
-    )
+    critical = array(ds, "worst_critical")[i] if "worst_critical" in ds else np.full(ds.sizes["placement"], np.nan)
 
     def panel(axes: Axes, p: int, look: style.Look) -> None:
         axes.axhspan(-2, 2, **GREY)
@@ -44,10 +42,8 @@ def draw(ds: xr.Dataset, i: int) -> style.Page:
             scales.nothing_finite(axes)  # of one seed there is no standard error
         axes.set_xlim(-0.02 * array(ds, "depth")[-1], 1.02 * array(ds, "depth")[-1])
         for name, (_, colour, marker) in STATISTICS.items():
-            z = shown[name]
-            axes.plot(
-                array(ds, "depth"), z, color=colour, marker=marker, markersize=2.6, markeredgewidth=0, linewidth=0.6
-            )
+            axes.plot(array(ds, "depth"), shown[name], color=colour, marker=marker, markersize=2.6, markeredgewidth=0,
+                      linewidth=0.6)  # fmt: skip
         axes.set_title(curves.titled(look, array(ds, "verdict")[i, p]))
 
     figure = curves.per_placement(ds, panel, 1.7, "Residual / std. error", sharey=True)

@@ -2,10 +2,10 @@
 
 import textwrap
 from functools import partial
+from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from . import groups, style
 from .dataset import array, coordinates, on, seeds_in_words
@@ -43,9 +43,7 @@ def _figure(ds: xr.Dataset, shown: list[int]) -> style.Page:
     for row, c in enumerate(shown):
         verdict = str(array(ds, "claim_verdict")[c])
         colour = groups.VERDICTS[verdict]
-        axes.plot(place[c], row, color=colour, marker=MARKERS[verdict], markersize=5.0, linestyle="", zorder=3,
-                  markeredgecolor=colour, markerfacecolor=colour if together(ds, c) else "white",
-                  markeredgewidth=0.9)  # fmt: skip
+        axes.plot(place[c], row, **mark(verdict, together(ds, c)), markeredgewidth=0.9, zorder=3)
         axes.text(1.02, row, number(ds, c), transform=axes.get_yaxis_transform(), va="center", fontsize=5.5,
                   color=colour)  # fmt: skip
         if not np.isfinite(place[c]):
@@ -55,22 +53,25 @@ def _figure(ds: xr.Dataset, shown: list[int]) -> style.Page:
     far = 1.08 * max(side(np.array(LEAST)), np.max(finite, initial=0.0))
     ticks = apart(far)
     right = side(np.array(ticks))
-    axes.xaxis.set_major_locator(FixedLocator([*-right[::-1], *right]))
     labels = [f"{p:g}" for p in ticks]
-    axes.xaxis.set_major_formatter(FixedFormatter([*labels[::-1], *labels]))
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks([*-right[::-1], *right], [*labels[::-1], *labels])
     axes.set_yticks(range(len(shown)), [name(ds, c) for c in shown], fontsize=6)
     axes.set(xlim=(-far, far), ylim=(len(shown) - 0.4, -0.6),
              xlabel="p of the opposite ←    0.5    → p of the claim (both logarithmic)")  # fmt: skip
     axes.grid(axis="y", visible=False)
-    keys = [style.entry(color=colour, marker=MARKERS[verdict], markersize=5, linestyle="", markeredgecolor=colour,
-                   label=f"{groups.SPELT.get(verdict, verdict)} ({count(ds, verdict)})")
-            for verdict, colour in groups.VERDICTS.items()]  # fmt: skip
+    keys = [style.entry(**mark(verdict), label=f"{groups.SPELT.get(verdict, verdict)} ({count(ds, verdict)})")
+            for verdict in groups.VERDICTS]  # fmt: skip
     keys += [style.entry(color=style.INK, marker="o", markersize=5, linestyle="", markeredgecolor=style.INK,
                     markerfacecolor=colour, markeredgewidth=0.9, label=words)
              for colour, words in ((style.INK, "filled: decided with all claims allowed for"),
                                    ("white", "hollow: decided alone, if at all"))]  # fmt: skip
     return style.finish(figure, keys, caption(ds))
+
+
+def mark(verdict: str, is_filled: bool = True) -> dict[str, Any]:
+    colour = groups.VERDICTS[verdict]
+    return {"color": colour, "marker": MARKERS[verdict], "markersize": 5.0, "linestyle": "",
+            "markeredgecolor": colour, "markerfacecolor": colour if is_filled else "white"}  # fmt: skip
 
 
 def apart(far: float) -> list[float]:

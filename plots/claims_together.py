@@ -35,9 +35,7 @@ def _figure(ds: xr.Dataset, rows: list[int]) -> style.Page:
             verdict = str(array(one, "claim_verdict")[c])
             colour = groups.VERDICTS.get(verdict, style.INK)
             if verdict in claims.MARKERS:
-                face = colour if claims.together(one, c) else "white"
-                axes.plot(k + 0.06, row, color=colour, marker=claims.MARKERS[verdict], markersize=5.0, linestyle="",
-                          markeredgecolor=colour, markerfacecolor=face, markeredgewidth=0.9)  # fmt: skip
+                axes.plot(k + 0.06, row, **claims.mark(verdict, claims.together(one, c)), markeredgewidth=0.9)
             axes.text(k + 0.12, row, words(one, c), va="center", fontsize=5.5, color=colour)
     axes.set_xticks(np.arange(len(results)) + 0.5, ["\n".join(textwrap.wrap(str(name), 30)) for name in results])
     axes.xaxis.tick_top()
@@ -45,9 +43,8 @@ def _figure(ds: xr.Dataset, rows: list[int]) -> style.Page:
     axes.set_yticks(range(len(rows)), [claims.name(ds, c, 58) for c in rows], fontsize=6)
     axes.set(xlim=(0, len(results)), ylim=(len(rows) - 0.4, -0.6))
     axes.grid(visible=False)
-    keys = [style.entry(color=colour, marker=claims.MARKERS[verdict], markersize=5, linestyle="",
-                   markeredgecolor=colour, label=groups.SPELT.get(verdict, verdict))
-            for verdict, colour in groups.VERDICTS.items()]  # fmt: skip
+    keys = [style.entry(**claims.mark(verdict), label=groups.SPELT.get(verdict, verdict))
+            for verdict in groups.VERDICTS]  # fmt: skip
     regimes = "; ".join(f"{name}: {regime}" for name, regime in zip(results, array(ds, "regime"), strict=True))
     caption = (
         f"Each claim is one number that it says is positive: mean ± one standard error over {seeds_in_words(ds)} "

@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _report(reports: Iterator[drawing.Written | drawing.Failed]) -> tuple[int, int]:
+def _report(reports: Iterator[Path | drawing.Failed]) -> tuple[int, int]:
     """Prints what was written and what failed. Returns how much there was of both."""
     written = failed = 0
     for report in reports:
@@ -85,7 +85,7 @@ def _report(reports: Iterator[drawing.Written | drawing.Failed]) -> tuple[int, i
             print(report.words, file=sys.stderr, flush=True)
             failed += 1
         else:
-            print(report.path, flush=True)
+            print(report, flush=True)
             written += 1
     return written, failed
 
@@ -115,26 +115,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if labels and len(labels) != len(files):
         parser.error(f"--label: found {len(labels)}; expected one for each of {len(files)} results: "
                      f"{', '.join(map(str, files))}")  # fmt: skip
-    reports: Iterator[drawing.Written | drawing.Failed]
-    if chosen.together:
-        reports = drawing.draw(files, chosen.out, settings)
-    else:
-        reports = _each(files, _common(chosen.paths), chosen.out, settings)
-    written, more = _report(reports)
+    common = os.path.commonpath([os.path.abspath(p if p.is_dir() else p.parent) for p in chosen.paths])
+    # Figures lie below --out as their results lie below the folder that all paths are in.
+    results = [(files, chosen.out)] if chosen.together else [
+        ([file], chosen.out / Path(os.path.abspath(file.parent)).relative_to(common)) for file in files]
+    written, more = _report(report for some, out in results for report in drawing.draw(some, out, settings))
     failed += more
     if chosen.only and not written and not more:
         print(f"no figure {', '.join(map(repr, chosen.only))} in these results", file=sys.stderr)
         failed += 1
     return 1 if failed else 0
-
-
-def _common(paths: Sequence[Path]) -> Path:
-    """The folder that all paths lie in: figures lie below --out as their results lie below it."""
-    return Path(os.path.commonpath([os.path.abspath(p if p.is_dir() else p.parent) for p in paths]))
-
-
-def _each(
-    files: Sequence[Path], common: Path, out: Path, settings: options.Options
-) -> Iterator[drawing.Written | drawing.Failed]:
-    for file in files:
-        yield from drawing.draw([file], out / Path(os.path.abspath(file.parent)).relative_to(common), settings)

@@ -27,13 +27,6 @@ UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDa
 
 
 @dataclass(frozen=True)
-class Written:
-    """A figure's file."""
-
-    path: Path
-
-
-@dataclass(frozen=True)
 class Failed:
     """What could not be drawn, in one line that begins with the result file's name."""
 
@@ -50,9 +43,9 @@ class Begun:
 
 def draw(
     files: Sequence[Path], folder: Path, options: Options = DEFAULT, patience: float = PATIENCE
-) -> Iterator[Written | Failed]:
-    """Draws all figures of `files`, of several files together, into `folder`, and says one by one what was written and
-    what failed."""
+) -> Iterator[Path | Failed]:
+    """Draws all figures of `files`, of several files together, into `folder`, and says one by one which file was
+    written and what failed."""
     context = multiprocessing.get_context("fork")
     reports, to_parent = context.Pipe(duplex=False)
     child = context.Process(target=_in_child, args=(files, folder, options, to_parent), daemon=True)
@@ -93,7 +86,7 @@ def _in_child(files: Sequence[Path], folder: Path, options: Options, to_parent: 
     to_parent.send(None)
 
 
-def _reports(files: Sequence[Path], folder: Path, options: Options) -> Iterator[Begun | Written | Failed]:
+def _reports(files: Sequence[Path], folder: Path, options: Options) -> Iterator[Begun | Path | Failed]:
     found: dict[Path, xr.Dataset] = {}
     for file in files:
         yield Begun("reading it", file)
@@ -121,7 +114,7 @@ def _reports(files: Sequence[Path], folder: Path, options: Options) -> Iterator[
 
 def figures_of(
     kind: ModuleType, ds: xr.Dataset, path: Path, folder: Path, options: Options = DEFAULT
-) -> Iterator[Begun | Written | Failed]:
+) -> Iterator[Begun | Path | Failed]:
     """Draws what a kind of figures makes of the result of that path, and goes on behind one that fails."""
     short = kind.__name__.rpartition(".")[2]
     yield Begun(f"drawing {short}", path)
@@ -135,9 +128,8 @@ def figures_of(
         try:
             name = short
             name, figure = next(drawn)
-            if not options.only or kinds.family(kind, name) in options.only:
-                for written in save(figure, folder / f"{path.stem}-{name}", options):
-                    yield Written(written)
+            if not options.only or kinds.family(name) in options.only:
+                yield from save(figure, folder / f"{path.stem}-{name}", options)
         except StopIteration:
             return
         except Exception as error:

@@ -49,9 +49,8 @@ def _surge(ds: xr.Dataset) -> style.Page:
         shown = curves.select(ds, "second_moment", (p, last))
         overs.append(shown)
         curves.draw(over, look, depth, shown, slice(None))
-        before = array(ds, "second_moment_measured")[p, 0]
-        over.plot(depth, before, color=look.colour, linestyle="", marker=look.marker, markersize=look.size - 1,
-                  markerfacecolor="white", markeredgecolor=look.colour, zorder=2.2)  # fmt: skip
+        over.plot(depth, array(ds, "second_moment_measured")[p, 0], **look.hollow | {"markersize": look.size - 1},
+                  zorder=2.2)  # fmt: skip
         over.set_title(f"After step {step[last]:g}")
         cosines.append(curves.select(ds, "branch_cosine", (p, last)))
         curves.draw(cosine, look, array(ds, "sublayer"), cosines[-1], slice(None))
@@ -98,21 +97,20 @@ def _matrices(ds: xr.Dataset) -> style.Page:
     drawn = []
     for p, (axes, look) in enumerate(zip(panels, looks, strict=True)):
         for w, name in enumerate(names):
-            colour, marker = MATRICES[name]
+            matrix = style.Look(name, *MATRICES[name])
             curve = {v: _over_layers(ds, v, p, w) for v in ("measured", "stderr", "predicted", "predicted_stderr")}
-            curve = _until(ds, p, curve)
-            drawn.append(curve)
-            matrix = style.Look(name, colour, marker)
-            predicted = {v: curve[v][1:] for v in ("predicted", "predicted_stderr")}
+            curve = {v: values[1:] for v, values in _until(ds, p, curve).items()}
+            drawn += [curve["measured"], curve["predicted"]]
+            predicted = {v: curve[v] for v in ("predicted", "predicted_stderr")}
             curves.draw(axes, matrix, step[1:], predicted, slice(None))
             aside = step[1:] + BESIDE * (w - (len(names) - 1) / 2)  # matrices that grow alike would hide each other
-            axes.errorbar(aside, curve["measured"][1:], 2 * curve["stderr"][1:], linestyle="", color=colour, zorder=2.5,
-                          marker=marker, markersize=matrix.size - 1, elinewidth=0.7)  # fmt: skip
+            axes.errorbar(aside, curve["measured"], 2 * curve["stderr"], elinewidth=0.7, zorder=2.5,
+                          **matrix.marks | {"markersize": matrix.size - 1})  # fmt: skip
         axes.set_title(curves.titled(look, str(array(ds, "verdict")[p])))
         _steps(axes, step)
         axes.set_xlim(0.5, step[-1] + 0.5)
     panels[0].set_ylabel(r"Mean square of an entry of $(W-W_0)h$")
-    scales.log_axis(panels, np.concatenate([c[k][1:] for c in drawn for k in ("measured", "predicted")]))
+    scales.log_axis(panels, np.concatenate(drawn))
     keys = [style.key(style.Look(f"W_{name}", *MATRICES[name]), True) for name in names]
     words = "What training has added to each matrix's product with what it reads on the held-out windows, mean over "
     words += "layers; markers of a step stand beside each other. Lines: theory. "

@@ -55,6 +55,15 @@ def measured(axes: Axes, look: style.Look, x: np.ndarray, mean: np.ndarray, erro
     axes.errorbar(x, mean, np.abs(bars(mean, error) - mean), elinewidth=0.9, **look.marks | {"zorder": 2.5} | other)
 
 
+def predicted(axes: Axes, colour: str, ds: xr.Dataset, x: np.ndarray, name: str, g: int) -> None:
+    """A group's prediction as a line, with a band of two standard errors where the result has these."""
+    theory = array(ds, f"{name}_predicted")[g]
+    axes.plot(x, theory, color=colour, linewidth=1.3)
+    if f"{name}_predicted_stderr" in ds:
+        margin = 2 * array(ds, f"{name}_predicted_stderr")[g]
+        axes.fill_between(x, theory - margin, theory + margin, color=colour, alpha=0.25, lw=0)
+
+
 def step_axis(axes: Axes, last: float) -> None:
     """Steps from 0 on, on a scale of square roots: early records stand apart, and late ones keep most of the width."""
     axes.set_xscale("function", functions=(scales.root, scales.square))
@@ -123,19 +132,12 @@ def run(ds: xr.Dataset, rate: bool = True) -> str:
     """How it was trained: the sentence before captions.setting(result)."""
     train = config(ds)["train"]
     profile = "Short profile (--quick): " if fact_if_any(ds, "quick") == 1 else ""
-    regime = fact_if_any(ds, "regime")
-    if regime:  # of `reproduce`: where its claims were tested
-        settings = [part for part in str(regime).split(", ") if rate or not part.startswith("rate ")]
-    else:
-        settings = [f"rate {train['lr']:g}"] if rate else []
-        settings += [f"{train['steps']} steps of {train['batch']} sequences",
-                     f"corpus {PurePath(train['corpus']).name}"]  # fmt: skip
-    parts = [
-        profile + OPTIMIZERS.get(train["optimizer"], train["optimizer"]),
-        *settings,
-        seeds_in_words(ds),
-        config(ds)["run"]["dtype"],
-    ]
+    regime = fact_if_any(ds, "regime") or (  # of `reproduce`: where its claims were tested
+        f"rate {train['lr']:g}, {train['steps']} steps of {train['batch']} sequences, "
+        f"corpus {PurePath(train['corpus']).name}")  # fmt: skip
+    settings = [part for part in str(regime).split(", ") if rate or not part.startswith("rate ")]
+    optimizer = OPTIMIZERS.get(train["optimizer"], train["optimizer"])
+    parts = [profile + optimizer, *settings, seeds_in_words(ds), config(ds)["run"]["dtype"]]
     return f"{', '.join(parts)}. {captions.setting(ds)}"
 
 

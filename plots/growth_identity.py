@@ -43,23 +43,20 @@ def _growth(ds: xr.Dataset, shown: list[int]) -> style.Page:
     for axes, g, look in zip(panels, shown, looks, strict=True):
         _panel(axes, ds, g, at)
         axes.set_title(look.label)
-    line = partial(style.entry, color="0.3")
     keys = [style.entry(color=STEPS[0].colour, linewidth=1.3, label="theory, before training")]
     for r, look in zip(at, STEPS, strict=False):
         keys.append(style.entry(color=look.colour, marker=look.marker, markersize=look.size, linestyle=DASHES,
                            linewidth=1.0, label=f"{step[r]:g} steps: measured, Eq. 4 dashed"))  # fmt: skip
-    if "scaled_second_moment" in ds:
-        keys.append(line(linewidth=1.0, linestyle=DOTS, label="random weights of the trained scales"))
-        keys[-1].set_color(RANDOM)
     words = (
         f"Markers: mean square of the stream on held-out tokens, geometric mean of {seeds_in_words(ds)}, ± 2 "
         "standard errors. Dashed: Eq. 4, the growth of the second moment without the cosine of stream and branch, "
-        "with the measured branches; "
-        "a gap is alignment of branches with the stream. Dotted, at the end, seed by seed: theory for random weights "
-        "with every matrix's trained scale and all gains."
+        "with the measured branches; a gap is alignment of branches with the stream."
     )
-    if "scaled_second_moment" not in ds:
-        words = words[: words.index(" Dotted")]
+    if "scaled_second_moment" in ds:
+        keys.append(style.entry(color=RANDOM, linewidth=1.0, linestyle=DOTS,
+                                label="random weights of the trained scales"))  # fmt: skip
+        words += (" Dotted, at the end, seed by seed: theory for random weights with every matrix's trained scale and "
+                  "all gains.")  # fmt: skip
     return groups.finish(figure, ds, keys, words, ["growth"], shown)
 
 
@@ -83,10 +80,7 @@ def _panel(axes: Axes, ds: xr.Dataset, g: int, at: list[int]) -> None:
     depth = array(ds, "depth")
     mean, error = array(ds, "second_moment_measured")[g], array(ds, "second_moment_stderr")[g]
     drawn = [mean[at], array(ds, "eq4_measured")[g, at], array(ds, "second_moment_predicted")[g][None]]
-    axes.plot(depth, drawn[2][0], color=STEPS[0].colour, linewidth=1.3)
-    if "second_moment_predicted_stderr" in ds:
-        margin = 2 * array(ds, "second_moment_predicted_stderr")[g]
-        axes.fill_between(depth, drawn[2][0] - margin, drawn[2][0] + margin, color=STEPS[0].colour, alpha=0.25, lw=0)
+    groups.predicted(axes, STEPS[0].colour, ds, depth, "second_moment", g)
     for r, look in zip(at, STEPS, strict=False):
         groups.measured(axes, look, depth, mean[r], error[r], markersize=3.6)
         axes.plot(depth, array(ds, "eq4_measured")[g, r], color=look.colour, linestyle=DASHES, linewidth=1.0)

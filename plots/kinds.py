@@ -22,10 +22,10 @@ def names() -> list[str]:
     return list(dict.fromkeys(name for kind in KINDS for name in kind.FIGURES))
 
 
-def family(kind: ModuleType, name: str) -> str:
-    """Which of the kind's figures one is. One that is drawn once per input has that input behind its own name:
-    "agreement-text" is of the figure "agreement"."""
-    return max((known for known in kind.FIGURES if name == known or name.startswith(f"{known}-")), key=len)
+def family(name: str) -> str:
+    """Returns the name of a figure as `names` has it: one that is drawn once per input ends with the input, as
+    "agreement-text"."""
+    return max((known for known in names() if name == known or name.startswith(f"{known}-")), key=len)
 
 
 def of(ds: xr.Dataset) -> list[ModuleType]:

@@ -51,12 +51,7 @@ def _figure(ds: xr.Dataset) -> style.Page:
 
 def _panel(axes: Axes, ds: xr.Dataset, g: int, look: style.Look) -> None:
     layer, mean, error = (array(ds, n) for n in ("layer", "layer_gradient_measured", "layer_gradient_stderr"))
-    theory = array(ds, "layer_gradient_predicted")[g]
-    axes.plot(layer, theory, color=look.colour, linewidth=1.3)
-    if "layer_gradient_predicted_stderr" in ds:
-        margin = 2 * array(ds, "layer_gradient_predicted_stderr")[g]
-        axes.fill_between(layer, theory - margin, theory + margin, color=look.colour, alpha=0.25, lw=0)
-    hollow: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": look.colour, "markeredgewidth": 0.9}
-    groups.measured(axes, look, layer, mean[g, 0], error[g, 0], **hollow)
+    groups.predicted(axes, look.colour, ds, layer, "layer_gradient", g)
+    groups.measured(axes, look, layer, mean[g, 0], error[g, 0], **look.hollow, markeredgewidth=0.9)
     groups.measured(axes, look, layer, mean[g, -1], error[g, -1], linestyle="-", linewidth=0.7, zorder=2.6)
     axes.set_title(look.label)

@@ -21,7 +21,6 @@ class Offer:
     """The figures of a dataset, and why others, whose variables are there, cannot be drawn: the reason by name."""
 
     makers: dict[str, Callable[[], style.Page]]
-    families: dict[str, list[str]]  # "agreement": ["agreement-gaussian", "agreement-text"]
     obstacles: dict[str, str]
     first: str  # the figure that tells most about such a result, whether it can be drawn or not; "" if there is none
 
@@ -56,7 +55,6 @@ def _offer(ds: xr.Dataset) -> Offer:
         raise ValueError(f"the dataset has no attribute {missing[0]!r}; expected a result of Periscope, with what it "
                          "says of itself (keep_attrs=True keeps it in calculations)")  # fmt: skip
     makers: dict[str, Callable[[], style.Page]] = {}
-    families: dict[str, list[str]] = {}
     obstacles: dict[str, str] = {}
     first = ""
     for kind in kinds.of(ds):
@@ -68,10 +66,8 @@ def _offer(ds: xr.Dataset) -> Offer:
             first = first or next(iter(kind.FIGURES))
             continue
         first = first or next(iter(of_kind), "")
-        for name, make in of_kind.items():
-            makers[name] = make
-            families.setdefault(kinds.family(kind, name), []).append(name)
-    return Offer(makers, families, obstacles, first)
+        makers |= of_kind
+    return Offer(makers, obstacles, first)
 
 
 def _require(ds: xr.Dataset, kind: ModuleType) -> None:
@@ -118,7 +114,7 @@ def _choose(offer: Offer, name: str | None) -> str:
         name = offer.first
     if name in offer.makers:
         return name
-    members = offer.families.get(name, [])
+    members = [made for made in offer.makers if kinds.family(made) == name]
     if len(members) == 1:
         return members[0]
     if members:

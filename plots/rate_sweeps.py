@@ -71,8 +71,6 @@ def _swept(ds: xr.Dataset, study: str, with_base: bool) -> Iterator[tuple[style.
 
 def _line(axes: Axes, ds: xr.Dataset, look: style.Look, swept: list[int]) -> None:
     rate, mean, error = (array(ds, n)[swept] for n in ("lr", "final_loss_mean", "final_loss_stderr"))
-    axes.errorbar(rate, mean, 2 * error, **look.line, linewidth=0.9, marker=look.marker,
-                  markersize=look.size, elinewidth=0.9)  # fmt: skip
+    axes.errorbar(rate, mean, 2 * error, **look.marks | look.line, linewidth=0.9, elinewidth=0.9)
     lost = np.isfinite(array(ds, "diverged_at")[swept]).any(axis=1)
-    axes.plot(rate[lost], mean[lost], linestyle="", marker=look.marker, markersize=look.size, markerfacecolor="white",
-              markeredgecolor=look.colour, markeredgewidth=0.9, zorder=3)  # fmt: skip
+    axes.plot(rate[lost], mean[lost], **look.hollow, markeredgewidth=0.9, zorder=3)

@@ -19,7 +19,6 @@ class ResultError(Exception):
 
 
 LARGEST = 1 << 30  # bytes of one variable: a damaged length must not fill the memory
-MISSING = {"int64": np.iinfo(np.int64).min, "uint8": 255}  # of whole numbers and flags
 TEXTS = ("version", "commit", "config")  # attributes that captions need
 
 
@@ -73,12 +72,12 @@ def _of_netcdf(path: Path) -> xr.Dataset:
         _require_attributes(path, {name: file.getncattr(name) for name in file.ncattrs()})
         _require_readable(path, file)
         store = xr.backends.NetCDF4DataStore(file)  # the engine "netcdf4" of a file that is open
-        # Nothing is decoded: xarray would make integers with missing values floats, and seconds time spans.
-        raw = xr.open_dataset(store, decode_cf=False, create_default_indexes=False).load()
-    columns = {str(name): _column(path, str(name), variable) for name, variable in raw.variables.items()}
-    labels = {label for v in raw.variables.values() for label in str(v.attrs.get("coordinates", "")).split()}
-    named: dict[str, Any] = {k: v for k, v in columns.items() if k in labels or k in v.dims}
-    return xr.Dataset({k: v for k, v in columns.items() if k not in named}, named, raw.attrs)
+        # No value is decoded: xarray would make integers with missing values floats, and seconds time spans.
+        raw = xr.open_dataset(store, mask_and_scale=False, decode_times=False, decode_timedelta=False,
+                              create_default_indexes=False).load()  # fmt: skip
+    columns, named = ({name: _column(path, str(name), raw.variables[name]) for name in part}
+                      for part in (raw.data_vars, raw.coords))  # fmt: skip
+    return xr.Dataset(columns, named, raw.attrs)
 
 
 def _of_json(path: Path) -> xr.Dataset:
@@ -87,12 +86,9 @@ def _of_json(path: Path) -> xr.Dataset:
     _require_attributes(path, table["attrs"])
 
     def variable(name: str, described: Mapping[str, Any]) -> xr.Variable:
-        kind = {"str": "object", "bool": "uint8"}.get(described["dtype"], described["dtype"])
-        missing = MISSING.get(kind)
         values = np.array(described["data"], dtype=object)
-        filled = np.array([missing if value is None else value for value in values.flat], dtype=kind)
-        attributes = {**described["attrs"], "_FillValue": missing}
-        return _column(path, name, xr.Variable(described["dims"], filled.reshape(values.shape), attributes))
+        kind = "object" if described["dtype"] == "str" else "float64" if None in values.flat else described["dtype"]
+        return _column(path, name, xr.Variable(described["dims"], values.astype(kind), described["attrs"]))
 
     columns, named = ({name: variable(name, described) for name, described in table[part].items()}
                       for part in ("data_vars", "coords"))  # fmt: skip

@@ -21,26 +21,21 @@ NEEDS = (
 
 @one_figure("training")
 def draw(ds: xr.Dataset) -> style.Page:
-    looks, step, record, depth = (
-        captions.looks(ds),
-        *(array(ds, n) for n in ("step", "record", "depth")),
-    )
+    step, record, depth = (array(ds, name) for name in ("step", "record", "depth"))
     figure, ((loss, gradient), (top, over_depth)) = style.panels(2, 2, 2.2, style.PAGE)
     variance = array(ds, "variance_measured")
+    looks = captions.looks(ds)
     for p, look in enumerate(looks):
-        joined: dict[str, Any] = {"color": look.colour, "linestyle": look.dash, "linewidth": 0.8, "marker": look.marker,
-                  "markersize": look.size - 1}  # fmt: skip
+        small: dict[str, Any] = {"linewidth": 0.8, "markersize": look.size - 1}
+        joined = look.marks | look.line | small
         loss.plot(step, array(ds, "loss")[p].T, color=look.colour, linewidth=0.5, alpha=0.6)
-        loss.plot(record, array(ds, "validation_loss")[p].T, **joined | {"linestyle": ""}, zorder=3, clip_on=False)
+        loss.plot(record, array(ds, "validation_loss")[p].T, **look.marks | small, zorder=3, clip_on=False)
         gradient.plot(step, array(ds, "grad_norm")[p].T, color=look.colour, linewidth=0.5, alpha=0.7)
         top.plot(record, variance[p, :, :, -1].T, **joined)
         over_depth.plot(depth, variance[p, :, -1].T, **joined)
-        over_depth.plot(depth, variance[p, :, 0].T, **joined | {"markerfacecolor": "white", "linestyle": "",
-                                                                "markeredgecolor": look.colour})  # fmt: skip
+        over_depth.plot(depth, variance[p, :, 0].T, **look.hollow | small)
         if "variance_predicted" in ds:
-            over_depth.plot(
-                depth, array(ds, "variance_predicted")[p], **look.line, linewidth=1.3
-            )
+            over_depth.plot(depth, array(ds, "variance_predicted")[p], **look.line, linewidth=1.3)
     floor = fact_if_any(ds, "loss_floor")
     if floor is not None:
         loss.axhline(floor, color=style.INK, linewidth=0.8, linestyle=":")

@@ -10,16 +10,8 @@ from .dataset import array, on, version
 from .makers import one_figure
 
 FIGURES = {"wrong-theories": "how clearly each wrong theory is rejected"}
-NEEDS = on(
-    "row",
-    "theory",
-    "configuration",
-    "power_excess",
-    "power_critical",
-    "power_verdict",
-    "theory_is_true",
-    "theory_rejected",
-)
+NEEDS = on("row", "theory", "configuration", "power_excess", "power_critical", "power_verdict", "theory_is_true",
+           "theory_rejected")  # fmt: skip
 WRONG, TRUE = "#D55E00", "#009E73"
 LEAST = 0.05  # a theory that is not a standard error beyond its allowance is drawn here
 MOST = 100.0  # and one that is rejected by far more than the limit here, with its number: it may be any, or infinite
