@@ -52,10 +52,6 @@ def draw(ds: xr.Dataset, i: int) -> style.Page:
     keys.append(style.patch(**GREY, label="± 2 standard errors, for the eye"))
     if np.isfinite(critical).any():
         keys.append(style.entry(**LIMIT, label=f"limit of rejection, {critical[np.isfinite(critical)][0]:.2g}"))
-    return style.finish(figure, keys, caption(ds, i))
-
-
-def caption(ds: xr.Dataset, i: int) -> str:
     name = style.title(style.INPUTS[array(ds, "input")[i]])
     words = (
         f"{name}: measured minus predicted over their combined standard error "
@@ -65,4 +61,4 @@ def caption(ds: xr.Dataset, i: int) -> str:
         "tested signals and gradients, which counts only what goes beyond what is allowed: rounding, and a "
         "finite-width term where theory is not exact at the width."
     )
-    return f"{words} {captions.setting(ds)}"
+    return style.finish(figure, keys, f"{words} {captions.setting(ds)}")

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from . import captions, curves, gradient, scales, style, variance
 from .dataset import array, config, is_measured, on, seeds_in_words
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"blocks": "the twelve most different of many placements: variance, gradient and angle over depth"}
 NEEDS = variance.NEEDS | gradient.NEEDS | on("input placement depth other_depth", "angular_distance_predicted")
@@ -43,11 +43,11 @@ class Curves:
         return self.variance, self.gradient, self.angle
 
 
-def draw(ds: xr.Dataset) -> Figures:
+def draw(ds: xr.Dataset) -> Makers:
     """Nothing where the figures that show all stacks in one panel can be read."""
     if len(array(ds, "placement")) < FEWEST:
-        return Figures([])
-    return Figures((f"blocks-{name}", partial(_figure, ds, i)) for i, name in enumerate(array(ds, "input")))
+        return {}
+    return {f"blocks-{name}": partial(_figure, ds, i) for i, name in enumerate(array(ds, "input"))}
 
 
 def class_of(placement: str) -> str:

@@ -80,13 +80,8 @@ def keys(ds: xr.Dataset) -> str:
     """What else decides the curves: the keys that differ from their defaults, and those in which stacks differ."""
     every = stacks(ds)
     common = _common(ds, every)
-    words = ""
-    if common:
-        words += f"{common}. "
-    differing = dict(_differing(ds, every))
-    if differing:
-        words += f"Curves differ in {'; '.join(f'{key}: {values}' for key, values in differing.items())}. "
-    return words
+    differing = "; ".join(f"{key}: {values}" for key, values in _differing(ds, every))
+    return (f"{common}. " if common else "") + (f"Curves differ in {differing}. " if differing else "")
 
 
 def _common(ds: xr.Dataset, every: list[dict[str, Any]]) -> str:
@@ -105,11 +100,11 @@ def _differing(ds: xr.Dataset, every: list[dict[str, Any]]) -> Iterator[tuple[st
         labels = [look.label for look in looks(ds)]
         tables = [json.loads(text) if text else {} for text in array(ds, "placement_settings")]
     else:
-        labels = [look.label for look in style.looks(_name(stack) for stack in every)]
+        labels = [look.label for look in style.looks(_name(stack["model.placement"]) for stack in every)]
         tables = every
     for key in dict.fromkeys(key for table in tables for key in table if key not in OF_PANELS):
         values = [table.get(key) for table in tables]
-        shown = [_placement(value) if key == "model.placement" else _value(value) for value in values]
+        shown = [style.looks([_name(v)])[0].label if key == "model.placement" else _value(v) for v in values]
         if key != "theory" and all(_tells(label, key, value) for label, value in zip(labels, shown, strict=True)):
             if key != "model.placement" and len(set(shown)) > 1:
                 yield key, "as the legend says"
@@ -127,12 +122,6 @@ def _tells(label: str, key: str, value: str) -> bool:
     return value == first or label.startswith(value + ", ") or f"{key.rpartition('.')[2]} {value}" in others
 
 
-def _placement(value: Any) -> str:
-    """A placement as a legend has it."""
-    name = value if isinstance(value, str) else json.dumps(value)
-    return style.looks([name])[0].label
-
-
 def _owners(names: list[str], labels: list[str]) -> str:
     """Labels for people; one word stands for all labels that begin with it, if all are there."""
     shown: list[str] = []
@@ -143,9 +132,8 @@ def _owners(names: list[str], labels: list[str]) -> str:
     return ("; " if any(", " in name for name in shown) else ", ").join(shown)
 
 
-def _name(stack: dict[str, Any]) -> str:
-    placement = stack["model.placement"]
-    return placement if isinstance(placement, str) else json.dumps(placement)
+def _name(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _listed(values: dict[str, Any]) -> str:
@@ -153,9 +141,7 @@ def _listed(values: dict[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    return str(value) if isinstance(value, str) else json.dumps(value)
+    return f"{value:g}" if isinstance(value, float) else _name(value)
 
 
 def misled(ds: xr.Dataset) -> str:

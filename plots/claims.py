@@ -9,7 +9,7 @@ import xarray as xr
 
 from . import groups, style
 from .dataset import array, coordinates, on, seeds_in_words
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"claims": "every tested claim of the paper"}
 NEEDS = (
@@ -22,9 +22,9 @@ LEAST = 0.001  # the axis reaches to that p on either side
 SMALLEST = 1e-12  # what is smaller is drawn there
 
 
-def draw(ds: xr.Dataset) -> Figures:
+def draw(ds: xr.Dataset) -> Makers:
     shown = [c for c, verdict in enumerate(array(ds, "claim_verdict")) if verdict in MARKERS]
-    return Figures([("claims", partial(_figure, ds, shown))] if shown else [])
+    return {"claims": partial(_figure, ds, shown)} if shown else {}
 
 
 def side(p: np.ndarray) -> np.ndarray:

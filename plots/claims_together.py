@@ -8,7 +8,7 @@ import xarray as xr
 
 from . import claims, groups, style
 from .dataset import array, coordinates, on, seeds_in_words, version
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"claims-together": "every tested claim of the paper, in several regimes (--together)"}
 NEEDS = (
@@ -20,10 +20,10 @@ NEEDS = (
 NOT_RUN = ("", "not-run")  # in a result, or at all
 
 
-def draw(ds: xr.Dataset) -> Figures:
+def draw(ds: xr.Dataset) -> Makers:
     ran = ~np.isin(array(ds, "claim_verdict"), NOT_RUN)
     rows = np.flatnonzero(ran.any(axis=0)).tolist()
-    return Figures([("claims-together", partial(_figure, ds, rows))] if rows else [])
+    return {"claims-together": partial(_figure, ds, rows)} if rows else {}
 
 
 def _figure(ds: xr.Dataset, rows: list[int]) -> style.Page:

@@ -55,9 +55,8 @@ def _curves(ds: xr.Dataset, looks: list[style.Look], axes: Axes, fits: Sequence[
         shown += _points(axes, looks[f], aside, np.abs(array(ds, name)[f]), 2 * array(ds, f"{name}_stderr")[f])
         fitted = np.abs(array(ds, f"{name}_amplitude")[f]) * x ** array(ds, f"{name}_exponent")[f]
         axes.plot(aside, fitted, **looks[f].line, linewidth=1.1)
-    axes.set(xscale="log", yscale="log")
-    axes.set_xticks(x, [f"{v:g}" for v in x])
-    axes.set_xticks([], minor=True)
+    axes.set_yscale("log")
+    scales.log_ticks_at(axes, x)
     if shown:
         axes.plot(x, 2 * max(shown) * (x / x[0]) ** slope, **GUIDE)
         axes.set_ylim(0.4 * min(shown), 2.4 * max(shown))

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from . import groups, scales, style
 from .dataset import array, coordinates, on, seeds_in_words
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"figure-10-decay-init": "weight decay and initialisation"}
 NEEDS = (
@@ -24,9 +24,9 @@ STUDIES = {"decay": "weight decay", "init": "initialisation"}
 MARKERS = "osD^vP*"
 
 
-def draw(ds: xr.Dataset) -> Figures:
+def draw(ds: xr.Dataset) -> Makers:
     present = [study for study in STUDIES if groups.rows(ds, study, TWO)]
-    return Figures([("figure-10-decay-init", partial(_figure, ds, present))] if present else [])
+    return {"figure-10-decay-init": partial(_figure, ds, present)} if present else {}
 
 
 def variants(ds: xr.Dataset, study: str) -> list[tuple[str, list[int]]]:

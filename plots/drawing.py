@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import xarray as xr
 
 from . import groups, kinds, reader, style, together
-from .makers import FigureError
+from .makers import made
 from .options import Options
 
 PATIENCE = 600.0  # seconds for one file's reading, or for one figure
@@ -118,24 +118,17 @@ def figures_of(
     """Draws what a kind of figures makes of the result of that path, and goes on behind one that fails."""
     short = kind.__name__.rpartition(".")[2]
     yield Begun(f"drawing {short}", path)
-    name = short
     try:
-        drawn = kind.draw(ds)
+        makers = kind.draw(ds)
     except Exception as error:
-        yield Failed(f"{path}: figure {name}: {reason(error)}")
+        yield Failed(f"{path}: figure {short}: {reason(error)}")
         return
-    while True:
+    for name, make in makers.items():
         try:
-            name = short
-            name, figure = next(drawn)
             if not options.only or kinds.family(name) in options.only:
-                yield from save(figure, folder / f"{path.stem}-{name}", options)
-        except StopIteration:
-            return
+                yield from save(made(make), folder / f"{path.stem}-{name}", options)
         except Exception as error:
-            if isinstance(error, FigureError):
-                name = str(error)
-            yield Failed(f"{path}: figure {name}: {reason(error.__cause__ or error)}")
+            yield Failed(f"{path}: figure {name}: {reason(error)}")
 
 
 def reason(error: BaseException) -> str:

@@ -9,15 +9,15 @@ from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 from . import groups, scales, style
 from .certificate import FP16
 from .dataset import array, coordinates, on
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"figure-11-extremes": "the hundred largest activations during training"}
 NEEDS = coordinates("group record") | on("group seed record", "top_first", "top_last") | on("claim", "claim_exhibit")
 
 
-def draw(ds: xr.Dataset) -> Figures:
+def draw(ds: xr.Dataset) -> Makers:
     shown = groups.rows(ds, placements=("pre", "peri"))
-    return Figures([("figure-11-extremes", partial(_figure, ds, shown))] if shown else [])
+    return {"figure-11-extremes": partial(_figure, ds, shown)} if shown else {}
 
 
 def _figure(ds: xr.Dataset, shown: list[int]) -> style.Page:

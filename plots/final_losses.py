@@ -7,7 +7,7 @@ import xarray as xr
 
 from . import groups, style
 from .dataset import array, coordinates, on, seeds
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"table-5-losses": "final losses, seed by seed"}
 NEEDS = (
@@ -19,9 +19,9 @@ NEEDS = (
 STUDIES = {"base": "table5", "frozen": "8", "layer-norm": "19", "embedding-norm": "20", "olmo": "32"}
 
 
-def draw(ds: xr.Dataset) -> Figures:
+def draw(ds: xr.Dataset) -> Makers:
     shown = [g for study in STUDIES for g in groups.rows(ds, study)]
-    return Figures([("table-5-losses", partial(_figure, ds, shown))] if shown else [])
+    return {"table-5-losses": partial(_figure, ds, shown)} if shown else {}
 
 
 def _figure(ds: xr.Dataset, shown: list[int]) -> style.Page:

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from . import captions, curves, groups, scales, style
 from .dataset import array, coordinates, on
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {
     "first-steps": "the stream in the first steps: theory's two parts, cosines of branches, and what was measured",
@@ -33,8 +33,8 @@ BESIDE = 0.07  # steps between the markers of two matrices
 COHERENT, REST = 0.55, 0.2  # how much of a placement's colour the parts of its stream have
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures([("first-steps", partial(_surge, ds)), ("first-steps-matrices", partial(_matrices, ds))])
+def draw(ds: xr.Dataset) -> Makers:
+    return {"first-steps": partial(_surge, ds), "first-steps-matrices": partial(_matrices, ds)}
 
 
 def _surge(ds: xr.Dataset) -> style.Page:

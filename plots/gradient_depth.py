@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from . import captions, curves, score_path, style
+from . import captions, curves, scales, score_path, style
 from .dataset import array, coordinates, on
 from .makers import one_figure
 
@@ -36,11 +36,9 @@ def draw(ds: xr.Dataset) -> style.Page:
         axes.errorbar(array(ds, "layers"), shown["measured"], 2 * shown["stderr"], **look.marks, elinewidth=0.9,
                       zorder=2.5)  # fmt: skip
     curves.log_scale([axes], every)
-    ticks = array(ds, "theory_layers")
-    axes.set(xscale="log", xlabel="Layers $L$",
+    scales.log_ticks_at(axes, array(ds, "theory_layers"))
+    axes.set(xlabel="Layers $L$",
              ylabel="Gradient of the last layer's $W_\\mathrm{down}$\n" r"$\|\partial\,\mathrm{loss}/\partial W\|_F$")
-    axes.set_xticks(ticks, [f"{v:g}" for v in ticks])
-    axes.set_xticks([], minor=True)
     _exponents(ds, side, looks)
     keys = [style.key(look, True) for look in looks]
     keys.append(style.theory_and_measurement("left: line: theory, marker: measured"))

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from . import groups, scales, style
 from .dataset import array, coordinates, on, seeds, seeds_in_words
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"growth": "second moment of the stream, and what Eq. 4 or no alignment would give",
            "eq-4-gap": "what the cosine of stream and branch adds over training",
@@ -28,12 +28,12 @@ STEPS = (style.Look("", "#C9A227", "o"), style.Look("", "#8C6D1F", "s"), style.L
 DASHES, DOTS, RANDOM = (0, (5, 1.8)), (0, (1, 1.3)), "#CC79A7"
 
 
-def draw(ds: xr.Dataset) -> Figures:
+def draw(ds: xr.Dataset) -> Makers:
     shown = groups.rows(ds)
-    figures = {"growth": partial(_growth, ds, shown), "eq-4-gap": partial(_gap, ds, shown)} if shown else {}
+    figures: Makers = {"growth": partial(_growth, ds, shown), "eq-4-gap": partial(_gap, ds, shown)} if shown else {}
     if shown and "growth_from_directions" in ds:
         figures["growth-parts"] = partial(_parts, ds, shown)
-    return Figures(figures.items())
+    return figures
 
 
 def _growth(ds: xr.Dataset, shown: list[int]) -> style.Page:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from . import curves, groups, scales, style
 from .dataset import array, coordinates, on, seeds_in_words
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"figure-1-variance": "variance over depth and training"}
 NEEDS = (
@@ -20,8 +20,8 @@ NEEDS = (
 SHARES = (0.0, 0.04, 0.2, 0.5, 1.0)  # of the steps: the surge is early
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures([("figure-1-variance", partial(_figure, ds))] if groups.rows(ds) else [])
+def draw(ds: xr.Dataset) -> Makers:
+    return {"figure-1-variance": partial(_figure, ds)} if groups.rows(ds) else {}
 
 
 def _figure(ds: xr.Dataset) -> style.Page:

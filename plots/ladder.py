@@ -3,6 +3,7 @@ theory's error shrinks over decades of width."""
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -11,7 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from . import captions, scales, style
 from .dataset import array, config, coordinates, on
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"signals": "limits of infinite width: signals", "gradients": "limits of infinite width: gradients",
            "errors": "distance from the theory of infinite width"}  # fmt: skip
@@ -23,31 +24,28 @@ NEEDS = (
 )
 DECADE = 10
 CURVE, THEORY = "#0072B2", "#D55E00"
+MEASURED: dict[str, Any] = {"color": CURVE, "marker": "o", "markersize": 4, "linestyle": ""}
 STATISTICS = {"second_moment": "second moment", "variance": "variance", "token_cosine": "token cosine",
               "log_grad_sq": "log ‖gradient‖²", "score_share": "score path's share"}  # fmt: skip
 PLACES = {"x_out": "stream", "r_out": "second stream", "f_out attention": "attention's output",
           "f_out mlp": "MLP's output"}  # fmt: skip
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    drawn: dict[str, Callable[[], style.Page]] = {}
+def draw(ds: xr.Dataset) -> Makers:
+    drawn: Makers = {}
     stacks = list(zip(array(ds, "quantity_placement"), array(ds, "quantity_input"), strict=True))
     for placement, name in dict.fromkeys(stacks):
         rows = [i for i, q in enumerate(array(ds, "quantity")) if " mean over " in q and stacks[i] == (placement, name)
                 and array(ds, "ladder_verdict")[i] != "not-checked"]  # fmt: skip
         safe = "".join(c if c.isalnum() or c in "-+" else "_" for c in str(placement))
-        kinds = {"signals": [i for i in rows if not _is_of_gradients(array(ds, "quantity")[i])],
-                 "gradients": [i for i in rows if _is_of_gradients(array(ds, "quantity")[i])]}  # fmt: skip
-        for kind, of_kind in kinds.items():
+        of_gradients = [i for i in rows if array(ds, "quantity")[i].startswith(("log_grad_sq", "score_share"))]
+        signals = [i for i in rows if i not in of_gradients]
+        for kind, of_kind in (("signals", signals), ("gradients", of_gradients)):
             if of_kind:
                 drawn[f"{kind}-{safe}-{name}"] = partial(_limits, ds, str(placement), str(name), of_kind)
         if rows and array(ds, "ladder_width").max() >= DECADE * array(ds, "ladder_width").min():
             drawn[f"errors-{safe}-{name}"] = partial(_errors, ds, str(placement), str(name), rows)
-    return Figures(drawn.items())
-
-
-def _is_of_gradients(quantity: str) -> bool:
-    return quantity.startswith(("log_grad_sq", "score_share"))
+    return drawn
 
 
 def _panels(
@@ -63,7 +61,7 @@ def _panels(
 def _errors(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style.Page:
     figure = _panels(ds, rows, _error_panel, "Width", "|measured − theory|")
     keys = [
-        style.entry(color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
+        style.entry(**MEASURED, label="measured"),
         style.entry(color=CURVE, linewidth=1.2, label="its fitted part b/width + c/width²"),
         style.entry(color=THEORY, linewidth=1.0, linestyle=(0, (4, 2)), label="theory's own standard error"),
     ]
@@ -85,13 +83,10 @@ def _error_panel(ds: xr.Dataset, axes: Axes, i: int) -> None:
     fit = np.abs(array(ds, "fit")[i] - array(ds, "limit")[i])[seen]
     low = max(min(error.min(), bar.min()) / 3, 1e-300)
     axes.plot(1 / inverse[seen], fit, color=CURVE, linewidth=1.2)
-    axes.errorbar(width, error, [np.minimum(bar, np.maximum(error - low, 0)), bar], color=CURVE, marker="o",
-                  markersize=4, linestyle="", elinewidth=0.9)  # fmt: skip
+    axes.errorbar(width, error, [np.minimum(bar, np.maximum(error - low, 0)), bar], **MEASURED, elinewidth=0.9)
     axes.axhline(theory, color=THEORY, linewidth=1.0, linestyle=(0, (4, 2)))
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_ylim(low, 2 * (error + bar).max())
-    axes.set_xlim(width.min() / 1.5, width.max() * 1.5)
+    axes.set(xscale="log", yscale="log", xlim=(width.min() / 1.5, width.max() * 1.5),
+             ylim=(low, 2 * (error + bar).max()))  # fmt: skip
     axes.xaxis.set_major_locator(LogLocator(numticks=6))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_title(name_of(array(ds, "quantity")[i]), fontsize=6.5)
@@ -103,12 +98,18 @@ def _error_panel(ds: xr.Dataset, axes: Axes, i: int) -> None:
 def _limits(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style.Page:
     figure = _panels(ds, rows, _panel, "1 / width", "Measured − theory")
     keys = [
-        style.entry(color=CURVE, marker="o", markersize=4, linestyle="", label="measured"),
+        style.entry(**MEASURED, label="measured"),
         style.entry(color=CURVE, linewidth=1.2, label="fitted parabola"),
         style.patch(color=CURVE, alpha=0.2, linewidth=0, label="± 2 standard errors"),
         style.entry(color=THEORY, marker="D", markersize=4.5, linestyle="", label="theory, infinite width"),
     ]
-    return style.finish(figure, keys, caption(ds, style.looks([placement])[0].label, name))
+    words = (
+        f"{style.looks([placement])[0].label}, {style.INPUTS[name]}: means over depth (of moments: of measured over "
+        f"theory) minus theory, against 1/width; {config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard "
+        "errors. The parabola's value at 0 is held against theory, with nothing allowed for finite width; under the "
+        "titles: the verdicts. "
+    )
+    return style.finish(figure, keys, words + captions.setting(ds))
 
 
 def deviation(ds: xr.Dataset, i: int, values: np.ndarray) -> np.ndarray:
@@ -132,8 +133,8 @@ def _panel(ds: xr.Dataset, axes: Axes, i: int) -> None:
     fit, band = deviation(ds, i, array(ds, "fit")[i]), 2 * array(ds, "fit_stderr")[i]
     axes.fill_between(inverse, fit - band, fit + band, color=CURVE, alpha=0.2, linewidth=0)
     axes.plot(inverse, fit, color=CURVE, linewidth=1.2)
-    axes.errorbar(x, deviation(ds, i, array(ds, "ladder_measured")[i]), 2 * array(ds, "ladder_stderr")[i], color=CURVE,
-                  marker="o", markersize=4, linestyle="", elinewidth=0.9)  # fmt: skip
+    axes.errorbar(x, deviation(ds, i, array(ds, "ladder_measured")[i]), 2 * array(ds, "ladder_stderr")[i], **MEASURED,
+                  elinewidth=0.9)  # fmt: skip
     axes.errorbar([0], [0], [2 * array(ds, "limit_predicted_stderr")[i]], color=THEORY, marker="D", markersize=4.5,
                   elinewidth=0.9, zorder=4)  # fmt: skip
     axes.axhline(0, color=style.INK, linewidth=0.5, zorder=1)
@@ -152,12 +153,3 @@ def apart(inverse: np.ndarray) -> list[float]:
         if min(abs(np.sqrt(value) - np.sqrt(t)) for t in ticks) > 0.22 * np.sqrt(max(inverse)):
             ticks.append(float(value))
     return sorted(ticks)
-
-
-def caption(ds: xr.Dataset, label: str, name: str) -> str:
-    words = (
-        f"{label}, {style.INPUTS[name]}: means over depth (of moments: of measured over theory) minus theory, against "
-        f"1/width; {config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard errors. The parabola's value "
-        "at 0 is held against theory, with nothing allowed for finite width; under the titles: the verdicts. "
-    )
-    return words + captions.setting(ds)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from . import groups, scales, style
 from .dataset import array, coordinates, on, seeds_in_words
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"figure-7-gradients": "gradient of every layer before and after training"}
 NEEDS = (
@@ -20,8 +20,8 @@ NEEDS = (
 )
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures([("figure-7-gradients", partial(_figure, ds))] if groups.rows(ds) else [])
+def draw(ds: xr.Dataset) -> Makers:
+    return {"figure-7-gradients": partial(_figure, ds)} if groups.rows(ds) else {}
 
 
 def _figure(ds: xr.Dataset) -> style.Page:

@@ -2,7 +2,7 @@
 
 import difflib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -11,6 +11,7 @@ import xarray as xr
 
 from . import kinds, options, style
 from .dataset import array, config
+from .makers import Makers, made
 
 ATTRIBUTES = ("version", "commit", "config")  # what captions say
 _ONE_AT_A_TIME = threading.RLock()  # matplotlib's settings are the process's
@@ -20,23 +21,34 @@ _ONE_AT_A_TIME = threading.RLock()  # matplotlib's settings are the process's
 class Offer:
     """The figures of a dataset, and why others, whose variables are there, cannot be drawn: the reason by name."""
 
-    makers: dict[str, Callable[[], style.Page]]
+    makers: Makers
     obstacles: dict[str, str]
     first: str  # the figure that tells most about such a result, whether it can be drawn or not; "" if there is none
 
 
 def figures(ds: xr.Dataset) -> list[str]:
+    """The names of all figures that can be drawn from a result; the first one tells most about it."""
     return list(_offer(ds).makers)
 
 
-def plot(ds: xr.Dataset, name: str | None, *, width: float | None, caption: bool) -> style.Page:
+def plot(
+    ds: xr.Dataset, name: str | None = None, *, width: float | None = None, caption: bool = False
+) -> style.Page:  # fmt: skip
+    """Draws one figure of a result: the one of that name, or the first of `figures(ds)`.
+
+    `width` is in inches, by default 7, or 4.6 for one panel. With `caption` the figure carries its caption below the
+    legend. pyplot does not know the figure: notebooks show it once, it needs no closing, and `savefig` writes it.
+    Raises ValueError, which says why and which figures there are, if there is no such figure, or if the dataset lacks
+    what the figure needs: stacks may be selected from a result, as by isel(placement=[0, 2]), but not dimensions
+    removed nor places in the stack left out.
+    """
     if width is not None and not options.NARROWEST <= width <= options.WIDEST:
         raise ValueError(f"width {width!r}: expected inches from {options.NARROWEST:g} to {options.WIDEST:g}")
     offer = _offer(ds)
     chosen = _choose(offer, name)
     with _ONE_AT_A_TIME, style.use_width(width):
         try:
-            figure = offer.makers[chosen]()
+            figure = made(offer.makers[chosen])
         except Exception as error:
             words = f"figure {chosen!r} cannot be drawn from this dataset: {type(error).__name__}: {error}"
             raise ValueError(f"{words}; expected a whole result, or stacks selected from one by lists") from error
@@ -45,8 +57,9 @@ def plot(ds: xr.Dataset, name: str | None, *, width: float | None, caption: bool
     return figure
 
 
-def caption_of(ds: xr.Dataset, name: str | None) -> str:
-    return style.plain(plot(ds, name, width=None, caption=False).caption)
+def caption_of(ds: xr.Dataset, name: str | None = None) -> str:
+    """What the figure of that name shows and how to read it, as one paragraph. Raises ValueError as `plot` does."""
+    return style.plain(plot(ds, name).caption)
 
 
 def _offer(ds: xr.Dataset) -> Offer:
@@ -54,13 +67,13 @@ def _offer(ds: xr.Dataset) -> Offer:
     if missing:
         raise ValueError(f"the dataset has no attribute {missing[0]!r}; expected a result of Periscope, with what it "
                          "says of itself (keep_attrs=True keeps it in calculations)")  # fmt: skip
-    makers: dict[str, Callable[[], style.Page]] = {}
+    makers: Makers = {}
     obstacles: dict[str, str] = {}
     first = ""
     for kind in kinds.of(ds):
         try:
             _require(ds, kind)
-            of_kind = kind.draw(ds).makers
+            of_kind = kind.draw(ds)
         except (ValueError, LookupError) as error:
             obstacles.update(dict.fromkeys(kind.FIGURES, str(error)))
             first = first or next(iter(kind.FIGURES))

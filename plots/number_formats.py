@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from . import captions, scales, style
 from .dataset import array, config, coordinates, on
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"noise": "signal-to-quantisation-noise ratio over depth",
            "gradient-noise": "the same of gradients",
@@ -26,8 +26,8 @@ FORMATS = {"fp64": "FP64", "fp32": "FP32", "bf16": "BF16", "fp16": "FP16", "fp8_
 MARKERS = 13  # along one curve
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    drawn = {}
+def draw(ds: xr.Dataset) -> Makers:
+    drawn: Makers = {}
     for name in dict.fromkeys(array(ds, "input")):
         stacks = [i for i, other in enumerate(array(ds, "input")) if other == name]
         drawn[f"noise-{name}"] = partial(_noise, ds, stacks, str(name), "x_out")
@@ -37,7 +37,7 @@ def draw(ds: xr.Dataset) -> Figures:
             drawn[f"law-{name}"] = partial(_law, ds, stacks, str(name))
         if "massive_branch_cost" in ds:
             drawn[f"massive-{name}"] = partial(_massive, ds, stacks, str(name))
-    return Figures(drawn.items())
+    return drawn
 
 
 def formats_of(ds: xr.Dataset) -> list[int]:

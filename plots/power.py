@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from . import captions, curves, style
 from .dataset import array, config, coordinates, on, seeds_in_words
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"power": "the smallest error that the test would have found"}
 NEEDS = (
@@ -23,9 +23,9 @@ LINE = "#0072B2"
 LIMIT: dict[str, Any] = {"color": style.INK, "linewidth": 0.6, "linestyle": (0, (4, 2))}
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures((f"power-{name}", partial(_bands, ds, i)) for i, name in enumerate(array(ds, "input"))
-                   if np.isfinite(array(ds, "second_moment_power")[i]).any())  # fmt: skip
+def draw(ds: xr.Dataset) -> Makers:
+    return {f"power-{name}": partial(_bands, ds, i) for i, name in enumerate(array(ds, "input"))
+            if np.isfinite(array(ds, "second_moment_power")[i]).any()}  # fmt: skip
 
 
 def deviation(curve: curves.Curve) -> np.ndarray:
@@ -65,15 +65,11 @@ def _bands(ds: xr.Dataset, i: int) -> style.Page:
     ]
     if limit <= end:
         keys.append(style.entry(**LIMIT, label=f"limit of an agreement, ± {limit:g} %"))
-    return style.finish(figure, keys, caption(ds, i, "" if limit <= end else ", which is beyond the axes"))
-
-
-def caption(ds: xr.Dataset, i: int, where: str) -> str:
-    limit = 100 * config(ds)["agreement"]["power_limit"]["second_moment"]
+    where = "" if limit <= end else ", which is beyond the axes"
     words = (
         f"{style.title(style.INPUTS[array(ds, 'input')[i]])}: second moment of the stream, measured over predicted "
         f"({seeds_in_words(ds)}). Band: the smallest error that the test would have rejected with 95 % probability; "
         f"a verdict whose band leaves the limit, ± {limit:g} %{where}, is inconclusive. Titles: the verdict over all "
         "tested signals and gradients, of which each can make it inconclusive."
     )
-    return f"{words} {captions.setting(ds)}"
+    return style.finish(figure, keys, f"{words} {captions.setting(ds)}")

@@ -10,7 +10,7 @@ from matplotlib.artist import Artist
 
 from . import captions, scales, style
 from .dataset import array, config, fact, on, version
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"trained-vs-init": "a checkpoint's stream over depth beside theory",
            "growth": "the terms of the stream's growth",
@@ -48,11 +48,11 @@ TERMS = (
 MODULES = (("attention", "o"), ("MLP", "s"))
 
 
-def draw(ds: xr.Dataset) -> Figures:
+def draw(ds: xr.Dataset) -> Makers:
     figures = {"trained-vs-init": _trained, "growth": _growth}
     if "log_growth_from_sizes_inside" in ds:
         figures["growth-parts"] = _parts
-    return Figures((name, partial(make, ds)) for name, make in figures.items())
+    return {name: partial(make, ds) for name, make in figures.items()}
 
 
 def caption(ds: xr.Dataset, words: str, theory: bool = False) -> str:

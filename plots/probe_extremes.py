@@ -8,7 +8,7 @@ import xarray as xr
 
 from . import scales, style
 from .dataset import array, on
-from .makers import Figures
+from .makers import Makers
 from .probe import MEASURED, caption
 
 FIGURES = {"massive": "the largest activations of a checkpoint", "margins": "largest signals below formats' limits"}
@@ -24,8 +24,8 @@ INSIDE = {"q": ("#0072B2", "o"), "k": ("#56B4E9", "^"), "v": ("#009E73", "s"), "
 FORMATS = {"fp16": "FP16", "fp8_e5m2": "FP8 E5M2", "fp8_e4m3": "FP8 E4M3"}
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures([("massive", partial(_massive, ds)), ("margins", partial(_margins, ds))])
+def draw(ds: xr.Dataset) -> Makers:
+    return {"massive": partial(_massive, ds), "margins": partial(_margins, ds)}
 
 
 def _massive(ds: xr.Dataset) -> style.Page:

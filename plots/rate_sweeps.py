@@ -10,7 +10,7 @@ from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from . import groups, style
 from .dataset import array, coordinates, on, seeds_in_words
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"figure-3-rates": "final loss over the learning rate"}
 NEEDS = (
@@ -29,9 +29,9 @@ SWEEPS = (
 )
 
 
-def draw(ds: xr.Dataset) -> Figures:
+def draw(ds: xr.Dataset) -> Makers:
     present = [sweep for sweep in SWEEPS if sweep[0] in array(ds, "study")]
-    return Figures([("figure-3-rates", partial(_figure, ds, present))] if present else [])
+    return {"figure-3-rates": partial(_figure, ds, present)} if present else {}
 
 
 def _figure(ds: xr.Dataset, present: list[tuple[str, str, str, bool]]) -> style.Page:

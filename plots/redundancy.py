@@ -11,7 +11,7 @@ import xarray as xr
 from . import groups, scales, style
 from .angular import colourbar, heatmaps
 from .dataset import array, coordinates, on, seeds_in_words
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"figure-9-angles": "angular distances before and after training",
            "figure-9-gains": "gains of output norms during training"}  # fmt: skip
@@ -25,13 +25,13 @@ SHARES = (0.0, 0.2, 0.5, 1.0)
 MARKERS = "os^D"
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    figures = {}
+def draw(ds: xr.Dataset) -> Makers:
+    figures: Makers = {}
     if groups.rows(ds, placements=groups.MAIN):
         figures["figure-9-angles"] = partial(_angles, ds)
     if groups.rows(ds, placements=["peri"]):
         figures["figure-9-gains"] = partial(_gains, ds)
-    return Figures(figures.items())
+    return figures
 
 
 def _angles(ds: xr.Dataset) -> style.Page:

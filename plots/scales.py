@@ -35,6 +35,13 @@ def whole_numbers(axes: Axes, most: int) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(most, integer=True))
 
 
+def log_ticks_at(axes: Axes, values: Sequence[float] | np.ndarray) -> None:
+    """A logarithmic x axis with ticks at these values only."""
+    axes.set_xscale("log")
+    axes.set_xticks(values, [f"{v:g}" for v in values])
+    axes.set_xticks([], minor=True)
+
+
 def depth_axis(axes: Axes, last: float, words: str = "Sublayers passed") -> None:
     axes.set(xlabel=words, xlim=(-0.02 * last, 1.02 * last))
     whole_numbers(axes, 6)

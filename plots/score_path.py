@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from . import captions, curves, scales, style
 from .dataset import array, coordinates, on, seeds_in_words
-from .makers import Figures
+from .makers import Makers
 
 WITHOUT = "log_grad_sq_without_scores_predicted"
 FIGURES = {"score-share": "share of queries and keys in attention's gradient",
@@ -22,8 +22,8 @@ NEEDS = (
 CONTROL: dict[str, Any] = {"color": "0.45", "linestyle": (0, (2, 1.5)), "linewidth": 1.1}
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    return Figures((("score-share", partial(_shares, ds)), ("score-path", partial(_gradients, ds))))
+def draw(ds: xr.Dataset) -> Makers:
+    return {"score-share": partial(_shares, ds), "score-path": partial(_gradients, ds)}
 
 
 def _shares(ds: xr.Dataset) -> style.Page:

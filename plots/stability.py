@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 
 from . import groups, scales, style
 from .dataset import array, coordinates, on
-from .makers import Figures
+from .makers import Makers
 
 SPIKE: dict[str, Any] = {"linestyle": "", "marker": "v", "markersize": 5, "markeredgewidth": 0.5, "zorder": 3}
 FIGURES = {"figure-4-instability": "every seed's loss and gradient norm, and its spikes",
@@ -21,13 +21,13 @@ NEEDS = (
 )
 
 
-def draw(ds: xr.Dataset) -> Figures:
-    figures = {}
+def draw(ds: xr.Dataset) -> Makers:
+    figures: Makers = {}
     if groups.rows(ds, placements=("pre", "peri")):
         figures["figure-4-instability"] = partial(_instability, ds)
     if groups.rows(ds, placements=groups.MAIN):
         figures["figure-5-last-layer"] = partial(_last_layer, ds)
-    return Figures(figures.items())
+    return figures
 
 
 def _instability(ds: xr.Dataset) -> style.Page:

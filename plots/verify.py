@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from . import scales, style
 from .dataset import array, coordinates, fact, on, version
-from .makers import Figures
+from .makers import Makers
 
 FIGURES = {"bound_ratios": "how close gradients come to their bounds",
            "bound_ratio_vs_width": "gradient over bound against width",
@@ -50,9 +50,9 @@ ASIDE = 1.45  # ratio between the x of neighbouring curves' markers
 FINAL = style.Look("Pre-LN, final norm", "#E69F00", "h", (0, (6, 1.5, 1, 1.5)))
 
 
-def draw(ds: xr.Dataset) -> Figures:
+def draw(ds: xr.Dataset) -> Makers:
     makers = {"bound_ratios": _ratios, "bound_ratio_vs_width": _over_width, "massive_activations": _massive}
-    return Figures((name, partial(make, ds)) for name, make in makers.items())
+    return {name: partial(make, ds) for name, make in makers.items()}
 
 
 def index(ds: xr.Dataset, statement: str) -> int:
@@ -136,10 +136,9 @@ def _widths(ds: xr.Dataset, axes: Axes, k: int) -> None:
     axes.plot(width, limit, **LIMIT)
     axes.axhline(1.0, color="0.6", linestyle=":", linewidth=1.2, zorder=1)
     lowest = np.nanmin(array(ds, "width_ratio_median")[k][seen & (width >= ORDINARY)], initial=limit.min())
-    axes.set(xscale="log", yscale="log", ylim=(0.5 * max(lowest, 0.01), 1.6 * max(1.0, limit.max())))
+    axes.set(yscale="log", ylim=(0.5 * max(lowest, 0.01), 1.6 * max(1.0, limit.max())))
     scales.plain_log_ticks(axes, *axes.get_ylim())
-    axes.set_xticks([1, 2, 4, 8, 16, 32, 64], ["1", "2", "4", "8", "16", "32", "64"])
-    axes.set_xticks([], minor=True)
+    scales.log_ticks_at(axes, [1, 2, 4, 8, 16, 32, 64])
 
 
 def look_of(placement: str, final_norm: float) -> style.Look:

@@ -13,7 +13,7 @@ import tempfile
 import types
 import unittest
 
-from plotting import ROOT, Asked  # first of what needs packages
+from plotting import ROOT, Asked, figures_of  # first of what needs packages
 
 # isort: split
 import netCDF4
@@ -95,7 +95,7 @@ class TinyRun(unittest.TestCase):
 
     def test_figures_show_the_file(self):
         asked = Asked(self.result)
-        figures = dict(cost.draw(asked))
+        figures = figures_of(cost, asked)
         self.assertEqual(list(figures), ["width"])
         self.assertLessEqual(asked.names | set(cost.NEEDS), set(scaling.SCHEMA))
         panels = figures["width"].axes

@@ -6,7 +6,7 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 import unittest
 
 from periscope_process import SharedFolderTest, run
-from plotting import draw, with_columns  # first of what needs packages
+from plotting import draw, figures_of, with_columns  # first of what needs packages
 
 # isort: split
 import numpy as np
@@ -49,7 +49,7 @@ class BlocksPlot(SharedFolderTest):
         """The stacks that are shown, in the order of the figure's classes, those left out, and the figure."""
         every = [blocks.read(result, 0, p) for p in range(len(self.names))]
         shown, nearest = blocks.most_different(every, [blocks.class_of(n) for n in self.names], self.names.index("pre"))
-        ((name, figure),) = blocks.draw(result)
+        ((name, figure),) = figures_of(blocks, result).items()
         self.assertEqual(name, "blocks-tokens")
         return shown, nearest, figure
 
@@ -118,7 +118,7 @@ class BlocksPlot(SharedFolderTest):
 
     def test_few_placements_need_no_such_figure(self):
         few = self.result.isel(placement=slice(blocks.FEWEST - 1))
-        self.assertEqual(list(blocks.draw(few)), [])
+        self.assertEqual(blocks.draw(few), {})
         done = draw(self.folder, "--out", self.folder / "figures", "--only", "blocks", "--width", "3.3")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertTrue((self.folder / "figures" / "propagate-blocks-tokens.svg").is_file())

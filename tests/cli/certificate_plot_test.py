@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 from periscope_process import run
-from plotting import ROOT  # first of what needs packages
+from plotting import ROOT, figures_of  # first of what needs packages
 
 # isort: split
 import numpy as np
@@ -24,7 +24,7 @@ class CertificatePlot(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             result = reader.read(pathlib.Path(folder) / "certify.nc")
         self.assertTrue(all(name in result for name in certificate.NEEDS))
-        ((name, figure),) = certificate.draw(result)
+        ((name, figure),) = figures_of(certificate, result).items()
         self.assertEqual(name, "certificate")
         return result, figure
 

@@ -7,7 +7,7 @@ import json
 import unittest
 
 from periscope_process import SMALL, SWEEPS, SharedFolderTest, run, sets
-from plotting import ROOT, Asked  # first of what needs packages
+from plotting import ROOT, Asked, figures_of  # first of what needs packages
 
 # isort: split
 import netCDF4
@@ -132,8 +132,7 @@ class Columns(SharedFolderTest):
                 if kind is cost:
                     continue
                 drawn.add(kind)
-                for _ in kind.draw(asked):
-                    pass
+                figures_of(kind, asked)
             with self.subTest(file=file.name):
                 self.assertLessEqual(asked.names, set(of_file))
                 # A caption may ask which kind of result it is in.

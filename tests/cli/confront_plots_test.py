@@ -6,7 +6,7 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 import unittest
 
 from periscope_process import FolderTest, run
-from plotting import with_columns  # first of what needs packages
+from plotting import figures_of, with_columns  # first of what needs packages
 
 # isort: split
 import numpy as np
@@ -37,7 +37,7 @@ class ConfrontPlots(FolderTest):
         self.assertEqual(done.returncode, 4, done.stderr)
         result = reader.read(self.folder / "power.nc")
         self.assertTrue(all(name in result for name in wrong_theories.NEEDS))
-        ((name, figure),) = wrong_theories.draw(result)
+        ((name, figure),) = figures_of(wrong_theories, result).items()
         self.assertEqual(name, "wrong-theories")
         points = [line for line in figure.axes[0].get_lines() if line.get_marker() in ("o", ">")]
         filled = {line.get_ydata()[0] for line in points if line.get_markerfacecolor() == wrong_theories.WRONG}
@@ -49,7 +49,7 @@ class ConfrontPlots(FolderTest):
         far = array(result, "power_excess").copy()
         far[0], far[1] = np.inf, np.nan
         result = with_columns(result, {"power_excess": far})
-        ((_, figure),) = wrong_theories.draw(result)
+        (figure,) = figures_of(wrong_theories, result).values()
         axes = figure.axes[0]
         points = {line.get_marker(): line.get_xdata()[0] for line in axes.get_lines()
                   if line.get_marker() in ("o", ">")}
@@ -63,7 +63,7 @@ class ConfrontPlots(FolderTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         result = reader.read(self.folder / "ladder.nc")
         self.assertTrue(all(name in result for name in ladder.NEEDS))
-        figures = dict(ladder.draw(result))
+        figures = figures_of(ladder, result)
         self.assertEqual(sorted(figures), ["signals-peri-gaussian", "signals-pre-gaussian"])
         axes = figures["signals-pre-gaussian"].axes[0]
         self.assertEqual(axes.get_title().split("\n")[0], "stream, second moment")

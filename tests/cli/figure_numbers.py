@@ -6,8 +6,8 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 
 import unittest
 
-import plotting  # noqa: F401  first of what needs packages
 from periscope_process import SMALL, SWEEPS, SharedFolderTest, run_result
+from plotting import figures_of  # first of what needs packages
 
 # isort: split
 import numpy as np
@@ -75,7 +75,7 @@ class Numbers(SharedFolderTest):
 
     def figure(self, kind, file, name=None):
         module = next(k for k in kinds.KINDS if k.__name__ == f"plots.{kind}")
-        drawn = dict(module.draw(file))
+        drawn = figures_of(module, file)
         return drawn[name or kind]
 
     def check(self, axes, look, x, curve, scale=lambda v: v, slope=None, every=False, xs=None):

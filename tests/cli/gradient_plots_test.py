@@ -6,7 +6,7 @@ import sys
 import unittest
 
 from periscope_process import SMALL, SWEEPS, SharedFolderTest, run
-from plotting import ROOT  # first of what needs packages
+from plotting import ROOT, figures_of  # first of what needs packages
 
 # isort: split
 import numpy as np
@@ -81,7 +81,7 @@ class GradientPlots(SharedFolderTest):
         np.testing.assert_allclose(bars, 2 * error, rtol=1e-6, atol=1e-12)
 
     def panels(self, kind, file, name=None):
-        drawn = dict(kind.draw(self.files[file]))
+        drawn = figures_of(kind, self.files[file])
         return (drawn[name] if name else next(iter(drawn.values()))).axes, self.files[file]
 
     def norms(self, data, name, place, scale=1.0):

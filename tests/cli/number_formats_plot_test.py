@@ -6,7 +6,7 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 import unittest
 
 from periscope_process import FolderTest, run
-from plotting import ROOT  # noqa: F401  first of what needs packages
+from plotting import ROOT, figures_of  # noqa: F401  first of what needs packages
 
 # isort: split
 import numpy as np
@@ -24,7 +24,7 @@ class NumberFormatPlots(FolderTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         result = reader.read(self.folder / "formats.nc")
         self.assertTrue(all(name in result for name in number_formats.NEEDS))
-        return result, dict(number_formats.draw(result))
+        return result, figures_of(number_formats, result)
 
     def test_measured_as_markers_and_predicted_as_lines(self):
         result, figures = self.drawn()

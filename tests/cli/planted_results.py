@@ -4,7 +4,7 @@ the lines, markers and error bars of such numbers."""
 import json
 import unittest
 
-import plotting  # noqa: F401  first of what needs packages
+from plotting import figures_of  # first of what needs packages
 
 # isort: split
 import numpy as np
@@ -122,7 +122,7 @@ class FigureTest(unittest.TestCase):
     result: xr.Dataset
 
     def figure(self, kind, name, result=None):
-        return dict(kind.draw(self.result if result is None else result))[name]
+        return figures_of(kind, self.result if result is None else result)[name]
 
     def panel(self, figure, title):
         (axes,) = [axes for axes in figure.axes if axes.get_title() == title]

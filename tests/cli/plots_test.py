@@ -10,7 +10,7 @@ import unittest
 import xml.etree.ElementTree
 
 from periscope_process import SharedFolderTest, run
-from plotting import ROOT, draw, with_columns, with_config  # first of what needs packages
+from plotting import ROOT, draw, figures_of, with_columns, with_config  # first of what needs packages
 
 # isort: split
 import numpy as np
@@ -99,7 +99,7 @@ class Plots(SharedFolderTest):
         cls.overflow = reader.read(cls.results / "overflow" / "propagate.nc")
 
     def figure(self, kind, result, name=None):
-        drawn = dict(kind.draw(result))
+        drawn = figures_of(kind, result)
         return drawn[name] if name else next(iter(drawn.values()))
 
     def test_every_figure_is_written_and_the_same_each_time(self):
@@ -107,7 +107,7 @@ class Plots(SharedFolderTest):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         written = [pathlib.Path(line) for line in done.stdout.splitlines()]
         names = {f"propagate-{figure}" for figure in STACK_FIGURES} | {"ladder-convergence"}
-        names |= {f"ladder-{name}" for name, _ in ladder.draw(self.ladder)}
+        names |= {f"ladder-{name}" for name, _ in figures_of(ladder, self.ladder).items()}
         names |= {f"verify-{f}" for f in ("bound_ratios", "bound_ratio_vs_width", "massive_activations")}
         names |= {f"probe-{figure}" for figure in PROBE_FIGURES}
         expected = {self.folder / "figures" / f"{name}.{kind}" for name in names for kind in ("png", "svg", "txt")}
@@ -132,7 +132,7 @@ class Plots(SharedFolderTest):
         """The figures of a file, each with the name of its own."""
         for kind in kinds.KINDS:
             if all(name in result for name in kind.NEEDS):
-                for name, figure in kind.draw(result):
+                for name, figure in figures_of(kind, result).items():
                     yield f"{source(result).stem}-{name}", figure
 
     def test_theory_alone_and_stacks_without_a_prediction_have_their_figures(self):
@@ -432,7 +432,7 @@ class Plots(SharedFolderTest):
             of_nothing = with_columns(result, nan)
             for kind in kinds.KINDS:
                 if all(name in result for name in kind.NEEDS):
-                    for name, figure in kind.draw(of_nothing):
+                    for name, figure in figures_of(kind, of_nothing).items():
                         with self.subTest(file=source(result).name, figure=name):
                             figure.savefig(io.BytesIO(), format="png", dpi=30)
         nan = {n: np.full(v.shape, np.nan) for n, v in self.stack.data_vars.items() if n.startswith("variance_")}

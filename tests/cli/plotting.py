@@ -28,6 +28,13 @@ def draw(*arguments):
                           cwd=ROOT, timeout=300)
 
 
+def figures_of(kind, ds):
+    """All figures of a kind, by name."""
+    from plots.makers import made
+
+    return {name: made(make) for name, make in kind.draw(ds).items()}
+
+
 class Asked(xarray.Dataset):
     """A result that remembers which variables it was asked for, and which were sought in it."""
 

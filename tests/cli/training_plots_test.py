@@ -5,8 +5,8 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 
 import unittest
 
-import plotting  # noqa: F401  first of what needs packages
 from periscope_process import FolderTest, run, sets
+from plotting import figures_of  # first of what needs packages
 
 # isort: split
 import numpy as np
@@ -77,7 +77,7 @@ class TrainingPlots(FolderTest):
         self.losses(result)
 
     def variance(self, result):
-        ((_, figure),) = growth_over_depth.draw(result)
+        (figure,) = figures_of(growth_over_depth, result).values()
         top = figure.axes[5 if len(figure.axes) > 5 else -1]
         drawn = {tuple(np.round(points[:, 1], 12)) for points in markers(top)}
         for g in groups.rows(result):
@@ -86,7 +86,7 @@ class TrainingPlots(FolderTest):
     def verdicts(self, result):
         """Checks that --claims writes every tested claim above its figure, with the verdict, and that the figure of
         claims has all of them."""
-        ((_, figure),) = growth_over_depth.draw(result)
+        (figure,) = figures_of(growth_over_depth, result).values()
         groups.claims_above(figure)
         words = [text.get_text() for text in figure.texts]
         for c in np.flatnonzero(array(result, "claim_exhibit") == "1"):
@@ -94,7 +94,7 @@ class TrainingPlots(FolderTest):
             line = [w for w in words if w.startswith(f"{array(result, 'claim')[c]} {verdict} (")]
             self.assertEqual(len(line), 1, words)
             self.assertIn(array(result, "claim_statement")[c], line[0])
-        ((_, figure),) = claims.draw(result)
+        (figure,) = figures_of(claims, result).values()
         tested = np.flatnonzero(~np.isin(array(result, "claim_verdict"), ["not-run", "not-testable-here"]))
         self.assertEqual(len(figure.axes[0].get_yticks()), len(tested))
         for label, c in zip(figure.axes[0].get_yticklabels(), tested, strict=True):
@@ -106,14 +106,14 @@ class TrainingPlots(FolderTest):
             np.testing.assert_allclose(x, np.log10(0.5 / p) if p <= 0.5 else -np.log10(0.5 / (1 - p)))
 
     def rates(self, result):
-        ((_, figure),) = rate_sweeps.draw(result)
+        (figure,) = figures_of(rate_sweeps, result).values()
         peri = groups.rows(result, "rates", ["peri"]) + groups.rows(result, "base", ["peri"])
         expected = sorted((array(result, "lr")[g], array(result, "final_loss_mean")[g]) for g in peri)
         self.assertTrue(any(len(series) == len(expected) and np.allclose(series, expected)
                             for series in markers(figure.axes[0])))
 
     def identity(self, result):
-        figures = dict(growth_identity.draw(result))
+        figures = figures_of(growth_identity, result)
         g = groups.rows(result, placements=["pre"])[0]
         panel = next(axes for axes in figures["growth"].axes if axes.get_title() == "Pre-LN")
         lines = [line.get_ydata() for line in panel.get_lines()]
@@ -124,7 +124,7 @@ class TrainingPlots(FolderTest):
     def runs(self, result):
         """What figures 5, 7, 9 and 11 draw of every run or group, at the beginning and at the end."""
         figures = {name: figure for kind in (extremes, layer_gradients, redundancy, stability)
-                   for name, figure in kind.draw(result)}
+                   for name, figure in figures_of(kind, result).items()}
         of_layers = array(result, "layer_gradient_measured")
         for row, g in enumerate(groups.rows(result)):
             for r in (0, -1):
@@ -141,7 +141,7 @@ class TrainingPlots(FolderTest):
                 self.assert_drawn(figures["figure-9-gains"].axes[row], array(result, "gain_b_measured")[g, r], (g, r))
 
     def parts(self, result):
-        panel = dict(growth_identity.draw(result))["growth-parts"].axes[0]
+        panel = figures_of(growth_identity, result)["growth-parts"].axes[0]
         drawn = [line.get_xdata() for line in panel.get_lines()]
         for g in groups.rows(result):
             for name in ("growth_from_scales", "growth_from_sizes_inside", "growth_from_alignment"):
@@ -151,7 +151,7 @@ class TrainingPlots(FolderTest):
 
     def losses(self, result):
         """Table 5's bars are two standard errors to each side."""
-        drawn = bars(dict(final_losses.draw(result))["table-5-losses"].axes[0])
+        drawn = bars(figures_of(final_losses, result)["table-5-losses"].axes[0])
         for g in groups.rows(result):
             mean, error = array(result, "final_loss_mean")[g], array(result, "final_loss_stderr")[g]
             ends = [[mean - 2 * error, mean + 2 * error]]
@@ -167,7 +167,7 @@ class TrainingPlots(FolderTest):
 
     def test_train(self):
         result = made(self.folder, "train", "--set", 'model.placement=["pre", "peri"]')
-        ((name, figure),) = training.draw(result)
+        ((name, figure),) = figures_of(training, result).items()
         self.assertEqual(name, "training")
         loss = figure.axes[0]
         drawn = [line.get_ydata() for line in loss.get_lines()]
