@@ -36,7 +36,16 @@ def draw(ds: xr.Dataset, i: int) -> style.Page:
         _name(panels[0], 0.04, 0.96, "theory", "left", "top")
         _name(panels[0], 0.96, 0.04, "simulation", "right", "bottom")
     colourbar(figure, image, panels)
-    return style.finish(figure, [], caption(ds, i))
+    words = style.title(style.INPUTS[array(ds, "input")[i]])
+    words += ": arccos(cosine)/π of the stream at two depths, mean over tokens. "
+    if is_measured(ds):
+        below = f"mean of {seeds_in_words(ds)}" if seeds(ds) > 1 else "one seed"
+        words += f"Above the diagonal: theory. Below: {below}. "
+    else:
+        words += "Theory alone. "
+    if not np.isfinite(predicted).all():
+        words += "Grey: no finite value. "
+    return style.finish(figure, [], words + captions.setting(ds))
 
 
 def heatmaps(panels: Sequence[Axes], values: Sequence[np.ndarray] | np.ndarray, depth: np.ndarray) -> AxesImage:
@@ -62,16 +71,3 @@ def colourbar(figure: style.Page, image: AxesImage, panels: list[Axes]) -> None:
 def _name(axes: Axes, x: float, y: float, words: str, ha: str, va: str) -> None:
     outline = [withStroke(linewidth=1.8, foreground="white")]
     axes.text(x, y, words, transform=axes.transAxes, fontsize=6.5, ha=ha, va=va, path_effects=outline)
-
-
-def caption(ds: xr.Dataset, i: int) -> str:
-    words = style.title(style.INPUTS[array(ds, "input")[i]])
-    words += ": arccos(cosine)/π of the stream at two depths, mean over tokens. "
-    if is_measured(ds):
-        below = f"mean of {seeds_in_words(ds)}" if seeds(ds) > 1 else "one seed"
-        words += f"Above the diagonal: theory. Below: {below}. "
-    else:
-        words += "Theory alone. "
-    if not np.isfinite(array(ds, "angular_distance_predicted")[i]).all():
-        words += "Grey: no finite value. "
-    return words + captions.setting(ds)

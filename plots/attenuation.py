@@ -32,7 +32,7 @@ def draw(ds: xr.Dataset) -> style.Page:
         for axes, factor in zip(row, factors, strict=True):
             every = []
             for k in np.flatnonzero(array(ds, "qk_factor") == factor).tolist():
-                every.append(curves.norms(curves.case(ds, name, k)))
+                every.append(curves.norms(curves.select(ds, name, (k,))))
                 curves.draw(axes, looks[k], x, every[-1], slice(None))
                 rate = array(ds, "claimed_rate")[k]
                 if array(ds, "claim")[k] == "G10":
@@ -41,9 +41,7 @@ def draw(ds: xr.Dataset) -> style.Page:
             scales.whole_numbers(axes, 5)
             axes.set(xlabel=x_label, title="Uniform attention" if factor == 0 else f"Softmax, q·k × {factor:g}²")
         row[0].set_ylabel(label)
-    shown = dict(zip(array(ds, "placement"), looks, strict=True))
-    keys = [style.key(look, True) for look in shown.values()]
-    keys.append(style.theory_and_measurement())
+    keys = curves.both(list(dict(zip(array(ds, "placement"), looks, strict=True)).values()))
     keys.append(style.entry(**CLAIM, label="claimed for Post-LN: $(2/3)^{(L-l)/2}$"))
     words = "Above: gradient of the hidden state, rms over tokens; below: of the MLP's last matrix. Geometric means "
     words += "over seeds. Grey: what (2/3)^((L−l)/2) would make of Post-LN's gradient at the top. "

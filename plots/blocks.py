@@ -7,12 +7,12 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from . import captions, curves, gradient, scales, style, variance
+from . import captions, curves, scales, stream, style
 from .dataset import array, config, is_measured, on, seeds_in_words
 from .makers import Makers
 
 FIGURES = {"blocks": "the twelve most different of many placements: variance, gradient and angle over depth"}
-NEEDS = variance.NEEDS | gradient.NEEDS | on("input placement depth other_depth", "angular_distance_predicted")
+NEEDS = stream.NEEDS | stream.GRADIENTS | on("input placement depth other_depth", "angular_distance_predicted")
 FEWEST, SHOWN = 9, 12  # fewer stacks are readable in one panel; more than twelve are not in a page of classes
 
 # Stacks of a class differ at initialisation by the sizes of their branches and, where nothing is normed behind the
@@ -58,7 +58,7 @@ def class_of(placement: str) -> str:
 
 def read(ds: xr.Dataset, i: int, p: int) -> Curves:
     """The curves of one stack, at the depths that it has: side-by-side blocks have one addition for each layer."""
-    sizes, gradients = curves.select(ds, "variance", (i, p)), gradient.norms(ds, gradient.NAME, (i, p))
+    sizes, gradients = curves.select(ds, "variance", (i, p)), stream.norms(ds, "log_grad_sq", (i, p))
     at_input = next((sizes[v][0] for v in ("predicted", "measured") if v in sizes and sizes[v][0] > 0), 1.0)
     sizes = {k: v / at_input for k, v in sizes.items()}
     angle = {v: array(ds, f"angular_distance_{v}")[i, p, 0] for v in ("predicted", "measured")

@@ -48,7 +48,6 @@ PANELS = {
 }
 FORMATS = {"fp16": "FP16", "bf16": "BF16", "fp8_e4m3": "FP8 E4M3", "fp8_e5m2": "FP8 E5M2", "fp32": "FP32"}
 FP16 = 65504.0  # the largest finite number
-ALWAYS = FP16  # limits up to this are drawn in every figure
 # What a run does in an arithmetic, its format in braces; for a caption.
 ARITHMETICS = {
     "mixed": "when weights and every result are stored in {}, with sums, norms and softmax in FP32",
@@ -56,24 +55,16 @@ ARITHMETICS = {
 }
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """What is drawn: one bound per class and place, and the arithmetic that it holds in."""
-
-    of_class: np.ndarray
-    short: str  # "mixed, FP16"
-    words: str
-
-
-def bounds(ds: xr.Dataset) -> Bounds:
+def bounds(ds: xr.Dataset) -> tuple[np.ndarray, str, str]:
+    """Returns one bound per class and place, and the arithmetic that they hold in: "mixed, FP16", and in words."""
     arithmetic, names = fact(ds, "arithmetic"), list(array(ds, "format"))
     fp16_first = sorted(names, key=lambda name: name != "fp16")
     judged = [name for name in fp16_first if np.isfinite(array(ds, "run_bound")[names.index(name)]).any()]
     if arithmetic not in ARITHMETICS or not judged:
-        return Bounds(array(ds, "class_bound"), "exact", "in exact arithmetic")
+        return array(ds, "class_bound"), "exact", "in exact arithmetic"
     label = FORMATS.get(judged[0], judged[0])
-    return Bounds(array(ds, "run_bound")[names.index(judged[0])], f"{arithmetic}, {label}",
-                  ARITHMETICS[arithmetic].format(label))  # fmt: skip
+    words = ARITHMETICS[arithmetic].format(label)
+    return array(ds, "run_bound")[names.index(judged[0])], f"{arithmetic}, {label}", words
 
 
 def certified(ds: xr.Dataset, name: str) -> str:
@@ -90,18 +81,18 @@ def certified(ds: xr.Dataset, name: str) -> str:
 @one_figure("certificate")
 def draw(ds: xr.Dataset) -> style.Page:
     figure, (row,) = style.panels(1, len(PANELS), 3.2, style.PAGE, sharey=True)
-    measured, bound = "class_measured" in ds, bounds(ds)
+    measured, (bound, arithmetic, words) = "class_measured" in ds, bounds(ds)
     for axes, (title, curves) in zip(row, PANELS.items(), strict=True):
         for curve in curves:
-            _curve(axes, ds, curve, bound.of_class, measured)
+            _curve(axes, ds, curve, bound, measured)
         axes.set(title=title, xlabel="Sublayer (from 0)", yscale="log")
         axes.set_xlim(-1.6, array(ds, "place")[-1] + 0.6)
         scales.whole_numbers(axes, 8)
-    row[0].set_ylabel(f"Largest magnitude ({bound.short})")
-    _scale(ds, row, bound.of_class, measured)
+    row[0].set_ylabel(f"Largest magnitude ({arithmetic})")
+    _scale(ds, row, bound, measured)
     keys = [style.entry(**c.line, linewidth=1.3, marker=c.marker if measured else "",
                    markersize=4, label=c.label) for curves in PANELS.values() for c in curves]  # fmt: skip
-    return style.finish(figure, keys, caption(ds, bound.words, measured))
+    return style.finish(figure, keys, caption(ds, words, measured))
 
 
 def _curve(axes: Axes, ds: xr.Dataset, curve: Curve, bounds: np.ndarray, measured: bool) -> None:
@@ -129,7 +120,7 @@ def _scale(ds: xr.Dataset, panels: list[Axes], bounds: np.ndarray, measured: boo
     low, high = (values.min(), values.max()) if values.size else (1.0, 1.0)
     limits = sorted(zip(array(ds, "format_largest"), array(ds, "format"), strict=True))
     fitting = next((largest for largest, _ in limits if largest >= high), limits[-1][0])
-    shown = [(largest, name) for largest, name in limits if largest <= max(ALWAYS, fitting if fitting < 1e30 else 0)]
+    shown = [(largest, name) for largest, name in limits if largest <= max(FP16, fitting if fitting < 1e30 else 0)]
     for largest, name in shown:
         for axes in panels:
             axes.axhline(largest, color=style.INK, linewidth=0.7, linestyle=(0, (1, 1.5)), zorder=1)

@@ -92,13 +92,16 @@ def name(ds: xr.Dataset, c: int, width: int = 66) -> str:
     return "\n".join(textwrap.wrap(f"{array(ds, 'claim')[c]} {array(ds, 'claim_statement')[c]}", width))
 
 
+def mean(ds: xr.Dataset, c: int) -> str:
+    value, error = array(ds, "claim_mean")[c], array(ds, "claim_stderr")[c]
+    return f"{value:.3g} ± {error:.2g}" if np.isfinite(value) else "no value"
+
+
 def number(ds: xr.Dataset, c: int) -> str:
     """The mean and its standard error in their own units, both p, and what would be found."""
-    mean, error = array(ds, "claim_mean")[c], array(ds, "claim_stderr")[c]
-    values = f"{mean:.3g} ± {error:.2g}" if np.isfinite(mean) else "no value"
     found = array(ds, "claim_detectable")[c]
     found = f" [{found:.2g}]" if np.isfinite(found) else ""
-    return f"{values}{found}\n{groups.chances(ds, c)}"
+    return f"{mean(ds, c)}{found}\n{groups.chances(ds, c)}"
 
 
 def count(ds: xr.Dataset, verdict: str) -> int:

@@ -59,6 +59,4 @@ def words(ds: xr.Dataset, c: int) -> str:
     verdict = str(array(ds, "claim_verdict")[c])
     if verdict in NOT_RUN:
         return "not run"
-    mean, error = array(ds, "claim_mean")[c], array(ds, "claim_stderr")[c]
-    values = f"{mean:.3g} ± {error:.2g}" if np.isfinite(mean) else "no value"
-    return f"{values}\n{groups.chances(ds, c) if verdict in claims.MARKERS else 'not testable here'}"
+    return f"{claims.mean(ds, c)}\n{groups.chances(ds, c) if verdict in claims.MARKERS else 'not testable here'}"

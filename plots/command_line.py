@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from . import drawing, kinds, options
+from . import drawing, kinds, style
 
 ABOUT = "Draws Periscope's result files. Figures are drawn anew each time, and replaced only by complete ones."
 CODES = """exit codes: 0 all figures are drawn; 1 a file could not be read, or a figure not drawn or written: it is
@@ -33,9 +33,9 @@ def _width(text: str) -> float:
         width = float(text)
     except ValueError:
         width = float("nan")
-    if not options.NARROWEST <= width <= options.WIDEST:
+    if not style.NARROWEST <= width <= style.WIDEST:
         raise argparse.ArgumentTypeError(
-            f"{text!r}: expected inches from {options.NARROWEST:g} to {options.WIDEST:g} "
+            f"{text!r}: expected inches from {style.NARROWEST:g} to {style.WIDEST:g} "
             "(a column of a page has about 3.3, its whole width 7)")  # fmt: skip
     return width
 
@@ -69,9 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--width", metavar="INCHES", type=_width, default=None,
         help="width of every figure: about 3.3 for one column of a page, 7 for its whole width (default: 7, or 4.6 for "
              "one panel)")  # fmt: skip
-    add("--format", metavar="KIND[,KIND]", type=_list_of(options.FORMATS, "format"), default=("png", "svg"),
+    add("--format", metavar="KIND[,KIND]", type=_list_of(drawing.FORMATS, "format"), default=("png", "svg"),
         dest="formats", help="png, svg, pdf (default: png,svg)")  # fmt: skip
-    add("--caption", choices=options.CAPTIONS, default="file",
+    add("--caption", choices=drawing.CAPTIONS, default="file",
         help="file: a text file beside the figure, which itself carries none (default); below: in the figure")
     add("--list", action=_List, nargs=0, help="print the names of all figures and exit")
     return parser
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--label: expected with --together")
     if len(set(labels)) < len(labels) or not all(label.strip() for label in labels):
         parser.error("--label: expected a different, non-empty text for each result")
-    settings = options.Options(chosen.only, chosen.width, chosen.formats, chosen.caption, chosen.claims, labels)
+    settings = drawing.Options(chosen.only, chosen.width, chosen.formats, chosen.caption, chosen.claims, labels)
     files: list[Path] = []
     failed = 0
     for path in chosen.paths:

@@ -26,7 +26,7 @@ def draw(ds: xr.Dataset) -> style.Page:
     axes.axhline(1, color=style.INK, linewidth=0.6, zorder=1)
     every = []
     for p, look in enumerate(looks):
-        ratio, size = (curves.norms(curves.case(ds, n, p)) for n in ("log_ratio", "log_rms_a"))
+        ratio, size = (curves.norms(curves.select(ds, n, (p,))) for n in ("log_ratio", "log_rms_a"))
         every.append(ratio)
         predicted = {k: ratio[k] for k in ("predicted", "predicted_stderr")}
         curves.draw(axes, look, size["predicted"], predicted, slice(None))

@@ -49,6 +49,10 @@ def turns(points: int, curves: int) -> list[slice]:
     return [slice(rank % stride, None, stride) for rank in range(curves)]
 
 
+def often(points: slice) -> str:
+    return "" if points.step == 1 else f", one point in {points.step} by turns"
+
+
 def log_scale(panels: Sequence[Axes], curves: Sequence[Curve]) -> None:
     """A logarithmic scale that holds all curves with a prediction. One that theory refused may leave it."""
     parts = [c[k] for c in curves if is_predicted(c) for k in ("predicted", "measured") if k in c]
@@ -66,18 +70,22 @@ def legend(ds: xr.Dataset, looks: Sequence[style.Look], *statistics: str) -> lis
     return keys
 
 
+def both(looks: Sequence[style.Look]) -> list[Line2D]:
+    """The legend of stacks that all have theory and measurement."""
+    return [*(style.key(look, True) for look in looks), style.theory_and_measurement()]
+
+
 def unpredicted(ds: xr.Dataset, p: int, statistics: Sequence[str]) -> list[str]:
     """Of which statistics stack p has no prediction."""
     return [name for name in statistics if not np.isfinite(array(ds, f"{name}_predicted")[:, p]).any()]
 
 
-def caption(ds: xr.Dataset, stride: int, *statistics: str, mean: str = "mean") -> str:
+def caption(ds: xr.Dataset, points: slice, *statistics: str, mean: str = "mean") -> str:
     """How to read the curves of statistics, and what was run. `mean` names the mean over seeds."""
     words = ["Lines: theory; bands, where wider than the line, ± 2 standard errors of the prediction."]
     if is_measured(ds):
-        often = "" if stride == 1 else f", one point in {stride} by turns"
         one = "one seed" if seeds(ds) == 1 else f"{mean} of {seeds_in_words(ds)}, ± 2 standard errors"
-        words.append(f"Markers{often}: {one}.")
+        words.append(f"Markers{often(points)}: {one}.")
         words += refusals(ds, statistics)
     return " ".join([*words, entering(ds) + captions.setting(ds)])
 
@@ -130,7 +138,7 @@ def over_depth(ds: xr.Dataset, *statistics: Statistic, mean: str = "mean") -> st
         if statistic.log:
             log_scale(panels, every)
     names = [statistic.name for statistic in statistics]
-    words = caption(ds, points[0].step, *names, mean=mean)
+    words = caption(ds, points[0], *names, mean=mean)
     return style.finish(figure, legend(ds, looks, *names), words)
 
 
@@ -178,8 +186,3 @@ def norms(curve: Curve) -> Curve:
             shown[value] = np.exp(curve[value])
             shown[error] = shown[value] * curve[error]
     return shown
-
-
-def case(ds: xr.Dataset, name: str, row: int) -> Curve:
-    """A curve of a file whose first dimension counts cases."""
-    return select(ds, name, (row,))

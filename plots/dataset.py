@@ -5,6 +5,10 @@ a variable on no dimension, JSON stands as text in the global attributes, column
 """
 
 import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +70,7 @@ def fact(ds: xr.Dataset, name: str) -> Any:
 
 def fact_if_any(ds: xr.Dataset, name: str) -> Any:
     """The same, None where the result has none."""
-    try:
-        return fact(ds, name)
-    except KeyError:
-        return None
+    return fact(ds, name) if name in ds.variables or name in ds.attrs else None
 
 
 def config(ds: xr.Dataset) -> dict[str, Any]:
@@ -80,10 +81,17 @@ def config(ds: xr.Dataset) -> dict[str, Any]:
     return table
 
 
-def source(ds: xr.Dataset) -> Path | None:
-    """The file that it was read from, None for one that comes from memory."""
-    path = ds.encoding.get("source")
-    return Path(path) if path else None
+@contextmanager
+def whole_file(target: Path) -> Iterator[Path]:
+    """A path beside `target` for a file that takes its place once it is written and on the disk."""
+    temporary = target.with_name(f".{target.name}-{uuid.uuid4().hex}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def is_measured(ds: xr.Dataset) -> bool:

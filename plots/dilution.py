@@ -42,5 +42,5 @@ def draw(ds: xr.Dataset) -> style.Page:
     words = ("Size (rms over tokens and features) of a sublayer's branch βB_out over that of the stream αx_in to which "
              "it is added: x_in is the sublayer's input, B_out its module's output, after norm B where there is one; "
              "α and β are the placement's scales. ")  # fmt: skip
-    caption = words + curves.caption(ds, points[0].step, NAME)
+    caption = words + curves.caption(ds, points[0], NAME)
     return style.finish(figure, curves.legend(ds, looks, NAME), caption)

@@ -17,13 +17,30 @@ from typing import Any, BinaryIO
 import xarray as xr
 
 from . import groups, kinds, reader, style, together
+from .dataset import whole_file
 from .makers import made
-from .options import Options
 
+FORMATS = ("png", "svg", "pdf")
+CAPTIONS = ("file", "below")
 PATIENCE = 600.0  # seconds for one file's reading, or for one figure
 GRACE = 2.0  # seconds to clean up in
-DEFAULT = Options()
 UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller chooses about figures. Defaults are those of the command line. `only` holds names of figures;
+    empty, all are drawn."""
+
+    only: tuple[str, ...] = ()
+    width: float | None = None  # inches; None: each figure's own, 7 or 4.6
+    formats: tuple[str, ...] = ("png", "svg")
+    caption: str = "file"
+    claims: bool = False
+    labels: tuple[str, ...] = ()  # of results drawn together, in their order; empty: what differs between them
+
+
+DEFAULT = Options()
 
 
 @dataclass(frozen=True)
@@ -147,33 +164,19 @@ def save(figure: style.Page, path: Path, options: Options = DEFAULT) -> Iterator
         groups.claims_above(figure)
     if options.caption == "below":
         style.caption_below(figure)
-    with style.laid_out_once(figure) as hold:
-        for kind in options.formats:
-            yield _write(path.with_name(f"{path.name}.{kind}"), partial(_image, figure, kind))
-            hold()
+    for kind in options.formats:
+        image = partial(figure.savefig, format=kind, metadata=UNDATED.get(kind))
+        yield _write(path.with_name(f"{path.name}.{kind}"), image)
+        figure.set_layout_engine("none")  # all formats have one layout, which takes as long to find as a figure to draw
     if options.caption == "file":
-        yield _write(path.with_name(f"{path.name}.txt"), partial(_text, figure.caption))
+        text = textwrap.fill(style.plain(figure.caption), 100, break_on_hyphens=False)
+        yield _write(path.with_name(f"{path.name}.txt"), lambda stream: stream.write(f"{text}\n".encode()))
 
 
-def _image(figure: style.Page, kind: str, stream: BinaryIO) -> None:
-    figure.savefig(stream, format=kind, metadata=UNDATED.get(kind))
-
-
-def _text(caption: str, stream: BinaryIO) -> None:
-    stream.write(f"{textwrap.fill(style.plain(caption), 100, break_on_hyphens=False)}\n".encode())
-
-
-def _write(named: Path, write: Callable[[BinaryIO], None]) -> Path:
+def _write(named: Path, write: Callable[[BinaryIO], object]) -> Path:
     target = named.resolve()  # behind a symbolic link, which stays one
     if target.exists() and not target.is_file():
         raise OSError(f"cannot write {named}: it is there and no regular file")
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("xb") as stream:
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(target) as temporary, temporary.open("xb") as stream:
+        write(stream)
     return named

@@ -30,7 +30,7 @@ def draw(ds: xr.Dataset) -> style.Page:
     figure, ((axes, side),) = style.panels(1, 2, 3.0, style.PAGE, width_ratios=(3, 2))
     every = []
     for p, look in enumerate(looks):
-        shown = curves.norms(curves.case(ds, "log_gradient", p))  # on more layers predicted than measured
+        shown = curves.norms(curves.select(ds, "log_gradient", (p,)))  # on more layers predicted than measured
         every.append({k: shown[k] for k in ("predicted", "predicted_stderr")})
         curves.draw(axes, look, array(ds, "theory_layers"), every[-1], slice(None))
         axes.errorbar(array(ds, "layers"), shown["measured"], 2 * shown["stderr"], **look.marks, elinewidth=0.9,

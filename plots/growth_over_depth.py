@@ -48,7 +48,7 @@ def _figure(ds: xr.Dataset) -> style.Page:
     keys += [style.entry(color=style.INK, linewidth=1.3, label="before training: theory"),
              style.entry(color=style.INK, linewidth=0.7, marker="o", markersize=4.5, label="measured")]  # fmt: skip
     words = (
-        f"Mean over held-out tokens of $\\mathrm{{Var}}_D(x)$. Markers{_often(points[0].step)}: geometric mean of "
+        f"Mean over held-out tokens of $\\mathrm{{Var}}_D(x)$. Markers{curves.often(points[0])}: geometric mean of "
         f"{seeds_in_words(ds)}, ± 2 standard errors. Before training, lines are theory for random weights; "
         f"elsewhere they join the markers. {laws(ds, shown)}"
     )
@@ -60,10 +60,6 @@ def _over_depth(axes: Axes, ds: xr.Dataset, g: int, r: int, look: style.Look, so
     line = array(ds, "variance_predicted")[g] if array(ds, "record")[r] == 0 else mean
     axes.plot(depth, line, **look.line, linewidth=1.3 if line is not mean else 0.7)
     groups.measured(axes, look, depth[some], mean[some], error[some])
-
-
-def _often(stride: int) -> str:
-    return "" if stride == 1 else f", one point in {stride} by turns"
 
 
 def laws(ds: xr.Dataset, shown: list[int]) -> str:

@@ -23,9 +23,9 @@ def draw(ds: xr.Dataset) -> style.Page:
     points = curves.turns(len(depth), len(looks))
     shares, skips = [], []
     for p, look in enumerate(looks):
-        shares.append(curves.case(ds, "skip_share", p))
+        shares.append(curves.select(ds, "skip_share", (p,)))
         curves.draw(share, look, depth, shares[-1], points[p])
-        skips.append(curves.norms(curves.case(ds, "log_skip", p)))
+        skips.append(curves.norms(curves.select(ds, "log_skip", (p,))))
         curves.draw(skip, look, depth, skips[-1], points[p])
         branch.errorbar(array(ds, "sublayer"), array(ds, "branch_term")[p], 2 * array(ds, "branch_term_stderr")[p],
                         **look.line, linewidth=0.8, elinewidth=0.7)  # fmt: skip
@@ -39,5 +39,4 @@ def draw(ds: xr.Dataset) -> style.Page:
         scales.whole_numbers(axes, 5)
     words = "g = s + r at every depth: s came down the skip connections alone, r took a branch at least once; "
     words += f"largest ‖g − s − r‖/‖g‖ of all runs: {max(array(ds, 'identity_error')):.1e}. Right: measured. "
-    keys = [*(style.key(look, True) for look in looks), style.theory_and_measurement()]
-    return style.finish(figure, keys, words + score_path.reading(ds))
+    return style.finish(figure, curves.both(looks), words + score_path.reading(ds))

@@ -9,7 +9,7 @@ import xarray as xr
 # A kind is a module with `FIGURES`, what each of its figures shows; `NEEDS`, the variables without which none of them
 # can be drawn, with their dimensions; and `draw`. The first of a result's kinds is the one that tells most about it.
 KINDS = tuple(import_module(f".{name}", __package__) for name in """
-    overview variance token_cosine dilution agreement power angular blocks convergence gradient
+    stream dilution agreement power angular blocks convergence
     weight_gradients score_path gradient_depth attenuation identity_path crossover verify probe
     probe_extremes certificate wrong_theories ladder number_formats growth_over_depth rate_sweeps
     stability layer_gradients redundancy decay_init extremes growth_identity final_losses claims

@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import xarray as xr
 
-from . import kinds, options, style
+from . import kinds, style
 from .dataset import array, config
 from .makers import Makers, made
 
@@ -42,8 +42,8 @@ def plot(
     what the figure needs: stacks may be selected from a result, as by isel(placement=[0, 2]), but not dimensions
     removed nor places in the stack left out.
     """
-    if width is not None and not options.NARROWEST <= width <= options.WIDEST:
-        raise ValueError(f"width {width!r}: expected inches from {options.NARROWEST:g} to {options.WIDEST:g}")
+    if width is not None and not style.NARROWEST <= width <= style.WIDEST:
+        raise ValueError(f"width {width!r}: expected inches from {style.NARROWEST:g} to {style.WIDEST:g}")
     offer = _offer(ds)
     chosen = _choose(offer, name)
     with _ONE_AT_A_TIME, style.use_width(width):

@@ -9,8 +9,7 @@ import xarray as xr
 from . import style
 from .dataset import array
 
-Maker = Callable[[], style.Page]
-Makers = dict[str, Maker]  # by the figure's name
+Makers = dict[str, Callable[[], style.Page]]  # by the figure's name
 
 
 def one_figure(name: str) -> Callable[[Callable[[xr.Dataset], style.Page]], Callable[[xr.Dataset], Makers]]:
@@ -23,7 +22,7 @@ def one_per_input(name: str) -> Callable[[Callable[[xr.Dataset, int], style.Page
     return lambda make: lambda ds: {f"{name}-{of}": partial(make, ds, i) for i, of in enumerate(array(ds, "input"))}
 
 
-def made(make: Maker) -> style.Page:
+def made(make: Callable[[], style.Page]) -> style.Page:
     """Draws a figure. matplotlib's settings are as before afterwards."""
     with matplotlib.rc_context(style.SETTINGS):
         return make()

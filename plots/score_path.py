@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from . import captions, curves, scales, style
+from . import captions, curves, scales, stream, style
 from .dataset import array, coordinates, on, seeds_in_words
 from .makers import Makers
 
@@ -30,20 +30,19 @@ def _shares(ds: xr.Dataset) -> style.Page:
     looks, layer = captions.looks(ds), array(ds, "layer")
     figure, ((axes,),) = style.panels(1, 1, 2.8, style.page(1))
     for p, look in enumerate(looks):
-        curves.draw(axes, look, layer, curves.case(ds, "score_share", p), slice(None))
+        curves.draw(axes, look, layer, curves.select(ds, "score_share", (p,)), slice(None))
     axes.set(xlabel="Layer (from 0)", ylabel="Share of the score path\nin attention's gradient", ylim=(0, 1))
     scales.whole_numbers(axes, 6)
     words = "S/(S+V): S is the squared gradient that reaches attention's input through queries and keys, V that "
     words += "through values. " + reading(ds)
-    keys = [*(style.key(look, True) for look in looks), style.theory_and_measurement()]
-    return style.finish(figure, keys, words)
+    return style.finish(figure, curves.both(looks), words)
 
 
 def _gradients(ds: xr.Dataset) -> style.Page:
     depth = array(ds, "depth")
 
     def panel(axes: Axes, p: int, look: style.Look) -> None:
-        curve = curves.norms({k: v / 2 for k, v in curves.case(ds, "log_grad_sq", p).items()})
+        curve = stream.norms(ds, "log_grad_sq", (p,))
         curves.draw(axes, look, depth, curve, slice(None, None, 2))
         without = np.exp(array(ds, WITHOUT)[p] / 2)
         axes.plot(depth, without, **CONTROL)
@@ -52,9 +51,7 @@ def _gradients(ds: xr.Dataset) -> style.Page:
                        f"without score path: {array(ds, 'without_scores_verdict')[p]}", fontsize=7)  # fmt: skip
 
     figure = curves.per_placement(ds, panel, 1.9, r"$\|\partial\,\mathrm{loss}/\partial x\|$")
-    keys = [style.key(look, True) for look in captions.looks(ds)]
-    keys.append(style.theory_and_measurement())
-    keys.append(style.entry(**CONTROL, label="without the score path"))
+    keys = [*curves.both(captions.looks(ds)), style.entry(**CONTROL, label="without the score path")]
     words = "Gradient of the hidden state, rms over tokens, geometric means over seeds. Titles: the verdicts on "
     words += "theory, once whole, and once without what comes through queries and keys (dashed). "
     return style.finish(figure, keys, words + reading(ds))

@@ -4,7 +4,6 @@ from functools import partial
 from typing import Any
 
 import xarray as xr
-from matplotlib.lines import Line2D
 
 from . import groups, scales, style
 from .dataset import array, coordinates, on
@@ -55,7 +54,7 @@ def _instability(ds: xr.Dataset) -> style.Page:
         "most 16 apart are of one event, whose first step is marked in both rows whichever of both it is. Gradient "
         "norm: of all gradients before clipping."
     )
-    keys = _keys(looks)
+    keys = [style.entry(color=look.colour, linewidth=1.2, label=look.label) for look in looks]
     if "spike" in ds:
         keys.append(style.entry(color=style.INK, **SPIKE, label="first step of a counted spike"))
     return groups.finish(figure, ds, keys, words, ["4"], shown)
@@ -70,8 +69,5 @@ def _last_layer(ds: xr.Dataset) -> style.Page:
     scales.log_axis([axes], array(ds, "last_layer_grad_norm")[shown])
     axes.set(xlabel="Step", ylabel="Gradient norm of the last layer", xlim=(0, step[-1]))
     words = "Every seed on its own: norm of the gradients of the last layer's parameters, before clipping."
-    return groups.finish(figure, ds, _keys(looks), words, ["5"], shown)
-
-
-def _keys(looks: list[style.Look]) -> list[Line2D]:
-    return [style.entry(color=look.colour, linewidth=1.2, label=look.label) for look in looks]
+    keys = [style.entry(color=look.colour, linewidth=1.2, label=look.label) for look in looks]
+    return groups.finish(figure, ds, keys, words, ["5"], shown)

@@ -5,7 +5,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,6 +39,7 @@ SETTINGS: Any = {
 
 PAGE = 7.0  # inches: the text width of a page
 PANEL = 4.6  # inches: a figure of one panel
+NARROWEST, WIDEST = 3.0, 20.0  # inches
 # Inches: panels that would be narrower stand below each other, small multiples sooner than few with longer titles.
 MULTIPLE_LEAST, PANEL_LEAST, FEW = 1.55, 2.0, 4
 INK = "0.3"  # what is neither frame nor data
@@ -234,22 +235,6 @@ class ReproducibleLayout(ConstrainedLayoutEngine):
 
 
 @contextmanager
-def laid_out_once(figure: Page) -> Iterator[Callable[[], None]]:
-    """Within this, panels stay where they are once the function has been called: every format shows the same layout,
-    which takes as long to find as a figure to draw."""
-    engine = figure.get_layout_engine()
-
-    def hold() -> None:
-        with matplotlib.rc_context(SETTINGS):
-            figure.set_layout_engine(None)
-
-    try:
-        yield hold
-    finally:
-        figure.set_layout_engine(engine)
-
-
-@contextmanager
 def use_width(inches: float | None) -> Iterator[None]:
     """Figures that are made within this are that wide; None leaves them at 7 inches, or 4.6 for one panel."""
     global PAGE, PANEL
@@ -294,12 +279,6 @@ def panels(
     return figure, [row[:columns] for row in flat]
 
 
-def _layout(figure: Figure) -> ConstrainedLayoutEngine:
-    engine = figure.get_layout_engine()
-    assert isinstance(engine, ConstrainedLayoutEngine)
-    return engine
-
-
 def multiples(number: int) -> tuple[int, int]:
     """Rows and columns of small multiples, up to four columns where the page is wide enough."""
     rows = math.ceil(number / max(1, min(4, int(PAGE / MULTIPLE_LEAST))))
@@ -311,20 +290,6 @@ def threes(number: int) -> tuple[int, int]:
     return math.ceil(number / 3), min(3, number)
 
 
-def label_outer(grid: Sequence[Sequence[Axes]], used: int, x: str, y: str) -> None:
-    """Labels the outer panels of small multiples and removes those that are not used."""
-    columns = len(grid[0])
-    for i, axes in enumerate(axes for row in grid for axes in row):
-        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-        if i % columns == 0:
-            axes.set_ylabel(y)
-        if i + columns >= used:  # nothing is below it
-            axes.set_xlabel(x)
-            axes.tick_params(labelbottom=True)
-        if i >= used:
-            axes.remove()
-
-
 def small_multiples(
     number: int, height: float, x: str, y: str, shape: tuple[int, int] | None = None, width: float | None = None,
     **keywords: Any,
@@ -332,8 +297,17 @@ def small_multiples(
     """Panels of equal kind, with labels at the outer ones: `shape` has rows and columns, by default `multiples`."""
     rows, columns = shape or multiples(number)
     figure, grid = panels(rows, columns, height, width or page(columns), **keywords)
-    label_outer(grid, number, x, y)
-    return figure, [axes for row in grid for axes in row][:number]
+    every = [axes for row in grid for axes in row]
+    for i, axes in enumerate(every):
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        if i % columns == 0:
+            axes.set_ylabel(y)
+        if i + columns >= number:  # nothing is below it
+            axes.set_xlabel(x)
+            axes.tick_params(labelbottom=True)
+        if i >= number:
+            axes.remove()
+    return figure, every[:number]
 
 
 def entry(**look: Any) -> Line2D:
@@ -399,7 +373,9 @@ def _grow(figure: Page, inches: float) -> float:
     total = height + inches
     figure.below += inches
     figure.set_size_inches(width, total)
-    _layout(figure).set(rect=(0, figure.below / total, 1, 1 - figure.below / total))
+    engine = figure.get_layout_engine()
+    assert isinstance(engine, ConstrainedLayoutEngine)
+    engine.set(rect=(0, figure.below / total, 1, 1 - figure.below / total))
     for legend in figure.legends:
         legend.set_bbox_to_anchor((0.5, figure.below / total))
     return inches / total

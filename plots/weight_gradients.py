@@ -4,7 +4,7 @@
 import numpy as np
 import xarray as xr
 
-from . import captions, curves, gradient, style
+from . import captions, curves, stream, style
 from .dataset import array, coordinates, on
 from .makers import one_per_input
 
@@ -30,11 +30,11 @@ def draw(ds: xr.Dataset, i: int) -> style.Page:
     drawn = []
     for w, axes in zip(weights, panels, strict=True):
         for p, look in enumerate(looks):
-            drawn.append(gradient.norms(ds, NAME, (i, p, w)))
+            drawn.append(stream.norms(ds, NAME, (i, p, w)))
             curves.draw(axes, look, layer, drawn[-1], points[p])
         name = str(array(ds, "weight")[w]).replace("_", "\\ ")
         axes.set_title(f"$W_\\mathrm{{{name}}}$")
     curves.log_scale(panels, drawn)
     caption = f"{style.title(style.INPUTS[array(ds, 'input')[i]])}. "
-    caption += curves.caption(ds, points[0].step, NAME, mean=gradient.MEAN)
+    caption += curves.caption(ds, points[0], NAME, mean=stream.MEAN)
     return style.finish(figure, curves.legend(ds, looks, NAME), caption)

@@ -49,7 +49,13 @@ def draw(ds: xr.Dataset) -> style.Page:
                                 (TRUE, "white", "right theory, not rejected"))]  # fmt: skip
     if not any(array(ds, "theory_is_true").astype(bool) & array(ds, "theory_rejected").astype(bool)):
         del keys[2]  # what should not be is explained only where it is
-    return style.finish(figure, keys, caption(ds))
+    words = (
+        "Each theory against the configuration in brackets: standard errors beyond the allowance of the cell or "
+        "contrast that says it most clearly (at the right), over the number at which it is rejected (line at 1). Wrong "
+        "theories are told to one stack at a time, with the familywise error of the whole run. Theories within their "
+        f"allowance are drawn at {LEAST:g}, those beyond {MOST:g} (triangles) there, with their number. "
+    )
+    return style.finish(figure, keys, words + version(ds))
 
 
 def clearest(ds: xr.Dataset, i: int) -> str:
@@ -59,13 +65,3 @@ def clearest(ds: xr.Dataset, i: int) -> str:
     if margin > MOST:
         words += f" (×{margin:.0e})".replace("e+0", "e") if np.isfinite(margin) else " (×∞)"
     return words if array(ds, "theory_rejected")[i] else f"{words}: {array(ds, 'power_verdict')[i]}"
-
-
-def caption(ds: xr.Dataset) -> str:
-    return (
-        "Each theory against the configuration in brackets: standard errors beyond the allowance of the cell or "
-        "contrast that says it most clearly (at the right), over the number at which it is rejected (line at 1). Wrong "
-        "theories are told to one stack at a time, with the familywise error of the whole run. Theories within their "
-        f"allowance are drawn at {LEAST:g}, those beyond {MOST:g} (triangles) there, with their number. "
-        f"{version(ds)}"
-    )

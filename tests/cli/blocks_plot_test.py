@@ -11,7 +11,7 @@ from plotting import draw, figures_of, with_columns  # first of what needs packa
 # isort: split
 import numpy as np
 
-from plots import blocks, curves, gradient, reader, style
+from plots import blocks, curves, reader, style
 from plots.dataset import array
 
 CONFIG = """
@@ -79,7 +79,7 @@ class BlocksPlot(SharedFolderTest):
 
         wanted = {
             0: lambda p, v: of(f"variance_{v}")[p] / of("variance_predicted")[p, 0],
-            1: lambda p, v: np.exp(of(f"{gradient.NAME}_{v}")[p] / 2),
+            1: lambda p, v: np.exp(of(f"log_grad_sq_{v}")[p] / 2),
             2: lambda p, v: of(f"angular_distance_{v}")[p, 0],
         }
         for p in order:

@@ -74,7 +74,7 @@ class Numbers(SharedFolderTest):
         return self.found[name]
 
     def figure(self, kind, file, name=None):
-        module = next(k for k in kinds.KINDS if k.__name__ == f"plots.{kind}")
+        module = next(k for k in kinds.KINDS if k.__name__ == f"plots.{kind}" or kind in k.FIGURES)
         drawn = figures_of(module, file)
         return drawn[name or kind]
 

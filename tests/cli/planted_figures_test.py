@@ -41,7 +41,6 @@ from plots import (
     growth_over_depth,
     kinds,
     layer_gradients,
-    options,
     rate_sweeps,
     reader,
     redundancy,
@@ -182,7 +181,7 @@ class ReproduceFigures(FigureTest):
             figure = self.figure(redundancy, name, result)
             self.assertEqual((figure.texts, "Claims" in figure.caption), ([], False), "only on request")
             with tempfile.TemporaryDirectory() as folder:
-                list(drawing.save(figure, pathlib.Path(folder) / name, options.Options(formats=("svg",), claims=True)))
+                list(drawing.save(figure, pathlib.Path(folder) / name, drawing.Options(formats=("svg",), claims=True)))
             head = [text.get_text() for text in figure.texts]
             self.assertEqual([words.partition(" ")[0] for words in head if words.startswith("F")], list(shown))
             self.assertIn("Claims: one-sided tests", figure.caption)

@@ -14,7 +14,7 @@ from plotting import ROOT, draw, figures_of  # first of what needs packages
 # isort: split
 from PIL import Image
 
-from plots import agreement, captions, kinds, reader, style, together, variance
+from plots import agreement, captions, kinds, reader, stream, style, together
 from plots.dataset import array, seeds, seeds_in_words
 
 
@@ -73,12 +73,12 @@ class Command(SharedFolderTest):
         self.assertEqual(self.written(self.file["plain"], *flags), ["propagate-variance.png"])
         with Image.open(folder / "propagate-variance.png") as image:
             self.assertGreater(image.height, height + 40, "the caption is in the figure")
-        (figure,) = figures_of(variance, reader.read(self.file["plain"])).values()
+        figure = figures_of(stream, reader.read(self.file["plain"]))["variance"]
         self.assertEqual(figure.texts, [], "a figure has no caption of its own")
         style.caption_below(figure)
         self.assertEqual(" ".join(figure.texts[0].get_text().split()), " ".join(figure.caption.split()))
         for width in (2.5, 3.3, 7.0):
-            (narrow,) = figures_of(variance, reader.read(self.file["plain"])).values()
+            narrow = figures_of(stream, reader.read(self.file["plain"]))["variance"]
             narrow.set_size_inches(width, 3.0)
             style.caption_below(narrow)
             box = narrow.texts[0].get_window_extent()
@@ -131,7 +131,7 @@ class Command(SharedFolderTest):
         two = read(self.file["plain"], self.file["deep"])
         self.assertEqual(together.names(two), ["layers 2, qk_norm none", "layers 3, qk_norm head"])
         self.assertEqual(together.names(found), ["plain", "deep", "small"], "three keys are too many for a name")
-        (figure,) = figures_of(variance, whole).values()
+        figure = figures_of(stream, whole)["variance"]
         looks = style.looks(array(whole, "placement"))
         self.assertEqual([look.label for look in looks], [f"{p}, {name}" for name in ("plain", "deep", "small")
                                                           for p in ("Pre-LN", "Peri-LN")])
@@ -164,7 +164,7 @@ class Command(SharedFolderTest):
         self.assertEqual([look.label for look in looks],
                          ["Llama 3 style", "Gemma, 2 layers", "Pre-LN, ours", "Peri-LN, ours"])
         self.assertEqual([look.colour for look in looks[:2]], [style.LOOKS["pre"].colour, style.LOOKS["peri"].colour])
-        (figure,) = figures_of(variance, whole).values()
+        figure = figures_of(stream, whole)["variance"]
         self.assertNotIn("model.streams", figure.caption, "all have the default")
         self.assertNotIn("model.layer_scale", figure.caption)
         self.assertIn("model.placement: Pre-LN (Llama 3 style, Pre-LN), Peri-LN (Gemma, Peri-LN)", figure.caption)
@@ -176,7 +176,7 @@ class Command(SharedFolderTest):
         flags = ["--together", "--only", "variance", *(word for label in labels for word in ("--label", label))]
         self.written(self.file["plain"], self.file["deep"], *flags)
         whole = together.merged(read(self.file["plain"], self.file["deep"]), labels)
-        (figure,) = figures_of(variance, whole).values()
+        figure = figures_of(stream, whole)["variance"]
         shown = [text.get_text() for text in figure.legends[0].get_texts()]
         self.assertIn(r"Pre-LN, \$\frac{1\$", shown)
         self.assertIn(f"Pre-LN, {labels[0]}", style.plain(figure.caption))
@@ -206,7 +206,7 @@ class Command(SharedFolderTest):
         run("propagate", *flags, "--out", self.folder / "wrong", "--quiet")
         found = read(self.file["plain"], self.folder / "wrong" / "propagate.nc")
         plain = found[self.file["plain"]]
-        (figure,) = figures_of(variance, together.merged(found)).values()
+        figure = figures_of(stream, together.merged(found))["variance"]
         self.assertIn("wrong on purpose: init.down_factor=2 (", figure.caption)
         self.assertIn(f"{seeds(plain)} or 6 seeds", figure.caption)
         self.assertNotIn(f"mean of {seeds_in_words(plain)}", figure.caption)
@@ -223,7 +223,7 @@ class Command(SharedFolderTest):
         self.assertTrue(new and all(path.is_relative_to(folder) for path in new), new)
 
     def test_captions_name_the_keys_that_decide(self):
-        (figure,) = figures_of(variance, reader.read(self.file["deep"])).values()
+        figure = figures_of(stream, reader.read(self.file["deep"]))["variance"]
         for words in ("model.qk_norm head", "6 tokens of second moment 1", "3 layers"):
             self.assertIn(words, figure.caption)
 

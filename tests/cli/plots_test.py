@@ -22,7 +22,6 @@ from plots import (
     blocks,
     convergence,
     curves,
-    dilution,
     drawing,
     kinds,
     ladder,
@@ -30,12 +29,11 @@ from plots import (
     probe,
     probe_extremes,
     reader,
+    stream,
     style,
-    token_cosine,
-    variance,
     verify,
 )
-from plots.dataset import array, config, source
+from plots.dataset import array, config
 
 TINY = """
 [model]
@@ -132,8 +130,8 @@ class Plots(SharedFolderTest):
         """The figures of a file, each with the name of its own."""
         for kind in kinds.KINDS:
             if all(name in result for name in kind.NEEDS):
-                for name, figure in figures_of(kind, result).items():
-                    yield f"{source(result).stem}-{name}", figure
+                stem = pathlib.Path(result.encoding["source"]).stem
+                yield from ((f"{stem}-{name}", figure) for name, figure in figures_of(kind, result).items())
 
     def test_theory_alone_and_stacks_without_a_prediction_have_their_figures(self):
         theory = {f"theory-{f}" for f in STACK_FIGURES if not f.startswith(("agreement", "power"))}
@@ -160,18 +158,8 @@ class Plots(SharedFolderTest):
         self.assertEqual(set(names), set(style.LOOKS))
         self.assertEqual(style.looks(["residual"]), style.looks(["residual-dual"]), "in files of before")
 
-    def test_curves_over_depth(self):
-        for kind, name in ((variance, "variance"), (token_cosine, "token_cosine")):
-            figure = self.figure(kind, self.stack)
-            self.assertEqual(len(figure.axes), 2, "a panel per input")
-            for i, axes in enumerate(figure.axes):
-                self.assertEqual(axes.get_yscale(), "log" if name == "variance" else "linear")
-                for p, look in enumerate(style.looks(array(self.stack, "placement"))):
-                    with self.subTest(statistic=name, input=i, placement=look.label):
-                        self.check_curves(axes, self.stack, look, array(self.stack, "depth"), name, (i, p))
-
     def test_two_statistics_have_a_row_each_and_a_column_per_input(self):
-        figure = curves.over_depth(self.stack, variance.STATISTIC, token_cosine.STATISTIC)
+        figure = curves.over_depth(self.stack, stream.VARIANCE, stream.COSINE)
         titles = [axes.get_title().partition(",")[0] for axes in figure.axes]
         self.assertEqual(titles, ["Gaussian input", "Random-token input"] * 2)
         self.assertEqual([axes.get_yscale() for axes in figure.axes], ["log", "log", "linear", "linear"])
@@ -185,7 +173,7 @@ class Plots(SharedFolderTest):
         predicted = array(self.stack, "token_cosine_predicted").copy()
         predicted[:, 0] = np.nan
         half = with_columns(self.stack, {"token_cosine_predicted": predicted})
-        figure = curves.over_depth(half, variance.STATISTIC, token_cosine.STATISTIC)
+        figure = curves.over_depth(half, stream.VARIANCE, stream.COSINE)
         label = style.looks(array(self.stack, "placement"))[0].label
         shown = [text.get_text() for text in figure.legends[0].get_texts()]
         self.assertEqual(shown[0], f"{label} (no prediction of token_cosine)")
@@ -200,16 +188,6 @@ class Plots(SharedFolderTest):
             result = with_config(self.stack, {**config(self.stack), "stacks": every})
             self.assertEqual(curves.input_title(result, 0), f"Gaussian input{words}")
 
-    def test_dilution(self):
-        site = list(array(self.stack, "site")).index("B_out")
-        panels = self.figure(dilution, self.stack).axes
-        self.assertEqual(len(panels), 4)
-        for k, axes in enumerate(panels):
-            module, i = divmod(k, 2)
-            for p, look in enumerate(style.looks(array(self.stack, "placement"))):
-                place = (i, p, site, slice(module, None, 2))
-                self.check_curves(axes, self.stack, look, np.array([1, 2]), dilution.NAME, place)
-
     def test_angular_halves(self):
         panels = [a for a in self.figure(angular, self.stack, "angular-tokens").axes if a.get_images()]
         self.assertEqual(len(panels), 4)
@@ -218,14 +196,6 @@ class Plots(SharedFolderTest):
             shown = np.asarray(axes.get_images()[0].get_array())
             np.testing.assert_array_equal(shown[above], array(self.stack, "angular_distance_predicted")[1, p][above])
             np.testing.assert_array_equal(shown[above.T], array(self.stack, "angular_distance_measured")[1, p][above.T])
-
-    def test_residuals(self):
-        axes = self.figure(agreement, self.stack, "agreement-gaussian").axes[1]
-        shown = [line.get_ydata() for line in axes.get_lines() if len(line.get_ydata()) == 5]
-        for name, values in zip(agreement.STATISTICS, shown, strict=True):
-            m, e, t, f = (array(self.stack, f"{name}_{v}")[0, 1] for v in ("measured", "stderr", "predicted",
-                                                                    "predicted_stderr"))
-            np.testing.assert_allclose(values, (m - t) / np.sqrt(e**2 + f**2))
 
     def test_residuals_are_beside_the_limit_of_rejection(self):
         figure = self.figure(agreement, self.stack, "agreement-gaussian")
@@ -239,7 +209,7 @@ class Plots(SharedFolderTest):
         for moment, words in (({}, "E[x²] = 1"), ({"second_moment": 4e-4}, "E[x²] = 0.0004")):
             stacks = [{**s, "input": {**s["input"], **moment}, "init": {**s["init"], "scheme": "normal"}}
                       for s in config(self.stack)["stacks"]]  # fmt: skip
-            figure = self.figure(variance, with_config(self.stack, {**config(self.stack), "stacks": stacks}))
+            figure = self.figure(stream, with_config(self.stack, {**config(self.stack), "stacks": stacks}), "variance")
             self.assertEqual([axes.get_title() for axes in figure.axes],
                              [f"Gaussian input, {words}", f"Random-token input, {words}"])  # fmt: skip
             self.assertEqual("N(0, 0.02²), would be 0.0004" in figure.caption, not moment, "it is that of embeddings")
@@ -273,7 +243,7 @@ class Plots(SharedFolderTest):
             self.assertEqual("beyond the axes" in page.caption, end < limit)
 
     def test_theory_alone_has_no_markers(self):
-        for axes in self.figure(variance, self.theory).axes:
+        for axes in self.figure(stream, self.theory, "variance").axes:
             self.assertEqual(len(axes.containers), 0)
             self.assertEqual(len(axes.get_lines()), 4)
 
@@ -327,7 +297,7 @@ class Plots(SharedFolderTest):
     def test_overflow_is_measured_only(self):
         predicted = array(self.overflow, "variance_predicted")
         self.assertFalse(np.isfinite(predicted[:, 0]).any(), "the test needs a refusal")
-        figure = self.figure(variance, self.overflow)
+        figure = self.figure(stream, self.overflow, "variance")
         labels = [text.get_text() for text in figure.legends[0].get_texts()]
         self.assertEqual(labels, ["No norm (no prediction)", "Peri-LN", "line: theory, marker: measured"])
         self.assertIn("overflows", figure.caption)
@@ -433,10 +403,10 @@ class Plots(SharedFolderTest):
             for kind in kinds.KINDS:
                 if all(name in result for name in kind.NEEDS):
                     for name, figure in figures_of(kind, of_nothing).items():
-                        with self.subTest(file=source(result).name, figure=name):
+                        with self.subTest(file=result.encoding["source"], figure=name):
                             figure.savefig(io.BytesIO(), format="png", dpi=30)
         nan = {n: np.full(v.shape, np.nan) for n, v in self.stack.data_vars.items() if n.startswith("variance_")}
-        words = [t.get_text() for t in self.figure(variance, with_columns(self.stack, nan)).axes[0].texts]
+        words = [t.get_text() for t in self.figure(stream, with_columns(self.stack, nan), "variance").axes[0].texts]
         self.assertEqual(words, ["no finite value"])
 
 

@@ -1,4 +1,5 @@
-"""The figures of `train` and `reproduce` show what the result files hold. Usage: training_plots_test.py BINARY
+"""The figures of real results of `train` and `reproduce`; those of planted numbers: planted_figures_test.py.
+Usage: training_plots_test.py BINARY
 
 Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
 """
@@ -27,7 +28,7 @@ from plots import (
     stability,
     training,
 )
-from plots.dataset import array, fact
+from plots.dataset import array
 
 KINDS = (claims, decay_init, extremes, final_losses, growth_identity, growth_over_depth, layer_gradients, rate_sweeps,
          redundancy, stability)  # fmt: skip
@@ -48,40 +49,17 @@ def markers(axes):
     return [np.array(line.get_xydata()) for line in axes.get_lines() if line.get_marker() not in ("", "None", None)]
 
 
-def bars(axes):
-    """From where to where the horizontal error bars of each series reach: [[from, to], ...]."""
-    return [np.array([[part[0][0], part[1][0]] for part in bar.get_segments()])
-            for bar in axes.collections if hasattr(bar, "get_segments")]
-
-
 class TrainingPlots(FolderTest):
-    def assert_drawn(self, axes, expected, what):
-        lines = [np.asarray(line.get_ydata(), float) for line in axes.get_lines()]
-        self.assertTrue(any(len(y) == len(expected) and np.allclose(y, expected, equal_nan=True) for y in lines), what)
-
     def test_reproduce(self):
         result = made(self.folder, "reproduce", *EXHIBITS)
         for kind in KINDS:
             self.assertTrue(all(name in result for name in kind.NEEDS), kind.__name__)
-        written = [report.path.name for report in drawing.draw([self.folder / "reproduce.nc"], self.folder / "figures")]
+        written = [report.name for report in drawing.draw([self.folder / "reproduce.nc"], self.folder / "figures")]
         for figure in ("figure-1-variance", "figure-3-rates", "figure-10-decay-init", "figure-9-gains", "growth",
                        "growth-parts", "claims", "table-5-losses", "figure-4-instability", "figure-5-last-layer",
                        "figure-7-gradients", "figure-9-angles", "figure-11-extremes"):
             self.assertIn(f"reproduce-{figure}.png", written)
-        self.variance(result)
         self.verdicts(result)
-        self.rates(result)
-        self.identity(result)
-        self.runs(result)
-        self.parts(result)
-        self.losses(result)
-
-    def variance(self, result):
-        (figure,) = figures_of(growth_over_depth, result).values()
-        top = figure.axes[5 if len(figure.axes) > 5 else -1]
-        drawn = {tuple(np.round(points[:, 1], 12)) for points in markers(top)}
-        for g in groups.rows(result):
-            self.assertIn(tuple(np.round(array(result, "variance_measured")[g, :, -1], 12)), drawn)
 
     def verdicts(self, result):
         """Checks that --claims writes every tested claim above its figure, with the verdict, and that the figure of
@@ -105,58 +83,6 @@ class TrainingPlots(FolderTest):
             p = array(result, "claim_p")[c]
             np.testing.assert_allclose(x, np.log10(0.5 / p) if p <= 0.5 else -np.log10(0.5 / (1 - p)))
 
-    def rates(self, result):
-        (figure,) = figures_of(rate_sweeps, result).values()
-        peri = groups.rows(result, "rates", ["peri"]) + groups.rows(result, "base", ["peri"])
-        expected = sorted((array(result, "lr")[g], array(result, "final_loss_mean")[g]) for g in peri)
-        self.assertTrue(any(len(series) == len(expected) and np.allclose(series, expected)
-                            for series in markers(figure.axes[0])))
-
-    def identity(self, result):
-        figures = figures_of(growth_identity, result)
-        g = groups.rows(result, placements=["pre"])[0]
-        panel = next(axes for axes in figures["growth"].axes if axes.get_title() == "Pre-LN")
-        lines = [line.get_ydata() for line in panel.get_lines()]
-        for r in groups.records(result, growth_identity.SHARES):
-            eq4 = array(result, "eq4_measured")[g, r]
-            self.assertTrue(any(len(y) == len(eq4) and np.allclose(y, eq4) for y in lines), r)
-
-    def runs(self, result):
-        """What figures 5, 7, 9 and 11 draw of every run or group, at the beginning and at the end."""
-        figures = {name: figure for kind in (extremes, layer_gradients, redundancy, stability)
-                   for name, figure in figures_of(kind, result).items()}
-        of_layers = array(result, "layer_gradient_measured")
-        for row, g in enumerate(groups.rows(result)):
-            for r in (0, -1):
-                self.assert_drawn(figures["figure-7-gradients"].axes[row], of_layers[g, r], (g, r))
-        for g in groups.rows(result, placements=groups.MAIN):
-            for norms in array(result, "last_layer_grad_norm")[g]:
-                self.assert_drawn(figures["figure-5-last-layer"].axes[0], norms, g)
-        for g in groups.rows(result, placements=("pre", "peri")):
-            for name in ("top_first", "top_last"):
-                for magnitudes in array(result, name)[g]:
-                    self.assert_drawn(figures["figure-11-extremes"].axes[0], magnitudes, (name, g))
-        for row, g in enumerate(groups.rows(result, placements=["peri"]) + groups.rows(result, "frozen")):
-            for r in groups.records(result, redundancy.SHARES):
-                self.assert_drawn(figures["figure-9-gains"].axes[row], array(result, "gain_b_measured")[g, r], (g, r))
-
-    def parts(self, result):
-        panel = figures_of(growth_identity, result)["growth-parts"].axes[0]
-        drawn = [line.get_xdata() for line in panel.get_lines()]
-        for g in groups.rows(result):
-            for name in ("growth_from_scales", "growth_from_sizes_inside", "growth_from_alignment"):
-                self.assertTrue(any(np.shape(x) == array(result, name)[g].shape
-                                    and np.allclose(x, array(result, name)[g], equal_nan=True)
-                                    for x in drawn), (name, g))
-
-    def losses(self, result):
-        """Table 5's bars are two standard errors to each side."""
-        drawn = bars(figures_of(final_losses, result)["table-5-losses"].axes[0])
-        for g in groups.rows(result):
-            mean, error = array(result, "final_loss_mean")[g], array(result, "final_loss_stderr")[g]
-            ends = [[mean - 2 * error, mean + 2 * error]]
-            self.assertTrue(any(bar.shape == (1, 2) and np.allclose(bar, ends) for bar in drawn), g)
-
     def test_diverged_runs_are_named(self):
         """A rate at which every run fails: the figures are drawn all the same, and say which runs were lost."""
         result = made(self.folder, "reproduce", "--figure", "1", "--set", "train.lr=1e30")
@@ -167,20 +93,8 @@ class TrainingPlots(FolderTest):
 
     def test_train(self):
         result = made(self.folder, "train", "--set", 'model.placement=["pre", "peri"]')
-        ((name, figure),) = figures_of(training, result).items()
-        self.assertEqual(name, "training")
-        loss = figure.axes[0]
-        drawn = [line.get_ydata() for line in loss.get_lines()]
-        for cell in array(result, "loss").reshape(-1, 12):
-            self.assertTrue(any(len(y) == 12 and np.array_equal(y, cell) for y in drawn))
-        gradient, top, depth = figure.axes[1:4]
-        for run_of in np.ndindex(array(result, "loss").shape[:-1]):
-            self.assert_drawn(loss, array(result, "validation_loss")[run_of], run_of)
-            self.assert_drawn(gradient, array(result, "grad_norm")[run_of], run_of)
-            self.assert_drawn(top, array(result, "variance_measured")[run_of][:, -1], run_of)
-            self.assert_drawn(depth, array(result, "variance_measured")[run_of][-1], run_of)
-        floor = fact(result, "loss_floor")
-        self.assertTrue(any(len(y) == 2 and y[0] == floor for y in drawn))
+        (figure,) = figures_of(training, result).values()
+        self.assertEqual(len(figure.axes), 4)
 
 
 if __name__ == "__main__":
