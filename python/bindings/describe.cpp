@@ -90,15 +90,10 @@ nb::dict schemas() {
 /// The resolved configuration as JSON, of a file with entries on top. Throws ConfigError for one that cannot be.
 std::string resolve(const std::string& file, const std::vector<std::string>& entries) {
   std::string text;
-  WatchedProgress progress(false);
-  on_own_thread(
-      progress,
-      [&] {
-        const config::RunOfInputFiles files;
-        const config::Config config = config::load_config(sections(), file, entries);
-        text = config::json_text(config::resolved(config).printed);
-      },
-      [] {});
+  on_own_thread([&] {
+    const config::RunOfInputFiles files;
+    text = config::json_text(config::resolved(config::load_config(sections(), file, entries)).printed);
+  });
   return text;
 }
 
@@ -107,27 +102,22 @@ std::string resolve(const std::string& file, const std::vector<std::string>& ent
 std::vector<std::pair<std::string, std::vector<int>>> parameters(const std::string& file,
                                                                  const std::vector<std::string>& entries) {
   std::vector<std::pair<std::string, std::vector<int>>> all;
-  WatchedProgress progress(false);
-  on_own_thread(
-      progress,
-      [&] {
-        const config::RunOfInputFiles files;
-        const config::Config config = config::load_config(sections(), file, entries);
-        const std::vector<StackSpec> stacks = config.stacks();
-        if (stacks.size() != 1) {
-          throw ConfigError(fmt::format("config: found {} stacks; expected one value of every key", stacks.size()));
-        }
-        const ModelSpec& model = stacks.front().model;
-        for (const ParameterId& id : all_parameters_of(token_stack(model))) {
-          std::vector<int> shape{vector_length(model, id)};
-          if (id.part == ParameterId::Part::matrix) {
-            const WeightShape matrix = shape_of(model, id.weight, id.layer());
-            shape = {matrix.fan_out, matrix.fan_in};
-          }
-          all.emplace_back(name_of(id), shape);
-        }
-      },
-      [] {});
+  on_own_thread([&] {
+    const config::RunOfInputFiles files;
+    const std::vector<StackSpec> stacks = config::load_config(sections(), file, entries).stacks();
+    if (stacks.size() != 1) {
+      throw ConfigError(fmt::format("config: found {} stacks; expected one value of every key", stacks.size()));
+    }
+    const ModelSpec& model = stacks.front().model;
+    for (const ParameterId& id : all_parameters_of(token_stack(model))) {
+      std::vector<int> shape{vector_length(model, id)};
+      if (id.part == ParameterId::Part::matrix) {
+        const WeightShape matrix = shape_of(model, id.weight, id.layer());
+        shape = {matrix.fan_out, matrix.fan_in};
+      }
+      all.emplace_back(name_of(id), shape);
+    }
+  });
   return all;
 }
 

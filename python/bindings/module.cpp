@@ -18,15 +18,14 @@ namespace nb = nanobind;
 NB_MODULE(_periscope, module) {
   nb::set_leak_warnings(false);  // a daemon thread may hold a result when the interpreter ends
   module.doc() = "The studies of Periscope as functions; the package periscope is the interface to them.";
-  // _periscope.Failure(message, exit code): the package makes its own exceptions of it.
-  static PyObject* const failure =
-      nb::exception<periscope::Error>(module, "Failure", PyExc_RuntimeError).release().ptr();
   nb::register_exception_translator(
       [](const std::exception_ptr& thrown, void*) {
         const auto raise = [](const char* what, periscope::ExitCode code) {
           const nb::object text =
               nb::steal(PyUnicode_DecodeUTF8(what, static_cast<Py_ssize_t>(std::strlen(what)), "replace"));
-          PyErr_SetObject(failure, nb::make_tuple(text, static_cast<int>(code)).ptr());
+          const nb::object error =
+              nb::module_::import_("periscope.errors").attr("error_of")(text, static_cast<int>(code));
+          PyErr_SetObject(error.type().ptr(), error.ptr());
         };
         try {
           std::rethrow_exception(thrown);

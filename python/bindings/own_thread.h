@@ -106,4 +106,10 @@ inline void on_own_thread(WatchedProgress& progress, const std::function<void()>
   if (failure) std::rethrow_exception(failure);
 }
 
+/// The same for work without progress.
+inline void on_own_thread(const std::function<void()>& work) {
+  WatchedProgress progress(false);
+  on_own_thread(progress, work, [] {});
+}
+
 }  // namespace periscope::python

@@ -48,9 +48,7 @@ std::size_t index_of(const Names& names, const std::string& word, const char* wh
 /// What a recorder has to know of a model: its layers and norms, and of every parameter the tensor that holds it.
 nb::dict layout(const Model& model) {
   std::optional<Checkpoint> opened;
-  WatchedProgress progress(false);
-  on_own_thread(
-      progress, [&] { opened.emplace(model.memory); }, [] {});
+  on_own_thread([&] { opened.emplace(model.memory); });
   const ModelSpec& m = opened->model();
   nb::list parts;
   for (const auto& [tensor, uses] : opened->uses()) {
@@ -91,19 +89,15 @@ std::shared_ptr<Result> replay(const Model& model, int sequences, const std::vec
   }
   if (logits && logits->shape(0) == ids.size()) pass.logits = {logits->data(), logits->size()};
   const auto result = std::make_shared<Result>();
-  WatchedProgress progress(false);
   const auto start = std::chrono::steady_clock::now();
-  on_own_thread(
-      progress,
-      [&] {
-        result->study = &study_named("probe");
-        result->job = study::Job{.file = "", .run_options = {}, .resolved = {}, .run = {}};
-        result->threads = study::threads_of(result->job->run_options);
-        result->outcome = probe::replay(model.memory, pass, config::parse_dtype(dtype), top);
-        study::seal(*result->study, *result->job, result->outcome);
-        free_idle_memory();
-      },
-      [] {});
+  on_own_thread([&] {
+    result->study = &study_named("probe");
+    result->job = study::Job{.file = "", .run_options = {}, .resolved = {}, .run = {}};
+    result->threads = study::threads_of(result->job->run_options);
+    result->outcome = probe::replay(model.memory, pass, config::parse_dtype(dtype), top);
+    study::seal(*result->study, *result->job, result->outcome);
+    free_idle_memory();
+  });
   result->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

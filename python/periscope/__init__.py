@@ -45,25 +45,20 @@ if TYPE_CHECKING:
 
 require_instructions()
 
-_HOMES = {
-    "Config": "config", "open": "dataset", "cite": "describe", "columns": "describe", "keys": "describe",
-    "placements": "describe", "recipes": "describe", "CheckFailed": "errors", "ConfigError": "errors",
-    "Error": "errors", "InputError": "errors", "Stopped": "errors", "Model": "model", "from_torch": "model",
-    "figures": "plots", "plot": "plots", "Recorder": "recording", "record": "recording", "Snapshot": "_periscope",
-    "Record": "_run", "verdicts": "_verdicts", "at_init": "_nulls", "at_scales": "_nulls",
-}  # fmt: skip
-_VERBS = (
-    "propagate", "theory", "ladder", "gradients_depth", "gradients_attenuation", "gradients_identity_path",
-    "gradients_score_path", "gradients_crossover", "power", "formats", "verify", "certify", "probe", "train",
-    "first_steps", "reproduce",
-)  # fmt: skip
-__all__ = [*_HOMES, *_VERBS, "__version__"]  # noqa: PLE0604
+_HOMES = {name: home for home, names in {
+    "config": "Config", "dataset": "open", "describe": "cite columns keys placements recipes",
+    "errors": "CheckFailed ConfigError Error InputError Stopped", "model": "Model from_torch", "plots": "figures plot",
+    "recording": "Recorder record", "_periscope": "Snapshot", "_run": "Record", "_verdicts": "verdicts",
+    "_nulls": "at_init at_scales",
+    "verbs": "propagate theory ladder gradients_depth gradients_attenuation gradients_identity_path "
+             "gradients_score_path gradients_crossover power formats verify certify probe train first_steps reproduce",
+}.items() for name in names.split()}  # fmt: skip
+__all__ = [*_HOMES, "__version__"]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES or name in _VERBS:
-        found = getattr(import_module(f".{_HOMES.get(name, 'verbs')}", __name__), name)
-        globals()[name] = found
+    if name in _HOMES:
+        globals()[name] = found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
         return found
     if name == "__version__":
         from . import _periscope

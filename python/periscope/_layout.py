@@ -37,12 +37,8 @@ class Layout:
 def layout_of(model: Any, compiled: "_periscope.Model") -> Layout:
     """Finds the modules. Raises InputError where a signal of the stream has none."""
     from . import _periscope
-    from .errors import error_of
 
-    try:
-        facts = _periscope.layout(compiled)
-    except _periscope.Failure as failure:
-        raise error_of(*failure.args) from None
+    facts = _periscope.layout(compiled)
     modules = dict(model.named_modules())
     by_sublayer: dict[int, dict[str, dict[str, Any]]] = {}
     for part in facts["parameters"]:

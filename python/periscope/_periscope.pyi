@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-class Failure(RuntimeError): ...
-
 class Snapshot:
     """How far a run is."""
 

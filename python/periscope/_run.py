@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Union
 
 from . import _periscope, _text, dataset
 from ._progress import bar
+from ._toml import plain
 from .config import Config, ConfigLike, flat, settings
-from .errors import CheckFailed, ConfigError, error_of, utf8
+from .errors import CheckFailed, ConfigError, short, utf8, whole
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,23 +44,12 @@ class Record:
     values: dict[str, list[float]]  #: by the columns of ``columns("train")``, without their suffix
 
 
-def run(
-    name: str,
-    config: ConfigLike,
-    *,
-    sections: Mapping[str, Mapping[str, Any] | None],
-    flags: Mapping[str, Any],
-    common: Mapping[str, Any],
-    theory_set: Mapping[str, Any] | None = None,
-    progress: Progress = False,
-    callback: Callable[[Record], object] | None = None,
-    check: bool = False,
-) -> "xr.Dataset":
+def run(name: str, config: ConfigLike, *, check: bool = False, **words: Any) -> "xr.Dataset":
     """Runs the study ``name`` and returns its dataset. The arguments are those of the verbs (``verbs.py``)."""
-    result, ds = results(name, config, sections=sections, flags=flags, common=common, theory_set=theory_set,
-                         progress=progress, callback=callback)  # fmt: skip
+    result, ds = results(name, config, **words)
     if check and result.exit_code in (CHECK_FAILED, DIVERGED):
-        raise CheckFailed(f"{name}: {_what_failed(result.exit_code)}\n{result.table}", ds)
+        failure = "it diverged" if result.exit_code == DIVERGED else "a check failed"
+        raise CheckFailed(f"{name}: {failure}\n{result.table}", ds)
     return ds
 
 
@@ -88,37 +78,34 @@ def results(
         flags = _text.encoded({**flags, "checkpoint": folder})
     given = Config.of(_configured(name, config))
     own = flat({section: keys for section, keys in sections.items() if keys is not None})
-    known = _flags_of(name)
+    known = {flag["name"]: flag for flag in _study(name)["flags"]}
     words = {flag: w for flag, value in flags.items() if (w := _words(known[flag], value)) is not None}
     shared = _common(common)
     with _shown(progress) as on_progress:
-        try:
-            result = _periscope.run(
-                name,
-                file=given.file,
-                entries=settings(given.keys),
-                settings=[*settings(own), *(utf8("--set", w) for w in set_words)],
-                theory_settings=[*settings(flat(theory_set or {})), *(utf8("--theory-set", w) for w in theory_words)],
-                flags=words,
-                model=model,
-                on_progress=on_progress,
-                on_record=None if callback is None else lambda record: callback(Record(**record)),
-                **shared,
-            )
-            ds = _finished(result, on_progress)
-        except _periscope.Failure as failure:
-            raise error_of(*failure.args) from None
+        result = _periscope.run(
+            name,
+            file=given.file,
+            entries=settings(given.keys),
+            settings=[*settings(own), *(utf8("--set", w) for w in set_words)],
+            theory_settings=[*settings(flat(theory_set or {})), *(utf8("--theory-set", w) for w in theory_words)],
+            flags=words,
+            model=model,
+            on_progress=on_progress,
+            on_record=None if callback is None else lambda record: callback(Record(**record)),
+            **shared,
+        )
+        ds = _finished(result, on_progress)
     return result, ds
 
 
 @cache
-def _configurations() -> dict[str, str]:
-    return {study["name"]: study["configuration"] for study in _periscope.studies()}
+def _study(name: str) -> dict[str, Any]:
+    return next((study for study in _periscope.studies() if study["name"] == name), {})
 
 
 def _configured(name: str, config: ConfigLike) -> ConfigLike:
     """The configuration, or the file of the project that a study has where its caller names none."""
-    own = _configurations().get(name, "")
+    own = _study(name).get("configuration", "")
     if config is not None or not own:
         return config
     here = Path(__file__).parent
@@ -139,16 +126,12 @@ def _finished(result: _periscope.Result, on_progress: Callable[[_periscope.Snaps
     return ds
 
 
-def _what_failed(exit_code: int) -> str:
-    return "it diverged" if exit_code == DIVERGED else "a check failed"
-
-
 def _common(common: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that studies share, as the module takes them."""
     given = {name: value for name, value in common.items() if value is not None}
-    for name in ("seed", "seeds", "threads"):
+    for name, least, most in (("seed", 0, 2**63 - 1), ("seeds", 1, 2**31 - 1), ("threads", 0, 2**31 - 1)):
         if name in given:
-            given[name] = _whole(name, given[name])
+            given[name] = whole(name, given[name], least, most)
     if "memory" in given:
         given["memory"] = _bytes(given["memory"])
     for name in ("out", "device", "dtype"):
@@ -158,18 +141,6 @@ def _common(common: Mapping[str, Any]) -> dict[str, Any]:
         given["out"] = utf8("out", os.path.abspath(given["out"]))  # wherever the process goes meanwhile
         os.makedirs(given["out"], exist_ok=True)
     return given
-
-
-def _whole(name: str, value: Any) -> int:
-    least = 1 if name == "seeds" else 0
-    most = 2**63 - 1 if name == "seed" else 2**31 - 1
-    try:
-        number = value.__index__()
-    except AttributeError:
-        number = None
-    if number is None or isinstance(value, bool) or not least <= number <= most:
-        raise ConfigError(f"{name} = {value!r}: expected a whole number from {least} to {most}")
-    return int(number)
 
 
 def _bytes(value: Any) -> float:
@@ -187,57 +158,36 @@ def _bytes(value: Any) -> float:
     return size
 
 
-@cache
-def _flags_of(study: str) -> dict[str, dict[str, Any]]:
-    described = next(one for one in _periscope.studies() if one["name"] == study)
-    return {flag["name"]: flag for flag in described["flags"]}
-
-
 def _words(flag: dict[str, Any], value: Any) -> list[str] | None:
     """The words that a command line would have for a flag; None for one that is not given."""
     name = flag["name"].replace("-", "_")
-    if name in ("tokens", "labels"):
-        value = _text.one_sequence(name, value)
-    elif hasattr(value, "tolist"):  # of numpy, torch, jax
-        value = value.tolist()
+    value = _text.one_sequence(name, value) if name in ("tokens", "labels") else plain(name, value)
     if value is None or (value is False and flag["toggle"]):
         return None
     if flag["toggle"]:
         if value is not True:
-            raise ConfigError(f"{name} = {_short(value)}: expected True or False")
+            raise ConfigError(f"{name} = {short(value)}: expected True or False")
         return []
-    wanted = "a number" if flag["number"] else "a list of text" if flag["list"] else "text, a path or a list"
-    if isinstance(value, (bool, bytes, bytearray)):
-        raise ConfigError(f"{name} = {_short(value)}: expected {wanted}")
-    if isinstance(value, (str, os.PathLike)):
+    if isinstance(value, str):
         return [utf8(name, value)]
-    if isinstance(value, (int, float)) and flag["number"]:
+    if flag["number"] and isinstance(value, (int, float)) and not isinstance(value, bool):
         return [repr(value)]
-    if isinstance(value, Iterable) and not flag["number"]:
+    if isinstance(value, list) and not flag["number"]:
         return [_joined(name, flag, value)]
-    raise ConfigError(f"{name} = {_short(value)}: expected {wanted}")
+    wanted = "a number" if flag["number"] else "a list of text" if flag["list"] else "text, a path or a list"
+    raise ConfigError(f"{name} = {short(value)}: expected {wanted}")
 
 
-def _joined(name: str, flag: dict[str, Any], values: Iterable[Any]) -> str:
+def _joined(name: str, flag: dict[str, Any], values: list[Any]) -> str:
     """Several words as one: texts of a flag that takes several, else whole numbers."""
-    words = []
+    kind = str if flag["list"] else int if name in ("tokens", "labels") else None
     for value in values:
-        if flag["list"] and isinstance(value, str):
-            words.append(value)
-        elif (not flag["list"] and name in ("tokens", "labels")
-                and hasattr(value, "__index__") and not isinstance(value, bool)):  # fmt: skip
-            words.append(str(int(value)))
-        else:
-            raise ConfigError(f"{name}: found {_short(value)} in the list; expected "
+        if kind is None or not isinstance(value, kind) or isinstance(value, bool):
+            raise ConfigError(f"{name}: found {short(value)} in the list; expected "
                               f"{'texts' if flag['list'] else 'whole numbers'}")  # fmt: skip
-    if not words:
+    if not values:
         raise ConfigError(f"{name} = []: expected at least one")
-    return ",".join(words)
-
-
-def _short(value: Any) -> str:
-    words = repr(value)
-    return words if len(words) <= 60 else words[:57] + "..."
+    return ",".join(map(str, values))
 
 
 def _argv() -> list[str]:

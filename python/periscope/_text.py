@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ._toml import plain
 from .errors import ConfigError, InputError, utf8
 
 
@@ -35,12 +36,8 @@ def encoded(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 def one_sequence(name: str, values: Any) -> Any:
     """Returns the ids of one sequence, or of a batch of one sequence. Raises ConfigError for several sequences."""
-    if hasattr(values, "tolist"):  # of numpy, torch, jax
-        values = values.tolist()
-    if not isinstance(values, (list, tuple)):
-        return values
-    sequences = [one.tolist() if hasattr(one, "tolist") else one for one in values]
-    sequences = [one for one in sequences if isinstance(one, (list, tuple))]
+    values = plain(name, values)
+    sequences = [one for one in values if isinstance(one, list)] if isinstance(values, list) else []
     if len(sequences) > 1:
         raise ConfigError(f"{name}: found {len(sequences)} sequences; expected one, of shape [T] or [1, T]")
     return sequences[0] if sequences and len(values) == 1 else values

@@ -6,11 +6,9 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .errors import ConfigError, utf8
+from .errors import ConfigError, short, utf8
 
 _LARGEST = 2**63
-
-
 _DEEPEST = 16  # tables and lists in one another; keys need three
 
 
@@ -26,11 +24,12 @@ def plain(key: str, value: Any, depth: int = 0) -> Any:
     return value
 
 
-def text(key: str, value: Any, depth: int = 0) -> str:
+def text(key: str, value: Any) -> str:
     """``value`` as TOML. Raises ConfigError, which names ``key``, for what TOML has no form for."""
-    if depth > _DEEPEST:
-        raise ConfigError(f"{key}: found more than {_DEEPEST} tables or lists in one another; expected fewer")
-    value = _plain(value)
+    return _text(key, plain(key, value))
+
+
+def _text(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -44,12 +43,12 @@ def text(key: str, value: Any, depth: int = 0) -> str:
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str):
-                raise ConfigError(f"{key} = {_short(value)}: expected names of keys that are text, found {name!r}")
-        entries = (f"{_string(key, k)} = {text(f'{key}.{k}', v, depth + 1)}" for k, v in value.items())
+                raise ConfigError(f"{key} = {short(value)}: expected names of keys that are text, found {name!r}")
+        entries = (f"{_string(key, k)} = {_text(f'{key}.{k}', v)}" for k, v in value.items())
         return "{" + ", ".join(entries) + "}"
-    if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray)):
-        return "[" + ", ".join(text(key, item, depth + 1) for item in value) + "]"
-    raise ConfigError(f"{key} = {_short(value)}: expected a number, text, truth value, list or table, "
+    if isinstance(value, list):
+        return "[" + ", ".join(_text(key, item) for item in value) + "]"
+    raise ConfigError(f"{key} = {short(value)}: expected a number, text, truth value, list or table, "
                       f"found {type(value).__name__}")  # fmt: skip
 
 
@@ -71,8 +70,3 @@ def _plain(value: Any) -> Any:
 def _string(key: str, value: str) -> str:
     """A basic string: JSON's escapes are TOML's, but U+007F, which TOML wants escaped too."""
     return json.dumps(utf8(key, value), ensure_ascii=False).replace("\x7f", "\\u007F")
-
-
-def _short(value: Any) -> str:
-    words = repr(value)
-    return words if len(words) <= 60 else words[:57] + "..."

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Union
 
 from . import _toml
-from .errors import ConfigError, error_of, utf8
+from .errors import ConfigError, utf8
 
 _NAME = re.compile(r"[\w-]+(\.[\w-]+)*")
 ConfigLike = Union["Config", Mapping[str, Any], str, "os.PathLike[str]", None]
@@ -94,10 +94,7 @@ class Config:
     def _resolve(self) -> str:
         from . import _periscope
 
-        try:
-            return _periscope.resolve(self._file, settings(self._keys))
-        except _periscope.Failure as failure:
-            raise error_of(*failure.args) from None
+        return _periscope.resolve(self._file, settings(self._keys))
 
     @property
     def file(self) -> str:
@@ -118,10 +115,7 @@ class Config:
         matrix is [out, in]. Raises ConfigError for several stacks."""
         from . import _periscope
 
-        try:
-            return {name: tuple(shape) for name, shape in _periscope.parameters(self._file, settings(self._keys))}
-        except _periscope.Failure as failure:
-            raise error_of(*failure.args) from None
+        return {name: tuple(shape) for name, shape in _periscope.parameters(self._file, settings(self._keys))}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)

@@ -1,12 +1,9 @@
 """Results as xarray datasets: from a run in this process, from files, into files."""
 
-import builtins
 import errno
 import os
 import threading
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,16 +13,19 @@ import xarray as xr
 from . import _accessor  # noqa: F401  # ds.periscope
 from .errors import Error, InputError, utf8
 from .plots import reader
-from .plots.dataset import tidy
+from .plots.dataset import tidy, whole_file
 
 if TYPE_CHECKING:
     from ._periscope import Result
 
 T = TypeVar("T")
 
-_MISSING = {"integer": np.iinfo(np.int64).min, "boolean": 255}  # as in files
-_TYPES = {"integer": "int64", "boolean": "uint8"}  # likewise
-_BY_DTYPE = {"i": "integer", "u": "integer", "b": "boolean", "O": "text", "U": "text"}
+# How files store the types of columns: whole numbers and flags have a value that stands for a missing one.
+_STORED: dict[str, dict[str, Any]] = {
+    "integer": {"dtype": "int64", "_FillValue": np.iinfo(np.int64).min},
+    "boolean": {"dtype": "uint8", "_FillValue": 255}, "real": {"_FillValue": None}, "text": {},
+}  # fmt: skip
+_BY_DTYPE = {"i": "integer", "u": "integer", "b": "boolean", "O": "text", "U": "text"}  # of columns without schema
 
 
 def of_result(result: "Result", argv: list[str]) -> xr.Dataset:
@@ -39,7 +39,8 @@ def of_result(result: "Result", argv: list[str]) -> xr.Dataset:
             array[:] = values
             values = array.reshape(shape)
         words = {"units": units, "long_name": meaning}
-        variable = xr.Variable(dimensions, tidy(values, _MISSING.get(kind)), {k: v for k, v in words.items() if v})
+        values = tidy(values, _STORED[kind].get("_FillValue"))
+        variable = xr.Variable(dimensions, values, {k: v for k, v in words.items() if v})
         (coordinates if is_label or dimensions == [name] else data)[name] = variable
     attributes = {**result.facts(), "circumstances": result.circumstances(argv)}
     return xr.Dataset(data, coordinates, attributes)
@@ -66,18 +67,13 @@ def write(ds: xr.Dataset, path: "str | os.PathLike[str]") -> None:
     """
     target = _regular(path)
     kinds = _kinds(ds)
-    encoding: dict[Any, dict[str, Any]] = {}
-    stored = ds.copy()
-    for name, variable in ds.variables.items():
-        kind = kinds.get(str(name), _BY_DTYPE.get(variable.dtype.kind, "real"))
-        if kind in _MISSING:
-            if variable.dtype == bool:
-                stored[name] = variable.astype(np.uint8)
-            encoding[name] = {"dtype": _TYPES[kind], "_FillValue": _MISSING[kind]}
-        elif kind == "real":
-            encoding[name] = {"_FillValue": None}
+    encoding = {name: _STORED[kinds.get(str(name), _BY_DTYPE.get(variable.dtype.kind, "real"))]
+                for name, variable in ds.variables.items()}  # fmt: skip
+    stored = ds.assign({name: variable.astype(np.uint8) for name, variable in ds.variables.items()
+                        if variable.dtype == bool})  # fmt: skip
+
     def store() -> None:
-        with _whole(target) as temporary:
+        with whole_file(target) as temporary:
             try:
                 stored.to_netcdf(temporary, engine="netcdf4", encoding=encoding)
             except RuntimeError as error:  # of the library, where the disk is full
@@ -146,18 +142,5 @@ def _kinds(ds: xr.Dataset) -> dict[str, str]:
 
 def write_text(text: str, path: "str | os.PathLike[str]") -> None:
     """Writes a text file, whole or not at all."""
-    with _whole(_regular(path)) as temporary:
+    with whole_file(_regular(path)) as temporary:
         temporary.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def _whole(target: Path) -> Iterator[Path]:
-    """A path beside ``target`` for a file that takes its place once it is written and on the disk."""
-    temporary = target.with_name(f".{target.name}-{uuid.uuid4().hex}.tmp")
-    try:
-        yield temporary
-        with builtins.open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING, Any
 
-from .errors import ConfigError, InputError, error_of
+from .errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,4 @@ def cite(ds: "xr.Dataset | None" = None) -> str:
     attributes = {} if ds is None else {str(k): v for k, v in ds.attrs.items() if isinstance(v, str)}
     if ds is not None and attributes.get("program") != "periscope":
         raise InputError("result: its attribute 'program' is not 'periscope'; expected a result of Periscope")
-    try:
-        return _periscope.citation(attributes)
-    except _periscope.Failure as failure:
-        raise error_of(*failure.args) from None
+    return _periscope.citation(attributes)

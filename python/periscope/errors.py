@@ -14,7 +14,13 @@ class Error(Exception):
     exit_code = 1
 
 
-class ConfigError(Error, ValueError):
+class _Found(Error, ValueError):
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.key, self.found, self.expected = parts_of(message)
+
+
+class ConfigError(_Found):
     """A setting that cannot be.
 
     ``key`` is the setting ("model.width") or argument ("max_tokens"), ``found`` the text of its value and ``expected``
@@ -23,19 +29,27 @@ class ConfigError(Error, ValueError):
 
     exit_code = 2
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.key, self.found, self.expected = parts_of(message)
 
-
-class InputError(Error, ValueError):
+class InputError(_Found):
     """A file, checkpoint or array that cannot be used: the message names it, what was found, what was expected."""
 
     exit_code = 3
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.key, self.found, self.expected = parts_of(message)
+
+def short(value: Any) -> str:
+    words = repr(value)
+    return words if len(words) <= 60 else words[:57] + "..."
+
+
+def whole(name: str, value: Any, least: int = 1, most: int = 2**31 - 1) -> int:
+    """Returns a whole number of Python, numpy or torch. Raises ConfigError, naming the argument, for other values."""
+    try:
+        number = value.__index__()
+    except AttributeError:
+        number = None
+    if number is None or isinstance(value, bool) or not least <= number <= most:
+        raise ConfigError(f"{name} = {value!r}: expected a whole number from {least} to {most}")
+    return int(number)
 
 
 def utf8(name: str, words: "str | bytes | os.PathLike[Any]") -> str:
@@ -105,12 +119,8 @@ def in_python(message: str) -> str:
 
 
 def error_of(message: str, exit_code: int) -> Error:
-    """The exception for a failure of the compiled module."""
-    kinds = {kind.exit_code: kind for kind in (ConfigError, InputError, Stopped)}
-    words = in_python(message)
-    kind = kinds.get(exit_code)
-    if kind is not None:
-        return kind(words)
-    error = Error(words)
+    """The exception for a failure of the compiled module, which calls this."""
+    kinds: dict[int, type[Error]] = {kind.exit_code: kind for kind in (ConfigError, InputError, Stopped)}
+    error = kinds.get(exit_code, Error)(in_python(message))
     error.exit_code = exit_code
     return error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .config import Config, ConfigLike
-from .errors import ConfigError, InputError, error_of, utf8
+from .errors import ConfigError, InputError, utf8
 
 if TYPE_CHECKING:
     from . import _periscope
@@ -71,12 +71,9 @@ def compiled(
         raise ConfigError(f"ignore_keys = {ignore_keys!r}: expected a list of keys")
     if not isinstance(weights, Mapping):
         raise ConfigError(f"weights: found {type(weights).__name__}; expected arrays by name")
-    try:
-        tensors = {key: _tensor(key, value) for key, value in weights.items()}
-        name, keys = utf8("name", name), [utf8("ignore_keys", key) for key in ignore_keys]
-        return _periscope.Model(name, config, tensors, copy=copy, ignore_keys=keys)
-    except _periscope.Failure as failure:
-        raise error_of(*failure.args) from None
+    tensors = {key: _tensor(key, value) for key, value in weights.items()}
+    name, keys = utf8("name", name), [utf8("ignore_keys", key) for key in ignore_keys]
+    return _periscope.Model(name, config, tensors, copy=copy, ignore_keys=keys)
 
 
 def _tensor(name: str, value: Any) -> tuple[str, list[int], np.ndarray]:

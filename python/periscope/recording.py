@@ -8,23 +8,28 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _hooks, _layout, dataset
-from .errors import ConfigError, InputError, error_of
+from .errors import ConfigError, InputError, whole
 from .model import compiled_from_torch, require_plain
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
-def record(
-    model: Any,
-    *,
-    every: int = 50,
-    steps: Iterable[int] | None = None,
-    gradients: bool = True,
-    optimizer: Any = None,
-    top: int = 10,
-    ignore_keys: Sequence[str] = (),
-) -> "Recorder":
+_LOCK = threading.Lock()
+_RECORDED: "weakref.WeakSet[Any]" = weakref.WeakSet()  # not an attribute of the models, which copies would have too
+
+
+def _require_seen(model: Any) -> None:
+    """Raises InputError for a model whose signals hooks cannot see."""
+    require_plain(model)
+    for part in model.modules():
+        if (type(part).__name__ == "OptimizedModule" or getattr(part, "_compiled_call_impl", None) is not None
+                or hasattr(part.forward, "_torchdynamo_orig_callable")):  # fmt: skip
+            raise InputError(f"model: {type(part).__name__} is compiled, and hooks see no signals of such code; "
+                             "expected a model without compiled modules")  # fmt: skip
+
+
+class Recorder:
     """A context in which a model of transformers (Llama, Gemma 2, OLMo 2, Qwen 3, …: any family that ``probe`` reads)
     is recorded while it trains::
 
@@ -47,49 +52,25 @@ def record(
     PEFT; in the pass for batches with padding and calls of ``torch.compile(model)``, where the plain module has to be
     called; and at the step's end for two passes before one backward pass, or a pass that skips layers.
     """
-    return Recorder(model, every, steps, gradients, optimizer, top, ignore_keys)
-
-
-_LOCK = threading.Lock()
-_RECORDED: "weakref.WeakSet[Any]" = weakref.WeakSet()  # not an attribute of the models, which copies would have too
-
-
-def _whole(name: str, value: Any, least: int = 1) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or not least <= int(value) < 2**31:
-        raise ConfigError(f"{name} = {value!r}: expected a whole number from {least} to {2**31 - 1}")
-    return int(value)
-
-
-def _require_seen(model: Any) -> None:
-    """Raises InputError for a model whose signals hooks cannot see."""
-    require_plain(model)
-    for part in model.modules():
-        if (type(part).__name__ == "OptimizedModule" or getattr(part, "_compiled_call_impl", None) is not None
-                or hasattr(part.forward, "_torchdynamo_orig_callable")):  # fmt: skip
-            raise InputError(f"model: {type(part).__name__} is compiled, and hooks see no signals of such code; "
-                             "expected a model without compiled modules")  # fmt: skip
-
-
-class Recorder:
-    """What ``record`` gives: the records so far, and the end of a step."""
 
     def __init__(
         self,
         model: Any,
-        every: int,
-        steps: Iterable[int] | None,
-        gradients: bool,
-        optimizer: Any,
-        top: int,
+        *,
+        every: int = 50,
+        steps: Iterable[int] | None = None,
+        gradients: bool = True,
+        optimizer: Any = None,
+        top: int = 10,
         ignore_keys: Sequence[str] = (),
     ) -> None:
-        every, top = _whole("every", every), _whole("top", top)
+        every, top = whole("every", every), whole("top", top)
         _require_seen(model)
         if gradients and any(getattr(part, "gradient_checkpointing", False) for part in model.modules()):
             raise InputError("model: found gradient checkpointing, which makes every signal twice; expected none, or "
                              "gradients=False")  # fmt: skip
         self._model = model
-        chosen = None if steps is None else {_whole("steps", step, 0) for step in steps}
+        chosen = None if steps is None else {whole("steps", step, 0) for step in steps}
         self._due: Callable[[int], bool] = lambda step: step % every == 0 if chosen is None else step in chosen
         self._gradients = gradients
         self._optimizer = getattr(optimizer, "optimizer", optimizer)  # in a wrapper, as Accelerate's
@@ -172,27 +153,11 @@ class Recorder:
         if watched is None:
             return
         watched.close()
-        if not watched.is_complete:
-            return  # no forward pass since
-        self.datasets[self._step] = self._measured(watched)
+        if watched.is_complete:  # else no forward pass since
+            from . import _periscope
 
-    def _measured(self, watched: "_hooks.Watched") -> "xr.Dataset":
-        from . import _periscope
+            result = _periscope.replay(self._compiled, **vars(watched.outcome()), top=self._top)
+            self.datasets[self._step] = dataset.of_result(result, [])
 
-        passed = watched.outcome()
-        try:
-            result = _periscope.replay(
-                self._compiled,
-                passed.sequences,
-                passed.ids,
-                passed.labels,
-                passed.signals,
-                passed.gradients,
-                passed.logits,
-                passed.dtype,
-                passed.unit_roundoff,
-                self._top,
-            )
-        except _periscope.Failure as failure:
-            raise error_of(*failure.args) from None
-        return dataset.of_result(result, [])
+
+record = Recorder

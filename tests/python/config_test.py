@@ -187,7 +187,7 @@ class Errors(unittest.TestCase):
             same = ps.probe(folder, tokens=batch, top=3, no_theory=True)
             self.assertEqual(list(same.token_id.values), [1, 2])
             self.assertTrue(same.second_moment_measured.equals(ds.second_moment_measured))
-        with self.assertRaises(_periscope.Failure):
+        with self.assertRaises(ps.ConfigError):
             _periscope.run("propagate", flags={"dump": []})
 
     def test_paths_that_are_not_utf8_are_rejected_before_anything_is_made(self) -> None:
@@ -261,7 +261,7 @@ class Errors(unittest.TestCase):
         self.assertIn("no/such/folder", str(raised_input.exception))
 
     def test_unknown_studies_are_refused(self) -> None:
-        with self.assertRaises(_periscope.Failure) as raised:
+        with self.assertRaises(ps.ConfigError) as raised:
             _periscope.run("propagat")
         self.assertIn("nearest is propagate", raised.exception.args[0])
 

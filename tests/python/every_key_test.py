@@ -20,7 +20,7 @@ SECONDS = 240  # for all of them; some 6 are used
 # Prints a line before and after every case, so that the last one is known if the process ends.
 RUNS = """
 import json, sys, time
-from periscope import _periscope
+from periscope import _periscope, errors
 small, values, start = json.loads(sys.stdin.read())
 keys = [key["name"] for section in _periscope.sections() for key in section["keys"]]
 cases = [(key, value) for key in keys for value in values]
@@ -30,8 +30,8 @@ for number, (key, value) in enumerate(cases[start:], start):
     try:
         _periscope.run("theory", entries=small, settings=[f"{key}={value}"])
         message, code = "", 0
-    except _periscope.Failure as failure:
-        message, code = failure.args
+    except errors.Error as error:
+        message, code = str(error), error.exit_code
     print(json.dumps([message, code, time.monotonic() - begin]), flush=True)
 """
 

@@ -102,7 +102,7 @@ class Replay(unittest.TestCase):
                             ({"signals": [(0, "x", False, self.dumped["stream.0"])]}, "signal x"),
                             ({"sequences": 2}, "2 sequences"), ({"labels": [1]}, "1 labels"),
                             ({"labels": [99] * 5}, "label 99"), ({"dtype": "f8"}, "f8")):  # fmt: skip
-            with self.subTest(said=said), self.assertRaises(_periscope.Failure) as raised:
+            with self.subTest(said=said), self.assertRaises(ps.Error) as raised:
                 self.replay(**words)
             self.assertIn(said, str(raised.exception.args[0]))
 
