@@ -263,6 +263,12 @@ TEST_CASE("the familywise error is shared by the tests of all stacks of a run") 
   for (const judge::StackVerdict& a : both) CHECK(a.level == Approx(-std::expm1(std::log1p(-0.01) / (2.0 * depths))));
 }
 
+TEST_CASE("a number that is not finite takes no part of the familywise error") {
+  Planted stack(0.05, 0.0);
+  stack.measured.curves[{Statistic::second_moment, Signal::x_out}].value[3] = std::nan("");
+  CHECK(stack.judged().level == Approx(-std::expm1(std::log1p(-0.01) / (depths - 1.0))));
+}
+
 TEST_CASE("an infinite detectable error is printed as words") {
   CHECK(judge::error_words(0.1234) == "0.12");
   CHECK(judge::error_words(std::numeric_limits<double>::infinity()) == "any amount");

@@ -43,15 +43,19 @@ std::string shortcoming(const Test& t) {
                      t.predicted.error, met_tolerance(t));
 }
 
+/// True for a test that can reject.
+bool is_testable(const Test* t) { return t->seeds >= fewest_seeds && t->is_finite(); }
+
 double judge_each(const std::vector<Test*>& tests, double familywise_error) {
-  const double level = sidak_level(familywise_error, tests.size());
+  const double level =
+      sidak_level(familywise_error, static_cast<std::size_t>(std::ranges::count_if(tests, is_testable)));
   for (Test* t : tests) {
     if (t->seeds < fewest_seeds || (std::isnan(t->measured.value) && std::isnan(t->predicted.value))) continue;
-    if (t->is_finite()) {
+    if (is_testable(t)) {
       t->critical = critical_excess(t->degrees(), level);
       t->detectable = t->detectable_at(level);
     }
-    const bool rejected = t->is_finite() && t->excess() > t->critical;
+    const bool rejected = is_testable(t) && t->excess() > t->critical;
     t->reason = rejected ? std::string() : shortcoming(*t);
     t->verdict = rejected ? Verdict::disagrees : t->reason.empty() ? Verdict::agrees : Verdict::inconclusive;
   }
@@ -82,6 +86,41 @@ std::pair<int, double> rank(const Test& t) {
     case Verdict::not_checked: break;
   }
   return {0, 0.0};
+}
+
+/// Detectable errors of judged tests.
+Power power_of(const std::vector<Test>& tests) {
+  Power power;
+  std::vector<double> all;
+  std::vector<std::vector<double>> by_group;
+  bool any_signal = false;
+  bool signal_over = false;
+  for (std::size_t i = 0; i < tests.size(); ++i) {
+    const Test& t = tests[i];
+    if (!t.is_finite() || std::isinf(t.limit)) continue;
+    const auto k =
+        static_cast<std::size_t>(std::ranges::find(power.groups, t.group(), &GroupPower::group) - power.groups.begin());
+    if (k == power.groups.size()) {
+      power.groups.push_back({.group = t.group()});
+      by_group.emplace_back();
+    }
+    all.push_back(t.detectable);
+    by_group[k].push_back(t.detectable);
+    power.worst = std::max(power.worst, t.detectable);  // never NaN
+    ++power.tests;
+    power.over += t.underpowered() ? 1 : 0;
+    any_signal |= !is_gradient(t.statistic);
+    signal_over |= !is_gradient(t.statistic) && t.underpowered();
+    GroupPower& group = power.groups[k];
+    if (group.test >= 0 && t.detectable / t.limit <= group.worst / group.limit) continue;
+    group.worst = t.detectable;
+    group.limit = t.limit;
+    group.test = static_cast<int>(i);
+  }
+  for (std::size_t k = 0; k < by_group.size(); ++k) power.groups[k].median = median_of(std::move(by_group[k]));
+  power.median = median_of(std::move(all));
+  power.only_gradients_over = power.over > 0 && any_signal && !signal_over;
+  return power;
 }
 
 /// Says how many more tests are underpowered, and if they are gradients alone.
@@ -129,40 +168,6 @@ void judge(const std::vector<StackVerdict*>& stacks, double familywise_error) {
     stack->level = level;
     sum_up(*stack);
   }
-}
-
-Power power_of(const std::vector<Test>& tests) {
-  Power power;
-  std::vector<double> all;
-  std::vector<std::vector<double>> by_group;
-  bool any_signal = false;
-  bool signal_over = false;
-  for (std::size_t i = 0; i < tests.size(); ++i) {
-    const Test& t = tests[i];
-    if (!t.is_finite() || std::isinf(t.limit)) continue;
-    const auto k =
-        static_cast<std::size_t>(std::ranges::find(power.groups, t.group(), &GroupPower::group) - power.groups.begin());
-    if (k == power.groups.size()) {
-      power.groups.push_back({.group = t.group()});
-      by_group.emplace_back();
-    }
-    all.push_back(t.detectable);
-    by_group[k].push_back(t.detectable);
-    power.worst = std::max(power.worst, t.detectable);  // never NaN
-    ++power.tests;
-    power.over += t.underpowered() ? 1 : 0;
-    any_signal |= !is_gradient(t.statistic);
-    signal_over |= !is_gradient(t.statistic) && t.underpowered();
-    GroupPower& group = power.groups[k];
-    if (group.test >= 0 && t.detectable / t.limit <= group.worst / group.limit) continue;
-    group.worst = t.detectable;
-    group.limit = t.limit;
-    group.test = static_cast<int>(i);
-  }
-  for (std::size_t k = 0; k < by_group.size(); ++k) power.groups[k].median = median_of(std::move(by_group[k]));
-  power.median = median_of(std::move(all));
-  power.only_gradients_over = power.over > 0 && any_signal && !signal_over;
-  return power;
 }
 
 const Test* deciding(const std::vector<Test>& tests) {

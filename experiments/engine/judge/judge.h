@@ -48,19 +48,16 @@ struct Options {
   std::string_view seeds_key = {};  ///< the key that remedies name next to a number of seeds
 };
 
-/// Judges the tests of a run together, and returns the level of each: Šidák's, of `tests.size()` tests. A test is
-/// rejected if its excess is larger than `critical`, Student's t at that level. Otherwise it is inconclusive if a
-/// number is not finite, if its detectable error exceeds its limit, in which case the reason ends with a remedy
-/// (remedy.h), if it tolerates a bias as large as the number itself, or if the prediction is less precise than asked
-/// for. Not checked with fewer than 4 seeds, or if neither side is a number.
+/// Judges the tests of a run together, and returns the level of each: Šidák's, over the tests that are finite and have
+/// enough seeds. A test is rejected if its excess is larger than `critical`, Student's t at that level. Otherwise it is
+/// inconclusive if a number is not finite, if its detectable error exceeds its limit, in which case the reason ends
+/// with a remedy (remedy.h), if it tolerates a bias as large as the number itself, or if the prediction is less precise
+/// than asked for. Not checked with fewer than 4 seeds, or if neither side is a number.
 double judge(const std::vector<Test*>& tests, const Options& options);
 
 /// Judges the tests of all stacks together, and sums up those of every stack that has any: it disagrees if a test is
 /// rejected, is inconclusive if one is, and agrees else. The remedy is for all of its tests together.
 void judge(const std::vector<StackVerdict*>& stacks, double familywise_error);
-
-/// Detectable errors of judged tests.
-Power power_of(const std::vector<Test>& tests);
 
 /// The test that decides a joint verdict: of the largest verdict, the one farthest beyond its critical excess or
 /// nearest to it; of inconclusive ones the first that is not finite, the least powerful, or the first. Null for none.
