@@ -2,8 +2,6 @@
 
 #include <vector>
 
-#include "experiments/engine/judge/seed_rows.h"
-#include "experiments/engine/judge/stack_verdicts.h"
 #include "tests/support/doctest.h"
 
 namespace periscope {
@@ -33,7 +31,7 @@ std::vector<judge::Test> contrasts_of(const std::vector<double>& errors, const s
                            .dtype = DType::f64,
                            .prediction = prediction,
                            .per_seed = &per_seed},
-                          tests);
+                          tests, {});
 }
 
 TEST_CASE("a contrast of predictions that share their patterns: their errors add up as if they were one error") {
@@ -46,6 +44,22 @@ TEST_CASE("a contrast of predictions that share their patterns: their errors add
   CHECK(three[0].predicted.error == Approx((0.05 + 0.075 + 0.7) / 3.0).epsilon(1e-14));
   CHECK(three[1].contrast == "slope");  // from the first depth to the last: the weights are -1, 0, 1
   CHECK(three[1].predicted.error == Approx(0.05 + 0.7).epsilon(1e-14));
+}
+
+TEST_CASE("an error that all modules have in common may be as large as the stream's, not as one module's") {
+  judge::Test module{.signal = Signal::f_out, .measured = {1.0, 0.0}, .predicted = {1.0, 0.0}, .limit = 0.5};
+  std::vector<judge::Test> tests;
+  Profile measured;
+  measured.curves[{Statistic::second_moment, Signal::f_out}].value.assign(6, 1.0);
+  for (module.index = 0; module.index < 6; ++module.index) tests.push_back(module);
+  judge::SeedCurves per_seed;
+  for (int seed = 0; seed < 4; ++seed) per_seed.add(measured);
+  const StackSpec spec;
+  const theory::Prediction prediction;
+  const std::vector<judge::Test> all =
+      judge::contrasts({spec, measured, 4, 0, DType::f64, prediction, 0.0, &per_seed}, tests, {});
+  REQUIRE(all.size() == 4);
+  for (const judge::Test& test : all) CHECK(test.limit == (test.contrast.ends_with("mean") ? 0.2 : 0.4));
 }
 
 }  // namespace

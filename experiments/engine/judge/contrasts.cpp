@@ -1,7 +1,6 @@
 #include "experiments/engine/judge/contrasts.h"
 
 #include <cmath>
-#include <limits>
 #include <map>
 #include <string>
 #include <tuple>
@@ -59,7 +58,6 @@ Test contrast(const std::string& name, const SeedCurves::Rows& rows, const std::
   result.contrast = name;
   result.index = 0;
   result.scale = 1.0;
-  result.limit = std::numeric_limits<double>::infinity();
   result.measured = weighted(rows, tests, weights);  // as a deviation from the prediction
   result.predicted = {};
   result.tolerated_bias = 0.0;
@@ -77,7 +75,8 @@ Test contrast(const std::string& name, const SeedCurves::Rows& rows, const std::
 
 }  // namespace
 
-std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test>& tests) {
+std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test>& tests,
+                            const config::PowerLimits& limits) {
   if (comparison.per_seed == nullptr) return {};
   std::map<Group, std::vector<const Test*>> groups;
   for (const Test& test : tests) {
@@ -95,18 +94,19 @@ std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test
     const std::vector<double> equal(members.size(), 1.0 / static_cast<double>(members.size()));
     const bool drawn = !weight && comparison.prediction.exact_at_width_for(statistic, signal) &&
                        comparison.prediction.draws_per_sequence > 1;
-    const auto add = [&](const std::string& name, const std::vector<double>& weights) {
+    const auto add = [&](const std::string& name, const std::vector<double>& weights, double in_limits) {
       Test test = contrast(std::get<std::string>(entry.first) + name, *rows, members, weights);
       if (drawn) from_draws(comparison.prediction, members, weights, test);
+      test.limit = in_limits * limit_of(limits, test.statistic);
       all.push_back(test);
     };
-    add("mean", equal);
+    add("mean", equal, 1.0);
     if (members.size() < 3) continue;
     std::vector<double> x;
     for (const Test* test : members) x.push_back(test->index);
     std::vector<double> slope = slope_weights(x);
     for (double& w : slope) w *= x.back() - x.front();
-    add("slope", slope);
+    add("slope", slope, 2.0);
   }
   return all;
 }

@@ -18,6 +18,9 @@ namespace periscope::judge {
 /// all points were one, Σ|w_i| s_i/scale_i. The tolerated bias is Σ|w_i| tolerated_bias_i/scale_i: the bias of no test
 /// is known to have the sign of another's. Only tests of `tests` that are numbers with a scale take part; a mean needs
 /// 2 of them, a slope 3. None without per-seed curves.
-std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test>& tests);
+/// The limit of a mean is that of its statistic, for modules' outputs too: no error that all depths have in common may
+/// pass. That of a slope is twice as large, the change between ends that are off by the limit in opposite directions.
+std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test>& tests,
+                            const config::PowerLimits& limits);
 
 }  // namespace periscope::judge

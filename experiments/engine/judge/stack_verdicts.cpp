@@ -26,7 +26,7 @@ StackVerdict tests_of(const Comparison& c, const config::AgreementOptions& optio
   stack.reason = out_of_range(c.spec, c.prediction.profile, c.dtype);
   if (!stack.reason.empty()) return stack;
   stack.tests = stack_tests(c, options);
-  std::ranges::move(contrasts(c, stack.tests), std::back_inserter(stack.tests));
+  std::ranges::move(contrasts(c, stack.tests, options.power_limits), std::back_inserter(stack.tests));
   if (stack.tests.empty()) stack.reason = "nothing to compare";
   return stack;
 }
