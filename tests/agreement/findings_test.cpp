@@ -28,9 +28,10 @@ judge::Test judged(judge::Test test) {
 
 judge::Verdict verdict_of(const judge::Test& test) { return judged(test).verdict; }
 
-judge::ClaimVerdict verdict_on_claim(const judge::Estimate& measured, int seeds, double claimed, double correction) {
+judge::ClaimVerdict verdict_on_claim(const judge::Estimate& measured, int seeds, double claimed, double correction,
+                                     double limit = 1.0) {
   judge::Claim claim{.claimed = claimed,
-                     .test = judge::test_of_claim({.measured = measured, .seeds = seeds}, claimed),
+                     .test = judge::test_of_claim({.measured = measured, .limit = limit, .seeds = seeds}, claimed),
                      .correction = correction};
   judge::judge({&claim}, 0.01);
   return claim.verdict;
@@ -142,6 +143,16 @@ TEST_CASE("a claim holds, holds in its limit only, or fails") {
   // Four seeds: Student's t with three degrees of freedom has its two-sided 1 % at 5.841, with four at 4.604.
   CHECK(verdict_on_claim({-0.442, 0.01}, 4, -0.5, 0.0) == judge::ClaimVerdict::holds);
   CHECK(verdict_on_claim({-0.441, 0.01}, 4, -0.5, 0.0) == judge::ClaimVerdict::fails);
+}
+
+TEST_CASE("a claim that the test is too weak to refute is not shown, and one that it refutes fails") {
+  // 24 seeds: errors of (2.807 + 1.714) · 0.05 = 0.226 are detected.
+  const judge::Estimate measured{-0.51, 0.05};
+  CHECK(verdict_on_claim(measured, 24, -0.5, 0.0, 0.25) == judge::ClaimVerdict::holds);
+  CHECK(verdict_on_claim(measured, 24, -0.5, 0.0, 0.2) == judge::ClaimVerdict::not_shown);
+  CHECK(verdict_on_claim(measured, 24, -0.5, -0.2, 0.2) == judge::ClaimVerdict::fails);
+  CHECK(verdict_on_claim(measured, 24, -0.3, -0.2, 0.2) == judge::ClaimVerdict::not_shown);
+  CHECK(verdict_on_claim(measured, 24, 0.0, 0.0, 0.2) == judge::ClaimVerdict::fails);
 }
 
 TEST_CASE("the first change of sign of a piecewise linear curve") {

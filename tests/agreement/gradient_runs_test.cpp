@@ -57,9 +57,12 @@ TEST_CASE("gradients depth: exponents of all depths and the late ones, their all
     const double off = law.late_exponent.measured.value - law.claim->claimed;
     const double correction = law.late_exponent.predicted.value - limit;
     const bool plain = std::abs(off) <= reach && std::abs(correction) <= reach;
-    CHECK(law.claim->verdict == (plain                                 ? judge::ClaimVerdict::holds
-                                 : std::abs(off - correction) <= reach ? judge::ClaimVerdict::holds_with_condition
-                                                                       : judge::ClaimVerdict::fails));
+    const bool holds = plain || std::abs(off - correction) <= reach;
+    const bool weak = detectable_by_hand(0.0, law.late_exponent.measured.error, seeds - 1.0, 1.0, level) > 0.25;
+    CHECK(law.claim->verdict == (!holds  ? judge::ClaimVerdict::fails
+                                 : weak  ? judge::ClaimVerdict::not_shown
+                                 : plain ? judge::ClaimVerdict::holds
+                                         : judge::ClaimVerdict::holds_with_condition));
   }
 }
 

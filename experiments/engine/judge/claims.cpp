@@ -7,7 +7,7 @@
 namespace periscope::judge {
 
 Test test_of_claim(const Test& measured, double claimed) {
-  return {.measured = measured.measured, .predicted = {claimed, 0.0}, .seeds = measured.seeds};
+  return {.measured = measured.measured, .predicted = {claimed, 0.0}, .limit = measured.limit, .seeds = measured.seeds};
 }
 
 void judge(const std::vector<Claim*>& claims, double familywise_error) {
@@ -20,9 +20,10 @@ void judge(const std::vector<Claim*>& claims, double familywise_error) {
     const double limit = test.critical * test.error();
     const auto within = [&](double off) { return std::abs(test.measured.value - off - claim->claimed) <= limit; };
     const bool unconditional = within(0.0) && std::abs(claim->correction) <= limit;
-    claim->verdict = unconditional               ? ClaimVerdict::holds
-                     : within(claim->correction) ? ClaimVerdict::holds_with_condition
-                                                 : ClaimVerdict::fails;
+    claim->verdict = !unconditional && !within(claim->correction) ? ClaimVerdict::fails
+                     : test.underpowered()                        ? ClaimVerdict::not_shown
+                     : unconditional                              ? ClaimVerdict::holds
+                                                                  : ClaimVerdict::holds_with_condition;
   }
 }
 

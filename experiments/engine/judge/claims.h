@@ -28,12 +28,13 @@ struct Claim {
   ClaimVerdict verdict = ClaimVerdict::not_testable;
 };
 
-/// Tests the measured number of `measured` against `claimed`.
+/// Tests the measured number of `measured` against `claimed`, with the same limit.
 Test test_of_claim(const Test& measured, double claimed);
 
 /// Judges claims together: one holds if its test does not reject it. It holds with a condition if the corrected number
 /// is not rejected, and either the number itself is, or the correction is larger than what the test rejects, so that
-/// only the noise hides it. Not testable with fewer than 4 seeds, or if the measured number is not finite.
+/// only the noise hides it. What does not fail is not shown if the detectable error exceeds its limit. Not testable
+/// with fewer than 4 seeds, or if the measured number is not finite.
 void judge(const std::vector<Claim*>& claims, double familywise_error);
 
 }  // namespace periscope::judge

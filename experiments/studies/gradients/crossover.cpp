@@ -171,15 +171,18 @@ void judge_order(CrossoverResult& result, double error) {
     for (judge::Test& test : *side) tests.push_back(&test);
   }
   judge::judge(tests, {error});
-  std::size_t holds = 0;
+  const auto sign_of = [](const judge::Test& test) {
+    return !judge::disagrees(test) ? 0 : test.measured.value > 0.0 ? 1 : -1;
+  };
+  std::size_t holds = 0, fails = 0;
   for (std::size_t i = 0; i < low.size(); ++i) {
-    const bool peri_lowest = judge::disagrees(low[i]) && low[i].measured.value < 0.0;
-    const bool post_highest = judge::disagrees(high[i]) && high[i].measured.value > 0.0;
-    holds += peri_lowest && post_highest ? 1 : 0;
+    holds += sign_of(low[i]) < 0 && sign_of(high[i]) > 0 ? 1 : 0;
+    fails += sign_of(low[i]) > 0 || sign_of(high[i]) < 0 ? 1 : 0;
   }
   result.order.verdict = holds == low.size() ? judge::ClaimVerdict::holds
-                         : holds == 0        ? judge::ClaimVerdict::fails
-                                             : judge::ClaimVerdict::holds_with_condition;
+                         : holds > 0         ? judge::ClaimVerdict::holds_with_condition
+                         : fails > 0         ? judge::ClaimVerdict::fails
+                                             : judge::ClaimVerdict::not_shown;
   result.condition = fmt::format("holds at {} of {} sizes of the MLP's output", holds, low.size());
   if (std::isfinite(peri->crossing.measured.value)) {
     const double at = std::exp(peri->crossing.measured.value);
