@@ -98,15 +98,6 @@ TEST_CASE("ladder: bias and noise of means over depth from readings at every wid
   }
 }
 
-TEST_CASE("ladder: both families of tests of exponents share a familywise error") {
-  // Three stacks of two statistics: twelve tests; a normal law's two-sided limit at 1 − 0.99^(1/12).
-  ladder::ConvergenceResult result;
-  result.fits.resize(6);
-  for (auto& c : result.fits) c.bias_reason = "nothing to fit";
-  ladder::judge_exponents(result, 64, 0.01);
-  CHECK(result.critical == doctest::Approx(3.3402).epsilon(1e-4));
-}
-
 TEST_CASE("ladder: excess, limit and power of a quantity, by hand") {
   // m∞ + b/D + c/D² at four widths without a lack of fit, and a prediction with its own error.
   stacks::LadderQuantity q{.test = {.predicted = {1.7, 0.015}, .tolerated_bias = 0.07, .scale = 1.7, .replicates = 8}};

@@ -20,7 +20,8 @@ struct Convergence {
   judge::Verdict bias_verdict = judge::Verdict::not_checked;
   std::string bias_reason;
   std::vector<double> seeds, noise, noise_error;  ///< spread of means of n seeds at the largest width
-  judge::PowerLaw noise_fit;                      ///< over n: exponent −1/2
+  bool noise_is_judged = false;
+  judge::PowerLaw noise_fit;  ///< over n: exponent −1/2
   judge::Verdict noise_verdict = judge::Verdict::not_checked;
   std::string remedy;  ///< of inconclusive verdicts: "about 900 seeds per width would decide"
 };
@@ -40,11 +41,11 @@ struct ConvergenceResult {
 ConvergenceResult convergence_of(const stacks::LadderResult& ladder, double familywise_error);
 
 /// Fits both power laws of every stack and statistic, and says whether the exponents are −1 and −½: rejected where that
-/// exponent's χ² exceeds the best one's by more than the square of a normal law's limit at Šidák's level, over two
-/// tests a fit; inconclusive where one of the next exponents, 0 and −2 or 0 and −1, would not be rejected either. Not
-/// checked: a fit that has a bias_reason already, numbers that are not finite, a statistic that the placement fixes (a
-/// spread below 1e-6), and the bias alone where fewer than 5 standard errors of it are seen. Inconclusive verdicts get
-/// a remedy from the numbers of `seeds` per width.
+/// exponent's χ² exceeds the best one's by more than the square of Student's t with seeds − 1 degrees of freedom at
+/// Šidák's level over the exponents that are judged; inconclusive where one of the next exponents, 0 and −2 or 0 and
+/// −1, would not be rejected either. Not checked: a fit that has a bias_reason already, numbers that are not finite, a
+/// statistic that the placement fixes (a spread below 1e-6), and the bias alone where fewer than 5 standard errors of
+/// it are seen. Inconclusive verdicts get a remedy from the numbers of `seeds` per width.
 void judge_exponents(ConvergenceResult& result, int seeds, double familywise_error);
 
 bool any_disagrees(const ConvergenceResult& result);

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/math/distributions/normal.hpp>
 #include <cmath>
 
 #include "experiments/engine/judge/remedy.h"
@@ -46,7 +45,7 @@ bool noise_decides(int n, double limit) {
 /// Says what would make the inconclusive verdicts of `c` decide, with 95 % probability if the exponents are
 /// T20's; at least twice the seeds where the ones that are there should have been enough, and were not.
 std::string remedy_of(const Convergence& c, int seeds, double critical) {
-  const double limit = critical + boost::math::quantile(boost::math::normal(), judge::wanted_power);
+  const double limit = critical + judge::critical_excess(seeds - 1.0, 2.0 * (1.0 - judge::wanted_power));
   const bool bias = c.bias_verdict == judge::Verdict::inconclusive;
   const bool noise = c.noise_verdict == judge::Verdict::inconclusive;
   if (seeds == 0 || (!bias && !noise)) return {};
@@ -64,39 +63,44 @@ std::string remedy_of(const Convergence& c, int seeds, double critical) {
   return std::string(judge::nothing_within_reach);
 }
 
-void judge_fit(Convergence& c, double critical) {
+/// Fits both laws of `c`, and says why one is not judged.
+void fit(Convergence& c) {
   if (!c.bias_reason.empty()) return;
   const auto finite = [](const std::vector<double>& values) {
     return std::ranges::all_of(values, [](double v) { return std::isfinite(v); });
   };
-  if (!finite(c.noise) || !finite(c.bias)) {
-    c.bias_reason = "not finite";
-    return;
-  }
   // A spread at the level of rounding is no noise: the statistic is fixed by the placement.
   const bool constant = c.noise.empty() || c.noise[0] <= 1e-6;
-  if (constant) {
-    c.bias_reason = "fixed by the placement: no noise to fit";
+  if (!finite(c.noise) || !finite(c.bias) || constant) {
+    c.bias_reason = finite(c.noise) && finite(c.bias) ? "fixed by the placement: no noise to fit" : "not finite";
     return;
   }
+  c.noise_is_judged = true;
   c.noise_fit = judge::fit_power_law(c.seeds, c.noise, c.noise_error);
-  c.noise_verdict =
-      judge::verdict_on_exponent(c.seeds, c.noise, c.noise_error, c.noise_fit, -0.5, next_noise, critical);
   c.bias_fit = judge::fit_power_law(c.width, c.bias, c.bias_error);
   if (c.bias_fit.significance < clearly_seen) {
     c.bias_reason = fmt::format("no bias seen: {:.1f} standard errors", c.bias_fit.significance);
-    return;
   }
-  c.bias_verdict = judge::verdict_on_exponent(c.width, c.bias, c.bias_error, c.bias_fit, -1.0, next_bias, critical);
 }
 
 }  // namespace
 
 void judge_exponents(ConvergenceResult& result, int seeds, double familywise_error) {
-  const double each = judge::sidak_level(familywise_error, 2 * result.fits.size());
-  result.critical = boost::math::quantile(boost::math::complement(boost::math::normal(), each / 2.0));
+  std::size_t tests = 0;
   for (Convergence& c : result.fits) {
-    judge_fit(c, result.critical);
+    fit(c);
+    tests += (c.noise_is_judged ? 1U : 0U) + (c.bias_reason.empty() ? 1U : 0U);
+  }
+  result.critical = judge::critical_excess(seeds - 1.0, judge::sidak_level(familywise_error, tests));
+  for (Convergence& c : result.fits) {
+    if (c.noise_is_judged) {
+      c.noise_verdict =
+          judge::verdict_on_exponent(c.seeds, c.noise, c.noise_error, c.noise_fit, -0.5, next_noise, result.critical);
+    }
+    if (c.bias_reason.empty()) {
+      c.bias_verdict =
+          judge::verdict_on_exponent(c.width, c.bias, c.bias_error, c.bias_fit, -1.0, next_bias, result.critical);
+    }
     c.remedy = remedy_of(c, seeds, result.critical);
   }
 }
