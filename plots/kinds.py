@@ -13,7 +13,7 @@ KINDS = tuple(import_module(f".{name}", __package__) for name in """
     weight_gradients score_path gradient_depth attenuation identity_path crossover verify probe
     probe_extremes certificate wrong_theories ladder number_formats growth_over_depth rate_sweeps
     stability layer_gradients redundancy decay_init extremes growth_identity final_losses claims
-    claims_together training first_steps cost
+    claims_together training first_steps
 """.split())
 
 

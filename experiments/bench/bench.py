@@ -1,11 +1,11 @@
-"""Benchmarks on this machine: rates of the CPU's ops, and time and memory of stacks, beside PyTorch.
+"""Benchmarks on this machine, as Markdown for RESULTS.md: rates of ops, layers of the 3.2B shape, training.
 
-Usage: python bench.py BUILD [--peer PYTHON] [--out results/bench] [--quick] [--threads N] [--repeats N]
-                       [--seconds LIMIT] [--gib LIMIT] [--axes NAME ...] [--last VALUE] [--no-ops]
+Usage: bench.py BUILD [--peer PYTHON] [--out results/bench] [--quick] [--tables ops layers training] [--threads N]
+                      [--repeats N] [--tokens N ...] [--device NAME] [--dtype NAME]
 
-BUILD is the build folder; PYTHON an interpreter that has PyTorch, without which Periscope is measured alone. OUT gets
-bench.nc, which `python -m plots` draws, ops.json of Google Benchmark, and bench.md, a section for RESULTS.md, which is
-also printed. Progress goes to standard error. Exit code: 0, or 1 if a program failed.
+BUILD is the build folder; PYTHON an interpreter that has PyTorch, which then takes turns with Periscope, so that both
+see the same machine. OUT gets bench.md, which is also printed, and ops.json of Google Benchmark. The device and dtype
+are those of layers; PyTorch is compared on the CPU in f32. Exit code: 0, or 1 if a program failed.
 """
 
 import argparse
@@ -13,64 +13,39 @@ import datetime
 import json
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
 import textwrap
 
-import runs
-import scaling
-
-QUICK = {"repeats": 3, "seconds": 1.0, "gib": 1.5, "op_time": 0.05, "op_repeats": 3}
-WHOLE = {"repeats": 5, "seconds": 10.0, "gib": 4.0, "op_time": 0.1, "op_repeats": 5}
-
-
-def say(words):
-    print(words, file=sys.stderr, flush=True)
+PEERS = pathlib.Path(__file__).parent / "peers"
+SHAPE = ("width", "heads", "kv_heads", "head_dim", "mlp_width", "vocab", "layers", "tokens", "threads", "way")
+TRAINED = ({"layers": 12, "width": 96, "heads": 6}, {"layers": 6, "width": 256, "heads": 8})
+MATRIX_FREE_UP_TO = 256  # tokens: beyond, matrix-free weights cost more than dense ones
 
 
-def found_peer(python):
-    """The interpreter if it has PyTorch, and PyTorch's version; else "" and why."""
-    if not python:
-        return "", "no interpreter with PyTorch was given (--peer PYTHON)"
+class RunError(Exception):
+    """A program that failed. The message says which, and what it said last."""
+
+
+def output_of(command, **environment):
     try:
-        return python, f"PyTorch {runs.peer_version(python)}"
-    except runs.RunError as error:
-        return "", f"no PyTorch: {error}"
-
-
-def op_rates(build, out, peer, threads, limits):
-    """Google Benchmark's JSON, or None without its program. The peer's product counts for the ceiling."""
-    program = build / "experiments" / "op_rates"
-    if not program.exists():
-        say(f"{program} is not there: it needs Google Benchmark (libbenchmark-dev)")
-        return None
-    command = [program, f"--benchmark_min_time={limits['op_time']}", f"--benchmark_repetitions={limits['op_repeats']}",
-               "--benchmark_report_aggregates_only=true", f"--benchmark_out={out / 'ops.json'}",
-               "--benchmark_out_format=json"]  # fmt: skip
-    if peer:
-        shape = runs.shape_of(build, preset="3.2B", layers=1, tokens=16, threads=threads)
-        rate = runs.peers(peer, shape, repeats=1, parts=True)["product_gflops"]
-        command.append(f"--library_gflops={rate:.1f}")
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True)
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=os.environ | environment)
+    except OSError as error:
+        raise RunError(f"{command[0]}: cannot be run: {error.strerror}") from error
     if done.returncode != 0:
-        raise runs.RunError(f"op_rates: {done.stderr.strip() or done.returncode}")
-    return json.loads((out / "ops.json").read_text())
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise RunError(f"{pathlib.Path(command[0]).name}: {said[-1]}")
+    return done.stdout
 
 
-def wrapped(section):
-    """Its paragraphs in lines of at most 120 characters; tables and headings as they are."""
-    return "\n\n".join(p if p[0] in "|#" else textwrap.fill(p, 120) for p in section.split("\n\n")) + "\n"
-
-
-def some(count, what):
-    return f"{count} {what[:-1] if count == 1 else what}"
+def line_of(program, *words, **options):
+    """Runs a program with flags and returns the last line of its output, which is JSON."""
+    flags = [word for name, value in options.items() for word in (f"--{name}", value)]
+    return json.loads(output_of([*program, *words, *flags]).splitlines()[-1])
 
 
 def table(head, rows):
-    """A table in Markdown."""
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
@@ -87,75 +62,100 @@ def ops_section(found):
         rows.append([f"`{name}`", dtype, tokens, f"{one[unit]:.3g} {unit}", f"{100 * one['share']:.0f} %",
                      f"{100 * spread:.0f} %"])  # fmt: skip
     words = (
-        f"Medians of {found['benchmarks'][0]['repetitions']} runs, {some(int(context['threads']), 'threads')}, at the "
-        "3.2B shape. "
+        f"Medians of {found['benchmarks'][0]['repetitions']} runs at the 3.2B shape, threads: {context['threads']}. "
         f"Shares are of the best of this run: products {context['ceiling_f32_gflops']} GFLOP/s in f32, "
         f"{context['ceiling_f64_gflops']} in f64, memory {context['ceiling_memory_gbytes']} GB/s. Bytes are inputs and "
-        "outputs, each once, so that what is still in the cache can be above 100 %; ops that compute much for every "
-        "element are far below. The spread is the standard deviation over the mean."
+        "outputs, each once, so that what is still in the cache can be above 100 %. The spread is the standard "
+        "deviation over the mean."
     )
     return f"### Ops of the CPU\n\n{words}\n\n" + table(["op", "dtype", "tokens", "rate", "share", "spread"], rows)
 
 
-def seconds(point):
-    """Median, and the range."""
-    low, high = min(point["seconds"]), max(point["seconds"])
-    return f"{statistics.median(point['seconds']):.3g} ({low:.3g} – {high:.3g})"
+def ops(args):
+    program = args.build / "experiments" / "op_rates"
+    if not program.exists():
+        print(f"{program}: no such file; it needs Google Benchmark (libbenchmark-dev)", file=sys.stderr)
+        return ""
+    seconds, repeats = (0.05, 3) if args.quick else (0.1, 5)
+    output_of([program, f"--benchmark_min_time={seconds}", f"--benchmark_repetitions={repeats}",
+               "--benchmark_report_aggregates_only=true", f"--benchmark_out={args.out / 'ops.json'}",
+               "--benchmark_out_format=json"], OMP_NUM_THREADS=str(args.threads))  # fmt: skip
+    return ops_section(json.loads((args.out / "ops.json").read_text()))
 
 
-def ratio(of, to):
-    """How many times as long the one takes: wall-clock and processor time."""
-    of, to = ([statistics.median(p[key]) for key in ("seconds", "processor_seconds")] for p in (of, to))
-    return f"{of[0] / to[0]:.3g} ({of[1] / to[1]:.3g})"
+def median(lines, key, layers):
+    return statistics.median(second for line in lines for second in line[key]) / layers
 
 
-def axis_table(points, axis, way):
-    mine = [p for p in points if p["axis"] == axis and p["way"] == way]
-    names = [n for n in scaling.IMPLEMENTATIONS if any(p["implementation"] == n for p in mine)]
+def layers_row(args, tokens, weights, way, layers):
+    """Returns the row of one stack: Periscope, and its peer in turn."""
+    ours, theirs = [], []
+    program = [args.build / "experiments" / "stack_seconds"]
+    in_turns = args.device == "cpu"
+    for _ in range(args.repeats if in_turns else 1):
+        ours.append(line_of(program, tokens=tokens, layers=layers, way=way, weights=weights, threads=args.threads,
+                            device=args.device, dtype=args.dtype, repeats=1 if in_turns else args.repeats))  # fmt: skip
+        if args.peer:
+            shape = json.dumps({key: ours[-1][key] for key in SHAPE})
+            theirs.append(line_of([args.peer, PEERS / "stack_pytorch.py"], shape))
+    seconds, processor = median(ours, "seconds", layers), median(ours, "processor_seconds", layers)
+    rate = max(line["product_gflops"] for line in ours + theirs)
+    row = [args.device, args.dtype, str(tokens), way, weights, f"{seconds:.3g}", f"{rate:.0f}",
+           "-" if weights == "matrix-free" else f"{100 * ours[0]['gflop_per_layer'] / rate / seconds:.0f} %",
+           f"{max(line['peak_bytes'] for line in ours) / 2**20:.0f}"]  # fmt: skip
+    if theirs:
+        row += [f"{median(theirs, 'seconds', layers):.3g}", f"{median(theirs, 'seconds', layers) / seconds:.2f}",
+                f"{median(theirs, 'processor_seconds', layers) / processor:.2f}",
+                f"{max(line['peak_bytes'] for line in theirs) / 2**20:.0f}"]  # fmt: skip
+    return row
+
+
+def layers(args):
+    head = ["device", "dtype", "tokens", "pass", "weights", "s a layer", "products, GFLOP/s", "share", "peak MiB"]
+    head += ["PyTorch, s", "ratio", "of processor", "peak MiB"] if args.peer else []
+    rows = [layers_row(args, tokens, weights, way, args.layers)
+            for tokens in args.tokens for weights in ("dense", "matrix-free") for way in ("forward", "backward")
+            if weights == "dense" or tokens <= MATRIX_FREE_UP_TO]  # fmt: skip
+    words = (f"Peri-LN, {args.layers} layers, weights drawn and statistics read at every site; backward is forward and "
+             f"back, with the norm of every matrix's gradient. Medians of {args.repeats}. The share is that of the "
+             "time that the matrix products of a dense stack need at the best rate of a product in this run.")
+    return f"### Layers of the 3.2B shape\n\n{words}\n\n" + table(head, rows)
+
+
+def training(args):
     rows = []
-    for value in sorted({p[axis] for p in mine}):
-        here = {p["implementation"]: p for p in mine if p[axis] == value}
-        row = [str(value)] + [seconds(here[n]) if n in here else "-" for n in names]
-        row += [f"{here[n]['peak_bytes'] / 2**20:.0f}" if n in here else "-" for n in names]
-        if "PyTorch" in names:
-            row += [ratio(here["PyTorch"], here[n]) if n in here and "PyTorch" in here else "-" for n in names[:-1]]
-        rows.append(row)
-    head = [axis] + [f"{n}, s" for n in names] + [f"{n}, MiB" for n in names]
-    head += [f"PyTorch / {n}" for n in names[:-1] if "PyTorch" in names]
-    return table(head, rows)
+    for shape in TRAINED:
+        rates, memory = {}, {}
+        for _ in range(args.repeats):
+            programs = {"Periscope": ([args.build / "experiments" / "training_rate"], {})}
+            for mode in ("eager", "compiled") if args.peer else ():
+                programs[f"PyTorch, {mode}"] = ([args.peer, PEERS / "train_pytorch.py"], {"mode": mode})
+            for name, (program, more) in programs.items():
+                line = line_of(program, threads=args.threads, **shape, **more)
+                rates.setdefault(name, []).append(line["tokens_per_second"])
+                memory[name] = max(memory.get(name, 0), line["peak_bytes"])
+        ours = statistics.median(rates["Periscope"])
+        for name, found in rates.items():
+            rate = statistics.median(found)
+            rows.append([f"{shape['layers']} layers, width {shape['width']}: {name}",
+                         f"{rate:.0f} ({min(found):.0f} – {max(found):.0f})", f"{memory[name] / 2**20:.0f}",
+                         f"{ours / rate:.2f}"])  # fmt: skip
+    words = f"Tokens per second, medians of {args.repeats} (lowest and highest in brackets)."
+    return f"### Training\n\n{words}\n\n" + table(["", "tokens/s", "peak MiB", "Periscope / this"], rows)
 
 
-def scaling_section(points, limits):
-    kept = ", ".join(some(value, name) for name, value in scaling.BASE.items() if name != "width")
-    parts = [
-        "### Scaling\n\n"
-        f"Stacks of the {scaling.PRESET} preset's proportions, width {scaling.BASE['width']}, {kept} unless varied; "
-        "for the width 1 layer. Peri-LN, f32, weights drawn and statistics read at every site; backward is forward, "
-        "recomputation and back, with the norm of every matrix's gradient. Seconds of all seeds: median and range of "
-        f"{limits['repeats']}; peak memory of the process; ratios of wall-clock time, in brackets of processor time. "
-        f"Left out: what would take longer than {limits['seconds']:g} s (a quarter of it unless the width varies) or "
-        f"more than {limits['gib']:g} GiB."
-    ]
-    for axis in dict.fromkeys(p["axis"] for p in points):
-        for way in scaling.WAYS:
-            parts.append(f"By {axis}, {way}:\n\n{axis_table(points, axis, way)}")
-    return "\n\n".join(parts)
+TABLES = {"ops": ops, "layers": layers, "training": training}
 
 
-def heading(line, threads, peer_words):
-    load = os.getloadavg()[0]
-    return (
-        "## Ops and scaling\n\n"
-        f"{datetime.date.today()}, {os.cpu_count()} cores of {line['cpu']} ({platform.machine()}, {platform.system()} "
-        f"{platform.release()}), {some(threads, 'threads')}; Periscope {line['version']}, commit {line['commit']}, "
-        f"{line['compiler']}; {peer_words}. Load average when it began: {load:.1f}. By `./lab bench`."
-    )
-
-
-def origin(line, threads, peer_words):
-    created = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    kept = {key: line[key] for key in ("version", "commit", "compiler", "cpu")}
-    return {**kept, "threads": threads, "peer": peer_words, "created": created, "load": os.getloadavg()[0]}
+def heading(args):
+    line = line_of([args.build / "experiments" / "stack_seconds"], tokens=4, layers=1, weights="matrix-free")
+    peer = ""
+    if args.peer:
+        version = output_of([args.peer, "-c", "import torch; print(torch.__version__)"]).strip()
+        peer = f"; PyTorch {version}"
+    return (f"## This machine\n\n{datetime.date.today()}, {args.threads} of {os.cpu_count()} cores of {line['cpu']}; "
+            f"Periscope {line['version']}, commit {line['commit']}, {line['compiler']}{peer}. Load average at the "
+            f"start: {os.getloadavg()[0]:.1f}. By `./lab bench`.")
 
 
 def arguments():
@@ -163,42 +163,29 @@ def arguments():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--peer", default="", metavar="PYTHON")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("results/bench"))
-    parser.add_argument("--quick", action="store_true", help="smaller stacks, fewer repeats")
-    cores = len(os.sched_getaffinity(0))
-    parser.add_argument("--threads", type=runs.count, default=cores)
-    parser.add_argument("--repeats", type=runs.count, help="of every stack")
-    parser.add_argument("--seconds", type=runs.amount, help="limit of a stack; a quarter unless the width varies")
-    parser.add_argument("--gib", type=runs.amount, help="limit of a stack's memory")
-    names = [axis.name for axis in scaling.axes(cores, False)]
-    parser.add_argument("--axes", nargs="+", choices=names, default=names)
-    parser.add_argument("--last", type=runs.count, help="the largest value of every axis")
-    parser.add_argument("--no-ops", action="store_true", help="stacks alone")
-    return parser.parse_args(), cores
+    parser.add_argument("--quick", action="store_true", help="one layer, short inputs, one repeat")
+    parser.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(TABLES))
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--repeats", type=int)
+    parser.add_argument("--layers", type=int)
+    parser.add_argument("--tokens", type=int, nargs="+")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="f32")
+    args = parser.parse_args()
+    args.repeats = args.repeats or (1 if args.quick else 3)
+    args.layers = args.layers or (1 if args.quick else 2)
+    args.tokens = args.tokens or ([128] if args.quick else [128, 1024, 4096])
+    if (args.device, args.dtype) != ("cpu", "f32"):
+        args.peer = ""
+    return args
 
 
 def main():
-    args, cores = arguments()
-    limits = dict(QUICK if args.quick else WHOLE)
-    limits |= {key: given for key in ("repeats", "seconds", "gib") if (given := getattr(args, key)) is not None}
+    args = arguments()
     args.out.mkdir(parents=True, exist_ok=True)
-    peer, peer_words = found_peer(args.peer)
-    say(peer_words)
-    line = runs.ours(args.build, preset=scaling.PRESET, width=256, layers=1, repeats=1)
-    parts = [heading(line, args.threads, peer_words)]
-    made_by = origin(line, args.threads, peer_words)
-    if not args.no_ops:
-        found = op_rates(args.build, args.out, peer, args.threads, limits)
-        parts += [ops_section(found)] if found else []
-    plan = [axis.up_to(args.last) for axis in scaling.axes(cores, args.quick) if axis.name in args.axes]
-    points = scaling.measure(
-        args.build, peer, plan, args.threads, limits["repeats"],
-        scaling.Limits(limits["seconds"], limits["gib"] * 2**30),
-        lambda p: say(f"{p['axis']} {p[p['axis']]}, {p['way']}, {p['implementation']}: {seconds(p)} s, "
-                      f"{p['peak_bytes'] / 2**20:.0f} MiB"))  # fmt: skip
-    if points:
-        scaling.write(args.out / "bench.nc", points, made_by)
-        parts.append(scaling_section(points, limits))
-    section = wrapped("\n\n".join(parts))
+    parts = [heading(args), *filter(None, (TABLES[name](args) for name in args.tables))]
+    paragraphs = "\n\n".join(parts).split("\n\n")
+    section = "\n\n".join(p if p[0] in "|#" else textwrap.fill(p, 120) for p in paragraphs) + "\n"
     (args.out / "bench.md").write_text(section)
     print(section, end="")
 
@@ -206,6 +193,5 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except runs.RunError as error:
-        say(f"bench.py: {error}")
-        sys.exit(1)
+    except RunError as error:
+        sys.exit(f"bench.py: {error}")

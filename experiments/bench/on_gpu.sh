@@ -3,7 +3,7 @@
 # adds the table to RESULTS.md.
 #
 # usage: experiments/bench/on_gpu.sh [BUILD_FOLDER [RESULTS_FILE]]
-# With a build folder nothing is built: its tests and device_rate are run. Exit code: 0, or that of the first step that
+# With a build folder nothing is built: its tests and stack_seconds are run. Exit code: 0, or that of the first step that
 # failed.
 set -euo pipefail
 cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.."
@@ -13,7 +13,7 @@ results=${2-experiments/bench/RESULTS.md}
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 if (($# == 0)); then
   cmake --preset release -DPERISCOPE_CUDA=ON
-  cmake --build --preset release --parallel --target periscope test_backend test_gradient test_model device_rate
+  cmake --build --preset release --parallel --target periscope test_backend test_gradient test_model stack_seconds
 fi
 
 # A target called "cuda" must be among those that the tests go through.
@@ -31,15 +31,12 @@ fi
 
 {
   printf '\n## %s\n\n' "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)"
-  printf '%s, driver %s, CUDA %s; medians of 5, by experiments/bench/on_gpu.sh: ' "$(date +%F)" \
+  printf '%s, driver %s, CUDA %s, by experiments/bench/on_gpu.sh.\n' "$(date +%F)" \
     "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)" \
     "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
-  printf 'layers of the 3.2B shape, Peri-LN, weights drawn and statistics read at every site.\n'
-  printf 'Shares are of the best rate of products that was measured in the same run.\n\n'
-  printf '| device | dtype | tokens | products | forward, a layer | share | with the backward pass | share |\n'
-  printf '|---|---|---|---|---|---|---|---|\n'
   for what in 'cuda bf16' 'cuda f16' 'cuda-tf32 f32' 'cuda f32' 'cuda f64'; do
-    # shellcheck disable=SC2086  # two words
-    "$folder/experiments/device_rate" $what --keep-mib 20000
+    read -r device dtype <<<"$what"
+    python3 experiments/bench/bench.py "$folder" --tables layers --layers 4 --tokens 4096 --repeats 5 \
+      --device "$device" --dtype "$dtype" --out results/bench | grep '^|'
   done
 } | tee -a "$results"

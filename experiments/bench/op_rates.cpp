@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <limits>
 #include <string>
@@ -17,8 +16,7 @@
 /// GB/s of those that read and write, and its share of the ceiling, which is measured first, in the same run: the best
 /// rate of a large product in that dtype, or at which long arrays are read or copied. Bytes are those of inputs and
 /// outputs, each once: what is still in the cache is read faster than memory, and a share can be above 1. Flags are
-/// Google Benchmark's, and --library_gflops=RATE: another library's rate of a product in f32, which then counts for the
-/// ceiling too.
+/// Google Benchmark's.
 namespace periscope {
 namespace {
 
@@ -113,8 +111,6 @@ constexpr Case cases[] = {
     {"linear_drawn_backward_input", operations, [](const Setting& s) -> Work {
        return {product(s), [&ops = s.ops, dy = s.signal(hidden)] {
                  (void)ops.linear_drawn_backward_input(dy, drawn); }}; }},
-    {"row_basis_lower", operations, [](const Setting& s) -> Work {
-       return {gram(s, width), [&ops = s.ops, x = s.signal(width)] { (void)ops.row_basis(x, false); }}; }},
     {"row_basis", operations, [](const Setting& s) -> Work {
        return {2.0 * gram(s, width), [&ops = s.ops, x = s.signal(width)] { (void)ops.row_basis(x); }}; }},
     {"attention", operations, [](const Setting& s) { return attention_work(s, false); }},
@@ -123,14 +119,10 @@ constexpr Case cases[] = {
        return {s.count(hidden), [&ops = s.ops, n = s.tokens, dtype = s.dtype] {
                  (void)ops.normal(n, hidden, dtype, {1, 2, Stream{3}}, 1.0); }}; }},
     {"norm_rms", elements, [](const Setting& s) { return norm_work(s, NormKind::rms, false); }},
-    {"norm_layer", elements, [](const Setting& s) { return norm_work(s, NormKind::layer, false); }},
     {"norm_rms_backward", elements, [](const Setting& s) { return norm_work(s, NormKind::rms, true); }},
     {"activate_silu", elements, [](const Setting& s) -> Work {
        return {2.0 * s.count(hidden), [&ops = s.ops, x = s.signal(hidden)] {
                  (void)ops.activate(Activation::silu, x); }}; }},
-    {"activate_gelu", elements, [](const Setting& s) -> Work {
-       return {2.0 * s.count(hidden), [&ops = s.ops, x = s.signal(hidden)] {
-                 (void)ops.activate(Activation::gelu, x); }}; }},
     {"gated_silu", elements, [](const Setting& s) -> Work {
        return {3.0 * s.count(hidden), [&ops = s.ops, gate = s.signal(hidden), up = s.signal(hidden, 2)] {
                  (void)ops.gated(Activation::silu, gate, up); }}; }},
@@ -201,32 +193,11 @@ void add(const Backend& ops, const Case& one, Index tokens, DType dtype, double 
   benchmark::RegisterBenchmark(name.c_str(), run)->UseRealTime()->MeasureProcessCPUTime();
 }
 
-/// Takes --library_gflops=RATE from the arguments; 0 without it, negative if it is no rate.
-double library_gflops(int& argc, char** argv) {
-  constexpr std::string_view flag = "--library_gflops=";
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    if (!argument.starts_with(flag)) continue;
-    double rate = -1.0;
-    const auto end = argument.data() + argument.size();
-    const auto parsed = std::from_chars(argument.data() + flag.size(), end, rate);
-    std::rotate(argv + i, argv + i + 1, argv + argc);
-    --argc;
-    return parsed.ec == std::errc() && parsed.ptr == end && rate > 0.0 ? rate : -1.0;
-  }
-  return 0.0;
-}
-
 int run(int argc, char** argv) {
-  const double library = library_gflops(argc, argv);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  if (library < 0.0) {
-    fmt::print(stderr, "op_rates: --library_gflops: expected a positive number\n");
-    return 2;
-  }
   const std::unique_ptr<Backend> ops = make_backend("cpu");
-  const double f32 = std::max(library, best_product_gflops(*ops, DType::f32));
+  const double f32 = best_product_gflops(*ops, DType::f32);
   const double f64 = best_product_gflops(*ops, DType::f64);
   const double memory = best_memory_gbytes();
   benchmark::AddCustomContext("ceiling_f32_gflops", fmt::format("{:.1f}", f32));

@@ -11,36 +11,28 @@
 
 #include "experiments/bench/measure.h"
 #include "experiments/engine/run/stacks.h"
-#include "experiments/engine/settings/at_width.h"
 #include "experiments/engine/settings/build_info.h"
-#include "experiments/engine/settings/weights_choice.h"
 #include "experiments/engine/study/origin.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
-#include "sim/random/normal.h"
 
-/// The time and the memory of stacks of a preset's shape, as `propagate` measures them, without theory: Peri-LN with a
-/// final norm, Gaussian input, f32, statistics read at every site. With --parts also, in the same run, what a large
-/// product and a normal number cost alone. Prints one line of JSON.
+/// Measures the time and the memory of a stack of the 3.2B preset's layers, as `propagate` measures it, without theory:
+/// Peri-LN with a final norm, Gaussian input, statistics read at every site; and, in the same run, the rate of a large
+/// product. Prints one line of JSON.
 namespace periscope::bench {
 namespace {
 
 using nlohmann::ordered_json;
 
 struct Work {
-  std::string preset = "3.2B";
-  int width = 0;  ///< 0: the preset's
   int tokens = 128;
   int layers = 2;
-  int seeds = 1;
   std::string way = "forward";
   std::string weights = "dense";
-  double memory = 0.0;  ///< GiB that the backward pass may use, as --memory of propagate; 0: its default
+  std::string device = "cpu";
+  std::string dtype = "f32";
   int threads = omp_get_num_procs();
-  int repeats = 3;
-  bool warm_up = false;
-  bool parts = false;
-  bool dry_run = false;
+  int repeats = 1;
 };
 
 double processor_seconds() {
@@ -54,33 +46,34 @@ double processor_seconds() {
 
 StackSpec spec_of(const Work& work) {
   StackSpec spec;
-  const auto preset = std::ranges::find(presets, work.preset, &Preset::name);
-  if (preset == presets.end()) throw ConfigError(fmt::format("--preset: no preset is called {}", work.preset));
+  const Preset& preset = *std::ranges::find(presets, "3.2B", &Preset::name);
   ModelSpec& m = spec.model;
   m.layers = work.layers;
-  m.width = preset->width;
-  m.heads = preset->heads;
-  m.kv_heads = preset->kv_heads;
-  m.head_dim = preset->head_dim;
-  m.mlp_width = preset->mlp_width;
+  m.width = preset.width;
+  m.heads = preset.heads;
+  m.kv_heads = preset.kv_heads;
+  m.head_dim = preset.head_dim;
+  m.mlp_width = preset.mlp_width;
   m.placement = find_placement("peri").value();
   m.final_norm = true;
   spec.input.tokens = work.tokens;
-  return config::at_width(spec, work.width == 0 ? m.width : work.width, "--width");
+  validate(spec);
+  return spec;
 }
 
 config::RunOptions run_of(const Work& work) {
   config::RunOptions run;
-  run.seeds = work.seeds;
+  run.seeds = 1;
   run.threads = work.threads;
   run.backward = work.way == "backward";
   run.weights = work.weights == "dense" ? config::WeightsChoice::dense : config::WeightsChoice::matrix_free;
-  run.memory = work.memory * 0x1p30;
+  run.device = work.device;
+  run.dtype = config::parse_dtype(work.dtype);
   return run;
 }
 
-/// Floating-point operations of the products of one layer, a multiply-add being two: of every matrix once, or with
-/// `backward` three times; attention's two products of the tokens that a token sees, or with `backward` seven.
+/// Returns the floating-point operations of the products of one layer, a multiply-add being two: of every matrix once,
+/// or with `backward` three times; attention's two products of the tokens that a token sees, or with `backward` seven.
 double operations(const ModelSpec& m, int tokens, bool backward) {
   const double t = tokens;
   const double query = static_cast<double>(m.heads) * m.head_dim;
@@ -101,83 +94,41 @@ struct Times {
   }
 };
 
-/// Measures the cost of single parts of a dense stack: one large product, before and after everything else, and normal
-/// numbers.
-class Parts {
- public:
-  Parts(const Backend& cpu, const ModelSpec& m)
-      : cpu_(cpu),
-        x_(cpu.normal(1024, m.width, DType::f32, {1, 0, Stream{1}}, 1.0)),
-        w_(cpu.normal(m.mlp_width, m.width, DType::f32, {1, 0, Stream{2}}, 1.0)),
-        numbers_(1U << 14U) {}
-
-  void multiply() {
-    product_.add([&] { (void)cpu_.linear(x_, w_); });
-  }
-  /// Into the cache, as the products draw.
-  void draw() {
-    drawing_.add([&] {
-      for (std::uint64_t piece = 0; piece < pieces; ++piece) {
-        fill_normal<float>({1, 0, Stream{3}}, piece * numbers_.size(), 1.0, numbers_);
-      }
-    });
-  }
-  [[nodiscard]] ordered_json json() const {
-    const double operations = 2.0 * static_cast<double>(x_.rows()) * static_cast<double>(w_.size());
-    return {{"product_gflops", 1e-9 * operations / *std::ranges::min_element(product_.wall)},
-            {"product_gflops_per_processor_second", 1e-9 * operations / *std::ranges::min_element(product_.processor)},
-            {"normal_ns_of_a_core",
-             1e9 * quantile(drawing_.processor, 0.5) / static_cast<double>(pieces * numbers_.size())}};
-  }
-
- private:
-  static constexpr std::uint64_t pieces = 1024;
-  const Backend& cpu_;
-  Tensor x_, w_;
-  std::vector<float> numbers_;
-  Times product_, drawing_;
-};
-
-ordered_json shape_json(const StackSpec& spec, const Work& work) {
-  const ModelSpec& m = spec.model;
-  return {{"width", m.width},         {"heads", m.heads},        {"kv_heads", m.kv_heads}, {"head_dim", m.head_dim},
-          {"mlp_width", m.mlp_width}, {"vocab", m.vocab},        {"layers", m.layers},     {"tokens", work.tokens},
-          {"seeds", work.seeds},      {"threads", work.threads}, {"way", work.way}};
-}
-
-ordered_json measured(const StackSpec& spec, const Work& work) {
-  omp_set_num_threads(work.threads);
-  const std::unique_ptr<Backend> cpu = make_backend("cpu");
-  const config::RunOptions run = run_of(work);
-  std::optional<Parts> parts;
-  if (work.parts) parts.emplace(*cpu, spec.model);
+ordered_json measured(const StackSpec& spec, const config::RunOptions& run, int repeats) {
+  omp_set_num_threads(run.threads);
+  const std::unique_ptr<Backend> ops = make_backend(run.device);
+  const int rows = ops->device() == Device::host ? 1024 : 8192;
+  const Tensor x = ops->normal(rows, spec.model.width, run.dtype, {1, 0, Stream{1}}, 1.0);
+  const Tensor w = ops->normal(spec.model.mlp_width, spec.model.width, run.dtype, {1, 0, Stream{2}}, 1.0);
+  const auto multiply = [&] { (void)ops->to_host(ops->gather(ops->linear(x, w), std::vector<int>{0})); };
   stacks::Progress silent;
-  const auto seeds = [&] { (void)stacks::measure_stack(*cpu, spec, run, run.seeds, silent, [](const Reading&) {}); };
-  if (work.warm_up) seeds();
-  Times whole;
-  for (int i = 0; i < work.repeats; ++i) {
-    if (parts) parts->multiply();
-    if (parts) parts->draw();
-    whole.add(seeds);
-    if (parts) parts->multiply();
+  const auto stack = [&] { (void)stacks::measure_stack(*ops, spec, run, 1, silent, [](const Reading&) {}); };
+  if (repeats > 1) stack();
+  Times whole, product;
+  for (int i = 0; i < repeats; ++i) {
+    product.add(multiply);
+    whole.add(stack);
+    product.add(multiply);
   }
-  ordered_json line{{"weights", config::weights_used(spec, run)},
-                    {"seconds", whole.wall},
-                    {"processor_seconds", whole.processor},
-                    {"peak_bytes", peak_memory()},
-                    {"gflop_per_layer", 1e-9 * operations(spec.model, work.tokens, run.backward)}};
-  if (parts) line.update(parts->json());
-  line.update({{"version", build_info::version},
-               {"commit", build_info::commit},
-               {"compiler", build_info::compiler},
-               {"cpu", study::cpu_name()}});
-  return line;
+  const double gflop = 2e-9 * rows * static_cast<double>(w.size());
+  return {{"seconds", whole.wall},
+          {"processor_seconds", whole.processor},
+          {"peak_bytes", peak_memory()},
+          {"gflop_per_layer", 1e-9 * operations(spec.model, spec.input.tokens, run.backward)},
+          {"product_gflops", gflop / *std::ranges::min_element(product.wall)},
+          {"version", build_info::version},
+          {"commit", build_info::commit},
+          {"compiler", build_info::compiler},
+          {"cpu", study::cpu_name()}};
 }
 
 void print_line(const Work& work) {
   const StackSpec spec = spec_of(work);
-  ordered_json line = shape_json(spec, work);
-  if (!work.dry_run) line.update(measured(spec, work));
+  const ModelSpec& m = spec.model;
+  ordered_json line{{"width", m.width},         {"heads", m.heads}, {"kv_heads", m.kv_heads}, {"head_dim", m.head_dim},
+                    {"mlp_width", m.mlp_width}, {"vocab", m.vocab}, {"layers", m.layers},     {"tokens", work.tokens},
+                    {"threads", work.threads},  {"way", work.way}};
+  line.update(measured(spec, run_of(work), work.repeats));
   fmt::print("{}\n", line.dump());
 }
 
@@ -185,24 +136,18 @@ void print_line(const Work& work) {
 }  // namespace periscope::bench
 
 int main(int argc, char** argv) {
-  CLI::App app("Time and memory of stacks as propagate measures them, without theory: one line of JSON");
+  CLI::App app("Time and memory of layers of the 3.2B shape as propagate measures them: one line of JSON");
   periscope::bench::Work work;
-  app.add_option("--preset", work.preset, "The shape")->capture_default_str();
-  app.add_option("--width", work.width, "Another width; heads and the MLP's width go in proportion");
   app.add_option("--tokens", work.tokens)->capture_default_str();
   app.add_option("--layers", work.layers)->capture_default_str();
-  app.add_option("--seeds", work.seeds, "Stacks that one repeat measures")->check(CLI::PositiveNumber);
   app.add_option("--way", work.way, "forward, or backward: forward and back")
       ->check(CLI::IsMember({"forward", "backward"}));
   app.add_option("--weights", work.weights)->check(CLI::IsMember({"dense", "matrix-free"}));
-  app.add_option("--memory", work.memory,
-                 "GiB that the backward pass may use, as propagate's --memory; 0: its default; 0.001: "
-                 "nothing is kept");
+  app.add_option("--device", work.device);
+  app.add_option("--dtype", work.dtype);
   app.add_option("--threads", work.threads)->check(CLI::PositiveNumber);
-  app.add_option("--repeats", work.repeats)->check(CLI::PositiveNumber);
-  app.add_flag("--warm-up", work.warm_up, "One repeat more, first, which is not timed");
-  app.add_flag("--dry-run", work.dry_run, "Print the shape alone, and measure nothing");
-  app.add_flag("--parts", work.parts, "Measure a product and the price of a normal number too");
+  app.add_option("--repeats", work.repeats, "Timed repeats; if several, one more comes first")
+      ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   try {
     periscope::bench::print_line(work);

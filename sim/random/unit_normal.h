@@ -49,8 +49,8 @@ template <const auto& c>
 
 /// The top bit is the sign, the others are a number m: z = ±Φ⁻¹(½ + ½x) for x = (m + ½)/2³¹. Words that differ in the
 /// top bit alone give opposite numbers, so all odd moments of the 2³² numbers are 0; no number is 0, and the largest is
-/// 6.3379577, for a tail of 2⁻³³. The second moment is 1 + 2.4e-9, the fourth 3 − 1.0e-8 (experiments/bench/
-/// normal_generator.cpp counts them all).
+/// 6.3379577, for a tail of 2⁻³³. The second moment is 1 + 2.4e-9, the fourth 3 − 1.0e-8 (tests/random/
+/// normal_moments.cpp counts them all).
 ///
 /// z = x·f(w), w = −log2(1 − x²). The largest relative error is 2.2e-7, 2.7 units in the last place. As m grows z
 /// grows, except that rounding takes it back by at most 2 units in the last place.

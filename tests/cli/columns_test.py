@@ -13,7 +13,7 @@ from plotting import ROOT, Asked, figures_of  # first of what needs packages
 import netCDF4
 import xarray as xr
 
-from plots import claims_together, cost, kinds, reader
+from plots import claims_together, kinds, reader
 
 KEYS = SWEEPS + """
 [ladder]
@@ -48,10 +48,6 @@ OTHERS = {
                     "--set", "first_steps.neurons=16"],
     "reproduce": ["reproduce", "--quick", *TINY],
 }  # fmt: skip
-
-
-# Figures of benchmarks show what no command of the program makes: bench_test looks at them.
-KINDS = [kind for kind in kinds.KINDS if kind is not cost]
 
 
 class Columns(SharedFolderTest):
@@ -122,22 +118,20 @@ class Columns(SharedFolderTest):
 
     def test_figures_ask_for_declared_columns(self):
         drawn = set()
-        for kind in KINDS:
+        for kind in kinds.KINDS:
             self.assertLessEqual(set(kind.NEEDS), self.everywhere, kind.__name__)
         for file in self.files:
             result = reader.read(file)
             of_file = self.declared[result.attrs["result"]]
             asked = Asked(result)
             for kind in kinds.of(result):
-                if kind is cost:
-                    continue
                 drawn.add(kind)
                 figures_of(kind, asked)
             with self.subTest(file=file.name):
                 self.assertLessEqual(asked.names, set(of_file))
                 # A caption may ask which kind of result it is in.
                 self.assertLessEqual(asked.sought, self.everywhere)
-        self.assertEqual(drawn, set(KINDS) - {claims_together}, "every figure of one result was drawn")
+        self.assertEqual(drawn, set(kinds.KINDS) - {claims_together}, "every figure of one result was drawn")
 
 
 if __name__ == "__main__":

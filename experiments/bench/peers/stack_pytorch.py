@@ -1,9 +1,9 @@
-"""The stack of stack_seconds.cpp in PyTorch: time and memory, one line of JSON.
+"""The stack of stack_seconds.cpp in PyTorch: time, memory and the rate of a product, one line of JSON.
 
-Usage: python stack_pytorch.py SHAPE [--repeats 3] [--warm-up] [--parts]
+Usage: python stack_pytorch.py SHAPE
 
-SHAPE is JSON with width, heads, kv_heads, head_dim, mlp_width, vocab, layers, tokens, seeds, threads and way, as the
-line of stack_seconds has them. Peri-LN, f32: weights drawn afresh for every layer, second moment, variance, mean,
+SHAPE is JSON with width, heads, kv_heads, head_dim, mlp_width, vocab, layers, tokens, threads and way, as the line of
+stack_seconds has them. Peri-LN, f32: weights drawn afresh for every layer, second moment, variance, mean,
 kurtosis, maximum, token cosine and the 100 largest magnitudes at x_in, A_out, f_out, B_out and x_out. With `backward`
 every layer is computed again in the backward pass from its stored input (torch.utils.checkpoint keeps no weights
 either), the squares of the gradient at the same five places are read, and the norm of every matrix's gradient, which
@@ -11,9 +11,9 @@ PyTorch has to form.
 Needs PyTorch, which neither ./lab nor the tests install.
 """
 
-import argparse
 import json
 import math
+import sys
 import time
 
 import torch
@@ -104,15 +104,9 @@ class Layer:
 
 
 def run(shape):
-    """Every seed once; nothing of a seed outlives it."""
-    for seed in range(shape["seeds"]):
-        one_seed(shape, seed)
-
-
-def one_seed(shape, seed):
     tokens, width, layers = shape["tokens"], shape["width"], shape["layers"]
     x = torch.randn(tokens, width)
-    stack = [Layer(seed * layers + layer, shape) for layer in range(layers)]
+    stack = [Layer(layer, shape) for layer in range(layers)]
     kept, results = [], []
     with torch.no_grad():
         for layer in stack:
@@ -147,26 +141,13 @@ def peak_bytes():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("shape", type=json.loads)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--warm-up", action="store_true")
-    parser.add_argument("--parts", action="store_true", help="measure a product's rate too")
-    args = parser.parse_args()
-    shape = args.shape
+    shape = json.loads(sys.argv[1])
     torch.set_num_threads(shape["threads"])
-    if args.warm_up:
-        run(shape)
-    wall, processor = [], []
-    for _ in range(args.repeats):
-        start, before = time.perf_counter(), time.process_time()
-        run(shape)
-        wall.append(time.perf_counter() - start)
-        processor.append(time.process_time() - before)
-    line = {"version": torch.__version__, "seconds": wall, "processor_seconds": processor, "peak_bytes": peak_bytes()}
-    if args.parts:
-        line["product_gflops"] = product_rate(shape)
-    print(json.dumps(line))
+    start, before = time.perf_counter(), time.process_time()
+    run(shape)
+    seconds, processor_seconds = time.perf_counter() - start, time.process_time() - before
+    print(json.dumps({"seconds": [seconds], "processor_seconds": [processor_seconds], "peak_bytes": peak_bytes(),
+                      "product_gflops": product_rate(shape)}))  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Training a byte-level decoder in PyTorch: tokens per second and memory, one line of JSON.
 
-Usage: python train_pytorch.py [--layers 12] [--width 96] [--heads 6] [--batch 16] [--tokens 64] [--mode eager|compiled]
-                               [--steps 60] [--warmup 10] [--threads 0] [--product]
+Usage: python train_pytorch.py [--layers 12] [--width 96] [--heads 6] [--mode eager|compiled] [--threads 0]
 
 Peri-LN, f32: x + norm(f(norm(x))) with RMSNorm, SwiGLU of four times the width, RoPE, causal attention, 256 bytes of
 vocabulary, a final norm and an unembedding of its own; AdamW (the fused one) with decay on the matrices, gradients
@@ -17,10 +16,12 @@ import statistics
 import time
 
 import torch
+from stack_pytorch import peak_bytes
 from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
 
 VOCAB = 256
+BATCH, TOKENS, STEPS, WARM_UP = 16, 64, 40, 10
 
 
 class Attention(nn.Module):
@@ -86,8 +87,7 @@ class Decoder(nn.Module):
 
 class Training:
     def __init__(self, args):
-        self.batch, self.tokens = args.batch, args.tokens
-        self.model = Decoder(args.layers, args.width, args.heads, args.tokens)
+        self.model = Decoder(args.layers, args.width, args.heads, TOKENS)
         self.parameters = list(self.model.parameters())
         self.loss = torch.compile(self.model) if args.mode == "compiled" else self.model
         matrices = [p for p in self.parameters if p.dim() == 2]
@@ -96,7 +96,7 @@ class Training:
                                            betas=(0.9, 0.95), weight_decay=0.033, fused=True)
 
     def step(self):
-        data = torch.randint(VOCAB, (self.batch, self.tokens + 1))
+        data = torch.randint(VOCAB, (BATCH, TOKENS + 1))
         loss = self.loss(data[:, :-1].contiguous(), data[:, 1:].contiguous())
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -105,65 +105,24 @@ class Training:
         return loss.item()
 
 
-def product_rate():
-    """GFLOP/s of torch.mm on 1024 × 1024 × 1024, f32: median and best of 30."""
-    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
-    times = []
-    for _ in range(35):
-        start = time.perf_counter()
-        torch.mm(a, b)
-        times.append(time.perf_counter() - start)
-    rates = [2e-9 * 1024**3 / t for t in times[5:]]
-    return {"median": statistics.median(rates), "best": max(rates)}
-
-
-def peak_bytes():
-    """The most memory that this process had resident. getrusage's figure would include its parent's."""
-    with open("/proc/self/status") as status:
-        return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("layers", 12), ("width", 96), ("heads", 6), ("batch", 16), ("tokens", 64), ("steps", 60),
-                          ("warmup", 10), ("threads", 0)):
+    for name, default in (("layers", 12), ("width", 96), ("heads", 6), ("threads", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--mode", choices=("eager", "compiled"), default="eager")
-    parser.add_argument("--product", action="store_true", help="measure a product's rate too, before and after")
     args = parser.parse_args()
-    if args.width % (2 * args.heads) != 0:
-        parser.error("--width must be heads times an even size")
-    if args.steps < 2 or args.warmup < 1:
-        parser.error("--steps must be at least 2, --warmup at least 1")
     if args.threads > 0:
         torch.set_num_threads(args.threads)
     torch.manual_seed(1)
     training = Training(args)
-    start = time.perf_counter()
-    for _ in range(args.warmup):
+    for _ in range(WARM_UP):
         training.step()
-    warmup_seconds = time.perf_counter() - start
-    products = [product_rate()] if args.product else []
-    seconds, losses = [], []
-    processor = time.process_time()
-    for _ in range(args.steps):
+    seconds = []
+    for _ in range(STEPS):
         start = time.perf_counter()
-        losses.append(training.step())
+        training.step()
         seconds.append(time.perf_counter() - start)
-    processor = time.process_time() - processor
-    peak = peak_bytes()
-    products += [product_rate()] if args.product else []
-    lower, median, upper = statistics.quantiles(seconds, n=4, method="inclusive")
-    line = {"mode": args.mode, "version": torch.__version__, "threads": torch.get_num_threads(), "layers": args.layers,
-            "width": args.width, "heads": args.heads, "batch": args.batch, "tokens": args.tokens, "steps": args.steps,
-            "parameters": sum(p.numel() for p in training.parameters),
-            "tokens_per_second": args.batch * args.tokens / median,
-            "seconds_per_step": {"median": median, "quartiles": [lower, upper], "best": min(seconds)},
-            "processor_seconds_per_step": processor / args.steps,
-            "warmup_seconds": warmup_seconds, "peak_bytes": peak, "loss": statistics.mean(losses)}
-    if products:
-        line["product_gflops"] = products
-    print(json.dumps(line))
+    print(json.dumps({"tokens_per_second": BATCH * TOKENS / statistics.median(seconds), "peak_bytes": peak_bytes()}))
 
 
 if __name__ == "__main__":

@@ -1,32 +1,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdlib>
-#include <string_view>
 #include <vector>
 
-#include "experiments/bench/measure.h"
 #include "sim/random/normal.h"
 
-/// Measures the cost of a normal number on one core, and computes the exact moments of the distribution that 2³² words
-/// give.
-/// Usage: normal_generator [moments]; with `moments` (5 seconds) it ends in 1 if one is not what RESULTS.md says.
+/// Computes the exact moments of the distribution that 2³² words give, and checks that they are those of
+/// sim/random/unit_normal.h.
 namespace periscope {
 namespace {
-
-/// Nanoseconds per number: the fastest and the median of 101 times a million numbers.
-template <class T>
-std::array<double, 2> nanoseconds() {
-  std::vector<T> numbers(1'000'000);
-  std::uint64_t seed = 0;
-  const std::vector<double> seconds = bench::seconds_of_each(101, [&] {
-    fill_normal<T>({seed++, 2, Stream{3}}, 0, 0.02, numbers);
-  });
-  const double unit = 1e9 / static_cast<double>(numbers.size());
-  return {unit * bench::quantile(seconds, 0.0), unit * bench::quantile(seconds, 0.5)};
-}
 
 struct Moments {
   double second = 0.0, fourth = 0.0;
@@ -61,12 +45,7 @@ Moments all_words() {
   return all;
 }
 
-int run(bool with_moments) {
-  const auto f64 = nanoseconds<double>();
-  const auto f32 = nanoseconds<float>();
-  fmt::print("ns per number, fastest and median: f64 {:.2f} {:.2f}, f32 {:.2f} {:.2f}\n", f64[0], f64[1], f32[0],
-             f32[1]);
-  if (!with_moments) return EXIT_SUCCESS;
+int run() {
   const Moments m = all_words();
   fmt::print("second moment 1 {:+.3e}, fourth 3 {:+.3e}; {} steps back of at most {} units in the last place\n",
              m.second - 1.0, m.fourth - 3.0, m.steps_back, m.farthest);
@@ -77,4 +56,4 @@ int run(bool with_moments) {
 }  // namespace
 }  // namespace periscope
 
-int main(int argc, char** argv) { return periscope::run(argc > 1 && argv[1] == std::string_view("moments")); }
+int main() { return periscope::run(); }
