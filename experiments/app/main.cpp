@@ -16,11 +16,11 @@
 #include <sys/auxv.h>
 #endif
 
-#include "experiments/app/all_commands.h"
 #include "experiments/app/arguments.h"
 #include "experiments/app/command_line_faults.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
+#include "experiments/app/tools/all_commands.h"
 #include "experiments/app/wrapped.h"
 #include "experiments/engine/settings/build_info.h"
 #include "experiments/studies/studies.h"
@@ -115,10 +115,6 @@ int run(int argc, char** argv) {
   int code = 0;
   add_commands(app, code);
   std::vector<std::string> words(argv + 1, argv + argc);
-  if (words.front() == "converge") {
-    print_message("periscope: converge is a part of ladder now, which is what runs\n");
-    words[0] = "ladder";
-  }
   const bool asks_for_help = words.front() == "help";
   if (asks_for_help) {  // `help gradients depth` is `gradients depth --help`
     words.erase(words.begin());

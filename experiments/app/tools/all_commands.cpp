@@ -1,4 +1,4 @@
-#include "experiments/app/all_commands.h"
+#include "experiments/app/tools/all_commands.h"
 
 #include "experiments/app/run_study.h"
 #include "experiments/app/tools/tools.h"

@@ -1,0 +1,66 @@
+"""Counts the lines of every room and fails above a limit. Usage: weight.py SOURCE_DIR
+
+Counted are the .h, .cpp, .cu, .cuh and .py files under git; the build writes generated ones. A limit is the count at
+the last change that lowered it, rounded up to the next hundred: a change that shrinks a room lowers its limit. "wanted"
+is the size that the rooms are to shrink to.
+"""
+
+import pathlib
+import subprocess
+import sys
+import unittest
+
+# room: folders, limit, wanted
+ROOMS = {
+    "sim": (["sim/"], 23700, 22200),
+    "theory": (["theory/"], 12200, 12300),
+    "engine": (["experiments/engine/"], 14000, 9600),
+    "engine: settings": (["experiments/engine/settings/"], 3000, 2000),
+    "engine: judge": (["experiments/engine/judge/"], 2700, 2200),
+    "engine: result": (["experiments/engine/result/"], 1800, 1200),
+    "engine: run, cache": ([f"experiments/engine/{room}/" for room in ("run", "cache", "study")], 5200, 3000),
+    "engine: training": (["experiments/engine/training/"], 1400, 1150),
+    "studies": (["experiments/studies/"], 18300, 12600),
+    "app": (["experiments/app/"], 4000, 3300),
+    "plots": (["plots/"], 5400, 5000),
+    "python": (["python/"], 3700, 3200),
+    "bench": (["experiments/bench/"], 1200, 1200),
+    "product": ([""], 82400, 68000),
+    "tests": (["tests/"], 63300, 50000),
+}
+COUNTED = (".h", ".cpp", ".cu", ".cuh", ".py")
+
+
+def lines_of(source):
+    """Returns the number of lines of every counted file under git."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=source, capture_output=True, text=True, check=True).stdout
+    files = [name for name in listed.split("\0") if name.endswith(COUNTED) and (source / name).is_file()]
+    return {name: (source / name).read_bytes().count(b"\n") for name in files}
+
+
+def weights(lines):
+    """Returns the lines of every room."""
+    found = {}
+    for room, (folders, *_) in ROOMS.items():
+        found[room] = sum(count for name, count in lines.items() if name.startswith(tuple(folders))
+                          and (room != "product" or not name.startswith("tests/")))  # fmt: skip
+    return found
+
+
+class Weight(unittest.TestCase):
+    def test_no_room_is_above_its_limit(self):
+        found = weights(lines_of(SOURCE))
+        print(f"{'':20}{'now':>8}{'limit':>8}{'wanted':>8}")
+        for room, (_, limit, wanted) in ROOMS.items():
+            print(f"{room:20}{found[room]:8}{limit:8}{wanted:8}")
+        for room, (_, limit, _) in ROOMS.items():
+            with self.subTest(room):
+                self.assertGreater(found[room], 0)
+                self.assertLessEqual(found[room], limit, f"{room}: remove code elsewhere in the room")
+
+
+if __name__ == "__main__":
+    SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
+    if not (SOURCE / ".git").exists():
+        sys.exit(77)  # a source archive: nothing says which files are the project's
+    unittest.main()
