@@ -104,7 +104,6 @@ LOOKS = {
     "x0": Look("x₀ injection", "#222255", "D", (0, (3, 1.5, 1, 1.5, 1, 1.5))),
     "hyper": Look("Hyper-Connections", "#8CB800", "p", (0, (6, 1.5, 1, 1.5))),
 }
-FORMER_NAMES = {"residual": "residual-dual"}  # as result files may still have them
 VARIANTS = ("o", "D", "X", "s", "P", "v")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1.2, 1)), (0, (6, 1.5, 1, 1.5)))
 FREE_FORM = (("#117733", "*"), ("#AA4499", "."), ("#661100", "8"), ("#44AA99", "H"), ("#DDCC77", "X"), ("#7F7F7F", "*"),
@@ -117,13 +116,13 @@ def looks(labels: Iterable[str], placements: Sequence[str] = ()) -> list[Look]:
     without them, labels begin with these. Stacks of one placement differ in shade, marker and dash."""
     every = [str(label) for label in labels]
     of = dict(zip(every, placements or [_parts(label)[0] for label in every], strict=True))
-    known = dict(LOOKS) | {former: LOOKS[name] for former, name in FORMER_NAMES.items()}
+    known = dict(LOOKS)
     for label, placement in of.items():
         base = _parts(label)[0]
         if placement not in known:  # a free form or a user's name: its own look
             of[label] = base
         if of[label] not in known:
-            rank = len(known) - len(LOOKS) - len(FORMER_NAMES)
+            rank = len(known) - len(LOOKS)
             known[base] = Look(_words(base), *FREE_FORM[rank % len(FREE_FORM)], (0, (5, 1.5)))
     found: dict[str, Look] = {}
     taken: dict[str, int] = {}

@@ -56,13 +56,6 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
       const std::vector<std::string> names = names_of(commands);
       const auto found = std::ranges::find(names, word);
       if (found == names.end()) {
-        if (at == &app && word == "soundness") {
-          return "periscope: unknown command soundness: the attack on certificates is now the program "
-                 "build/tests/soundness_attack";
-        }
-        if (at == &app && word == "export") {
-          return "periscope: unknown command export: a study writes its result as CSV itself, with --csv FILE";
-        }
         return fmt::format("periscope: {}{}: expected one of {}; nearest is {}{}", path, shortened(word),
                            fmt::join(names, ", "), path, nearest(word, names));
       }

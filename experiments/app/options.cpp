@@ -2,47 +2,25 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 
-#include "experiments/app/whole_number.h"
 #include "experiments/studies/studies.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
+#include "sim/base/whole_number.h"
 
 namespace periscope::app {
 namespace {
 
-/// As run.seed: CLI11 would take −1 for 2^64 − 1.
-std::uint64_t parse_seed(const std::string& word) {
-  std::int64_t seed = -1;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), seed);
-  if (error != std::errc() || end != word.data() + word.size() || seed < 0) {
-    throw ConfigError(fmt::format("--seed {}: expected a whole number from 0 to 2^63 - 1", shortened(word)));
-  }
-  return static_cast<std::uint64_t>(seed);
-}
-
-/// Bytes of "8G", "500M" or "1073741824".
-double parse_memory(const std::string& word) {
-  constexpr std::string_view units = "KMG";
-  double bytes = 0.0;
-  const char* const end = word.data() + word.size();
-  auto [rest, error] = std::from_chars(word.data(), end, bytes);
-  if (error == std::errc() && rest != end) {
-    const std::size_t unit = units.find(*rest);
-    if (unit != std::string_view::npos) {
-      bytes *= std::pow(1024.0, static_cast<double>(unit) + 1.0);
-      ++rest;
-    }
-  }
-  if (error != std::errc() || rest != end || !(bytes > 0.0) || !std::isfinite(bytes)) {
-    throw ConfigError(fmt::format("--memory {}: expected a number of bytes above 0, or one with K, M or G, as in 8G",
-                                  shortened(word)));
-  }
-  return bytes;
+/// For flags that take a whole number; CLI11's own check writes its limits with 300 digits, and takes -1 for 2^64 - 1.
+CLI::Validator whole_number(std::int64_t least, std::int64_t most = std::numeric_limits<int>::max()) {
+  return {[least, most](const std::string& word) {
+            return parse_whole_number(word, least, most)
+                       ? ""
+                       : fmt::format("{}: expected {}", shortened(word), whole_number_words(least, most));
+          },
+          fmt::format("{} to {}", least, most)};
 }
 
 }  // namespace
@@ -64,20 +42,20 @@ void CommonOptions::add_to(CLI::App& command, const study::CommonFlags& taken) {
         ->allow_extra_args(false);
   }
   if (taken.seed) {
-    command.add_option_function<std::string>(
-        "--seed", [this](const std::string& word) { seed = parse_seed(word); }, "First random seed, run.seed");
+    command.add_option("--seed", seed, "First random seed, run.seed")
+        ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()));
   }
-  if (taken.seeds) command.add_option("--seeds", seeds, "Number of seeds")->check(positive_up_to());
+  if (taken.seeds) command.add_option("--seeds", seeds, "Number of seeds")->check(whole_number(1));
   if (taken.threads) {
     command
         .add_option("--threads", threads, "Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it")
-        ->check(whole_number(0, std::numeric_limits<int>::max()));
+        ->check(whole_number(0));
   }
   if (taken.device) command.add_option("--device", device, "cpu, reference, cuda or cuda-tf32");
   if (taken.dtype) command.add_option("--dtype", dtype, "f64, f32, bf16 or f16");
   if (taken.memory) {
     command.add_option_function<std::string>(
-        "--memory", [this](const std::string& word) { memory = parse_memory(word); },
+        "--memory", [this](const std::string& word) { memory = study::bytes_of("--memory", word); },
         "Memory for signals that gradients need, or for converted weights, as in 8G (K, M, G: powers of 1024): what it "
         "holds need not be computed again; results do not depend on it. Default: at most half of what there is, and "
         "for gradients with dense weights at most 2.8 GB");

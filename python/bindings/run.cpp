@@ -241,8 +241,8 @@ void add_run(nb::module_& module) {
          const std::vector<std::string>& settings, const std::vector<std::string>& theory_settings,
          std::optional<std::uint64_t> seed, std::optional<int> seeds, std::optional<int> threads,
          std::optional<std::string> device, std::optional<std::string> dtype, std::optional<std::string> out,
-         std::optional<double> memory, bool force, const study::FlagValues& flags, const std::optional<Model>& model,
-         const nb::object& on_progress, const nb::object& on_record) {
+         const std::optional<std::string>& memory, bool force, const study::FlagValues& flags,
+         const std::optional<Model>& model, const nb::object& on_progress, const nb::object& on_record) {
         return run(name,
                    {.file = file,
                     .entries = entries,
@@ -254,7 +254,7 @@ void add_run(nb::module_& module) {
                     .device = std::move(device),
                     .dtype = std::move(dtype),
                     .out = std::move(out),
-                    .memory = memory,
+                    .memory = memory ? std::optional(study::bytes_of("memory", *memory)) : std::nullopt,
                     .force = force,
                     .flags = flags,
                     .model = model ? model->memory : nullptr},

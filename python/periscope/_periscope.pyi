@@ -81,7 +81,7 @@ def run(
     device: str | None = None,
     dtype: str | None = None,
     out: str | None = None,
-    memory: float | None = None,
+    memory: str | None = None,
     force: bool = False,
     flags: dict[str, list[str]] = ...,
     model: Model | None = None,

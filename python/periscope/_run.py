@@ -133,29 +133,14 @@ def _common(common: Mapping[str, Any]) -> dict[str, Any]:
         if name in given:
             given[name] = whole(name, given[name], least, most)
     if "memory" in given:
-        given["memory"] = _bytes(given["memory"])
-    for name in ("out", "device", "dtype"):
+        given["memory"] = str(given["memory"])
+    for name in ("out", "device", "dtype", "memory"):
         if name in given:
             given[name] = utf8(name, given[name])
     if given.get("out"):
         given["out"] = utf8("out", os.path.abspath(given["out"]))  # wherever the process goes meanwhile
         os.makedirs(given["out"], exist_ok=True)
     return given
-
-
-def _bytes(value: Any) -> float:
-    """Bytes of a number, or of "8G"."""
-    units = {"K": 2**10, "M": 2**20, "G": 2**30}
-    try:
-        if isinstance(value, str) and value[-1:] in units:
-            size = float(value[:-1]) * units[value[-1]]
-        else:
-            size = float(value)
-    except (TypeError, ValueError, OverflowError):
-        size = 0.0
-    if not 0 < size < float("inf"):
-        raise ConfigError(f"memory = {value!r}: expected a number of bytes above 0, or one with K, M or G, as 8G")
-    return size
 
 
 def _words(flag: dict[str, Any], value: Any) -> list[str] | None:

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/base/whole_number.h"
 #include "sim/checkpoint/file_error.h"
 
 namespace periscope {
 namespace {
 
 constexpr std::string_view positive_number = "a number greater than 0";
-
-std::string whole_number(int least, int most) { return fmt::format("a whole number from {} to {}", least, most); }
 
 std::optional<int> as_integer(const nlohmann::json& value, int least, int most) {
   if (!value.is_number_integer()) return std::nullopt;
@@ -111,7 +110,7 @@ void ConfigReader::note_default(std::string_view key, const nlohmann::json& valu
 }
 
 int ConfigReader::integer(std::string_view key, int most, int least) {
-  const std::string expected = whole_number(least, most);
+  const std::string expected = whole_number_words(least, most);
   const std::optional<int> number = as_integer(get(key, expected), least, most);
   if (!number) throw malformed_value(key, expected);
   return *number;

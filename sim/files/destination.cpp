@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 
 #include "sim/base/printable.h"
+#include "sim/base/whole_number.h"
 
 namespace periscope {
 namespace {
@@ -35,11 +35,8 @@ std::optional<int> descriptor_named(const fs::path& path) {
   const std::string folder = fs::canonical(folder_of(path.string()), failed).string();
   const bool is_own = folder.starts_with(fmt::format("/proc/{}/", ::getpid())) && folder.ends_with("/fd");
   if (failed || !is_own) return std::nullopt;
-  const std::string name = path.filename().string();
-  int number = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  const bool is_number = error == std::errc() && end == name.data() + name.size() && number >= 0;
-  return is_number ? std::optional(number) : std::nullopt;
+  const auto number = parse_whole_number(path.filename().string());
+  return number ? std::optional(static_cast<int>(*number)) : std::nullopt;
 }
 
 Destination descriptor_at(const std::string& path, int descriptor) {

@@ -15,6 +15,8 @@ class DepthExpression {
   static std::optional<DepthExpression> parse(const std::string& text);
 
   [[nodiscard]] double at(int l, int layers) const;
+  /// The number; nullopt for an expression.
+  [[nodiscard]] std::optional<double> number() const { return text_.empty() ? std::optional(value_) : std::nullopt; }
   /// As it was written; "" for a number.
   [[nodiscard]] const std::string& text() const { return text_; }
 

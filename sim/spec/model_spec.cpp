@@ -76,9 +76,8 @@ void require_finite_rules(const ModelSpec& m) {
 /// Checks that init.residual is the only factor on W_o and W_down, and is at least 0 and finite at every addition.
 void require_residual(const ModelSpec& m, const InitSpec& init) {
   if (init.residual == DepthExpression(1.0)) return;
-  const std::string& text = init.residual.text();
-  const std::string found = text.empty() ? fmt::format("{:g}", init.residual.at(0, m.layers))
-                                         : fmt::format("\"{}\"", shortened(text));  // it may have line breaks
+  const std::string found = init.residual.number() ? fmt::format("{:g}", *init.residual.number())
+                                                   : fmt::format("\"{}\"", shortened(init.residual.text()));
   const std::string alone = fmt::format("as init.residual = {} scales W_o and W_down; or set init.residual = 1", found);
   require(init.o_factor == 1.0, "init.o_factor", fmt::format("{:g}", init.o_factor), "1, " + alone);
   require(init.down_factor == 1.0, "init.down_factor", fmt::format("{:g}", init.down_factor), "1, " + alone);
@@ -104,10 +103,6 @@ int ModelSpec::steps() const { return steps_of(*this); }
 Step ModelSpec::step(int index) const { return step_of(*this, index); }
 
 StreamEnds ModelSpec::ends() const { return ends_of(*this); }
-
-int ModelSpec::reads_with(int sublayer) const {
-  return branch(sublayer).shares_input ? step(step_with(sublayer)).branches.front().sublayer : sublayer;
-}
 
 std::vector<int> ModelSpec::reading_with(int sublayer) const {
   std::vector<int> all;

@@ -121,8 +121,6 @@ struct ModelSpec {
   [[nodiscard]] int step_with(int sublayer) const { return steps() == sublayers() ? sublayer : layer_of(sublayer); }
   /// A sublayer as a branch of its step.
   [[nodiscard]] Branch branch(int sublayer) const;
-  /// The sublayer whose x_in and norm A a sublayer reads: itself, or the first branch of its step.
-  [[nodiscard]] int reads_with(int sublayer) const;
   /// The other sublayers that read what this one does.
   [[nodiscard]] std::vector<int> reading_with(int sublayer) const;
   [[nodiscard]] double branch_scale_at(int sublayer) const;

@@ -99,11 +99,7 @@ inline constexpr std::array<Signal, 6> stream_signals{Signal::x_in,  Signal::A_o
 /// True if a signal belongs to a step as a whole (sim/spec/block.h), and not to one of its branches.
 [[nodiscard]] constexpr bool is_of_step(Signal signal) { return runs_over_depth(signal) || signal == Signal::sum; }
 
-/// True for what only the arithmetic of a run stores.
-[[nodiscard]] constexpr bool is_of_arithmetic(Signal signal) {
-  return signal >= Signal::dots && signal <= Signal::denominators;
-}
-/// True for those of them that are one number for a sublayer.
+/// True for signals that only the arithmetic of a run stores, and that are one number for a sublayer.
 [[nodiscard]] constexpr bool is_one_number(Signal signal) {
   return signal >= Signal::products && signal <= Signal::denominators;
 }

@@ -156,8 +156,6 @@ std::vector<double> gain_of(const StackSpec& spec, int sublayer, Weight norm);
 /// α of the norm `norm` of `sublayer`, likewise: as `scales` say, or else model.norm_alpha.
 double alpha_of(const StackSpec& spec, int sublayer, Weight norm);
 
-/// True for the norms of queries and keys, which are RMSNorms whatever model.norm is.
-[[nodiscard]] constexpr bool is_qk_norm(Weight weight) { return weight == Weight::q_norm || weight == Weight::k_norm; }
 /// The kind of the norm `norm`.
 [[nodiscard]] constexpr NormKind kind_of(const ModelSpec& model, Weight norm) {
   if (norm == Weight::branch_scale) return NormKind::none;

@@ -19,12 +19,8 @@ class SyntheticLanguage {
   [[nodiscard]] double chance(int a, int b, int c) const { return next_[place(a, b) + static_cast<std::size_t>(c)]; }
   /// The stationary chance of the pair a, b.
   [[nodiscard]] double chance(int a, int b) const { return pairs_[static_cast<std::size_t>(a * symbols + b)]; }
-  /// H(c | a, b) in nat: the entropy rate.
-  [[nodiscard]] double entropy_rate() const { return rate_; }
-  /// H(c | b) in nat: what is left where only one symbol is known.
-  [[nodiscard]] double entropy_after_one() const { return after_one_; }
-  /// The smallest mean loss of any predictor over `tokens` labels, the first of which it has to predict from one symbol
-  /// and the others from two or more: (H(c|b) + (tokens − 1)·H(c|a,b))/tokens.
+  /// The smallest mean loss in nat of any predictor over `tokens` labels, the first of which it has to predict from one
+  /// symbol and the others from two or more: (H(c|b) + (tokens − 1)·H(c|a,b))/tokens.
   [[nodiscard]] double loss_floor(int tokens) const { return rate_ + (after_one_ - rate_) / tokens; }
   /// The beginning of the language's one text, `length` symbols.
   [[nodiscard]] std::vector<std::uint8_t> text(std::size_t length) const;

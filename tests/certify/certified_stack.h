@@ -25,6 +25,9 @@ class BiasedWeights final : public WeightSource {
   double scale_;
 };
 
+/// True for signals inside ops, which only emulated runs record.
+inline bool is_of_arithmetic(Signal signal) { return signal >= Signal::dots && signal <= Signal::denominators; }
+
 /// A measured magnitude in units of its bound, the largest of all features of all signals.
 struct Tightness {
   double worst = 0.0;

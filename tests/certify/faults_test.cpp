@@ -222,7 +222,7 @@ TEST_CASE("weights and bounds at the edges of double") {
   // A product that overflows on its way bounds nothing, and NaN is not 0.
   const theory::BoundedSet wide = theory::ball(theory::Vector::Constant(2, 1e200), theory::infinity);
   const theory::RowMatrix w = theory::RowMatrix::Constant(1, 2, 1e200);
-  CHECK(theory::linear_image(w, {}, wide).magnitude()[0] == theory::infinity);
+  CHECK(theory::image_and_sums(w, wide).set.magnitude()[0] == theory::infinity);
   theory::Vector broken(2);
   broken << 1.0, std::nan("");
   CHECK(theory::largest_of(broken) == theory::infinity);

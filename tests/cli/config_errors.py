@@ -135,7 +135,6 @@ SETTINGS = [
     ("agreement.familywise_error=2.0", 2, ["agreement.familywise_error = 2", "above 0 and below 1"]),
     ("theory.tolerance=0.0", 2, ["theory.tolerance = 0", "above 0 and below 1"]),
     ("agreement.power_limit.second_moment=1000", 2, ["second_moment = 1000", "above 0 and below 1000"]),
-    ("converge.seeds=8", 2, ["unknown key converge.seeds", "ladder.seeds"]),
     ("ladder.widths=[8,0]", 2, ["ladder.widths", "from 1 to"]),
     ("ladder.widths=[8,16,16]", 2, ["ladder.widths = [8, 16, 16]", "16 only once"]),
     ("ladder.widths=[-9223372036854775808]", 2, ["ladder.widths = ", "a list of whole numbers"]),
@@ -146,9 +145,9 @@ SETTINGS = [
 FLAGS = [
     (["--seeds", "0"], 2, ["--seeds: 0", "from 1 to"]),
     (["--seeds", "many"], 2, ["--seeds"]),
-    (["--seed", "-1"], 2, ["--seed -1", "from 0"]),
-    (["--seed", "18446744073709551616"], 2, ["--seed", "2^63 - 1"]),
-    (["--seed", "7x"], 2, ["--seed 7x"]),
+    (["--seed", "-1"], 2, ["--seed: -1", "from 0"]),
+    (["--seed", "18446744073709551616"], 2, ["--seed", "from 0 to 9223372036854775807"]),
+    (["--seed", "7x"], 2, ["--seed: 7x"]),
     (["--threads", "-2"], 2, ["--threads: -2", "from 0 to"]),
     (["--threads", "1025"], 2, ["run.threads = 1025"]),
     (["--threads", "many"], 2, ["--threads"]),
@@ -417,11 +416,6 @@ class ConfigErrors(FolderTest):
         self.check(run("theory", "--config", self.config, "--set", "input.kind=text", "--set", f"input.path={text}"),
                    3, [str(text), "6 bytes could be read", "need 7"])
 
-    def test_the_section_of_an_old_command(self):
-        old = self.folder / "old.toml"
-        old.write_text("[converge]\nwidths = [32, 64, 96]\n")
-        self.check(run("ladder", "--config", old), 2, [str(old), "[converge] is [ladder] now", "ladder.widths"])
-
     def test_widths_that_split_a_head(self):
         self.check(run("ladder", "--config", self.config, "--set", "ladder.widths=[32,64,64]"), 2,
                    ["ladder.widths", "64 only once"])
@@ -478,7 +472,6 @@ class ConfigErrors(FolderTest):
         self.check(run("verify", "--replay", case), 3, [str(case), "beta", "this parameter"])
 
     def test_csv(self):
-        self.check(run("export", "no/such.nc", "--csv", "-"), 2, ["unknown command export", "--csv FILE"])
         stack = ["theory", "--config", self.config]
         self.check(run(*stack, "--csv", "-", "--json"), 2, ["--csv - with --json"])
         self.check(run(*stack, "--csv", self.config), 2, [str(self.config), "no CSV", "--force"])

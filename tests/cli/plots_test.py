@@ -156,7 +156,6 @@ class Plots(SharedFolderTest):
         names = [p["name"] for p in json.loads(run("list", "--json").stdout)["placements"]]
         self.assertEqual(len({(look.colour, look.marker) for look in style.looks(names)}), len(names))
         self.assertEqual(set(names), set(style.LOOKS))
-        self.assertEqual(style.looks(["residual"]), style.looks(["residual-dual"]), "in files of before")
 
     def test_two_statistics_have_a_row_each_and_a_column_per_input(self):
         figure = curves.over_depth(self.stack, stream.VARIANCE, stream.COSINE)

@@ -105,7 +105,8 @@ TEST_CASE("the alpha of every norm is a scale, which drawn weights have") {
   double next = 0.5;
   for (auto& [id, alpha] : scales.alphas) {
     CHECK(id.part == ParameterId::Part::alpha);
-    CHECK_FALSE(is_qk_norm(id.weight));
+    CHECK(id.weight != Weight::q_norm);
+    CHECK(id.weight != Weight::k_norm);
     CHECK(alpha == 0.5);
     alpha = next += 0.25;
   }

@@ -59,7 +59,7 @@ TEST_CASE("T17: the bound of a linear map after a norm is attained") {
   const Vector bias = random_vector(width, 6);
   for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
     const BoundedSet x = normalised(anything(width), {kind, 0.0, gain, bias});
-    const Vector bound = linear_image(w, b, x).magnitude();
+    const Vector bound = shifted(image_and_sums(w, x).set, b).magnitude();
     for (Index k = 0; k < w.rows(); ++k) {
       Vector best = gain.cwiseProduct(w.row(k).transpose());
       if (kind == NormKind::layer) best.array() -= best.mean();

@@ -167,7 +167,7 @@ TEST_CASE("storing widens a set by u of its members, not of its bound, where cen
   CHECK(rest.magnitude()[0] >= 1000.0 * u);
   RowMatrix difference(1, 2);
   difference << 1.0, -1.0;
-  CHECK(linear_image(difference, {}, large).magnitude()[0] >= 2000.0 * u);
+  CHECK(image_and_sums(difference, large).set.magnitude()[0] >= 2000.0 * u);
 }
 
 }  // namespace

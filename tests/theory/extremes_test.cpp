@@ -11,7 +11,6 @@
 #include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
 #include "theory/predict/kernel.h"
-#include "theory/predict/laws.h"
 
 namespace periscope::theory {
 namespace {

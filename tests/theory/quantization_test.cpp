@@ -15,7 +15,7 @@
 #include "sim/numerics/rounding.h"
 #include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
-#include "theory/predict/laws.h"
+#include "theory/predict/kernel.h"
 
 /// T26 against roundings of drawn numbers.
 namespace periscope::testing {

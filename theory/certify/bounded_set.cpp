@@ -109,11 +109,6 @@ LinearImage image_and_sums(const RowMatrix& w, const BoundedSet& x) {
   return y;
 }
 
-BoundedSet linear_image(const RowMatrix& w, const Vector& bias, const BoundedSet& x) {
-  BoundedSet y = image_and_sums(w, x).set;
-  return bias.size() > 0 ? shifted(std::move(y), bias) : y;
-}
-
 MatrixOver matrix_over(const RowMatrix& w, const Ellipsoid& e) {
   MatrixOver over{w * e.axes.asDiagonal(), 0.0};
   over.lost = outward(rounding(w.cols()) * norm_of(over.matrix), w.size());

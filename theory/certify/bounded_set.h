@@ -85,9 +85,6 @@ struct LinearImage {
 /// ellipsoid. The image has no ellipsoid: see matrix_over.
 LinearImage image_and_sums(const RowMatrix& w, const BoundedSet& x);
 
-/// W x + b.
-BoundedSet linear_image(const RowMatrix& w, const Vector& bias, const BoundedSet& x);
-
 /// The image of an ellipsoid's u under W, and a bound on the 2-norm (so on every row) of what rounding took from it.
 struct MatrixOver {
   RowMatrix matrix;

@@ -111,4 +111,9 @@ double expected_maximum(const Vector& second_moment, int width) {
   return largest * boost::math::quadrature::gauss_kronrod<double, 21>::integrate(above, 0.0, end, halvings, tolerance);
 }
 
+double typical_maximum(double n, double sigma) {
+  const double root = std::sqrt(2.0 * std::log(n));
+  return sigma * (root - (std::log(std::log(n)) + std::log(4.0 * std::numbers::pi)) / (2.0 * root));
+}
+
 }  // namespace periscope::theory

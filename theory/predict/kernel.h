@@ -36,4 +36,8 @@ double token_cosine(const Matrix& k);
 /// resemble each other have a smaller maximum: then this is an upper value.
 double expected_maximum(const Vector& second_moment, int width);
 
+/// T18, leading order: the largest of n ≫ 1 Gaussian entries of standard deviation σ lies near
+/// σ·(√(2 ln n) − (ln ln n + ln 4π)/(2√(2 ln n))).
+double typical_maximum(double n, double sigma);
+
 }  // namespace periscope::theory

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 
 #include "experiments/engine/settings/input_file.h"
+#include "sim/base/whole_number.h"
 #include "sim/checkpoint/file_error.h"
 #include "sim/checkpoint/llama2c_tokenizer.h"
 #include "sim/core/backend.h"
@@ -66,12 +66,11 @@ std::vector<int> parse_ids(const IdList& list) {
   while (!text.empty()) {
     if (text.front() == ',') list.fail(fmt::format("entry {} is empty: expected a token id", ids.size()));
     const std::string_view word = text.substr(0, text.find_first_of(separators));
-    int id = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc{} || end != word.data() + word.size()) {
+    const auto id = parse_whole_number(word, std::numeric_limits<int>::min());
+    if (!id) {
       list.fail(fmt::format("entry {} is {}: expected a token id, a whole number", ids.size(), in_quotes(word)));
     }
-    ids.push_back(id);
+    ids.push_back(static_cast<int>(*id));
     text = trim(text.substr(word.size()));
     if (text.starts_with(',')) text = trim(text.substr(1));
   }

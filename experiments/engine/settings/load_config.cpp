@@ -184,10 +184,6 @@ void require_known(Known known, const std::string& setting, std::string_view fla
 
 /// Throws ConfigError for anything in `table` that no section knows or takes.
 void check_sections(Known known, const toml::table& table, const std::string& file) {
-  if (table.contains("converge")) {
-    throw ConfigError(fmt::format("{}[converge] is [ladder] now: expected ladder.widths and ladder.seeds",
-                                  file.empty() ? "" : printable(file) + ": "));
-  }
   std::map<std::string, TomlReader> readers{{"", TomlReader(&table, "", file)}};
   for (const AnySection& section : known) {
     const std::size_t dot = section.name.rfind('.');

@@ -4,13 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "experiments/engine/settings/section.h"
+#include "sim/base/whole_number.h"
 #include "sim/spec/stack_keys.h"
 
 namespace periscope::config {
@@ -41,8 +41,8 @@ std::string read_placement_name(TomlReader& reader, const toml::table& table) {
 void read_scale(TomlReader& reader, std::string_view key, double& number, std::optional<DepthExpression>& expression) {
   DepthExpression scale = number;
   reader.read(key, scale);
-  if (scale.text().empty()) {
-    number = scale.at(0, 1);
+  if (const auto constant = scale.number()) {
+    number = *constant;
     require_in({}, reader.name(), key, number);
   } else {
     expression = scale;
@@ -127,13 +127,6 @@ Placement read_any(TomlReader& reader, std::string_view key, Forms forms) {
   return read_free_form(reader.table(key), *table);
 }
 
-std::optional<int> whole(std::string_view text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
-  return number;
-}
-
 }  // namespace
 
 Placement read_placement(TomlReader& model) { return read_any(model, "placement", Forms::all); }
@@ -152,12 +145,11 @@ std::vector<LayerPlacement> read_layer_placements(TomlReader& model, const std::
     std::string layers;
     if (!reader.read("layers", layers)) reader.fail("layers", entry, "the layers that it is for, as \"0-7\" or \"3\"");
     const std::size_t dash = layers.find('-');
-    const std::optional<int> first = whole(std::string_view(layers).substr(0, dash));
-    const std::optional<int> last =
-        dash == std::string::npos ? first : whole(std::string_view(layers).substr(dash + 1));
+    const auto first = parse_whole_number(std::string_view(layers).substr(0, dash));
+    const auto last = dash == std::string::npos ? first : parse_whole_number(std::string_view(layers).substr(dash + 1));
     if (!first || !last || *last < *first)
       reader.fail("layers", *table->get("layers"), "\"FIRST-LAST\", layers from 0, or one layer");
-    LayerPlacement one{.first = *first, .last = *last};
+    LayerPlacement one{.first = static_cast<int>(*first), .last = static_cast<int>(*last)};
     if (reader.find("placement") != nullptr) one.placement = read_part(reader, "placement", Forms::of_layers);
     const auto word = [&](const char* key, auto& field, const auto& names) {
       using Value = typename std::remove_cvref_t<decltype(field)>::value_type;

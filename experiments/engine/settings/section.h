@@ -72,7 +72,7 @@ nlohmann::ordered_json value_json(const Key<S>& key, const S& values) {
           return placement_json(values.*field);
         } else if constexpr (std::is_same_v<F, DepthExpression S::*>) {
           const DepthExpression& e = values.*field;
-          return e.text().empty() ? nlohmann::ordered_json(e.at(0, 1)) : nlohmann::ordered_json(e.text());
+          return e.number() ? nlohmann::ordered_json(*e.number()) : nlohmann::ordered_json(e.text());
         } else {
           return values.*field;
         }

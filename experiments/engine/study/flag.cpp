@@ -9,23 +9,15 @@
 
 #include "experiments/engine/result/words.h"
 #include "sim/base/printable.h"
+#include "sim/base/whole_number.h"
 
 namespace periscope::study::flag_details {
 
 int whole_number(const std::string& flag, const std::string& word, const Range& range) {
-  const double least = std::max(range.low, -2147483647.0);
-  const double most = std::min(range.high, 2147483647.0);
-  std::int64_t value = 0;
-  const char* const end = word.data() + word.size();
-  const auto [rest, error] = std::from_chars(word.data(), end, value);
-  const bool holds =
-      error == std::errc() && rest == end && static_cast<double>(value) >= least && static_cast<double>(value) <= most;
-  // 010 is octal to some.
-  if (!holds || (word.starts_with("0") && word != "0")) {
-    throw ConfigError(
-        fmt::format("{} {}: expected a whole number from {:.0f} to {:.0f}", flag, shortened(word), least, most));
-  }
-  return static_cast<int>(value);
+  const auto least = static_cast<std::int64_t>(std::max(range.low, -2147483647.0));
+  const auto most = static_cast<std::int64_t>(std::min(range.high, 2147483647.0));
+  if (const auto value = parse_whole_number(word, least, most)) return static_cast<int>(*value);
+  throw ConfigError(fmt::format("{} {}: expected {}", flag, shortened(word), whole_number_words(least, most)));
 }
 
 double number(const std::string& flag, const std::string& word, const Range& range) {
@@ -50,3 +42,26 @@ std::vector<std::string> split(const std::vector<std::string>& words) {
 std::string text_of(double value) { return fmt::format("{:.15g}", value); }
 
 }  // namespace periscope::study::flag_details
+
+namespace periscope::study {
+
+double bytes_of(const std::string& flag, const std::string& word) {
+  constexpr std::string_view units = "KMG";
+  double bytes = 0.0;
+  const char* const end = word.data() + word.size();
+  auto [rest, error] = std::from_chars(word.data(), end, bytes);
+  if (error == std::errc() && rest != end) {
+    const std::size_t unit = units.find(*rest);
+    if (unit != std::string_view::npos) {
+      bytes *= std::pow(1024.0, static_cast<double>(unit) + 1.0);
+      ++rest;
+    }
+  }
+  if (error != std::errc() || rest != end || !(bytes > 0.0) || !std::isfinite(bytes)) {
+    throw ConfigError(fmt::format("{} {}: expected a number of bytes above 0, or one with K, M or G, as in 8G", flag,
+                                  shortened(word)));
+  }
+  return bytes;
+}
+
+}  // namespace periscope::study

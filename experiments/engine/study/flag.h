@@ -54,6 +54,9 @@ std::vector<std::string> split(const std::vector<std::string>& words);
 std::string text_of(double value);
 }  // namespace flag_details
 
+/// Bytes of "8G", "500M" or "1073741824". Throws ConfigError "FLAG WORD: expected …".
+double bytes_of(const std::string& flag, const std::string& word);
+
 template <class F>
 std::vector<FlagText> flag_texts(const std::vector<Flag<F>>& flags) {
   std::vector<FlagText> texts;

@@ -119,7 +119,6 @@ Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<cons
   if (measured == nullptr) h.stream_measured = nan;
   const stacks::StreamReach exact = stacks::reach_of(m, all.exact);
   h.stream_bound = exact.stream;
-  h.branch_bound = exact.branch;
   for (const theory::SignalBound& b : all.exact.bounds) {
     if (measured == nullptr || !stacks::grows_with_stream(m, b)) continue;
     h.stream_measured = std::max(h.stream_measured, measured->largest(b.signal, b.sublayer));

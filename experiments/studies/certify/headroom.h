@@ -45,7 +45,6 @@ struct Headroom {
   bool possible = false;
   ScaleRecipe recipe;
   double stream_bound = 0.0;     ///< the largest bound of what grows with c
-  double branch_bound = 0.0;     ///< the largest bound of what grows with k; 0 without norms B
   double stream_measured = 0.0;  ///< NaN if nothing was measured
   std::vector<FormatHeadroom> formats;
   std::optional<ScaledRun> run;

@@ -10,7 +10,7 @@
 #include "experiments/engine/settings/sha256.h"
 #include "experiments/engine/settings/theory_parameters.h"
 #include "sim/backends.h"
-#include "theory/predict/laws.h"
+#include "theory/predict/kernel.h"
 
 namespace periscope::formats {
 namespace {
