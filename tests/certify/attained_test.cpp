@@ -7,9 +7,9 @@
 #include <set>
 
 #include "experiments/engine/settings/theory_parameters.h"
-#include "sim/emulated/backend.h"
 #include "tests/certify/aligned_weights.h"
 #include "tests/certify/certified_stack.h"
+#include "tests/emulated/backend.h"
 #include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
 #include "tests/support/targets.h"

@@ -12,7 +12,7 @@ import unittest
 
 # room: folders, limit, wanted
 ROOMS = {
-    "sim": (["sim/"], 23700, 22200),
+    "sim": (["sim/"], 22900, 22200),
     "theory": (["theory/"], 12200, 12300),
     "engine": (["experiments/engine/"], 13500, 9600),
     "engine: settings": (["experiments/engine/settings/"], 3000, 2000),
@@ -25,8 +25,8 @@ ROOMS = {
     "plots": (["plots/"], 5000, 5000),
     "python": (["python/"], 3600, 3200),
     "bench": (["experiments/bench/"], 1200, 1200),
-    "product": ([""], 80300, 68000),
-    "tests": (["tests/"], 58300, 50000),
+    "product": ([""], 79500, 68000),
+    "tests": (["tests/"], 59100, 50000),
 }
 COUNTED = (".h", ".cpp", ".cu", ".cuh", ".py")
 

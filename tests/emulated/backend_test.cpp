@@ -1,4 +1,4 @@
-#include "sim/emulated/backend.h"
+#include "tests/emulated/backend.h"
 
 #include <algorithm>
 #include <cmath>

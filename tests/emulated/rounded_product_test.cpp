@@ -2,8 +2,8 @@
 
 #include "sim/backends.h"
 #include "sim/core/storage.h"
-#include "sim/emulated/backend.h"
 #include "sim/emulated/quantize.h"
+#include "tests/emulated/backend.h"
 #include "tests/emulated/stored_values.h"
 #include "tests/support/doctest.h"
 #include "tests/support/targets.h"

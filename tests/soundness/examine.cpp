@@ -7,9 +7,9 @@
 
 #include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/studies/certify/signal_maxima.h"
-#include "sim/emulated/backend.h"
 #include "sim/model/parameters.h"
 #include "sim/reference/backend.h"
+#include "tests/emulated/backend.h"
 #include "tests/soundness/inputs.h"
 #include "tests/soundness/search.h"
 

@@ -5,7 +5,7 @@
 #include "experiments/studies/certify/signal_maxima.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/checkpoint/checkpoint_weights.h"
-#include "sim/emulated/backend.h"
+#include "tests/emulated/backend.h"
 #include "tests/soundness/held_weights.h"
 #include "tests/support/doctest.h"
 #include "tests/support/targets.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/emulated/emulation.h"
+#include "tests/emulated/emulation.h"
 #include "tests/soundness/specimen.h"
 
 /// The attack on certificates (T24): random and adversarial checkpoints are certified and run in the arithmetic that

@@ -1,10 +1,10 @@
-#include "sim/emulated/backend.h"
+#include "tests/emulated/backend.h"
 
 #include <utility>
 #include <vector>
 
 #include "sim/core/storage.h"
-#include "sim/emulated/ops.h"
+#include "tests/emulated/ops.h"
 
 namespace periscope {
 namespace {

@@ -4,8 +4,8 @@
 #include <random>
 #include <vector>
 
-#include "sim/emulated/emulation.h"
 #include "sim/numerics/rounding.h"
+#include "tests/emulated/emulation.h"
 
 namespace periscope::emulated {
 

@@ -1,4 +1,4 @@
-#include "sim/emulated/sums.h"
+#include "tests/emulated/sums.h"
 
 #include <algorithm>
 

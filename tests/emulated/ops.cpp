@@ -1,4 +1,4 @@
-#include "sim/emulated/ops.h"
+#include "tests/emulated/ops.h"
 
 #include <cmath>
 #include <numbers>

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "sim/core/backend.h"
-#include "sim/emulated/emulation.h"
 #include "sim/emulated/watch.h"
+#include "tests/emulated/emulation.h"
 
 namespace periscope {
 
