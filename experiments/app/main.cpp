@@ -34,8 +34,8 @@ namespace {
 
 constexpr const char* footer = R"(Exit codes: 0 ok, 1 run-time failure, 2 usage or configuration, 3 input file invalid,
 4 a check failed (theory disagrees, a bound is violated), 5 diverged with --fail-on-divergence,
-75 stopped by a signal, the same command goes on from there,
-129, 130, 143 stopped by SIGHUP, SIGINT, SIGTERM with nothing to go on from.)";
+75 stopped by a signal, the same command resumes from there,
+129, 130, 143 stopped by SIGHUP, SIGINT, SIGTERM with nothing to resume from.)";
 
 /// glibc hands arrays of more than 128 KB, a matrix of 128 tokens, back to the system whenever they are freed, and the
 /// next one costs its page faults again: a fifth of a prediction's time. So it keeps what it has.

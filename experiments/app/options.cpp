@@ -60,7 +60,8 @@ void CommonOptions::add_to(CLI::App& command, const study::CommonFlags& taken) {
         "holds need not be computed again; results do not depend on it. Default: at most half of what there is, and "
         "for gradients with dense weights at most 2.8 GB");
   }
-  if (taken.out) command.add_option("--out", out, "Folder for result files");
+  if (taken.out)
+    command.add_option("--out", out, "Folder for result files; FOLDER/cache has finished tasks until they are written");
   command.add_flag("--json", json, "Print the result to stdout as one JSON object");
   command.add_flag("--quiet", quiet, "No progress and no tables");
   if (taken.force) {

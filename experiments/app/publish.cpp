@@ -8,11 +8,11 @@
 #include <optional>
 
 #include "experiments/app/arguments.h"
-#include "experiments/app/finished_run.h"
 #include "experiments/app/netcdf_file.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/engine/result/csv.h"
 #include "experiments/engine/result/text_table.h"
+#include "experiments/engine/run/cached.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"
 #include "experiments/engine/study/origin.h"
@@ -62,12 +62,15 @@ void write_csv(const std::string& csv, const dataset::Dataset& data) {
 
 }  // namespace
 
+std::string finished_task(const study::Study& study, const study::Job& job) {
+  return cache::task_name("finished", study.name + config::config_sha256(job.resolved) + config::program_sha256());
+}
+
 void require_place_for_results(const study::Study& study, const study::Job& job, const CommonOptions& options) {
   if (options.csv) require_place_for_csv(job, options);
   if (job.file.empty() || job.run_options.out.empty()) return;
   const OutputFile trial(study::result_file(job, "nc"));
   if (study.json_file) const OutputFile of_json(study::result_file(job, "json"));
-  if (study.skips) const OutputFile of_record(finished_record_file(job));
 }
 
 void print_json(const nlohmann::ordered_json& json) { print_result(config::json_text(json) + "\n"); }
@@ -85,7 +88,7 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
   std::optional<FinishedRun> finished;
   if (outcome.data && !job.run_options.out.empty()) {
     finished = FinishedRun{.file_sha256 = write_netcdf(study::result_file(job, "nc"), *outcome.data),
-                           .config_sha256 = config::config_sha256(outcome.resolved.value_or(job.resolved)),
+                           .json_sha256 = {},
                            .code = outcome.code,
                            .table = dataset::without_colours(outcome.table)};
     wrote(study::result_file(job, "nc"));
@@ -102,7 +105,7 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
   }
   if (outcome.write_files) outcome.write_files(progress);
   // After all other files: a run that was killed before counts as unfinished.
-  if (finished && study.skips) record_finished(study, job, *finished);
+  if (finished && study.skips) stacks::store(progress, finished_task(study, job), cache::encode(*finished));
   progress.say(use_colour() ? outcome.table : dataset::without_colours(outcome.table));
   if (options.json) print_json(json);
   return outcome.code;

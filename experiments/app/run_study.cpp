@@ -4,10 +4,11 @@
 #include <omp.h>
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "experiments/app/command.h"
-#include "experiments/app/finished_run.h"
 #include "experiments/app/options.h"
 #include "experiments/app/publish.h"
 #include "experiments/app/shipped_file.h"
@@ -15,49 +16,91 @@
 #include "experiments/app/stop_signals.h"
 #include "experiments/app/study_flags.h"
 #include "experiments/app/terminal_progress.h"
-#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/fits.h"
 #include "experiments/engine/settings/input_file.h"
+#include "experiments/engine/settings/sha256.h"
+#include "sim/base/printable.h"
+#include "sim/files/mapped_file.h"
 
 namespace periscope::app {
 namespace {
 
-/// Runs a job with `journal`, which may be null, and publishes a complete result.
-ExitCode run_and_publish(const study::Study& study, const study::Job& job, const CommonOptions& options,
-                         stacks::CellJournal* journal) {
-  TerminalProgress progress(options.quiet, journal);
-  const auto start = std::chrono::steady_clock::now();
-  study::Outcome outcome = job.run(progress);
-  if (outcome.stopped_early) return stopped();
-  forget_stop_signal();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  // The journal goes last: where the result cannot be written or shown, the same command has it without computing
-  // again.
-  const ExitCode code = publish(study, job, options, std::move(outcome), took.count(), progress);
-  if (journal != nullptr) journal->remove();
-  return code;
+bool is_there(const std::string& path) {
+  std::error_code unreadable;
+  return std::filesystem::exists(path, unreadable);
 }
 
-/// Calls `run`; if it throws, says where finished cells are kept.
-template <class F>
-ExitCode naming_journal(const stacks::CellJournal* journal, const F& run) {
+/// Returns why a finished run does not stand for its result files, or "". Throws InputError for files that cannot be
+/// read.
+std::string objection(const study::Study& study, const study::Job& job, const FinishedRun& run) {
+  if (run.file_sha256 != config::sha256_of(MappedFile(study::result_file(job, "nc")))) {
+    return "it was changed after it was written";
+  }
+  if (study.json_file) {
+    const std::string json = study::result_file(job, "json");
+    if (!is_there(json)) return fmt::format("{} is missing", json);
+    if (run.json_sha256 != config::sha256_of(MappedFile(json))) return fmt::format("{} was changed", json);
+  }
+  const bool of_result = run.code == ExitCode::ok || run.code == ExitCode::check_failed;
+  return of_result ? "" : "its exit code depends on the flags of its run";
+}
+
+/// With --skip-finished: the exit code of the finished run whose result the job would write, made by this very program
+/// from the same settings; its table is printed, unless --quiet. Nothing if there is none: standard error says why a
+/// file that is there does not count. Throws ConfigError for --skip-finished without a folder for results, or with
+/// --json or --csv, which are not cached.
+std::optional<ExitCode> skipped(const study::Study& study, const study::Job& job, const CommonOptions& options,
+                                stacks::Progress& progress) {
+  if (!options.skip_finished) return std::nullopt;
+  if (job.run_options.out.empty())
+    throw ConfigError("--skip-finished: expected --out or run.out, the folder with the result");
+  if (options.json) throw ConfigError("--skip-finished with --json: a result file keeps no JSON; expected one of them");
+  if (options.csv) throw ConfigError("--skip-finished with --csv: a result file keeps no CSV; expected one of them");
+  const std::string path = study::result_file(job, "nc");
+  if (!is_there(path)) return std::nullopt;
+  std::string reason = "no finished run with these settings, of this build of the program, is in the cache";
+  FinishedRun run;
   try {
-    return run();
+    if (const auto bytes = progress.task_cache()->get(finished_task(study, job))) {
+      run = cache::decode<FinishedRun>(*bytes);
+      reason = objection(study, job, run);
+    }
+  } catch (const InputError& error) {
+    reason = error.what();
+  }
+  if (!reason.empty()) {
+    progress.say(fmt::format("runs again, {} is there but does not count: {}\n", printable(path), printable(reason)));
+    return std::nullopt;
+  }
+  progress.say(fmt::format("skipped: {} is the result of this configuration and program\n{}", printable(path),
+                           printable(run.table, Layout::lines)));
+  return run.code;
+}
+
+/// Runs a job and publishes a complete result. If it fails, says where finished tasks are cached.
+ExitCode run_and_publish(const study::Study& study, const study::Job& job, const CommonOptions& options,
+                         stacks::Progress& progress) {
+  const cache::Cache* tasks = progress.task_cache();
+  try {
+    const auto start = std::chrono::steady_clock::now();
+    study::Outcome outcome = job.run(progress);
+    if (outcome.stopped_early) return stopped();
+    forget_stop_signal();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    const ExitCode code = publish(study, job, options, std::move(outcome), took.count(), progress);
+    // Last: where the result cannot be written or shown, the same command has it without computing again.
+    if (tasks != nullptr && !job.file.empty()) tasks->remove_all_but(finished_task(study, job));
+    return code;
   } catch (const stacks::Stopped&) {
-    return stopped();  // while the journal is there to say so
+    return stopped();
   } catch (...) {
-    if (journal != nullptr && journal->has_kept()) {
-      print_message(fmt::format("{} keeps what is finished; the same command goes on from there\n", journal->path()));
+    if (progress.is_resumable() && tasks != nullptr) {
+      print_message(fmt::format("finished tasks are cached in {}; the same command resumes from them\n",
+                                printable(tasks->folder())));
     }
     throw;
   }
-}
-
-ExitCode run_with_journal(const study::Study& study, const study::Job& job, const CommonOptions& options) {
-  const auto journal = study::journal_of(
-      job, [quiet = options.quiet](const std::string& note) { return std::make_shared<Resumable>(quiet ? "" : note); });
-  if (journal) TerminalProgress(options.quiet).say(journal->others());
-  return naming_journal(journal.get(), [&] { return run_and_publish(study, job, options, journal.get()); });
 }
 
 ExitCode run_study(const study::Study& study, const CommonOptions& options, const study::FlagValues& flags) {
@@ -69,12 +112,12 @@ ExitCode run_study(const study::Study& study, const CommonOptions& options, cons
     throw ConfigError(fmt::format("--skip-finished with {}", job.unskippable));
   }
   omp_set_num_threads(study::threads_of(job.run_options));
-  if (const auto code = finished_run(options, study, job)) return *code;
+  const std::optional<cache::Cache> tasks = study::cache_of(study, job);
+  TerminalProgress progress(options.quiet, tasks ? &*tasks : nullptr);
+  if (const auto code = skipped(study, job, options, progress)) return *code;
   require_place_for_results(study, job, options);
-  const auto run = [&] { return run_with_journal(study, job, options); };
-  if (!job.need) return run();
-  TerminalProgress progress(options.quiet);
-  return stacks::within_memory(*job.need, options.force, progress, run);
+  const auto run = [&] { return run_and_publish(study, job, options, progress); };
+  return job.need ? stacks::within_memory(*job.need, options.force, progress, run) : run();
 }
 
 /// The command that studies with names of two words stand below.

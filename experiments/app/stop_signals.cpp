@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdint>
 #include <ctime>
-#include <list>
 
 #include "sim/files/temporary_files.h"
 
@@ -102,17 +101,8 @@ void forget_stop_signal() {
   answered = 0;
 }
 
-namespace {
-
-/// The handler may be reading one on another thread, so that none is ever freed.
-std::list<std::string>& notes() {
-  static auto* const all = new std::list<std::string>;
-  return *all;
+void set_resumable(const std::string& note) {
+  if (resumable == nullptr) resumable = new std::string(note);  // never freed: the handler reads it on any thread
 }
-
-}  // namespace
-
-Resumable::Resumable(const std::string& note) { resumable = &notes().emplace_back(note); }
-Resumable::~Resumable() { resumable = nullptr; }
 
 }  // namespace periscope::app

@@ -15,18 +15,11 @@ void install_stop_signals();
 /// True once a signal has come. For Progress.
 [[nodiscard]] bool stop_signalled();
 
-/// 75 if finished cells are kept, else 129, 130 or 143; `ok` if no signal has come. Prints the note of Resumable.
+/// 75 if the run is resumable, else 129, 130 or 143; `ok` if no signal has come. Prints the note of set_resumable.
 [[nodiscard]] ExitCode stopped();
 
-/// While this lives, a stopped process returns 75; `note` says where the finished cells are and, unless empty, is
-/// printed on standard error.
-class Resumable {
- public:
-  explicit Resumable(const std::string& note);
-  Resumable(const Resumable&) = delete;
-  Resumable& operator=(const Resumable&) = delete;
-  ~Resumable();
-};
+/// From now on a stopped process returns 75, and prints `note`, which says from where it is resumed.
+void set_resumable(const std::string& note);
 
 /// A result is complete: the signal that may have come stops nothing any more.
 void forget_stop_signal();

@@ -7,6 +7,7 @@
 
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
+#include "sim/base/printable.h"
 
 namespace periscope::app {
 namespace {
@@ -20,8 +21,8 @@ std::string words_of_seconds(double seconds) {
 
 }  // namespace
 
-TerminalProgress::TerminalProgress(bool quiet, stacks::CellJournal* journal)
-    : stacks::Progress(journal), quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
+TerminalProgress::TerminalProgress(bool quiet, const cache::Cache* cache)
+    : stacks::Progress(cache), quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
 
 TerminalProgress::~TerminalProgress() { clear(); }
 
@@ -35,33 +36,22 @@ void TerminalProgress::say(const std::string& lines) {
   print_message(lines);
 }
 
-std::shared_ptr<const void> TerminalProgress::resumable(const std::string& note) {
-  return std::make_shared<Resumable>(quiet_ ? "" : note);
+void TerminalProgress::on_resumable(const std::string& folder) {
+  app::set_resumable(quiet_ ? "" : fmt::format("stopped; the same command resumes from {}\n", printable(folder)));
 }
 
 bool TerminalProgress::stop_requested() const { return stop_signalled(); }
 
-void TerminalProgress::start(const std::string& what, const stacks::Work& all, std::int64_t steps) {
+void TerminalProgress::begin(const std::string& what, std::int64_t tasks) {
   clear();
   what_ = what;
   label_ = "";
   next_line_ = 0;
-  meter_.start(all, steps);
+  meter_.start(tasks);
   start_ = last_draw_ = Clock::now();
 }
 
-void TerminalProgress::begin(const std::string& what, std::int64_t steps) {
-  stacks::Work all;
-  all.of(stacks::WorkKind::measurement) = static_cast<double>(steps);
-  start(what, all, steps);
-}
-
-void TerminalProgress::begin(const std::string& what, const stacks::Work& all) { start(what, all, 0); }
-
-void TerminalProgress::next(stacks::WorkKind kind, double operations, const std::string& label) {
-  label_ = label;
-  meter_.next(kind, operations);
-}
+void TerminalProgress::next(const std::string& label) { label_ = label; }
 
 void TerminalProgress::step(const std::string& label, int count) {
   meter_.step(count);
@@ -69,8 +59,8 @@ void TerminalProgress::step(const std::string& label, int count) {
   draw(false);
 }
 
-void TerminalProgress::kept(const std::string& label, int count) {
-  meter_.kept(count);
+void TerminalProgress::cached(const std::string& label, int count) {
+  meter_.cached(count);
   label_ = label;
   draw(false);
 }
@@ -85,7 +75,7 @@ void TerminalProgress::finish(const std::string& what) {
   if (Clock::now() - start_ >= worth_saying) say(fmt::format("{}: {}\n", what_, what));
 }
 
-void TerminalProgress::draw(bool within_step) {
+void TerminalProgress::draw(bool within_task) {
   const std::optional<double> share = meter_.share();
   if (quiet_ || !share) return;
   const Clock::time_point now = Clock::now();
@@ -103,11 +93,8 @@ void TerminalProgress::draw(bool within_step) {
   next_line_ = std::max(next_line_, tenth + 1);
   const std::optional<double> left = whole < 1.0 ? meter_.seconds_left() : std::nullopt;
   const std::string time = left ? fmt::format(", about {} left", words_of_seconds(*left)) : "";
-  std::string far = fmt::format("{:.0f} %", 100.0 * whole);
-  if (meter_.steps() > 0) {
-    far = fmt::format("{:.{}f}/{}", meter_.steps_done(), within_step ? 2 : 0, meter_.steps());
-    if (const auto rate = meter_.rate(); elapsed > 1.0 && rate) far += fmt::format(", {:.2g}/s", *rate);
-  }
+  std::string far = fmt::format("{:.{}f}/{}", meter_.done(), within_task ? 2 : 0, meter_.tasks());
+  if (const auto rate = meter_.rate(); elapsed > 1.0 && rate) far += fmt::format(", {:.2g}/s", *rate);
   if (terminal_) {
     constexpr int width = 24;
     const int filled = static_cast<int>(width * whole);

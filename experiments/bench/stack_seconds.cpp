@@ -102,7 +102,7 @@ ordered_json measured(const StackSpec& spec, const config::RunOptions& run, int 
   const Tensor w = ops->normal(spec.model.mlp_width, spec.model.width, run.dtype, {1, 0, Stream{2}}, 1.0);
   const auto multiply = [&] { (void)ops->to_host(ops->gather(ops->linear(x, w), std::vector<int>{0})); };
   stacks::Progress silent;
-  const auto stack = [&] { (void)stacks::measure_stack(*ops, spec, run, 1, silent, [](const Reading&) {}); };
+  const auto stack = [&] { (void)stacks::measure_stack(*ops, spec, run, 1, "", silent, [](const Reading&) {}); };
   if (repeats > 1) stack();
   Times whole, product;
   for (int i = 0; i < repeats; ++i) {

@@ -54,9 +54,8 @@ void compute(Result& result, const study::Request& request, WatchedProgress& pro
   result.threads = study::threads_of(job.run_options);
   const Threads threads(result.threads);
   if (!job.file.empty() && !job.run_options.out.empty()) const OutputFile trial(study::result_file(job, "nc"));
-  result.journal = study::journal_of(job, [](const std::string&) -> std::shared_ptr<const void> { return nullptr; });
-  if (result.journal) progress.say(result.journal->others());
-  progress.keep_cells_in(result.journal.get());
+  result.tasks = study::cache_of(*result.study, job);
+  progress.use_cache(result.tasks ? &*result.tasks : nullptr);
   const auto start = std::chrono::steady_clock::now();
   const auto run = [&] { return job.run(progress); };
   const study::Outcome outcome = job.need ? stacks::within_memory(*job.need, request.force, progress, run) : run();
@@ -67,12 +66,13 @@ void compute(Result& result, const study::Request& request, WatchedProgress& pro
   free_idle_memory();
 }
 
-/// Rethrows the error in flight; adds the journal's path if results are cached there.
+/// Rethrows the error in flight; adds where tasks are cached.
 template <class E>
-[[noreturn]] void throw_naming_journal(const E& error, const stacks::CellJournal* journal) {
-  if (journal == nullptr || !journal->has_kept()) throw;
-  throw E(error.code(), fmt::format("{}; {} keeps what is finished, and the same call goes on from there", error.what(),
-                                    journal->path()));
+[[noreturn]] void throw_naming_cache(const E& error, const stacks::Progress& progress,
+                                     const std::optional<cache::Cache>& tasks) {
+  if (!progress.is_resumable() || !tasks) throw;
+  throw E(error.code(), fmt::format("{}; finished tasks are cached in {}, and the same call resumes from them",
+                                    error.what(), tasks->folder()));
 }
 
 nb::dict record_of(const stacks::TrainingRecord& record) {
@@ -180,9 +180,9 @@ std::shared_ptr<Result> run(const std::string& name, study::Request request, con
     on_own_thread(
         progress, [&] { compute(*result, request, progress); }, watcher(progress, on_progress, on_record));
   } catch (const stacks::OutOfMemory& error) {
-    throw_naming_journal(error, result->journal.get());
+    throw_naming_cache(error, progress, result->tasks);
   } catch (const Error& error) {
-    throw_naming_journal(error, result->journal.get());
+    throw_naming_cache(error, progress, result->tasks);
   }
   if (!on_progress.is_none()) {
     if (const auto last = progress.snapshot()) on_progress(*last);
@@ -192,16 +192,16 @@ std::shared_ptr<Result> run(const std::string& name, study::Request request, con
 
 void commit(const std::shared_ptr<Result>& result, const nb::object& on_progress) {
   WatchedProgress progress(false);
-  progress.keep_cells_in(result->journal.get());
+  progress.use_cache(result->tasks ? &*result->tasks : nullptr);
   on_own_thread(
       progress,
       [&] {
         if (result->outcome.write_files) result->outcome.write_files(progress);
-        if (result->journal) result->journal->remove();
+        if (result->tasks && !result->job->file.empty()) result->tasks->remove_all_but("");
         // The caller's arrays keep the result: let it hold nothing but these.
         result->outcome.write_files = {};
         result->job->run = {};
-        result->journal.reset();
+        result->tasks.reset();
       },
       [] {});
   if (!on_progress.is_none()) {
@@ -267,7 +267,7 @@ void add_run(nb::module_& module) {
       "flags"_a = study::FlagValues(), "model"_a = nb::none(), "on_progress"_a = nb::none(), "on_record"_a = nb::none(),
       "Runs a study.");
   module.def("commit", &commit, "result"_a, "on_progress"_a = nb::none(),
-             "Writes the other files of a result, whose own file is written, and forgets its journal.");
+             "Writes the other files of a result, whose own file is written, and removes its cached tasks.");
 }
 
 }  // namespace periscope::python

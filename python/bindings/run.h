@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "experiments/engine/run/cell_journal.h"
 #include "experiments/engine/study/study.h"
 
 namespace periscope::python {
@@ -18,7 +17,7 @@ struct Result {
   study::Outcome outcome;
   int threads = 0;
   double seconds = 0.0;
-  std::unique_ptr<stacks::CellJournal> journal;
+  std::optional<cache::Cache> tasks;
 };
 
 /// The study of that name. Throws ConfigError, which names the nearest.
@@ -30,7 +29,7 @@ const study::Study& study_named(const std::string& name);
 std::shared_ptr<Result> run(const std::string& name, study::Request request, const nanobind::object& on_progress,
                             const nanobind::object& on_record);
 
-/// The result's files are written: writes the study's other files, as exported models, and removes the journal.
+/// The result's files are written: writes the study's other files, as exported models, and removes the cached tasks.
 void commit(const std::shared_ptr<Result>& result, const nanobind::object& on_progress);
 
 /// Adds Result, Snapshot and the functions to the module.

@@ -5,28 +5,17 @@
 
 namespace periscope::python {
 
-void WatchedProgress::begin(const std::string& what, std::int64_t steps) {
-  stacks::Work all;
-  all.of(stacks::WorkKind::measurement) = static_cast<double>(steps);
+void WatchedProgress::begin(const std::string& what, std::int64_t tasks) {
   const std::lock_guard lock(mutex_);
   what_ = what;
   label_.clear();
-  meter_.start(all, steps);
+  meter_.start(tasks);
   changed_ = true;
 }
 
-void WatchedProgress::begin(const std::string& what, const stacks::Work& all) {
-  const std::lock_guard lock(mutex_);
-  what_ = what;
-  label_.clear();
-  meter_.start(all, 0);
-  changed_ = true;
-}
-
-void WatchedProgress::next(stacks::WorkKind kind, double operations, const std::string& label) {
+void WatchedProgress::next(const std::string& label) {
   const std::lock_guard lock(mutex_);
   label_ = label;
-  meter_.next(kind, operations);
   changed_ = true;
 }
 
@@ -37,10 +26,10 @@ void WatchedProgress::step(const std::string& label, int count) {
   changed_ = true;
 }
 
-void WatchedProgress::kept(const std::string& label, int count) {
+void WatchedProgress::cached(const std::string& label, int count) {
   const std::lock_guard lock(mutex_);
   label_ = label;
-  meter_.kept(count);
+  meter_.cached(count);
   changed_ = true;
 }
 
@@ -99,8 +88,8 @@ std::optional<Snapshot> WatchedProgress::snapshot() {
   return Snapshot{.what = what_,
                   .label = label_,
                   .share = meter_.share().value_or(0.0),
-                  .steps_done = meter_.steps_done(),
-                  .steps = meter_.steps(),
+                  .steps_done = meter_.done(),
+                  .steps = meter_.tasks(),
                   .seconds = meter_.seconds(),
                   .seconds_left = meter_.seconds_left(),
                   .said = std::exchange(said_, {})};

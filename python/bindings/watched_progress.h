@@ -18,8 +18,8 @@ struct Snapshot {
   std::string label;   ///< what the step in hand belongs to
   double share = 0.0;  ///< of all work, 0 to 1
   double steps_done = 0.0;
-  std::int64_t steps = 0;  ///< 0: they are unlike and not counted
-  double seconds = 0.0;    ///< since `what` began
+  std::int64_t steps = 0;
+  double seconds = 0.0;  ///< since `what` began
   std::optional<double> seconds_left;
   std::vector<std::string> said;  ///< lines for people since the last snapshot
 };
@@ -32,11 +32,10 @@ class WatchedProgress final : public stacks::Progress {
   explicit WatchedProgress(bool answers_records) : answers_records_(answers_records) {}
 
   // -- the run's side
-  void begin(const std::string& what, std::int64_t steps) override;
-  void begin(const std::string& what, const stacks::Work& all) override;
-  void next(stacks::WorkKind kind, double operations, const std::string& label) override;
+  void begin(const std::string& what, std::int64_t tasks) override;
+  void next(const std::string& label) override;
   void step(const std::string& label, int count) override;
-  void kept(const std::string& label, int count) override;
+  void cached(const std::string& label, int count) override;
   void part(double share) override;
   void finish(const std::string& what) override;
   void say(const std::string& lines) override;

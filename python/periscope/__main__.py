@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("periscope: stopped", file=sys.stderr)
         out = common.get("out")
-        return Stopped.exit_code if out and any(Path(out).glob("*.journal")) else 130
+        return Stopped.exit_code if out and any(Path(out).glob("cache/*/*")) else 130
     except OSError as error:
         print(f"periscope: {error}", file=sys.stderr)
         return Error.exit_code

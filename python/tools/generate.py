@@ -88,7 +88,7 @@ COMMON = {
     "device": ("str | None", "cpu, reference, cuda or cuda-tf32."),
     "dtype": ("str | None", "f64, f32, bf16 or f16."),
     "memory": ("float | str | None", 'Memory for what would else be computed twice, in bytes or as "8G".'),
-    "out": ("PathLike | None", "Folder for the result file; an interrupted run goes on from there."),
+    "out": ("PathLike | None", "Folder for the result file; an interrupted run resumes from there."),
     "force": ("bool", "Overwrite a model that is there; try what by the estimate does not fit."),
 }  # fmt: skip
 

@@ -42,14 +42,6 @@ bool is_temporary_name(std::string_view name, std::string_view beginning) {
   return name.substr(beginning.size(), digits).find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// Removes a temporary file whose writer is dead: a living one holds its lock.
-void remove_if_left(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (descriptor < 0) return;
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && leads_to(path, descriptor)) ::unlink(path.c_str());
-  ::close(descriptor);
-}
-
 void remove_left_overs(const std::string& target) {
   std::error_code ignored;
   const std::string beginning = beginning_of(target);
@@ -74,12 +66,16 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(repla
 }
 
 void OutputFile::create() {
-  while (descriptor_ < 0) {
+  for (int attempts = 0; descriptor_ < 0; ++attempts) {
     temporary_ = fmt::format("{}/{}{:016x}{}", folder_of(target_), beginning_of(target_), random_word(), suffix);
     removed_.emplace(temporary_);
     descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0) {
       if (errno == EEXIST) continue;
+      if (errno == ENOENT && attempts == 0) {  // another process has removed the empty folder
+        create_folders(folder_of(target_), path_);
+        continue;
+      }
       throw cannot_write(path_, errno);
     }
     // Between these two lines another writer may have taken the file for one that was left, and removed it. Where there
@@ -131,6 +127,14 @@ void OutputFile::commit() {
   sync();
   publish();
   sync_folder(folder_of(target_));
+}
+
+void remove_if_left(const std::string& path) {
+  // A living writer holds its lock.
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return;
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && leads_to(path, descriptor)) ::unlink(path.c_str());
+  ::close(descriptor);
 }
 
 int write_all(int descriptor, std::string_view bytes) noexcept {

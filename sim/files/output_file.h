@@ -48,6 +48,9 @@ class OutputFile {
   int descriptor_ = -1;
 };
 
+/// Removes a temporary file whose writer is dead.
+void remove_if_left(const std::string& path);
+
 /// Writes all bytes to a descriptor, waiting where it has to. Returns 0, or the errno of what went wrong.
 [[nodiscard]] int write_all(int descriptor, std::string_view bytes) noexcept;
 

@@ -141,7 +141,7 @@ TEST_CASE("real stacks agree with the theory, and a planted wrong constant is ca
     constexpr int seeds = 48;  // fewer leave the MLP's output inconclusive
     stacks::Progress progress;
     const Profile measured =
-        stacks::measure_stack(*backend, spec, run, seeds, progress, [](const Reading&) {}).profile();
+        stacks::measure_stack(*backend, spec, run, seeds, "", progress, [](const Reading&) {}).profile();
     theory::Prediction prediction = theory::predict(spec, {}, {.tolerance = 0.003});
     theory::predict_at_width(spec, {}, {.seeds = seeds}, prediction);
     const auto verdict = [&] {
@@ -173,7 +173,7 @@ TEST_CASE("gradients of real stacks agree with the theory, and a missing score p
     constexpr int seeds = 24;
     stacks::Progress progress;
     const Profile measured =
-        stacks::measure_stack(*backend, spec, run, seeds, progress, [](const Reading&) {}).profile();
+        stacks::measure_stack(*backend, spec, run, seeds, "", progress, [](const Reading&) {}).profile();
     theory::PredictionOptions options{.tolerance = 0.003};
     options.labels = stacks::distinct_label_ids(spec, run.seed, seeds);
     theory::Prediction prediction = theory::predict(spec, {}, options);

@@ -49,7 +49,7 @@ judge::StackVerdict agreement_of(const StackSpec& simulated, const StackSpec& ov
   const auto backend = make_backend("cpu");
   stacks::Progress progress;
   const SeedAverage average =
-      stacks::measure_stack(*backend, simulated, run, run.seeds, progress, [](const Reading&) {});
+      stacks::measure_stack(*backend, simulated, run, run.seeds, "", progress, [](const Reading&) {});
   const theory::Prediction prediction =
       theory::predict(overridden, stacks::distinct_token_ids(overridden, run.seed, run.seeds),
                       {.tolerance = 0.005, .labels = stacks::distinct_label_ids(overridden, run.seed, run.seeds)});

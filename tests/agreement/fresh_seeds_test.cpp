@@ -24,7 +24,7 @@ TEST_CASE("n seeds are n different stacks, those of run.seed, run.seed + 1 and s
     own.seed = first;
     stacks::Progress progress;
     std::vector<std::pair<double, double>> all;  // the stream after the last sublayer, its gradient at the first
-    (void)stacks::measure_stack(*backend, spec, own, seeds, progress, [&](const Reading& r) {
+    (void)stacks::measure_stack(*backend, spec, own, seeds, "", progress, [&](const Reading& r) {
       all.emplace_back(r.profile.find(Statistic::second_moment, Signal::x_out)->value.back(),
                        r.profile.find(Statistic::grad_sq, Signal::x_out)->value.front());
     });
@@ -97,15 +97,13 @@ TEST_CASE("stacks share the draws of a seed unless run.paired is false; then a s
   CHECK(stacks::run_of(config, config.stacks().front()).seed != stacks::run_of(config, config.stacks().back()).seed);
 }
 
-TEST_CASE("whatever is kept of seeds, each is asked for once, in order") {
+TEST_CASE("without a cache each seed is computed once, in order") {
   std::vector<std::uint64_t> used;
   config::RunOptions run;
   run.seed = 40;
   stacks::Progress progress;
-  stacks::over_kept_seeds(
-      "seed", tiny_stack(), run, 5, progress, [](std::uint64_t seed) { return seed; },
-      [](std::uint64_t seed) { return nlohmann::ordered_json(seed); },
-      [](const stacks::JournalPart& /*cell*/) { return std::uint64_t{0}; },  // without a journal nothing was kept
+  stacks::over_cached_seeds(
+      "seed", tiny_stack(), run, 5, "", progress, [](std::uint64_t seed) { return seed; },
       [&](std::uint64_t seed) { used.push_back(seed); });
   CHECK(used == std::vector<std::uint64_t>{40, 41, 42, 43, 44});
 }

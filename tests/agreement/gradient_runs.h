@@ -46,7 +46,7 @@ inline GradientConfig tiny(std::initializer_list<const char*> placements, double
 inline std::vector<Profile> read(const config::Config& config, const StackSpec& spec) {
   std::vector<Profile> all;
   stacks::Progress progress;
-  (void)stacks::measure_stack(*make_backend("cpu"), spec, config.run, seeds, progress,
+  (void)stacks::measure_stack(*make_backend("cpu"), spec, config.run, seeds, "", progress,
                               [&](const Reading& reading) { all.push_back(reading.profile); });
   return all;
 }

@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/cache/cache.h"
 #include "experiments/engine/run/confront.h"
 #include "experiments/engine/settings/sha256.h"
 #include "experiments/studies/power/false_alarms.h"
@@ -81,19 +81,20 @@ TEST_CASE("power: the hash covers all that the list says of configurations and t
   CHECK(changes([](power::PowerRun& r) { r.overridden[0].base.init.down_factor = 2.0; }));
 }
 
-TEST_CASE("power: rows that come from a journal are those of their own configuration") {
+TEST_CASE("power: rows that come from the cache are those of their own configuration") {
   const TemporaryFolder folder;
   const power::PowerRun run = tiny_run(folder);
   stacks::Progress alone;
   const power::PowerResult expected = power::run(run, alone);
   REQUIRE(expected.rows.size() == 2);
   REQUIRE(expected.rows[0].stacks[0].excess != expected.rows[1].stacks[0].excess);
-  for (int time = 0; time < 2; ++time) {  // all rows are kept, then found
+  for (int time = 0; time < 2; ++time) {  // all rows are cached, then found
     CAPTURE(time);
-    stacks::CellJournal journal(folder.path(), "power", power::resolved(run));
-    stacks::Progress progress(&journal);
-    CHECK(journal.has_kept() == (time > 0));
+    const cache::Cache tasks(folder.path(), "power", power::resolved(run));
+    stacks::Progress progress(&tasks);
+    CHECK_FALSE(progress.is_resumable());
     const power::PowerResult result = power::run(run, progress);
+    CHECK(progress.is_resumable());
     REQUIRE(result.rows.size() == 2);
     for (std::size_t r = 0; r < 2; ++r) {
       CHECK(result.rows[r].config == expected.rows[r].config);

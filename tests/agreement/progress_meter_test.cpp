@@ -7,19 +7,20 @@
 
 namespace periscope::stacks {
 
-TEST_CASE("no estimate of the remaining time from the first moments: they are spent on preparations") {
-  Work all;
-  all.of(WorkKind::measurement) = 1000.0;
+TEST_CASE("the remaining time follows from computed tasks, after the first: cached ones cost nothing") {
   ProgressMeter meter;
-  meter.start(all, 0);
-  meter.next(WorkKind::measurement, 1000.0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1050));
-  meter.part(1e-5);  // 1.05 s for that share would be a day for all
+  CHECK_FALSE(meter.share().has_value());
+  meter.start(100);
+  meter.cached(50);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  meter.part(0.5);
   CHECK_FALSE(meter.seconds_left().has_value());
-  meter.part(0.05);
+  meter.step(1);
   REQUIRE(meter.seconds_left().has_value());
-  CHECK(*meter.seconds_left() > 19.0);
+  CHECK(*meter.seconds_left() >= 4.9);  // 49 more tasks of 0.1 s
   CHECK(*meter.seconds_left() < 60.0);
+  CHECK(meter.done() == 51.0);
+  CHECK(*meter.share() == 0.51);
 }
 
 }  // namespace periscope::stacks

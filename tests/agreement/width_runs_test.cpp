@@ -46,7 +46,7 @@ std::vector<Profile> read(const config::Config& config, int width, int count) {
   std::vector<Profile> all;
   stacks::Progress progress;
   (void)stacks::measure_stack(*make_backend("cpu"), of_width(config.stacks().front(), width),
-                              run_of_width(config.run, width), count, progress,
+                              run_of_width(config.run, width), count, "", progress,
                               [&](const Reading& reading) { all.push_back(reading.profile); });
   return all;
 }

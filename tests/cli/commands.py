@@ -135,7 +135,7 @@ class Commands(FolderTest):
         table = self.folder / "table.csv"
         done = run("propagate", "--config", self.config, "--out", out, "--csv", table, "--quiet")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(sorted(p.name for p in out.iterdir()), ["propagate.finished.json", "propagate.nc"],
+        self.assertEqual(sorted(p.name for p in out.iterdir()), ["cache", "propagate.nc"],
                          "no temporary file stays")
         rows = list(csv.DictReader(table.read_text().splitlines()))
         result, _ = run_result("propagate", "--config", self.config, "--quiet")

@@ -10,11 +10,12 @@ import struct
 import subprocess
 import unittest
 
-from periscope_process import BINARY, FolderTest, run, run_result, sets
+from periscope_process import BINARY, FolderTest, cached, run, run_result, sets
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WRONG = ("--theory-set", "init.down_factor=2")  # a theory that is rejected: exit code 4
 SKIPPED, AGAIN = "skipped: ", "runs again, "
+NO_RUN = "no finished run with these settings, of this build of the program, is in the cache"
 
 
 class FinishedRun(FolderTest):
@@ -33,7 +34,9 @@ class FinishedRun(FolderTest):
         return self.folder / "out" / "propagate.nc"
 
     def record(self):
-        return self.folder / "out" / "propagate.finished.json"
+        """The file of the one finished run."""
+        found, = cached(self.folder / "out", finished=True)
+        return found
 
     def check_again(self, done, reason):
         self.assertEqual(done.returncode, 4, done.stderr)
@@ -56,7 +59,7 @@ class FinishedRun(FolderTest):
         self.assertIn("disagrees", table)
         self.assertTrue(first.stderr.endswith(table), "the same table")
         self.assertEqual(self.result().read_bytes(), before)
-        self.assertEqual(set(self.result().parent.iterdir()), {self.result(), self.record()}, "nothing else is left")
+        self.assertEqual((len(list(self.result().parent.iterdir())), cached(self.folder / "out")), (2, []))
         quiet = self.propagate("--quiet")
         self.assertEqual((quiet.returncode, quiet.stdout, quiet.stderr), (4, "", ""))
 
@@ -75,12 +78,12 @@ class FinishedRun(FolderTest):
                 shutil.rmtree(self.folder / "out", ignore_errors=True)
                 self.propagate()
                 done = self.propagate(*extra)
-                self.assertIn("it has another configuration", done.stderr)
+                self.assertIn(NO_RUN, done.stderr)
 
     def test_another_text_behind_the_same_path_runs(self):
         self.propagate()
         self.text.write_text("periscope looks below")
-        self.check_again(self.propagate(), "it has another configuration")
+        self.check_again(self.propagate(), NO_RUN)
 
     def test_a_corpus_counts_by_its_bytes(self):
         words = bytes((i * i + 3 * i) % 251 for i in range(1500))
@@ -98,24 +101,25 @@ class FinishedRun(FolderTest):
         self.assertNotIn(SKIPPED, train(corpus))
         self.assertIn(SKIPPED, train(copy), "the same bytes elsewhere")
         corpus.write_bytes(words[::-1])
-        self.assertIn("it has another configuration", train(corpus))
+        self.assertIn(NO_RUN, train(corpus))
 
     def test_another_program_runs(self):
         other = self.folder / "periscope"
         program = BINARY.read_bytes()
         identities = set(re.findall(rb"(?<![0-9a-f])([0-9a-f]{64})\0", program))
-        self.assertEqual(len(identities), 1)
-        mine = identities.pop()
-        other.write_bytes(program.replace(mine, mine[::-1]))  # runs as before, but was built from other sources
+        self.assertEqual(len(identities), 2, "of the sources, and of how they were compiled")
+        for mine in identities:  # it runs as before
+            program = program.replace(mine, mine[::-1])
+        other.write_bytes(program)
         other.chmod(0o755)
         self.propagate(binary=other)
-        self.check_again(self.propagate(), "another build of the program made it")
+        self.assertIn(NO_RUN, self.propagate().stderr)
 
     def test_a_damaged_file_is_not_trusted(self):
         self.propagate()
         whole = self.result().read_bytes()
         shown, _ = run_result("propagate", "--config", self.config, *self.settings, *WRONG, "--seeds", 16, "--quiet")
-        record = self.record().read_text()
+        record = self.record().read_bytes()
         number = whole.index(struct.pack("<d", shown["variance_measured"][0][0][1]))
         flipped = whole[:number] + bytes([whole[number] ^ 1]) + whole[number + 1:]
         for name, content, reason in (("cut", whole[:len(whole) // 2], "it was changed after it was written"),
@@ -126,27 +130,28 @@ class FinishedRun(FolderTest):
                 self.result().write_bytes(content)
                 self.check_again(self.propagate(), reason)
         for name, content, reason in (
-                ("none", None, "propagate.finished.json is missing"),
-                ("cut", record[:-20], "is no record of a finished run"),
-                ("a list", "[]", "is no record of a finished run"),
-                ("of another run", record, "it was changed after it was written"),
-                ("no exit code", json.dumps(json.loads(record) | {"exit_code": "4"}), "does not say how its run")):
+                ("none", None, NO_RUN),
+                ("cut", record[:-20], "its content does not have its checksum"),
+                ("empty", b"", "its content does not have its checksum"),
+                ("of another run", record, "it was changed after it was written")):
             with self.subTest(record=name):
-                self.record().unlink()
+                file = self.record()
+                file.unlink()
                 if content is not None:
-                    self.record().write_text(content)
+                    file.write_bytes(content)
                 self.check_again(self.propagate(), reason)
 
     def test_a_run_that_ends_between_result_and_record_does_not_count(self):
         self.propagate()
-        self.record().unlink()
-        self.record().mkdir()  # the record cannot be written
-        done = self.propagate("--seed", 3)
+        record = self.record()
+        record.unlink()
+        record.mkdir()  # the record cannot be written
+        done = self.propagate()
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("propagate.finished.json", done.stderr)
-        self.record().rmdir()
-        self.assertIn("is missing", self.propagate("--seed", 3).stderr)
-        self.assertIn(SKIPPED, self.propagate("--seed", 3).stderr)
+        self.assertIn(str(record), done.stderr)
+        record.rmdir()
+        self.assertIn(NO_RUN, self.propagate().stderr)
+        self.assertIn(SKIPPED, self.propagate().stderr)
 
     def test_what_is_no_file_is_not_trusted(self):
         self.propagate()
@@ -238,34 +243,25 @@ seeds = 8
         done = run(*words)
         self.assertEqual(done.returncode, 4, done.stderr)
         case = sorted(out.glob("violation-*.json"))[-1]
-        for file in out.iterdir():
-            file.unlink()
-        case.mkdir()
+        shutil.rmtree(out)
+        case.mkdir(parents=True)
         done = run(*words)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn(case.name, done.stderr)
-        self.assertFalse((out / "verify.finished.json").exists(), "the record is written last")
-
-    def test_a_folder_in_the_records_place_is_seen_before_computing(self):
-        (self.folder / "out" / "propagate.finished.json").mkdir(parents=True)
-        done = run("propagate", "--config", self.config, "--out", self.folder / "out")
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("propagate.finished.json", done.stderr)
-        self.assertNotIn(" %", done.stderr, "nothing is computed")
+        self.assertEqual(cached(out, finished=True), [], "the record is written last")
 
     def test_the_result_of_another_study_is_not_trusted(self):
         words = ["--config", self.config, "--out", self.folder / "out"]
         self.assertEqual(run("gradients", "identity-path", *words).returncode, 0)
-        for end in ("nc", "finished.json"):
-            (self.folder / "out" / f"identity_path.{end}").rename(self.folder / "out" / f"score_path.{end}")
+        (self.folder / "out" / "identity_path.nc").rename(self.folder / "out" / "score_path.nc")
         done = run("gradients", "score-path", *words, "--skip-finished")
         self.assertNotIn(SKIPPED, done.stderr)
-        self.assertIn("it is a result of gradients identity-path", done.stderr)
+        self.assertIn(NO_RUN, done.stderr)
         self.assertEqual(run("theory", *words).returncode, 0)
         (self.folder / "out" / "theory.nc").rename(self.folder / "out" / "propagate.nc")
         done = run("propagate", *words, "--skip-finished")
         self.assertNotIn(SKIPPED, done.stderr, "which measured nothing")
-        self.assertIn("propagate.finished.json is missing", done.stderr)
+        self.assertIn(NO_RUN, done.stderr)
 
     def test_lab_removes_a_build_folder_of_another_place(self):
         """Every command that configures or builds asks for the system's packages first."""

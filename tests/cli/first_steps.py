@@ -216,7 +216,7 @@ class FirstSteps(FolderTest):
         self.assertGreater(killed, 1)
         again, code_again = self.result(*many, "--out", out)
         self.assertEqual((again.data(), code_again), (expected.data(), code))
-        self.assertEqual(sorted(p.name for p in out.iterdir()), ["first_steps.finished.json", "first_steps.nc"],
+        self.assertEqual(sorted(p.name for p in out.iterdir()), ["cache", "first_steps.nc"],
                          "what is finished needs nothing else")
 
     def test_a_dump_does_not_go_on_from_states_without_weights(self):

@@ -1,8 +1,7 @@
-"""What comes from elsewhere, through the program: checkpoints, texts, journals. Usage: foreign_files.py
+"""What comes from elsewhere, through the program: checkpoints, texts. Usage: foreign_files.py
 BINARY"""
 
 import errno
-import hashlib
 import json
 import os
 import pty
@@ -193,110 +192,6 @@ class Replaced(FolderTest):
                 self.assertEqual(done.returncode, 3, done.stderr)
                 self.assertTrue(done.stderr.startswith("periscope: input.path "), done.stderr)
                 self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-
-
-class Journals(FolderTest):
-    """A record with a good checksum whose payload is none of a seed's."""
-
-    def stopped(self, out, *flags):
-        """A run that was killed with a journal of some records; its path."""
-        command = [str(BINARY), "propagate", "--config", str(self.config), "--seeds", "400", "--set",
-                   "theory.finite_width=false", "--set", "model.placement=pre", "--out", str(out), "--json", *flags]
-        process = start_program(*command[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 60
-        while sum(j.read_bytes().count(b"\n") for j in out.glob("*.journal")) < 6:
-            self.assertLess(time.monotonic(), deadline)
-            self.assertIsNone(process.poll())
-            time.sleep(0.001)
-        process.kill()
-        process.wait()
-        return command
-
-    def line(self, record):
-        payload = json.dumps(record, separators=(",", ":"))
-        return f"{hashlib.sha256(payload.encode()).hexdigest()[:16]} {len(payload)} {payload}\n".encode()
-
-    def test_records_of_another_shape(self):
-        out = self.folder / "out"
-        command = self.stopped(out)
-        journal, = out.glob("*.journal")
-        lines = journal.read_bytes().splitlines(keepends=True)[:4]
-        good = json.loads(lines[2].split(b" ", 2)[2])
-        self.assertEqual(self.line(good), lines[2], "this test writes records as the program does")
-        name, signal_index, bits = good["cell"]["curves"][0]
-
-        def cell(**changes):
-            return {"key": good["key"], "cell": good["cell"] | changes}
-
-        def first_curve(*entry):
-            return cell(curves=[list(entry)] + good["cell"]["curves"][1:])
-
-        bad = {
-            "no cell": {"key": good["key"]},
-            "key is a number": {"key": 7, "cell": good["cell"]},
-            "a list": [1, 2],
-            "a missing key": {"key": good["key"], "cell": {k: v for k, v in good["cell"].items() if k != "angles"}},
-            "a number of the wrong type": cell(diverged_at="no"),
-            "a number out of range": cell(diverged_at=1 << 40),
-            "a digit too few": first_curve(name, signal_index, bits[1:]),
-            "a number too few": first_curve(name, signal_index, bits[16:]),
-            "a bad digit": first_curve(name, signal_index, "g" + bits[1:]),
-            "an upper-case digit": first_curve(name, signal_index, "A" + bits[1:]),
-            "a number for digits": first_curve(name, signal_index, 3),
-            "no such statistic": first_curve(99, signal_index, bits),
-            "no such signal": first_curve(name, -1, bits),
-            "a curve twice": cell(curves=good["cell"]["curves"][:-1] + good["cell"]["curves"][:1]),
-            "a curve less": cell(curves=good["cell"]["curves"][1:]),
-            "a row less": cell(top=[[s, rows[1:]] for s, rows in good["cell"]["top"]]),
-            "angles of another length": cell(angles=good["cell"]["angles"][16:]),
-        }
-        for what, record in bad.items():
-            with self.subTest(what=what):
-                journal.write_bytes(lines[0] + lines[1] + self.line(record) + lines[3])
-                before = journal.read_bytes()
-                done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-                self.assertEqual(done.returncode, 3, done.stderr)
-                self.assertIn(f"{journal}: record 3", done.stderr)
-                self.assertEqual(journal.read_bytes()[:len(before)], before, "the file is left as it was")
-        deep = b'{"key":"' + good["key"].encode() + b'","cell":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
-        journal.write_bytes(lines[0] + lines[1] + hashlib.sha256(deep).hexdigest()[:16].encode() +
-                            f" {len(deep)} ".encode() + deep + b"\n" + lines[3])
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertIn("record 3", done.stderr)
-
-    def test_a_file_of_that_name_that_is_no_journal(self):
-        out = self.folder / "out"
-        command = self.stopped(out)
-        journal, = out.glob("*.journal")
-        lines = journal.read_bytes().splitlines(keepends=True)
-        for content in (b"notes of mine\n", b"notes of mine", b"\0" * 100, lines[0] + lines[1] + b"and notes",
-                        lines[0] + lines[1] + b"0123456789abcdef 12 no JSON\n"):
-            with self.subTest(content=content[-40:]):
-                journal.write_bytes(content)
-                done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-                self.assertEqual(done.returncode, 3, done.stderr)
-                self.assertIn(str(journal), done.stderr)
-                self.assertEqual(journal.read_bytes(), content, "what is not ours stays")
-        journal.unlink()
-        os.mkfifo(journal)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
-        self.assertEqual(done.returncode, 3, done.stderr)
-
-    def test_journals_of_other_configurations_are_named_and_stay(self):
-        out = self.folder / "out"
-        self.stopped(out)
-        journal, = out.glob("*.journal")
-        (out / "propagate-notes-of-me.journal").write_text("mine")
-        (out / "propagate_old-0123456789ab.journal").write_text("of another command")
-        other = ("propagate", "--config", self.config, "--set", "model.gamma=0.5", "--out", out)
-        done = run(*other)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        named = [line for line in done.stderr.splitlines() if "nobody will, delete it" in line]
-        self.assertEqual(len(named), 1, done.stderr)
-        self.assertIn(str(journal), named[0])
-        self.assertTrue(journal.exists())
-        self.assertNotIn("nobody will, delete it", run(*other, "--quiet").stderr)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ class Gradients(FolderTest):
                 out = self.folder / name
                 result, code = self.experiment(name, "--out", out)
                 self.assertEqual(code, 0)
-                self.assertEqual(sorted(p.name for p in out.iterdir()), [f"{file}.finished.json", f"{file}.nc"])
+                self.assertEqual(sorted(p.name for p in out.iterdir()), ["cache", f"{file}.nc"])
                 placements = {"crossover": ["post", "peri"], "attenuation": ["post", "pre", "peri"] * 2}
                 self.assertEqual(result["placement"], placements.get(name, ["post", "pre", "peri"]))
 

@@ -33,7 +33,7 @@ ALLOWED = {
 }
 # what every room of the experiments may include of the wings
 WINGS = set(ALLOWED) - {"sim/cpu", "sim/cuda", "sim/no_cuda"}
-ENGINE = ["engine/settings", "engine/result", "engine/judge", "engine/run", "engine/training",
+ENGINE = ["engine/settings", "engine/result", "engine/judge", "engine/cache", "engine/run", "engine/training",
           "engine/study"]  # each may include those before it
 for place, name in enumerate(ENGINE):
     ALLOWED[f"experiments/{name}"] = WINGS | {f"experiments/{before}" for before in ENGINE[:place]}

@@ -7,6 +7,7 @@ import pathlib
 import random
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import unittest
@@ -191,15 +192,14 @@ class Memory(FolderTest):
         codes = collections.Counter()
         for _ in range(25):
             first = moments.randrange(whole * 3 // 4, whole)
-            for file in out.iterdir():
-                file.unlink()
+            shutil.rmtree(out)
             done = with_faults(MEMORY_FAULT_AT=str(first), MEMORY_FAULTS=str(10**9))
             codes[done.returncode] += 1
             with self.subTest(first=first):
                 self.assertIn(done.returncode, (0, 1), done.stderr)
                 if done.returncode == 1:
                     self.assertRegex(done.stderr, "periscope: (not enough memory|cannot write .*propagate.nc)")
-                    self.assertLessEqual({file.suffix for file in out.iterdir()}, {".journal"})
+                    self.assertLessEqual({file.suffix for file in out.iterdir()}, {""})
         self.assertGreater(codes[1], 10)
 
     def test_what_fits_is_not_refused(self):

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import unittest
 DISK_FAULTS = pathlib.Path(sys.argv.pop(2)).resolve()
 
 import tiny_checkpoint  # noqa: E402
-from periscope_process import BINARY, FolderTest, contents, run  # noqa: E402  takes the argument before DISK_FAULTS
+from periscope_process import BINARY, FolderTest, cached, contents, run  # noqa: E402  takes the argument before DISK_FAULTS
 
 SMALL = ("--set", "model.layers=1", "--set", "model.placement=pre")
 CHECKPOINT = ("--family", "llama", "--set", "model.width=8", "--set", "model.heads=2", "--set", "model.layers=1",
@@ -241,8 +242,8 @@ class Outputs(FolderTest):
 
     def test_a_full_disk_is_said_as_such(self):
         for name, (command, file) in self.commands(self.folder / "out").items():
-            if name in ("propagate", "ladder", "formats", "gradients"):
-                continue  # their journal is full first; see below
+            if name in ("propagate", "theory", "ladder", "formats", "gradients"):
+                continue  # their cache is full first; see below
             with self.subTest(command=name):
                 out = self.folder / "out"
                 command = (*command, "--force") if file.endswith(".safetensors") else command
@@ -266,28 +267,24 @@ class Outputs(FolderTest):
                 renamed = lines.index(f"rename {path}.tmp {path}")
                 self.assertIn(f"sync {path}.tmp", lines[:renamed])
                 self.assertIn(f"sync {self.folder}/out", lines[renamed:])
-                for file in (self.folder / "out").iterdir():
-                    file.unlink()
+                shutil.rmtree(self.folder / "out")
 
-    def test_a_result_that_does_not_fit_is_kept_in_the_journal(self):
+    def test_a_result_that_does_not_fit_is_resumed_from_the_cache(self):
         out = self.folder / "out"
         command = ("propagate", *self.small, "--set", "run.seeds=8", "--out", out)
         with open("/dev/full", "w") as full:
             self.assertEqual(periscope(*command, "--json", stdout=full).returncode, 1)
-        journal, = out.glob("*.journal")
-        # Room for the journal, but not for the result beside it.
-        room = journal.stat().st_size + (out / "propagate.nc").stat().st_size // 2
-        for file in out.iterdir():
-            file.unlink()
+        # Room for the tasks, but not for the result.
+        room = sum(task.stat().st_size for task in cached(out)) + (out / "propagate.nc").stat().st_size // 2
+        shutil.rmtree(out)
         done = self.on_a_full_disk((*command, "--quiet"), room)
-        journal, = out.glob("*.journal")
         self.said(done, 1, f"cannot write {out}/propagate.nc: No space left on device",
-                  f"{journal} keeps what is finished; the same command goes on from there", lines=2)
-        self.assertEqual(list(out.iterdir()), [journal])
+                  f"finished tasks are cached in {cached(out)[0].parent}; the same command resumes from them", lines=2)
+        self.assertEqual(os.listdir(out), ["cache"])
         done = periscope(*command)
         self.assertEqual(done.returncode, 0)
-        self.assertNotIn(b"seed", done.stderr.split(b"wrote")[0], "all seeds came from the journal")
-        self.assertEqual(sorted(os.listdir(out)), ["propagate.finished.json", "propagate.nc"])
+        self.assertNotIn(b"seed", done.stderr.split(b"wrote")[0], "all seeds were cached")
+        self.assertEqual(sorted(os.listdir(out)), ["cache", "propagate.nc"])
 
     # -- standard streams ---------------------------------------------------------------------------------------------
 
@@ -340,7 +337,7 @@ class Outputs(FolderTest):
                 self.assertEqual((out / "propagate.csv").read_text(),
                                  (self.folder / "expected/propagate.csv").read_text())
                 # What could not be printed can still be had without computing it again.
-                self.assertEqual(len(list(out.glob("*.journal"))), 1 if fails else 0)
+                self.assertEqual(bool(cached(out)), fails)
 
     def test_progress_goes_into_no_file(self):
         """While probe writes it shows progress, and the file must not have got the descriptor of standard error."""
@@ -363,8 +360,8 @@ class Outputs(FolderTest):
         import resource
         out = self.folder / "out"
         limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))}
-        self.said(periscope("theory", *self.small, "--quiet", "--out", out, **limit), 1, "theory.nc: File too large")
-        self.assertEqual(os.listdir(out), [])
+        self.said(periscope("theory", *self.small, "--quiet", "--out", out, **limit), 1, ": File too large")
+        self.assertEqual(contents(out), {})
 
 
 if __name__ == "__main__":

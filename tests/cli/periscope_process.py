@@ -126,7 +126,14 @@ def contents(folder):
     """Names of a folder's files and hashes of what is in them, short enough to be printed. {} of no folder."""
     if not folder.exists():
         return {}
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in folder.rglob("*") if path.is_file()}
+
+
+def cached(out, finished=False):
+    """The cached tasks of a folder for results; of finished runs if `finished`."""
+    tasks = [path for path in pathlib.Path(out).glob("cache/*/*") if path.suffix != ".tmp"]
+    return sorted(path for path in tasks if path.name.startswith("finished-") == finished)
 
 
 class FolderTest(unittest.TestCase):

@@ -19,7 +19,7 @@ class Reproduce(FolderTest):
         return result
 
     def runs(self, out):
-        return {path.name: path.stat().st_mtime_ns for path in (out / "runs").glob("*.safetensors")}
+        return {path.name: path.stat().st_mtime_ns for path in (out / "cache" / "runs").glob("*.safetensors")}
 
     def test_a_killed_run_goes_on_to_the_same_bits(self):
         whole = self.made(self.folder / "whole", "--figure", "1").data()
@@ -27,7 +27,7 @@ class Reproduce(FolderTest):
         process = start_program("reproduce", *TINY, "--seeds", 2, "--quiet", "--out", out, "--figure", 1,
                                 stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
-        while not (out / "runs").is_dir() or len(self.runs(out)) < 3:
+        while not (out / "cache" / "runs").is_dir() or len(self.runs(out)) < 3:
             self.assertLess(time.monotonic(), deadline)
             self.assertIsNone(process.poll())
             time.sleep(0.01)
@@ -54,17 +54,6 @@ class Reproduce(FolderTest):
         self.assertEqual(len(after), len(before) + 2)
         self.assertNotEqual(second.at(claim="R6a")["claim_verdict"], "not-run")
         self.assertEqual(second.at(claim="R7b")["claim_verdict"], "not-run")
-
-    def test_states_of_other_configurations_are_named(self):
-        out = self.folder / "out"
-        words = ["reproduce", *TINY, "--seeds", 2, "--out", out, "--figure", "1"]
-        self.assertNotIn("other runs", run(*words).stderr)
-        self.assertNotIn("other runs", run(*words).stderr, "those of this command")
-        (out / "runs" / "notes.safetensors").write_bytes(b"")
-        before = self.runs(out)
-        message = run(*words, "--set", "train.lr=1e-4").stderr
-        self.assertIn(f"{out}/runs has the states of {len(before) - 1} other runs, such as ", message)
-        self.assertEqual({name: when for name, when in self.runs(out).items() if name in before}, before, "all stay")
 
     def test_a_corpus_is_known_by_its_bytes_and_a_backend_by_its_name(self):
         out = self.folder / "out"

@@ -90,7 +90,8 @@ Measured measure(const StackSpec& spec, config::WeightsChoice weights, int seeds
   run.weights = weights;
   stacks::Progress progress;
   const auto backend = make_backend("cpu");
-  return {spec, stacks::measure_stack(*backend, spec, run, seeds, progress, [](const Reading&) {}).profile(), seeds};
+  return {spec, stacks::measure_stack(*backend, spec, run, seeds, "", progress, [](const Reading&) {}).profile(),
+          seeds};
 }
 
 judge::StackVerdict agreement_of(const Measured& measured, const StackSpec& overridden) {

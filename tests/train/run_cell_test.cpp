@@ -2,8 +2,8 @@
 
 #include <set>
 
+#include "experiments/engine/cache/cache.h"
 #include "experiments/engine/run/progress.h"
-#include "experiments/engine/settings/resolved.h"
 #include "experiments/engine/training/train.h"
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
@@ -53,7 +53,7 @@ TEST_CASE("kept states are of one corpus, one device and one program") {
   CHECK(identity("a", "cpu") == identity("a", "cpu"));
   CHECK(identity("a", "cpu") != identity("b", "cpu"));
   CHECK(identity("a", "cpu") != identity("a", "reference"));
-  CHECK(identity("a", "cpu").ends_with(config::program_sha256()));
+  CHECK(identity("a", "cpu").ends_with(cache::numerics()));
 }
 
 TEST_CASE("a run that is stopped again and again ends as one that is not, to the last bit") {

@@ -85,12 +85,13 @@ std::vector<std::string> warnings_of(const Checkpoint& c, stacks::Progress& prog
     if (const std::optional<std::string> bad = find_non_finite_weight(c)) all.push_back(*bad);
     return all;
   }
-  stacks::Work work;
-  work.of(stacks::WorkKind::measurement) = static_cast<double>(count);
-  progress.begin("reading weights", work);
+  constexpr std::uint64_t million = 1'000'000;
+  progress.begin("reading weights (million numbers)", static_cast<std::int64_t>(count / million));
+  std::uint64_t read = 0;
   const auto after_block = [&](std::uint64_t numbers) {
-    progress.next(stacks::WorkKind::measurement, static_cast<double>(numbers));
-    progress.step("");
+    const auto before = read / million;
+    read += numbers;
+    progress.step("", static_cast<int>(read / million - before));
   };
   if (const auto bad = find_non_finite_weight(c, {}, after_block)) all.push_back(*bad);
   return all;

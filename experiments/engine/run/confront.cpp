@@ -9,7 +9,7 @@ namespace periscope::stacks {
 ConfrontedStacks predict_alone(const config::Config& config, Progress& progress) {
   ConfrontedStacks result;
   const bool at_width = config.theory.finite_width.value_or(false);
-  progress.begin("theory", work_of_stacks(config, at_width, false));
+  progress.begin("theory", tasks_of_stacks(config, at_width, false));
   result.stopped_early = until_stopped([&] { result.stacks = predict_stacks(config, at_width, progress); });
   return result;
 }
@@ -20,7 +20,7 @@ ConfrontedStacks confront(const config::Config& config, const std::string& what,
   const bool at_width = config.theory.finite_width.value_or(true);
   config::require_fault_acts(config);
   require_override_is_seen(config, what, at_width, verdict_numbers);
-  progress.begin(what, work_of_stacks(config, at_width, true));
+  progress.begin(what, tasks_of_stacks(config, at_width, true));
   result.stopped_early = until_stopped([&] {
     result.stacks = predict_stacks(config, at_width, progress);
     measured = measure_stacks(config, progress);

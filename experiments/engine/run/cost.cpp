@@ -1,11 +1,8 @@
 #include "experiments/engine/run/cost.h"
 
 #include <algorithm>
-#include <limits>
 
-#include "experiments/engine/settings/at_width.h"
 #include "experiments/engine/settings/weights_choice.h"
-#include "theory/predict/predict.h"
 
 namespace periscope::stacks {
 
@@ -34,23 +31,6 @@ double reading_operations(const StackSpec& spec, const config::RunOptions& run) 
 double affordable_operations(const StackSpec& spec, const config::Config& config, int seeds) {
   constexpr double operations_of_seconds = 2e12;
   return std::max(operations_of_seconds, seeds * reading_operations(spec, config.run));
-}
-
-double limit_operations(const StackSpec& spec, bool backward, double affordable) {
-  constexpr double usual_patterns = 512.0;  // at every attention
-  return theory::affordable_patterns(spec, backward, usual_patterns, affordable) *
-         theory::pattern_operations(spec, backward);
-}
-
-Work work_at_widths(const config::Config& config, const std::vector<StackSpec>& stacks, const std::vector<int>& widths,
-                    std::string_view list, int seeds) {
-  Work work;
-  for (const StackSpec& spec : stacks) {
-    for (const int width : widths) {
-      work.of(WorkKind::measurement) += seeds * reading_operations(config::at_width(spec, width, list), config.run);
-    }
-  }
-  return work;
 }
 
 }  // namespace periscope::stacks

@@ -1,10 +1,5 @@
 #pragma once
 
-#include <limits>
-#include <string_view>
-#include <vector>
-
-#include "experiments/engine/run/progress.h"
 #include "experiments/engine/settings/config.h"
 
 namespace periscope::stacks {
@@ -23,13 +18,5 @@ double reading_operations(const StackSpec& spec, const config::RunOptions& run);
 /// Returns the largest number of operations that theory::predict may use by default: as many as the measurement of
 /// `spec` by `seeds` seeds, or 2e12 (seconds) if that is more.
 double affordable_operations(const StackSpec& spec, const config::Config& config, int seeds);
-
-/// Returns the operations of theory::predict if `affordable` is its limit.
-double limit_operations(const StackSpec& spec, bool backward,
-                        double affordable = std::numeric_limits<double>::infinity());
-
-/// Readings of so many seeds of every stack at every width of the list of that name.
-Work work_at_widths(const config::Config& config, const std::vector<StackSpec>& stacks, const std::vector<int>& widths,
-                    std::string_view list, int seeds);
 
 }  // namespace periscope::stacks

@@ -1,6 +1,7 @@
 #include "experiments/engine/run/ladder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +9,9 @@
 
 #include "experiments/engine/judge/gradient_floor.h"
 #include "experiments/engine/judge/stack_tests.h"
-#include "experiments/engine/run/cost.h"
+#include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/override_effect.h"
-#include "experiments/engine/run/progress.h"
+#include "experiments/engine/run/parts.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/engine/settings/at_width.h"
@@ -183,23 +184,17 @@ theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& me
   return theory::predict(wide, ids, options);
 }
 
-Work work_of(const LadderConfig& config, const std::vector<StackSpec>& stacks,
-             const std::vector<StackSpec>& overridden) {
-  Work work = work_at_widths(config, stacks, config.widths, "ladder.widths", config.width_seeds);
-  for (const StackSpec& spec : overridden) {
-    work.of(WorkKind::limit) += limit_operations(at_infinite_width(spec, config.widths.back()), config.run.backward);
-  }
-  return work;
-}
-
 LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& backend, const StackSpec& spec,
                                  const StackSpec& overridden, Progress& progress) {
   LadderStack stack{.spec = spec, .refusal = {}, .quantities = {}};
   const StackSpec wide = at_infinite_width(overridden, config.widths.back());
   const std::string name(config::short_label(spec));
-  progress.next(WorkKind::limit, limit_operations(wide, config.run.backward), name + ": theory");
-  const theory::Prediction prediction = predict_limit(config, spec, wide, progress);
-  progress.step(name);
+  const auto task = [&] {
+    return cache::task_name("ladder", fmt::format("{} {} {}", prediction_task("limit", spec, overridden, config),
+                                                  fmt::join(config.widths, " "), config.width_seeds));
+  };
+  const theory::Prediction prediction =
+      cached(progress, name + ": theory", task, [&] { return predict_limit(config, spec, wide, progress); });
   stack.refusal = prediction.refusal.empty() ? prediction.gradient_refusal : prediction.refusal;
   if (stack.refusal.empty()) stack.refusal = judge::out_of_range(wide, prediction.profile, config.run.dtype);
   std::vector<Followed> all = follow(prediction.profile);
@@ -209,14 +204,13 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
     std::vector<RunningMoments> means(all.size());
     const StackSpec here = config::at_width(spec, width, "ladder.widths");
     const std::string label = fmt::format("{} at width {}", name, width);
-    progress.next(WorkKind::measurement, reading_operations(here, config.run), label);
-    measure_stack(backend, here, run_at(config, width), config.width_seeds, progress, [&](const Reading& reading) {
+    const config::RunOptions run = run_at(config, width);
+    measure_stack(backend, here, run, config.width_seeds, label, progress, [&](const Reading& reading) {
       for (std::size_t i = 0; i < all.size(); ++i) {
         const double value = all[i].value(reading.profile, here.model);
         means[i].add(value);
         if (i >= judged && width == config.widths.back()) all[i].quantity.per_seed.push_back(value);
       }
-      progress.step(label);
     });
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].quantity.measured.push_back({means[i].mean(), means[i].standard_error()});
@@ -291,7 +285,8 @@ LadderResult run_ladder(const LadderConfig& config, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> overridden = config.predicted_stacks();
-  progress.begin("ladder", work_of(config, stacks, overridden));
+  progress.begin("ladder", static_cast<std::int64_t>(stacks.size()) *
+                               (1 + static_cast<std::int64_t>(config.widths.size()) * config.width_seeds));
   LadderResult result{.stacks = {}, .widths = config.widths};
   result.stopped_early = until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {

@@ -1,17 +1,15 @@
-#include <fmt/format.h>
 #include <omp.h>
 
 #include <stdexcept>
 
-#include "experiments/engine/run/cached_reading.h"
 #include "experiments/engine/run/fits.h"
 #include "experiments/engine/run/need.h"
 #include "experiments/engine/run/over_seeds.h"
+#include "experiments/engine/run/parts.h"
 #include "experiments/engine/run/pass_progress.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/engine/settings/json_text.h"
-#include "experiments/engine/settings/sha256.h"
 #include "experiments/engine/settings/weights_choice.h"
 #include "sim/measure/gradient_probe.h"
 #include "sim/model/input.h"
@@ -48,11 +46,21 @@ bool one_seed_per_thread(const StackSpec& spec, const config::RunOptions& run, i
   return config::draws_matrix_free(spec, run) && seeds >= threads && hidden * spec.input.tokens <= largest;
 }
 
-std::string seeds_key(std::string_view what, const StackSpec& spec, const config::RunOptions& run) {
-  if (spec.scales != nullptr) throw std::logic_error("a journal's keys do not know of scales");
+std::string seeds_task(std::string_view what, const StackSpec& spec, const config::RunOptions& run) {
+  if (spec.scales != nullptr) throw std::logic_error("the task of a stack's seeds lacks its scales");
   const nlohmann::ordered_json all{config::resolved_json(spec, true), name_of(run.dtype), run.device, run.backward,
                                    config::weights_used(spec, run)};
-  return fmt::format("{} {}", what, config::sha256_hex(config::json_text(all)).substr(0, 16));
+  return cache::task_name(what, config::json_text(all));
+}
+
+void SeedGroups::flush() {
+  if (count_ > 0) {
+    store(progress_, fmt::format("{}.{}-{}", task_, first_, first_ + count_ - 1), cache::encode(count_) + values_);
+  }
+  first_ += count_;
+  count_ = 0;
+  values_.clear();
+  last_ = Clock::now();
 }
 
 Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dtype, std::uint64_t seed) {
@@ -61,14 +69,14 @@ Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dty
 }
 
 SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const config::RunOptions& run, int seeds,
-                          Progress& progress, const std::function<void(const Reading&)>& on_seed) {
+                          const std::string& label, Progress& progress,
+                          const std::function<void(const Reading&)>& on_seed) {
   SeedAverage average;
   const int threads = omp_get_max_threads();
   const std::size_t budget = tape_budget(spec, run, seeds, threads, available_bytes(threads));
-  over_kept_seeds(
-      "reading", spec, run, seeds, progress,
-      [&](std::uint64_t seed) { return read_seed(backend, spec, run, seed, budget, progress); }, cached_json,
-      [&](const JournalPart& cell) { return cached_reading(cell, spec.model, run.backward); },
+  over_cached_seeds(
+      "reading", spec, run, seeds, label, progress,
+      [&](std::uint64_t seed) { return read_seed(backend, spec, run, seed, budget, progress); },
       [&](const Reading& reading) {
         average.add(reading);
         on_seed(reading);

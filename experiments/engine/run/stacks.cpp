@@ -7,13 +7,14 @@
 #include <algorithm>
 #include <limits>
 
-#include "experiments/engine/run/cached_prediction.h"
-#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/cost.h"
-#include "experiments/engine/run/progress.h"
+#include "experiments/engine/run/parts.h"
 #include "experiments/engine/run/token_ids.h"
+#include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"
 #include "experiments/engine/settings/theory_override.h"
+#include "experiments/engine/settings/weights_choice.h"
 #include "sim/backends.h"
 #include "theory/predict/finite_width.h"
 
@@ -32,47 +33,6 @@ double affordable_chain(const StackSpec& spec, const config::Config& config) {
   return config.run.seeds * reading_operations(spec, config.run);
 }
 
-/// Returns the operations of all replicates of theory's stack `overridden` for the measurement of `spec`.
-double chain_operations(const StackSpec& spec, const StackSpec& overridden, const config::Config& config) {
-  const std::size_t sequences = distinct_token_ids(spec, run_of(config, spec).seed, config.run.seeds).size();
-  const int count =
-      config.theory.replicates > 0
-          ? config.theory.replicates
-          : theory::replicates_for(overridden, config.run.seeds, static_cast<int>(std::max<std::size_t>(sequences, 1)),
-                                   affordable_chain(spec, config));
-  return count * theory::chain_operations(overridden);
-}
-
-/// The prediction of one stack: computed, or read from the run's journal.
-class CachedPredictions {
- public:
-  CachedPredictions(const config::Config& config, Progress& progress, bool from_journal)
-      : config_(config), progress_(progress), journal_(from_journal ? progress.journal() : nullptr) {}
-
-  /// One step of progress; its seconds do not count where nothing was computed.
-  template <class Compute>
-  theory::Prediction get(std::string_view what, const StackSpec& spec, const StackSpec& overridden,
-                         const Compute& compute) {
-    const std::string key = journal_ == nullptr ? "" : prediction_key(what, spec, overridden, config_);
-    if (journal_ != nullptr) {
-      if (const std::optional<JournalPart> cell = journal_->find(key)) {
-        theory::Prediction prediction = cached_prediction(*cell, overridden.model);
-        progress_.kept(label_of(spec), 1);
-        return prediction;
-      }
-    }
-    theory::Prediction prediction = compute();
-    if (journal_ != nullptr && is_worth_keeping(prediction)) journal_->keep(key, cached_prediction_json(prediction));
-    progress_.step(label_of(spec));
-    return prediction;
-  }
-
- private:
-  const config::Config& config_;
-  Progress& progress_;
-  CellJournal* journal_;
-};
-
 }  // namespace
 
 config::RunOptions run_of(const config::Config& config, const StackSpec& spec) {
@@ -85,23 +45,25 @@ config::RunOptions run_of(const config::Config& config, const StackSpec& spec) {
   return run;
 }
 
-Work work_of_stacks(const config::Config& config, bool at_width, bool measures) {
-  Work work;
-  const std::vector<StackSpec> measured = config.stacks();
-  const std::vector<StackSpec> overridden = config.predicted_stacks();
-  for (std::size_t i = 0; i < measured.size(); ++i) {
-    const double affordable = affordable_operations(measured[i], config, config.run.seeds);
-    work.of(WorkKind::limit) += limit_operations(overridden[i], config.run.backward, affordable);
-    if (at_width) work.of(WorkKind::chain) += chain_operations(measured[i], overridden[i], config);
-    if (measures) work.of(WorkKind::measurement) += config.run.seeds * reading_operations(measured[i], config.run);
-  }
-  return work;
+std::string prediction_task(std::string_view what, const StackSpec& measured, const StackSpec& overridden,
+                            const config::Config& config) {
+  const nlohmann::ordered_json all{config::resolved_json(measured, true),
+                                   config::resolved_json(overridden, true),
+                                   config::section_json(config::theory_section, config.theory, true),
+                                   run_of(config, measured).seed,
+                                   config.run.seeds,
+                                   config.run.backward,
+                                   config::weights_used(measured, config.run)};
+  return cache::task_name(what, config::json_text(all));
 }
 
-std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, Progress& progress,
-                                        bool from_journal) {
+std::int64_t tasks_of_stacks(const config::Config& config, bool at_width, bool measures) {
+  const auto stacks = static_cast<std::int64_t>(config.stacks().size());
+  return stacks * (1 + (at_width ? 1 : 0) + (measures ? config.run.seeds : 0));
+}
+
+std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, Progress& progress) {
   config::require_fault_acts(config);
-  CachedPredictions kept(config, progress, from_journal);
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> overridden = config.predicted_stacks();
   std::vector<StackResult> results;
@@ -120,14 +82,13 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
     if (config.run.backward) options.labels = distinct_label_ids(spec, seed, config.run.seeds);
     // Token ids and labels are the run's own, whatever else is overridden for theory.
     const std::vector<std::vector<int>> ids = distinct_token_ids(spec, seed, config.run.seeds);
-    progress.next(WorkKind::limit, limit_operations(overridden[i], config.run.backward, options.operations),
-                  label_of(spec) + ": theory");
-    result.prediction =
-        kept.get("limit", spec, overridden[i], [&] { return theory::predict(overridden[i], ids, options); });
+    const auto task = [&](std::string_view what) {
+      return [&, what] { return prediction_task(what, spec, overridden[i], config); };
+    };
+    result.prediction = cached(progress, label_of(spec) + ": theory", task("limit"),
+                               [&] { return theory::predict(overridden[i], ids, options); });
     if (at_width) {
-      progress.next(WorkKind::chain, chain_operations(spec, overridden[i], config),
-                    label_of(spec) + ": theory at this width");
-      result.prediction = kept.get("prediction at its width", spec, overridden[i], [&] {
+      result.prediction = cached(progress, label_of(spec) + ": theory at this width", task("at-width"), [&] {
         theory::Prediction prediction = std::move(result.prediction);
         theory::predict_at_width(overridden[i], ids,
                                  {.seeds = config.run.seeds,
@@ -149,13 +110,9 @@ MeasuredStacks measure_stacks(const config::Config& config, Progress& progress) 
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   MeasuredStacks measured{.specs = config.stacks(), .measurements = {}, .per_seed = {}, .dtype = config.run.dtype};
   for (const StackSpec& spec : measured.specs) {
-    progress.next(WorkKind::measurement, reading_operations(spec, config.run), label_of(spec));
     judge::SeedCurves& curves = measured.per_seed.emplace_back();
-    const SeedAverage average =
-        measure_stack(*backend, spec, run_of(config, spec), config.run.seeds, progress, [&](const Reading& reading) {
-          curves.add(reading.profile);
-          progress.step(label_of(spec));
-        });
+    const SeedAverage average = measure_stack(*backend, spec, run_of(config, spec), config.run.seeds, label_of(spec),
+                                              progress, [&](const Reading& reading) { curves.add(reading.profile); });
     measured.measurements.push_back({.profile = average.profile(),
                                      .top = average.top(),
                                      .seeds = average.seeds(),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,19 +23,24 @@ config::RunOptions run_of(const config::Config& config, const StackSpec& spec);
 
 /// Propagates the seeds run.seed … run.seed + seeds − 1 through fresh stacks of `spec`, with run.backward also
 /// back from the loss of label_ids, and averages. Calls `on_seed` with every reading, in the order of the seeds, one at
-/// a time. Readings that progress.journal() has are not measured again. Throws what a seed throws, and Stopped.
+/// a time. Cached readings are not measured again. Every seed is a task of progress, called `label`. Throws what a seed
+/// throws, and Stopped.
 SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const config::RunOptions& run, int seeds,
-                          Progress& progress, const std::function<void(const Reading&)>& on_seed);
+                          const std::string& label, Progress& progress,
+                          const std::function<void(const Reading&)>& on_seed);
+
+/// Returns the task of `what` is predicted of one stack of a run: it covers all that the prediction depends on. Reads
+/// the files that the specifications name.
+std::string prediction_task(std::string_view what, const StackSpec& measured, const StackSpec& overridden,
+                            const config::Config& config);
 
 /// Predicts every stack of `config`, measures nothing. With `at_width` forward statistics are those of the stack's own
 /// widths (T25), else their limit; gradients are those of the limit either way.
-/// One step of progress for every limit and every chain. Predictions that progress.journal() has are not computed again
-/// if `from_journal`. Throws Stopped.
-std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, Progress& progress,
-                                        bool from_journal = true);
+/// One task of progress for every limit and every chain. Cached predictions are not computed again. Throws Stopped.
+std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, Progress& progress);
 
-/// Returns the work of predict_stacks and, if `measures`, of measure_stacks, for Progress::begin.
-Work work_of_stacks(const config::Config& config, bool at_width, bool measures);
+/// Returns the number of tasks of predict_stacks and, if `measures`, of measure_stacks, for Progress::begin.
+std::int64_t tasks_of_stacks(const config::Config& config, bool at_width, bool measures);
 
 /// The measurements of all stacks of a run, which can be judged against any prediction.
 struct MeasuredStacks {
@@ -44,7 +50,7 @@ struct MeasuredStacks {
   DType dtype = DType::f32;
 };
 
-/// Runs every stack of `config` over its seeds, one step of progress for each. Throws Stopped.
+/// Runs every stack of `config` over its seeds, one task of progress for each. Throws Stopped.
 MeasuredStacks measure_stacks(const config::Config& config, Progress& progress);
 
 /// Judges all stacks together, stack i against predictions[i].

@@ -9,7 +9,7 @@
 namespace periscope::config {
 
 /// The SHA-256, in hex, of what this program was built from and of the instruction set with which it computes on the
-/// CPU: results and journals count for it alone.
+/// CPU: finished runs count for it alone.
 const std::string& program_sha256();
 
 /// The settings that a result was made from, by sections: once as they are printed, once as they are hashed. The hash

@@ -15,6 +15,7 @@ endif()
 
 # What computes: the sources of the program, how they are built, the compiler, its flags and the machine's instructions.
 set(all "${COMPILER}\n${FLAGS}\n")
+string(SHA256 COMPILATION "${all}")
 cmake_policy(SET CMP0009 NEW)  # links are not followed
 file(GLOB_RECURSE sources RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/sim/* ${SOURCE_DIR}/theory/* ${SOURCE_DIR}/experiments/*
   ${SOURCE_DIR}/cmake/*)

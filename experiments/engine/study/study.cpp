@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 namespace periscope::study {
 
@@ -17,9 +16,9 @@ std::string result_file(const Job& job, const std::string& extension) {
   return job.run_options.out + "/" + job.file + "." + extension;
 }
 
-std::unique_ptr<stacks::CellJournal> journal_of(const Job& job, stacks::CellJournal::Resumable resumable) {
-  if (!job.keeps_cells || job.run_options.out.empty()) return nullptr;
-  return std::make_unique<stacks::CellJournal>(job.run_options.out, job.file, job.resolved, std::move(resumable));
+std::optional<cache::Cache> cache_of(const Study& study, const Job& job) {
+  if (job.run_options.out.empty() || job.resolved.hashed.is_null()) return std::nullopt;
+  return cache::Cache(job.run_options.out, job.file.empty() ? study.name : job.file, job.resolved);
 }
 
 }  // namespace periscope::study

@@ -1,14 +1,13 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "experiments/engine/cache/cache.h"
 #include "experiments/engine/result/schema.h"
-#include "experiments/engine/run/cell_journal.h"
 #include "experiments/engine/run/need.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/settings/resolved.h"
@@ -43,7 +42,6 @@ struct Job {
   config::Resolved resolved;
   nlohmann::ordered_json overridden = {};  ///< what theory has instead of the truth (override_json); null: the truth
   std::optional<stacks::Need> need = {};   ///< none: the run finds out itself
-  bool keeps_cells = false;                ///< it asks Progress for a journal
   std::string unskippable = {};            ///< why a result file is not all that this makes; "" if it is
   std::function<Outcome(stacks::Progress&)> run;
 };
@@ -79,8 +77,8 @@ struct Study {
 /// The file with that extension of the result of a job that has a folder for results.
 [[nodiscard]] std::string result_file(const Job& job, const std::string& extension);
 
-/// Opens the journal of a job in its folder for results, with `resumable` for what the first finished cell says; null
-/// if it keeps no cells or has no folder. Throws as CellJournal does.
-[[nodiscard]] std::unique_ptr<stacks::CellJournal> journal_of(const Job& job, stacks::CellJournal::Resumable resumable);
+/// Returns the cache of a job in its folder for results; nothing without such a folder, and where the settings become
+/// known only while it runs.
+[[nodiscard]] std::optional<cache::Cache> cache_of(const Study& study, const Job& job);
 
 }  // namespace periscope::study

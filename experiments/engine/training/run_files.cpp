@@ -40,16 +40,4 @@ void check_not_nested(const std::string& dump, const std::string& models) {
                                 printable(dump), printable(models)));
 }
 
-std::string absolute_or_none(const std::string& path) {
-  return path.empty() ? "none" : std::filesystem::absolute(path).lexically_normal().string();
-}
-
-void remove_states(const std::string& folder) {
-  if (folder.empty() || !std::filesystem::is_directory(folder)) return;  // a run that trained nothing has none
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".safetensors") std::filesystem::remove(entry.path());
-  }
-  if (std::filesystem::is_empty(folder)) std::filesystem::remove(folder);
-}
-
 }  // namespace periscope::training

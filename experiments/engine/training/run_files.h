@@ -10,10 +10,4 @@ void check_apart(const char* flag, const std::string& folder, const std::string&
 /// Throws ConfigError if one of the folders of --dump and --export is in the other, or is the other.
 void check_not_nested(const std::string& dump, const std::string& models);
 
-/// An absolute path, or "none" of "": so that another place is another key of a journal, whatever the working folder.
-[[nodiscard]] std::string absolute_or_none(const std::string& path);
-
-/// Removes the states of runs from their folder ("" for none); what else is there stays, and so does then the folder.
-void remove_states(const std::string& folder);
-
 }  // namespace periscope::training

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cctype>
-#include <filesystem>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <set>
 
+#include "experiments/engine/cache/cache.h"
 #include "experiments/engine/run/cost.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"
@@ -42,19 +42,9 @@ std::string identity_of(const TrainCell& cell) {
   return config::json_text(json);
 }
 
-constexpr std::size_t digits_in_name = 12;
-
 StateFile state_of(const TrainCell& cell, const SavedStates& states) {
   const std::string identity = config::sha256_hex(states.identity + identity_of(cell));
-  return {fmt::format("{}/{}-{}.safetensors", states.folder, cell.name, identity.substr(0, digits_in_name)), identity};
-}
-
-/// Returns true if a file's name has the form that state_of gives.
-bool is_named_as_state(const std::filesystem::path& path) {
-  const std::string stem = path.stem().string();
-  if (path.extension() != ".safetensors" || stem.size() <= digits_in_name + 1) return false;
-  const std::size_t dash = stem.size() - digits_in_name - 1;
-  return stem[dash] == '-' && stem.find_first_not_of("0123456789abcdef", dash + 1) == std::string::npos;
+  return {fmt::format("{}/{}-{}.safetensors", states.folder, cell.name, identity.substr(0, 12)), identity};
 }
 
 /// Hands results on in the order of the list, whatever the order in which they come.
@@ -79,7 +69,7 @@ class InOrder {
 }  // namespace
 
 std::string identity_of_runs(const TrainConfig& config, const config::Resolved& resolved) {
-  return std::string(resolved.hashed["train"]["corpus"]) + config.run.device + config::program_sha256();
+  return std::string(resolved.hashed["train"]["corpus"]) + config.run.device + cache::numerics();
 }
 
 std::vector<TrainCell> cells_by_seed(const StackSpec& spec, const TrainSpec& train, const config::RunOptions& run,
@@ -152,28 +142,10 @@ stacks::Need train_need(const TrainConfig& config, double cells, double weights_
   return all;
 }
 
-std::string other_states(const std::vector<TrainCell>& cells, const SavedStates& states) {
-  std::set<std::string> own;
-  for (const TrainCell& cell : cells) own.insert(std::filesystem::path(state_of(cell, states).path()).filename());
-  std::vector<std::string> others;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(states.folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename();
-    if (is_named_as_state(entry->path()) && !own.contains(name)) others.push_back(name);
-  }
-  if (others.empty()) return "";
-  return fmt::format(
-      "{} has the states of {} other runs, such as {}: of another configuration, figure or program. They stay for the "
-      "command that they are of; if nobody will repeat it, delete them\n",
-      printable(states.folder), others.size(), printable(*std::ranges::min_element(others)));
-}
-
 void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
                  const SavedStates& states, stacks::Progress& progress, const std::function<void(TrainedCell)>& use) {
   std::mutex mutex;
   InOrder results(use);
-  bool said = false;
   FirstException failure;
   const auto run = [&](std::size_t i) {
     const TrainCell& cell = cells[i];
@@ -189,13 +161,12 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
                             .on_kept =
                                 [&](int steps) {
                                   const std::lock_guard lock(mutex);
-                                  progress.kept(cell.name, steps);
+                                  progress.cached(cell.name, steps);
                                 },
                             .on_state =
                                 [&] {
                                   const std::lock_guard lock(mutex);
-                                  if (!said && states.on_first) states.on_first();
-                                  said = true;
+                                  progress.set_resumable(states.folder);
                                 }};
     callbacks.on_record = [&](int step, const CellHistory& history) {
       const std::lock_guard lock(mutex);

@@ -35,12 +35,11 @@ struct TrainResult {
 /// The runs of a configuration.
 [[nodiscard]] std::vector<TrainCell> cells_of(const TrainConfig& config);
 
-/// The folder in which the states of runs are saved ("" for none), and the functions that are called for the first
-/// saved state, at every record and at a run's end.
+/// The folder in which the states of runs are saved ("" for none), and the functions that are called at every record
+/// and at a run's end.
 struct SavedStates {
   std::string folder;
   std::string identity;  ///< of all of them: what they depend on besides the run
-  std::function<void()> on_first = {};
   /// As in CellCallbacks.
   std::function<void(const TrainCell&, const ResidentWeights&, RecordedValues&)> at_record = {};
   std::function<void(const TrainCell&, const ResidentWeights&, RecordedValues&)> at_end = {};
@@ -48,12 +47,8 @@ struct SavedStates {
 };
 
 /// Returns what all runs of a configuration depend on besides their own settings: the corpus's bytes, the device, the
-/// program.
+/// program's numerics.
 [[nodiscard]] std::string identity_of_runs(const TrainConfig& config, const config::Resolved& resolved);
-
-/// A line for people about the states in `states.folder` that are of none of `cells`, as a run of another configuration
-/// or program leaves them: nothing reads them until that is repeated. "" if there are none.
-[[nodiscard]] std::string other_states(const std::vector<TrainCell>& cells, const SavedStates& states);
 
 /// Runs cells beside each other, each on one thread, while there is one for every thread, and the others one after the
 /// other on all threads. `use` gets every trained cell, in the order of the list, one at a time. Throws Stopped.

@@ -113,18 +113,12 @@ FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const
       if (with_weights) result.dumped->history = std::move(runs.front());
       runs.clear();
     });
-    stacks::Work work;
-    for (const StackSpec& spec : told) {
-      work.of(stacks::WorkKind::limit) += prediction_operations(config, spec);
-    }
-    progress.begin("theory", work);
+    progress.begin("theory", static_cast<std::int64_t>(told.size()));
     for (std::size_t i = 0; i < told.size(); ++i) {
       StackSteps& stack = result.stacks[i];
-      const std::string label = config::placement_label(stack.spec);
-      progress.next(stacks::WorkKind::limit, prediction_operations(config, told[i]), label + ": theory");
       theory::FirstStepsInput own = input;
       own.optimizer = optimizer_of(config.train_of(i));
-      stack.prediction = predict(config, told[i], own, label, progress);
+      stack.prediction = predict(config, told[i], own, config::placement_label(stack.spec), progress);
       stack.stated = stated_error(stack.spec);
     }
   });

@@ -3,91 +3,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstdint>
+#include <tuple>
 
-#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/run/cached.h"
+#include "experiments/engine/run/parts.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/theory_override.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 
-namespace periscope::first_steps {
+namespace periscope {
+
+namespace theory {
+
+static auto parts(StepReading& s) {
+  return std::tie(s.second_moment, s.coherent, s.branch_cosine, s.branch_second_moment, s.loss, s.update, s.kept_share,
+                  s.turned_sublayer, s.change, s.loss_change, s.left_out, s.gains);
+}
+static auto parts(FirstSteps& p) { return std::tie(p.refusal, p.steps, p.holds_until, p.stopped_by); }
+
+}  // namespace theory
+
+namespace first_steps {
 namespace {
-
-using Json = nlohmann::ordered_json;
-using stacks::JournalPart;
-
-Json json_of(const Curve& curve) { return {stacks::bits_of(curve.value), stacks::bits_of(curve.standard_error)}; }
-
-Json json_of(const theory::StepReading& step) {
-  Json updates = Json::array();
-  for (const auto& [weight, curve] : step.update) updates.push_back({static_cast<int>(weight), json_of(curve)});
-  return {json_of(step.second_moment),
-          json_of(step.coherent),
-          json_of(step.branch_cosine),
-          json_of(step.branch_second_moment),
-          json_of(step.loss),
-          updates,
-          stacks::bits_of(std::array{step.kept_share, step.left_out, step.gains}),
-          json_of(step.change),
-          json_of(step.loss_change)};
-}
-
-Json json_of(const theory::FirstSteps& prediction) {
-  Json steps = Json::array();
-  for (const theory::StepReading& step : prediction.steps) steps.push_back(json_of(step));
-  return {{"refusal", prediction.refusal},
-          {"steps", steps},
-          {"holds_until", prediction.holds_until},
-          {"stopped_by", prediction.stopped_by}};
-}
-
-Curve curve_of(const JournalPart& part, std::size_t length) {
-  const std::vector<JournalPart> both = part.entries(2);
-  Curve curve{.value = both[0].values(length), .standard_error = both[1].values()};
-  if (!curve.standard_error.empty() && curve.standard_error.size() != length) {
-    part.refuse(fmt::format("{} standard errors, or none", length));
-  }
-  return curve;
-}
-
-theory::StepReading reading_of(const JournalPart& part, const ModelSpec& model) {
-  const std::size_t depths = model.depths();
-  const auto sublayers = static_cast<std::size_t>(model.sublayers());
-  const std::vector<JournalPart> parts = part.entries(9);
-  const std::vector<double> numbers = parts[6].values(3);
-  theory::StepReading step{.second_moment = curve_of(parts[0], depths),
-                           .coherent = curve_of(parts[1], depths),
-                           .branch_cosine = curve_of(parts[2], sublayers),
-                           .branch_second_moment = curve_of(parts[3], sublayers),
-                           .loss = curve_of(parts[4], 1),
-                           .update = {},
-                           .kept_share = numbers[0],
-                           .change = curve_of(parts[7], depths),
-                           .loss_change = curve_of(parts[8], 1),
-                           .left_out = numbers[1],
-                           .gains = numbers[2]};
-  for (const JournalPart& update : parts[5].entries()) {
-    const int weight = update.at(std::size_t{0}).whole(0, static_cast<int>(weight_names.size()) - 1);
-    step.update[static_cast<Weight>(weight)] =
-        curve_of(update.at(std::size_t{1}), static_cast<std::size_t>(model.layers));
-  }
-  return step;
-}
-
-theory::FirstSteps prediction_of(const JournalPart& cell, const ModelSpec& model, int steps) {
-  theory::FirstSteps prediction{.refusal = cell.at("refusal").text(),
-                                .steps = {},
-                                .holds_until = cell.at("holds_until").whole(0, steps),
-                                .stopped_by = cell.at("stopped_by").text()};
-  const std::size_t count = prediction.refusal.empty() ? static_cast<std::size_t>(steps) + 1 : 0;
-  for (const JournalPart& step : cell.at("steps").entries(count)) {
-    prediction.steps.push_back(reading_of(step, model));
-  }
-  return prediction;
-}
 
 theory::FirstStepsSizes sizes_of(const FirstStepsConfig& config) {
   const double tokens = config.base.input.tokens;
@@ -164,23 +104,15 @@ theory::FirstStepsOptions prediction_options(const FirstStepsConfig& config) {
 
 theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& told, const theory::FirstStepsInput& input,
                            const std::string& label, stacks::Progress& progress) {
-  stacks::CellJournal* journal = progress.journal();
-  // All else that it depends on is in the hash that names the journal.
-  const std::string key =
-      journal == nullptr ? ""
-                         : fmt::format("first steps of {}: {}", label, config::json_text(config::resolved_json(told)));
-  if (journal != nullptr) {
-    if (const auto cell = journal->find(key)) {
-      progress.kept(label, 1);
-      return prediction_of(*cell, told.model, config.train.steps);
-    }
-  }
-  theory::FirstStepsOptions options = prediction_options(config);
-  options.on_share = progress.on_share();
-  theory::FirstSteps prediction = theory::predict_first_steps(told, input, options);
-  if (journal != nullptr) journal->keep(key, json_of(prediction));
-  progress.step(label);
-  return prediction;
+  const auto task = [&] {
+    return cache::task_name("first-steps", fmt::format("{} {} {} {}", label, config.run.seed, config.run.seeds,
+                                                       config::json_text(config::resolved_json(told))));
+  };
+  return stacks::cached(progress, label + ": theory", task, [&] {
+    theory::FirstStepsOptions options = prediction_options(config);
+    options.on_share = progress.on_share();
+    return theory::predict_first_steps(told, input, options);
+  });
 }
 
 void require_override_is_seen(const FirstStepsConfig& config, const theory::FirstStepsInput& input) {
@@ -230,13 +162,11 @@ stacks::Need prediction_need(const FirstStepsConfig& config) {
   return need;
 }
 
-double prediction_operations(const FirstStepsConfig& config, const StackSpec& told) {
-  return theory::first_steps_operations(told, sizes_of(config), prediction_options(config));
-}
-
 StatedError stated_error(const StackSpec& spec) {
   const double width = spec.model.width;
   return {.change = 8.0 / width, .cosine = 3.0 / width, .update = 8.0 / width};
 }
 
-}  // namespace periscope::first_steps
+}  // namespace first_steps
+
+}  // namespace periscope

@@ -20,8 +20,7 @@ namespace periscope::first_steps {
 
 [[nodiscard]] theory::FirstStepsOptions prediction_options(const FirstStepsConfig& config);
 
-/// Predicts the stack `told`. A prediction that progress.journal() has is not computed again. One step of progress,
-/// called `label`.
+/// Predicts the stack `told`, unless it is cached. One task of progress, called "`label`: theory".
 [[nodiscard]] theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& told,
                                          const theory::FirstStepsInput& input, const std::string& label,
                                          stacks::Progress& progress);
@@ -31,9 +30,8 @@ namespace periscope::first_steps {
 /// over the first steps.
 void require_override_is_seen(const FirstStepsConfig& config, const theory::FirstStepsInput& input);
 
-/// What the predictions need, one after the other, the batches with them, and the operations of that of `told`.
+/// What the predictions need, one after the other, the batches with them.
 [[nodiscard]] stacks::Need prediction_need(const FirstStepsConfig& config);
-[[nodiscard]] double prediction_operations(const FirstStepsConfig& config, const StackSpec& told);
 
 /// Tolerated bias: terms of first order in 1/D, which the theory lacks. Measured updates resolve no such term
 /// (docs/lab_notes/first_steps.md).

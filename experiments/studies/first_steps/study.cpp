@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <memory>
 
-#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/run/cached.h"
 #include "experiments/engine/training/dump.h"
 #include "experiments/engine/training/run_files.h"
 #include "experiments/studies/first_steps/report.h"
@@ -54,25 +53,14 @@ class Run {
   study::Outcome run(stacks::Progress& progress) {
     const theory::FirstStepsInput input = prediction_input(config_, corpus_);
     require_override_is_seen(config_, input);
-    stacks::CellJournal* journal = progress.journal();
-    if (journal != nullptr) states_ = std::filesystem::path(journal->path()).replace_extension("states").string();
     // What this very run was writing when it ended may be there.
-    if (!own_.dump.empty()) {
-      const bool is_own = journal != nullptr && journal->find(writing()).has_value();
-      dump_.emplace(own_.dump, force_ || is_own, true);
-    }
-    std::shared_ptr<const void> resumable;
+    if (!own_.dump.empty()) dump_.emplace(own_.dump, force_ || stacks::find_cached<bool>(progress, writing()), true);
     // The states of a run without --dump have no weights, which a dump would miss.
     const training::SavedStates kept{
-        .folder = states_,
+        .folder = progress.task_cache() == nullptr ? "" : progress.task_cache()->folder(),
         .identity = fmt::format("{} first steps{}", training::identity_of_runs(config_, resolved_),
-                                own_.dump.empty() ? "" : " with weights"),
-        .on_first = [&] {
-          resumable =
-              progress.resumable(fmt::format("stopped; the same command goes on from {}\n", printable(states_)));
-        }};
+                                own_.dump.empty() ? "" : " with weights")};
     result_ = first_steps::run(config_, corpus_, input, *ops_, kept, dump_.has_value(), progress);
-    resumable_ = std::move(resumable);
     if (result_.stopped_early) return {.stopped_early = true};
     dataset::Dataset data = dataset_of(config_, result_);
     if (result_.ended_early) dataset::set(data.facts, "stopped_early", std::int64_t{1});
@@ -80,20 +68,14 @@ class Run {
   }
 
   void write_files(stacks::Progress& progress) {
-    stacks::CellJournal* journal = progress.journal();
-    if (dump_) {
-      if (journal != nullptr && !journal->find(writing())) journal->keep(writing(), true);
-      dump_->write(*ops_, *result_.dumped, corpus_);
-      progress.say(fmt::format("wrote {}\n", printable(own_.dump)));
-    }
-    training::remove_states(states_);
+    if (!dump_) return;
+    stacks::store(progress, writing(), cache::encode(true));
+    dump_->write(*ops_, *result_.dumped, corpus_);
+    progress.say(fmt::format("wrote {}\n", printable(own_.dump)));
   }
 
  private:
-  /// The key under which a journal knows that the dump was being written.
-  [[nodiscard]] std::string writing() const {
-    return fmt::format("writing of dump {} has begun", training::absolute_or_none(own_.dump));
-  }
+  [[nodiscard]] std::string writing() const { return stacks::writing_task(config_.run, {own_.dump}); }
 
   FirstStepsConfig config_;
   FirstStepsFlags own_;
@@ -101,10 +83,8 @@ class Run {
   Corpus corpus_;
   config::Resolved resolved_;
   std::unique_ptr<Backend> ops_;
-  std::string states_;
   std::optional<training::Dump> dump_;
   FirstStepsResult result_;
-  std::shared_ptr<const void> resumable_;  // as long as the files are not written
 };
 
 study::Job resolve(const study::Request& request) {
@@ -122,7 +102,6 @@ study::Job resolve(const study::Request& request) {
                  .resolved = run->resolved(),
                  .overridden = override_json(run->config()),
                  .need = run->need(),
-                 .keeps_cells = true,
                  .run = [run](stacks::Progress& progress) {
                    study::Outcome outcome = run->run(progress);
                    outcome.write_files = [run](stacks::Progress& to) { run->write_files(to); };

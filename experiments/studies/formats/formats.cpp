@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/over_seeds.h"
 #include "experiments/engine/run/stacks.h"
-#include "experiments/engine/settings/json_text.h"
-#include "experiments/engine/settings/sha256.h"
 #include "experiments/engine/settings/theory_parameters.h"
 #include "sim/backends.h"
 #include "theory/predict/kernel.h"
@@ -105,11 +102,6 @@ FormatsStack empty_stack(const FormatsConfig& config, const std::vector<TensorFo
     result.variants.assign(variants_of(config), empty);
   }
   return stack;
-}
-
-/// Names what a seed's measurement depends on besides the stack and the run's own options.
-std::string what_is_read(const FormatsConfig& config) {
-  return "formats " + config::sha256_hex(config::json_text(config::section_json(section, config, true))).substr(0, 16);
 }
 
 }  // namespace
@@ -217,28 +209,17 @@ FormatsResult run(const FormatsConfig& config, stacks::Progress& progress) {
     forward.run.backward = false;
     forward.run.paired = true;
     forward.theory.finite_width = true;  // what it is held against is no allowance wide
-    stacks::Work work = stacks::work_of_stacks(forward, true, false);
-    const auto operations = [&](const StackSpec& spec) {  // a pass in double, and what every format adds to it
-      return 2.0 * (1.0 + static_cast<double>(formats.size())) * stacks::reading_operations(spec, config.run);
-    };
-    for (const StackSpec& spec : config.stacks()) {
-      work.of(stacks::WorkKind::measurement) += config.run.seeds * operations(spec);
-    }
-    progress.begin("formats", work);
+    progress.begin("formats", stacks::tasks_of_stacks(forward, true, true));
     const std::vector<stacks::StackResult> predicted = stacks::predict_stacks(forward, true, progress);
     for (const stacks::StackResult& prediction : predicted) {
       FormatsStack stack = empty_stack(config, formats, prediction);
       const StackSpec& spec = stack.spec;
-      progress.next(stacks::WorkKind::measurement, operations(spec), config::placement_label(spec));
-      stacks::over_kept_seeds(
-          what_is_read(config), spec, config.run, config.run.seeds, progress,
+      stacks::over_cached_seeds(
+          "formats", spec, config.run, config.run.seeds, config::short_label(spec), progress,
           [&](std::uint64_t seed) { return read_seed(config, formats, *ops, spec, seed); },
-          [](const SeedReading& reading) { return cached_json(reading); },
-          [&](const stacks::JournalPart& cell) { return cached_reading(cell, config, formats.size(), spec.model); },
           [&](const SeedReading& reading) {
             const auto seed = config.run.seed + static_cast<std::uint64_t>(stack.seeds);
             add(stack, reading, seed, stack.seeds == 0);
-            progress.step(config::short_label(spec));
           });
       if (config.certificates) certify_formats(config, formats, *ops, stack, progress);
       result.stacks.push_back(std::move(stack));

@@ -1,6 +1,5 @@
 #include "experiments/studies/formats/seed_reading.h"
 
-#include "experiments/engine/run/cell_journal.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/studies/formats/format_pass.h"
@@ -11,8 +10,6 @@
 
 namespace periscope::formats {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 void pass_through(const StackContext& context, const Tensor& input, const std::vector<int>& labels,
                   const Hooks& hooks) {
@@ -35,13 +32,6 @@ Tensor with_massive_features(const Backend& ops, const Tensor& x, int features, 
 /// True if the noise of the stream is predicted.
 bool predicts(const FormatsConfig& config, const ModelSpec& model) {
   return config.run.backward && model.ends().streams() == 1;
-}
-
-Json overflow_json(const FirstOverflow& first) { return {first.found, first.sublayer, static_cast<int>(first.signal)}; }
-
-FirstOverflow overflow_of(const stacks::JournalPart& part, const ModelSpec& model) {
-  return {part.at(std::size_t{0}).flag(), part.at(std::size_t{1}).whole(-1, model.sublayers()),
-          static_cast<Signal>(part.at(std::size_t{2}).whole(0, static_cast<int>(signal_names.size()) - 1))};
 }
 
 }  // namespace
@@ -84,41 +74,6 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
         passes.back().predicted =
             predicted_sqnr(ops, spec, truth, sizes, holding, {ops.to_host(drawn), ops.to_host(input)});
       }
-    }
-  }
-  return reading;
-}
-
-Json cached_json(const SeedReading& reading) {
-  Json json = Json::array();
-  for (const auto& variant : reading.passes) {
-    Json passes = Json::array();
-    for (const PassReading& pass : variant) {
-      passes.push_back({{"numbers", stacks::bits_of(pass.numbers)},
-                        {"rounding", stacks::bits_of(pass.rounding)},
-                        {"predicted", stacks::bits_of(pass.predicted)},
-                        {"forward", overflow_json(pass.forward)},
-                        {"backward", overflow_json(pass.backward)}});
-    }
-    json.push_back(std::move(passes));
-  }
-  return {{"passes", std::move(json)}};
-}
-
-SeedReading cached_reading(const stacks::JournalPart& cell, const FormatsConfig& config, std::size_t formats,
-                           const ModelSpec& model) {
-  const std::size_t places = places_of(model);
-  const std::size_t numbers = compared_sites(model, config.run.backward).size() * measure_names.size() * places;
-  SeedReading reading;
-  for (const stacks::JournalPart& variant : cell.at("passes").entries(variants_of(config))) {
-    std::vector<PassReading>& passes = reading.passes.emplace_back();
-    for (const stacks::JournalPart& pass : variant.entries(formats + 1)) {
-      const bool exact = passes.empty();
-      passes.push_back({.numbers = pass.at("numbers").values(numbers),
-                        .rounding = pass.at("rounding").values(exact ? 0 : part_names.size() * places),
-                        .predicted = pass.at("predicted").values(exact || !predicts(config, model) ? 0 : places - 1),
-                        .forward = overflow_of(pass.at("forward"), model),
-                        .backward = overflow_of(pass.at("backward"), model)});
     }
   }
   return reading;

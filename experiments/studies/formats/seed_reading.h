@@ -1,9 +1,8 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <tuple>
 #include <vector>
 
-#include "experiments/engine/run/journal_part.h"
 #include "experiments/studies/formats/config.h"
 #include "experiments/studies/formats/deviation.h"
 #include "sim/base/enumerators.h"
@@ -23,14 +22,13 @@ struct SeedReading {
   std::vector<std::vector<PassReading>> passes;  ///< [variant][0: f64, then the formats]
 };
 
+/// Members, for the cache.
+inline auto parts(FirstOverflow& o) { return std::tie(o.found, o.sublayer, o.signal); }
+inline auto parts(PassReading& p) { return std::tie(p.numbers, p.rounding, p.predicted, p.forward, p.backward); }
+inline auto parts(SeedReading& r) { return std::tie(r.passes); }
+
 /// Runs seed `seed` of `spec`: all passes have the same weights, input and labels. With run.backward gradients too.
 SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
                       const StackSpec& spec, std::uint64_t seed);
-
-/// A seed's reading as a cell of a journal, to its last bit.
-nlohmann::ordered_json cached_json(const SeedReading& reading);
-/// Throws InputError for anything but the reading of a run like this.
-SeedReading cached_reading(const stacks::JournalPart& cell, const FormatsConfig& config, std::size_t formats,
-                           const ModelSpec& model);
 
 }  // namespace periscope::formats

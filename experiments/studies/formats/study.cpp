@@ -45,7 +45,6 @@ study::Job resolve(const study::Request& request) {
           .resolved = config::resolved(config),
           .overridden = config::override_json(config),
           .need = need_of(config),
-          .keeps_cells = true,
           .run = [config](stacks::Progress& progress) -> study::Outcome {
             auto forward = static_cast<const config::Config&>(config);
             forward.run.backward = false;  // theory predicts no gradient: noise follows from measured ones (T27)

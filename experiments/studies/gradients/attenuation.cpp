@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/settings/theory_override.h"
@@ -71,11 +70,9 @@ Attenuation measure_attenuation(const config::Config& config, const Backend& bac
                 .stream_claim = claim_of(spec),
                 .down_claim = claim_of(spec)};
   const std::string label = fmt::format("{}, qk_factor {:g}", config::short_label(spec), spec.init.qk_factor);
-  progress.next(stacks::WorkKind::measurement, stacks::reading_operations(spec, config.run), label);
-  stacks::measure_stack(backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
+  stacks::measure_stack(backend, spec, config.run, config.run.seeds, label, progress, [&](const Reading& reading) {
     a.stream.add(every_layer(log_norm(reading.profile, Signal::x_out).value));
     a.down.add(log_norm(reading.profile, Weight::down).value);
-    progress.step(label);
   });
   const theory::Prediction prediction = predict_gradients(config, spec, overridden, progress);
   a.refusal = prediction.refusal;
@@ -119,7 +116,7 @@ AttenuationResult gradient_attenuation(const GradientConfig& config, stacks::Pro
   };
   const std::vector<StackSpec> stacks = swept(config.stacks());
   const std::vector<StackSpec> overridden = swept(config.predicted_stacks());
-  progress.begin("gradients attenuation", work_of(config, stacks, overridden));
+  progress.begin("gradients attenuation", tasks_of(config, stacks.size()));
   AttenuationResult result;
   result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {

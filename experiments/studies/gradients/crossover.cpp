@@ -8,7 +8,6 @@
 #include <set>
 
 #include "experiments/engine/judge/judge.h"
-#include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/settings/theory_override.h"
@@ -54,14 +53,12 @@ Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec s
     progress.throw_if_stop_requested();
     std::size_t seed = 0;
     const std::string label = fmt::format("{}, down_factor {:g}", config::short_label(spec), factor);
-    progress.next(stacks::WorkKind::measurement, stacks::reading_operations(spec, config.run), label);
-    stacks::measure_stack(backend, spec, config.run, config.run.seeds, progress, [&](const Reading& reading) {
+    stacks::measure_stack(backend, spec, config.run, config.run.seeds, label, progress, [&](const Reading& reading) {
       const Profile& p = reading.profile;
       sweep.log_gradient[seed].push_back(log_norm(p, Weight::down).value.back());
       sweep.log_rms_a[seed].push_back(0.5 * std::log(p.find(Statistic::second_moment, Signal::f_out)->value.back()));
       sweep.log_gain[seed].push_back(log_gain(spec, p));
       ++seed;
-      progress.step(label);
     });
     const theory::Prediction& prediction =
         sweep.predictions.emplace_back(predict_gradients(config, spec, overridden, progress));
@@ -238,9 +235,7 @@ CrossoverResult gradient_crossover(const GradientConfig& config, stacks::Progres
   const auto pre_stack = std::ranges::find_if(stacks, is_pre);
   const std::vector<StackSpec> overridden = config.predicted_stacks();
   const auto overridden_pre = overridden[static_cast<std::size_t>(pre_stack - stacks.begin())];
-  stacks::Work work = work_of(config, stacks, overridden);
-  for (double& operations : work.operations) operations *= static_cast<double>(result.factors.size());
-  progress.begin("gradients crossover", work);
+  progress.begin("gradients crossover", tasks_of(config, stacks.size() * result.factors.size()));
   result.stopped_early = stacks::until_stopped([&] {
     const Sweep pre = sweep_of(config, *backend, *pre_stack, overridden_pre, progress);
     for (std::size_t i = 0; i < stacks.size(); ++i) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"
@@ -76,10 +75,8 @@ DepthLaw measure_law(const config::Config& config, const Backend& backend, const
     if (law.refusal.empty()) law.refusal = predictions.back().refusal;
     std::size_t seed = 0;
     const std::string label = fmt::format("{}, {} layers", config::short_label(spec), layers);
-    progress.next(stacks::WorkKind::measurement, stacks::reading_operations(stack, run), label);
-    stacks::measure_stack(backend, stack, run, run.seeds, progress, [&](const Reading& reading) {
+    stacks::measure_stack(backend, stack, run, run.seeds, label, progress, [&](const Reading& reading) {
       rows[seed++].push_back(log_norm(reading.profile, Weight::down).value.back());
-      progress.step(label);
     });
   }
   for (std::vector<double>& row : rows) law.gradient.add(std::move(row));
@@ -133,14 +130,7 @@ DepthResult gradient_depth(const GradientConfig& config, stacks::Progress& progr
   for (const auto* all : {&stacks, &overridden}) {
     for (const StackSpec& spec : *all) validate(at_depth(spec, result.theory_layers.back()));
   }
-  const auto at_depths = [&](const std::vector<StackSpec>& specs) {
-    std::vector<StackSpec> all;
-    for (const StackSpec& spec : specs) {
-      for (const double layers : result.layers) all.push_back(at_depth(spec, layers));
-    }
-    return all;
-  };
-  progress.begin("gradients depth", work_of(config, at_depths(stacks), at_depths(overridden)));
+  progress.begin("gradients depth", tasks_of(config, stacks.size() * result.layers.size()));
   result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {
       progress.throw_if_stop_requested();

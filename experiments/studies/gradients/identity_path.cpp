@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
-#include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/over_seeds.h"
-#include "experiments/engine/run/progress.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/studies/gradients/decompose.h"
@@ -17,6 +14,11 @@
 #include "sim/numerics/larger.h"
 
 namespace periscope::gradients {
+
+static auto parts(GradientPathSizes& s) {
+  return std::tie(s.total, s.skip, s.rest, s.cosine, s.branch, s.branch_cosine, s.error);
+}
+
 namespace {
 
 /// Each side of g = s + r rounds by itself: per sublayer a chain of at most six matrix products or norms, each a sum
@@ -33,28 +35,6 @@ GradientPathSizes decompose_seed(const config::Config& config, const Backend& ba
   const StackContext context{.ops = backend, .model = spec.model, .weights = weights};
   return decompose_gradient(context, stacks::stack_input(context, spec, config.run.dtype, seed),
                             stacks::label_ids(spec, seed));
-}
-
-/// The lists of sizes, for a journal.
-constexpr std::array lists{&GradientPathSizes::total,  &GradientPathSizes::skip,   &GradientPathSizes::rest,
-                           &GradientPathSizes::cosine, &GradientPathSizes::branch, &GradientPathSizes::branch_cosine};
-
-nlohmann::ordered_json json_of(const GradientPathSizes& sizes) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  json.push_back(stacks::bits_of(std::span(&sizes.error, 1)));
-  for (const auto list : lists) json.push_back(stacks::bits_of(sizes.*list));
-  return json;
-}
-
-GradientPathSizes sizes_of(const stacks::JournalPart& cell, const ModelSpec& model) {
-  GradientPathSizes sizes;
-  const std::vector<stacks::JournalPart> parts = cell.entries(lists.size() + 1);
-  sizes.error = parts[0].values(1).front();
-  for (std::size_t i = 0; i < lists.size(); ++i) {
-    const bool of_branches = lists[i] == &GradientPathSizes::branch || lists[i] == &GradientPathSizes::branch_cosine;
-    sizes.*lists[i] = parts[i + 1].values(static_cast<std::size_t>(model.sublayers() + (of_branches ? 0 : 1)));
-  }
-  return sizes;
 }
 
 void add(IdentityPath& path, const GradientPathSizes& sizes) {
@@ -129,28 +109,17 @@ IdentityPathResult identity_path(const config::Config& config, stacks::Progress&
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> overridden = config.predicted_stacks();
   constexpr int predictions = 2;  // of all paths and of the skip path
-  stacks::Work work = work_of(config, stacks, overridden, predictions);
-  constexpr double decomposed = 2.0;  // a pass goes back through every branch alone, too
-  work.of(stacks::WorkKind::measurement) *= decomposed;
-  progress.begin("gradients identity-path", work);
+  progress.begin("gradients identity-path", tasks_of(config, stacks.size(), predictions));
   IdentityPathResult result;
   result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t j = 0; j < stacks.size(); ++j) {
       const StackSpec& spec = stacks[j];
       IdentityPath path;
       path.spec = spec;
-      config::RunOptions run = config.run;
-      run.backward = true;
-      const std::string label(config::short_label(spec));
-      progress.next(stacks::WorkKind::measurement, decomposed * stacks::reading_operations(spec, run), label);
-      stacks::over_kept_seeds(
-          "paths", spec, config.run, config.run.seeds, progress,
-          [&](std::uint64_t seed) { return decompose_seed(config, *backend, spec, seed); }, json_of,
-          [&](const stacks::JournalPart& cell) { return sizes_of(cell, spec.model); },
-          [&](const GradientPathSizes& sizes) {
-            add(path, sizes);
-            progress.step(label);
-          });
+      stacks::over_cached_seeds(
+          "paths", spec, config.run, config.run.seeds, config::short_label(spec), progress,
+          [&](std::uint64_t seed) { return decompose_seed(config, *backend, spec, seed); },
+          [&](const GradientPathSizes& sizes) { add(path, sizes); });
       predict(config, overridden[j], progress, path);
       path.error_bound = rounding_bound(spec, config.run.dtype);
       result.stacks.push_back(std::move(path));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,15 +15,14 @@ namespace periscope::gradients {
 
 /// Theory's gradients of the stack `overridden`, which --theory-set may have changed, for the token ids and labels of
 /// the run's seeds of the stack that is measured, `spec`: the same unless --theory-set says otherwise. Refused too
-/// where the run's dtype cannot show what is predicted (out_of_range). One step of progress.
+/// where the run's dtype cannot show what is predicted (out_of_range). One task of progress.
 theory::Prediction predict_gradients(const config::Config& config, const StackSpec& spec, const StackSpec& overridden,
                                      stacks::Progress& progress,
                                      theory::GradientPaths paths = theory::GradientPaths::all);
 
-/// Returns the work of a study, for Progress::begin: readings, with gradients, of the run's seeds of every stack of
-/// `measured`, and `predictions` predictions of every stack of `overridden`.
-stacks::Work work_of(const config::Config& config, const std::vector<StackSpec>& measured,
-                     const std::vector<StackSpec>& overridden, int predictions = 1);
+/// Returns the number of tasks of a study, for Progress::begin: the run's seeds and `predictions` predictions of every
+/// stack.
+std::int64_t tasks_of(const config::Config& config, std::size_t stacks, int predictions = 1);
 
 /// log ‖∂loss/∂·‖ = ½ log_grad_sq of a place (a Signal or a Weight), measured or predicted.
 template <class Place>

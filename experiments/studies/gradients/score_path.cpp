@@ -5,7 +5,6 @@
 
 #include "experiments/engine/judge/gradient_floor.h"
 #include "experiments/engine/judge/stack_tests.h"
-#include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/run/stacks.h"
 #include "sim/backends.h"
@@ -44,10 +43,8 @@ ScorePath measure_path(const config::Config& config, const Backend& backend, con
   path.spec = spec;
   const int seeds = config.run.seeds;
   const std::string label(config::short_label(spec));
-  progress.next(stacks::WorkKind::measurement, stacks::reading_operations(spec, config.run), label);
-  const Profile measured = stacks::measure_stack(backend, spec, config.run, seeds, progress, [&](const Reading&) {
-                             progress.step(label);
-                           }).profile();
+  const Profile measured =
+      stacks::measure_stack(backend, spec, config.run, seeds, label, progress, [](const Reading&) {}).profile();
   path.share_measured = attention_only(*measured.find(Statistic::score_share, Signal::A_out));
   path.log_measured = *measured.find(Statistic::log_grad_sq, Signal::x_out);
   const theory::Prediction all = predict_gradients(config, spec, overridden, progress);
@@ -91,7 +88,7 @@ ScorePathResult score_path(const config::Config& config, stacks::Progress& progr
   const std::vector<StackSpec> stacks = config.stacks();
   const std::vector<StackSpec> overridden = config.predicted_stacks();
   constexpr int predictions = 2;  // with the score path and without
-  progress.begin("gradients score-path", work_of(config, stacks, overridden, predictions));
+  progress.begin("gradients score-path", tasks_of(config, stacks.size(), predictions));
   ScorePathResult result;
   result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t i = 0; i < stacks.size(); ++i) {

@@ -170,7 +170,6 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
           .resolved = config::resolved(config),
           .overridden = config::override_json(config),
           .need = need_of(experiment, config),
-          .keeps_cells = true,
           .run = [config, experiment](stacks::Progress& progress) {
             stacks::require_override_is_seen(config, experiment.name, false, experiment.compared);
             Outcome outcome = experiment.run(config, progress);

@@ -1,20 +1,14 @@
 #include "experiments/studies/power/false_alarms.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <limits>
-#include <map>
-#include <utility>
+#include <cstdint>
+#include <tuple>
 
 #include "experiments/engine/result/text_table.h"
+#include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/confront.h"
-#include "experiments/engine/run/journal.h"
-#include "experiments/engine/run/progress.h"
-#include "experiments/engine/settings/build_info.h"
-#include "experiments/engine/settings/resolved.h"
 #include "sim/base/error.h"
 
 namespace periscope::power {
@@ -32,29 +26,45 @@ class Hidden : public stacks::Progress {
   const stacks::Progress& whole_;
 };
 
-/// One run of one configuration under the right theory. Throws Stopped.
-Json run_once(const config::Config& base, const std::string& name, int master_seed, const stacks::Progress& progress) {
+/// One run of a configuration under the right theory.
+struct Alarm {
+  std::uint64_t seed = 0;
+  bool rejected = false;
+  bool inconclusive = false;
+  std::string worst;  ///< the test that came closest to rejecting it
+  double excess = 0.0;
+  double critical = 0.0;
+};
+
+/// Members, for the cache.
+auto parts(Alarm& a) { return std::tie(a.seed, a.rejected, a.inconclusive, a.worst, a.excess, a.critical); }
+
+/// Throws Stopped.
+Alarm run_once(const config::Config& base, const std::string& name, int master_seed, const stacks::Progress& progress) {
   config::Config config = base;
   config.run.seed += (static_cast<std::uint64_t>(master_seed) + 1) << 20U;
   PowerRow row{.theory = "true", .is_true = true, .settings = {}, .config = name, .stacks = {}};
-  bool inconclusive = false;
+  Alarm alarm{.seed = config.run.seed, .worst = {}};
   Hidden own(progress);
   const stacks::ConfrontedStacks run = stacks::confront(config, "power", own);
   if (run.stopped_early) throw stacks::Stopped();
   for (const stacks::StackResult& result : run.stacks) {
     row.stacks.push_back(confrontation_of(result.spec, result.judged));
     const judge::Verdict verdict = result.judged.verdict;
-    inconclusive = inconclusive || (verdict != judge::Verdict::agrees && verdict != judge::Verdict::disagrees);
+    alarm.inconclusive |= verdict != judge::Verdict::agrees && verdict != judge::Verdict::disagrees;
   }
   const Confrontation& worst = row.clearest();
-  return {{"config", name},
-          {"master_seed", master_seed},
-          {"seed", config.run.seed},
-          {"rejected", row.rejected()},
-          {"inconclusive", inconclusive},
-          {"worst", worst.by},
-          {"excess", worst.excess},
-          {"critical", worst.critical}};
+  alarm.rejected = row.rejected();
+  alarm.worst = worst.by;
+  alarm.excess = worst.excess;
+  alarm.critical = worst.critical;
+  return alarm;
+}
+
+Json json_of(const Alarm& alarm, const std::string& config, int master_seed) {
+  return {{"config", config},           {"master_seed", master_seed},         {"seed", alarm.seed},
+          {"rejected", alarm.rejected}, {"inconclusive", alarm.inconclusive}, {"worst", alarm.worst},
+          {"excess", alarm.excess},     {"critical", alarm.critical}};
 }
 
 /// The configurations that are marked for it.
@@ -69,79 +79,20 @@ std::vector<std::size_t> marked(const PowerRun& run) {
   return all;
 }
 
-/// The head of a journal of these runs: everything that a record depends on, but for the number of runs.
-Json header_of(const PowerRun& run) {
-  Json all = Json::array();
-  for (const std::size_t i : marked(run)) {
-    const stacks::LadderConfig& config = run.configs[i];
-    all.push_back({{"name", run.list.configs[i].name},
-                   {"config_sha256", config::config_sha256(config::resolved(config))},
-                   {"version", build_info::version},
-                   {"commit", build_info::commit},
-                   {"device", config.run.device}});
-  }
-  return {
-      {"journal", "periscope power --master-seeds"}, {"program_sha256", config::program_sha256()}, {"configs", all}};
-}
-
-/// The result of a run, as run_once has it in JSON.
-struct Alarm {
-  Json record;
-  bool rejected, inconclusive;
-};
-
-/// By name of the configuration and master seed. Throws InputError for a record that is no such run.
-using Alarms = std::map<std::pair<std::string, int>, Alarm>;
-Alarms alarms_of(const stacks::Journal& journal) {
-  Alarms alarms;
-  for (std::size_t i = 0; i < journal.records().size(); ++i) {
-    const stacks::JournalPart record = journal.part(i);
-    constexpr std::array keys{"config",       "master_seed", "seed",   "rejected",
-                              "inconclusive", "worst",       "excess", "critical"};
-    if (record.json().size() != keys.size()) record.refuse(fmt::format("an object of {}", fmt::join(keys, ", ")));
-    if (!record.at("seed").json().is_number_unsigned()) record.at("seed").refuse("a whole number");
-    (void)record.at("worst").text();
-    (void)record.at("excess").number();
-    (void)record.at("critical").number();
-    alarms.try_emplace({record.at("config").text(), record.at("master_seed").whole(0, std::numeric_limits<int>::max())},
-                       Alarm{journal.records()[i], record.at("rejected").flag(), record.at("inconclusive").flag()});
-  }
-  return alarms;
-}
-
-/// Nothing without run.out.
-std::optional<stacks::Journal> journal_of(const PowerRun& run) {
-  const std::string& out = run.configs[marked(run).front()].run.out;
-  if (out.empty()) return std::nullopt;
-  return std::optional<stacks::Journal>(std::in_place, out + "/power_master_seeds.journal", header_of(run));
-}
-
 }  // namespace
 
 FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, stacks::Progress& progress) {
-  std::optional<stacks::Journal> journal = journal_of(run);
-  Alarms alarms_kept = journal ? alarms_of(*journal) : Alarms();
-  FalseAlarmResult result{.configs = {}, .records = Json::array(), .journal = journal ? journal->path() : ""};
+  FalseAlarmResult result{.configs = {}, .records = Json::array()};
   progress.begin("power", static_cast<std::int64_t>(marked(run).size()) * master_seeds);
   const auto count = [&](const std::string& name, const config::Config& config, FalseAlarms& alarms) {
     for (int m = 0; m < master_seeds; ++m) {
-      auto kept = alarms_kept.find({name, m});
-      if (kept == alarms_kept.end()) {
-        progress.throw_if_stop_requested();
-        const Json record = run_once(config, name, m, progress);
-        if (journal) journal->append(record);
-        kept = alarms_kept.try_emplace({name, m}, Alarm{record, record["rejected"], record["inconclusive"]}).first;
-      }
-      if (journal && result.resumable == nullptr) {
-        const std::string note = fmt::format("stopped; the same command goes on from {}\n", journal->path());
-        result.resumable = progress.resumable(note);
-      }
-      const Alarm& alarm = kept->second;
+      const Alarm alarm = stacks::cached(
+          progress, name, [&] { return cache::task_name("alarm", fmt::format("{} {}", name, m)); },
+          [&] { return run_once(config, name, m, progress); });
       ++alarms.runs;
       alarms.rejected += alarm.rejected ? 1 : 0;
       alarms.inconclusive += alarm.inconclusive ? 1 : 0;
-      result.records.push_back(alarm.record);
-      progress.step(name);
+      result.records.push_back(json_of(alarm, name, m));
     }
   };
   for (const std::size_t i : marked(run)) {
@@ -162,8 +113,7 @@ std::string false_alarm_table(const FalseAlarmResult& result) {
     table.add({a.config, fmt::to_string(a.runs), fmt::to_string(a.rejected), fmt::to_string(a.allowed),
                fmt::to_string(a.inconclusive), a.rejected > a.allowed ? "TOO MANY" : ""});
   }
-  const std::string kept = result.journal.empty() ? "" : "; journal: " + result.journal;
-  return table.text() + fmt::format("Rejections of the right theory, one chance per run{}\n", kept);
+  return table.text() + "Rejections of the right theory, one chance per run\n";
 }
 
 Json false_alarm_json(const FalseAlarmResult& result) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -19,16 +18,13 @@ struct FalseAlarms {
 
 struct FalseAlarmResult {
   std::vector<FalseAlarms> configs;
-  nlohmann::ordered_json records;              ///< one per run, in the order of configurations and master seeds
-  std::string journal;                         ///< its path; "" without one
-  std::shared_ptr<const void> resumable = {};  ///< once a run is in the journal
-  bool stopped_early = false;                  ///< runs are those that were finished
+  nlohmann::ordered_json records;  ///< one per run, in the order of configurations and master seeds
+  bool stopped_early = false;      ///< runs are those that were finished
 };
 
 /// Runs every configuration of the list that is marked for it with `master_seeds` master seeds and the right theory.
 /// Master seed m shifts run.seed by (m + 1)·2^20, so that all random numbers are fresh, those of the prediction too.
-/// Every finished run is appended to the journal in run.out (without it there is none); runs that are there already are
-/// not repeated.
+/// Cached runs are not repeated. Nothing removes them from the cache.
 FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, stacks::Progress& progress);
 
 /// The right theory was rejected more often than it may be.

@@ -5,13 +5,18 @@
 #include <algorithm>
 #include <chrono>
 
-#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/ladder.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/settings/theory_override.h"
 #include "sim/base/error.h"
 
 namespace periscope::power {
+
+static auto parts(Confrontation& c) {
+  return std::tie(c.placement, c.input, c.verdict, c.reason, c.by, c.excess, c.critical);
+}
+
 namespace {
 
 /// Adds up how long the functions take that it is told to call.
@@ -102,7 +107,7 @@ PowerRow confront_with(const WrongTheory& theory, const config::Config& overridd
       continue;
     }
     const std::vector<stacks::StackResult> wrong =
-        stacks::predict_stacks(one, one.theory.finite_width.value_or(true), progress, false);
+        stacks::predict_stacks(one, one.theory.finite_width.value_or(true), progress);
     std::vector<const theory::Prediction*> predictions = truth;
     predictions[i] = &wrong.front().prediction;
     row.stacks.push_back(
@@ -143,44 +148,17 @@ PowerRow confront_ladder(const std::string& theory, const std::vector<std::strin
   return row;
 }
 
-nlohmann::ordered_json json_of(const PowerRow& row) {
-  nlohmann::ordered_json stacks = nlohmann::ordered_json::array();
-  for (const Confrontation& c : row.stacks) {
-    stacks.push_back({c.placement, c.input, static_cast<int>(c.verdict), c.reason, c.by,
-                      stacks::bits_of(std::vector{c.excess, c.critical})});
-  }
-  return {{"stacks", stacks}};
-}
-
-void read_row(const stacks::JournalPart& cell, PowerRow& row) {
-  for (const stacks::JournalPart& stack : cell.at("stacks").entries()) {
-    const std::vector<stacks::JournalPart> parts = stack.entries(6);
-    const std::vector<double> numbers = parts[5].values(2);
-    row.stacks.push_back(
-        {.placement = parts[0].text(),
-         .input = parts[1].text(),
-         .verdict = static_cast<judge::Verdict>(parts[2].whole(0, static_cast<int>(judge::Verdict::disagrees))),
-         .reason = parts[3].text(),
-         .by = parts[4].text(),
-         .excess = numbers[0],
-         .critical = numbers[1]});
-  }
-  if (row.stacks.empty()) cell.at("stacks").refuse("a list of 1 or more");
-}
-
-/// The row of the journal, or else that of `confront`.
+/// Returns the stacks of the cached row, or else those of `confront`.
 template <class Confront>
-PowerRow kept_or(PowerRow row, const stacks::Progress& progress, const Confront& confront) {
-  const std::string key = fmt::format("{}: {}", row.config, row.theory);
-  const std::optional<stacks::JournalPart> cell =
-      progress.journal() == nullptr ? std::nullopt : progress.journal()->find(key);
-  if (cell) {
-    read_row(*cell, row);
+PowerRow cached_or(PowerRow row, stacks::Progress& progress, const Confront& confront) {
+  const std::string task = cache::task_name("row", fmt::format("{}: {}", row.config, row.theory));
+  if (auto stacks = stacks::find_cached<std::vector<Confrontation>>(progress, task)) {
+    row.stacks = std::move(*stacks);
     return row;
   }
   progress.throw_if_stop_requested();
   row = confront();
-  if (progress.journal() != nullptr) progress.journal()->keep(key, json_of(row));
+  stacks::store(progress, task, cache::encode(row.stacks));
   return row;
 }
 
@@ -234,14 +212,14 @@ PowerResult run(const PowerRun& run, stacks::Progress& progress) {
     const PowerConfig& listed = list.configs[index];
     const stacks::LadderConfig& config = run.configs[index];
     Stopwatch theory;
-    // Nothing is measured before a row comes that is not in the journal.
+    // Nothing is measured before a row comes that is not cached.
     std::optional<Stage> measured;
     const auto stage = [&]() -> const Stage& {
       if (measured) return *measured;
       // NOLINTNEXTLINE(cppcoreguidelines-slicing): the ladder's own keys are of no use to one width
       measured.emplace(Stage{.config = config, .measured = {}, .truth = {}});
       const bool at_width = config.theory.finite_width.value_or(true);
-      progress.begin(listed.name, stacks::work_of_stacks(config, at_width, true));
+      progress.begin(listed.name, stacks::tasks_of_stacks(config, at_width, true));
       measured->truth = theory.time([&] { return stacks::predict_stacks(config, at_width, progress); });
       measured->measured = stacks::measure_stacks(config, progress);
       return *measured;
@@ -251,14 +229,14 @@ PowerResult run(const PowerRun& run, stacks::Progress& progress) {
       return theory.time([&] { return confront_ladder(name, settings, listed.name, overridden, progress); });
     };
     const PowerRow truth{.theory = "true", .is_true = true, .settings = {}, .config = listed.name, .stacks = {}};
-    result.rows.push_back(kept_or(truth, progress, [&] {
+    result.rows.push_back(cached_or(truth, progress, [&] {
       return listed.ladder ? along_ladder("true", {}, config) : confront_with_truth(stage(), listed.name);
     }));
     for (std::size_t i = 0; i < list.theories.size(); ++i) {
       const WrongTheory& wrong = list.theories[i];
       if (wrong.config != listed.name) continue;
       const PowerRow row{.theory = wrong.name, .settings = wrong.settings, .config = listed.name, .stacks = {}};
-      result.rows.push_back(kept_or(row, progress, [&] {
+      result.rows.push_back(cached_or(row, progress, [&] {
         if (listed.ladder) return along_ladder(wrong.name, wrong.settings, run.overridden[i]);
         const Stage& now = stage();
         return theory.time([&] { return confront_with(wrong, run.overridden[i], now, progress); });

@@ -19,7 +19,7 @@ struct PowerFlags {
 const std::vector<study::Flag<PowerFlags>>& flags() {
   static const std::vector<study::Flag<PowerFlags>> all{
       {"master-seeds", &PowerFlags::master_seeds,
-       "Instead: how often is the right theory rejected? Runs that many seeds; a journal in --out keeps finished ones",
+       "Instead: how often is the right theory rejected? Runs that many seeds; finished ones stay in the cache",
        from_to(1, 1'000'000)}};
   return all;
 }
@@ -60,7 +60,6 @@ study::Job power_job(const std::shared_ptr<const PowerRun>& run) {
           .run_options = options_of(*run),
           .resolved = resolved(*run),
           .need = need_of(*run),
-          .keeps_cells = true,
           .run = [run](stacks::Progress& progress) -> study::Outcome {
             const PowerResult result = power::run(*run, progress);
             if (result.stopped_early) return {.stopped_early = true};
@@ -71,22 +70,20 @@ study::Job power_job(const std::shared_ptr<const PowerRun>& run) {
 }
 
 study::Job false_alarm_job(const std::shared_ptr<const PowerRun>& run, int master_seeds) {
-  stacks::Need need = need_of(*run);
-  const auto result = std::make_shared<FalseAlarmResult>();  // outlives the run: a stopped one can be gone on from
   return {.file = "",
           .run_options = options_of(*run),
           .resolved = resolved(*run),
-          .need = need,
-          .unskippable = "--master-seeds: its journal keeps what is there",
-          .run = [run, master_seeds, result](stacks::Progress& progress) -> study::Outcome {
-            *result = count_false_alarms(*run, master_seeds, progress);
-            if (result->stopped_early) {
-              progress.say(false_alarm_table(*result));
+          .need = need_of(*run),
+          .unskippable = "--master-seeds: finished runs are cached anyhow",
+          .run = [run, master_seeds](stacks::Progress& progress) -> study::Outcome {
+            const FalseAlarmResult result = count_false_alarms(*run, master_seeds, progress);
+            if (result.stopped_early) {
+              progress.say(false_alarm_table(result));
               return {.stopped_early = true};
             }
-            return {.document = false_alarm_json(*result),
-                    .table = false_alarm_table(*result),
-                    .code = study::code_of(!too_many(*result))};
+            return {.document = false_alarm_json(result),
+                    .table = false_alarm_table(result),
+                    .code = study::code_of(!too_many(result))};
           }};
 }
 

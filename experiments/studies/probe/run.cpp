@@ -32,12 +32,8 @@ std::string name_of(const Checkpoint& checkpoint) {
 
 ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, const stacks::TokenInput& input,
                      const ProbeConfig& own, stacks::Progress& progress, std::optional<Emission>& not_finite) {
-  const double operations =
-      stacks::pass_operations(context.model, static_cast<int>(input.ids.size()), own.run.backward);
-  stacks::Work work;
-  work.of(stacks::WorkKind::measurement) = operations;
-  progress.begin("probe", work);
-  progress.next(stacks::WorkKind::measurement, operations, "the checkpoint");
+  progress.begin("probe", 1);
+  progress.next("the checkpoint");
   const stacks::OneThread serial(
       stacks::is_small_pass(context.model, static_cast<int>(input.ids.size()), own.run.backward));
   stacks::PassProgress steps(progress, context.model.sublayers(), own.run.backward, true);

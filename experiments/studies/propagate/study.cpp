@@ -4,9 +4,8 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <filesystem>
 
-#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/confront.h"
 #include "experiments/engine/run/fits.h"
 #include "experiments/engine/run/verdict_table.h"
@@ -51,16 +50,12 @@ Outcome outcome_of(const config::Config& config, const stacks::ConfrontedStacks&
           .table = stacks::verdict_table(result.stacks, config.agreement, true) + config::override_lines(config)};
 }
 
-/// Weights and activations of the first seed, in f64 and in memory of their own. A run that goes on where it was
-/// stopped writes over what it wrote then.
+/// Weights and activations of the first seed, in f64 and in memory of their own. A resumed run writes over what
+/// it wrote before.
 void write_dump(const config::Config& config, const std::string& folder, bool force, stacks::Progress& progress) {
-  stacks::CellJournal* journal = progress.journal();
-  const std::string key =
-      fmt::format("writing of dump {} has begun", std::filesystem::absolute(folder).lexically_normal().string());
-  const bool is_own = journal != nullptr && journal->find(key).has_value();
-  const auto begins = [&] {
-    if (journal != nullptr && !is_own) journal->keep(key, true);
-  };
+  const std::string writing = stacks::writing_task(config.run, {folder});
+  const bool is_own = stacks::find_cached<bool>(progress, writing).has_value();
+  const auto begins = [&] { stacks::store(progress, writing, cache::encode(true)); };
   config::RunOptions dumped = config.run;
   dumped.dtype = DType::f64;
   constexpr double copies = 2.0;  // of every signal: of both ways, or with what completes matrices that are not drawn
@@ -81,7 +76,6 @@ Job resolve_propagate(const Request& request) {
           .overridden = config::override_json(config),
           .need = stacks::stacks_need(config, config.theory.finite_width.value_or(true), true,
                                       study::threads_of(config.run)),
-          .keeps_cells = true,
           .run = {}};
   if (own.fail_on_divergence) {
     job.unskippable = "--fail-on-divergence: a result file does not keep that flag's exit code";

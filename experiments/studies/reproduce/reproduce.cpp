@@ -133,7 +133,6 @@ ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, trainin
   states.forgets_weights = true;
   states.at_end = [&](const training::TrainCell& cell, const ResidentWeights& weights,
                       training::RecordedValues& values) { add_scaled(*ops, cell, corpus, weights, values); };
-  if (!states.folder.empty()) progress.say(training::other_states(cells, states));
   std::size_t next = 0;
   result.stopped_early = stacks::until_stopped([&] {
     training::train_cells(*ops, cells, corpus, states, progress, [&](training::TrainedCell cell) {

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "experiments/studies/reproduce/reproduce.h"
-#include "sim/base/printable.h"
 
 namespace periscope::reproduce {
 namespace {
@@ -70,13 +69,11 @@ std::string warning_of(int seeds) {
 }
 
 study::Outcome outcome_of(const ReproduceConfig& config, const Corpus& corpus, const config::Resolved& all,
-                          std::shared_ptr<const void>& resumable, stacks::Progress& progress) {
+                          stacks::Progress& progress) {
   if (config.run.seeds < 3) progress.say(warning_of(config.run.seeds));
-  const std::string folder = config.run.out.empty() ? "" : config.run.out + "/runs";
-  const training::SavedStates kept{
-      .folder = folder, .identity = training::identity_of_runs(config, all), .on_first = [&] {
-        resumable = progress.resumable(fmt::format("stopped; the same command goes on from {}\n", printable(folder)));
-      }};
+  // Other figures have runs in common with these: they stay in a folder of their own.
+  const training::SavedStates kept{.folder = config.run.out.empty() ? "" : config.run.out + "/cache/runs",
+                                   .identity = training::identity_of_runs(config, all)};
   const ReproduceResult result = run(config, corpus, kept, progress);
   if (result.stopped_early) return {.stopped_early = true};
   return {.data = dataset_of(config, result), .table = table(config, result)};
@@ -87,7 +84,6 @@ study::Job resolve(const study::Request& request) {
     ReproduceConfig config;
     Corpus corpus;
     config::Resolved all;
-    std::shared_ptr<const void> resumable = {};  // as long as the job lives
   };
   ReproduceConfig config = load(request, study::read_flags(flags(), request.flags));
   Corpus corpus = training::corpus_of(config);
@@ -97,9 +93,8 @@ study::Job resolve(const study::Request& request) {
           .run_options = work->config.run,
           .resolved = work->all,
           .need = reproduce_need(work->config, study::threads_of(work->config.run)),
-          .keeps_cells = true,
           .run = [work](stacks::Progress& progress) {
-            return outcome_of(work->config, work->corpus, work->all, work->resumable, progress);
+            return outcome_of(work->config, work->corpus, work->all, progress);
           }};
 }
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "experiments/engine/run/cell_journal.h"
+#include "experiments/engine/run/cached.h"
 #include "experiments/engine/training/dump.h"
 #include "experiments/engine/training/run_files.h"
 #include "experiments/studies/train/export.h"
@@ -103,16 +103,10 @@ class Training {
 
   study::Outcome run(stacks::Progress& progress) {
     const std::vector<training::TrainCell> cells = training::cells_of(config_);
-    stacks::CellJournal* journal = progress.journal();
-    if (journal != nullptr) states_ = std::filesystem::path(journal->path()).replace_extension("states").string();
     // What this very run was writing when it ended may be there.
-    extras_.emplace(own_, config_, force_ || (journal != nullptr && journal->find(writing()).has_value()));
-    std::shared_ptr<const void> resumable;
-    const training::SavedStates kept{
-        .folder = states_, .identity = training::identity_of_runs(config_, resolved_), .on_first = [&] {
-          resumable =
-              progress.resumable(fmt::format("stopped; the same command goes on from {}\n", printable(states_)));
-        }};
+    extras_.emplace(own_, config_, force_ || stacks::find_cached<bool>(progress, writing()));
+    const training::SavedStates kept{.folder = progress.task_cache() == nullptr ? "" : progress.task_cache()->folder(),
+                                     .identity = training::identity_of_runs(config_, resolved_)};
     progress.begin("train", static_cast<std::int64_t>(cells.size()) * config_.train.steps);
     result_.loss_floor = corpus_.loss_floor(config_.base.input.tokens);
     result_.stopped_early = stacks::until_stopped([&] {
@@ -123,7 +117,6 @@ class Training {
         result_.initial.push_back(training::predict_before_training(corpus_, spec, config_, progress));
       }
     });
-    resumable_ = std::move(resumable);
     if (result_.stopped_early) return {.stopped_early = true};
     const auto ended_before = [&](const training::TrainedCell& c) {
       return c.history.is_finite() && static_cast<int>(c.history.loss.size()) < config_.train.steps;
@@ -138,18 +131,12 @@ class Training {
   }
 
   void write_files(stacks::Progress& progress) {
-    stacks::CellJournal* journal = progress.journal();
-    if (journal != nullptr && !extras_->empty() && !journal->find(writing())) journal->keep(writing(), true);
+    if (!extras_->empty()) stacks::store(progress, writing(), cache::encode(true));
     extras_->write(*ops_, result_, corpus_, progress);
-    training::remove_states(states_);
   }
 
  private:
-  /// The key under which a journal knows that files were being written.
-  [[nodiscard]] std::string writing() const {
-    return fmt::format("writing of dump {} and export {} has begun", training::absolute_or_none(own_.dump),
-                       training::absolute_or_none(own_.export_to));
-  }
+  [[nodiscard]] std::string writing() const { return stacks::writing_task(config_.run, {own_.dump, own_.export_to}); }
 
   training::TrainConfig config_;
   TrainFlags own_;
@@ -157,10 +144,8 @@ class Training {
   Corpus corpus_;
   config::Resolved resolved_;
   std::unique_ptr<Backend> ops_;
-  std::string states_;
   std::optional<Extras> extras_;
   training::TrainResult result_;
-  std::shared_ptr<const void> resumable_;  // as long as the files are not written
 };
 
 study::Job resolve(const study::Request& request) {
@@ -178,7 +163,6 @@ study::Job resolve(const study::Request& request) {
                  .run_options = training->config().run,
                  .resolved = training->resolved(),
                  .need = training->need(),
-                 .keeps_cells = true,
                  .run = [training](stacks::Progress& progress) {
                    study::Outcome outcome = training->run(progress);
                    outcome.write_files = [training](stacks::Progress& to) { training->write_files(to); };

@@ -19,7 +19,6 @@ Job resolve_ladder(const Request& request) {
           .overridden = config::override_json(config),
           .need = stacks::widths_need(config, config.widths, "ladder.widths", config.width_seeds,
                                       study::threads_of(config.run)),
-          .keeps_cells = true,
           .run = [config](stacks::Progress& progress) -> Outcome {
             const stacks::LadderResult result = stacks::run_ladder(config, progress);
             if (result.stopped_early) return {.stopped_early = true};

@@ -1,0 +1,111 @@
+#include "experiments/engine/cache/cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "experiments/engine/settings/build_info.h"
+#include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/settings/sha256.h"
+#include "sim/backends.h"
+#include "sim/base/error.h"
+#include "sim/files/mapped_file.h"
+#include "sim/files/output_file.h"
+#include "sim/spec/profile.h"
+#include "sim/spec/weight.h"
+
+namespace periscope::cache {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t name_digits = 12;
+constexpr std::size_t checksum_digits = 64;
+
+std::string short_hash(const std::string& text) { return config::sha256_hex(text).substr(0, name_digits); }
+
+std::string checksum(std::string_view value) {
+  config::Sha256 sum;
+  sum.add(value.data(), value.size());
+  return sum.hex();
+}
+
+/// The hash of a run's settings. Enumerators are cached as numbers: their names are part of it.
+std::string key_of(const config::Resolved& resolved) {
+  nlohmann::ordered_json settings = resolved.hashed;
+  if (settings.contains("run")) {
+    for (const char* seeds : {"seed", "seeds"}) settings["run"].erase(seeds);
+  }
+  nlohmann::ordered_json names = nlohmann::ordered_json::array();
+  for (const std::string_view statistic : statistic_names) names.push_back(statistic);
+  for (const std::string_view signal : signal_names) names.push_back(signal);
+  for (const std::string_view weight : weight_names) names.push_back(weight);
+  return config::json_text(nlohmann::ordered_json{numerics(), settings, names});
+}
+
+}  // namespace
+
+const std::string& numerics() {
+  static const std::string hash =
+      config::sha256_hex(fmt::format("{} {} {}", numeric_version, build_info::compilation, instructions_of("cpu")));
+  return hash;
+}
+
+std::string task_name(std::string_view word, const std::string& depends_on) {
+  return fmt::format("{}-{}", word, short_hash(depends_on));
+}
+
+Cache::Cache(const std::string& folder, const std::string& name, const config::Resolved& resolved)
+    : folder_(fmt::format("{}/cache/{}-{}", folder, name, short_hash(key_of(resolved)))) {}
+
+std::optional<std::string> Cache::get(const std::string& task) const {
+  const std::string path = folder_ + "/" + task;
+  std::error_code unreadable;
+  if (!fs::exists(path, unreadable)) return std::nullopt;
+  const MappedFile file(path);
+  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  if (bytes.size() < checksum_digits || bytes.substr(0, checksum_digits) != checksum(bytes.substr(checksum_digits))) {
+    throw InputError(fmt::format("{}: its content does not have its checksum", path));
+  }
+  return std::string(bytes.substr(checksum_digits));
+}
+
+void Cache::put(const std::string& task, std::string_view value) const {
+  write_file(folder_ + "/" + task, checksum(value).append(value));
+}
+
+std::map<std::uint64_t, std::uint64_t> Cache::seeds_of(const std::string& task) const {
+  std::map<std::uint64_t, std::uint64_t> ranges;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(task + ".")) continue;
+    const char* const stop = name.data() + name.size();
+    std::uint64_t first = 0;
+    std::uint64_t last = 0;
+    const auto [dash, bad] = std::from_chars(name.data() + task.size() + 1, stop, first);
+    if (bad != std::errc() || dash == stop || *dash != '-') continue;
+    if (const auto read = std::from_chars(dash + 1, stop, last); read.ec != std::errc() || read.ptr != stop) continue;
+    if (last >= first) ranges[first] = std::max(last, ranges[first]);
+  }
+  return ranges;
+}
+
+void Cache::remove_all_but(const std::string& kept) const {
+  std::error_code ignored;
+  for (fs::directory_iterator entry(folder_, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    if (entry->path().filename() == kept) continue;
+    std::error_code absent;  // another process may have removed it
+    if (entry->path().extension() == ".tmp") {
+      remove_if_left(entry->path());
+    } else {
+      fs::remove(entry->path(), absent);
+    }
+  }
+  fs::remove(folder_, ignored);
+  fs::remove(fs::path(folder_).parent_path(), ignored);
+}
+
+}  // namespace periscope::cache

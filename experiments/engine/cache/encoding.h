@@ -1,0 +1,109 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <ranges>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "sim/base/error.h"
+
+/// Bytes of a value, to its last bit: numbers as they are in memory, containers after their size, structs member by
+/// member. A struct names its members by a function `parts` in its namespace, which returns a std::tie of them all.
+namespace periscope::cache {
+
+/// Converts to any type: as many of these as a struct has members initialise it.
+struct AnyMember {
+  template <class T>
+  operator T() const;  // NOLINT(google-explicit-constructor): it stands for a member of any type
+};
+
+template <class T, class... Members>
+constexpr std::size_t count_members() {
+  if constexpr (requires { T{Members{}..., AnyMember{}}; }) {
+    return count_members<T, Members..., AnyMember>();
+  } else {
+    return sizeof...(Members);
+  }
+}
+
+template <class T>
+concept Plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
+
+template <class First, class Second>
+auto parts(std::pair<First, Second>& pair) {
+  return std::tie(pair.first, pair.second);
+}
+
+/// Calls f with every member of a struct. A member that its `parts` lacks does not compile.
+template <class T, class F>
+void for_parts(T& x, const F& f) {
+  const auto all = parts(x);
+  if constexpr (std::is_aggregate_v<T>) static_assert(std::tuple_size_v<decltype(parts(x))> == count_members<T>());
+  std::apply([&](auto&... part) { (f(part), ...); }, all);
+}
+
+template <class T>
+void put(std::string& bytes, const T& x) {
+  if constexpr (Plain<T>) {
+    bytes.append(reinterpret_cast<const char*>(&x), sizeof(T));
+  } else if constexpr (std::ranges::range<T>) {
+    put(bytes, std::uint64_t{x.size()});
+    for (const auto& element : x) put(bytes, element);
+  } else {
+    for_parts(const_cast<T&>(x), [&](const auto& part) { put(bytes, part); });  // which are only read
+  }
+}
+
+template <class T>
+[[nodiscard]] std::string encode(const T& x) {
+  std::string bytes;
+  put(bytes, x);
+  return bytes;
+}
+
+/// Reads what `put` wrote from the beginning of `bytes`, and removes it there. Throws InputError if they end early.
+template <class T>
+void take(std::string_view& bytes, T& x) {
+  const auto require = [&](std::uint64_t count) {
+    if (count > bytes.size()) throw InputError("it ends early");
+  };
+  const auto size = [&] {
+    std::uint64_t count = 0;
+    take(bytes, count);
+    require(count);  // an element has a byte or more
+    return count;
+  };
+  if constexpr (Plain<T>) {
+    require(sizeof(T));
+    std::memcpy(&x, bytes.data(), sizeof(T));
+    bytes.remove_prefix(sizeof(T));
+  } else if constexpr (requires { typename T::mapped_type; }) {
+    for (std::uint64_t left = size(); left > 0; --left) {
+      typename T::key_type key{};
+      take(bytes, key);
+      take(bytes, x[key]);
+    }
+  } else if constexpr (std::ranges::range<T>) {
+    x.resize(size());
+    for (auto& element : x) take(bytes, element);
+  } else {
+    for_parts(x, [&](auto& part) { take(bytes, part); });
+  }
+}
+
+/// Returns the value that was encoded. Throws InputError if the bytes are none of such a value.
+template <class T>
+[[nodiscard]] T decode(std::string_view bytes) {
+  T x{};
+  take(bytes, x);
+  if (!bytes.empty()) throw InputError("it has another length");
+  return x;
+}
+
+}  // namespace periscope::cache

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "experiments/engine/cache/cache.h"
+#include "experiments/engine/cache/encoding.h"
+#include "experiments/engine/run/progress.h"
+#include "experiments/engine/settings/config.h"
+#include "sim/base/error.h"
+#include "sim/base/printable.h"
+
+namespace periscope::stacks {
+
+/// Returns the cached value of a task; nothing without a cache. A damaged file is ignored, with a note.
+template <class T>
+std::optional<T> find_cached(Progress& progress, const std::string& task) {
+  if (progress.task_cache() == nullptr) return std::nullopt;
+  try {
+    const std::optional<std::string> bytes = progress.task_cache()->get(task);
+    if (!bytes) return std::nullopt;
+    std::optional<T> value = cache::decode<T>(*bytes);
+    progress.set_resumable(progress.task_cache()->folder());
+    return value;
+  } catch (const InputError& error) {
+    progress.say(fmt::format("{}/{} is damaged, and is computed again: {}\n",
+                             printable(progress.task_cache()->folder()), task, error.what()));
+    return std::nullopt;
+  }
+}
+
+/// Stores the value of a task, encoded, if there is a cache.
+inline void store(Progress& progress, const std::string& task, const std::string& bytes) {
+  constexpr std::size_t most = std::size_t{1} << 28U;  // reading more takes about as long as computing it
+  if (progress.task_cache() == nullptr || bytes.size() > most) return;
+  progress.task_cache()->put(task, bytes);
+  progress.set_resumable(progress.task_cache()->folder());
+}
+
+/// Returns the value of a task, called `label`: cached, or computed and stored. The task's name is made by `task` where
+/// there is a cache.
+template <class Task, class Compute>
+auto cached(Progress& progress, const std::string& label, const Task& task, const Compute& compute) {
+  using T = std::invoke_result_t<Compute>;
+  const std::string name = progress.task_cache() == nullptr ? "" : task();
+  progress.throw_if_stop_requested();
+  progress.next(label);
+  if (std::optional<T> value = find_cached<T>(progress, name)) {
+    progress.cached(label);
+    return std::move(*value);
+  }
+  T value = compute();
+  if (!name.empty()) store(progress, name, cache::encode(value));
+  progress.step(label);
+  return value;
+}
+
+/// Returns the task that is finished once a run has begun to write into these folders ("" for none): the same run may
+/// write over what is there. Its value is true.
+inline std::string writing_task(const config::RunOptions& run, const std::vector<std::string>& folders) {
+  std::string all = fmt::format("{} {}", run.seed, run.seeds);
+  for (const std::string& folder : folders) {
+    all += "\n" + (folder.empty() ? "" : std::filesystem::absolute(folder).lexically_normal().string());
+  }
+  return cache::task_name("writing", all);
+}
+
+}  // namespace periscope::stacks
