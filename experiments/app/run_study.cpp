@@ -117,7 +117,7 @@ ExitCode run_study(const study::Study& study, const CommonOptions& options, cons
   if (const auto code = skipped(study, job, options, progress)) return *code;
   require_place_for_results(study, job, options);
   const auto run = [&] { return run_and_publish(study, job, options, progress); };
-  return job.need ? stacks::within_memory(*job.need, options.force, progress, run) : run();
+  return job.memory ? stacks::within_memory(*job.memory, options.force, progress, run) : run();
 }
 
 /// The command that studies with names of two words stand below.

@@ -150,7 +150,7 @@ class Info(FolderTest):
         (folder / "config.json").write_text(json.dumps(config | {"vocab_size": vocab}))
         done = run("info", folder)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stderr, r"\Areading weights: \d+ %")
+        self.assertRegex(done.stderr, r"\Areading weights \(million numbers\): \d+/\d+")
         self.assertEqual(run("info", folder, "--quiet").stderr, "")
 
     def test_an_adapters_folder_says_what_to_do(self):

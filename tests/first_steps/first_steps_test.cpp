@@ -318,24 +318,6 @@ TEST_CASE("first steps: no mean square is negative, however few samples there ar
   CHECK(is_cut);
 }
 
-TEST_CASE("first steps: what a prediction takes is known for sizes that no run could have") {
-  StackSpec spec = small_stack("pre");
-  const FirstStepsSizes sizes{.steps = 1e8, .batch = 1e12, .held_out = 1e9};
-  const FirstStepsBytes huge = first_steps_bytes(spec, sizes, few());
-  CHECK(huge.kernels > 1e40);
-  CHECK(huge.samples > 1e20);
-  const FirstStepsBytes few_words = first_steps_bytes(spec, {.steps = 2, .batch = 8, .held_out = 8}, few());
-  spec.model.vocab *= 2;
-  const FirstStepsBytes more_words = first_steps_bytes(spec, {.steps = 2, .batch = 8, .held_out = 8}, few());
-  CHECK(more_words.classes == 2.0 * few_words.classes);
-  CHECK(more_words.kernels == few_words.kernels);
-  spec.model.layers *= 2;
-  const FirstStepsBytes deeper = first_steps_bytes(spec, {.steps = 2, .batch = 8, .held_out = 8}, few());
-  CHECK(deeper.samples == 2.0 * more_words.samples);
-  CHECK(deeper.kernels > more_words.kernels);
-  CHECK(deeper.classes == more_words.classes);
-}
-
 TEST_CASE("first steps: blocks with several branches and streams are predicted, and what is not says why") {
   for (const char* name : {"parallel", "parallel-two", "residual-dual", "deepnorm", "span", "x0", "hyper"}) {
     CAPTURE(name);

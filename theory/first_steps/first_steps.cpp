@@ -206,58 +206,27 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
   return result;
 }
 
-namespace {
-
-/// Sizes that decide the cost: tokens of all batches (trained), those and the held-out ones (all), drawn rows of a
-/// layer's matrices that read the stream (reading) and drawn columns of those that write to it (writing).
-struct Counts {
-  double trained, all, reading, writing, width, steps, layers;
-};
-Counts counts_of(const StackSpec& spec, const FirstStepsSizes& sizes, const FirstStepsOptions& options) {
+FirstStepsBytes first_steps_bytes(const StackSpec& spec, const FirstStepsSizes& sizes,
+                                  const FirstStepsOptions& options) {
   const ModelSpec& m = spec.model;
   const ChainDraws draws{.neurons = options.neurons};
-  const double trained = sizes.steps * sizes.batch;
+  const double trained = sizes.steps * sizes.batch;  // tokens
+  const double all = trained + sizes.held_out;
+  // Drawn rows of a layer's matrices that read the stream, and drawn columns of those that write to it.
   const double values = 1.0 * draws.groups(m) * m.head_dim;
   const double queries = values * m.heads / m.kv_heads;
   const double hidden = draws.hidden(m);
-  return {.trained = trained,
-          .all = trained + sizes.held_out,
-          .reading = queries + 2.0 * values + (is_gated(m.mlp) ? 2.0 : 1.0) * hidden,
-          .writing = queries + hidden,
-          .width = 1.0 * m.width,
-          .steps = sizes.steps,
-          .layers = 1.0 * m.layers};
-}
-
-}  // namespace
-
-FirstStepsBytes first_steps_bytes(const StackSpec& spec, const FirstStepsSizes& sizes,
-                                  const FirstStepsOptions& options) {
-  const Counts n = counts_of(spec, sizes, options);
-  const double kernels = 2.0 * n.layers * n.trained * n.trained + 12.0 * n.all * n.all;
-  const double signals = n.width * (4.0 * n.all + 10.0 * n.trained) + n.trained * (2.0 * n.reading + n.writing);
-  const double entries = (n.steps + 1.0) * n.width * (n.reading + n.writing);
-  const double at_once = sizeof(float) * std::min(omp_get_max_threads(), options.chains);
+  const double reading = queries + 2.0 * values + (is_gated(m.mlp) ? 2.0 : 1.0) * hidden;
+  const double writing = queries + hidden;
+  const double kernels = 2.0 * m.layers * trained * trained + 12.0 * all * all;
+  const double signals = m.width * (4.0 * all + 10.0 * trained) + trained * (2.0 * reading + writing);
+  const double entries = (sizes.steps + 1.0) * m.width * (reading + writing);
   // Logits of a batch and of the held-out tokens, gradients of all batches, the unembedding, and gradients of its
   // entries at every step.
-  const double classes =
-      spec.model.vocab * (n.trained + 4.0 * (n.trained / n.steps + sizes.held_out) + (n.steps + 5.0) * n.width);
+  const double classes = m.vocab * (trained + 4.0 * (sizes.batch + sizes.held_out) + (sizes.steps + 5.0) * m.width);
+  const double at_once = sizeof(float) * std::min(omp_get_max_threads(), options.chains);
   return {
-      .kernels = at_once * kernels, .samples = at_once * n.layers * (signals + entries), .classes = at_once * classes};
-}
-
-double first_steps_operations(const StackSpec& spec, const FirstStepsSizes& sizes, const FirstStepsOptions& options) {
-  const ModelSpec& m = spec.model;
-  const Counts n = counts_of(spec, sizes, options);
-  // Before training all hidden channels of every module are drawn, in double. Then every step has fields and gradients
-  // of the drawn rows, kernels over the batches so far, and entries with the optimizer's memory of them.
-  const double hidden = 3.0 * m.mlp_width + 2.0 * m.query_width() + 2.0 * m.key_width();
-  const double before = 4.0 * n.all * n.width * hidden;
-  const double held = n.all - n.trained + n.trained / n.steps;
-  const double fields = 4.0 * held * n.width * (n.reading + n.writing);
-  const double kernels = n.trained * (n.trained + 6.0 * held) * (n.reading + n.width);
-  const double entries = 12.0 * n.steps * n.width * (n.reading + n.writing);
-  return options.chains * n.layers * (before + (n.steps + 1.0) * (fields + kernels + entries));
+      .kernels = at_once * kernels, .samples = at_once * m.layers * (signals + entries), .classes = at_once * classes};
 }
 
 }  // namespace periscope::theory

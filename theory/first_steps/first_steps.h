@@ -120,7 +120,5 @@ struct FirstStepsBytes {
 };
 FirstStepsBytes first_steps_bytes(const StackSpec& spec, const FirstStepsSizes& sizes,
                                   const FirstStepsOptions& options);
-/// Estimated number of floating-point operations.
-double first_steps_operations(const StackSpec& spec, const FirstStepsSizes& sizes, const FirstStepsOptions& options);
 
 }  // namespace periscope::theory

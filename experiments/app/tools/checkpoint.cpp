@@ -51,10 +51,11 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
   const config::Config config = load_for_family(options.request("write-checkpoint", acting), family);
   omp_set_num_threads(study::threads_of(config.run));
   const ModelSpec& m = config.base.model;
-  stacks::Need need;  // a matrix, and what is written of it; tables are matrices here
-  need.add(2.0 * 8.0 * m.width * std::max({1.0 * m.mlp_width, 1.0 * m.query_width(), 1.0 * m.vocab}), "model.width");
+  stacks::MemoryEstimate memory;  // a matrix, and what is written of it; tables are matrices here
+  memory.add(2.0 * 8.0 * m.width * std::max({1.0 * m.mlp_width, 1.0 * m.query_width(), 1.0 * m.vocab}), "model.width");
   TerminalProgress progress(options.quiet);
-  stacks::within_memory(need, options.force, progress, [&] { write_random_checkpoint(config, family, options.force); });
+  stacks::within_memory(memory, options.force, progress,
+                        [&] { write_random_checkpoint(config, family, options.force); });
   const Checkpoint checkpoint(config.run.out);
   const nlohmann::ordered_json json = options.json ? info_json(checkpoint, progress) : nullptr;
   progress.say(fmt::format("{}wrote {}\n", info_text(checkpoint, progress), printable(config.run.out)));

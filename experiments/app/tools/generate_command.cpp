@@ -54,14 +54,14 @@ double kept_weights(const Checkpoint& checkpoint, const config::RunOptions& run,
 }
 
 /// The pass over the prompt, with the keys and values of all tokens and the weights that stay.
-stacks::Need generate_need(const ModelSpec& model, const config::RunOptions& run, int prompt, int longest, double kept,
-                           int threads) {
+stacks::MemoryEstimate generate_memory(const ModelSpec& model, const config::RunOptions& run, int prompt, int longest,
+                                       double kept, int threads) {
   const std::string_view key = "--count or --max-tokens";
-  stacks::Need need = stacks::pass_need(model, prompt, run.dtype, false, threads);
-  need.add(2.0 * model.layers * longest * model.key_width() * static_cast<double>(size_of(run.dtype)), key);
-  need.key = key;
-  need.add(kept, "--memory");
-  return need;
+  stacks::MemoryEstimate memory = stacks::pass_memory(model, prompt, run.dtype, false, threads);
+  memory.add(2.0 * model.layers * longest * model.key_width() * static_cast<double>(size_of(run.dtype)), key);
+  memory.key = key;
+  memory.add(kept, "--memory");
+  return memory;
 }
 
 ExitCode run_generate(const CommonOptions& options, const study::FlagValues& words) {
@@ -86,8 +86,8 @@ ExitCode run_generate(const CommonOptions& options, const study::FlagValues& wor
   const stacks::TokenInput input = stacks::read_token_input(own.source(), model, own.checkpoint);
   require_room(model, input.ids.size(), count);
   const int prompt = static_cast<int>(input.ids.size());
-  const stacks::Need need =
-      generate_need(model, config.run, prompt, prompt + count - 1, kept, threads);  // the last is not read
+  const stacks::MemoryEstimate memory =
+      generate_memory(model, config.run, prompt, prompt + count - 1, kept, threads);  // the last is not read
   std::vector<int> ids = input.ids;
   const bool shown = !options.json && input.tokenizer != nullptr;
   const bool terminal = isatty(STDOUT_FILENO) == 1;
@@ -107,7 +107,7 @@ ExitCode run_generate(const CommonOptions& options, const study::FlagValues& wor
   TerminalProgress to_say(options.quiet);
   for (const std::string& warning : checkpoint.warnings()) to_say.say(fmt::format("warning: {}\n", printable(warning)));
   try {
-    stopped = stacks::until_stopped([&] { stacks::within_memory(need, options.force, to_say, generate); });
+    stopped = stacks::until_stopped([&] { stacks::within_memory(memory, options.force, to_say, generate); });
   } catch (...) {
     text.end();  // so that the message does not follow it on its line
     throw;

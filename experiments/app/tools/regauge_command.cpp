@@ -67,14 +67,14 @@ ExitCode run_regauge(const CommonOptions& options, const RegaugeFlags& flags) {
   omp_set_num_threads(threads);
   TerminalProgress progress(options.quiet);
   const ModelSpec model = Checkpoint(request.folder, request.ignore_keys).model();
-  stacks::Need need = stacks::gram_need(model);
-  need.then(stacks::pass_need(model, 32, DType::f64, false, threads));
+  stacks::MemoryEstimate memory = stacks::gram_memory(model);
+  memory.then(stacks::pass_memory(model, 32, DType::f64, false, threads));
   // A tensor in f64, and as it is written.
-  stacks::Need table;
+  stacks::MemoryEstimate table;
   table.add(2.0 * 8.0 * model.width * std::max({1.0 * model.mlp_width, 1.0 * model.query_width(), 1.0 * model.vocab}),
             "the checkpoint's largest tensor");
-  need.then(table);
-  const Regauged done = stacks::within_memory(need, options.force, progress, [&] { return regauge(request); });
+  memory.then(table);
+  const Regauged done = stacks::within_memory(memory, options.force, progress, [&] { return regauge(request); });
   progress.say(fmt::format("{}wrote {}\n", regauge_text(done), printable(request.out)));
   if (options.json) print_json(regauge_json(done));
   return ExitCode::ok;

@@ -91,22 +91,22 @@ double available_bytes(int threads) {
   return std::min({machine ? 1024.0 * *machine : unlimited, left_by_groups(), left_by_limit(threads)});
 }
 
-void require_fits(const Need& need, bool force, Progress& progress) {
+void require_fits(const MemoryEstimate& memory, bool force, Progress& progress) {
   const int threads = omp_get_max_threads();
   const double there = std::max(0.0, available_bytes(threads));
-  if (need.bytes > there && !force) {
+  if (memory.bytes > there && !force) {
     throw ConfigError(
         fmt::format("this needs about {} of memory, and there is {}: expected less, by a lower {}; or "
                     "--force, to try",
-                    words_of_bytes(need.bytes), words_of_bytes(there), need.key));
+                    words_of_bytes(memory.bytes), words_of_bytes(there), memory.key));
   }
   constexpr double worth_saying = 1e9;
-  if (need.bytes > worth_saying) progress.say(fmt::format("estimate: {} of memory\n", words_of_bytes(need.bytes)));
+  if (memory.bytes > worth_saying) progress.say(fmt::format("estimate: {} of memory\n", words_of_bytes(memory.bytes)));
 }
 
-OutOfMemory out_of_memory(const Need& need) {
+OutOfMemory out_of_memory(const MemoryEstimate& memory) {
   return {ExitCode::runtime_failure, fmt::format("not enough memory: needed about {}; expected less, by a lower {}",
-                                                 words_of_bytes(need.bytes), need.key)};
+                                                 words_of_bytes(memory.bytes), memory.key)};
 }
 
 }  // namespace periscope::stacks

@@ -3,7 +3,7 @@
 #include <new>
 #include <stdexcept>
 
-#include "experiments/engine/run/need.h"
+#include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/progress.h"
 #include "sim/base/error.h"
 
@@ -15,25 +15,25 @@ double available_bytes(int threads);
 
 /// Throws ConfigError, which names the key to lower, if the estimate is more than there is, but not if `force`.
 /// Says how much that is if it is more than 1 GB.
-void require_fits(const Need& need, bool force, Progress& progress);
+void require_fits(const MemoryEstimate& memory, bool force, Progress& progress);
 
 /// Thrown if memory runs out in spite of the estimate.
 struct OutOfMemory : Error {
   using Error::Error;
 };
 /// Returns the error "not enough memory: needed about 3 GB".
-OutOfMemory out_of_memory(const Need& need);
+OutOfMemory out_of_memory(const MemoryEstimate& memory);
 
 /// Runs what needs as much.
 template <class F>
-auto within_memory(const Need& need, bool force, Progress& progress, const F& f) {
-  require_fits(need, force, progress);
+auto within_memory(const MemoryEstimate& memory, bool force, Progress& progress, const F& f) {
+  require_fits(memory, force, progress);
   try {
     return f();
   } catch (const std::bad_alloc&) {
-    throw out_of_memory(need);
+    throw out_of_memory(memory);
   } catch (const std::length_error&) {  // more elements than a vector can have
-    throw out_of_memory(need);
+    throw out_of_memory(memory);
   }
 }
 

@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include "experiments/engine/run/fits.h"
-#include "experiments/engine/run/need.h"
+#include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/over_seeds.h"
 #include "experiments/engine/run/parts.h"
 #include "experiments/engine/run/pass_progress.h"

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -103,9 +102,10 @@ void over_cached_seeds(std::string_view what, const StackSpec& spec, const confi
   progress.next(label);
   const std::uint64_t end = run.seed + static_cast<std::uint64_t>(seeds);
   for (std::uint64_t seed = run.seed; seed < end;) {
-    const auto after = ranges.upper_bound(seed);
-    if (after != ranges.begin() && std::prev(after)->second >= seed) {
-      const auto [first, last] = *std::prev(after);
+    const auto cover =
+        std::ranges::find_if(ranges, [&](const auto& range) { return range.first <= seed && seed <= range.second; });
+    if (cover != ranges.end()) {
+      const auto [first, last] = *cover;
       const auto values = find_cached<std::vector<Value>>(progress, fmt::format("{}.{}-{}", task, first, last));
       if (values && values->size() == last - first + 1) {
         for (; seed < end && seed <= last; ++seed) {
@@ -113,10 +113,11 @@ void over_cached_seeds(std::string_view what, const StackSpec& spec, const confi
           progress.cached(label);
         }
       } else {
-        ranges.erase(std::prev(after));
+        ranges.erase(cover);
       }
       continue;
     }
+    const auto after = ranges.upper_bound(seed);
     const std::uint64_t stop = after == ranges.end() ? end : std::min(end, after->first);
     const std::uint64_t first = seed;
     SeedGroups groups(progress, task, first);

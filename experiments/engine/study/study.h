@@ -8,7 +8,7 @@
 
 #include "experiments/engine/cache/cache.h"
 #include "experiments/engine/result/schema.h"
-#include "experiments/engine/run/need.h"
+#include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/settings/resolved.h"
 #include "experiments/engine/study/common_flags.h"
@@ -41,8 +41,8 @@ struct Job {
   config::RunOptions run_options;
   config::Resolved resolved;
   nlohmann::ordered_json overridden = {};  ///< what theory has instead of the truth (override_json); null: the truth
-  std::optional<stacks::Need> need = {};   ///< none: the run finds out itself
-  std::string unskippable = {};            ///< why a result file is not all that this makes; "" if it is
+  std::optional<stacks::MemoryEstimate> memory = {};  ///< none: the run finds out itself
+  std::string unskippable = {};                       ///< why a result file is not all that this makes; "" if it is
   std::function<Outcome(stacks::Progress&)> run;
 };
 

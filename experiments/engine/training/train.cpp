@@ -115,7 +115,7 @@ std::vector<TrainCell> cells_of(const TrainConfig& config) {
   return cells;
 }
 
-stacks::Need train_need(const TrainConfig& config, double cells, double weights_kept, int threads) {
+stacks::MemoryEstimate training_memory(const TrainConfig& config, double cells, double weights_kept, int threads) {
   const std::vector<StackSpec> stacks = config.stacks();
   const StackSpec spec = *std::ranges::max_element(stacks, {}, [](const StackSpec& s) {
     const ModelSpec& m = s.model;
@@ -129,15 +129,15 @@ stacks::Need train_need(const TrainConfig& config, double cells, double weights_
   }
   const double at_once = cells < threads ? 1.0 : threads;
   const double tokens = 1.0 * spec.input.tokens * (config.train.batch / config.train.accumulate);
-  stacks::Need one = stacks::pass_need(spec.model, tokens, config.run.dtype, true, threads, false);
+  stacks::MemoryEstimate one = stacks::pass_memory(spec.model, tokens, config.run.dtype, true, threads, false);
   // All signals of a step are kept.
   one.add(static_cast<double>(size_of(config.run.dtype)) * tokens * stacks::signal_entries(spec.model), "train.batch");
   // The weights, two running means, one that is being written, and the gradients of every part of a micro-batch.
   const double copies =
       4.0 + (config.run.device.starts_with("cuda") ? 1.0 : parts_of_micro_batch(spec, config.train, config.run.dtype));
   one.add(copies * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "model.width");
-  stacks::Need all = one.times(at_once);
-  all.then(stacks::limit_need(spec, false, threads));
+  stacks::MemoryEstimate all = one.times(at_once);
+  all.then(stacks::limit_memory(spec, false, threads));
   all.add(weights_kept * parameters * static_cast<double>(size_of(master_dtype(config.run.dtype))), "run.seeds");
   return all;
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/run/need.h"
+#include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/training/config.h"
 #include "experiments/engine/training/run_cell.h"
@@ -57,6 +57,7 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
 
 /// Weights, gradients and the optimizer's state, and the signals of a micro-batch, of those of so many cells that run
 /// at one time; and the weights of `weights_kept` cells that are done.
-[[nodiscard]] stacks::Need train_need(const TrainConfig& config, double cells, double weights_kept, int threads);
+[[nodiscard]] stacks::MemoryEstimate training_memory(const TrainConfig& config, double cells, double weights_kept,
+                                                     int threads);
 
 }  // namespace periscope::training

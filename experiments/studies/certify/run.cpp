@@ -278,11 +278,11 @@ CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {
     for (const std::string& warning : s.checkpoint->warnings())
       progress.say(fmt::format("warning: {}\n", printable(warning)));
   }
-  stacks::Need need = stacks::gram_need(s.spec.model);
+  stacks::MemoryEstimate memory = stacks::gram_memory(s.spec.model);
   if (config.measures()) {
-    need.then(stacks::pass_need(s.spec.model, s.spec.input.tokens, s.dtype, false, omp_get_max_threads()));
+    memory.then(stacks::pass_memory(s.spec.model, s.spec.input.tokens, s.dtype, false, omp_get_max_threads()));
   }
-  stacks::within_memory(need, config.force, progress, [&] {
+  stacks::within_memory(memory, config.force, progress, [&] {
     result.stopped_early = stacks::until_stopped([&] {
       certify_all(s, config, progress, result);
       if (config.measures()) measure(s, config, result);

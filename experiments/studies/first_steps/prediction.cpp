@@ -141,7 +141,7 @@ void require_override_is_seen(const FirstStepsConfig& config, const theory::Firs
       "{}: expected something that changes what first-steps compares with what it measured; nothing does", words));
 }
 
-stacks::Need prediction_need(const FirstStepsConfig& config) {
+stacks::MemoryEstimate prediction_memory(const FirstStepsConfig& config) {
   const theory::FirstStepsSizes sizes = sizes_of(config);
   theory::FirstStepsBytes most;
   for (const StackSpec& told : config.predicted_stacks()) {
@@ -154,12 +154,12 @@ stacks::Need prediction_need(const FirstStepsConfig& config) {
   const std::string_view tokens = held                                      ? "train.record_sequences"
                                   : config.train.steps > config.train.batch ? "train.steps"
                                                                             : "train.batch";
-  stacks::Need need;
-  need.add(most.kernels, tokens);
-  need.add(most.samples, "first_steps.neurons");
-  need.add(most.classes, "model.vocab");
-  need.add(2.0 * sizeof(int) * sizes.batch * sizes.steps * predicted_runs(config), tokens);
-  return need;
+  stacks::MemoryEstimate memory;
+  memory.add(most.kernels, tokens);
+  memory.add(most.samples, "first_steps.neurons");
+  memory.add(most.classes, "model.vocab");
+  memory.add(2.0 * sizeof(int) * sizes.batch * sizes.steps * predicted_runs(config), tokens);
+  return memory;
 }
 
 StatedError stated_error(const StackSpec& spec) {

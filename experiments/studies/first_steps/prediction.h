@@ -1,6 +1,6 @@
 #pragma once
 
-#include "experiments/engine/run/need.h"
+#include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/studies/first_steps/config.h"
 #include "sim/train/corpus.h"
@@ -31,7 +31,7 @@ namespace periscope::first_steps {
 void require_override_is_seen(const FirstStepsConfig& config, const theory::FirstStepsInput& input);
 
 /// What the predictions need, one after the other, the batches with them.
-[[nodiscard]] stacks::Need prediction_need(const FirstStepsConfig& config);
+[[nodiscard]] stacks::MemoryEstimate prediction_memory(const FirstStepsConfig& config);
 
 /// Tolerated bias: terms of first order in 1/D, which the theory lacks. Measured updates resolve no such term
 /// (docs/lab_notes/first_steps.md).

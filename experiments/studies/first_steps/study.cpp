@@ -40,14 +40,14 @@ class Run {
 
   [[nodiscard]] const FirstStepsConfig& config() const { return config_; }
   [[nodiscard]] const config::Resolved& resolved() const { return resolved_; }
-  [[nodiscard]] stacks::Need need() const {
+  [[nodiscard]] stacks::MemoryEstimate memory() const {
     const double cells = static_cast<double>(config_.stacks().size()) * config_.run.seeds;
-    stacks::Need need;
+    stacks::MemoryEstimate memory;
     if (!config_.predict_only) {
-      need = training::train_need(config_, cells, own_.dump.empty() ? 0.0 : 1.0, study::threads_of(config_.run));
+      memory = training::training_memory(config_, cells, own_.dump.empty() ? 0.0 : 1.0, study::threads_of(config_.run));
     }
-    need.then(prediction_need(config_));
-    return need;
+    memory.then(prediction_memory(config_));
+    return memory;
   }
 
   study::Outcome run(stacks::Progress& progress) {
@@ -101,7 +101,7 @@ study::Job resolve(const study::Request& request) {
                  .run_options = run->config().run,
                  .resolved = run->resolved(),
                  .overridden = override_json(run->config()),
-                 .need = run->need(),
+                 .memory = run->memory(),
                  .run = [run](stacks::Progress& progress) {
                    study::Outcome outcome = run->run(progress);
                    outcome.write_files = [run](stacks::Progress& to) { run->write_files(to); };

@@ -18,16 +18,16 @@ const std::vector<study::Flag<FormatsFlags>>& flags() {
 }
 
 /// Passes of which one keeps every signal, and its gradient, to compare the others with; and certificates.
-stacks::Need need_of(const FormatsConfig& config) {
+stacks::MemoryEstimate memory_of(const FormatsConfig& config) {
   const int threads = study::threads_of(config.run);
   auto forward = static_cast<const config::Config&>(config);
   forward.run.backward = false;  // what is predicted
-  stacks::Need all = stacks::stacks_need(forward, true, false, threads);
+  stacks::MemoryEstimate all = stacks::stacks_memory(forward, true, false, threads);
   config::RunOptions compared = config.run;
   compared.dtype = DType::f64;
   for (const StackSpec& spec : config.stacks()) {
-    all.then(stacks::reading_need(spec, compared, config.run.seeds, threads, config.run.backward ? 2.0 : 1.0));
-    all.then(stacks::gram_need(spec.model));
+    all.then(stacks::reading_memory(spec, compared, config.run.seeds, threads, config.run.backward ? 2.0 : 1.0));
+    all.then(stacks::gram_memory(spec.model));
   }
   return all;
 }
@@ -44,7 +44,7 @@ study::Job resolve(const study::Request& request) {
           .run_options = config.run,
           .resolved = config::resolved(config),
           .overridden = config::override_json(config),
-          .need = need_of(config),
+          .memory = memory_of(config),
           .run = [config](stacks::Progress& progress) -> study::Outcome {
             auto forward = static_cast<const config::Config&>(config);
             forward.run.backward = false;  // theory predicts no gradient: noise follows from measured ones (T27)

@@ -22,7 +22,7 @@ theory::Prediction predict_gradients(const config::Config& config, const StackSp
     const std::string what = fmt::format("gradients{}", static_cast<int>(paths));
     return stacks::prediction_task(what, spec, overridden, config);
   };
-  theory::Prediction prediction = stacks::cached(progress, config::placement_label(spec) + ": theory", task, [&] {
+  theory::Prediction prediction = stacks::cached(progress, config::short_label(spec) + ": theory", task, [&] {
     return theory::predict(overridden, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds),
                            {.tolerance = config.theory.wanted_tolerance(),
                             .gradient_tolerance = config.theory.wanted_gradient_tolerance(),

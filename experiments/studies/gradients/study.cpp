@@ -37,22 +37,22 @@ struct Experiment {
 };
 
 /// Adds up the need of every value that the experiment runs through.
-stacks::Need need_of(const Experiment& experiment, const GradientConfig& config) {
+stacks::MemoryEstimate memory_of(const Experiment& experiment, const GradientConfig& config) {
   const int threads = study::threads_of(config.run);
   constexpr int beyond = 16;  // times the greatest depth: how far theory goes on
   int deepest = 1;
   for (const int layers : config.layers) deepest = std::max(deepest, layers);
-  stacks::Need all;
+  stacks::MemoryEstimate all;
   for (StackSpec spec : config.predicted_stacks()) {
     if (experiment.over_depths) spec.model.layers = beyond * deepest;
-    all.then(stacks::limit_need(spec, true, threads));
+    all.then(stacks::limit_memory(spec, true, threads));
   }
   for (StackSpec spec : config.stacks()) {
     if (experiment.over_depths) spec.model.layers = deepest;
     config::RunOptions run = config.run;
     if (experiment.decomposes) run.weights = config::WeightsChoice::dense;
     // What decomposes gradients keeps every signal and its gradient.
-    all.then(stacks::reading_need(spec, run, run.seeds, threads, experiment.decomposes ? 2.0 : 0.0));
+    all.then(stacks::reading_memory(spec, run, run.seeds, threads, experiment.decomposes ? 2.0 : 0.0));
   }
   return all;
 }
@@ -169,7 +169,7 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
           .run_options = config.run,
           .resolved = config::resolved(config),
           .overridden = config::override_json(config),
-          .need = need_of(experiment, config),
+          .memory = memory_of(experiment, config),
           .run = [config, experiment](stacks::Progress& progress) {
             stacks::require_override_is_seen(config, experiment.name, false, experiment.compared);
             Outcome outcome = experiment.run(config, progress);

@@ -26,19 +26,19 @@ const std::vector<study::Flag<PowerFlags>>& flags() {
 
 const config::RunOptions& options_of(const PowerRun& run) { return run.configs.front().run; }
 
-stacks::Need need_of(const PowerRun& run) {
+stacks::MemoryEstimate memory_of(const PowerRun& run) {
   const int threads = study::threads_of(options_of(run));
-  stacks::Need all;
+  stacks::MemoryEstimate all;
   for (const auto* configs : {&run.configs, &run.overridden}) {
     for (const stacks::LadderConfig& config : *configs) {
       all.then(
-          stacks::stacks_need(config, config.theory.finite_width.value_or(true), configs == &run.configs, threads));
+          stacks::stacks_memory(config, config.theory.finite_width.value_or(true), configs == &run.configs, threads));
     }
   }
   for (std::size_t i = 0; i < run.configs.size(); ++i) {
     if (!run.list.configs[i].ladder) continue;
     const stacks::LadderConfig& config = run.configs[i];
-    all.then(stacks::widths_need(config, config.widths, "ladder.widths", config.width_seeds, threads));
+    all.then(stacks::widths_memory(config, config.widths, "ladder.widths", config.width_seeds, threads));
   }
   return all;
 }
@@ -59,7 +59,7 @@ study::Job power_job(const std::shared_ptr<const PowerRun>& run) {
   return {.file = "power",
           .run_options = options_of(*run),
           .resolved = resolved(*run),
-          .need = need_of(*run),
+          .memory = memory_of(*run),
           .run = [run](stacks::Progress& progress) -> study::Outcome {
             const PowerResult result = power::run(*run, progress);
             if (result.stopped_early) return {.stopped_early = true};
@@ -73,7 +73,7 @@ study::Job false_alarm_job(const std::shared_ptr<const PowerRun>& run, int maste
   return {.file = "",
           .run_options = options_of(*run),
           .resolved = resolved(*run),
-          .need = need_of(*run),
+          .memory = memory_of(*run),
           .unskippable = "--master-seeds: finished runs are cached anyhow",
           .run = [run, master_seeds](stacks::Progress& progress) -> study::Outcome {
             const FalseAlarmResult result = count_false_alarms(*run, master_seeds, progress);

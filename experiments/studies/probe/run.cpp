@@ -159,14 +159,14 @@ ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
                      .ignored_keys = checkpoint.ignored_keys()};
   for (NullReading& null : result.nulls) null.predicted.refusal = result.initial.refusal;
   const int threads = omp_get_max_threads();
-  stacks::Need need =
-      stacks::pass_need(context.model, result.at_init.input.tokens, config.run.dtype, config.run.backward, threads);
+  stacks::MemoryEstimate memory =
+      stacks::pass_memory(context.model, result.at_init.input.tokens, config.run.dtype, config.run.backward, threads);
   if (config.with_theory) {
-    need.then(stacks::limit_need(result.at_init, config.run.backward, threads));
-    need.then(stacks::scaled_limit_need(result.at_init, threads));
+    memory.then(stacks::limit_memory(result.at_init, config.run.backward, threads));
+    memory.then(stacks::scaled_limit_memory(result.at_init, threads));
   }
-  need.key = "--max-tokens";
-  stacks::within_memory(need, config.force, progress, [&] {
+  memory.key = "--max-tokens";
+  stacks::within_memory(memory, config.force, progress, [&] {
     result.stopped_early = stacks::until_stopped([&] {
       result.measured = measure(context, checkpoint, result.input, config, progress, result.not_finite);
       progress.throw_if_stop_requested();

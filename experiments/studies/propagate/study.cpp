@@ -59,8 +59,8 @@ void write_dump(const config::Config& config, const std::string& folder, bool fo
   config::RunOptions dumped = config.run;
   dumped.dtype = DType::f64;
   constexpr double copies = 2.0;  // of every signal: of both ways, or with what completes matrices that are not drawn
-  const stacks::Need need = stacks::reading_need(config.base, dumped, 1, omp_get_max_threads(), copies);
-  stacks::within_memory(need, force, progress, [&] { dump(config, folder, force || is_own, begins); });
+  const stacks::MemoryEstimate memory = stacks::reading_memory(config.base, dumped, 1, omp_get_max_threads(), copies);
+  stacks::within_memory(memory, force, progress, [&] { dump(config, folder, force || is_own, begins); });
   progress.say(fmt::format("wrote {}\n", printable(folder)));
 }
 
@@ -74,8 +74,8 @@ Job resolve_propagate(const Request& request) {
           .run_options = config.run,
           .resolved = config::resolved(config),
           .overridden = config::override_json(config),
-          .need = stacks::stacks_need(config, config.theory.finite_width.value_or(true), true,
-                                      study::threads_of(config.run)),
+          .memory = stacks::stacks_memory(config, config.theory.finite_width.value_or(true), true,
+                                          study::threads_of(config.run)),
           .run = {}};
   if (own.fail_on_divergence) {
     job.unskippable = "--fail-on-divergence: a result file does not keep that flag's exit code";
@@ -103,8 +103,8 @@ Job resolve_theory(const Request& request) {
           .run_options = config.run,
           .resolved = config::resolved(config),
           .overridden = config::override_json(config),
-          .need = stacks::stacks_need(config, config.theory.finite_width.value_or(false), false,
-                                      study::threads_of(config.run)),
+          .memory = stacks::stacks_memory(config, config.theory.finite_width.value_or(false), false,
+                                          study::threads_of(config.run)),
           .run = [config](stacks::Progress& progress) {
             return outcome_of(config, stacks::predict_alone(config, progress));
           }};

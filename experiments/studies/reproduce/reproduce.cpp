@@ -110,15 +110,17 @@ std::vector<std::string> regime_of(const ReproduceConfig& config) {
   return training::regime_of({{config.base, config.train}});
 }
 
-stacks::Need reproduce_need(const ReproduceConfig& config, int threads) {
+stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threads) {
   const double cells = static_cast<double>(groups_of(config).size()) * config.run.seeds;
   StackSpec spec = config.stacks().front();
-  stacks::Need need = training::train_need(config, cells, std::min<double>(cells, threads), threads);  // rescaled ones
-  const stacks::Need at_scales = stacks::scaled_limit_need(spec, threads);  // beside the runs that are not at their end
-  need.add(at_scales.bytes, at_scales.key);
+  stacks::MemoryEstimate memory =
+      training::training_memory(config, cells, std::min<double>(cells, threads), threads);  // rescaled ones
+  const stacks::MemoryEstimate at_scales =
+      stacks::scaled_limit_memory(spec, threads);  // beside the runs that are not at their end
+  memory.add(at_scales.bytes, at_scales.key);
   if (config.train.record_sequences > 1) spec.input.tokens *= 2;  // theory before training is of pairs of windows
-  need.then(stacks::limit_need(spec, true, threads));
-  return need;
+  memory.then(stacks::limit_memory(spec, true, threads));
+  return memory;
 }
 
 ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "experiments/engine/result/schema.h"
-#include "experiments/engine/run/need.h"
+#include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/training/train.h"
 #include "experiments/studies/reproduce/claims.h"
@@ -39,7 +39,7 @@ struct ReproduceResult {
                                   stacks::Progress& progress);
 
 /// Time and memory of all runs.
-[[nodiscard]] stacks::Need reproduce_need(const ReproduceConfig& config, int threads);
+[[nodiscard]] stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threads);
 
 [[nodiscard]] std::string table(const ReproduceConfig& config, const ReproduceResult& result);
 [[nodiscard]] const dataset::Schema& schema();

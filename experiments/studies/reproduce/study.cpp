@@ -92,7 +92,7 @@ study::Job resolve(const study::Request& request) {
   return {.file = "reproduce",
           .run_options = work->config.run,
           .resolved = work->all,
-          .need = reproduce_need(work->config, study::threads_of(work->config.run)),
+          .memory = reproduce_memory(work->config, study::threads_of(work->config.run)),
           .run = [work](stacks::Progress& progress) {
             return outcome_of(work->config, work->corpus, work->all, progress);
           }};

@@ -90,15 +90,15 @@ class Training {
 
   [[nodiscard]] const training::TrainConfig& config() const { return config_; }
   [[nodiscard]] const config::Resolved& resolved() const { return resolved_; }
-  [[nodiscard]] stacks::Need need() const {
+  [[nodiscard]] stacks::MemoryEstimate memory() const {
     const double cells = static_cast<double>(config_.placements.size()) * config_.run.seeds;
     // The weights of finished cells stay until all are written.
-    stacks::Need need = training::train_need(config_, cells, cells, study::threads_of(config_.run));
+    stacks::MemoryEstimate memory = training::training_memory(config_, cells, cells, study::threads_of(config_.run));
     if (!own_.dump.empty()) {  // all batches are written at once
       const double tokens = static_cast<double>(config_.train.batch) * (config_.base.input.tokens + 1);
-      need.add(sizeof(std::int64_t) * tokens * config_.train.steps, "train.steps");
+      memory.add(sizeof(std::int64_t) * tokens * config_.train.steps, "train.steps");
     }
-    return need;
+    return memory;
   }
 
   study::Outcome run(stacks::Progress& progress) {
@@ -162,7 +162,7 @@ study::Job resolve(const study::Request& request) {
   study::Job job{.file = "train",
                  .run_options = training->config().run,
                  .resolved = training->resolved(),
-                 .need = training->need(),
+                 .memory = training->memory(),
                  .run = [training](stacks::Progress& progress) {
                    study::Outcome outcome = training->run(progress);
                    outcome.write_files = [training](stacks::Progress& to) { training->write_files(to); };

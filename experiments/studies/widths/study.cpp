@@ -17,8 +17,8 @@ Job resolve_ladder(const Request& request) {
           .run_options = config.run,
           .resolved = config::resolved(config),
           .overridden = config::override_json(config),
-          .need = stacks::widths_need(config, config.widths, "ladder.widths", config.width_seeds,
-                                      study::threads_of(config.run)),
+          .memory = stacks::widths_memory(config, config.widths, "ladder.widths", config.width_seeds,
+                                          study::threads_of(config.run)),
           .run = [config](stacks::Progress& progress) -> Outcome {
             const stacks::LadderResult result = stacks::run_ladder(config, progress);
             if (result.stopped_early) return {.stopped_early = true};

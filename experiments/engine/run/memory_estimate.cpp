@@ -1,4 +1,4 @@
-#include "experiments/engine/run/need.h"
+#include "experiments/engine/run/memory_estimate.h"
 
 #include <algorithm>
 #include <optional>
@@ -11,17 +11,9 @@
 namespace periscope::stacks {
 namespace {
 
-/// Entries per token of the signals inside a layer's attention and its MLP, with the stream before and behind.
-double attention_signals(const ModelSpec& m, int layer) {
-  const double normed = m.inner_norm_at(2 * layer) ? m.query_width() : 0.0;
-  const double gated = m.gates_at(layer) > 0 ? m.gates_at(layer) + m.query_width() : 0.0;
-  return 3.0 * (m.width + m.query_width() + m.key_width()) + (m.v_norm_at(layer) ? m.key_width() : 0.0) + normed +
-         gated;
-}
-double mlp_signals(const ModelSpec& m, int layer) {
-  const double normed = m.inner_norm_at(2 * layer + 1) ? m.mlp_width : 0.0;
-  return (is_gated(m.mlp) ? 3.0 : 2.0) * m.mlp_width + 3.0 * m.width + normed;
-}
+/// Entries per token of the signals inside a layer's attention and its MLP, with the stream before and after.
+double attention_signals(const ModelSpec& m) { return 3.0 * (m.width + m.query_width() + m.key_width()); }
+double mlp_signals(const ModelSpec& m) { return (is_gated(m.mlp) ? 3.0 : 2.0) * m.mlp_width + 3.0 * m.width; }
 
 double streams_of(const ModelSpec& m) { return m.ends().streams(); }
 
@@ -33,12 +25,12 @@ double seeds_at_once(const StackSpec& spec, const config::RunOptions& run, int s
 constexpr double most_chains = 16.0;  ///< of theory, at one time
 
 /// theory::predict_at_width: the chains T25 that run at one time.
-Need chain_need(const StackSpec& spec, int threads) {
+MemoryEstimate chain_memory(const StackSpec& spec, int threads) {
   const ModelSpec& m = spec.model;
   const double t = spec.input.tokens;
   const double rows = t * streams_of(m);
   const double frame = std::min<double>(rows + 1.0, m.width);
-  Need chain;
+  MemoryEstimate chain;
   chain.add(8.0 * (rows * frame * 3.5 + t * t * 6.0), "input.tokens");
   chain.add(8.0 * t * (3.0 * m.query_width() + 2.0 * m.key_width()), "model.heads");
   return chain.times(std::min<double>(threads, most_chains));
@@ -46,62 +38,59 @@ Need chain_need(const StackSpec& spec, int threads) {
 
 }  // namespace
 
-void Need::add(double part, std::string_view grows_with) {
+void MemoryEstimate::add(double part, std::string_view grows_with) {
   bytes += part;
   if (part <= largest) return;
   largest = part;
   key = grows_with;
 }
 
-Need Need::times(double count) const { return {.bytes = count * bytes, .key = key, .largest = count * largest}; }
+MemoryEstimate MemoryEstimate::times(double count) const {
+  return {.bytes = count * bytes, .key = key, .largest = count * largest};
+}
 
-void Need::then(const Need& next) {
+void MemoryEstimate::then(const MemoryEstimate& next) {
   if (next.bytes > bytes) *this = next;
 }
 
-double signal_entries(const ModelSpec& m) {
-  double sum = 0.0;
-  for (int layer = 0; layer < m.layers; ++layer) sum += attention_signals(m, layer) + mlp_signals(m, layer);
-  return sum;
-}
+double signal_entries(const ModelSpec& m) { return m.layers * (attention_signals(m) + mlp_signals(m)); }
 
-Need pass_need(const ModelSpec& model, double tokens, DType dtype, bool backward, int threads, bool whole_matrices) {
+MemoryEstimate pass_memory(const ModelSpec& model, double tokens, DType dtype, bool backward, int threads,
+                           bool whole_matrices) {
   const auto s = static_cast<double>(size_of(dtype));
   const double t = tokens;
   const double width = model.width;
   const double layers = model.layers;
   const double ways = backward ? 2.0 : 1.0;
-  Need need;
-  double inside = 0.0;
-  for (int layer = 0; layer < model.layers; ++layer) {
-    inside = std::max({inside, attention_signals(model, layer), mlp_signals(model, layer)});
-  }
-  need.add(s * t * (ways * inside + 6.0 * width * streams_of(model)), "input.tokens");
+  MemoryEstimate memory;
+  const double inside = std::max(attention_signals(model), mlp_signals(model));
+  memory.add(s * t * (ways * inside + 6.0 * width * streams_of(model)), "input.tokens");
   constexpr double queries = 256.0;  // of which patterns exist at a time
-  need.add(ways * s * t * std::min(t, queries) * std::min(threads, model.heads), "input.tokens");
+  memory.add(ways * s * t * std::min(t, queries) * std::min(threads, model.heads), "input.tokens");
   constexpr double noted = 50.0;  // numbers in double of every token of a sublayer
-  need.add(8.0 * noted * t * 2.0 * layers, "input.tokens");
+  memory.add(8.0 * noted * t * 2.0 * layers, "input.tokens");
   if (whole_matrices) {
     const bool mlp = model.mlp_width > model.query_width();
-    need.add(ways * s * width * std::max(model.mlp_width, model.query_width()),
-             mlp ? "model.mlp_width" : "model.width");
+    memory.add(ways * s * width * std::max(model.mlp_width, model.query_width()),
+               mlp ? "model.mlp_width" : "model.width");
   }
   if (backward) {
-    need.add(s * t * layers * width * streams_of(model), "input.tokens");
+    memory.add(s * t * layers * width * streams_of(model), "input.tokens");
     const double classes = model.unembedding ? model.vocab : model.width;
-    need.add(s * classes * (2.0 * t + width), "model.vocab");
+    memory.add(s * classes * (2.0 * t + width), "model.vocab");
   }
-  return need;
+  return memory;
 }
 
-Need reading_need(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads, double copies) {
+MemoryEstimate reading_memory(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads,
+                              double copies) {
   const double at_once = seeds_at_once(spec, run, seeds, threads);
   const bool matrix_free = config::draws_matrix_free(spec, run);
   const ModelSpec& m = spec.model;
   const double t = spec.input.tokens;
   const auto s = static_cast<double>(size_of(run.dtype));
-  Need one = pass_need(m, spec.input.tokens, run.dtype, run.backward, at_once > 1.0 ? 1 : threads,
-                       run.device != "cpu" && !matrix_free);
+  MemoryEstimate one = pass_memory(m, spec.input.tokens, run.dtype, run.backward, at_once > 1.0 ? 1 : threads,
+                                   run.device != "cpu" && !matrix_free);
   if (matrix_free) {  // rows drawn and factorised, and their Gram matrices (T21)
     one.add((8.0 + s * (run.backward ? 6.0 : 1.0)) * t * std::max(m.width, m.mlp_width) + 24.0 * t * t, "input.tokens");
   }
@@ -119,69 +108,69 @@ std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, in
   constexpr double by_default = 2.8e9;
   const double allowed =
       run.memory > 0.0 ? std::min(run.memory, 0.8 * available) : std::min(by_default, 0.5 * available);
-  const double left = allowed - reading_need(spec, run, seeds, threads).bytes;
+  const double left = allowed - reading_memory(spec, run, seeds, threads).bytes;
   return static_cast<std::size_t>(std::clamp(left / seeds_at_once(spec, run, seeds, threads), least, 0x1p62));
 }
 
-Need limit_need(const StackSpec& spec, bool backward, int threads, bool all_tokens) {
+MemoryEstimate limit_memory(const StackSpec& spec, bool backward, int threads, bool all_tokens) {
   const double t = spec.input.tokens;
   std::optional<theory::TokenGrid> grid;
   if (!backward && !all_tokens) grid = theory::grid_for(spec);
   const double kept = grid ? static_cast<double>(grid->size()) : t;
-  Need chain;
+  MemoryEstimate chain;
   // Kernels of the stream, of a module's input and output and of the branch come in pairs [T, T] of doubles; on the way
   // back those of every layer are there too.
   chain.add(kept * kept * (120.0 + (backward ? 80.0 + 24.0 * spec.model.layers : 0.0)), "input.tokens");
   // Patterns of the kept tokens over all, and all tokens' keys and values of a head, in float and twice.
   if (grid) chain.add(8.0 * t * (kept + spec.model.head_dim), "input.tokens");
   if (backward && spec.model.unembedding) chain.add(8.0 * t * spec.model.vocab, "model.vocab");
-  Need all = chain.times(std::min<double>(threads, most_chains));
+  MemoryEstimate all = chain.times(std::min<double>(threads, most_chains));
   constexpr double profiles = 64.0 * 60.0;  // curves of 64 chains, until they are added up
   all.add(8.0 * profiles * 2.0 * spec.model.layers, "model.layers");
   return all;
 }
 
-Need scaled_limit_need(const StackSpec& spec, int threads) {
+MemoryEstimate scaled_limit_memory(const StackSpec& spec, int threads) {
   const double t = spec.input.tokens;
   const double terms = 1.0 + spec.model.sublayers();
   const double chains = std::min<double>(threads, most_chains);
-  Need all = limit_need(spec, false, threads);
+  MemoryEstimate all = limit_memory(spec, false, threads);
   all.add(chains * terms * 40.0 * t * t, "input.tokens");
   all.add(chains * 8.0 * spec.model.width * (3.0 * terms + 5.0 * t), "model.width");
   return all;
 }
 
-Need gram_need(const ModelSpec& m) {
+MemoryEstimate gram_memory(const ModelSpec& m) {
   const double mlp = (is_gated(m.mlp) ? 3.0 : 2.0) * m.mlp_width;
   const double attention = 4.0 * m.query_width();
-  Need need;
+  MemoryEstimate memory;
   // A module's matrices, each as a tensor and as the bounds read it.
-  need.add(16.0 * m.width * std::max(mlp, attention), mlp > attention ? "model.mlp_width" : "model.width");
-  need.add(24.0 * m.width * static_cast<double>(m.width), "model.width");
-  return need;
+  memory.add(16.0 * m.width * std::max(mlp, attention), mlp > attention ? "model.mlp_width" : "model.width");
+  memory.add(24.0 * m.width * static_cast<double>(m.width), "model.width");
+  return memory;
 }
 
-Need stacks_need(const config::Config& config, bool at_width, bool measures, int threads) {
-  Need all;
+MemoryEstimate stacks_memory(const config::Config& config, bool at_width, bool measures, int threads) {
+  MemoryEstimate all;
   for (const StackSpec& spec : config.predicted_stacks()) {
-    all.then(limit_need(spec, config.run.backward, threads, config.theory.precision_was_given()));
-    if (at_width) all.then(chain_need(spec, threads));
+    all.then(limit_memory(spec, config.run.backward, threads, config.theory.precision_was_given()));
+    if (at_width) all.then(chain_memory(spec, threads));
   }
   for (const StackSpec& spec : config.stacks()) {
-    if (measures) all.then(reading_need(spec, config.run, config.run.seeds, threads));
+    if (measures) all.then(reading_memory(spec, config.run, config.run.seeds, threads));
   }
   return all;
 }
 
-Need widths_need(const config::Config& config, const std::vector<int>& widths, std::string_view list, int seeds,
-                 int threads) {
-  Need all;
+MemoryEstimate widths_memory(const config::Config& config, const std::vector<int>& widths, std::string_view list,
+                             int seeds, int threads) {
+  MemoryEstimate all;
   for (const int width : widths) {
     for (const StackSpec& spec : config.predicted_stacks()) {
-      all.then(limit_need(config::at_width(spec, width, list), config.run.backward, threads));
+      all.then(limit_memory(config::at_width(spec, width, list), config.run.backward, threads));
     }
     for (const StackSpec& spec : config.stacks()) {
-      all.then(reading_need(config::at_width(spec, width, list), config.run, seeds, threads));
+      all.then(reading_memory(config::at_width(spec, width, list), config.run, seeds, threads));
     }
   }
   return all;

@@ -8,11 +8,10 @@
 
 namespace periscope::stacks {
 
-/// A coarse bound of the memory that a run needs: its largest arrays, within a factor of about three of what is
-/// measured (tests/cli/memory.py). It tells what cannot fit before anything is computed, and which key to lower; for
-/// the rest within_memory (experiments/engine/run/fits.h) catches std::bad_alloc. In double, so that no shape
-/// overflows it.
-struct Need {
+/// Peak-memory estimate of a run from its largest live arrays; accurate to about a factor of 3 (tests/cli/memory.py).
+/// What cannot fit is rejected up front, naming the key to lower; for the rest within_memory
+/// (experiments/engine/run/fits.h) catches std::bad_alloc. In double, so that no shape overflows it.
+struct MemoryEstimate {
   double bytes = 0.0;         ///< the program's own left out
   std::string_view key = {};  ///< the key that the largest part grows with
   double largest = 0.0;       ///< that part, bytes
@@ -20,22 +19,23 @@ struct Need {
   /// A part that exists beside the others.
   void add(double part, std::string_view grows_with);
   /// As many of these at one time.
-  [[nodiscard]] Need times(double count) const;
+  [[nodiscard]] MemoryEstimate times(double count) const;
   /// Adds a part that exists only after this one is done: the larger of the two counts.
-  void then(const Need& next);
+  void then(const MemoryEstimate& next);
 };
 
 /// One pass over `model`: the signals of a sublayer, attention's patterns of every thread, what is noted of every
 /// token; with `backward` a sublayer's gradients, the stream at every depth and the loss. `whole_matrices`: a matrix is
 /// in memory (of a checkpoint, or on a device that does not draw it within its products).
-Need pass_need(const ModelSpec& model, double tokens, DType dtype, bool backward, int threads,
-               bool whole_matrices = true);
+MemoryEstimate pass_memory(const ModelSpec& model, double tokens, DType dtype, bool backward, int threads,
+                           bool whole_matrices = true);
 
 /// Entries per token of all signals inside a model's sublayers.
 double signal_entries(const ModelSpec& model);
 
 /// Passes over a stack, as many at one time as over_seeds runs. Each keeps so many copies of all its signals.
-Need reading_need(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads, double copies = 0.0);
+MemoryEstimate reading_memory(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads,
+                              double copies = 0.0);
 
 /// StackTape::budget of one of the passes that measure_stack runs at one time, of whose memory `available` bytes are
 /// left: run.memory, but at most 0.8 of what is left, less what the passes need anyhow. Without run.memory 2.8 GB, but
@@ -44,22 +44,22 @@ std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, in
 
 /// theory::predict: the chains that run at one time, of kernels [T, T], and with `backward` their traces. Where forward
 /// chains take a grid of tokens, which `all_tokens` forbids, kernels are of those alone.
-Need limit_need(const StackSpec& spec, bool backward, int threads, bool all_tokens = true);
+MemoryEstimate limit_memory(const StackSpec& spec, bool backward, int threads, bool all_tokens = true);
 
 /// Returns the memory of theory::predict with the scales of given weights (T29): its chains hold a kernel for every
 /// branch, and the second moment of every entry of a signal.
-Need scaled_limit_need(const StackSpec& spec, int threads);
+MemoryEstimate scaled_limit_memory(const StackSpec& spec, int threads);
 
 /// The matrices of a sublayer in f64 and their Gram matrices.
-Need gram_need(const ModelSpec& model);
+MemoryEstimate gram_memory(const ModelSpec& model);
 
 /// The predictions of all stacks of `config`, with `at_width` theory::predict_at_width too, and their readings if it
 /// `measures`.
-Need stacks_need(const config::Config& config, bool at_width, bool measures, int threads);
+MemoryEstimate stacks_memory(const config::Config& config, bool at_width, bool measures, int threads);
 
 /// Every stack at every width of the list of that name: its limit, and readings of `seeds` seeds. Throws ConfigError
 /// for a width at which heads would not be whole numbers.
-Need widths_need(const config::Config& config, const std::vector<int>& widths, std::string_view list, int seeds,
-                 int threads);
+MemoryEstimate widths_memory(const config::Config& config, const std::vector<int>& widths, std::string_view list,
+                             int seeds, int threads);
 
 }  // namespace periscope::stacks
