@@ -35,24 +35,24 @@ void check_heads(const Checks& check, const Tensor& q, const Tensor& k, const Te
 
 Tensor Backend::rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies,
                      Index offset) const {
-  const Checks check(*this, Op::rope, {{"x", x}});
+  const Checks check(*this, op::Rope::facts, {{"x", x}});
   check_rope(check, "x", x, heads, sequences, frequencies);
   check.require(offset >= 0, "there cannot be {} tokens before the first", offset);
   Tensor y = like(x);
-  do_rope(x, heads, sequences, frequencies, offset, y);
+  run(op::Rope{x, heads, sequences, frequencies, offset, y});
   return y;
 }
 
 Tensor Backend::rope_backward(const Tensor& dy, int heads, int sequences, std::span<const double> frequencies) const {
-  const Checks check(*this, Op::rope_backward, {{"dy", dy}});
+  const Checks check(*this, op::RopeBackward::facts, {{"dy", dy}});
   check_rope(check, "dy", dy, heads, sequences, frequencies);
   Tensor dx = like(dy);
-  do_rope_backward(dy, heads, sequences, frequencies, dx);
+  run(op::RopeBackward{dy, heads, sequences, frequencies, dx});
   return dx;
 }
 
 Attended Backend::attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape) const {
-  const Checks check(*this, Op::attention, {{"q", q}, {"k", k}, {"v", v}});
+  const Checks check(*this, op::Attention::facts, {{"q", q}, {"k", k}, {"v", v}});
   check_heads(check, q, k, v, shape);
   const Index tokens = q.rows() / shape.sequences;
   const Index keys = k.rows() / shape.sequences;
@@ -60,20 +60,20 @@ Attended Backend::attention(const Tensor& q, const Tensor& k, const Tensor& v, c
                 "{} queries after {} tokens need as many keys, found {} for q {}, k {}", tokens, shape.offset, keys,
                 shape_of(q), shape_of(k));
   Attended a{.mixed = like(q), .scores = do_allocate(q.rows(), shape.heads, q.dtype())};
-  do_attention(q, k, v, shape, a);
+  run(op::Attention{q, k, v, shape, a});
   return a;
 }
 
 AttentionGradient Backend::attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy,
                                               const AttentionShape& shape) const {
-  const Checks check(*this, Op::attention_backward, {{"q", q}, {"k", k}, {"v", v}, {"dy", dy}});
+  const Checks check(*this, op::AttentionBackward::facts, {{"q", q}, {"k", k}, {"v", v}, {"dy", dy}});
   check_heads(check, q, k, v, shape);
   check.require(shape.offset == 0 && k.rows() == q.rows(),
                 "the gradients of keys need all queries, found q {}, k {}, offset {}", shape_of(q), shape_of(k),
                 shape.offset);
   check.shape("dy", dy, q.rows(), q.cols());
   AttentionGradient g{.dq = like(q), .dk = like(k), .dv = like(v)};
-  do_attention_backward(q, k, v, dy, shape, g);
+  run(op::AttentionBackward{q, k, v, dy, shape, g});
   return g;
 }
 

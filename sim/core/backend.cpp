@@ -5,7 +5,7 @@
 
 namespace periscope {
 
-Tensor Backend::allocated(Op op, Index rows, Index cols, DType dtype) const {
+Tensor Backend::allocated(const OpFacts& op, Index rows, Index cols, DType dtype) const {
   const Checks check(*this, op, {});
   if (!supports(dtype)) {
     check.refuse(fmt::format("the backend {} does not compute in {}", name(), name_of(dtype)));
@@ -17,43 +17,45 @@ Tensor Backend::allocated(Op op, Index rows, Index cols, DType dtype) const {
 Tensor Backend::reused_or_like(const Tensor& x) const { return TensorMemory::is_sole_owner(x) ? x : like(x); }
 
 Tensor Backend::constant(Index rows, Index cols, DType dtype, double value) const {
-  Tensor y = allocated(Op::constant, rows, cols, dtype);
-  do_constant(value, y);
+  Tensor y = allocated(op::Constant::facts, rows, cols, dtype);
+  run(op::Constant{value, y});
   return y;
 }
 
 Tensor Backend::from_host(Index rows, Index cols, DType dtype, std::span<const double> values) const {
-  Tensor y = allocated(Op::from_host, rows, cols, dtype);
-  Checks(*this, Op::from_host, {})
+  Tensor y = allocated(op::FromHost::facts, rows, cols, dtype);
+  Checks(*this, op::FromHost::facts, {})
       .require(static_cast<Index>(values.size()) == y.size(), "{} needs {} values, found {}", Shape{rows, cols},
                y.size(), values.size());
-  do_from_host(values, y);
+  run(op::FromHost{values, y});
   return y;
 }
 
 Tensor Backend::from_rows(Index rows, Index cols, DType dtype, const FillRows& fill) const {
-  Tensor y = allocated(Op::from_rows, rows, cols, dtype);
-  do_from_rows(fill, y);
+  Tensor y = allocated(op::FromRows::facts, rows, cols, dtype);
+  run(op::FromRows{fill, y});
   return y;
 }
 
 std::vector<double> Backend::to_host(const Tensor& x) const { return std::move(to_host({&x, 1}).front()); }
 
 std::vector<std::vector<double>> Backend::to_host(std::span<const Tensor> tensors) const {
-  for (const Tensor& x : tensors) const Checks check(*this, Op::to_host, {{"x", x}});
-  return do_to_host(tensors);
+  for (const Tensor& x : tensors) const Checks check(*this, op::ToHost::facts, {{"x", x}});
+  std::vector<std::vector<double>> values;
+  run(op::ToHost{tensors, values});
+  return values;
 }
 
 Tensor Backend::normal(Index rows, Index cols, DType dtype, StreamKey key, double stddev) const {
-  Tensor y = allocated(Op::normal, rows, cols, dtype);
-  do_normal(key, stddev, y);
+  Tensor y = allocated(op::Normal::facts, rows, cols, dtype);
+  run(op::Normal{key, stddev, y});
   return y;
 }
 
 Tensor Backend::cast(const Tensor& x, DType dtype) const {
-  const Checks check(*this, Op::cast, {{"x", x}});
-  Tensor y = allocated(Op::cast, x.rows(), x.cols(), dtype);
-  do_cast(x, y);
+  const Checks check(*this, op::Cast::facts, {{"x", x}});
+  Tensor y = allocated(op::Cast::facts, x.rows(), x.cols(), dtype);
+  run(op::Cast{x, y});
   return y;
 }
 

@@ -1,135 +1,16 @@
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "sim/base/interface.h"
-#include "sim/core/op_table.h"
-#include "sim/core/statistics.h"
-#include "sim/core/tensor.h"
-#include "sim/spec/model_spec.h"
-#include "sim/spec/streams.h"
+#include "sim/core/op.h"
 
 namespace periscope {
 
-/// Heads of one attention op: q is [sequences·T, heads·head_dim], k and v are [sequences·K, kv_heads·head_dim];
-/// query head i reads key/value head i / (heads / kv_heads). k and v are of tokens 0 … K−1 of every sequence, q is of
-/// tokens offset … offset + T−1, where K ≥ offset + T.
-struct AttentionShape {
-  int heads;
-  int kv_heads;
-  int head_dim;
-  int sequences;
-  bool causal;
-  ScoreRule scores = {};
-  Tensor::Index offset = 0;  ///< tokens before the first query
-
-  /// Factor on q·k.
-  [[nodiscard]] double scale() const {
-    return scores.scale != 0.0 ? scores.scale : 1.0 / std::sqrt(static_cast<double>(head_dim));
-  }
-  /// The tokens that query t sees, of K with keys: first … end−1.
-  [[nodiscard]] constexpr Tensor::Index first_seen(Tensor::Index t) const {
-    return scores.window > 0 ? std::max<Tensor::Index>(0, offset + t - scores.window + 1) : 0;
-  }
-  [[nodiscard]] constexpr Tensor::Index end_seen(Tensor::Index t, Tensor::Index keys) const {
-    return causal ? offset + t + 1 : keys;
-  }
-};
-
-/// A label that cross_entropy leaves out.
-inline constexpr int no_label = -1;
-
-/// The result of row_basis: x = lower · basis.
-struct RowBasis {
-  Tensor lower;  ///< lower triangular [N, N], diagonal ≥ 0
-  Tensor basis;  ///< rows orthonormal, or zero where a row of x is dependent [N, n]; empty if it is not wanted
-};
-/// A row of x is dependent if its distance from the span of the rows before it is at most this share of its length.
-/// That is 64 times what rounding moves an entry of f32 by, 2¹³ times for f64, 4 times for narrow types: rows that are
-/// equal but for the rounding of a deep stack count as equal, and leaving out so small a part is an error of the size
-/// that rounding makes anyway.
-[[nodiscard]] constexpr double dependent_share(DType dtype) {
-  const double times = dtype == DType::f64 ? 0x1p13 : dtype == DType::f32 ? 0x1p6 : 4.0;
-  return format_of(dtype).unit_roundoff() * times;
-}
-/// Writes rows first … first + count − 1 of a matrix, row-major, into values. Made of one callable that can write both
-/// types: in f32 it writes the numbers of f64, rounded to nearest.
-struct FillRows {
-  template <class Values>
-  using Function = std::function<void(Tensor::Index first, Tensor::Index count, std::span<Values> values)>;
-  Function<double> in_f64;
-  Function<float> in_f32;
-
-  template <class Source>
-  FillRows(const Source& source) : in_f64(source), in_f32(source) {}  // NOLINT: as std::function does
-};
-/// A matrix [rows, cols] of random numbers, the same as Backend::normal with these arguments.
-struct DrawnMatrix {
-  Tensor::Index rows;
-  Tensor::Index cols;
-  StreamKey key;
-  double stddev;
-};
-
-/// The result of norm_backward: dx like x; dgain and dbias [1, n], sums over rows and groups; dalpha [1, 1], the sum
-/// over everything, empty where the kind has no α.
-struct NormGradient {
-  Tensor dx;
-  Tensor dgain;
-  Tensor dbias;
-  Tensor dalpha = {};
-};
-
-/// The result of attention.
-struct Attended {
-  Tensor mixed;   ///< softmax(z) v, the heads side by side [N, heads·head_dim]
-  Tensor scores;  ///< per token and query head the largest |z| over the tokens that it sees [N, heads]; NaN if one is
-};
-
-/// The result of attention_backward, each tensor like its input.
-struct AttentionGradient {
-  Tensor dq;
-  Tensor dk;
-  Tensor dv;
-};
-
-/// The result of gated_backward, both tensors like the gate.
-struct GatedGradient {
-  Tensor dgate;
-  Tensor dup;
-};
-
-/// One step of AdamW (Loshchilov and Hutter 2019), decay before the update: step number `step` from 1 on.
-struct AdamRule {
-  double rate;            ///< learning rate
-  double decay;           ///< the share of the parameter that is taken away first: rate · weight decay
-  double beta1, beta2;    ///< of the running means of the gradient and of its square
-  double eps;             ///< added to the root of the mean square
-  double gradient_scale;  ///< on the gradient, as clipping wants it
-  Tensor::Index step;     ///< the means are divided by 1 − beta^step, since they began at 0
-};
-
-/// A parameter and what AdamW remembers of its gradients, each like the parameter.
-struct AdamState {
-  Tensor parameter;
-  Tensor mean;
-  Tensor square;
-};
-
-/// The result of cross_entropy.
-struct CrossEntropy {
-  double loss;     ///< mean over the rows that have a label
-  Tensor dlogits;  ///< its gradient, like the logits
-};
-
 /// The ops that a device must know, and the front that checks their arguments. The physics (sim/model) is written
 /// against this class only. Matrices are row-major; a linear map is stored as W [out, in]. Results never depend on the
-/// number of threads. Output dtypes and accumulation: sim/core/op_table.cpp.
+/// number of threads. Output dtypes and accumulation: sim/core/op.h.
 ///
 /// The public ops check, in every build: all tensors of one op hold elements, have one dtype and are on the device;
 /// shapes, ids and labels fit. Else std::invalid_argument with a sentence that names the op and the shapes: a mistake
@@ -138,7 +19,7 @@ struct CrossEntropy {
 ///
 /// A Tensor that is taken by value may be overwritten with the result if the call is its only owner (a temporary, or
 /// after std::move): an elementwise op then needs no second buffer. A shared tensor is never written to.
-class Backend : public Interface {
+class Backend : public Runs<AllOps> {
  public:
   using Index = Tensor::Index;
   using FillRows = periscope::FillRows;
@@ -284,69 +165,12 @@ class Backend : public Interface {
  protected:
   /// A tensor with undefined contents.
   [[nodiscard]] virtual Tensor do_allocate(Index rows, Index cols, DType dtype) const = 0;
-  virtual void do_constant(double value, Tensor& y) const = 0;
-  virtual void do_from_host(std::span<const double> values, Tensor& y) const = 0;
-  virtual void do_from_rows(const FillRows& fill, Tensor& y) const = 0;
-  [[nodiscard]] virtual std::vector<std::vector<double>> do_to_host(std::span<const Tensor> tensors) const = 0;
-  virtual void do_normal(StreamKey key, double stddev, Tensor& y) const = 0;
-  virtual void do_cast(const Tensor& x, Tensor& y) const = 0;
-
-  // y may share its buffer with the inputs that the public op takes by value.
-  virtual void do_linear(const Tensor& x, const Tensor& w, Tensor& y) const = 0;
-  virtual void do_linear_backward_input(const Tensor& dy, const Tensor& w, Tensor& dx) const = 0;
-  virtual void do_linear_backward_weight(const Tensor& dy, const Tensor& x, Tensor& dw) const = 0;
-  virtual void do_linear_weight_square(const Tensor& dy, const Tensor& x, Tensor& square) const = 0;
-  virtual void do_linear_drawn(const Tensor& x, const DrawnMatrix& w, Tensor& y) const = 0;
-  virtual void do_linear_drawn_backward_input(const Tensor& dy, const DrawnMatrix& w, Tensor& dx) const = 0;
-  virtual void do_axpby(double a, const Tensor& x, double b, const Tensor& y, Tensor& z) const = 0;
-  virtual void do_scale(double a, const Tensor& x, Tensor& y) const = 0;
-  virtual void do_multiply(const Tensor& x, const Tensor& y, Tensor& z) const = 0;
-  virtual void do_add_row(const Tensor& x, const Tensor& row, Tensor& y) const = 0;
-  virtual void do_column_sums(const Tensor& x, Tensor& sums) const = 0;
-  virtual void do_gather(const Tensor& table, std::span<const int> ids, Tensor& y) const = 0;
-  virtual void do_replace_rows(const Tensor& x, Index first, const Tensor& rows, Tensor& y) const = 0;
-  virtual void do_scatter_add(const Tensor& dy, std::span<const int> ids, Tensor& sums) const = 0;
-
-  /// Implements row_basis. Both tensors are allocated, or only `lower`.
-  virtual void do_row_basis(const Tensor& x, RowBasis& b) const = 0;
-
-  virtual void do_activate(Activation kind, const Tensor& x, Tensor& y) const = 0;
-  virtual void do_activate_backward(Activation kind, const Tensor& x, const Tensor& dy, Tensor& dx) const = 0;
-  virtual void do_gated(Activation kind, const Tensor& gate, const Tensor& up, Tensor& y) const = 0;
-  virtual void do_gated_backward(Activation kind, const Tensor& gate, const Tensor& up, const Tensor& dy,
-                                 GatedGradient& g) const = 0;
-  virtual void do_soft_cap(double cap, const Tensor& x, Tensor& y) const = 0;
-  virtual void do_soft_cap_backward(double cap, const Tensor& x, const Tensor& dy, Tensor& dx) const = 0;
-
-  // A part of a norm is as wide as the gain.
-  virtual void do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& alpha,
-                       double eps, Tensor& y) const = 0;
-  virtual void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& alpha,
-                                const Tensor& dy, double eps, NormGradient& g) const = 0;
-
-  virtual void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies, Index offset,
-                       Tensor& y) const = 0;
-  virtual void do_rope_backward(const Tensor& dy, int heads, int sequences, std::span<const double> frequencies,
-                                Tensor& dx) const = 0;
-  virtual void do_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
-                            Attended& a) const = 0;
-  virtual void do_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy,
-                                     const AttentionShape& shape, AttentionGradient& g) const = 0;
-
-  virtual void do_cross_entropy(const Tensor& logits, std::span<const int> labels, CrossEntropy& out) const = 0;
-  /// losses [1, N], f64.
-  virtual void do_token_losses(const Tensor& logits, std::span<const int> labels, Tensor& losses) const = 0;
-  /// Implements adamw, in place.
-  virtual void do_adamw(AdamState& state, const Tensor& gradient, const AdamRule& rule) const = 0;
-  /// numbers [1, layout.size], f64.
-  virtual void do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& layout,
-                          Tensor& numbers) const = 0;
 
  private:
   [[nodiscard]] Tensor like(const Tensor& x) const { return do_allocate(x.rows(), x.cols(), x.dtype()); }
   /// x's own buffer if nobody else holds it, else a new one.
   [[nodiscard]] Tensor reused_or_like(const Tensor& x) const;
-  [[nodiscard]] Tensor allocated(Op op, Index rows, Index cols, DType dtype) const;
+  [[nodiscard]] Tensor allocated(const OpFacts& op, Index rows, Index cols, DType dtype) const;
   [[nodiscard]] SignalStatistics statistics_of(const Tensor& x, const StatisticsRequest& request) const;
 };
 

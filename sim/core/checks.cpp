@@ -11,7 +11,7 @@ fmt::format_context::iterator fmt::formatter<periscope::Shape>::format(const per
 
 namespace periscope {
 
-Checks::Checks(const Backend& ops, Op op, std::initializer_list<Operand> operands) : op_(op) {
+Checks::Checks(const Backend& ops, const OpFacts& op, std::initializer_list<Operand> operands) : op_(op.name) {
   for (const Operand& o : operands) operands_.at(count_++) = {o.name, &o.tensor};
   if (count_ == 0) return;
   const Operand& first = *operands.begin();
@@ -46,7 +46,7 @@ void Checks::refuse_shape(std::string_view name, const Tensor& tensor, Shape wan
 }
 
 void Checks::refuse(std::string_view sentence) const {
-  throw std::invalid_argument(fmt::format("[{}] {}", name_of(op_), sentence));
+  throw std::invalid_argument(fmt::format("[{}] {}", op_, sentence));
 }
 
 }  // namespace periscope

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "sim/core/backend.h"
-#include "sim/core/op_table.h"
 
 namespace periscope {
 
@@ -40,7 +39,7 @@ class Checks {
   static constexpr Index any = Shape::any;
 
   /// Every operand holds elements, on the backend's device; all have one dtype, which the backend supports.
-  Checks(const Backend& ops, Op op, std::initializer_list<Operand> operands);
+  Checks(const Backend& ops, const OpFacts& op, std::initializer_list<Operand> operands);
 
   /// `remark` goes to the end of the sentence.
   void shape(std::string_view name, const Tensor& tensor, Index rows, Index cols, std::string_view remark = {}) const {
@@ -62,7 +61,7 @@ class Checks {
     std::string_view name;
     const Tensor* tensor = nullptr;
   };
-  Op op_;
+  std::string_view op_;
   std::size_t count_ = 0;
   std::array<Named, 4> operands_;
 };

@@ -2,36 +2,32 @@
 
 namespace periscope {
 
-void ComposedBackend::do_cast(const Tensor& x, Tensor& y) const { do_from_host(to_host(x), y); }
+void ComposedBackend::run(const op::Cast& o) const { run(op::FromHost{to_host(o.x), o.y}); }
 
-void ComposedBackend::do_linear_weight_square(const Tensor& dy, const Tensor& x, Tensor& square) const {
-  const Tensor rows = measure(linear_backward_weight(dy, x), {.squares = true});
-  do_linear(rows, constant(1, rows.cols(), DType::f64, 1.0), square);
+void ComposedBackend::run(const op::LinearWeightSquare& o) const {
+  const Tensor rows = measure(linear_backward_weight(o.dy, o.x), {.squares = true});
+  run(op::Linear{rows, constant(1, rows.cols(), DType::f64, 1.0), o.square});
 }
 
-void ComposedBackend::do_linear_drawn(const Tensor& x, const DrawnMatrix& w, Tensor& y) const {
-  do_linear(x, normal(w.rows, w.cols, x.dtype(), w.key, w.stddev), y);
+void ComposedBackend::run(const op::LinearDrawn& o) const {
+  run(op::Linear{o.x, normal(o.w.rows, o.w.cols, o.x.dtype(), o.w.key, o.w.stddev), o.y});
 }
 
-void ComposedBackend::do_linear_drawn_backward_input(const Tensor& dy, const DrawnMatrix& w, Tensor& dx) const {
-  do_linear_backward_input(dy, normal(w.rows, w.cols, dy.dtype(), w.key, w.stddev), dx);
+void ComposedBackend::run(const op::LinearDrawnBackwardInput& o) const {
+  run(op::LinearBackwardInput{o.dy, normal(o.w.rows, o.w.cols, o.dy.dtype(), o.w.key, o.w.stddev), o.dx});
 }
 
-void ComposedBackend::do_gated(Activation kind, const Tensor& gate, const Tensor& up, Tensor& y) const {
-  do_multiply(activate(kind, gate), up, y);
+void ComposedBackend::run(const op::Gated& o) const { run(op::Multiply{activate(o.kind, o.gate), o.up, o.y}); }
+
+void ComposedBackend::run(const op::GatedBackward& o) const {
+  run(op::Multiply{activate_backward(o.kind, o.gate, o.up), o.dy, o.g.dgate});
+  run(op::Multiply{activate(o.kind, o.gate), o.dy, o.g.dup});
 }
 
-void ComposedBackend::do_gated_backward(Activation kind, const Tensor& gate, const Tensor& up, const Tensor& dy,
-                                        GatedGradient& g) const {
-  do_multiply(activate_backward(kind, gate, up), dy, g.dgate);
-  do_multiply(activate(kind, gate), dy, g.dup);
-}
-
-void ComposedBackend::do_rope_backward(const Tensor& dy, int heads, int sequences, std::span<const double> frequencies,
-                                       Tensor& dx) const {
-  std::vector<double> negated(frequencies.begin(), frequencies.end());
+void ComposedBackend::run(const op::RopeBackward& o) const {
+  std::vector<double> negated(o.frequencies.begin(), o.frequencies.end());
   for (double& f : negated) f = -f;
-  do_rope(dy, heads, sequences, negated, 0, dx);
+  run(op::Rope{o.dy, o.heads, o.sequences, negated, 0, o.dx});
 }
 
 }  // namespace periscope

@@ -3,9 +3,9 @@
 namespace periscope {
 
 RowBasis Backend::row_basis(const Tensor& x, bool with_basis) const {
-  const Checks check(*this, Op::row_basis, {{"x", x}});
+  const Checks check(*this, op::RowBasis::facts, {{"x", x}});
   RowBasis b{.lower = do_allocate(x.rows(), x.rows(), x.dtype()), .basis = with_basis ? like(x) : Tensor{}};
-  do_row_basis(x, b);
+  run(op::RowBasis{x, b});
   return b;
 }
 

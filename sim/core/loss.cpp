@@ -11,18 +11,18 @@ void check_labels(const Checks& check, const Tensor& logits, std::span<const int
 }  // namespace
 
 CrossEntropy Backend::cross_entropy(const Tensor& logits, std::span<const int> labels) const {
-  const Checks check(*this, Op::cross_entropy, {{"logits", logits}});
+  const Checks check(*this, op::CrossEntropy::facts, {{"logits", logits}});
   check_labels(check, logits, labels);
   CrossEntropy out{.loss = 0.0, .dlogits = like(logits)};
-  do_cross_entropy(logits, labels, out);
+  run(op::CrossEntropy{logits, labels, out});
   return out;
 }
 
 std::vector<double> Backend::token_losses(const Tensor& logits, std::span<const int> labels) const {
-  const Checks check(*this, Op::token_losses, {{"logits", logits}});
+  const Checks check(*this, op::TokenLosses::facts, {{"logits", logits}});
   check_labels(check, logits, labels);
   Tensor losses = do_allocate(1, logits.rows(), DType::f64);
-  do_token_losses(logits, labels, losses);
+  run(op::TokenLosses{logits, labels, losses});
   return to_host(losses);
 }
 

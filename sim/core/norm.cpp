@@ -16,7 +16,8 @@ void check_gain(const Checks& check, const Tensor& gain, const Tensor& x, int gr
 }
 
 /// alpha is [1, 1] of a kind that has one, else empty.
-void check_alpha(const Backend& ops, Op op, NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& alpha) {
+void check_alpha(const Backend& ops, const OpFacts& op, NormKind kind, const Tensor& x, const Tensor& gain,
+                 const Tensor& alpha) {
   if (facts_of(kind).has_alpha()) {
     const Checks check(ops, op, {{"x", x}, {"gain", gain}, {"alpha", alpha}});
     check.shape("alpha", alpha, 1, 1);
@@ -30,27 +31,27 @@ void check_alpha(const Backend& ops, Op op, NormKind kind, const Tensor& x, cons
 
 Tensor Backend::norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, double eps, int groups,
                      const Tensor& alpha) const {
-  const Checks check(*this, Op::norm, {{"x", x}, {"gain", gain}});
+  const Checks check(*this, op::Norm::facts, {{"x", x}, {"gain", gain}});
   check_gain(check, gain, x, groups);
-  check_alpha(*this, Op::norm, kind, x, gain, alpha);
+  check_alpha(*this, op::Norm::facts, kind, x, gain, alpha);
   if (!bias.empty()) {
-    const Checks with_bias(*this, Op::norm, {{"x", x}, {"gain", gain}, {"bias", bias}});
+    const Checks with_bias(*this, op::Norm::facts, {{"x", x}, {"gain", gain}, {"bias", bias}});
     with_bias.shape("bias", bias, 1, gain.cols());
   }
   Tensor y = like(x);
-  do_norm(kind, x, gain, bias, alpha, eps, y);
+  run(op::Norm{kind, x, gain, bias, alpha, eps, y});
   return y;
 }
 
 NormGradient Backend::norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& dy, double eps,
                                     int groups, const Tensor& alpha) const {
-  const Checks check(*this, Op::norm_backward, {{"x", x}, {"gain", gain}, {"dy", dy}});
+  const Checks check(*this, op::NormBackward::facts, {{"x", x}, {"gain", gain}, {"dy", dy}});
   check_gain(check, gain, x, groups);
-  check_alpha(*this, Op::norm_backward, kind, x, gain, alpha);
+  check_alpha(*this, op::NormBackward::facts, kind, x, gain, alpha);
   check.shape("dy", dy, x.rows(), x.cols());
   NormGradient g{.dx = like(x), .dgain = like(gain), .dbias = like(gain)};
   if (!alpha.empty()) g.dalpha = like(alpha);
-  do_norm_backward(kind, x, gain, alpha, dy, eps, g);
+  run(op::NormBackward{kind, x, gain, alpha, dy, eps, g});
   return g;
 }
 

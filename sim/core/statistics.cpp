@@ -72,7 +72,7 @@ void StatisticsRecord::fetch() {
 }
 
 Tensor Backend::measure(const Tensor& x, const StatisticsRequest& request) const {
-  const Checks check(*this, Op::measure, {{"x", x}});
+  const Checks check(*this, op::Measure::facts, {{"x", x}});
   check.require(request.top_magnitudes >= 0, "top_magnitudes must not be negative, found {}", request.top_magnitudes);
   check.require(request.top_entries >= 0, "top_entries must not be negative, found {}", request.top_entries);
   check.require(!request.median_magnitude || x.size() > 0, "a tensor without elements has no median");
@@ -80,12 +80,12 @@ Tensor Backend::measure(const Tensor& x, const StatisticsRequest& request) const
   check.require(sequences >= 0 && (sequences == 0 || x.rows() % sequences == 0),
                 "x {} does not fall into {} sequences of equal length", shape_of(x), sequences);
   if (!request.dots_with.empty()) {
-    const Checks both(*this, Op::measure, {{"x", x}, {"dots_with", request.dots_with}});
+    const Checks both(*this, op::Measure::facts, {{"x", x}, {"dots_with", request.dots_with}});
     both.shape("dots_with", request.dots_with, x.rows(), x.cols());
   }
   const StatisticsLayout layout(x, request);
   Tensor numbers = do_allocate(1, layout.size, DType::f64);
-  do_measure(x, request, layout, numbers);
+  run(op::Measure{x, request, layout, numbers});
   return numbers;
 }
 
@@ -96,12 +96,12 @@ SignalStatistics Backend::statistics_of(const Tensor& x, const StatisticsRequest
 RowMoments Backend::row_moments(const Tensor& x) const { return statistics_of(x, {.moments = true}).rows; }
 
 std::vector<double> Backend::row_dots(const Tensor& x, const Tensor& y) const {
-  const Checks check(*this, Op::measure, {{"x", x}, {"y", y}});
+  const Checks check(*this, op::Measure::facts, {{"x", x}, {"y", y}});
   return statistics_of(x, {.dots_with = y}).dots;
 }
 
 double Backend::token_cosine(const Tensor& x, int sequences) const {
-  Checks(*this, Op::measure, {{"x", x}}).require(sequences >= 1, "x cannot fall into {} sequences", sequences);
+  Checks(*this, op::Measure::facts, {{"x", x}}).require(sequences >= 1, "x cannot fall into {} sequences", sequences);
   return statistics_of(x, {.cosine_of_sequences = sequences}).token_cosine;
 }
 

@@ -5,7 +5,7 @@ namespace periscope {
 
 AdamState Backend::adamw(AdamState state, const Tensor& gradient, const AdamRule& rule) const {
   const Checks check(
-      *this, Op::adamw,
+      *this, op::Adamw::facts,
       {{"parameter", state.parameter}, {"mean", state.mean}, {"square", state.square}, {"gradient", gradient}});
   for (const auto& [name, x] :
        {Checks::Operand{"mean", state.mean}, {"square", state.square}, {"gradient", gradient}}) {
@@ -15,7 +15,7 @@ AdamState Backend::adamw(AdamState state, const Tensor& gradient, const AdamRule
   for (Tensor* x : {&state.parameter, &state.mean, &state.square}) {
     if (!TensorMemory::is_sole_owner(*x)) *x = scale(1.0, *x);
   }
-  do_adamw(state, gradient, rule);
+  run(op::Adamw{state, gradient, rule});
   return state;
 }
 

@@ -161,35 +161,37 @@ void gated_backward(Activation kind, const T* gate, const T* up, const T* dy, T*
 
 using cpu::with_type_of;
 
-void CpuBackend::do_activate(Activation kind, const Tensor& x, Tensor& y) const {
-  with_type_of(x, [&]<class T>(T) { cpu::activate(kind, elements<T>(x), elements<T>(y), x.size()); });
+void CpuBackend::run(const op::Activate& o) const {
+  with_type_of(o.x, [&]<class T>(T) { cpu::activate(o.kind, elements<T>(o.x), elements<T>(o.y), o.x.size()); });
 }
 
-void CpuBackend::do_activate_backward(Activation kind, const Tensor& x, const Tensor& dy, Tensor& dx) const {
-  with_type_of(
-      x, [&]<class T>(T) { cpu::activate_backward(kind, elements<T>(x), elements<T>(dy), elements<T>(dx), x.size()); });
-}
-
-void CpuBackend::do_gated(Activation kind, const Tensor& gate, const Tensor& up, Tensor& y) const {
-  with_type_of(gate,
-               [&]<class T>(T) { cpu::gated(kind, elements<T>(gate), elements<T>(up), elements<T>(y), gate.size()); });
-}
-
-void CpuBackend::do_gated_backward(Activation kind, const Tensor& gate, const Tensor& up, const Tensor& dy,
-                                   GatedGradient& g) const {
-  with_type_of(gate, [&]<class T>(T) {
-    cpu::gated_backward(kind, elements<T>(gate), elements<T>(up), elements<T>(dy), elements<T>(g.dgate),
-                        elements<T>(g.dup), gate.size());
+void CpuBackend::run(const op::ActivateBackward& o) const {
+  with_type_of(o.x, [&]<class T>(T) {
+    cpu::activate_backward(o.kind, elements<T>(o.x), elements<T>(o.dy), elements<T>(o.dx), o.x.size());
   });
 }
 
-void CpuBackend::do_soft_cap(double cap, const Tensor& x, Tensor& y) const {
-  with_type_of(x, [&]<class T>(T) { cpu::soft_cap(cap, elements<T>(x), elements<T>(y), x.size()); });
+void CpuBackend::run(const op::Gated& o) const {
+  with_type_of(o.gate, [&]<class T>(T) {
+    cpu::gated(o.kind, elements<T>(o.gate), elements<T>(o.up), elements<T>(o.y), o.gate.size());
+  });
 }
 
-void CpuBackend::do_soft_cap_backward(double cap, const Tensor& x, const Tensor& dy, Tensor& dx) const {
-  with_type_of(
-      x, [&]<class T>(T) { cpu::soft_cap_backward(cap, elements<T>(x), elements<T>(dy), elements<T>(dx), x.size()); });
+void CpuBackend::run(const op::GatedBackward& o) const {
+  with_type_of(o.gate, [&]<class T>(T) {
+    cpu::gated_backward(o.kind, elements<T>(o.gate), elements<T>(o.up), elements<T>(o.dy), elements<T>(o.g.dgate),
+                        elements<T>(o.g.dup), o.gate.size());
+  });
+}
+
+void CpuBackend::run(const op::SoftCap& o) const {
+  with_type_of(o.x, [&]<class T>(T) { cpu::soft_cap(o.cap, elements<T>(o.x), elements<T>(o.y), o.x.size()); });
+}
+
+void CpuBackend::run(const op::SoftCapBackward& o) const {
+  with_type_of(o.x, [&]<class T>(T) {
+    cpu::soft_cap_backward(o.cap, elements<T>(o.x), elements<T>(o.dy), elements<T>(o.dx), o.x.size());
+  });
 }
 
 }  // namespace periscope

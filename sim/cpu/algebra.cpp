@@ -86,62 +86,69 @@ void scatter_add(const T* dy, std::span<const int> ids, T* sums, Index rows, Ind
 
 using cpu::with_type_of;
 
-void CpuBackend::do_linear(const Tensor& x, const Tensor& w, Tensor& y) const {
-  with_type_of(x, [&]<class T>(T) {
-    cpu::linear(elements<T>(x), elements<T>(w), elements<T>(y), x.rows(), x.cols(), w.rows());
+void CpuBackend::run(const op::Linear& o) const {
+  with_type_of(o.x, [&]<class T>(T) {
+    cpu::linear(elements<T>(o.x), elements<T>(o.w), elements<T>(o.y), o.x.rows(), o.x.cols(), o.w.rows());
   });
 }
 
-void CpuBackend::do_linear_backward_input(const Tensor& dy, const Tensor& w, Tensor& dx) const {
-  with_type_of(dy, [&]<class T>(T) {
-    cpu::linear_backward_input(elements<T>(dy), elements<T>(w), elements<T>(dx), dy.rows(), w.cols(), w.rows());
+void CpuBackend::run(const op::LinearBackwardInput& o) const {
+  with_type_of(o.dy, [&]<class T>(T) {
+    cpu::linear_backward_input(elements<T>(o.dy), elements<T>(o.w), elements<T>(o.dx), o.dy.rows(), o.w.cols(),
+                               o.w.rows());
   });
 }
 
-void CpuBackend::do_linear_backward_weight(const Tensor& dy, const Tensor& x, Tensor& dw) const {
-  with_type_of(x, [&]<class T>(T) {
-    cpu::linear_backward_weight(elements<T>(dy), elements<T>(x), elements<T>(dw), x.rows(), x.cols(), dy.cols());
+void CpuBackend::run(const op::LinearBackwardWeight& o) const {
+  with_type_of(o.x, [&]<class T>(T) {
+    cpu::linear_backward_weight(elements<T>(o.dy), elements<T>(o.x), elements<T>(o.dw), o.x.rows(), o.x.cols(),
+                                o.dy.cols());
   });
 }
 
-void CpuBackend::do_axpby(double a, const Tensor& x, double b, const Tensor& y, Tensor& z) const {
-  with_type_of(x, [&]<class T>(T) { cpu::axpby(a, elements<T>(x), b, elements<T>(y), elements<T>(z), x.size()); });
+void CpuBackend::run(const op::Axpby& o) const {
+  with_type_of(
+      o.x, [&]<class T>(T) { cpu::axpby(o.a, elements<T>(o.x), o.b, elements<T>(o.y), elements<T>(o.z), o.x.size()); });
 }
 
-void CpuBackend::do_scale(double a, const Tensor& x, Tensor& y) const {
-  with_type_of(x, [&]<class T>(T) { cpu::scale(a, elements<T>(x), elements<T>(y), x.size()); });
+void CpuBackend::run(const op::Scale& o) const {
+  with_type_of(o.x, [&]<class T>(T) { cpu::scale(o.a, elements<T>(o.x), elements<T>(o.y), o.x.size()); });
 }
 
-void CpuBackend::do_multiply(const Tensor& x, const Tensor& y, Tensor& z) const {
-  with_type_of(x, [&]<class T>(T) { cpu::multiply(elements<T>(x), elements<T>(y), elements<T>(z), x.size()); });
+void CpuBackend::run(const op::Multiply& o) const {
+  with_type_of(o.x,
+               [&]<class T>(T) { cpu::multiply(elements<T>(o.x), elements<T>(o.y), elements<T>(o.z), o.x.size()); });
 }
 
-void CpuBackend::do_add_row(const Tensor& x, const Tensor& row, Tensor& y) const {
-  with_type_of(x,
-               [&]<class T>(T) { cpu::add_row(elements<T>(x), elements<T>(row), elements<T>(y), x.rows(), x.cols()); });
-}
-
-void CpuBackend::do_column_sums(const Tensor& x, Tensor& sums) const {
-  with_type_of(x, [&]<class T>(T) { cpu::column_sums(elements<T>(x), elements<T>(sums), x.rows(), x.cols()); });
-}
-
-void CpuBackend::do_gather(const Tensor& table, std::span<const int> ids, Tensor& y) const {
-  with_type_of(table, [&]<class T>(T) {
-    T* out = elements<T>(y);
-    for (const int id : ids) out = std::copy_n(elements<T>(table) + id * table.cols(), table.cols(), out);
+void CpuBackend::run(const op::AddRow& o) const {
+  with_type_of(o.x, [&]<class T>(T) {
+    cpu::add_row(elements<T>(o.x), elements<T>(o.row), elements<T>(o.y), o.x.rows(), o.x.cols());
   });
 }
 
-void CpuBackend::do_replace_rows(const Tensor& x, Index first, const Tensor& rows, Tensor& y) const {
-  with_type_of(x, [&]<class T>(T) {
-    if (!y.same_as(x)) std::copy_n(elements<T>(x), x.size(), elements<T>(y));
-    std::copy_n(elements<T>(rows), rows.size(), elements<T>(y) + first * x.cols());
+void CpuBackend::run(const op::ColumnSums& o) const {
+  with_type_of(o.x,
+               [&]<class T>(T) { cpu::column_sums(elements<T>(o.x), elements<T>(o.sums), o.x.rows(), o.x.cols()); });
+}
+
+void CpuBackend::run(const op::Gather& o) const {
+  with_type_of(o.table, [&]<class T>(T) {
+    T* out = elements<T>(o.y);
+    for (const int id : o.ids) out = std::copy_n(elements<T>(o.table) + id * o.table.cols(), o.table.cols(), out);
   });
 }
 
-void CpuBackend::do_scatter_add(const Tensor& dy, std::span<const int> ids, Tensor& sums) const {
-  with_type_of(dy,
-               [&]<class T>(T) { cpu::scatter_add(elements<T>(dy), ids, elements<T>(sums), sums.rows(), dy.cols()); });
+void CpuBackend::run(const op::ReplaceRows& o) const {
+  with_type_of(o.x, [&]<class T>(T) {
+    if (!o.y.same_as(o.x)) std::copy_n(elements<T>(o.x), o.x.size(), elements<T>(o.y));
+    std::copy_n(elements<T>(o.rows), o.rows.size(), elements<T>(o.y) + o.first * o.x.cols());
+  });
+}
+
+void CpuBackend::run(const op::ScatterAdd& o) const {
+  with_type_of(o.dy, [&]<class T>(T) {
+    cpu::scatter_add(elements<T>(o.dy), o.ids, elements<T>(o.sums), o.sums.rows(), o.dy.cols());
+  });
 }
 
 }  // namespace periscope

@@ -227,27 +227,24 @@ void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, 
 
 using cpu::with_type_of;
 
-void CpuBackend::do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies, Index offset,
-                         Tensor& y) const {
-  with_type_of(x, [&]<class T>(T) {
-    cpu::rope(elements<T>(x), elements<T>(y), x.rows(), heads, x.cols() / heads, x.rows() / sequences, frequencies,
-              offset);
+void CpuBackend::run(const op::Rope& o) const {
+  with_type_of(o.x, [&]<class T>(T) {
+    cpu::rope(elements<T>(o.x), elements<T>(o.y), o.x.rows(), o.heads, o.x.cols() / o.heads, o.x.rows() / o.sequences,
+              o.frequencies, o.offset);
   });
 }
 
-void CpuBackend::do_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
-                              Attended& a) const {
-  with_type_of(q, [&]<class T>(T) {
-    cpu::attention(elements<T>(q), elements<T>(k), elements<T>(v), elements<T>(a.mixed), elements<T>(a.scores),
-                   q.rows(), k.rows(), shape);
+void CpuBackend::run(const op::Attention& o) const {
+  with_type_of(o.q, [&]<class T>(T) {
+    cpu::attention(elements<T>(o.q), elements<T>(o.k), elements<T>(o.v), elements<T>(o.a.mixed),
+                   elements<T>(o.a.scores), o.q.rows(), o.k.rows(), o.shape);
   });
 }
 
-void CpuBackend::do_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy,
-                                       const AttentionShape& shape, AttentionGradient& g) const {
-  with_type_of(q, [&]<class T>(T) {
-    cpu::attention_backward(elements<T>(q), elements<T>(k), elements<T>(v), elements<T>(dy), elements<T>(g.dq),
-                            elements<T>(g.dk), elements<T>(g.dv), q.rows(), shape);
+void CpuBackend::run(const op::AttentionBackward& o) const {
+  with_type_of(o.q, [&]<class T>(T) {
+    cpu::attention_backward(elements<T>(o.q), elements<T>(o.k), elements<T>(o.v), elements<T>(o.dy),
+                            elements<T>(o.g.dq), elements<T>(o.g.dk), elements<T>(o.g.dv), o.q.rows(), o.shape);
   });
 }
 

@@ -12,47 +12,45 @@ using cpu::with_type_of;
 
 Tensor CpuBackend::do_allocate(Index rows, Index cols, DType dtype) const { return host_tensor(rows, cols, dtype); }
 
-void CpuBackend::do_constant(double value, Tensor& y) const {
-  with_type_of(y, [&]<class T>(T) { std::fill_n(elements<T>(y), y.size(), static_cast<T>(value)); });
+void CpuBackend::run(const op::Constant& o) const {
+  with_type_of(o.y, [&]<class T>(T) { std::fill_n(elements<T>(o.y), o.y.size(), static_cast<T>(o.value)); });
 }
 
-void CpuBackend::do_from_host(std::span<const double> values, Tensor& y) const {
-  with_type_of(y, [&]<class T>(T) {
-    std::ranges::transform(values, elements<T>(y), [](double v) { return static_cast<T>(v); });
+void CpuBackend::run(const op::FromHost& o) const {
+  with_type_of(o.y, [&]<class T>(T) {
+    std::ranges::transform(o.values, elements<T>(o.y), [](double v) { return static_cast<T>(v); });
   });
 }
 
-void CpuBackend::do_from_rows(const FillRows& fill, Tensor& y) const {
+void CpuBackend::run(const op::FromRows& o) const {
   constexpr Index piece = Index{1} << 17;  // elements
-  const Index cols = y.cols();
+  const Index cols = o.y.cols();
   const Index step = std::max<Index>(1, piece / std::max<Index>(1, cols));
   const auto from = [&](Index first, Index count) {
     const auto size = static_cast<std::size_t>(count * cols);
-    if (y.dtype() == DType::f64) {
-      fill.in_f64(first, count, {elements<double>(y) + first * cols, size});
+    if (o.y.dtype() == DType::f64) {
+      o.fill.in_f64(first, count, {elements<double>(o.y) + first * cols, size});
     } else {
-      fill.in_f32(first, count, {elements<float>(y) + first * cols, size});
+      o.fill.in_f32(first, count, {elements<float>(o.y) + first * cols, size});
     }
   };
-  cpu::for_chunks(y.rows(), from, step);
+  cpu::for_chunks(o.y.rows(), from, step);
 }
 
-std::vector<std::vector<double>> CpuBackend::do_to_host(std::span<const Tensor> tensors) const {
-  std::vector<std::vector<double>> values;
-  for (const Tensor& x : tensors) {
-    with_type_of(x, [&]<class T>(T) { values.emplace_back(elements<T>(x), elements<T>(x) + x.size()); });
+void CpuBackend::run(const op::ToHost& o) const {
+  for (const Tensor& x : o.tensors) {
+    with_type_of(x, [&]<class T>(T) { o.values.emplace_back(elements<T>(x), elements<T>(x) + x.size()); });
   }
-  return values;
 }
 
-void CpuBackend::do_normal(StreamKey key, double stddev, Tensor& y) const {
+void CpuBackend::run(const op::Normal& o) const {
   constexpr Index piece = Index{1} << 14;  // numbers
-  with_type_of(y, [&]<class T>(T) {
-    T* out = elements<T>(y);
+  with_type_of(o.y, [&]<class T>(T) {
+    T* out = elements<T>(o.y);
 #pragma omp parallel for schedule(static)
-    for (Index first = 0; first < y.size(); first += piece) {
-      const auto count = static_cast<std::size_t>(std::min(piece, y.size() - first));
-      fill_normal<T>(key, static_cast<std::uint64_t>(first), stddev, {out + first, count});
+    for (Index first = 0; first < o.y.size(); first += piece) {
+      const auto count = static_cast<std::size_t>(std::min(piece, o.y.size() - first));
+      fill_normal<T>(o.key, static_cast<std::uint64_t>(first), o.stddev, {out + first, count});
     }
   });
 }

@@ -54,15 +54,17 @@ MakeBlock<T> as_it_is(const DrawnMatrix& w) {
 
 using cpu::with_type_of;
 
-void CpuBackend::do_linear_drawn(const Tensor& x, const DrawnMatrix& w, Tensor& y) const {
-  with_type_of(x, [&]<class T>(T) {
-    cpu::gemm<T>(x.rows(), w.rows, w.cols, {elements<T>(x), w.cols}, cpu::transposed<T>(w), elements<T>(y), w.rows);
+void CpuBackend::run(const op::LinearDrawn& o) const {
+  with_type_of(o.x, [&]<class T>(T) {
+    cpu::gemm<T>(o.x.rows(), o.w.rows, o.w.cols, {elements<T>(o.x), o.w.cols}, cpu::transposed<T>(o.w),
+                 elements<T>(o.y), o.w.rows);
   });
 }
 
-void CpuBackend::do_linear_drawn_backward_input(const Tensor& dy, const DrawnMatrix& w, Tensor& dx) const {
-  with_type_of(dy, [&]<class T>(T) {
-    cpu::gemm<T>(dy.rows(), w.cols, w.rows, {elements<T>(dy), w.rows}, cpu::as_it_is<T>(w), elements<T>(dx), w.cols);
+void CpuBackend::run(const op::LinearDrawnBackwardInput& o) const {
+  with_type_of(o.dy, [&]<class T>(T) {
+    cpu::gemm<T>(o.dy.rows(), o.w.cols, o.w.rows, {elements<T>(o.dy), o.w.rows}, cpu::as_it_is<T>(o.w),
+                 elements<T>(o.dx), o.w.cols);
   });
 }
 

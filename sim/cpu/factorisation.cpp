@@ -181,10 +181,10 @@ void row_basis(const T* x, Index rows, Index n, double share, T* lower, T* basis
 
 // -------------------------------------------------------------------------------------------------
 
-void CpuBackend::do_row_basis(const Tensor& x, RowBasis& b) const {
-  cpu::with_type_of(x, [&]<class T>(T) {
-    cpu::row_basis(elements<T>(x), x.rows(), x.cols(), dependent_share(x.dtype()), elements<T>(b.lower),
-                   b.basis.empty() ? nullptr : elements<T>(b.basis));
+void CpuBackend::run(const op::RowBasis& o) const {
+  cpu::with_type_of(o.x, [&]<class T>(T) {
+    cpu::row_basis(elements<T>(o.x), o.x.rows(), o.x.cols(), dependent_share(o.x.dtype()), elements<T>(o.b.lower),
+                   o.b.basis.empty() ? nullptr : elements<T>(o.b.basis));
   });
 }
 

@@ -63,15 +63,15 @@ void token_losses(const T* logits, std::span<const int> labels, double* losses, 
 
 using cpu::with_type_of;
 
-void CpuBackend::do_cross_entropy(const Tensor& logits, std::span<const int> labels, CrossEntropy& out) const {
-  with_type_of(logits, [&]<class T>(T) {
-    out.loss = cpu::cross_entropy(elements<T>(logits), labels, elements<T>(out.dlogits), logits.cols());
+void CpuBackend::run(const op::CrossEntropy& o) const {
+  with_type_of(o.logits, [&]<class T>(T) {
+    o.out.loss = cpu::cross_entropy(elements<T>(o.logits), o.labels, elements<T>(o.out.dlogits), o.logits.cols());
   });
 }
 
-void CpuBackend::do_token_losses(const Tensor& logits, std::span<const int> labels, Tensor& losses) const {
-  with_type_of(logits, [&]<class T>(T) {
-    cpu::token_losses(elements<T>(logits), labels, elements<double>(losses), logits.cols());
+void CpuBackend::run(const op::TokenLosses& o) const {
+  with_type_of(o.logits, [&]<class T>(T) {
+    cpu::token_losses(elements<T>(o.logits), o.labels, elements<double>(o.losses), o.logits.cols());
   });
 }
 

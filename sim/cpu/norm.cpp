@@ -121,37 +121,36 @@ void norm_backward(const NormFormula& formula, const T* x, const T* gain, const 
 
 using cpu::with_type_of;
 
-void CpuBackend::do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& alpha,
-                         double eps, Tensor& y) const {
-  const NormFormula formula = formula_of(kind);
-  with_type_of(x, [&]<class T>(T) {
-    const T* shift = bias.empty() ? nullptr : elements<T>(bias);
-    const Index n = gain.cols();
-    const Index parts = x.rows() * (x.cols() / n);
+void CpuBackend::run(const op::Norm& o) const {
+  const NormFormula formula = formula_of(o.kind);
+  with_type_of(o.x, [&]<class T>(T) {
+    const T* shift = o.bias.empty() ? nullptr : elements<T>(o.bias);
+    const Index n = o.gain.cols();
+    const Index parts = o.x.rows() * (o.x.cols() / n);
     if (formula.is_pointwise()) {
-      const T factor = alpha.empty() ? T(1) : elements<T>(alpha)[0];
-      cpu::pointwise_norm(formula.bend, elements<T>(x), elements<T>(gain), shift, factor, elements<T>(y), parts, n);
+      const T factor = o.alpha.empty() ? T(1) : elements<T>(o.alpha)[0];
+      cpu::pointwise_norm(formula.bend, elements<T>(o.x), elements<T>(o.gain), shift, factor, elements<T>(o.y), parts,
+                          n);
     } else {
-      cpu::norm(formula, elements<T>(x), elements<T>(gain), shift, eps, elements<T>(y), parts, n);
+      cpu::norm(formula, elements<T>(o.x), elements<T>(o.gain), shift, o.eps, elements<T>(o.y), parts, n);
     }
   });
 }
 
-void CpuBackend::do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& alpha,
-                                  const Tensor& dy, double eps, NormGradient& g) const {
-  const NormFormula formula = formula_of(kind);
-  with_type_of(x, [&]<class T>(T) {
-    const Index n = gain.cols();
-    const Index parts = x.rows() * (x.cols() / n);
+void CpuBackend::run(const op::NormBackward& o) const {
+  const NormFormula formula = formula_of(o.kind);
+  with_type_of(o.x, [&]<class T>(T) {
+    const Index n = o.gain.cols();
+    const Index parts = o.x.rows() * (o.x.cols() / n);
     if (formula.is_pointwise()) {
-      const T factor = alpha.empty() ? T(1) : elements<T>(alpha)[0];
-      const cpu::PointwiseGradient<T> to{elements<T>(g.dx), elements<T>(g.dgain), elements<T>(g.dbias),
-                                         alpha.empty() ? nullptr : elements<T>(g.dalpha)};
-      cpu::pointwise_norm_backward(formula.bend, elements<T>(x), elements<T>(gain), factor, elements<T>(dy), to, parts,
-                                   n);
+      const T factor = o.alpha.empty() ? T(1) : elements<T>(o.alpha)[0];
+      const cpu::PointwiseGradient<T> to{elements<T>(o.g.dx), elements<T>(o.g.dgain), elements<T>(o.g.dbias),
+                                         o.alpha.empty() ? nullptr : elements<T>(o.g.dalpha)};
+      cpu::pointwise_norm_backward(formula.bend, elements<T>(o.x), elements<T>(o.gain), factor, elements<T>(o.dy), to,
+                                   parts, n);
     } else {
-      cpu::norm_backward(formula, elements<T>(x), elements<T>(gain), elements<T>(dy), eps, elements<T>(g.dx),
-                         elements<T>(g.dgain), elements<T>(g.dbias), parts, n);
+      cpu::norm_backward(formula, elements<T>(o.x), elements<T>(o.gain), elements<T>(o.dy), o.eps, elements<T>(o.g.dx),
+                         elements<T>(o.g.dgain), elements<T>(o.g.dbias), parts, n);
     }
   });
 }

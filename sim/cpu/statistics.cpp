@@ -231,18 +231,17 @@ void write_largest(const T* x, Index size, const StatisticsLayout& layout, doubl
 
 // -------------------------------------------------------------------------------------------------
 
-void CpuBackend::do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& layout,
-                            Tensor& numbers) const {
-  double* out = elements<double>(numbers);
-  cpu::with_type_of(x, [&]<class T>(T) {
-    const T* in = elements<T>(x);
-    const T* other = layout.dots < 0 ? nullptr : elements<T>(request.dots_with);
-    if (layout.moments >= 0 || layout.squares >= 0 || layout.dots >= 0 || layout.cosine >= 0) {
-      cpu::measure_all_rows(in, other, request.cosine_of_sequences, layout, out);
+void CpuBackend::run(const op::Measure& o) const {
+  double* out = elements<double>(o.numbers);
+  cpu::with_type_of(o.x, [&]<class T>(T) {
+    const T* in = elements<T>(o.x);
+    const T* other = o.layout.dots < 0 ? nullptr : elements<T>(o.request.dots_with);
+    if (o.layout.moments >= 0 || o.layout.squares >= 0 || o.layout.dots >= 0 || o.layout.cosine >= 0) {
+      cpu::measure_all_rows(in, other, o.request.cosine_of_sequences, o.layout, out);
     }
-    if (layout.columns >= 0) cpu::column_maxima(in, x.rows(), x.cols(), out + layout.columns);
-    cpu::write_largest(in, x.size(), layout, out);
-    if (layout.median >= 0) out[layout.median] = cpu::median_magnitude(in, x.size());
+    if (o.layout.columns >= 0) cpu::column_maxima(in, o.x.rows(), o.x.cols(), out + o.layout.columns);
+    cpu::write_largest(in, o.x.size(), o.layout, out);
+    if (o.layout.median >= 0) out[o.layout.median] = cpu::median_magnitude(in, o.x.size());
   });
 }
 

@@ -37,8 +37,8 @@ void adamw(AdamState& state, const T* gradient, const AdamRule& rule) {
 
 // -------------------------------------------------------------------------------------------------
 
-void CpuBackend::do_adamw(AdamState& state, const Tensor& gradient, const AdamRule& rule) const {
-  cpu::with_type_of(gradient, [&]<class T>(T) { cpu::adamw(state, elements<T>(gradient), rule); });
+void CpuBackend::run(const op::Adamw& o) const {
+  cpu::with_type_of(o.gradient, [&]<class T>(T) { cpu::adamw(o.state, elements<T>(o.gradient), o.rule); });
 }
 
 }  // namespace periscope

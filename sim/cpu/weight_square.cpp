@@ -60,24 +60,24 @@ bool keeps_its_digits(const Products& p) {
 
 // -------------------------------------------------------------------------------------------------
 
-void CpuBackend::do_linear_weight_square(const Tensor& dy, const Tensor& x, Tensor& square) const {
-  if (cpu::grams_cost_less(x.rows(), x.cols(), dy.cols())) {
-    Tensor of_x = do_allocate(x.rows(), x.rows(), x.dtype());
-    Tensor of_dy = do_allocate(x.rows(), x.rows(), x.dtype());
+void CpuBackend::run(const op::LinearWeightSquare& o) const {
+  if (cpu::grams_cost_less(o.x.rows(), o.x.cols(), o.dy.cols())) {
+    Tensor of_x = do_allocate(o.x.rows(), o.x.rows(), o.x.dtype());
+    Tensor of_dy = do_allocate(o.x.rows(), o.x.rows(), o.x.dtype());
     cpu::Products products;
     bool keeps = false;
-    cpu::with_type_of(x, [&]<class T>(T) {
-      cpu::gram(elements<T>(x), x.rows(), x.cols(), elements<T>(of_x));
-      cpu::gram(elements<T>(dy), x.rows(), dy.cols(), elements<T>(of_dy));
-      products = cpu::products_of<T>(elements<T>(of_x), elements<T>(of_dy), x.rows());
+    cpu::with_type_of(o.x, [&]<class T>(T) {
+      cpu::gram(elements<T>(o.x), o.x.rows(), o.x.cols(), elements<T>(of_x));
+      cpu::gram(elements<T>(o.dy), o.x.rows(), o.dy.cols(), elements<T>(of_dy));
+      products = cpu::products_of<T>(elements<T>(of_x), elements<T>(of_dy), o.x.rows());
       keeps = cpu::keeps_its_digits<T>(products);
     });
     if (keeps) {
-      *elements<double>(square) = products.both;
+      *elements<double>(o.square) = products.both;
       return;
     }
   }
-  ComposedBackend::do_linear_weight_square(dy, x, square);
+  ComposedBackend::run(op::LinearWeightSquare{o.dy, o.x, o.square});
 }
 
 }  // namespace periscope

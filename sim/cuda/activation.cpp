@@ -117,39 +117,41 @@ struct SoftCapBackward {
 
 // -------------------------------------------------------------------------------------------------
 
-void CudaBackend::do_activate(Activation kind, const Tensor& x, Tensor& y) const {
-  with_type(x.dtype(), [&]<class T>(T) { unary(execution_, data<T>(x), data<T>(y), x.size(), Activate{kind}); });
+void CudaBackend::run(const op::Activate& o) const {
+  with_type(o.x.dtype(),
+            [&]<class T>(T) { unary(execution_, data<T>(o.x), data<T>(o.y), o.x.size(), Activate{o.kind}); });
 }
 
-void CudaBackend::do_activate_backward(Activation kind, const Tensor& x, const Tensor& dy, Tensor& dx) const {
-  with_type(x.dtype(),
-            [&]<class T>(T) { binary(execution_, data<T>(x), data<T>(dy), data<T>(dx), x.size(), Derive{kind}); });
-}
-
-void CudaBackend::do_gated(Activation kind, const Tensor& gate, const Tensor& up, Tensor& y) const {
-  with_type(gate.dtype(), [&]<class T>(T) {
-    binary(execution_, data<T>(gate), data<T>(up), data<T>(y), gate.size(), Gate<T>{kind});
+void CudaBackend::run(const op::ActivateBackward& o) const {
+  with_type(o.x.dtype(), [&]<class T>(T) {
+    binary(execution_, data<T>(o.x), data<T>(o.dy), data<T>(o.dx), o.x.size(), Derive{o.kind});
   });
 }
 
-void CudaBackend::do_gated_backward(Activation kind, const Tensor& gate, const Tensor& up, const Tensor& dy,
-                                    GatedGradient& g) const {
-  with_type(gate.dtype(), [&]<class T>(T) {
-    for_each(execution_, gate.size(),
-             GateBackward<T>{kind, data<T>(gate), data<T>(up), data<T>(dy), data<T>(g.dgate), data<T>(g.dup)});
+void CudaBackend::run(const op::Gated& o) const {
+  with_type(o.gate.dtype(), [&]<class T>(T) {
+    binary(execution_, data<T>(o.gate), data<T>(o.up), data<T>(o.y), o.gate.size(), Gate<T>{o.kind});
   });
 }
 
-void CudaBackend::do_soft_cap(double cap, const Tensor& x, Tensor& y) const {
-  with_type(x.dtype(), [&]<class T>(T) {
-    unary(execution_, data<T>(x), data<T>(y), x.size(), SoftCap<Computed<T>>{static_cast<Computed<T>>(cap)});
+void CudaBackend::run(const op::GatedBackward& o) const {
+  with_type(o.gate.dtype(), [&]<class T>(T) {
+    for_each(
+        execution_, o.gate.size(),
+        GateBackward<T>{o.kind, data<T>(o.gate), data<T>(o.up), data<T>(o.dy), data<T>(o.g.dgate), data<T>(o.g.dup)});
   });
 }
 
-void CudaBackend::do_soft_cap_backward(double cap, const Tensor& x, const Tensor& dy, Tensor& dx) const {
-  with_type(x.dtype(), [&]<class T>(T) {
-    binary(execution_, data<T>(x), data<T>(dy), data<T>(dx), x.size(),
-           SoftCapBackward<Computed<T>>{static_cast<Computed<T>>(cap)});
+void CudaBackend::run(const op::SoftCap& o) const {
+  with_type(o.x.dtype(), [&]<class T>(T) {
+    unary(execution_, data<T>(o.x), data<T>(o.y), o.x.size(), SoftCap<Computed<T>>{static_cast<Computed<T>>(o.cap)});
+  });
+}
+
+void CudaBackend::run(const op::SoftCapBackward& o) const {
+  with_type(o.x.dtype(), [&]<class T>(T) {
+    binary(execution_, data<T>(o.x), data<T>(o.dy), data<T>(o.dx), o.x.size(),
+           SoftCapBackward<Computed<T>>{static_cast<Computed<T>>(o.cap)});
   });
 }
 

@@ -80,134 +80,135 @@ struct ScatterAdd {
 
 // -------------------------------------------------------------------------------------------------
 
-void CudaBackend::do_linear(const Tensor& x, const Tensor& w, Tensor& y) const {
-  with_type(x.dtype(), [&]<class T>(T) {
-    execution_.product({.operands = x.dtype(),
-                        .result = x.dtype(),
+void CudaBackend::run(const op::Linear& o) const {
+  with_type(o.x.dtype(), [&]<class T>(T) {
+    execution_.product({.operands = o.x.dtype(),
+                        .result = o.x.dtype(),
                         .transpose_a = false,
                         .transpose_b = true,
-                        .m = x.rows(),
-                        .n = w.rows(),
-                        .k = x.cols(),
-                        .a = {data<T>(x), x.cols()},
-                        .b = {data<T>(w), w.cols()},
-                        .c = {data<T>(y), y.cols()}});
+                        .m = o.x.rows(),
+                        .n = o.w.rows(),
+                        .k = o.x.cols(),
+                        .a = {data<T>(o.x), o.x.cols()},
+                        .b = {data<T>(o.w), o.w.cols()},
+                        .c = {data<T>(o.y), o.y.cols()}});
   });
 }
 
-void CudaBackend::do_linear_backward_input(const Tensor& dy, const Tensor& w, Tensor& dx) const {
-  with_type(dy.dtype(), [&]<class T>(T) {
-    execution_.product({.operands = dy.dtype(),
-                        .result = dy.dtype(),
+void CudaBackend::run(const op::LinearBackwardInput& o) const {
+  with_type(o.dy.dtype(), [&]<class T>(T) {
+    execution_.product({.operands = o.dy.dtype(),
+                        .result = o.dy.dtype(),
                         .transpose_a = false,
                         .transpose_b = false,
-                        .m = dy.rows(),
-                        .n = w.cols(),
-                        .k = dy.cols(),
-                        .a = {data<T>(dy), dy.cols()},
-                        .b = {data<T>(w), w.cols()},
-                        .c = {data<T>(dx), dx.cols()}});
+                        .m = o.dy.rows(),
+                        .n = o.w.cols(),
+                        .k = o.dy.cols(),
+                        .a = {data<T>(o.dy), o.dy.cols()},
+                        .b = {data<T>(o.w), o.w.cols()},
+                        .c = {data<T>(o.dx), o.dx.cols()}});
   });
 }
 
-void CudaBackend::do_linear_backward_weight(const Tensor& dy, const Tensor& x, Tensor& dw) const {
-  with_type(x.dtype(), [&]<class T>(T) {
-    execution_.product({.operands = x.dtype(),
-                        .result = x.dtype(),
+void CudaBackend::run(const op::LinearBackwardWeight& o) const {
+  with_type(o.x.dtype(), [&]<class T>(T) {
+    execution_.product({.operands = o.x.dtype(),
+                        .result = o.x.dtype(),
                         .transpose_a = true,
                         .transpose_b = false,
-                        .m = dy.cols(),
-                        .n = x.cols(),
-                        .k = x.rows(),
-                        .a = {data<T>(dy), dy.cols()},
-                        .b = {data<T>(x), x.cols()},
-                        .c = {data<T>(dw), dw.cols()}});
+                        .m = o.dy.cols(),
+                        .n = o.x.cols(),
+                        .k = o.x.rows(),
+                        .a = {data<T>(o.dy), o.dy.cols()},
+                        .b = {data<T>(o.x), o.x.cols()},
+                        .c = {data<T>(o.dw), o.dw.cols()}});
   });
 }
 
 // The gradient stays in the type in which it is computed: in f16 its entries would underflow.
-void CudaBackend::do_linear_weight_square(const Tensor& dy, const Tensor& x, Tensor& square) const {
-  const Index rows = dy.cols();
-  const Index cols = x.cols();
+void CudaBackend::run(const op::LinearWeightSquare& o) const {
+  const Index rows = o.dy.cols();
+  const Index cols = o.x.cols();
   const std::shared_ptr<double> squares = execution_.take_array<double>(rows);
-  with_type(x.dtype(), [&]<class T>(T) {
+  with_type(o.x.dtype(), [&]<class T>(T) {
     using C = Computed<T>;
     const std::shared_ptr<C> gradient = execution_.take_array<C>(rows * cols);
-    execution_.product({.operands = x.dtype(),
-                        .result = computed_in(x.dtype()),
+    execution_.product({.operands = o.x.dtype(),
+                        .result = computed_in(o.x.dtype()),
                         .transpose_a = true,
                         .transpose_b = false,
                         .m = rows,
                         .n = cols,
-                        .k = x.rows(),
-                        .a = {data<T>(dy), rows},
-                        .b = {data<T>(x), cols},
+                        .k = o.x.rows(),
+                        .a = {data<T>(o.dy), rows},
+                        .b = {data<T>(o.x), cols},
                         .c = {gradient.get(), cols}});
     for_blocks(execution_, rows, MeasureRow<C>{gradient.get(), nullptr, rows, cols, nullptr, squares.get(), nullptr});
   });
-  for_blocks(execution_, 1, SumUp{squares.get(), rows, data<double>(square)});
+  for_blocks(execution_, 1, SumUp{squares.get(), rows, data<double>(o.square)});
 }
 
-void CudaBackend::do_axpby(double a, const Tensor& x, double b, const Tensor& y, Tensor& z) const {
-  with_type(x.dtype(), [&]<class T>(T) {
+void CudaBackend::run(const op::Axpby& o) const {
+  with_type(o.x.dtype(), [&]<class T>(T) {
     using C = Computed<T>;
-    binary(execution_, data<T>(x), data<T>(y), data<T>(z), x.size(),
-           AddScaled<C>{static_cast<C>(a), static_cast<C>(b)});
+    binary(execution_, data<T>(o.x), data<T>(o.y), data<T>(o.z), o.x.size(),
+           AddScaled<C>{static_cast<C>(o.a), static_cast<C>(o.b)});
   });
 }
 
-void CudaBackend::do_scale(double a, const Tensor& x, Tensor& y) const {
-  with_type(x.dtype(), [&]<class T>(T) {
-    unary(execution_, data<T>(x), data<T>(y), x.size(), Scale<Computed<T>>{static_cast<Computed<T>>(a)});
+void CudaBackend::run(const op::Scale& o) const {
+  with_type(o.x.dtype(), [&]<class T>(T) {
+    unary(execution_, data<T>(o.x), data<T>(o.y), o.x.size(), Scale<Computed<T>>{static_cast<Computed<T>>(o.a)});
   });
 }
 
-void CudaBackend::do_multiply(const Tensor& x, const Tensor& y, Tensor& z) const {
-  with_type(x.dtype(),
-            [&]<class T>(T) { binary(execution_, data<T>(x), data<T>(y), data<T>(z), x.size(), Multiply{}); });
+void CudaBackend::run(const op::Multiply& o) const {
+  with_type(o.x.dtype(),
+            [&]<class T>(T) { binary(execution_, data<T>(o.x), data<T>(o.y), data<T>(o.z), o.x.size(), Multiply{}); });
 }
 
-void CudaBackend::do_add_row(const Tensor& x, const Tensor& row, Tensor& y) const {
-  with_type(x.dtype(), [&]<class T>(T) {
-    for_each(execution_, x.size(), AddRow<T>{data<T>(x), data<T>(row), data<T>(y), x.cols()});
+void CudaBackend::run(const op::AddRow& o) const {
+  with_type(o.x.dtype(), [&]<class T>(T) {
+    for_each(execution_, o.x.size(), AddRow<T>{data<T>(o.x), data<T>(o.row), data<T>(o.y), o.x.cols()});
   });
 }
 
-void CudaBackend::do_column_sums(const Tensor& x, Tensor& sums) const {
-  with_type(x.dtype(), [&]<class T>(T) {
-    reduce_columns(execution_, x.rows(), x.cols(), ElementInDouble<T>{data<T>(x), x.cols()}, AddUp{}, data<T>(sums));
+void CudaBackend::run(const op::ColumnSums& o) const {
+  with_type(o.x.dtype(), [&]<class T>(T) {
+    reduce_columns(execution_, o.x.rows(), o.x.cols(), ElementInDouble<T>{data<T>(o.x), o.x.cols()}, AddUp{},
+                   data<T>(o.sums));
   });
 }
 
-void CudaBackend::do_gather(const Tensor& table, std::span<const int> ids, Tensor& y) const {
-  const std::shared_ptr<int> there = execution_.uploaded(ids);
-  with_type(table.dtype(), [&]<class T>(T) {
-    for_each(execution_, y.size(), Gather<T>{data<T>(table), there.get(), data<T>(y), table.cols()});
+void CudaBackend::run(const op::Gather& o) const {
+  const std::shared_ptr<int> there = execution_.uploaded(o.ids);
+  with_type(o.table.dtype(), [&]<class T>(T) {
+    for_each(execution_, o.y.size(), Gather<T>{data<T>(o.table), there.get(), data<T>(o.y), o.table.cols()});
   });
 }
 
-void CudaBackend::do_replace_rows(const Tensor& x, Index first, const Tensor& rows, Tensor& y) const {
-  with_type(x.dtype(), [&]<class T>(T) {
-    if (!y.same_as(x)) for_each(execution_, x.size(), Copy<T>{data<T>(x), data<T>(y)});
-    for_each(execution_, rows.size(), Copy<T>{data<T>(rows), data<T>(y) + first * x.cols()});
+void CudaBackend::run(const op::ReplaceRows& o) const {
+  with_type(o.x.dtype(), [&]<class T>(T) {
+    if (!o.y.same_as(o.x)) for_each(execution_, o.x.size(), Copy<T>{data<T>(o.x), data<T>(o.y)});
+    for_each(execution_, o.rows.size(), Copy<T>{data<T>(o.rows), data<T>(o.y) + o.first * o.x.cols()});
   });
 }
 
 // The ids are sorted on the host, where they are: each sum is then added up by one thread, in the order of the tokens.
-void CudaBackend::do_scatter_add(const Tensor& dy, std::span<const int> ids, Tensor& sums) const {
-  std::vector<int> starts(static_cast<std::size_t>(sums.rows()) + 1, 0);
-  for (const int id : ids) ++starts[static_cast<std::size_t>(id) + 1];
+void CudaBackend::run(const op::ScatterAdd& o) const {
+  std::vector<int> starts(static_cast<std::size_t>(o.sums.rows()) + 1, 0);
+  for (const int id : o.ids) ++starts[static_cast<std::size_t>(id) + 1];
   for (std::size_t v = 1; v < starts.size(); ++v) starts[v] += starts[v - 1];
   std::vector<int> next(starts.begin(), starts.end() - 1);
-  std::vector<int> places(ids.size());
-  for (std::size_t t = 0; t < ids.size(); ++t) {
-    places[static_cast<std::size_t>(next[static_cast<std::size_t>(ids[t])]++)] = static_cast<int>(t);
+  std::vector<int> places(o.ids.size());
+  for (std::size_t t = 0; t < o.ids.size(); ++t) {
+    places[static_cast<std::size_t>(next[static_cast<std::size_t>(o.ids[t])]++)] = static_cast<int>(t);
   }
   const std::shared_ptr<int> starts_there = execution_.uploaded(std::span<const int>(starts));
   const std::shared_ptr<int> places_there = execution_.uploaded(std::span<const int>(places));
-  with_type(dy.dtype(), [&]<class T>(T) {
-    for_each(execution_, sums.size(),
-             ScatterAdd<T>{data<T>(dy), starts_there.get(), places_there.get(), data<T>(sums), dy.cols()});
+  with_type(o.dy.dtype(), [&]<class T>(T) {
+    for_each(execution_, o.sums.size(),
+             ScatterAdd<T>{data<T>(o.dy), starts_there.get(), places_there.get(), data<T>(o.sums), o.dy.cols()});
   });
 }
 

@@ -190,17 +190,16 @@ AttentionOperands<T> operands(const Tensor& q, const Tensor& k, const Tensor& v,
 
 // -------------------------------------------------------------------------------------------------
 
-void CudaBackend::do_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
-                               Attended& a) const {
-  with_type(q.dtype(),
-            [&]<class T>(T) { attend(execution_, operands<T>(q, k, v, shape), data<T>(a.mixed), data<T>(a.scores)); });
+void CudaBackend::run(const op::Attention& o) const {
+  with_type(o.q.dtype(), [&]<class T>(T) {
+    attend(execution_, operands<T>(o.q, o.k, o.v, o.shape), data<T>(o.a.mixed), data<T>(o.a.scores));
+  });
 }
 
-void CudaBackend::do_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy,
-                                        const AttentionShape& shape, AttentionGradient& g) const {
-  with_type(q.dtype(), [&]<class T>(T) {
-    attend_backward(execution_, operands<T>(q, k, v, shape), data<T>(dy), q.rows(), data<T>(g.dq), data<T>(g.dk),
-                    data<T>(g.dv));
+void CudaBackend::run(const op::AttentionBackward& o) const {
+  with_type(o.q.dtype(), [&]<class T>(T) {
+    attend_backward(execution_, operands<T>(o.q, o.k, o.v, o.shape), data<T>(o.dy), o.q.rows(), data<T>(o.g.dq),
+                    data<T>(o.g.dk), data<T>(o.g.dv));
   });
 }
 

@@ -44,49 +44,50 @@ Tensor CudaBackend::do_allocate(Index rows, Index cols, DType dtype) const {
   return {rows, cols, dtype, device(), execution_.take(static_cast<std::size_t>(rows * cols) * size_of(dtype))};
 }
 
-void CudaBackend::do_constant(double value, Tensor& y) const {
-  with_type(y.dtype(), [&]<class T>(T) { for_each(execution_, y.size(), Fill<T>{data<T>(y), from_double<T>(value)}); });
+void CudaBackend::run(const op::Constant& o) const {
+  with_type(o.y.dtype(), [&]<class T>(T) {
+    for_each(execution_, o.y.size(), Fill<T>{data<T>(o.y), from_double<T>(o.value)});
+  });
 }
 
-void CudaBackend::do_from_host(std::span<const double> values, Tensor& y) const {
-  with_type(y.dtype(), [&]<class T>(T) { upload_rounded<T>(execution_, values, data<T>(y)); });
+void CudaBackend::run(const op::FromHost& o) const {
+  with_type(o.y.dtype(), [&]<class T>(T) { upload_rounded<T>(execution_, o.values, data<T>(o.y)); });
 }
 
-void CudaBackend::do_from_rows(const FillRows& fill, Tensor& y) const {
+void CudaBackend::run(const op::FromRows& o) const {
   constexpr Index piece = Index{1} << 18;  // elements
-  const Index cols = y.cols();
+  const Index cols = o.y.cols();
   const Index step = std::max<Index>(1, piece / std::max<Index>(1, cols));
   const auto pieces = [&]<class Values>(const FillRows::Function<Values>& source, const auto& upload) {
-    std::vector<Values> values(static_cast<std::size_t>(std::min(step, y.rows()) * cols));
-    for (Index first = 0; first < y.rows(); first += step) {
-      const Index count = std::min(step, y.rows() - first);
+    std::vector<Values> values(static_cast<std::size_t>(std::min(step, o.y.rows()) * cols));
+    for (Index first = 0; first < o.y.rows(); first += step) {
+      const Index count = std::min(step, o.y.rows() - first);
       const std::span<Values> part(values.data(), static_cast<std::size_t>(count * cols));
       source(first, count, part);
       upload(part, first * cols);
     }
   };
-  if (y.dtype() == DType::f32) {
-    pieces(fill.in_f32, [&](std::span<float> part, Index at) {
-      execution_.upload(part.data(), data<float>(y) + at, part.size_bytes());
+  if (o.y.dtype() == DType::f32) {
+    pieces(o.fill.in_f32, [&](std::span<float> part, Index at) {
+      execution_.upload(part.data(), data<float>(o.y) + at, part.size_bytes());
     });
     return;
   }
-  with_type(y.dtype(), [&]<class T>(T) {
-    pieces(fill.in_f64,
-           [&](std::span<double> part, Index at) { upload_rounded<T>(execution_, part, data<T>(y) + at); });
+  with_type(o.y.dtype(), [&]<class T>(T) {
+    pieces(o.fill.in_f64,
+           [&](std::span<double> part, Index at) { upload_rounded<T>(execution_, part, data<T>(o.y) + at); });
   });
 }
 
-std::vector<std::vector<double>> CudaBackend::do_to_host(std::span<const Tensor> tensors) const {
+void CudaBackend::run(const op::ToHost& o) const {
   std::vector<DevicePart> parts;
-  for (const Tensor& x : tensors) {
+  for (const Tensor& x : o.tensors) {
     parts.push_back({TensorMemory::address(x, x.dtype()), static_cast<std::size_t>(x.size()) * size_of(x.dtype())});
   }
   const std::vector<std::byte> bytes = execution_.download(parts);
-  std::vector<std::vector<double>> values;
   const std::byte* from = bytes.data();
-  for (const Tensor& x : tensors) {
-    std::vector<double>& out = values.emplace_back(static_cast<std::size_t>(x.size()));
+  for (const Tensor& x : o.tensors) {
+    std::vector<double>& out = o.values.emplace_back(static_cast<std::size_t>(x.size()));
     with_type(x.dtype(), [&]<class T>(T) {
       for (double& value : out) {
         T element;
@@ -96,13 +97,12 @@ std::vector<std::vector<double>> CudaBackend::do_to_host(std::span<const Tensor>
       }
     });
   }
-  return values;
 }
 
-void CudaBackend::do_cast(const Tensor& x, Tensor& y) const {
-  with_type(x.dtype(), [&]<class From>(From) {
-    with_type(y.dtype(), [&]<class To>(To) {
-      for_each(execution_, x.size(), Cast<From, To>{data<From>(x), data<To>(y)});
+void CudaBackend::run(const op::Cast& o) const {
+  with_type(o.x.dtype(), [&]<class From>(From) {
+    with_type(o.y.dtype(), [&]<class To>(To) {
+      for_each(execution_, o.x.size(), Cast<From, To>{data<From>(o.x), data<To>(o.y)});
     });
   });
 }

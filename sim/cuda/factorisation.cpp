@@ -88,21 +88,21 @@ class Rows {
 
 // Cholesky's factor loses half of the digits of double: enough for everything but f64, if the rows are far from
 // dependent. Whether they are has to be known on the host, which waits for it.
-void CudaBackend::do_row_basis(const Tensor& x, RowBasis& b) const {
-  const Index rows = x.rows();
-  const double share = dependent_share(x.dtype());
+void CudaBackend::run(const op::RowBasis& o) const {
+  const Index rows = o.x.rows();
+  const double share = dependent_share(o.x.dtype());
   constexpr double far_from_dependent = 0x1p-20;
-  const Rows work(execution_, rows, x.cols());
+  const Rows work(execution_, rows, o.x.cols());
   const std::shared_ptr<int> exponents = execution_.take_array<int>(rows);
-  with_type(x.dtype(), [&]<class T>(T) {
-    for_blocks(execution_, rows, ScaleRow<T>{data<T>(x), x.cols(), work.x(), exponents.get()});
-    if (x.dtype() != DType::f64 && work.factorise_gram(std::max(far_from_dependent, share * share))) {
-      if (!b.basis.empty()) work.solve();
+  with_type(o.x.dtype(), [&]<class T>(T) {
+    for_blocks(execution_, rows, ScaleRow<T>{data<T>(o.x), o.x.cols(), work.x(), exponents.get()});
+    if (o.x.dtype() != DType::f64 && work.factorise_gram(std::max(far_from_dependent, share * share))) {
+      if (!o.b.basis.empty()) work.solve();
     } else {
       work.orthonormalise(share);
     }
-    for_each(execution_, rows * rows, WriteLower<T>{work.lower(), exponents.get(), data<T>(b.lower), rows});
-    if (!b.basis.empty()) for_each(execution_, x.size(), Round<T>{work.x(), data<T>(b.basis)});
+    for_each(execution_, rows * rows, WriteLower<T>{work.lower(), exponents.get(), data<T>(o.b.lower), rows});
+    if (!o.b.basis.empty()) for_each(execution_, o.x.size(), Round<T>{work.x(), data<T>(o.b.basis)});
   });
 }
 

@@ -86,30 +86,30 @@ struct TokenLoss {
 
 // -------------------------------------------------------------------------------------------------
 
-void CudaBackend::do_cross_entropy(const Tensor& logits, std::span<const int> labels, CrossEntropy& out) const {
-  const Index rows = logits.rows();
-  const auto labelled = static_cast<double>(rows - std::ranges::count(labels, no_label));
-  const std::shared_ptr<int> labels_there = execution_.uploaded(labels);
+void CudaBackend::run(const op::CrossEntropy& o) const {
+  const Index rows = o.logits.rows();
+  const auto labelled = static_cast<double>(rows - std::ranges::count(o.labels, no_label));
+  const std::shared_ptr<int> labels_there = execution_.uploaded(o.labels);
   const std::shared_ptr<double> losses = execution_.take_array<double>(rows + 1);
   double* const total = losses.get() + rows;
-  with_type(logits.dtype(), [&]<class T>(T) {
+  with_type(o.logits.dtype(), [&]<class T>(T) {
     for_blocks(execution_, rows,
-               CrossEntropyRow<T>{data<T>(logits), labels_there.get(), labelled, losses.get(), data<T>(out.dlogits),
-                                  logits.cols()});
+               CrossEntropyRow<T>{data<T>(o.logits), labels_there.get(), labelled, losses.get(), data<T>(o.out.dlogits),
+                                  o.logits.cols()});
   });
   for_blocks(execution_, 1, SumUp{losses.get(), rows, total});
   const DevicePart part{total, sizeof(double)};
   const std::vector<std::byte> bytes = execution_.download({&part, 1});
   double sum = 0.0;
   std::memcpy(&sum, bytes.data(), sizeof sum);
-  out.loss = labelled == 0.0 ? 0.0 : sum / labelled;
+  o.out.loss = labelled == 0.0 ? 0.0 : sum / labelled;
 }
 
-void CudaBackend::do_token_losses(const Tensor& logits, std::span<const int> labels, Tensor& losses) const {
-  const std::shared_ptr<int> labels_there = execution_.uploaded(labels);
-  with_type(logits.dtype(), [&]<class T>(T) {
-    for_blocks(execution_, logits.rows(),
-               TokenLoss<T>{data<T>(logits), labels_there.get(), data<double>(losses), logits.cols()});
+void CudaBackend::run(const op::TokenLosses& o) const {
+  const std::shared_ptr<int> labels_there = execution_.uploaded(o.labels);
+  with_type(o.logits.dtype(), [&]<class T>(T) {
+    for_blocks(execution_, o.logits.rows(),
+               TokenLoss<T>{data<T>(o.logits), labels_there.get(), data<double>(o.losses), o.logits.cols()});
   });
 }
 

@@ -116,45 +116,45 @@ struct BiasTerm {
 
 // -------------------------------------------------------------------------------------------------
 
-void CudaBackend::do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& alpha,
-                          double eps, Tensor& y) const {
-  const NormFormula formula = formula_of(kind);
-  const Index n = gain.cols();
-  with_type(x.dtype(), [&]<class T>(T) {
-    const T* shift = bias.empty() ? nullptr : data<T>(bias);
-    const T* factor = alpha.empty() ? nullptr : data<T>(alpha);
+void CudaBackend::run(const op::Norm& o) const {
+  const NormFormula formula = formula_of(o.kind);
+  const Index n = o.gain.cols();
+  with_type(o.x.dtype(), [&]<class T>(T) {
+    const T* shift = o.bias.empty() ? nullptr : data<T>(o.bias);
+    const T* factor = o.alpha.empty() ? nullptr : data<T>(o.alpha);
     if (formula.is_pointwise()) {
-      for_each(execution_, x.size(),
-               PointwiseNorm<T>{formula.bend, data<T>(x), data<T>(gain), shift, factor, data<T>(y), n});
+      for_each(execution_, o.x.size(),
+               PointwiseNorm<T>{formula.bend, data<T>(o.x), data<T>(o.gain), shift, factor, data<T>(o.y), n});
     } else {
-      for_blocks(execution_, x.size() / n, Norm<T>{formula, data<T>(x), data<T>(gain), shift, eps, data<T>(y), n});
+      for_blocks(execution_, o.x.size() / n,
+                 Norm<T>{formula, data<T>(o.x), data<T>(o.gain), shift, o.eps, data<T>(o.y), n});
     }
   });
 }
 
-void CudaBackend::do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& alpha,
-                                   const Tensor& dy, double eps, NormGradient& g) const {
-  const NormFormula formula = formula_of(kind);
-  const Index n = gain.cols();
-  const Index parts = x.size() / n;
+void CudaBackend::run(const op::NormBackward& o) const {
+  const NormFormula formula = formula_of(o.kind);
+  const Index n = o.gain.cols();
+  const Index parts = o.x.size() / n;
   if (formula.is_pointwise()) {
-    with_type(x.dtype(), [&]<class T>(T) {
-      const T* factor = alpha.empty() ? nullptr : data<T>(alpha);
-      const PointwiseTerms<T> terms{formula.bend, data<T>(x), data<T>(gain), factor, data<T>(dy), n};
-      for_each(execution_, x.size(), PointwiseNormBackward<T>{terms, data<T>(g.dx)});
-      reduce_columns(execution_, parts, n, PointwiseGainTerm<T>{terms}, AddUp{}, data<T>(g.dgain));
-      reduce_columns(execution_, parts, n, BiasTerm<T>{data<T>(dy), n}, AddUp{}, data<T>(g.dbias));
-      if (!alpha.empty()) alpha_gradient(execution_, terms, parts, data<T>(g.dalpha));
+    with_type(o.x.dtype(), [&]<class T>(T) {
+      const T* factor = o.alpha.empty() ? nullptr : data<T>(o.alpha);
+      const PointwiseTerms<T> terms{formula.bend, data<T>(o.x), data<T>(o.gain), factor, data<T>(o.dy), n};
+      for_each(execution_, o.x.size(), PointwiseNormBackward<T>{terms, data<T>(o.g.dx)});
+      reduce_columns(execution_, parts, n, PointwiseGainTerm<T>{terms}, AddUp{}, data<T>(o.g.dgain));
+      reduce_columns(execution_, parts, n, BiasTerm<T>{data<T>(o.dy), n}, AddUp{}, data<T>(o.g.dbias));
+      if (!o.alpha.empty()) alpha_gradient(execution_, terms, parts, data<T>(o.g.dalpha));
     });
     return;
   }
   const std::shared_ptr<PartMoments> moments = execution_.take_array<PartMoments>(parts);
-  with_type(x.dtype(), [&]<class T>(T) {
+  with_type(o.x.dtype(), [&]<class T>(T) {
     for_blocks(execution_, parts,
-               NormBackward<T>{formula, data<T>(x), data<T>(gain), data<T>(dy), eps, data<T>(g.dx), moments.get(), n});
-    reduce_columns(execution_, parts, n, GainTerm<T>{data<T>(x), data<T>(dy), moments.get(), n}, AddUp{},
-                   data<T>(g.dgain));
-    reduce_columns(execution_, parts, n, BiasTerm<T>{data<T>(dy), n}, AddUp{}, data<T>(g.dbias));
+               NormBackward<T>{formula, data<T>(o.x), data<T>(o.gain), data<T>(o.dy), o.eps, data<T>(o.g.dx),
+                               moments.get(), n});
+    reduce_columns(execution_, parts, n, GainTerm<T>{data<T>(o.x), data<T>(o.dy), moments.get(), n}, AddUp{},
+                   data<T>(o.g.dgain));
+    reduce_columns(execution_, parts, n, BiasTerm<T>{data<T>(o.dy), n}, AddUp{}, data<T>(o.g.dbias));
   });
 }
 

@@ -28,9 +28,9 @@ struct DrawFour {
 
 // -------------------------------------------------------------------------------------------------
 
-void CudaBackend::do_normal(StreamKey key, double stddev, Tensor& y) const {
-  with_type(y.dtype(), [&]<class T>(T) {
-    for_each(execution_, (y.size() + 3) / 4, DrawFour<T>{key, stddev, data<T>(y), y.size()});
+void CudaBackend::run(const op::Normal& o) const {
+  with_type(o.y.dtype(), [&]<class T>(T) {
+    for_each(execution_, (o.y.size() + 3) / 4, DrawFour<T>{o.key, o.stddev, data<T>(o.y), o.y.size()});
   });
 }
 

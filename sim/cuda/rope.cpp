@@ -53,16 +53,16 @@ std::shared_ptr<double> CudaBackend::frequencies_on_device(std::span<const doubl
   return frequencies_there_;
 }
 
-void CudaBackend::do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies, Index offset,
-                          Tensor& y) const {
-  const std::shared_ptr<double> there = frequencies_on_device(frequencies);
-  with_type(x.dtype(), [&]<class T>(T) { turn<T>(execution_, x, heads, sequences, there.get(), offset, 1.0, y); });
+void CudaBackend::run(const op::Rope& o) const {
+  const std::shared_ptr<double> there = frequencies_on_device(o.frequencies);
+  with_type(o.x.dtype(),
+            [&]<class T>(T) { turn<T>(execution_, o.x, o.heads, o.sequences, there.get(), o.offset, 1.0, o.y); });
 }
 
-void CudaBackend::do_rope_backward(const Tensor& dy, int heads, int sequences, std::span<const double> frequencies,
-                                   Tensor& dx) const {
-  const std::shared_ptr<double> there = frequencies_on_device(frequencies);
-  with_type(dy.dtype(), [&]<class T>(T) { turn<T>(execution_, dy, heads, sequences, there.get(), 0, -1.0, dx); });
+void CudaBackend::run(const op::RopeBackward& o) const {
+  const std::shared_ptr<double> there = frequencies_on_device(o.frequencies);
+  with_type(o.dy.dtype(),
+            [&]<class T>(T) { turn<T>(execution_, o.dy, o.heads, o.sequences, there.get(), 0, -1.0, o.dx); });
 }
 
 }  // namespace PERISCOPE_CUDA_WAY

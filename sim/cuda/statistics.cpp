@@ -43,35 +43,36 @@ void write_largest(const Execution& execution, const T* x, Index size, const Sta
 
 // -------------------------------------------------------------------------------------------------
 
-void CudaBackend::do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& layout,
-                             Tensor& numbers) const {
-  double* const out = data<double>(numbers);
+void CudaBackend::run(const op::Measure& o) const {
+  double* const out = data<double>(o.numbers);
   const auto place = [out](Index at) { return at < 0 ? nullptr : out + at; };
   std::shared_ptr<double> kept;
-  double* squares = place(layout.squares);
-  if (layout.cosine >= 0 && squares == nullptr) {
-    kept = execution_.take_array<double>(x.rows());
+  double* squares = place(o.layout.squares);
+  if (o.layout.cosine >= 0 && squares == nullptr) {
+    kept = execution_.take_array<double>(o.x.rows());
     squares = kept.get();
   }
-  with_type(x.dtype(), [&]<class T>(T) {
-    const T* in = data<T>(x);
-    const T* other = layout.dots < 0 ? nullptr : data<T>(request.dots_with);
-    if (layout.moments >= 0 || squares != nullptr || layout.dots >= 0) {
-      for_blocks(execution_, x.rows(),
-                 MeasureRow<T>{in, other, x.rows(), x.cols(), place(layout.moments), squares, place(layout.dots)});
+  with_type(o.x.dtype(), [&]<class T>(T) {
+    const T* in = data<T>(o.x);
+    const T* other = o.layout.dots < 0 ? nullptr : data<T>(o.request.dots_with);
+    if (o.layout.moments >= 0 || squares != nullptr || o.layout.dots >= 0) {
+      for_blocks(
+          execution_, o.x.rows(),
+          MeasureRow<T>{in, other, o.x.rows(), o.x.cols(), place(o.layout.moments), squares, place(o.layout.dots)});
     }
-    if (layout.cosine >= 0) {
-      write_cosine(execution_, in, squares, x.rows(), x.cols(), request.cosine_of_sequences, out + layout.cosine);
+    if (o.layout.cosine >= 0) {
+      write_cosine(execution_, in, squares, o.x.rows(), o.x.cols(), o.request.cosine_of_sequences,
+                   out + o.layout.cosine);
     }
-    if (layout.columns >= 0) {
-      reduce_columns(execution_, x.rows(), x.cols(), MagnitudeTerm<T>{in, x.cols()}, TakeLarger{},
-                     out + layout.columns);
+    if (o.layout.columns >= 0) {
+      reduce_columns(execution_, o.x.rows(), o.x.cols(), MagnitudeTerm<T>{in, o.x.cols()}, TakeLarger{},
+                     out + o.layout.columns);
     }
-    write_largest(execution_, in, x.size(), layout, out);
-    if (layout.median >= 0) {
-      const auto upper = find_largest(execution_, in, x.size(), x.size() / 2 + 1);
-      const auto lower = find_largest(execution_, in, x.size(), (x.size() - 1) / 2 + 1);
-      for_each(execution_, 1, WriteMedian<T>{upper.get(), lower.get(), out + layout.median});
+    write_largest(execution_, in, o.x.size(), o.layout, out);
+    if (o.layout.median >= 0) {
+      const auto upper = find_largest(execution_, in, o.x.size(), o.x.size() / 2 + 1);
+      const auto lower = find_largest(execution_, in, o.x.size(), (o.x.size() - 1) / 2 + 1);
+      for_each(execution_, 1, WriteMedian<T>{upper.get(), lower.get(), out + o.layout.median});
     }
   });
 }

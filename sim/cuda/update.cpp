@@ -29,24 +29,24 @@ struct AdamStep {
 
 // -------------------------------------------------------------------------------------------------
 
-void CudaBackend::do_adamw(AdamState& state, const Tensor& gradient, const AdamRule& rule) const {
-  with_type(gradient.dtype(), [&]<class T>(T) {
-    const double steps = static_cast<double>(rule.step);
+void CudaBackend::run(const op::Adamw& o) const {
+  with_type(o.gradient.dtype(), [&]<class T>(T) {
+    const double steps = static_cast<double>(o.rule.step);
     const auto wide = [](double x) { return static_cast<Computed<T>>(x); };
-    for_each(execution_, gradient.size(),
-             AdamStep<T>{.parameter = data<T>(state.parameter),
-                         .mean = data<T>(state.mean),
-                         .square = data<T>(state.square),
-                         .gradient = data<T>(gradient),
-                         .beta1 = wide(rule.beta1),
-                         .beta2 = wide(rule.beta2),
-                         .new_mean = wide(1.0 - rule.beta1),
-                         .new_square = wide(1.0 - rule.beta2),
-                         .scale = wide(rule.gradient_scale),
-                         .keep = wide(1.0 - rule.decay),
-                         .rate = wide(rule.rate / (1.0 - std::pow(rule.beta1, steps))),
-                         .root_scale = wide(1.0 / std::sqrt(1.0 - std::pow(rule.beta2, steps))),
-                         .eps = wide(rule.eps)});
+    for_each(execution_, o.gradient.size(),
+             AdamStep<T>{.parameter = data<T>(o.state.parameter),
+                         .mean = data<T>(o.state.mean),
+                         .square = data<T>(o.state.square),
+                         .gradient = data<T>(o.gradient),
+                         .beta1 = wide(o.rule.beta1),
+                         .beta2 = wide(o.rule.beta2),
+                         .new_mean = wide(1.0 - o.rule.beta1),
+                         .new_square = wide(1.0 - o.rule.beta2),
+                         .scale = wide(o.rule.gradient_scale),
+                         .keep = wide(1.0 - o.rule.decay),
+                         .rate = wide(o.rule.rate / (1.0 - std::pow(o.rule.beta1, steps))),
+                         .root_scale = wide(1.0 / std::sqrt(1.0 - std::pow(o.rule.beta2, steps))),
+                         .eps = wide(o.rule.eps)});
   });
 }
 

@@ -48,30 +48,30 @@ double activation_derivative(Activation kind, double x) {
 
 }  // namespace
 
-void ReferenceBackend::do_activate(Activation kind, const Tensor& x, Tensor& y) const {
-  const double* in = elements<double>(x);
-  double* out = elements<double>(y);
-  for (Index i = 0; i < x.size(); ++i) out[i] = activation(kind, in[i]);
+void ReferenceBackend::run(const op::Activate& o) const {
+  const double* in = elements<double>(o.x);
+  double* out = elements<double>(o.y);
+  for (Index i = 0; i < o.x.size(); ++i) out[i] = activation(o.kind, in[i]);
 }
 
-void ReferenceBackend::do_activate_backward(Activation kind, const Tensor& x, const Tensor& dy, Tensor& dx) const {
-  const double* in = elements<double>(x);
-  double* out = elements<double>(dx);
-  for (Index i = 0; i < x.size(); ++i) out[i] = activation_derivative(kind, in[i]) * elements<double>(dy)[i];
+void ReferenceBackend::run(const op::ActivateBackward& o) const {
+  const double* in = elements<double>(o.x);
+  double* out = elements<double>(o.dx);
+  for (Index i = 0; i < o.x.size(); ++i) out[i] = activation_derivative(o.kind, in[i]) * elements<double>(o.dy)[i];
 }
 
-void ReferenceBackend::do_soft_cap(double cap, const Tensor& x, Tensor& y) const {
-  const double* in = elements<double>(x);
-  double* out = elements<double>(y);
-  for (Index i = 0; i < x.size(); ++i) out[i] = cap * std::tanh(in[i] / cap);
+void ReferenceBackend::run(const op::SoftCap& o) const {
+  const double* in = elements<double>(o.x);
+  double* out = elements<double>(o.y);
+  for (Index i = 0; i < o.x.size(); ++i) out[i] = o.cap * std::tanh(in[i] / o.cap);
 }
 
-void ReferenceBackend::do_soft_cap_backward(double cap, const Tensor& x, const Tensor& dy, Tensor& dx) const {
-  const double* in = elements<double>(x);
-  double* out = elements<double>(dx);
-  for (Index i = 0; i < x.size(); ++i) {
-    const double t = std::tanh(in[i] / cap);
-    out[i] = (1.0 - t * t) * elements<double>(dy)[i];
+void ReferenceBackend::run(const op::SoftCapBackward& o) const {
+  const double* in = elements<double>(o.x);
+  double* out = elements<double>(o.dx);
+  for (Index i = 0; i < o.x.size(); ++i) {
+    const double t = std::tanh(in[i] / o.cap);
+    out[i] = (1.0 - t * t) * elements<double>(o.dy)[i];
   }
 }
 

@@ -4,93 +4,93 @@
 
 namespace periscope {
 
-void ReferenceBackend::do_linear(const Tensor& x, const Tensor& w, Tensor& y) const {
-  const double* a = elements<double>(x);
-  const double* b = elements<double>(w);
-  double* out = elements<double>(y);
-  for (Index i = 0; i < y.rows(); ++i) {
-    for (Index j = 0; j < y.cols(); ++j) {
+void ReferenceBackend::run(const op::Linear& o) const {
+  const double* a = elements<double>(o.x);
+  const double* b = elements<double>(o.w);
+  double* out = elements<double>(o.y);
+  for (Index i = 0; i < o.y.rows(); ++i) {
+    for (Index j = 0; j < o.y.cols(); ++j) {
       double sum = 0.0;
-      for (Index k = 0; k < x.cols(); ++k) sum += a[i * x.cols() + k] * b[j * x.cols() + k];
-      out[i * y.cols() + j] = sum;
+      for (Index k = 0; k < o.x.cols(); ++k) sum += a[i * o.x.cols() + k] * b[j * o.x.cols() + k];
+      out[i * o.y.cols() + j] = sum;
     }
   }
 }
 
-void ReferenceBackend::do_linear_backward_input(const Tensor& dy, const Tensor& w, Tensor& dx) const {
-  const double* a = elements<double>(dy);
-  const double* b = elements<double>(w);
-  double* out = elements<double>(dx);
-  for (Index i = 0; i < dx.rows(); ++i) {
-    for (Index k = 0; k < dx.cols(); ++k) {
+void ReferenceBackend::run(const op::LinearBackwardInput& o) const {
+  const double* a = elements<double>(o.dy);
+  const double* b = elements<double>(o.w);
+  double* out = elements<double>(o.dx);
+  for (Index i = 0; i < o.dx.rows(); ++i) {
+    for (Index k = 0; k < o.dx.cols(); ++k) {
       double sum = 0.0;
-      for (Index j = 0; j < dy.cols(); ++j) sum += a[i * dy.cols() + j] * b[j * dx.cols() + k];
-      out[i * dx.cols() + k] = sum;
+      for (Index j = 0; j < o.dy.cols(); ++j) sum += a[i * o.dy.cols() + j] * b[j * o.dx.cols() + k];
+      out[i * o.dx.cols() + k] = sum;
     }
   }
 }
 
-void ReferenceBackend::do_linear_backward_weight(const Tensor& dy, const Tensor& x, Tensor& dw) const {
-  const double* a = elements<double>(dy);
-  const double* b = elements<double>(x);
-  double* out = elements<double>(dw);
-  for (Index j = 0; j < dw.rows(); ++j) {
-    for (Index k = 0; k < dw.cols(); ++k) {
+void ReferenceBackend::run(const op::LinearBackwardWeight& o) const {
+  const double* a = elements<double>(o.dy);
+  const double* b = elements<double>(o.x);
+  double* out = elements<double>(o.dw);
+  for (Index j = 0; j < o.dw.rows(); ++j) {
+    for (Index k = 0; k < o.dw.cols(); ++k) {
       double sum = 0.0;
-      for (Index i = 0; i < x.rows(); ++i) sum += a[i * dw.rows() + j] * b[i * dw.cols() + k];
-      out[j * dw.cols() + k] = sum;
+      for (Index i = 0; i < o.x.rows(); ++i) sum += a[i * o.dw.rows() + j] * b[i * o.dw.cols() + k];
+      out[j * o.dw.cols() + k] = sum;
     }
   }
 }
 
-void ReferenceBackend::do_axpby(double a, const Tensor& x, double b, const Tensor& y, Tensor& z) const {
-  const double* u = elements<double>(x);
-  const double* v = elements<double>(y);
-  double* out = elements<double>(z);
-  for (Index i = 0; i < z.size(); ++i) out[i] = a * u[i] + b * v[i];
+void ReferenceBackend::run(const op::Axpby& o) const {
+  const double* u = elements<double>(o.x);
+  const double* v = elements<double>(o.y);
+  double* out = elements<double>(o.z);
+  for (Index i = 0; i < o.z.size(); ++i) out[i] = o.a * u[i] + o.b * v[i];
 }
 
-void ReferenceBackend::do_scale(double a, const Tensor& x, Tensor& y) const {
-  const double* u = elements<double>(x);
-  double* out = elements<double>(y);
-  for (Index i = 0; i < y.size(); ++i) out[i] = a * u[i];
+void ReferenceBackend::run(const op::Scale& o) const {
+  const double* u = elements<double>(o.x);
+  double* out = elements<double>(o.y);
+  for (Index i = 0; i < o.y.size(); ++i) out[i] = o.a * u[i];
 }
 
-void ReferenceBackend::do_multiply(const Tensor& x, const Tensor& y, Tensor& z) const {
-  const double* u = elements<double>(x);
-  const double* v = elements<double>(y);
-  double* out = elements<double>(z);
-  for (Index i = 0; i < z.size(); ++i) out[i] = u[i] * v[i];
+void ReferenceBackend::run(const op::Multiply& o) const {
+  const double* u = elements<double>(o.x);
+  const double* v = elements<double>(o.y);
+  double* out = elements<double>(o.z);
+  for (Index i = 0; i < o.z.size(); ++i) out[i] = u[i] * v[i];
 }
 
-void ReferenceBackend::do_add_row(const Tensor& x, const Tensor& row, Tensor& y) const {
-  const double* u = elements<double>(x);
-  const double* v = elements<double>(row);
-  double* out = elements<double>(y);
-  for (Index i = 0; i < y.size(); ++i) out[i] = u[i] + v[i % y.cols()];
+void ReferenceBackend::run(const op::AddRow& o) const {
+  const double* u = elements<double>(o.x);
+  const double* v = elements<double>(o.row);
+  double* out = elements<double>(o.y);
+  for (Index i = 0; i < o.y.size(); ++i) out[i] = u[i] + v[i % o.y.cols()];
 }
 
-void ReferenceBackend::do_column_sums(const Tensor& x, Tensor& sums) const {
-  double* out = elements<double>(sums);
-  std::fill_n(out, sums.size(), 0.0);
-  for (Index i = 0; i < x.size(); ++i) out[i % x.cols()] += elements<double>(x)[i];
+void ReferenceBackend::run(const op::ColumnSums& o) const {
+  double* out = elements<double>(o.sums);
+  std::fill_n(out, o.sums.size(), 0.0);
+  for (Index i = 0; i < o.x.size(); ++i) out[i % o.x.cols()] += elements<double>(o.x)[i];
 }
 
-void ReferenceBackend::do_gather(const Tensor& table, std::span<const int> ids, Tensor& y) const {
-  double* out = elements<double>(y);
-  for (const int id : ids) out = std::copy_n(elements<double>(table) + id * y.cols(), y.cols(), out);
+void ReferenceBackend::run(const op::Gather& o) const {
+  double* out = elements<double>(o.y);
+  for (const int id : o.ids) out = std::copy_n(elements<double>(o.table) + id * o.y.cols(), o.y.cols(), out);
 }
 
-void ReferenceBackend::do_replace_rows(const Tensor& x, Index first, const Tensor& rows, Tensor& y) const {
-  if (!y.same_as(x)) std::copy_n(elements<double>(x), x.size(), elements<double>(y));
-  std::copy_n(elements<double>(rows), rows.size(), elements<double>(y) + first * x.cols());
+void ReferenceBackend::run(const op::ReplaceRows& o) const {
+  if (!o.y.same_as(o.x)) std::copy_n(elements<double>(o.x), o.x.size(), elements<double>(o.y));
+  std::copy_n(elements<double>(o.rows), o.rows.size(), elements<double>(o.y) + o.first * o.x.cols());
 }
 
-void ReferenceBackend::do_scatter_add(const Tensor& dy, std::span<const int> ids, Tensor& sums) const {
-  double* out = elements<double>(sums);
-  std::fill_n(out, sums.size(), 0.0);
-  for (Index i = 0; i < dy.size(); ++i) {
-    out[ids[static_cast<std::size_t>(i / dy.cols())] * dy.cols() + i % dy.cols()] += elements<double>(dy)[i];
+void ReferenceBackend::run(const op::ScatterAdd& o) const {
+  double* out = elements<double>(o.sums);
+  std::fill_n(out, o.sums.size(), 0.0);
+  for (Index i = 0; i < o.dy.size(); ++i) {
+    out[o.ids[static_cast<std::size_t>(i / o.dy.cols())] * o.dy.cols() + i % o.dy.cols()] += elements<double>(o.dy)[i];
   }
 }
 

@@ -12,24 +12,20 @@ Tensor ReferenceBackend::do_allocate(Index rows, Index cols, DType dtype) const 
   return host_tensor(rows, cols, dtype);
 }
 
-void ReferenceBackend::do_constant(double value, Tensor& y) const { std::fill_n(elements<double>(y), y.size(), value); }
+void ReferenceBackend::run(const op::Constant& o) const { std::fill_n(elements<double>(o.y), o.y.size(), o.value); }
 
-void ReferenceBackend::do_from_host(std::span<const double> values, Tensor& y) const {
-  std::ranges::copy(values, elements<double>(y));
+void ReferenceBackend::run(const op::FromHost& o) const { std::ranges::copy(o.values, elements<double>(o.y)); }
+
+void ReferenceBackend::run(const op::FromRows& o) const {
+  o.fill.in_f64(0, o.y.rows(), {elements<double>(o.y), static_cast<std::size_t>(o.y.size())});
 }
 
-void ReferenceBackend::do_from_rows(const FillRows& fill, Tensor& y) const {
-  fill.in_f64(0, y.rows(), {elements<double>(y), static_cast<std::size_t>(y.size())});
+void ReferenceBackend::run(const op::ToHost& o) const {
+  for (const Tensor& x : o.tensors) o.values.emplace_back(elements<double>(x), elements<double>(x) + x.size());
 }
 
-std::vector<std::vector<double>> ReferenceBackend::do_to_host(std::span<const Tensor> tensors) const {
-  std::vector<std::vector<double>> values;
-  for (const Tensor& x : tensors) values.emplace_back(elements<double>(x), elements<double>(x) + x.size());
-  return values;
-}
-
-void ReferenceBackend::do_normal(StreamKey key, double stddev, Tensor& y) const {
-  fill_normal<double>(key, 0, stddev, {elements<double>(y), static_cast<std::size_t>(y.size())});
+void ReferenceBackend::run(const op::Normal& o) const {
+  fill_normal<double>(o.key, 0, o.stddev, {elements<double>(o.y), static_cast<std::size_t>(o.y.size())});
 }
 
 std::unique_ptr<Backend> make_reference_backend() { return std::make_unique<ReferenceBackend>(); }

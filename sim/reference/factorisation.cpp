@@ -31,13 +31,13 @@ void take_out(std::vector<double>& row, const std::vector<double>& basis, Index 
 }  // namespace
 
 // Twice, because what is left after once may be small and then mostly rounding error.
-void ReferenceBackend::do_row_basis(const Tensor& x, RowBasis& b) const {
-  const Index rows = x.rows();
-  const Index n = x.cols();
-  double* const lower = elements<double>(b.lower);
+void ReferenceBackend::run(const op::RowBasis& o) const {
+  const Index rows = o.x.rows();
+  const Index n = o.x.cols();
+  double* const lower = elements<double>(o.b.lower);
   std::vector<double> basis(static_cast<std::size_t>(rows * n), 0.0);
   for (Index t = 0; t < rows; ++t) {
-    const double* const from = elements<double>(x) + t * n;
+    const double* const from = elements<double>(o.x) + t * n;
     double* const of_row = lower + t * rows;
     for (Index i = 0; i < rows; ++i) of_row[i] = 0.0;
     double largest = 0.0;  // squares of larger or smaller numbers may leave the range of double
@@ -54,14 +54,14 @@ void ReferenceBackend::do_row_basis(const Tensor& x, RowBasis& b) const {
     take_out(row, basis, t, of_row);
     take_out(row, basis, t, of_row);
     const double left = length_of(row);
-    if (left > dependent_share(x.dtype()) * length) {
+    if (left > dependent_share(o.x.dtype()) * length) {
       of_row[t] = left;
       for (Index j = 0; j < n; ++j)
         basis[static_cast<std::size_t>(t * n + j)] = row[static_cast<std::size_t>(j)] / left;
     }
     for (Index i = 0; i <= t; ++i) of_row[i] = std::ldexp(of_row[i], exponent);
   }
-  if (!b.basis.empty()) std::copy(basis.begin(), basis.end(), elements<double>(b.basis));
+  if (!o.b.basis.empty()) std::copy(basis.begin(), basis.end(), elements<double>(o.b.basis));
 }
 
 }  // namespace periscope

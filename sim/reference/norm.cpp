@@ -79,39 +79,37 @@ double number_of(const Tensor& alpha) { return alpha.empty() ? 1.0 : elements<do
 
 }  // namespace
 
-void ReferenceBackend::do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias,
-                               const Tensor& alpha, double eps, Tensor& y) const {
-  const NormFormula formula = formula_of(kind);
-  const double* shift = bias.empty() ? nullptr : elements<double>(bias);
-  for (Index part = 0; part < x.size(); part += gain.cols()) {
+void ReferenceBackend::run(const op::Norm& o) const {
+  const NormFormula formula = formula_of(o.kind);
+  const double* shift = o.bias.empty() ? nullptr : elements<double>(o.bias);
+  for (Index part = 0; part < o.x.size(); part += o.gain.cols()) {
     if (formula.is_pointwise()) {
-      pointwise_part(formula.bend, elements<double>(x) + part, elements<double>(gain), shift, number_of(alpha),
-                     elements<double>(y) + part, gain.cols());
+      pointwise_part(formula.bend, elements<double>(o.x) + part, elements<double>(o.gain), shift, number_of(o.alpha),
+                     elements<double>(o.y) + part, o.gain.cols());
       continue;
     }
-    norm_part(formula, elements<double>(x) + part, elements<double>(gain), shift, eps, elements<double>(y) + part,
-              gain.cols());
+    norm_part(formula, elements<double>(o.x) + part, elements<double>(o.gain), shift, o.eps,
+              elements<double>(o.y) + part, o.gain.cols());
   }
 }
 
-void ReferenceBackend::do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& alpha,
-                                        const Tensor& dy, double eps, NormGradient& g) const {
-  const NormFormula formula = formula_of(kind);
+void ReferenceBackend::run(const op::NormBackward& o) const {
+  const NormFormula formula = formula_of(o.kind);
   double dalpha = 0.0;
-  std::fill_n(elements<double>(g.dgain), gain.size(), 0.0);
-  std::fill_n(elements<double>(g.dbias), gain.size(), 0.0);
-  for (Index part = 0; part < x.size(); part += gain.cols()) {
+  std::fill_n(elements<double>(o.g.dgain), o.gain.size(), 0.0);
+  std::fill_n(elements<double>(o.g.dbias), o.gain.size(), 0.0);
+  for (Index part = 0; part < o.x.size(); part += o.gain.cols()) {
     if (formula.is_pointwise()) {
-      pointwise_part_backward(formula.bend, elements<double>(x) + part, elements<double>(gain), number_of(alpha),
-                              elements<double>(dy) + part, elements<double>(g.dx) + part, elements<double>(g.dgain),
-                              elements<double>(g.dbias), dalpha, gain.cols());
+      pointwise_part_backward(formula.bend, elements<double>(o.x) + part, elements<double>(o.gain), number_of(o.alpha),
+                              elements<double>(o.dy) + part, elements<double>(o.g.dx) + part,
+                              elements<double>(o.g.dgain), elements<double>(o.g.dbias), dalpha, o.gain.cols());
       continue;
     }
-    norm_part_backward(formula, elements<double>(x) + part, elements<double>(gain), elements<double>(dy) + part, eps,
-                       elements<double>(g.dx) + part, elements<double>(g.dgain), elements<double>(g.dbias),
-                       gain.cols());
+    norm_part_backward(formula, elements<double>(o.x) + part, elements<double>(o.gain), elements<double>(o.dy) + part,
+                       o.eps, elements<double>(o.g.dx) + part, elements<double>(o.g.dgain), elements<double>(o.g.dbias),
+                       o.gain.cols());
   }
-  if (!g.dalpha.empty()) elements<double>(g.dalpha)[0] = dalpha;
+  if (!o.g.dalpha.empty()) elements<double>(o.g.dalpha)[0] = dalpha;
 }
 
 }  // namespace periscope

@@ -13,50 +13,40 @@ class ReferenceBackend final : public ComposedBackend {
   [[nodiscard]] Device device() const override { return Device::host; }
   [[nodiscard]] bool supports(DType dtype) const override { return dtype == DType::f64; }
 
+  using ComposedBackend::run;
+  void run(const op::Constant& o) const override;
+  void run(const op::FromHost& o) const override;
+  void run(const op::FromRows& o) const override;
+  void run(const op::ToHost& o) const override;
+  void run(const op::Normal& o) const override;
+  void run(const op::Linear& o) const override;
+  void run(const op::LinearBackwardInput& o) const override;
+  void run(const op::LinearBackwardWeight& o) const override;
+  void run(const op::Axpby& o) const override;
+  void run(const op::Scale& o) const override;
+  void run(const op::Multiply& o) const override;
+  void run(const op::AddRow& o) const override;
+  void run(const op::ColumnSums& o) const override;
+  void run(const op::Gather& o) const override;
+  void run(const op::ReplaceRows& o) const override;
+  void run(const op::ScatterAdd& o) const override;
+  void run(const op::RowBasis& o) const override;
+  void run(const op::Activate& o) const override;
+  void run(const op::ActivateBackward& o) const override;
+  void run(const op::SoftCap& o) const override;
+  void run(const op::SoftCapBackward& o) const override;
+  void run(const op::Norm& o) const override;
+  void run(const op::NormBackward& o) const override;
+  void run(const op::Rope& o) const override;
+  void run(const op::Attention& o) const override;
+  void run(const op::AttentionBackward& o) const override;
+  void run(const op::CrossEntropy& o) const override;
+  void run(const op::TokenLosses& o) const override;
+  void run(const op::Adamw& o) const override;
+  void run(const op::Measure& o) const override;
+
  protected:
   [[nodiscard]] Tensor do_allocate(Index rows, Index cols, DType dtype) const override;
-  void do_constant(double value, Tensor& y) const override;
-  void do_from_host(std::span<const double> values, Tensor& y) const override;
-  void do_from_rows(const FillRows& fill, Tensor& y) const override;
-  [[nodiscard]] std::vector<std::vector<double>> do_to_host(std::span<const Tensor> tensors) const override;
-  void do_normal(StreamKey key, double stddev, Tensor& y) const override;
-
-  void do_linear(const Tensor& x, const Tensor& w, Tensor& y) const override;
-  void do_linear_backward_input(const Tensor& dy, const Tensor& w, Tensor& dx) const override;
-  void do_linear_backward_weight(const Tensor& dy, const Tensor& x, Tensor& dw) const override;
-  void do_axpby(double a, const Tensor& x, double b, const Tensor& y, Tensor& z) const override;
-  void do_scale(double a, const Tensor& x, Tensor& y) const override;
-  void do_multiply(const Tensor& x, const Tensor& y, Tensor& z) const override;
-  void do_add_row(const Tensor& x, const Tensor& row, Tensor& y) const override;
-  void do_column_sums(const Tensor& x, Tensor& sums) const override;
-  void do_gather(const Tensor& table, std::span<const int> ids, Tensor& y) const override;
-  void do_replace_rows(const Tensor& x, Index first, const Tensor& rows, Tensor& y) const override;
-  void do_scatter_add(const Tensor& dy, std::span<const int> ids, Tensor& sums) const override;
-
-  void do_row_basis(const Tensor& x, RowBasis& b) const override;
-
-  void do_activate(Activation kind, const Tensor& x, Tensor& y) const override;
-  void do_activate_backward(Activation kind, const Tensor& x, const Tensor& dy, Tensor& dx) const override;
-  void do_soft_cap(double cap, const Tensor& x, Tensor& y) const override;
-  void do_soft_cap_backward(double cap, const Tensor& x, const Tensor& dy, Tensor& dx) const override;
-
-  void do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& alpha, double eps,
-               Tensor& y) const override;
-  void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& alpha, const Tensor& dy,
-                        double eps, NormGradient& g) const override;
-
-  void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies, Index offset,
-               Tensor& y) const override;
-  void do_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
-                    Attended& a) const override;
-  void do_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy,
-                             const AttentionShape& shape, AttentionGradient& g) const override;
-
-  void do_cross_entropy(const Tensor& logits, std::span<const int> labels, CrossEntropy& out) const override;
-  void do_token_losses(const Tensor& logits, std::span<const int> labels, Tensor& losses) const override;
-  void do_adamw(AdamState& state, const Tensor& gradient, const AdamRule& rule) const override;
-  void do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& layout,
-                  Tensor& numbers) const override;
 };
 
 }  // namespace periscope

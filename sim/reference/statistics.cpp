@@ -71,38 +71,38 @@ std::vector<Entry> sorted_entries(const double* x, Index rows, Index cols) {
 
 }  // namespace
 
-void ReferenceBackend::do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& layout,
-                                  Tensor& numbers) const {
-  const double* in = elements<double>(x);
-  double* out = elements<double>(numbers);
-  const Index n = x.cols();
-  for (Index t = 0; t < x.rows(); ++t) {
+void ReferenceBackend::run(const op::Measure& o) const {
+  const double* in = elements<double>(o.x);
+  double* out = elements<double>(o.numbers);
+  const Index n = o.x.cols();
+  for (Index t = 0; t < o.x.rows(); ++t) {
     const double* row = in + t * n;
-    if (request.moments) moments_of_row(row, n, out + layout.moments + t, x.rows());
-    if (request.squares) out[layout.squares + t] = dot(row, row, n);
-    if (layout.dots >= 0) out[layout.dots + t] = dot(row, elements<double>(request.dots_with) + t * n, n);
+    if (o.request.moments) moments_of_row(row, n, out + o.layout.moments + t, o.x.rows());
+    if (o.request.squares) out[o.layout.squares + t] = dot(row, row, n);
+    if (o.layout.dots >= 0) out[o.layout.dots + t] = dot(row, elements<double>(o.request.dots_with) + t * n, n);
   }
-  if (layout.cosine >= 0) out[layout.cosine] = mean_cosine(in, x.rows(), n, request.cosine_of_sequences);
-  for (Index j = 0; request.column_maxima && j < n; ++j) {
-    out[layout.columns + j] = 0.0;
-    for (Index i = j; i < x.size(); i += n) {
-      out[layout.columns + j] = std::max(out[layout.columns + j], magnitude(in[i]));
+  if (o.layout.cosine >= 0) out[o.layout.cosine] = mean_cosine(in, o.x.rows(), n, o.request.cosine_of_sequences);
+  for (Index j = 0; o.request.column_maxima && j < n; ++j) {
+    out[o.layout.columns + j] = 0.0;
+    for (Index i = j; i < o.x.size(); i += n) {
+      out[o.layout.columns + j] = std::max(out[o.layout.columns + j], magnitude(in[i]));
     }
   }
-  if (layout.magnitudes < 0 && layout.entries < 0 && layout.median < 0) return;
-  const std::vector<Entry> sorted = sorted_entries(in, x.rows(), n);
+  if (o.layout.magnitudes < 0 && o.layout.entries < 0 && o.layout.median < 0) return;
+  const std::vector<Entry> sorted = sorted_entries(in, o.x.rows(), n);
   const auto largest = [&](Index i) -> const Entry& { return sorted[static_cast<std::size_t>(i)]; };
-  for (Index i = 0; layout.magnitudes >= 0 && i < layout.magnitude_count; ++i) {
-    out[layout.magnitudes + i] = magnitude(largest(i).value);
+  for (Index i = 0; o.layout.magnitudes >= 0 && i < o.layout.magnitude_count; ++i) {
+    out[o.layout.magnitudes + i] = magnitude(largest(i).value);
   }
-  for (Index i = 0; layout.entries >= 0 && i < layout.entry_count; ++i) {
-    double* entry = out + layout.entries + 3 * i;
+  for (Index i = 0; o.layout.entries >= 0 && i < o.layout.entry_count; ++i) {
+    double* entry = out + o.layout.entries + 3 * i;
     entry[0] = static_cast<double>(largest(i).row);
     entry[1] = static_cast<double>(largest(i).col);
     entry[2] = largest(i).value;
   }
-  if (layout.median >= 0) {
-    out[layout.median] = (magnitude(largest((x.size() - 1) / 2).value) + magnitude(largest(x.size() / 2).value)) / 2.0;
+  if (o.layout.median >= 0) {
+    out[o.layout.median] =
+        (magnitude(largest((o.x.size() - 1) / 2).value) + magnitude(largest(o.x.size() / 2).value)) / 2.0;
   }
 }
 

@@ -30,9 +30,9 @@ TEST_CASE("narrow dtypes: every op agrees with the reference, and returns the dt
     const OpInputs there = inputs_on_truth(target);
     for (const OpCase& c : op_cases()) {
       const OpResult result = c.run(here);
-      check_close_to_scale(target.name() + " " + std::string(name_of(c.op)), values_of(result, *target.backend),
+      check_close_to_scale(target.name() + " " + std::string(c.op.name), values_of(result, *target.backend),
                            values_of(c.run(there), truth()), allowed_error(c, target.dtype));
-      const OutputType stated = op_table()[static_cast<std::size_t>(c.op)].output;
+      const OutputType stated = c.op.output;
       for (const Tensor& x : result.tensors) {
         CHECK(x.dtype() == (stated == OutputType::f64 ? DType::f64 : target.dtype));
       }

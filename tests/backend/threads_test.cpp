@@ -20,8 +20,8 @@ TEST_CASE("every op gives the same bits for 1, 2 and 3 threads") {
       };
       const std::vector<double> alone = run(1);
       for (const int count : {2, 3}) {
-        check_same_bits(target.name() + " " + std::string(name_of(c.op)) + ", threads " + std::to_string(count),
-                        run(count), alone);
+        check_same_bits(target.name() + " " + std::string(c.op.name) + ", threads " + std::to_string(count), run(count),
+                        alone);
       }
     }
   }

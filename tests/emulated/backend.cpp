@@ -1,6 +1,5 @@
 #include "tests/emulated/backend.h"
 
-#include <utility>
 #include <vector>
 
 #include "sim/core/storage.h"
@@ -12,10 +11,30 @@ namespace {
 using emulated::Index;
 using emulated::raise;
 
-class EmulatedBackend final : public Backend {
+/// Runs every op of a list as another backend does.
+template <class List>
+class Forwards;
+template <>
+class Forwards<OpList<>> : public Backend {
+ protected:
+  explicit Forwards(const Backend& inner) : inner_(inner) {}
+  const Backend& inner_;
+};
+template <class First, class... Rest>
+class Forwards<OpList<First, Rest...>> : public Forwards<OpList<Rest...>> {
+ public:
+  using Forwards<OpList<Rest...>>::run;
+  void run(const First& op) const override { this->inner_.run(op); }
+
+ protected:
+  using Forwards<OpList<Rest...>>::Forwards;
+};
+
+/// Gradients and statistics are those of real arithmetic on what was stored.
+class EmulatedBackend final : public Forwards<AllOps> {
  public:
   EmulatedBackend(const Backend& inner, const Emulation& emulation, Watch* watch)
-      : inner_(inner), watch_(watch), format_(emulation.arithmetic.stored), ops_(emulation) {}
+      : Forwards(inner), watch_(watch), format_(emulation.arithmetic.stored), ops_(emulation) {}
 
   [[nodiscard]] std::string_view name() const override { return "emulated"; }
   [[nodiscard]] Device device() const override { return Device::host; }
@@ -25,121 +44,107 @@ class EmulatedBackend final : public Backend {
   [[nodiscard]] Tensor do_allocate(Index rows, Index cols, DType dtype) const override {
     return host_tensor(rows, cols, dtype);
   }
-  void do_constant(double value, Tensor& y) const override {
-    y = inner_.constant(y.rows(), y.cols(), y.dtype(), ops_.stored(value));
+  using Forwards::run;
+  void run(const op::Constant& o) const override { inner_.run(op::Constant{ops_.stored(o.value), o.y}); }
+  void run(const op::FromHost& o) const override { run_rounded(o); }
+  void run(const op::FromRows& o) const override { run_rounded(o); }
+  void run(const op::Normal& o) const override { run_rounded(o); }
+  void run(const op::Gather& o) const override { run_rounded(o); }
+  void run(const op::LinearDrawn& o) const override {
+    run(op::Linear{o.x, normal(o.w.rows, o.w.cols, o.x.dtype(), o.w.key, o.w.stddev), o.y});
   }
-  void do_from_host(std::span<const double> values, Tensor& y) const override {
-    y = rounded(inner_.from_host(y.rows(), y.cols(), y.dtype(), values));
-  }
-  void do_from_rows(const FillRows& fill, Tensor& y) const override {
-    y = rounded(inner_.from_rows(y.rows(), y.cols(), y.dtype(), fill));
-  }
-  [[nodiscard]] std::vector<std::vector<double>> do_to_host(std::span<const Tensor> tensors) const override {
-    return inner_.to_host(tensors);
-  }
-  void do_normal(StreamKey key, double stddev, Tensor& y) const override {
-    y = rounded(inner_.normal(y.rows(), y.cols(), y.dtype(), key, stddev));
-  }
-  void do_cast(const Tensor& x, Tensor& y) const override { y = inner_.cast(x, y.dtype()); }
-  void do_gather(const Tensor& table, std::span<const int> ids, Tensor& y) const override {
-    y = rounded(inner_.gather(table, ids));
+  void run(const op::LinearDrawnBackwardInput& o) const override {
+    run(op::LinearBackwardInput{o.dy, normal(o.w.rows, o.w.cols, o.dy.dtype(), o.w.key, o.w.stddev), o.dx});
   }
 
-  void do_replace_rows(const Tensor& x, Index first, const Tensor& rows, Tensor& y) const override {
-    y = inner_.replace_rows(x, first, rows);
-  }
-
-  void do_linear(const Tensor& x, const Tensor& w, Tensor& y) const override {
-    std::vector<double> partial(static_cast<std::size_t>(w.rows()), 0.0);
+  void run(const op::Linear& o) const override {
+    std::vector<double> partial(static_cast<std::size_t>(o.w.rows()), 0.0);
     std::vector<double> product = partial;
-    ops_.linear(elements<double>(x), elements<double>(w), elements<double>(y), x.rows(), x.cols(), w.rows(), partial,
-                product);
-    tell(&w, Inner::partial_sum, partial);
-    tell(&w, Inner::product, product);
+    ops_.linear(elements<double>(o.x), elements<double>(o.w), elements<double>(o.y), o.x.rows(), o.x.cols(), o.w.rows(),
+                partial, product);
+    tell(&o.w, Inner::partial_sum, partial);
+    tell(&o.w, Inner::product, product);
   }
-  void do_axpby(double a, const Tensor& x, double b, const Tensor& y, Tensor& z) const override {
-    std::vector<double> scaled(static_cast<std::size_t>(x.cols()), 0.0);
-    const double* u = elements<double>(x);
-    const double* v = elements<double>(y);
-    double* out = elements<double>(z);
-    for (Index i = 0; i < x.size(); ++i) {
-      const double ax = ops_.times(a, u[i]);
-      const double by = ops_.times(b, v[i]);
-      if (a != 1.0) raise(scaled[static_cast<std::size_t>(i % x.cols())], ax);
-      if (b != 1.0) raise(scaled[static_cast<std::size_t>(i % x.cols())], by);
+  void run(const op::Axpby& o) const override {
+    std::vector<double> scaled(static_cast<std::size_t>(o.x.cols()), 0.0);
+    const double* u = elements<double>(o.x);
+    const double* v = elements<double>(o.y);
+    double* out = elements<double>(o.z);
+    for (Index i = 0; i < o.x.size(); ++i) {
+      const double ax = ops_.times(o.a, u[i]);
+      const double by = ops_.times(o.b, v[i]);
+      if (o.a != 1.0) raise(scaled[static_cast<std::size_t>(i % o.x.cols())], ax);
+      if (o.b != 1.0) raise(scaled[static_cast<std::size_t>(i % o.x.cols())], by);
       out[i] = ops_.plus(ax, by);
     }
-    if (a != 1.0 || b != 1.0) tell(nullptr, Inner::scaled, scaled);
+    if (o.a != 1.0 || o.b != 1.0) tell(nullptr, Inner::scaled, scaled);
   }
-  void do_scale(double a, const Tensor& x, Tensor& y) const override {
-    each(x, y, [&](Index, double v) { return ops_.times(a, v); });
+  void run(const op::Scale& o) const override {
+    each(o.x, o.y, [&](Index, double v) { return ops_.times(o.a, v); });
   }
-  void do_multiply(const Tensor& x, const Tensor& y, Tensor& z) const override {
-    const double* factor = elements<double>(y);
-    each(x, z, [&](Index i, double v) { return ops_.stored(v * factor[i]); });
+  void run(const op::Multiply& o) const override {
+    const double* factor = elements<double>(o.y);
+    each(o.x, o.z, [&](Index i, double v) { return ops_.stored(v * factor[i]); });
   }
-  void do_add_row(const Tensor& x, const Tensor& row, Tensor& y) const override {
-    const double* shift = elements<double>(row);
-    each(x, y, [&](Index i, double v) { return ops_.plus(v, shift[i % x.cols()]); });
+  void run(const op::AddRow& o) const override {
+    const double* shift = elements<double>(o.row);
+    each(o.x, o.y, [&](Index i, double v) { return ops_.plus(v, shift[i % o.x.cols()]); });
   }
 
-  void do_norm(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& alpha, double eps,
-               Tensor& y) const override {
-    const Index n = gain.cols();
+  void run(const op::Norm& o) const override {
+    const Index n = o.gain.cols();
     const auto width = static_cast<std::size_t>(n);
     const std::vector<double> zeros(width, 0.0);
     emulated::NormPeaks peaks{.centred = zeros, .bend_input = zeros, .normalised = zeros, .gained = zeros};
-    const double* shift = bias.empty() ? nullptr : elements<double>(bias);
-    if (is_pointwise(kind)) {
-      const double factor = alpha.empty() ? 1.0 : elements<double>(alpha)[0];
-      for (Index part = 0; part < x.size(); part += n) {
-        ops_.pointwise_norm(kind, elements<double>(x) + part, elements<double>(gain), shift, factor,
-                            elements<double>(y) + part, n, peaks);
+    const double* shift = o.bias.empty() ? nullptr : elements<double>(o.bias);
+    if (is_pointwise(o.kind)) {
+      const double factor = o.alpha.empty() ? 1.0 : elements<double>(o.alpha)[0];
+      for (Index part = 0; part < o.x.size(); part += n) {
+        ops_.pointwise_norm(o.kind, elements<double>(o.x) + part, elements<double>(o.gain), shift, factor,
+                            elements<double>(o.y) + part, n, peaks);
       }
-      if (!alpha.empty()) {
-        tell(&gain, Inner::bend_input, peaks.bend_input);
-        tell(&gain, Inner::normalised, peaks.normalised);
+      if (!o.alpha.empty()) {
+        tell(&o.gain, Inner::bend_input, peaks.bend_input);
+        tell(&o.gain, Inner::normalised, peaks.normalised);
       }
-      tell(&gain, Inner::gained, peaks.gained);
+      tell(&o.gain, Inner::gained, peaks.gained);
       return;
     }
-    for (Index part = 0; part < x.size(); part += n) {
-      ops_.norm(kind, elements<double>(x) + part, elements<double>(gain), shift, eps, elements<double>(y) + part, n,
-                peaks);
+    for (Index part = 0; part < o.x.size(); part += n) {
+      ops_.norm(o.kind, elements<double>(o.x) + part, elements<double>(o.gain), shift, o.eps,
+                elements<double>(o.y) + part, n, peaks);
     }
-    if (subtracts_mean(kind)) {
-      tell(&gain, Inner::mean_sum, {&peaks.mean_sum, 1});
-      tell(&gain, Inner::centred, peaks.centred);
+    if (subtracts_mean(o.kind)) {
+      tell(&o.gain, Inner::mean_sum, {&peaks.mean_sum, 1});
+      tell(&o.gain, Inner::centred, peaks.centred);
     }
-    tell(&gain, Inner::square, {&peaks.square, 1});
-    tell(&gain, Inner::square_sum, {&peaks.square_sum, 1});
-    tell(&gain, Inner::reciprocal, {&peaks.reciprocal, 1});
-    tell(&gain, Inner::normalised, peaks.normalised);
-    tell(&gain, Inner::gained, peaks.gained);
+    tell(&o.gain, Inner::square, {&peaks.square, 1});
+    tell(&o.gain, Inner::square_sum, {&peaks.square_sum, 1});
+    tell(&o.gain, Inner::reciprocal, {&peaks.reciprocal, 1});
+    tell(&o.gain, Inner::normalised, peaks.normalised);
+    tell(&o.gain, Inner::gained, peaks.gained);
   }
-  void do_rope(const Tensor& x, int heads, int sequences, std::span<const double> frequencies, Index offset,
-               Tensor& y) const override {
-    const Index tokens = x.rows() / sequences;
-    const Index head_dim = x.cols() / heads;
-    std::vector<double> turned(static_cast<std::size_t>(x.cols()), 0.0);
-    for (Index first = 0; first < x.size(); first += head_dim) {
-      ops_.rope(elements<double>(x) + first, elements<double>(y) + first, head_dim, offset + first / x.cols() % tokens,
-                frequencies, turned.data() + first % x.cols());
+  void run(const op::Rope& o) const override {
+    const Index tokens = o.x.rows() / o.sequences;
+    const Index head_dim = o.x.cols() / o.heads;
+    std::vector<double> turned(static_cast<std::size_t>(o.x.cols()), 0.0);
+    for (Index first = 0; first < o.x.size(); first += head_dim) {
+      ops_.rope(elements<double>(o.x) + first, elements<double>(o.y) + first, head_dim,
+                o.offset + first / o.x.cols() % tokens, o.frequencies, turned.data() + first % o.x.cols());
     }
     tell(nullptr, Inner::turned, turned);
   }
-  void do_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
-                    Attended& a) const override {
-    const std::vector<double> per_head(static_cast<std::size_t>(shape.heads), 0.0);
+  void run(const op::Attention& o) const override {
+    const std::vector<double> per_head(static_cast<std::size_t>(o.shape.heads), 0.0);
     emulated::AttentionPeaks peaks{.dot_sum = per_head,
                                    .dot = per_head,
                                    .scaled = per_head,
                                    .capped = per_head,
                                    .score = per_head,
                                    .denominator_sum = per_head,
-                                   .mixed_sum = std::vector<double>(static_cast<std::size_t>(q.cols()), 0.0)};
-    ops_.attention(elements<double>(q), elements<double>(k), elements<double>(v), elements<double>(a.mixed),
-                   elements<double>(a.scores), q.rows(), k.rows(), shape, peaks);
+                                   .mixed_sum = std::vector<double>(static_cast<std::size_t>(o.q.cols()), 0.0)};
+    ops_.attention(elements<double>(o.q), elements<double>(o.k), elements<double>(o.v), elements<double>(o.a.mixed),
+                   elements<double>(o.a.scores), o.q.rows(), o.k.rows(), o.shape, peaks);
     tell(nullptr, Inner::dot_sum, peaks.dot_sum);
     tell(nullptr, Inner::dot, peaks.dot);
     tell(nullptr, Inner::scaled_dot, peaks.scaled);
@@ -148,81 +153,24 @@ class EmulatedBackend final : public Backend {
     tell(nullptr, Inner::denominator_sum, peaks.denominator_sum);
     tell(nullptr, Inner::mixed_sum, peaks.mixed_sum);
   }
-  void do_activate(Activation kind, const Tensor& x, Tensor& y) const override {
-    each(x, y, [&](Index, double v) { return ops_.activation(kind, v); });
+  void run(const op::Activate& o) const override {
+    each(o.x, o.y, [&](Index, double v) { return ops_.activation(o.kind, v); });
   }
-  void do_gated(Activation kind, const Tensor& gate, const Tensor& up, Tensor& y) const override {
-    std::vector<double> activated(static_cast<std::size_t>(gate.cols()), 0.0);
-    const double* factor = elements<double>(up);
-    each(gate, y, [&](Index i, double v) {
-      const double opened = ops_.activation(kind, v);
-      raise(activated[static_cast<std::size_t>(i % gate.cols())], opened);
+  void run(const op::Gated& o) const override {
+    std::vector<double> activated(static_cast<std::size_t>(o.gate.cols()), 0.0);
+    const double* factor = elements<double>(o.up);
+    each(o.gate, o.y, [&](Index i, double v) {
+      const double opened = ops_.activation(o.kind, v);
+      raise(activated[static_cast<std::size_t>(i % o.gate.cols())], opened);
       return ops_.stored(opened * factor[i]);
     });
     tell(nullptr, Inner::activated, activated);
   }
-  void do_soft_cap(double cap, const Tensor& x, Tensor& y) const override {
-    std::vector<double> inside(static_cast<std::size_t>(x.cols()), 0.0);
-    each(x, y,
-         [&](Index i, double v) { return ops_.soft_cap(cap, v, inside[static_cast<std::size_t>(i % x.cols())]); });
+  void run(const op::SoftCap& o) const override {
+    std::vector<double> inside(static_cast<std::size_t>(o.x.cols()), 0.0);
+    each(o.x, o.y,
+         [&](Index i, double v) { return ops_.soft_cap(o.cap, v, inside[static_cast<std::size_t>(i % o.x.cols())]); });
     tell(nullptr, Inner::capped, inside);
-  }
-
-  // Gradients and statistics are those of real arithmetic on what was stored.
-  void do_column_sums(const Tensor& x, Tensor& sums) const override { sums = inner_.column_sums(x); }
-  void do_linear_backward_input(const Tensor& dy, const Tensor& w, Tensor& dx) const override {
-    dx = inner_.linear_backward_input(dy, w);
-  }
-  void do_linear_backward_weight(const Tensor& dy, const Tensor& x, Tensor& dw) const override {
-    dw = inner_.linear_backward_weight(dy, x);
-  }
-  void do_linear_weight_square(const Tensor& dy, const Tensor& x, Tensor& square) const override {
-    square = inner_.linear_weight_square(dy, x);
-  }
-  void do_linear_drawn(const Tensor& x, const DrawnMatrix& w, Tensor& y) const override {
-    do_linear(x, normal(w.rows, w.cols, x.dtype(), w.key, w.stddev), y);
-  }
-  void do_linear_drawn_backward_input(const Tensor& dy, const DrawnMatrix& w, Tensor& dx) const override {
-    do_linear_backward_input(dy, normal(w.rows, w.cols, dy.dtype(), w.key, w.stddev), dx);
-  }
-  void do_scatter_add(const Tensor& dy, std::span<const int> ids, Tensor& sums) const override {
-    sums = inner_.scatter_add(dy, ids, sums.rows());
-  }
-  void do_row_basis(const Tensor& x, RowBasis& b) const override { b = inner_.row_basis(x, !b.basis.empty()); }
-  void do_norm_backward(NormKind kind, const Tensor& x, const Tensor& gain, const Tensor& alpha, const Tensor& dy,
-                        double eps, NormGradient& g) const override {
-    g = inner_.norm_backward(kind, x, gain, dy, eps, static_cast<int>(x.cols() / gain.cols()), alpha);
-  }
-  void do_rope_backward(const Tensor& dy, int heads, int sequences, std::span<const double> frequencies,
-                        Tensor& dx) const override {
-    dx = inner_.rope_backward(dy, heads, sequences, frequencies);
-  }
-  void do_attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy,
-                             const AttentionShape& shape, AttentionGradient& g) const override {
-    g = inner_.attention_backward(q, k, v, dy, shape);
-  }
-  void do_activate_backward(Activation kind, const Tensor& x, const Tensor& dy, Tensor& dx) const override {
-    dx = inner_.activate_backward(kind, x, dy);
-  }
-  void do_gated_backward(Activation kind, const Tensor& gate, const Tensor& up, const Tensor& dy,
-                         GatedGradient& g) const override {
-    g = inner_.gated_backward(kind, gate, up, dy);
-  }
-  void do_soft_cap_backward(double cap, const Tensor& x, const Tensor& dy, Tensor& dx) const override {
-    dx = inner_.soft_cap_backward(cap, x, dy);
-  }
-  void do_cross_entropy(const Tensor& logits, std::span<const int> labels, CrossEntropy& out) const override {
-    out = inner_.cross_entropy(logits, labels);
-  }
-  void do_token_losses(const Tensor& logits, std::span<const int> labels, Tensor& losses) const override {
-    losses = inner_.from_host(1, logits.rows(), DType::f64, inner_.token_losses(logits, labels));
-  }
-  void do_adamw(AdamState& state, const Tensor& gradient, const AdamRule& rule) const override {
-    state = inner_.adamw(std::move(state), gradient, rule);
-  }
-  void do_measure(const Tensor& x, const StatisticsRequest& request, const StatisticsLayout& /*layout*/,
-                  Tensor& numbers) const override {
-    numbers = inner_.measure(x, request);
   }
 
  private:
@@ -233,12 +181,15 @@ class EmulatedBackend final : public Backend {
     double* out = elements<double>(y);
     for (Index i = 0; i < x.size(); ++i) out[i] = function(i, in[i]);
   }
-  [[nodiscard]] Tensor rounded(const Tensor& x) const { return round_to_stored(inner_, x, format_); }
+  template <class Op>
+  void run_rounded(const Op& o) const {
+    inner_.run(o);
+    o.y = round_to_stored(inner_, o.y, format_);
+  }
   void tell(const Tensor* parameter, Inner inner, std::span<const double> magnitudes) const {
     if (watch_ != nullptr) watch_->on_inner(parameter, inner, magnitudes);
   }
 
-  const Backend& inner_;
   Watch* watch_;
   NumberFormat format_;
   mutable emulated::Ops ops_;  ///< holds room for terms and the state of shuffled orders

@@ -30,7 +30,7 @@ struct OpResult {
 
 /// An op of the table as the tests call it.
 struct OpCase {
-  Op op;
+  OpFacts op;
   std::function<OpResult(const OpInputs&)> run;
   /// Roundings behind an entry of the result, in the accumulation's type, times its condition: the sum of the
   /// magnitudes of its terms over the largest entry of the result.

@@ -9,7 +9,7 @@
 #include "experiments/engine/settings/catalogue.h"
 #include "experiments/studies/studies.h"
 #include "sim/backends.h"
-#include "sim/core/op_table.h"
+#include "sim/core/op.h"
 #include "sim/spec/model_spec.h"
 
 namespace periscope::app {
@@ -43,10 +43,10 @@ nlohmann::ordered_json list_json() {
     }
   }
   for (const std::string_view name : device_names()) json["devices"].push_back(name);
-  for (const OpRow& op : op_table()) {
+  for (const OpFacts& op : op_table) {
     json["ops"].push_back({{"name", op.name},
-                           {"dtype", name_of(op.output)},
-                           {"accumulation", name_of(op.accumulation)},
+                           {"dtype", output_type_names[static_cast<std::size_t>(op.output)]},
+                           {"accumulation", accumulation_names[static_cast<std::size_t>(op.accumulation)]},
                            {"formula", op.formula},
                            {"shapes", op.shapes}});
   }
