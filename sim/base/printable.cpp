@@ -16,7 +16,7 @@ struct Character {
 };
 
 /// Per number of bytes: the least code that needs them. Shorter ones in more bytes are not valid.
-constexpr std::array<std::uint32_t, 5> least{0, 0, 0x80, 0x800, 0x10000};
+constexpr std::array<std::uint32_t, 5> least_coded{0, 0, 0x80, 0x800, 0x10000};
 
 Character first_of(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -30,7 +30,7 @@ Character first_of(std::string_view text) {
     code = code << 6U | (byte(i) & 0x3fU);
   }
   const bool surrogate = code >= 0xd800 && code <= 0xdfff;
-  if (code < least[bytes] || surrogate || code > 0x10ffff) return {0, 0};
+  if (code < least_coded[bytes] || surrogate || code > 0x10ffff) return {0, 0};
   return {code, bytes};
 }
 
