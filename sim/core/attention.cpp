@@ -13,8 +13,8 @@ void check_sequences(const Checks& check, std::string_view name, const Tensor& x
 void check_rope(const Checks& check, std::string_view name, const Tensor& x, int heads, int sequences,
                 std::span<const double> frequencies) {
   check_sequences(check, name, x, sequences);
-  check.require(heads >= 1 && x.cols() % (2 * heads) == 0, "{} {} does not fall into {} heads of equal, even width",
-                name, shape_of(x), heads);
+  check.require(heads >= 1 && x.cols() % (Index{2} * heads) == 0,
+                "{} {} does not fall into {} heads of equal, even width", name, shape_of(x), heads);
   check.require(static_cast<Index>(frequencies.size()) == x.cols() / heads / 2,
                 "there must be {} frequencies, found {} for {} {} with {} heads", x.cols() / heads / 2,
                 frequencies.size(), name, shape_of(x), heads);
