@@ -46,14 +46,9 @@ double processor_seconds() {
 
 StackSpec spec_of(const Work& work) {
   StackSpec spec;
-  const Preset& preset = *std::ranges::find(presets, "3.2B", &Preset::name);
   ModelSpec& m = spec.model;
+  std::ranges::find(presets, "3.2B", &Preset::name)->set_shape(m);
   m.layers = work.layers;
-  m.width = preset.width;
-  m.heads = preset.heads;
-  m.kv_heads = preset.kv_heads;
-  m.head_dim = preset.head_dim;
-  m.mlp_width = preset.mlp_width;
   m.placement = find_placement("peri").value();
   m.final_norm = true;
   spec.input.tokens = work.tokens;

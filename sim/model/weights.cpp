@@ -33,8 +33,8 @@ Tensor parameter_of(const WeightSource& source, const ModelSpec& model, const Pa
   return id.part == ParameterId::Part::matrix ? linear.map->dense() : linear.bias;
 }
 
-Tensor rows_of_matrix(const WeightSource& source, const Backend& ops, Weight table, std::span<const int> ids) {
-  return ops.gather(source.fetch(-1).matrix(table).map->dense(), ids);
+Tensor WeightSource::rows(const Backend& ops, Weight table, std::span<const int> ids) const {
+  return ops.gather(fetch(-1).matrix(table).map->dense(), ids);
 }
 
 std::shared_ptr<const LinearMap> GeneratedWeights::matrix(int layer, Weight weight) const {

@@ -42,16 +42,12 @@ class WeightSource : public Interface {
   /// Weights of sublayer 0 … 2L−1; of −1: tables, project_in and the embedding norm; of 2L: the final norm and the
   /// head. Its maps may be read as long as the source lives.
   [[nodiscard]] virtual SublayerWeights fetch(int sublayer) const = 0;
-  /// Rows `ids` of a table (is_table) [ids.size(), its width], without the others if the source can.
-  [[nodiscard]] virtual Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const = 0;
+  /// Rows `ids` of a table (is_table) [ids.size(), its width]. Override it if the source need not make the others.
+  [[nodiscard]] virtual Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const;
 };
 
 /// One parameter, whole; empty for a bias or an α that there is not.
 [[nodiscard]] Tensor parameter_of(const WeightSource& source, const ModelSpec& model, const ParameterId& id);
-
-/// Rows `ids` of a whole table: WeightSource::rows of a source that has no shorter way to them.
-[[nodiscard]] Tensor rows_of_matrix(const WeightSource& source, const Backend& ops, Weight table,
-                                    std::span<const int> ids);
 
 /// Random weights of one seed: entry i of a matrix is number i of the stream (seed, layer, matrix),
 /// the same on every backend, for any number of threads, now and later. Standard deviations and gains are stddev_of,

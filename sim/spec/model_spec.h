@@ -242,6 +242,15 @@ void validate(const StackSpec& spec);
 struct Preset {
   std::string_view name;
   int layers, width, heads, kv_heads, head_dim, mlp_width;
+
+  constexpr void set_shape(ModelSpec& m) const {
+    m.layers = layers;
+    m.width = width;
+    m.heads = heads;
+    m.kv_heads = kv_heads;
+    m.head_dim = head_dim;
+    m.mlp_width = mlp_width;
+  }
 };
 inline constexpr std::array<Preset, 4> presets{
     Preset{"400M", 24, 1024, 8, 8, 128, 4096},

@@ -214,7 +214,7 @@ TEST_CASE("drawn matrices are those without a profile, entry by entry times row 
     if (!is_table(id.weight)) continue;
     const std::vector<int> ids{5, 2, 5};
     CHECK(ops->to_host(profiled.rows(*ops, id.weight, ids)) ==
-          ops->to_host(rows_of_matrix(profiled, *ops, id.weight, ids)));
+          ops->to_host(profiled.WeightSource::rows(*ops, id.weight, ids)));
   }
   CHECK(seen == 8);
   // A dense stack of the completed matrices has the matrix-free one's states: the profile is around what was read.

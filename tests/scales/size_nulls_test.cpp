@@ -109,7 +109,7 @@ TEST_CASE("random signs keep every magnitude, and half of the signs are others")
     if (is_table(id.weight) && id.part == ParameterId::Part::matrix) {
       const std::vector<int> ids{1, 0, 1};
       CHECK(ops->to_host(signs.rows(*ops, id.weight, ids)) ==
-            ops->to_host(rows_of_matrix(signs, *ops, id.weight, ids)));
+            ops->to_host(signs.WeightSource::rows(*ops, id.weight, ids)));
     }
   }
   // Five standard deviations of a fair coin.

@@ -32,9 +32,6 @@ class RoundedWeights final : public WeightSource {
     }
     return all;
   }
-  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
-    return rows_of_matrix(*this, ops, table, ids);
-  }
 
  private:
   Tensor cached(const Tensor& x, const ParameterId& id) const {

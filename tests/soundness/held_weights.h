@@ -21,9 +21,6 @@ class HeldWeights final : public WeightSource {
   HeldWeights(const Backend& backend, const ModelSpec& model, const std::map<ParameterId, Numbers>& numbers);
 
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override { return sublayers_.at(sublayer); }
-  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
-    return rows_of_matrix(*this, ops, table, ids);
-  }
 
  private:
   std::map<int, SublayerWeights> sublayers_;

@@ -14,12 +14,8 @@ namespace {
 /// Parameters of the matrices of all layers, without the embedding tables.
 double parameters(const Preset& preset, int kv_heads) {
   ModelSpec m;
-  m.layers = preset.layers;
-  m.width = preset.width;
-  m.heads = preset.heads;
+  preset.set_shape(m);
   m.kv_heads = kv_heads;
-  m.head_dim = preset.head_dim;
-  m.mlp_width = preset.mlp_width;
   double count = 0.0;
   for (const Weight weight : {Weight::q, Weight::k, Weight::v, Weight::o, Weight::gate, Weight::up, Weight::down}) {
     const auto [out, in] = shape_of(m, weight);

@@ -18,10 +18,6 @@ class EditedWeights final : public WeightSource {
       : source_(source), matrix_edit_(std::move(matrix_edit)), norm_edit_(std::move(norm_edit)) {}
 
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
-  /// Returns rows of the edited table, which an edit may have to see whole.
-  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
-    return rows_of_matrix(*this, ops, table, ids);
-  }
 
  private:
   const WeightSource& source_;

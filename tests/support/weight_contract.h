@@ -9,9 +9,6 @@ namespace periscope::testing {
 class TellingWeights final : public WeightSource {
  public:
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
-  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
-    return rows_of_matrix(*this, ops, table, ids);
-  }
 };
 
 /// Checks, for every sublayer of a stack of two layers and for what lies before and after them, that `actual` answers

@@ -62,7 +62,7 @@ std::string reference_markdown(const CLI::App& app) {
   return "# Reference\n\nPrinted by `periscope list --reference`: commands and flags, exit codes, placements, presets, "
          "recipes, configuration keys, ops, and the columns of every result.\n" +
          commands_text(app) + fmt::format("\n## Exit codes\n\n```text\n{}\n```\n", app.get_footer()) + list_markdown() +
-         "\n## Columns of results\n\nThe name is that of the variable in NetCDF and of the column in CSV.\n" +
+         "\n## Columns of results\n\nNames of variables in NetCDF and JSON, and in the column `variable` of CSV.\n" +
          columns_markdown();
 }
 

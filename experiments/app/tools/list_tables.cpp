@@ -31,9 +31,10 @@ const std::vector<Listed>& lists() {
        {"name", "layers", "width", "heads", "kv_heads", "head_dim", "mlp_width"}},
       {"recipes",
        "Recipes",
-       "model.recipe sets these keys of [model], [init] and [input]; given keys win. std and residual are those of "
-       "[init]; second_moment is that of embeddings drawn with std, and follows an init.std that is given. No key "
-       "describes what is beyond.",
+       "model.recipe sets these keys of [model], [init] and [input]; keys that are given override it. std and residual "
+       "are keys of [init]. second_moment is the second moment of embeddings drawn with std, or with init.std if that "
+       "is "
+       "given. beyond: properties of the family that no key describes.",
        {"name", "placement", "qk_norm", "norm", "norm_eps", "mlp", "rope", "causal", "embedding_norm", "final_norm",
         "std", "second_moment", "residual", "beyond"}},
       {"keys", "Configuration keys", "In a TOML file, or by --set KEY=VALUE.", {"name", "default", "unit", "meaning"}},

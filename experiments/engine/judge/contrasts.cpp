@@ -80,7 +80,7 @@ std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test
   if (comparison.per_seed == nullptr) return {};
   std::map<Group, std::vector<const Test*>> groups;
   for (const Test& test : tests) {
-    // Cells of grad_sq stand in for log_grad_sq where a gradient is about zero; they take no part in contrasts.
+    // Tests of grad_sq replace those of log_grad_sq where a gradient is about zero; contrasts leave them out.
     if (test.statistic == Statistic::grad_sq || !test.is_finite() || !(test.scale > 0.0)) continue;
     groups[group_of(test)].push_back(&test);
   }

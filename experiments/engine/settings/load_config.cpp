@@ -25,13 +25,7 @@ bool apply_preset(TomlReader& reader, ModelSpec& m) {
   if (!reader.read("preset", name)) return false;
   std::vector<std::string_view> names;
   for (const Preset& p : presets) names.push_back(p.name);
-  const Preset& p = presets[reader.index_of("preset", name, names)];
-  m.layers = p.layers;
-  m.width = p.width;
-  m.heads = p.heads;
-  m.kv_heads = p.kv_heads;
-  m.head_dim = p.head_dim;
-  m.mlp_width = p.mlp_width;
+  presets[reader.index_of("preset", name, names)].set_shape(m);
   return true;
 }
 
