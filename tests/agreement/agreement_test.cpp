@@ -6,7 +6,7 @@
 #include "experiments/engine/run/token_ids.h"
 #include "sim/backends.h"
 #include "tests/support/doctest.h"
-#include "theory/predict/finite_width.h"
+#include "theory/predict/finite_width_chain.h"
 
 namespace periscope {
 namespace {

@@ -26,10 +26,16 @@ ALLOWED = {
     "sim/measure": TENSORS | {"sim/model"},
     "sim/checkpoint": TENSORS | {"sim/files", "sim/model"},
     "sim/train": TENSORS | {"sim/files", "sim/model"},
-    "theory/norms": SPEC | {"theory/predict", "theory/certify"},
-    "theory/predict": SPEC | {"theory/norms"},
-    "theory/first_steps": SPEC | {"theory/norms", "theory/predict"},
-    "theory/certify": SPEC | {"theory/predict", "theory/norms"},
+    "theory/kernels": SPEC,
+    "theory/norms": SPEC | {"theory/kernels", "theory/certify"},
+    "theory/attention": SPEC | {"theory/kernels"},
+    "theory/modules": SPEC | {"theory/kernels", "theory/norms", "theory/attention"},
+    "theory/passes": SPEC | {"theory/kernels", "theory/norms", "theory/attention", "theory/modules"},
+    "theory/width": SPEC | {"theory/kernels", "theory/norms", "theory/attention", "theory/modules"},
+    "theory/formats": SPEC,
+    "theory/predict": SPEC | {f"theory/{room}" for room in ("kernels", "norms", "attention", "modules", "passes", "width")},
+    "theory/first_steps": SPEC | {f"theory/{room}" for room in ("kernels", "norms", "attention", "width")},
+    "theory/certify": SPEC | {"theory/kernels", "theory/norms"},
 }
 # what every room of the experiments may include of the wings
 WINGS = set(ALLOWED) - {"sim/cpu", "sim/cuda", "sim/no_cuda"}
@@ -124,7 +130,7 @@ class IncludeRules(unittest.TestCase):
                 self.assertNotIn("<doctest/doctest.h>", path.read_text(), f"{path}: expected tests/support/doctest.h")
 
     def test_a_planted_violation_is_found(self):
-        planted = {"theory/predict/forward.cpp": '#include "sim/model/stack.h"\n#include "theory/certify/bounds.h"\n',
+        planted = {"theory/passes/forward.cpp": '#include "sim/model/stack.h"\n#include "theory/certify/bounds.h"\n',
                    "sim/base/key.cpp": '#include "sim/spec/placement.h"\n',
                    "sim/files/output_file.cpp": '#include "sim/spec/profile.h"\n',
                    "sim/model/stack.cpp": "#include <Eigen/Core>\n",

@@ -11,8 +11,8 @@
 #include "theory/first_steps/activation_values.h"
 #include "theory/first_steps/attention_heads.h"
 #include "theory/first_steps/initial_stack.h"
-#include "theory/predict/gram_signal.h"
-#include "theory/predict/normal_stream.h"
+#include "theory/kernels/normal_stream.h"
+#include "theory/width/gram_signal.h"
 
 namespace periscope::theory {
 namespace {

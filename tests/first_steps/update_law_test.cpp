@@ -10,7 +10,7 @@
 #include "sim/measure/running_moments.h"
 #include "tests/first_steps/small_case.h"
 #include "tests/support/doctest.h"
-#include "theory/predict/normal_stream.h"
+#include "theory/kernels/normal_stream.h"
 
 namespace periscope::theory {
 namespace {

@@ -10,8 +10,8 @@
 #include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
 #include "tests/support/recorded_stack.h"
-#include "theory/predict/discrete_rule.h"
-#include "theory/predict/module_kernels.h"
+#include "theory/kernels/discrete_rule.h"
+#include "theory/modules/module_kernels.h"
 
 /// T29 for one module alone: against loops over all hidden channels, and against draws of this test's own.
 namespace periscope::testing {

@@ -11,7 +11,7 @@
 #include "sim/model/parameters.h"
 #include "tests/scales/scaled_stack.h"
 #include "tests/support/doctest.h"
-#include "theory/predict/forward.h"
+#include "theory/passes/forward.h"
 #include "theory/predict/predict.h"
 
 /// Variance profiles (T29): random weights whose rows and columns are of unlike size, theory against simulation.

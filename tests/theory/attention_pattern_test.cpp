@@ -1,4 +1,4 @@
-#include "theory/predict/attention_pattern.h"
+#include "theory/attention/attention_pattern.h"
 
 #include "tests/support/doctest.h"
 

@@ -1,4 +1,4 @@
-#include "theory/predict/backward.h"
+#include "theory/passes/backward.h"
 
 #include "tests/support/doctest.h"
 

@@ -1,4 +1,4 @@
-#include "theory/predict/channel_kernel.h"
+#include "theory/modules/channel_kernel.h"
 
 #include "tests/support/doctest.h"
 
@@ -12,7 +12,7 @@
 #include "sim/spec/weight_scales.h"
 #include "tests/support/hypothesis.h"
 #include "tests/theory/xiong.h"
-#include "theory/predict/module_kernels.h"
+#include "theory/modules/module_kernels.h"
 
 /// Norms with a gain for every channel, against the same thing written channel by channel.
 namespace periscope::theory {

@@ -10,7 +10,7 @@
 
 #include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
-#include "theory/predict/kernel.h"
+#include "theory/kernels/kernel.h"
 
 namespace periscope::theory {
 namespace {

@@ -1,4 +1,4 @@
-#include "theory/predict/fault.h"
+#include "theory/modules/fault.h"
 
 #include "tests/support/doctest.h"
 

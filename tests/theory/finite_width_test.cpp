@@ -1,4 +1,4 @@
-#include "theory/predict/finite_width.h"
+#include "theory/predict/finite_width_chain.h"
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,5 @@
-#include "theory/predict/forward.h"
-#include "theory/predict/module_kernels.h"
+#include "theory/passes/forward.h"
+#include "theory/modules/module_kernels.h"
 
 #include "tests/support/doctest.h"
 #include "tests/theory/exactly.h"

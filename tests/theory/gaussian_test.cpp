@@ -1,4 +1,4 @@
-#include "theory/predict/gaussian.h"
+#include "theory/kernels/gaussian.h"
 
 #include "tests/support/doctest.h"
 

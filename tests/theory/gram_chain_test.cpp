@@ -1,4 +1,4 @@
-#include "theory/predict/gram_chain.h"
+#include "theory/width/gram_chain.h"
 
 #include "tests/support/doctest.h"
 

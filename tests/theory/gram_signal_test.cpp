@@ -1,4 +1,4 @@
-#include "theory/predict/gram_signal.h"
+#include "theory/width/gram_signal.h"
 
 #include "tests/support/doctest.h"
 

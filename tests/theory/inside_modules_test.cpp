@@ -1,4 +1,4 @@
-#include "theory/predict/inside_modules.h"
+#include "theory/modules/inside_modules.h"
 
 #include <boost/random/mersenne_twister.hpp>
 #include <boost/random/normal_distribution.hpp>

@@ -1,4 +1,4 @@
-#include "theory/predict/pattern_products.h"
+#include "theory/attention/pattern_products.h"
 
 #include "tests/support/doctest.h"
 
@@ -8,7 +8,7 @@
 
 #include "sim/base/processor.h"
 #include "tests/support/tolerances.h"
-#include "theory/predict/flushed_subnormals.h"
+#include "theory/attention/flushed_subnormals.h"
 
 namespace periscope::theory {
 namespace {

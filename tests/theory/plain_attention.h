@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "tests/support/hypothesis.h"
-#include "theory/predict/attention_pattern.h"
+#include "theory/attention/attention_pattern.h"
 
 namespace periscope::testing {
 

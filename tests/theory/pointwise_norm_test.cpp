@@ -6,9 +6,9 @@
 
 #include "tests/support/doctest.h"
 #include "theory/norms/norm_law.h"
-#include "theory/predict/finite_width.h"
-#include "theory/predict/gram_chain.h"
+#include "theory/predict/finite_width_chain.h"
 #include "theory/predict/predict.h"
+#include "theory/width/gram_chain.h"
 
 /// The maps of pointwise norms on kernels against quadrature of the test's own, and where theory refuses them.
 namespace periscope::theory {

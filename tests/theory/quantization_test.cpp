@@ -1,4 +1,4 @@
-#include "theory/predict/quantization.h"
+#include "theory/formats/quantization.h"
 
 #include <algorithm>
 #include <boost/random/mersenne_twister.hpp>
@@ -15,7 +15,7 @@
 #include "sim/numerics/rounding.h"
 #include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
-#include "theory/predict/kernel.h"
+#include "theory/kernels/kernel.h"
 
 /// T26 against roundings of drawn numbers.
 namespace periscope::testing {

@@ -1,4 +1,4 @@
-#include "theory/predict/token_grid.h"
+#include "theory/attention/token_grid.h"
 
 #include <fmt/format.h>
 
@@ -13,8 +13,8 @@
 #include "tests/support/hypothesis.h"
 #include "tests/support/threads.h"
 #include "tests/theory/xiong.h"
-#include "theory/predict/grid_attention.h"
-#include "theory/predict/kernel.h"
+#include "theory/attention/grid_attention.h"
+#include "theory/kernels/kernel.h"
 #include "theory/predict/predict.h"
 
 namespace periscope::theory {

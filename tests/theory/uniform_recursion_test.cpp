@@ -10,7 +10,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "tests/theory/xiong.h"
-#include "theory/predict/backward.h"
+#include "theory/passes/backward.h"
 
 /// T1, T6, T8–T11 for causal uniform attention and ReLU, where every kernel has a closed form: both ways through the
 /// stack once more as products of 3 × 3 matrices, with every scale that a placement can have.

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "tests/support/doctest.h"
-#include "theory/predict/backward.h"
+#include "theory/passes/backward.h"
 #include "theory/predict/predict_batch.h"
 
 namespace periscope::testing {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "tests/support/recorded_stack.h"
-#include "theory/predict/forward.h"
+#include "theory/passes/forward.h"
 
 namespace periscope::theory {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "theory/predict/gaussian.h"
+#include "theory/kernels/gaussian.h"
 
 /// Bounds computed in double that stay bounds: sizes that neither overflow nor underflow on their way, allowances for
 /// what rounding and underflow took, and NaN as "no bound".

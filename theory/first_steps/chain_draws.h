@@ -5,7 +5,7 @@
 
 #include "sim/spec/model_spec.h"
 #include "sim/spec/weight.h"
-#include "theory/predict/normal_stream.h"
+#include "theory/kernels/normal_stream.h"
 
 namespace periscope::theory {
 

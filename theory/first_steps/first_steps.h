@@ -10,7 +10,7 @@
 #include "sim/base/enumerators.h"
 #include "sim/spec/model_spec.h"
 #include "sim/spec/profile.h"
-#include "theory/predict/share_done.h"
+#include "theory/attention/share_done.h"
 
 namespace periscope::theory {
 

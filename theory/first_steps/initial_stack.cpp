@@ -4,7 +4,7 @@
 
 #include "sim/spec/block.h"
 #include "theory/norms/norm_law.h"
-#include "theory/predict/gram_signal.h"
+#include "theory/width/gram_signal.h"
 
 namespace periscope::theory {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "sim/spec/block.h"
 #include "theory/first_steps/training_tokens.h"
-#include "theory/predict/gaussian.h"
+#include "theory/kernels/gaussian.h"
 
 namespace periscope::theory {
 

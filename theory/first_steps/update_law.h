@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "theory/first_steps/first_steps.h"
-#include "theory/predict/gaussian.h"
+#include "theory/kernels/gaussian.h"
 
 namespace periscope::theory {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "sim/spec/profile.h"
-#include "theory/predict/kernel.h"
+#include "theory/kernels/kernel.h"
 
 /// What theory knows of every kind of norm (T2, T8, and on the coordinates of T25): a table with one row per kind.
 /// theory/norms/norm_set.h has what certificates know of it.

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <stdexcept>
 
-#include "theory/predict/discrete_rule.h"
+#include "theory/kernels/discrete_rule.h"
 
 namespace periscope::theory {
 namespace {

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "sim/base/first_exception.h"
-#include "theory/predict/backward.h"
-#include "theory/predict/forward.h"
+#include "theory/passes/backward.h"
+#include "theory/passes/forward.h"
 
 namespace periscope::theory {
 

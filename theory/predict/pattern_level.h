@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "theory/predict/forward.h"
+#include "theory/kernels/profile_moments.h"
+#include "theory/passes/forward.h"
 #include "theory/predict/predict.h"
-#include "theory/predict/profile_moments.h"
 
 namespace periscope::theory {
 

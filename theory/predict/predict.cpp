@@ -9,10 +9,10 @@
 #include <optional>
 #include <utility>
 
+#include "theory/modules/inside_modules.h"
 #include "theory/norms/norm_law.h"
-#include "theory/predict/backward.h"
-#include "theory/predict/forward.h"
-#include "theory/predict/inside_modules.h"
+#include "theory/passes/backward.h"
+#include "theory/passes/forward.h"
 #include "theory/predict/pattern_level.h"
 #include "theory/predict/predict_batch.h"
 #include "theory/predict/window_pairs.h"

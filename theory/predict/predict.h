@@ -7,8 +7,8 @@
 
 #include "sim/spec/model_spec.h"
 #include "sim/spec/profile.h"
-#include "theory/predict/fault.h"
-#include "theory/predict/share_done.h"
+#include "theory/attention/share_done.h"
+#include "theory/modules/fault.h"
 
 namespace periscope::theory {
 
@@ -35,7 +35,7 @@ struct Prediction {
   /// The profile that verdicts compare with. Standard errors come from the spread of the replicates.
   Profile profile;
   std::string refusal;               ///< why there is no profile; empty if there is one
-  std::vector<double> finite_width;  ///< T19: w at depths 0 … 2L (theory/predict/forward.h)
+  std::vector<double> finite_width;  ///< T19: w at depths 0 … 2L (theory/passes/forward.h)
   int replicates = 0;        ///< degrees of freedom of the limit's standard errors, plus 1: for one input, chains
   int samples = 0;           ///< patterns averaged at every attention sublayer in the forward pass, over all chains
   int backward_samples = 0;  ///< the same in the backward pass; 0 without gradients
@@ -43,9 +43,9 @@ struct Prediction {
   double gradient_tolerance = 0.0;
   std::string gradient_refusal = {};  ///< why the profile has no gradients although they were asked for, or empty
 
-  /// True after `predict_at_width` (theory/predict/finite_width.h): the curves of `profile` that `spread` has are those
-  /// of T25, exact at the stack's own widths, and need no finite-width allowance. Gradients, kurtosis, maximum and
-  /// angular distances remain those of the limit.
+  /// True after `predict_at_width` (theory/predict/finite_width_chain.h): the curves of `profile` that `spread` has are
+  /// those of T25, exact at the stack's own widths, and need no finite-width allowance. Gradients, kurtosis, maximum
+  /// and angular distances remain those of the limit.
   bool exact_at_width = false;
   Profile limit = {};   ///< then: T2–T11 at infinite width, every curve; else empty
   Profile spread = {};  ///< then: `value` is the standard deviation of one seed's reading, given its token ids
@@ -88,7 +88,7 @@ std::string gradient_refusal(const StackSpec& spec);
 /// errors cover what the others may differ by. Where options.operations do not pay for 16 chains of 2 and 16 patterns,
 /// it begins with fewer, at least 4 of 2 and 4; where these and what else is paid for miss the tolerance, left_out
 /// says so. The result does not depend on the number of threads. Gradients that loss_refusal
-/// (theory/predict/backward.h) names are left out, and all of them where the weights have scales of their own: the loss
+/// (theory/passes/backward.h) names are left out, and all of them where the weights have scales of their own: the loss
 /// of a trained model is not that of random weights, and so neither is what its gradients start from. Left out with a
 /// reason are also gradients whose mean squares are infinite, behind QK-norm over one or two features and in front of a
 /// norm B of a branch that one or two numbers make, and all gradients where the sampled share of a score path is not in

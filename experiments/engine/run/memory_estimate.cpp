@@ -6,7 +6,7 @@
 #include "experiments/engine/run/over_seeds.h"
 #include "experiments/engine/settings/at_width.h"
 #include "experiments/engine/settings/weights_choice.h"
-#include "theory/predict/forward.h"
+#include "theory/passes/forward.h"
 
 namespace periscope::stacks {
 namespace {

@@ -13,8 +13,8 @@
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 #include "theory/norms/norm_law.h"
-#include "theory/predict/gram_chain.h"
 #include "theory/predict/predict.h"
+#include "theory/width/gram_chain.h"
 
 namespace periscope::stacks {
 namespace {

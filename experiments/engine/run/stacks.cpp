@@ -16,7 +16,7 @@
 #include "experiments/engine/settings/theory_override.h"
 #include "experiments/engine/settings/weights_choice.h"
 #include "sim/backends.h"
-#include "theory/predict/finite_width.h"
+#include "theory/predict/finite_width_chain.h"
 
 namespace periscope::stacks {
 

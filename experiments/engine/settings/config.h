@@ -15,7 +15,7 @@
 #include "sim/base/enumerators.h"
 #include "sim/core/tensor.h"
 #include "sim/spec/stack_keys.h"
-#include "theory/predict/fault.h"
+#include "theory/modules/fault.h"
 
 namespace periscope::config {
 

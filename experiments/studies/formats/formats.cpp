@@ -7,7 +7,7 @@
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/settings/theory_parameters.h"
 #include "sim/backends.h"
-#include "theory/predict/kernel.h"
+#include "theory/kernels/kernel.h"
 
 namespace periscope::formats {
 namespace {

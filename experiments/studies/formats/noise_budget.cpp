@@ -7,7 +7,7 @@
 
 #include "sim/emulated/quantize.h"
 #include "sim/model/parameters.h"
-#include "theory/predict/rounding_noise.h"
+#include "theory/formats/rounding_noise.h"
 
 namespace periscope::formats {
 namespace {

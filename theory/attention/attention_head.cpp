@@ -1,0 +1,283 @@
+#include "theory/attention/attention_head.h"
+
+#include <Eigen/Cholesky>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "theory/attention/pattern_products.h"
+
+namespace periscope::theory {
+namespace {
+
+using Index = Eigen::Index;
+
+/// Turns every row by its position's angles; `direction` −1 turns back.
+Sample turned(const Sample& x, const Sample& cos, const Sample& sin, float direction) {
+  const Index half = cos.cols();
+  Sample y(x.rows(), x.cols());
+  y.leftCols(half) = x.leftCols(half).cwiseProduct(cos) - direction * x.rightCols(half).cwiseProduct(sin);
+  y.rightCols(half) = x.rightCols(half).cwiseProduct(cos) + direction * x.leftCols(half).cwiseProduct(sin);
+  return y;
+}
+
+/// Returns the factor of QK-norm: 1/rms, or 1 for a token that is 0 (and stays 0).
+Eigen::VectorXf inverse_or_one(const Eigen::VectorXf& rms) {
+  return rms.unaryExpr([](float r) { return r > 0 ? 1.0F / r : 1.0F; });
+}
+
+/// One of `heads`, as likely as its weight says: by where a normal number is among all of them.
+int drawn_head(NormalStream& numbers, int heads, const std::vector<double>& weights) {
+  const double z = numbers.normals(1, 1)(0, 0);
+  const double place = 0.5 * std::erfc(-z / std::numbers::sqrt2);
+  if (weights.empty()) return std::clamp(static_cast<int>(heads * place), 0, heads - 1);
+  double rest = place * std::accumulate(weights.begin(), weights.end(), 0.0);
+  int head = 0;
+  while (head < heads - 1 && rest >= weights[static_cast<std::size_t>(head)]) {
+    rest -= weights[static_cast<std::size_t>(head++)];
+  }
+  return head;
+}
+
+/// Mean of squares of the rows of all heads but one; 1 without rows.
+double mean_of_others(const std::vector<double>& rows, int head, int head_dim) {
+  if (rows.empty()) return 1.0;
+  const auto square = [](std::span<const double> part) {
+    return std::inner_product(part.begin(), part.end(), part.begin(), 0.0);
+  };
+  const auto e = static_cast<std::size_t>(head_dim);
+  if (rows.size() == e) return 1.0;
+  const double own = square(std::span(rows).subspan(static_cast<std::size_t>(head) * e, e));
+  return (square(rows) - own) / static_cast<double>(rows.size() - e);
+}
+
+}  // namespace
+
+double PatternLaw::scale() const {
+  return scores.scale != 0.0 ? scores.scale : 1.0 / std::sqrt(static_cast<double>(head_dim));
+}
+
+Index PatternLaw::first_seen(Index t) const {
+  const Index first = t - position(t);
+  return scores.window > 0 ? std::max<Index>(first, t - scores.window + 1) : first;
+}
+
+Index PatternLaw::end_seen(Index t, Index tokens) const {
+  if (causal) return t + 1;
+  return sequence > 0 ? t - position(t) + sequence : tokens;
+}
+
+NormalStream numbers_of(PatternStream stream) {
+  return NormalStream({stream.seed, stream.replicate, stream.sublayer + place::patterns});
+}
+
+// Tokens may repeat, so that the kernel is singular: then it has the pivoted Cholesky factor only.
+ScaledKernel::ScaledKernel(const Matrix& k) : scale(k.diagonal().maxCoeff()) {
+  if (!(scale > 0.0) || !std::isfinite(scale)) scale = 1.0;  // a vanished or overflowed signal passes as it is
+  const Matrix scaled = k / scale;
+  unit = scaled.cast<float>();
+  const Eigen::LLT<Matrix> llt(scaled);
+  triangular = llt.info() == Eigen::Success;
+  if (triangular) {
+    unit_factor = Matrix(llt.matrixL()).cast<float>();
+    return;
+  }
+  const Eigen::LDLT<Matrix> ldlt(scaled);
+  Matrix f = ldlt.matrixL();
+  f *= ldlt.vectorD().cwiseMax(0.0).cwiseSqrt().asDiagonal();
+  unit_factor = Matrix(ldlt.transpositionsP().transpose() * f).cast<float>();
+}
+
+CentredKernel::CentredKernel(const Matrix& k, double scale_of_k)
+    : scale(scale_of_k), mean(k.mean()), deviation(k.rowwise().mean().array() - mean) {
+  Matrix centred = ((k.colwise() - deviation).rowwise() - deviation.transpose()).array() - mean;
+  // Rounding of the kernel recursion itself: tokens that are all alike stay so to a few units in the last place.
+  constexpr double alike = 1e-12;
+  if (!(centred.cwiseAbs().maxCoeff() > alike * k.cwiseAbs().maxCoeff())) {
+    centred.setZero();
+    deviation.setZero();
+  }
+  unit = (centred / scale).cast<float>();
+}
+
+Matrix CentredKernel::output_kernel(const Sample& a, const Sample& of_unit) const {
+  const Vector rows = (a * (deviation / scale).cast<float>()).cast<double>();
+  Matrix m = of_unit.cast<double>();
+  m.colwise() += rows;
+  m.rowwise() += rows.transpose();
+  return (scale * m).array() + mean;
+}
+
+namespace {
+
+std::vector<Index> positions_in(const PatternLaw& law, Index tokens) {
+  std::vector<Index> positions;
+  for (Index t = 0; t < tokens; ++t) positions.push_back(law.position(t));
+  return positions;
+}
+
+}  // namespace
+
+AttentionHead::AttentionHead(const PatternLaw& law, Index tokens) : AttentionHead(law, positions_in(law, tokens)) {}
+
+AttentionHead::AttentionHead(const PatternLaw& law, const std::vector<Index>& positions) : law_(law) {
+  if (!law.rope) return;
+  const auto tokens = static_cast<Index>(positions.size());
+  const int half = law.head_dim / 2;
+  const std::vector<double> frequencies =
+      law.rope_frequencies.empty() ? rope_frequencies(law.head_dim, rope_base) : law.rope_frequencies;
+  cos_.resize(tokens, half);
+  sin_.resize(tokens, half);
+  for (int i = 0; i < half; ++i) {
+    const double frequency = frequencies[static_cast<std::size_t>(i)];
+    for (Index t = 0; t < tokens; ++t) {
+      const double angle = static_cast<double>(positions[static_cast<std::size_t>(t)]) * frequency;
+      cos_(t, i) = static_cast<float>(std::cos(angle));
+      sin_(t, i) = static_cast<float>(std::sin(angle));
+    }
+  }
+}
+
+// QK-norm over the whole projection: the other heads enter by their mean, they are many and independent.
+Projection AttentionHead::project(Sample rows, double scale, const Vector& unit, const Part& part,
+                                  NormalStream& numbers) const {
+  const Index tokens = rows.rows();
+  // Far beyond 1e12 the softmax picks one token whatever the scale, and float would overflow.
+  const double spread = std::min(std::sqrt(part.variance * scale), 1e12);
+  Projection p{.rotated = {}, .normalised = std::move(rows), .rms = Eigen::VectorXf::Ones(tokens)};
+  p.normalised *= static_cast<float>(spread);
+  const Index of_head = Index{part.head} * law_.head_dim;
+  for (Index i = 0; i < (part.rows.empty() ? 0 : law_.head_dim); ++i) {
+    p.normalised.col(i) *= static_cast<float>(part.rows[static_cast<std::size_t>(of_head + i)]);
+  }
+  if (part.bias > 0.0) {
+    const Sample bias = static_cast<float>(std::min(part.bias, 1e12)) * numbers.normals_float(1, law_.head_dim);
+    p.normalised.rowwise() += Eigen::RowVectorXf(bias.row(0));
+  }
+  if (law_.qk_norm != QkNorm::none) {
+    const double others = law_.qk_norm == QkNorm::full ? part.heads - 1 : 0;
+    const double power = mean_of_others(part.rows, part.head, law_.head_dim);
+    const Eigen::VectorXf own = p.normalised.rowwise().squaredNorm() / static_cast<float>(law_.head_dim);
+    for (Index t = 0; t < tokens; ++t) {
+      const double expected = power * spread * spread * unit(t) + part.bias * part.bias;
+      p.rms(t) = static_cast<float>(std::sqrt((own(t) + others * expected) / (1 + others) + law_.norm_eps));
+    }
+    p.normalised.array().colwise() *= inverse_or_one(p.rms).array();
+    for (Index i = 0; i < (part.gain.empty() ? 0 : law_.head_dim); ++i) {
+      const Index first = law_.qk_norm == QkNorm::full ? of_head : 0;
+      p.normalised.col(i) *= static_cast<float>(part.gain[static_cast<std::size_t>(first + i)]);
+    }
+  }
+  p.rotated = law_.rope ? turned(p.normalised, cos_, sin_, 1.0F) : p.normalised;
+  return p;
+}
+
+AttentionHead::Part AttentionHead::query_part(int head) const {
+  return {law_.query_variance, law_.query_bias, law_.query_gain, law_.query_rows, law_.query_heads, head};
+}
+
+AttentionHead::Part AttentionHead::key_part(int head) const {
+  return {law_.key_variance, law_.key_bias, law_.key_gain, law_.key_rows, law_.key_heads, head};
+}
+
+Projection AttentionHead::query(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const {
+  return project(std::move(rows), scale, unit, query_part(0), numbers);
+}
+
+Projection AttentionHead::key(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const {
+  return project(std::move(rows), scale, unit, key_part(0), numbers);
+}
+
+HeadSample AttentionHead::draw(NormalStream& numbers, const ScaledKernel& of_query, const ScaledKernel& of_key) const {
+  const Index e = law_.head_dim;
+  const Sample normals = numbers.normals_float(of_query.unit.rows(), 2 * e);
+  Sample rows;
+  Sample key_rows;
+  pattern_times(of_query.unit_factor, normals, of_query.triangular, rows);
+  const bool one_kernel = &of_query == &of_key;
+  if (!one_kernel) pattern_times(of_key.unit_factor, normals, of_key.triangular, key_rows);
+  const bool heads_differ =
+      (law_.qk_norm == QkNorm::full && !law_.query_gain.empty()) || !law_.query_rows.empty() || !law_.key_rows.empty();
+  const int own = heads_differ ? drawn_head(numbers, law_.query_heads, law_.head_weights) : 0;
+  const int read = heads_differ ? own / (law_.query_heads / law_.key_heads) : 0;
+  const auto unit = [](const ScaledKernel& k) { return Vector(k.unit.diagonal().cast<double>()); };
+  HeadSample head{.query = project(rows.leftCols(e), of_query.scale, unit(of_query), query_part(own), numbers),
+                  .key = project(one_kernel ? rows.rightCols(e) : key_rows.rightCols(e), of_key.scale, unit(of_key),
+                                 key_part(read), numbers),
+                  .logits = {}};
+  const Sample scaled = static_cast<float>(law_.scale()) * head.query.rotated;
+  times_transposed_below(scaled, head.key.rotated, law_.causal, head.logits);
+  return head;
+}
+
+Sample AttentionHead::pattern(const HeadSample& head, float sign) const {
+  const Index tokens = head.logits.rows();
+  Sample z = sign * head.logits;
+  if (law_.scores.soft_cap > 0.0) {
+    const auto cap = static_cast<float>(law_.scores.soft_cap);
+    z = cap * (z / cap).array().tanh();
+  }
+  // Columns lie together in memory, so rows' largest logits and sums are taken column by column, each over the tokens
+  // that see its own, from a whole vector on.
+  constexpr Index vector = 8;
+  constexpr float none = -std::numeric_limits<float>::infinity();
+  const auto seers = [&](Index s) {
+    const Index first = law_.causal ? s : s - law_.position(s);
+    const Index end = law_.sequence > 0 ? s - law_.position(s) + law_.sequence : tokens;
+    return std::pair(first / vector * vector, law_.scores.window > 0 ? std::min(end, s + law_.scores.window) : end);
+  };
+  Eigen::VectorXf largest = Eigen::VectorXf::Constant(tokens, none);
+  for (Index s = 0; s < tokens; ++s) {
+    const auto [first, end] = seers(s);
+    z.col(s).head(first).setZero();
+    z.col(s).tail(tokens - end).setZero();
+    const Index own = law_.causal ? s : s - law_.position(s);
+    z.col(s).segment(first, own - first).setConstant(none);
+    largest.segment(first, end - first) =
+        largest.segment(first, end - first).cwiseMax(z.col(s).segment(first, end - first));
+  }
+  Eigen::VectorXf total = Eigen::VectorXf::Zero(tokens);
+  // Eigen's exp of −∞ is 0 or a subnormal number, as the instructions have it, and arithmetic with subnormal numbers
+  // takes a hundred times as long. So what is as good as 0 beside the largest is 0.
+  constexpr float least = -80.0F;       // a logit below the largest
+  constexpr float negligible = 2e-35F;  // a little more than its exponential
+  for (Index s = 0; s < tokens; ++s) {
+    const auto [first, end] = seers(s);
+    auto seen = z.col(s).segment(first, end - first);
+    seen -= largest.segment(first, end - first);
+    const std::span column(seen.data(), static_cast<std::size_t>(end - first));
+    for (float& below : column) below = below < least ? least : below;
+    seen = seen.array().exp();
+    for (float& share : column) share = share < negligible ? 0.0F : share;
+    total.segment(first, end - first) += seen;
+  }
+  for (Index s = 0; s < tokens; ++s) {
+    const auto [first, end] = seers(s);
+    z.col(s).segment(first, end - first).array() /= total.segment(first, end - first).array();
+  }
+  return z;
+}
+
+Sample AttentionHead::logit_derivative(const HeadSample& head) const {
+  const Index tokens = head.logits.rows();
+  const auto scale = static_cast<float>(law_.scale());
+  if (law_.scores.soft_cap == 0.0) return Sample::Constant(tokens, tokens, scale);
+  const Sample t = (head.logits / static_cast<float>(law_.scores.soft_cap)).array().tanh();
+  return scale * (1.0F - t.array().square());
+}
+
+Sample AttentionHead::pull_back(const Projection& p, const Sample& gradient, int heads) const {
+  Sample g = law_.rope ? turned(gradient, cos_, sin_, -1.0F) : gradient;
+  if (law_.qk_norm == QkNorm::none) return g;
+  const auto features = static_cast<float>(law_.head_dim * (law_.qk_norm == QkNorm::full ? heads : 1));
+  const Eigen::VectorXf along = g.cwiseProduct(p.normalised).rowwise().sum() / features;
+  g -= along.asDiagonal() * p.normalised;
+  g.array().colwise() *= inverse_or_one(p.rms).array();
+  return g;
+}
+
+}  // namespace periscope::theory

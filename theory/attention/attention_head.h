@@ -1,0 +1,147 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/spec/model_spec.h"
+#include "theory/attention/share_done.h"
+#include "theory/kernels/gaussian.h"
+#include "theory/kernels/normal_stream.h"
+
+namespace periscope::theory {
+
+/// The law of one head's attention pattern A = softmax(z) over T tokens (T3).
+struct PatternLaw {
+  double query_variance;  ///< σ_q² D: variance of a query entry per unit of the kernel's diagonal
+  double key_variance;    ///< σ_k² D
+  int head_dim;
+  int query_heads;  ///< for QK-norm over the whole projection
+  int key_heads;
+  QkNorm qk_norm;
+  double norm_eps;
+  bool rope;
+  bool causal;
+  ScoreRule scores = {};                      ///< factor, soft cap and window of the logits
+  std::vector<double> rope_frequencies = {};  ///< as in AttentionRule; empty: base 10000
+  double query_bias = 0.0;  ///< standard deviation of the biases' entries, which are the same for every token
+  double key_bias = 0.0;
+  /// Gains of QK-norm, as gain_of has them: of head_dim features, or of those of all heads, of which a drawn query head
+  /// and the key head that it reads have their parts. Empty: 1.
+  std::vector<double> query_gain = {};
+  std::vector<double> key_gain = {};
+  /// Rows of W_q and W_k (T29): what multiplies the features of all heads before their biases. Empty: 1.
+  std::vector<double> query_rows = {};
+  std::vector<double> key_rows = {};
+  /// The share of the module's output that comes from each query head, where a drawn head stands for one of them; empty
+  /// if all are alike.
+  std::vector<double> head_weights = {};
+  int sequence = 0;  ///< tokens of each of several sequences, one behind the other, that do not see each other; 0: one
+
+  /// Factor on q·k.
+  [[nodiscard]] double scale() const;
+  /// Returns the position of token t in its sequence.
+  [[nodiscard]] Eigen::Index position(Eigen::Index t) const { return sequence > 0 ? t % sequence : t; }
+  /// The first of the tokens that token t sees, and the one behind the last, of `tokens` in all.
+  [[nodiscard]] Eigen::Index first_seen(Eigen::Index t) const;
+  [[nodiscard]] Eigen::Index end_seen(Eigen::Index t, Eigen::Index tokens) const;
+};
+
+/// Names the random numbers of one average: its replicate and its sublayer.
+struct PatternStream {
+  std::uint64_t seed;
+  std::uint64_t replicate;
+  std::uint64_t sublayer;
+  const OnWork* on_work = nullptr;  ///< null, or told of every pattern that was averaged
+};
+
+/// Samples are float: their rounding is far below their own spread, and they are most of the work.
+using Sample = Eigen::MatrixXf;
+
+/// The random numbers of a stream; none of them is one of T25's chain.
+NormalStream numbers_of(PatternStream stream);
+
+/// A kernel brought to the range of float: `unit` has a largest diagonal entry of 1, k = scale · unit.
+struct ScaledKernel {
+  explicit ScaledKernel(const Matrix& k);
+  double scale;
+  Sample unit;
+  Sample unit_factor;  ///< F Fᵀ = unit
+  bool triangular;     ///< F is lower triangular: always, but where tokens repeat
+};
+
+/// The part of a kernel that softmax's Jacobian leaves: J_t (k + a 1ᵀ + 1 bᵀ) J_t'ᵀ = J_t k J_t'ᵀ, so the part that all
+/// tokens have in common is taken off before anything is rounded to float. k = mean + ρ1ᵀ + 1ρᵀ + scale·unit.
+struct CentredKernel {
+  /// `scale` as in ScaledKernel.
+  CentredKernel(const Matrix& k, double scale_of_k);
+  double scale;
+  double mean;       ///< of all entries
+  Vector deviation;  ///< ρ: a row's mean less that of all [T]
+  Sample unit;       ///< rows and columns sum to 0; exactly 0 for tokens that are all alike [T, T]
+  [[nodiscard]] bool vanishes() const { return unit.size() == 0 || unit.cwiseAbs().maxCoeff() == 0.0F; }
+  /// A k Aᵀ for a pattern A, the kernel of a head's output where k is that of its values, from A·unit·Aᵀ [T, T]; exact
+  /// for tokens that are all alike.
+  [[nodiscard]] Matrix output_kernel(const Sample& a, const Sample& of_unit) const;
+};
+
+/// Queries or keys of one head over all tokens.
+struct Projection {
+  Sample rotated;       ///< what enters the logits [T, head_dim]
+  Sample normalised;    ///< before RoPE [T, head_dim]
+  Eigen::VectorXf rms;  ///< what QK-norm divided by [T], 1 without it
+};
+
+/// One head's queries and keys. (q, k) and (−q, k) are equally likely, so a sample serves two patterns, those of
+/// `logits` and of −logits: what is odd in the logits cancels between them, and only that is large where tokens are
+/// much alike.
+struct HeadSample {
+  Projection query, key;
+  Sample logits;  ///< scale·q kᵀ, before a soft cap [T, T]
+};
+
+/// One head of a law over T tokens: draws queries and keys, softmax patterns, and takes gradients back.
+class AttentionHead {
+ public:
+  AttentionHead(const PatternLaw& law, Eigen::Index tokens);
+  /// A head over tokens at these positions of one sequence.
+  AttentionHead(const PatternLaw& law, const std::vector<Eigen::Index>& positions);
+
+  /// Queries and keys: rows from Gaussian processes over tokens with covariances query_variance·k, key_variance·k, plus
+  /// the biases. Where heads have gains of their own, a head is drawn first.
+  [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& k) const { return draw(numbers, k, k); }
+  /// Draws a head where W_q and W_k read unlike kernels of one input (read_kernel).
+  [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& of_query, const ScaledKernel& of_key) const;
+
+  /// Queries or keys of a head where all heads are alike, from rows of variance `unit` [T]: scaled by query_variance
+  /// (or key_variance) and `scale`, with bias, QK-norm and RoPE.
+  [[nodiscard]] Projection query(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const;
+  [[nodiscard]] Projection key(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const;
+
+  /// softmax(z), masked, of the logits z = sign·logits or, under a soft cap c, c·tanh(sign·logits/c) [T, T].
+  [[nodiscard]] Sample pattern(const HeadSample& head, float sign = 1.0F) const;
+  /// ∂z/∂(q kᵀ), elementwise: scale·(1 − tanh²(logits/c)) [T, T].
+  [[nodiscard]] Sample logit_derivative(const HeadSample& head) const;
+  /// The gradient with respect to the un-normalised, un-rotated projection, from that of `rotated`. Under
+  /// QK-norm over the whole projection the other heads' share of the projection is left out: O(1/heads).
+  [[nodiscard]] Sample pull_back(const Projection& projection, const Sample& gradient, int heads) const;
+
+ private:
+  /// One of the two projections.
+  struct Part {
+    double variance;
+    double bias;
+    const std::vector<double>& gain;
+    const std::vector<double>& rows;
+    int heads;
+    int head;  ///< whose part of the gains and rows
+  };
+  [[nodiscard]] Part query_part(int head) const;
+  [[nodiscard]] Part key_part(int head) const;
+  [[nodiscard]] Projection project(Sample rows, double scale, const Vector& unit, const Part& part,
+                                   NormalStream& numbers) const;
+  PatternLaw law_;
+  Sample cos_;  // RoPE, [T, head_dim/2]
+  Sample sin_;
+};
+
+}  // namespace periscope::theory

@@ -1,0 +1,203 @@
+#include "theory/attention/attention_pattern.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "theory/attention/flushed_subnormals.h"
+#include "theory/attention/pattern_products.h"
+
+namespace periscope::theory {
+namespace {
+
+using Index = Eigen::Index;
+
+/// a·k·aᵀ.
+Matrix sandwich(const Matrix& a, const Matrix& k) { return a * k * a.transpose(); }
+
+/// The mean over patterns of A K Aᵀ, the kernel of a head's output. A·unit·Aᵀ is summed in float; what the rows' means
+/// of K add to it needs the mean pattern only.
+class OutputKernelSum {
+ public:
+  explicit OutputKernelSum(const CentredKernel& values)
+      : values_(values), pattern_(Sample::Zero(values.unit.rows(), values.unit.rows())), of_unit_(pattern_) {}
+  void add(const SampledPattern& p) {
+    pattern_ += p.a;
+    of_unit_ += p.output_kernel;
+  }
+  [[nodiscard]] Matrix mean(int samples) const {
+    const float share = 1.0F / static_cast<float>(samples);
+    return values_.output_kernel(share * pattern_, share * of_unit_);
+  }
+
+ private:
+  const CentredKernel& values_;
+  Sample pattern_, of_unit_;
+};
+
+/// Random numbers for what is drawn beside the patterns. They are a stream of their own, so that the patterns are the
+/// same whether anything else is drawn or not.
+NormalStream other_numbers_of(PatternStream stream) {
+  stream.sublayer += place::other_half;
+  return numbers_of(stream);
+}
+
+}  // namespace
+
+bool is_uniform(const PatternLaw& law) {
+  return (law.query_variance == 0.0 && law.query_bias == 0.0) || (law.key_variance == 0.0 && law.key_bias == 0.0);
+}
+
+Matrix uniform_pattern(Index tokens, const PatternLaw& law) {
+  Matrix a = Matrix::Zero(tokens, tokens);
+  for (Index t = 0; t < tokens; ++t) {
+    const Index first = law.first_seen(t);
+    const Index visible = law.end_seen(t, tokens) - first;
+    a.row(t).segment(first, visible).setConstant(1.0 / static_cast<double>(visible));
+  }
+  return a;
+}
+
+template <class Visit>
+void AttentionAverage::for_heads(const ScaledKernel& of_query, const ScaledKernel& of_key, int samples,
+                                 PatternStream stream, const Visit& visit) const {
+  NormalStream numbers = numbers_of(stream);
+  for (int i = 0; i < samples; i += 2) {
+    const int patterns = std::min(2, samples - i);
+    {
+      const FlushedSubnormals flushed;  // not while others are told
+      visit(head_.draw(numbers, of_query, of_key), patterns);
+    }
+    if (stream.on_work != nullptr) (*stream.on_work)(patterns);
+  }
+}
+
+std::vector<SampledPattern> AttentionAverage::patterns_of(const HeadSample& head, const CentredKernel& values,
+                                                          int count) const {
+  std::vector<SampledPattern> patterns(static_cast<std::size_t>(count));
+  float sign = 1.0F;
+  for (SampledPattern& p : patterns) {
+    p.a = head_.pattern(head, sign);
+    sign = -sign;
+    pattern_times(p.a, values.unit, law_.causal, p.times_k);
+    symmetric_times_transposed_pattern(p.times_k, p.a, law_.causal, p.output_kernel);
+  }
+  return patterns;
+}
+
+// Where logits are this large a pattern is one token but for rare ties, and the closed form is a small difference of
+// large numbers; a sampled gradient squares a difference instead.
+bool AttentionAverage::too_sharp(const Matrix& k) const {
+  constexpr double largest_logit = 1e3;
+  const double e = law_.head_dim;
+  const double variance = law_.qk_norm == QkNorm::none
+                              ? law_.query_variance * law_.key_variance * std::pow(k.diagonal().maxCoeff(), 2)
+                              : 1.0;
+  return law_.scale() * std::sqrt(e * variance) > largest_logit;
+}
+
+Matrix AttentionAverage::mean_output(const ScaledKernel& of_query, const ScaledKernel& of_key,
+                                     const CentredKernel& values, int samples, PatternStream stream) const {
+  OutputKernelSum sum(values);
+  for_heads(of_query, of_key, samples, stream, [&](const HeadSample& head, int patterns) {
+    for (const SampledPattern& p : patterns_of(head, values, patterns)) sum.add(p);
+  });
+  return sum.mean(samples);
+}
+
+Matrix AttentionAverage::head_output_kernel(const Matrix& k, int samples, PatternStream stream) const {
+  if (grid_ != nullptr) return grid_->head_output_kernel(k, k, samples, stream);
+  if (is_uniform(law_)) return sandwich(uniform_pattern(k.rows(), law_), k);
+  const ScaledKernel input(k);
+  return mean_output(input, input, CentredKernel(k, input.scale), samples, stream);
+}
+
+Matrix AttentionAverage::head_output_kernel(const Matrix& of_query, const Matrix& of_key, const Matrix& of_value,
+                                            int samples, PatternStream stream) const {
+  if (grid_ != nullptr) {
+    if (&of_query != &of_key) throw std::logic_error("a grid of tokens has one kernel for queries and keys");
+    return grid_->head_output_kernel(of_query, of_value, samples, stream);
+  }
+  if (is_uniform(law_)) return sandwich(uniform_pattern(of_value.rows(), law_), of_value);
+  const CentredKernel values(of_value, ScaledKernel(of_value).scale);
+  return mean_output(ScaledKernel(of_query), ScaledKernel(of_key), values, samples, stream);
+}
+
+HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,
+                                          PatternStream stream) const {
+  if (grid_ != nullptr) throw std::logic_error("the backward pass has no grid of tokens");
+  const Index tokens = k.rows();
+  const Matrix zero = Matrix::Zero(tokens, tokens);
+  if (law_.query_variance == 0.0 && law_.key_variance == 0.0) {
+    const Matrix a = uniform_pattern(tokens, law_);
+    return {.output = sandwich(a, of_value), .value = sandwich(a.transpose(), g), .query = zero, .key = zero};
+  }
+  if (too_sharp(k)) return sampled_gradients(k, of_value, g, samples, stream);
+  NormalStream other = other_numbers_of(stream);
+  const ScaledKernel input(k);
+  const bool one_kernel = &k == &of_value;
+  const ScaledKernel own = one_kernel ? input : ScaledKernel(of_value);
+  const CentredKernel values(of_value, own.scale);
+  const ScaledKernel output(g);
+  const bool no_scores = values.vanishes();  // softmax's Jacobian takes off what all values have in common
+  OutputKernelSum output_kernel(values);
+  ScorePathSum scores(law_, head_, own, values, output);
+  Sample value = Sample::Zero(tokens, tokens);
+  Sample ga;
+  Sample aga;
+  for_heads(input, input, samples, stream, [&](const HeadSample& head, int patterns) {
+    const std::vector<SampledPattern> both = patterns_of(head, values, patterns);
+    for (const SampledPattern& p : both) {
+      output_kernel.add(p);
+      times_pattern(output.unit, p.a, law_.causal, ga);
+      lower_of_transposed_pattern_times(p.a, ga, law_.causal, aga);
+      value += aga;
+    }
+    if (!no_scores) scores.add(head, both, other);
+  });
+  mirror_lower(value);
+  if (!no_scores) scores.finish();
+  const double both = law_.head_dim * own.scale * output.scale / samples;
+  return {.output = output_kernel.mean(samples),
+          .value = value.cast<double>() * (output.scale / samples),
+          .query = no_scores ? zero : Matrix(scores.query().cast<double>() * both),
+          .key = no_scores ? zero : Matrix(scores.key().cast<double>() * both)};
+}
+
+HeadGradients AttentionAverage::sampled_gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,
+                                                  PatternStream stream) const {
+  const Index tokens = k.rows();
+  const Matrix zero = Matrix::Zero(tokens, tokens);
+  HeadGradients sum{zero, zero, zero, zero};
+  NormalStream other = other_numbers_of(stream);
+  const ScaledKernel input(k);
+  const bool one_kernel = &k == &of_value;
+  const ScaledKernel own = one_kernel ? input : ScaledKernel(of_value);
+  const CentredKernel values(of_value, own.scale);
+  const ScaledKernel output(g);
+  OutputKernelSum output_kernel(values);
+  for_heads(input, input, samples, stream, [&](const HeadSample& head, int patterns) {
+    const Sample logit_derivative = head_.logit_derivative(head);
+    for (const SampledPattern& p : patterns_of(head, values, patterns)) {
+      output_kernel.add(p);
+      sum.value += (p.a.transpose() * output.unit * p.a).cast<double>();
+      const Sample value = own.unit_factor * other.normals_float(tokens, law_.head_dim);
+      const Sample cotangent = output.unit_factor * other.normals_float(tokens, law_.head_dim);
+      const Sample da = cotangent * value.transpose();
+      const Eigen::VectorXf mean = p.a.cwiseProduct(da).rowwise().sum();
+      const Sample dz = p.a.cwiseProduct(da.colwise() - mean).cwiseProduct(logit_derivative);
+      // The second pattern belongs to (−q, k), but q's sign drops out of the outer products below.
+      const Sample dq = head_.pull_back(head.query, dz * head.key.rotated, law_.query_heads);
+      const Sample dk = head_.pull_back(head.key, dz.transpose() * head.query.rotated, law_.key_heads);
+      sum.query += (dq * dq.transpose()).cast<double>();
+      sum.key += (dk * dk.transpose()).cast<double>();
+    }
+  });
+  const double both = own.scale * output.scale / samples;
+  return {.output = output_kernel.mean(samples),
+          .value = sum.value * (output.scale / samples),
+          .query = sum.query * both,
+          .key = sum.key * both};
+}
+
+}  // namespace periscope::theory

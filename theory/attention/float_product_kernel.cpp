@@ -1,0 +1,178 @@
+// The loops of theory/attention/float_product.h for the instruction set that the compiler was told of. c is cut into
+// tiles, whose sums stay in registers: the rows of a tile are two vectors of a, which is copied panel by panel so that
+// they lie together, and every term multiplies them by single numbers of b.
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "theory/attention/float_product.h"
+
+namespace periscope::theory {
+namespace {
+
+using Index = std::ptrdiff_t;
+
+#if defined(__AVX512F__)
+constexpr Index lanes = 16;
+constexpr Index tile_columns = 8;
+#else
+constexpr Index lanes = 8;
+constexpr Index tile_columns = 6;
+#endif
+constexpr Index panel_rows = 2 * lanes;
+
+typedef float Vector __attribute__((vector_size(4 * lanes)));
+typedef float Loose __attribute__((vector_size(4 * lanes), aligned(4), may_alias));
+
+struct Range {
+  Index begin, end;
+};
+
+/// The terms of rows first … first + count − 1 of a that may differ from 0.
+Range terms_of_rows(Zeros zeros, Index first, Index count, Index depth) {
+  return {zeros == Zeros::below_diagonal ? std::min(first, depth) : 0,
+          zeros == Zeros::above_diagonal ? std::min(first + count, depth) : depth};
+}
+
+/// Those of columns of b.
+Range terms_of_columns(Zeros zeros, Index first, Index count, Index depth) {
+  return {zeros == Zeros::above_diagonal ? std::min(first, depth) : 0,
+          zeros == Zeros::below_diagonal ? std::min(first + count, depth) : depth};
+}
+
+Range common(Range x, Range y) {
+  const Index begin = std::max(x.begin, y.begin);
+  return {begin, std::max(begin, std::min(x.end, y.end))};
+}
+
+/// Copies `rows` rows of a from row `first` on to panel[k·panel_rows + i], with zeros behind them.
+void copy_panel(const FloatFactor& a, Index first, Index rows, Range terms, float* panel) {
+  const float* const from = a.data + first * a.row;
+  if (a.row == 1 && rows == panel_rows) {
+    for (Index k = terms.begin; k < terms.end; ++k) {
+      const float* const column = from + k * a.column;
+      *reinterpret_cast<Loose*>(panel + k * panel_rows) = *reinterpret_cast<const Loose*>(column);
+      *reinterpret_cast<Loose*>(panel + k * panel_rows + lanes) = *reinterpret_cast<const Loose*>(column + lanes);
+    }
+    return;
+  }
+  for (Index k = terms.begin; k < terms.end; ++k) {
+    for (Index i = 0; i < rows; ++i) panel[k * panel_rows + i] = from[i * a.row + k * a.column];
+    for (Index i = rows; i < panel_rows; ++i) panel[k * panel_rows + i] = 0.0F;
+  }
+}
+
+/// The sums of a tile: of the upper vector over the terms `upper`, of the lower one over `lower`. Entry (k, j) of b is
+/// b[k·row + j·column], where `adjacent` says that column is 1.
+template <bool adjacent>
+void sum_tile(const float* panel, const float* b, Index row, Index column, Range upper, Range lower,
+              Vector (&sums)[2][tile_columns]) {
+  for (auto& half : sums) {
+    for (Vector& sum : half) sum = Vector{};
+  }
+  const Index step = adjacent ? 1 : column;
+  const auto one = [&](int half, Index begin, Index end) {
+    Vector own[tile_columns];
+    for (Index j = 0; j < tile_columns; ++j) own[j] = sums[half][j];
+    for (Index k = begin; k < end; ++k) {
+      const Vector x = *reinterpret_cast<const Loose*>(panel + k * panel_rows + half * lanes);
+      const float* const y = b + k * row;
+      for (Index j = 0; j < tile_columns; ++j) own[j] += x * y[j * step];
+    }
+    for (Index j = 0; j < tile_columns; ++j) sums[half][j] = own[j];
+  };
+  const Index begin = std::max(upper.begin, lower.begin);
+  const Index end = std::max(begin, std::min(upper.end, lower.end));
+  one(0, upper.begin, std::min(begin, upper.end));
+  one(1, lower.begin, std::min(begin, lower.end));
+  Vector first[tile_columns];
+  Vector second[tile_columns];
+  for (Index j = 0; j < tile_columns; ++j) {
+    first[j] = sums[0][j];
+    second[j] = sums[1][j];
+  }
+  for (Index k = begin; k < end; ++k) {
+    const Vector x0 = *reinterpret_cast<const Loose*>(panel + k * panel_rows);
+    const Vector x1 = *reinterpret_cast<const Loose*>(panel + k * panel_rows + lanes);
+    const float* const y = b + k * row;
+    for (Index j = 0; j < tile_columns; ++j) {
+      first[j] += x0 * y[j * step];
+      second[j] += x1 * y[j * step];
+    }
+  }
+  for (Index j = 0; j < tile_columns; ++j) {
+    sums[0][j] = first[j];
+    sums[1][j] = second[j];
+  }
+  one(0, std::max(end, upper.begin), upper.end);
+  one(1, std::max(end, lower.begin), lower.end);
+}
+
+void put_tile(const FloatProduct& p, Index i, Index j, Index rows, Index columns,
+              const Vector (&sums)[2][tile_columns]) {
+  for (Index column = 0; column < columns; ++column) {
+    float* const c = p.c + (j + column) * p.c_column + i;
+    if (rows == panel_rows) {
+      for (int half = 0; half < 2; ++half) {
+        Loose& out = *reinterpret_cast<Loose*>(c + half * lanes);
+        out = p.adds ? out + p.weight * sums[half][column] : p.weight * sums[half][column];
+      }
+      continue;
+    }
+    for (Index r = 0; r < rows; ++r) {
+      const float sum = p.weight * sums[r / lanes][column][r % lanes];
+      c[r] = p.adds ? c[r] + sum : sum;
+    }
+  }
+}
+
+void multiply_here(const FloatProduct& p) {
+  const std::unique_ptr<float[]> panel(new float[static_cast<std::size_t>(panel_rows * std::max<Index>(p.depth, 1))]);
+  // The last columns, where they are fewer than a tile's, with zeros behind them.
+  const Index whole = p.columns / tile_columns * tile_columns;
+  std::unique_ptr<float[]> last;
+  if (whole < p.columns) {
+    last.reset(new float[static_cast<std::size_t>(tile_columns * std::max<Index>(p.depth, 1))]());
+    for (Index k = 0; k < p.depth; ++k) {
+      for (Index j = whole; j < p.columns; ++j) {
+        last[static_cast<std::size_t>(k * tile_columns + j - whole)] = p.b.data[k * p.b.row + j * p.b.column];
+      }
+    }
+  }
+  for (Index i = 0; i < p.rows; i += panel_rows) {
+    const Index rows = std::min(panel_rows, p.rows - i);
+    const Range upper = terms_of_rows(p.a.zeros, i, lanes, p.depth);
+    const Range lower = terms_of_rows(p.a.zeros, i + lanes, lanes, p.depth);
+    const Range both{std::min(upper.begin, lower.begin), std::max(upper.end, lower.end)};
+    copy_panel(p.a, i, rows, both, panel.get());
+    for (Index j = 0; j < p.columns; j += tile_columns) {
+      const Index columns = std::min(tile_columns, p.columns - j);
+      if (p.lower_only && j > i + rows - 1) {
+        for (Index column = j; column < j + columns && !p.adds; ++column) {
+          std::memset(p.c + column * p.c_column + i, 0, static_cast<std::size_t>(rows) * sizeof(float));
+        }
+        continue;
+      }
+      const Range terms = terms_of_columns(p.b.zeros, j, columns, p.depth);
+      const Range first = common(upper, terms);
+      const Range second = common(lower, terms);
+      Vector sums[2][tile_columns];
+      if (columns < tile_columns) {
+        sum_tile<true>(panel.get(), last.get(), tile_columns, 1, first, second, sums);
+      } else if (p.b.column == 1) {
+        sum_tile<true>(panel.get(), p.b.data + j, p.b.row, 1, first, second, sums);
+      } else {
+        sum_tile<false>(panel.get(), p.b.data + j * p.b.column, p.b.row, p.b.column, first, second, sums);
+      }
+      put_tile(p, i, j, rows, columns, sums);
+    }
+  }
+}
+
+}  // namespace
+
+MultiplyFloats PERISCOPE_FLOAT_PRODUCT();
+MultiplyFloats PERISCOPE_FLOAT_PRODUCT() { return multiply_here; }
+
+}  // namespace periscope::theory

@@ -1,0 +1,122 @@
+#include "theory/attention/score_path.h"
+
+#include <utility>
+
+#include "theory/attention/pattern_products.h"
+
+namespace periscope::theory {
+namespace {
+
+using Index = Eigen::Index;
+
+/// x with its rows divided by what QK-norm divided by.
+Sample divided(const Projection& p, Sample x) {
+  for (Index t = 0; t < x.rows(); ++t) {
+    if (p.rms(t) > 0) x.row(t) /= p.rms(t);
+  }
+  return x;
+}
+
+void divide_both(const Projection& p, Sample& x) {
+  const Eigen::VectorXf inverse = p.rms.unaryExpr([](float r) { return r > 0 ? 1.0F / r : 1.0F; });
+  x = inverse.asDiagonal() * x * inverse.asDiagonal();
+}
+
+}  // namespace
+
+ScorePathSum::ScorePathSum(const PatternLaw& law, const AttentionHead& head, const ScaledKernel& input,
+                           const CentredKernel& values, const ScaledKernel& cotangents)
+    : law_(law),
+      head_(head),
+      values_(values),
+      cotangents_(cotangents),
+      samples_last_steps_(law.rope || law.qk_norm != QkNorm::none) {
+  const Index tokens = values.unit.rows();
+  query_ = key_ = half_of_query_ = half_of_key_ = Sample::Zero(tokens, tokens);
+  if (samples_last_steps_) value_factor_ = input.unit_factor.rowwise() - input.unit_factor.colwise().mean();
+}
+
+void ScorePathSum::add(const HeadSample& head, const std::vector<SampledPattern>& patterns, NormalStream& numbers) {
+  const Sample& q = head.query.rotated;
+  const Sample& k = head.key.rotated;
+  const bool capped = law_.scores.soft_cap > 0.0;
+  if (capped) logit_derivative_ = head_.logit_derivative(head);
+  outer_product(q, kappa_);
+  w_ = cotangents_.unit.cwiseProduct(kappa_);
+  outer_product(k, kappa_);
+  values_kappa_ = values_.unit.cwiseProduct(kappa_);
+  for (const SampledPattern& pattern : patterns) {
+    if (capped) {
+      b_ = pattern.a.cwiseProduct(logit_derivative_);
+    } else {
+      b_ = static_cast<float>(law_.scale()) * pattern.a;
+    }
+    add_closed_form(head, pattern);
+    if (samples_last_steps_ && &pattern == &patterns.front()) {
+      add_last_steps(head, pattern.a, static_cast<float>(patterns.size()), numbers);
+    }
+  }
+}
+
+void ScorePathSum::finish() {
+  for (auto [sum, half] : {std::pair(&query_, &half_of_query_), std::pair(&key_, &half_of_key_)}) {
+    for (Index t = 0; t < sum->cols(); ++t) sum->col(t) += half->col(t) + half->row(t).transpose();
+    mirror_lower(*sum);
+  }
+}
+
+void ScorePathSum::add_closed_form(const HeadSample& head, const SampledPattern& pattern) {
+  const bool causal = law_.causal;
+  const auto add = [&](const Projection& p, Sample& x, Sample& sum) {
+    if (law_.qk_norm != QkNorm::none) divide_both(p, x);
+    sum += x;
+  };
+  pattern_times(b_, kappa_, causal, left_);  // Bκ
+  lower_of_times_transposed_pattern(left_, b_, causal, product_);
+  product_ = product_.cwiseProduct(pattern.output_kernel);
+  add(head.query, product_, query_);
+  times_transposed_pattern(values_kappa_, b_, causal, work_);
+  work_ = 0.5F * work_ - pattern.times_k.cwiseProduct(left_).transpose();
+  pattern_times(b_, work_, causal, product_);
+  add(head.query, product_, half_of_query_);
+
+  times_pattern(w_, b_, causal, left_);  // WB
+  lower_of_transposed_pattern_times(b_, left_, causal, product_);
+  product_ = product_.cwiseProduct(values_.unit);
+  add(head.key, product_, key_);
+  right_ = w_.cwiseProduct(pattern.output_kernel);
+  times_pattern(right_, b_, causal, work_);
+  work_ = 0.5F * work_ - left_.cwiseProduct(pattern.times_k);
+  transposed_pattern_times(b_, work_, causal, product_);
+  add(head.key, product_, half_of_key_);
+}
+
+void ScorePathSum::add_last_steps(const HeadSample& head, const Sample& a, float weight, NormalStream& numbers) {
+  const Sample& q = head.query.rotated;
+  const Sample& k = head.key.rotated;
+  const Index tokens = q.rows();
+  const bool causal = law_.causal;
+  const auto add_difference = [&](const Projection& p, const Sample& gradient, int heads, Sample& sum) {
+    difference_.setZero(tokens, tokens);
+    add_outer(difference_, head_.pull_back(p, gradient, heads), weight);
+    add_outer(difference_, law_.qk_norm == QkNorm::none ? gradient : divided(p, gradient), -weight);
+    sum += difference_;
+  };
+  // m = g vᵀ: dq_t = g_t [Σ_s B_ts v_s k_s − (A v)_t Σ_s B_ts k_s]
+  const Eigen::VectorXf v = value_factor_ * numbers.signs_float(value_factor_.cols(), 1);
+  pattern_times(b_, k, causal, left_);
+  right_ = v.asDiagonal() * k;
+  pattern_times(b_, right_, causal, work_);
+  work_ -= (a * v).asDiagonal() * left_;
+  add_difference(head.query, work_, law_.query_heads, query_);
+  // m whole: dk = dzᵀ q
+  pattern_times(cotangents_.unit_factor, numbers.signs_float(cotangents_.unit_factor.cols(), value_factor_.cols()),
+                cotangents_.triangular, work_);
+  times_transposed_below(work_, value_factor_, causal, product_);
+  const Eigen::VectorXf mean = a.cwiseProduct(product_).rowwise().sum();
+  work_ = b_.cwiseProduct(product_.colwise() - mean);
+  transposed_pattern_times(work_, q, causal, left_);
+  add_difference(head.key, left_, law_.key_heads, key_);
+}
+
+}  // namespace periscope::theory

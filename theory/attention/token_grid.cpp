@@ -1,0 +1,167 @@
+#include "theory/attention/token_grid.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace periscope::theory {
+namespace {
+
+using Index = Eigen::Index;
+
+constexpr Index first_tokens = 32;     // behind a causal mask, kept one by one
+constexpr double usual_ratio = 1.047;  // of the positions of two nodes, behind a causal mask
+constexpr double usual_nodes = 120.0;  // without one
+
+}  // namespace
+
+TokenGrid TokenGrid::of_all_tokens(Index tokens) {
+  TokenGrid grid;
+  grid.tokens_ = grid.singles_ = tokens;
+  for (Index t = 0; t < tokens; ++t) grid.kept_.push_back(t);
+  grid.interpolate(Vector::Zero(tokens));
+  return grid;
+}
+
+TokenGrid::TokenGrid(Index tokens, bool causal, double fineness) : tokens_(tokens) {
+  const Index singles = causal ? static_cast<Index>(fineness * first_tokens) : 0;
+  // A pair at every node, without overlap: where that would be all tokens, they are kept as they are.
+  const auto span = static_cast<double>(tokens - singles);
+  const double nodes =
+      causal ? fineness * std::log(static_cast<double>(tokens) / static_cast<double>(singles)) / std::log(usual_ratio)
+             : fineness * usual_nodes;
+  if (!(span > 0.0) || !(2.0 * nodes + static_cast<double>(singles) < 0.75 * static_cast<double>(tokens))) {
+    *this = of_all_tokens(tokens);
+    return;
+  }
+  const auto cells = static_cast<Index>(std::ceil(nodes));
+  const auto place = [&](Index i) {  // of node i = 0 … cells, the last one behind the last pair
+    const double share = static_cast<double>(i) / static_cast<double>(cells);
+    const auto begin = static_cast<double>(singles);
+    return causal ? begin * std::pow(static_cast<double>(tokens) / begin, share) : begin + span * share;
+  };
+  singles_ = singles;
+  for (Index t = 0; t < singles; ++t) kept_.push_back(t);
+  for (Index i = 0, free = singles; i < cells; ++i) {
+    const Index at = i + 1 == cells ? tokens - 2 : std::max<Index>(std::lround(place(i)), free);
+    if (at < free || at + 1 >= tokens) continue;
+    kept_.push_back(at);
+    kept_.push_back(at + 1);
+    free = at + 2;
+    ++pairs_;
+  }
+  const Vector position = Vector::LinSpaced(tokens, 1.0, static_cast<double>(tokens));
+  interpolate(causal ? Vector(position.cwiseInverse()) : position);
+}
+
+void TokenGrid::interpolate(const Vector& coordinate) {
+  upper_ = Eigen::VectorXf::Zero(tokens_);
+  Vector at(nodes());
+  for (Index i = 0; i < nodes(); ++i) {
+    const auto k = static_cast<std::size_t>(first_of(i));
+    at(i) = i < singles_ ? coordinate(kept_[k]) : 0.5 * (coordinate(kept_[k]) + coordinate(kept_[k + 1]));
+  }
+  Vector node_weights = Vector::Zero(nodes());
+  node_weights.head(singles_).setOnes();
+  Matrix own = Matrix::Zero(nodes(), nodes());  // WᵀW
+  own.diagonal().head(singles_).setOnes();
+  for (Index node = singles_, t = singles_; node + 1 < nodes(); ++node) {
+    const bool last = node + 2 == nodes();
+    Cell cell{node, t, t};
+    const Index next = last ? tokens_ : kept_[static_cast<std::size_t>(first_of(node + 1))];
+    for (; t < next; ++t) {
+      const auto share = static_cast<float>((coordinate(t) - at(node)) / (at(node + 1) - at(node)));
+      upper_(t) = share;
+      const double f = share;
+      node_weights(node) += 1.0 - f;
+      node_weights(node + 1) += f;
+      own(node, node) += (1.0 - f) * (1.0 - f);
+      own(node + 1, node + 1) += f * f;
+      own(node, node + 1) += f * (1.0 - f);
+      own(node + 1, node) += f * (1.0 - f);
+    }
+    cell.end = t;
+    cells_.push_back(cell);
+  }
+  constexpr float sum_of_fold = 3.0F;  // ∫∫ min(a, b)(1 − max(a, b)) is 1/12, the square of ∫ a(1 − a) is 1/36
+  fold_ = std::sqrt(sum_of_fold) * upper_.array() * (1.0F - upper_.array());
+  for (const auto& [node, first, end] : cells_) {
+    double before = 0.0;
+    double bridge = 0.0;
+    for (Index t = first; t < end; ++t) {  // shares grow with t
+      bridge += 2.0 * (1.0 - upper_(t)) * before;
+      before += upper_(t);
+    }
+    own(node, node) -= bridge;
+    own(node + 1, node + 1) -= bridge;
+    own(node, node + 1) += bridge;
+    own(node + 1, node) += bridge;
+  }
+  const auto count = static_cast<double>(tokens_);
+  pair_weights_ = (node_weights * node_weights.transpose() - own) / (count * (count - 1.0));
+  weights_ = Vector::Zero(size());
+  weights_.head(singles_) = node_weights.head(singles_) / count;
+  for (Index i = singles_; i < nodes(); ++i) {
+    weights_.segment(first_of(i), 2).setConstant(0.5 * node_weights(i) / count);
+  }
+}
+
+Vector TokenGrid::of_nodes(const Vector& kept) const {
+  Vector x(nodes());
+  x.head(singles_) = kept.head(singles_);
+  for (Index i = singles_; i < nodes(); ++i) x(i) = 0.5 * kept.segment(first_of(i), 2).sum();
+  return x;
+}
+
+Matrix TokenGrid::between(const Matrix& kept) const {
+  Matrix half(nodes(), size());
+  half.topRows(singles_) = kept.topRows(singles_);
+  for (Index i = singles_; i < nodes(); ++i) half.row(i) = 0.5 * (kept.row(first_of(i)) + kept.row(first_of(i) + 1));
+  Matrix o(nodes(), nodes());
+  o.leftCols(singles_) = half.leftCols(singles_);
+  for (Index i = singles_; i < nodes(); ++i) o.col(i) = 0.5 * (half.col(first_of(i)) + half.col(first_of(i) + 1));
+  for (Index i = singles_; i < nodes(); ++i) o(i, i) = kept(first_of(i), first_of(i) + 1);
+  return o;
+}
+
+Vector TokenGrid::all(const Vector& kept) const {
+  const Vector x = of_nodes(kept);
+  Vector y(tokens_);
+  y.head(singles_) = x.head(singles_);
+  for (const auto& [node, first, end] : cells_) {
+    y.segment(first, end - first) =
+        (x(node) + (x(node + 1) - x(node)) * upper_.segment(first, end - first).cast<double>().array()).matrix();
+  }
+  return y;
+}
+
+Vector TokenGrid::folds(const Matrix& between) const {
+  Vector c(static_cast<Index>(cells_.size()));
+  for (Index i = 0; i < c.size(); ++i) {
+    const Index node = cells_[static_cast<std::size_t>(i)].node;
+    c(i) = between(node, node) - 2.0 * between(node, node + 1) + between(node + 1, node + 1);
+  }
+  return c;
+}
+
+Vector TokenGrid::diagonal(const Matrix& between, const Vector& folds) const {
+  Vector y(tokens_);
+  y.head(singles_) = between.diagonal().head(singles_);
+  Index cell = 0;
+  for (const auto& [node, first, end] : cells_) {
+    const Eigen::ArrayXd f = upper_.segment(first, end - first).cast<double>().array();
+    const Eigen::ArrayXd fold = fold_.segment(first, end - first).cast<double>().array();
+    y.segment(first, end - first) =
+        ((1.0 - f).square() * between(node, node) + 2.0 * f * (1.0 - f) * between(node, node + 1) +
+         f.square() * between(node + 1, node + 1) + fold.square() * folds(cell++))
+            .matrix();
+  }
+  return y;
+}
+
+double TokenGrid::mean_of_pairs(const Matrix& kept) const {
+  if (tokens_ < 2) return std::numeric_limits<double>::quiet_NaN();
+  return pair_weights_.cwiseProduct(between(kept)).sum();
+}
+
+}  // namespace periscope::theory

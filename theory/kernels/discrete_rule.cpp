@@ -1,0 +1,36 @@
+#include "theory/kernels/discrete_rule.h"
+
+#include <Eigen/Eigenvalues>
+#include <algorithm>
+#include <cmath>
+
+namespace periscope::theory {
+
+DiscreteRule discrete_gauss_rule(const Vector& places, const Vector& weights, Eigen::Index most) {
+  const double total = weights.sum();
+  if (!(total > 0.0)) return {};
+  const Eigen::Index steps = std::min(most, places.size());
+  Matrix basis(places.size(), steps);
+  Vector diagonal(steps);
+  Vector beside = Vector::Zero(steps);
+  const double rounding = 1e-13 * places.cwiseAbs().maxCoeff();
+  basis.col(0) = (weights / total).cwiseSqrt();
+  Eigen::Index count = 0;
+  while (count < steps) {
+    Vector next = places.cwiseProduct(basis.col(count));
+    diagonal(count) = next.dot(basis.col(count));
+    ++count;
+    // Twice is enough to make a vector orthogonal to rounding.
+    for (int pass = 0; pass < 2; ++pass) next -= basis.leftCols(count) * (basis.leftCols(count).transpose() * next);
+    const double rest = next.norm();
+    if (count == steps || !(rest > rounding)) break;
+    beside(count - 1) = rest;
+    basis.col(count) = next / rest;
+  }
+  if (count == 1) return {diagonal.head(1), Vector::Constant(1, total)};
+  Eigen::SelfAdjointEigenSolver<Matrix> solver;
+  solver.computeFromTridiagonal(diagonal.head(count), beside.head(count - 1), Eigen::ComputeEigenvectors);
+  return {solver.eigenvalues(), total * solver.eigenvectors().row(0).transpose().cwiseAbs2()};
+}
+
+}  // namespace periscope::theory

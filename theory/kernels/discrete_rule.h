@@ -1,0 +1,19 @@
+#pragma once
+
+#include "theory/kernels/gaussian.h"
+
+namespace periscope::theory {
+
+/// Σ_j weights_j f(nodes_j).
+struct DiscreteRule {
+  Vector nodes;
+  Vector weights;
+};
+
+/// The Gauss rule of at most `most` nodes of the discrete measure with `weights` ≥ 0 at `places`, one of each for
+/// every channel: Σ_j w_j f(x_j) = Σ_i weights_i f(nodes_i) for polynomials f of degree 2·most − 1, and for every f
+/// where there are no more than `most` places (Golub and Welsch's eigenvalues of the Jacobi matrix that Lanczos'
+/// process makes of the measure, with whole orthogonalisation). Empty if all weights are 0.
+DiscreteRule discrete_gauss_rule(const Vector& places, const Vector& weights, Eigen::Index most);
+
+}  // namespace periscope::theory

@@ -1,0 +1,241 @@
+#include "theory/kernels/gaussian.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <stdexcept>
+#include <vector>
+
+namespace periscope::theory {
+namespace {
+
+using std::numbers::pi;
+
+constexpr int series_terms = 64;  // degrees 0 … 64
+constexpr double node_limit = 10.0;
+constexpr double node_step = 1.0 / 16.0;
+constexpr int node_count = static_cast<int>(2 * node_limit / node_step) + 1;
+
+/// One table for all integrands: the coefficients of all tokens are then one matrix product, where a quadrature of
+/// Boost.Math would integrate each of tokens × 65 functions for itself. The trapezoid rule converges faster than any
+/// power of the step here, as every integrand is smooth and falls like the normal density. Nodes z, and weights w_qn =
+/// step·density(z_q)·He_n(z_q)/√n!, so that a_n = Σ_q f(√s z_q) w_qn.
+struct Rule {
+  Vector nodes{node_count};
+  Matrix weights{node_count, series_terms + 1};
+  Rule() {
+    for (int q = 0; q < node_count; ++q) {
+      const double z = -node_limit + q * node_step;
+      nodes(q) = z;
+      weights(q, 0) = node_step * std::exp(-0.5 * z * z) / std::sqrt(2.0 * pi);
+      weights(q, 1) = z * weights(q, 0);
+      for (int n = 1; n < series_terms; ++n) {  // √(n+1) h_{n+1} = z h_n − √n h_{n−1}
+        weights(q, n + 1) = (z * weights(q, n) - std::sqrt(n) * weights(q, n - 1)) / std::sqrt(n + 1.0);
+      }
+    }
+  }
+};
+
+const Rule& rule() {
+  static const Rule instance;
+  return instance;
+}
+
+/// Applies a symmetric function of (c_tt, c_t't', c_tt') to every pair.
+template <class Pair>
+Matrix for_pairs(const Matrix& c, const Pair& pair) {
+  Matrix out(c.rows(), c.cols());
+  for (Eigen::Index t = 0; t < c.rows(); ++t) {
+    for (Eigen::Index s = 0; s <= t; ++s) {
+      out(t, s) = pair(std::max(c(t, t), 0.0), std::max(c(s, s), 0.0), c(t, s));
+      out(s, t) = out(t, s);
+    }
+  }
+  return out;
+}
+
+double correlation(double a, double b, double c) {
+  return a > 0 && b > 0 ? std::clamp(c / std::sqrt(a * b), -1.0, 1.0) : 0.0;
+}
+
+Matrix relu_kernel(const Matrix& c) {
+  return for_pairs(c, [](double a, double b, double ab) {
+    const double cosine = correlation(a, b, ab);
+    const double angle = std::acos(cosine);
+    return std::sqrt(a * b) * (std::sqrt(1 - cosine * cosine) + (pi - angle) * cosine) / (2 * pi);
+  });
+}
+
+Matrix relu_derivative_kernel(const Matrix& c) {
+  return for_pairs(c, [](double a, double b, double ab) { return (pi - std::acos(correlation(a, b, ab))) / (2 * pi); });
+}
+
+/// E[F(u)F(v)] for F the normal distribution function, and E[φ(u)φ(v)] for φ its density.
+struct NormalPair {
+  double both_below, both_density, determinant;
+  NormalPair(double a, double b, double ab)
+      : both_below(0.25 + std::asin(std::clamp(ab / std::sqrt((1 + a) * (1 + b)), -1.0, 1.0)) / (2 * pi)),
+        both_density(1 / (2 * pi * std::sqrt((1 + a) * (1 + b) - ab * ab))),
+        determinant((1 + a) * (1 + b) - ab * ab) {}
+};
+
+Matrix gelu_kernel(const Matrix& c) {
+  return for_pairs(c, [](double a, double b, double ab) {
+    const NormalPair p(a, b, ab);
+    return ab * p.both_below + p.both_density * (a * b - ab * ab * a / (1 + a) + ab * ab / (1 + b));
+  });
+}
+
+Matrix gelu_derivative_kernel(const Matrix& c) {
+  return for_pairs(c, [](double a, double b, double ab) {
+    const NormalPair p(a, b, ab);
+    return p.both_below + ab * p.both_density * (1 / (1 + a) + 1 / (1 + b) + 1 / p.determinant);
+  });
+}
+
+Vector silu(const Vector& x) { return x.array() / (1 + (-x.array()).exp()); }
+Vector silu_derivative(const Vector& x) {
+  const Eigen::ArrayXd s = (1 + (-x.array()).exp()).inverse();
+  return s * (1 + x.array() * (1 - s));
+}
+
+Vector sigmoid(const Vector& x) { return (1 + (-x.array()).exp()).inverse(); }
+Vector sigmoid_derivative(const Vector& x) {
+  return (1 + (-x.array()).exp()).inverse() * (1 + x.array().exp()).inverse();
+}
+
+double gelu_tanh(double x) {
+  const double u = std::sqrt(8 / pi) * (x + 0.044715 * x * x * x);
+  return x / (1 + std::exp(-u));
+}
+double gelu_tanh_derivative(double x) {
+  const double u = std::sqrt(8 / pi) * (x + 0.044715 * x * x * x);
+  const double derivative = std::sqrt(8 / pi) * (1 + 3 * 0.044715 * x * x);
+  const double s = 1 / (1 + std::exp(-u));
+  const double rest = 1 / (1 + std::exp(u));
+  return s * rest == 0 ? s : s * (1 + x * derivative * rest);  // where x·derivative may overflow
+}
+
+/// Coefficients a_n of every token's variance, and √(Σ_{n>64} a_n²).
+struct Coefficients {
+  Matrix series;  // [tokens, series_terms + 1]
+  Vector rest;    // [tokens]
+};
+
+/// Behind a norm the variances of tokens differ by ε alone. Coefficients are smooth in the variance, so that those at
+/// four variances give the others: over a range of relative size r by Chebyshev's nodes to about (r/4)⁴/12 of
+/// themselves.
+constexpr double narrow_range = 1e-2;
+constexpr int interpolation_nodes = 4;
+
+struct Interpolation {
+  Vector nodes{interpolation_nodes};
+  Matrix weights;  // Lagrange's, [tokens, nodes]
+  explicit Interpolation(const Vector& x) : weights(Matrix::Ones(x.size(), interpolation_nodes)) {
+    const double middle = 0.5 * (x.maxCoeff() + x.minCoeff());
+    const double half = std::max(0.5 * (x.maxCoeff() - x.minCoeff()), 1e-6 * middle);
+    for (int i = 0; i < interpolation_nodes; ++i) {
+      nodes(i) = middle + half * std::cos(pi * (i + 0.5) / interpolation_nodes);
+    }
+    for (int i = 0; i < interpolation_nodes; ++i) {
+      for (int j = 0; j < interpolation_nodes; ++j) {
+        if (j != i) weights.col(i).array() *= (x.array() - nodes(j)) / (nodes(i) - nodes(j));
+      }
+    }
+  }
+};
+
+/// `f` maps a vector of arguments.
+template <class F>
+Coefficients coefficients_of(const F& f, const Vector& variance) {
+  const double largest = variance.maxCoeff();
+  const bool narrow = variance.size() > interpolation_nodes && variance.minCoeff() > (1 - narrow_range) * largest;
+  if (narrow) {
+    const Interpolation tokens(variance);
+    Matrix values(interpolation_nodes, node_count);
+    for (int i = 0; i < interpolation_nodes; ++i) {
+      values.row(i) = f(Vector(std::sqrt(tokens.nodes(i)) * rule().nodes)).transpose();
+    }
+    const Matrix series = values * rule().weights;
+    const Vector rest = values.array().square().matrix() * rule().weights.col(0) - series.rowwise().squaredNorm();
+    return {tokens.weights * series, (tokens.weights * rest).cwiseMax(0.0).cwiseSqrt()};
+  }
+  Matrix values(variance.size(), node_count);
+  for (Eigen::Index t = 0; t < variance.size(); ++t) {
+    values.row(t) = f(Vector(std::sqrt(std::max(variance(t), 0.0)) * rule().nodes)).transpose();
+  }
+  const Matrix series = values * rule().weights;
+  const Vector total = values.array().square().matrix() * rule().weights.col(0);
+  return {series, (total - series.rowwise().squaredNorm()).cwiseMax(0.0).cwiseSqrt()};
+}
+
+/// Horner's rule for `block` tokens s at a time against token t, so that sums stay in registers.
+template <class F>
+Matrix kernel_by_series(const F& f, const Matrix& c) {
+  constexpr Eigen::Index block = 32;
+  using Block = Eigen::Array<double, block, 1>;
+  const Eigen::Index tokens = c.rows();
+  const auto [series, rest] = coefficients_of(f, c.diagonal());
+  const Eigen::Index padded = (tokens + block - 1) / block * block;
+  // Of every block of tokens the coefficients lie together: [block, terms] each.
+  Eigen::ArrayXXd blocks = Eigen::ArrayXXd::Zero(block, (padded / block) * (series_terms + 1));
+  for (Eigen::Index first = 0; first < tokens; first += block) {
+    const Eigen::Index n = std::min(block, tokens - first);
+    blocks.block(0, first / block * (series_terms + 1), n, series_terms + 1) = series.middleRows(first, n).array();
+  }
+  Vector tail = Vector::Zero(padded);
+  tail.head(tokens) = rest;
+  const Matrix by_term = series.transpose();
+  Vector rho = Vector::Zero(padded);
+  Matrix out(tokens, tokens);
+  for (Eigen::Index t = 0; t < tokens; ++t) {
+    for (Eigen::Index s = 0; s < t; ++s) rho(s) = correlation(c(t, t), c(s, s), c(t, s));
+    rho(t) = 1.0;
+    for (Eigen::Index first = 0; first <= t; first += block) {
+      const Block x = rho.segment<block>(first);
+      Block sum = rest(t) * tail.segment<block>(first);
+      const Eigen::Index column = first / block * (series_terms + 1);
+      for (int n = series_terms; n >= 0; --n) sum = sum * x + by_term(n, t) * blocks.col(column + n).head<block>();
+      const Eigen::Index n = std::min(block, t + 1 - first);
+      out.col(t).segment(first, n) = sum.head(n);
+    }
+  }
+  out.triangularView<Eigen::StrictlyLower>() = out.transpose();
+  return out;
+}
+
+}  // namespace
+
+Matrix mehler_kernel(const std::function<double(double)>& f, const Matrix& c) {
+  return kernel_by_series([&](const Vector& x) { return Vector(x.unaryExpr(f)); }, c);
+}
+
+double gaussian_mean(const std::function<double(double)>& f, double variance) {
+  double sum = 0.0;
+  for (int q = 0; q < node_count; ++q) sum += f(std::sqrt(variance) * rule().nodes(q)) * rule().weights(q, 0);
+  return sum;
+}
+
+Matrix activation_kernel(Activation activation, const Matrix& c) {
+  switch (activation) {
+    case Activation::relu: return relu_kernel(c);
+    case Activation::gelu: return gelu_kernel(c);
+    case Activation::silu: return kernel_by_series([](const Vector& x) { return silu(x); }, c);
+    case Activation::sigmoid: return kernel_by_series([](const Vector& x) { return sigmoid(x); }, c);
+    case Activation::gelu_tanh: return mehler_kernel(gelu_tanh, c);
+  }
+  throw std::logic_error("unknown activation");
+}
+
+Matrix derivative_kernel(Activation activation, const Matrix& c) {
+  switch (activation) {
+    case Activation::relu: return relu_derivative_kernel(c);
+    case Activation::gelu: return gelu_derivative_kernel(c);
+    case Activation::silu: return kernel_by_series([](const Vector& x) { return silu_derivative(x); }, c);
+    case Activation::sigmoid: return kernel_by_series([](const Vector& x) { return sigmoid_derivative(x); }, c);
+    case Activation::gelu_tanh: return mehler_kernel(gelu_tanh_derivative, c);
+  }
+  throw std::logic_error("unknown activation");
+}
+
+}  // namespace periscope::theory

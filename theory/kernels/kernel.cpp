@@ -1,0 +1,119 @@
+#include "theory/kernels/kernel.h"
+
+#include <boost/math/quadrature/gauss_kronrod.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include "sim/spec/weight.h"
+
+namespace periscope::theory {
+namespace {
+
+/// Tokens of about the same second moment, as one entry.
+struct Group {
+  double second_moment;
+  double tokens;
+};
+
+/// Groups of 1, 1, 2, 4, 8 … tokens from the largest second moment down, each by its mean: exact for equal
+/// tokens, and fine where the maximum is decided.
+std::vector<Group> grouped(const Vector& second_moment) {
+  std::vector<double> q(second_moment.begin(), second_moment.end());
+  // Only which group an entry belongs to matters, so many entries are not sorted whole: all before position `size` are
+  // the largest so many, for size = 1, 2, 4 …
+  constexpr std::size_t many = 1U << 13U;
+  if (q.size() <= many) {
+    std::ranges::sort(q, std::greater<>());
+  } else {
+    for (std::size_t size = std::bit_floor(q.size() - 1), end = q.size(); size > 0; end = size, size /= 2) {
+      std::ranges::nth_element(q.begin(), q.begin() + static_cast<std::ptrdiff_t>(size),
+                               q.begin() + static_cast<std::ptrdiff_t>(end), std::greater<>());
+    }
+  }
+  std::vector<Group> groups;
+  std::size_t size = 1;
+  for (std::size_t first = 0; first < q.size(); first += size, size = first) {
+    const std::size_t last = std::min(q.size(), first + size);
+    const auto begin = q.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = q.begin() + static_cast<std::ptrdiff_t>(last);
+    const auto tokens = static_cast<double>(last - first);
+    groups.push_back({std::accumulate(begin, end, 0.0) / tokens, tokens});
+  }
+  return groups;
+}
+
+}  // namespace
+
+TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel& y) {
+  return {a * a * x.product + b * b * y.product, a * a * x.mean + b * b * y.mean};
+}
+
+TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids) {
+  const InputSpec& input = spec.input;
+  const auto tokens = static_cast<Eigen::Index>(ids.empty() ? static_cast<std::size_t>(input.tokens) : ids.size());
+  const EmbeddingSpec& e = spec.model.embedding;
+  // A table's second moment in units of `unit`, the second moment of all tables if these share one.
+  const bool scaled = (spec.scales != nullptr || spec.init.embedding_std) && !ids.empty();
+  const double unit = scaled ? 1.0 : input.second_moment;
+  const auto moment = [&](Weight table) { return scaled ? std::pow(stddev_of(spec, 0, table), 2) : 1.0; };
+  double looked_up = e.scale * e.scale * moment(Weight::embedding);
+  if (spec.model.projects_embedding()) {
+    const double std = stddev_of(spec, 0, Weight::project_in);
+    looked_up *= std * std * spec.model.embedding_width();
+  }
+  const double position = e.positions > 0 ? moment(Weight::positions) : 0.0;
+  const double token_type = e.token_types > 0 ? moment(Weight::token_types) : 0.0;
+  Matrix k(tokens, tokens);
+  for (Eigen::Index t = 0; t < tokens; ++t) {
+    for (Eigen::Index s = 0; s < tokens; ++s) {
+      if (ids.empty()) {
+        k(t, s) = unit * (t == s ? 1.0 : input.correlation);
+        continue;
+      }
+      const bool same = ids[static_cast<std::size_t>(t)] == ids[static_cast<std::size_t>(s)];
+      const bool same_place = (t - s) % input.tokens == 0;
+      k(t, s) = unit * (looked_up * (same ? 1.0 : 0.0) + (same_place ? position : 0.0) + token_type);
+    }
+  }
+  return TokenKernel::of_independent_features(k, spec.model.width);
+}
+
+double token_cosine(const Matrix& k) {
+  const auto tokens = static_cast<double>(k.rows());
+  if (k.rows() < 2) return std::numeric_limits<double>::quiet_NaN();
+  const Vector inverse = k.diagonal().cwiseSqrt().cwiseInverse();
+  return (inverse.dot(k * inverse) - tokens) / (tokens * (tokens - 1));
+}
+
+double expected_maximum(const Vector& second_moment, int width) {
+  const double largest = std::sqrt(second_moment.maxCoeff());
+  if (!(largest > 0.0) || !std::isfinite(largest)) return largest;
+  const std::vector<Group> groups = grouped(second_moment);
+  const auto above = [&](double m) {
+    double log_below = 0.0;
+    for (const auto& [q, tokens] : groups) {
+      if (q > 0.0) log_below += tokens * width * std::log1p(-std::erfc(m * largest / std::sqrt(2.0 * q)));
+      if (log_below < -40.0) break;
+    }
+    return -std::expm1(log_below);
+  };
+  // Beyond 10 standard deviations 1 − erf is under 2e−23: nothing beside the integral for any size that fits in memory.
+  constexpr double end = 10.0;
+  constexpr unsigned halvings = 15;
+  // The rule's estimate of its error is far too large: most results are right to 1e-10, those of one or two entries per
+  // token with second moments that differ by many orders to 1e-7.
+  constexpr double tolerance = 1e-7;
+  return largest * boost::math::quadrature::gauss_kronrod<double, 21>::integrate(above, 0.0, end, halvings, tolerance);
+}
+
+double typical_maximum(double n, double sigma) {
+  const double root = std::sqrt(2.0 * std::log(n));
+  return sigma * (root - (std::log(std::log(n)) + std::log(4.0 * std::numbers::pi)) / (2.0 * root));
+}
+
+}  // namespace periscope::theory

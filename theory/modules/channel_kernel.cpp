@@ -1,0 +1,128 @@
+#include "theory/modules/channel_kernel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+namespace periscope::theory {
+namespace {
+
+std::vector<ChannelTerm> terms_of(const ChannelKernel& x) {
+  return x.is_uniform() ? std::vector<ChannelTerm>{{Vector(), x.total}} : x.terms;
+}
+
+ChannelKernel sum_of(std::vector<ChannelTerm> terms) {
+  const Eigen::Index tokens = terms.front().kernel.product.rows();
+  TokenKernel total{Matrix::Zero(tokens, tokens), Matrix::Zero(tokens, tokens)};
+  for (const ChannelTerm& term : terms) {
+    total.product += term.mean_power() * term.kernel.product;
+    total.mean += term.kernel.mean;
+  }
+  return {std::move(total), std::move(terms)};
+}
+
+/// A term behind a norm whose gains are not all one number; `scale` is what the norm multiplies tokens by.
+ChannelTerm normalised_term(ChannelTerm x, NormKind kind, const Gain& gain, const Vector& scale) {
+  const auto rescaled = [&](const Matrix& m) { return Matrix(scale.asDiagonal() * m * scale.asDiagonal()); };
+  const auto width = static_cast<double>(gain.each.size());
+  const Vector before = x.power.size() == 0 ? Vector(Vector::Ones(gain.each.size())) : x.power;
+  const double mean_before = before.mean();
+  ChannelTerm y;
+  y.power = before.cwiseProduct(gain.each.cwiseAbs2());
+  if (!subtracts_mean(kind)) {
+    y.kernel.product = rescaled(x.kernel.product);
+    // The share of the mean is that of independent channels, or less behind a LayerNorm.
+    y.kernel.mean = rescaled(x.kernel.mean) * (mean_before > 0.0 ? y.power.mean() / mean_before : 0.0);
+    return y;
+  }
+  if (mean_before > 0.0) x.kernel.product -= x.kernel.mean / mean_before;
+  y.kernel.product = rescaled(x.kernel.product);
+  // mean_k g_k(x_k − x̄) = mean_k (g_k − ḡ) x_k
+  const Vector deviation = gain.each.array() - gain.each.mean();
+  y.kernel.mean = (before.cwiseProduct(deviation.cwiseAbs2()).mean() / width) * y.kernel.product;
+  return y;
+}
+
+/// Normalises a term with one gain, which every channel has.
+ChannelTerm normalised_term(ChannelTerm x, NormKind kind, double gain, const Vector& scale) {
+  const auto rescaled = [&](const Matrix& m) {
+    return Matrix((gain * gain) * (scale.asDiagonal() * m * scale.asDiagonal()));
+  };
+  const double power = x.mean_power();
+  if (subtracts_mean(kind)) {
+    if (power > 0.0) x.kernel.product -= x.kernel.mean / power;
+    x.kernel.mean.setZero();
+  }
+  return {std::move(x.power), {rescaled(x.kernel.product), rescaled(x.kernel.mean)}};
+}
+
+}  // namespace
+
+Gain norm_gain(const StackSpec& spec, int sublayer, Weight norm) {
+  const std::vector<double> gains = gain_of(spec, sublayer, norm);
+  if (std::ranges::adjacent_find(gains, std::not_equal_to<>()) == gains.end()) return {.all = gains.front()};
+  return {.each = Eigen::Map<const Vector>(gains.data(), static_cast<Eigen::Index>(gains.size()))};
+}
+
+Matrix ChannelKernel::second_moments() const {
+  if (is_uniform()) return total.product.diagonal();
+  const Eigen::Index tokens = total.product.rows();
+  Eigen::Index width = 1;
+  for (const ChannelTerm& term : terms) width = std::max(width, term.power.size());
+  const auto count = static_cast<Eigen::Index>(terms.size());
+  Matrix tokens_of(tokens, count);
+  Matrix channels_of(width, count);
+  for (Eigen::Index i = 0; i < count; ++i) {
+    const ChannelTerm& term = terms[static_cast<std::size_t>(i)];
+    tokens_of.col(i) = term.kernel.product.diagonal();
+    if (term.power.size() == 0) {
+      channels_of.col(i).setOnes();
+    } else {
+      channels_of.col(i) = term.power;
+    }
+  }
+  return tokens_of * channels_of.transpose();
+}
+
+ChannelKernel normalised(const ChannelKernel& x, const NormUse& norm, const Gain& gain) {
+  if (x.is_uniform() && gain.is_uniform()) return {normalised(x.total, norm, gain.all), {}};
+  const Vector scale = norm_slope(norm_trace(x.total, norm), norm, 1.0);
+  std::vector<ChannelTerm> terms = terms_of(x);
+  for (ChannelTerm& term : terms) {
+    term = gain.is_uniform() ? normalised_term(std::move(term), norm.kind, gain.all, scale)
+                             : normalised_term(std::move(term), norm.kind, gain, scale);
+  }
+  return sum_of(std::move(terms));
+}
+
+// Terms without powers of their own add up to one.
+ChannelKernel combined(double a, const ChannelKernel& x, double b, const ChannelKernel& y) {
+  if (x.is_uniform() && y.is_uniform()) return {combined(a, x.total, b, y.total), {}};
+  std::vector<ChannelTerm> terms;
+  const auto add = [&](double factor, const ChannelKernel& from) {
+    for (ChannelTerm term : terms_of(from)) {
+      term.kernel.product *= factor * factor;
+      term.kernel.mean *= factor * factor;
+      const auto same = [&](const ChannelTerm& t) { return t.power.size() == 0 && term.power.size() == 0; };
+      if (const auto it = std::ranges::find_if(terms, same); it != terms.end()) {
+        it->kernel = combined(1.0, it->kernel, 1.0, term.kernel);
+      } else {
+        terms.push_back(std::move(term));
+      }
+    }
+  };
+  if (a != 0.0) add(a, x);
+  if (b != 0.0) add(b, y);
+  if (terms.empty()) return {combined(a, x.total, b, y.total), {}};
+  return sum_of(std::move(terms));
+}
+
+ChannelKernel with_bias(ChannelKernel x, double stddev, int width) {
+  if (stddev == 0.0) return x;
+  const Eigen::Index tokens = x.total.product.rows();
+  const Matrix same = Matrix::Constant(tokens, tokens, stddev * stddev);
+  return combined(1.0, x, 1.0, {TokenKernel::of_independent_features(same, width), {}});
+}
+
+}  // namespace periscope::theory

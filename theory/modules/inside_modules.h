@@ -1,0 +1,42 @@
+#pragma once
+
+#include "theory/kernels/gaussian.h"
+#include "theory/modules/fault.h"
+
+/// What norms and gates inside modules make of kernels (docs/theory/attention_and_mlp.md): the norm of the
+/// values, the gates of the heads' outputs, and the norm before W_o or W_down.
+namespace periscope::theory {
+
+/// The kernel of the values behind V-norm, E⟨v̂_t, v̂_t'⟩/e, for values of covariance c [T, T] per feature and heads of e
+/// features: ρ·s_e(ρ²) with ρ the correlation of the two tokens, and ε as in T2. Exact for any e but for what ε does:
+///   s_e(ρ²) = ∫cosᵉθ (1 − ρ² sin²θ)^(−1/2) dθ / ∫cosᵉ⁻¹θ dθ over [0, π/2],
+/// which is ₂F₁(½, ½; (e+2)/2; ρ²) at s_e(1) = 1: the mean cosine of two Gaussian vectors. For e → ∞ it is 1, and
+/// 1 − (1 − ρ²)/(2e) to first order: tokens look a little less alike than they are.
+Matrix normed_values(const Matrix& c, int features, double eps);
+
+/// Returns what a gradient kernel behind V-norm is multiplied by, elementwise, on the way to the projection: the
+/// derivative of `normed_values` by c_tt', because E tr(J_t J_t'ᵀ) of a map's Jacobians is the derivative of the kernel
+/// of its outputs. T8's 1/√(r_t r_t') times ∫cosᵉθ (1 − ρ² sin²θ)^(−3/2) dθ / ∫cosᵉ⁻¹θ dθ, which is 1 for e → ∞ and
+/// (e − 1)/(e − 2) on the diagonal: infinite for e ≤ 2.
+Matrix normed_values_slope(const Matrix& c, int features, double eps);
+
+/// E[σ(g_t)σ(g_t')] and E[σ'(g_t)σ'(g_t')] of gates with g Gaussian of covariance σ_g² D K̃.
+struct GateKernels {
+  Matrix open;
+  Matrix slope;
+};
+/// Those of a layer whose attention reads `input`; of Fault::without_gate those of gates that are open whatever they
+/// read.
+GateKernels gate_kernels(const StackSpec& spec, int layer, const Matrix& input, Fault fault);
+
+/// Returns the mean square + ε of every token [T], which an inner norm divides by.
+Vector inner_square(const Matrix& kernel, double eps);
+/// T2 and T8 of an inner norm, whose gain is 1: x_tt'/√(r_t r_t'); 0 where r is.
+Matrix through_inner_norm(const Matrix& x, const Vector& r);
+
+/// The stack has a norm of the values in this layer, as theory takes it to be.
+[[nodiscard]] bool v_norm_under(Fault fault, const ModelSpec& model, int layer);
+/// True if some layer has a norm or a gate inside a module other than QK-norm.
+[[nodiscard]] bool has_norms_inside(const ModelSpec& model);
+
+}  // namespace periscope::theory

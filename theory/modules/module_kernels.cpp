@@ -1,0 +1,220 @@
+#include "theory/modules/module_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "sim/spec/weight_scales.h"
+#include "theory/attention/attention_head.h"
+#include "theory/kernels/discrete_rule.h"
+#include "theory/modules/inside_modules.h"
+#include "theory/modules/matrix_law.h"
+
+namespace periscope::theory {
+namespace {
+
+/// Nodes of the rule over hidden channels. An MLP's kernel is smooth in the size r of its channels' pre-activations,
+/// and grows with r² at both ends: tested against the sum over all channels.
+constexpr Eigen::Index most_nodes = 16;
+
+double bias_variance(const StackSpec& spec, int layer, Weight weight) {
+  const double sigma = bias_stddev_of(spec, matrix_id(layer, weight));
+  return sigma * sigma;
+}
+
+/// a_j·b_j, where an empty vector is 1 in all of `count` entries.
+Vector product_of(const Vector& a, const Vector& b, Eigen::Index count) {
+  if (a.size() == 0 && b.size() == 0) return Vector::Ones(count);
+  if (a.size() == 0) return b;
+  return b.size() == 0 ? a : Vector(a.cwiseProduct(b));
+}
+
+/// A table's part of the input: `scale` is the second moment of its entries, row(t) the row that token t looks up.
+template <class Row>
+ChannelKernel looked_up(const MatrixLaw& law, double scale, Eigen::Index tokens, int width, const Row& row) {
+  Matrix k = Matrix::Zero(tokens, tokens);
+  for (Eigen::Index t = 0; t < tokens; ++t) {
+    for (Eigen::Index s = 0; s < tokens; ++s) {
+      // Of one row, so that its two factors are one size's square.
+      if (row(t) == row(s)) k(t, s) = scale * (law.rows.size() == 0 ? 1.0 : law.rows(row(t)));
+    }
+  }
+  return with_row_powers(k, law.columns, width);
+}
+
+bool has_flat_input(const StackSpec& spec) {
+  return std::ranges::all_of(std::array{Weight::embedding, Weight::positions, Weight::token_types, Weight::project_in},
+                             [&](Weight weight) {
+                               return spec.scales == nullptr || !spec.scales->profiles.contains(matrix_id(0, weight)) ||
+                                      matrix_law(spec, 0, weight).is_flat();
+                             });
+}
+
+}  // namespace
+
+ChannelKernel stack_input(const StackSpec& spec, const std::vector<int>& ids) {
+  const ModelSpec& m = spec.model;
+  const EmbeddingSpec& e = m.embedding;
+  const double bias = m.projects_embedding() ? bias_stddev_of(spec, matrix_id(0, Weight::project_in)) : 0.0;
+  if (ids.empty() || has_flat_input(spec)) return with_bias({input_kernel(spec, ids)}, bias, m.width);
+  const auto tokens = static_cast<Eigen::Index>(ids.size());
+  const MatrixLaw table = matrix_law(spec, 0, Weight::embedding);
+  ChannelKernel x = looked_up(table, e.scale * e.scale * table.variance, tokens, m.embedding_width(),
+                              [&](Eigen::Index t) { return ids[static_cast<std::size_t>(t)]; });
+  if (m.projects_embedding()) {
+    const MatrixLaw project = matrix_law(spec, 0, Weight::project_in);
+    const Matrix k = project.variance * m.embedding_width() * read_kernel(x, project.columns);
+    x = with_bias(with_row_powers(k, project.rows, m.width), bias, m.width);
+  }
+  if (e.positions > 0) {
+    const MatrixLaw law = matrix_law(spec, 0, Weight::positions);
+    x = combined(1.0, x, 1.0, looked_up(law, law.variance, tokens, m.width, [&](Eigen::Index t) {
+                   return static_cast<int>(t % spec.input.tokens) + e.position_offset;  // as input_kernel's same_place
+                 }));
+  }
+  if (e.token_types > 0) {
+    const MatrixLaw law = matrix_law(spec, 0, Weight::token_types);
+    x = combined(1.0, x, 1.0, looked_up(law, law.variance, tokens, m.width, [](Eigen::Index) { return 0; }));
+  }
+  return x;
+}
+
+Vector head_weights(const StackSpec& spec, int layer) {
+  const ModelSpec& m = spec.model;
+  const Vector seen = matrix_law(spec, layer, Weight::o).columns;
+  const Vector values = matrix_law(spec, layer, Weight::v).rows;
+  if (seen.size() == 0 && values.size() == 0) return {};
+  Vector weights = Vector::Zero(m.heads);
+  for (int h = 0; h < m.heads; ++h) {
+    const int read = h / (m.heads / m.kv_heads);
+    for (int i = 0; i < m.head_dim; ++i) {
+      weights(h) += (seen.size() == 0 ? 1.0 : seen(h * m.head_dim + i)) *
+                    (values.size() == 0 ? 1.0 : values(read * m.head_dim + i));
+    }
+  }
+  return weights / m.head_dim;
+}
+
+namespace {
+
+/// T4 of an attention with norms or gates inside, all matrices flat.
+Matrix attention_with_inside(const StackSpec& spec, int layer, const AttentionAverage& average, const Matrix& input,
+                             int samples, PatternStream stream, Fault fault, Vector* inner) {
+  const ModelSpec& m = spec.model;
+  const double v = matrix_law(spec, layer, Weight::v).variance * m.width;
+  const double o = matrix_law(spec, layer, Weight::o).variance * m.query_width();
+  Matrix heads;
+  if (v_norm_under(fault, m, layer)) {
+    heads = average.head_output_kernel(input, input, normed_values(v * input, m.head_dim, m.norm_eps), samples, stream);
+  } else {
+    heads = v * average.head_output_kernel(input, samples, stream);
+  }
+  if (m.gates_at(layer) > 0) heads = heads.cwiseProduct(gate_kernels(spec, layer, input, fault).open);
+  if (m.inner_norm_at(2 * layer)) {
+    const Vector square = inner_square(heads, m.norm_eps);
+    heads = through_inner_norm(heads, square);
+    if (inner != nullptr) *inner = square;
+  }
+  return attention_factor(fault) * o * heads;
+}
+
+}  // namespace
+
+ChannelKernel attention_kernel(const StackSpec& spec, int layer, const AttentionAverage& average,
+                               const ChannelKernel& input, int samples, PatternStream stream, Fault fault,
+                               Vector* inner) {
+  const ModelSpec& m = spec.model;
+  const double factor = attention_factor(fault);
+  if (m.v_norm_at(layer) || m.gates_at(layer) > 0 || m.inner_norm_at(2 * layer)) {
+    if (spec.scales != nullptr) throw std::logic_error("norms and gates inside modules have no law at given scales");
+    const Matrix& k = input.total.product;
+    return with_row_powers(attention_with_inside(spec, layer, average, k, samples, stream, fault, inner), {}, m.width);
+  }
+  const MatrixLaw q = matrix_law(spec, layer, Weight::q);
+  const MatrixLaw k = matrix_law(spec, layer, Weight::k);
+  const MatrixLaw v = matrix_law(spec, layer, Weight::v);
+  const MatrixLaw o = matrix_law(spec, layer, Weight::o);
+  const bool one_kernel = q.columns.size() + k.columns.size() + v.columns.size() == 0;
+  const Matrix mixed = one_kernel
+                           ? average.head_output_kernel(input.total.product, samples, stream)
+                           : average.head_output_kernel(read_kernel(input, q.columns), read_kernel(input, k.columns),
+                                                        read_kernel(input, v.columns), samples, stream);
+  double gain = factor * (v.variance * m.width * o.variance * m.query_width());
+  if (const Vector heads = head_weights(spec, layer); heads.size() > 0) gain *= heads.mean();
+  Matrix out = gain * mixed;
+  if (const double bias = bias_variance(spec, layer, Weight::v); bias > 0.0) {
+    out.array() += o.variance * m.query_width() * mean_of(o.columns) * bias;
+  }
+  return with_row_powers(out, o.rows, m.width);
+}
+
+ChannelKernel mlp_kernel(const StackSpec& spec, int layer, const ChannelKernel& input, Matrix* activated) {
+  const ModelSpec& m = spec.model;
+  const bool gated = is_gated(m.mlp);
+  const Activation activation = activation_of(m.mlp);
+  const MatrixLaw up = matrix_law(spec, layer, Weight::up);
+  const MatrixLaw down = matrix_law(spec, layer, Weight::down);
+  const MatrixLaw first = gated ? matrix_law(spec, layer, Weight::gate) : up;  // what the activation reads
+  const double first_bias = bias_variance(spec, layer, gated ? Weight::gate : Weight::up);
+  const double up_bias = bias_variance(spec, layer, Weight::up);
+  const auto mapped = [&](const MatrixLaw& law) {
+    return Matrix(law.variance * m.width * read_kernel(input, law.columns));
+  };
+  const auto biased = [](Matrix k, double bias) {
+    if (bias > 0.0) k.array() += bias;
+    return k;
+  };
+  const double scale = down.variance * m.mlp_width;
+  if (first.rows.size() == 0 && up.rows.size() == 0 && down.columns.size() == 0) {
+    const Matrix read = biased(mapped(up), up_bias);
+    Matrix phi = activation_kernel(activation, gated ? biased(mapped(first), first_bias) : read);
+    Matrix out = gated ? Matrix(scale * phi.cwiseProduct(read)) : Matrix(scale * phi);
+    if (m.inner_norm_at(2 * layer + 1)) {
+      const Matrix hidden = gated ? Matrix(phi.cwiseProduct(read)) : phi;
+      out = scale * through_inner_norm(hidden, inner_square(hidden, m.norm_eps));
+    }
+    if (activated != nullptr) *activated = std::move(phi);
+    return with_row_powers(out, down.rows, m.width);
+  }
+  if (activated != nullptr) throw std::logic_error("the backward pass has no hidden channels of unlike size");
+  // Σ_j weights_j Φ(r_j² κ + b²)/h, r_j the size of channel j in what the activation reads.
+  const Matrix read = mapped(first);
+  const auto summed = [&](const Vector& weights) {
+    const Vector places = product_of(first.rows, Vector(), m.mlp_width).cwiseSqrt();
+    const DiscreteRule rule = discrete_gauss_rule(places, weights, first.rows.size() == 0 ? 1 : most_nodes);
+    Matrix sum = Matrix::Zero(read.rows(), read.cols());
+    for (Eigen::Index i = 0; i < rule.nodes.size(); ++i) {
+      const double power = rule.nodes(i) * rule.nodes(i);
+      sum += rule.weights(i) / m.mlp_width * activation_kernel(activation, biased(power * read, first_bias));
+    }
+    return sum;
+  };
+  const Vector seen = product_of(down.columns, Vector(), m.mlp_width);
+  if (!gated) return with_row_powers(scale * summed(seen), down.rows, m.width);
+  Matrix out = summed(product_of(seen, up.rows, m.mlp_width)).cwiseProduct(mapped(up));
+  if (up_bias > 0.0) out += up_bias * summed(seen);
+  return with_row_powers(scale * out, down.rows, m.width);
+}
+
+ChannelLoss channel_loss(const StackSpec& spec, int sublayer) {
+  if (!has_profiles(spec)) return {};
+  const int layer = sublayer / 2;
+  const auto of = [&](Weight weight) { return matrix_law(spec, layer, weight); };
+  if (ModelSpec::is_attention(sublayer)) {
+    const double read = std::max(
+        {unevenness(of(Weight::q).columns), unevenness(of(Weight::k).columns), unevenness(of(Weight::v).columns)});
+    return {.width = read * unevenness(of(Weight::o).rows), .hidden = unevenness(head_weights(spec, layer))};
+  }
+  const Eigen::Index count = spec.model.mlp_width;
+  Vector hidden = product_of(of(Weight::down).columns, of(Weight::up).rows, count);
+  double read = unevenness(of(Weight::up).columns);
+  if (is_gated(spec.model.mlp)) {
+    hidden = product_of(hidden, of(Weight::gate).rows, count);
+    read = std::max(read, unevenness(of(Weight::gate).columns));
+  }
+  return {.width = read * unevenness(of(Weight::down).rows), .hidden = unevenness(hidden)};
+}
+
+}  // namespace periscope::theory

@@ -1,0 +1,253 @@
+#include "theory/passes/backward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "sim/spec/weight.h"
+#include "theory/modules/inside_modules.h"
+#include "theory/passes/gradient_streams.h"
+
+namespace periscope::theory {
+namespace {
+
+double squared(double x) { return x * x; }
+
+int backward_samples(const ForwardChain& chain) {
+  return chain.backward_samples > 0 ? chain.backward_samples : chain.samples;
+}
+
+class Backward {
+ public:
+  Backward(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace, Profile& profile,
+           GradientPaths paths)
+      : spec_(spec),
+        chain_(chain),
+        trace_(trace),
+        profile_(profile),
+        paths_(paths_under(chain.fault, paths)),
+        norm_(norm_under(chain.fault, spec.model)),
+        attention_(spec, chain.sequences.count) {
+    const auto layers = static_cast<std::size_t>(spec.model.layers);
+    profile_.curves[{Statistic::grad_sq, Signal::x_out}].value.assign(spec.model.depths(), 0.0);
+    profile_.curves[{Statistic::score_share, Signal::A_out}].value.assign(2 * layers,
+                                                                          std::numeric_limits<double>::quiet_NaN());
+    bool gates = false;
+    for (int layer = 0; layer < spec.model.layers; ++layer) gates = gates || spec.model.gates_at(layer) > 0;
+    for (const Weight w : layer_matrices) {
+      const bool there = w == Weight::gate ? is_gated(spec.model.mlp) : w != Weight::attention_gate || gates;
+      if (there) profile_.weight_curves[{Statistic::grad_sq, w}].value.assign(layers, 0.0);
+    }
+  }
+
+  void run(const Matrix& loss) {
+    const ModelSpec& m = spec_.model;
+    const StreamEnds ends = m.ends();
+    const bool norm = m.final_norm;
+    GradientStreams g(loss, norm ? Matrix(slope(trace_.final_norm).asDiagonal() * loss) : loss,
+                      norm ? through_norm(loss, trace_.final_norm) : loss, ends);
+    write(m.steps(), ends, g);
+    for (int s = m.steps() - 1; s >= 0; --s) {
+      step(s, g);
+      write(s, ends, g);
+      chain_.on_work(1.0);
+    }
+  }
+
+ private:
+  /// Goes from the gradient kernels of the streams behind a step to those before it.
+  void step(int index, GradientStreams& g) {
+    const ModelSpec& m = spec_.model;
+    const Step step = step_under(chain_.fault, m, index);
+    for (std::size_t i = 0; i < step.norm_c.size(); ++i) {
+      if (step.norm_c[i]) g.scale(i, slope(trace_.norm_c[static_cast<std::size_t>(index)][i]));
+    }
+    std::vector<Matrix> read;    // gradient kernels of what the branches read
+    std::vector<Matrix> inputs;  // of their A_out
+    for (const Branch& branch : step.branches) {
+      const SublayerTrace& t = trace_.sublayers[static_cast<std::size_t>(branch.sublayer)];
+      Matrix written = g.sum(branch.writes);
+      if (branch.norm_b) written = through_norm(written, t.norm_b);
+      inputs.push_back(branch.kind == ModuleKind::attention ? attention(branch.sublayer, t, written)
+                                                            : mlp(branch.sublayer, t, written));
+    }
+    // Branches of fresh weights have gradients that are independent of each other: in a norm that they share they add.
+    for (std::size_t i = 0; i < step.branches.size(); ++i) {
+      if (step.branches[i].shares_input) inputs.front() += inputs[i];
+    }
+    for (std::size_t i = 0; i < step.branches.size(); ++i) {
+      const Branch& branch = step.branches[i];
+      const SublayerTrace& t = trace_.sublayers[static_cast<std::size_t>(branch.sublayer)];
+      Matrix in = branch.shares_input ? Matrix() : Matrix(squared(branch.input_gain) * inputs[i]);
+      if (!branch.shares_input && branch.norm_a) in = through_norm(in, t.norm_a);
+      read.push_back(std::move(in));
+    }
+    if (paths_ == GradientPaths::skip_only) read.assign(read.size(), Matrix());
+    g.back(step, read);
+  }
+
+  /// T8.
+  [[nodiscard]] Matrix through_norm(const Matrix& g, const NormTrace& trace) const {
+    return gradient_before(g, trace, norm_, spec_.model.gamma);
+  }
+  /// One side of the same, for the kernel of two different gradients.
+  [[nodiscard]] Vector slope(const NormTrace& trace) const { return norm_slope(trace, norm_, spec_.model.gamma); }
+
+  /// T9 and the attention weights' T11.
+  Matrix attention(int l, const SublayerTrace& forward, const Matrix& g) {
+    const ModelSpec& m = spec_.model;
+    const Matrix& input = forward.input;
+    const int layer = l / 2;
+    if (m.v_norm_at(layer) || m.gates_at(layer) > 0 || m.inner_norm_at(l)) return attention_inside(l, forward, g);
+    const double q = squared(std_of(l, Weight::q));
+    const double k = squared(std_of(l, Weight::k));
+    const double v = squared(std_of(l, Weight::v));
+    const double o = squared(std_of(l, Weight::o));
+    // The backward pass samples patterns of its own. A squared gradient is linear in them, so their noise leaves its
+    // mean unbiased; with the patterns of the forward pass, on which the kernels depend too, it would not.
+    const PatternStream stream{chain_.seed, chain_.replicate, place::backward_pass + static_cast<std::uint64_t>(l),
+                               &chain_.on_work};
+    const HeadGradients head = attention_.at(l / 2).gradients(input, g, backward_samples(chain_), stream);
+    const Matrix value = o * m.query_width() * head.value;
+    const Matrix query = v * m.width * o * m.heads * head.query;
+    const Matrix key = v * m.width * o * m.heads * head.key;
+    set(Weight::q, l, query_gradient_factor(chain_.fault) * weight_gradient(m.width, input, query));
+    set(Weight::k, l, weight_gradient(m.width, input, key));
+    set(Weight::v, l, weight_gradient(m.width, input, value));
+    set(Weight::o, l, weight_gradient(m.query_width(), v * m.width * head.output, g));
+    const Matrix through_values = m.width * v * value;
+    const Matrix through_scores = m.width * (q * query + k * key);
+    const double scores = through_scores.trace();
+    profile_.curves[{Statistic::score_share, Signal::A_out}].value[static_cast<std::size_t>(l)] =
+        scores == 0.0 ? 0.0 : scores / (scores + through_values.trace());  // 0 of 0 is none
+    return paths_ == GradientPaths::without_scores ? through_values : Matrix(through_values + through_scores);
+  }
+
+  /// T9 with norms and gates inside, each on the way back from W_o: the inner norm as T8, the gates, which multiply the
+  /// gradient of the heads' outputs and lead to A_out by a path of their own, the heads, and the norm of the values.
+  Matrix attention_inside(int l, const SublayerTrace& forward, const Matrix& g) {
+    const ModelSpec& m = spec_.model;
+    const Matrix& input = forward.input;
+    const int layer = l / 2;
+    const double q = squared(std_of(l, Weight::q));
+    const double k = squared(std_of(l, Weight::k));
+    const double v = squared(std_of(l, Weight::v));
+    const double o = squared(std_of(l, Weight::o));
+    const bool gated = m.gates_at(layer) > 0;
+    const bool normed = v_norm_under(chain_.fault, m, layer);
+    const Matrix projected = v * m.width * input;
+    const Matrix values = normed ? normed_values(projected, m.head_dim, m.norm_eps) : projected;
+    const Matrix behind_gate = m.inner_norm_at(l) ? through_inner_norm(g, forward.r_inner) : g;
+    const GateKernels gate = gated ? gate_kernels(spec_, layer, input, chain_.fault) : GateKernels{};
+    const Matrix of_heads = gated ? Matrix(gate.open.cwiseProduct(behind_gate)) : behind_gate;
+    const PatternStream stream{chain_.seed, chain_.replicate, place::backward_pass + static_cast<std::uint64_t>(l),
+                               &chain_.on_work};
+    const HeadGradients head =
+        attention_.at(layer).gradients(input, values, of_heads, backward_samples(chain_), stream);
+    Matrix value = o * m.query_width() * head.value;
+    if (normed) value = value.cwiseProduct(normed_values_slope(projected, m.head_dim, m.norm_eps));
+    const Matrix query = o * m.heads * head.query;
+    const Matrix key = o * m.heads * head.key;
+    set(Weight::q, l, query_gradient_factor(chain_.fault) * weight_gradient(m.width, input, query));
+    set(Weight::k, l, weight_gradient(m.width, input, key));
+    set(Weight::v, l, weight_gradient(m.width, input, value));
+    Matrix read = gated ? Matrix(gate.open.cwiseProduct(head.output)) : head.output;
+    if (m.inner_norm_at(l)) read = through_inner_norm(read, forward.r_inner);
+    set(Weight::o, l, weight_gradient(m.query_width(), read, g));
+    const Matrix through_values = m.width * v * value;
+    const Matrix through_scores = m.width * (q * query + k * key);
+    const double scores = through_scores.trace();
+    profile_.curves[{Statistic::score_share, Signal::A_out}].value[static_cast<std::size_t>(l)] =
+        scores == 0.0 ? 0.0 : scores / (scores + through_values.trace());
+    Matrix in = paths_ == GradientPaths::without_scores ? through_values : Matrix(through_values + through_scores);
+    if (gated) {
+      // A gate of a head adds up its e channels, whose gradients are independent: all gates of a layer together have
+      // the same kernel, whether there is one for a head or one for a channel.
+      const Matrix dgate = o * m.query_width() * gate.slope.cwiseProduct(head.output).cwiseProduct(behind_gate);
+      set(Weight::attention_gate, l, weight_gradient(m.width, input, dgate));
+      in += m.width * squared(std_of(l, Weight::attention_gate)) * dgate;
+    }
+    return in;
+  }
+
+  /// T10 and the MLP weights' T11.
+  Matrix mlp(int l, const SublayerTrace& forward, const Matrix& out) {
+    const ModelSpec& m = spec_.model;
+    const Matrix& input = forward.input;
+    const Matrix& phi = forward.activated;
+    const double u = squared(std_of(l, Weight::up));
+    const double d = squared(std_of(l, Weight::down)) * m.mlp_width;
+    const Activation activation = activation_of(m.mlp);
+    const Matrix up = u * m.width * input;
+    Matrix hidden = is_gated(m.mlp) ? Matrix(phi.cwiseProduct(up)) : phi;  // what W_down reads
+    Matrix g = out;
+    if (m.inner_norm_at(l)) {
+      const Vector r = inner_square(hidden, m.norm_eps);
+      hidden = through_inner_norm(hidden, r);
+      g = through_inner_norm(g, r);
+    }
+    set(Weight::down, l, weight_gradient(m.mlp_width, hidden, out));
+    if (!is_gated(m.mlp)) {
+      const Matrix du = d * derivative_kernel(activation, up).cwiseProduct(g);
+      set(Weight::up, l, weight_gradient(m.width, input, du));
+      return u * m.width * du;
+    }
+    const double w = squared(std_of(l, Weight::gate));
+    const Matrix gate = w * m.width * input;
+    const Matrix du = d * phi.cwiseProduct(g);
+    const Matrix dgate = d * derivative_kernel(activation, gate).cwiseProduct(up).cwiseProduct(g);
+    set(Weight::up, l, weight_gradient(m.width, input, du));
+    set(Weight::gate, l, weight_gradient(m.width, input, dgate));
+    return m.width * (u * du + w * dgate);
+  }
+
+  /// T11: n Σ_tt' K_in G_out. Of n sequences of a batch of B, whose loss is here the mean over these: pairs of tokens
+  /// of one sequence are one in n pairs here and one in B there.
+  [[nodiscard]] double weight_gradient(int fan_in, const Matrix& input, const Matrix& output) const {
+    const Matrix products = input.cwiseProduct(output);
+    const auto [count, of] = chain_.sequences;
+    if (count == of) return fan_in * products.sum();
+    const Eigen::Index tokens = products.rows() / count;
+    double within = 0.0;
+    for (int i = 0; i < count; ++i) within += products.block(i * tokens, i * tokens, tokens, tokens).sum();
+    const double n = count;
+    const double batch = of;
+    return fan_in * n / batch * (within + (batch - 1.0) / (n - 1.0) * (products.sum() - within));
+  }
+
+  [[nodiscard]] double std_of(int l, Weight weight) const { return stddev_of(spec_, l / 2, weight); }
+  /// ∂loss/∂x of the first stream with the others held fixed, or the sum over those that are parts of x_out. What all
+  /// streams begin as has the gradient of all.
+  void write(int depth, const StreamEnds& ends, const GradientStreams& g) {
+    const double share = static_cast<double>(chain_.sequences.count) / chain_.sequences.of;
+    profile_.curves[{Statistic::grad_sq, Signal::x_out}].value[static_cast<std::size_t>(depth)] =
+        squared(share) * g.of_stream(ends, depth == 0);
+  }
+  void set(Weight weight, int sublayer, double value) {
+    profile_.weight_curves[{Statistic::grad_sq, weight}].value[static_cast<std::size_t>(sublayer / 2)] = value;
+  }
+
+  const StackSpec& spec_;
+  const ForwardChain& chain_;
+  const ForwardTrace& trace_;
+  Profile& profile_;
+  GradientPaths paths_;
+  NormUse norm_;
+  StackAttention attention_;
+};
+
+}  // namespace
+
+void backward_profile(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace,
+                      const std::vector<std::vector<int>>& labels, Profile& profile, GradientPaths paths) {
+  const PatternStream stream{chain.seed, chain.replicate, place::backward_pass + place::logits};
+  // A logit matrix averages over the vocabulary itself: a large one needs fewer of them.
+  constexpr int enough_logits = 2048;
+  const int classes = spec.model.unembedding ? spec.model.vocab : spec.model.width;
+  const int samples = backward_samples(chain);
+  const int draws = classes <= enough_logits ? samples : std::max(1, samples / (classes / enough_logits));
+  const Matrix loss = loss_gradient(spec, trace.output, labels, draws, stream);
+  Backward(spec, chain, trace, profile, paths).run(loss);
+}
+
+}  // namespace periscope::theory

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "sim/spec/profile.h"
+#include "theory/attention/attention_pattern.h"
+#include "theory/modules/fault.h"
+#include "theory/norms/norm_law.h"
+
+namespace periscope::theory {
+
+/// The token sequences of a chain, one behind the other: some of the windows of a batch. They do not see each other,
+/// but the weights are those of all, so their kernels [T, T], T over the tokens of all, have parts between them.
+struct ChainSequences {
+  int count = 1;
+  int of = 1;  ///< windows of the batch, over all of which the loss is a mean
+};
+
+/// One chain of the forward recursion T2–T6: its inputs, and how its attention averages are sampled.
+struct ForwardChain {
+  std::vector<int> ids;  ///< token ids of the input, empty for Gaussian input (then there is one sequence)
+  int samples = 2;       ///< sampled attention patterns per attention sublayer (T3)
+  std::uint64_t seed = 0;
+  std::uint64_t replicate = 0;
+  Fault fault = Fault::none;
+  int backward_samples = 0;  ///< patterns of each attention in the backward pass; 0: as many as `samples`
+  ChainSequences sequences = {};
+  OnWork on_work = [](double) {};  ///< told of every pattern and of every sublayer, as 1
+  /// The tokens whose kernels stand for those of all, of grid_for; null: all tokens. It outlives the chain. Forward and
+  /// for Gaussian input alone.
+  const TokenGrid* grid = nullptr;
+};
+
+/// Holds what the backward recursion needs to know of one branch.
+struct SublayerTrace {
+  Matrix input;      ///< kernel of the module's input (A_out) [T, T]
+  Matrix activated;  ///< of an MLP, mlp_kernel's `activated` [T, T]
+  NormTrace norm_a;  ///< of norm A's input x_in
+  NormTrace norm_b;  ///< of norm B's input f_out
+  Vector r_inner;    ///< of the inner norm's input in an attention [T]; empty without one
+};
+
+/// One forward chain, kept for the backward pass.
+struct ForwardTrace {
+  std::vector<SublayerTrace> sublayers;
+  std::vector<std::vector<NormTrace>> norm_c;  ///< of every step and stream, where there is one: of norm C's input
+  Matrix output;                               ///< kernel of what the loss sees: after the final norm [T, T]
+  NormTrace final_norm;                        ///< of the final norm's input
+};
+
+/// T3's law of one head of a layer, with profiles (T29) of a drawn one.
+PatternLaw pattern_law(const StackSpec& spec, int layer);
+
+/// The tokens whose kernels say those of all (TokenGrid) in the forward recursion of a stack of Gaussian input, where
+/// they are at most half of all: none where patterns have windows, are uniform or very sharp, or where weights have
+/// scales of their own.
+std::optional<TokenGrid> grid_for(const StackSpec& spec);
+
+/// The attention averages of a stack's layers, for so many sequences of input.tokens that do not see each other.
+class StackAttention {
+ public:
+  StackAttention(const StackSpec& spec, int sequences, const TokenGrid* grid = nullptr);
+  [[nodiscard]] const AttentionAverage& at(int layer) const {
+    return averages_[averages_.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
+  }
+
+ private:
+  std::vector<AttentionAverage> averages_;  // one if all layers have one law
+};
+
+/// Runs the recursion through all sublayers and reads every statistic at every site, without standard
+/// errors. Statistics follow from the kernels as docs/theory/README.md says; where T18 gives no expectation
+/// (tokens that depend on each other) the maximum is that of independent tokens. With the scales of given weights
+/// channels differ (ChannelKernel): kurtosis and maximum are those of normal entries of unlike variance, and there are
+/// no angular distances where a norm C has a gain for every channel.
+/// Fills `trace` unless it is null; with scales there is none (std::logic_error).
+Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, ForwardTrace* trace = nullptr);
+
+/// T19's finite-width factor w_i at depth i = 0 … 2L: w⁺ = max(1, ε²)·w + max(1/D, 1/(32 H)), where ε = ∂log q⁺/∂log q
+/// is the sublayer's elasticity; with profiles (T29) divided by what channel_loss has. It is i/D (for heads of up to 32
+/// features) wherever a norm bounds the branch, and grows geometrically in stacks without norms, whose fluctuations are
+/// multiplied at every sublayer. `q_in`, `q_branch` are the predicted second moments of x_in and f_out.
+std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector<double>& q_in,
+                                        const std::vector<double>& q_branch);
+
+}  // namespace periscope::theory

@@ -1,0 +1,100 @@
+#include "theory/passes/backward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "sim/spec/weight.h"
+#include "theory/attention/pattern_products.h"
+
+namespace periscope::theory {
+namespace {
+
+/// Pairs of tokens that both have a label, and that have the same label: means over the sequences of 1/n² for such a
+/// pair and 0 for any other, n the sequence's number of labels [T, T].
+struct LabelPairs {
+  Matrix both;
+  Matrix same;
+};
+
+LabelPairs label_pairs(const std::vector<std::vector<int>>& labels, Eigen::Index tokens) {
+  LabelPairs pairs{Matrix::Zero(tokens, tokens), Matrix::Zero(tokens, tokens)};
+  for (const std::vector<int>& sequence : labels) {
+    const auto n = static_cast<double>(std::ranges::count_if(sequence, [](int v) { return v >= 0; }));
+    const double weight = 1.0 / (n * n * static_cast<double>(labels.size()));
+    for (Eigen::Index t = 0; t < tokens; ++t) {
+      for (Eigen::Index s = 0; s < tokens; ++s) {
+        const int a = sequence[static_cast<std::size_t>(t)];
+        const int b = sequence[static_cast<std::size_t>(s)];
+        if (a < 0 || b < 0) continue;
+        pairs.both(t, s) += weight;
+        if (a == b) pairs.same(t, s) += weight;
+      }
+    }
+  }
+  return pairs;
+}
+
+/// Variance of a logit per unit of the output's kernel.
+double logit_gain(const StackSpec& spec) {
+  const ModelSpec& m = spec.model;
+  if (!m.unembedding) return 1.0;
+  const double std = stddev_of(spec, 0, Weight::unembedding);
+  double gain = std * std * m.embedding_width();
+  if (m.projects_embedding()) {
+    const double project = stddev_of(spec, 0, Weight::project_out);
+    gain *= project * project * m.width;
+  }
+  return gain;
+}
+
+}  // namespace
+
+std::string loss_refusal(const ModelSpec& model) {
+  return model.head.transform ? "the gradient through BERT's head transform is not modelled" : "";
+}
+
+Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vector<std::vector<int>>& labels,
+                     int samples, PatternStream stream) {
+  const ModelSpec& m = spec.model;
+  if (const std::string reason = loss_refusal(m); !reason.empty()) throw std::invalid_argument(reason);
+  const Eigen::Index tokens = output.rows();
+  const int classes = m.unembedding ? m.vocab : m.width;
+  const auto cap = static_cast<float>(m.unembedding ? m.head.soft_cap : 0.0);
+  if (classes == 1) return Matrix::Zero(tokens, tokens);  // p = y: exactly no gradient
+  const double gain = logit_gain(spec);
+  const ScaledKernel logits(gain * output);
+  NormalStream numbers = numbers_of(stream);
+  Matrix inner = Matrix::Zero(tokens, tokens);
+  Matrix derivative_products = Matrix::Zero(tokens, tokens);
+  for (int i = 0; i < samples; ++i) {
+    Sample p;
+    pattern_times(logits.unit_factor, numbers.normals_float(tokens, classes), logits.triangular, p);
+    p *= static_cast<float>(std::sqrt(logits.scale));
+    Sample derivative;
+    if (cap > 0.0F) {
+      derivative = (p / cap).array().tanh();
+      p = cap * derivative;
+      derivative = 1.0F - derivative.array().square();
+    }
+    p.colwise() -= p.rowwise().maxCoeff().eval();
+    p = p.array().exp();
+    p.array().colwise() /= p.rowwise().sum().array().eval();
+    if (cap > 0.0F) {
+      p = p.cwiseProduct(derivative);
+      const Matrix once = (p * derivative.transpose()).cast<double>() / (samples * static_cast<double>(classes));
+      inner -= once + once.transpose();
+      derivative_products +=
+          (derivative * derivative.transpose()).cast<double>() / (samples * static_cast<double>(classes));
+    }
+    inner += (p * p.transpose()).cast<double>() / samples;
+  }
+  if (cap == 0.0F) {
+    inner -= Matrix::Constant(tokens, tokens, 2.0 / classes);
+    derivative_products.setOnes();
+  }
+  const LabelPairs pairs = label_pairs(labels, tokens);
+  return gain * (pairs.both.cwiseProduct(inner) + pairs.same.cwiseProduct(derivative_products));
+}
+
+}  // namespace periscope::theory

@@ -1,0 +1,186 @@
+#include "theory/predict/finite_width_chain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "sim/base/first_exception.h"
+#include "theory/norms/norm_law.h"
+#include "theory/width/gram_chain.h"
+
+namespace periscope::theory {
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+constexpr int fewest_replicates = 32;
+constexpr int most_precise = 16;  ///< replicates per seed
+constexpr int usual = 4;
+constexpr double operations_of_seconds = 4e11;
+constexpr double operations_of_minutes = 4e13;
+constexpr int fewest_of_minutes = 8;
+
+/// Replicates that exist at one time.
+constexpr int batch = 64;
+
+/// Mean of numbers that come in blocks of one sequence, and the spread within the blocks.
+class BlockMean {
+ public:
+  void add(double x) {
+    ++count_;
+    ++in_block_;
+    mean_ += (x - mean_) / count_;
+    const double before = x - block_mean_;
+    block_mean_ += before / in_block_;
+    squares_ += before * (x - block_mean_);
+  }
+  void end_block() {
+    in_block_ = 0;
+    block_mean_ = 0.0;
+  }
+  [[nodiscard]] double mean() const { return mean_; }
+  [[nodiscard]] double squares() const { return squares_; }
+
+ private:
+  int count_ = 0;
+  int in_block_ = 0;
+  double mean_ = 0.0;
+  double block_mean_ = 0.0;
+  double squares_ = 0.0;
+};
+
+/// The first depth at which the stream is no finite number, or −1.
+int first_without_number(const Profile& profile) {
+  const std::vector<double>& q = profile.find(Statistic::second_moment, Signal::x_out)->value;
+  const auto it = std::ranges::find_if(q, [](double v) { return !std::isfinite(v); });
+  return it == q.end() ? -1 : static_cast<int>(it - q.begin());
+}
+
+}  // namespace
+
+double chain_operations(const StackSpec& spec) {
+  const ModelSpec& m = spec.model;
+  const double tokens = spec.input.tokens;
+  const double frame = std::min<double>(tokens + 1, m.width) * (0.5 + 0.5 * m.ends().streams());
+  const double drawn =
+      m.query_width() + 2.0 * m.key_width() + m.gates_at(0) + (is_gated(m.mlp) ? 2.0 : 1.0) * m.mlp_width;
+  const double normal = 60.0;    // a normal number costs as much as these operations of a matrix product
+  const double in_double = 2.0;  // operations of f32, in which a measurement's are counted
+  const double products = 2.0 * tokens * frame * drawn + tokens * tokens * (6.0 * m.query_width() + m.mlp_width);
+  const double features = 2.0 * (4.0 * tokens * tokens * frame + tokens * tokens * tokens);
+  return in_double * m.layers * (products + features + normal * frame * (drawn + 2.0 * tokens));
+}
+
+namespace {
+
+int usual_replicates(const StackSpec& spec, int seeds) {
+  const double each = chain_operations(spec);
+  const double wanted = std::max<double>(fewest_replicates, usual * seeds);
+  const double precise = std::max<double>(wanted, most_precise * seeds);
+  const double affordable = std::max(wanted, std::min(precise, operations_of_seconds / each));
+  return static_cast<int>(std::min(affordable, std::max<double>(fewest_of_minutes, operations_of_minutes / each)));
+}
+
+/// `wanted` or some more, so that every sequence gets equally many.
+int shared_out(int wanted, int sequences) { return std::max(1, (wanted + sequences - 1) / sequences) * sequences; }
+
+}  // namespace
+
+int replicates_for(const StackSpec& spec, int seeds, int sequences, double operations) {
+  const int usual_count = shared_out(usual_replicates(spec, seeds), sequences);
+  const double paid_for = std::max(operations, operations_of_seconds) / chain_operations(spec);
+  if (usual_count <= paid_for) return usual_count;
+  const int count = static_cast<int>(paid_for) / sequences * sequences;
+  return count < fewest_of_minutes ? 0 : count;
+}
+
+void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>& ids,
+                      const FiniteWidthOptions& options, Prediction& prediction) {
+  if (!prediction.refusal.empty()) return;
+  if (const std::string reason = coordinates_refusal(spec.model); !reason.empty()) {
+    if (!prediction.left_out.empty()) prediction.left_out += "; ";
+    prediction.left_out += reason + ": signals are predicted at infinite width, with its allowance";
+    return;
+  }
+  const std::vector<std::vector<int>> sequences = ids.empty() ? std::vector<std::vector<int>>(1) : ids;
+  const auto blocks = static_cast<int>(sequences.size());
+  const int unlimited = replicates_for(spec, options.seeds, blocks);
+  const int replicates = options.replicates > 0 ? shared_out(options.replicates, blocks)
+                                                : replicates_for(spec, options.seeds, blocks, options.operations);
+  if (options.replicates == 0 && replicates < unlimited) {
+    const double times = unlimited * chain_operations(spec) / options.operations;
+    if (!prediction.left_out.empty()) prediction.left_out += "; ";
+    prediction.left_out += fmt::format(
+        "{} replicates of theory's chain at this width would cost {:.2g} times what the measurement does: {}; "
+        "theory.replicates asks for more",
+        unlimited, times,
+        replicates > 0 ? fmt::format("{} were taken", replicates)
+                       : "signals are predicted at infinite width, with its allowance");
+  }
+  if (replicates == 0) return;
+  const int per_block = replicates / blocks;
+  std::map<std::pair<Statistic, Signal>, std::vector<BlockMean>> means;
+  std::vector<Profile> readings(static_cast<std::size_t>(batch));
+  ShareDone share(options.on_share);
+  share.expect(static_cast<double>(replicates) * spec.model.sublayers());
+  for (int first = 0; first < replicates; first += batch) {
+    const int end = std::min(first + batch, replicates);
+    FirstException failure;
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int i = first; i < end; ++i) {
+      failure.run([&] {
+        readings[static_cast<std::size_t>(i - first)] =
+            gram_chain(spec, sequences[static_cast<std::size_t>(i / per_block)],
+                       {.seed = options.seed,
+                        .replicate = static_cast<std::uint64_t>(i),
+                        .fault = options.fault,
+                        .on_work = [&share](double sublayers) { share.add(sublayers); }});
+      });
+    }
+    failure.rethrow();
+    for (int i = first; i < end; ++i) {
+      const Profile& reading = readings[static_cast<std::size_t>(i - first)];
+      if (const int depth = first_without_number(reading); depth >= 0) {
+        prediction.refusal =
+            fmt::format("at this width a replicate of the chain T25 leaves the range of numbers at depth {}", depth);
+        prediction.profile = {};
+        prediction.draws = {};
+        return;
+      }
+      prediction.draws.push_back({.curves = reading.curves, .angular_distance = {}, .weight_curves = {}});
+      for (const auto& [key, curve] : reading.curves) {
+        std::vector<BlockMean>& entries = means[key];
+        entries.resize(curve.value.size());
+        for (std::size_t j = 0; j < entries.size(); ++j) {
+          entries[j].add(curve.value[j]);
+          if (per_block > 1 && (i + 1) % per_block == 0) entries[j].end_block();
+        }
+      }
+    }
+  }
+  prediction.exact_at_width = true;
+  prediction.draws_per_sequence = per_block;
+  prediction.finite_width_replicates = replicates;
+  prediction.replicates_given = options.replicates > 0;
+  prediction.finite_width_degrees = per_block > 1 ? replicates - blocks : replicates - 1;
+  prediction.limit = prediction.profile;
+  for (const auto& [key, entries] : means) {
+    Curve& mean = prediction.profile.curves[key];
+    Curve& spread = prediction.spread.curves[key];
+    mean = {};
+    for (const BlockMean& entry : entries) {
+      const double degrees = prediction.finite_width_degrees;
+      const double deviation = degrees > 0 ? std::sqrt(entry.squares() / degrees) : nan;
+      mean.value.push_back(entry.mean());
+      mean.standard_error.push_back(deviation / std::sqrt(replicates));
+      spread.value.push_back(deviation);
+      spread.standard_error.push_back(degrees > 0 ? deviation / std::sqrt(2.0 * degrees) : nan);  // of a normal law
+    }
+  }
+}
+
+}  // namespace periscope::theory

@@ -1,0 +1,232 @@
+#include "theory/width/gram_chain.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <stdexcept>
+
+#include "sim/spec/weight.h"
+#include "theory/modules/kernel_streams.h"
+#include "theory/norms/norm_law.h"
+#include "theory/width/gram_signal.h"
+
+namespace periscope::theory {
+namespace {
+
+using Index = Eigen::Index;
+
+Matrix side_by_side(const Matrix& a, const Matrix& b) {
+  Matrix all(a.rows(), a.cols() + b.cols());
+  all << a, b;
+  return all;
+}
+
+/// `x` in a frame with more directions.
+Matrix widened(const Matrix& x, Index frame) { return side_by_side(x, Matrix::Zero(x.rows(), frame - x.cols())); }
+
+/// A 1 in the column of every token's id [T, number of different ids].
+Matrix one_hot(const std::vector<int>& ids) {
+  std::map<int, Index> column;
+  for (const int id : ids) column.try_emplace(id, static_cast<Index>(column.size()));
+  Matrix rows = Matrix::Zero(static_cast<Index>(ids.size()), static_cast<Index>(column.size()));
+  for (std::size_t t = 0; t < ids.size(); ++t) rows(static_cast<Index>(t), column.at(ids[t])) = 1.0;
+  return rows;
+}
+
+/// Root of the covariance over tokens of one feature of the stack's input, given the rows of a projected table.
+Matrix input_root(const StackSpec& spec, const std::vector<int>& ids, ChainStream stream) {
+  const InputSpec& input = spec.input;
+  const double rms = std::sqrt(input.second_moment);
+  const Matrix own = Matrix::Identity(input.tokens, input.tokens);
+  const Matrix common = Matrix::Ones(input.tokens, 1);
+  if (ids.empty()) {
+    return rms * side_by_side(std::sqrt(1.0 - input.correlation) * own, std::sqrt(input.correlation) * common);
+  }
+  const EmbeddingSpec& e = spec.model.embedding;
+  Matrix root = e.scale * stddev_of(spec, 0, Weight::embedding) * one_hot(ids);
+  if (spec.model.projects_embedding()) {
+    stream.place = place::table;
+    NormalStream table(stream);
+    const Matrix rows = independent_features(square_root(root), 1, spec.model.embedding_width(), table);
+    root = stddev_of(spec, 0, Weight::project_in) * rows;
+  }
+  if (e.positions > 0) root = side_by_side(root, stddev_of(spec, 0, Weight::positions) * own);
+  if (e.token_types > 0) root = side_by_side(root, stddev_of(spec, 0, Weight::token_types) * common);
+  return root;
+}
+
+/// Writes what one seed reads into a profile.
+class Readings {
+ public:
+  explicit Readings(const ModelSpec& model) : model_(model) {}
+
+  /// Of a signal of several parts, which are written one after another, the mean over them.
+  void write(int index, Signal signal, const Eigen::Ref<const Matrix>& x, int parts = 1) {
+    const SignalReading r = read_signal(x, model_.width);
+    const auto add = [&](Statistic statistic, double value) {
+      if (parts == 1) return set(statistic, signal, index, value);
+      const double others = curve(statistic, signal).value[static_cast<std::size_t>(index)];
+      set(statistic, signal, index, (std::isnan(others) ? 0.0 : others) + value / parts);
+    };
+    add(Statistic::second_moment, r.second_moment);
+    add(Statistic::variance, r.variance);
+    add(Statistic::mean, r.mean);
+    add(Statistic::token_cosine, r.token_cosine);
+  }
+
+  void write_branch(int sublayer, double scale, const Eigen::Ref<const Matrix>& stream, const Matrix& branch) {
+    const Index frame = stream.cols();  // the branch's new directions are orthogonal to the stream
+    const Vector xx = stream.rowwise().squaredNorm();
+    const Vector bb = branch.rowwise().squaredNorm();
+    const Vector bx = branch.leftCols(frame).cwiseProduct(stream).rowwise().sum();
+    set(Statistic::branch_ratio, Signal::B_out, sublayer, scale * bb.cwiseQuotient(xx).cwiseSqrt().mean());
+    set(Statistic::branch_cosine, Signal::B_out, sublayer, bx.cwiseQuotient(bb.cwiseProduct(xx).cwiseSqrt()).mean());
+  }
+
+  Profile take() { return std::move(profile_); }
+
+ private:
+  Curve& curve(Statistic statistic, Signal signal) {
+    Curve& one = profile_.curves[{statistic, signal}];
+    one.value.resize(model_.curve_length(signal), std::numeric_limits<double>::quiet_NaN());
+    return one;
+  }
+  void set(Statistic statistic, Signal signal, int index, double value) {
+    curve(statistic, signal).value[static_cast<std::size_t>(index)] = value;
+  }
+
+  const ModelSpec& model_;
+  Profile profile_;
+};
+
+/// The chain's state, and its steps.
+class Chain {
+ public:
+  Chain(const StackSpec& spec, const GramReplicate& r)
+      : spec_(spec),
+        m_(spec.model),
+        ends_(m_.ends()),
+        fault_(r.fault),
+        stream_{r.seed, r.replicate, place::input},
+        on_work_(r.on_work),
+        readings_(m_) {}
+
+  Profile run(const std::vector<int>& ids) {
+    NormalStream input(stream_);
+    const Matrix root = square_root(input_root(spec_, ids, stream_));
+    state_ = independent_features(root, 1, m_.width, input);
+    tokens_ = state_.rows();
+    if (m_.embedding_norm) norm(state_);
+    if (ends_.streams() > 1) state_ = state_.replicate(ends_.streams(), 1).eval();
+    write(0);
+    for (int s = 0; s < m_.steps(); ++s) {
+      step(s);
+      on_work_(1.0);
+    }
+    return readings_.take();
+  }
+
+ private:
+  void norm(Eigen::Ref<Matrix> x) const { normalise(x, norm_use(m_), m_.gamma); }
+  [[nodiscard]] auto stream(std::size_t i) { return state_.middleRows(static_cast<Index>(i) * tokens_, tokens_); }
+
+  void write(int depth) {
+    for (std::size_t i = 0; i < ends_.names.size(); ++i) {
+      if (ends_.names[i]) readings_.write(depth, *ends_.names[i], stream(i), ends_.parts_of_stream());
+    }
+  }
+
+  /// Σ_j weights_j x_j of coordinates, the terms in their order.
+  Matrix sum(const std::vector<double>& weights, const Matrix& state) const {
+    Matrix all;
+    for (std::size_t j = 0; j < weights.size(); ++j) {
+      if (weights[j] == 0.0 && weights.size() > 1) continue;
+      const auto x = state.middleRows(static_cast<Index>(j) * tokens_, tokens_);
+      if (all.size() == 0) {
+        all = weights[j] * x;
+      } else {
+        all += weights[j] * x;
+      }
+    }
+    return all.size() == 0 ? Matrix(Matrix::Zero(tokens_, state.cols())) : all;
+  }
+
+  /// A step of sim/spec/block.h.
+  void step(int index) {
+    const Step step = step_under(fault_, m_, index);
+    std::vector<Matrix> written;
+    Matrix shared;
+    for (const Branch& b : step.branches) {
+      const int l = b.sublayer;
+      const Index frame = state_.cols();
+      const Matrix x = sum(b.shares_input ? step.branches.front().reads : b.reads, state_);
+      readings_.write(l, Signal::x_in, x);
+      Matrix a = b.shares_input ? widened(shared, frame) : x;
+      if (!b.shares_input) {
+        if (b.norm_a) norm(a);
+        a *= b.input_gain;
+      }
+      if (step.branches.size() > 1) shared = a;
+      readings_.write(l, Signal::A_out, a);
+      Matrix branch = module(b, a, frame);
+      readings_.write(l, Signal::f_out, branch);
+      if (b.norm_b) norm(branch);
+      branch *= std::sqrt(branch_factor(fault_, m_, l));
+      readings_.write(l, Signal::B_out, branch);
+      readings_.write_branch(l, branch_scale(step, b), x, branch);
+      state_ = widened(state_, branch.cols());
+      written.push_back(std::move(branch));
+    }
+    const Matrix before = state_;
+    for (std::size_t i = 0; i < ends_.names.size(); ++i) {
+      auto x = stream(i);
+      const auto only = only_entry(step.mixing[i]);
+      if (written.size() == 1 && only) {
+        const auto from = before.middleRows(static_cast<Index>(*only) * tokens_, tokens_);
+        x = step.mixing[i][*only] * from + step.branches[0].writes[i] * written[0];
+      } else {
+        x = sum(step.mixing[i], before);
+        for (std::size_t b = 0; b < written.size(); ++b) {
+          x.leftCols(written[b].cols()) += step.branches[b].writes[i] * written[b];
+        }
+      }
+      if (step.norm_c[i]) norm(x);
+    }
+    write(index + 1);
+    state_ = compacted(state_);
+  }
+
+  /// f of T1: its output in the state's frame and beyond.
+  Matrix module(const Branch& branch, const Matrix& a, Index frame) const {
+    const int l = branch.sublayer;
+    // With several streams the frame may have twice the directions that one of them needs.
+    const Matrix input = 2 * a.cols() > 3 * tokens_ ? square_root(a) : a;
+    NormalStream stream({stream_.seed, stream_.replicate, static_cast<std::uint64_t>(l)});
+    if (branch.kind == ModuleKind::mlp) {
+      return independent_features(mlp_root(spec_, l / 2, input, stream), frame, m_.width, stream);
+    }
+    const Matrix root =
+        std::sqrt(attention_factor(fault_)) * attention_root(spec_, l / 2, input, tokens_, stream, fault_);
+    return independent_features(root, frame, m_.width, stream);
+  }
+
+  const StackSpec& spec_;
+  const ModelSpec& m_;
+  StreamEnds ends_;
+  Fault fault_;
+  ChainStream stream_;
+  const OnWork& on_work_;
+  Readings readings_;
+  Matrix state_;  // [n T, r]: n streams, one above the other
+  Index tokens_ = 0;
+};
+
+}  // namespace
+
+Profile gram_chain(const StackSpec& spec, const std::vector<int>& ids, const GramReplicate& replicate) {
+  if (spec.scales != nullptr)
+    throw std::logic_error("the chain of Gram matrices (T25) has no gains of single channels");
+  return Chain(spec, replicate).run(ids);
+}
+
+}  // namespace periscope::theory
