@@ -2,11 +2,7 @@
 
 #include <cmath>
 
-#include "experiments/engine/run/stacks.h"
-#include "experiments/engine/run/token_ids.h"
-#include "sim/backends.h"
 #include "tests/support/doctest.h"
-#include "theory/predict/finite_width_chain.h"
 
 namespace periscope {
 namespace {
@@ -125,72 +121,6 @@ TEST_CASE("a stack with nothing to compare is inconclusive") {
 TEST_CASE("an exact difference without any noise is rejected") {
   CHECK(judge_one(flat_profile(5, 1.1, 0.0), flat_prediction(5, 1.0, 0.0, 0.0)).verdict == judge::Verdict::disagrees);
   CHECK(judge_one(flat_profile(5, 1.0, 0.0), flat_prediction(5, 1.0, 0.0, 0.0)).verdict == judge::Verdict::agrees);
-}
-
-TEST_CASE("real stacks agree with the theory, and a planted wrong constant is caught") {
-  const auto backend = make_backend("cpu");
-  config::RunOptions run;
-  run.dtype = DType::f64;
-  for (const char* placement : {"pre", "peri", "post", "b-only", "lns", "depth-scaled"}) {
-    CAPTURE(placement);
-    StackSpec spec;
-    spec.model = {.layers = 4, .width = 128, .heads = 8, .kv_heads = 4, .head_dim = 16, .mlp_width = 256};
-    spec.model.placement = *find_placement(placement);
-    spec.init.scheme = InitScheme::lecun;
-    spec.input.tokens = 16;
-    constexpr int seeds = 48;  // fewer leave the MLP's output inconclusive
-    stacks::Progress progress;
-    const Profile measured =
-        stacks::measure_stack(*backend, spec, run, seeds, "", progress, [](const Reading&) {}).profile();
-    theory::Prediction prediction = theory::predict(spec, {}, {.tolerance = 0.003});
-    theory::predict_at_width(spec, {}, {.seeds = seeds}, prediction);
-    const auto verdict = [&] {
-      return judge::verdicts_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{})
-          .front()
-          .verdict;
-    };
-    CHECK(verdict() == judge::Verdict::agrees);
-    // As if T5 forgot that SwiGLU's gate is not linear: its branch comes out a quarter too strong.
-    for (std::size_t l = 1; l < 8; l += 2) {
-      prediction.profile.curves[{Statistic::second_moment, Signal::f_out}].value[l] *= 1.25;
-    }
-    CHECK(verdict() == judge::Verdict::disagrees);
-  }
-}
-
-TEST_CASE("gradients of real stacks agree with the theory, and a missing score path is caught") {
-  const auto backend = make_backend("cpu");
-  config::RunOptions run;
-  run.dtype = DType::f64;
-  run.backward = true;
-  for (const char* placement : {"pre", "peri", "residual-dual"}) {
-    CAPTURE(placement);
-    StackSpec spec;
-    spec.model = {.layers = 3, .width = 128, .heads = 8, .kv_heads = 4, .head_dim = 16, .mlp_width = 256};
-    spec.model.placement = *find_placement(placement);
-    spec.init.scheme = InitScheme::lecun;
-    spec.input.tokens = 12;
-    constexpr int seeds = 24;
-    stacks::Progress progress;
-    const Profile measured =
-        stacks::measure_stack(*backend, spec, run, seeds, "", progress, [](const Reading&) {}).profile();
-    theory::PredictionOptions options{.tolerance = 0.003};
-    options.labels = stacks::distinct_label_ids(spec, run.seed, seeds);
-    theory::Prediction prediction = theory::predict(spec, {}, options);
-    const auto verdict = [&] {
-      return judge::verdicts_of({{spec, measured, seeds, 0, DType::f64, prediction}}, config::AgreementOptions{})
-          .front()
-          .verdict;
-    };
-    CHECK(verdict() != judge::Verdict::disagrees);
-    const theory::Prediction right = prediction;
-    for (double& v : prediction.profile.weight_curves[{Statistic::log_grad_sq, Weight::q}].value) v -= 1.0;
-    CHECK(verdict() == judge::Verdict::disagrees);
-    // As if queries alone made the score path.
-    prediction = right;
-    for (double& v : prediction.profile.curves[{Statistic::score_share, Signal::A_out}].value) v = v / (2.0 - v);
-    CHECK(verdict() == judge::Verdict::disagrees);
-  }
 }
 
 }  // namespace periscope

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -12,7 +13,7 @@
 #include "experiments/studies/verify/statements.h"
 #include "experiments/studies/verify/verify.h"
 #include "experiments/studies/widths/convergence.h"
-#include "tests/agreement/by_hand.h"
+#include "experiments/studies/widths/ladder.h"
 #include "tests/support/doctest.h"
 #include "tests/support/targets.h"
 
@@ -25,8 +26,13 @@ using Values = std::vector<double>;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
+/// Student's t, two-sided at `level`.
+double critical_by_hand(double degrees, double level) {
+  return boost::math::quantile(boost::math::students_t(degrees), 1.0 - level / 2.0);
+}
+
 /// A stack's bias c·D^exponent with a relative error, and noise 0.1·n^slope.
-ladder::Convergence planted(double exponent, double slope, double error = 0.02) {
+ladder::Convergence planted_fit(double exponent, double slope, double error = 0.02) {
   ladder::Convergence c;
   c.spec.model.placement = *find_placement("pre");
   for (const double width : {32.0, 64.0, 128.0, 256.0}) {
@@ -43,14 +49,14 @@ ladder::Convergence planted(double exponent, double slope, double error = 0.02) 
   return c;
 }
 
-ladder::Convergence judged(ladder::Convergence c, bool disagrees) {
+ladder::Convergence judged_fit(ladder::Convergence c, bool disagrees) {
   ladder::ConvergenceResult result{.fits = {std::move(c)}};
   ladder::judge_exponents(result, 64, 0.01);
   CHECK(any_disagrees(result) == disagrees);
   const ladder::Convergence& fit = result.fits.front();
   const auto is_judged = [](judge::Verdict v) { return v == judge::Verdict::not_checked ? 0 : 1; };
   const int tests = std::max(1, is_judged(fit.bias_verdict) + is_judged(fit.noise_verdict));
-  CHECK(result.critical == Approx(testing::critical_by_hand(63.0, 1.0 - std::pow(0.99, 1.0 / tests))));
+  CHECK(result.critical == Approx(critical_by_hand(63.0, 1.0 - std::pow(0.99, 1.0 / tests))));
   return fit;
 }
 
@@ -85,59 +91,60 @@ stacks::LadderResult judged_ladder(std::vector<stacks::LadderQuantity> quantitie
 }  // namespace
 
 TEST_CASE("convergence: exponents -1 and -1/2 agree, others do not, up to the limit and not beyond") {
-  const ladder::Convergence right = judged(planted(-1.0, -0.5), false);
+  const ladder::Convergence right = judged_fit(planted_fit(-1.0, -0.5), false);
   CHECK(right.bias_verdict == judge::Verdict::agrees);
   CHECK(right.noise_verdict == judge::Verdict::agrees);
   CHECK(right.bias_fit.exponent == Approx(-1.0).epsilon(1e-6));
   CHECK(right.noise_fit.exponent == Approx(-0.5).epsilon(1e-6));
-  const ladder::Convergence constant = judged(planted(0.0, -0.5), true);
+  const ladder::Convergence constant = judged_fit(planted_fit(0.0, -0.5), true);
   CHECK(constant.bias_verdict == judge::Verdict::disagrees);
   CHECK(constant.noise_verdict == judge::Verdict::agrees);
-  const ladder::Convergence correlated = judged(planted(-1.0, 0.0), true);
+  const ladder::Convergence correlated = judged_fit(planted_fit(-1.0, 0.0), true);
   CHECK(correlated.bias_verdict == judge::Verdict::agrees);
   CHECK(correlated.noise_verdict == judge::Verdict::disagrees);
   // Points on D^−0.8 have χ² = 0 there; that of D^−1 falls with the square of the errors. Just inside the limit and
   // just outside.
-  ladder::Convergence edge = planted(-0.8, -0.5);
-  const double of_two = testing::critical_by_hand(63.0, 1.0 - std::sqrt(0.99));  // 64 seeds, two tests
+  ladder::Convergence edge = planted_fit(-0.8, -0.5);
+  const double of_two = critical_by_hand(63.0, 1.0 - std::sqrt(0.99));  // 64 seeds, two tests
   const double at = chi_squared(edge.width, edge.bias, edge.bias_error, -1.0);
   for (const double aside : {0.999, 1.001}) {
-    ladder::Convergence c = planted(-0.8, -0.5, 0.02 * std::sqrt(at) / of_two * aside);
-    CHECK(judged(c, aside < 1.0).bias_verdict == (aside < 1.0 ? judge::Verdict::disagrees : judge::Verdict::agrees));
+    ladder::Convergence c = planted_fit(-0.8, -0.5, 0.02 * std::sqrt(at) / of_two * aside);
+    CHECK(judged_fit(c, aside < 1.0).bias_verdict ==
+          (aside < 1.0 ? judge::Verdict::disagrees : judge::Verdict::agrees));
   }
 }
 
 TEST_CASE("convergence: an agreement that the next orders would have found too is inconclusive") {
   // Widths that are close together know the amplitude well, to 5 %, and the exponent to ± 0.5, with a limit of 2.8.
   const auto close_widths = [](double exponent, double error) {
-    ladder::Convergence c = planted(exponent, -0.5);
+    ladder::Convergence c = planted_fit(exponent, -0.5);
     c.width = {32.0, 40.0, 48.0, 56.0};
     for (std::size_t i = 0; i < c.width.size(); ++i) {
       c.bias[i] = 0.5 * std::pow(c.width[i] / 32.0, exponent);
       c.bias_error[i] = error * c.bias[i];
     }
-    return judged(c, false);
+    return judged_fit(c, false);
   };
   CHECK(close_widths(-1.0, 0.2).bias_fit.significance > 5.0);
   CHECK(close_widths(-1.0, 0.2).bias_verdict == judge::Verdict::inconclusive);
   CHECK(close_widths(-0.5, 0.1).bias_verdict == judge::Verdict::inconclusive);  // 0 is as near as -1
   CHECK(close_widths(-1.5, 0.1).bias_verdict == judge::Verdict::inconclusive);  // and so is -2
   CHECK(close_widths(-1.0, 0.1).bias_verdict == judge::Verdict::agrees);
-  ladder::Convergence noisy = planted(-1.0, -0.5);
+  ladder::Convergence noisy = planted_fit(-1.0, -0.5);
   for (double& error : noisy.noise_error) error *= 10.0;
-  CHECK(judged(noisy, false).noise_verdict == judge::Verdict::inconclusive);
+  CHECK(judged_fit(noisy, false).noise_verdict == judge::Verdict::inconclusive);
 }
 
 TEST_CASE("convergence: an inconclusive verdict names the seeds that decide, and they do") {
   const auto close_widths = [](double error, double of_theory) {
-    ladder::Convergence c = planted(-1.0, -0.5);
+    ladder::Convergence c = planted_fit(-1.0, -0.5);
     c.width = {32.0, 40.0, 48.0, 56.0};
     for (std::size_t i = 0; i < c.width.size(); ++i) {
       c.bias[i] = 16.0 / c.width[i];
       c.bias_error[i] = std::hypot(error, of_theory) * c.bias[i];
       c.prediction_error[i] = of_theory * c.bias[i];
     }
-    return judged(c, false);
+    return judged_fit(c, false);
   };
   CHECK(close_widths(0.1, 0.0).remedy.empty());  // it decides
   const ladder::Convergence c = close_widths(0.25, 0.02);
@@ -152,18 +159,18 @@ TEST_CASE("convergence: an inconclusive verdict names the seeds that decide, and
     for (const double bias : c.bias) error.push_back(std::hypot(0.25 * std::sqrt(64.0 / (aside * seeds)), 0.02) * bias);
     const double nearest =
         std::min(chi_squared(c.width, c.bias, error, 0.0), chi_squared(c.width, c.bias, error, -2.0));
-    const double apart = testing::critical_by_hand(63.0, 1.0 - std::sqrt(0.99)) + testing::critical_by_hand(63.0, 0.1);
+    const double apart = critical_by_hand(63.0, 1.0 - std::sqrt(0.99)) + critical_by_hand(63.0, 0.1);
     CHECK((std::sqrt(nearest) >= apart) == (aside == 1.0));
   }
   // No number of seeds mends a prediction's error.
   CHECK(close_widths(0.1, 0.25).remedy.find("times as precise (theory.tolerance)") != std::string::npos);
 
   // Of noise, the number of groups decides, whatever the numbers are.
-  ladder::Convergence noisy = planted(-1.0, -0.5);
+  ladder::Convergence noisy = planted_fit(-1.0, -0.5);
   for (double& error : noisy.noise_error) error *= 10.0;
-  const ladder::Convergence spread = judged(noisy, false);
+  const ladder::Convergence spread = judged_fit(noisy, false);
   REQUIRE(std::sscanf(spread.remedy.c_str(), "about %d seeds per width would decide", &seeds) == 1);
-  ladder::Convergence then = planted(-1.0, -0.5);
+  ladder::Convergence then = planted_fit(-1.0, -0.5);
   then.seeds.clear();
   then.noise.clear();
   then.noise_error.clear();
@@ -172,32 +179,32 @@ TEST_CASE("convergence: an inconclusive verdict names the seeds that decide, and
     then.noise.push_back(0.1 / std::sqrt(n));
     then.noise_error.push_back(then.noise.back() / std::sqrt(2.0 * (seeds / n - 1)));
   }
-  CHECK(judged(then, false).noise_verdict == judge::Verdict::agrees);
+  CHECK(judged_fit(then, false).noise_verdict == judge::Verdict::agrees);
 }
 
 TEST_CASE("convergence: what says nothing of an exponent is not checked, and says why") {
-  const ladder::Convergence unseen = judged(planted(-1.0, -0.5, 1.0), false);
+  const ladder::Convergence unseen = judged_fit(planted_fit(-1.0, -0.5, 1.0), false);
   CHECK(unseen.bias_verdict == judge::Verdict::not_checked);
   CHECK(unseen.bias_reason == "no bias seen: 2.0 standard errors");  // √4 points of one standard error each
   CHECK(unseen.noise_verdict == judge::Verdict::agrees);
   for (const bool of_bias : {false, true}) {
-    ladder::Convergence c = planted(0.0, 0.0);
+    ladder::Convergence c = planted_fit(0.0, 0.0);
     (of_bias ? c.bias : c.noise)[2] = nan;
-    const ladder::Convergence lost = judged(c, false);
+    const ladder::Convergence lost = judged_fit(c, false);
     CHECK(lost.bias_reason == "not finite");
     CHECK(lost.bias_verdict == judge::Verdict::not_checked);
     CHECK(lost.noise_verdict == judge::Verdict::not_checked);
   }
-  ladder::Convergence fixed = planted(0.0, 0.0);
+  ladder::Convergence fixed = planted_fit(0.0, 0.0);
   for (double& noise : fixed.noise) noise = 1e-7;
-  CHECK(judged(fixed, false).bias_reason == "fixed by the placement: no noise to fit");
-  ladder::Convergence refused = planted(0.0, 0.0);
+  CHECK(judged_fit(fixed, false).bias_reason == "fixed by the placement: no noise to fit");
+  ladder::Convergence refused = planted_fit(0.0, 0.0);
   refused.bias_reason = "because";
-  CHECK(judged(refused, false).bias_reason == "because");
+  CHECK(judged_fit(refused, false).bias_reason == "because");
   // Six fits with two exponents each share the familywise error.
-  ladder::ConvergenceResult all{.fits = std::vector(6, planted(-1.0, -0.5))};
+  ladder::ConvergenceResult all{.fits = std::vector(6, planted_fit(-1.0, -0.5))};
   ladder::judge_exponents(all, 64, 0.01);
-  CHECK(all.critical == Approx(testing::critical_by_hand(63.0, 1.0 - std::pow(0.99, 1.0 / 12.0))));
+  CHECK(all.critical == Approx(critical_by_hand(63.0, 1.0 - std::pow(0.99, 1.0 / 12.0))));
   ladder::ConvergenceResult nothing;
   ladder::judge_exponents(nothing, 64, 0.01);
   CHECK_FALSE(any_disagrees(nothing));
@@ -259,6 +266,25 @@ TEST_CASE("ladder: what is inconclusive or cannot be checked is no rejection, an
   CHECK(judged_ladder({good, followed(1.0, 1.0, 1.0)}).stacks[0].verdict == judge::Verdict::inconclusive);
   CHECK(judged_ladder({followed(1.0, 1e-3, 2.0), followed(1.0, 1.0, 1.0), good}).stacks[0].verdict ==
         judge::Verdict::disagrees);
+}
+
+TEST_CASE("ladder: the reason of an inconclusive stack is that of the quantity with the least power") {
+  stacks::LadderResult result{.stacks = {}, .widths = {32, 64, 96, 128}};
+  std::vector<stacks::LadderQuantity>& quantities = result.stacks.emplace_back().quantities;
+  for (int i = 0; i < 3; ++i) {
+    stacks::LadderQuantity& q = quantities.emplace_back();
+    q.test = {.index = i + 1,
+              .measured = {3.0 - i, 1.0},
+              .limit = 0.1,
+              .verdict = i == 0 ? judge::Verdict::agrees : judge::Verdict::inconclusive,
+              .critical = 4.0,
+              .detectable = i == 1 ? 0.9 : 0.1 * (i + 1),
+              .reason = i == 0   ? ""
+                        : i == 1 ? "too weak"
+                                 : "weak"};
+  }
+  const std::string text = ladder::table(result, {});
+  CHECK_MESSAGE(text.find("          second_moment x_out[2] too weak") != std::string::npos, text);
 }
 
 TEST_CASE("gradients: a rejected test of any kind rejects; NaN is shown as such") {

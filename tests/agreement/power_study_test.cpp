@@ -1,9 +1,6 @@
 #include "experiments/studies/power/power.h"
 
-#include <set>
-
 #include "experiments/engine/cache/cache.h"
-#include "experiments/engine/run/confront.h"
 #include "experiments/engine/settings/sha256.h"
 #include "experiments/studies/power/false_alarms.h"
 #include "tests/support/doctest.h"
@@ -104,59 +101,6 @@ TEST_CASE("power: rows that come from the cache are those of their own configura
       }
     }
   }
-}
-
-TEST_CASE("power: master seeds share no random number, and each run is the one that its record says") {
-  const TemporaryFolder folder;
-  const power::PowerRun run = tiny_run(folder);
-  stacks::Progress progress;
-  constexpr int master_seeds = 3;
-  const power::FalseAlarmResult result = power::count_false_alarms(run, master_seeds, progress);
-  REQUIRE(result.records.size() == 2 * master_seeds);
-  for (std::size_t c = 0; c < run.configs.size(); ++c) {
-    int rejected = 0;
-    int inconclusive = 0;
-    for (std::size_t m = 0; m < master_seeds; ++m) {
-      const nlohmann::ordered_json& record = result.records[c * master_seeds + m];
-      CAPTURE(record.dump());
-      CHECK(record["config"] == run.list.configs[c].name);
-      CHECK(record["master_seed"] == m);
-      // A run takes the seeds from its first one on, and a ladder or a prediction others nearby: 2^20 are more than
-      // any.
-      CHECK(record["seed"] == run.configs[c].run.seed + (m + 1) * 1048576);
-      config::Config config = run.configs[c];
-      config.run.seed = record["seed"];
-      stacks::Progress own;
-      const stacks::ConfrontedStacks same = stacks::confront(config, "power", own);
-      // Of the stacks the one that disagrees counts, else the one nearest to its limit.
-      const stacks::StackResult* worst = nullptr;
-      bool any_inconclusive = false;
-      const auto rank = [](const stacks::StackResult& r) {
-        const judge::StackVerdict& a = r.judged;
-        return std::pair(a.verdict == judge::Verdict::disagrees, a.worst_test().excess() / a.worst_test().critical);
-      };
-      for (const stacks::StackResult& r : same.stacks) {
-        if (worst == nullptr || rank(*worst) < rank(r)) worst = &r;
-        any_inconclusive = any_inconclusive || r.judged.verdict == judge::Verdict::inconclusive;
-      }
-      CHECK(record["excess"] == worst->judged.worst_test().excess());
-      CHECK(record["critical"] == worst->judged.worst_test().critical);
-      CHECK(record["rejected"] == stacks::any_disagrees(same.stacks));
-      CHECK(record["inconclusive"] == any_inconclusive);
-      rejected += stacks::any_disagrees(same.stacks) ? 1 : 0;
-      inconclusive += any_inconclusive ? 1 : 0;
-    }
-    CHECK(result.configs[c].runs == master_seeds);
-    CHECK(result.configs[c].rejected == rejected);
-    CHECK(result.configs[c].inconclusive == inconclusive);
-    CHECK(result.configs[c].allowed == judge::allowed_rejections(master_seeds, 0.01));
-  }
-  const auto distinct = [](const nlohmann::ordered_json& records) {
-    std::set<double> all;
-    for (const auto& r : records) all.insert(r["excess"].get<double>());
-    return all.size();
-  };
-  CHECK(distinct(result.records) == result.records.size());
 }
 
 TEST_CASE("power: how many rejections a familywise error allows") {

@@ -23,43 +23,6 @@ bool same(const theory::Certificate& a, const theory::Certificate& b) {
   });
 }
 
-TEST_CASE("T17: no token sequence and no real input passes the certificate, at any signal and feature") {
-  CHECK(rc::check("sound", [] {
-    const StackSpec spec = any_model();
-    const std::uint64_t seed = any_seed();
-    const bool tokens = any_of({false, true});
-    const bool biased = any_of({false, true});
-    const double largest = 3.0;
-    for (const Target& target : exact_targets()) {
-      const Backend& ops = *target.backend;
-      const GeneratedWeights plain(ops, spec, target.dtype, seed);
-      const EditedWeights normed(plain, same_matrix, random_norms(ops));
-      const BiasedWeights weights(ops, normed, biased ? 1.0 : 0.0);
-      const StackContext c{.ops = ops, .model = spec.model, .weights = weights};
-      certify::SignalMaxima maxima;
-      for (std::uint64_t i = 0; i < 3; ++i) {
-        if (tokens) {
-          std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));
-          for (int& id : ids) id = any_int(0, spec.model.vocab - 1);
-          maxima.add(c, ids);
-        } else {
-          std::vector<double> x = ops.to_host(gaussian_input(ops, spec, target.dtype, seed + i));
-          for (double& v : x) v = std::clamp(v, -largest, largest);
-          maxima.add(c, ops.from_host(spec.input.tokens, spec.model.width, target.dtype, x));
-        }
-      }
-      const config::TheoryParameters parameters(ops, spec.model, weights);
-      const theory::Certificate certificate =
-          theory::certify(spec.model, parameters, {tokens, largest}, pure_fp64, spec.input.tokens);
-      for (const theory::SignalBound& b : certificate.bounds) RC_ASSERT(std::isfinite(b.largest));
-      RC_ASSERT(theory::verdict(certificate, std::nullopt).certified);
-      const Tightness t = compare(certificate, maxima);
-      RC_LOG() << t.where << '\n';
-      RC_ASSERT(t.worst <= 1.0);
-    }
-  }));
-}
-
 TEST_CASE("T24: what mixed arithmetic adds widens every bound of exact arithmetic, pure arithmetic widens it further") {
   CHECK(rc::check("monotone", [] {
     const StackSpec spec = any_model();

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <utility>
 
 #include "sim/base/error.h"
@@ -19,46 +18,6 @@ namespace periscope::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-const std::vector<SafetensorsType> all_types{
-    SafetensorsType::f64,     SafetensorsType::f32,         SafetensorsType::f16,         SafetensorsType::bf16,
-    SafetensorsType::f8_e5m2, SafetensorsType::f8_e4m3,     SafetensorsType::i64,         SafetensorsType::i32,
-    SafetensorsType::i16,     SafetensorsType::i8,          SafetensorsType::u64,         SafetensorsType::u32,
-    SafetensorsType::u16,     SafetensorsType::u8,          SafetensorsType::boolean,     SafetensorsType::c64,
-    SafetensorsType::f8_e8m0, SafetensorsType::f8_e4m3fnuz, SafetensorsType::f8_e5m2fnuz, SafetensorsType::f6_e2m3,
-    SafetensorsType::f6_e3m2, SafetensorsType::f4};
-
-std::string random_bytes(std::size_t count, std::mt19937_64& random) {
-  std::string bytes;
-  for (std::size_t i = 0; i < count; ++i) bytes += static_cast<char>(random() & 0xff);
-  return bytes;
-}
-
-TEST_CASE("what the writer wrote, the reader reads: every type") {
-  std::mt19937_64 random(1);
-  std::vector<SafetensorsEntry> entries;
-  for (const SafetensorsType type : all_types) entries.push_back({name_of(type), type, {2, 3, 4}});
-  const TemporaryFolder folder;
-  const std::string path = folder.path("a.safetensors");
-  SafetensorsWriter writer(path, entries, {{"format", "pt"}});
-  std::map<std::string, std::string> written;
-  for (const SafetensorsEntry& entry : entries) {
-    written[entry.name] = random_bytes(static_cast<std::size_t>(24 * bits_of(entry.type) / 8), random);
-    writer.put_bytes(entry.name, bytes_of(written[entry.name]));
-  }
-  writer.close();
-
-  const SafetensorsFile file(path);
-  CHECK(file.path() == path);
-  CHECK(file.metadata() == std::map<std::string, std::string>{{"format", "pt"}});
-  REQUIRE(file.tensors().size() == all_types.size());
-  for (const SafetensorsEntry& entry : entries) {
-    const SafetensorsView& view = file.find(entry.name);
-    CHECK(view.type == entry.type);
-    CHECK(view.shape == entry.shape);
-    CHECK(std::ranges::equal(view.bytes, bytes_of(written[entry.name])));
-  }
-}
 
 TEST_CASE("numbers, whole and in parts, as double and float; the reader can be moved") {
   constexpr std::size_t many = 300'000;  // more than one piece

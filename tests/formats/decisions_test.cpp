@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "experiments/studies/formats/formats.h"
+#include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 
 /// What planted results of `formats` decide.
@@ -79,8 +80,9 @@ TEST_CASE("formats: a law that a format bends is refused, one that it keeps is n
   for (int replicate = 0; replicate < 64; ++replicate) stack.prediction.draws.push_back(stack.prediction.profile);
   stack.prediction.draws_per_sequence = 64;
   const std::size_t x_out = stack.position({Pass::forward, Signal::x_out});
-  for (const double bend : {0.0, 0.0, 0.05}) {
+  for (const auto& [name, bend] : {std::pair("fp64", 0.0), {"fp16", 0.0}, {"bf16", 0.05}}) {
     formats::FormatResult& format = stack.formats.emplace_back();
+    format.name = name;
     formats::Variant& variant = format.variants.emplace_back();
     auto& numbers = variant.numbers;
     numbers.resize(stack.sites.size() * formats::measure_names.size() * formats::places_of(m));
@@ -102,15 +104,67 @@ TEST_CASE("formats: a law that a format bends is refused, one that it keeps is n
       format.law_curves.add(profile);
     }
   }
-  formats::FormatsResult result;
-  result.stacks.push_back(stack);
-  formats::judge_laws(result, {});
-  const auto& judged = result.stacks[0].formats;
+  const auto judged_with = [&](const auto& edit) {
+    formats::FormatsResult result;
+    result.stacks.push_back(stack);
+    edit(result.stacks[0]);
+    formats::judge_laws(result, {});
+    return result.stacks[0].formats;
+  };
+  const auto judged = judged_with([](formats::FormatsStack&) {});
   CHECK(judged[0].law.verdict == judge::Verdict::agrees);
   CHECK(judged[1].law.verdict == judge::Verdict::agrees);
   CHECK(judged[2].law.verdict == judge::Verdict::disagrees);
+  CHECK(judged[0].drift.tests.empty());
   CHECK(judged[1].drift.verdict == judge::Verdict::agrees);
   CHECK(judged[2].drift.verdict == judge::Verdict::disagrees);
+  // Both formats, two statistics, seven depths.
+  CHECK(judged[1].drift.level == doctest::Approx(1.0 - std::pow(0.99, 1.0 / 28.0)).epsilon(1e-12));
+  // What the stream's rounding may do is of one format.
+  CHECK(judged_with([](auto& s) { s.formats[2].stream_rounding = 0.06; })[2].drift.rejected == 0);
+  CHECK(judged_with([](auto& s) { s.formats[1].stream_rounding = 0.06; })[2].drift.rejected > 0);
+  // A format in which seeds diverged has no verdicts and no tests, few seeds none anywhere.
+  const auto diverged = judged_with([](auto& s) { s.formats[1].variants[0].forward.seeds = 2; });
+  CHECK(diverged[1].law.reason == "2 of 16 seeds diverged");
+  CHECK(diverged[1].drift.reason == "2 of 16 seeds diverged");
+  CHECK(diverged[1].drift.verdict == judge::Verdict::not_checked);
+  CHECK(diverged[2].drift.level == doctest::Approx(1.0 - std::pow(0.99, 1.0 / 14.0)).epsilon(1e-12));
+  const auto few = judged_with([](auto& s) { s.seeds = 3; });
+  CHECK(few[0].law.reason == "a verdict needs 4 seeds, found 3");
+  CHECK(few[2].drift.reason == "a verdict needs 4 seeds, found 3");
+}
+
+TEST_CASE("formats: the first overflow in the order of a pass, how many seeds, and whether the first seed had one") {
+  const formats::FormatsConfig config = testing::small_config("pre", {"fp16"});
+  formats::SeedReading reading = testing::reading_of(config);
+  formats::FormatsStack stack;
+  stack.spec = config.base;
+  stack.sites = formats::compared_sites(config.base.model, true);
+  for (const formats::PassReading& pass : reading.passes[0]) {
+    formats::Variant& variant = stack.formats.emplace_back().variants.emplace_back();
+    variant.numbers.resize(pass.numbers.size());
+    variant.second_moment_drift.resize(pass.numbers.size() / formats::measure_names.size());
+    variant.variance_drift.resize(variant.second_moment_drift.size());
+    variant.rounding.resize(pass.rounding.size());
+  }
+  const std::vector<formats::FirstOverflow> seen{
+      {}, {true, 2, Signal::up}, {true, 1, Signal::hidden}, {true, 1, Signal::up}, {true, 3, Signal::q}};
+  for (std::size_t seed = 0; seed < seen.size(); ++seed) {
+    reading.passes[0][1].forward = reading.passes[0][1].backward = seen[seed];
+    formats::add(stack, reading, 70 + seed, seed == 0);
+  }
+  const formats::Variant& half = stack.formats[1].variants[0];
+  CHECK(half.forward.seeds == 4);
+  CHECK(half.forward.first.sublayer == 1);
+  CHECK(half.forward.first.signal == Signal::up);  // before hidden
+  CHECK(half.forward.seed == 73);
+  CHECK_FALSE(half.forward.of_first_seed);
+  CHECK(half.backward.first.sublayer == 3);  // the backward pass begins there
+  CHECK(half.backward.first.signal == Signal::q);
+  CHECK(half.backward.seed == 74);
+  CHECK(stack.formats[0].variants[0].forward.seeds == 0);
+  formats::add(stack, reading, 75, true);
+  CHECK(half.forward.of_first_seed);
 }
 
 }  // namespace periscope

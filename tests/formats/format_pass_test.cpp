@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "experiments/engine/run/stacks.h"
-#include "experiments/studies/formats/noise_budget.h"
 #include "sim/emulated/quantize.h"
 #include "sim/emulated/rounded_product.h"
 #include "sim/measure/signal_keeper.h"
@@ -15,7 +13,6 @@
 #include "tests/emulated/backend.h"
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
-#include "tests/support/hypothesis.h"
 #include "tests/support/targets.h"
 
 /// Passes in a format against plain f32, against the emulated ops, and against the steps written out.
@@ -155,46 +152,6 @@ TEST_CASE("stochastic rounding: a token's row is the same wherever it stands, an
   const StreamKey key{pass.holding.seed, 0, rounding_stream(Weight::embedding, Rounded::weight)};
   const std::vector<double> table = quick().to_host(quantized(drawn, pass.holding.of(Part::weights), key));
   CHECK(std::equal(rows.begin(), rows.begin() + width, table.begin() + 3 * width));
-}
-
-TEST_CASE("stochastic rounding: the noise of a matrix, measured and predicted, below one step too (T26)") {
-  struct Case {
-    const char* format;
-    ScaleOver scale;
-    double sigma;
-    double times_nearest;  ///< what T26 has of the noise of rounding to nearest
-  };
-  // Unscaled E4M3 is 2⁻⁹ apart below 2⁻⁶: there E|x|(Δ − |x|) = σ(√(2/π)Δ − σ), and to nearest all of σ² but for a few.
-  const double below_one_step = std::sqrt(2.0 / std::numbers::pi) * 0x1p-9 / 2e-4 - 1.0;
-  for (const Case& c : {Case{"bf16", ScaleOver::nothing, 0.2, 2.0}, Case{"int8", ScaleOver::row, 0.2, 2.0},
-                        Case{"int4", ScaleOver::block, 0.2, 2.0}, Case{"fp8_e4m3", ScaleOver::row, 2e-4, 2.0},
-                        Case{"fp8_e4m3", ScaleOver::nothing, 2e-4, below_one_step}}) {
-    INFO(c.format, " of ", c.sigma);
-    FormatsConfig config = small_config("peri", {c.format});
-    config.scale = c.scale;
-    config.base.init.scheme = InitScheme::normal;
-    config.base.init.std = c.sigma;
-    const FormatPass nearest(config, c.format);
-    config.rounding = formats::RoundingMode::stochastic;
-    const FormatPass stochastic(config, c.format);
-    const Quantization& q = stochastic.holding.of(Part::weights);
-    const Tensor w = stochastic.drawn.fetch(1).matrix(Weight::up).map->dense();
-    const std::vector<double> signal = quick().to_host(w);
-    std::vector<double> noise;
-    for (std::uint64_t seed = 0; seed < 200; ++seed) {
-      const Tensor y = quantized(w, q, {seed, 0, Stream{7}});
-      noise.push_back(square_of_difference(quick().to_host(y), signal) / square_of_difference({}, signal));
-    }
-    const auto ratio = [&](const FormatPass& pass) {
-      return std::pow(10.0, -0.1 * formats::weight_sqnr(pass.spec, Weight::up, pass.holding.of(Part::weights)));
-    };
-    // As quotients: doctest's epsilon is a share of 1 where numbers are smaller. To nearest, one number in a million of
-    // those below a step is beyond half of it.
-    CHECK(ratio(stochastic) / ratio(nearest) == doctest::Approx(c.times_nearest).epsilon(1e-4));
-    // 2048 numbers of one matrix have a noise within 4/√2048 of the law's, one of four standard deviations, and a
-    // largest entry of a row or block that scatters by less.
-    CHECK(estimate(noise).mean / ratio(stochastic) == doctest::Approx(1.0).epsilon(0.045));
-  }
 }
 
 TEST_CASE("stochastic rounding: whatever a product reads has a stream of its own, in the backward pass too") {

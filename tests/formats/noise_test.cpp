@@ -27,30 +27,6 @@ FormatsConfig wide_config(std::string_view placement, const std::vector<std::str
   return config;
 }
 
-TEST_CASE("T26: the SQNR of rounded weights, for every format and scale") {
-  for (const ScaleOver scale : {ScaleOver::tensor, ScaleOver::row, ScaleOver::block}) {
-    FormatsConfig config = wide_config("pre", {"bf16", "fp16", "fp8_e5m2", "fp8_e4m3", "int8", "int4"});
-    config.scale = scale;
-    config.run.backward = false;
-    const SeedReading reading = reading_of(config);
-    for (std::size_t f = 0; f < config.format.size(); ++f) {
-      INFO(config.format[f]);
-      const Quantization q = formats::holding_for(config, *find_tensor_format(config.format[f]), 0).of(Part::weights);
-      for (const int l : {0, 1}) {
-        RunningMoments predicted;
-        for (const Weight w : weights_in(config.base.model, l)) {
-          if (!is_norm(w)) predicted.add(formats::weight_sqnr(config.base, w, q));
-        }
-        const std::size_t at = static_cast<std::size_t>(Part::weights) * formats::places_of(config.base.model) +
-                               static_cast<std::size_t>(l) + 1;
-        // Ten thousand entries or more; the largest of a whole matrix scatters by a tenth, 0.9 dB.
-        const double slack = q.format.is_integer() && scale == ScaleOver::tensor ? 1.2 : 0.15;
-        CHECK(std::abs(reading.passes[0][f + 1].rounding[at] - predicted.mean()) < slack);
-      }
-    }
-  }
-}
-
 /// Measured minus predicted SQNR of the stream, in dB, over seeds: at one depth.
 RunningMoments off_at(const FormatsConfig& config, const std::vector<SeedReading>& readings, std::size_t format,
                       int depth) {

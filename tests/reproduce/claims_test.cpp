@@ -90,22 +90,6 @@ TEST_CASE("the surge of the variance, and the law of its growth over depth") {
   CHECK(rough.mean < 0.0);
 }
 
-TEST_CASE("that Eq. 4 misses growth is what the cosine term adds") {
-  const auto end = [](int seed) {
-    training::TrainedCell run = run_with_loss(3.0);
-    auto& record = run.history.records.rbegin()->second;
-    record["second_moment.x_out"] = {1, 3, 6, 10, 15, 21, 28.0 + seed};  // Eq. 4 has 7 at the top
-    record["growth_stream"] = {1, 3, 6, 10, 15, 21};
-    record["growth_sum"] = {3, 6, 10, 15, 21, 28.0 + seed};
-    return run;
-  };
-  const auto claims = judge_claims({group_of("pre", 1.0, end)});
-  CHECK(claim(claims, "T15a").verdict == judge::ClaimVerdict::holds);
-  CHECK(claim(claims, "T15a").values[0] == doctest::Approx(std::log(28.0 / 7.0)));
-  CHECK(claim(claims, "T15c").values[0] == doctest::Approx(std::log(28.0 / 7.0)));
-  CHECK(claim(claims, "T15b").verdict == judge::ClaimVerdict::not_run);
-}
-
 TEST_CASE("gradients over depth: their slope is per stack") {
   const auto falling = [](double factor) {
     return [factor](int seed) { return std::vector<double>{std::pow(factor, 1.0 + 0.01 * seed), 1.0, 1.0 / factor}; };

@@ -2,9 +2,7 @@
 
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "experiments/engine/run/random_signs.h"
@@ -133,74 +131,6 @@ TEST_CASE("log second moments of a pass are the probe's, and deviations are abou
   CHECK(draws.deviation_from_mean(0) == doctest::Approx(std::sqrt((2.25 + 0.25 + 4.0) / 2.0 * (4.0 / 3.0))));
   CHECK(std::isnan(stacks::NullDraws{}.mean(0)));
   CHECK(std::isnan(stacks::NullDraws{.draws = 1, .log_moment = {{1.0}}}.deviation_from_mean(0)));
-}
-
-// Weights whose hidden channels are of unlike size, and which are random otherwise: nulls that keep rows and columns
-// have nothing left over, those that do not are many of their own errors away. Of weights that are aligned every one
-// of them leaves something over.
-TEST_CASE("sizes inside matrices are no alignment, alignment is no size") {
-  StackSpec spec = scaled_stack("pre");
-  spec.model.layers = 2;
-  spec.model.width = 128;
-  spec.model.heads = spec.model.kv_heads = 4;
-  spec.model.mlp_width = 512;
-  const auto ops = make_backend("cpu");
-  std::vector<int> ids(8);
-  std::iota(ids.begin(), ids.end(), 1);
-  WeightScales scales = uneven_scales(spec);
-  for (int layer = 0; layer < 2; ++layer) {
-    std::vector<double> hidden = normals(77, 512);
-    for (double& size : hidden) size = std::exp(0.4 * size);
-    for (const Weight w : {Weight::gate, Weight::up}) scales.profiles[matrix_id(layer, w)].rows = hidden;
-    scales.profiles[matrix_id(layer, Weight::down)].columns = hidden;
-  }
-  const StackSpec uneven = with(spec, scales);
-  const GeneratedWeights random(*ops, uneven, DType::f64, 0);
-  const StackSpec of_matrices = with(spec, uneven_scales(spec));
-  const GeneratedWeights even(*ops, of_matrices, DType::f64, 0);
-  // W_down is W_up's transpose: the MLP's output has a part along its input, of mean E[silu(g)] E[u²].
-  const auto aligned_matrix = [&](int layer, Weight w, const Tensor& x) {
-    if (w != Weight::down) return x;
-    const std::vector<double> up = ops->to_host(parameter_of(even, spec.model, matrix_id(layer, Weight::up)));
-    std::vector<double> turned(up.size());
-    for (std::size_t i = 0; i < up.size(); ++i) turned[i % 128 * 512 + i / 128] = up[i];
-    return ops->from_host(128, 512, DType::f64, turned);
-  };
-  const auto left_over = [&](const WeightSource& weights, const stacks::SizeNull& null) {
-    const stacks::NullDraws drawn = stacks::draw_null(*ops, spec, weights, ids, 1, null, DType::f64, 0, 16);
-    const double measured = stacks::log_second_moments(*ops, spec.model, weights, ids, 1).back();
-    const std::size_t top = 4;
-    return std::pair(measured - drawn.mean(top), drawn.deviation_from_mean(top));
-  };
-  for (const stacks::SizeNull& null : stacks::size_nulls) {
-    const std::pair<double, double> left = left_over(random, null);
-    const double value = left.first;
-    const double error = left.second;
-    CAPTURE(std::string(null.name));
-    CAPTURE(value);
-    CAPTURE(error);
-    // Student's t of 15 degrees of freedom exceeds 5 once in 6000 times, 3 once in 110. That W_down's columns go with
-    // the rows of what it reads is all that rows leave over.
-    if (null.name == "matrices") {
-      CHECK(value > 5.0 * error);
-    } else if (null.name == "rows") {
-      CHECK(value > 3.0 * error);
-    } else {
-      CHECK(std::abs(value) < 5.0 * error);
-    }
-    // Nulls are drawn from other seeds than the weights began with, whose signs these still have.
-    CHECK(error < 0.5);
-  }
-  const EditedWeights aligned(even, aligned_matrix, same_norm);
-  for (const stacks::SizeNull& null : stacks::size_nulls) {
-    const std::pair<double, double> left = left_over(aligned, null);
-    const double value = left.first;
-    const double error = left.second;
-    CAPTURE(std::string(null.name));
-    CAPTURE(value);
-    CAPTURE(error);
-    CHECK(value > 5.0 * error);
-  }
 }
 
 }  // namespace

@@ -109,16 +109,6 @@ TEST_CASE("biases of matrices and norms, each of its own size: theory agrees wit
   }
 }
 
-TEST_CASE("matrix-free weights have these scales too") {
-  for (const char* placement : {"peri", "post"}) {
-    StackSpec spec = scaled_stack(placement);
-    spec.model.width = 2048;
-    spec.model.heads = spec.model.kv_heads = 64;
-    spec.model.mlp_width = 4096;
-    check_agrees(measure(with(spec, uneven_scales(spec)), config::WeightsChoice::matrix_free));
-  }
-}
-
 TEST_CASE("scales made of the initialisation's own values give its prediction to the last bit") {
   for (const char* placement : {"pre", "peri", "post", "deepnorm"}) {
     StackSpec spec = scaled_stack(placement);

@@ -192,38 +192,6 @@ TEST_CASE("T7: confident logits cost up to twice the squared gradient of uniform
   CHECK(25 * g(0, 0) == Approx(2.0 - 2.0 / spec.model.width).epsilon(1e-3));
 }
 
-TEST_CASE(
-    "T8, T11: with one token and uniform attention, Pre-LN's gradient times its stream obeys the recursion by hand") {
-  StackSpec spec = xiong_stack("pre");
-  spec.input.tokens = 1;
-  const Profile p = with_gradients(spec, {{0}});
-  const std::vector<double>& q = p.find(Statistic::second_moment, Signal::x_out)->value;
-  const std::vector<double>& g = p.find(Statistic::grad_sq, Signal::x_out)->value;
-  // Attention of one token is W_O W_V: in variance 1, so G = G⁺ (1 + 1/q). ReLU MLP: Φ' = 1/2.
-  for (std::size_t l = 0; l < 12; ++l) {
-    const double gain = l % 2 == 0 ? 1.0 : 0.5;
-    CHECK(g[l] == Approx(g[l + 1] * (1.0 + gain / q[l])).epsilon(1e-6));
-  }
-}
-
-TEST_CASE("T12d, T8: Post-LN of one token divides by what its sum grew by") {
-  StackSpec spec = xiong_stack("post");
-  spec.input.tokens = 1;
-  const std::vector<double> g = with_gradients(spec, {{0}}).find(Statistic::grad_sq, Signal::x_out)->value;
-  // Attention: sum has mean square 2 and Jacobian 1 + 1; MLP: 3/2 and 1 + 1/2. Both cancel: no attenuation.
-  for (const double v : g) CHECK(v == Approx(g.back()).epsilon(1e-6));
-}
-
-TEST_CASE("T11: the last MLP matrix of one token: |dW|^2 = fan-in * Phi * G") {
-  StackSpec spec = xiong_stack("pre");
-  spec.input.tokens = 1;
-  const Profile p = with_gradients(spec, {{0}});
-  const double g = p.find(Statistic::grad_sq, Signal::x_out)->value.back();
-  const double down = p.find(Statistic::grad_sq, Weight::down)->value.back();
-  CHECK(down == Approx(spec.model.mlp_width * 0.5 * g).epsilon(1e-9));  // ReLU of a unit Gaussian: Φ = 1/2
-  CHECK(p.find(Statistic::grad_sq, Weight::gate) == nullptr);
-}
-
 TEST_CASE("norm B: scaling W_down by k divides its gradient by k, in squares by k^2 (T13, T14e)") {
   StackSpec spec = xiong_stack("peri");
   spec.init.scheme = InitScheme::scaled;

@@ -167,45 +167,6 @@ WeightScales uneven_scales(const StackSpec& spec) {
   return scales;
 }
 
-TEST_CASE("T1 for one token with the scales of given weights: the channels' own recursion, for every placement") {
-  for (const char* placement : {"pre", "peri", "post", "b-only", "a+c", "mix", "lns"}) {
-    CAPTURE(placement);
-    StackSpec spec = xiong_stack(placement);
-    spec.input.tokens = 1;
-    spec.model.layers = 4;
-    spec.model.norm_eps = 0.02;
-    spec.scales = std::make_shared<const WeightScales>(uneven_scales(spec));
-    const WeightScales& scales = *spec.scales;
-    const auto variance = [&](int l, Weight w) { return std::pow(scales.stddev.at(matrix_id(l / 2, w)), 2); };
-    const auto norm = [&](const Vector& v, int l, Weight w) {
-      const std::vector<double>& gains = scales.gains.at(gain_id(l, w));
-      const Eigen::Map<const Vector> g(gains.data(), channel_count);
-      return Vector(v.cwiseProduct(g.cwiseAbs2()) / (v.mean() + spec.model.norm_eps));
-    };
-    const Profile p = forward_profile(spec, {});
-    Vector x = Vector::Constant(channel_count, spec.input.second_moment);
-    for (int l = 0; l < spec.model.sublayers(); ++l) {
-      const SublayerRule rule = spec.model.rule(l);
-      const Vector a = rule.input_gain * rule.input_gain * (rule.norm_a ? norm(x, l, Weight::norm_a) : x);
-      const double f = channel_count * channel_count * a.mean() *
-                       (ModelSpec::is_attention(l) ? variance(l, Weight::v) * variance(l, Weight::o)
-                                                   : 0.5 * variance(l, Weight::up) * variance(l, Weight::down));
-      const Vector plain = Vector::Constant(channel_count, f);
-      const Vector b = rule.norm_b ? norm(plain, l, Weight::norm_b) : plain;
-      x += b;
-      if (rule.norm_c) x = norm(x, l, Weight::norm_c);
-      const auto i = static_cast<std::size_t>(l);
-      CHECK(p.find(Statistic::second_moment, Signal::A_out)->value[i] == Approx(a.mean()).epsilon(1e-10));
-      CHECK(p.find(Statistic::second_moment, Signal::f_out)->value[i] == Approx(f).epsilon(1e-10));
-      CHECK(p.find(Statistic::second_moment, Signal::B_out)->value[i] == Approx(b.mean()).epsilon(1e-10));
-      CHECK(p.find(Statistic::second_moment, Signal::x_out)->value[i + 1] == Approx(x.mean()).epsilon(1e-10));
-      const double unlike = x.cwiseAbs2().mean() / std::pow(x.mean(), 2);
-      CHECK(p.find(Statistic::kurtosis, Signal::x_out)->value[i + 1] ==
-            Approx(3.0 * (channel_count - 1.0) / (channel_count + 1.0) * unlike).epsilon(1e-10));
-    }
-  }
-}
-
 TEST_CASE("T29: every side of a matrix makes the channels unlike that it reads or writes") {
   StackSpec spec = xiong_stack("pre");
   spec.model.mlp = MlpKind::swiglu;

@@ -189,48 +189,6 @@ TEST_CASE("what small weights and the default ε take off a B-only branch is see
   CHECK(testing::z_score(chain, p.limit.find(Statistic::second_moment, Signal::B_out)->value[1]) < -10.0);
 }
 
-TEST_CASE("T20: the chain nears its limit like 1/width") {
-  // log|chain − limit| against log width; the errors make the slope's.
-  std::vector<double> x;
-  std::vector<double> y;
-  std::vector<double> variance;
-  for (const int width : {8, 16, 32, 64}) {
-    StackSpec spec = small("pre");
-    spec.model.layers = 1;
-    spec.model.width = width;
-    spec.model.heads = spec.model.kv_heads = width / 8;
-    spec.model.head_dim = 8;
-    spec.input.tokens = 24;
-    spec.model.mlp_width = 2 * width;
-    spec.input.correlation = 0.0;
-    spec.init.qk_factor = 2.0;
-    Prediction p = predict(spec, {}, {.tolerance = 5e-4, .most_samples = 1 << 17});
-    predict_at_width(spec, {}, {.replicates = 12000}, p);
-    const testing::Estimate chain = cell(p, Statistic::second_moment, Signal::f_out, 0);
-    const Curve& limit = *p.limit.find(Statistic::second_moment, Signal::f_out);
-    const double bias = chain.mean - limit.value[0];
-    x.push_back(std::log(width));
-    y.push_back(std::log(std::abs(bias)));
-    variance.push_back((std::pow(chain.standard_error, 2) + std::pow(limit.standard_error[0], 2)) / (bias * bias));
-  }
-  double weight = 0.0, mean_x = 0.0, mean_y = 0.0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    weight += 1 / variance[i];
-    mean_x += x[i] / variance[i];
-    mean_y += y[i] / variance[i];
-  }
-  double sxx = 0.0, sxy = 0.0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    sxx += std::pow(x[i] - mean_x / weight, 2) / variance[i];
-    sxy += (x[i] - mean_x / weight) * (y[i] - mean_y / weight) / variance[i];
-  }
-  const double error = 1.0 / std::sqrt(sxx);
-  CAPTURE(sxy / sxx);
-  CAPTURE(error);
-  CHECK(error < 0.15);
-  CHECK(std::abs(sxy / sxx + 1.0) < 5 * error + 0.15);  // 0.15: the second order at width 8
-}
-
 TEST_CASE("a fault of the limit is one of the chain too") {
   const StackSpec spec = small("pre");
   const auto top = [&](Fault fault, Signal site) {

@@ -99,28 +99,6 @@ TEST_CASE("T20: sixteen times the patterns, a sixteenth of the variance") {
   CHECK(ratio < 16.0 * 1.85);
 }
 
-TEST_CASE("predictions are unbiased, and vary by their stated standard errors") {
-  const StackSpec spec = softmax_stack("pre");
-  const auto top = [&](int samples, std::uint64_t seed) {
-    const Prediction p = predict(spec, {}, {.tolerance = 1e-9, .most_samples = samples, .seed = seed});
-    const Curve& q = *p.profile.find(Statistic::second_moment, Signal::x_out);
-    return testing::Estimate{q.value.back(), q.standard_error.back()};
-  };
-  std::vector<double> values;
-  double stated = 0.0;
-  for (std::uint64_t seed = 0; seed < 32; ++seed) {
-    const testing::Estimate e = top(128, seed);
-    values.push_back(e.mean);
-    stated += e.standard_error * e.standard_error / 32;
-  }
-  const testing::Estimate predictions = testing::estimate(values);
-  testing::check_consistent("prediction", predictions, top(4096, 1000));
-  // 31 degrees of freedom against 32 seeds of 8 replicates: F(31, 224) lies in [0.19, 3.2] but for 1e-6.
-  const double ratio = 32.0 * predictions.standard_error * predictions.standard_error / stated;
-  CHECK(ratio > 0.19);
-  CHECK(ratio < 3.2);
-}
-
 TEST_CASE("there are more chains until the tolerance is reached, or the limit of patterns; two levels at least") {
   const Prediction p = predict(softmax_stack("pre"), {}, {.tolerance = 0.01, .most_samples = 1 << 14});
   const Curve& q = *p.profile.find(Statistic::second_moment, Signal::x_out);

@@ -254,36 +254,5 @@ TEST_CASE("a grid's chains have the means of chains of all tokens, but for the s
   }
 }
 
-TEST_CASE(
-    "over 100 prediction seeds a long sequence's numbers vary by their stated errors, about those of all tokens") {
-  const StackSpec spec = long_stack("pre", 256, 0.1);
-  std::map<std::string, std::vector<double>> values;
-  std::map<std::string, double> stated;
-  for (std::uint64_t seed = 0; seed < 100; ++seed) {
-    const Prediction p = predict(spec, {}, {.tolerance = 0.05, .seed = seed});
-    for (const auto& [key, curve] : p.profile.curves) {
-      for (std::size_t i = 0; i < curve.value.size(); ++i) {
-        const std::string name =
-            fmt::format("{} {}[{}]", statistic_names[static_cast<std::size_t>(key.first)], name_of(key.second), i);
-        values[name].push_back(curve.value[i]);
-        stated[name] += curve.standard_error[i] * curve.standard_error[i] / 100;
-      }
-    }
-  }
-  const auto full = chains(spec, 256, 16, false);  // a bias of a/256 is left
-  for (const auto& entry : values) {
-    const std::string& name = entry.first;
-    const testing::Estimate mean = testing::estimate(entry.second);
-    if (std::isnan(mean.mean) || stated.at(name) <= std::pow(1e-6 * mean.mean, 2)) continue;
-    const double ratio = 100 * mean.standard_error * mean.standard_error / stated.at(name);
-    // As in predict_test: of the stated variance the grid's own share is at most a tenth, 0.02²·256/(8/7)².
-    CHECK_MESSAGE((ratio > 0.47 * 0.9 && ratio < 1.85), name, ": variance over stated ", ratio);
-    const testing::Estimate all = testing::estimate(full.at(name));
-    const double error = std::sqrt(stated.at(name));
-    const double allowed = 0.5 * error + 5.0 * std::hypot(mean.standard_error, all.standard_error);
-    CHECK_MESSAGE(std::abs(mean.mean - all.mean) < allowed, name, ": bias ", (mean.mean - all.mean) / error);
-  }
-}
-
 }  // namespace
 }  // namespace periscope::theory

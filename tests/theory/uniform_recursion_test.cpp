@@ -44,7 +44,8 @@ struct ReluKernel {
   }
 };
 
-/// What the test says about a stack: kernels of the stream and of the output, squared gradients of stream and weights.
+/// What the test says about a stack: second moments at every site, the output's kernel, squared gradients of stream and
+/// weights.
 struct Recursion {
   explicit Recursion(StackSpec stack) : spec(std::move(stack)), m(spec.model) {
     for (int t = 0; t < tokens; ++t) average.row(t).head(t + 1).setConstant(1.0 / (t + 1));
@@ -59,7 +60,8 @@ struct Recursion {
   };
   std::vector<Step> steps;
   VectorXd last;
-  std::vector<double> second_moment, gradient;
+  std::map<Signal, std::vector<double>> second_moment;
+  std::vector<double> gradient;
   std::map<Weight, std::vector<double>> weights;
 
   [[nodiscard]] double variance(Weight w) const { return squared(stddev_of(spec, 0, w)); }
@@ -68,26 +70,33 @@ struct Recursion {
     if (!there) return VectorXd::Ones(tokens);
     return (m.gamma / (k.diagonal().array() + m.norm_eps).sqrt()).matrix();
   }
+  void read(Signal site, const MatrixXd& k) { second_moment[site].push_back(k.trace() / tokens); }
   static MatrixXd both_sides(const VectorXd& d, const MatrixXd& k) { return d.asDiagonal() * k * d.asDiagonal(); }
 
   MatrixXd forward() {
     const double c = spec.input.correlation;
     MatrixXd x = spec.input.second_moment *
                  ((1.0 - c) * MatrixXd::Identity(tokens, tokens) + c * MatrixXd::Ones(tokens, tokens));
+    x = both_sides(divisor(m.embedding_norm, x), x);
     MatrixXd r = x;
     MatrixXd x_with_r = x;
-    second_moment = {x.trace() / tokens};
+    read(Signal::x_out, x);
+    if (m.placement.wiring == Wiring::dual) read(Signal::r_out, r);
     for (int l = 0; l < m.sublayers(); ++l) {
       const SublayerRule rule = m.rule(l);
       Step step;
+      read(Signal::x_in, x);
       step.a = divisor(rule.norm_a, x);
       step.input = squared(rule.input_gain) * both_sides(step.a, x);
+      read(Signal::A_out, step.input);
       MatrixXd f = l % 2 == 0 ? MatrixXd(variance(Weight::v) * m.width * variance(Weight::o) * m.query_width() *
                                          (average * step.input * average.transpose()))
                               : MatrixXd(variance(Weight::down) * m.mlp_width *
                                          ReluKernel(variance(Weight::up) * m.width * step.input).value);
+      read(Signal::f_out, f);
       step.b = divisor(rule.norm_b, f);
       f = both_sides(step.b, f);
+      read(Signal::B_out, f);
       x = squared(rule.alpha) * x + squared(rule.beta) * f;
       r += squared(rule.beta) * f;
       // x⁺ = c(αx + βf) and r⁺ = r + βf share the branch.
@@ -95,7 +104,8 @@ struct Recursion {
       x_with_r = step.c.asDiagonal() * (rule.alpha * x_with_r + squared(rule.beta) * f);
       x = both_sides(step.c, x);
       steps.push_back(step);
-      second_moment.push_back(x.trace() / tokens);
+      read(Signal::x_out, x);
+      if (m.placement.wiring == Wiring::dual) read(Signal::r_out, r);
     }
     const MatrixXd& read = (m.placement.wiring == Wiring::dual) ? r : x;
     last = divisor(m.final_norm, read);
@@ -175,8 +185,10 @@ void check(const std::string& what, const StackSpec& spec) {
   Recursion expected(spec);
   const MatrixXd output = expected.forward();
   const auto values = [](const MatrixXd& k) { return std::vector<double>(k.data(), k.data() + k.size()); };
-  testing::check_close_to_scale(what + ", stream", profile.find(Statistic::second_moment, Signal::x_out)->value,
-                                expected.second_moment, rounding);
+  for (const auto& [site, curve] : expected.second_moment) {
+    testing::check_close_to_scale(what + ", " + std::string(name_of(site)),
+                                  profile.find(Statistic::second_moment, site)->value, curve, rounding);
+  }
   testing::check_close_to_scale(what + ", output", values(trace.output), values(output), rounding);
   // T7 has tests of its own; drawn from the same numbers, it is the same here.
   const Matrix loss = loss_gradient(spec, trace.output, {labels}, chain.samples,
@@ -193,6 +205,14 @@ void check(const std::string& what, const StackSpec& spec) {
 TEST_CASE("T1, T8-T11: uniform attention and ReLU, both ways, in every placement") {
   for (const Placement& placement : placement_table()) {
     if (testing::is_plain(placement)) check(std::string(placement.name), stack(placement));
+  }
+}
+
+TEST_CASE("T1, T8-T11: behind an embedding norm") {
+  for (const char* placement : {"pre", "peri", "post"}) {
+    StackSpec spec = stack(*find_placement(placement));
+    spec.model.embedding_norm = true;
+    check(std::string(placement) + ", embedding norm", spec);
   }
 }
 

@@ -122,7 +122,6 @@ TEST_CASE("entropies are those of the chances, and the floor is their mean over 
 }
 
 /// From the floors of one and of two tokens.
-double entropy_after_one() { return language().loss_floor(1); }
 double entropy_rate() { return 2.0 * language().loss_floor(2) - language().loss_floor(1); }
 
 /// Of the built-in text.
@@ -144,41 +143,6 @@ TEST_CASE("the text is as surprising as the entropy rate says") {
   }
   CHECK(estimate(rates).standard_error < 0.003);
   check_consistent("surprise per symbol", estimate(rates), entropy_rate());
-}
-
-/// Σ N(context)/N · H(counts of the context): what the text's own frequencies say.
-double counted_entropy(const std::vector<std::uint8_t>& text, int known) {
-  std::vector<double> counts(symbols_as_size * symbols_as_size * symbols_as_size, 0.0);
-  for (std::size_t t = 2; t < text.size(); ++t) {
-    const std::size_t before = known == 2 ? text[t - 2] * symbols_as_size : 0;
-    counts[(before + text[t - 1]) * symbols_as_size + text[t]] += 1.0;
-  }
-  double sum = 0.0;
-  for (std::size_t context = 0; context < counts.size(); context += symbols_as_size) {
-    double total = 0.0;
-    for (std::size_t c = 0; c < symbols_as_size; ++c) total += counts[context + c];
-    for (std::size_t c = 0; c < symbols_as_size; ++c) {
-      const double k = counts[context + c];
-      if (k > 0.0) sum -= k * std::log(k / total);
-    }
-  }
-  return sum / static_cast<double>(text.size() - 2);
-}
-
-TEST_CASE("frequencies of the text have the entropies of the language") {
-  // Counts of N samples with m outcomes have an entropy that is too low, on average by at most ln(1 + (m − 1)/N)
-  // (Paninski 2003); by Jensen's inequality the mean over contexts is at most that of the mean count. The rest is
-  // chance: the test above finds a standard error of 0.0015.
-  const std::vector<std::uint8_t>& text = long_text();
-  const auto symbols = static_cast<double>(text.size() - 2);
-  constexpr double chance = 5.0 * 0.0015;
-  const auto check = [&](double counted, double entropy, double contexts) {
-    const double bias = contexts / symbols * (symbol_count - 1.0);  // above contexts/N · Σ ln(1 + (m − 1)/N(context))
-    CHECK(counted < entropy + chance);
-    CHECK(counted > entropy - chance - bias);
-  };
-  check(counted_entropy(text, 2), entropy_rate(), symbol_count * symbol_count);
-  check(counted_entropy(text, 1), entropy_after_one(), symbol_count);
 }
 
 TEST_CASE("the text is always the same, and a shorter one is its beginning") {

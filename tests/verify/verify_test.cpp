@@ -152,6 +152,16 @@ TEST_CASE("a planted wrong bound is caught") {
   CHECK(caught_growth > 20);
 }
 
+TEST_CASE("1 - p_y keeps its digits where p_y is nearly 1") {
+  verify::BoundCase c = verify::plain_case({.norm_a = false}, 2);
+  c.set("x", {40.0, 0.0}, 2);
+  c.set("up", {1.0, 0.0}, 2);
+  c.set("down", {0.0, 0.0});
+  const verify::Evaluation e = verify::evaluate(c);
+  CHECK(e.tokens[0].wrong_probability == doctest::Approx(std::exp(-40.0)).epsilon(1e-14));
+  CHECK(e.tokens[0].hidden == 40.0);
+}
+
 TEST_CASE("a wrong gradient is caught") {
   const verify::BoundCase c = [] {
     verify::BoundCase b = verify::plain_case({}, 2);

@@ -1,0 +1,427 @@
+#include "theory/certify/certificate.h"
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/doctest.h"
+#include "tests/theory/plain_parameters.h"
+#include "theory/certify/computed_ops.h"
+#include "theory/certify/rounded_parameters.h"
+
+/// T24: the values of bounds, which an attack cannot tell from larger ones, in an arithmetic that is so coarse that
+/// every term of an allowance is a visible part of them. They were compared with the formulas of
+/// docs/theory/certificates.md, worked out number by number, when they were written down.
+// A namespace of its own: files of tests are compiled several at a time.
+namespace periscope::theory {
+namespace {
+namespace certificate_values {
+
+using Index = Eigen::Index;
+using Values = std::vector<double>;
+
+const RunArithmetic coarse{Arithmetic::mixed, {"both", 1e300, 7, -4}, {"both of sums", 1e300, 8, -5}};
+constexpr int longest = 40;
+
+doctest::Approx nearly(double x) { return doctest::Approx(x).epsilon(1e-9).scale(1e-12); }
+
+Vector all(Index n, double x) { return Vector::Constant(n, x); }
+BoundedSet box(Index n, double low, double high) { return {all(n, low), all(n, high), {}}; }
+
+/// Appends the bounds of feature 0.
+void append(Values& values, const BoundedSet& x) {
+  values.insert(values.end(), {x.low[0], x.high[0]});
+  if (!x.ellipsoid) return;
+  const Ellipsoid& e = *x.ellipsoid;
+  values.insert(values.end(), {e.centre[0], std::abs(e.axes[0]), e.error[0]});
+}
+
+Values bounds_of(const ComputedImage& image) {
+  Values values;
+  append(values, image.set);
+  values.push_back(image.error[0]);
+  return values;
+}
+
+Values norm_bounds(ComputedOps& ops, NormKind kind, double radius) {
+  constexpr Index d = 200;
+  BoundedSet x = ball(all(d, 0.75), radius);
+  x.low.setConstant(-0.25);
+  NormBound norm{kind, 0.3, all(d, 1.0), all(d, 3.0)};
+  norm.gain[0] = -2.0;
+  Values values;
+  append(values, ops.normalised(x, norm));
+  return values;
+}
+
+/// An op, the bounds of its result, and after them the largest magnitudes that it noted inside, by signal.
+struct OpValues {
+  std::string op;
+  std::function<Values(ComputedOps&)> run;
+  Values expected;
+};
+
+const std::vector<OpValues> op_values{
+    {"storing",
+     [](ComputedOps& ops) {
+       Values values;
+       append(values, ops.stored({all(1, -1.0), all(1, 3.0), Ellipsoid{all(1, 2.0), all(1, 0.5), all(1, 0.25)}}));
+       return values;
+     },
+     {-1.0244140625, 3.0244140625, 2.0, 0.50390625, 0.2685546875}},
+    {"a sum of 300 products and a bias",
+     [](ComputedOps& ops) {
+       const RowMatrix w = RowMatrix::Constant(1, 300, -0.5 / 300.0);
+       return bounds_of(ops.summed(image_and_sums(w, box(300, -0.5, 1.0)), 300, all(1, -3.0)));
+     },
+     {-4.29196428857, -1.95803571143, 0.791964288568, 1.25772425532, 1.24700546265}},
+    {"a sum of 4096 products",
+     [](ComputedOps& ops) {
+       Values values;
+       append(values, ops.linear(RowMatrix::Constant(1, 4096, 0x1p-13), {}, box(4096, -0.5, 1.0)));
+       return values;
+     },
+     {-25.4777449966, 25.7277449966, 25.5273361206}},
+    {"a map of an ellipsoid",
+     [](ComputedOps& ops) {
+       const BoundedSet x{all(200, -infinity), all(200, infinity),
+                          Ellipsoid{all(200, 1.0), all(200, 0.5), all(200, 0.25)}};
+       const Mapped y = ops.mapped(RowMatrix::Constant(2, 200, -0.5), all(2, -3.0), x);
+       Values values{y.centre.value[1], y.centre.error[1], y.over.matrix(1, 3)};
+       append(values, y.image);
+       return values;
+     },
+     {-103.0, 129.51972927, -0.25, -236.055263176, 30.0552631761, -103.0, 5.07843017578, 129.464270761, 231.224408423,
+      229.431002156}},
+    {"RMSNorm, bounded by its ball",
+     [](ComputedOps& ops) { return norm_bounds(ops, NormKind::rms, 8.0); },
+     {0.05015590163, 4.02206759023, 3.0, 24.7846358906, 0.0446679126057, 2.91769628759, 200.0, 1.85185936747}},
+    {"RMSNorm, bounded by its box",
+     [](ComputedOps& ops) { return norm_bounds(ops, NormKind::rms, 100.0); },
+     {0.05015590163, 4.02206759023, 3.0, 29.0168834865, 0.0446679126057, 2.91769628759, 201.119015503, 1.85185936747}},
+    {"LayerNorm, bounded by its ball",
+     [](ComputedOps& ops) { return norm_bounds(ops, NormKind::layer, 4.0); },
+     {-1.78473445727, 7.78473445727, 3.0, 23.1934708058, 0.0480803638386, 4.72341868629, 100.762716319, 1.22578380762,
+      200.0, 1.85185936747}},
+    {"LayerNorm, bounded by its box",
+     [](ComputedOps& ops) { return norm_bounds(ops, NormKind::layer, 1e3); },
+     {-3.18211194481, 9.18211194481, 3.0, 35.693122803, 0.050700654506, 6.1099637902, 267.1875, 1.60013367177,
+      654.78969296, 1.85185936747}},
+    {"a factor that is rounded",
+     [](ComputedOps& ops) {
+       Values values;
+       append(values, ops.scaled(-0.7, box(1, -1.0, 3.0)));
+       return values;
+     },
+     {-2.13785400391, 0.737854003906, 2.13785400391}},
+    {"a weighted sum",
+     [](ComputedOps& ops) {
+       Values values;
+       append(values, ops.weighted_sum(-0.7, box(1, -3.0, 3.0), 0.5, box(1, -5.0, 5.0)));
+       append(values, ops.weighted_sum(1.0, box(1, -3.0, 3.0), 1.0, box(1, -5.0, 5.0)));
+       return values;
+     },
+     {-4.6957318306, 4.6957318306, -8.0634765625, 8.0634765625, 2.5205078125}},
+    {"what a product, a sum of magnitudes and a rotation round",
+     [](ComputedOps& ops) {
+       return Values{ops.rounded_twice(all(1, 5.0))[0], ops.stored_sum(5.0, 300), ops.rotation_error(5.0)};
+     },
+     {0.1298828125, 5.33203125, 0.16015625}},
+    {"ReLU",
+     [](ComputedOps& ops) { return bounds_of(ops.activated(Activation::relu, box(4, 40.0, 80.0))); },
+     {36.8542461395, 83.1457538605, 0.0, 166.2890625, 0.00122261047363, 3.14575386047}},
+    {"GELU's tanh form",
+     [](ComputedOps& ops) { return bounds_of(ops.activated(Activation::gelu_tanh, box(4, 40.0, 80.0))); },
+     {34.3310241699, 85.6689758301, 0.0, 171.328125, 0.00491333007813, 5.66897583008}},
+    {"soft caps, of which one is no number of the format",
+     [](ComputedOps& ops) {
+       Values values;
+       for (const double cap : {2.0, 2.03}) append(values, ops.soft_capped(cap, box(1, -3.0, 3.0)));
+       return values;
+     },
+     {-2.0483023207, 2.0483023207, -2.06963423098, 2.06963423098, 1.51860046387}},
+    {"attention weights of all tokens and of a window",
+     [](ComputedOps& ops) {
+       const WeightSum of_all = ops.attention_weights(0);
+       const WeightSum of_some = ops.attention_weights(5);
+       return Values{of_all.low, of_all.high, of_some.low, of_some.high};
+     },
+     {0.756660178147, 1.26809342531, 0.957113531456, 1.04377877899, 46.8139648438}},
+    {"averages of values",
+     [](ComputedOps& ops) { return bounds_of(ops.weighted_values({.low = 0.5, .high = 1.5}, 0, box(3, -1.0, 2.0))); },
+     {-2.00996667147, 3.50996667147, 0.509966671467, 3.48178863525}},
+    {"scores, of q·k or of a scaled query that is stored first",
+     [](ComputedOps& ops) {
+       Values values;
+       for (const double scale : {0.7, 3.0}) {
+         for (const double cap : {0.0, 2.03}) {
+           const ComputedOps::Score s = ops.score(0.5, 2.0, 3.0, 256, scale, cap);
+           values.insert(values.end(), {s.dot, cap > 0.0 ? s.cap_input : 0.0, s.score});
+         }
+       }
+       return values;
+     },
+     {6.70101666451, 0.0, 5.02630327953, 6.70101666451, 5.02630327953, 2.2955859375, 6.70101666451, 0.0, 20.6729193999,
+      6.70101666451, 20.6729193999, 2.2955859375, 6.11170959473, 36.8663552527, 41.9928440935}},
+};
+
+TEST_CASE("T24: every op's bounds and what it notes inside have their value, term by term") {
+  for (const OpValues& row : op_values) {
+    CAPTURE(row.op);
+    ComputedOps ops(coarse, longest);
+    Values found = row.run(ops);
+    for (const auto& [signal, magnitude] : ops.take_notes()) found.push_back(magnitude);
+    REQUIRE(found.size() == row.expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      CAPTURE(i);
+      CHECK(found[i] == nearly(row.expected[i]));
+    }
+  }
+}
+
+TEST_CASE("an eps that the squares' underflow may cancel bounds nothing") {
+  ComputedOps ops({Arithmetic::mixed, fp64, {"eta' = 2^-3", 1e300, 53, 49}}, 1);
+  const NormBound norm{NormKind::rms, 0.25, all(2, 1.0), {}};
+  CHECK(ops.normalised(box(2, -1.0, 1.0), norm).high[0] == infinity);
+  CHECK(ops.take_notes().at(Signal::reciprocals) == infinity);
+  CHECK(std::isfinite(ops.normalised(box(2, -1.0, 1.0), {NormKind::rms, 0.375, all(2, 1.0), {}}).high[0]));
+}
+
+/// A multiple of 1/4 of either sign, a number of every format here.
+double entry(Index i) { return 0.25 * static_cast<double>(1 + i * 5 % 7 - 2 * (i * 3 % 4)); }
+RowMatrix some_matrix(Index rows, Index cols, Index first) {
+  return RowMatrix::NullaryExpr(rows, cols, [=](Index i, Index j) { return entry(first + 7 * i + 3 * j + i * j); });
+}
+Vector some_vector(Index n, Index first) {
+  return Vector::NullaryExpr(n, [=](Index i) { return entry(first + 3 * i); });
+}
+
+/// Parameters for every part that a stack of two layers may have.
+struct StackParameters : PlainParameters {
+  explicit StackParameters(const ModelSpec& m) {
+    const Index heads = m.query_width();
+    const Index keys = m.key_width();
+    const Index narrow = m.embedding_width();
+    for (int layer = 0; layer < m.layers; ++layer) {
+      const Index at = 11 * layer;
+      add(layer, Weight::q, heads, m.width, at + 1);
+      add(layer, Weight::k, keys, m.width, at + 2);
+      add(layer, Weight::v, keys, m.width, at + 3);
+      add(layer, Weight::o, m.width, heads, at + 4);
+      add(layer, Weight::gate, m.mlp_width, m.width, at + 5);
+      add(layer, Weight::up, m.mlp_width, m.width, at + 6);
+      add(layer, Weight::down, m.width, m.mlp_width, at + 7);
+    }
+    for (int l = 0; l <= m.sublayers(); ++l) {
+      for (const Weight weight :
+           {Weight::norm_a, Weight::norm_b, Weight::norm_c, Weight::embedding_norm, Weight::final_norm}) {
+        norms[{l, weight}] = {some_vector(m.width, l + static_cast<int>(weight)), some_vector(m.width, l + 5)};
+      }
+      norms[{l, Weight::head_norm}] = {some_vector(narrow, l), some_vector(narrow, l + 2)};
+      for (const Weight weight : {Weight::q_norm, Weight::k_norm}) norms[{l, weight}] = {some_vector(2, l), {}};
+    }
+    matrices[{0, Weight::embedding}] = some_matrix(m.vocab, narrow, 2);
+    matrices[{0, Weight::positions}] = some_matrix(m.embedding.positions, m.width, 3);
+    matrices[{0, Weight::token_types}] = some_matrix(m.embedding.token_types, m.width, 4);
+    add(0, Weight::unembedding, m.vocab, narrow, 5);
+    add(0, Weight::project_in, m.width, narrow, 6);
+    add(0, Weight::project_out, narrow, m.width, 7);
+    add(0, Weight::head_dense, narrow, narrow, 8);
+  }
+
+ private:
+  void add(int layer, Weight weight, Index rows, Index cols, Index first) {
+    matrices[{layer, weight}] = some_matrix(rows, cols, first);
+    biases[{layer, weight}] = some_vector(rows, first + 1);
+  }
+};
+
+ModelSpec small_model() {
+  ModelSpec m;
+  m.layers = 2;
+  m.width = 6;
+  m.heads = 2;
+  m.kv_heads = 1;
+  m.head_dim = 2;
+  m.mlp_width = 5;
+  m.vocab = 4;
+  m.norm_eps = 0.25;
+  return m;
+}
+
+/// The sum of the logarithms of all finite bounds: it moves if one of them does.
+double digest(const Certificate& certificate) {
+  double sum = 0.0;
+  for (const SignalBound& b : certificate.bounds) {
+    for (const double m : b.magnitude) sum += std::isfinite(m) && m > 0.0 ? std::log(m) : 1e3;
+  }
+  return sum;
+}
+
+/// A stack and the digests of its certificate: with RMSNorm and SwiGLU, and with LayerNorm, QK-norm, soft caps and
+/// GELU.
+struct StackDigest {
+  Placement placement;
+  double rms, layer;
+};
+
+TEST_CASE("T24: certificates of whole stacks on real inputs have their value, in every placement") {
+  const std::vector<StackDigest> rows{
+      {custom_placement(
+           {.norm_a = true, .norm_b = true, .norm_c = true, .alpha = -0.7, .beta = 0.6, .input_gain = 0.3}),
+       179.311287838, 143.164477838},
+      {custom_placement({.alpha = 0.7, .beta = 0.3, .input_gain = 0.6}), 849.02602645, 233.5964965},
+      {*find_placement("residual-dual"), 525.964489095, 332.778980585},
+      {*find_placement("none"), 1654.06387733, 543.064735932},
+      {*find_placement("peri"), 407.182128433, 287.53805473},
+  };
+  for (const StackDigest& row : rows) {
+    ModelSpec m = small_model();
+    m.placement = row.placement;
+    m.final_norm = row.placement.defaults.final_norm;
+    m.mlp = MlpKind::swiglu;
+    m.attention.assign(2, {.scores = {.scale = 0.7, .window = 9}, .rope_frequencies = {}});
+    CAPTURE(m.placement.name);
+    CHECK(digest(certify(m, StackParameters(m), {.tokens = false, .largest = 0.7}, coarse, longest)) ==
+          nearly(row.rms));
+    m.norm = NormKind::layer;
+    m.embedding_norm = true;
+    m.mlp = MlpKind::gelu_tanh;
+    m.qk_norm = QkNorm::head;
+    for (AttentionRule& rule : m.attention) rule.scores.soft_cap = 30.0;
+    CHECK(digest(certify(m, StackParameters(m), {.tokens = false, .largest = 0.7}, coarse, longest)) ==
+          nearly(row.layer));
+  }
+}
+
+ModelSpec token_model() {
+  ModelSpec m = small_model();
+  m.placement = find_placement("post").value();
+  m.final_norm = false;
+  m.layers = 1;
+  m.vocab = 8;
+  m.embedding = {.scale = 0.7, .width = 4, .positions = 7, .position_offset = 2, .token_types = 2};
+  m.head = {.transform = true, .soft_cap = 20.3};
+  return m;
+}
+
+TEST_CASE("T24: a certificate of a stack on tokens: scaled rows, their images, positions, types, all parts of a head") {
+  const ModelSpec m = token_model();
+  StackParameters p(m);
+  // Rows with one entry, 1 or -1: their ball is far smaller than their box.
+  p.matrices[{0, Weight::embedding}] << RowMatrix::Identity(4, 4), -RowMatrix::Identity(4, 4);
+  p.matrices[{0, Weight::positions}].topRows(2).setConstant(1e6);  // which no token reads
+  const Certificate certificate = certify(m, p, {}, coarse, longest);
+  CHECK(certificate.longest == 5);  // the position table ends there
+  CHECK(digest(certificate) == nearly(345.861796194));
+}
+
+TEST_CASE("tables that cancel: a partial sum of another order counts") {
+  ModelSpec m = token_model();
+  m.embedding = {.scale = 1.0, .width = 0, .positions = 3, .position_offset = 0, .token_types = 1};
+  m.head = {};
+  StackParameters p(m);
+  p.matrices[{0, Weight::embedding}] = RowMatrix::Constant(8, 6, 1.0);
+  p.matrices[{0, Weight::positions}] = RowMatrix::Constant(3, 6, -3.0);
+  p.matrices[{0, Weight::token_types}] = RowMatrix::Constant(1, 6, 2.0);
+  const Certificate certificate = certify(m, p, {}, run_arithmetic(Arithmetic::pure, fp64), longest);
+  CHECK(certificate.find(Signal::input, -1)->largest < 1e-12);
+  REQUIRE(certificate.find(Signal::addends, -1) != nullptr);
+  CHECK(certificate.find(Signal::addends, -1)->largest >= 6.0);
+}
+
+/// Every entry times 1.01, which no format of 7 bits has.
+struct OffParameters : StackParameters {
+  explicit OffParameters(const ModelSpec& m) : StackParameters(m) {
+    for (auto& [place, w] : matrices) w *= 1.01;
+    for (auto& [place, b] : biases) b *= 1.01;
+    for (auto& [place, n] : norms) {
+      n.gain *= 1.01;
+      n.bias *= 1.01;
+    }
+  }
+};
+
+TEST_CASE("every weight is rounded to the format first: matrices, tables, biases, gains") {
+  const ModelSpec m = token_model();
+  const RunArithmetic run{Arithmetic::mixed, {"seven bits", 1e300, 7, -900}, fp64};
+  const OffParameters stored(m);
+  OffParameters rounded(m);
+  const auto round = [&](auto& values) {
+    values = values.unaryExpr([&](double x) { return rounded_to(run.stored, x); }).eval();
+  };
+  for (auto& [place, w] : rounded.matrices) round(w);
+  for (auto& [place, b] : rounded.biases) round(b);
+  for (auto& [place, n] : rounded.norms) {
+    round(n.gain);
+    round(n.bias);
+  }
+  const Certificate of_stored = certify(m, stored, {}, run, longest);
+  const Certificate of_rounded = certify(m, rounded, {}, run, longest);
+  CHECK(of_stored.weights_rounded);
+  CHECK_FALSE(of_rounded.weights_rounded);
+  REQUIRE(of_stored.bounds.size() == of_rounded.bounds.size());
+  for (std::size_t i = 0; i < of_stored.bounds.size(); ++i) {
+    INFO(name_of(of_stored.bounds[i].signal), " ", of_stored.bounds[i].sublayer);
+    CHECK(of_stored.bounds[i].magnitude == of_rounded.bounds[i].magnitude);
+  }
+  CHECK(of_stored.bounds.front().signal == Signal::weights);
+  OffParameters heavy(m);
+  heavy.biases[{0, Weight::unembedding}][1] = -40.4;
+  CHECK(certify(m, heavy, {}, run, longest).bounds.front().largest == rounded_to(run.stored, 40.4));
+
+  const auto changes = [&](const auto& read) {
+    const RoundedParameters one(stored, run.stored);
+    CHECK_FALSE(one.changed());
+    read(one);
+    return one.changed();
+  };
+  CHECK(changes([](const RoundedParameters& one) { (void)one.matrix(0, Weight::q); }));
+  CHECK(changes([](const RoundedParameters& one) { (void)one.bias(0, Weight::q); }));
+  CHECK(changes([](const RoundedParameters& one) { (void)one.norm(0, Weight::norm_a); }));
+  heavy.biases[{0, Weight::q}].setOnes();
+  const RoundedParameters one_by_one(heavy, run.stored);
+  (void)one_by_one.bias(0, Weight::q);
+  CHECK_FALSE(one_by_one.changed());
+  (void)one_by_one.matrix(0, Weight::q);
+  (void)one_by_one.bias(0, Weight::q);
+  CHECK(one_by_one.changed());  // what was changed before stays so
+  CHECK(
+      changes([](const RoundedParameters& one) { one.visit_rows(Weight::embedding, [](Index, const RowMatrix&) {}); }));
+}
+
+TEST_CASE("a gain stored as w of 1 + w: the larger of both orders, its bias, and what counts as the largest weight") {
+  struct Stored final : PlainParameters {
+    void visit_rows(Weight, const BlockVisitor& visit) const override {
+      RowMatrix rows = RowMatrix::Ones(2, 3);
+      visit(0, rows);
+      rows(1, 2) = -9.0;
+      visit(2, rows);
+    }
+    [[nodiscard]] NormParameters norm(int, Weight) const override {
+      Vector gain(3);
+      // w = 1/8 + 2⁻⁹, whose own last place is finer than that of 1 + w; w = −(1 − 2⁻⁹); w = 2 + 2⁻⁵.
+      gain << 1.0 + 0x1p-3 + 0x1p-9, 0x1p-9, 3.0 + 0x1p-5;
+      return {gain, Vector::Constant(3, 5.0 + 0x1p-6), 1.0};
+    }
+  } const parameters;
+  const RoundedParameters rounded(parameters, {"seven bits", 1e300, 7, -900});
+  const NormParameters n = rounded.norm(0, Weight::norm_a);
+  CHECK(n.gain[0] == 1.0 + 0x1p-3 + 0x1p-9);  // w is a number of seven bits, 1 + w would be rounded down
+  CHECK(n.gain[1] == 0x1p-9);  // −(1 − 2⁻⁹) rounds to −1, which leaves 0: the sum's own order is larger
+  CHECK(n.gain[2] == 3.0 + 0x1p-5);
+  CHECK(n.bias[0] == 5.0);
+  CHECK(rounded.changed());
+  CHECK(rounded.largest() == 5.0);
+  rounded.visit_rows(Weight::embedding, [](Index, const RowMatrix&) {});
+  REQUIRE(rounded.largest_entry());
+  CHECK(rounded.largest_entry()->value == -9.0);
+  CHECK(rounded.largest_entry()->entry == 3 * 3 + 2);  // of the whole table, which comes in blocks
+}
+
+}  // namespace certificate_values
+}  // namespace
+}  // namespace periscope::theory
