@@ -36,7 +36,7 @@ bool certified(const theory::Certificate& certificate) {
 }
 
 /// Every matrix that a layer owns times a factor.
-EditedWeights::MatrixEdit times(double factor) {
+EditedWeights::MatrixEdit all_matrices_times(double factor) {
   return [factor](int /*layer*/, Weight weight, const Tensor& w) {
     return is_of_layer(weight) ? truth().scale(factor, w) : w;
   };
@@ -47,7 +47,7 @@ TEST_CASE("a norm behind signals beyond 1e154 is bounded by what its input can m
   spec.model.final_norm = true;
   spec.model.layers = 6;
   const GeneratedWeights plain(truth(), spec, DType::f64, 1);
-  const EditedWeights weights(plain, times(1e4), same_norm);
+  const EditedWeights weights(plain, all_matrices_times(1e4), same_norm);
   const theory::Certificate exact = certify(spec, weights, Arithmetic::exact, fp64);
   const double root = spec.model.gamma * std::sqrt(static_cast<double>(spec.model.width));
   CHECK(exact.find(Signal::x_out, 11)->largest > 1e160);
@@ -59,7 +59,7 @@ TEST_CASE("weights that overflow a format when a run rounds them certify nothing
   StackSpec spec = token_stack("peri");
   const GeneratedWeights plain(truth(), spec, DType::f64, 1);
   CHECK(certified(certify(spec, plain, Arithmetic::mixed, fp16)));
-  const EditedWeights huge(plain, times(1e7), same_norm);
+  const EditedWeights huge(plain, all_matrices_times(1e7), same_norm);
   for (const Arithmetic kind : {Arithmetic::mixed, Arithmetic::pure}) {
     const theory::Certificate c = certify(spec, huge, kind, fp16);
     CHECK_FALSE(certified(c));
@@ -104,7 +104,7 @@ TEST_CASE("a weight beyond a format is named: parameter, entry and value as stor
 TEST_CASE("a stream verdict requires everything upstream: an f_out that may be infinite makes norm B return NaN") {
   StackSpec spec = token_stack("peri");
   const GeneratedWeights plain(truth(), spec, DType::f64, 1);
-  const EditedWeights large(plain, times(300.0), same_norm);
+  const EditedWeights large(plain, all_matrices_times(300.0), same_norm);
   const theory::Certificate exact = certify(spec, large, Arithmetic::exact, fp64);
   CHECK(theory::verdict(exact, SignalClass::stream, fp16).certified);
   CHECK_FALSE(theory::verdict(exact, SignalClass::mlp, fp16).certified);

@@ -14,36 +14,14 @@
 #include "experiments/engine/settings/parse_format.h"
 #include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/studies/certify/certify.h"
-#include "sim/model/input.h"
-#include "sim/model/loss.h"
 #include "tests/certify/any_model.h"
 #include "tests/certify/certified_stack.h"
 #include "tests/support/edited_weights.h"
-#include "tests/support/recorded_stack.h"
+#include "tests/support/outcome.h"
 
 /// The headroom advisor: signals scaled, function unchanged.
 namespace periscope::testing {
 namespace {
-
-struct Outcome {
-  RecordedStack stack;
-  std::vector<double> logits;
-};
-
-Outcome outcome_of(const StackContext& c, const std::vector<int>& ids) {
-  Outcome out;
-  const Tensor input = embedding_forward(c, ids);
-  out.stack = record_stack(c, input);
-  const auto tokens = static_cast<Tensor::Index>(ids.size());
-  const Tensor output = c.ops.from_host(tokens, c.model.width, DType::f64, out.stack.output);
-  out.logits = c.ops.to_host(logits_forward(c, output));
-  return out;
-}
-
-std::vector<double> times(double factor, std::vector<double> x) {
-  for (double& v : x) v *= factor;
-  return x;
-}
 
 /// ReLU can switch a whole branch off, and what a norm makes of nothing is not a number at eps 0.
 StackSpec smooth_model() {

@@ -7,6 +7,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
+#include "tests/support/stack_table.h"
 #include "tests/support/threads.h"
 #include "tests/support/tolerances.h"
 #include "tests/support/weight_contract.h"
@@ -42,30 +43,8 @@ void check_against_reference(const std::string& name, StackSpec spec) {
   }
 }
 
-TEST_CASE("every backend's gradients are the reference's, in every placement") {
-  for (const Placement& placement : placement_table()) {
-    StackSpec spec = placed(tiny_stack(), placement.name);
-    spec.model.qk_norm = QkNorm::head;
-    spec.model.norm = NormKind::layer;
-    spec.model.embedding_norm = true;
-    check_against_reference(std::string(placement.name), spec);
-  }
-}
-
-TEST_CASE("every backend's gradients are the reference's, with every norm") {
-  for (std::size_t kind = 0; kind < norm_kind_names.size(); ++kind) {
-    StackSpec spec = placed(tiny_stack(), "peri");
-    spec.model.norm = static_cast<NormKind>(kind);
-    check_against_reference(std::string(norm_kind_names[kind]), spec);
-  }
-}
-
-TEST_CASE("every backend's gradients are the reference's, in every MLP") {
-  for (std::size_t kind = 0; kind < mlp_kind_names.size(); ++kind) {
-    StackSpec spec = placed(tiny_stack(), "pre");
-    spec.model.mlp = static_cast<MlpKind>(kind);
-    check_against_reference(std::string(mlp_kind_names[kind]), spec);
-  }
+TEST_CASE("every backend's gradients are the reference's, for every kind of stack") {
+  for (const NamedStack& stack : stacks_of_every_kind()) check_against_reference(stack.name, stack.spec);
 }
 
 /// Roundings to a narrow dtype have independent signs: eight of a sublayer forward, three times as many with the way

@@ -5,6 +5,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/finite_difference.h"
 #include "tests/support/recorded_stack.h"
+#include "tests/support/stack_table.h"
 
 /// The gradient of a whole stack's loss by every one of its numbers against finite differences, on the reference.
 namespace periscope::testing {
@@ -43,14 +44,8 @@ void check_stack(const std::string& what, const StackSpec& spec, int entries = 2
   check_problem(what, loss_problem(spec, 5, sequences), entries);
 }
 
-TEST_CASE("every placement of T1's table, with its own final norm and with the other choice") {
-  for (const Placement& placement : placement_table()) {
-    StackSpec spec = placed(tiny_stack(), placement.name);
-    if (placement.name == "mix") spec.model.layers = 4;  // one Post layer, three Pre
-    check_stack(std::string(placement.name), spec);
-    spec.model.final_norm = !spec.model.final_norm;
-    check_stack(std::string(placement.name) + ", final norm turned", spec);
-  }
+TEST_CASE("every kind of stack") {
+  for (const NamedStack& stack : stacks_of_every_kind()) check_stack(stack.name, stack.spec);
 }
 
 TEST_CASE("every entry of every parameter of small stacks") {
@@ -63,62 +58,7 @@ TEST_CASE("every entry of every parameter of small stacks") {
   }
 }
 
-TEST_CASE("every free-form placement: A, B, C on and off, with scales") {
-  for (int norms = 0; norms < 8; ++norms) {
-    StackSpec spec = tiny_stack();
-    spec.model.placement = custom_placement({.norm_a = (norms & 1) != 0,
-                                             .norm_b = (norms & 2) != 0,
-                                             .norm_c = (norms & 4) != 0,
-                                             .alpha = 0.7,
-                                             .beta = -1.3});
-    check_stack("free form " + std::to_string(norms), spec);
-  }
-}
-
-TEST_CASE("every MLP") {
-  for (std::size_t kind = 0; kind < mlp_kind_names.size(); ++kind) {
-    StackSpec spec = placed(tiny_stack(), "pre");
-    spec.model.mlp = static_cast<MlpKind>(kind);
-    check_stack(std::string(mlp_kind_names[kind]), spec);
-  }
-}
-
-TEST_CASE("every norm of model.norm, with and without an embedding norm, with eps that is felt") {
-  for (std::size_t number = 0; number < norm_kind_names.size(); ++number) {
-    const auto kind = static_cast<NormKind>(number);
-    for (const bool embedding_norm : {false, true}) {
-      for (const char* placement : {"peri", "a+c", "residual-dual"}) {
-        StackSpec spec = placed(tiny_stack(), placement);
-        spec.model.norm = kind;
-        spec.model.norm_eps = embedding_norm ? 0.3 : 0.0;
-        spec.model.embedding_norm = embedding_norm;
-        check_stack(std::string(norm_kind_names[static_cast<std::size_t>(kind)]) + " " + placement, spec);
-      }
-    }
-  }
-}
-
-TEST_CASE("attention: QK-norm, RoPE and mask in every combination, for equal, grouped and single heads") {
-  for (const QkNorm qk_norm : {QkNorm::none, QkNorm::head, QkNorm::full}) {
-    for (const bool rope : {false, true}) {
-      for (const bool causal : {false, true}) {
-        for (const int kv_heads : {1, 2, 4}) {
-          StackSpec spec = tiny_stack();
-          spec.model.layers = 1;
-          spec.model.qk_norm = qk_norm;
-          spec.model.rope = rope;
-          spec.model.causal = causal;
-          spec.model.kv_heads = kv_heads;
-          check_stack("qk_norm " + std::string(qk_norm_names[static_cast<std::size_t>(qk_norm)]) +
-                          (rope ? " rope" : "") + (causal ? " causal" : "") + " kv " + std::to_string(kv_heads),
-                      spec);
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("norms and gates inside modules, alone and together, every entry of their parameters") {
+TEST_CASE("norms and gates inside modules, each alone, every entry of their parameters") {
   const auto one_layer = [](const char* placement) {
     StackSpec spec = placed(tiny_stack(), placement);
     spec.model.layers = 1;
@@ -134,20 +74,9 @@ TEST_CASE("norms and gates inside modules, alone and together, every entry of th
     check_stack("inner norm " + std::string(inner_norm_names[static_cast<std::size_t>(inner)]), spec, 0);
   }
   for (const AttentionGate gate : {AttentionGate::head, AttentionGate::channel}) {
-    const std::string name = "gate per " + std::string(attention_gate_names[static_cast<std::size_t>(gate)]);
     spec = one_layer("pre");
     spec.model.attention_gate = gate;
-    check_stack(name, spec, 0);
-    spec = placed(tiny_stack(), "residual-dual");
-    spec.model.norm = NormKind::layer;
-    spec.model.mlp = MlpKind::gelu;
-    spec.model.qk_norm = QkNorm::full;
-    spec.model.v_norm = true;
-    spec.model.inner_norm = InnerNorm::both;
-    spec.model.attention_gate = gate;
-    check_stack(name + " and all norms", spec);
-    spec.input.kind = InputKind::tokens;
-    check_stack(name + " and all norms, three sequences", spec, 2, 3);
+    check_stack("gate per " + std::string(attention_gate_names[static_cast<std::size_t>(gate)]), spec, 0);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
+#include "tests/support/stack_table.h"
 #include "tests/support/threads.h"
 #include "tests/support/tolerances.h"
 
@@ -128,34 +129,11 @@ void check_completed(const std::string& what, const Problem& problem, bool depen
   }
 }
 
-TEST_CASE("matrix-free: a dense stack of the completed matrices is the same stack, for every placement") {
-  for (const Placement& placement : placement_table()) {
-    StackSpec spec = placed(tiny_stack(), placement.name);
-    spec.model.embedding_norm = placement.name == std::string_view("peri");
-    check_completed(std::string(placement.name), problem_of(spec));
-  }
-}
-
-TEST_CASE("matrix-free: completed matrices, for every MLP, norm and kind of attention") {
-  for (const MlpKind mlp : {MlpKind::relu, MlpKind::gelu, MlpKind::silu, MlpKind::swiglu, MlpKind::geglu}) {
-    StackSpec spec = placed(tiny_stack(), "pre");
-    spec.model.mlp = mlp;
-    spec.model.norm = mlp == MlpKind::gelu ? NormKind::layer : NormKind::rms;
-    spec.model.qk_norm = mlp == MlpKind::silu ? QkNorm::full : QkNorm::none;
-    spec.model.causal = mlp != MlpKind::swiglu;
-    spec.model.unembedding = mlp != MlpKind::geglu;
-    check_completed(std::string(mlp_kind_names[static_cast<std::size_t>(mlp)]), problem_of(spec));
-  }
-}
-
-TEST_CASE("matrix-free: completed matrices, with norms and gates inside modules") {
-  for (const AttentionGate gate : {AttentionGate::none, AttentionGate::head, AttentionGate::channel}) {
-    StackSpec spec = placed(tiny_stack(), "pre");
-    spec.model.v_norm = true;
-    spec.model.inner_norm = InnerNorm::both;
-    spec.model.attention_gate = gate;
-    check_completed("gate per " + std::string(attention_gate_names[static_cast<std::size_t>(gate)]), problem_of(spec));
-  }
+TEST_CASE("matrix-free: a dense stack of the completed matrices is the same stack, for every kind of stack") {
+  for (const NamedStack& stack : stacks_of_every_kind()) check_completed(stack.name, problem_of(stack.spec));
+  StackSpec spec = placed(tiny_stack(), "pre");
+  spec.model.unembedding = false;
+  check_completed("no unembedding", problem_of(spec));
 }
 
 TEST_CASE("matrix-free: completed matrices, for singular Gram matrices") {

@@ -3,12 +3,10 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/model/input.h"
-#include "sim/model/loss.h"
 #include "tests/property/arbitrary_stack.h"
 #include "tests/support/doctest.h"
 #include "tests/support/edited_weights.h"
-#include "tests/support/recorded_stack.h"
+#include "tests/support/outcome.h"
 
 /// Placements that compute one function: the size of a stream that only norms read is a gauge. At eps = 0.
 namespace periscope::testing {
@@ -41,22 +39,8 @@ SublayerRule given_rule(const RulePlace& place) {
   return rule;
 }
 
-struct Outcome {
-  RecordedStack stack;
-  std::vector<double> logits;
-};
-
-Outcome outcome_of(const StackContext& c, const std::vector<int>& ids) {
-  Outcome out;
-  out.stack = record_stack(c, embedding_forward(c, ids));
-  const Tensor output =
-      c.ops.from_host(static_cast<Tensor::Index>(ids.size()), c.model.width, DType::f64, out.stack.output);
-  out.logits = c.ops.to_host(logits_forward(c, output));
-  return out;
-}
-
 /// Trained-looking weights: every matrix of another size, every norm with gains and biases of its own.
-Outcome outcome_of(const StackSpec& spec, std::uint64_t seed, const std::vector<int>& ids) {
+Outcome outcome_of_stack(const StackSpec& spec, std::uint64_t seed, const std::vector<int>& ids) {
   const Backend& ops = truth();
   const GeneratedWeights drawn(ops, spec, DType::f64, seed);
   const auto sized = [&](int layer, Weight weight, const Tensor& w) {
@@ -87,11 +71,6 @@ std::vector<int> any_ids(const StackSpec& spec) {
   return ids;
 }
 
-std::vector<double> times(double factor, std::vector<double> x) {
-  for (double& v : x) v *= factor;
-  return x;
-}
-
 constexpr double tolerance = 1e-12;
 
 TEST_CASE("gauge theorem: alpha_l, beta_l compute what alpha = 1, beta_l / prod alpha_k compute, for any weights") {
@@ -108,9 +87,9 @@ TEST_CASE("gauge theorem: alpha_l, beta_l compute what alpha = 1, beta_l / prod 
     spec.model.placement.rule = given_rule;
     const std::uint64_t seed = any_seed();
     const std::vector<int> ids = any_ids(spec);
-    const Outcome plain = outcome_of(spec, seed, ids);
+    const Outcome plain = outcome_of_stack(spec, seed, ids);
     given().gauged = true;
-    const Outcome gauged = outcome_of(spec, seed, ids);
+    const Outcome gauged = outcome_of_stack(spec, seed, ids);
     assert_close(gauged.logits, plain.logits, tolerance);
     for (int step = 0; step < spec.model.steps(); ++step) {
       assert_close(times(product_up_to(step), gauged.stack.at(step, Signal::x_out)),
@@ -124,7 +103,7 @@ std::vector<double> logits_of(StackSpec spec, std::string_view placement, double
                               const std::vector<int>& ids) {
   spec.model.placement = find_placement(placement).value();
   spec.model.embedding.scale = embedding;
-  return outcome_of(spec, seed, ids).logits;
+  return outcome_of_stack(spec, seed, ids).logits;
 }
 
 TEST_CASE("depth-scaled and u-mup are Pre-LN, beam is Peri-LN, each from another size of the embedding") {
@@ -169,7 +148,7 @@ TEST_CASE("streams that are not mixed and that every branch is added to are Pre-
     spec.model.stream_write = StreamWrite::all;
     const std::uint64_t seed = any_seed();
     const std::vector<int> ids = any_ids(spec);
-    assert_close(outcome_of(spec, seed, ids).logits, logits_of(spec, "pre", 1.0, seed, ids), tolerance);
+    assert_close(outcome_of_stack(spec, seed, ids).logits, logits_of(spec, "pre", 1.0, seed, ids), tolerance);
   }));
 }
 

@@ -194,25 +194,17 @@ TEST_CASE("embedding, positions and unembedding have standard deviations of thei
   CHECK(stddev_of(spec, 0, Weight::unembedding) == 0.5 * truncation_factor(spec.init));
 }
 
-TEST_CASE("DeepNorm scales V, O, up, down by (8L)^-1/4 = 1/2 at L = 2, nothing else") {
-  StackSpec spec = shapes();
-  const StackSpec plain = spec;
-  spec.model.placement = *find_placement("deepnorm");
-  for (const Weight weight : all) {
-    const bool branch = weight == Weight::v || weight == Weight::o || weight == Weight::up || weight == Weight::down;
-    CAPTURE(weight_names[static_cast<std::size_t>(weight)]);
-    CHECK(stddev_of(spec, 0, weight) == (branch ? 0.5 : 1.0) * stddev_of(plain, 0, weight));
-  }
-}
-
-TEST_CASE("DeepNorm as in GLM-130B scales V, O, up, down by (2L)^-1/2 = 1/2 at L = 2, nothing else") {
-  StackSpec spec = shapes();
-  const StackSpec plain = spec;
-  spec.model.placement = *find_placement("deepnorm-glm");
-  for (const Weight weight : all) {
-    const bool branch = weight == Weight::v || weight == Weight::o || weight == Weight::up || weight == Weight::down;
-    CAPTURE(weight_names[static_cast<std::size_t>(weight)]);
-    CHECK(stddev_of(spec, 0, weight) == (branch ? 0.5 : 1.0) * stddev_of(plain, 0, weight));
+TEST_CASE("DeepNorm scales V, O, up, down by (8L)^-1/4, GLM-130B's by (2L)^-1/2, 1/2 at L = 2, nothing else") {
+  for (const char* placement : {"deepnorm", "deepnorm-glm"}) {
+    CAPTURE(std::string(placement));
+    StackSpec spec = shapes();
+    const StackSpec plain = spec;
+    spec.model.placement = *find_placement(placement);
+    for (const Weight weight : all) {
+      const bool branch = weight == Weight::v || weight == Weight::o || weight == Weight::up || weight == Weight::down;
+      CAPTURE(weight_names[static_cast<std::size_t>(weight)]);
+      CHECK(stddev_of(spec, 0, weight) == (branch ? 0.5 : 1.0) * stddev_of(plain, 0, weight));
+    }
   }
 }
 

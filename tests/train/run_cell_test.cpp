@@ -108,13 +108,18 @@ TEST_CASE("a run does not depend on the number of threads, its records neither")
   for (const int count : {2, 3}) check_same_run(*target.backend, result(count), one);
 }
 
-TEST_CASE("a run that is no longer finite ends there, with a record of no step behind it") {
-  const Target target = truth_target();
+TrainCell diverging_cell() {
   TrainCell cell = small_cell(DType::f64);
   cell.spec = trained_stack("none");
   cell.train.lr = 1e200;
   cell.train.clip = 0.0;
   cell.train.warmup = 0.0;
+  return cell;
+}
+
+TEST_CASE("a run that is no longer finite ends there, with a record of no step behind it") {
+  const Target target = truth_target();
+  TrainCell cell = diverging_cell();
   const TrainedCell trained = training::run_cell(truth(), cell, synthetic_language(), nullptr, {});
   const CellHistory& history = trained.history;
   CHECK_FALSE(history.is_finite());
@@ -152,11 +157,7 @@ TEST_CASE("what is to be known of the trained weights goes into the last record 
   CHECK(whole.asked == 1);
   CHECK(whole.steps() == std::vector{12});
   // Its last step is the one that is no longer finite, and is recorded: there is nothing to be known of such weights.
-  TrainCell cell = small_cell(DType::f64);
-  cell.spec = trained_stack("none");
-  cell.train.lr = 1e200;
-  cell.train.clip = 0.0;
-  cell.train.warmup = 0.0;
+  TrainCell cell = diverging_cell();
   cell.train.steps = static_cast<int>(AtEnd(cell).trained.history.loss.size());
   const AtEnd diverged(cell);
   CHECK_FALSE(diverged.trained.history.is_finite());

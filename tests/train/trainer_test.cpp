@@ -131,19 +131,6 @@ TEST_CASE("twins begin with the same numbers wherever both have a parameter, and
   CHECK(start("pre", 4).at("embedding.weight") != pre.at("embedding.weight"));
 }
 
-TEST_CASE("training learns") {
-  TrainSpec train = few_steps(OptimizerKind::adamw);
-  train.steps = 60;
-  train.batch = 16;
-  train.lr = 0.02;
-  StackSpec spec = trained_stack("peri");
-  spec.input.tokens = 16;
-  Trainer trainer = trainer_of(targets().front(), spec, train);
-  const double first = trainer.step().loss;
-  while (trainer.steps() < 59) (void)trainer.step();
-  CHECK(trainer.step().loss < first - 0.5);
-}
-
 TEST_CASE("a step that is not finite counts, and changes neither weights nor what the optimizer remembers") {
   for (const Target& target : targets()) {
     const Backend& ops = *target.backend;
