@@ -27,9 +27,9 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most = std::numeric
 
 void CommonOptions::add_to(CLI::App& command, const study::CommonFlags& taken) {
   if (taken.config) {
-    command.add_option("--config", config, "TOML file: what to simulate (`periscope list` shows every key)");
+    command.add_option("--config", asked.file, "TOML file: what to simulate (`periscope list` shows every key)");
     command
-        .add_option("--set", settings,
+        .add_option("--set", asked.settings,
                     "Override one key, as in --set model.width=256; may be repeated, the last of a key wins")
         ->allow_extra_args(false);
   }
@@ -42,70 +42,62 @@ void CommonOptions::add_to(CLI::App& command, const study::CommonFlags& taken) {
         ->allow_extra_args(false);
   }
   if (taken.seed) {
-    command.add_option("--seed", seed, "First random seed, run.seed")
+    command.add_option("--seed", asked.seed, "First random seed, run.seed")
         ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()));
   }
-  if (taken.seeds) command.add_option("--seeds", seeds, "Number of seeds")->check(whole_number(1));
+  if (taken.seeds) command.add_option("--seeds", asked.seeds, "Number of seeds")->check(whole_number(1));
   if (taken.threads) {
     command
-        .add_option("--threads", threads, "Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it")
+        .add_option("--threads", asked.threads,
+                    "Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it")
         ->check(whole_number(0));
   }
-  if (taken.device) command.add_option("--device", device, "cpu, reference, cuda or cuda-tf32");
-  if (taken.dtype) command.add_option("--dtype", dtype, "f64, f32, bf16 or f16");
+  if (taken.device) command.add_option("--device", asked.device, "cpu, reference, cuda or cuda-tf32");
+  if (taken.dtype) command.add_option("--dtype", asked.dtype, "f64, f32, bf16 or f16");
   if (taken.memory) {
     command.add_option_function<std::string>(
-        "--memory", [this](const std::string& word) { memory = study::bytes_of("--memory", word); },
+        "--memory", [this](const std::string& word) { asked.memory = study::bytes_of("--memory", word); },
         "Memory for signals that gradients need, or for converted weights, as in 8G (K, M, G: powers of 1024): what it "
         "holds need not be computed again; results do not depend on it. Default: at most half of what there is, and "
         "for gradients with dense weights at most 2.8 GB");
   }
   if (taken.out)
-    command.add_option("--out", out, "Folder for result files; FOLDER/cache has finished tasks until they are written");
+    command.add_option("--out", asked.out,
+                       "Folder for result files; FOLDER/cache has finished tasks until they are written");
   command.add_flag("--json", json, "Print the result to stdout as one JSON object");
   command.add_flag("--quiet", quiet, "No progress and no tables");
   if (taken.force) {
-    command.add_flag("--force", force, "Overwrite a model that is there; try what by the estimate does not fit");
+    command.add_flag("--force", asked.force, "Overwrite a model that is there; try what by the estimate does not fit");
   }
 }
 
-void CommonOptions::add_theory_set_to(CLI::App& command) {
+void CommonOptions::add_to(CLI::App& command, const study::Study& study) {
+  add_to(command, study.common);
+  if (study.schema != nullptr) {
+    command.add_option("--csv", csv, "Write the result as CSV too: a file, or - for stdout");
+  }
+  if (study.skips) {
+    command.add_flag("--skip-finished", skip_finished,
+                     "Compute nothing if --out has this program's result of the same configuration: print its table, "
+                     "return its exit code");
+  }
+  if (!study.compares) return;
   command
-      .add_option("--theory-set", theory_settings,
+      .add_option("--theory-set", asked.theory_settings,
                   "Tell theory something else than is measured, as in --theory-set model.rope=false; may be repeated")
       ->allow_extra_args(false);
-}
-
-void CommonOptions::add_csv_to(CLI::App& command) {
-  command.add_option("--csv", csv, "Write the result as CSV too: a file, or - for stdout");
-}
-
-void CommonOptions::add_skip_finished_to(CLI::App& command) {
-  command.add_flag("--skip-finished", skip_finished,
-                   "Compute nothing if --out has this program's result of the same configuration: print its table, "
-                   "return its exit code");
 }
 
 study::Request CommonOptions::request(std::string command, std::vector<std::string> acting,
                                       study::FlagValues flags) const {
   config::require_variations(sections(), variations);
-  std::vector<std::string> all = settings;
-  all.insert(all.end(), variations.begin(), variations.end());
-  return {.known = sections(),
-          .file = config,
-          .settings = all,
-          .theory_settings = theory_settings,
-          .seed = seed,
-          .seeds = seeds,
-          .threads = threads,
-          .device = device,
-          .dtype = dtype,
-          .out = out,
-          .memory = memory,
-          .force = force,
-          .flags = std::move(flags),
-          .command = std::move(command),
-          .acting = std::move(acting)};
+  study::Request request = asked;
+  request.known = sections();
+  request.settings.insert(request.settings.end(), variations.begin(), variations.end());
+  request.flags = std::move(flags);
+  request.command = std::move(command);
+  request.acting = std::move(acting);
+  return request;
 }
 
 }  // namespace periscope::app

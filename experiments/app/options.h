@@ -5,38 +5,23 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/study/common_flags.h"
-#include "experiments/engine/study/request.h"
+#include "experiments/engine/study/study.h"
 
 namespace periscope::app {
 
 /// The values of the flags that commands share.
 struct CommonOptions {
-  std::string config;
-  std::vector<std::string> settings;
+  study::Request asked;                 ///< what flags say of it
   std::vector<std::string> variations;  ///< --vary
-  std::vector<std::string> theory_settings;
-  std::optional<std::uint64_t> seed;
-  std::optional<int> seeds;
-  std::optional<int> threads;
-  std::optional<std::string> device;
-  std::optional<std::string> dtype;
-  std::optional<std::string> out;
-  std::optional<double> memory;
-  std::optional<std::string> csv;  ///< where the result goes as text, "-" for standard output
+  std::optional<std::string> csv;       ///< where the result goes as text, "-" for standard output
   bool json = false;
   bool quiet = false;
   bool skip_finished = false;
-  bool force = false;  ///< do what would overwrite a model or not fit
 
   /// Adds those of the flags that `taken` names, and --json and --quiet.
   void add_to(CLI::App& command, const study::CommonFlags& taken);
-  /// Adds --theory-set, for commands that hold a prediction against a measurement.
-  void add_theory_set_to(CLI::App& command);
-  /// Adds --csv, for studies.
-  void add_csv_to(CLI::App& command);
-  /// Adds --skip-finished, for commands that ask finished_run.
-  void add_skip_finished_to(CLI::App& command);
+  /// Adds the flags of a study: its common ones, and --csv, --skip-finished and --theory-set where they act.
+  void add_to(CLI::App& command, const study::Study& study);
   /// The request of `command`, in which the keys `acting` act (Request::acting), with its own flags.
   [[nodiscard]] study::Request request(std::string command, std::vector<std::string> acting,
                                        study::FlagValues flags = {}) const;

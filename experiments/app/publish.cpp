@@ -45,7 +45,7 @@ void require_place_for_csv(const study::Job& job, const CommonOptions& options) 
           std::filesystem::weakly_canonical(study::result_file(job, "nc"), unreadable)) {
     throw ConfigError(fmt::format("--csv {}: this is the result file itself; expected another name", csv));
   }
-  if (!options.force && !may_be_replaced(csv)) {
+  if (!options.asked.force && !may_be_replaced(csv)) {
     throw ConfigError(fmt::format("--csv {}: found a file that is no CSV; --force overwrites it", csv));
   }
   const OutputFile trial(csv);

@@ -117,7 +117,7 @@ ExitCode run_study(const study::Study& study, const CommonOptions& options, cons
   if (const auto code = skipped(study, job, options, progress)) return *code;
   require_place_for_results(study, job, options);
   const auto run = [&] { return run_and_publish(study, job, options, progress); };
-  return job.memory ? stacks::within_memory(*job.memory, options.force, progress, run) : run();
+  return job.memory ? stacks::within_memory(*job.memory, options.asked.force, progress, run) : run();
 }
 
 /// The command that studies with names of two words stand below.
@@ -141,10 +141,7 @@ void add_study(CLI::App& app, int& code, const study::Study& study) {
   command->footer(fmt::format("Example: periscope {}{}\n\n{}", study.example, takes, app.get_footer()));
   const auto options = std::make_shared<CommonOptions>();
   const auto flags = std::make_shared<study::FlagValues>();
-  options->add_to(*command, study.common);
-  if (study.schema != nullptr) options->add_csv_to(*command);
-  if (study.skips) options->add_skip_finished_to(*command);
-  if (study.compares) options->add_theory_set_to(*command);
+  options->add_to(*command, study);
   add_flags(*command, study.flags, *flags);
   command->callback([=, &code, &study] { code = exit_code_of([&] { return run_study(study, *options, *flags); }); });
 }

@@ -4,7 +4,6 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <map>
@@ -19,10 +18,9 @@
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/resolved.h"
 #include "experiments/engine/study/citation.h"
-#include "experiments/engine/study/study.h"
+#include "experiments/studies/describe.h"
 #include "experiments/studies/studies.h"
 #include "python/bindings/own_thread.h"
-#include "python/bindings/table.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 #include "sim/checkpoint/parameter_map.h"
@@ -33,59 +31,6 @@ using namespace nb::literals;
 
 namespace periscope::python {
 namespace {
-
-nb::dict common_of(const study::CommonFlags& common) {
-  return table("config", common.config, "seed", common.seed, "seeds", common.seeds, "threads", common.threads, "device",
-               common.device, "dtype", common.dtype, "memory", common.memory, "out", common.out, "force", common.force);
-}
-
-nb::dict flag_of(const study::FlagText& flag) {
-  return table("name", flag.name, "alias", flag.alias, "meaning", flag.meaning, "default", flag.standard, "toggle",
-               flag.toggle, "list", flag.list, "number", flag.number, "positional", flag.positional, "required",
-               flag.required);
-}
-
-nb::list studies_as_dicts() {
-  nb::list all;
-  for (const study::Study& one : studies()) {
-    nb::list flags;
-    for (const study::FlagText& flag : one.flags) flags.append(flag_of(flag));
-    std::vector<std::string> sections;
-    for (const config::AnySection& section : one.sections) sections.push_back(section.name);
-    all.append(table("name", one.name, "question", one.question, "example", one.example, "configuration",
-                     one.configuration, "acting", study::acting_keys(one), "sections", sections, "flags", flags,
-                     "result", one.schema != nullptr ? nb::cast(one.schema->kind()) : nb::none(), "compares",
-                     one.compares, "common", common_of(one.common)));
-  }
-  return all;
-}
-
-nb::list sections_as_dicts() {
-  nb::list all;
-  for (const config::AnySection& section : sections()) {
-    nb::list keys;
-    for (const config::KeyText& key : section.keys) {
-      keys.append(table("name", key.name, "default", key.standard, "unit", key.unit, "meaning", key.meaning, "type",
-                        key.type, "choices", key.choices, "swept", key.swept));
-    }
-    all.append(table("name", section.name, "keys", keys));
-  }
-  return all;
-}
-
-nb::dict schemas() {
-  nb::dict all;
-  for (const study::Study& one : studies()) {
-    if (one.schema == nullptr || all.contains(one.schema->kind().c_str())) continue;
-    nb::list columns;
-    for (const dataset::ColumnSpec& column : one.schema->columns()) {
-      columns.append(table("name", column.name, "dimensions", column.axes(), "type", dataset::name_of(column.type),
-                           "units", column.units, "meaning", column.meaning));
-    }
-    all[one.schema->kind().c_str()] = table("version", one.schema->version(), "columns", columns);
-  }
-  return all;
-}
 
 /// The resolved configuration as JSON, of a file with entries on top. Throws ConfigError for one that cannot be.
 std::string resolve(const std::string& file, const std::vector<std::string>& entries) {
@@ -124,15 +69,18 @@ std::vector<std::pair<std::string, std::vector<int>>> parameters(const std::stri
 }  // namespace
 
 void add_descriptions(nb::module_& module) {
-  module.def("studies", &studies_as_dicts, "Every study: its question, flags, sections, keys that act.");
-  module.def("sections", &sections_as_dicts, "Every section of a configuration, with its keys.");
-  module.def("schemas", &schemas, "Every kind of result: its columns, with dimensions, units and meaning.");
+  module.def(
+      "description",
+      [] {
+        const nlohmann::ordered_json all{{"version", build_info::version},   {"commit", build_info::commit},
+                                         {"studies", studies_json()},        {"sections", sections_json()},
+                                         {"results", results_json()},        {"placements", config::placements_json()},
+                                         {"recipes", config::recipes_json()}};
+        return config::json_text(all);
+      },
+      "What the program offers, as JSON.");
   module.def("resolve", &resolve, "file"_a, "entries"_a, "The resolved configuration, as JSON.");
   module.def("parameters", &parameters, "file"_a, "entries"_a, "Name and shape of every parameter of one stack.");
-  module.def(
-      "placements", [] { return config::json_text(config::placements_json()); }, "The named placements, as JSON.");
-  module.def(
-      "recipes", [] { return config::json_text(config::recipes_json()); }, "Every model.recipe, as JSON.");
   module.def(
       "citation",
       [](const std::map<std::string, std::string>& result) {
@@ -144,12 +92,6 @@ void add_descriptions(nb::module_& module) {
         });
       },
       "result"_a, "BibTeX of the program, or of a result with these attributes.");
-  module.def(
-      "build",
-      [] {
-        return table("version", build_info::version, "commit", build_info::commit, "compiler", build_info::compiler);
-      },
-      "What this module was built from.");
 }
 
 }  // namespace periscope::python

@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "experiments/engine/settings/config.h"
+#include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/study/origin.h"
 #include "experiments/studies/probe/replay.h"
 #include "python/bindings/model.h"
 #include "python/bindings/own_thread.h"
 #include "python/bindings/run.h"
-#include "python/bindings/table.h"
 #include "sim/base/error.h"
 #include "sim/checkpoint/checkpoint.h"
 #include "sim/core/idle_memory.h"
@@ -45,28 +45,33 @@ std::size_t index_of(const Names& names, const std::string& word, const char* wh
   return static_cast<std::size_t>(found - names.begin());
 }
 
-/// What a recorder has to know of a model: its layers and norms, and of every parameter the tensor that holds it.
-nb::dict layout(const Model& model) {
+/// What a recorder has to know of a model, as JSON: its layers and norms, and of every parameter the tensor that holds
+/// it.
+std::string layout(const Model& model) {
   std::optional<Checkpoint> opened;
   on_own_thread([&] { opened.emplace(model.memory); });
   const ModelSpec& m = opened->model();
-  nb::list parts;
+  nlohmann::ordered_json parts;
   for (const auto& [tensor, uses] : opened->uses()) {
     for (const ParameterMap::Use& use : uses) {
       const bool has_place =
           use.parameter.part == ParameterId::Part::matrix || use.parameter.part == ParameterId::Part::gain;
       if (!has_place) continue;
-      parts.append(table("tensor", tensor, "weight", std::string(name_of(use.parameter.weight)), "sublayer",
-                         use.parameter.sublayer, "first", use.part.first, "rows", use.rows, "transposed",
-                         use.part.transposed));
+      parts.push_back({{"tensor", tensor},
+                       {"weight", name_of(use.parameter.weight)},
+                       {"sublayer", use.parameter.sublayer},
+                       {"first", use.part.first},
+                       {"rows", use.rows},
+                       {"transposed", use.part.transposed}});
     }
   }
-  nb::list rules;
+  nlohmann::ordered_json rules;
   for (int l = 0; l < m.sublayers(); ++l) {
     const SublayerRule rule = m.rule(l);
-    rules.append(table("norm_a", rule.norm_a, "norm_b", rule.norm_b, "norm_c", rule.norm_c));
+    rules.push_back({{"norm_a", rule.norm_a}, {"norm_b", rule.norm_b}, {"norm_c", rule.norm_c}});
   }
-  return table("layers", m.layers, "rope", m.rope, "causal", m.causal, "rules", rules, "parameters", parts);
+  return config::json_text(
+      {{"layers", m.layers}, {"rope", m.rope}, {"causal", m.causal}, {"rules", rules}, {"parameters", parts}});
 }
 
 std::shared_ptr<Result> replay(const Model& model, int sequences, const std::vector<int>& ids,

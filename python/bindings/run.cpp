@@ -21,7 +21,6 @@
 #include "experiments/studies/studies.h"
 #include "python/bindings/model.h"
 #include "python/bindings/own_thread.h"
-#include "python/bindings/table.h"
 #include "sim/base/printable.h"
 #include "sim/core/idle_memory.h"
 #include "sim/core/memory_reserve.h"
@@ -78,9 +77,16 @@ template <class E>
 nb::dict record_of(const stacks::TrainingRecord& record) {
   nb::dict values;
   for (const auto& [name, numbers] : *record.values) values[name.c_str()] = numbers;
-  return table("run", record.run, "placement", config::valid_utf8(record.placement), "seed", record.seed, "step",
-               record.step, "steps", record.steps, "loss", record.loss, "grad_norm", record.grad_norm, "values",
-               values);
+  nb::dict all;
+  all["run"] = record.run;
+  all["placement"] = config::valid_utf8(record.placement);
+  all["seed"] = record.seed;
+  all["step"] = record.step;
+  all["steps"] = record.steps;
+  all["loss"] = record.loss;
+  all["grad_norm"] = record.grad_norm;
+  all["values"] = values;
+  return all;
 }
 
 std::function<void()> watcher(WatchedProgress& progress, const nb::object& on_progress, const nb::object& on_record) {

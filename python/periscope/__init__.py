@@ -61,9 +61,9 @@ def __getattr__(name: str) -> Any:
         globals()[name] = found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
         return found
     if name == "__version__":
-        from . import _periscope
+        from .describe import description
 
-        return _periscope.build()["version"]
+        return description()["version"]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

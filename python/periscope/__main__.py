@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import _periscope, _run
+from . import _run
+from .describe import description
 from .errors import Error, Stopped
 
 ABOUT = """Runs a study in Python: the same results as the program's, and texts through the tokenizer.json of a
@@ -14,11 +15,11 @@ checkpoint's folder. The table goes to standard error, JSON to standard output."
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m periscope", description=ABOUT)
-    build = _periscope.build()
-    parser.add_argument("--version", action="version", version=f"periscope {build['version']} ({build['commit']})")
+    known = description()
+    parser.add_argument("--version", action="version", version=f"periscope {known['version']} ({known['commit']})")
     run = parser.add_subparsers(required=True, metavar="run").add_parser("run", help="run a study", description=ABOUT)
     studies = run.add_subparsers(required=True, metavar="STUDY", dest="study")
-    for study in _periscope.studies():
+    for study in known["studies"]:
         _add_study(studies.add_parser(study["name"].replace(" ", "-"), help=study["question"]), study)
     return parser
 

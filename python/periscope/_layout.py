@@ -1,6 +1,7 @@
 """Where a model of transformers has its signals: which module's input or output is which signal follows from which
 tensor holds which matrix or norm, for every family alike."""
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ def layout_of(model: Any, compiled: "_periscope.Model") -> Layout:
     """Finds the modules. Raises InputError where a signal of the stream has none."""
     from . import _periscope
 
-    facts = _periscope.layout(compiled)
+    facts = json.loads(_periscope.layout(compiled))
     modules = dict(model.named_modules())
     by_sublayer: dict[int, dict[str, dict[str, Any]]] = {}
     for part in facts["parameters"]:

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
@@ -13,6 +12,7 @@ from . import _periscope, _text, dataset
 from ._progress import bar
 from ._toml import plain
 from .config import Config, ConfigLike, flat, settings
+from .describe import description
 from .errors import CheckFailed, ConfigError, short, utf8, whole
 
 if TYPE_CHECKING:
@@ -98,9 +98,8 @@ def results(
     return result, ds
 
 
-@cache
 def _study(name: str) -> dict[str, Any]:
-    return next((study for study in _periscope.studies() if study["name"] == name), {})
+    return next((study for study in description()["studies"] if study["name"] == name), {})
 
 
 def _configured(name: str, config: ConfigLike) -> ConfigLike:

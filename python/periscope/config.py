@@ -5,26 +5,20 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any, Union
 
-from . import _toml
+from . import _periscope, _toml
+from .describe import description
 from .errors import ConfigError, utf8
 
 _NAME = re.compile(r"[\w-]+(\.[\w-]+)*")
 ConfigLike = Union["Config", Mapping[str, Any], str, "os.PathLike[str]", None]
 
 
-@cache
-def _sections() -> frozenset[str]:
-    from . import _periscope
-
-    return frozenset(section["name"] for section in _periscope.sections())
-
-
 def flat(keys: Mapping[str, Any], within: str = "") -> dict[str, Any]:
     """``{"model": {"width": 8}, "run.seeds": 4}`` as ``{"model.width": 8, "run.seeds": 4}``."""
     found: dict[str, Any] = {}
+    sections = {section["name"] for section in description()["sections"]}
     if not isinstance(keys, Mapping):
         raise ConfigError(f"{within or 'configuration'}: found {type(keys).__name__}; expected a table of keys")
     for name, value in keys.items():
@@ -33,7 +27,7 @@ def flat(keys: Mapping[str, Any], within: str = "") -> dict[str, Any]:
         full = within + name
         if not _NAME.fullmatch(full):
             raise ConfigError(f"unknown key {full!r}: expected one of the keys that periscope.keys() lists")
-        is_section = full in _sections() or (not within and isinstance(value, Mapping) and "." not in name)
+        is_section = full in sections or (not within and isinstance(value, Mapping) and "." not in name)
         if not is_section:
             found[full] = _toml.plain(full, value)
         elif isinstance(value, Mapping):
@@ -92,8 +86,6 @@ class Config:
         return changed
 
     def _resolve(self) -> str:
-        from . import _periscope
-
         return _periscope.resolve(self._file, settings(self._keys))
 
     @property
@@ -113,8 +105,6 @@ class Config:
     def parameters(self) -> dict[str, tuple[int, ...]]:
         """The parameters of the one stack that it describes, by name, with their shapes, as ``Model`` wants them: a
         matrix is [out, in]. Raises ConfigError for several stacks."""
-        from . import _periscope
-
         return {name: tuple(shape) for name, shape in _periscope.parameters(self._file, settings(self._keys))}
 
     def __iter__(self) -> Iterator[str]:

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from . import _accessor  # noqa: F401  # ds.periscope
+from .describe import description
 from .errors import Error, InputError, utf8
 from .plots import reader
 from .plots.dataset import tidy, whole_file
@@ -134,9 +135,7 @@ def _alone(work: Callable[[], T]) -> T:
 
 def _kinds(ds: xr.Dataset) -> dict[str, str]:
     """The types of the columns of a kind of result."""
-    from . import _periscope
-
-    schema = _periscope.schemas().get(ds.attrs.get("result", ""))
+    schema = description()["results"].get(ds.attrs.get("result", ""))
     return {column["name"]: column["type"] for column in schema["columns"]} if schema else {}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, sys.argv[1])
-from periscope import _periscope  # noqa: E402
+from periscope.describe import description  # noqa: E402
 from periscope.errors import in_python  # noqa: E402
 
 WIDTH = 116
@@ -57,7 +57,7 @@ def key_type(section: str, key: dict[str, Any]) -> str:
 
 
 def keys_text() -> str:
-    sections = _periscope.sections()
+    sections = description()["sections"]
     names = [s["name"] for s in sections]
     lines = [
         '"""The keys of a configuration, by sections. Made by generate.py from the key tables of the program."""',
@@ -179,8 +179,8 @@ def verb_text(study: dict[str, Any], names: list[str]) -> str:
 
 
 def verbs_text() -> str:
-    names = [s["name"] for s in _periscope.sections()]
-    studies = _periscope.studies()
+    names = [s["name"] for s in description()["sections"]]
+    studies = description()["studies"]
     verbs = [study["name"].replace(" ", "_").replace("-", "_") for study in studies]
     header = [
         '"""Every study as a function. Made by generate.py from the program\'s registry of studies."""',

@@ -21,8 +21,9 @@ SECONDS = 240  # for all of them; some 6 are used
 RUNS = """
 import json, sys, time
 from periscope import _periscope, errors
+from periscope.describe import description
 small, values, start = json.loads(sys.stdin.read())
-keys = [key["name"] for section in _periscope.sections() for key in section["keys"]]
+keys = [key["name"] for section in description()["sections"] for key in section["keys"]]
 cases = [(key, value) for key in keys for value in values]
 for number, (key, value) in enumerate(cases[start:], start):
     print(json.dumps([number, key, value[:60]]), flush=True)

@@ -12,7 +12,7 @@ import xarray as xr
 from studies import EVERY, power_list, run_module, run_program, verb_of
 
 import periscope as ps
-from periscope import _periscope
+from periscope.describe import description
 
 PROGRAM = ""
 
@@ -27,7 +27,7 @@ class EveryStudy(unittest.TestCase):
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
 
     def test_all_studies_are_here(self) -> None:
-        self.assertEqual({study["name"] for study in _periscope.studies()}, set(EVERY))
+        self.assertEqual({study["name"] for study in description()["studies"]}, set(EVERY))
 
     def test_the_dataset_is_that_of_the_programs_file(self) -> None:
         for study in EVERY:

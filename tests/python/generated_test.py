@@ -9,6 +9,7 @@ from pathlib import Path
 
 import periscope as ps
 from periscope import _keys, _periscope, verbs
+from periscope.describe import description
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,11 +31,11 @@ class Generated(unittest.TestCase):
 
     def test_every_key_has_a_type(self) -> None:
         typed = set()
-        for section in _periscope.sections():
+        for section in description()["sections"]:
             name = "".join(part.title() for part in section["name"].replace(".", "_").split("_")) + "Keys"
             hints = typing.get_type_hints(getattr(_keys, name))
             typed |= {f"{section['name']}.{key}" for key in hints}
-        self.assertLessEqual({key["name"] for s in _periscope.sections() for key in s["keys"]}, typed)
+        self.assertLessEqual({key["name"] for s in description()["sections"] for key in s["keys"]}, typed)
 
     def test_lists_of_keys_and_columns(self) -> None:
         self.assertEqual(ps.keys().loc["model.width", "default"], "1024")

@@ -54,8 +54,8 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
   stacks::MemoryEstimate memory;  // a matrix, and what is written of it; tables are matrices here
   memory.add(2.0 * 8.0 * m.width * std::max({1.0 * m.mlp_width, 1.0 * m.query_width(), 1.0 * m.vocab}), "model.width");
   TerminalProgress progress(options.quiet);
-  stacks::within_memory(memory, options.force, progress,
-                        [&] { write_random_checkpoint(config, family, options.force); });
+  stacks::within_memory(memory, options.asked.force, progress,
+                        [&] { write_random_checkpoint(config, family, options.asked.force); });
   const Checkpoint checkpoint(config.run.out);
   const nlohmann::ordered_json json = options.json ? info_json(checkpoint, progress) : nullptr;
   progress.say(fmt::format("{}wrote {}\n", info_text(checkpoint, progress), printable(config.run.out)));

@@ -7,6 +7,7 @@
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/tools/tools.h"
 #include "experiments/engine/settings/catalogue.h"
+#include "experiments/studies/describe.h"
 #include "experiments/studies/studies.h"
 #include "sim/backends.h"
 #include "sim/core/op.h"
@@ -35,12 +36,8 @@ nlohmann::ordered_json list_json() {
                                {"mlp_width", p.mlp_width}});
   }
   json["recipes"] = config::recipes_json();
-  for (const config::AnySection& section : sections()) {
-    for (const config::KeyText& k : section.keys) {
-      json["keys"].push_back({{"name", k.name}, {"default", k.standard}, {"meaning", k.meaning}, {"type", k.type}});
-      if (!k.unit.empty()) json["keys"].back()["unit"] = k.unit;
-      if (!k.choices.empty()) json["keys"].back()["choices"] = k.choices;
-    }
+  for (const nlohmann::ordered_json& section : sections_json()) {
+    for (const nlohmann::ordered_json& key : section.at("keys")) json["keys"].push_back(key);
   }
   for (const std::string_view name : device_names()) json["devices"].push_back(name);
   for (const OpFacts& op : op_table) {
@@ -64,7 +61,8 @@ void add_list(CLI::App& app, int& code) {
   const auto man = std::make_shared<bool>(false);
   const auto completion = std::make_shared<bool>(false);
   const auto json = [=] {
-    return *columns ? columns_json() : *recipes ? config::recipes_json() : *blocks ? blocks_json() : list_json();
+    if (*columns) return nlohmann::ordered_json{{"results", results_json()}};
+    return *recipes ? config::recipes_json() : *blocks ? blocks_json() : list_json();
   };
   const auto text = [=] { return *columns ? columns_text() : *blocks ? blocks_text() : list_text(*recipes); };
   CLI::App* command =

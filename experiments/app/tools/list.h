@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/result/schema.h"
-
 namespace periscope::app {
 
 /// Placements (T1's table), presets, recipes, configuration keys with their defaults, devices, ops, studies and other
@@ -17,8 +15,7 @@ nlohmann::ordered_json list_json();
 std::string list_text(bool recipes);
 std::string list_markdown();
 
-/// The columns of every kind of result.
-nlohmann::ordered_json columns_json();
+/// The columns of every kind of result (results_json), as text and as Markdown.
 std::string columns_text();
 std::string columns_markdown();
 
@@ -29,9 +26,6 @@ struct Example {
 
 /// The examples of every study, then of the other commands.
 std::vector<Example> examples();
-
-/// Returns the schema of every kind of result.
-std::vector<const dataset::Schema*> result_schemas();
 
 /// The manual's reference in Markdown: the commands of the whole program `app` with their flags, exit codes,
 /// the lists, columns of results. It is the same on every machine.

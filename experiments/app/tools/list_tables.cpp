@@ -3,6 +3,7 @@
 
 #include "experiments/app/tools/list.h"
 #include "experiments/engine/result/text_table.h"
+#include "experiments/studies/describe.h"
 
 namespace periscope::app {
 namespace {
@@ -107,8 +108,8 @@ std::string list_markdown() {
 
 std::string columns_text() {
   std::string text;
-  const ordered_json all = columns_json();
-  for (const auto& [kind, result] : all.at("results").items()) {
+  const ordered_json all = results_json();
+  for (const auto& [kind, result] : all.items()) {
     text += fmt::format("{}Result {}, version {}\n", text.empty() ? "" : "\n", kind, result.at("version").dump());
     text += text_of_rows(result.at("columns"), column_fields);
   }
@@ -117,8 +118,8 @@ std::string columns_text() {
 
 std::string columns_markdown() {
   std::string text;
-  const ordered_json all = columns_json();
-  for (const auto& [kind, result] : all.at("results").items()) {
+  const ordered_json all = results_json();
+  for (const auto& [kind, result] : all.items()) {
     text += fmt::format("\n### Result {}\n\nVersion {}.\n", kind, result.at("version").dump());
     text += markdown_of_rows(result.at("columns"), column_fields);
   }

@@ -40,8 +40,8 @@ double require_power_of_two(double factor) {
 RegaugeRequest request_of(const CommonOptions& options, const RegaugeFlags& flags) {
   RegaugeRequest request{.folder = flags.folder,
                          .ignore_keys = study::read_flags(ignore_key_flags(), flags.words).ignore_keys,
-                         .out = options.out.value_or(""),
-                         .overwrite = options.force};
+                         .out = options.asked.out.value_or(""),
+                         .overwrite = options.asked.force};
   if (request.out.empty()) throw ConfigError("--out: expected a folder for the checkpoint");
   if (flags.factor.has_value() == !flags.format.empty()) {
     throw ConfigError("regauge: expected --factor or --format, one of them");
@@ -62,7 +62,7 @@ RegaugeRequest request_of(const CommonOptions& options, const RegaugeFlags& flag
 ExitCode run_regauge(const CommonOptions& options, const RegaugeFlags& flags) {
   const RegaugeRequest request = request_of(options, flags);
   config::RunOptions run;
-  run.threads = options.threads.value_or(0);
+  run.threads = options.asked.threads.value_or(0);
   const int threads = study::threads_of(run);
   omp_set_num_threads(threads);
   TerminalProgress progress(options.quiet);
@@ -74,7 +74,7 @@ ExitCode run_regauge(const CommonOptions& options, const RegaugeFlags& flags) {
   table.add(2.0 * 8.0 * model.width * std::max({1.0 * model.mlp_width, 1.0 * model.query_width(), 1.0 * model.vocab}),
             "the checkpoint's largest tensor");
   memory.then(table);
-  const Regauged done = stacks::within_memory(memory, options.force, progress, [&] { return regauge(request); });
+  const Regauged done = stacks::within_memory(memory, options.asked.force, progress, [&] { return regauge(request); });
   progress.say(fmt::format("{}wrote {}\n", regauge_text(done), printable(request.out)));
   if (options.json) print_json(regauge_json(done));
   return ExitCode::ok;
