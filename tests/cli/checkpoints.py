@@ -25,46 +25,6 @@ STACKS = {"llama": ["pre"], "mistral": ["pre"], "qwen2": ["pre"], "qwen3": ["pre
 
 
 class Info(FolderTest):
-    def test_json_says_which_norm_is_where(self):
-        info, code = run_json("info", FIXTURES / "gemma2")
-        self.assertEqual(code, 0)
-        self.assertEqual(info["placement"]["name"], "peri")
-        self.assertEqual(info["placement"]["letters"], "A B")
-        names = {row["parameter"]: row["tensor"] for row in info["names"]}
-        self.assertEqual(names["layers.{i}.attention.norm_b.gain"],
-                         "model.layers.{i}.post_attention_layernorm.weight")
-        llama, _ = run_json("info", FIXTURES / "llama")
-        names = {row["parameter"]: row["tensor"] for row in llama["names"]}
-        self.assertEqual(names["layers.{i}.mlp.norm_a.gain"], "model.layers.{i}.post_attention_layernorm.weight")
-
-    def test_text_of_every_fixture(self):
-        for folder in sorted(p for p in FIXTURES.iterdir() if p.is_dir()):
-            done = run("info", folder)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn("placement", done.stdout)
-            self.assertEqual(done.stderr, "")
-            self.assertEqual(run("info", folder, "--quiet").stdout, "")
-
-    def test_a_parameter_counts_once(self):
-        info, _ = run_json("info", FIXTURES / "llama-tied")
-        size = sum(int(1 if not t["shape"] else t["shape"][0] * (t["shape"] + [1])[1])
-                   for t in info["tensors"].values())
-        self.assertTrue(info["tied"])
-        self.assertEqual(info["parameters"], size)
-        self.assertEqual(info["types"], {"BF16": len(info["tensors"])})
-
-    def test_what_is_wrong_with_a_folder_is_one_line_and_exit_code_3(self):
-        broken = self.folder / "broken"
-        shutil.copytree(FIXTURES / "llama", broken)
-        config = json.loads((broken / "config.json").read_text())
-        (broken / "config.json").write_text(json.dumps(config | {"strange": 1}))
-        for folder, message in ((self.folder / "nothing", "config.json"), (broken, 'key "strange" = 1')):
-            done = run("info", folder)
-            self.assertEqual(done.returncode, 3)
-            self.assertEqual(done.stdout, "")
-            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-            self.assertIn(message, done.stderr)
-        self.assertEqual(run("info").returncode, 2)
 
     def test_every_matrix_and_table_has_its_standard_deviation(self):
         folder, large = self.folder / "gpt2", ["model.layers=2", "model.width=64", "model.heads=2", "model.vocab=256"]
@@ -96,37 +56,6 @@ class Info(FolderTest):
         path = self.folder / name / "config.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
         return path.parent
-
-    def test_every_command_ignores_a_key_on_demand(self):
-        model = self.edited("model", "llama-tied", strange=1)
-        commands = {"info": (), "probe": ("--tokens", "1,2,3", "--no-theory"), "certify": (),
-                    "generate": ("--tokens", "1,2", "--count", 2),
-                    "regauge": ("--factor", 2, "--out", self.folder / "made")}
-        for command, flags in commands.items():
-            with self.subTest(command=command):
-                refused = run(command, model, *flags)
-                self.assertEqual(refused.returncode, 3)
-                self.assertIn('key "strange" = 1: unknown, it may change the function; pass --ignore-key "strange"',
-                              refused.stderr)
-                result, code = run_json(command, model, *flags, "--ignore-key", "strange")
-                self.assertEqual(code, 0)
-                facts = result["attrs"] if command in ("probe", "certify") else result
-                self.assertIn("strange", facts["ignored_keys"])
-                said = run(command, model, *flags, "--ignore-key", "strange", *(["--force"] * (command == "regauge")))
-                self.assertIn("strange", said.stdout + said.stderr)
-                wrong = run(command, model, *flags, "--ignore-key", "strange", "--ignore-key", "head_dim")
-                self.assertEqual(wrong.returncode, 2)
-                self.assertIn('--ignore-key "head_dim": expected a key that does not change the function', wrong.stderr)
-        self.assertEqual(json.loads((self.folder / "made" / "config.json").read_text())["strange"], 1)
-        random_stack = run("certify", "--ignore-key", "strange")
-        self.assertEqual(random_stack.returncode, 2)
-        self.assertIn("--ignore-key is for checkpoints", random_stack.stderr)
-
-    def test_code_of_its_own_is_not_run_and_said(self):
-        info, code = run_json("info", self.edited("model", auto_map={"AutoModel": "modeling_x.Model"}))
-        self.assertEqual(code, 0)
-        self.assertEqual(len(info["warnings"]), 1)
-        self.assertIn("auto_map", info["warnings"][0])
 
     def test_many_weights_are_read_with_progress(self):
         folder = self.folder / "large"
@@ -197,17 +126,6 @@ class Info(FolderTest):
                 if family != "bert":  # whose embedding norm hides the size of its input
                     size = eval(sizes[family], {"width": 48})
                     self.assertAlmostEqual(probed["second_moment_measured"][0] / size, 1, delta=0.05)
-
-    def test_what_a_family_cannot_express(self):
-        done = run("write-checkpoint", "--family", "llama", "--out", self.folder / "x", *SMALL, "--set",
-                   "model.placement=peri")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("model.placement", done.stderr)
-        self.assertFalse((self.folder / "x").exists())
-        done = run("write-checkpoint", "--family", "lama", "--out", self.folder / "x", *SMALL)
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("llama", done.stderr)
-        self.assertEqual(run("write-checkpoint", "--family", "llama", *SMALL).returncode, 2)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import unittest
 
-from periscope_process import BINARY, FolderTest, Result, run, run_result, sets, start_program
+from periscope_process import BINARY, FolderTest, Result, run, run_result, sets
 
 # The mean field's finite-width term is allowed for where theory is in the limit of infinite width.
 LIMIT = ("theory.finite_width=false",)
@@ -176,23 +176,6 @@ class Configuration(FolderTest):
             self.assertTrue(before[row.changes] != after[row.changes],
                             f"{key} = {row.value} changes nothing that is {row.changes}")
 
-    def test_as_many_threads_run_as_are_asked_for(self):
-        for threads in (1, 3):
-            words = ["propagate", "--config", self.config, "--set", "input.tokens=200", "--set", "run.seeds=16",
-                     "--threads", threads, "--json", "--quiet"]
-            with open(self.folder / "result.json", "w+") as file:  # a pipe that nobody reads would fill
-                process = start_program(*words, stdout=file, text=True)
-                seen = 0
-                while process.poll() is None:
-                    try:
-                        seen = max(seen, len(os.listdir(f"/proc/{process.pid}/task")))
-                    except OSError:
-                        break  # it has just ended
-                process.wait()
-                file.seek(0)
-                result = Result(json.load(file))
-            self.assertEqual((seen, result.fact("circumstances")["threads"]), (threads, threads))
-
     def threads(self, environment, *flags):
         done = run("theory", "--config", self.config, "--quiet", "--json", *flags, environment=environment)
         return Result(json.loads(done.stdout)).fact("circumstances")["threads"]
@@ -268,17 +251,6 @@ class Configuration(FolderTest):
                 content[-1] ^= 1  # the sign, or a digit, of one weight
                 weights.write_bytes(content)
                 self.assertNotEqual(of(a, command), of(b, command), "another weight")
-
-    def test_the_order_of_settings_does_not_count(self):
-        settings = ("model.width=64", "init.scheme=he", "theory.tolerance=0.02")
-        self.assertEqual(self.hash(*settings), self.hash(*settings[::-1]))
-
-    def test_an_experiment_has_its_own_section_in_the_hash(self):
-        quick = ["model.placement=pre", "ladder.widths=[32,64,96,128]"]
-        a, b = (self.result(*quick, f"ladder.seeds={seeds}", command="ladder") for seeds in (8, 9))
-        self.assertEqual(a.config["ladder"], {"widths": [32, 64, 96, 128], "seeds": 8})
-        self.assertNotEqual(a.attrs["config_sha256"], b.attrs["config_sha256"])
-        self.assertNotIn("gradients", a.config)
 
 
 if __name__ == "__main__":

@@ -105,10 +105,6 @@ class Documents(unittest.TestCase):
                      "75 stopped"):
             self.assertIn(word, printed.stdout)
 
-    def test_reference_excludes_other_lists(self):
-        for flag in ("--json", "--columns", "--quiet"):
-            self.assertEqual(run("list", "--reference", flag).returncode, 2, flag)
-
     def test_program_takes_every_printed_command(self):
         keys = {key["name"] for key in json.loads(run("list", "--json").stdout)["keys"]}
         commands = 0

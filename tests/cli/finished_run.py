@@ -1,6 +1,5 @@
 """--skip-finished: what is there is not computed again, and only that. Usage: finished_run.py BINARY"""
 
-import json
 import os
 import pathlib
 import re
@@ -10,7 +9,7 @@ import struct
 import subprocess
 import unittest
 
-from periscope_process import BINARY, FolderTest, cached, run, run_result, sets
+from periscope_process import BINARY, FolderTest, cached, run, run_result
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WRONG = ("--theory-set", "init.down_factor=2")  # a theory that is rejected: exit code 4
@@ -85,24 +84,6 @@ class FinishedRun(FolderTest):
         self.text.write_text("periscope looks below")
         self.check_again(self.propagate(), NO_RUN)
 
-    def test_a_corpus_counts_by_its_bytes(self):
-        words = bytes((i * i + 3 * i) % 251 for i in range(1500))
-        corpus, copy = self.folder / "corpus", self.folder / "copy"
-        corpus.write_bytes(words)
-        copy.write_bytes(words)
-
-        def train(path):
-            flags = sets("model.vocab=256", "model.placement=pre", "train.steps=2", "train.batch=2")
-            done = run("train", "--config", self.config, *flags, "--seeds", 1, "--corpus", path, "--out",
-                       self.folder / "out", "--skip-finished")
-            self.assertEqual(done.returncode, 0, done.stderr)
-            return done.stderr
-
-        self.assertNotIn(SKIPPED, train(corpus))
-        self.assertIn(SKIPPED, train(copy), "the same bytes elsewhere")
-        corpus.write_bytes(words[::-1])
-        self.assertIn(NO_RUN, train(corpus))
-
     def test_another_program_runs(self):
         other = self.folder / "periscope"
         program = BINARY.read_bytes()
@@ -161,19 +142,6 @@ class FinishedRun(FolderTest):
         self.assertIn("expected a regular file", done.stderr)
         self.assertNotIn(SKIPPED, done.stderr)
 
-    def test_flags_that_a_file_cannot_answer(self):
-        for extra, words in ((["--json"], "--skip-finished with --json"),
-                             (["--csv", self.folder / "a.csv"], "--skip-finished with --csv"),
-                             (["--fail-on-divergence"], "--skip-finished with --fail-on-divergence"),
-                             (["--dump", self.folder / "dump", "--set", "model.placement=pre", "--set",
-                               "input.kind=text"], "--skip-finished with --dump")):
-            done = self.propagate(*extra)
-            self.assertEqual((done.returncode, done.stdout), (2, ""))
-            self.assertIn(words, done.stderr)
-        done = run("propagate", "--config", self.config, "--skip-finished")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("expected --out", done.stderr)
-
     def test_what_is_there_needs_no_memory(self):
         """Big enough that a limit refuses the run, and lets a result of it be read."""
         words = [str(BINARY), "propagate", "--config", str(self.config), "--seeds", "1", "--threads", "1",
@@ -202,40 +170,6 @@ class FinishedRun(FolderTest):
         done = run(*words, "--skip-finished")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("depends on the flags", done.stderr)
-
-    def test_every_experiment_of_the_lab(self):
-        self.config.write_text(self.config.read_text() + """
-[gradients]
-layers = [1, 2, 4]
-qk_factors = [0.0, 1.0]
-down_factors = [0.05, 0.5, 5.0]
-[ladder]
-widths = [32, 64, 96, 128]
-seeds = 8
-""")
-        stack = ["--config", self.config, "--set", 'model.placement=["post","pre"]']
-        for command in (["ladder"], ["formats"], *(["gradients", g] for g in (
-                "depth", "attenuation", "identity-path", "score-path", "crossover")), ["verify", "--cases", 2000]):
-            with self.subTest(command):
-                words = [*command, *(stack if command[0] != "verify" else []), "--out", self.folder / "all"]
-                first, again = run(*words), run(*words, "--skip-finished")
-                self.assertEqual(again.returncode, first.returncode)
-                self.assertTrue(again.stderr.startswith(SKIPPED), again.stderr)
-        beside = self.folder / "all" / "verify.json"
-        whole = beside.read_text()
-
-        def cases(text):
-            return json.loads(text)["data_vars"]
-
-        older = whole.replace('"program_sha256": "', '"program_sha256": "0')
-        for content, reason in ((None, "is missing"), ("", "was changed"), (whole[:-9], "was changed"),
-                                (older, "was changed")):
-            with self.subTest(reason=reason, content=content and content[-20:]):
-                beside.unlink()
-                if content is not None:
-                    beside.write_text(content)
-                self.assertIn(f"verify.json {reason}", run(*words, "--skip-finished").stderr)
-                self.assertEqual(cases(beside.read_text()), cases(whole), "it was made again")
 
     def test_a_run_that_could_not_write_all_its_files_is_not_finished(self):
         out = self.folder / "out"

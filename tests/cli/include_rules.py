@@ -33,7 +33,8 @@ ALLOWED = {
     "theory/passes": SPEC | {"theory/kernels", "theory/norms", "theory/attention", "theory/modules"},
     "theory/width": SPEC | {"theory/kernels", "theory/norms", "theory/attention", "theory/modules"},
     "theory/formats": SPEC,
-    "theory/predict": SPEC | {f"theory/{room}" for room in ("kernels", "norms", "attention", "modules", "passes", "width")},
+    "theory/predict": SPEC | {f"theory/{room}"
+                              for room in ("kernels", "norms", "attention", "modules", "passes", "width")},
     "theory/first_steps": SPEC | {f"theory/{room}" for room in ("kernels", "norms", "attention", "width")},
     "theory/certify": SPEC | {"theory/kernels", "theory/norms"},
 }

@@ -110,13 +110,6 @@ class Citation(FolderTest):
         self.assertIn("study propagate", cited)
         self.assertEqual(cited.count("{"), cited.count("}"))
 
-    def test_what_is_no_result_is_refused(self):
-        for path in (self.config, self.folder, self.folder / "none.nc", "https://example.org/a.nc"):
-            done = run("cite", path)
-            self.assertEqual(done.returncode, 3, done.stderr)
-            self.assertIn(str(path), done.stderr)
-            self.assertEqual(done.stdout, "")
-
 
 if __name__ == "__main__":
     unittest.main()

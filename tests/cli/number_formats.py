@@ -3,25 +3,9 @@
 import math
 import unittest
 
-from periscope_process import FolderTest, run, run_result
+from periscope_process import FolderTest, run_result
 
 FORMATS = ["--set", 'formats.format=["fp16","int4"]', "--set", "formats.certificates=false"]
-REFUSED = [
-    ("model.norm=dyt", ['model.norm = "dyt"', '"rms", "layer", "l2"']),
-    ('formats.format=["fp7"]', ["formats.format", "fp7", "fp32, bf16, fp16"]),
-    ("formats.format=[]", ["formats.format = []", "at least one"]),
-    ('formats.format=["fp16","fp16"]', ["formats.format", "fp16 is in the list twice"]),
-    ('formats.covers=["all"]', ["formats.covers", "all", "stream, norms, modules, inputs, weights"]),
-    ("formats.rest=int8", ["formats.rest", "int8", "fp32, bf16 or fp16"]),
-    ("formats.scale=none", ["formats.scale", "none", "int4"]),
-    ("formats.scale=column", ["column", "none, tensor, row, block"]),
-    ("formats.rounding=up", ["up", "nearest, stochastic"]),
-    ("formats.massive=0.5", ["formats.massive = 0.5", "from 1 to"]),
-    ("formats.massive_features=33", ["formats.massive_features = 33", "model.width = 32"]),
-    ("formats.loss_scale=0.0", ["formats.loss_scale = 0", "above 0 and below"]),
-    ("run.device=reference", ["run.device does nothing in formats"]),
-    ("run.dtype=f64", ["run.dtype does nothing in formats"]),
-]
 
 
 class NumberFormats(FolderTest):
@@ -65,21 +49,6 @@ class NumberFormats(FolderTest):
         self.assertEqual(result.at(format="fp64")["verdict"], ["agrees"] * 2)
         _, code = self.formats(*many, "--theory-set", "init.down_factor=2")
         self.assertEqual(code, 4)
-
-    def test_threads_and_repetition_change_nothing(self):
-        flags = ("--backward", "--set", "formats.rounding=stochastic")
-        one, _ = self.formats(*flags, "--threads", 1)
-        two, _ = self.formats(*flags, "--threads", 2)
-        self.assertEqual(one.data(), two.data())
-
-    def test_what_is_refused(self):
-        for setting, words in REFUSED:
-            with self.subTest(setting=setting):
-                done = run("formats", "--config", self.config, *FORMATS, "--set", setting)
-                self.assertEqual(done.returncode, 2, done.stderr)
-                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-                for word in words:
-                    self.assertIn(word, done.stderr)
 
     def test_an_overflow_is_no_verdict(self):
         result, code = self.formats("--set", "model.gamma=1e5", "--set", "formats.certificates=true")

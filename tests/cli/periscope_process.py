@@ -28,18 +28,52 @@ tokens = 6
 [run]
 seeds = 4
 """
-# What the experiments of `gradients` sweep, small.
+# What studies sweep, small.
 SWEEPS = """
 [gradients]
 layers = [1, 2, 4]
 qk_factors = [0.0, 1.0]
 down_factors = [0.05, 0.5, 5.0]
+[ladder]
+widths = [32, 64, 96, 128]
+seeds = 8
 """
+# A list of wrong theories about `SMALL`, in small.toml.
+LIST = """
+[[config]]
+name = "small"
+file = "small.toml"
+set = ["run.seeds=16"]
+[[theory]]
+name = "strong W_down"
+set = ["init.down_factor=2"]
+config = "small"
+"""
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "checkpoint" / "fixtures"
 
 
 def sets(*settings):
     """Returns the flags that set these keys."""
     return [word for setting in settings for word in ("--set", setting)]
+
+
+TRAIN = ["--corpus", "synthetic", *sets("train.steps=3", "train.batch=2", "model.vocab=64", "input.kind=tokens")]
+# A quick run of every study, in a folder with `SMALL` and `SWEEPS` in small.toml and `LIST` in list.toml.
+STUDIES = {
+    **{name: [*name.split(), "--config", "small.toml"]
+       for name in ("propagate", "theory", "ladder", "gradients attenuation", "gradients identity-path",
+                    "gradients score-path", "gradients crossover")},
+    "gradients depth": ["gradients", "depth", "--config", "small.toml", *sets("theory.gradient_tolerance=0.5")],
+    "formats": ["formats", "--config", "small.toml", *sets('formats.format=["bf16"]', "theory.replicates=8")],
+    "power": ["power", "--config", "list.toml"],
+    "train": ["train", "--config", "small.toml", *TRAIN],
+    "first-steps": ["first-steps", "--config", "small.toml", *TRAIN, *sets("first_steps.neurons=16")],
+    "certify": ["certify", "--config", "small.toml", "--measure", *sets("model.placement=pre", "input.kind=tokens")],
+    "reproduce": ["reproduce", "--quick", "--figure", "4", *sets("model.layers=2", "model.width=16", "model.heads=2",
+                                                                 "model.vocab=40", "input.tokens=6", "train.steps=10")],
+    "verify": ["verify", "--cases", "200"],
+    "probe": ["probe", str(FIXTURES / "llama"), "--tokens", "1,2,3", "--draws", "2", "--backward"],
+}  # fmt: skip
 
 
 def run(*arguments, cwd=None, environment=None):
@@ -147,6 +181,7 @@ class FolderTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name).resolve()
         self.config = self.folder / "small.toml"
         self.config.write_text(self.STACK)
+        (self.folder / "list.toml").write_text(LIST)
 
 
 class SharedFolderTest(unittest.TestCase):

@@ -9,7 +9,6 @@ from plotting import figures_of  # first of what needs packages
 # isort: split
 import numpy as np
 import xarray as xr
-from matplotlib.colors import to_hex
 
 from plots.dataset import array, tidy
 
@@ -123,45 +122,3 @@ class FigureTest(unittest.TestCase):
 
     def figure(self, kind, name, result=None):
         return figures_of(kind, self.result if result is None else result)[name]
-
-    def panel(self, figure, title):
-        (axes,) = [axes for axes in figure.axes if axes.get_title() == title]
-        return axes
-
-    def rows(self, study="base", *placements):
-        return [g for p in (placements or ("post", "pre", "peri", "a+c", "b-only"))
-                for g, of in enumerate(GROUPS) if of[:2] == (p, study)]  # fmt: skip
-
-    def lines(self, axes, **look):
-        """Lines and markers with these properties, as points."""
-        def has(line):
-            found = {"colour": to_hex(line.get_color()), "marker": line.get_marker(), "style": line.get_linestyle(),
-                     "face": to_hex(line.get_markerfacecolor()),
-                     "edge": to_hex(line.get_markeredgecolor())}  # fmt: skip
-            return all(found[k] == (to_hex(v) if k in ("colour", "face", "edge") else v) for k, v in look.items())
-        return [np.column_stack(line.get_data()).astype(float) for line in axes.get_lines() if has(line)]
-
-    def drawn(self, axes, x, y, what, **look):
-        """Exactly one line with this look goes through these points."""
-        expected = np.column_stack([x, y]).astype(float)
-        found = [line for line in self.lines(axes, **look)
-                 if line.shape == expected.shape and np.allclose(line, expected, rtol=1e-12,
-                                                                 equal_nan=True)]  # fmt: skip
-        self.assertEqual(len(found), 1, what)
-
-    def bars(self, axes, x, low, high, what, horizontal=False):
-        """Exactly one set of error bars reaches from `low` to `high` at x (horizontal: at the height x)."""
-        along = 1 if horizontal else 0
-        ends = np.column_stack(np.broadcast_arrays(x, low, high)).astype(float)
-        found = 0
-        for container in axes.containers:
-            for collection in container.lines[2]:
-                segments = np.array(collection.get_segments())
-                if len(segments) == len(ends):
-                    shown = np.column_stack([segments[:, 0, along], segments[:, 0, 1 - along],
-                                             segments[:, 1, 1 - along]])
-                    found += np.allclose(shown, ends, rtol=1e-9)
-        self.assertEqual(found, 1, what)
-
-    def geometric_bars(self, axes, x, mean, error, what):
-        self.bars(axes, x, mean * np.exp(-2 * error), mean * np.exp(2 * error), what)

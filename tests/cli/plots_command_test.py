@@ -14,8 +14,7 @@ from plotting import ROOT, draw, figures_of  # first of what needs packages
 # isort: split
 from PIL import Image
 
-from plots import agreement, captions, kinds, reader, stream, style, together
-from plots.dataset import array, seeds, seeds_in_words
+from plots import kinds, reader, stream, style
 
 
 def read(*paths):
@@ -122,65 +121,6 @@ class Command(SharedFolderTest):
         self.assertIn(f"{self.folder / 'nowhere'}: no such file or folder", done.stderr)
         self.assertIn("no figure 'signals' in these results", done.stderr)
 
-    def test_results_drawn_together(self):
-        names = self.written(self.file["plain"], self.file["small"], self.file["deep"], "--together", "--format", "png")
-        for figure in ("variance", "token_cosine", "dilution", "agreement-gaussian"):
-            self.assertIn(f"propagate-{figure}.png", names)
-        found = read(*(self.file[name] for name in ("plain", "deep", "small")))
-        whole = together.merged(found)
-        two = read(self.file["plain"], self.file["deep"])
-        self.assertEqual(together.names(two), ["layers 2, qk_norm none", "layers 3, qk_norm head"])
-        self.assertEqual(together.names(found), ["plain", "deep", "small"], "three keys are too many for a name")
-        figure = figures_of(stream, whole)["variance"]
-        looks = style.looks(array(whole, "placement"))
-        self.assertEqual([look.label for look in looks], [f"{p}, {name}" for name in ("plain", "deep", "small")
-                                                          for p in ("Pre-LN", "Peri-LN")])
-        self.assertEqual(len({(look.colour, look.marker) for look in looks}), 6)
-        lines = {line.get_color(): line.get_ydata() for line in figure.axes[0].get_lines()
-                 if line.get_linestyle() != "None"}  # fmt: skip
-        for k, result in enumerate(found.values()):
-            for p in (0, 1):
-                drawn = lines[looks[2 * k + p].colour]
-                own = array(result, "variance_predicted")[0, p]
-                self.assertEqual(list(drawn[: len(own)]), list(own))
-                self.assertTrue(all(v != v for v in drawn[len(own) :]), "nothing beyond the top of the smaller stack")
-        self.assertIn("input.second_moment: 1 (Pre-LN, plain", figure.caption)
-        self.assertIn("0.0004 (Pre-LN, small; Peri-LN, small)", figure.caption)
-
-    def test_labels_name_the_results_that_are_drawn_together(self):
-        alone = []
-        for recipe in ("llama", "gemma2"):
-            flags = ["--set", f"model.recipe={recipe}", "--set", "model.layers=2", "--set", "model.width=32", "--set",
-                     "model.heads=2"]  # fmt: skip
-            done = run("theory", *flags, "--out", self.folder / recipe, "--quiet")
-            self.assertEqual(done.returncode, 0, done.stderr)
-            alone.append(self.folder / recipe / "theory.nc")
-        paths = [*alone, self.file["plain"]]
-        labels = [word for label in ("Llama 3 style", "Gemma, 2 layers", "ours") for word in ("--label", label)]
-        self.assertIn("propagate-theory-variance.svg",
-                      self.written(*paths, "--together", "--only", "variance", *labels))  # fmt: skip
-        whole = together.merged(read(*paths), ["Llama 3 style", "Gemma, 2 layers", "ours"])
-        looks = captions.looks(whole)
-        self.assertEqual([look.label for look in looks],
-                         ["Llama 3 style", "Gemma, 2 layers", "Pre-LN, ours", "Peri-LN, ours"])
-        self.assertEqual([look.colour for look in looks[:2]], [style.LOOKS["pre"].colour, style.LOOKS["peri"].colour])
-        figure = figures_of(stream, whole)["variance"]
-        self.assertNotIn("model.streams", figure.caption, "all have the default")
-        self.assertNotIn("model.layer_scale", figure.caption)
-        self.assertIn("model.placement: Pre-LN (Llama 3 style, Pre-LN), Peri-LN (Gemma, Peri-LN)", figure.caption)
-        self.assertIn("input.second_moment: 0.0004 (Llama 3 style), 0.0128 (Gemma), 1 (Pre-LN, P", figure.caption)
-        self.assertEqual(figure.axes[0].get_title(), "Gaussian input")
-
-    def test_dollars_of_a_label_are_no_mathematical_text(self):
-        labels = [r"for $3", r"$\frac{1$"]
-        flags = ["--together", "--only", "variance", *(word for label in labels for word in ("--label", label))]
-        self.written(self.file["plain"], self.file["deep"], *flags)
-        whole = together.merged(read(self.file["plain"], self.file["deep"]), labels)
-        figure = figures_of(stream, whole)["variance"]
-        shown = [text.get_text() for text in figure.legends[0].get_texts()]
-        self.assertIn(r"Pre-LN, \$\frac{1\$", shown)
-        self.assertIn(f"Pre-LN, {labels[0]}", style.plain(figure.caption))
-
     def test_a_label_names_the_only_result_that_is_readable(self):
         broken = self.folder / "broken.nc"
         broken.write_bytes(b"")
@@ -188,28 +128,6 @@ class Command(SharedFolderTest):
         done = draw(self.file["plain"], broken, "--out", self.folder / "one", *flags, "--label", "mine", "--label", "b")
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("Pre-LN, mine", (self.folder / "one" / "propagate-variance.svg").read_text())
-
-    def test_what_was_not_measured_has_no_verdict_beside_what_was(self):
-        flags = ["--config", self.folder / "small.toml", "--set", "init.scheme=normal", "--out", self.folder / "theory"]
-        done = run("theory", *flags, "--quiet")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        whole = together.merged(read(self.file["plain"], self.folder / "theory" / "theory.nc"))
-        (figure,) = figures_of(agreement, whole).values()
-        titles = [axes.get_title().replace("\n", " ") for axes in figure.axes]
-        verdict = array(reader.read(self.file["plain"]), "verdict")[0]
-        self.assertEqual(titles, [f"Pre-LN, scheme lecun: {verdict[0]}", f"Peri-LN, scheme lecun: {verdict[1]}",
-                                  "Pre-LN, scheme normal", "Peri-LN, scheme normal"])
-        self.assertIn("Curves differ in init.scheme: as the legend says", figure.caption)
-
-    def test_together_says_where_theory_is_wrong_and_what_runs_differ_in(self):
-        flags = ["--config", self.folder / "small.toml", "--seeds", "6", "--theory-set", "init.down_factor=2"]
-        run("propagate", *flags, "--out", self.folder / "wrong", "--quiet")
-        found = read(self.file["plain"], self.folder / "wrong" / "propagate.nc")
-        plain = found[self.file["plain"]]
-        figure = figures_of(stream, together.merged(found))["variance"]
-        self.assertIn("wrong on purpose: init.down_factor=2 (", figure.caption)
-        self.assertIn(f"{seeds(plain)} or 6 seeds", figure.caption)
-        self.assertNotIn(f"mean of {seeds_in_words(plain)}", figure.caption)
 
     def test_a_path_with_dots_stays_below_out(self):
         folder = self.folder / "dotted"
@@ -221,11 +139,6 @@ class Command(SharedFolderTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         new = set(self.folder.rglob("*.svg")) - before
         self.assertTrue(new and all(path.is_relative_to(folder) for path in new), new)
-
-    def test_captions_name_the_keys_that_decide(self):
-        figure = figures_of(stream, reader.read(self.file["deep"]))["variance"]
-        for words in ("model.qk_norm head", "6 tokens of second moment 1", "3 layers"):
-            self.assertIn(words, figure.caption)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,6 @@ from small_training import ONE, TrainTest  # noqa: E402
 
 # Long enough that a signal comes in time: a second or two, and many runs.
 MANY = ("--seeds", "10", "--set", "train.steps=100")
-# Two placements whose names differ in letters that no file has.
-TABLES = ("--set", "model.placement=[{A=true,alpha=1.25},{A=true,alpha=12.5}]")
 
 
 def kept_steps(path):
@@ -67,24 +65,6 @@ class Interrupted(TrainTest):
             self.assertIsNone(process.poll(), "it was over before it was interrupted")
             time.sleep(0.002)
 
-    def test_runs_that_are_killed_at_any_time_go_on_to_the_same_bits(self):
-        expected = self.whole(*MANY)
-        draw = random.Random(1)
-        out = self.folder / "out"
-        killed = 0
-        for threads in (1, 2, 1, 2, 1):
-            with self.start(*MANY, "--out", out, "--quiet", "--json", "--threads", threads) as process:
-                try:
-                    output, errors = process.communicate(timeout=draw.uniform(0.05, 0.5))
-                    self.assertEqual(process.returncode, 0, errors)
-                    break
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    self.assertEqual(process.communicate()[0], "", "no half results")
-                    killed += 1
-        self.assertGreater(killed, 1)
-        self.assertEqual((self.data(*MANY, "--out", out), self.variables(out)), expected)
-
     def test_a_run_that_is_killed_in_its_midst_goes_on_from_there(self):
         """In the midst of its steps, and while it writes down where it is."""
         flags = (*ONE, *sets("train.steps=1500"), "--threads", "1")
@@ -118,30 +98,6 @@ class Interrupted(TrainTest):
         state, = self.states(out)
         self.assertGreater(kept_steps(state), 0)
 
-    def test_signals(self):
-        expected = {flags: self.whole(*flags) for flags in (MANY, (*TABLES, *MANY))}
-        for kill, threads, flags in ((signal.SIGTERM, 2, MANY), (signal.SIGINT, 1, MANY),
-                                     (signal.SIGTERM, 1, (*TABLES, *MANY))):
-            with self.subTest(kill=kill, flags=flags):
-                out = self.folder / f"{kill.name}{len(flags)}"
-                with self.start(*flags, "--out", out, "--json", "--threads", threads) as process:
-                    most = 2 if flags == MANY else 11
-                    self.wait_for(process, lambda out=out, most=most: len(self.states(out)) > most)
-                    process.send_signal(kill)
-                    output, errors = process.communicate(timeout=60)
-                self.assertEqual((process.returncode, output), (75, ""), errors)
-                self.assertIn(f"{out}/cache/", errors)
-                self.assertEqual((self.data(*flags, "--out", out), self.variables(out)), expected[flags])
-
-    def test_with_nothing_to_go_on_from(self):
-        for kill, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-            with self.subTest(kill=kill):
-                process = self.start(*sets("train.steps=1000000"), "--json")
-                time.sleep(0.4)
-                process.send_signal(kill)
-                output, errors = process.communicate(timeout=60)
-                self.assertEqual((process.returncode, output), (code, ""), errors)
-
     def stopped(self, out, *flags):
         """Stops a run that has just begun; its state."""
         with self.start(*ONE, *flags, "--out", out) as process:
@@ -169,13 +125,6 @@ class Interrupted(TrainTest):
         state.unlink()
         expected = self.whole(*ONE, *flags)
         self.assertEqual((self.data(*ONE, *flags, "--out", out), self.variables(out)), expected)
-
-    def test_another_configuration_reads_nothing_of_it(self):
-        out = self.folder / "out"
-        self.stopped(out, *sets("train.steps=600"))
-        other = sets("train.steps=20", "train.lr=0.01")
-        self.assertEqual(self.data(*ONE, *other, "--out", out), self.data(*ONE, *other))
-        self.assertTrue(self.states(out), "the other run's state stays")
 
     def test_a_failure_stops_the_runs_beside_it(self):
         flags = sets("train.steps=3000")

@@ -8,7 +8,8 @@
 Names of commands after the flags restrict each action to these. cases/COMMAND.toml has a table per case: `run`, the
 words of the command line; `set`, keys; `vary`; `files`, texts for the working folder; `fixture`, a folder of
 tests/checkpoint/fixtures that is copied there as "model", with the keys of `edit` in its config.json; `before`, a
-command that runs first; `exact`, why the result is compared on the reference level only. [base] holds for all cases
+command that runs first; `exact`, why the result is compared on the reference level only; `rows`, further words of
+`run`, of which each line makes a case. [base] holds for all cases
 of the file; its `exempt` lists what the command does not take, with the reason, and `needs` settings that other keys
 need. results/COMMAND.txt has exit code, table, columns and written files of each case: "nan*4" is four such values,
 " |3" ends a line that occurs three times in a row, "~" stands for the beginning of the previous name, "^" for a line
@@ -84,7 +85,15 @@ def read_cases(command):
     text = (HERE / "cases" / f"{command}.toml").read_text()
     table = tomllib.loads(text)
     base = table.pop("base", {})
-    return base, {name: case | {"name": name} for name, case in table.items()}
+    cases = {row: case for name, found in table.items() for row, case in with_rows(name, found).items()}
+    return base, {name: case | {"name": name} for name, case in cases.items()}
+
+
+def with_rows(name, case):
+    """Returns the case, or one for every line of its `rows`."""
+    if "rows" not in case:
+        return {name: case}
+    return {f"{name}: {row}": case | {"run": f"{case['run']} {row}"} for row in case["rows"].splitlines()}
 
 
 def settings_of(base, case):
