@@ -17,7 +17,7 @@
 #include "experiments/engine/settings/input_file.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/resolved.h"
-#include "experiments/engine/study/citation.h"
+#include "experiments/engine/study/origin.h"
 #include "experiments/studies/describe.h"
 #include "experiments/studies/studies.h"
 #include "python/bindings/own_thread.h"

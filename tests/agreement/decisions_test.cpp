@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "experiments/engine/run/ladder.h"
-#include "experiments/engine/run/stack_result.h"
+#include "experiments/engine/run/stacks.h"
 #include "experiments/studies/gradients/crossover.h"
 #include "experiments/studies/gradients/depth.h"
 #include "experiments/studies/power/false_alarms.h"

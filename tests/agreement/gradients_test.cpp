@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "experiments/engine/run/confront.h"
+#include "experiments/engine/run/stacks.h"
 #include "experiments/studies/gradients/attenuation.h"
 #include "experiments/studies/gradients/crossover.h"
 #include "experiments/studies/gradients/depth.h"

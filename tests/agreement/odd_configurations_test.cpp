@@ -4,9 +4,7 @@
 #include <vector>
 
 #include "experiments/engine/result/json.h"
-#include "experiments/engine/run/confront.h"
-#include "experiments/engine/run/stack_result.h"
-#include "experiments/engine/run/verdict_table.h"
+#include "experiments/engine/run/stacks.h"
 #include "experiments/studies/propagate/propagate.h"
 #include "experiments/studies/studies.h"
 #include "tests/support/doctest.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/engine/run/stream_reach.h"
+#include "experiments/engine/run/rescaled_stack.h"
 #include "experiments/engine/settings/parse_format.h"
 #include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/studies/certify/certify.h"

@@ -40,8 +40,8 @@ ALLOWED = {
 }
 # what every room of the experiments may include of the wings
 WINGS = set(ALLOWED) - {"sim/cpu", "sim/cuda", "sim/no_cuda"}
-ENGINE = ["engine/settings", "engine/result", "engine/judge", "engine/cache", "engine/run", "engine/training",
-          "engine/study"]  # each may include those before it
+ENGINE = ["engine/settings", "engine/result", "engine/judge", "engine/cache", "engine/run", "engine/study",
+          "engine/training"]  # each may include those before it
 for place, name in enumerate(ENGINE):
     ALLOWED[f"experiments/{name}"] = WINGS | {f"experiments/{before}" for before in ENGINE[:place]}
 ENGINE_ROOMS = {f"experiments/{name}" for name in ENGINE}

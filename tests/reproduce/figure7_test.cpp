@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "experiments/engine/judge/gradient_allowance.h"
-#include "experiments/engine/training/record.h"
+#include "experiments/engine/training/run_cell.h"
 #include "experiments/studies/reproduce/readings.h"
 #include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"

@@ -18,7 +18,7 @@ using reproduce::Group;
 using reproduce::groups_of;
 
 training::TrainConfig proxy(bool quick) {
-  training::TrainConfig config = training::train_config(study::Request{.known = sections()}.load(), "", {}, false, "");
+  training::TrainConfig config = training::train_config({.known = sections()}, "");
   reproduce::set_proxy(config, quick);
   return config;
 }

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/run/random_signs.h"
 #include "sim/backends.h"
 #include "sim/model/parameters.h"
 #include "tests/scales/scaled_stack.h"

@@ -2,7 +2,6 @@
 
 #include "experiments/engine/settings/input_file.h"
 #include "experiments/engine/settings/toml_reader.h"
-#include "experiments/engine/settings/variants.h"
 #include "sim/base/error.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
@@ -57,14 +56,11 @@ TEST_CASE("input files: what a run has read stays while another run begins") {
 TEST_CASE("configuration files: all stacks of a run are of the text that was read first") {
   const TemporaryFolder folder;
   const std::string path = folder.write("stacks.toml", "[model]\nnorm_eps = [1e-6, 1e-5, 1e-4]\n");
-  const config::Lists lists(path, {});
-  folder.write("stacks.toml", "[model]\nnorm_eps = [1e-3]\ngamma = [1.0, 2.0]\n");
-  REQUIRE(lists.combinations() == 3);
-  CHECK(lists.table(2).at_path("model.norm_eps").value<double>() == 1e-4);
   const config::RunOfInputFiles run;
-  CHECK(config::config_text(path).find("gamma") != std::string::npos);
+  const auto tree = config::read_tree(path);
   folder.write("stacks.toml", "[model]\nnorm_eps = 0.5\n");
-  CHECK(config::read_table(path).at_path("model.norm_eps").is_array());  // as a study's own section is read later
+  CHECK(tree->values.at_path("model.norm_eps").is_array());
+  CHECK(config::read_tree(path)->values.at_path("model.norm_eps").is_array());  // as --theory-set reads it again
 }
 
 }  // namespace

@@ -134,15 +134,16 @@ struct AtEnd {
   TrainedCell trained;
 
   explicit AtEnd(const TrainCell& cell)
-      : trained(training::run_cell(truth(), cell, synthetic_language(), nullptr,
-                                   {.stop_requested = {},
-                                    .on_step = {},
-                                    .on_kept = {},
-                                    .on_state = {},
-                                    .at_end = [this](const ResidentWeights& weights, training::RecordedValues& values) {
-                                      ++asked;
-                                      values["at_end"] = {static_cast<double>(weights.parameters().size())};
-                                    }})) {}
+      : trained(training::run_cell(
+            truth(), cell, synthetic_language(), nullptr,
+            {.stop_requested = {},
+             .on_step = {},
+             .on_kept = {},
+             .on_state = {},
+             .at_end = [this](const TrainCell&, const ResidentWeights& weights, training::RecordedValues& values) {
+               ++asked;
+               values["at_end"] = {static_cast<double>(weights.parameters().size())};
+             }})) {}
   [[nodiscard]] std::vector<int> steps() const {
     std::vector<int> found;
     for (const auto& [step, values] : trained.history.records) {

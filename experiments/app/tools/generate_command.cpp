@@ -83,7 +83,7 @@ ExitCode run_generate(const CommonOptions& options, const study::FlagValues& wor
   const double kept = count > 1 ? kept_weights(checkpoint, config.run, threads) : 0.0;  // a single pass reads all once
   const CheckpointWeights weights(*backend, checkpoint, config.run.dtype, static_cast<std::size_t>(kept));
   const StackContext context{.ops = *backend, .model = model, .weights = weights};
-  const stacks::TokenInput input = stacks::read_token_input(own.source(), model, own.checkpoint);
+  const stacks::TokenInput input = stacks::read_token_input(own, model, own.checkpoint);
   require_room(model, input.ids.size(), count);
   const int prompt = static_cast<int>(input.ids.size());
   const stacks::MemoryEstimate memory =

@@ -9,7 +9,7 @@
 
 #include "experiments/app/tools/list.h"
 #include "experiments/engine/result/text_table.h"
-#include "experiments/engine/settings/block_rules.h"
+#include "experiments/engine/settings/stack_rules.h"
 #include "sim/model/scaled_weights.h"
 #include "sim/spec/weight_scales.h"
 #include "theory/norms/norm_law.h"

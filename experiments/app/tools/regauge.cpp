@@ -6,8 +6,7 @@
 #include <cmath>
 #include <memory>
 
-#include "experiments/engine/run/same_function.h"
-#include "experiments/engine/run/stream_reach.h"
+#include "experiments/engine/run/rescaled_stack.h"
 #include "experiments/engine/settings/config.h"
 #include "experiments/engine/settings/theory_parameters.h"
 #include "sim/backends.h"

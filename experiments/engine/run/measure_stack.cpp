@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/fits.h"
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/over_seeds.h"
@@ -10,7 +11,6 @@
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/engine/settings/json_text.h"
-#include "experiments/engine/settings/weights_choice.h"
 #include "sim/measure/gradient_probe.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
@@ -20,7 +20,7 @@ namespace {
 
 Reading read_seed(const Backend& backend, const StackSpec& spec, const config::RunOptions& run, std::uint64_t seed,
                   std::size_t budget, Progress& progress) {
-  const std::unique_ptr<WeightSource> weights = config::random_weights(backend, spec, run, seed);
+  const std::unique_ptr<WeightSource> weights = random_weights(backend, spec, run, seed);
   const StackContext context{.ops = backend, .model = spec.model, .weights = *weights};
   const Tensor input = stack_input(context, spec, run.dtype, seed);
   Probe probe(context);
@@ -43,13 +43,13 @@ bool one_seed_per_thread(const StackSpec& spec, const config::RunOptions& run, i
   constexpr long largest = 4L << 20U;  // entries of a matrix, or of a signal
   const long hidden = spec.model.mlp_width;
   if (hidden * spec.model.width <= largest) return true;
-  return config::draws_matrix_free(spec, run) && seeds >= threads && hidden * spec.input.tokens <= largest;
+  return draws_matrix_free(spec, run) && seeds >= threads && hidden * spec.input.tokens <= largest;
 }
 
 std::string seeds_task(std::string_view what, const StackSpec& spec, const config::RunOptions& run) {
   if (spec.scales != nullptr) throw std::logic_error("the task of a stack's seeds lacks its scales");
   const nlohmann::ordered_json all{config::resolved_json(spec, true), name_of(run.dtype), run.device, run.backward,
-                                   config::weights_used(spec, run)};
+                                   weights_used(spec, run)};
   return cache::task_name(what, config::json_text(all));
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/over_seeds.h"
-#include "experiments/engine/settings/at_width.h"
-#include "experiments/engine/settings/weights_choice.h"
+#include "experiments/engine/settings/stack_rules.h"
 #include "theory/passes/forward.h"
 
 namespace periscope::stacks {
@@ -85,7 +85,7 @@ MemoryEstimate pass_memory(const ModelSpec& model, double tokens, DType dtype, b
 MemoryEstimate reading_memory(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads,
                               double copies) {
   const double at_once = seeds_at_once(spec, run, seeds, threads);
-  const bool matrix_free = config::draws_matrix_free(spec, run);
+  const bool matrix_free = draws_matrix_free(spec, run);
   const ModelSpec& m = spec.model;
   const double t = spec.input.tokens;
   const auto s = static_cast<double>(size_of(run.dtype));
@@ -103,7 +103,7 @@ std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, in
   const auto least = static_cast<double>(StackTape().budget);
   // Signals that are kept save little where a pass without matrices factorises them anyhow; and what a GPU has is not
   // known here.
-  const bool unless_overridden = run.device == "cpu" && !config::draws_matrix_free(spec, run);
+  const bool unless_overridden = run.device == "cpu" && !draws_matrix_free(spec, run);
   if (!run.backward || (run.memory == 0.0 && !unless_overridden)) return StackTape().budget;
   constexpr double by_default = 2.8e9;
   const double allowed =

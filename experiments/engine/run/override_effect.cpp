@@ -8,7 +8,6 @@
 
 #include "experiments/engine/judge/stack_tests.h"
 #include "experiments/engine/run/token_ids.h"
-#include "experiments/engine/settings/setting.h"
 #include "experiments/engine/settings/theory_override.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -29,12 +30,22 @@ class ProgressMeter {
   /// Tasks that are done, with the share of the one in hand.
   [[nodiscard]] double done() const { return computed_ + cached_ + part_; }
   /// Returns the share of all tasks that is done, 0 to 1; nothing before any were begun.
-  [[nodiscard]] std::optional<double> share() const;
+  [[nodiscard]] std::optional<double> share() const {
+    return tasks_ == 0 ? std::nullopt : std::optional(std::min(1.0, done() / static_cast<double>(tasks_)));
+  }
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   /// Returns computed tasks per second; nothing before the first.
-  [[nodiscard]] std::optional<double> rate() const;
+  [[nodiscard]] std::optional<double> rate() const {
+    const double elapsed = seconds();
+    if (computed_ < 1.0 || !(elapsed > 0.0)) return std::nullopt;
+    return (computed_ + part_) / elapsed;
+  }
   /// Returns the time that the remaining tasks take at that rate.
-  [[nodiscard]] std::optional<double> seconds_left() const;
+  [[nodiscard]] std::optional<double> seconds_left() const {
+    const std::optional<double> pace = rate();
+    if (!pace) return std::nullopt;
+    return std::max(0.0, static_cast<double>(tasks_) - done()) / *pace;
+  }
 
  private:
   std::int64_t tasks_ = 0;

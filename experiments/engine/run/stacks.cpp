@@ -9,12 +9,12 @@
 
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/cost.h"
+#include "experiments/engine/run/override_effect.h"
 #include "experiments/engine/run/parts.h"
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"
 #include "experiments/engine/settings/theory_override.h"
-#include "experiments/engine/settings/weights_choice.h"
 #include "sim/backends.h"
 #include "theory/predict/finite_width_chain.h"
 
@@ -53,7 +53,7 @@ std::string prediction_task(std::string_view what, const StackSpec& measured, co
                                    run_of(config, measured).seed,
                                    config.run.seeds,
                                    config.run.backward,
-                                   config::weights_used(measured, config.run)};
+                                   weights_used(measured, config.run)};
   return cache::task_name(what, config::json_text(all));
 }
 
@@ -137,6 +137,38 @@ std::vector<judge::StackVerdict> judge_stacks(const MeasuredStacks& measured,
                            .per_seed = &measured.per_seed[i]});
   }
   return judge::verdicts_of(comparisons, options);
+}
+
+ConfrontedStacks predict_alone(const config::Config& config, Progress& progress) {
+  ConfrontedStacks result;
+  const bool at_width = config.theory.finite_width.value_or(false);
+  progress.begin("theory", tasks_of_stacks(config, at_width, false));
+  result.stopped_early = until_stopped([&] { result.stacks = predict_stacks(config, at_width, progress); });
+  return result;
+}
+
+ConfrontedStacks confront(const config::Config& config, const std::string& what, Progress& progress) {
+  ConfrontedStacks result;
+  MeasuredStacks measured;
+  const bool at_width = config.theory.finite_width.value_or(true);
+  config::require_fault_acts(config);
+  require_override_is_seen(config, what, at_width, verdict_numbers);
+  progress.begin(what, tasks_of_stacks(config, at_width, true));
+  result.stopped_early = until_stopped([&] {
+    result.stacks = predict_stacks(config, at_width, progress);
+    measured = measure_stacks(config, progress);
+  });
+  if (result.stopped_early) return result;
+  progress.finish("judging");
+  std::vector<const theory::Prediction*> predictions;
+  for (const StackResult& stack : result.stacks) predictions.push_back(&stack.prediction);
+  const std::vector<judge::StackVerdict> verdicts = judge_stacks(measured, predictions, config.agreement);
+  for (std::size_t i = 0; i < result.stacks.size(); ++i) {
+    result.stacks[i].measurement = measured.measurements[i];
+    result.stacks[i].judged = verdicts[i];
+  }
+  result.per_seed = std::move(measured.per_seed);
+  return result;
 }
 
 }  // namespace periscope::stacks

@@ -1,18 +1,43 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "experiments/engine/judge/stack_verdicts.h"
 #include "experiments/engine/run/progress.h"
-#include "experiments/engine/run/stack_result.h"
 #include "experiments/engine/settings/config.h"
 #include "sim/core/backend.h"
 #include "sim/measure/seed_average.h"
 #include "sim/model/context.h"
+#include "theory/predict/predict.h"
 
 namespace periscope::stacks {
+
+/// The measurement of one stack.
+struct Measurement {
+  Profile profile;
+  TopMagnitudes top;
+  int seeds = 0;
+  int diverged_seeds = 0;
+  int diverged_at = -1;  ///< earliest sublayer, or −1
+};
+
+/// One cell of a run: a stack, its prediction and, unless only theory was asked for, its measurement.
+struct StackResult {
+  StackSpec spec;
+  theory::Prediction prediction;
+  std::optional<Measurement> measurement;
+  judge::StackVerdict judged;
+};
+
+/// True if a verdict is "disagrees".
+inline bool any_disagrees(const std::vector<StackResult>& results) {
+  return std::ranges::any_of(results, [](const StackResult& r) { return judge::disagrees(r.judged); });
+}
 
 /// The input [T, D] of seed `seed`, before the embedding norm: Gaussian, or rows of the embedding table.
 Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dtype, std::uint64_t seed);
@@ -57,5 +82,24 @@ MeasuredStacks measure_stacks(const config::Config& config, Progress& progress);
 std::vector<judge::StackVerdict> judge_stacks(const MeasuredStacks& measured,
                                               const std::vector<const theory::Prediction*>& predictions,
                                               const config::AgreementOptions& options);
+
+struct ConfrontedStacks {
+  std::vector<StackResult> stacks;
+  std::vector<judge::SeedCurves> per_seed = {};  ///< of every stack, what verdicts compare, seed by seed
+  bool stopped_early = false;                    ///< stacks are predicted, some measured, none judged
+};
+
+/// Predicts every stack of `config`, at the stacks' own widths only if theory.finite_width is true.
+ConfrontedStacks predict_alone(const config::Config& config, Progress& progress);
+
+/// Predicts, at the stack's own widths unless theory.finite_width is false, and measures every stack of `config` over
+/// its seeds, and judges all of them together. `what` is the study, for progress and for a refusal of what --theory-set
+/// overrides.
+ConfrontedStacks confront(const config::Config& config, const std::string& what, Progress& progress);
+
+/// For people: one row per stack with its predicted and measured second moment at the top of the stack, its
+/// worst cell and its verdict; below, how the verdicts were reached. Coloured if `colour`.
+std::string verdict_table(const std::vector<StackResult>& results, const config::AgreementOptions& options,
+                          bool colour);
 
 }  // namespace periscope::stacks

@@ -117,36 +117,17 @@ std::vector<int> text_ids(const TokenSource& source, const ModelSpec& model, con
     throw ConfigError(fmt::format(
         "--text {}: no tokenizer in {} (neither tok*.bin of llama2.c nor a vocabulary of 256 bytes, but of {}): name "
         "one with --tokenizer, or encode elsewhere and pass --tokens",
-        *source.text, folder, model.vocab));
+        source.text, folder, model.vocab));
   }
-  if (!is_there(*source.text)) throw ConfigError(fmt::format("--text {}: no such file", *source.text));
-  const std::string text = contents(*source.text);
-  if (text.empty()) throw InputError(fmt::format("{}: no text", *source.text));
+  if (!is_there(source.text)) throw ConfigError(fmt::format("--text {}: no such file", source.text));
+  const std::string text = contents(source.text);
+  if (text.empty()) throw InputError(fmt::format("{}: no text", source.text));
   return input.tokenizer->encode(text);
 }
 
-void check_length(std::size_t count, const ModelSpec& model, bool chosen) {
-  const auto positions =
-      static_cast<std::size_t>(std::max(0, model.embedding.positions - model.embedding.position_offset));
-  if (model.embedding.positions > 0 && count > positions) {
-    throw ConfigError(
-        fmt::format("{} tokens: expected at most {}, the model's positions; --max-tokens {} takes the first", count,
-                    positions, positions));
-  }
-  if (!chosen && count > static_cast<std::size_t>(most_tokens)) {
-    throw ConfigError(
-        fmt::format("{} tokens: expected at most {} unless --max-tokens says how many", count, most_tokens));
-  }
-}
-
-}  // namespace
-
-bool TokenInput::has_labels() const {
-  return std::ranges::any_of(labels, [](int label) { return label != no_label; });
-}
-
-std::unique_ptr<Tokenizer> find_tokenizer(const std::optional<std::string>& choice, int vocab,
-                                          const std::string& folder, std::string& name) {
+/// The tokenizer of a model, or null; `name` is set to a path, "bytes", or "none".
+std::unique_ptr<Tokenizer> find_tokenizer(const std::string& choice, int vocab, const std::string& folder,
+                                          std::string& name) {
   name = "bytes";
   if (choice == "bytes") {
     if (vocab < 256)
@@ -155,8 +136,8 @@ std::unique_ptr<Tokenizer> find_tokenizer(const std::optional<std::string>& choi
     return std::make_unique<ByteTokenizer>();
   }
   std::vector<std::string> files;
-  if (choice) {
-    files.push_back(*choice);
+  if (!choice.empty()) {
+    files.push_back(choice);
   } else {
     std::error_code error;
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
@@ -180,14 +161,34 @@ std::unique_ptr<Tokenizer> find_tokenizer(const std::optional<std::string>& choi
   return nullptr;
 }
 
+void check_length(std::size_t count, const ModelSpec& model, bool chosen) {
+  const auto positions =
+      static_cast<std::size_t>(std::max(0, model.embedding.positions - model.embedding.position_offset));
+  if (model.embedding.positions > 0 && count > positions) {
+    throw ConfigError(
+        fmt::format("{} tokens: expected at most {}, the model's positions; --max-tokens {} takes the first", count,
+                    positions, positions));
+  }
+  if (!chosen && count > static_cast<std::size_t>(most_tokens)) {
+    throw ConfigError(
+        fmt::format("{} tokens: expected at most {} unless --max-tokens says how many", count, most_tokens));
+  }
+}
+
+}  // namespace
+
+bool TokenInput::has_labels() const {
+  return std::ranges::any_of(labels, [](int label) { return label != no_label; });
+}
+
 TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, const std::string& folder) {
-  if (source.tokens.has_value() == source.text.has_value()) {
+  if (source.tokens.empty() == source.text.empty()) {
     throw ConfigError("expected either --tokens or --text: what the model is to read");
   }
   TokenInput input;
   input.tokenizer = find_tokenizer(source.tokenizer, model.vocab, folder, input.tokenizer_name);
-  if (source.tokens) {
-    const IdList list = id_list("--tokens", *source.tokens);
+  if (!source.tokens.empty()) {
+    const IdList list = id_list("--tokens", source.tokens);
     input.ids = parse_ids(list);
     check_range(list, input.ids, 0, model.vocab, "token");
   } else {
@@ -205,13 +206,13 @@ TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, c
     input.labels.assign(read, no_label);
     if (model.causal) std::copy(input.ids.begin() + 1, input.ids.end(), input.labels.begin());
   }
-  if (source.max_tokens > 0 && read > static_cast<std::size_t>(source.max_tokens)) {
-    input.ids.resize(static_cast<std::size_t>(source.max_tokens));
+  if (source.max_tokens && read > static_cast<std::size_t>(*source.max_tokens)) {
+    input.ids.resize(static_cast<std::size_t>(*source.max_tokens));
     input.labels.resize(input.ids.size());
     if (!source.labels) input.labels.back() = no_label;
     input.notes.push_back(fmt::format("the first {} of {} tokens (--max-tokens)", input.ids.size(), read));
   }
-  check_length(input.ids.size(), model, source.max_tokens > 0);
+  check_length(input.ids.size(), model, source.max_tokens.has_value());
   if (!model.unembedding) {
     std::ranges::fill(input.labels, no_label);
     input.notes.emplace_back("no loss: the model has no head");

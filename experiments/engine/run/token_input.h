@@ -15,11 +15,11 @@ constexpr int most_tokens = 1 << 14;
 
 /// The source of token ids, as the flags give it.
 struct TokenSource {
-  std::optional<std::string> tokens;  ///< --tokens: "5,9,2", or a file of ids (JSON list, or separated by space, ",")
-  std::optional<std::string> text;    ///< --text: a file
-  std::optional<std::string> labels;  ///< --labels: like tokens; −1 for no label
-  std::optional<std::string> tokenizer;  ///< --tokenizer: a file of llama2.c, or "bytes"
-  int max_tokens = 0;                    ///< --max-tokens: only the first so many; 0: all
+  std::string tokens = {};  ///< --tokens: "5,9,2", or a file of ids (JSON list, or separated by space, ","); "": none
+  std::string text = {};    ///< --text: a file; "": none
+  std::optional<std::string> labels = {};  ///< --labels: like tokens; −1 for no label
+  std::string tokenizer = {};              ///< --tokenizer: a file of llama2.c, or "bytes"; "": the folder's
+  std::optional<int> max_tokens = {};      ///< --max-tokens: only the first so many
 };
 
 /// The token ids that a model reads, and the labels that it is to predict.
@@ -33,15 +33,11 @@ struct TokenInput {
   [[nodiscard]] bool has_labels() const;
 };
 
-/// The tokeniser of a model whose checkpoint lies in `folder`: the one that was asked for, or the one tok*.bin file
-/// there, or bytes for a vocabulary of 256; null if there is none. Throws InputError for a file that is none of
-/// llama2.c's, ConfigError for several files.
-[[nodiscard]] std::unique_ptr<Tokenizer> find_tokenizer(const std::optional<std::string>& choice, int vocab,
-                                                        const std::string& folder, std::string& name);
-
-/// Reads ids and labels. Without --labels, a causal model is to predict the next token (the last one has no label)
-/// and another model nothing. Throws ConfigError for flags, and InputError for files, that hold no ids, ids out of
-/// range, more tokens than the model has positions, or labels of another number than tokens.
+/// Reads ids and labels for a model whose checkpoint lies in `folder`. Its tokenizer is the one that was asked for, or
+/// the one tok*.bin file there, or bytes for a vocabulary of 256. Without --labels, a causal model is to predict the
+/// next token (the last one has no label) and another model nothing. Throws ConfigError for flags, and InputError for
+/// files, that hold no ids, ids out of range, more tokens than the model has positions, or labels of another number
+/// than tokens, InputError for a tokenizer's file that is none of llama2.c's, and ConfigError for several such files.
 [[nodiscard]] TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, const std::string& folder);
 
 /// Printable ASCII of a piece of text, all else escaped as \xNN.

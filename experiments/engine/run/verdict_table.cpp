@@ -1,4 +1,4 @@
-#include "experiments/engine/run/verdict_table.h"
+#include "experiments/engine/run/stacks.h"
 
 #include <fmt/color.h>
 #include <fmt/format.h>

@@ -8,13 +8,7 @@
 #include "experiments/engine/settings/sha256.h"
 
 namespace periscope::stacks {
-
 namespace {
-
-template <class Values>
-std::size_t bytes_of(const Values& values) {
-  return static_cast<std::size_t>(values.size()) * sizeof(double);
-}
 
 std::string hash_of_memory(const SafetensorsFile& file) {
   config::Sha256 digest;
@@ -40,38 +34,5 @@ std::vector<NamedHash> hashes_of_files(const TensorFiles& files) {
   }
   return hashes;
 }
-
-HashedParameters::HashedParameters(const theory::Parameters& parameters)
-    : parameters_(parameters), digest_(std::make_unique<config::Sha256>()) {}
-HashedParameters::~HashedParameters() = default;
-
-theory::RowMatrix HashedParameters::matrix(int layer, Weight weight) const {
-  theory::RowMatrix w = parameters_.matrix(layer, weight);
-  digest_->add(w.data(), bytes_of(w));
-  return w;
-}
-
-void HashedParameters::visit_rows(Weight weight, const BlockVisitor& visit) const {
-  parameters_.visit_rows(weight, [&](Eigen::Index first, const theory::RowMatrix& rows) {
-    digest_->add(rows.data(), bytes_of(rows));
-    visit(first, rows);
-  });
-}
-
-Eigen::VectorXd HashedParameters::bias(int layer, Weight weight) const {
-  Eigen::VectorXd b = parameters_.bias(layer, weight);
-  digest_->add(b.data(), bytes_of(b));
-  return b;
-}
-
-theory::NormParameters HashedParameters::norm(int sublayer, Weight norm_at) const {
-  theory::NormParameters n = parameters_.norm(sublayer, norm_at);
-  digest_->add(n.gain.data(), bytes_of(n.gain));
-  digest_->add(n.bias.data(), bytes_of(n.bias));
-  if (n.alpha != 1.0) digest_->add(&n.alpha, sizeof n.alpha);  // 1 where there is none
-  return n;
-}
-
-std::string HashedParameters::hash() const { return digest_->hex(); }
 
 }  // namespace periscope::stacks

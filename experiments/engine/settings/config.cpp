@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "experiments/engine/settings/differences.h"
-#include "experiments/engine/settings/seed_range.h"
+#include "experiments/engine/settings/resolved.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -10,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/engine/settings/power_limits.h"
 #include "experiments/engine/settings/section.h"
 #include "sim/base/enumerators.h"
 #include "sim/core/tensor.h"
@@ -41,6 +41,20 @@ struct RunOptions {
   WeightsChoice weights = WeightsChoice::automatic;
   std::string out;      ///< folder for results, "" for none
   double memory = 0.0;  ///< bytes that a backward pass may use; 0: as tape_budget says
+};
+
+/// Returns the range of allowed numbers of seeds, of a run or of a width: from `fewest` to 1e6, so that the sum over
+/// all stacks and widths fits an int.
+constexpr Range seeds_from(double fewest) { return from_to(fewest, 1e6); }
+
+/// Limits of the smallest rejected error (T22) of a statistic's worst test, above which a verdict is inconclusive;
+/// derived in docs/theory/verdicts.md.
+struct PowerLimits {
+  double second_moment = 0.2;  ///< relative
+  double variance = 0.2;       ///< relative
+  double token_cosine = 0.2;   ///< absolute
+  double log_grad_sq = 0.5;    ///< difference of logarithms
+  double score_share = 0.1;    ///< absolute
 };
 
 /// [agreement]: when measurement and theory agree (T19).
@@ -99,6 +113,7 @@ struct Config {
   TheoryOptions theory;
   std::vector<std::string> theory_settings;  ///< as given by --theory-set
   std::vector<StackSpec> overridden;         ///< every stack with what --theory-set overrides; empty: nothing
+  std::shared_ptr<const Tree> tree;          ///< what all this was read from
   std::set<std::string> given;               ///< the keys that the file and the settings name, as in "model.width"
 
   Config() = default;
@@ -134,12 +149,10 @@ void require_variations(std::span<const AnySection> known, const std::vector<std
 /// Throws ConfigError if two entries of the list `key` are the same: results are found by them.
 void require_different(std::string_view key, std::vector<std::string> entries);
 
-/// Reads one more section out of a configuration that load_config has accepted.
+/// Reads one more section of a configuration that load_config has accepted.
 template <class Own>
-void load_section(const Section<Own>& section, const std::string& file, const std::vector<std::string>& settings,
-                  Own& values) {
-  const toml::table table = read_table(file, settings);
-  TomlReader reader = TomlReader(&table, "", file).table(section.name);
+void load_section(const Section<Own>& section, const Tree& tree, Own& values) {
+  TomlReader reader = TomlReader(tree).table(section.name);
   read_keys(reader, section, values);
 }
 

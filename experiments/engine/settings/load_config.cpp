@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <optional>
 
 #include "experiments/engine/settings/config.h"
 #include "experiments/engine/settings/placement_reader.h"
-#include "experiments/engine/settings/setting.h"
 #include "experiments/engine/settings/toml_reader.h"
 #include "experiments/engine/settings/variants.h"
 #include "sim/base/error.h"
@@ -176,9 +174,9 @@ void require_known(Known known, const std::string& setting, std::string_view fla
                                 shortened(key), expected, is_known ? "" : "; nearest is " + nearest_key(key, keys)));
 }
 
-/// Throws ConfigError for anything in `table` that no section knows or takes.
-void check_sections(Known known, const toml::table& table, const std::string& file) {
-  std::map<std::string, TomlReader> readers{{"", TomlReader(&table, "", file)}};
+/// Throws ConfigError for anything below `root` that no section knows or takes.
+void check_sections(Known known, const TomlReader& root) {
+  std::map<std::string, TomlReader> readers{{"", root}};
   for (const AnySection& section : known) {
     const std::size_t dot = section.name.rfind('.');
     const std::string parent = dot == std::string::npos ? "" : section.name.substr(0, dot);
@@ -189,17 +187,18 @@ void check_sections(Known known, const toml::table& table, const std::string& fi
   readers.at("").finish();
 }
 
-/// The configuration in `table`, which was read from `file`. No key but input.kind has a list.
-Config read_single(Known known, const toml::table& table, const std::string& file) {
+/// The configuration of `tree` with one entry of every list but that of input.kind.
+Config read_single(Known known, const std::shared_ptr<const Tree>& tree, const Choice& choice) {
   Config config;
+  config.tree = tree;
   config.inputs = {InputKind::gaussian};
   config.placements = {config.base.model.placement};
-  for (const auto& [name, node] : table) {
+  for (const auto& [name, node] : tree->values) {
     if (!node.is_table()) continue;
     for (const auto& [key, value] : *node.as_table()) config.given.insert(fmt::format("{}.{}", name.str(), key.str()));
   }
-  check_sections(known, table, file);
-  TomlReader root(&table, "", file);
+  TomlReader root(*tree, &choice);
+  check_sections(known, root);
   StackSpec& base = config.base;
   TomlReader model = root.table("model");
   const bool preset = apply_preset(model, base.model);
@@ -207,7 +206,7 @@ Config read_single(Known known, const toml::table& table, const std::string& fil
   const toml::node* placement = model.find("placement");
   read_keys(model, model_section, base.model);
   if (placement != nullptr) base.model.placement = read_placement(model);
-  base.model.layer_placements = read_layer_placements(model, file);
+  base.model.layer_placements = read_layer_placements(model, tree->file);
   config.placements = {base.model.placement};
   derive_shape(config, preset, base.model);
   // A recipe's own final norm belongs to its own placement.
@@ -228,10 +227,7 @@ Config read_single(Known known, const toml::table& table, const std::string& fil
   read_keys(input, input_section, base.input);
   if (init_says) require_second_moment(base.init, derived, base.input.second_moment);
   read_kinds(input, config.inputs);
-  const toml::node* path = input.find("path");
-  if (path != nullptr && path->source().path && std::filesystem::path(base.input.path).is_relative()) {
-    base.input.path = (std::filesystem::path(file).parent_path() / base.input.path).lexically_normal().string();
-  }
+  input.resolve_path("path", base.input.path);
   TomlReader run = root.table("run");
   read_keys(run, run_section, config.run);
   TomlReader agreement = root.table("agreement");
@@ -285,11 +281,12 @@ Config merged(const std::vector<Config>& each, const Lists& lists) {
 }
 
 /// Puts into `config` the stacks with what --theory-set overrides, and theory's precision and fault.
-void override_theory(Known known, const std::string& file, const Lists& lists,
-                     const std::vector<std::string>& theory_settings, Config& config) {
+void override_theory(Known known, const Lists& lists, const std::vector<std::string>& theory_settings,
+                     Config& config) {
+  const std::shared_ptr<const Tree> tree = read_tree(config.tree->file, config.tree->settings, theory_settings);
   std::vector<Config> overridden;
   for (std::size_t i = 0; i < lists.combinations(); ++i) {
-    overridden.push_back(read_single(known, lists.overridden(i, theory_settings), file));
+    overridden.push_back(read_single(known, tree, lists.choice(i, *tree)));
     require_same("input.kind", words_of(config.inputs), words_of(overridden.back().inputs));
   }
   for (std::size_t input = 0; input < config.inputs.size(); ++input) {
@@ -341,9 +338,10 @@ Config load_config(Known known, const std::string& file, const std::vector<std::
   for (const std::string& setting : settings) {
     require_known(known, setting, "--set", "one of the keys that `periscope list` shows");
   }
-  const Lists lists(file, settings);
+  const std::shared_ptr<const Tree> tree = read_tree(file, settings);
+  const Lists lists(*tree);
   std::vector<Config> each;
-  for (std::size_t i = 0; i < lists.combinations(); ++i) each.push_back(read_single(known, lists.table(i), file));
+  for (std::size_t i = 0; i < lists.combinations(); ++i) each.push_back(read_single(known, tree, lists.choice(i)));
   Config config = merged(each, lists);
   if (theory_settings.empty()) return config;
   constexpr std::string_view of_theory[] = {"model.", "init.", "input.", "theory."};
@@ -351,7 +349,7 @@ Config load_config(Known known, const std::string& file, const std::vector<std::
     require_known(known, setting, "--theory-set", "a key of model, init, input or theory, as theory is told",
                   of_theory);
   }
-  override_theory(known, file, lists, theory_settings, config);
+  override_theory(known, lists, theory_settings, config);
   return config;
 }
 

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+
 #include "experiments/engine/settings/build_info.h"
-#include "experiments/engine/settings/differences.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"
 #include "experiments/engine/settings/theory_override.h"
@@ -14,7 +16,70 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+bool is_same_in_all(const std::vector<Json>& stacks, const std::string& key) {
+  const auto value = [&](const Json& one) { return one.contains(key) ? one[key] : Json(); };
+  return std::ranges::all_of(stacks, [&](const Json& one) { return value(one) == value(stacks.front()); });
+}
+
+std::vector<Json> flat_all(const std::vector<StackSpec>& stacks) {
+  std::vector<Json> all;
+  for (const StackSpec& spec : stacks) all.push_back(flat_json(spec));
+  return all;
+}
+
+/// The stack that has the defaults of all keys, where these depend on other keys by those of `spec`.
+StackSpec default_stack(const StackSpec& spec) {
+  StackSpec usual;
+  ModelSpec& m = usual.model;
+  m.kv_heads = spec.model.heads;
+  m.head_dim = spec.model.width % spec.model.heads == 0 ? spec.model.width / spec.model.heads : 0;
+  m.mlp_width = 4 * spec.model.width;
+  take_defaults(spec.model.placement, m);
+  return usual;
+}
+
+Json config_differences(const Config& config, const std::vector<StackSpec>& stacks) {
+  Json found = Json::object();
+  if (stacks.empty()) return found;
+  const std::vector<Json> all = flat_all(stacks);
+  const Json usual = flat_json(default_stack(stacks.front()));
+  for (const auto& [key, value] : all.front().items()) {
+    if (is_same_in_all(all, key) && !(usual.contains(key) && usual[key] == value)) found[key] = value;
+  }
+  const Json run = section_json(run_section, config.run);
+  const Json usual_run = section_json(run_section, RunOptions());
+  for (const char* key : {"seeds", "dtype", "weights"}) {
+    // Commands that need dense matrices have made "auto" so.
+    const bool is_own = std::string_view(key) != "weights" || config.was_given("run.weights");
+    if (is_own && run[key] != usual_run[key]) found[fmt::format("run.{}", key)] = run[key];
+  }
+  return found;
+}
+
 }  // namespace
+
+Json flat_json(const StackSpec& spec, bool for_hash) {
+  Json all = Json::object();
+  const Json resolved = resolved_json(spec, for_hash);  // items() does not keep a temporary alive
+  for (const auto& [table, keys] : resolved.items()) {
+    for (const auto& [key, value] : keys.items()) all[fmt::format("{}.{}", table, key)] = value;
+  }
+  return all;
+}
+
+void note_differences(std::vector<StackSpec>& stacks) {
+  if (stacks.size() < 2) return;
+  const std::vector<Json> all = flat_all(stacks);
+  std::set<std::string> seen{"input.kind"};
+  std::vector<Json> own(stacks.size(), Json::object());
+  for (const Json& one : all) {
+    for (const auto& [key, value] : one.items()) {
+      if (!seen.insert(key).second || is_same_in_all(all, key)) continue;
+      for (std::size_t i = 0; i < all.size(); ++i) own[i][key] = all[i].contains(key) ? all[i][key] : Json();
+    }
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) stacks[i].settings = json_text(own[i]);
+}
 
 const std::string& program_sha256() {
   static const std::string hash = sha256_hex(fmt::format("{}\n{}\n", build_info::program, instructions_of("cpu")));

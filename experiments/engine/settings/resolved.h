@@ -18,7 +18,10 @@ const std::string& program_sha256();
 struct Resolved {
   nlohmann::ordered_json printed;
   nlohmann::ordered_json hashed;
-  nlohmann::ordered_json differences = {};  ///< as config_differences
+  /// {"model.qk_norm": "full", "run.seeds": 4, …}: the keys of model, init and input, and run.seeds, run.dtype and
+  /// run.weights, that have the same value in all stacks, which is not their default. Defaults that follow from other
+  /// keys, as model.kv_heads, count as such.
+  nlohmann::ordered_json differences = {};
 
   /// Adds a section of keys.
   template <class S>
@@ -28,6 +31,15 @@ struct Resolved {
     hashed[name] = section_json(section, values, true);
   }
 };
+
+/// Every key of model, init and input by path: {"model.width": 256, …}; for_hash as in section_json.
+nlohmann::ordered_json flat_json(const StackSpec& spec, bool for_hash = false);
+
+/// Puts into every stack's `settings` the keys in which the stacks differ, with its own values, as a JSON object:
+/// {"model.placement": "peri", "model.qk_norm": "full"}. input.kind, which results have a dimension for, is none of
+/// them. A stack that is alone keeps "".
+void note_differences(std::vector<StackSpec>& stacks);
+
 Resolved resolved(const Config& config);
 /// Returns the settings for stacks that do not come from the configuration, for example from a checkpoint.
 Resolved resolved(const Config& config, const std::vector<StackSpec>& stacks);

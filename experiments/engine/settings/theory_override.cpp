@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/settings/resolved.h"
 #include "experiments/engine/settings/variants.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
@@ -15,14 +16,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json differences(const StackSpec& measured, const StackSpec& overridden, bool for_hash) {
-  const Json a = resolved_json(measured, for_hash);
-  const Json b = resolved_json(overridden, for_hash);
+  const Json other = flat_json(overridden, for_hash);
   Json all = Json::object();
-  for (const auto& [table, keys] : a.items()) {
-    for (const auto& [key, value] : keys.items()) {
-      const Json other = b[table].contains(key) ? b[table][key] : Json();
-      if (value != other) all[fmt::format("{}.{}", table, key)] = {{"measured", value}, {"told", other}};
-    }
+  const Json own = flat_json(measured, for_hash);
+  for (const auto& [key, value] : own.items()) {
+    const Json told = other.contains(key) ? other[key] : Json();
+    if (value != told) all[key] = {{"measured", value}, {"told", told}};
   }
   return all;
 }

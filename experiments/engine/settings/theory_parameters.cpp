@@ -27,7 +27,11 @@ std::vector<double> TheoryParameters::numbers(const Tensor& x, const ParameterId
   std::vector<double> values = backend_.to_host(x);
   // A norm hides what is not a number behind a finite bound, so such weights must not get that far.
   const auto bad = std::ranges::find_if(values, [](double v) { return !std::isfinite(v); });
-  if (bad == values.end()) return values;
+  if (bad == values.end()) {
+    const bool is_default = id.part == ParameterId::Part::alpha && values.front() == 1.0;  // as without an alpha
+    if (digest_ != nullptr && !is_default) digest_->add(values.data(), values.size() * sizeof(double));
+    return values;
+  }
   throw InputError(fmt::format("{} is {}: expected finite weights, no others can be certified",
                                entry_name(id, first + (bad - values.begin())), *bad));
 }

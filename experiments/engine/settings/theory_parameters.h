@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "experiments/engine/settings/sha256.h"
 #include "sim/model/weights.h"
 #include "theory/certify/parameters.h"
 
@@ -11,11 +12,13 @@ namespace periscope::config {
 using EntryNames = std::function<std::string(const ParameterId& id, std::int64_t entry)>;
 
 /// A weight source as theory reads it: in double, one matrix at a time. The backend is the one whose tensors the
-/// source returns. All three must outlive it. Throws InputError for a weight that is not finite.
+/// source returns. All three must outlive it, and so must `digest`, if there is one, which gets everything that is
+/// read, as f64 in the order of reading. Throws InputError for a weight that is not finite.
 class TheoryParameters final : public theory::Parameters {
  public:
-  TheoryParameters(const Backend& backend, const ModelSpec& model, const WeightSource& weights, EntryNames names = {})
-      : backend_(backend), model_(model), weights_(weights), names_(std::move(names)) {}
+  TheoryParameters(const Backend& backend, const ModelSpec& model, const WeightSource& weights, EntryNames names = {},
+                   Sha256* digest = nullptr)
+      : backend_(backend), model_(model), weights_(weights), names_(std::move(names)), digest_(digest) {}
 
   [[nodiscard]] theory::RowMatrix matrix(int layer, Weight weight) const override;
   void visit_rows(Weight weight, const BlockVisitor& visit) const override;
@@ -33,6 +36,7 @@ class TheoryParameters final : public theory::Parameters {
   const ModelSpec& model_;
   const WeightSource& weights_;
   EntryNames names_;
+  Sha256* digest_;
 };
 
 }  // namespace periscope::config

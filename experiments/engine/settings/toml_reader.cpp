@@ -13,31 +13,47 @@
 #include <utility>
 
 #include "experiments/engine/settings/input_file.h"
-#include "experiments/engine/settings/setting.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 
 namespace periscope::config {
 namespace {
 
-std::string text_of(const toml::node& node) {
-  std::ostringstream text;
-  node.visit([&](const auto& value) { text << value; });
-  std::string line = text.str();
-  std::ranges::replace(line, '\n', ' ');
-  return shortened(line);
+/// Our keys have at most three parts, as agreement.power_limit.variance. The TOML parser makes a table of every part
+/// and frees these tables by recursion, so a key of 100 000 parts would overflow the stack.
+constexpr int most_key_parts = 16;
+
+std::optional<int> whole_in(const toml::node& node) {
+  const auto* value = node.as_integer();
+  if (value == nullptr || !std::in_range<int>(value->get())) return std::nullopt;
+  return static_cast<int>(value->get());
 }
 
-/// The value of a number. toml++'s value<double>() is empty for whole numbers beyond ±2^53.
-double number_of(const toml::node& node) {
-  const auto* whole = node.as_integer();
-  return whole != nullptr ? static_cast<double>(whole->get()) : node.as_floating_point()->get();
+/// toml++'s value<double>() is empty for whole numbers beyond ±2^53.
+std::optional<double> number_in(const toml::node& node) {
+  if (const auto* whole = node.as_integer()) return static_cast<double>(whole->get());
+  return node.value<double>();
 }
 
-/// A string that can also be the name of a file: the system takes U+0000 for a name's end.
-bool is_text(const toml::node& node) {
+/// A string that can also be the name of a file, which U+0000 would truncate.
+std::optional<std::string> text_in(const toml::node& node) {
   const auto* value = node.as_string();
-  return value != nullptr && value->get().find('\0') == std::string::npos;
+  if (value == nullptr || value->get().find('\0') != std::string::npos) return std::nullopt;
+  return value->get();
+}
+
+/// The entries of a list, as `entry` reads them; nothing for another value, and if `entry` cannot read one.
+template <class T>
+std::optional<std::vector<T>> list_in(const toml::node& node, std::optional<T> (*entry)(const toml::node&)) {
+  const toml::array* list = node.as_array();
+  if (list == nullptr) return std::nullopt;
+  std::vector<T> all;
+  for (const toml::node& item : *list) {
+    const std::optional<T> value = entry(item);
+    if (!value) return std::nullopt;
+    all.push_back(*value);
+  }
+  return all;
 }
 
 /// The first line with far more dots between its keys than any key has parts, or 0. Texts in quotes are not told from
@@ -83,8 +99,16 @@ std::string read_text(const std::string& file) {
 
 }  // namespace
 
-TomlReader::TomlReader(const toml::table* table, std::string name, std::string file)
-    : table_(table), name_(std::move(name)), file_(std::move(file)) {}
+std::string toml_line(const toml::node& node) {
+  std::ostringstream text;
+  node.visit([&](const auto& value) { text << value; });
+  std::string line = text.str();
+  std::ranges::replace(line, '\n', ' ');
+  return shortened(line);
+}
+
+TomlReader::TomlReader(const toml::table* table, std::string name, std::string file, const Choice* choice)
+    : table_(table), name_(std::move(name)), file_(std::move(file)), choice_(choice) {}
 
 std::string TomlReader::full(std::string_view key) const {
   return name_.empty() ? std::string(key) : fmt::format("{}.{}", name_, key);
@@ -96,122 +120,95 @@ std::string TomlReader::where(const toml::node& node) const {
 }
 
 void TomlReader::fail(std::string_view key, const toml::node& found, const std::string& expected) const {
-  throw ConfigError(fmt::format("{}{} = {}: expected {}", where(found), full(key), text_of(found), expected));
+  throw ConfigError(fmt::format("{}{} = {}: expected {}", where(found), full(key), toml_line(found), expected));
+}
+
+const toml::node* TomlReader::node_at(std::string_view key) const {
+  const toml::node* node = table_ == nullptr ? nullptr : table_->get(key);
+  if (node == nullptr || choice_ == nullptr || !node->is_array()) return node;
+  const auto chosen = choice_->find(full(key));
+  return chosen == choice_->end() ? node : node->as_array()->get(chosen->second);
 }
 
 const toml::node* TomlReader::find(std::string_view key) {
   known_.emplace(key);
-  return table_ == nullptr ? nullptr : table_->get(key);
+  return node_at(key);
 }
 
-bool TomlReader::read(std::string_view key, int& target) {
-  const toml::node* node = find(key);
-  if (node == nullptr) return false;
-  const auto* value = node->as_integer();
-  if (value == nullptr) fail(key, *node, "a whole number");
-  if (!std::in_range<int>(value->get())) {
-    fail(key, *node,
-         fmt::format("a whole number of at {}", value->get() > 0 ? "most 2147483647" : "least -2147483648"));
+void TomlReader::resolve_path(std::string_view key, std::string& path) const {
+  const toml::node* node = node_at(key);
+  if (node == nullptr || !node->source().path || !std::filesystem::path(path).is_relative()) return;
+  path = (std::filesystem::path(file_).parent_path() / path).lexically_normal().string();
+}
+
+void TomlReader::take(std::string_view key, const toml::node& node, int& target) const {
+  const auto value = whole_in(node);
+  if (!value && node.is_integer()) {
+    const bool large = node.as_integer()->get() > 0;
+    fail(key, node, fmt::format("a whole number of at {}", large ? "most 2147483647" : "least -2147483648"));
   }
-  target = static_cast<int>(value->get());
-  return true;
+  if (!value) fail(key, node, "a whole number");
+  target = *value;
 }
 
-bool TomlReader::read(std::string_view key, std::uint64_t& target) {
-  const toml::node* node = find(key);
-  if (node == nullptr) return false;
-  const auto* value = node->as_integer();
-  if (value == nullptr || value->get() < 0) fail(key, *node, "a whole number of at least 0");
+void TomlReader::take(std::string_view key, const toml::node& node, std::uint64_t& target) const {
+  const auto* value = node.as_integer();
+  if (value == nullptr || value->get() < 0) fail(key, node, "a whole number of at least 0");
   target = static_cast<std::uint64_t>(value->get());
-  return true;
 }
 
-bool TomlReader::read(std::string_view key, double& target) {
-  const toml::node* node = find(key);
-  if (node == nullptr) return false;
-  if (!node->is_number()) fail(key, *node, "a number");
-  target = number_of(*node);
-  return true;
+void TomlReader::take(std::string_view key, const toml::node& node, double& target) const {
+  const auto value = number_in(node);
+  if (!value) fail(key, node, "a number");
+  target = *value;
 }
 
-bool TomlReader::read(std::string_view key, DepthExpression& target) {
-  const toml::node* node = find(key);
-  if (node == nullptr) return false;
-  if (double number = 0.0; node->is_number()) {
-    read(key, number);
-    target = number;
-    return true;
-  }
-  const auto* text = node->as_string();
+void TomlReader::take(std::string_view key, const toml::node& node, DepthExpression& target) const {
+  const auto* text = node.as_string();
   const auto expression = text == nullptr ? std::nullopt : DepthExpression::parse(text->get());
-  if (!expression) {
-    fail(key, *node, "a number, or an expression in L (layers) and l (additions before), as \"2L\" or \"1/sqrt(l+1)\"");
+  if (const auto number = number_in(node)) {
+    target = *number;
+  } else if (expression) {
+    target = *expression;
+  } else {
+    fail(key, node, "a number, or an expression in L (layers) and l (additions before), as \"2L\" or \"1/sqrt(l+1)\"");
   }
-  target = *expression;
-  return true;
 }
 
-bool TomlReader::read(std::string_view key, bool& target) {
-  const toml::node* node = find(key);
-  if (node == nullptr) return false;
-  if (!node->is_boolean()) fail(key, *node, "true or false");
-  target = *node->value<bool>();
-  return true;
+void TomlReader::take(std::string_view key, const toml::node& node, bool& target) const {
+  if (!node.is_boolean()) fail(key, node, "true or false");
+  target = *node.value<bool>();
 }
 
-bool TomlReader::read(std::string_view key, std::string& target) {
-  const toml::node* node = find(key);
-  if (node == nullptr) return false;
-  if (!is_text(*node)) fail(key, *node, node->is_string() ? "a string without the character U+0000" : "a string");
-  target = *node->value<std::string>();
-  return true;
+void TomlReader::take(std::string_view key, const toml::node& node, std::string& target) const {
+  const auto value = text_in(node);
+  if (!value) fail(key, node, node.is_string() ? "a string without the character U+0000" : "a string");
+  target = *value;
 }
 
-bool TomlReader::read(std::string_view key, std::vector<int>& target) {
-  const toml::node* node = find(key);
-  if (node == nullptr) return false;
-  const toml::array* list = node->as_array();
-  if (list == nullptr || list->empty()) fail(key, *node, "a list of whole numbers");
-  target.clear();
-  for (const toml::node& item : *list) {
-    const auto* value = item.as_integer();
-    if (value == nullptr || !std::in_range<int>(value->get())) fail(key, *node, "a list of whole numbers");
-    target.push_back(static_cast<int>(value->get()));
-  }
-  return true;
+void TomlReader::take(std::string_view key, const toml::node& node, std::vector<int>& target) const {
+  const auto list = list_in<int>(node, whole_in);
+  if (!list || list->empty()) fail(key, node, "a list of whole numbers");
+  target = *list;
 }
 
-bool TomlReader::read(std::string_view key, std::vector<double>& target) {
-  const toml::node* node = find(key);
-  if (node == nullptr) return false;
-  const toml::array* list = node->as_array();
-  if (list == nullptr || list->empty()) fail(key, *node, "a list of numbers");
-  target.clear();
-  for (const toml::node& item : *list) {
-    if (!item.is_number()) fail(key, *node, "a list of numbers");
-    target.push_back(number_of(item));
-  }
-  return true;
+void TomlReader::take(std::string_view key, const toml::node& node, std::vector<double>& target) const {
+  const auto list = list_in<double>(node, number_in);
+  if (!list || list->empty()) fail(key, node, "a list of numbers");
+  target = *list;
 }
 
-bool TomlReader::read(std::string_view key, std::vector<std::string>& target) {
-  const toml::node* node = find(key);
-  if (node == nullptr) return false;
-  const toml::array* list = node->as_array();
-  if (list == nullptr) fail(key, *node, "a list of strings");
-  target.clear();
-  for (const toml::node& item : *list) {
-    if (!is_text(item)) fail(key, *node, "a list of strings without the character U+0000");
-    target.push_back(*item.value<std::string>());
-  }
-  return true;
+void TomlReader::take(std::string_view key, const toml::node& node, std::vector<std::string>& target) const {
+  const auto list = list_in<std::string>(node, text_in);
+  if (!list) fail(key, node, "a list of strings without the character U+0000");
+  target = *list;
 }
 
 std::size_t TomlReader::index_of(std::string_view key, const std::string& word,
                                  std::span<const std::string_view> names) const {
   const auto it = std::ranges::find(names, word);
   if (it != names.end()) return static_cast<std::size_t>(it - names.begin());
-  const toml::node* node = table_->get(key);
+  const toml::node* node = node_at(key);
   const std::vector<std::string> all(names.begin(), names.end());
   throw ConfigError(fmt::format("{}{} = \"{}\": expected one of {}; nearest is \"{}\"", where(*node), full(key),
                                 shortened(word), fmt::join(names, ", "), nearest(word, all)));
@@ -220,7 +217,7 @@ std::size_t TomlReader::index_of(std::string_view key, const std::string& word,
 TomlReader TomlReader::table(std::string_view key) {
   const toml::node* node = find(key);
   if (node != nullptr && !node->is_table()) fail(key, *node, "a table");
-  return {node == nullptr ? nullptr : node->as_table(), full(key), file_};
+  return {node == nullptr ? nullptr : node->as_table(), full(key), file_, choice_};
 }
 
 void TomlReader::finish() const {
@@ -234,24 +231,38 @@ void TomlReader::finish() const {
   }
 }
 
-std::string config_text(const std::string& file) {
-  return file.empty() ? "" : RunOfInputFiles::configuration(file, [&] { return read_text(file); });
-}
-
-toml::table read_table(const std::string& file, const std::vector<std::string>& settings) {
-  return parse_table(config_text(file), file, settings);
-}
-
-toml::table parse_table(const std::string& text, const std::string& file, const std::vector<std::string>& settings) {
-  toml::table table;
+std::shared_ptr<const Tree> read_tree(const std::string& file, const std::vector<std::string>& settings,
+                                      const std::vector<std::string>& theory_settings) {
+  const auto tree = std::make_shared<Tree>(Tree{.file = file, .settings = settings, .values = {}});
   try {
-    table = toml::parse(text, file);
+    if (!file.empty()) {
+      tree->values = toml::parse(RunOfInputFiles::configuration(file, [&] { return read_text(file); }), file);
+    }
   } catch (const toml::parse_error& error) {
     throw ConfigError(
         fmt::format("{}:{}: not TOML: {}", shortened(file), error.source().begin.line, shortened(error.description())));
   }
-  for (const std::string& setting : settings) apply_setting(table, setting);
-  return table;
+  for (const std::string& setting : settings) apply_setting(tree->values, setting, "--set");
+  for (const std::string& setting : theory_settings) apply_setting(tree->values, setting, "--theory-set");
+  return tree;
+}
+
+std::string key_of_setting(const std::string& setting, std::string_view flag) {
+  const auto equals = setting.find('=');
+  const auto fail = [&](const std::string& why) {
+    throw ConfigError(fmt::format("{} {}: {}", flag, shortened(setting), why));
+  };
+  if (equals == std::string::npos || equals == 0) {
+    fail(fmt::format("expected key=value, as in {} model.width=256", flag));
+  }
+  std::string key = setting.substr(0, equals);
+  if (key.front() == '.' || key.back() == '.' || key.find("..") != std::string::npos) {
+    fail("the key has an empty part, expected one as model.width");
+  }
+  if (const auto dots = std::ranges::count(key, '.'); dots >= most_key_parts) {
+    fail(fmt::format("the key has {} parts, expected at most {}", dots + 1, most_key_parts));
+  }
+  return key;
 }
 
 void apply_setting(toml::table& table, const std::string& setting, std::string_view flag) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <toml++/toml.h>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -12,23 +14,51 @@
 
 namespace periscope::config {
 
+/// The values of a configuration by path: those of a file, with settings "a.b=value" on top. A value knows the line of
+/// the file that it comes from; copies of toml++'s nodes do not, so a tree is shared, not copied.
+struct Tree {
+  std::string file;  ///< "" for none
+  std::vector<std::string> settings;
+  toml::table values;
+};
+
+/// Reads the file once in a run (RunOfInputFiles), and sets `settings` (--set) and then `theory_settings`
+/// (--theory-set). Throws ConfigError.
+std::shared_ptr<const Tree> read_tree(const std::string& file, const std::vector<std::string>& settings = {},
+                                      const std::vector<std::string>& theory_settings = {});
+
+/// The key of "a.b=value". Throws ConfigError for text that is no setting. `flag` is for messages.
+std::string key_of_setting(const std::string& setting, std::string_view flag);
+
+/// Sets "a.b=value" in `table`; value is TOML if it parses as such, else a string. `flag` is for messages. Throws
+/// ConfigError for a value that begins as a table or an array does and is not TOML.
+void apply_setting(toml::table& table, const std::string& setting, std::string_view flag);
+
+/// A value as TOML, on one line.
+std::string toml_line(const toml::node& node);
+
+/// Which entry stands for the list of a key, "model.norm".
+using Choice = std::map<std::string, std::size_t, std::less<>>;
+
 /// Reads one TOML table strictly: every key that is asked for becomes a known key, and finish() refuses
 /// all others. Every error is one line: where it stands, the key, what was found, what was expected.
 class TomlReader {
  public:
+  /// Reads the root of `tree`, which outlives this, as does `choice`.
+  explicit TomlReader(const Tree& tree, const Choice* choice = nullptr)
+      : TomlReader(&tree.values, "", tree.file, choice) {}
   /// `name` prefixes the keys ("model"); `file` is for messages. A null table is an empty one.
-  TomlReader(const toml::table* table, std::string name, std::string file);
+  TomlReader(const toml::table* table, std::string name, std::string file, const Choice* choice = nullptr);
 
-  /// Each leaves `target` alone if the key is absent, and returns whether it was there.
-  bool read(std::string_view key, int& target);
-  bool read(std::string_view key, std::uint64_t& target);
-  bool read(std::string_view key, double& target);
-  bool read(std::string_view key, bool& target);
-  bool read(std::string_view key, std::string& target);
-  bool read(std::string_view key, DepthExpression& target);
-  bool read(std::string_view key, std::vector<int>& target);
-  bool read(std::string_view key, std::vector<double>& target);
-  bool read(std::string_view key, std::vector<std::string>& target);
+  /// Leaves `target` unchanged if the key is absent, and returns whether it was there.
+  template <class T>
+  bool read(std::string_view key, T& target) {
+    const toml::node* node = find(key);
+    if (node != nullptr) take(key, *node, target);
+    return node != nullptr;
+  }
+  /// Makes a relative path that the file has at `key` relative to the file's folder.
+  void resolve_path(std::string_view key, std::string& path) const;
 
   /// The node itself, for keys that take several forms; null if absent.
   const toml::node* find(std::string_view key);
@@ -48,26 +78,25 @@ class TomlReader {
   [[nodiscard]] const std::string& name() const { return name_; }
 
  private:
+  [[nodiscard]] const toml::node* node_at(std::string_view key) const;
   [[nodiscard]] std::string where(const toml::node& node) const;
   [[nodiscard]] std::string full(std::string_view key) const;
+
+  void take(std::string_view key, const toml::node& node, int& target) const;
+  void take(std::string_view key, const toml::node& node, std::uint64_t& target) const;
+  void take(std::string_view key, const toml::node& node, double& target) const;
+  void take(std::string_view key, const toml::node& node, bool& target) const;
+  void take(std::string_view key, const toml::node& node, std::string& target) const;
+  void take(std::string_view key, const toml::node& node, DepthExpression& target) const;
+  void take(std::string_view key, const toml::node& node, std::vector<int>& target) const;
+  void take(std::string_view key, const toml::node& node, std::vector<double>& target) const;
+  void take(std::string_view key, const toml::node& node, std::vector<std::string>& target) const;
 
   const toml::table* table_;
   std::string name_;
   std::string file_;
+  const Choice* choice_;
   std::set<std::string, std::less<>> known_;
 };
-
-/// Returns the bytes of a configuration file, which a run reads once (RunOfInputFiles); "" for "". Throws ConfigError.
-std::string config_text(const std::string& file);
-
-/// Parses `text`, the bytes of `file`, and merges the settings "a.b=value" into the table. Throws ConfigError.
-toml::table parse_table(const std::string& text, const std::string& file, const std::vector<std::string>& settings);
-
-/// Parses a configuration file with settings merged into it; an empty table for "". Throws ConfigError.
-toml::table read_table(const std::string& file, const std::vector<std::string>& settings = {});
-
-/// Merges "a.b=value" into `table`; value is TOML if it parses as such, else a string. `flag` is for messages. Throws
-/// ConfigError for a value that begins as a table or an array does and is not TOML.
-void apply_setting(toml::table& table, const std::string& setting, std::string_view flag = "--set");
 
 }  // namespace periscope::config

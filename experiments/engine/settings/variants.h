@@ -1,9 +1,10 @@
 #pragma once
 
-#include <toml++/toml.h>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "experiments/engine/settings/config.h"
@@ -14,28 +15,28 @@ namespace periscope::config {
 struct ListedKey {
   std::string name;                ///< "model.qk_norm"
   std::vector<std::string> texts;  ///< of its values, for people
+  /// First the file's keys by line and column, then those of settings, each by the last setting that names it.
+  std::tuple<std::size_t, std::size_t, std::size_t> order;
+
+  [[nodiscard]] bool varies() const { return texts.size() > 1; }
 };
 
 /// The lists of a configuration. Their cross product are the run's variants, the first list outermost. input.kind,
 /// whose list is a dimension of results itself, is none of them.
 class Lists {
  public:
-  /// Lists count in the order in which the file names their keys, then in that of the settings ("a.b=value"). Throws
-  /// ConfigError for an empty list, for an entry that is in a list twice, for a list in a table whose keys take none,
-  /// and for more than 1000 combinations; and what read_table throws.
-  Lists(const std::string& file, const std::vector<std::string>& settings);
+  /// Throws ConfigError for an empty list, for an entry that is in a list twice, for a list in a table whose keys take
+  /// none, and for more than 1000 combinations.
+  explicit Lists(const Tree& tree);
 
   [[nodiscard]] std::size_t combinations() const;
-  /// Returns true if the key has several values.
-  [[nodiscard]] bool varies(std::string_view name) const;
   /// Returns true if a key other than model.placement has several values.
   [[nodiscard]] bool vary_more_than_placement() const;
-  /// The configuration with the values of combination `i`.
-  [[nodiscard]] toml::table table(std::size_t i) const;
-  /// Returns the configuration of combination `i` with the values that --theory-set overrides for theory: one value for
-  /// all combinations, or a list as long as the measured one, entry by entry. Throws ConfigError for a list of another
-  /// length.
-  [[nodiscard]] toml::table overridden(std::size_t i, const std::vector<std::string>& theory_settings) const;
+  /// The entries of combination `i` in the lists of the tree.
+  [[nodiscard]] Choice choice(std::size_t i) const;
+  /// Returns the entries of combination `i` in `overridden`, the tree with the values of --theory-set: one value for
+  /// all combinations, or a list as long as the measured one. Throws ConfigError for a list of another length.
+  [[nodiscard]] Choice choice(std::size_t i, const Tree& overridden) const;
   /// "peri, qk_norm full": what results call the stack of combination `i`: its recipe if recipes vary, else its
   /// placement, then the value of every other key that varies.
   [[nodiscard]] std::string label(std::size_t i, const StackSpec& spec) const;
@@ -43,12 +44,9 @@ class Lists {
   void require_comparable(const std::vector<StackSpec>& stacks) const;
 
  private:
-  [[nodiscard]] std::vector<std::size_t> places(std::size_t i) const;
+  [[nodiscard]] bool varies(std::string_view name) const;
   [[nodiscard]] std::string names() const;
 
-  std::string file_;
-  std::string text_;  ///< of the file, which may have changed since
-  std::vector<std::string> settings_;
   std::vector<ListedKey> keys_;
 };
 

@@ -10,15 +10,6 @@
 
 namespace periscope::study {
 
-stacks::TokenSource CheckpointFlags::source() const {
-  const auto given = [](const std::string& word) { return word.empty() ? std::nullopt : std::optional(word); };
-  return {.tokens = given(tokens),
-          .text = given(text),
-          .labels = std::nullopt,
-          .tokenizer = given(tokenizer),
-          .max_tokens = max_tokens.value_or(0)};
-}
-
 void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys) {
   dataset::set(data.facts, "checkpoint", name);
   if (!ignored_keys.empty()) dataset::set(data.facts, "ignored_keys", fmt::format("{}", fmt::join(ignored_keys, ", ")));

@@ -22,14 +22,8 @@ study::Flag<F> ignore_key_flag() {
 }
 
 /// A checkpoint and the tokens that it reads.
-struct CheckpointFlags : IgnoredKeys {
+struct CheckpointFlags : IgnoredKeys, stacks::TokenSource {
   std::string checkpoint;
-  std::string tokens;
-  std::string text;
-  std::string tokenizer;
-  std::optional<int> max_tokens;
-
-  [[nodiscard]] stacks::TokenSource source() const;
 };
 
 template <class F>

@@ -1,5 +1,6 @@
 #include "experiments/engine/study/origin.h"
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <array>
@@ -7,6 +8,7 @@
 #include <cmath>
 #include <ctime>
 #include <fstream>
+#include <string_view>
 #include <utility>
 
 #include "experiments/engine/result/json.h"
@@ -31,6 +33,40 @@ std::int64_t peak_memory() {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
   return std::int64_t{used.ru_maxrss} * 1024;  // Linux counts in KiB
+}
+
+/// Text inside braces of BibTeX.
+std::string bibtex(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (std::string_view("\\{}~^").find(c) != std::string_view::npos) continue;
+    if (std::string_view("%&#_$").find(c) != std::string_view::npos) escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
+std::string entries(const std::string& version, const std::string& commit, const std::string& result) {
+  return fmt::format(
+      R"(@software{{periscope,
+  title = {{Periscope: a laboratory for normalization placement in deep residual stacks}},
+  author = {{{{The Periscope authors}}}},
+  version = {{{}}},
+  note = {{Commit {}{}}}
+}}
+
+@inproceedings{{kim2025periln,
+  title = {{{{Peri-LN}}: Revisiting Normalization Layer in the Transformer Architecture}},
+  author = {{Kim, Jeonghoon and Lee, Byeongchan and Park, Cheonbok and Oh, Yeontaek and Kim, Beomjun and Yoo, Taehwan and
+            Shin, Seongjin and Han, Dongyoon and Shin, Jinwoo and Yoo, Kang Min}},
+  booktitle = {{Proceedings of the 42nd International Conference on Machine Learning}},
+  series = {{Proceedings of Machine Learning Research}},
+  volume = {{267}},
+  year = {{2025}},
+  note = {{arXiv:2502.02732}}
+}}
+)",
+      bibtex(version), bibtex(commit), bibtex(result));
 }
 
 }  // namespace
@@ -82,6 +118,15 @@ dataset::Facts circumstances(const std::vector<std::string>& argv, int threads, 
 
 nlohmann::ordered_json whole_json(const Outcome& outcome) {
   return outcome.data ? dataset::json_of(*outcome.data) : outcome.document;
+}
+
+std::string citation() { return entries(build_info::version, build_info::commit, ""); }
+
+std::string citation(const std::function<std::string(const char*)>& attribute) {
+  const std::string result =
+      fmt::format("; a result of its study {} on {}, {}, with the configuration of SHA-256 {}", attribute("study"),
+                  attribute("device"), attribute("instructions"), attribute("config_sha256"));
+  return entries(attribute("version"), attribute("commit"), result);
 }
 
 }  // namespace periscope::study

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,5 +28,12 @@ dataset::Facts circumstances(const std::vector<std::string>& argv, int threads, 
 
 /// Returns the answer of a study as JSON: its dataset, or the document in place of one.
 nlohmann::ordered_json whole_json(const Outcome& outcome);
+
+/// Returns BibTeX of this program and of the paper that it examines.
+std::string citation();
+
+/// Returns BibTeX of the program that made a result, with the result's study and configuration, and of the paper;
+/// `attribute` returns the text of a global attribute of the result.
+std::string citation(const std::function<std::string(const char*)>& attribute);
 
 }  // namespace periscope::study

@@ -8,8 +8,8 @@
 #include <iterator>
 #include <string_view>
 
-#include "experiments/engine/settings/initial_weights.h"
-#include "experiments/engine/settings/setting.h"
+#include "experiments/engine/settings/stack_rules.h"
+#include "experiments/engine/settings/toml_reader.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
@@ -78,6 +78,17 @@ void require_acts_in_stacks(const config::Config& config, const std::string& set
 }
 
 }  // namespace
+
+std::vector<std::string> keys_of(const CommonFlags& flags) {
+  std::vector<std::string> keys;
+  if (flags.seed) keys.emplace_back("run.seed");
+  if (flags.seeds) keys.emplace_back("run.seeds");
+  if (flags.threads) keys.emplace_back("run.threads");
+  if (flags.device) keys.emplace_back("run.device");
+  if (flags.dtype) keys.emplace_back("run.dtype");
+  if (flags.out) keys.emplace_back("run.out");
+  return keys;
+}
 
 std::vector<std::string> Request::all_settings() const {
   std::vector<std::string> all = entries;

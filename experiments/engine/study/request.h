@@ -13,6 +13,24 @@
 
 namespace periscope::study {
 
+/// Which of the flags that commands share act in one of them; a command refuses the others. --json and --quiet act in
+/// all.
+struct CommonFlags {
+  bool config = true;  ///< --config and --set
+  bool vary = true;    ///< --vary
+  bool seed = true;
+  bool seeds = true;
+  bool threads = true;
+  bool device = true;
+  bool dtype = true;
+  bool memory = true;
+  bool out = true;
+  bool force = true;
+};
+
+/// The keys of [run] that act with their flags: "run.seed" where --seed does.
+std::vector<std::string> keys_of(const CommonFlags& flags);
+
 /// Which matrices a study can do with: dense alone, or whatever run.weights says.
 enum class Matrices { dense, any };
 
@@ -49,7 +67,7 @@ struct Request {
   [[nodiscard]] Own load(const Section<Own>& section, Matrices matrices = Matrices::dense) const {
     Own own;
     static_cast<config::Config&>(own) = load(matrices);
-    config::load_section(section, file, all_settings(), own);
+    config::load_section(section, *own.tree, own);
     return own;
   }
 };

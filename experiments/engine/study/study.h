@@ -11,7 +11,6 @@
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/settings/resolved.h"
-#include "experiments/engine/study/common_flags.h"
 #include "experiments/engine/study/request.h"
 #include "sim/base/error.h"
 

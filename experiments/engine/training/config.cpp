@@ -2,34 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <sstream>
-
 #include "experiments/engine/settings/sha256.h"
 #include "sim/base/error.h"
-#include "sim/base/printable.h"
 
 namespace periscope::training {
 namespace {
-
-/// A relative path in a configuration file is relative to that file.
-void resolve_corpus(TrainConfig& config, const std::string& file, const std::vector<std::string>& settings) {
-  const toml::table table = config::read_table(file, settings);
-  const toml::node* section = table.get("train");
-  const toml::node* corpus = section != nullptr && section->is_table() ? section->as_table()->get("corpus") : nullptr;
-  const bool in_file = corpus != nullptr && corpus->source().path;
-  if (!in_file || config.train.corpus == synthetic_corpus) return;
-  const std::filesystem::path path(config.train.corpus);
-  if (path.is_relative()) {
-    config.train.corpus = (std::filesystem::path(file).parent_path() / path).lexically_normal().string();
-  }
-}
-
-std::string kind_text(const toml::node& node) {
-  std::ostringstream text;
-  node.visit([&](const auto& value) { text << value; });
-  return shortened(text.str());
-}
 
 /// All stacks read the same windows of tokens, and predict the same next tokens.
 void require_one_corpus(const TrainConfig& config) {
@@ -46,28 +23,29 @@ void require_one_corpus(const TrainConfig& config) {
   }
 }
 
-}  // namespace
-
-void require_token_input(const std::string& file, const std::vector<std::string>& settings) {
-  const toml::table table = config::read_table(file, settings);
-  const toml::node* kind = table.at_path("input.kind").node();
+/// Throws ConfigError for an input.kind that is not "tokens". To be called before the configuration is loaded, which
+/// expects of other kinds what training has no use for.
+void require_token_input(const config::Tree& tree) {
+  const toml::node* kind = tree.values.at_path("input.kind").node();
   if (kind != nullptr && kind->is_array() && kind->as_array()->size() == 1) kind = kind->as_array()->get(0);
   if (kind == nullptr || kind->value<std::string>() == "tokens") return;
   if (!kind->is_string() && !kind->is_array()) return;  // no kind at all, which the configuration's reader says
   throw ConfigError(
       fmt::format("input.kind = {}: expected tokens, as training reads the text that train.corpus or --corpus names",
-                  kind_text(*kind)));
+                  config::toml_line(*kind)));
 }
 
-TrainConfig train_config(config::Config loaded, const std::string& file, const std::vector<std::string>& settings,
-                         bool seeds_by_flag, const std::string& corpus) {
+}  // namespace
+
+TrainConfig train_config(const study::Request& request, const std::string& corpus) {
+  require_token_input(*config::read_tree(request.file, request.all_settings()));
   TrainConfig config;
-  static_cast<config::Config&>(config) = std::move(loaded);
-  config::load_section(train_section, file, settings, config.train);
-  if (corpus.empty()) {
-    resolve_corpus(config, file, settings);
-  } else {
+  static_cast<config::Config&>(config) = request.load();
+  config::load_section(train_section, *config.tree, config.train);
+  if (!corpus.empty()) {
     config.train.corpus = corpus;
+  } else if (config.train.corpus != synthetic_corpus) {
+    config::TomlReader(*config.tree).table("train").resolve_path("corpus", config.train.corpus);
   }
   validate(config.train);
   require_one_corpus(config);
@@ -79,7 +57,7 @@ TrainConfig train_config(config::Config loaded, const std::string& file, const s
   }
   config.inputs = {InputKind::tokens};
   config.base.input.kind = InputKind::tokens;
-  if (!config.was_given("run.seeds") && !seeds_by_flag) config.run.seeds = 1;
+  if (!config.was_given("run.seeds") && !request.seeds) config.run.seeds = 1;
   for (const StackSpec& spec : config.stacks()) periscope::validate(spec);
   return config;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "experiments/engine/settings/resolved.h"
+#include "experiments/engine/study/request.h"
 #include "sim/train/corpus.h"
 #include "sim/train/train_spec.h"
 
@@ -11,17 +12,11 @@ struct TrainConfig : config::Config {
   TrainSpec train;
 };
 
-/// Throws ConfigError for an input.kind in `file` or `settings` that is not "tokens": training reads token ids. To be
-/// asked before the configuration is loaded, which expects of other kinds what training has no use for.
-void require_token_input(const std::string& file, const std::vector<std::string>& settings);
-
-/// A loaded configuration, of `file` and `settings`, with [train]. input.kind becomes "tokens"; without run.seeds
-/// there is one seed, unless a flag gave them. `corpus`, unless it is empty, stands for train.corpus. Throws
-/// ConfigError for a stack without unembedding or that sees later tokens, whose labels they are, for stacks that could
-/// not be trained on the same batches, and for all that validate refuses.
-[[nodiscard]] TrainConfig train_config(config::Config loaded, const std::string& file,
-                                       const std::vector<std::string>& settings, bool seeds_by_flag,
-                                       const std::string& corpus);
+/// Loads the configuration of `request` with [train]. input.kind becomes "tokens"; without run.seeds or --seeds there
+/// is one seed. `corpus`, unless it is empty, stands for train.corpus. Throws ConfigError for another input.kind, for a
+/// stack without unembedding or that sees later tokens, whose labels they are, for stacks that could not be trained on
+/// the same batches, and for all that validate refuses.
+[[nodiscard]] TrainConfig train_config(const study::Request& request, const std::string& corpus);
 
 /// Returns the settings that the results depend on; of the corpus only its tokens count.
 [[nodiscard]] config::Resolved resolved(const TrainConfig& config, const Corpus& corpus);

@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "experiments/engine/run/tensor_dump.h"
 #include "experiments/engine/settings/json_text.h"
-#include "experiments/engine/training/weights_file.h"
 #include "sim/base/error.h"
+#include "sim/base/printable.h"
+#include "sim/checkpoint/safetensors_writer.h"
+#include "sim/model/parameters.h"
 
 namespace periscope::training {
 namespace {
@@ -51,7 +56,54 @@ void write_steps(const Backend& ops, const CellHistory& history, OutputFile& out
   file.close();
 }
 
+/// A folder that need not exist, without links and from the root.
+std::filesystem::path place_of(const std::string& folder) {
+  const std::filesystem::path at = std::filesystem::weakly_canonical(std::filesystem::absolute(folder));
+  return at.has_filename() ? at : at.parent_path();
+}
+
 }  // namespace
+
+void check_apart(const char* flag, const std::string& folder, const std::string& out, const std::string& name) {
+  if (folder.empty() || out.empty()) return;
+  const std::filesystem::path result = place_of(out) / (name + ".nc");
+  for (std::filesystem::path at = place_of(folder); at.has_relative_path(); at = at.parent_path()) {
+    if (at == result) {
+      throw ConfigError(
+          fmt::format("{} {}: the result file has that name; expected another folder", flag, printable(folder)));
+    }
+  }
+}
+
+void check_not_nested(const std::string& dump, const std::string& models) {
+  if (dump.empty() || models.empty()) return;
+  const std::filesystem::path a = place_of(dump);
+  const std::filesystem::path b = place_of(models);
+  const auto [of_a, of_b] = std::ranges::mismatch(a, b);
+  if (of_a != a.end() && of_b != b.end()) return;
+  throw ConfigError(fmt::format("--dump {} and --export {}: one is in the other; expected neither to be",
+                                printable(dump), printable(models)));
+}
+
+void write_weights(const Backend& ops, const ResidentWeights::Parameters& parameters, SafetensorsType type,
+                   OutputFile& output) {
+  std::vector<SafetensorsEntry> entries;
+  for (const auto& [id, x] : parameters) {
+    std::vector<std::int64_t> shape{x.rows(), x.cols()};
+    if (id.part != ParameterId::Part::matrix) shape = {x.cols()};
+    entries.push_back({name_of(id), type, shape});
+  }
+  SafetensorsWriter writer(output, entries);
+  for (const auto& [id, x] : parameters) {
+    const std::vector<double> values = ops.to_host(x);
+    if (type == SafetensorsType::f64) {
+      writer.put(name_of(id), values);
+    } else {
+      writer.put(name_of(id), std::vector<float>(values.begin(), values.end()));
+    }
+  }
+  writer.close();
+}
 
 void require_one_run(const TrainConfig& config, const std::string& folder) {
   const std::size_t stacks = config.stacks().size();

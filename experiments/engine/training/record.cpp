@@ -1,4 +1,4 @@
-#include "experiments/engine/training/record.h"
+#include "experiments/engine/training/run_cell.h"
 
 #include <fmt/format.h>
 

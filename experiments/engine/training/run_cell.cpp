@@ -5,7 +5,6 @@
 
 #include "experiments/engine/run/one_thread.h"
 #include "experiments/engine/run/progress.h"
-#include "experiments/engine/training/record.h"
 
 namespace periscope::training {
 namespace {
@@ -65,9 +64,9 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
     if (!history.records.contains(step)) {
       const stacks::OneThread serial(small);
       RecordedValues& values = history.records[step] = recorder.record(trainer.weights());
-      if (callbacks.at_record) callbacks.at_record(trainer.weights(), values);
+      if (callbacks.at_record) callbacks.at_record(cell, trainer.weights(), values);
       if (step == cell.train.steps && history.is_finite() && callbacks.at_end)
-        callbacks.at_end(trainer.weights(), values);
+        callbacks.at_end(cell, trainer.weights(), values);
     }
     ends_here = callbacks.on_record && !callbacks.on_record(step, history);
   };

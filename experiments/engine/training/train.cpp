@@ -180,17 +180,9 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
                                 .grad_norm = history.grad_norm.empty() ? none : history.grad_norm.back(),
                                 .values = &history.records.at(step)});
     };
+    callbacks.at_record = states.at_record;
+    callbacks.at_end = states.at_end;
     callbacks.forgets_weights = states.forgets_weights;
-    if (states.at_record) {
-      callbacks.at_record = [&](const ResidentWeights& weights, RecordedValues& values) {
-        states.at_record(cell, weights, values);
-      };
-    }
-    if (states.at_end) {
-      callbacks.at_end = [&](const ResidentWeights& weights, RecordedValues& values) {
-        states.at_end(cell, weights, values);
-      };
-    }
     TrainedCell trained = run_cell(ops, cell, corpus, state ? &*state : nullptr, callbacks);
     const std::lock_guard lock(mutex);
     progress.step(cell.name, cell.train.steps - static_cast<int>(trained.history.loss.size()));

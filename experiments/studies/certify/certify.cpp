@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/engine/run/stream_reach.h"
+#include "experiments/engine/run/rescaled_stack.h"
 #include "sim/base/error.h"
 
 namespace periscope::certify {

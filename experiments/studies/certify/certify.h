@@ -97,7 +97,7 @@ struct CertifyConfig : config::Config {
   std::string headroom;                       ///< the format that the stack is scaled into; "": none
   bool force = false;                         ///< --force
 
-  [[nodiscard]] bool measures() const { return measure || source.tokens || source.text; }
+  [[nodiscard]] bool measures() const { return measure || !source.tokens.empty() || !source.text.empty(); }
 };
 
 extern const Section<CertifyConfig> section;

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/engine/run/same_function.h"
-#include "experiments/engine/run/stream_reach.h"
+#include "experiments/engine/run/rescaled_stack.h"
 #include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/studies/certify/certify.h"
 

@@ -7,9 +7,8 @@
 #include <memory>
 
 #include "experiments/engine/run/fits.h"
-#include "experiments/engine/run/same_function.h"
+#include "experiments/engine/run/rescaled_stack.h"
 #include "experiments/engine/run/stacks.h"
-#include "experiments/engine/run/stream_reach.h"
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/engine/settings/parse_format.h"
 #include "experiments/engine/settings/resolved.h"
@@ -85,8 +84,8 @@ ConfigError unscalable(const ModelSpec& m) {
 
 /// The flag that was given of those that say how --text or --tokens are read; "" if none was.
 std::string flag_of_text(const CertifyConfig& own) {
-  if (own.source.tokenizer) return "--tokenizer";
-  return own.source.max_tokens > 0 ? "--max-tokens" : "";
+  if (!own.source.tokenizer.empty()) return "--tokenizer";
+  return own.source.max_tokens ? "--max-tokens" : "";
 }
 
 void require_checkpoint(const CertifyConfig& own) {
@@ -109,7 +108,7 @@ void require_random_stack(const CertifyConfig& own) {
         fmt::format("certify: expected one stack, so one value of every key of model, init and input, not {} stacks",
                     stacks.size()));
   }
-  if (own.source.tokens || own.source.text) {
+  if (!own.source.tokens.empty() || !own.source.text.empty()) {
     throw ConfigError("--tokens and --text are for checkpoints; of a random stack, --measure reads its input");
   }
   if (!own.ignore_keys.empty()) {
@@ -209,9 +208,10 @@ void certify_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Prog
     result.weights = stacks::hashes_of_files(s.checkpoint->files());  // before they are read for long
     result.certificate = theory::certify(m, parameters, result.domain);
   } else {
-    const stacks::HashedParameters hashed(parameters);
+    config::Sha256 digest;
+    const config::TheoryParameters hashed(*s.backend, m, *s.weights, s.entry_names(), &digest);
     result.certificate = theory::certify(m, hashed, result.domain);
-    result.weights = {{"drawn", hashed.hash()}};
+    result.weights = {{"drawn", digest.hex()}};
   }
   for (const NumberFormat& f : own.formats) {
     progress.throw_if_stop_requested();

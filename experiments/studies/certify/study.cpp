@@ -88,7 +88,7 @@ CertifyConfig config_of(const study::Request& request, const CertifyFlags& own,
   config.ignore_keys = own.ignore_keys;
   config.length = own.length;
   config.input_maximum = own.input_maximum;
-  config.source = own.source();
+  config.source = own;
   config.measure = own.measure;
   config.attack = own.attack.value_or(0);
   config.headroom = own.headroom;

@@ -33,25 +33,19 @@ constexpr Default default_sizes[] = {{"model.layers", "4"}, {"model.width", "384
 
 /// Adds the defaults of keys that are not set. If train.lr is a list, returns it and sets train.lr to its first rate.
 std::vector<double> set_defaults(study::Request& request) {
-  const toml::table table = config::read_table(request.file, request.all_settings());
+  const std::shared_ptr<const config::Tree> tree = config::read_tree(request.file, request.all_settings());
   for (const auto& [key, value] : defaults) {
-    if (!table.at_path(key)) request.entries.push_back(fmt::format("{}={}", key, value));
+    if (!tree->values.at_path(key)) request.entries.push_back(fmt::format("{}={}", key, value));
   }
-  const toml::table* model = table.get_as<toml::table>("model");
+  const toml::table* model = tree->values.get_as<toml::table>("model");
   if (model == nullptr || model->size() == (model->contains("placement") ? 1 : 0)) {
     for (const auto& [key, value] : default_sizes) request.entries.push_back(fmt::format("{}={}", key, value));
   }
-  const toml::array* list = table.at_path("train.lr").as_array();
-  if (list == nullptr) return {};
+  if (!tree->values.at_path("train.lr").is_array()) return {};
   std::vector<double> rates;
+  config::TomlReader(*tree).table("train").read("lr", rates);
   std::vector<std::string> words;
-  for (const toml::node& one : *list) {
-    const std::optional<double> rate = one.value<double>();
-    if (!rate) throw ConfigError("train.lr: expected numbers in its list");
-    rates.push_back(*rate);
-    words.push_back(fmt::format("{}", *rate));
-  }
-  if (rates.empty()) throw ConfigError("train.lr = []: expected at least one rate");
+  for (const double rate : rates) words.push_back(fmt::format("{}", rate));
   config::require_different("train.lr", words);
   request.settings.push_back("train.lr=" + words.front());
   return rates;
@@ -91,16 +85,11 @@ config::Resolved resolved(const FirstStepsConfig& config, const Corpus& corpus) 
 
 FirstStepsConfig load(study::Request request, const std::string& corpus) {
   const std::vector<double> rates = set_defaults(request);
-  const std::vector<std::string> settings = request.all_settings();
-  training::require_token_input(request.file, settings);
   FirstStepsConfig config;
-  config::Config loaded = request.load();
-  if (loaded.theory.fault != theory::Fault::none) {
+  static_cast<training::TrainConfig&>(config) = training::train_config(request, corpus);
+  if (config.theory.fault != theory::Fault::none) {
     throw ConfigError("theory.fault: expected none, as that is a mistake in T2-T11; first_steps.fault is one in T28");
   }
-  const bool seeds_are_given = loaded.was_given("run.seeds") || request.seeds.has_value();
-  static_cast<training::TrainConfig&>(config) =
-      training::train_config(std::move(loaded), request.file, settings, /*seeds_by_flag=*/true, corpus);
   for (StackSpec& told : config.overridden) told.input.kind = InputKind::tokens;  // as of those that are trained
   for (const StackSpec& told : config.overridden) {
     if (told.model.vocab >= config.base.model.vocab) continue;
@@ -109,8 +98,8 @@ FirstStepsConfig load(study::Request request, const std::string& corpus) {
                     "tokens below that",
                     told.model.vocab, config.base.model.vocab));
   }
-  if (!seeds_are_given) config.run.seeds = config::RunOptions().seeds;
-  config::load_section(first_steps_section, request.file, settings, config);
+  if (!config.was_given("run.seeds") && !request.seeds) config.run.seeds = config::RunOptions().seeds;
+  config::load_section(first_steps_section, *config.tree, config);
   if (!config.train.frozen.empty()) {
     throw ConfigError("train.frozen: expected none, as the first steps are predicted of all weights");
   }

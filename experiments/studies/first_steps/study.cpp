@@ -6,7 +6,6 @@
 
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/training/dump.h"
-#include "experiments/engine/training/run_files.h"
 #include "experiments/studies/first_steps/report.h"
 #include "sim/backends.h"
 #include "sim/base/printable.h"

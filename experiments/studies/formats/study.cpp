@@ -1,7 +1,7 @@
 #include "experiments/engine/study/study.h"
 
 #include "experiments/engine/run/override_effect.h"
-#include "experiments/engine/settings/block_rules.h"
+#include "experiments/engine/settings/stack_rules.h"
 #include "experiments/engine/settings/theory_override.h"
 #include "experiments/studies/formats/formats.h"
 

@@ -9,7 +9,7 @@
 
 #include "experiments/engine/run/override_effect.h"
 #include "experiments/engine/run/regime.h"
-#include "experiments/engine/settings/block_rules.h"
+#include "experiments/engine/settings/stack_rules.h"
 #include "experiments/engine/settings/theory_override.h"
 #include "experiments/engine/settings/variants.h"
 #include "experiments/studies/gradients/attenuation.h"

@@ -8,7 +8,7 @@
 
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/run/cached.h"
-#include "experiments/engine/run/confront.h"
+#include "experiments/engine/run/stacks.h"
 #include "sim/base/error.h"
 
 namespace periscope::power {

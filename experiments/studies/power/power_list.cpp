@@ -34,9 +34,9 @@ void require(config::TomlReader& reader, std::string_view key, std::string& targ
 }  // namespace
 
 PowerList read_power_list(const std::string& file) {
-  const toml::table table = config::read_table(file);
+  const std::shared_ptr<const config::Tree> tree = config::read_tree(file);
   PowerList list{.file = file, .configs = {}, .theories = {}};
-  config::TomlReader root(&table, "", file);
+  config::TomlReader root(*tree);
   each_table(root, "config", file, [&](config::TomlReader& reader) {
     PowerConfig config;
     require(reader, "name", config.name, file);

@@ -49,7 +49,7 @@ ProbeConfig config_of(const study::Request& request, const ProbeFlags& own) {
   study::require_other_folder("--dump", own.dump, own.checkpoint);
   config.model = request.model;
   config.ignore_keys = own.ignore_keys;
-  config.source = own.source();
+  config.source = own;
   if (request.flags.contains("labels")) config.source.labels = own.labels;
   config.with_theory = !own.no_theory;
   config.top = own.top;

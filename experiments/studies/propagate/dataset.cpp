@@ -8,7 +8,7 @@
 
 #include "experiments/engine/judge/imprecise.h"
 #include "experiments/engine/result/curves.h"
-#include "experiments/engine/settings/weights_choice.h"
+#include "experiments/engine/run/cost.h"
 #include "experiments/studies/propagate/dataset_tables.h"
 
 namespace periscope::propagate {
@@ -209,7 +209,7 @@ const dataset::Table<Stack>& table() {
         .part(power_table(), [](const Stack& s) { return &s; })
         .column_if_any({"weights", on_stack, "", "how random matrices were drawn: dense, or matrix-free (T21)"},
                        [](const Stack& s) {
-                         return s.measured() != nullptr ? std::optional(config::weights_used(s.result.spec, s.run))
+                         return s.measured() != nullptr ? std::optional(stacks::weights_used(s.result.spec, s.run))
                                                         : std::nullopt;
                        })
         .part(theory_table(), [](const Stack& s) { return &s.result.prediction; })

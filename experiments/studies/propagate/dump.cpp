@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
+#include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/tensor_dump.h"
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/engine/settings/json_text.h"
-#include "experiments/engine/settings/weights_choice.h"
 #include "experiments/studies/propagate/propagate.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
@@ -135,7 +135,7 @@ void dump(const config::Config& config, const std::string& folder, bool overwrit
   config::RunOptions run = stacks::run_of(config, spec);
   run.dtype = dtype;
   const std::unique_ptr<WeightSource> weights =
-      config::random_weights(*backend, spec, run, run.seed, Remember::readings);
+      stacks::random_weights(*backend, spec, run, run.seed, Remember::readings);
   const StackContext context{.ops = *backend, .model = spec.model, .weights = *weights};
   write_activations(context, spec, run, files.file(1));
   write_model(context, spec, files.file(0));  // matrix-free matrices are complete after the pass

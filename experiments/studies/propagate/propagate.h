@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "experiments/engine/result/schema.h"
-#include "experiments/engine/run/stack_result.h"
+#include "experiments/engine/run/stacks.h"
 #include "experiments/engine/settings/config.h"
 
 namespace periscope::propagate {

@@ -6,9 +6,8 @@
 #include <algorithm>
 
 #include "experiments/engine/run/cached.h"
-#include "experiments/engine/run/confront.h"
 #include "experiments/engine/run/fits.h"
-#include "experiments/engine/run/verdict_table.h"
+#include "experiments/engine/run/stacks.h"
 #include "experiments/engine/settings/theory_override.h"
 #include "experiments/studies/propagate/propagate.h"
 #include "sim/base/printable.h"

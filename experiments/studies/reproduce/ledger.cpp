@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "experiments/engine/training/regime.h"
+#include "experiments/engine/run/regime.h"
 
 namespace periscope::reproduce {
 namespace {
@@ -48,13 +48,13 @@ void Ledger::add_judged(const Words& words, const std::vector<std::string>& need
   if (groups.size() == needed.size()) {
     name_unfinished(groups, claim);
     judge(groups, claim);
-    std::vector<training::Trained> trained;
+    std::vector<stacks::Trained> trained;
     double tokens = 0.0;
     for (const GroupRuns* runs : groups) {
       trained.push_back({runs->group.spec, runs->group.train});
       tokens = std::max(tokens, trained_tokens(*runs));
     }
-    claim.regime = training::regime_of(trained);
+    claim.regime = stacks::regime_of(trained);
     if (claim.verdict != judge::ClaimVerdict::holds && tokens < words.within_tokens) {
       judge::set_not_testable(claim, fmt::format("{:.2g} tokens of training: the source sees it within {:.2g}", tokens,
                                                  words.within_tokens));

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "experiments/engine/run/regime.h"
 #include "experiments/engine/run/size_nulls.h"
-#include "experiments/engine/training/regime.h"
 #include "sim/backends.h"
 #include "sim/model/parameters.h"
 #include "theory/predict/predict_batch.h"
@@ -107,7 +107,7 @@ std::vector<Group> groups_of(const ReproduceConfig& config) {
 }
 
 std::vector<std::string> regime_of(const ReproduceConfig& config) {
-  return training::regime_of({{config.base, config.train}});
+  return stacks::regime_of({{config.base, config.train}});
 }
 
 stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threads) {

@@ -28,9 +28,7 @@ const std::vector<study::Flag<ReproduceFlags>>& flags() {
 
 ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
   ReproduceConfig config;
-  training::require_token_input(request.file, request.all_settings());
-  static_cast<training::TrainConfig&>(config) = training::train_config(
-      request.load(), request.file, request.all_settings(), request.seeds.has_value(), own.corpus);
+  static_cast<training::TrainConfig&>(config) = training::train_config(request, own.corpus);
   config.figures = own.figure;
   config.quick = own.quick;
   if (config.was_given("model.placement"))

@@ -6,7 +6,7 @@
 
 #include "experiments/engine/settings/config.h"
 #include "experiments/engine/settings/json_text.h"
-#include "experiments/engine/training/weights_file.h"
+#include "experiments/engine/training/dump.h"
 #include "sim/base/error.h"
 #include "sim/checkpoint/checkpoint_writer.h"
 #include "sim/files/output_folder.h"

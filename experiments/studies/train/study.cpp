@@ -8,7 +8,6 @@
 
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/training/dump.h"
-#include "experiments/engine/training/run_files.h"
 #include "experiments/studies/train/export.h"
 #include "experiments/studies/train/report.h"
 #include "sim/backends.h"
@@ -150,9 +149,7 @@ class Training {
 
 study::Job resolve(const study::Request& request) {
   const auto own = study::read_flags(flags(), request.flags);
-  training::require_token_input(request.file, request.all_settings());
-  training::TrainConfig config = training::train_config(request.load(), request.file, request.all_settings(),
-                                                        request.seeds.has_value(), own.corpus);
+  training::TrainConfig config = training::train_config(request, own.corpus);
   if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
   training::check_apart("--dump", own.dump, config.run.out, "train");
   training::check_apart("--export", own.export_to, config.run.out, "train");

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "experiments/engine/result/table.h"
-#include "experiments/engine/settings/weights_choice.h"
+#include "experiments/engine/run/cost.h"
 #include "experiments/studies/widths/ladder.h"
 
 namespace periscope::ladder {
@@ -125,7 +125,7 @@ const dataset::Table<stacks::LadderConfig>& config_table() {
   static const dataset::Table<stacks::LadderConfig> all = [] {
     dataset::Table<stacks::LadderConfig> table;
     table.column({"weights", "ladder_width", "", "how random matrices were drawn: dense, or matrix-free (T21)"},
-                 [](const stacks::LadderConfig& c) { return config::weights_at_widths(c, c.widths, "ladder.widths"); });
+                 [](const stacks::LadderConfig& c) { return stacks::weights_at_widths(c, c.widths, "ladder.widths"); });
     return table;
   }();
   return all;

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "sim/model/context.h"
 #include "sim/spec/model_spec.h"
 #include "theory/certify/certificate.h"
 
@@ -22,5 +26,14 @@ std::string weight_words(const theory::WeightEntry& weight, double largest);
 
 /// The largest power of two up to x: multiplying by it rounds nothing.
 double power_of_two_below(double x);
+
+/// Random ids that a stack of token input can be run on: 32 of them, or as many as it has positions.
+std::vector<int> ids_to_run(const ModelSpec& model, std::uint64_t seed);
+
+/// The logits of every token, or the output of a stack without an unembedding.
+std::vector<double> logits_of(const StackContext& context, std::span<const int> ids);
+
+/// max |a − b| / max |a|; infinite where one of the differences is no number.
+double relative_difference(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace periscope::stacks

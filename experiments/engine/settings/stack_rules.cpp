@@ -1,4 +1,4 @@
-#include "experiments/engine/settings/initial_weights.h"
+#include "experiments/engine/settings/stack_rules.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,6 @@
 #include <cmath>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
@@ -37,7 +36,60 @@ std::pair<std::string, std::string> largest_key(const StackSpec& spec, const Par
                                                        : fmt::format("{:g}", value)};
 }
 
+int in_proportion(std::string_view key, std::string_view list, int value, int width, int base_width) {
+  const long scaled = static_cast<long>(value) * width;
+  if (scaled % base_width != 0) {
+    throw ConfigError(fmt::format("{}: at width {} {} would be {}/{}; expected a whole number", list, width, key,
+                                  scaled, base_width));
+  }
+  constexpr long most = 1 << 20;
+  if (scaled / base_width > most) {
+    throw ConfigError(fmt::format("{}: at width {} {} would be {}; expected at most {}", list, width, key,
+                                  scaled / base_width, most));
+  }
+  return static_cast<int>(scaled / base_width);
+}
+
 }  // namespace
+
+void require_dividing_norms(const std::vector<StackSpec>& stacks, std::string_view why) {
+  for (const StackSpec& spec : stacks) {
+    const NormKind kind = spec.model.norm;
+    if (!is_pointwise(kind)) continue;
+    std::string expected;
+    for (std::size_t i = 0; i < norm_kind_names.size(); ++i) {
+      if (is_pointwise(static_cast<NormKind>(i))) continue;
+      expected += fmt::format("{}\"{}\"", expected.empty() ? "" : ", ", norm_kind_names[i]);
+    }
+    throw ConfigError(fmt::format("model.norm = \"{}\": expected one of {}: {}", facts_of(kind).name, expected, why));
+  }
+}
+
+bool has_single_additions(const ModelSpec& model) {
+  for (int s = 0; s < model.steps(); ++s) {
+    if (!model.step(s).is_one_addition()) return false;
+  }
+  return model.ends().parts_of_stream() == 1;
+}
+
+void require_single_additions(const std::vector<StackSpec>& stacks, std::string_view why) {
+  for (const StackSpec& spec : stacks) {
+    if (has_single_additions(spec.model)) continue;
+    throw ConfigError(fmt::format(
+        "model.placement = \"{}\": expected a placement of one module at a time on one stream, as \"pre\": {}",
+        spec.model.placement.name, why));
+  }
+}
+
+StackSpec at_width(StackSpec spec, int width, std::string_view key) {
+  ModelSpec& m = spec.model;
+  m.heads = in_proportion("model.heads", key, m.heads, width, m.width);
+  m.kv_heads = in_proportion("model.kv_heads", key, m.kv_heads, width, m.width);
+  m.mlp_width = in_proportion("model.mlp_width", key, m.mlp_width, width, m.width);
+  m.width = width;
+  validate(spec);
+  return spec;
+}
 
 void require_finite_weights(const StackSpec& spec, DType dtype) {
   const double largest = format_of(dtype).largest;
