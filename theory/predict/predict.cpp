@@ -9,8 +9,6 @@
 #include <optional>
 #include <utility>
 
-#include "theory/modules/inside_modules.h"
-#include "theory/norms/norm_law.h"
 #include "theory/passes/backward.h"
 #include "theory/passes/forward.h"
 #include "theory/predict/pattern_level.h"
@@ -99,67 +97,6 @@ std::string no_number(const Profile& profile) {
   if (largest > 1.0 / lost) return fmt::format("the predicted second moment overflows at depth {}", depth);
   if (smallest < lost) return fmt::format("the predicted second moment underflows before depth {}", depth);
   return fmt::format("the predicted second moment is no number at depth {}: a factor is too small or too large", depth);
-}
-
-/// QK-norm, and so V-norm and the inner norms, divides the gradients of queries and keys by the rms of its n features,
-/// and E[1/rms²] = n/(n − 2) of n normal numbers is infinite for n ≤ 2.
-std::string few_normed_features(const ModelSpec& m) {
-  const auto reason = [](std::string_view what, int features) {
-    return fmt::format(
-        "{} over {} feature{}: the mean square of a gradient behind it, which goes with the mean of 1/rms^2, is "
-        "finite from 3 on",
-        what, features, features == 1 ? "" : "s");
-  };
-  for (int layer = 0; layer < m.layers; ++layer) {
-    if (m.qk_norm_at(layer) != QkNorm::none) {
-      const int features = m.head_dim * (m.qk_norm_at(layer) == QkNorm::full ? std::min(m.heads, m.kv_heads) : 1);
-      if (features <= 2) return reason("QK-norm", features);
-    }
-    if (m.v_norm_at(layer) && m.head_dim <= 2) return reason("V-norm", m.head_dim);
-    const int values = m.kv_heads * m.head_dim;
-    if (m.inner_norm_at(2 * layer) && values <= 2) return reason("an inner norm of values", values);
-    if (m.inner_norm_at(2 * layer + 1) && m.mlp_width <= 2) return reason("an inner norm", m.mlp_width);
-  }
-  return {};
-}
-
-/// Norm B divides the gradient in front of it by the rms of what a module puts out. Where that is a fixed map of n ≤ 2
-/// numbers, its inverse square has no mean either: an MLP of so few hidden channels, and values of so few features of
-/// all heads where a token sees itself alone, or others like it.
-std::string few_features_of_branch(const StackSpec& spec) {
-  const ModelSpec& m = spec.model;
-  if (is_pointwise(m.norm)) return {};
-  const bool same = spec.input.kind == InputKind::gaussian && spec.input.correlation == 1.0;
-  const bool alone = m.causal || spec.input.tokens == 1 || same;
-  const auto reason = [](const char* what, int n) {
-    return fmt::format("norm B behind {} {}: the mean square of a gradient in front of it is finite from 3 on", what,
-                       n);
-  };
-  for (int l = 0; l < m.sublayers(); ++l) {
-    if (!m.rule(l).norm_b) continue;
-    const int values = m.kv_heads * m.head_dim;
-    if (ModelSpec::is_attention(l) && alone && values <= 2)
-      return reason("an attention whose values' features are", values);
-    if (!ModelSpec::is_attention(l) && m.mlp_width <= 2) return reason("an MLP whose hidden channels are", m.mlp_width);
-  }
-  return {};
-}
-
-/// Norms and gates inside modules have no law of channels with gains and sizes of their own yet.
-std::string inside_refusal(const StackSpec& spec) {
-  if (spec.scales == nullptr || !has_norms_inside(spec.model)) return {};
-  return "model.v_norm, model.inner_norm and model.attention_gate are predicted for weights as they are drawn, not at "
-         "the sizes of given ones";
-}
-
-/// Given weights have factors of single channels, and kernels between streams have none.
-std::string block_refusal(const StackSpec& spec) {
-  if (spec.scales == nullptr) return {};
-  const Step step = spec.model.step(0);
-  const bool mixes = !step.branches.front().read_stream() || spec.model.ends().parts_of_stream() > 1;
-  if (!mixes && !step.branches.front().channel_scale) return {};
-  return "streams that are mixed, and branches with a factor for every channel, are predicted for weights as they are "
-         "drawn, not at the sizes of given ones";
 }
 
 Prediction refused(std::string reason, const PredictionOptions& options) {
@@ -290,134 +227,175 @@ double add_grid_error(const Prediction& prediction, Profile& profile, const Prof
   return worst;
 }
 
-// Chains come in levels, each with the scheme's ratio times as many patterns as the one before, until two levels tell
-// what bias is left; then the last level gets as many chains as the wanted errors need.
-Prediction predict_inputs(const StackSpec& spec, const ChainInputs& of, const PredictionOptions& options,
-                          const TokenGrid* grid = nullptr) {
-  const auto inputs = static_cast<int>(of.ids.size());
-  const bool backward = !of.labels.empty() || !options.labels.empty();
-  constexpr double infinite = std::numeric_limits<double>::infinity();
-  const double affordable = affordable_patterns(spec, backward, infinite, options.operations);
-  const Scheme& scheme = scheme_for(inputs, affordable, backward ? spec.input.tokens : 0);
-  const int level_ratio = scheme.ratio;
-  const int first_chains = scheme.chains(inputs);
-  const int allowed = patterns_allowed(spec, options);
-  const int most = options.reaches_tolerance ? allowed : static_cast<int>(std::min<double>(allowed, affordable));
-  Prediction prediction;
-  prediction.tolerance = options.tolerance;
-  prediction.gradient_tolerance = options.gradient_tolerance;
-  Profile before;
-  double bias = 0.0;
-  const Profile uniform = grid != nullptr ? uniform_grid_error(spec, *grid) : Profile();
-  double of_grid = 0.0;  // the largest ratio of the grid's own error and the wanted one
-  const auto read = [&](const PatternLevel& level) {
-    prediction.samples = level.samples() * level.chains();
-    prediction.backward_samples = !backward ? 0 : level.backward_samples() * level.chains();
-    prediction.replicates = level.chains() - inputs + 1;
-    prediction.profile = level.mean();
-    if (std::string reason = no_number(prediction.profile); !reason.empty()) {
-      prediction.refusal = std::move(reason);
-      prediction.profile = {};
-      return false;
-    }
-    const Profile sampled = grid != nullptr ? prediction.profile : Profile();
-    if (!before.curves.empty()) bias = extrapolate_all(prediction, prediction.profile, before, level_ratio);
-    if (grid != nullptr) of_grid = add_grid_error(prediction, prediction.profile, sampled, prediction.samples, uniform);
-    return true;
-  };
-  int samples = first_samples;
-  int backward_samples = first_samples;
-  // Chains of so many patterns that may be taken, equally many for every input. Of a pattern's operations, with
-  // gradients, a fourth are those of the forward pass, which has more patterns than the backward pass.
-  const auto paid_for = [&](int forward_patterns, int back_patterns) {
-    const double each = backward ? std::min(forward_patterns, forward_patterns / 4 + back_patterns) : forward_patterns;
-    const double count = options.reaches_tolerance ? infinite : affordable / each;
-    return static_cast<int>(std::min<double>(count, allowed / forward_patterns) / inputs) * inputs;
-  };
-  double wanted = 0.0;  // patterns, where the tolerance is not reached
-  ShareDone share(options.on_share);
-  const auto expect = [&](const PatternLevel& level, int chains) { share.expect(level.work(chains - level.chains())); };
-  for (int number = 0;; ++number) {
-    PatternLevel level(spec, of, options, number, samples, backward_samples, grid);
-    level.tell(share);
-    if (number != 1) expect(level, first_chains);
-    if (number == 0) {  // a second level follows in any case
-      const int more = level_ratio * samples;
-      expect(PatternLevel(spec, of, options, 1, more, more), first_chains);
+/// Chains come in levels, each with the scheme's ratio times as many patterns as the one before, until two levels tell
+/// what bias is left; then the last level gets as many chains as the wanted errors need.
+class InputsPrediction {
+ public:
+  InputsPrediction(const StackSpec& spec, const ChainInputs& of, const PredictionOptions& options,
+                   const TokenGrid* grid = nullptr)
+      : spec_(spec),
+        of_(of),
+        options_(options),
+        grid_(grid),
+        inputs_(static_cast<int>(of.ids.size())),
+        backward_(!of.labels.empty() || !options.labels.empty()),
+        affordable_(affordable_patterns(spec, backward_, infinite, options.operations)),
+        scheme_(scheme_for(inputs_, affordable_, backward_ ? spec.input.tokens : 0)),
+        allowed_(patterns_allowed(spec, options)),
+        uniform_(grid != nullptr ? uniform_grid_error(spec, *grid) : Profile()),
+        share_(options.on_share) {
+    prediction_.tolerance = options.tolerance;
+    prediction_.gradient_tolerance = options.gradient_tolerance;
+  }
+
+  Prediction run() {
+    while (grow_level()) ++number_;
+    if (prediction_.refusal.empty()) finish();
+    return std::move(prediction_);
+  }
+
+ private:
+  static constexpr double infinite = std::numeric_limits<double>::infinity();
+
+  /// Runs a level. Returns true if another one has to follow.
+  bool grow_level() {
+    PatternLevel level(spec_, of_, options_, number_, samples_, backward_samples_, grid_);
+    level.tell(share_);
+    const int first_chains = scheme_.chains(inputs_);
+    if (number_ != 1) expect(level, first_chains);
+    if (number_ == 0) {  // a second level follows in any case
+      const int more = scheme_.ratio * samples_;
+      expect(PatternLevel(spec_, of_, options_, 1, more, more), first_chains);
     }
     level.grow(first_chains);
-    if (!read(level)) return prediction;
-    const auto next_level = [&] {
-      return number == 0 || (bias > 1.0 && paid_for(level_ratio * samples, samples) >= first_chains);
-    };
-    while (!next_level()) {
-      const double error = worst_error(prediction, prediction.profile);
-      const int most_chains = paid_for(samples, backward_samples);
-      if (error > 1.0 && most_chains <= level.chains()) wanted = level.chains() * samples * error * error;
-      if (error <= 1.0 || of_grid >= 1.0 || most_chains <= level.chains()) break;
-      // The largest of many estimated errors is usually an overestimate, so 60 % of the chains that seem needed are
-      // taken first and the errors are estimated again.
-      constexpr double first_step = 0.6;
-      const double needed = std::min(first_step * level.chains() * error * error, 1e9);
-      const int chains = std::min(most_chains, std::max(level.chains() + inputs * ((3 + inputs) / inputs),
-                                                        inputs * static_cast<int>(std::ceil(needed / inputs))));
+    if (!read(level)) return false;
+    while (!has_next()) {
+      const int chains = chains_wanted(level);
+      if (chains <= level.chains()) {
+        read_population(level);
+        return false;
+      }
       expect(level, chains);
       level.grow(chains);
-      if (!read(level)) return prediction;
+      if (!read(level)) return false;
     }
-    if (!next_level()) {
-      // More chains do not lessen what the sequences that were left out may differ by, so this had no part in how many.
-      prediction.profile = level.mean_of_population();
-      const Profile sampled = grid != nullptr ? prediction.profile : Profile();
-      extrapolate_all(prediction, prediction.profile, before, level_ratio);
-      if (grid != nullptr) add_grid_error(prediction, prediction.profile, sampled, prediction.samples, uniform);
-      break;
+    before_ = level.mean();
+    choose_next(level);
+    return true;
+  }
+
+  void expect(const PatternLevel& level, int chains) { share_.expect(level.work(chains - level.chains())); }
+
+  /// Reads the means of a level. Returns false, with a refusal, where they are no numbers.
+  bool read(const PatternLevel& level) {
+    prediction_.samples = level.samples() * level.chains();
+    prediction_.backward_samples = !backward_ ? 0 : level.backward_samples() * level.chains();
+    prediction_.replicates = level.chains() - inputs_ + 1;
+    prediction_.profile = level.mean();
+    if (std::string reason = no_number(prediction_.profile); !reason.empty()) {
+      prediction_.refusal = std::move(reason);
+      prediction_.profile = {};
+      return false;
     }
-    before = level.mean();
-    samples *= level_ratio;
-    // Those in the backward pass cost four times as much: as many as the error seems to need, but not so few that the
-    // limit of patterns in the forward pass could keep the error from being reached.
-    const double error = worst_error(prediction, before);
-    const double chains = static_cast<double>(level.chains()) / first_chains;
-    const double enough = std::min(backward_samples * chains * error * error, 1e6);
-    const int most_back =
-        spec.input.tokens < many_tokens ? samples : std::max(std::min(samples, usual_back), samples / level_ratio);
-    backward_samples = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), samples / level_ratio, most_back);
+    correct();
+    return true;
   }
-  wanted = std::min<double>(wanted, allowed);
-  if (wanted > most) {
-    prediction.left_out = fmt::format(
-        "theory's precision needs {:.2g} attention patterns, which cost {:.2g} times what they may by default "
-        "(the measurement's operations, at least 2e12): {} were taken; theory.tolerance asks for the rest",
-        wanted, wanted / affordable, prediction.samples);
+
+  /// More chains do not lessen what the sequences that were left out may differ by, so this has no part in how many.
+  void read_population(const PatternLevel& level) {
+    prediction_.profile = level.mean_of_population();
+    correct();
   }
-  settle_shares(prediction);
-  add_logarithms(prediction.profile.curves);
-  add_logarithms(prediction.profile.weight_curves);
-  prediction.finite_width =
-      finite_width_factor(spec, prediction.profile.find(Statistic::second_moment, Signal::x_in)->value,
-                          prediction.profile.find(Statistic::second_moment, Signal::f_out)->value);
-  return prediction;
-}
+
+  /// Extrapolates the means from the level before, and adds a grid's own error.
+  void correct() {
+    const Profile sampled = grid_ != nullptr ? prediction_.profile : Profile();
+    if (!before_.curves.empty()) bias_ = extrapolate_all(prediction_, prediction_.profile, before_, scheme_.ratio);
+    if (grid_ != nullptr) {
+      of_grid_ = add_grid_error(prediction_, prediction_.profile, sampled, prediction_.samples, uniform_);
+    }
+  }
+
+  /// Chains of so many patterns that may be taken, equally many for every input. Of a pattern's operations, with
+  /// gradients, a fourth are those of the forward pass, which has more patterns than the backward pass.
+  [[nodiscard]] int paid_for(int forward_patterns, int back_patterns) const {
+    const double each = backward_ ? std::min(forward_patterns, forward_patterns / 4 + back_patterns) : forward_patterns;
+    const double count = options_.reaches_tolerance ? infinite : affordable_ / each;
+    return static_cast<int>(std::min<double>(count, allowed_ / forward_patterns) / inputs_) * inputs_;
+  }
+
+  [[nodiscard]] bool has_next() const {
+    return number_ == 0 || (bias_ > 1.0 && paid_for(scheme_.ratio * samples_, samples_) >= scheme_.chains(inputs_));
+  }
+
+  /// Returns how many chains a level is to have next; no more than it has if that is enough, or all that are paid for.
+  int chains_wanted(const PatternLevel& level) {
+    const double error = worst_error(prediction_, prediction_.profile);
+    const int most_chains = paid_for(samples_, backward_samples_);
+    if (error > 1.0 && most_chains <= level.chains()) wanted_ = level.chains() * samples_ * error * error;
+    if (error <= 1.0 || of_grid_ >= 1.0) return level.chains();
+    // The largest of many estimated errors is usually an overestimate, so 60 % of the chains that seem needed are
+    // taken first and the errors are estimated again.
+    constexpr double first_step = 0.6;
+    const double needed = std::min(first_step * level.chains() * error * error, 1e9);
+    return std::min(most_chains, std::max(level.chains() + inputs_ * ((3 + inputs_) / inputs_),
+                                          inputs_ * static_cast<int>(std::ceil(needed / inputs_))));
+  }
+
+  /// Chooses the numbers of patterns of the next level. Those in the backward pass cost four times as much: as many as
+  /// the error seems to need, but not so few that the limit of patterns in the forward pass could keep the error from
+  /// being reached.
+  void choose_next(const PatternLevel& level) {
+    samples_ *= scheme_.ratio;
+    const double error = worst_error(prediction_, before_);
+    const double chains = static_cast<double>(level.chains()) / scheme_.chains(inputs_);
+    const double enough = std::min(backward_samples_ * chains * error * error, 1e6);
+    const int most_back = spec_.input.tokens < many_tokens
+                              ? samples_
+                              : std::max(std::min(samples_, usual_back), samples_ / scheme_.ratio);
+    backward_samples_ = std::clamp(2 * static_cast<int>(std::ceil(enough / 2)), samples_ / scheme_.ratio, most_back);
+  }
+
+  void finish() {
+    const int most = options_.reaches_tolerance ? allowed_ : static_cast<int>(std::min<double>(allowed_, affordable_));
+    const double wanted = std::min<double>(wanted_, allowed_);
+    if (wanted > most) {
+      prediction_.left_out = fmt::format(
+          "theory's precision needs {:.2g} attention patterns, which cost {:.2g} times what they may by default "
+          "(the measurement's operations, at least 2e12): {} were taken; theory.tolerance asks for the rest",
+          wanted, wanted / affordable_, prediction_.samples);
+    }
+    settle_shares(prediction_);
+    add_logarithms(prediction_.profile.curves);
+    add_logarithms(prediction_.profile.weight_curves);
+    prediction_.finite_width =
+        finite_width_factor(spec_, prediction_.profile.find(Statistic::second_moment, Signal::x_in)->value,
+                            prediction_.profile.find(Statistic::second_moment, Signal::f_out)->value);
+  }
+
+  const StackSpec& spec_;
+  const ChainInputs& of_;
+  const PredictionOptions& options_;
+  const TokenGrid* grid_;
+  int inputs_;
+  bool backward_;
+  double affordable_;  ///< patterns at every attention
+  const Scheme& scheme_;
+  int allowed_;  ///< patterns at every attention, whatever is paid for
+  Profile uniform_;
+  ShareDone share_;
+
+  Prediction prediction_ = {};
+  int number_ = 0;  ///< of the level
+  int samples_ = first_samples;
+  int backward_samples_ = first_samples;
+  Profile before_ = {};   ///< the means of the level before
+  double bias_ = 0.0;     ///< the largest ratio of the error that more chains do not lessen and half of the wanted one
+  double of_grid_ = 0.0;  ///< the largest ratio of the grid's own error and the wanted one
+  double wanted_ = 0.0;   ///< patterns, where the tolerance is not reached
+};
 
 }  // namespace
-
-std::string prediction_refusal(const StackSpec& spec) {
-  for (std::string reason : {norm_refusal(spec), inside_refusal(spec), block_refusal(spec)}) {
-    if (!reason.empty()) return reason;
-  }
-  return {};
-}
-
-std::string gradient_refusal(const StackSpec& spec) {
-  if (spec.scales != nullptr)
-    return "gradients start from the loss, and that of trained weights is not that of random weights of their scales";
-  for (const std::string& reason : {loss_refusal(spec.model), final_norm_refusal(spec.model),
-                                    few_normed_features(spec.model), few_features_of_branch(spec)}) {
-    if (!reason.empty()) return reason;
-  }
-  return {};
-}
 
 double pattern_operations(const StackSpec& spec, bool backward) {
   if (!backward) {
@@ -457,11 +435,11 @@ Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& i
   inputs.population = inputs.ids.size();
   if (inputs.ids.size() > most_inputs) inputs.ids.resize(most_inputs);
   if (const std::optional<TokenGrid> grid = grid_for(spec); grid && options.labels.empty() && ids.empty()) {
-    Prediction prediction = predict_inputs(spec, inputs, options, &*grid);
+    Prediction prediction = InputsPrediction(spec, inputs, options, &*grid).run();
     // A precision that was asked for and is beyond a grid takes all tokens.
     if (!options.reaches_tolerance || worst_error(prediction, prediction.profile) <= 1.0) return prediction;
   }
-  return predict_inputs(spec, inputs, options);
+  return InputsPrediction(spec, inputs, options).run();
 }
 
 Prediction predict_batch(const StackSpec& spec, const std::vector<std::vector<int>>& windows,
@@ -471,8 +449,8 @@ Prediction predict_batch(const StackSpec& spec, const std::vector<std::vector<in
   PredictionOptions rest = options;
   rest.labels.clear();
   const std::vector<std::vector<int>> none;
-  Prediction prediction =
-      predict_inputs(spec, pairs_of_windows(windows, reason.empty() ? labels : none, most_inputs), rest);
+  const ChainInputs pairs = pairs_of_windows(windows, reason.empty() ? labels : none, most_inputs);
+  Prediction prediction = InputsPrediction(spec, pairs, rest).run();
   if (!reason.empty()) prediction.gradient_refusal = reason;
   std::erase_if(prediction.profile.curves, [](const auto& curve) { return curve.first.first == Statistic::maximum; });
   return prediction;
