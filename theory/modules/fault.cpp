@@ -4,16 +4,6 @@
 
 namespace periscope::theory {
 
-namespace {
-
-/// True if a norm acts on what is predicted: the final one on gradients alone.
-bool has_norms(const ModelSpec& m, bool backward) {
-  if (m.embedding_norm || (backward && m.final_norm)) return true;
-  return m.has_norms();
-}
-
-}  // namespace
-
 std::string_view meaning_of(Fault fault) {
   switch (fault) {
     case Fault::none: break;
@@ -45,7 +35,8 @@ bool acts_on(Fault fault, const StackSpec& spec, bool backward) {
         if (fault == Fault::without_v_norm ? m.v_norm_at(layer) : m.gates_at(layer) > 0) return true;
       }
       return false;
-    case Fault::norm_alpha: return facts_of(m.norm).has_alpha() && has_norms(m, backward);
+    case Fault::norm_alpha:  // the final norm acts on gradients alone
+      return facts_of(m.norm).has_alpha() && (m.embedding_norm || m.has_norms() || (backward && m.final_norm));
     default: return fault != Fault::none;
   }
 }

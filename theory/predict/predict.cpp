@@ -233,17 +233,7 @@ class InputsPrediction {
  public:
   InputsPrediction(const StackSpec& spec, const ChainInputs& of, const PredictionOptions& options,
                    const TokenGrid* grid = nullptr)
-      : spec_(spec),
-        of_(of),
-        options_(options),
-        grid_(grid),
-        inputs_(static_cast<int>(of.ids.size())),
-        backward_(!of.labels.empty() || !options.labels.empty()),
-        affordable_(affordable_patterns(spec, backward_, infinite, options.operations)),
-        scheme_(scheme_for(inputs_, affordable_, backward_ ? spec.input.tokens : 0)),
-        allowed_(patterns_allowed(spec, options)),
-        uniform_(grid != nullptr ? uniform_grid_error(spec, *grid) : Profile()),
-        share_(options.on_share) {
+      : spec_(spec), of_(of), options_(options), grid_(grid) {
     prediction_.tolerance = options.tolerance;
     prediction_.gradient_tolerance = options.gradient_tolerance;
   }
@@ -272,7 +262,10 @@ class InputsPrediction {
     while (!has_next()) {
       const int chains = chains_wanted(level);
       if (chains <= level.chains()) {
-        read_population(level);
+        // More chains do not lessen what the sequences that were left out may differ by, so this has no part in how
+        // many.
+        prediction_.profile = level.mean_of_population();
+        correct();
         return false;
       }
       expect(level, chains);
@@ -299,12 +292,6 @@ class InputsPrediction {
     }
     correct();
     return true;
-  }
-
-  /// More chains do not lessen what the sequences that were left out may differ by, so this has no part in how many.
-  void read_population(const PatternLevel& level) {
-    prediction_.profile = level.mean_of_population();
-    correct();
   }
 
   /// Extrapolates the means from the level before, and adds a grid's own error.
@@ -357,9 +344,8 @@ class InputsPrediction {
   }
 
   void finish() {
-    const int most = options_.reaches_tolerance ? allowed_ : static_cast<int>(std::min<double>(allowed_, affordable_));
     const double wanted = std::min<double>(wanted_, allowed_);
-    if (wanted > most) {
+    if (!options_.reaches_tolerance && wanted > std::floor(affordable_)) {
       prediction_.left_out = fmt::format(
           "theory's precision needs {:.2g} attention patterns, which cost {:.2g} times what they may by default "
           "(the measurement's operations, at least 2e12): {} were taken; theory.tolerance asks for the rest",
@@ -377,14 +363,13 @@ class InputsPrediction {
   const ChainInputs& of_;
   const PredictionOptions& options_;
   const TokenGrid* grid_;
-  int inputs_;
-  bool backward_;
-  double affordable_;  ///< patterns at every attention
-  const Scheme& scheme_;
-  int allowed_;  ///< patterns at every attention, whatever is paid for
-  Profile uniform_;
-  ShareDone share_;
-
+  int inputs_ = static_cast<int>(of_.ids.size());
+  bool backward_ = !of_.labels.empty() || !options_.labels.empty();
+  double affordable_ = affordable_patterns(spec_, backward_, infinite, options_.operations);  ///< at every attention
+  const Scheme& scheme_ = scheme_for(inputs_, affordable_, backward_ ? spec_.input.tokens : 0);
+  int allowed_ = patterns_allowed(spec_, options_);  ///< at every attention, whatever is paid for
+  Profile uniform_ = grid_ != nullptr ? uniform_grid_error(spec_, *grid_) : Profile();
+  ShareDone share_{options_.on_share};
   Prediction prediction_ = {};
   int number_ = 0;  ///< of the level
   int samples_ = first_samples;
