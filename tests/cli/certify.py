@@ -19,59 +19,27 @@ class Certify(FolderTest):
 
     def test_checkpoint(self):
         result, code = self.certify(FIXTURES / "gemma2", "--tokens", "1,2,3", "--attack", 5, "--headroom", "fp16")
-        self.assertEqual(code, 0)
-        self.assertEqual([result[name] for name in ("model", "family", "model_placement", "arithmetic", "length")],
-                         ["gemma2", "gemma2", "peri", "mixed", 4096])
+        self.assertEqual((code, result["arithmetic"]), (0, "mixed"))
         weights = hashlib.sha256((FIXTURES / "gemma2" / "model.safetensors").read_bytes()).hexdigest()
         self.assertEqual((result["weights"], result["weights_sha256"]), (["model.safetensors"], [weights]))
-        self.assertIn("bypass the embedding table", result["excluded"][0])
-        # A window of 4 tokens has no room for a rescaling: one block is all.
-        self.assertTrue(any("flash attention" in line for line in result["excluded"]), result["excluded"])
-        self.assertFalse(any("Welford" in line for line in result["excluded"]), "RMSNorm has no variance")
-        layer, _ = self.certify(FIXTURES / "gpt2-bare")
-        self.assertTrue(any("Welford" in line for line in layer["excluded"]), layer["excluded"])
-        runs = {run["format"]: run for run in result.each("format") if run["run_arithmetic"]}
-        self.assertEqual(set(runs), {"bf16", "fp16", "fp8_e5m2", "fp8_e4m3"})
-        self.assertEqual({run["run_arithmetic"] for run in runs.values()}, {"mixed"})
-        self.assertNotIn("exceeded_signal", result)
-        signals = result.each("signal")
-        largest = max(bound for s in signals if s["signal_class"] == "stream"
-                      for bound in s["bound"] if bound is not None)  # fmt: skip
-        bounds = result.at(**{"class": "stream"})["class_bound"]
-        self.assertEqual(max(bound for bound in bounds if bound is not None), largest)
-        # The run was in f64 and is held against that arithmetic alone, without tolerance.
+        # The run was in f64 and is compared with the bounds of that arithmetic alone, without tolerance.
         self.assertEqual((result["own_arithmetic"], result["own_format"]), ("pure", "fp64"))
+        signals = result.each("signal")
         pairs = [pair for s in signals for pair in zip(s["own_measured"], s["own_bound"], strict=True)
                  if pair[0] is not None]  # fmt: skip
         self.assertGreater(len(pairs), 20)
-        for measured, bound in pairs:
-            self.assertLessEqual(measured, bound)
+        self.assertTrue(all(measured <= bound for measured, bound in pairs))
         self.assertTrue(all(ratio <= 1 for ratio in result["attack_ratio"]))
-        for run_of_format in runs.values():
-            for exact, rounded in zip(signals, run_of_format.each("signal"), strict=True):
-                if set(exact["bound_feature"]) == {None}:
-                    continue  # it arises in rounded arithmetic alone
-                self.assertEqual([f is None for f in rounded["run_signal_bound_feature"]],
-                                 [f is None for f in exact["bound_feature"]])
-                for bound, larger in zip(exact["bound"], rounded["run_signal_bound"], strict=True):
-                    if not run_of_format["run_weights_rounded"] and larger is not None:
-                        self.assertGreaterEqual(larger, bound)
-        self.assertTrue(result["headroom_gains_alone"])
-        self.assertFalse(result.get("headroom_divided"))
-        self.assertLess(result["logit_difference_without_eps"], 1e-12)
+        for run_of_format in result.each("format"):
+            if run_of_format["run_arithmetic"] and not run_of_format["run_weights_rounded"]:
+                for exact, rounded in zip(signals, run_of_format.each("signal"), strict=True):
+                    for bound, larger in zip(exact["bound"], rounded["run_signal_bound"], strict=True):
+                        self.assertTrue(None in (bound, larger) or larger >= bound)
         fp16 = result.at(format="fp16")
         self.assertLessEqual(result["scaled_c"], fp16["headroom_c_certified"])
         self.assertTrue(fp16.at(**{"class": "stream"})["scaled_run_certified"])
-        self.assertEqual(result.attrs["checkpoint"], str(FIXTURES / "gemma2"))
 
     def test_random_stack(self):
-        result, code = self.certify("--config", self.config, "--measure")
-        self.assertEqual((code, result["input"], result["measured_tokens"]), (0, "tokens", 6))
-        self.assertEqual(result["weights"], ["drawn"])
-        again, _ = self.certify("--config", self.config, "--measure", "--threads", 3)
-        self.assertEqual(result.data(), again.data(), "bit for bit for any number of threads")
-        other, _ = self.certify("--config", self.config, "--seed", 2)
-        self.assertNotEqual(result["weights_sha256"], other["weights_sha256"])
         gaussian = ["--config", self.config, "--set", "input.kind=gaussian"]
         result, code = self.certify(*gaussian, "--input-maximum", 4, "--measure", "--attack", 10)
         self.assertEqual((code, result["input_maximum"]), (0, 4.0))

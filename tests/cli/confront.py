@@ -69,20 +69,6 @@ class Confront(FolderTest):
         measured, predicted = (1 - stack[f"token_cosine_{kind}"][-1] for kind in ("measured", "predicted"))
         self.assertAlmostEqual(measured, predicted, delta=5 * stack["token_cosine_stderr"][-1])
 
-    def test_theory_is_told_something_else_than_is_measured(self):
-        truth, _ = self.propagate()
-        told, code = self.propagate("--theory-set", "init.down_factor=3", "--theory-set", "model.rope=false")
-        self.assertEqual(code, 4)
-        self.assertEqual(truth["second_moment_measured"], told["second_moment_measured"], "what is measured stays")
-        pre = [r.stacks()[0].at(site="f_out")["site_second_moment_predicted"] for r in (truth, told)]
-        self.assertAlmostEqual(pre[1][1] / pre[0][1], 9.0, delta=0.5)
-        self.assertNotIn("theory_told", truth.attrs)
-        self.assertEqual(told.fact("theory_told")["set"], ["init.down_factor=3", "model.rope=false"])
-        self.assertEqual(told.fact("theory_told")["differences"][1],
-                         {"model.rope": {"measured": True, "told": False},
-                          "init.down_factor": {"measured": 1.0, "told": 3.0}})
-        self.assertNotEqual(truth.attrs["config_sha256"], told.attrs["config_sha256"])
-
     def test_an_alpha_that_is_5_percent_off_is_rejected(self):
         """DyT and Derf have no exact chain: the limit's allowance has to be small enough to notice it."""
         for norm in ("dyt", "derf"):

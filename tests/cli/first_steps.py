@@ -55,16 +55,6 @@ class FirstSteps(FolderTest):
         self.assertNotIn("input.kind", differences)
         self.assertIn("THEORY WAS TOLD: model.placement", run(*self.command(*flags)).stderr)
 
-    def test_rates_in_a_list(self):
-        """Every stack at every rate is as in a run at that rate alone, whose verdict alone knows of fewer cells."""
-        result, _ = self.result("--vary", "train.lr=[3e-4,1e-3]")
-        self.assertEqual(result["placement"], ["pre, lr 0.0003", "peri, lr 0.0003", "pre, lr 0.001", "peri, lr 0.001"])
-        self.assertEqual(result.config["train"]["lr"], [3e-4, 1e-3])
-        for first, rate in enumerate((3e-4, 1e-3)):
-            alone, _ = self.result("--set", f"train.lr={rate}")
-            for name in ("second_moment_measured", "loss_change_predicted", "update_measured", "holds_until"):
-                self.assertEqual(result[name][2 * first:2 * first + 2], alone[name])
-
     def test_the_defaults_fit_4_gb(self):
         # Too little for it, so that it says how much it needs.
         done = subprocess.run(["prlimit", f"--as={200 << 20}", BINARY, "first-steps", "--threads", "2"],
@@ -103,21 +93,6 @@ class FirstSteps(FolderTest):
         result, code = self.result("--set", "model.vocab=1", "--corpus", corpus)
         self.check_exit(result, code)
         self.assertEqual(result["loss_predicted"], [[0.0] * (STEPS + 1)] * 2)
-
-    def test_seeds_steps_and_threads(self):
-        result, code = self.result("--seeds", 2)
-        self.assertEqual(code, 0)
-        self.assertEqual(result["verdict"], ["not-checked"] * 2)
-        self.assertIn("4 seeds", result["verdict_reason"][0])
-        self.config.write_text(SMALL.replace(f"steps = {STEPS}\n", "").replace("seeds = 4\n", ""))
-        result, _ = self.result()
-        config = result.config
-        self.assertEqual((config["train"]["steps"], config["run"]["seeds"], config["train"]["record_every"]), (5, 8, 1))
-        self.assertEqual(config["first_steps"]["chains"], 8)
-        self.config.write_text(SMALL)
-        one, _ = self.result("--threads", 1)
-        three, _ = self.result("--threads", 3)
-        self.assertEqual(one.data(), three.data(), "bit for bit")
 
     def test_dump(self):
         folder, one = self.folder / "dump", ("--set", "model.placement=peri", "--seeds", 1, "--seed", 7)

@@ -17,8 +17,6 @@ try:
 except ImportError:
     print("skipped: the packages of notebooks/requirements.txt are not installed")
     sys.exit(77)
-
-MOST_LINES = 10  # of code in a notebook, imports apart
 VERDICT = re.compile(r"\*\*(agrees|disagrees|inconclusive)\*\*")
 
 
@@ -52,15 +50,6 @@ class Notebooks(unittest.TestCase):
             NotebookClient(notebook, timeout=240, resources={"metadata": {"path": path.parent}}).execute()
             print(f"{path.name}: {time.monotonic() - start:.0f} s", flush=True)
             cls.notebooks[path.stem] = notebook
-
-    def test_there_are_three(self):
-        self.assertEqual(set(self.notebooks), {"first_look", "your_checkpoint", "your_placement"})
-
-    def test_they_are_short(self):
-        for name, notebook in self.notebooks.items():
-            lines = [line for cell in code_cells(notebook) for line in cell.source.splitlines() if line.strip()]
-            lines = [line for line in lines if not line.startswith("import ")]
-            self.assertLessEqual(len(lines), MOST_LINES, name)
 
     def test_figures_show_and_have_a_description(self):
         figures = 0
@@ -105,12 +94,6 @@ class Notebooks(unittest.TestCase):
         self.assertGreater(alignment, 2 * number_after("log_growth_from_scales", parts))
         self.assertGreater(alignment, 2 * number_after("log_growth_from_sizes_inside", parts))
         self.assertEqual(number_after("fp16", shown(cells[-1])), 1.0)
-
-    def test_your_placement_settles(self):
-        cells = code_cells(self.notebooks["your_placement"])
-        printed = next(shown(cell) for cell in cells if "settles at" in cell.source)
-        settled = float(re.search(r"settles at (\S+)", printed).group(1))
-        self.assertAlmostEqual(settled, 0.25 / (1 - 0.81), delta=0.02)
 
 
 if __name__ == "__main__":

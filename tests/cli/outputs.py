@@ -211,25 +211,6 @@ class Outputs(FolderTest):
                 self.assertEqual(periscope(*command, "--quiet", "--force").returncode, 0)
                 self.assertEqual(contents(out), files)
 
-    def test_a_repeated_run_replaces_its_result(self):
-        result = self.result()
-        before = result.stat().st_ino
-        self.assertEqual(run("theory", *self.small, "--quiet", "--out", result.parent).returncode, 0)
-        self.assertNotEqual(result.stat().st_ino, before, "replaced, not written into")
-        self.assertEqual(os.listdir(result.parent), ["theory.nc"])
-
-    def test_any_bytes_in_the_name_of_a_folder(self):
-        out = os.fsencode(self.folder) + b"/caf\xe9"
-        for name, (command, file) in self.commands(pathlib.Path(os.fsdecode(out))).items():
-            if name == "csv":
-                command, file = (*command[:-1], os.fsdecode(out + b"/\xff.csv")), os.fsdecode(b"\xff.csv")
-            elif name != "verify":  # which overwrites no model, and refuses --force
-                command = (*command, "--force")
-            with self.subTest(command=name):
-                done = periscope(*command)
-                self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertIn(os.fsencode(file), os.listdir(out))
-
     # -- a full disk --------------------------------------------------------------------------------------------------
 
     def on_a_full_disk(self, command, room, log=None):

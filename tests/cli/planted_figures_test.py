@@ -17,28 +17,23 @@ from planted_results import (
     planted_train,
     result,
 )
-from plotting import figures_of, with_columns
+from plotting import with_columns
 
 # isort: split
 import numpy as np
-import xarray as xr
 
 from plots import (
     captions,
     claims,
-    claims_together,
     drawing,
     extremes,
     growth_identity,
     growth_over_depth,
-    kinds,
     layer_gradients,
     rate_sweeps,
-    reader,
     redundancy,
     stability,
     style,
-    together,
     training,
 )
 
@@ -108,43 +103,6 @@ class ReproduceFigures(FigureTest):
         self.assertEqual([face == "white" for face in faces], [False, False, True, True, True, True])
         legend = [text.get_text() for text in figure.legends[0].get_texts()]
         self.assertTrue([words for words in legend if words.startswith("hollow: ")])
-
-    def test_claims_of_several_regimes_stand_side_by_side(self):
-        def made(names, verdicts, mean, regime):
-            n = len(names)
-            columns = {"claim": names, "claim_exhibit": ["1"] * n, "claim_statement": [f"about {c}" for c in names],
-                       "claim_verdict": verdicts, "claim_regime": [regime] * n, "claim_mean": [mean] * n,
-                       "claim_stderr": [0.1] * n, "claim_detectable": [1.0] * n,
-                       "claim_p": [0.01 if v in claims.MARKERS else np.nan for v in verdicts],
-                       "claim_holm": [0.04 if v in claims.MARKERS else np.nan for v in verdicts]}  # fmt: skip
-            columns = {k: np.array(v, dtype=object if isinstance(v[0], str) else float) for k, v in columns.items()}
-            return self.claiming(columns).assign(regime=((), np.array(regime, dtype=object)))
-
-        low = made(["F4a", "F9c", "G7c"], ["holds", "not-testable-here", "fails"], 2.5, "σ√D 0.2, 12 layers, width 96")
-        high = made(["G7c", "F4a", "R8"], ["holds", "holds", "not-run"], 1.5, "σ√D 0.88, 12 layers, width 96")
-        path = {name: pathlib.Path(name) for name in ("a.nc", "b.nc")}
-        together.require(path["b.nc"], high, [low])
-        whole = together.merged(dict(zip(path.values(), (low, high), strict=True)))
-        self.assertEqual([kind.__name__ for kind in kinds.of(whole)], ["plots.claims_together"])
-        self.assertEqual(list(whole["claim"].values), ["F4a", "F9c", "G7c", "R8"])
-        self.assertEqual(list(whole["result"].values), ["σ√D 0.2", "σ√D 0.88"])
-        figure = self.figure(claims_together, "claims-together", whole)
-        (axes,) = figure.axes
-        told = {(int(t.get_position()[0]), int(t.get_position()[1])): t.get_text() for t in axes.texts}
-        self.assertEqual(len(told), 6, "R8 was tested in neither")
-        self.assertEqual(told[0, 1], "2.5 ± 0.1\nnot testable here")
-        self.assertEqual(told[0, 2], "2.5 ± 0.1\np = 0.010, of all 0.04")
-        self.assertEqual(told[1, 2], "1.5 ± 0.1\np = 0.010, of all 0.04")
-        self.assertEqual(told[1, 1], "not run")
-        self.assertIn("σ√D 0.88: σ√D 0.88, 12 layers", figure.caption)
-        self.legible(figure, "claims-together")
-        (alone,) = figures_of(claims, low).values()
-        self.assertIn("Not testable here: F9c.", alone.caption)
-        self.assertIn("AdamW, σ√D 0.2, 12 layers, width 96", alone.caption)
-        stack = xr.Dataset({"input": ["a"], "placement": ["b"], "depth": [0],
-                            "variance_predicted": (("input", "placement", "depth"), np.ones((1, 1, 1)))})  # fmt: skip
-        with self.assertRaisesRegex(reader.ResultError, "with their like alone"):
-            together.require(path["b.nc"], stack, [low])
 
     def test_a_caption_names_what_differs_from_defaults_and_between_stacks(self):
         differences = '{"input.second_moment": 0.0004, "model.vocab": 256, "model.width": 16}'

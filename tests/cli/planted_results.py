@@ -103,6 +103,19 @@ def planted_reproduce():
     return result(v, CONFIG, ATTRIBUTES)
 
 
+def planted_claims(names, verdicts, mean, regime):
+    """A result of `reproduce` with these claims alone."""
+    planted, n = planted_reproduce(), len(names)
+    tested = np.isin(verdicts, ["holds", "fails", "not-shown"])
+    columns = {"claim": names, "claim_exhibit": ["1"] * n, "claim_statement": [f"about {c}" for c in names],
+               "claim_verdict": verdicts, "claim_regime": [regime] * n, "claim_mean": [mean] * n,
+               "claim_stderr": [0.1] * n, "claim_detectable": [1.0] * n, "claim_p": np.where(tested, 0.01, np.nan),
+               "claim_holm": np.where(tested, 0.04, np.nan)}  # fmt: skip
+    without = planted.drop_vars([name for name, v in planted.variables.items() if "claim" in v.dims])
+    return without.assign({name: ("claim", tidy(values)) for name, values in columns.items()}
+                          | {"regime": ((), np.array(regime, dtype=object))})
+
+
 def planted_train():
     numbers, r, d = Numbers(), len(RECORDS), 2 * LAYERS + 1
     v = {

@@ -121,25 +121,6 @@ class Command(SharedFolderTest):
         self.assertIn(f"{self.folder / 'nowhere'}: no such file or folder", done.stderr)
         self.assertIn("no figure 'signals' in these results", done.stderr)
 
-    def test_a_label_names_the_only_result_that_is_readable(self):
-        broken = self.folder / "broken.nc"
-        broken.write_bytes(b"")
-        flags = ["--together", "--only", "variance", "--format", "svg"]
-        done = draw(self.file["plain"], broken, "--out", self.folder / "one", *flags, "--label", "mine", "--label", "b")
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("Pre-LN, mine", (self.folder / "one" / "propagate-variance.svg").read_text())
-
-    def test_a_path_with_dots_stays_below_out(self):
-        folder = self.folder / "dotted"
-        folder.mkdir()
-        before = set(self.folder.rglob("*.svg"))
-        done = subprocess.run(
-            [sys.executable, ROOT / "plots", "plain", "../results/./plain", "--out", folder, "--only", "variance"],
-            capture_output=True, text=True, cwd=self.folder / "results", timeout=300)  # fmt: skip
-        self.assertEqual(done.returncode, 0, done.stderr)
-        new = set(self.folder.rglob("*.svg")) - before
-        self.assertTrue(new and all(path.is_relative_to(folder) for path in new), new)
-
 
 if __name__ == "__main__":
     unittest.main()

@@ -10,12 +10,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
 
 from periscope_process import SMALL, SharedFolderTest, run, sets
-from planted_results import planted_reproduce  # first of what needs packages
-from plotting import ROOT, draw, with_columns
+from plotting import ROOT, draw
 
 # isort: split
 import matplotlib
@@ -73,16 +71,6 @@ class Library(SharedFolderTest):
         self.assertEqual(one.shape, other.shape, what)
         np.testing.assert_array_equal(one, other, what)
 
-    def drawn(self, stem):
-        """The names of the figures that the command line draws of a file."""
-        return {path.stem.removeprefix(f"{stem}-") for path in (self.folder / "figures").glob(f"{stem}-*.png")}
-
-    def test_figures_are_those_that_the_command_line_draws(self):
-        for stem in ("propagate", "theory"):
-            names = plots.figures(reader.read(self.folder / f"{stem}.nc"))
-            self.assertEqual(set(names), self.drawn(stem))
-            self.assertEqual(len(set(names)), len(names))
-
     def test_a_figure_and_its_caption_are_those_of_the_command_line(self):
         self.assertEqual(self.ds.encoding, {})
         for name in ("overview", "variance", "angular-tokens"):
@@ -92,11 +80,6 @@ class Library(SharedFolderTest):
                 self.check_same(figure, (self.folder / "figures" / f"propagate-{name}.png").read_bytes())
                 words = (self.folder / "figures" / f"propagate-{name}.txt").read_text()
                 self.assertEqual(plots.caption_of(self.ds, name).split(), words.split())
-
-    def test_captions_are_plain_text(self):
-        words = plots.caption_of(planted_reproduce(), "figure-1-variance")
-        self.assertIn("Mean over held-out tokens of Var_D(x).", words)
-        self.assertNotIn("$", words)
 
     def test_without_a_name_the_figure_that_tells_most_is_drawn(self):
         self.check_same(plots.plot(self.ds), plots.plot(self.ds, "overview"))
@@ -121,22 +104,6 @@ class Library(SharedFolderTest):
         below = " ".join(figure.texts[0].get_text().split())
         self.assertEqual(style.plain(below), plots.caption_of(self.ds, "variance"))
         self.assertEqual(plots.plot(self.ds, "variance").texts, [])
-
-    def test_figures_drawn_at_the_same_time_have_their_own_widths(self):
-        found, begin = {}, threading.Barrier(8)
-
-        def work(k):
-            begin.wait()
-            found[k] = [plots.plot(self.ds, "variance", width=3 + k).get_figwidth() for _ in range(3)]
-
-        workers = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        self.assertEqual(found, {k: [3.0 + k] * 3 for k in range(8)})
-        self.assertEqual((style.PAGE, style.PANEL), (7.0, 4.6))
-        self.assertEqual(matplotlib.rcParams["font.size"], 10, "matplotlib's own")
 
     def test_unknown_names_are_answered_with_the_known_ones(self):
         with self.assertRaises(ValueError) as caught:
@@ -200,14 +167,6 @@ class Library(SharedFolderTest):
             self.check_same(figure, expected, "drawn outside of plot, where ticks are made")
             changed = {k for k, v in before.items() if k != "backend" and matplotlib.rcParams[k] != v}
             self.assertEqual(changed, set())
-        self.assertEqual((style.PAGE, style.PANEL), (7.0, 4.6))
-
-    def test_a_figure_that_fails_leaves_settings_and_widths_as_they_were(self):
-        text = with_columns(self.ds, {"variance_predicted": np.full(self.ds["variance_predicted"].shape, "a", object)})
-        with matplotlib.rc_context({"font.size": 20}):
-            with self.assertRaisesRegex(ValueError, "figure 'variance' cannot be drawn from this dataset: TypeError"):
-                plots.plot(text, "variance", width=3.5)
-            self.assertEqual(matplotlib.rcParams["font.size"], 20)
         self.assertEqual((style.PAGE, style.PANEL), (7.0, 4.6))
 
     def test_importing_is_light_and_changes_nothing(self):

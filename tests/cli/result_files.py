@@ -4,7 +4,6 @@ or from another run. Usage: result_files.py BINARY
 Needs the packages of plots/requirements.txt; skipped (exit code 77) without them.
 """
 
-import json
 import unittest
 
 from periscope_process import SharedFolderTest, run
@@ -46,10 +45,6 @@ def variables(path):
     with netCDF4.Dataset(path) as data:
         return {name: plain(v[...]) for name, v in data.variables.items()}, {
             name: data.getncattr(name) for name in data.ncattrs()}  # fmt: skip
-
-
-def attributes_config(attributes):
-    return json.loads(attributes["config"])
 
 
 class Measured(SharedFolderTest):
@@ -180,56 +175,6 @@ class Measured(SharedFolderTest):
                 with self.subTest(placement=placement, matrix=name):
                     self.check(r["file"], "weight_grad_sq", squares, (w,))
                     self.check(r["file"], "weight_log_grad_sq", np.log(squares), (w,))
-
-    def test_what_the_verdict_says_of_its_worst_cell(self):
-        """With theory in the limit, T19 allows a cell c·(w + s·ln(1 + n/D)) of its size, w being the
-        file's finite_width."""
-        out = self.folder / "wrong"
-        done = run("propagate", "--config", self.config, "--set", "model.placement=pre", "--set",
-                   "theory.finite_width=false", "--theory-set", "init.down_factor=8", "--out", out, "--quiet")
-        self.assertEqual(done.returncode, 4, done.stderr)
-        f, attributes = variables(out / "propagate.nc")
-
-        def first(name):
-            return f[name][0, 0]
-
-        self.assertEqual((first("verdict"), attributes["exit_code"]), ("disagrees", 4))
-        statistic, site, index = first("worst_statistic"), first("worst_place"), int(first("worst_index"))
-        self.assertEqual(first("worst_cell"), f"{statistic} {site}[{index}]", "a cell, not a contrast over depth")
-        name = statistic if site == "x_out" else f"site_{statistic}"
-        place = (0, 0, index) if site == "x_out" else (0, 0, SITES.index(site), index)
-        m, e, t, u = (f[f"{name}_{v}"][place] for v in ("measured", "stderr", "predicted", "predicted_stderr"))
-        overlap = statistic == "token_cosine" or (site == "f_out" and index % 2 == 0)
-        constant = {k: attributes_config(attributes)["agreement"][k] for k in ("finite_width", "finite_width_cosine")}
-        w = first("finite_width")[index + (site == "f_out")]
-        # And what overlaps of tokens do: n = T/(1 + 1/2 + … + 1/T) keys of T = 5, of the stream and of MLPs a quarter.
-        keys = 5 / sum(1 / t for t in range(1, 6))
-        of_attention = site == "f_out" and index % 2 == 0
-        overlaps = (1.0 if of_attention else 0.25) * np.log1p(keys / 16)
-        self.assertTrue(site == "f_out" or index > 0, "the input has met no attention")
-        allowance = constant["finite_width_cosine" if overlap else "finite_width"] * (w + overlaps) * (
-            1.0 if statistic == "token_cosine" else abs(t))  # fmt: skip
-        self.assertGreater(allowance, 0.0)
-        error = np.hypot(e, u)
-        np.testing.assert_allclose(first("worst_z"), (m - t) / error, rtol=1e-9, err_msg="worst_z")
-        # What rounding may do in f64 is allowed too, and far below the first six digits.
-        np.testing.assert_allclose(first("worst_excess"), (abs(m - t) - allowance) / error, rtol=1e-6,
-                                   err_msg="worst_excess")
-        beyond = np.maximum(np.abs(first("contrast_deviation")) - first("contrast_allowance"), 0.0)
-        np.testing.assert_allclose(first("contrast_excess"), beyond / first("contrast_stderr"), rtol=1e-9,
-                                   err_msg="contrast_excess")
-
-    def test_z_is_the_difference_in_combined_standard_errors(self):
-        """Beside a squared gradient it is the compared logarithm's, so that no z contradicts the verdict."""
-        for placement, r in self.runs.items():
-            f = r["file"]
-            for name in [n.removesuffix("_z") for n in f if n.endswith("_z") and n != "worst_z"]:
-                compared = name if "log_" in name else name.replace("grad_sq", "log_grad_sq")
-                m, e, t, u = (f[f"{compared}_{v}"] for v in ("measured", "stderr", "predicted", "predicted_stderr"))
-                with np.errstate(all="ignore"):
-                    z = np.where(m == t, 0.0, (m - t) / np.hypot(e, u))
-                with self.subTest(placement=placement, statistic=name):
-                    np.testing.assert_allclose(f[f"{name}_z"], z, rtol=1e-9, atol=1e-9, err_msg=f"{name}_z")
 
 
 if __name__ == "__main__":

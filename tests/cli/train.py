@@ -2,13 +2,10 @@
 
 import json
 import math
-import os
 import statistics
-import subprocess
-import time
 import unittest
 
-from periscope_process import contents, run, run_result, sets, start_program
+from periscope_process import contents, run, run_result, sets
 from safetensors_file import read_safetensors
 from small_training import LAYERS, ONE, SMALL, TOKENS, VOCAB, TrainTest
 
@@ -93,21 +90,6 @@ class Dumps(TrainTest):
         _, _, _, other, _ = self.dump(*settings, flags=(*flags, "--seed", 1))
         self.assertNotEqual(other, batches)
 
-    def test_one_writer_of_models_at_a_time(self):
-        models = self.folder / "models"
-        flags = (*ONE, *sets("train.steps=100000000"), "--quiet", "--export", models)
-        with start_program(*self.command(*flags), stderr=subprocess.DEVNULL) as first:
-            deadline = time.monotonic() + 60
-            while not models.exists():
-                self.assertLess(time.monotonic(), deadline)
-                time.sleep(0.01)
-            time.sleep(0.1)  # from the folder to its lock
-            second = run(*self.command(*flags))
-            first.terminate()
-        self.assertEqual(second.returncode, 2, second.stderr)
-        self.assertIn(f"{models}: another process is writing", second.stderr)
-        self.assertFalse(models.exists(), "a folder that stayed empty goes")
-
 
 class Corpora(TrainTest):
     BYTES = bytes((i * i + 3 * i) % 251 for i in range(1500))
@@ -143,30 +125,6 @@ class Corpora(TrainTest):
         after = self.trained("--corpus", corpus)
         self.assertEqual(after["loss"], before["loss"])
         self.assertNotEqual(after["validation_loss"], before["validation_loss"])
-
-    def test_corpora_that_cannot_be(self):
-        def file(name, data):
-            (self.folder / name).write_bytes(data)
-            return self.folder / name
-        empty = self.folder / "empty"
-        empty.mkdir()
-        fifo = self.folder / "fifo"
-        os.mkfifo(fifo)
-        (self.folder / "mixed").mkdir()
-        file("mixed/a", self.BYTES)
-        os.mkfifo(self.folder / "mixed" / "pipe")
-        for corpus, words in ((self.folder / "no-such", ["No such file"]), (empty, ["an empty folder"]),
-                              (fifo, ["a pipe", "expected a regular file"]), ("/dev/zero", ["expected a regular file"]),
-                              (self.folder / "mixed", [self.folder / "mixed" / "pipe", "a pipe"]),
-                              (file("nothing", b""), ["too short"]),
-                              (file("short", bytes(TOKENS)), ["too short", f"input.tokens + 1 = {TOKENS + 1}"]),
-                              (file("byte", self.BYTES[:20] + b"\xff" + self.BYTES),
-                               ["byte 255 at 20", "model.vocab = 255"])):
-            with self.subTest(corpus=corpus):
-                name = [] if corpus == self.folder / "mixed" else [corpus]
-                self.refused(3, [*name, *words], "--corpus", corpus, "--set", "model.vocab=255", "--out",
-                             self.folder / "out")
-                self.assertEqual(contents(self.folder / "out"), {}, "nothing was begun")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import unittest
 
 DISK_FAULTS = pathlib.Path(sys.argv.pop(2)).resolve()
 
-from periscope_process import BINARY, Result, cached, contents, run, sets, start_program  # noqa: E402  pops its argument
+from periscope_process import BINARY, cached, run, sets, start_program  # noqa: E402  pops its argument
 from small_training import ONE, TrainTest  # noqa: E402
 
 # Long enough that a signal comes in time: a second or two, and many runs.
@@ -88,16 +88,6 @@ class Interrupted(TrainTest):
         self.assertLess(done[-1], 1500)
         self.assertEqual((self.data(*flags, "--out", out), self.variables(out)), self.whole(*flags))
 
-    def test_states_are_written_while_a_run_goes_on(self):
-        flags = (*ONE, *sets("train.steps=1000000"), "--threads", "1")
-        out = self.folder / "out"
-        with self.start(*flags, "--out", out, "--quiet") as process:
-            self.wait_for(process, lambda: self.states(out))  # after two seconds
-            process.kill()
-            process.communicate()
-        state, = self.states(out)
-        self.assertGreater(kept_steps(state), 0)
-
     def stopped(self, out, *flags):
         """Stops a run that has just begun; its state."""
         with self.start(*ONE, *flags, "--out", out) as process:
@@ -140,16 +130,6 @@ class Interrupted(TrainTest):
         self.assertIn(str(pre), done.stderr)
         peri, = out.glob("cache/*/peri-*")
         self.assertLess(kept_steps(peri), 3000)
-
-    def test_two_processes_in_one_folder(self):
-        out = self.folder / "out"
-        with self.start(*MANY, "--out", out, "--json", "--quiet") as process:
-            self.wait_for(process, out.exists)
-            second = run(*self.command(*MANY, "--out", out, "--json", "--quiet"))
-            output, errors = process.communicate(timeout=120)
-            self.assertEqual((second.returncode, process.returncode), (0, 0), second.stderr + errors)
-        for text in (output, second.stdout):
-            self.assertEqual((Result(json.loads(text)).data(), self.variables(out)), self.whole(*MANY))
 
     # -- a full disk --------------------------------------------------------------------------------------------------
 
@@ -215,18 +195,6 @@ class Interrupted(TrainTest):
         self.refused(2, [other, "--force"], *flags, "--out", out, "--export", other)
         self.assertEqual({file: file.read_bytes() for file in before}, before)
         self.data(*flags, "--out", out, "--export", begun)
-
-    def test_a_dump_on_a_full_disk(self):
-        out = self.folder / "dump"
-        command = (*ONE, *sets("train.steps=3"), "--quiet", "--dump")
-        self.assertEqual(run(*self.command(*command, self.folder / "whole")).returncode, 0)
-        size = sum(file.stat().st_size for file in (self.folder / "whole").iterdir())
-        for room in (0, 5_000, size // 2, size - 1):
-            with self.subTest(room=room):
-                done = self.on_a_full_disk(room, *command, out)
-                self.assertEqual(done.returncode, 1, done.stderr)
-                self.assertIn("No space left on device", done.stderr)
-                self.assertEqual(contents(out), {})
 
 
 if __name__ == "__main__":

@@ -66,12 +66,6 @@ class TrainedModels(TrainTest):
                 self.assertEqual(done.returncode, 3)
                 self.assertIn(words, done.stderr)
 
-    def test_other_placements_have_their_own_names(self):
-        done = run(*self.command("--quiet", "--export", self.folder / "models", *sets("model.placement=post")))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        config = (self.folder / "models" / "post-seed0" / "config.json").read_text()
-        self.assertIn('"model_type": "periscope"', config)
-
     def test_a_model_that_is_there_is_refused_before_anything_is_trained(self):
         models = self.folder / "models"
         flags = ("--quiet", "--export", models, "--out", self.folder / "out")
@@ -81,13 +75,6 @@ class TrainedModels(TrainTest):
         self.assertEqual(done.returncode, 2)
         self.assertIn("pre-seed0 is there already; --force", done.stderr)
         self.assertEqual(contents(models / "pre-seed0"), before)
-
-    def test_placements_of_ones_own_have_folders_of_their_own(self):
-        models = self.folder / "models"
-        tables = sets("model.placement=[{A=true,alpha=1.25},{A=true,alpha=12.5}]")
-        done = run(*self.command("--quiet", "--export", models, *tables))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(len(list(models.iterdir())), 2)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ ROOT = golden.HERE.parents[1]
 MANY = ["none", "post", "pre", "peri", "a+c", "deepnorm", "mix", "lns", "depth-scaled", "keel", "beam", "u-mup", "ngpt",
         "layer-scale", "muse-spark", "span"]  # fmt: skip
 # Kinds of figures of results that have others like those of another one.
-ONLY = {"many": "blocks", "inputs": "stream", "overflow": "stream", "diverged": "rate_sweeps", "theory": "stream"}
+ONLY = {"many": "blocks", "inputs": "stream", "overflow": "stream", "diverged": "rate_sweeps", "theory": "stream",
+        "claims": "claims"}
 
 
 def commands(studies, sets):
@@ -51,8 +52,8 @@ def results(program):
     import numpy as np
 
     from periscope_process import LIST, SMALL, STUDIES, SWEEPS, sets
-    from planted_results import planted_reproduce, planted_train
-    from plots import reader
+    from planted_results import planted_claims, planted_reproduce, planted_train
+    from plots import reader, together
     from plotting import with_columns
 
     with tempfile.TemporaryDirectory() as made:
@@ -64,15 +65,20 @@ def results(program):
             done = program.run([*words, "--out", name, "--quiet", "--threads", "1"], folder)
             assert done.returncode in (0, 4), done.stderr
             (file,) = (folder / name).glob("*.nc")
-            yield name, reader.read(file)
+            ds = reader.read(file).assign_attrs(version="0", commit="none")
+            yield name, ds
             if name == "power":  # what is exact is rejected with any margin
-                far = reader.read(file)["power_excess"].values.copy()
+                far = ds["power_excess"].values.copy()
                 far[0], far[1] = np.inf, np.nan
-                yield "margins", with_columns(reader.read(file), {"power_excess": far})
+                yield "margins", with_columns(ds, {"power_excess": far})
     planted = planted_reproduce()
     yield "reproduce", planted
     yield "diverged", with_columns(planted, {"diverged_at": np.where(planted["spikes"] % 4 == 1, 7.0, np.nan)})
     yield "planted train", planted_train()
+    low = planted_claims(["F4a", "F9c", "G7c"], ["holds", "not-testable-here", "fails"], 2.5, "σ√D 0.2, width 96")
+    high = planted_claims(["G7c", "F4a", "R8"], ["holds", "holds", "not-run"], 1.5, "σ√D 0.88, width 96")
+    yield "claims", low
+    yield "claims together", together.merged({pathlib.Path("a.nc"): low, pathlib.Path("b.nc"): high})
 
 
 def numbers(values):

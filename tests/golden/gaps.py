@@ -1,7 +1,6 @@
-"""Finds what no golden case of a command sets and no result shows; draws the missing cases. See golden.py."""
+"""Finds what no golden case of a command sets and no result shows. See golden.py."""
 
 import json
-import random
 import re
 import sys
 
@@ -28,20 +27,6 @@ FREE = ['{A=true,B=false,C=true,alpha=0.9,beta="1/sqrt(l+1)"}', '{B=true,alpha="
         '{attention="pre",mlp="none"}', '{attention="none",mlp="peri"}', '{attention="peri",mlp="post",name="mixed"}']
 TOGETHER = [["model.heads=4", f"model.kv_heads={kv}", f"model.qk_norm={norm}"]
             for kv in (1, 2, 4) for norm in ("none", "head", "full")]  # fmt: skip
-# Other settings that a key needs (a command's file adds `needs`), and keys of [base] that it replaces.
-NEEDS = {
-    "model.preset=400M": ["model.heads=2", "model.head_dim=4"],
-    "model.preset=1.5B": ["model.heads=8", "model.head_dim=2", "model.width=16"],
-    "input.kind=text": ["input.path=some.txt", "model.vocab=256"],
-    "input.path": ["input.kind=text", "model.vocab=256"],
-    "theory.fault=without-v-norm": ["model.v_norm=true"], "theory.fault=without-gate": ["model.attention_gate=channel"],
-    "theory.fault=norm-alpha": ["model.norm=derf"], "theory.fault=depth-constant": ["model.placement=lns"],
-    "train.frozen": ["model.placement=peri"],
-}  # fmt: skip
-DROPS = {"model.preset": ["model.mlp_width"], "model.recipe": ["init.scheme", "model.mlp"]}
-OF_BASE = {"train.steps", "train.batch"}  # set by all cases of the commands that train
-LEADING = ("model.placement", "model.recipe")  # drawn first, one in a case
-TOLERANT = ["pre", "peri", "post"]  # placements that most other settings go with
 
 
 def rows(program):
@@ -74,30 +59,23 @@ def acting_keys(program, command, listed):
 
 
 def features(program, command):
-    """Returns what a command's cases have to cover: lists of settings, of which the first needs the others."""
+    """Returns what a command's cases have to cover: lists of settings that one case sets."""
     answer = program.json("list")
     listed = [key["name"] for key in answer["keys"]]
     (known, without_effect), words = rows(program), words_of_keys(answer["keys"])
     base, _ = golden.read_cases(command)
     found = []
-    acting = acting_keys(program, command, listed)
-    for key in acting:
+    for key in acting_keys(program, command, listed):
         if key in without_effect:
             continue
-        row = known.get(key)
         if key == "model.placement":
             values = [p["name"] for p in answer["placements"]] + FREE
         elif key == "model.recipe":
             values = [r["name"] for r in answer["recipes"]]
         else:
-            values = VALUES.get(key) or words.get(key) or [row.value]
+            values = VALUES.get(key) or words.get(key) or [known[key].value]
         for value in values:
-            own = f"{key}={value}"
-            needed = NEEDS.get(own, NEEDS.get(key, [] if row is None else list(row.base)))
-            needed = [*needed, *base.get("needs", {}).get(key, [])]
-            counts = set(acting) - OF_BASE - {key}
-            found.append([own, *(n for n in needed if n.split("=")[0] in counts)])
-    found = [[placed(base, s) for s in feature] for feature in found]
+            found.append([placed(base, f"{key}={value}")])
     found = [f for f in found if not exempt(base, f)]
     if any(f[0].startswith("model.placement") for f in found):
         found += [list(together) for together in TOGETHER]
@@ -113,13 +91,12 @@ def placed(base, setting):
 
 
 def is_set(feature, base, cases):
-    """Returns whether a case sets the feature: its first setting, or all settings of one in TOGETHER."""
-    wanted = feature if feature in TOGETHER else feature[:1]
+    """Returns whether a case sets all settings of the feature."""
     for case in cases:
         has = golden.settings_of(base, case)
-        if all(has.get(w.split("=", 1)[0]) == w.split("=", 1)[1] for w in wanted):
+        if all(has.get(w.split("=", 1)[0]) == w.split("=", 1)[1] for w in feature):
             return True
-        if len(wanted) == 1 and any(wanted[0] in vary for vary in case.get("vary", [])):
+        if len(feature) == 1 and any(feature[0] in vary for vary in case.get("vary", [])):
             return True
     return False
 
@@ -179,105 +156,12 @@ def check(program, commands):
     names = {e["name"].replace(" ", "-") for e in answer["experiments"]} | {"regauge", "write-checkpoint"}
     gaps += [f"{name}: has no cases" for name in sorted(names - set(golden.COMMANDS))]
     for command in commands:
-        gaps += [f"{command}: no case sets {' '.join(feature if feature in TOGETHER else feature[:1])}"
+        gaps += [f"{command}: no case sets {' '.join(feature)}"
                  for feature in unset(program, command)]
         gaps += [f"{command}: no golden has a value of the column {c}" for c in unseen_columns(program, command)]
         gaps += [f"{command}: no case has a checkpoint of the family {f}" for f in unread_families(program, command)]
     for gap in gaps:
         print(gap)
     if gaps:
-        print(f"{len(gaps)} gaps. python3 tests/golden/golden.py draw --program PROGRAM appends cases; what a"
-              " command rejects goes into `exempt` of its file, with the reason")
+        print(f"{len(gaps)} gaps: add cases that set them; what a command rejects goes into `exempt`, with the reason")
     return 1 if gaps else 0
-
-
-# -- drawing ---------------------------------------------------------------------------------------
-class Drawing:
-    """A case to which features are added while the program accepts it."""
-
-    def __init__(self, program, base, name):
-        self.program, self.base, self.case, self.parts = program, base, {"name": name, "set": []}, []
-
-    def with_feature(self, feature):
-        has = dict(s.split("=", 1) for s in self.case["set"])
-        more = dict(s.split("=", 1) for s in feature)
-        if any(has.get(key, value) != value for key, value in more.items()):
-            return None
-        case = dict(self.case, set=[f"{k}={v}" for k, v in (has | more).items()])
-        drop = [k for key in more for k in DROPS.get(key, []) if k not in has and k not in more]
-        if drop:
-            case["drop"] = sorted(set(case.get("drop", []) + drop))
-        return case
-
-    def add(self, feature):
-        """Adds a feature. Returns None, or why it cannot be added."""
-        case = self.with_feature(feature)
-        return "two values of a key" if case is None else self.take(case, [feature])
-
-    def add_all(self, some):
-        """Adds several features at once. Returns None, or why they cannot be added."""
-        before = self.case
-        for feature in some:
-            self.case = self.with_feature(feature) or self.case
-        case, self.case = self.case, before
-        return self.take(case, some)
-
-    def take(self, case, some):
-        entries = golden.run_case(self.program, self.base, case)
-        if entries["exit"] not in (["0"], ["4"]):
-            return entries["table"][-1] if "table" in entries else f"exit code {entries['exit'][0]}"
-        self.case = case
-        self.parts += some
-        return None
-
-
-def draw(program, commands):
-    for command in commands:
-        draw_for(program, command)
-    return 0
-
-
-def draw_for(program, command, extra=3, attempts=12):
-    base, cases = golden.read_cases(command)
-    chance = random.Random(command)
-    missing = unset(program, command)
-    every = features(program, command) if missing else []
-    chance.shuffle(missing)
-    missing.sort(key=lambda f: not f[0].startswith(LEADING))
-    count = sum(name.startswith("d") for name in cases)
-    while missing:
-        drawing = Drawing(program, base, f"d{count:02}")
-        lead = missing.pop(0)
-        problem = drawing.add(lead)
-        keys = {s.split("=")[0] for s in lead}
-        if problem is None and not lead[0].startswith(LEADING) and any(f[0].startswith(LEADING) for f in every):
-            drawing.add([placed(base, f"model.placement={chance.choice(TOLERANT)}")])
-        elif problem is not None and "model.placement" not in keys:
-            for name in TOLERANT:
-                drawing = Drawing(program, base, f"d{count:02}")
-                if drawing.add([placed(base, f"model.placement={name}")]) is None and drawing.add(lead) is None:
-                    problem = None
-                    break
-        if problem is not None:
-            print(f"{command}: {' '.join(lead)}: {problem}")
-            continue
-        others = [f for f in missing if not f[0].startswith(LEADING)]
-        more = [f for f in every if f[0].startswith(("model.", "init.", "input.")) and not f[0].startswith(LEADING)]
-        others = others[:attempts] + chance.sample(more, min(attempts, len(more)))
-        if len(others) >= extra:
-            drawing.add_all(others[:extra])
-        for feature in others:
-            if len(drawing.parts) > extra:
-                break
-            if feature not in drawing.parts and drawing.add(feature) is None and feature in missing:
-                missing.remove(feature)
-        missing = [f for f in missing if not is_set(f, base, [drawing.case])]
-        text = f"\n[{drawing.case['name']}]\n"
-        for key in ("set", "drop"):
-            if key in drawing.case:
-                text += f"{key} = {json.dumps(drawing.case[key], ensure_ascii=False)}\n"
-        if any(s in drawing.case["set"] for s in ("run.dtype=f32", "run.dtype=bf16", "run.dtype=f16")):
-            text += 'exact = "its numbers have fewer digits"\n'
-        count += 1
-        with (golden.HERE / "cases" / f"{command}.toml").open("a") as file:
-            file.write(text)

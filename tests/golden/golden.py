@@ -3,17 +3,15 @@
   golden.py compare  --program build/periscope   what changed, column by column; exit code 1 if anything did
   golden.py refresh  --program build/periscope   writes tests/golden/results anew; `git diff` shows what changed
   golden.py coverage --program build/periscope   what no case sets and no result shows; exit code 1 if there is a gap
-  golden.py draw     --program build/periscope   appends cases to tests/golden/cases that set what no case sets yet
 
 Names of commands after the flags restrict each action to these. cases/COMMAND.toml has a table per case: `run`, the
 words of the command line; `set`, keys; `vary`; `files`, texts for the working folder; `fixture`, a folder of
 tests/checkpoint/fixtures that is copied there as "model", with the keys of `edit` in its config.json; `before`, a
 command that runs first; `exact`, why the result is compared on the reference level only; `rows`, further words of
-`run`, of which each line makes a case. [base] holds for all cases
-of the file; its `exempt` lists what the command does not take, with the reason, and `needs` settings that other keys
-need. results/COMMAND.txt has exit code, table, columns and written files of each case: "nan*4" is four such values,
-" |3" ends a line that occurs three times in a row, "~" stands for the beginning of the previous name, "^" for a line
-that occurred before in the file.
+`run`, of which each line makes a case. [base] holds for all cases of the file; its `exempt` lists what the command does
+not take, with the reason. results/COMMAND.txt has exit code, table, columns and written files of each case: "nan*4" is
+four such values, " |3" ends a line that occurs three times in a row, "~" stands for the beginning of the previous name,
+"^" for a line that occurred before in the file.
 
 A golden shows that a number changed, not that it was right. Bits are compared for GNU's compiler at x86-64-v3, which is
 chosen here; elsewhere numbers agree to 1e-9 of the largest of their column. Of a long column the file has three digits
@@ -488,7 +486,7 @@ def refresh(program, commands):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=["compare", "refresh", "coverage", "draw"])
+    parser.add_argument("action", choices=["compare", "refresh", "coverage"])
     parser.add_argument("--program", required=True)
     parser.add_argument("--level", help="an instruction set instead of the reference one")
     parser.add_argument("--threads", type=int, default=1)
@@ -500,7 +498,7 @@ def main():
         return (compare if given.action == "compare" else refresh)(program, commands)
     import gaps
 
-    return (gaps.check if given.action == "coverage" else gaps.draw)(program, commands)
+    return gaps.check(program, commands)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from studies import FIXTURES
+from studies import FIXTURES, rejected
 
 import periscope as ps
 from periscope import model
@@ -114,14 +114,12 @@ class Models(unittest.TestCase):
             ({**weights, name: weights[name][:-1]}, name),
             ({**weights, "layers.7.nothing": weights[name]}, "layers.7.nothing"),
         ):
-            with self.assertRaises(ps.InputError) as raised:
+            with rejected(words):
                 probed(ps.Model(STACK, wrong))
-            self.assertIn(words, str(raised.exception))
         for odd in (weights[name].astype(object), weights[name].astype(">f8"), weights[name].astype("c16"),
                     np.ma.masked_less(weights[name], 0.0)):  # fmt: skip
-            with self.assertRaises(ps.InputError) as raised:
+            with rejected(name):
                 ps.Model(STACK, {**weights, name: odd})
-            self.assertIn(name, str(raised.exception))
         with self.assertRaises(ps.ConfigError):
             ps.Model({"model": {"placement": ["pre", "peri"]}}, weights)
         with self.assertRaises(ps.ConfigError):
@@ -132,9 +130,8 @@ class Models(unittest.TestCase):
         config = json.dumps({**json.loads((folder / "config.json").read_text()), "strange": 1, "other": 2})
         weights = tensors_of(folder / "model.safetensors")
         made = ps.Model._of(model.compiled("llama", config, weights, True, "strange"))
-        with self.assertRaises(ps.InputError) as raised:
+        with rejected('"other" = 2: unknown'):
             ps.probe(made, tokens=[1, 2, 3], no_theory=True)
-        self.assertIn('"other" = 2: unknown', str(raised.exception))
         ds = ps.probe(made, tokens=[1, 2, 3], no_theory=True, ignore_key=["other"])
         self.assertEqual(ds.attrs["ignored_keys"], "other, strange")
         self.same(ds.drop_vars("notes"), ps.probe(folder, tokens=[1, 2, 3], no_theory=True))
@@ -147,9 +144,8 @@ class Models(unittest.TestCase):
             copy = Path(folder) / "llama"
             shutil.copytree(FIXTURES / "llama", copy)
             (copy / "config.json").write_text('{"model_type": "llama", "model_type": "gpt2"}')
-            with self.assertRaises(ps.InputError) as raised:
+            with rejected("llama: its configuration"):
                 ps.probe(in_memory(copy), tokens=[1])
-            self.assertIn("llama: its configuration", str(raised.exception))
 
 
 if __name__ == "__main__":

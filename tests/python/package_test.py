@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 import xarray as xr
-from studies import SMALL
+from studies import SMALL, rejected
 
 import periscope as ps
 from periscope._processor import require_instructions
@@ -26,9 +26,8 @@ class Processor(unittest.TestCase):
 
     def test_a_processor_without_avx2_is_refused(self) -> None:
         self.listed.write_text("processor : 0\n" + FLAGS.replace(" avx2", "").replace(" fma", ""))
-        with self.assertRaises(ImportError) as raised:
+        with rejected("lacks avx2, fma", ImportError):
             require_instructions(self.listed, "x86_64")
-        self.assertIn("lacks avx2, fma", str(raised.exception))
         require_instructions(self.listed, "aarch64")
 
     def test_others_are_not(self) -> None:
@@ -46,9 +45,8 @@ class Shown(unittest.TestCase):
         self.assertEqual(len(ds.periscope.plot("variance").axes), len(ps.plot(ds, "variance").axes))
         self.assertEqual(list(ds.periscope.verdicts().verdict), list(ps.verdicts(ds).verdict))
         self.assertEqual(ds.periscope.config["stacks"][0]["model"]["width"], 16)
-        with self.assertRaises(ValueError) as raised:
+        with rejected("variance", ValueError):
             ps.plot(ds, "varianz")
-        self.assertIn("variance", str(raised.exception))
 
     def test_verdicts_come_first_and_in_few_columns(self) -> None:
         ds = ps.propagate(SMALL, model={"placement": ["pre", "peri"]}, seeds=4)

@@ -1,11 +1,8 @@
 """Recorders, with a stand-in for torch: copies, threads, dropout, compiled models. Usage: recorder_test.py"""
 
-import contextlib
 import copy
-import json
 import pickle
 import threading
-import types
 import unittest
 from typing import Any
 from unittest import mock
@@ -14,7 +11,7 @@ import numpy as np
 import torch_stand_in as torch
 import xarray as xr
 from models_test import tensors_of
-from studies import FIXTURES
+from studies import FIXTURES, rejected
 
 torch.install()
 
@@ -65,18 +62,6 @@ class Records(unittest.TestCase):
             self.assertTrue(np.isnan(ds.token_loss.values[[*missing, -1]]).all())
             self.assertEqual(ds.sizes["rank"], 3)
 
-    def test_unknown_keys_are_ignored_on_demand(self) -> None:
-        model = llama()
-        text = json.loads(model.config.to_json_string(use_diff=False)) | {"strange": 1}
-        model.config.to_json_string = lambda use_diff: json.dumps(text)
-        with self.assertRaises(ps.InputError) as raised:
-            ps.record(model)
-        self.assertIn('"strange" = 1: unknown', str(raised.exception))
-        with ps.record(model, gradients=False, ignore_keys=["strange"]) as recorder:
-            model(input_ids=torch.tensor([IDS]))
-        self.same(recorder.datasets[0], self.expected)
-        self.assertEqual(recorder.datasets[0].attrs["ignored_keys"], "strange")
-
     def test_two_threads_record_models_of_one_family(self) -> None:
         """One begins while the other's pass runs, and still runs when that has ended."""
         begins, is_over = ([threading.Event(), threading.Event()] for _ in range(2))
@@ -116,24 +101,11 @@ class Records(unittest.TestCase):
         self.same(recorded(model), self.expected)
         self.assertEqual(len(others), 1)
 
-    def test_a_pass_within_the_recorded_one_takes_its_place(self) -> None:
-        model = llama()
-        inner: list[Any] = []
-
-        def within(*_: object) -> None:
-            if not inner:
-                inner.append(None)
-                inner.append(model(input_ids=torch.tensor([IDS])))
-
-        vars(model.model.layers)["0"].register_forward_pre_hook(within)
-        self.same(recorded(model, lambda **_: model(input_ids=torch.tensor([IDS[::-1]]))), self.expected)
-
     def test_padding_is_found_however_it_is_given(self) -> None:
         mask = torch.tensor([[0, 1, 1, 1, 1]])
         for arguments, named in (((), {"attention_mask": mask}), ((mask,), {})):
-            with self.assertRaises(ps.InputError) as raised:
+            with rejected("padding"):
                 recorded(model := llama(), lambda input_ids: model(input_ids, *arguments, **named))  # noqa: B023
-            self.assertIn("padding", str(raised.exception))
         whole = torch.tensor([[1] * 5])
         self.same(recorded(model := llama(), lambda input_ids: model(input_ids, whole)), self.expected)
 
@@ -159,48 +131,15 @@ class Records(unittest.TestCase):
                 model(input_ids=torch.tensor([IDS]))
         self.assertEqual(list(recorder.datasets), [1, 2])
 
-    def test_a_pass_that_ends_with_its_thread_is_left(self) -> None:
-        model = llama()
-
-        def run() -> None:
-            with mock.patch.object(torch.Mlp, "forward", side_effect=KeyboardInterrupt), contextlib.suppress(
-                KeyboardInterrupt
-            ):
-                model(input_ids=torch.tensor([IDS]))
-
-        with ps.record(model, gradients=False) as recorder:
-            thread = threading.Thread(target=run)
-            thread.start()
-            thread.join()
-        self.assertEqual(recorder.datasets, {})
-
     def test_modules_that_are_gone_or_compiled_meanwhile_are_named(self) -> None:
         model = llama()
-        with self.assertRaises(ps.InputError) as raised, ps.record(model, gradients=False):
+        with rejected("module model.layers.1.mlp.up_proj is gone"), ps.record(model, gradients=False):
             del vars(model.model.layers)["1"].mlp.up_proj
             model(input_ids=torch.tensor([IDS]))
-        self.assertIn("module model.layers.1.mlp.up_proj is gone", str(raised.exception))
         model = llama()
-        with self.assertRaises(ps.InputError) as raised, ps.record(model, steps=[1]) as recorder:
+        with rejected("Linear is compiled"), ps.record(model, steps=[1]) as recorder:
             model.model.layers._compiled_call_impl = torch.compile(model)
             recorder.step()
-        self.assertIn("Linear is compiled", str(raised.exception))
-
-    def test_an_optimizer_may_be_wrapped(self) -> None:
-        hooks: dict[int, Any] = {}
-
-        def register(hook: Any) -> torch.Handle:
-            handle = torch.Handle(hooks)
-            hooks[handle.id] = hook
-            return handle
-
-        inner = types.SimpleNamespace(register_step_post_hook=register)
-        with ps.record(llama(), optimizer=types.SimpleNamespace(optimizer=inner)) as recorder:
-            hooks[0]()
-        self.assertEqual((recorder._step, hooks), (1, {}))
-        with self.assertRaises(ps.ConfigError) as raised:
-            ps.record(llama(), optimizer=5)
-        self.assertEqual(raised.exception.key, "optimizer")
 
     def test_a_tuple_of_outputs_has_the_logits(self) -> None:
         model = llama()
@@ -253,9 +192,8 @@ class Records(unittest.TestCase):
             for one in copies:
                 self.same(recorded(one), self.expected)
         self.same(recorder.datasets[0], self.expected)
-        with ps.record(model, gradients=False), self.assertRaises(ps.InputError) as raised, ps.record(model):
+        with ps.record(model, gradients=False), rejected("recorded already"), ps.record(model):
             pass
-        self.assertIn("recorded already", str(raised.exception))
 
     def test_the_branch_is_what_dropout_leaves(self) -> None:
         model = llama()
@@ -274,27 +212,23 @@ class Records(unittest.TestCase):
     def test_compiled_models_are_rejected_with_what_to_do(self) -> None:
         model = llama()
         compiled = torch.compile(model)
-        with self.assertRaises(ps.InputError) as raised:
+        with rejected("expected one of the plain module"):
             recorded(model, compiled)
-        self.assertIn("expected one of the plain module", str(raised.exception))
         self.same(recorded(model), self.expected)
         self.same(recorded(model, torch._DYNAMO["DisableContext"]()(model)), self.expected)
         model.model.layers._compiled_call_impl = compiled
-        with self.assertRaises(ps.InputError) as raised:
+        with rejected("Linear is compiled"):
             ps.record(model)
-        self.assertIn("Linear is compiled", str(raised.exception))
         model = llama()
         model.model.forward = torch.compile(model.model.forward)
-        with self.assertRaises(ps.InputError) as raised:
+        with rejected("Stack is compiled"):
             ps.record(model)
-        self.assertIn("Stack is compiled", str(raised.exception))
 
     def test_a_layer_that_was_left_out_is_named(self) -> None:
         model = llama()
         vars(model.model.layers)["1"].forward = lambda x: x
-        with self.assertRaises(ps.InputError) as raised:
+        with rejected("layer 1 was left out"):
             recorded(model)
-        self.assertIn("layer 1 was left out", str(raised.exception))
         model = llama()
         norm = vars(model.model.layers)["1"].post_attention_layernorm
         call = torch.Module.__call__
@@ -302,17 +236,15 @@ class Records(unittest.TestCase):
         def fused(module: Any, *arguments: Any, **named: Any) -> Any:
             return norm.forward(*arguments) if module is norm else call(module, *arguments, **named)
 
-        with mock.patch.object(torch.Module, "__call__", fused), self.assertRaises(ps.InputError) as raised:
+        with mock.patch.object(torch.Module, "__call__", fused), rejected("layer 1 was left out of the pass, or code"):
             recorded(model)
-        self.assertIn("layer 1 was left out of the pass, or code took the place of its modules", str(raised.exception))
 
     def test_adapters_are_rejected_with_what_to_do(self) -> None:
         model = llama()
         model.model.layers.__dict__["0"].adapter = type("LoraLayer", (torch.Module,), {"__module__": "peft.tuners"})()
         for call in (ps.from_torch, ps.record):
-            with self.assertRaises(ps.InputError) as raised:
+            with rejected("merge_and_unload()"):
                 call(model)
-            self.assertIn("merge_and_unload()", str(raised.exception))
 
 
 if __name__ == "__main__":

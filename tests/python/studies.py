@@ -1,8 +1,10 @@
 """Small runs of every study, as the module and the program take them."""
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,21 @@ def run_module(study: str, seeds: int = 4, **words: Any) -> Any:
         section, _, name = key.partition(".")
         sections.setdefault(section, {})[name] = value
     return getattr(ps, verb_of(study))(config=config, **sections, **flags, **words)
+
+
+@contextlib.contextmanager
+def rejected(words: str, kind: type[BaseException] | None = None, key: str | None = None) -> Iterator[None]:
+    """Expects an error (InputError, or ConfigError with this key) whose message has these words."""
+    from periscope import errors
+
+    expected = kind or (errors.InputError if key is None else errors.ConfigError)
+    try:
+        yield
+    except expected as error:
+        assert words in str(error), error
+        assert key is None or getattr(error, "key", None) == key, error
+        return
+    raise AssertionError(f"expected {expected.__name__}: {words}")
 
 
 def python(code: str, *, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
