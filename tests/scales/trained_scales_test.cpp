@@ -37,20 +37,6 @@ TEST_CASE("scales of single matrices and gains of single channels: theory agrees
   }
 }
 
-TEST_CASE("one matrix's scale, one layer's gains: theory that is told of others disagrees") {
-  const StackSpec spec = scaled_stack("peri");
-  const WeightScales scales = uneven_scales(spec);
-  const Measured measured = measure(with(spec, scales));
-  WeightScales wrong = scales;
-  for (const Weight w : {Weight::q, Weight::v, Weight::up}) {
-    std::swap(wrong.stddev[matrix_id(1, w)], wrong.stddev[matrix_id(2, w)]);
-  }
-  CHECK(agreement_of(measured, with(spec, wrong)).verdict == judge::Verdict::disagrees);
-  wrong = scales;
-  for (double& g : wrong.gains[gain_id(5, Weight::norm_b)]) g *= 1.2;
-  CHECK(agreement_of(measured, with(spec, wrong)).verdict == judge::Verdict::disagrees);
-}
-
 TEST_CASE("QK-norm with gains, of a head or of each head its own") {
   for (const QkNorm kind : {QkNorm::head, QkNorm::full}) {
     StackSpec spec = scaled_stack("b-only");

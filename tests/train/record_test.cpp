@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/measure/attention_entropy_probe.h"
 #include "sim/measure/model_reading.h"
-#include "tests/support/compare.h"
 #include "tests/support/doctest.h"
 #include "tests/train/tiny_training.h"
 
@@ -34,15 +32,13 @@ struct Trained {
 };
 
 /// The same weights over the held-out windows first … first + count − 1, which see themselves alone.
-ModelReading reading_of(const Trained& trained, int first, int count, Hooks hooks = {}) {
+ModelReading reading_of(const Trained& trained, int first, int count) {
   const StackContext context{
       .ops = truth(), .model = trained.spec.model, .weights = trained.trainer.weights(), .sequences = count};
   const Windows read = held_out(synthetic_language(), trained.spec.input.tokens + 1, windows);
-  return read_model(context, {.ids = read.inputs(first, count),
-                              .labels = read.labels(first, count),
-                              .backward = true,
-                              .top = top_count,
-                              .hooks = std::move(hooks)});
+  return read_model(
+      context,
+      {.ids = read.inputs(first, count), .labels = read.labels(first, count), .backward = true, .top = top_count});
 }
 
 TEST_CASE("a record's loss and statistics are means over the held-out windows, each of which sees itself alone") {
@@ -57,36 +53,6 @@ TEST_CASE("a record's loss and statistics are means over the held-out windows, e
   CHECK(trained.at("validation_loss").front() == doctest::Approx(loss).epsilon(1e-12));
   CHECK(trained.at("variance.x_out").back() == doctest::Approx(variance).epsilon(1e-12));
   CHECK(trained.at("variance.x_out").back() != trained.at("second_moment.x_out").back());
-}
-
-TEST_CASE("a record's curves are the pass's, each under its name") {
-  const Trained trained("peri");
-  const StackContext context{
-      .ops = truth(), .model = trained.spec.model, .weights = trained.trainer.weights(), .sequences = windows};
-  AttentionEntropyProbe entropy(context);
-  const ModelReading reading = reading_of(trained, 0, windows, {.recorders = {&entropy}});
-  for (const auto& [key, curve] : reading.reading.profile.curves) {
-    const std::string name = std::string(name_of(key.first)) + "." + std::string(name_of(key.second));
-    INFO(name);
-    check_same_bits("record", trained.at(name), curve.value);
-  }
-  for (const auto& [key, curve] : reading.reading.profile.weight_curves) {
-    const std::string name = std::string(name_of(key.first)) + ".weight." + std::string(name_of(key.second));
-    INFO(name);
-    check_same_bits("record", trained.at(name), curve.value);
-  }
-  check_same_bits("record", trained.at("angular_distance"), reading.reading.profile.angular_distance);
-  check_same_bits("record", trained.at("attention_entropy"), entropy.entropies());
-  const std::vector<Growth>& growth = reading.growth;
-  for (std::size_t l = 0; l < growth.size(); ++l) {
-    CAPTURE(l);
-    CHECK(trained.at("growth_stream")[l] == growth[l].stream);
-    CHECK(trained.at("growth_branch")[l] == growth[l].branch);
-    CHECK(trained.at("growth_cross")[l] == growth[l].cross);
-    CHECK(trained.at("growth_sum")[l] == growth[l].sum);
-    CHECK(trained.at("growth_residual")[l] == growth[l].residual);
-  }
-  CHECK(trained.at("growth_stream").size() == growth.size());
 }
 
 TEST_CASE("a record's growth is the identity T15 of its own stream") {
