@@ -15,6 +15,7 @@
 #include "sim/files/output_file.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
+#include "tests/support/set_placements.h"
 #include "tests/support/temporary_folder.h"
 
 namespace periscope {
@@ -212,8 +213,7 @@ TEST_CASE("a function that is asked to stop says so, and judges nothing") {
   config.base.model = {.layers = 1, .width = 16, .heads = 2, .kv_heads = 2, .head_dim = 8, .mlp_width = 16};
   config.base.init.scheme = InitScheme::lecun;
   config.base.input.tokens = 3;
-  config.inputs = {InputKind::gaussian};
-  config.placements = {*find_placement("pre"), *find_placement("peri")};
+  testing::set_placements(config, {"pre", "peri"});
   config.widths = {16, 32, 48, 64};
   config.width_seeds = 12;
   stacks::Progress patient;

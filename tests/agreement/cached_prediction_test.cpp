@@ -6,6 +6,7 @@
 #include "experiments/studies/first_steps/prediction.h"
 #include "tests/first_steps/small_case.h"
 #include "tests/support/doctest.h"
+#include "tests/support/set_placements.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/theory/xiong.h"
 
@@ -15,7 +16,7 @@ namespace {
 config::Config small_config() {
   config::Config config;
   config.base = testing::tiny_stack();
-  config.placements = {*find_placement("pre"), *find_placement("peri")};
+  testing::set_placements(config, {"pre", "peri"});
   config.inputs = {InputKind::gaussian, InputKind::tokens};
   config.run.backward = true;
   config.run.seeds = 4;

@@ -6,6 +6,7 @@
 #include "sim/backends.h"
 #include "tests/support/doctest.h"
 #include "tests/support/recorded_stack.h"
+#include "tests/support/set_placements.h"
 
 /// Every seed is a draw of its own. All experiments that average over seeds draw through these two functions.
 namespace periscope::testing {
@@ -40,7 +41,7 @@ TEST_CASE("theory's gradients are those of the labels of every seed") {
   config::Config config;
   config.base = tiny_stack();
   config.base.input.kind = InputKind::tokens;
-  config.placements = {*find_placement("pre")};
+  set_placements(config, {"pre"});
   config.inputs = {InputKind::tokens};
   config.run.backward = true;
   config.run.seed = 7;
@@ -70,7 +71,7 @@ TEST_CASE("stacks share the draws of a seed unless run.paired is false; then a s
   config.run.backward = true;
   config.theory.finite_width = true;
   config.inputs = {InputKind::gaussian, InputKind::tokens};
-  config.placements = {*find_placement("pre"), *find_placement("peri")};
+  set_placements(config, {"pre", "peri"});
   const auto run_with = [&](bool paired) {
     config.run.paired = paired;
     stacks::Progress progress;
@@ -89,7 +90,7 @@ TEST_CASE("stacks share the draws of a seed unless run.paired is false; then a s
   }
   CHECK(predicted_of(twins, 2) == predicted_of(twins, 3));
   CHECK(predicted_of(own, 2) != predicted_of(own, 3));
-  config.placements = {*find_placement("peri")};
+  set_placements(config, {"peri"});
   const auto alone = run_with(false);
   CHECK(input_of(alone, 0) == input_of(own, 1));
   CHECK(input_of(alone, 1) == input_of(own, 3));

@@ -8,6 +8,7 @@
 #include "experiments/studies/gradients/score_path.h"
 #include "sim/base/error.h"
 #include "tests/support/doctest.h"
+#include "tests/support/set_placements.h"
 
 /// Verdicts of the gradient experiments on small real stacks: they agree, and a planted wrong constant is rejected.
 namespace periscope {
@@ -20,8 +21,7 @@ gradients::GradientConfig small(std::initializer_list<const char*> placements) {
   config.base.model = {.layers = 4, .width = 96, .heads = 6, .kv_heads = 6, .head_dim = 16, .mlp_width = 128};
   config.base.init.scheme = InitScheme::lecun;
   config.base.input.tokens = 10;
-  config.inputs = {InputKind::gaussian};
-  for (const char* name : placements) config.placements.push_back(*find_placement(name));
+  testing::set_placements(config, placements);
   config.run.seeds = 24;
   config.run.dtype = DType::f64;
   config.run.backward = true;
@@ -131,6 +131,7 @@ TEST_CASE("identity path: of a gradient that is zero or not finite nothing is cl
   for (const double stddev : {0.0, 1e25}) {
     gradients::GradientConfig config = small({"pre", "post"});
     config.base.init = {.scheme = InitScheme::normal, .std = stddev};
+    testing::set_placements(config, {"pre", "post"});
     config.run.dtype = DType::f32;
     config.run.seeds = 4;
     const std::vector<gradients::IdentityPath> results = gradients::identity_path(config, unseen).stacks;
@@ -196,7 +197,7 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precisel
   }
   SUBCASE("score path") { check(gradients::score_path_outcome(config, gradients::score_path(config, unseen).stacks)); }
   SUBCASE("crossover") {
-    config.placements.push_back(*find_placement("peri"));
+    testing::set_placements(config, {"pre", "peri"});
     check(gradients::crossover_outcome(gradients::gradient_crossover(config, unseen)));
   }
 }

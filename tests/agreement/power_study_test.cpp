@@ -4,6 +4,7 @@
 #include "experiments/engine/settings/sha256.h"
 #include "experiments/studies/power/false_alarms.h"
 #include "tests/support/doctest.h"
+#include "tests/support/set_placements.h"
 #include "tests/support/temporary_folder.h"
 
 /// The study of power: what a row of it is made of, and runs with several master seeds.
@@ -21,8 +22,7 @@ power::PowerRun tiny_run(const TemporaryFolder& folder) {
     config.base.init.scheme = InitScheme::lecun;
     config.base.init.qk_factor = 0.0;
     config.base.input.tokens = 3;
-    config.inputs = {InputKind::gaussian};
-    config.placements = {*find_placement("pre"), *find_placement("post")};
+    testing::set_placements(config, {"pre", "post"});
     config.run.seeds = 5;
     config.run.seed = run.configs.size() == 1 ? 40 : 1000;
     config.run.out = folder.path();
@@ -74,8 +74,8 @@ TEST_CASE("power: the hash covers all that the list says of configurations and t
   CHECK(changes([](power::PowerRun& r) { r.list.theories[0].config = "second"; }));
   CHECK(changes([](power::PowerRun& r) { r.list.theories[0].placements = {"post"}; }));
   CHECK(changes([](power::PowerRun& r) { r.list.theories[0].inputs.clear(); }));
-  CHECK(changes([](power::PowerRun& r) { r.configs[1].base.model.width = 16; }));
-  CHECK(changes([](power::PowerRun& r) { r.overridden[0].base.init.down_factor = 2.0; }));
+  CHECK(changes([](power::PowerRun& r) { r.configs[1].variants[0].model.width = 16; }));
+  CHECK(changes([](power::PowerRun& r) { r.overridden[0].variants[0].init.down_factor = 2.0; }));
 }
 
 TEST_CASE("power: rows that come from the cache are those of their own configuration") {

@@ -27,8 +27,6 @@ inline formats::FormatsConfig small_config(std::string_view placement, const std
   m.final_norm = m.placement.defaults.final_norm;
   config.base.init.scheme = InitScheme::lecun;
   config.base.input.tokens = 12;
-  config.placements = {m.placement};
-  config.inputs = {InputKind::gaussian};
   config.run.backward = true;
   config.format = format;
   return config;

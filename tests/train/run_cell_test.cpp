@@ -171,9 +171,12 @@ TEST_CASE("the runs of stacks whose names have the same letters are named apart"
   training::TrainConfig config;
   config.run.seeds = 2;
   config.inputs = {InputKind::tokens};
-  config.placements = {custom_placement({.norm_a = true, .norm_b = true}, "x/y"),
-                       custom_placement({.norm_c = true}, "x_y"), custom_placement({.norm_a = true}, "xy-2"),
-                       custom_placement({.norm_b = true}, "xy"), custom_placement({}, "..")};
+  for (const Placement& placement :
+       {custom_placement({.norm_a = true, .norm_b = true}, "x/y"), custom_placement({.norm_c = true}, "x_y"),
+        custom_placement({.norm_a = true}, "xy-2"), custom_placement({.norm_b = true}, "xy"),
+        custom_placement({}, "..")}) {
+    config.variants.push_back(config.with_placement(placement));
+  }
   std::set<std::string> names;
   for (const TrainCell& cell : training::cells_of(config)) names.insert(cell.name);
   CHECK(names.size() == 10);

@@ -49,7 +49,10 @@ void Builder::count(std::string_view dimension, std::size_t length, std::int64_t
   put(dimension, values);
 }
 
-void Builder::mention(std::string_view column) { mentioned_.push_back(schema_->index_of(column)); }
+void Builder::mention(std::string_view column) {
+  const std::size_t index = schema_->index_of(column);
+  entries_.push_back({index, {}, empty(schema_->columns()[index].type, 0)});
+}
 
 std::vector<std::size_t> Builder::lengths() const {
   std::vector<std::size_t> all(schema_->dimensions().size(), 0);
@@ -107,7 +110,7 @@ Dataset Builder::finish() const {
   std::vector<std::vector<const Entry*>> by_column(schema_->columns().size());
   for (const Entry& entry : entries_) by_column[entry.column].push_back(&entry);
   for (std::size_t i = 0; i < by_column.size(); ++i) {
-    if (by_column[i].empty() && std::ranges::find(mentioned_, i) == mentioned_.end()) continue;
+    if (by_column[i].empty()) continue;
     std::size_t size = 1;
     for (const std::size_t axis : schema_->axes_of(i)) size *= length[axis];
     if (size == 0) continue;

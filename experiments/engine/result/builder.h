@@ -159,7 +159,6 @@ class Builder {
 
   const Schema* schema_;
   std::vector<Entry> entries_;
-  std::vector<std::size_t> mentioned_;
 };
 
 }  // namespace periscope::dataset

@@ -274,10 +274,6 @@ void require_limit(const LadderConfig& config) {
 
 const Section<LadderConfig> ladder_section{"ladder", keys};
 
-void LadderConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const {
-  resolved["ladder"] = config::section_json(ladder_section, *this, for_hash);
-}
-
 LadderResult run_ladder(const LadderConfig& config, Progress& progress) {
   require_limit(config);
   require_override_is_seen(config, "ladder", false, verdict_numbers);

@@ -32,8 +32,6 @@ struct LadderStack {
 struct LadderConfig : config::Config {
   std::vector<int> widths{32, 64, 128, 256};
   int width_seeds = 64;  ///< at every width
-
-  void add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const override;
 };
 
 extern const Section<LadderConfig> ladder_section;

@@ -64,29 +64,28 @@ DType parse_dtype(const std::string& word) {
   throw ConfigError(fmt::format("run.dtype = \"{}\": expected one of f64, f32, bf16, f16", shortened(word)));
 }
 
-void ChosenNorms::put_into(ModelSpec& model) const {
-  take_defaults(model.placement, model);
-  model.final_norm = final_norm.value_or(model.final_norm);
-  model.embedding_norm = embedding_norm.value_or(model.embedding_norm);
-  model.qk_norm = qk_norm.value_or(model.qk_norm);
-  model.v_norm = v_norm.value_or(model.v_norm);
-  model.inner_norm = inner_norm.value_or(model.inner_norm);
-  model.norm = norm.value_or(model.norm);
+StackSpec Config::with_placement(const Placement& placement) const {
+  StackSpec spec = base;
+  spec.model.placement = placement;
+  take_defaults(placement, spec.model);
+  const auto keep = [&](const char* key, auto ModelSpec::*field, bool of_recipe) {
+    if (was_given(key) || (of_recipe && !base.recipe.empty())) spec.model.*field = base.model.*field;
+  };
+  // A recipe's own final norm belongs to its own placement.
+  keep("model.final_norm", &ModelSpec::final_norm, !was_given("model.placement"));
+  keep("model.embedding_norm", &ModelSpec::embedding_norm, true);
+  keep("model.qk_norm", &ModelSpec::qk_norm, true);
+  keep("model.norm", &ModelSpec::norm, true);
+  keep("model.v_norm", &ModelSpec::v_norm, false);
+  keep("model.inner_norm", &ModelSpec::inner_norm, false);
+  return spec;
 }
 
 std::vector<StackSpec> Config::stacks() const {
   std::vector<StackSpec> all;
   for (const InputKind kind : inputs) {
-    for (const Placement& placement : placements) {
-      if (!variants.empty()) break;
-      StackSpec spec = base;
-      spec.model.placement = placement;
-      norms.put_into(spec.model);
-      all.push_back(spec);
-      all.back().input.kind = kind;
-    }
-    for (const StackSpec& variant : variants) {
-      all.push_back(variant);
+    for (std::size_t i = 0; i < stacks_per_input(); ++i) {
+      all.push_back(variants.empty() ? base : variants[i]);
       all.back().input.kind = kind;
     }
   }

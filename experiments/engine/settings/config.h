@@ -87,27 +87,12 @@ extern const Section<TheoryOptions> theory_section;
 extern const Section<AgreementOptions> agreement_section;
 extern const Section<PowerLimits> power_limit_section;
 
-/// What was chosen of the keys that a placement has defaults for.
-struct ChosenNorms {
-  std::optional<bool> final_norm = {};
-  std::optional<bool> embedding_norm = {};
-  std::optional<QkNorm> qk_norm = {};
-  std::optional<bool> v_norm = {};
-  std::optional<InnerNorm> inner_norm = {};
-  std::optional<NormKind> norm = {};
-
-  /// What was chosen, and the defaults of the model's placement for the rest.
-  void put_into(ModelSpec& model) const;
-};
-
 /// A configuration: the stacks that the file, --set and the flags describe, and how they are measured and predicted. An
 /// experiment with a section of its own adds it by derivation, as LadderConfig does.
 struct Config {
-  StackSpec base;  ///< placement, final_norm and input.kind as in the first stack
-  std::vector<Placement> placements;
-  std::vector<InputKind> inputs;
-  std::vector<StackSpec> variants;  ///< where lists of other keys than placement are given: their cross product
-  ChosenNorms norms = {};           ///< the placement's defaults where they are not given
+  StackSpec base;                                      ///< the first stack
+  std::vector<StackSpec> variants;                     ///< the cross product of lists; empty: base alone
+  std::vector<InputKind> inputs{InputKind::gaussian};  ///< which all stacks get
   RunOptions run;
   AgreementOptions agreement;
   TheoryOptions theory;
@@ -116,18 +101,12 @@ struct Config {
   std::shared_ptr<const Tree> tree;          ///< what all this was read from
   std::set<std::string> given;               ///< the keys that the file and the settings name, as in "model.width"
 
-  Config() = default;
-  Config(const Config&) = default;
-  Config(Config&&) = default;
-  Config& operator=(const Config&) = default;
-  Config& operator=(Config&&) = default;
-  virtual ~Config() = default;
-
-  /// Adds the experiment's own sections to the resolved configuration; for_hash as in section_json.
-  virtual void add_own_sections(nlohmann::ordered_json& /*resolved*/, bool /*for_hash*/) const {}
   [[nodiscard]] bool was_given(const std::string& key) const { return given.contains(key); }
   /// The stacks of a run, inputs outermost, each valid and with what it differs in from the others.
   [[nodiscard]] std::vector<StackSpec> stacks() const;
+  [[nodiscard]] std::size_t stacks_per_input() const { return variants.empty() ? 1 : variants.size(); }
+  /// `base` with another placement, and the placement's norms where no others are given.
+  [[nodiscard]] StackSpec with_placement(const Placement& placement) const;
   /// Returns the stacks that theory predicts: those that --theory-set describes, or stacks() if nothing is overridden.
   [[nodiscard]] std::vector<StackSpec> predicted_stacks() const { return overridden.empty() ? stacks() : overridden; }
 };

@@ -105,11 +105,4 @@ RunOfInputFiles::~RunOfInputFiles() {
   run_of_this_thread = nullptr;
 }
 
-std::string RunOfInputFiles::configuration(const std::string& path, const std::function<std::string()>& read) {
-  if (run_of_this_thread == nullptr) return read();
-  auto& texts = run_of_this_thread->configurations_;
-  const auto kept = texts.find(path);
-  return kept != texts.end() ? kept->second : texts.emplace(path, read()).first->second;
-}
-
 }  // namespace periscope::config

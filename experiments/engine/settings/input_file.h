@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -35,13 +33,9 @@ class RunOfInputFiles {
 
   /// True at the first call for a path.
   bool asks_first(const std::string& path) { return asked_.insert(path).second; }
-  /// Returns the text of a configuration file. The first call of this thread's run calls `read`, later ones return the
-  /// same text, so that all stacks of a run come from one text. Without a run every call calls `read`.
-  static std::string configuration(const std::string& path, const std::function<std::string()>& read);
 
  private:
   std::set<std::string> asked_;
-  std::map<std::string, std::string> configurations_;
 };
 
 }  // namespace periscope::config

@@ -191,8 +191,6 @@ void check_sections(Known known, const TomlReader& root) {
 Config read_single(Known known, const std::shared_ptr<const Tree>& tree, const Choice& choice) {
   Config config;
   config.tree = tree;
-  config.inputs = {InputKind::gaussian};
-  config.placements = {config.base.model.placement};
   for (const auto& [name, node] : tree->values) {
     if (!node.is_table()) continue;
     for (const auto& [key, value] : *node.as_table()) config.given.insert(fmt::format("{}.{}", name.str(), key.str()));
@@ -207,17 +205,8 @@ Config read_single(Known known, const std::shared_ptr<const Tree>& tree, const C
   read_keys(model, model_section, base.model);
   if (placement != nullptr) base.model.placement = read_placement(model);
   base.model.layer_placements = read_layer_placements(model, tree->file);
-  config.placements = {base.model.placement};
   derive_shape(config, preset, base.model);
-  // A recipe's own final norm belongs to its own placement.
-  const bool own = recipe != nullptr && placement == nullptr;
-  if (config.was_given("model.final_norm") || own) config.norms.final_norm = base.model.final_norm;
-  const auto chosen = [&](const char* key) { return config.was_given(key) || recipe != nullptr; };
-  if (chosen("model.embedding_norm")) config.norms.embedding_norm = base.model.embedding_norm;
-  if (chosen("model.qk_norm")) config.norms.qk_norm = base.model.qk_norm;
-  if (chosen("model.norm")) config.norms.norm = base.model.norm;
-  if (config.was_given("model.v_norm")) config.norms.v_norm = base.model.v_norm;
-  if (config.was_given("model.inner_norm")) config.norms.inner_norm = base.model.inner_norm;
+  base = config.with_placement(base.model.placement);
   TomlReader init = root.table("init");
   read_keys(init, init_section, base.init);
   TomlReader input = root.table("input");
@@ -240,7 +229,7 @@ Config read_single(Known known, const std::shared_ptr<const Tree>& tree, const C
   std::vector<std::string> kinds;
   for (const InputKind kind : config.inputs) kinds.emplace_back(input_kind_names[static_cast<std::size_t>(kind)]);
   require_different("input.kind", kinds);
-  config.base = config.stacks().front();
+  base.input.kind = config.inputs.front();
   return config;
 }
 
@@ -269,21 +258,17 @@ std::string words_of(const std::vector<InputKind>& kinds) {
 Config merged(const std::vector<Config>& each, const Lists& lists) {
   Config config = each.front();
   if (each.size() == 1) return config;
-  config.placements.clear();
   for (std::size_t i = 0; i < each.size(); ++i) {
-    config.placements.push_back(each[i].placements.front());
-    if (!lists.vary_more_than_placement()) continue;
     config.variants.push_back(each[i].base);
-    config.variants.back().label = lists.label(i, each[i].base);
+    if (lists.vary_more_than_placement()) config.variants.back().label = lists.label(i, each[i].base);
   }
   lists.require_comparable(config.stacks());
   return config;
 }
 
 /// Puts into `config` the stacks with what --theory-set overrides, and theory's precision and fault.
-void override_theory(Known known, const Lists& lists, const std::vector<std::string>& theory_settings,
-                     Config& config) {
-  const std::shared_ptr<const Tree> tree = read_tree(config.tree->file, config.tree->settings, theory_settings);
+void override_theory(Known known, const Lists& lists, const std::vector<std::string>& theory_settings, Config& config) {
+  const std::shared_ptr<const Tree> tree = overridden_tree(*config.tree, theory_settings);
   std::vector<Config> overridden;
   for (std::size_t i = 0; i < lists.combinations(); ++i) {
     overridden.push_back(read_single(known, tree, lists.choice(i, *tree)));

@@ -98,7 +98,6 @@ Resolved resolved(const Config& config, const std::vector<StackSpec>& specs) {
               {"theory", section_json(theory_section, config.theory, for_hash)},
               {"told", override_differences(config, for_hash)}};
     json["agreement"]["power_limit"] = section_json(power_limit_section, config.agreement.power_limits, for_hash);
-    config.add_own_sections(json, for_hash);
     return json;
   };
   return {.printed = sections(false), .hashed = sections(true), .differences = config_differences(config, specs)};

@@ -25,10 +25,11 @@ struct Resolved {
 
   /// Adds a section of keys.
   template <class S>
-  void add(const Section<S>& section, const S& values) {
+  Resolved& add(const Section<S>& section, const S& values) {
     const std::string name(section.name);
     printed[name] = section_json(section, values);
     hashed[name] = section_json(section, values, true);
+    return *this;
   }
 };
 

@@ -64,7 +64,7 @@ std::string override_lines(const Config& config) {
   std::string words;
   for (const auto& [key, values] : all.items()) {
     if (!words.empty()) words += ", ";
-    words += key == "model.placement" && config.placements.size() > 1
+    words += key == "model.placement" && config.variants.size() > 1
                  ? "other placements"
                  : fmt::format("{} = {} (measured: {})", key, json_text(values["told"]), json_text(values["measured"]));
   }

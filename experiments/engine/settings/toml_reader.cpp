@@ -12,7 +12,6 @@
 #include <system_error>
 #include <utility>
 
-#include "experiments/engine/settings/input_file.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 
@@ -95,6 +94,19 @@ std::string read_text(const std::string& file) {
                                   most_key_parts));
   }
   return text;
+}
+
+std::shared_ptr<Tree> parsed(const std::string& file, const std::string& text,
+                             const std::vector<std::string>& settings) {
+  const auto tree = std::make_shared<Tree>(Tree{.file = file, .text = text, .settings = settings, .values = {}});
+  try {
+    tree->values = toml::parse(text, file);
+  } catch (const toml::parse_error& error) {
+    throw ConfigError(
+        fmt::format("{}:{}: not TOML: {}", shortened(file), error.source().begin.line, shortened(error.description())));
+  }
+  for (const std::string& setting : settings) apply_setting(tree->values, setting, "--set");
+  return tree;
 }
 
 }  // namespace
@@ -231,20 +243,14 @@ void TomlReader::finish() const {
   }
 }
 
-std::shared_ptr<const Tree> read_tree(const std::string& file, const std::vector<std::string>& settings,
-                                      const std::vector<std::string>& theory_settings) {
-  const auto tree = std::make_shared<Tree>(Tree{.file = file, .settings = settings, .values = {}});
-  try {
-    if (!file.empty()) {
-      tree->values = toml::parse(RunOfInputFiles::configuration(file, [&] { return read_text(file); }), file);
-    }
-  } catch (const toml::parse_error& error) {
-    throw ConfigError(
-        fmt::format("{}:{}: not TOML: {}", shortened(file), error.source().begin.line, shortened(error.description())));
-  }
-  for (const std::string& setting : settings) apply_setting(tree->values, setting, "--set");
-  for (const std::string& setting : theory_settings) apply_setting(tree->values, setting, "--theory-set");
-  return tree;
+std::shared_ptr<const Tree> read_tree(const std::string& file, const std::vector<std::string>& settings) {
+  return parsed(file, file.empty() ? "" : read_text(file), settings);
+}
+
+std::shared_ptr<const Tree> overridden_tree(const Tree& tree, const std::vector<std::string>& theory_settings) {
+  const std::shared_ptr<Tree> overridden = parsed(tree.file, tree.text, tree.settings);
+  for (const std::string& setting : theory_settings) apply_setting(overridden->values, setting, "--theory-set");
+  return overridden;
 }
 
 std::string key_of_setting(const std::string& setting, std::string_view flag) {
@@ -286,18 +292,27 @@ void apply_setting(toml::table& table, const std::string& setting, std::string_v
     }
     parsed = toml::table{{"value", value}};
   }
-  toml::table* parent = &table;
+  std::vector<toml::table*> tables{&table};
   std::istringstream path(dotted);
   std::string key;
   std::string rest;
   std::getline(path, key, '.');
   while (std::getline(path, rest, '.')) {
-    const auto [it, inserted] = parent->insert(key, toml::table{});
-    parent = it->second.as_table();
-    if (parent == nullptr) throw ConfigError(fmt::format("{} {}: {} is not a table", flag, shortened(setting), key));
+    std::vector<toml::table*> below;
+    for (toml::table* one : tables) {
+      toml::node& node = one->insert(key, toml::table{}).first->second;
+      if (!node.is_array()) below.push_back(node.as_table());
+      if (auto* list = node.as_array()) {  // a run goes through them
+        for (toml::node& entry : *list) below.push_back(entry.as_table());
+      }
+    }
+    if (std::ranges::find(below, nullptr) != below.end()) {
+      throw ConfigError(fmt::format("{} {}: {} is not a table", flag, shortened(setting), key));
+    }
+    tables = std::move(below);
     key = rest;
   }
-  parent->insert_or_assign(key, *parsed.get("value"));
+  for (toml::table* one : tables) one->insert_or_assign(key, *parsed.get("value"));
 }
 
 }  // namespace periscope::config

@@ -18,14 +18,15 @@ namespace periscope::config {
 /// the file that it comes from; copies of toml++'s nodes do not, so a tree is shared, not copied.
 struct Tree {
   std::string file;  ///< "" for none
+  std::string text;  ///< of the file
   std::vector<std::string> settings;
   toml::table values;
 };
 
-/// Reads the file once in a run (RunOfInputFiles), and sets `settings` (--set) and then `theory_settings`
-/// (--theory-set). Throws ConfigError.
-std::shared_ptr<const Tree> read_tree(const std::string& file, const std::vector<std::string>& settings = {},
-                                      const std::vector<std::string>& theory_settings = {});
+/// Reads the file, and sets `settings` (--set) on top. Throws ConfigError.
+std::shared_ptr<const Tree> read_tree(const std::string& file, const std::vector<std::string>& settings = {});
+/// `tree` with `theory_settings` (--theory-set) on top. Throws ConfigError.
+std::shared_ptr<const Tree> overridden_tree(const Tree& tree, const std::vector<std::string>& theory_settings);
 
 /// The key of "a.b=value". Throws ConfigError for text that is no setting. `flag` is for messages.
 std::string key_of_setting(const std::string& setting, std::string_view flag);

@@ -58,18 +58,17 @@ void refuse_lists_of_runs(const Tree& tree) {
 
 Lists::Lists(const Tree& tree) {
   refuse_lists_of_runs(tree);
-  visit_lists(
-      tree, tables_of_stacks, [&](const TomlReader& section, const std::string& key, const toml::array& list) {
-        const toml::source_position& at = list.source().begin;
-        ListedKey listed{.name = section.name() + "." + key, .texts = {}, .order = {0, at.line, at.column}};
-        if (list.empty()) section.fail(key, list, "at least one value");
-        for (const toml::node& value : list) listed.texts.push_back(value_text(value));
-        require_different(listed.name, listed.texts);
-        for (std::size_t i = 0; i < tree.settings.size(); ++i) {
-          if (key_of_setting(tree.settings[i], "--set") == listed.name) listed.order = {i + 1, 0, 0};
-        }
-        keys_.push_back(std::move(listed));
-      });
+  visit_lists(tree, tables_of_stacks, [&](const TomlReader& section, const std::string& key, const toml::array& list) {
+    const toml::source_position& at = list.source().begin;
+    ListedKey listed{.name = section.name() + "." + key, .texts = {}, .order = {0, at.line, at.column}};
+    if (list.empty()) section.fail(key, list, "at least one value");
+    for (const toml::node& value : list) listed.texts.push_back(value_text(value));
+    require_different(listed.name, listed.texts);
+    for (std::size_t i = 0; i < tree.settings.size(); ++i) {
+      if (key_of_setting(tree.settings[i], "--set") == listed.name) listed.order = {i + 1, 0, 0};
+    }
+    keys_.push_back(std::move(listed));
+  });
   std::ranges::sort(keys_, {}, &ListedKey::order);
   double count = 1.0;
   for (const ListedKey& key : keys_) count *= static_cast<double>(key.texts.size());

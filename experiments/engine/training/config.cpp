@@ -62,10 +62,8 @@ TrainConfig train_config(const study::Request& request, const std::string& corpu
   return config;
 }
 
-config::Resolved resolved(const TrainConfig& config, const Corpus& corpus) {
-  config::Resolved all = config::resolved(static_cast<const config::Config&>(config));
-  all.printed["train"] = config::section_json(train_section, config.train);
-  all.hashed["train"] = all.printed["train"];
+config::Resolved resolved(const TrainConfig& config, const Corpus& corpus, config::Resolved all) {
+  all.add(train_section, config.train);
   const std::span<const std::uint8_t> tokens = corpus.tokens();
   all.hashed["train"]["corpus"] = config::sha256_hex({reinterpret_cast<const char*>(tokens.data()), tokens.size()});
   return all;

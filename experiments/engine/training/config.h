@@ -18,8 +18,8 @@ struct TrainConfig : config::Config {
 /// the same batches, and for all that validate refuses.
 [[nodiscard]] TrainConfig train_config(const study::Request& request, const std::string& corpus);
 
-/// Returns the settings that the results depend on; of the corpus only its tokens count.
-[[nodiscard]] config::Resolved resolved(const TrainConfig& config, const Corpus& corpus);
+/// Adds [train] to `all`, the other settings that the results depend on; of the corpus only its tokens count.
+[[nodiscard]] config::Resolved resolved(const TrainConfig& config, const Corpus& corpus, config::Resolved all);
 
 /// The tokens that `config` trains on.
 [[nodiscard]] Corpus corpus_of(const TrainConfig& config);

@@ -67,10 +67,6 @@ std::vector<StackSpec> at_rates(const std::vector<StackSpec>& stacks, const std:
 
 const Section<FirstStepsConfig> first_steps_section{"first_steps", keys};
 
-void FirstStepsConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const {
-  resolved["first_steps"] = config::section_json(first_steps_section, *this, for_hash);
-}
-
 TrainSpec FirstStepsConfig::train_of(std::size_t stack) const {
   TrainSpec own = train;
   if (!rates.empty()) own.lr = rates[stack / (stacks().size() / rates.size())];
@@ -78,7 +74,7 @@ TrainSpec FirstStepsConfig::train_of(std::size_t stack) const {
 }
 
 config::Resolved resolved(const FirstStepsConfig& config, const Corpus& corpus) {
-  config::Resolved all = training::resolved(config, corpus);
+  config::Resolved all = training::resolved(config, corpus, config::resolved(config).add(first_steps_section, config));
   if (!config.rates.empty()) all.printed["train"]["lr"] = all.hashed["train"]["lr"] = config.rates;
   return all;
 }

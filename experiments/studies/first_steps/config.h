@@ -17,8 +17,6 @@ struct FirstStepsConfig : training::TrainConfig {
   double cosine_limit = 0.05;  ///< absolute
   double update_limit = 0.5;   ///< relative, of a matrix's mean square of ΔW·h
   double loss_limit = 0.2;     ///< relative to the loss's change
-
-  void add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const override;
   /// [train] of stacks()[stack].
   [[nodiscard]] TrainSpec train_of(std::size_t stack) const;
 };

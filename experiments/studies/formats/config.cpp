@@ -45,10 +45,6 @@ bool covers(const FormatsConfig& config, const TensorFormat& format, std::string
 
 const Section<FormatsConfig> section{"formats", keys};
 
-void FormatsConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const {
-  resolved["formats"] = config::section_json(section, *this, for_hash);
-}
-
 std::vector<TensorFormat> checked_formats(const FormatsConfig& config) {
   if (config.run.device != "cpu") {
     throw ConfigError(

@@ -36,8 +36,6 @@ struct FormatsConfig : config::Config {
   double massive = 1.0;      ///< factor of the first features of the input in runs of their own; 1: no such runs
   int massive_features = 1;  ///< how many
   bool certificates = true;
-
-  void add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const override;
 };
 
 extern const Section<FormatsConfig> section;

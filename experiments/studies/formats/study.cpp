@@ -42,7 +42,7 @@ study::Job resolve(const study::Request& request) {
   (void)checked_formats(config);  // throws for one that there is not, before anything is computed
   return {.file = "formats",
           .run_options = config.run,
-          .resolved = config::resolved(config),
+          .resolved = config::resolved(config).add(section, config),
           .overridden = config::override_json(config),
           .memory = memory_of(config),
           .run = [config](stacks::Progress& progress) -> study::Outcome {

@@ -15,8 +15,4 @@ constexpr Key<GradientConfig> keys[] = {
 
 const Section<GradientConfig> gradients_section{"gradients", keys};
 
-void GradientConfig::add_own_sections(nlohmann::ordered_json& resolved, bool for_hash) const {
-  resolved["gradients"] = config::section_json(gradients_section, *this, for_hash);
-}
-
 }  // namespace periscope::gradients

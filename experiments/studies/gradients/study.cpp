@@ -167,7 +167,7 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
   if (experiment.require) experiment.require(config);
   return {.file = experiment.file,
           .run_options = config.run,
-          .resolved = config::resolved(config),
+          .resolved = config::resolved(config).add(gradients_section, config),
           .overridden = config::override_json(config),
           .memory = memory_of(experiment, config),
           .run = [config, experiment](stacks::Progress& progress) {

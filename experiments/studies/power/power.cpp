@@ -45,10 +45,8 @@ bool is_meant(const std::vector<std::string>& words, std::string_view word) {
 /// `config` with its stack `index` alone.
 config::Config alone(const config::Config& config, std::size_t index) {
   config::Config one = config;
-  const std::size_t placements = config.placements.size();
-  one.inputs = {config.inputs[index / placements]};
-  one.placements = {config.placements[index % placements]};
-  if (!config.variants.empty()) one.variants = {config.variants[index % placements]};
+  one.inputs = {config.inputs[index / config.stacks_per_input()]};
+  if (!config.variants.empty()) one.variants = {config.variants[index % config.stacks_per_input()]};
   one.overridden.clear();
   if (!config.overridden.empty()) one.overridden = {config.overridden[index]};
   one.base = one.stacks().front();
@@ -194,9 +192,12 @@ PowerRun load_power(const std::string& file, const LoadListed& load) {
 }
 
 config::Resolved resolved(const PowerRun& run) {
-  config::Resolved all = config::resolved(static_cast<const config::Config&>(run.configs.front()));
+  const auto of = [](const stacks::LadderConfig& config) {
+    return config::resolved(config).add(stacks::ladder_section, config);
+  };
+  config::Resolved all = of(run.configs.front());
   for (const auto* configs : {&run.configs, &run.overridden}) {
-    for (const stacks::LadderConfig& config : *configs) all.hashed["power"].push_back(config::resolved(config).hashed);
+    for (const stacks::LadderConfig& config : *configs) all.hashed["power"].push_back(of(config).hashed);
   }
   for (const PowerConfig& c : run.list.configs) all.hashed["power"].push_back({c.name, c.ladder});
   for (const WrongTheory& t : run.list.theories) {

@@ -295,8 +295,8 @@ dataset::Dataset dataset_of(const config::Config& config, const std::vector<stac
   mention_all(builder, results);
   for (std::size_t i = 0; i < results.size(); ++i) {
     const stacks::StackResult& r = results[i];
-    const std::size_t input = i / config.placements.size();
-    const std::size_t placement = i % config.placements.size();
+    const std::size_t input = i / config.stacks_per_input();
+    const std::size_t placement = i % config.stacks_per_input();
     builder.at("input", input).put("input", input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
     dataset::put_placement(builder, placement, config::placement_label(r.spec), r.spec.settings);
     table().put({r, config.run, i < per_seed.size() ? &per_seed[i] : nullptr},

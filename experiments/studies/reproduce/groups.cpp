@@ -47,11 +47,9 @@ class StudyGroups {
 
   void add(const std::vector<std::string>& placements, const std::string& what, const Change& change) const {
     for (const std::string& placement : placements) {
-      TrainConfig config = shared_;
-      config.placements = {*find_placement(placement)};
       Group group{.name = what.empty() ? placement : fmt::format("{}, {}", placement, what),
                   .study = name_,
-                  .spec = config.stacks().front(),
+                  .spec = shared_.with_placement(*find_placement(placement)),
                   .train = shared_.train};
       change(group.spec, group.train);
       groups_.push_back(std::move(group));

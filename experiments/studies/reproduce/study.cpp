@@ -52,7 +52,7 @@ ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
 }
 
 config::Resolved resolved_of(const ReproduceConfig& config, const Corpus& corpus) {
-  config::Resolved all = training::resolved(config, corpus);
+  config::Resolved all = training::resolved(config, corpus, config::resolved(config));
   for (auto* json : {&all.printed, &all.hashed}) {
     (*json)["reproduce"] = {{"figures", config.figures}, {"quick", config.quick}};
   }

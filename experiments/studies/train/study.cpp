@@ -84,13 +84,13 @@ class Training {
         own_(std::move(own)),
         force_(force),
         corpus_(training::corpus_of(config_)),
-        resolved_(training::resolved(config_, corpus_)),
+        resolved_(training::resolved(config_, corpus_, config::resolved(config_))),
         ops_(make_backend(config_.run.device)) {}
 
   [[nodiscard]] const training::TrainConfig& config() const { return config_; }
   [[nodiscard]] const config::Resolved& resolved() const { return resolved_; }
   [[nodiscard]] stacks::MemoryEstimate memory() const {
-    const double cells = static_cast<double>(config_.placements.size()) * config_.run.seeds;
+    const double cells = static_cast<double>(config_.stacks_per_input()) * config_.run.seeds;
     // The weights of finished cells stay until all are written.
     stacks::MemoryEstimate memory = training::training_memory(config_, cells, cells, study::threads_of(config_.run));
     if (!own_.dump.empty()) {  // all batches are written at once

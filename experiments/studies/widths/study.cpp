@@ -15,7 +15,7 @@ Job resolve_ladder(const Request& request) {
   stacks::require_limit(config);
   return {.file = "ladder",
           .run_options = config.run,
-          .resolved = config::resolved(config),
+          .resolved = config::resolved(config).add(stacks::ladder_section, config),
           .overridden = config::override_json(config),
           .memory = stacks::widths_memory(config, config.widths, "ladder.widths", config.width_seeds,
                                           study::threads_of(config.run)),
