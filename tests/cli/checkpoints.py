@@ -55,19 +55,6 @@ class Info(FolderTest):
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
         return path.parent
 
-    def test_an_adapters_folder_says_what_to_do(self):
-        folder = self.folder / "adapter"
-        folder.mkdir()
-        (folder / "adapter_config.json").write_text("{}")
-        (folder / "adapter_model.safetensors").write_bytes(b"")
-        for config in (False, True):
-            if config:
-                shutil.copy(FIXTURES / "llama" / "config.json", folder)
-            done = run("info", folder)
-            self.assertEqual(done.returncode, 3)
-            self.assertIn('it has an adapter, "adapter_model.safetensors": merge it with merge_and_unload()',
-                          done.stderr)
-
     def test_a_stack_is_written_in_a_familys_layout(self):
         for family, (placement, *settings) in STACKS.items():
             folder = self.folder / family

@@ -188,23 +188,6 @@ class Configuration(FolderTest):
         environment["OMP_NUM_THREADS"] = "65536"
         self.assertEqual(self.threads(environment), 1024)
 
-    def test_waiting_threads_spin_briefly_unless_the_environment_says_otherwise(self):
-        """libgomp prints the spin count that it has read; other libraries print the policy only."""
-        own = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-        environment = {name: value for name, value in os.environ.items() if name not in own}
-        environment["OMP_DISPLAY_ENV"] = "verbose"
-
-        def spins(**others):
-            done = run("verify", "--cases", 1, "--threads", 2, "--quiet", environment={**environment, **others})
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn("OMP_WAIT_POLICY", done.stderr)
-            found = re.search(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)
-            return int(found[1]) if found else None
-        default = spins()
-        if default is None:
-            self.skipTest("OpenMP is not libgomp")
-        self.assertEqual((default, spins(GOMP_SPINCOUNT="77"), spins(OMP_WAIT_POLICY="passive")), (1000, 77, 0))
-
     def test_the_dynamic_loader_starts_the_program_too(self):
         """/proc/self/exe is then the loader, so the program must not execute itself again."""
         loader = pathlib.Path("/lib64/ld-linux-x86-64.so.2")

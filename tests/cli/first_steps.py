@@ -55,19 +55,6 @@ class FirstSteps(FolderTest):
         self.assertNotIn("input.kind", differences)
         self.assertIn("THEORY WAS TOLD: model.placement", run(*self.command(*flags)).stderr)
 
-    def test_the_defaults_fit_4_gb(self):
-        # Too little for it, so that it says how much it needs.
-        done = subprocess.run(["prlimit", f"--as={200 << 20}", BINARY, "first-steps", "--threads", "2"],
-                              capture_output=True, text=True, timeout=60, check=False)
-        self.assertEqual(done.returncode, 2)
-        self.assertRegex(done.stderr, r"needs about \d+ MB")
-        result, _ = run_result("first-steps", "--quiet", "--set", "first_steps.predict_only=true", "--set",
-                               "train.steps=1", "--set", "first_steps.neurons=8", "--set", "first_steps.chains=2")
-        config = result.config
-        self.assertEqual([config["stacks"][0]["model"][key] for key in ("layers", "width", "heads")], [4, 384, 6])
-        self.assertEqual(config["stacks"][0]["input"]["tokens"], 32)
-        self.assertEqual([config["train"][key] for key in ("batch", "steps", "lr")], [4, 1, 4e-5])
-
     def test_what_cannot_fit_is_refused_before_batches_are_drawn(self):
         for key, value, named in (("train.steps", 100_000_000, "train.steps"), ("train.batch", 1 << 20, "train.batch"),
                                   ("train.record_sequences", 4096, "train.record_sequences"),

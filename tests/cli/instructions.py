@@ -65,16 +65,6 @@ class Instructions(FolderTest):
         self.assertEqual({one.attrs["instructions"] for one in reference}, {levels[0]})
         self.assertTrue(all(one.data() == reference[0].data() for one in reference), "the same bits")
 
-    def test_levels_agree_within_rounding(self):
-        def moments(result):
-            return [m for stack in result.stacks() for m in stack["second_moment_measured"]]
-
-        for dtype, bound in (("f64", 1e-12), ("f32", 1e-5)):
-            results = [self.result(level, "--dtype", dtype) for level in possible_levels()]
-            for one in results:
-                for a, b in zip(moments(one), moments(results[0]), strict=True):
-                    self.assertLess(abs(a - b), bound * abs(b))
-
     def test_no_level_takes_what_another_finished(self):
         words = ["propagate", "--config", self.config, "--out", self.folder / "out", "--skip-finished"]
         levels = possible_levels()

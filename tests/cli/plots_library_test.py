@@ -5,11 +5,8 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 """
 
 import io
-import pathlib
-import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
 from periscope_process import SMALL, SharedFolderTest, run, sets
@@ -187,27 +184,6 @@ class Library(SharedFolderTest):
             print(*(name for name in ("matplotlib.pyplot", "plots.drawing") if name in sys.modules))
             """, self.file, self.folder / "one.png")
         self.assertEqual(found.split(), ["plots.drawing"])
-
-    def test_the_package_works_below_another_one(self):
-        with tempfile.TemporaryDirectory() as folder:
-            package = pathlib.Path(folder) / "outer"
-            shutil.copytree(ROOT / "plots", package / "plots", ignore=shutil.ignore_patterns("__pycache__"))
-            (package / "__init__.py").write_text("")
-            found = python("""if True:
-                import sys, pathlib
-                from outer import plots
-                from outer.plots import reader
-                print(*plots.figures(reader.read(pathlib.Path(sys.argv[1]))))
-                print("plots" in sys.modules)
-                """, self.file, cwd=folder)
-            self.assertEqual(found.split(), [*plots.figures(self.ds), "False"])
-            done = subprocess.run([sys.executable, "-m", "outer.plots", self.file, "--out", "figures", "--only",
-                                   "variance"], capture_output=True, text=True, cwd=folder, timeout=120)  # fmt: skip
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            self.check_same((pathlib.Path(folder) / "figures" / "propagate-variance.png").read_bytes(),
-                            (self.folder / "figures" / "propagate-variance.png").read_bytes())
-            usage = subprocess.run([sys.executable, "-m", "outer.plots"], capture_output=True, text=True, cwd=folder)
-            self.assertIn("usage: python -m outer.plots", usage.stderr)
 
 
 if __name__ == "__main__":

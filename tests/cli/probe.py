@@ -142,66 +142,49 @@ class Probe(Checkpoints):
         tokens = ",".join(str(token) for token in range(64))
         self.assertEqual(threads("probe", small, "--tokens", tokens, "--no-theory"), 0)
 
+    def spoil(self, tensors=None, **config):
+        """Writes the checkpoint again, with entries of tensors, {name: {place: value}}, and keys of config.json."""
+        changed = dict(self.tensors)
+        for name, entries in (tensors or {}).items():
+            shape, values = changed.get(name) or changed["model.embed_tokens.weight"]
+            changed[name] = (shape, [entries.get(place, value) for place, value in enumerate(values)])
+        tiny_checkpoint.write(self.checkpoint, tensors=changed)
+        path = self.checkpoint / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | config))
+
     def test_a_stream_that_overflows(self):
-        shape, values = self.tensors["model.layers.0.mlp.down_proj.weight"]
-        huge = self.tensors | {"model.layers.0.mlp.down_proj.weight": (shape, [1e38 * v for v in values])}
-        tiny_checkpoint.write(self.checkpoint, tensors=huge)
+        self.spoil({"model.layers.0.mlp.down_proj.weight": dict.fromkeys(range(WIDTH), 1e38)})
         self.assertNotIn("diverged_at", self.probe("--tokens", TOKENS, "--no-theory"))
         arguments = ("--tokens", TOKENS, "--no-theory", "--dtype", "f32")
         r = self.probe(*arguments)
-        self.assertEqual(r["diverged_at"], 1)
-        self.assertIsNone(r["loss"])
-        self.assertFalse(r["growth_violated"])
+        self.assertEqual((r["diverged_at"], r["loss"], r["growth_violated"]), (1, None, False))
         self.assertEqual(run("probe", self.checkpoint, "--quiet", *arguments, "--fail-on-divergence").returncode, 5)
 
-    def test_what_is_not_finite_behind_the_stream_counts_as_divergence(self):
-        shape, values = self.tensors["model.norm.weight"]
-        spoilt = self.tensors | {"model.norm.weight": (shape, [float("nan"), *values[1:]])}
-        tiny_checkpoint.write(self.checkpoint, tensors=spoilt)
+    def test_weights_that_are_not_finite_are_named(self):
         arguments = ("--tokens", TOKENS, "--no-theory")
-        r = self.probe(*arguments)
-        self.assertNotIn("diverged_at", r)
-        self.assertEqual(r["not_finite"], "output")
-        self.assertIsNone(r["loss"])
-        done = run("probe", self.checkpoint, *arguments, "--fail-on-divergence")
-        self.assertEqual(done.returncode, 5)
-        self.assertIn("not finite: output\n", done.stderr)
-        self.assertEqual(run("probe", self.checkpoint, *arguments).returncode, 0)
-
-    def test_a_weight_that_is_not_finite_is_named(self):
-        shape, values = self.tensors["model.layers.1.mlp.down_proj.weight"]
-        spoilt = self.tensors | {"model.layers.1.mlp.down_proj.weight": (shape, [*values[:3], math.nan, *values[4:]])}
-        tiny_checkpoint.write(self.checkpoint, tensors=spoilt)
-        arguments = ("--tokens", TOKENS, "--no-theory")
-        r = self.probe(*arguments)
-        self.assertEqual(r["not_finite"], "f_out of sublayer 3")
-        self.assertIn("model.layers.1.mlp.down_proj.weight: entry 3 is nan", r["notes"])
-        table = run("probe", self.checkpoint, *arguments).stderr
-        self.assertIn("note: model.layers.1.mlp.down_proj.weight: entry 3 is nan\n", table)
-        rows = [line for line in table.splitlines() if line.startswith("  depth   4")]
-        self.assertEqual(rows, ["  depth   4  not finite"])
+        for name, place, value, where in (("model.norm.weight", 0, math.nan, "output"),
+                                          ("model.layers.1.mlp.down_proj.weight", 3, math.nan, "f_out of sublayer 3"),
+                                          ("model.norm.weight", WIDTH - 1, math.inf, "output")):
+            with self.subTest(name=name, value=value):
+                self.spoil({name: {place: value}})
+                r = self.probe(*arguments)
+                self.assertEqual((r["not_finite"], r["loss"]), (where, None))
+                self.assertIn(f"{name}: entry {place} is {value}", r["notes"])
+                table = run("probe", self.checkpoint, *arguments, "--fail-on-divergence")
+                self.assertEqual(table.returncode, 5)
+                self.assertIn(f"note: {name}: entry {place} is {value}\n", table.stderr)
+                self.assertIn(f"not finite: {where}\n", table.stderr)
+                self.assertEqual(run("probe", self.checkpoint, *arguments).returncode, 0)
 
     def test_rows_that_no_token_reads_make_nothing_nan(self):
-        shape, values = self.tensors["model.embed_tokens.weight"]
         unread = 7 * WIDTH + 1
-        tensors = self.tensors | {"lm_head.weight": (shape, values),
-                                  "model.embed_tokens.weight": (shape, [*values[:unread], math.nan,
-                                                                        *values[unread + 1:]])}  # fmt: skip
-        tiny_checkpoint.write(self.checkpoint, tensors=tensors)
-        config = self.checkpoint / "config.json"
-        config.write_text(json.dumps(json.loads(config.read_text()) | {"tie_word_embeddings": False}))
+        self.spoil({"lm_head.weight": {}, "model.embed_tokens.weight": {unread: math.nan}}, tie_word_embeddings=False)
         r = self.probe("--tokens", TOKENS, "--draws", "1")
         self.assertNotIn("not_finite", r)
         self.assertNotIn("is nan", " ".join(r.get("notes", [])))
         info, _ = run_json("info", self.checkpoint, "--quiet")
         self.assertEqual(info["warnings"], [f"model.embed_tokens.weight: entry {unread} is nan"])
         self.assertEqual(self.probe("--tokens", "5,7", "--no-theory")["not_finite"], "embedding")
-        shape, values = self.tensors["model.norm.weight"]
-        tensors |= {"model.norm.weight": (shape, [*values[:-1], math.inf])}
-        tiny_checkpoint.write(self.checkpoint, tensors=tensors)
-        config.write_text(json.dumps(json.loads(config.read_text()) | {"tie_word_embeddings": False}))
-        notes = self.probe("--tokens", TOKENS, "--no-theory")["notes"]
-        self.assertIn(f"model.norm.weight: entry {WIDTH - 1} is inf", notes)
 
     def test_generate(self):
         r, code = run_json("generate", self.checkpoint, "--tokens", "5,9", "--count", 4, "--quiet")

@@ -116,21 +116,6 @@ class Interrupted(TrainTest):
         expected = self.whole(*ONE, *flags)
         self.assertEqual((self.data(*ONE, *flags, "--out", out), self.variables(out)), expected)
 
-    def test_a_failure_stops_the_runs_beside_it(self):
-        flags = sets("train.steps=3000")
-        out = self.folder / "out"
-        with self.start(*flags, "--out", out, "--threads", "2") as process:
-            self.wait_for(process, out.exists)
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=60)
-        pre, = out.glob("cache/*/pre-*")
-        pre.write_bytes(b"damaged")
-        done = run(*self.command(*flags, "--out", out, "--quiet", "--threads", "2"))
-        self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertIn(str(pre), done.stderr)
-        peri, = out.glob("cache/*/peri-*")
-        self.assertLess(kept_steps(peri), 3000)
-
     # -- a full disk --------------------------------------------------------------------------------------------------
 
     def on_a_full_disk(self, room, *flags):

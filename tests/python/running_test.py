@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import xarray as xr
-from studies import SMALL, python
+from studies import SMALL, python, rejected
 
 import periscope as ps
 
@@ -33,6 +33,24 @@ except KeyboardInterrupt:
 
 def settled(ds: xr.Dataset) -> xr.Dataset:
     return ds.assign_attrs(circumstances="")
+
+
+def beside(*functions: Callable[[], object]) -> list[BaseException]:
+    """Runs functions in threads at once, and returns their exceptions."""
+    failures: list[BaseException] = []
+
+    def caught(function: Callable[[], object]) -> None:
+        try:
+            function()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=caught, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return failures
 
 
 class Interruption(unittest.TestCase):
@@ -83,11 +101,7 @@ class Beside(unittest.TestCase):
         configs: list[dict[str, object]] = [{**SMALL, "model.placement": ["pre", "peri"]}, {**SMALL, "model.layers": 5}]
         alone = [ps.propagate(config) for config in configs]
         found: dict[int, xr.Dataset] = {}
-        threads = [threading.Thread(target=lambda i=i: found.update({i: ps.propagate(configs[i])})) for i in (0, 1)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        self.assertEqual(beside(*(lambda i=i: found.update({i: ps.propagate(configs[i])}) for i in (0, 1))), [])
         for i in (0, 1):
             xr.testing.assert_identical(settled(found[i]), settled(alone[i]))
 
@@ -96,51 +110,30 @@ class Beside(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             text = Path(name, "text.txt")
             text.write_text("some text, " * 10)
-            several = ps.Config({"model.width": 8, "model.heads": 1, "model.layers": 1, "model.vocab": 256,
-                                 "model.placement": ["pre", "peri", "post"], "input.kind": "text",
-                                 "input.path": str(text), "input.tokens": 4})  # fmt: skip
-            other = ps.Config({"model.width": 8, "model.heads": 1})
+            several = ps.Config({**SMALL, "model.vocab": 256, "model.placement": ["pre", "peri", "post"],
+                                 "input.kind": "text", "input.path": str(text)})  # fmt: skip
             end = time.monotonic() + 1.0
-            unexpected: list[str] = []
 
             def ask() -> None:
                 while time.monotonic() < end:
-                    try:
+                    with rejected("found 3 stacks", Exception):
                         several.parameters()
-                    except Exception as error:
-                        if "found 3 stacks" not in str(error):
-                            unexpected.append(repr(error))
 
             def begin() -> None:
                 while time.monotonic() < end:
-                    other.resolved()
+                    ps.Config(SMALL).resolved()
 
-            threads = [threading.Thread(target=work) for work in (ask, ask, begin, begin)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            self.assertEqual(unexpected, [])
+            self.assertEqual(beside(ask, ask, begin, begin), [])
 
     def test_threads_may_write_into_folders_of_their_own(self) -> None:
         """The library of result files is for one thread at a time."""
         with tempfile.TemporaryDirectory() as folder:
-            failures: list[BaseException] = []
-
             def run(number: int) -> None:
-                try:
-                    for _ in range(3):
-                        ps.propagate(SMALL, seeds=4, out=f"{folder}/{number}")
-                        ps.open(f"{folder}/{number}/propagate.nc")
-                except BaseException as failure:
-                    failures.append(failure)
+                for _ in range(3):
+                    ps.propagate(SMALL, seeds=4, out=f"{folder}/{number}")
+                    ps.open(f"{folder}/{number}/propagate.nc")
 
-            threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            self.assertEqual(failures, [])
+            self.assertEqual(beside(*(lambda number=number: run(number) for number in range(4))), [])
             self.assertEqual(len(list(Path(folder).rglob("*"))), 8)
 
     def test_results_do_not_depend_on_threads(self) -> None:
