@@ -6,6 +6,7 @@
 #include "tests/support/doctest.h"
 #include "theory/first_steps/first_matrix.h"
 #include "theory/first_steps/last_matrix.h"
+#include "theory/first_steps/moved_embedding.h"
 #include "theory/first_steps/moved_norm.h"
 
 /// The parts of the prediction that AdamW's updates go through, each by itself.
@@ -82,6 +83,58 @@ TEST_CASE("first matrix: the response of its fields to a gradient is the differe
         CHECK(difference(s, 1) == doctest::Approx(at.to_row(s, t)).epsilon(2e-3));
       }
     }
+  }
+}
+
+TEST_CASE("first matrix: every step of SGD takes off its own batch's gradients, of the tokens as they were then") {
+  TrainingTokens tokens{.ids = {0, 1, 2, 3, 4, 5, 6, 7}, .labels = {1, 2, 3, 4, 5, 6, 7, 0}};
+  tokens.batch = batch;
+  tokens.steps = 2;
+  OptimizerLaw optimizer = sgd({0.02, 0.01});
+  optimizer.momentum = 0.5;
+  optimizer.weight_decay = 5.0;
+  const StackSpec spec = small_stack("pre");
+  const int width = spec.model.width;
+  constexpr Index rows = 6;
+  constexpr double stddev = 0.3;
+  const UpdateLaw law(optimizer, {1.0, 1.0}, 1.0);
+  const ChainDraws draws;
+  const ModuleContext context{spec, tokens, draws, law, StepFault::none};
+  ReadHistory history(context);
+  FirstMatrix matrix(context, history,
+                     {.sublayer = 0, .number = 0, .rows = rows, .drawn = rows, .stddev = stddev, .transposed = true});
+  NormalStream numbers({.seed = 5, .replicate = 0, .place = 0});
+  Sampled left = matrix.before(Sampled::Identity(width, width));  // what decay has left of W₀ᵀ
+  Sampled taken = Sampled::Zero(width, rows);
+  Sampled memory = taken;
+  Sampled trained(0, width);  // tokens of all batches, each at its step
+  const auto differ = [](const Sampled& a, const Sampled& b) { return (a - b).norm() / b.norm(); };
+  for (Index done = 0; done <= tokens.steps; ++done) {
+    CAPTURE(done);
+    const TokensNow now{tokens, done};
+    const Sampled all = numbers.normals_float(tokens.all(), width);
+    const Sampled x = now.rows_of(all);
+    history.read(signal_of(all, now, Sampled::Zero(now.count(), now.trained())), now);
+    const FirstMatrix::Fields fields = matrix.now(now);
+    CHECK(differ(fields.values, x * (left - taken)) < 1e-5F);
+    if (done > 0) CHECK(differ(history.seen(), trained * trained.transpose() / static_cast<float>(width)) < 1e-5F);
+    const Sampled seen = x.bottomRows(held_out);
+    const double decay = std::pow((1.0 - law.kept(done)) * stddev, 2) * seen.squaredNorm() / held_out;
+    if (done > 0)
+      CHECK(fields.update_square == doctest::Approx((seen * taken).cwiseAbs2().mean() + decay).epsilon(1e-4));
+    if (now.next() == 0) break;
+    const Sampled gradient = numbers.normals_float(batch, rows);
+    double square = 0.0;
+    CHECK(differ(matrix.back(gradient, now, square), gradient * (left - taken).transpose()) < 1e-5F);
+    trained.conservativeResize(trained.rows() + batch, width);
+    trained.bottomRows(batch) = x.topRows(batch);
+    const Sampled entries = x.topRows(batch).transpose() * gradient;
+    CHECK(square == doctest::Approx(entries.squaredNorm()).epsilon(1e-5));
+    const auto rate = static_cast<float>(optimizer.rates[static_cast<std::size_t>(done)]);
+    const auto stays = static_cast<float>(1.0 - rate * optimizer.weight_decay);
+    memory = 0.5F * memory + entries;
+    taken = stays * taken + rate * memory;
+    left *= stays;
   }
 }
 
@@ -186,6 +239,60 @@ TEST_CASE("last matrix: on what is independent of its batch an update of signs i
   CHECK(std::abs(update - expected - decayed) < 5.0 * std::hypot(error, of_decayed));
 }
 
+TEST_CASE("last matrix: what its update adds to cotangents is the transpose of what it adds to outputs") {
+  TrainingTokens tokens{.ids = {0, 1, 2}, .labels = {1, 0, 2}};
+  tokens.batch = 1;
+  tokens.steps = 2;
+  constexpr Index drawn = 16;
+  OptimizerLaw optimizer = adam({0.01, 0.01});
+  optimizer.weight_decay = 10.0;
+  const LastCase one(tokens, optimizer);
+  NormalStream numbers({.seed = 9, .replicate = 0, .place = 0});
+  LastMatrix last(one.context, one.branch, 1, Weight::down, 2 * drawn, drawn);
+  const Sampled trained = numbers.normals_float(1, drawn);
+  const Sampled first = numbers.normals_float(1, one.spec.model.width);
+  double square = 0.0;
+  last.append(trained, first, {tokens, 0}, square);
+  CHECK(square == doctest::Approx(2.0 * trained.squaredNorm() * first.squaredNorm()).epsilon(1e-5));
+  const TokensNow now{tokens, 1};
+  const Sampled hidden = numbers.normals_float(2, drawn);
+  const Sampled gradient = numbers.normals_float(1, one.spec.model.width);
+  const Sampled left = static_cast<float>(one.law.kept(1)) * last.back(gradient, {tokens, 0});
+  const MovedModule module = last.output(hidden, hidden, hidden, Sampled::Zero(2, 1), now);
+  const double forward = gradient.cwiseProduct(module.output.x.follows.topRows(1)).sum();
+  const double back = hidden.topRows(1).cwiseProduct(last.back(gradient, now) - left).sum();
+  CHECK(std::abs(forward) > 1e-3);
+  CHECK(2.0 * back == doctest::Approx(forward).epsilon(1e-4));  // drawn are half of the channels; rounding of float
+}
+
+TEST_CASE("moved embedding: a row has the gradients of all tokens that look it up, in every stream") {
+  TrainingTokens tokens = three_and_two();
+  tokens.ids = {2, 2, 1, 1, 2};
+  StackSpec spec = small_stack("residual-dual");
+  spec.model.embedding.scale = 3.0;
+  constexpr float rate = 0.25F;
+  const UpdateLaw law(sgd({rate}), {1.0}, 1.0);
+  const ChainDraws draws;
+  const ModuleContext context{spec, tokens, draws, law, StepFault::none};
+  InitialStack initial;
+  initial.embedded = Sampled::Zero(tokens.all(), spec.model.width);
+  MovedEmbedding embedding(context, initial);
+  NormalStream numbers({.seed = 16, .replicate = 0, .place = 0});
+  const Sampled gradient = numbers.normals_float(batch, spec.model.width);
+  double square = 0.0;
+  (void)embedding.now({tokens, 0});
+  embedding.back(gradient, {tokens, 0}, square);
+  const Sampled looks_up = (Sampled(held_out, batch) << 0.0F, 0.0F, 1.0F, 1.0F, 1.0F, 0.0F).finished();
+  const Sampled sums = 3.0F * looks_up * gradient;
+  CHECK(square == doctest::Approx(sums.squaredNorm()).epsilon(1e-5));
+  const MovedStreams moved = embedding.now({tokens, 1});
+  REQUIRE(moved.count() == 2);
+  for (std::size_t i = 0; i < moved.count(); ++i) {
+    CHECK((moved.x[i].total() + 3.0F * rate * sums).norm() < 1e-5F * sums.norm());
+    for (const Sampled& response : moved.response[i]) CHECK((response + 9.0F * rate * looks_up).norm() < 1e-5F);
+  }
+}
+
 TEST_CASE("moved norm: gradients are those of differences, for every kind that divides") {
   TrainingTokens tokens{.ids = {0, 1}, .labels = {1, 0}};
   tokens.batch = tokens.steps = 1;
@@ -223,6 +330,68 @@ TEST_CASE("moved norm: gradients are those of differences, for every kind that d
       CHECK(std::abs(back(0, k) - expected) < 1e-3);  // rounding of float over 1/32; the slope's curvature is below
     }
   }
+}
+
+TEST_CASE("moved norm: what the channels lack of a square counts in it, and comes out scaled as they do") {
+  const TrainingTokens tokens = three_and_two();
+  const TokensNow now{tokens, 0};
+  StackSpec spec = small_stack("pre");
+  spec.model.norm_eps = 0.0;
+  NormalStream numbers({.seed = 14, .replicate = 0, .place = 0});
+  const Sampled x = numbers.normals_float(tokens.all(), spec.model.width);
+  MovedSignal signal = signal_of(x, now, Sampled::Zero(now.count(), 0));
+  signal.correction = Vector::LinSpaced(now.count(), 0.5, 2.5).asDiagonal();
+  MovedNorm(spec, tokens, true, 3.0).pass(signal, now);
+  for (Index s = 0; s < now.count(); ++s) {
+    const double own = signal.x.total().row(s).cast<double>().squaredNorm() / spec.model.width;
+    CHECK(own + signal.correction(s, s) == doctest::Approx(9.0).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("moved streams: sums after a factor of one stream, and after a step, are sums before it") {
+  NormalStream numbers({.seed = 15, .replicate = 0, .place = 0});
+  constexpr Index now = 3;
+  constexpr Index trained = 2;
+  const auto drawn = [&] {
+    return MovedSignal{.x = MovedParts::zero(now, 4),
+                       .correction = numbers.normals(now, now),
+                       .response = numbers.normals_float(now, trained)};
+  };
+  MovedStreams streams(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    streams.x[i] = drawn().x;
+    streams.x[i].follows = numbers.normals_float(now, 4);
+    for (std::size_t j = 0; j < 2; ++j) {
+      streams.correction[i][j] = drawn().correction;
+      streams.response[i][j] = drawn().response;
+    }
+  }
+  const auto check_same = [](const MovedSignal& a, const MovedSignal& b) {
+    CHECK((a.x.total() - b.x.total()).norm() < 1e-5F);
+    CHECK((a.correction - b.correction).norm() < 1e-5);
+    CHECK((a.response - b.response).norm() < 1e-5F);
+  };
+  Step step;
+  step.mixing = {{0.5, -1.0}, {2.0, 0.25}};
+  step.branches.emplace_back().writes = {0.75, -0.5};
+  const MovedSignal written = drawn();
+  MovedSignal summed = streams.sum({0.5 + 3.0 * 2.0, -1.0 + 3.0 * 0.25});
+  const double weight = 0.75 - 3.0 * 0.5;
+  summed.x.add(weight, written.x);
+  summed.correction += weight * weight * written.correction;
+  summed.response += static_cast<float>(weight * weight) * written.response;
+  check_same(added(step, streams, {written}).sum({1.0, 3.0}), summed);
+
+  const Vector by = Eigen::Vector3d(0.5, 2.0, 3.0);
+  const Vector times = Eigen::Vector2d(0.7, 1.3);
+  MovedSignal expected = streams.sum({Vector::Ones(now), by});
+  const auto rows = by.cast<float>().asDiagonal();
+  const auto columns = times.cast<float>().asDiagonal();
+  const auto& r = streams.response;
+  expected.response = r[0][0] + r[0][1] * columns + rows * r[1][0] + rows * r[1][1] * columns;
+  streams.x[1].scale(by);
+  streams.scale(1, by, times);
+  check_same(streams.sum({1.0, 1.0}), expected);
 }
 
 TEST_CASE("moved norm: its response is the trace of its derivatives' product, for every kind that divides") {
