@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -134,6 +135,12 @@ void read_kinds(TomlReader& reader, std::vector<InputKind>& kinds) {
   }
 }
 
+std::vector<std::string> words_of(const std::vector<InputKind>& kinds) {
+  std::vector<std::string> words;
+  for (const InputKind kind : kinds) words.emplace_back(input_kind_names[static_cast<std::size_t>(kind)]);
+  return words;
+}
+
 using Known = std::span<const AnySection>;
 
 /// The keys of `periscope list`, and those of model.placement's table, in the tables `meant`; of all tables if empty.
@@ -226,9 +233,7 @@ Config read_single(Known known, const std::shared_ptr<const Tree>& tree, const C
   TomlReader theory = root.table("theory");
   read_keys(theory, theory_section, config.theory);
   for (const StackSpec& spec : config.stacks()) validate(spec);
-  std::vector<std::string> kinds;
-  for (const InputKind kind : config.inputs) kinds.emplace_back(input_kind_names[static_cast<std::size_t>(kind)]);
-  require_different("input.kind", kinds);
+  require_different("input.kind", words_of(config.inputs));
   base.input.kind = config.inputs.front();
   return config;
 }
@@ -246,12 +251,6 @@ void require_comparable_override(const StackSpec& a, const StackSpec& b) {
   require_same("input.tokens", a.input.tokens, b.input.tokens);
   require_same("input.path", a.input.path, b.input.path);
   if (a.input.kind != InputKind::gaussian) require_same("model.vocab", a.model.vocab, b.model.vocab);
-}
-
-std::string words_of(const std::vector<InputKind>& kinds) {
-  std::string all;
-  for (const InputKind kind : kinds) all += fmt::format("{} ", input_kind_names[static_cast<std::size_t>(kind)]);
-  return all.substr(0, all.size() - 1);
 }
 
 /// One configuration of all combinations.
@@ -272,7 +271,8 @@ void override_theory(Known known, const Lists& lists, const std::vector<std::str
   std::vector<Config> overridden;
   for (std::size_t i = 0; i < lists.combinations(); ++i) {
     overridden.push_back(read_single(known, tree, lists.choice(i, *tree)));
-    require_same("input.kind", words_of(config.inputs), words_of(overridden.back().inputs));
+    require_same("input.kind", fmt::format("{}", fmt::join(words_of(config.inputs), " ")),
+                 fmt::format("{}", fmt::join(words_of(overridden.back().inputs), " ")));
   }
   for (std::size_t input = 0; input < config.inputs.size(); ++input) {
     for (const Config& one : overridden) config.overridden.push_back(one.stacks()[input]);

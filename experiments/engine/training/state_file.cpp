@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <functional>
 
 #include "experiments/engine/settings/sha256.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
+#include "sim/base/whole_number.h"
 #include "sim/checkpoint/safetensors_reader.h"
 #include "sim/checkpoint/safetensors_writer.h"
 #include "sim/model/parameters.h"
@@ -64,12 +64,9 @@ class Checksum {
 }
 
 int number_in(const std::string& text, const std::string& path) {
-  int value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    refuse_file(path,
-                fmt::format("found \"{}\" as a number of steps, expected a whole number from 0 on", shortened(text)));
-  return value;
+  if (const auto value = parse_whole_number(text)) return static_cast<int>(*value);
+  refuse_file(path,
+              fmt::format("found \"{}\" as a number of steps, expected a whole number from 0 on", shortened(text)));
 }
 
 /// "record.<step>.<name>".
