@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -11,7 +10,7 @@
 namespace periscope {
 namespace {
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+using formats::Measure;
 
 /// A stack in f64 and in one format, with what decides the exit code.
 formats::FormatsResult planted_formats(judge::Verdict exact, judge::Verdict format, bool certified, bool overflowed) {
@@ -44,19 +43,31 @@ TEST_CASE("formats: a format may break the law and overflow; theory must hold in
   CHECK_FALSE(formats::check_failed(none));
 }
 
-TEST_CASE("formats: what massive features do is Student's t of the paired differences") {
-  const auto words = [](const std::vector<double>& losses, std::size_t tests) {
-    RunningMoments effect;
-    for (const double loss : losses) effect.add(loss);
-    return formats::massive_words(effect, tests, 0.05);
+TEST_CASE("formats: what massive features do is Student's t of the paired differences, of all formats together") {
+  const auto words = [](const std::vector<double>& costs, int formats) {
+    formats::FormatsResult result;
+    formats::FormatsStack& stack = result.stacks.emplace_back();
+    stack.seeds = static_cast<int>(costs.size());
+    for (int f = 0; f <= formats; ++f) {
+      formats::FormatResult& format = stack.formats.emplace_back();
+      format.name = f == 0 ? "fp64" : "fp16";
+      format.variants.resize(1);
+      format.variants[0].forward.seeds = 1;  // no law is judged
+      for (const double cost : costs) {
+        if (f > 0) format.branch_cost.add(cost);
+      }
+    }
+    formats::judge_formats(result, {.familywise_error = 0.05});
+    CHECK(formats::massive_words(stack.formats[0].massive).empty());
+    return formats::massive_words(stack.formats[1].massive);
   };
   // Four differences of mean 1 and deviation 0.5: t = 4. The limit of one test is 3.18, of ten 6.5.
   const double d = 0.5 * std::sqrt(0.75);
   CHECK(words({1.0 + d, 1.0 + d, 1.0 - d, 1.0 - d}, 1) == "hurts");
   CHECK(words({1.0 + d, 1.0 + d, 1.0 - d, 1.0 - d}, 10) == "no difference seen");
   CHECK(words({-1.0 + d, -1.0 + d, -1.0 - d, -1.0 - d}, 1) == "helps");
-  CHECK(words({nan, 1.0, 1.0}, 1) == "not finite");
-  CHECK(words({}, 1).empty());
+  CHECK(words({std::nan(""), 1.0, 1.0, 1.0}, 1) == "not finite");
+  CHECK(words({1.0, 1.0, 1.0}, 1).empty());
 }
 
 TEST_CASE("formats: a law that a format bends is refused, one that it keeps is not") {
@@ -86,21 +97,18 @@ TEST_CASE("formats: a law that a format bends is refused, one that it keeps is n
     formats::Variant& variant = format.variants.emplace_back();
     auto& numbers = variant.numbers;
     numbers.resize(stack.sites.size() * formats::measure_names.size() * formats::places_of(m));
-    variant.second_moment_drift.resize(stack.sites.size() * formats::places_of(m));
-    for (int seed = 0; seed < 16; ++seed) {
-      for (RunningMoments& drift : variant.second_moment_drift) drift.add(bend + (seed % 2 == 0 ? 1e-3 : -1e-3));
-    }
-    variant.variance_drift = variant.second_moment_drift;
     for (int seed = 0; seed < 16; ++seed) {
       Profile profile;
-      for (const auto& [statistic, measure] : {std::pair(Statistic::second_moment, formats::Measure::second_moment),
-                                               std::pair(Statistic::variance, formats::Measure::variance)}) {
+      for (const auto& [statistic, drift] : {std::pair(Statistic::second_moment, Measure::second_moment_drift),
+                                             std::pair(Statistic::variance, Measure::variance_drift)}) {
         for (int depth = 0; depth <= 6; ++depth) {
           const double value = 1.0 + depth * (1.0 + bend) + (seed % 2 == 0 ? 0.02 : -0.02);
-          numbers[stack.index(x_out, measure, static_cast<std::size_t>(depth))].add(value);
+          numbers[stack.index(x_out, drift, static_cast<std::size_t>(depth))].add(bend +
+                                                                                  (seed % 2 == 0 ? 1e-3 : -1e-3));
           profile.curves[{statistic, Signal::x_out}].value.push_back(value);
         }
       }
+      format.law_average.add({.profile = profile, .top = {}});
       format.law_curves.add(profile);
     }
   }
@@ -108,7 +116,7 @@ TEST_CASE("formats: a law that a format bends is refused, one that it keeps is n
     formats::FormatsResult result;
     result.stacks.push_back(stack);
     edit(result.stacks[0]);
-    formats::judge_laws(result, {});
+    formats::judge_formats(result, {});
     return result.stacks[0].formats;
   };
   const auto judged = judged_with([](formats::FormatsStack&) {});
@@ -140,30 +148,23 @@ TEST_CASE("formats: the first overflow in the order of a pass, how many seeds, a
   formats::FormatsStack stack;
   stack.spec = config.base;
   stack.sites = formats::compared_sites(config.base.model, true);
-  for (const formats::PassReading& pass : reading.passes[0]) {
-    formats::Variant& variant = stack.formats.emplace_back().variants.emplace_back();
-    variant.numbers.resize(pass.numbers.size());
-    variant.second_moment_drift.resize(pass.numbers.size() / formats::measure_names.size());
-    variant.variance_drift.resize(variant.second_moment_drift.size());
-    variant.rounding.resize(pass.rounding.size());
-  }
+  for (int f = 0; f < 2; ++f) stack.formats.emplace_back().variants.resize(1);
   const std::vector<formats::FirstOverflow> seen{
       {}, {true, 2, Signal::up}, {true, 1, Signal::hidden}, {true, 1, Signal::up}, {true, 3, Signal::q}};
   for (std::size_t seed = 0; seed < seen.size(); ++seed) {
     reading.passes[0][1].forward = reading.passes[0][1].backward = seen[seed];
-    formats::add(stack, reading, 70 + seed, seed == 0);
+    formats::add(stack, reading);
   }
   const formats::Variant& half = stack.formats[1].variants[0];
   CHECK(half.forward.seeds == 4);
   CHECK(half.forward.first.sublayer == 1);
   CHECK(half.forward.first.signal == Signal::up);  // before hidden
-  CHECK(half.forward.seed == 73);
   CHECK_FALSE(half.forward.of_first_seed);
   CHECK(half.backward.first.sublayer == 3);  // the backward pass begins there
   CHECK(half.backward.first.signal == Signal::q);
-  CHECK(half.backward.seed == 74);
   CHECK(stack.formats[0].variants[0].forward.seeds == 0);
-  formats::add(stack, reading, 75, true);
+  stack.seeds = 0;
+  formats::add(stack, reading);
   CHECK(half.forward.of_first_seed);
 }
 

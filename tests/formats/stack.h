@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "experiments/studies/formats/seed_reading.h"
+#include "experiments/studies/formats/formats.h"
 #include "sim/backends.h"
 
 /// Small stacks in number formats.

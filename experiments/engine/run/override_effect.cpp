@@ -8,7 +8,6 @@
 
 #include "experiments/engine/judge/stack_tests.h"
 #include "experiments/engine/run/token_ids.h"
-#include "experiments/engine/settings/theory_override.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 #include "theory/norms/norm_law.h"
@@ -37,12 +36,11 @@ std::vector<std::uint64_t> foretold(const StackSpec& measured, const StackSpec& 
   return patterns;
 }
 
-std::string override_words(const config::Config& config) {
+std::string override_words(const config::Config& config, const config::PlantedFault& fault) {
   std::string words;
   for (const std::string& setting : config.theory_settings)
     words += fmt::format("{}--theory-set {}", words.empty() ? "" : ", ", shortened(setting));
-  if (!words.empty()) return words;
-  return fmt::format("theory.fault = {}", theory::fault_names[static_cast<std::size_t>(config.theory.fault)]);
+  return words.empty() ? fmt::format("{} = {}", fault.key, fault.name) : words;
 }
 
 }  // namespace
@@ -60,26 +58,33 @@ std::vector<double> verdict_numbers(const Profile& predicted) {
   return numbers;
 }
 
-void require_override_is_seen(const config::Config& config, std::string_view study, bool at_width,
-                              const Compared& compared) {
-  if (!config::theory_is_misled(config)) return;
+void require_change(const config::Config& config, std::string_view study, const config::PlantedFault& own,
+                    const std::function<bool(const StackSpec& measured, const StackSpec& overridden)>& changes) {
+  const config::PlantedFault fault = config::planted_fault(config, own);
+  if (fault.key.empty() && config.theory_settings.empty()) return;
   const std::vector<StackSpec> measured = config.stacks();
   const std::vector<StackSpec> overridden = config.predicted_stacks();
   for (std::size_t i = 0; i < measured.size(); ++i) {
-    if (foretold(measured[i], measured[i], config, theory::Fault::none, at_width, compared) !=
-        foretold(measured[i], overridden[i], config, config.theory.fault, at_width, compared))
-      return;
+    if (changes(measured[i], overridden[i])) return;
   }
   const auto of_theory = [](const std::string& setting) {
     return setting.starts_with("theory.") && !setting.starts_with("theory.fault");
   };
   if (!config.theory_settings.empty() && std::ranges::all_of(config.theory_settings, of_theory)) {
     throw ConfigError(fmt::format("{}: expected a key of the stack, or theory.fault; --set says how theory is computed",
-                                  override_words(config)));
+                                  override_words(config, fault)));
   }
   throw ConfigError(
       fmt::format("{}: expected something that changes what {} compares with what it measured; nothing does",
-                  override_words(config), study));
+                  override_words(config, fault), study));
+}
+
+void require_override_is_seen(const config::Config& config, std::string_view study, bool at_width,
+                              const Compared& compared) {
+  require_change(config, study, {}, [&](const StackSpec& measured, const StackSpec& overridden) {
+    return foretold(measured, measured, config, theory::Fault::none, at_width, compared) !=
+           foretold(measured, overridden, config, config.theory.fault, at_width, compared);
+  });
 }
 
 }  // namespace periscope::stacks

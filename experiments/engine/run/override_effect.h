@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/engine/settings/config.h"
+#include "experiments/engine/settings/theory_override.h"
 #include "sim/spec/profile.h"
 
 namespace periscope::stacks {
@@ -15,9 +15,13 @@ using Compared = std::function<std::vector<double>(const Profile&)>;
 /// All that the verdict on a stack compares (stack_tests.h), gradients with their matrices.
 std::vector<double> verdict_numbers(const Profile& predicted);
 
-/// Throws ConfigError if --theory-set overrides the specification, or theory carries a planted fault, and none of the
-/// compared numbers of any stack changes by it: such a run looks like a confrontation and is none. Compares sketches of
-/// theory (theory::sketch; with `at_width` also one replicate of T25's chain), which cost less than one seed.
+/// Throws ConfigError if --theory-set or a planted fault (`own` as in planted_fault) misleads theory, and `changes` is
+/// false for every stack, as it is measured and as it is predicted: the run would test nothing.
+void require_change(const config::Config& config, std::string_view study, const config::PlantedFault& own,
+                    const std::function<bool(const StackSpec& measured, const StackSpec& overridden)>& changes);
+
+/// Likewise, if none of the compared numbers of any stack changes. Compares sketches of theory (theory::sketch; with
+/// `at_width` also one replicate of T25's chain), which cost less than one seed.
 void require_override_is_seen(const config::Config& config, std::string_view study, bool at_width,
                               const Compared& compared);
 

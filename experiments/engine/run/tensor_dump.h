@@ -32,16 +32,20 @@ class TensorFile {
   SafetensorsWriter writer_;
 };
 
-/// Adds stream.0 … of the input and every step, each [tokens, D], or [tokens, n, D] of n streams, with a prefix: "" or
-/// "grad.".
-inline void add_stream_entries(const ModelSpec& model, std::int64_t tokens, const std::string& prefix,
-                               std::vector<SafetensorsEntry>& entries) {
-  const int parts = model.ends().parts_of_stream();
+/// Lists the tensors that every dump of a pass over T tokens has: input [T, D], labels [T], logits, stream.0 … of the
+/// input and every step, each [T, D], or [T, n, D] of n streams, and with `backward` grad.stream.0 … likewise.
+inline std::vector<SafetensorsEntry> pass_entries(const ModelSpec& model, std::int64_t tokens, bool backward) {
+  const std::int64_t outputs = model.unembedding ? model.vocab : model.width;
+  std::vector<SafetensorsEntry> entries{{"input", SafetensorsType::f64, {tokens, model.width}},
+                                        {"labels", SafetensorsType::i64, {tokens}},
+                                        {"logits", SafetensorsType::f64, {tokens, outputs}}};
+  std::vector<std::int64_t> shape{tokens, model.width};
+  if (const int parts = model.ends().parts_of_stream(); parts > 1) shape.insert(shape.begin() + 1, parts);
   for (int i = 0; i <= model.steps(); ++i) {
-    const std::vector<std::int64_t> shape = parts > 1 ? std::vector<std::int64_t>{tokens, parts, model.width}
-                                                      : std::vector<std::int64_t>{tokens, model.width};
-    entries.push_back({fmt::format("{}stream.{}", prefix, i), SafetensorsType::f64, shape});
+    entries.push_back({fmt::format("stream.{}", i), SafetensorsType::f64, shape});
+    if (backward) entries.push_back({fmt::format("grad.stream.{}", i), SafetensorsType::f64, shape});
   }
+  return entries;
 }
 
 /// Writes stream.0 … of a forward pass and grad.stream.0 … of a backward pass.

@@ -32,8 +32,10 @@ std::string_view fault_name(const Config& config) {
 
 }  // namespace
 
-bool theory_is_misled(const Config& config) {
-  return config.theory.fault != theory::Fault::none || !config.theory_settings.empty();
+PlantedFault planted_fault(const Config& config, const PlantedFault& own) {
+  if (!own.key.empty()) return own;
+  const bool planted = config.theory.fault != theory::Fault::none;
+  return {planted ? "theory.fault" : "", fault_name(config), meaning_of(config.theory.fault)};
 }
 
 Json override_differences(const Config& config, bool for_hash) {
@@ -44,19 +46,21 @@ Json override_differences(const Config& config, bool for_hash) {
   return all;
 }
 
-Json override_json(const Config& config) {
-  if (!theory_is_misled(config)) return nullptr;
+Json override_json(const Config& config, const PlantedFault& own) {
+  const PlantedFault fault = planted_fault(config, own);
+  if (fault.key.empty() && config.theory_settings.empty()) return nullptr;
   return {{"set", config.theory_settings},
-          {"fault", fault_name(config)},
-          {"meaning", meaning_of(config.theory.fault)},
+          {"fault", fault.name},
+          {"meaning", fault.meaning},
           {"differences", override_differences(config)}};
 }
 
-std::string override_lines(const Config& config) {
+std::string override_lines(const Config& config, const PlantedFault& own) {
+  const PlantedFault fault = planted_fault(config, own);
   std::string lines;
-  if (config.theory.fault != theory::Fault::none) {
-    lines += fmt::format("PLANTED FAULT: theory is wrong on purpose (theory.fault = {}: {})\n", fault_name(config),
-                         meaning_of(config.theory.fault));
+  if (!fault.key.empty()) {
+    lines =
+        fmt::format("PLANTED FAULT: theory is wrong on purpose ({} = {}: {})\n", fault.key, fault.name, fault.meaning);
   }
   if (config.overridden.empty()) return lines;
   Json all = Json::object();  // the same difference is stated once for all stacks

@@ -9,20 +9,24 @@
 
 namespace periscope::config {
 
-/// Returns true if --theory-set overrides a key, so that theory predicts another specification than is measured, or if
-/// theory carries a planted fault.
-bool theory_is_misled(const Config& config);
+/// A mistake planted in theory: its key, such as theory.fault, its name and its meaning. No key: none is planted.
+struct PlantedFault {
+  std::string_view key = {}, name = {}, meaning = {};
+};
+
+/// Returns theory.fault, or `own`, a study's own fault, if that is planted.
+PlantedFault planted_fault(const Config& config, const PlantedFault& own = {});
 
 /// Returns, per stack, every key that --theory-set overrides: {"model.rope": {"measured": true, "told": false}, …}.
 /// Empty if it overrides nothing. for_hash as in section_json.
 nlohmann::ordered_json override_differences(const Config& config, bool for_hash = false);
 
 /// {"set": […], "fault": …, "meaning": …, "differences": as override_differences}: for results, where it must not be
-/// overlooked. Null if theory is not misled.
-nlohmann::ordered_json override_json(const Config& config);
+/// overlooked. Null if --theory-set overrides nothing and no fault is planted.
+nlohmann::ordered_json override_json(const Config& config, const PlantedFault& own = {});
 
-/// Returns the contents of override_json as lines for people; empty if theory is not misled.
-std::string override_lines(const Config& config);
+/// Returns the contents of override_json as lines for people.
+std::string override_lines(const Config& config, const PlantedFault& own = {});
 
 /// Throws ConfigError if a fault is planted that changes nothing in any stack.
 void require_fault_acts(const Config& config);

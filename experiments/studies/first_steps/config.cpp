@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "experiments/engine/settings/theory_override.h"
 #include "experiments/engine/settings/toml_reader.h"
 #include "sim/base/error.h"
 
@@ -121,27 +120,11 @@ FirstStepsConfig load(study::Request request, const std::string& corpus) {
   return config;
 }
 
-std::string_view name_of(theory::StepFault fault) { return theory::step_fault_names[static_cast<std::size_t>(fault)]; }
-
-nlohmann::ordered_json override_json(const FirstStepsConfig& config) {
-  nlohmann::ordered_json told = config::override_json(config);
-  if (config.fault == theory::StepFault::none) return told;
-  if (told.is_null()) {
-    told = {{"set", nlohmann::ordered_json::array()},
-            {"fault", ""},
-            {"meaning", ""},
-            {"differences", nlohmann::ordered_json::array()}};
-  }
-  told["fault"] = name_of(config.fault);
-  told["meaning"] = theory::meaning_of(config.fault);
-  return told;
-}
-
-std::string override_lines(const FirstStepsConfig& config) {
-  const std::string told = config::override_lines(config);
-  if (config.fault == theory::StepFault::none) return told;
-  return fmt::format("PLANTED FAULT: theory is wrong on purpose (first_steps.fault = {}: {})\n{}",
-                     name_of(config.fault), theory::meaning_of(config.fault), told);
+config::PlantedFault fault_of(const FirstStepsConfig& config) {
+  if (config.fault == theory::StepFault::none) return {};
+  return {.key = "first_steps.fault",
+          .name = theory::step_fault_names[static_cast<std::size_t>(config.fault)],
+          .meaning = theory::meaning_of(config.fault)};
 }
 
 }  // namespace periscope::first_steps

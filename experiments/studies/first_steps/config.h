@@ -1,5 +1,6 @@
 #pragma once
 
+#include "experiments/engine/settings/theory_override.h"
 #include "experiments/engine/study/request.h"
 #include "experiments/engine/training/config.h"
 #include "theory/first_steps/first_steps.h"
@@ -33,9 +34,7 @@ extern const Section<FirstStepsConfig> first_steps_section;
 /// The settings that the results depend on, as training::resolved, with all rates.
 [[nodiscard]] config::Resolved resolved(const FirstStepsConfig& config, const Corpus& corpus);
 
-/// What theory has instead of the truth, with the planted fault: as config::override_json and override_lines.
-[[nodiscard]] nlohmann::ordered_json override_json(const FirstStepsConfig& config);
-[[nodiscard]] std::string override_lines(const FirstStepsConfig& config);
-[[nodiscard]] std::string_view name_of(theory::StepFault fault);
+/// first_steps.fault, for what is said about overrides.
+[[nodiscard]] config::PlantedFault fault_of(const FirstStepsConfig& config);
 
 }  // namespace periscope::first_steps

@@ -88,23 +88,21 @@ FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const
   states.at_record = [&](const training::TrainCell& cell, const ResidentWeights& weights,
                          training::RecordedValues& values) { add_updates(ops, cell, corpus, weights, values); };
   FirstStepsResult result;
+  for (const StackSpec& spec : config.stacks()) {
+    StackSteps& stack = result.stacks.emplace_back();
+    stack.spec = spec;
+    stack.measured.resize(static_cast<std::size_t>(config.train.steps) + 1);
+    if (config.predict_only) stack.unusable = "nothing was trained (first_steps.predict_only)";
+  }
   result.stopped_early = stacks::until_stopped([&] {
-    if (config.predict_only) {
-      for (const StackSpec& spec : config.stacks()) {
-        StackSteps& stack = result.stacks.emplace_back();
-        stack.spec = spec;
-        stack.measured.resize(static_cast<std::size_t>(config.train.steps) + 1);
-        stack.unusable = "nothing was trained (first_steps.predict_only)";
-      }
-    }
     progress.begin("train", static_cast<std::int64_t>(cells.size()) * config.train.steps);
     std::vector<training::CellHistory> runs;
+    std::size_t done = 0;
     training::train_cells(ops, cells, corpus, states, progress, [&](training::TrainedCell cell) {
       runs.push_back(std::move(cell.history));
       if (with_weights) result.dumped = std::move(cell);
       if (runs.size() < seeds) return;
-      StackSteps& stack = result.stacks.emplace_back();
-      stack.spec = cells[seeds * (result.stacks.size() - 1)].spec;
+      StackSteps& stack = result.stacks[done++];
       stack.seeds = static_cast<int>(seeds);
       stack.measured = measured_steps(runs, stack.spec, config.train.steps, stack.unusable);
       result.ended_early = result.ended_early || std::ranges::any_of(runs, [&](const training::CellHistory& one) {

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <array>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "experiments/engine/judge/judge.h"
 #include "experiments/engine/judge/seed_rows.h"
+#include "experiments/engine/result/schema.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/training/train.h"
 #include "experiments/studies/first_steps/prediction.h"
@@ -24,10 +23,6 @@ struct MeasuredStep {
   judge::SeedRows loss_change;               ///< less that of step 0 [1] nat
   std::map<Weight, judge::SeedRows> update;  ///< mean square of an entry of ΔW·h [L]
 };
-
-/// What a verdict compares: Test::quantity.
-inline constexpr std::array<std::string_view, 5> quantity_names{"second_moment", "change", "branch_cosine", "loss",
-                                                                "update"};
 
 /// One stack: what it did, what was predicted, and the verdict.
 struct StackSteps {
@@ -68,5 +63,9 @@ void judge_steps(std::vector<StackSteps>& stacks, const FirstStepsConfig& config
 [[nodiscard]] double change_scale(const theory::FirstSteps& prediction, std::size_t step);
 
 [[nodiscard]] bool any_disagrees(const FirstStepsResult& result);
+
+[[nodiscard]] const dataset::Schema& schema();
+[[nodiscard]] dataset::Dataset dataset_of(const FirstStepsConfig& config, const FirstStepsResult& result);
+[[nodiscard]] std::string table(const FirstStepsConfig& config, const FirstStepsResult& result);
 
 }  // namespace periscope::first_steps

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
+#include <span>
 
 #include "experiments/studies/first_steps/first_steps.h"
 #include "sim/numerics/allowances.h"
@@ -38,25 +38,21 @@ class Collector {
  private:
   /// Where the changes begin: a theory of another stream may predict the same changes.
   void add_start() {
-    const Curve& predicted = stack_.prediction.steps.front().second_moment;
-    const Curve measured = stack_.measured.front().second_moment.curve();
-    for (std::size_t i = 0; i < measured.value.size(); ++i) {
-      Test& test = add("second_moment", fmt::format("second_moment x_out[{}]", i), 0, i, at(measured, i),
-                       at(predicted, i), config_.agreement.power_limits.second_moment);
-      test.scale = std::abs(predicted.value[i]);
+    for (Test& test : add("second_moment", "second_moment x_out[{}]", 0, measured_at(0).second_moment,
+                          predicted_at(0).second_moment, config_.agreement.power_limits.second_moment)) {
+      test.scale = std::abs(test.predicted.value);
       test.tolerated_bias = (stack_.stated.change + rounding_) * test.scale;
     }
   }
 
   void add_changes(int step) {
     const theory::StepReading& predicted = predicted_at(step);
-    const Curve changes = measured_at(step).change.curve();
     const Curve moments = measured_at(step).second_moment.curve();
-    for (std::size_t i = 0; i < changes.value.size(); ++i) {
-      const double moved = predicted.second_moment.value[i] - stack_.prediction.steps.front().second_moment.value[i];
+    for (Test& test : add("change", "change of second_moment x_out[{}]", step, measured_at(step).change,
+                          predicted.change, config_.change_limit)) {
+      const auto i = static_cast<std::size_t>(test.index);
+      const double moved = predicted.second_moment.value[i] - predicted_at(0).second_moment.value[i];
       const double own = std::max(std::abs(moved), predicted.coherent.value[i]);
-      Test& test = add("change", fmt::format("change of second_moment x_out[{}]", i), step, i, at(changes, i),
-                       at(predicted.change, i), config_.change_limit);
       test.scale = change_scale(stack_.prediction, static_cast<std::size_t>(step));
       test.tolerated_bias = (stack_.stated.change + predicted.left_out) * own +
                             (predicted.gains + rounding_) * std::abs(moments.value[i]);
@@ -65,26 +61,27 @@ class Collector {
 
   void add_cosines(int step) {
     const theory::StepReading& predicted = predicted_at(step);
-    const Curve cosines = measured_at(step).branch_cosine.curve();
+    Curve cosines = predicted.branch_cosine;
     for (std::size_t i = 0; i < cosines.value.size(); ++i) {
-      // T15 is of one branch that is added to one stream; of a branch of zeros neither side has a cosine.
-      const ModelSpec& model = stack_.spec.model;
-      if (!model.step(model.step_with(static_cast<int>(i))).is_one_addition()) continue;
-      // What was measured are T15's terms, of which a factor of 0 leaves none.
-      const SublayerRule rule = model.rule(static_cast<int>(i));
-      if (rule.alpha == 0.0 || rule.beta == 0.0) continue;
-      const Estimate cosine = at(predicted.branch_cosine, i);
-      if (std::isnan(cosines.value[i]) && std::isnan(cosine.value)) continue;
-      add("branch_cosine", fmt::format("branch_cosine B_out[{}]", i), step, i, at(cosines, i), cosine,
-          config_.cosine_limit)
-          .tolerated_bias = stack_.stated.cosine + predicted.left_out * std::abs(cosine.value) + rounding_;
+      if (!has_cosine(static_cast<int>(i))) cosines.value[i] = std::nan("");
     }
+    for (Test& test : add("branch_cosine", "branch_cosine B_out[{}]", step, measured_at(step).branch_cosine, cosines,
+                          config_.cosine_limit)) {
+      test.tolerated_bias = stack_.stated.cosine + predicted.left_out * std::abs(test.predicted.value) + rounding_;
+    }
+  }
+  /// True where one branch is added to one stream, as in T15, with factors other than 0: else nothing is measured.
+  [[nodiscard]] bool has_cosine(int sublayer) const {
+    const ModelSpec& model = stack_.spec.model;
+    const SublayerRule rule = model.rule(sublayer);
+    return model.step(model.step_with(sublayer)).is_one_addition() && rule.alpha != 0.0 && rule.beta != 0.0;
   }
 
   void add_loss(int step) {
     const theory::StepReading& predicted = predicted_at(step);
-    Test& test = add("loss", "change of the loss", step, 0, at(measured_at(step).loss_change.curve(), 0),
-                     at(predicted.loss_change, 0), config_.loss_limit);
+    Test& test = add("loss", "change of the loss", step, measured_at(step).loss_change, predicted.loss_change,
+                     config_.loss_limit)
+                     .front();
     test.scale = std::abs(test.predicted.value);
     test.tolerated_bias =
         (stack_.stated.change + predicted.left_out) * test.scale + rounding_ * std::abs(predicted.loss.value.front());
@@ -95,10 +92,8 @@ class Collector {
     for (const auto& [weight, rows] : measured_at(step).update) {
       const auto found = predicted.update.find(weight);
       if (found == predicted.update.end()) continue;
-      const Curve sizes = rows.curve();
-      for (std::size_t i = 0; i < sizes.value.size(); ++i) {
-        Test& test = add("update", fmt::format("update of W_{}[{}]", periscope::name_of(weight), i), step, i,
-                         at(sizes, i), at(found->second, i), config_.update_limit);
+      for (Test& test : add("update", fmt::format("update of W_{}[{{}}]", periscope::name_of(weight)), step, rows,
+                            found->second, config_.update_limit)) {
         test.weight = weight;
         test.scale = std::abs(test.predicted.value);
         test.tolerated_bias = (stack_.stated.update + predicted.left_out + rounding_) * test.scale;
@@ -106,18 +101,25 @@ class Collector {
     }
   }
 
-  Test& add(const char* quantity, const std::string& name, int step, std::size_t place, const Estimate& measured,
-            const Estimate& predicted, double limit) {
-    return tests_.emplace_back(Test{.index = static_cast<int>(place),
-                                    .step = step,
-                                    .quantity = quantity,
-                                    .label = fmt::format("{} at step {}", name, step),
-                                    .measured = measured,
-                                    .predicted = predicted,
-                                    .limit = limit,
-                                    .seeds = stack_.seeds,
-                                    .replicates = config_.chains,
-                                    .precision_key = "first_steps.chains"});
+  /// Adds a test for every number of a curve that either side has; `name` is a format of fmt's, of the number's index.
+  std::span<Test> add(const char* quantity, const std::string& name, int step, const judge::SeedRows& rows,
+                      const Curve& predicted, double limit) {
+    const std::size_t first = tests_.size();
+    const Curve measured = rows.curve();
+    for (std::size_t i = 0; i < measured.value.size(); ++i) {
+      if (std::isnan(measured.value[i]) && std::isnan(predicted.value[i])) continue;
+      tests_.push_back({.index = static_cast<int>(i),
+                        .step = step,
+                        .quantity = quantity,
+                        .label = fmt::format(fmt::runtime(name), i) + fmt::format(" at step {}", step),
+                        .measured = at(measured, i),
+                        .predicted = at(predicted, i),
+                        .limit = limit,
+                        .seeds = stack_.seeds,
+                        .replicates = config_.chains,
+                        .precision_key = "first_steps.chains"});
+    }
+    return std::span(tests_).subspan(first);
   }
 
   [[nodiscard]] const theory::StepReading& predicted_at(int step) const {

@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstdint>
 #include <tuple>
 
+#include "experiments/engine/cache/encoding.h"
 #include "experiments/engine/run/cached.h"
+#include "experiments/engine/run/override_effect.h"
 #include "experiments/engine/run/parts.h"
 #include "experiments/engine/settings/json_text.h"
-#include "experiments/engine/settings/theory_override.h"
-#include "sim/base/error.h"
-#include "sim/base/printable.h"
 
 namespace periscope {
 
@@ -36,26 +33,21 @@ theory::FirstStepsSizes sizes_of(const FirstStepsConfig& config) {
           .held_out = config.train.record_sequences * tokens};
 }
 
-/// The predicted numbers that a verdict compares, as bit patterns, so that NaN equals NaN.
-std::vector<std::uint64_t> foretold(const FirstStepsConfig& config, const StackSpec& spec,
-                                    const theory::FirstStepsInput& input, theory::StepFault fault) {
+/// The predicted curves that a verdict compares, encoded so that NaN equals NaN.
+std::string foretold(const FirstStepsConfig& config, const StackSpec& spec, const theory::FirstStepsInput& input,
+                     theory::StepFault fault) {
   constexpr int few_neurons = 32;
   theory::FirstStepsOptions options = prediction_options(config);
   options.neurons = std::min(options.neurons, few_neurons);
   options.chains = 2;
   options.fault = fault;
+  std::string all;
   const theory::FirstSteps prediction = theory::predict_first_steps(spec, input, options);
-  std::vector<std::uint64_t> patterns;
-  const auto add = [&](const Curve& curve) {
-    for (const double x : curve.value) patterns.push_back(std::bit_cast<std::uint64_t>(x));
-  };
   for (const theory::StepReading& step : prediction.steps) {
-    add(step.second_moment);
-    add(step.branch_cosine);
-    add(step.loss);
-    for (const auto& [weight, curve] : step.update) add(curve);
+    for (const Curve* curve : {&step.second_moment, &step.branch_cosine, &step.loss}) cache::put(all, *curve);
+    cache::put(all, step.update);
   }
-  return patterns;
+  return all;
 }
 
 }  // namespace
@@ -116,7 +108,6 @@ theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& told
 }
 
 void require_override_is_seen(const FirstStepsConfig& config, const theory::FirstStepsInput& input) {
-  if (config.fault == theory::StepFault::none && !config::theory_is_misled(config)) return;
   // What changes the prediction of a long training changes that of its first steps.
   constexpr std::size_t most_steps = 3;
   theory::FirstStepsInput first = input;
@@ -124,21 +115,11 @@ void require_override_is_seen(const FirstStepsConfig& config, const theory::Firs
   const std::size_t steps = std::min(first.optimizer.rates.size(), most_steps);
   first.optimizer.rates.resize(steps);
   for (auto* batches : {&first.runs.front().inputs, &first.runs.front().labels}) batches->resize(steps);
-  const std::vector<StackSpec> measured = config.stacks();
-  const std::vector<StackSpec> told = config.predicted_stacks();
-  for (std::size_t i = 0; i < measured.size(); ++i) {
-    if (foretold(config, measured[i], first, theory::StepFault::none) !=
-        foretold(config, told[i], first, config.fault)) {
-      return;
-    }
-  }
-  std::string words;
-  for (const std::string& setting : config.theory_settings) {
-    words += fmt::format("{}--theory-set {}", words.empty() ? "" : ", ", shortened(setting));
-  }
-  if (words.empty()) words = fmt::format("first_steps.fault = {}", name_of(config.fault));
-  throw ConfigError(fmt::format(
-      "{}: expected something that changes what first-steps compares with what it measured; nothing does", words));
+  stacks::require_change(config, "first-steps", fault_of(config),
+                         [&](const StackSpec& measured, const StackSpec& overridden) {
+                           return foretold(config, measured, first, theory::StepFault::none) !=
+                                  foretold(config, overridden, first, config.fault);
+                         });
 }
 
 stacks::MemoryEstimate prediction_memory(const FirstStepsConfig& config) {

@@ -6,7 +6,7 @@
 
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/training/dump.h"
-#include "experiments/studies/first_steps/report.h"
+#include "experiments/studies/first_steps/first_steps.h"
 #include "sim/backends.h"
 #include "sim/base/printable.h"
 
@@ -99,7 +99,7 @@ study::Job resolve(const study::Request& request) {
   study::Job job{.file = "first_steps",
                  .run_options = run->config().run,
                  .resolved = run->resolved(),
-                 .overridden = override_json(run->config()),
+                 .overridden = config::override_json(run->config(), fault_of(run->config())),
                  .memory = run->memory(),
                  .run = [run](stacks::Progress& progress) {
                    study::Outcome outcome = run->run(progress);

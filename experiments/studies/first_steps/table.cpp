@@ -2,7 +2,7 @@
 
 #include "experiments/engine/judge/judge.h"
 #include "experiments/engine/result/text_table.h"
-#include "experiments/studies/first_steps/report.h"
+#include "experiments/studies/first_steps/first_steps.h"
 
 namespace periscope::first_steps {
 namespace {
@@ -68,7 +68,7 @@ std::string table(const FirstStepsConfig& config, const FirstStepsResult& result
       "stream. Predictions end where the theory stops.\n";
   for (const StackSteps& stack : result.stacks) text += stop_line(stack);
   for (const StackSteps& stack : result.stacks) text += verdict_line(stack);
-  return dataset::within_table_width(text) + override_lines(config);
+  return dataset::within_table_width(text) + config::override_lines(config, fault_of(config));
 }
 
 }  // namespace periscope::first_steps

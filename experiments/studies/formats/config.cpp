@@ -35,15 +35,22 @@ TensorFormat format_called(std::string_view key, const std::string& word) {
   throw ConfigError(fmt::format("{}: {}: expected {}", key, shortened(word), fmt::join(names, ", ")));
 }
 
-bool covers(const FormatsConfig& config, const TensorFormat& format, std::string_view part) {
-  if (!config.covers.empty()) return std::ranges::find(config.covers, part) != config.covers.end();
-  const auto standard = default_parts(format);
-  return std::ranges::find(standard, part) != standard.end();
+/// By default formats of 8 bits or fewer hold what matrices read and their weights, as in the usual W8A8 and FP8 linear
+/// layers, and wider ones everything.
+bool covers(const FormatsConfig& config, const TensorFormat& format, Part part) {
+  if (config.covers.empty()) return !format.is_narrow() || part >= Part::inputs;
+  return std::ranges::find(config.covers, part_names[static_cast<std::size_t>(part)]) != config.covers.end();
 }
 
 }  // namespace
 
 const Section<FormatsConfig> section{"formats", keys};
+
+config::Config FormatsConfig::without_gradients() const {
+  config::Config forward = *this;
+  forward.run.backward = false;
+  return forward;
+}
 
 std::vector<TensorFormat> checked_formats(const FormatsConfig& config) {
   if (config.run.device != "cpu") {
@@ -86,9 +93,9 @@ Holding holding_for(const FormatsConfig& config, const TensorFormat& format, std
   const TensorFormat rest = *find_tensor_format(config.rest);
   Holding holding{.parts = {}, .sums = {}, .loss_scale = config.loss_scale, .seed = seed};
   for (std::size_t p = 0; p < part_names.size(); ++p) {
-    const bool covered = covers(config, format, part_names[p]);
-    const bool operand = p >= static_cast<std::size_t>(Part::inputs);
-    const bool scaled = covered && (format.is_integer() || (operand && format.is_narrow()));
+    const Part part = static_cast<Part>(p);
+    const bool covered = covers(config, format, part);
+    const bool scaled = covered && (format.is_integer() || (part >= Part::inputs && format.is_narrow()));
     holding.parts[p] = {.format = covered ? format : rest,
                         .scale = scaled ? config.scale : ScaleOver::nothing,
                         .overflow = overflow,

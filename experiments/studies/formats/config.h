@@ -26,7 +26,7 @@ static_assert(are_names_of<OverflowMode>(overflow_mode_names));
 /// [formats]: in which formats a pass is run, and what of it is held in them.
 struct FormatsConfig : config::Config {
   std::vector<std::string> format{"fp32", "bf16", "fp16", "fp8_e5m2", "fp8_e4m3", "int8", "int4"};
-  std::vector<std::string> covers{};  ///< parts; empty: by format (default_parts)
+  std::vector<std::string> covers{};  ///< parts; empty: all, of formats of 8 bits or fewer inputs and weights
   std::string rest = "bf16";          ///< the format of the other parts
   ScaleOver scale = ScaleOver::row;
   Accumulate accumulate = Accumulate::f32;
@@ -36,6 +36,10 @@ struct FormatsConfig : config::Config {
   double massive = 1.0;      ///< factor of the first features of the input in runs of their own; 1: no such runs
   int massive_features = 1;  ///< how many
   bool certificates = true;
+
+  /// The configuration of what theory predicts, whose law is one of the forward pass: noise follows from measured
+  /// gradients (T27).
+  [[nodiscard]] config::Config without_gradients() const;
 };
 
 extern const Section<FormatsConfig> section;

@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numbers>
+
+#include "sim/numerics/larger.h"
 
 namespace periscope::formats {
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-/// One token: Σ over features.
+/// One token x next to its value r in f64: Σ over features.
 struct TokenSums {
-  double xx = 0.0, rr = 0.0, noise = 0.0, mean = 0.0, variance = 0.0, angle = 0.0;
+  double xx = 0.0, rr = 0.0, noise = 0.0, mean = 0.0, exact_mean = 0.0, variance = 0.0, exact_variance = 0.0;
 };
 
 TokenSums sums_of(const double* x, const double* r, std::size_t cols) {
@@ -22,22 +23,16 @@ TokenSums sums_of(const double* x, const double* r, std::size_t cols) {
     s.rr += r[i] * r[i];
     s.noise += (x[i] - r[i]) * (x[i] - r[i]);
     s.mean += x[i];
+    s.exact_mean += r[i];
   }
   s.mean /= static_cast<double>(cols);
-  const double to_x = 1.0 / std::sqrt(s.xx);
-  const double to_r = 1.0 / std::sqrt(s.rr);
-  double apart = 0.0;
-  double together = 0.0;
+  s.exact_mean /= static_cast<double>(cols);
   for (std::size_t i = 0; i < cols; ++i) {
     s.variance += (x[i] - s.mean) * (x[i] - s.mean);
-    const double u = x[i] * to_x;
-    const double v = r[i] * to_r;
-    apart += (u - v) * (u - v);
-    together += (u + v) * (u + v);
+    s.exact_variance += (r[i] - s.exact_mean) * (r[i] - s.exact_mean);
   }
   s.variance /= static_cast<double>(cols);
-  // Small angles keep their digits, which the arc cosine would lose (Kahan).
-  s.angle = 2.0 * std::atan2(std::sqrt(apart), std::sqrt(together)) / std::numbers::pi;
+  s.exact_variance /= static_cast<double>(cols);
   return s;
 }
 
@@ -84,25 +79,24 @@ std::array<double, measure_names.size()> measures_of(const std::vector<double>& 
     all.rr += s.rr;
     all.noise += s.noise;
     all.variance += s.variance;
-    all.angle += s.angle;
+    all.exact_variance += s.exact_variance;
   }
   double maximum = 0.0;
   std::size_t lost = 0;
   std::size_t bad = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const double magnitude = std::abs(x[i]);
-    maximum = magnitude > maximum || std::isnan(magnitude) ? magnitude : maximum;
+    maximum = larger(maximum, std::abs(x[i]));
     lost += r[i] != 0.0 && x[i] == 0.0 ? 1 : 0;
     bad += std::isfinite(x[i]) ? 0 : 1;
   }
   return {10.0 * std::log10(all.rr / all.noise),
-          std::sqrt(all.noise / all.rr),
-          all.angle / tokens,
           all.xx / entries,
           all.variance / tokens,
           maximum,
           static_cast<double>(lost) / entries,
-          static_cast<double>(bad) / entries};
+          static_cast<double>(bad) / entries,
+          (all.xx / entries) / (all.rr / entries) - 1.0,
+          (all.variance / tokens) / (all.exact_variance / tokens) - 1.0};
 }
 
 TruthKeeper::TruthKeeper(const Backend& ops, const ModelSpec& model, bool backward)

@@ -14,19 +14,19 @@
 /// The differences of a pass in a format from the same pass in f64, signal by signal.
 namespace periscope::formats {
 
-/// A measure of a signal x beside its value r in f64. Sums are over tokens and features, in double.
+/// A measure of a signal x next to its value r in f64. Sums are over tokens and features, in double.
 enum class Measure {
-  sqnr,           ///< 10 log10(Σr²/Σ(x−r)²), in dB; infinite where nothing differs
-  error,          ///< √(Σ(x−r)²/Σr²)
-  angle,          ///< angle between x and r over π, mean over tokens
-  second_moment,  ///< of x: mean of x²
-  variance,       ///< of x: population variance over features, mean over tokens
-  maximum,        ///< of x: largest |x|
-  underflow,      ///< share of entries with r ≠ 0 and x = 0
-  overflow,       ///< share of entries that are not finite
+  sqnr,                 ///< 10 log10(Σr²/Σ(x−r)²), in dB; infinite where nothing differs
+  second_moment,        ///< of x: mean of x²
+  variance,             ///< of x: population variance over features, mean over tokens
+  maximum,              ///< of x: largest |x|
+  underflow,            ///< share of entries with r ≠ 0 and x = 0
+  overflow,             ///< share of entries that are not finite
+  second_moment_drift,  ///< that of x over that of r, minus 1
+  variance_drift,       ///< likewise
 };
-inline constexpr std::array<std::string_view, 8> measure_names{"sqnr",     "error",   "angle",     "second_moment",
-                                                               "variance", "maximum", "underflow", "overflow"};
+inline constexpr std::array<std::string_view, 8> measure_names{
+    "sqnr", "second_moment", "variance", "maximum", "underflow", "overflow", "second_moment_drift", "variance_drift"};
 static_assert(are_names_of<Measure>(measure_names));
 
 /// A signal, or its gradient (Pass::backward).

@@ -14,32 +14,41 @@ StreamKey key_of(const Holding& holding, int sublayer, Stream stream) {
   return {holding.seed, static_cast<std::uint32_t>(sublayer + 1), stream};
 }
 
+/// A matrix whose weights, inputs and gradients of outputs are rounded.
+struct HeldMatrix {
+  std::shared_ptr<const LinearMap> map;
+  const Holding& holding;
+  RoundingLog* log;
+  int sublayer;
+  Weight weight;
+
+  [[nodiscard]] Tensor rounded(const Tensor& x, Part part, Rounded what) const {
+    return quantized(x, holding.of(part), key_of(holding, sublayer, rounding_stream(weight, what)));
+  }
+  [[nodiscard]] Tensor rounded_and_logged(const Tensor& x, Part part, Rounded what) const {
+    Tensor held = rounded(x, part, what);
+    if (log != nullptr) log->add(part, sublayer, x, held);
+    return held;
+  }
+};
+
 /// One product of a matrix that is held in a format.
 class FormatReading final : public LinearReading {
  public:
-  FormatReading(const Backend& ops, std::shared_ptr<const LinearMap> map, const Holding& holding, RoundingLog* log,
-                int sublayer, Weight weight, const Tensor& x)
-      : ops_(ops),
-        map_(std::move(map)),
-        holding_(holding),
-        log_(log),
-        sublayer_(sublayer),
-        weight_(weight),
-        x_(quantized(x, holding.of(Part::inputs), key_of(holding, sublayer, rounding_stream(weight, Rounded::input)))) {
-    if (log_ != nullptr) log_->add(Part::inputs, sublayer_, x, x_);
-  }
+  FormatReading(const Backend& ops, const HeldMatrix& matrix, const Tensor& x)
+      : ops_(ops), matrix_(matrix), x_(matrix.rounded_and_logged(x, Part::inputs, Rounded::input)) {}
 
   [[nodiscard]] const Tensor& input() const override { return x_; }
   [[nodiscard]] Tensor output() override {
-    return holding_.sums ? rounded_linear(x_, w(), sums()) : ops_.linear(x_, w());
+    return in_format() ? rounded_linear(x_, w(), sums()) : ops_.linear(x_, w());
   }
   [[nodiscard]] Tensor pull(const Tensor& dy) override {
     const Tensor read = held(dy);
-    return holding_.sums ? rounded_linear_backward_input(read, w(), sums()) : ops_.linear_backward_input(read, w());
+    return in_format() ? rounded_linear_backward_input(read, w(), sums()) : ops_.linear_backward_input(read, w());
   }
   [[nodiscard]] Tensor gradient(const Tensor& dy) const override {
     const Tensor read = held(dy);
-    return holding_.sums ? rounded_linear_backward_weight(read, x_, sums()) : ops_.linear_backward_weight(read, x_);
+    return in_format() ? rounded_linear_backward_weight(read, x_, sums()) : ops_.linear_backward_weight(read, x_);
   }
   [[nodiscard]] Tensor gradient_squares(const Tensor& dy) const override {
     return ops_.measure(gradient(dy), {.squares = true});
@@ -47,50 +56,36 @@ class FormatReading final : public LinearReading {
   void release() override { w_ = {}; }
 
  private:
-  [[nodiscard]] Rounding sums() const { return Rounding(*holding_.sums, holding_.of(Part::inputs).overflow); }
-  /// The gradient of the output as both products of the backward pass read it.
-  [[nodiscard]] Tensor held(const Tensor& dy) const {
-    return quantized(dy, holding_.of(Part::inputs),
-                     key_of(holding_, sublayer_, rounding_stream(weight_, Rounded::gradient)));
+  /// True if sums are rounded to a format too.
+  [[nodiscard]] bool in_format() const { return matrix_.holding.sums.has_value(); }
+  [[nodiscard]] Rounding sums() const {
+    return Rounding(*matrix_.holding.sums, matrix_.holding.of(Part::inputs).overflow);
   }
+  /// The gradient of the output as both products of the backward pass read it.
+  [[nodiscard]] Tensor held(const Tensor& dy) const { return matrix_.rounded(dy, Part::inputs, Rounded::gradient); }
   const Tensor& w() {
-    if (w_.empty()) {
-      const Tensor drawn = map_->dense();
-      w_ = quantized(drawn, holding_.of(Part::weights),
-                     key_of(holding_, sublayer_, rounding_stream(weight_, Rounded::weight)));
-      if (log_ != nullptr) log_->add(Part::weights, sublayer_, drawn, w_);
-    }
+    if (w_.empty()) w_ = matrix_.rounded_and_logged(matrix_.map->dense(), Part::weights, Rounded::weight);
     return w_;
   }
 
   const Backend& ops_;
-  std::shared_ptr<const LinearMap> map_;
-  const Holding& holding_;
-  RoundingLog* log_;
-  int sublayer_;
-  Weight weight_;
+  HeldMatrix matrix_;
   Tensor x_;
   Tensor w_;
 };
 
 class FormatMap final : public LinearMap {
  public:
-  FormatMap(std::shared_ptr<const LinearMap> map, const Holding& holding, RoundingLog* log, int sublayer, Weight weight)
-      : map_(std::move(map)), holding_(holding), log_(log), sublayer_(sublayer), weight_(weight) {}
+  explicit FormatMap(HeldMatrix matrix) : matrix_(std::move(matrix)) {}
   [[nodiscard]] std::unique_ptr<LinearReading> read(const Backend& ops, const Tensor& x, Keep /*keep*/) const override {
-    return std::make_unique<FormatReading>(ops, map_, holding_, log_, sublayer_, weight_, x);
+    return std::make_unique<FormatReading>(ops, matrix_, x);
   }
   [[nodiscard]] Tensor dense() const override {
-    return quantized(map_->dense(), holding_.of(Part::weights),
-                     key_of(holding_, sublayer_, rounding_stream(weight_, Rounded::weight)));
+    return matrix_.rounded(matrix_.map->dense(), Part::weights, Rounded::weight);
   }
 
  private:
-  std::shared_ptr<const LinearMap> map_;
-  const Holding& holding_;
-  RoundingLog* log_;
-  int sublayer_;
-  Weight weight_;
+  HeldMatrix matrix_;
 };
 
 }  // namespace
@@ -138,7 +133,7 @@ SublayerWeights FormatWeights::fetch(int sublayer) const {
     if (!x.empty()) x = quantized(x, holding_.of(part), key_of(holding_, sublayer, stream));
   };
   for (auto& [weight, linear] : weights.linear) {
-    linear.map = std::make_shared<FormatMap>(linear.map, holding_, log_, sublayer, weight);
+    linear.map = std::make_shared<FormatMap>(HeldMatrix{linear.map, holding_, log_, sublayer, weight});
     held(linear.bias, Part::modules, rounding_stream(weight, Rounded::bias));
   }
   for (auto& [weight, norm] : weights.norms) {

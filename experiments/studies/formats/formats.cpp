@@ -7,6 +7,7 @@
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/settings/theory_parameters.h"
 #include "sim/backends.h"
+#include "theory/certify/certificate.h"
 #include "theory/kernels/kernel.h"
 
 namespace periscope::formats {
@@ -18,21 +19,40 @@ bool earlier(const FirstOverflow& a, const FirstOverflow& b, bool backward) {
   return backward ? order(a) > order(b) : order(a) < order(b);
 }
 
-void note(Overflow& overflow, const FirstOverflow& seen, std::uint64_t seed, bool first, bool backward) {
+void note(Overflow& overflow, const FirstOverflow& seen, bool first_seed, bool backward) {
   if (!seen.found) return;
-  if (overflow.seeds == 0 || earlier(seen, overflow.first, backward)) {
-    overflow.first = seen;
-    overflow.seed = seed;
-  }
+  if (overflow.seeds == 0 || earlier(seen, overflow.first, backward)) overflow.first = seen;
   ++overflow.seeds;
-  overflow.of_first_seed = overflow.of_first_seed || first;
+  overflow.of_first_seed = overflow.of_first_seed || first_seed;
 }
 
-/// The largest entry that entered a stack, with massive features too.
-double largest_input(const FormatsStack& stack) {
-  double largest = 0.0;
-  for (const Variant& v : stack.formats.front().variants) largest = std::max(largest, v.largest_input);
-  return largest;
+void add_each(std::vector<RunningMoments>& all, const std::vector<double>& values) {
+  all.resize(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) all[i].add(values[i]);
+}
+
+/// The stream's second moment and variance at every depth.
+Profile law_of(const FormatsStack& stack, const PassReading& pass) {
+  const std::size_t x_out = stack.position({Pass::forward, Signal::x_out});
+  Profile profile;
+  for (const auto& [statistic, measure] : {std::pair(Statistic::second_moment, Measure::second_moment),
+                                           std::pair(Statistic::variance, Measure::variance)}) {
+    const auto begin = pass.numbers.begin() + static_cast<std::ptrdiff_t>(stack.index(x_out, measure, 0));
+    profile.curves[{statistic, Signal::x_out}].value.assign(begin, begin + stack.spec.model.sublayers() + 1);
+  }
+  return profile;
+}
+
+void add_costs(FormatResult& format, const FormatsStack& stack, const PassReading& plain, const PassReading& massive) {
+  const auto sublayers = static_cast<std::size_t>(stack.spec.model.sublayers());
+  const auto cost = [&](Signal signal, std::size_t place) {
+    const std::size_t i = stack.index(stack.position({Pass::forward, signal}), Measure::sqnr, place);
+    return plain.numbers[i] - massive.numbers[i];
+  };
+  double branches = 0.0;
+  for (std::size_t place = 1; place <= sublayers; ++place) branches += cost(Signal::f_out, place);
+  format.branch_cost.add(branches / static_cast<double>(sublayers));
+  format.stream_cost.add(cost(Signal::x_out, sublayers));
 }
 
 /// True if the certificate of an arithmetic that stores everything in `format` says something about a run that holds
@@ -52,7 +72,7 @@ void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat
   const GeneratedWeights weights(ops, spec, DType::f64, config.run.seed);
   const config::TheoryParameters parameters(ops, spec.model, weights);
   const theory::InputDomain domain{.tokens = spec.input.kind != InputKind::gaussian,
-                                   .largest = spec.model.embedding_norm ? theory::infinity : largest_input(stack)};
+                                   .largest = spec.model.embedding_norm ? theory::infinity : stack.largest_input};
   const Arithmetic kind = config.accumulate == Accumulate::format ? Arithmetic::pure : Arithmetic::mixed;
   for (std::size_t f = 0; f < formats.size(); ++f) {
     if (!certificate_counts(holding_for(config, formats[f], 0), formats[f])) continue;
@@ -83,23 +103,12 @@ FormatsStack empty_stack(const FormatsConfig& config, const std::vector<TensorFo
   FormatsStack stack{.spec = predicted.spec,
                      .sites = compared_sites(predicted.spec.model, config.run.backward),
                      .prediction = predicted.prediction,
-                     .formats = {},
-                     .seeds = 0};
-  const std::size_t places = places_of(stack.spec.model);
-  const std::size_t curves = stack.sites.size() * places;
-  const auto moments = [](std::size_t count) { return std::vector<RunningMoments>(count); };
+                     .formats = {}};
   for (std::size_t f = 0; f <= formats.size(); ++f) {
     FormatResult& result = stack.formats.emplace_back();
     result.name = f == 0 ? fp64.name : formats[f - 1].name;
     if (f > 0) result.stream_rounding = one_rounding(holding_for(config, formats[f - 1], 0).of(Part::stream));
-    const Variant empty{.numbers = moments(curves * measure_names.size()),
-                        .second_moment_drift = moments(curves),
-                        .variance_drift = moments(curves),
-                        .rounding = moments(f == 0 ? 0 : part_names.size() * places),
-                        .predicted = {},
-                        .forward = {},
-                        .backward = {}};
-    result.variants.assign(variants_of(config), empty);
+    result.variants.resize(variants_of(config));
   }
   return stack;
 }
@@ -108,23 +117,6 @@ FormatsStack empty_stack(const FormatsConfig& config, const std::vector<TensorFo
 
 std::size_t FormatsStack::position(const Site& site) const {
   return static_cast<std::size_t>(std::ranges::find(sites, site) - sites.begin());
-}
-
-Profile FormatsStack::law_profile(const FormatResult& format) const {
-  const std::size_t x_out = position({Pass::forward, Signal::x_out});
-  const auto curve = [&](Measure measure) {
-    Curve c;
-    for (std::size_t depth = 0; depth <= static_cast<std::size_t>(spec.model.sublayers()); ++depth) {
-      const RunningMoments& m = format.variants.front().numbers[index(x_out, measure, depth)];
-      c.value.push_back(m.mean());
-      c.standard_error.push_back(m.standard_error());
-    }
-    return c;
-  };
-  Profile profile;
-  profile.curves[{Statistic::second_moment, Signal::x_out}] = curve(Measure::second_moment);
-  profile.curves[{Statistic::variance, Signal::x_out}] = curve(Measure::variance);
-  return profile;
 }
 
 std::vector<double> FormatsStack::predicted_maxima() const {
@@ -139,65 +131,30 @@ std::vector<double> FormatsStack::predicted_maxima() const {
   return maxima;
 }
 
-double FormatsStack::predicted_maximum() const {
-  double largest = 0.0;
-  for (const double x : predicted_maxima()) largest = std::max(largest, x);
-  if (const Curve* sum = prediction.profile.find(Statistic::maximum, Signal::sum)) {
-    for (const double x : sum->value) largest = std::max(largest, std::isnan(x) ? 0.0 : x);
-  }
-  return largest;
-}
-
-void add(FormatsStack& stack, const SeedReading& reading, std::uint64_t seed, bool first) {
-  const std::size_t places = places_of(stack.spec.model);
-  const std::size_t x_out = stack.position({Pass::forward, Signal::x_out});
-  const std::size_t f_out = stack.position({Pass::forward, Signal::f_out});
-  const auto depths = static_cast<std::size_t>(stack.spec.model.sublayers());
+void add(FormatsStack& stack, const SeedReading& reading) {
+  const bool first_seed = stack.seeds++ == 0;
+  const std::size_t input = stack.index(stack.position({Pass::forward, Signal::x_out}), Measure::maximum, 0);
   for (std::size_t v = 0; v < reading.passes.size(); ++v) {
-    const std::vector<double>& truth = reading.passes[v].front().numbers;
+    const std::vector<PassReading>& passes = reading.passes[v];
+    stack.largest_input = std::max(stack.largest_input, passes.front().numbers[input]);
     for (std::size_t f = 0; f < stack.formats.size(); ++f) {
-      const PassReading& pass = reading.passes[v][f];
+      const PassReading& pass = passes[f];
       Variant& variant = stack.formats[f].variants[v];
-      for (std::size_t i = 0; i < pass.numbers.size(); ++i) variant.numbers[i].add(pass.numbers[i]);
-      for (std::size_t s = 0; s < stack.sites.size(); ++s) {
-        for (std::size_t p = 0; p < places; ++p) {
-          const auto drift = [&](Measure measure) {
-            return pass.numbers[stack.index(s, measure, p)] / truth[stack.index(s, measure, p)] - 1.0;
-          };
-          variant.second_moment_drift[s * places + p].add(drift(Measure::second_moment));
-          variant.variance_drift[s * places + p].add(drift(Measure::variance));
-        }
-      }
-      for (std::size_t i = 0; i < pass.rounding.size(); ++i) variant.rounding[i].add(pass.rounding[i]);
-      variant.predicted.resize(pass.predicted.size());
-      for (std::size_t i = 0; i < pass.predicted.size(); ++i) variant.predicted[i].add(pass.predicted[i]);
-      variant.largest_input = std::max(variant.largest_input, pass.numbers[stack.index(x_out, Measure::maximum, 0)]);
-      note(variant.forward, pass.forward, seed, first, false);
-      note(variant.backward, pass.backward, seed, first, true);
+      add_each(variant.numbers, pass.numbers);
+      add_each(variant.rounding, pass.rounding);
+      add_each(variant.predicted, pass.predicted);
+      note(variant.forward, pass.forward, first_seed, false);
+      note(variant.backward, pass.backward, first_seed, true);
     }
   }
   for (std::size_t f = 0; f < stack.formats.size(); ++f) {
     FormatResult& format = stack.formats[f];
-    const std::vector<double>& plain = reading.passes.front()[f].numbers;
-    Profile profile;
-    for (const auto& [statistic, measure] : {std::pair(Statistic::second_moment, Measure::second_moment),
-                                             std::pair(Statistic::variance, Measure::variance)}) {
-      const auto begin = plain.begin() + static_cast<std::ptrdiff_t>(stack.index(x_out, measure, 0));
-      profile.curves[{statistic, Signal::x_out}].value.assign(begin, begin + static_cast<std::ptrdiff_t>(depths) + 1);
-    }
-    format.law_curves.add(profile);
-    if (reading.passes.size() < 2 || f == 0) continue;
-    const std::vector<double>& massive = reading.passes[1][f].numbers;
-    const auto loss = [&](std::size_t site, std::size_t place) {
-      const std::size_t i = stack.index(site, Measure::sqnr, place);
-      return plain[i] - massive[i];
-    };
-    double branches = 0.0;
-    for (std::size_t l = 0; l < depths; ++l) branches += loss(f_out, l + 1);
-    format.massive.branch.add(branches / static_cast<double>(depths));
-    format.massive.stream.add(loss(x_out, depths));
+    const PassReading& plain = reading.passes.front()[f];
+    const Profile law = law_of(stack, plain);
+    format.law_average.add({.profile = law, .top = {}});
+    format.law_curves.add(law);
+    if (reading.passes.size() > 1 && f > 0) add_costs(format, stack, plain, reading.passes[1][f]);
   }
-  ++stack.seeds;
 }
 
 FormatsResult run(const FormatsConfig& config, stacks::Progress& progress) {
@@ -205,10 +162,9 @@ FormatsResult run(const FormatsConfig& config, stacks::Progress& progress) {
   const std::unique_ptr<Backend> ops = make_backend(config.run.device);
   FormatsResult result;
   result.stopped_early = stacks::until_stopped([&] {
-    auto forward = static_cast<const config::Config&>(config);  // the law is one of the forward pass
-    forward.run.backward = false;
+    config::Config forward = config.without_gradients();
     forward.run.paired = true;
-    forward.theory.finite_width = true;  // what it is held against is no allowance wide
+    forward.theory.finite_width = true;  // no bias is tolerated for a finite width
     progress.begin("formats", stacks::tasks_of_stacks(forward, true, true));
     const std::vector<stacks::StackResult> predicted = stacks::predict_stacks(forward, true, progress);
     for (const stacks::StackResult& prediction : predicted) {
@@ -217,15 +173,12 @@ FormatsResult run(const FormatsConfig& config, stacks::Progress& progress) {
       stacks::over_cached_seeds(
           "formats", spec, config.run, config.run.seeds, config::short_label(spec), progress,
           [&](std::uint64_t seed) { return read_seed(config, formats, *ops, spec, seed); },
-          [&](const SeedReading& reading) {
-            const auto seed = config.run.seed + static_cast<std::uint64_t>(stack.seeds);
-            add(stack, reading, seed, stack.seeds == 0);
-          });
+          [&](const SeedReading& reading) { add(stack, reading); });
       if (config.certificates) certify_formats(config, formats, *ops, stack, progress);
       result.stacks.push_back(std::move(stack));
     }
   });
-  if (!result.stopped_early) judge_laws(result, config.agreement);
+  if (!result.stopped_early) judge_formats(result, config.agreement);
   return result;
 }
 

@@ -2,43 +2,54 @@
 
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "experiments/engine/judge/stack_verdicts.h"
 #include "experiments/engine/result/schema.h"
 #include "experiments/engine/run/progress.h"
-#include "experiments/studies/formats/seed_reading.h"
-#include "sim/measure/running_moments.h"
-#include "theory/certify/certificate.h"
+#include "experiments/studies/formats/config.h"
+#include "experiments/studies/formats/deviation.h"
+#include "sim/measure/seed_average.h"
 #include "theory/predict/predict.h"
 
 /// Claim C5: what a number format does to a stack, by placement. Does the law of the stream's variance survive, what
 /// drifts from a run in f64, what overflows first, and whom do massive features hurt?
 namespace periscope::formats {
 
+/// The input's features: as configured, or with features made massive.
+enum class Features { plain, massive };
+inline constexpr std::array<std::string_view, 2> features_names{"plain", "massive"};
+static_assert(are_names_of<Features>(features_names));
+
+/// The variants of a run: massive features only if their factor is not 1.
+[[nodiscard]] inline std::size_t variants_of(const FormatsConfig& config) { return config.massive == 1.0 ? 1 : 2; }
+
+/// One seed of a stack: a pass in f64, and one in every format, for every variant of the input.
+struct SeedReading {
+  std::vector<std::vector<PassReading>> passes;  ///< [variant][0: f64, then the formats]
+};
+
+/// Members, for the cache.
+inline auto parts(FirstOverflow& o) { return std::tie(o.found, o.sublayer, o.signal); }
+inline auto parts(PassReading& p) { return std::tie(p.numbers, p.rounding, p.predicted, p.forward, p.backward); }
+inline auto parts(SeedReading& r) { return std::tie(r.passes); }
+
+/// Runs seed `seed` of `spec`: all passes have the same weights, input and labels. With run.backward gradients too.
+SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
+                      const StackSpec& spec, std::uint64_t seed);
+
 /// The first overflow over all seeds, in the order of a pass.
 struct Overflow {
   int seeds = 0;               ///< in which something overflowed
   FirstOverflow first;         ///< the one that is first in its pass
-  std::uint64_t seed = 0;      ///< of that one
   bool of_first_seed = false;  ///< the run's first seed overflowed: the one that has certificates
 };
 
-/// One format with one kind of input, over all seeds.
+/// One format with one kind of input, over all seeds; numbers as in PassReading.
 struct Variant {
-  std::vector<RunningMoments> numbers;  ///< as PassReading::numbers
-  /// Drift of the mean square and the variance: over their values in f64, minus 1, seed by seed [site, place].
-  std::vector<RunningMoments> second_moment_drift, variance_drift;
-  std::vector<RunningMoments> rounding;   ///< as PassReading::rounding
-  std::vector<RunningMoments> predicted;  ///< as PassReading::predicted
-  double largest_input = 0.0;             ///< over all seeds
+  std::vector<RunningMoments> numbers, rounding, predicted;
   Overflow forward, backward;
-};
-
-/// By how many dB massive features lower the SQNR, seed by seed.
-struct MassiveEffect {
-  RunningMoments branch;  ///< of f_out, mean over sublayers
-  RunningMoments stream;  ///< of the stream after the last sublayer
 };
 
 /// T24 for the first seed's weights: whether anything that the run stores can overflow.
@@ -55,11 +66,15 @@ struct FormatResult {
   std::vector<Variant> variants;
   /// The most that one rounding of the stream does to the law's statistics, relative: which their tests tolerate.
   double stream_rounding = 0.0;
-  judge::SeedCurves law_curves;  ///< the stream's second moment and variance, a row per seed
+  SeedAverage law_average;       ///< the stream's second moment and variance, with plain features
+  judge::SeedCurves law_curves;  ///< the same, a row per seed
   judge::StackVerdict law;       ///< these compared with theory at the stack's width
   judge::StackVerdict drift;     ///< these compared with the same seeds in f64
   std::optional<FormatCertificate> certificate;
-  MassiveEffect massive;
+  /// SQNR in dB with plain features less that with massive ones: of modules' outputs, mean over sublayers, and of the
+  /// stream after the last.
+  RunningMoments branch_cost, stream_cost;
+  judge::Test massive;  ///< of branch_cost
 
   [[nodiscard]] bool is_f64() const { return name == fp64.name; }
 };
@@ -70,19 +85,16 @@ struct FormatsStack {
   theory::Prediction prediction;
   std::vector<FormatResult> formats;
   int seeds = 0;
+  double largest_input = 0.0;  ///< largest entry that entered the stack in f64, with massive features too
 
   /// Index of [site, measure, place].
   [[nodiscard]] std::size_t index(std::size_t site, Measure measure, std::size_t place) const {
     return (site * measure_names.size() + static_cast<std::size_t>(measure)) * places_of(spec.model) + place;
   }
-  /// The position of a site that is there.
+  /// The position of a site; sites.size() if the run does not compare it.
   [[nodiscard]] std::size_t position(const Site& site) const;
-  /// A profile of the stream's second moment and variance as the plain variant has them.
-  [[nodiscard]] Profile law_profile(const FormatResult& format) const;
   /// T18: about the largest |x_out| at every depth, from the predicted second moment.
   [[nodiscard]] std::vector<double> predicted_maxima() const;
-  /// The largest of these and, of stacks with norms C, of the predicted entries of the sums before them.
-  [[nodiscard]] double predicted_maximum() const;
 };
 
 struct FormatsResult {
@@ -93,20 +105,16 @@ struct FormatsResult {
 /// Runs every stack of `config` in f64 and in every format, with the same weights, inputs and labels, seed by seed.
 FormatsResult run(const FormatsConfig& config, stacks::Progress& progress);
 
-/// Adds a seed to a stack's averages.
-void add(FormatsStack& stack, const SeedReading& reading, std::uint64_t seed, bool first);
+/// Adds the next seed to a stack's averages.
+void add(FormatsStack& stack, const SeedReading& reading);
 
-/// Judges the law of every stack in every format, all together: against theory at the stack's width (`law`), and
-/// against the same seeds in f64 (`drift`), where the fluctuation of seeds drops out. Either may be off by what one
-/// rounding of the stream may do.
-void judge_laws(FormatsResult& result, const config::AgreementOptions& options);
+/// Judges every stack in every format, all together: its law against theory at the stack's width (`law`), and against
+/// the same seeds in f64 (`drift`), where the fluctuation of seeds drops out; and what massive features cost. The law
+/// may be off by what one rounding of the stream may do.
+void judge_formats(FormatsResult& result, const config::AgreementOptions& options);
 
-/// Number of effects of massive features that are judged together: one per format of every stack, without f64.
-std::size_t massive_tests(const FormatsResult& result);
-
-/// Says what a massive feature does: "hurts", "helps", "no difference seen", or "" where it was not run.
-/// Student's t of the paired differences at Šidák's level over all formats of all stacks.
-std::string massive_words(const RunningMoments& effect, std::size_t tests, double familywise_error);
+/// Says what a massive feature does: "hurts", "helps", "no difference seen", or "" where it was not judged.
+std::string massive_words(const judge::Test& judged);
 
 /// True if theory disagrees with the run in f64, or a run overflowed whose certificate says that it cannot: what a
 /// format does to the law is an answer, no failure.

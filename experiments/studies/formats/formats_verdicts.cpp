@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "experiments/studies/formats/formats.h"
 #include "sim/numerics/allowances.h"
@@ -12,13 +11,13 @@ namespace {
 /// The relative drifts of one stack in one format, at every depth.
 std::vector<judge::Test> drift_tests(const FormatsStack& stack, const FormatResult& format,
                                      const config::AgreementOptions& options) {
-  const Variant& plain = format.variants.front();
-  const std::size_t first = stack.position({Pass::forward, Signal::x_out}) * places_of(stack.spec.model);
+  const std::size_t x_out = stack.position({Pass::forward, Signal::x_out});
   std::vector<judge::Test> tests;
-  for (const auto& [statistic, drifts] : {std::pair(Statistic::second_moment, &plain.second_moment_drift),
-                                          std::pair(Statistic::variance, &plain.variance_drift)}) {
+  for (const auto& [statistic, measure] : {std::pair(Statistic::second_moment, Measure::second_moment_drift),
+                                           std::pair(Statistic::variance, Measure::variance_drift)}) {
     for (int depth = 0; depth <= stack.spec.model.sublayers(); ++depth) {
-      const RunningMoments& drift = (*drifts)[first + static_cast<std::size_t>(depth)];
+      const RunningMoments& drift =
+          format.variants.front().numbers[stack.index(x_out, measure, static_cast<std::size_t>(depth))];
       // Less than f64's own rounding is no spread: a norm may fix the statistic.
       tests.push_back({.statistic = statistic,
                        .index = depth,
@@ -31,34 +30,29 @@ std::vector<judge::Test> drift_tests(const FormatsStack& stack, const FormatResu
   return tests;
 }
 
-void judge_drifts(FormatsResult& result, const config::AgreementOptions& options) {
-  std::vector<judge::StackVerdict*> drifts;
-  for (FormatsStack& stack : result.stacks) {
-    for (FormatResult& format : stack.formats) {
-      if (format.is_f64()) continue;
-      const int overflowed = format.variants.front().forward.seeds;
-      if (overflowed > 0) format.drift.reason = fmt::format("{} of {} seeds diverged", overflowed, stack.seeds);
-      if (stack.seeds < judge::fewest_seeds) {
-        format.drift.reason = fmt::format("a verdict needs {} seeds, found {}", judge::fewest_seeds, stack.seeds);
-      }
-      if (!format.drift.reason.empty()) continue;
-      format.drift.tests = drift_tests(stack, format, options);
-      drifts.push_back(&format.drift);
-    }
+judge::StackVerdict drift_of(const FormatsStack& stack, const FormatResult& format,
+                             const config::AgreementOptions& options) {
+  const int overflowed = format.variants.front().forward.seeds;
+  if (stack.seeds < judge::fewest_seeds) {
+    return {.reason = fmt::format("a verdict needs {} seeds, found {}", judge::fewest_seeds, stack.seeds)};
   }
-  judge::judge(drifts, options.familywise_error);
+  if (overflowed > 0) return {.reason = fmt::format("{} of {} seeds diverged", overflowed, stack.seeds)};
+  return {.tests = drift_tests(stack, format, options)};
 }
 
 }  // namespace
 
-void judge_laws(FormatsResult& result, const config::AgreementOptions& options) {
+void judge_formats(FormatsResult& result, const config::AgreementOptions& options) {
   std::vector<Profile> profiles;
   for (const FormatsStack& stack : result.stacks) {
-    for (const FormatResult& format : stack.formats) profiles.push_back(stack.law_profile(format));
+    for (const FormatResult& format : stack.formats) profiles.push_back(format.law_average.profile());
   }
   std::vector<judge::Comparison> comparisons;
-  for (const FormatsStack& stack : result.stacks) {
-    for (const FormatResult& format : stack.formats) {
+  std::vector<FormatResult*> formats;
+  std::vector<judge::StackVerdict*> drifts;
+  std::vector<judge::Test*> massive;
+  for (FormatsStack& stack : result.stacks) {
+    for (FormatResult& format : stack.formats) {
       comparisons.push_back({.spec = stack.spec,
                              .measured = profiles[comparisons.size()],
                              .seeds = stack.seeds,
@@ -67,29 +61,30 @@ void judge_laws(FormatsResult& result, const config::AgreementOptions& options) 
                              .prediction = stack.prediction,
                              .rounding = format.stream_rounding,
                              .per_seed = &format.law_curves});
+      formats.push_back(&format);
+      if (format.is_f64()) continue;
+      format.drift = drift_of(stack, format, options);
+      drifts.push_back(&format.drift);
+      if (format.branch_cost.count() == 0) continue;
+      format.massive = {.measured = {format.branch_cost.mean(), format.branch_cost.standard_error()},
+                        .seeds = stack.seeds};
+      massive.push_back(&format.massive);
     }
   }
   std::vector<judge::StackVerdict> laws = judge::verdicts_of(comparisons, options);
-  std::size_t next = 0;
-  for (FormatsStack& stack : result.stacks) {
-    for (FormatResult& format : stack.formats) format.law = std::move(laws[next++]);
+  for (std::size_t i = 0; i < laws.size(); ++i) formats[i]->law = std::move(laws[i]);
+  judge::judge(drifts, options.familywise_error);
+  judge::judge(massive, {.familywise_error = options.familywise_error});
+}
+
+std::string massive_words(const judge::Test& judged) {
+  switch (judged.verdict) {
+    case judge::Verdict::disagrees: return judged.measured.value > 0.0 ? "hurts" : "helps";
+    case judge::Verdict::agrees: return "no difference seen";
+    case judge::Verdict::inconclusive: return "not finite";
+    case judge::Verdict::not_checked: break;
   }
-  judge_drifts(result, options);
-}
-
-std::size_t massive_tests(const FormatsResult& result) {
-  std::size_t tests = 0;
-  for (const FormatsStack& stack : result.stacks) tests += stack.formats.size() - 1;
-  return tests;
-}
-
-std::string massive_words(const RunningMoments& effect, std::size_t tests, double familywise_error) {
-  if (effect.count() < 2) return "";
-  if (!std::isfinite(effect.mean() / effect.standard_error())) return "not finite";
-  const double level = judge::sidak_level(familywise_error, tests);
-  const double limit = judge::critical_excess(static_cast<double>(effect.count()) - 1.0, level);
-  if (std::abs(effect.mean()) <= limit * effect.standard_error()) return "no difference seen";
-  return effect.mean() > 0.0 ? "hurts" : "helps";
+  return "";
 }
 
 bool check_failed(const FormatsResult& result) {

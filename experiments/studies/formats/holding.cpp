@@ -26,9 +26,4 @@ std::optional<Part> part_of(const ModelSpec& model, const Emission& at) {
   }
 }
 
-std::span<const std::string_view> default_parts(const TensorFormat& format) {
-  const std::span<const std::string_view> all = part_names;
-  return format.is_narrow() ? all.subspan(static_cast<std::size_t>(Part::inputs)) : all;
-}
-
 }  // namespace periscope::formats

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
 
 #include "sim/base/enumerators.h"
@@ -28,7 +27,7 @@ static_assert(are_names_of<Part>(part_names));
 /// weights) is in f32.
 struct Holding {
   std::array<Quantization, part_names.size()> parts;
-  std::optional<NumberFormat> sums;  ///< of products with matrices; nothing: f32
+  std::optional<NumberFormat> sums;  ///< accumulation format of products with matrices; nullopt means f32
   double loss_scale = 1.0;
   std::uint64_t seed = 0;  ///< of stochastic rounding
 
@@ -39,9 +38,5 @@ struct Holding {
 /// no further (x_in, q_in … up_in in the forward pass, scores). A norm that the placement does not have holds nothing:
 /// its output is its input.
 std::optional<Part> part_of(const ModelSpec& model, const Emission& at);
-
-/// The parts that a format covers unless the configuration says it: all of them for formats of at least 16 bits; what
-/// matrices read and their weights for narrower ones, as in the usual W8A8 and FP8 linear layers.
-std::span<const std::string_view> default_parts(const TensorFormat& format);
 
 }  // namespace periscope::formats

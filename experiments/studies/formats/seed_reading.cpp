@@ -1,4 +1,4 @@
-#include "experiments/studies/formats/seed_reading.h"
+#include "experiments/studies/formats/formats.h"
 
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"

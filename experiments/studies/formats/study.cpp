@@ -20,9 +20,7 @@ const std::vector<study::Flag<FormatsFlags>>& flags() {
 /// Passes of which one keeps every signal, and its gradient, to compare the others with; and certificates.
 stacks::MemoryEstimate memory_of(const FormatsConfig& config) {
   const int threads = study::threads_of(config.run);
-  auto forward = static_cast<const config::Config&>(config);
-  forward.run.backward = false;  // what is predicted
-  stacks::MemoryEstimate all = stacks::stacks_memory(forward, true, false, threads);
+  stacks::MemoryEstimate all = stacks::stacks_memory(config.without_gradients(), true, false, threads);
   config::RunOptions compared = config.run;
   compared.dtype = DType::f64;
   for (const StackSpec& spec : config.stacks()) {
@@ -46,9 +44,7 @@ study::Job resolve(const study::Request& request) {
           .overridden = config::override_json(config),
           .memory = memory_of(config),
           .run = [config](stacks::Progress& progress) -> study::Outcome {
-            auto forward = static_cast<const config::Config&>(config);
-            forward.run.backward = false;  // theory predicts no gradient: noise follows from measured ones (T27)
-            stacks::require_override_is_seen(forward, "formats", true, stacks::verdict_numbers);
+            stacks::require_override_is_seen(config.without_gradients(), "formats", true, stacks::verdict_numbers);
             const FormatsResult result = formats::run(config, progress);
             if (result.stopped_early) return {.stopped_early = true};
             return {.data = dataset_of(config, result),

@@ -9,18 +9,12 @@ namespace periscope::probe {
 namespace {
 
 std::vector<SafetensorsEntry> entries_of(const Checkpoint& checkpoint, const ModelPass& pass, bool has_loss) {
-  const ModelSpec& m = checkpoint.model();
   const auto tokens = static_cast<std::int64_t>(pass.ids.size());
-  std::vector<SafetensorsEntry> entries{{"input", SafetensorsType::f64, {tokens, m.width}},
-                                        {"tokens", SafetensorsType::i64, {tokens}},
-                                        {"labels", SafetensorsType::i64, {tokens}},
-                                        {"logits", SafetensorsType::f64, {tokens, m.unembedding ? m.vocab : m.width}}};
+  std::vector<SafetensorsEntry> entries = stacks::pass_entries(checkpoint.model(), tokens, pass.backward);
+  entries.push_back({"tokens", SafetensorsType::i64, {tokens}});
   if (has_loss) entries.push_back({"loss", SafetensorsType::f64, {1}});
-  stacks::add_stream_entries(m, tokens, "", entries);
-  if (!pass.backward) return entries;
-  stacks::add_stream_entries(m, tokens, "grad.", entries);
   for (const auto& [tensor, uses] : checkpoint.uses()) {
-    entries.push_back({"grad.weight." + tensor, SafetensorsType::f64, stored_shape(uses)});
+    if (pass.backward) entries.push_back({"grad.weight." + tensor, SafetensorsType::f64, stored_shape(uses)});
   }
   return entries;
 }

@@ -9,7 +9,7 @@
 #include "experiments/engine/judge/imprecise.h"
 #include "experiments/engine/result/curves.h"
 #include "experiments/engine/run/cost.h"
-#include "experiments/studies/propagate/dataset_tables.h"
+#include "experiments/studies/propagate/propagate.h"
 
 namespace periscope::propagate {
 namespace {
@@ -19,6 +19,18 @@ using dataset::text_of;
 using dataset::Type;
 using Row = Builder::Row;
 
+const std::string on_stack = "input placement";
+
+/// One stack of a run.
+struct Stack {
+  const stacks::StackResult& result;
+  const config::RunOptions& run;
+  const judge::SeedCurves* seeds;  ///< seed by seed; null where nothing was measured
+
+  [[nodiscard]] const Profile* measured() const { return result.measurement ? &result.measurement->profile : nullptr; }
+  [[nodiscard]] const Profile& predicted() const { return result.prediction.profile; }
+};
+
 std::vector<double> z_scores(const Curve& measured, const Curve& predicted) {
   std::vector<double> z;
   for (std::size_t i = 0; i < measured.value.size(); ++i) {
@@ -27,21 +39,6 @@ std::vector<double> z_scores(const Curve& measured, const Curve& predicted) {
                     .z());
   }
   return z;
-}
-
-/// A verdict compares the logarithm of a squared gradient, whose mean over seeds a few large ones do not decide: the
-/// z beside the square is that one's, so that no z contradicts the verdict.
-template <class At>
-void use_compared(const judge::StackVerdict& judged, At at, std::vector<double>& z) {
-  for (const judge::Test& test : judged.tests) {
-    if (test.statistic != Statistic::log_grad_sq || !test.contrast.empty()) continue;
-    const auto i = static_cast<std::size_t>(test.index);
-    if constexpr (std::is_same_v<At, Signal>) {
-      if (!test.weight && test.signal == at && i < z.size()) z[i] = test.z();
-    } else {
-      if (test.weight == at && i < z.size()) z[i] = test.z();
-    }
-  }
 }
 
 template <class At>
@@ -65,10 +62,9 @@ void put_versions(const Stack& s, const Row& row, Statistic statistic, At at) {
       put("predicted_limit", limit->value);
     }
   }
-  if (measured == nullptr || predicted == nullptr) return;
-  std::vector<double> z = z_scores(*measured, *predicted);
-  if (statistic == Statistic::grad_sq) use_compared(s.result.judged, at, z);
-  put("z", z);
+  // A few large ones decide the mean over seeds of a squared gradient: its logarithm has a z instead.
+  const bool has_z = measured != nullptr && predicted != nullptr && statistic != Statistic::grad_sq;
+  if (has_z) put("z", z_scores(*measured, *predicted));
 }
 
 void put_curves(const Stack& s, const Row& row) {
@@ -146,10 +142,8 @@ dataset::Table<Prediction> theory_table() {
   table
       .column({"finite_width", on_stack + " depth", "1", "finite-width factor w of T19 (the term is c*w)"},
               &Prediction::finite_width)
-      .column({"theory_replicates", on_stack, "1", "replicates behind the prediction"}, &Prediction::replicates)
-      .column({"theory_patterns", on_stack, "1", "attention patterns drawn per head, forward"}, &Prediction::samples)
-      .column({"theory_patterns_back", on_stack, "1", "attention patterns drawn, backward"},
-              &Prediction::backward_samples)
+      .column({"theory_replicates", on_stack, "1", "number of replicates used for the prediction"},
+              &Prediction::replicates)
       .column_if_any({"theory_finite_width_replicates", on_stack, "1", "replicates of T25's chain"},
                      [](const Prediction& p) {
                        return p.exact_at_width ? std::optional(p.finite_width_replicates) : std::nullopt;
@@ -178,10 +172,7 @@ dataset::Table<stacks::Measurement> measurement_table() {
                 dataset::put_square(row, "angular_distance_measured", m.profile.angular_distance);
               })
       .column({"diverged_seeds", on_stack, "1", "seeds whose stream stopped being finite"},
-              [](const stacks::Measurement& m) { return m.diverged_seeds; })
-      .column({"diverged_at", on_stack, "1", "first sublayer at which one did"}, [](const stacks::Measurement& m) {
-        return m.diverged_at < 0 ? std::nullopt : std::optional(m.diverged_at);
-      });
+              &stacks::Measurement::diverged_seeds);
   return table;
 }
 
@@ -193,10 +184,7 @@ std::vector<dataset::ColumnSpec> curves() {
        {"predicted", "prediction"},
        {"predicted_stderr", "standard error of the prediction (sampled attention patterns)"},
        {"predicted_limit", "prediction in the limit of infinite width, where the other is for this width (T25)"},
-       {"z",
-        "measured - predicted in combined standard errors; of squared gradients that of their logarithms where these "
-        "are compared",
-        "1"}});
+       {"z", "measured - predicted in combined standard errors", "1"}});
 }
 
 /// All columns of a stack.
@@ -206,7 +194,6 @@ const dataset::Table<Stack>& table() {
     const auto measurement = [](const Stack& s) { return s.result.measurement ? &*s.result.measurement : nullptr; };
     t.family(curves(), put_curves)
         .family(seed_columns(), put_seeds)
-        .part(power_table(), [](const Stack& s) { return &s; })
         .column_if_any({"weights", on_stack, "", "how random matrices were drawn: dense, or matrix-free (T21)"},
                        [](const Stack& s) {
                          return s.measured() != nullptr ? std::optional(stacks::weights_used(s.result.spec, s.run))
@@ -215,14 +202,14 @@ const dataset::Table<Stack>& table() {
         .part(theory_table(), [](const Stack& s) { return &s.result.prediction; })
         .part(measurement_table(), measurement)
         .family(top_columns(), put_top_magnitudes)
-        .part(verdict_table(), [](const Stack& s) { return &s; });
+        .part(verdict_table(on_stack),
+              [](const Stack& s) { return s.measured() != nullptr ? &s.result.judged : nullptr; });
     return t;
   }();
   return all;
 }
 
-/// The curves that some stack has are there in all versions, with NaN where theory refuses, or where what was measured
-/// has none; and so is what a verdict rests on, where none is given.
+/// The curves that some stack has are there in all versions, with NaN where one is not predicted or not measured.
 void mention_all(Builder& builder, const std::vector<stacks::StackResult>& results) {
   std::set<std::string> stems;
   const auto look = [&](const Profile& profile) {
@@ -233,27 +220,12 @@ void mention_all(Builder& builder, const std::vector<stacks::StackResult>& resul
     look(r.prediction.profile);
     if (r.measurement) look(r.measurement->profile);
   }
-  if (results.front().measurement) {
-    for (const char* name : {"worst_excess", "worst_critical", "rejected_by", "power_worst", "power_median"}) {
-      builder.mention(name);
-    }
-    if (stems.contains("weight_log_grad_sq")) builder.mention("weight_log_grad_sq_power");
-  }
   for (const std::string& stem : stems) {
     for (const char* version : {"predicted", "predicted_stderr", "measured", "stderr"}) {
       if (version[0] != 'p' && !results.front().measurement) continue;
       builder.mention(stem + "_" + version);
     }
   }
-}
-
-std::size_t most_contrasts(const std::vector<stacks::StackResult>& results) {
-  std::ptrdiff_t most = 0;
-  for (const stacks::StackResult& r : results) {
-    if (r.judged.worst < 0) continue;
-    most = std::max(most, std::ranges::count_if(r.judged.tests, [](const auto& c) { return !c.contrast.empty(); }));
-  }
-  return static_cast<std::size_t>(most);
 }
 
 }  // namespace
@@ -266,11 +238,11 @@ const dataset::Schema& schema() {
         {"seed", Type::integer, "1",
          "seed of weights and input; if run.paired = false, each stack adds its own offset"}};
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
-    dimensions.push_back({"statistic", Type::text, "", "what is read"});
-    dimensions.push_back({"contrast", Type::integer, "1", "number of the contrast, which contrast_name names"});
+    dimensions.push_back({"statistic", Type::text, "", "statistic"});
+    dimensions.push_back({"contrast"});
     std::vector<dataset::ColumnSpec> columns = table().specs();
     columns.push_back(dataset::placement_settings());
-    return dataset::Schema("stack", 4, std::move(dimensions), std::move(columns));
+    return dataset::Schema("stack", 5, std::move(dimensions), std::move(columns));
   }();
   return declared;
 }
@@ -288,7 +260,6 @@ dataset::Dataset dataset_of(const config::Config& config, const std::vector<stac
   for (const stacks::StackResult& r : results) depths = std::max(depths, r.spec.model.depths());
   dataset::put_curve_coordinates(builder, results.front().spec.model, depths, top_count, weights);
   builder.put("statistic", statistic_names);
-  if (const std::size_t most = most_contrasts(results); most > 0) builder.count("contrast", most);
   if (!per_seed.empty()) {
     builder.count("seed", static_cast<std::size_t>(config.run.seeds), static_cast<std::int64_t>(config.run.seed));
   }

@@ -76,16 +76,11 @@ void write_model(const StackContext& c, const StackSpec& spec, OutputFile& outpu
 }
 
 Entries activation_entries(const StackSpec& spec, bool backward) {
-  const ModelSpec& m = spec.model;
   const std::int64_t tokens = spec.input.tokens;
-  Entries entries{{"input", SafetensorsType::f64, {tokens, m.width}}};
+  Entries entries = stacks::pass_entries(spec.model, tokens, backward);
   if (spec.input.kind != InputKind::gaussian) entries.push_back({"tokens", SafetensorsType::i64, {tokens}});
-  entries.push_back({"labels", SafetensorsType::i64, {tokens}});
-  stacks::add_stream_entries(m, tokens, "", entries);
-  entries.push_back({"logits", SafetensorsType::f64, {tokens, m.unembedding ? m.vocab : m.width}});
   entries.push_back({"loss", SafetensorsType::f64, {1}});
   if (!backward) return entries;
-  stacks::add_stream_entries(m, tokens, "grad.", entries);
   for (const ParameterId& id : all_parameters_of(spec)) {
     entries.push_back({"grad.weight." + name_of(id), SafetensorsType::f64, stored_shape_of(spec.model, id)});
   }

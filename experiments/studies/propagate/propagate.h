@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/result/schema.h"
+#include "experiments/engine/result/table.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/settings/config.h"
 
@@ -21,6 +21,9 @@ void require_one_stack(const config::Config& config, const std::string& folder);
 /// Throws ConfigError for files that are there already unless `overwrite`.
 void dump(const config::Config& config, const std::string& folder, bool overwrite,
           const std::function<void()>& before_commit);
+
+/// The verdict and what it rests on, on the dimensions `on`: detectable errors (T22) by statistic, and contrasts.
+dataset::Table<judge::StackVerdict> verdict_table(const std::string& on);
 
 /// The result of propagate and theory, on the dimensions (input, placement, …). `per_seed` has every stack's curves
 /// seed by seed, or is empty.

@@ -63,19 +63,24 @@ void write_dump(const config::Config& config, const std::string& folder, bool fo
   progress.say(fmt::format("wrote {}\n", printable(folder)));
 }
 
+/// A job without its `run`; `measures` whether stacks are measured too.
+Job job_of(const config::Config& config, const std::string& file, bool measures) {
+  config::require_fault_acts(config);
+  return {.file = file,
+          .run_options = config.run,
+          .resolved = config::resolved(config),
+          .overridden = config::override_json(config),
+          .memory = stacks::stacks_memory(config, config.theory.finite_width.value_or(measures), measures,
+                                          study::threads_of(config.run)),
+          .run = {}};
+}
+
 Job resolve_propagate(const Request& request) {
   const auto own = study::read_flags(propagate_flags(), request.flags);
   config::Config config = request.load(study::Matrices::any);
   config.run.backward = config.run.backward || own.backward;
-  config::require_fault_acts(config);
   if (!own.dump.empty()) require_one_stack(config, own.dump);
-  Job job{.file = "propagate",
-          .run_options = config.run,
-          .resolved = config::resolved(config),
-          .overridden = config::override_json(config),
-          .memory = stacks::stacks_memory(config, config.theory.finite_width.value_or(true), true,
-                                          study::threads_of(config.run)),
-          .run = {}};
+  Job job = job_of(config, "propagate", true);
   if (own.fail_on_divergence) {
     job.unskippable = "--fail-on-divergence: a result file does not keep that flag's exit code";
   }
@@ -97,16 +102,11 @@ Job resolve_propagate(const Request& request) {
 Job resolve_theory(const Request& request) {
   config::Config config = request.load(study::Matrices::any);
   config.run.backward = config.run.backward || study::read_flags(theory_flags(), request.flags).backward;
-  config::require_fault_acts(config);
-  return {.file = "theory",
-          .run_options = config.run,
-          .resolved = config::resolved(config),
-          .overridden = config::override_json(config),
-          .memory = stacks::stacks_memory(config, config.theory.finite_width.value_or(false), false,
-                                          study::threads_of(config.run)),
-          .run = [config](stacks::Progress& progress) {
-            return outcome_of(config, stacks::predict_alone(config, progress));
-          }};
+  Job job = job_of(config, "theory", false);
+  job.run = [config](stacks::Progress& progress) {
+    return outcome_of(config, stacks::predict_alone(config, progress));
+  };
+  return job;
 }
 
 }  // namespace
