@@ -10,6 +10,7 @@
 #include "tests/certify/aligned_weights.h"
 #include "tests/certify/certified_stack.h"
 #include "tests/emulated/backend.h"
+#include "tests/soundness/inner_signals.h"
 #include "tests/support/edited_weights.h"
 #include "tests/support/recorded_stack.h"
 #include "tests/support/targets.h"
@@ -169,16 +170,17 @@ TEST_CASE("T17, T24: one input attains the bound of every signal") {
     const config::TheoryParameters parameters(truth(), m, weights.source());
     for (const bool exact : {true, false}) {
       const RunArithmetic arithmetic = exact ? RunArithmetic{} : run_arithmetic(Arithmetic::pure, fp64);
-      certify::InnerLog log;
-      const auto emulated = make_emulated_backend(truth(), {.arithmetic = arithmetic}, &log);
-      const StackContext c{.ops = exact ? truth() : *emulated, .model = m, .weights = weights.source()};
       certify::SignalMaxima seen;
+      soundness::InnerSignals inner(m, weights.source(), seen);
+      const auto emulated = make_emulated_backend(truth(), {.arithmetic = arithmetic}, &inner);
+      const StackContext c{.ops = exact ? truth() : *emulated, .model = m, .weights = weights.source()};
+      const Hooks hooks{.recorders = {&inner}};
       if (domain.tokens) {
-        seen.add(c, std::vector<int>(tokens, 0), exact ? nullptr : &log);
+        seen.add(c, std::vector<int>(tokens, 0), hooks);
       } else {
         // The same token twice, its opposite before it, and nothing at all.
         for (const auto& [first, second] : {std::pair{1.0, 1.0}, {-1.0, 1.0}, {0.0, 0.0}}) {
-          seen.add(c, weights.input(largest, {first, second}), exact ? nullptr : &log);
+          seen.add(c, weights.input(largest, {first, second}), hooks);
         }
       }
       const Certificate certificate = theory::certify(m, parameters, domain, arithmetic, tokens);

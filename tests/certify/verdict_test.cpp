@@ -87,7 +87,7 @@ TEST_CASE("an infinite signal violates a bound, but where the certificate lets t
 TEST_CASE("certify passes if no bound was exceeded and all that is required is certified") {
   const auto result = [](double stream, double behind) {
     CertifyResult r{.model = {}, .family = {}, .spec = {}, .domain = {}};
-    r.runs = {planted(stream, 1.0, behind, run_arithmetic(Arithmetic::mixed, number_formats[2]))};
+    r.certificates.runs = {planted(stream, 1.0, behind, run_arithmetic(Arithmetic::mixed, number_formats[2]))};
     return r;
   };
   const NumberFormat fp16 = number_formats[2];
@@ -120,11 +120,12 @@ TEST_CASE("the factor of a class that fits by itself is in brackets if a signal 
   const auto rows = [&](double module) {
     theory::Certificate c{.bounds = {bound(Signal::x_out, -1, {1.0}), bound(Signal::up, 1, {module}),
                                      bound(Signal::x_out, 1, {16.0}), bound(Signal::output, 2, {0.0})}};
-    r.certificate = c;
+    r.formats = {fp16};
+    r.certificates.exact = c;
     r.arithmetic = Arithmetic::mixed;
     c.arithmetic = run_arithmetic(Arithmetic::mixed, fp16);
-    r.runs = {c};
-    return certify::table(r, {fp16});
+    r.certificates.runs = {c};
+    return certify::table(r);
   };
   const std::string certified = rows(32.0);
   CHECK(certified.find(" 4.09e+03x\n") != std::string::npos);
@@ -261,10 +262,11 @@ TEST_CASE("what a certificate does not cover is said: inputs, forms of attention
   CertifyResult r{.model = {}, .family = {}, .spec = {}, .domain = {}};
   r.spec.model.norm = NormKind::rms;
   r.arithmetic = Arithmetic::mixed;
-  r.runs = {planted(1.0, 1.0, 1.0, run_arithmetic(Arithmetic::mixed, fp16))};
-  r.runs[0].longest = 4096;
+  r.formats = {fp16};
+  r.certificates.runs = {planted(1.0, 1.0, 1.0, run_arithmetic(Arithmetic::mixed, fp16))};
+  r.certificates.runs[0].longest = 4096;
   const auto says = [&](std::string_view word) {
-    return std::ranges::count_if(not_covered(r, {fp16}),
+    return std::ranges::count_if(not_covered(r),
                                  [&](const std::string& line) { return line.find(word) != std::string::npos; });
   };
   CHECK(says("bypass the embedding table") == 1);
@@ -279,14 +281,15 @@ TEST_CASE("what a certificate does not cover is said: inputs, forms of attention
   CHECK(says("padded") == 0);
   // Each format has its own length where they differ: here the second certificate is about fewer tokens.
   const NumberFormat& bf16 = number_formats[1];
-  r.runs.push_back(planted(1.0, 1.0, 1.0, run_arithmetic(Arithmetic::mixed, bf16)));
-  r.runs[1].longest = 67;
-  const std::vector<std::string> lines = not_covered(r, {fp16, bf16});
+  r.formats.push_back(bf16);
+  r.certificates.runs.push_back(planted(1.0, 1.0, 1.0, run_arithmetic(Arithmetic::mixed, bf16)));
+  r.certificates.runs[1].longest = 67;
+  const std::vector<std::string> lines = not_covered(r);
   CHECK(std::ranges::any_of(lines, [](const std::string& line) {
     return line.find("over more tokens than 3972 in fp16, 65 in bf16, or in blocks") != std::string::npos;
   }));
   r.arithmetic = Arithmetic::exact;
-  CHECK(not_covered(r, {fp16}).empty());
+  CHECK(not_covered(r).empty());
 }
 
 }  // namespace

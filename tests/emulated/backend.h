@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "sim/core/backend.h"
-#include "sim/emulated/watch.h"
 #include "tests/emulated/emulation.h"
+#include "tests/emulated/watch.h"
 
 namespace periscope {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "sim/core/backend.h"
-#include "sim/emulated/watch.h"
 #include "tests/emulated/sums.h"
+#include "tests/emulated/watch.h"
 
 /// The formulas of Backend's forward ops on plain arrays, every step rounded as an Emulation says (T24). Shapes are
 /// those of sim/reference/ops.h. Peaks: largest magnitudes of inner numbers; their lengths are the caller's duty.

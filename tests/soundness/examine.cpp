@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "experiments/engine/settings/theory_parameters.h"
-#include "experiments/studies/certify/signal_maxima.h"
 #include "sim/model/parameters.h"
 #include "sim/reference/backend.h"
 #include "tests/emulated/backend.h"
+#include "tests/soundness/inner_signals.h"
 #include "tests/soundness/inputs.h"
 #include "tests/soundness/search.h"
 
@@ -114,17 +114,17 @@ class Trial {
 
   /// Runs an input and returns the share of its bound that the target signal reached.
   double run(const Emulation& emulation, const SpecimenInput& input, std::size_t target) {
-    certify::InnerLog log;
-    const auto emulated = make_emulated_backend(ops_, emulation, &log);
     // The simulator adds the first row of the token types: every other run finds another row there.
     const bool other_type = ++runs_ % 2 == 0 && other_types_;
-    const StackContext c{
-        .ops = *emulated, .model = result_.specimen.model, .weights = other_type ? *other_types_ : weights_};
+    const HeldWeights& weights = other_type ? *other_types_ : weights_;
     certify::SignalMaxima seen;
+    InnerSignals inner(result_.specimen.model, weights, seen);
+    const auto emulated = make_emulated_backend(ops_, emulation, &inner);
+    const StackContext c{.ops = *emulated, .model = result_.specimen.model, .weights = weights};
     if (const auto* ids = std::get_if<std::vector<int>>(&input)) {
-      seen.add(c, *ids, &log);
+      seen.add(c, *ids, {.recorders = {&inner}});
     } else {
-      seen.add(c, std::get<Tensor>(input), &log);
+      seen.add(c, std::get<Tensor>(input), {.recorders = {&inner}});
     }
     ++result_.runs;
     std::optional<Breach> worst;

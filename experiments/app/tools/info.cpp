@@ -7,8 +7,8 @@ namespace periscope::app {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<study::Flag<study::IgnoredKeys>> ignore_key_flags() {
-  return {study::ignore_key_flag<study::IgnoredKeys>()};
+std::vector<study::Flag<study::CheckpointFlags>> ignore_key_flags() {
+  return {study::ignore_key_flag<study::CheckpointFlags>()};
 }
 
 Json info_json(const Checkpoint& c, stacks::Progress& progress) {

@@ -17,7 +17,7 @@ nlohmann::ordered_json info_json(const Checkpoint& checkpoint, stacks::Progress&
 std::string info_text(const Checkpoint& checkpoint, stacks::Progress& progress);
 
 /// Returns the flag --ignore-key, for commands that are not studies.
-std::vector<study::Flag<study::IgnoredKeys>> ignore_key_flags();
+std::vector<study::Flag<study::CheckpointFlags>> ignore_key_flags();
 
 /// Throws ConfigError for a family that is none.
 void require_family(const std::string& family);

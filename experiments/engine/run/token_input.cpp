@@ -195,8 +195,8 @@ TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, c
     input.ids = text_ids(source, model, folder, input);
   }
   const std::size_t read = input.ids.size();
-  if (source.labels) {
-    const IdList list = id_list("--labels", *source.labels);
+  if (!source.labels.empty()) {
+    const IdList list = id_list("--labels", source.labels);
     input.labels = parse_ids(list);
     check_range(list, input.labels, no_label, model.vocab, "label");
     if (input.labels.size() != read) {
@@ -209,7 +209,7 @@ TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, c
   if (source.max_tokens && read > static_cast<std::size_t>(*source.max_tokens)) {
     input.ids.resize(static_cast<std::size_t>(*source.max_tokens));
     input.labels.resize(input.ids.size());
-    if (!source.labels) input.labels.back() = no_label;
+    if (source.labels.empty()) input.labels.back() = no_label;
     input.notes.push_back(fmt::format("the first {} of {} tokens (--max-tokens)", input.ids.size(), read));
   }
   check_length(input.ids.size(), model, source.max_tokens.has_value());
@@ -217,9 +217,9 @@ TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, c
     std::ranges::fill(input.labels, no_label);
     input.notes.emplace_back("no loss: the model has no head");
   } else if (!input.has_labels()) {
-    input.notes.emplace_back(source.labels  ? "no loss: all labels are -1"
-                             : model.causal ? "no loss: one token has no next token"
-                                            : "no loss: a bidirectional model needs --labels");
+    input.notes.emplace_back(!source.labels.empty() ? "no loss: all labels are -1"
+                             : model.causal         ? "no loss: one token has no next token"
+                                                    : "no loss: a bidirectional model needs --labels");
   }
   return input;
 }

@@ -17,9 +17,9 @@ constexpr int most_tokens = 1 << 14;
 struct TokenSource {
   std::string tokens = {};  ///< --tokens: "5,9,2", or a file of ids (JSON list, or separated by space, ","); "": none
   std::string text = {};    ///< --text: a file; "": none
-  std::optional<std::string> labels = {};  ///< --labels: like tokens; −1 for no label
-  std::string tokenizer = {};              ///< --tokenizer: a file of llama2.c, or "bytes"; "": the folder's
-  std::optional<int> max_tokens = {};      ///< --max-tokens: only the first so many
+  std::string labels = {};  ///< --labels: like tokens; −1 for no label; "": the next tokens
+  std::string tokenizer = {};          ///< --tokenizer: a file of llama2.c, or "bytes"; "": the folder's
+  std::optional<int> max_tokens = {};  ///< --max-tokens: only the first so many
 };
 
 /// The token ids that a model reads, and the labels that it is to predict.

@@ -10,6 +10,15 @@
 
 namespace periscope::study {
 
+std::unique_ptr<Checkpoint> CheckpointConfig::open() const {
+  return model ? std::make_unique<Checkpoint>(model, ignore_keys)
+               : std::make_unique<Checkpoint>(checkpoint, ignore_keys);
+}
+
+std::string CheckpointConfig::model_name() const {
+  return std::filesystem::path(checkpoint + "/.").lexically_normal().parent_path().filename().string();
+}
+
 void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys) {
   dataset::set(data.facts, "checkpoint", name);
   if (!ignored_keys.empty()) dataset::set(data.facts, "ignored_keys", fmt::format("{}", fmt::join(ignored_keys, ", ")));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -7,13 +8,9 @@
 #include "experiments/engine/result/dataset.h"
 #include "experiments/engine/run/token_input.h"
 #include "experiments/engine/study/request.h"
+#include "sim/checkpoint/checkpoint.h"
 
 namespace periscope::study {
-
-/// Values of --ignore-key.
-struct IgnoredKeys {
-  std::vector<std::string> ignore_keys;
-};
 
 template <class F>
 study::Flag<F> ignore_key_flag() {
@@ -22,7 +19,8 @@ study::Flag<F> ignore_key_flag() {
 }
 
 /// A checkpoint and the tokens that it reads.
-struct CheckpointFlags : IgnoredKeys, stacks::TokenSource {
+struct CheckpointFlags : stacks::TokenSource {
+  std::vector<std::string> ignore_keys;
   std::string checkpoint;
 };
 
@@ -42,11 +40,32 @@ std::vector<study::Flag<F>> checkpoint_flags() {
           ignore_key_flag<F>()};
 }
 
+/// The settings of a study of a checkpoint.
+struct CheckpointConfig : config::Config, CheckpointFlags {
+  std::shared_ptr<const MemoryModel> model = {};  ///< instead of the folder
+  bool force = false;                             ///< --force
+
+  [[nodiscard]] std::unique_ptr<Checkpoint> open() const;
+  /// The last part of the folder's path.
+  [[nodiscard]] std::string model_name() const;
+};
+
 /// Sets the attributes `checkpoint` and, if there are any, `ignored_keys` of a result.
 void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys);
 
 /// Throws ConfigError, which names `key`, if `folder`, which results go into, is the checkpoint's own.
 void require_other_folder(std::string_view key, const std::string& folder, const std::string& checkpoint);
+
+/// Reads a study's flags and adds `config`. Throws ConfigError also if results go into the checkpoint's folder.
+template <class C>
+C checkpoint_config(const std::vector<Flag<C>>& flags, const Request& request, config::Config config) {
+  C own = read_flags(flags, request.flags);
+  static_cast<config::Config&>(own) = std::move(config);
+  own.model = request.model;
+  own.force = request.force;
+  require_other_folder("run.out", own.run.out, own.checkpoint);
+  return own;
+}
 
 /// The configuration for a checkpoint's model: computed in f64 unless a dtype was asked for. Refuses keys that the
 /// checkpoint answers.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "sim/base/first_exception.h"
 #include "sim/model/input.h"
@@ -16,17 +18,16 @@ double norm_of(const Backend& ops, const Tensor& x) {
   return std::sqrt(sum);
 }
 
-/// Climbs from x as far as `steps` steps go: along the normalised gradient, a little farther after every success, half
-/// as far after every failure.
-struct Climb {
-  Tensor x;
-  double value;
-};
-
-Climb climb(const StackContext& c, Tensor x, const SignalPlace& place, double largest, int steps) {
+/// Climbs from a random start: along the normalised gradient, a little farther after every success, half as far after
+/// every failure.
+AttackResult climb(const StackContext& c, const SignalPlace& place, double largest, const AttackOptions& o,
+                   std::uint32_t restart) {
+  const double spread = std::isinf(largest) ? 1.0 : largest;
+  const StreamKey key{o.seed, restart, Stream::attack_start};
+  Tensor x = clamped(c.ops, c.ops.normal(o.tokens, c.model.width, o.dtype, key, spread), largest);
   PeakGradient here = peak_gradient_at(c, x, place, true);
   double length = 0.3;
-  for (int step = 0; step < steps && length > 1e-9; ++step) {
+  for (int step = 0; step < o.steps && length > 1e-9; ++step) {
     const double steepness = norm_of(c.ops, here.gradient);
     if (!(steepness > 0.0)) break;
     const double scale = std::max(norm_of(c.ops, x), 1e-30);
@@ -40,34 +41,21 @@ Climb climb(const StackContext& c, Tensor x, const SignalPlace& place, double la
       length *= 0.5;
     }
   }
-  return {x, here.value};
+  return {.place = place, .reached = here.value, .input = x};
 }
 
-Climb climb_from_random(const StackContext& c, const SignalPlace& place, double largest, const AttackOptions& o,
-                        int restart) {
-  const StreamKey key{o.seed, static_cast<std::uint32_t>(restart), Stream::attack_start};
-  const double spread = std::isinf(largest) ? 1.0 : largest;
-  const Tensor start = clamped(c.ops, c.ops.normal(o.tokens, c.model.width, o.dtype, key, spread), largest);
-  return climb(c, start, place, largest, o.steps);
-}
-
-/// Token ids, and what they reach.
-struct Search {
-  std::vector<int> ids;
-  double value;
-};
-
-Search search_from_random(const StackContext& c, const SignalPlace& place, const AttackOptions& o, int restart) {
+/// Improves a random sequence of token ids, one token at a time.
+AttackResult search(const StackContext& c, const SignalPlace& place, const AttackOptions& o, std::uint32_t restart) {
   constexpr int candidates = 8;
   const int room = c.model.embedding.positions - c.model.embedding.position_offset;
   const int length = c.model.embedding.positions > 0 ? std::min(o.tokens, room) : o.tokens;
   std::vector<int> draws(static_cast<std::size_t>(length + o.steps * candidates));
-  fill_uniform_int({o.seed, static_cast<std::uint32_t>(restart), Stream::attack_ids}, c.model.vocab, draws);
+  fill_uniform_int({o.seed, restart, Stream::attack_ids}, c.model.vocab, draws);
   const auto value_of = [&](const std::vector<int>& ids) {
     return peak_gradient_at(c, embedding_forward(c, ids), place, false).value;
   };
-  Search best{{draws.begin(), draws.begin() + length}, 0.0};
-  best.value = value_of(best.ids);
+  AttackResult best{.place = place, .ids = {draws.begin(), draws.begin() + length}};
+  best.reached = value_of(best.ids);
   auto next = draws.begin() + length;
   for (int step = 0; step < o.steps; ++step) {
     const auto at = static_cast<std::size_t>(step % length);
@@ -75,25 +63,10 @@ Search search_from_random(const StackContext& c, const SignalPlace& place, const
     for (int i = 0; i < candidates; ++i) {
       tried[at] = *next++;
       const double value = value_of(tried);
-      if (value > best.value) best = {tried, value};
+      if (value > best.reached) std::tie(best.ids, best.reached) = std::pair(tried, value);
     }
   }
   return best;
-}
-
-/// Small stacks run one restart per thread; in a large one the ops use the threads, so that one sublayer's weights
-/// are in memory. Results come in the order of the restarts.
-template <class Function>
-auto of_all_restarts(const ModelSpec& m, int restarts, const Function& function) {
-  constexpr long largest = 1L << 20U;  // entries of a matrix
-  std::vector<decltype(function(0))> found(static_cast<std::size_t>(restarts));
-  FirstException failure;
-#pragma omp parallel for schedule(dynamic, 1) if (static_cast <long>(m.mlp_width) * m.width <= largest)
-  for (int i = 0; i < restarts; ++i) {
-    failure.run([&] { found[static_cast<std::size_t>(i)] = function(i); });
-  }
-  failure.rethrow();
-  return found;
 }
 
 }  // namespace
@@ -105,23 +78,29 @@ Tensor clamped(const Backend& ops, const Tensor& x, double largest) {
   return ops.from_host(x.rows(), x.cols(), x.dtype(), values);
 }
 
+// Small stacks run one restart per thread; in a large one the ops use the threads, so that one sublayer's weights are
+// in memory.
 AttackResult attack(const StackContext& c, const theory::Certificate& certificate, const SignalPlace& place,
                     const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen) {
-  AttackResult result{.place = place};
-  const auto add = [&](const auto& input, double value, auto& best) {
-    if (best.size() == 0 || value > result.reached) best = input;
-    result.reached = std::max(result.reached, value);
-    seen.add(c, input);
-  };
-  if (domain.tokens) {
-    const auto search = [&](int restart) { return search_from_random(c, place, options, restart); };
-    for (const Search& s : of_all_restarts(c.model, options.restarts, search)) add(s.ids, s.value, result.ids);
-  } else {
-    const auto ascend = [&](int restart) { return climb_from_random(c, place, domain.largest, options, restart); };
-    for (const Climb& top : of_all_restarts(c.model, options.restarts, ascend)) add(top.x, top.value, result.input);
+  constexpr long largest = 1L << 20U;  // entries of a matrix
+  std::vector<AttackResult> found(static_cast<std::size_t>(options.restarts));
+  FirstException failure;
+#pragma omp parallel for schedule(dynamic, 1) if (static_cast <long>(c.model.mlp_width) * c.model.width <= largest)
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    failure.run([&] {
+      const auto restart = static_cast<std::uint32_t>(i);
+      found[i] = domain.tokens ? search(c, place, options, restart) : climb(c, place, domain.largest, options, restart);
+    });
   }
-  result.bound = certificate.find(place.signal, place.sublayer)->magnitude[place.channel];
-  return result;
+  failure.rethrow();
+  for (const AttackResult& one : found) domain.tokens ? seen.add(c, one.ids) : seen.add(c, one.input);
+  AttackResult best = found.front();
+  best.reached = std::max(0.0, best.reached);  // not NaN
+  for (const AttackResult& one : found) {
+    if (one.reached > best.reached) best = one;
+  }
+  best.bound = certificate.find(place.signal, place.sublayer)->magnitude[place.channel];
+  return best;
 }
 
 std::vector<SignalPlace> attack_places(const theory::Certificate& certificate) {

@@ -1,5 +1,4 @@
 #include "experiments/studies/certify/certify.h"
-#include "experiments/engine/settings/parse_format.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,6 +7,7 @@
 #include <cmath>
 
 #include "experiments/engine/run/rescaled_stack.h"
+#include "experiments/engine/settings/parse_format.h"
 #include "sim/base/error.h"
 
 namespace periscope::certify {
@@ -26,21 +26,13 @@ Requirement parse_requirement(const std::string& word) {
   return {static_cast<theory::SignalClass>(at - theory::signal_class_names.begin()), format};
 }
 
-const theory::Certificate& certificate_for(const CertifyResult& result, const NumberFormat& format) {
-  return certificate_for(Certificates{result.certificate, result.runs}, format);
-}
-
 theory::Verdict verdict_of(const theory::Certificate& certificate, const Requirement& requirement) {
   if (certificate.arithmetic.kind != Arithmetic::exact) return theory::verdict(certificate, requirement.kind);
   return theory::verdict(certificate, requirement.kind, requirement.format);
 }
 
-theory::Verdict verdict_of(const CertifyResult& result, const Requirement& requirement) {
-  return verdict_of(certificate_for(result, requirement.format), requirement);
-}
-
 bool passed(const CertifyResult& result, const std::vector<Requirement>& requirements) {
-  const auto met = [&](const Requirement& r) { return verdict_of(result, r).certified; };
+  const auto met = [&](const Requirement& r) { return result.verdict(r.kind, r.format).certified; };
   return !result.check.exceeded && std::ranges::all_of(requirements, met);
 }
 
@@ -57,26 +49,19 @@ std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model) {
 }
 
 std::string place_text(const SignalPlace& place, const ModelSpec& model) {
-  const std::string_view name = name_of(place.signal);
+  const bool in_layer = place.sublayer >= 0 && place.sublayer < model.sublayers();
+  const bool one_number = is_one_number(place.signal);
   const bool of_heads = place.signal == Signal::scores || place.signal == Signal::dots ||
                         (place.signal == Signal::cap_inputs && place.sublayer < model.sublayers());
-  const std::string_view what = of_heads ? "head" : "feature";
-  if (is_one_number(place.signal)) {
-    const std::string_view where = place.sublayer < 0                        ? "input"
-                                   : ModelSpec::is_attention(place.sublayer) ? "attention"
-                                                                             : "MLP";
-    if (place.sublayer < 0 || place.sublayer >= model.sublayers()) {
-      return fmt::format("{}, {}", name, place.sublayer < 0 ? "input" : "head");
-    }
-    return fmt::format("{}, layer {} {}", name, ModelSpec::layer_of(place.sublayer), where);
+  std::string text(!one_number && place.sublayer < 0 && place.signal == Signal::x_out ? "stack's input"
+                                                                                      : name_of(place.signal));
+  if (in_layer) {
+    text += fmt::format(", layer {} {}", ModelSpec::layer_of(place.sublayer),
+                        ModelSpec::is_attention(place.sublayer) ? "attention" : "MLP");
   }
-  if (place.sublayer < 0) {
-    const std::string_view where = place.signal == Signal::x_out ? "stack's input" : name;
-    return fmt::format("{}, {} {}", where, what, place.channel);
-  }
-  if (place.sublayer >= model.sublayers()) return fmt::format("{}, {} {}", name, what, place.channel);
-  return fmt::format("{}, layer {} {}, {} {}", name, ModelSpec::layer_of(place.sublayer),
-                     ModelSpec::is_attention(place.sublayer) ? "attention" : "MLP", what, place.channel);
+  if (!one_number) return fmt::format("{}, {} {}", text, of_heads ? "head" : "feature", place.channel);
+  if (in_layer) return text;
+  return text + (place.sublayer < 0 ? ", input" : ", head");
 }
 
 }  // namespace periscope::certify

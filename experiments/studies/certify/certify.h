@@ -1,44 +1,19 @@
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "experiments/engine/result/schema.h"
 #include "experiments/engine/run/progress.h"
-#include "experiments/engine/run/token_input.h"
 #include "experiments/engine/run/weights_hash.h"
-#include "experiments/engine/settings/config.h"
 #include "experiments/engine/settings/resolved.h"
+#include "experiments/engine/study/checkpoint_flags.h"
 #include "experiments/studies/certify/attack.h"
 #include "experiments/studies/certify/headroom.h"
-#include "sim/checkpoint/memory_model.h"
 #include "sim/numerics/number_format.h"
 
 namespace periscope::certify {
-
-/// The result of `certify` for a model with given weights.
-struct CertifyResult {
-  std::string model;   ///< what it is called
-  std::string family;  ///< "" for weights that are no checkpoint's
-  StackSpec spec;
-  theory::InputDomain domain;
-  Arithmetic arithmetic = Arithmetic::mixed;   ///< that verdicts are for
-  theory::Certificate certificate = {};        ///< of exact arithmetic
-  std::vector<theory::Certificate> runs = {};  ///< of `arithmetic` in every format, unless it is exact
-  /// The certificate of what was run here, pure arithmetic in f64 or f32; measurements and attacks are held against it.
-  std::optional<theory::Certificate> own = {};
-  std::vector<stacks::NamedHash> weights = {};
-  std::vector<std::string> ignored_keys = {};  ///< of the checkpoint's config.json
-  std::optional<SignalMaxima> measured = {};
-  int tokens = 0;  ///< that were measured
-  std::vector<AttackResult> attacks = {};
-  BoundsCheck check = {};  ///< of all that was run here; an exceeded bound is a bug of this program
-  Headroom headroom = {};
-  config::Resolved resolved = {};  ///< what it was made from: the configuration, hashes of the checkpoint's files, ids
-  bool stopped_early = false;      ///< some of it is missing
-};
 
 /// A demand of --require: a format that must be certified for a class, or for all of them.
 struct Requirement {
@@ -49,13 +24,54 @@ struct Requirement {
 /// "fp16" (the residual stream), "mlp:fp16", "all:fp16". Throws ConfigError for anything else.
 Requirement parse_requirement(const std::string& word);
 
-/// The certificate of the result's arithmetic in this format; exact arithmetic has one for all.
-const theory::Certificate& certificate_for(const CertifyResult& result, const NumberFormat& format);
-
 /// Returns the verdict on a requirement in the certificate's arithmetic; an exact certificate is compared with the
 /// format.
 theory::Verdict verdict_of(const theory::Certificate& certificate, const Requirement& requirement);
-theory::Verdict verdict_of(const CertifyResult& result, const Requirement& requirement);
+
+/// The configuration of `certify`: what is certified, measured and attacked.
+struct CertifyConfig : study::CheckpointConfig {  // without a checkpoint: the random stack of the first seed
+  std::vector<std::string> format_words{"bf16", "fp16", "fp8_e5m2", "fp8_e4m3"};
+  std::vector<std::string> requirement_words;
+  std::string arithmetic_word = "mixed";
+  std::optional<int> attack_steps;
+  int length = theory::default_longest;  ///< longest input that is certified, where rounding makes it matter
+  std::optional<double> input_maximum;   ///< of real inputs of a random stack: largest |x|
+  bool measure = false;                  ///< of a random stack: measure its input
+  std::string headroom;                  ///< the format that the stack is scaled into; "": none
+  // What the words say.
+  std::vector<NumberFormat> formats;  ///< that are judged
+  std::vector<Requirement> requirements;
+  Arithmetic arithmetic = Arithmetic::mixed;  ///< that verdicts are for
+  int attack = 0;                             ///< steps of every attack on a bound; 0: none
+
+  [[nodiscard]] bool measures() const { return measure || !tokens.empty() || !text.empty(); }
+};
+
+/// The result of `certify` for a model with given weights.
+struct CertifyResult {
+  std::string model;   ///< what it is called
+  std::string family;  ///< "" for weights that are no checkpoint's
+  StackSpec spec;
+  theory::InputDomain domain;
+  std::vector<NumberFormat> formats = {};     ///< that are judged
+  Arithmetic arithmetic = Arithmetic::mixed;  ///< that verdicts are for
+  Certificates certificates = {};             ///< of exact arithmetic and, unless it is exact, of `arithmetic`
+  /// The certificate of what was run here, pure arithmetic in f64 or f32; compared with measurements and attacks.
+  std::optional<theory::Certificate> own = {};
+  std::vector<stacks::NamedHash> weights = {};
+  std::vector<std::string> ignored_keys = {};  ///< of the checkpoint's config.json
+  std::optional<SignalMaxima> measured = {};
+  int tokens = 0;  ///< that were measured
+  std::vector<AttackResult> attacks = {};
+  BoundsCheck check = {};  ///< of all that was run here; an exceeded bound is a bug of this program
+  Headroom headroom = {};
+  config::Resolved resolved = {};  ///< what it was made from: the configuration, hashes of the checkpoint's files, ids
+  bool stopped_early = false;      ///< some of it is missing
+
+  [[nodiscard]] theory::Verdict verdict(std::optional<theory::SignalClass> kind, const NumberFormat& format) const {
+    return verdict_of(certificates.in(format), {kind, format});
+  }
+};
 
 /// True if no bound was exceeded and every requirement is certified.
 bool passed(const CertifyResult& result, const std::vector<Requirement>& requirements);
@@ -71,43 +87,23 @@ constexpr int smallest_block = 64;
 /// in such blocks (docs/theory/certificates.md, "Division after averaging"). 0: none.
 int longest_divided_after(const theory::Certificate& certificate, const ModelSpec& model);
 
-/// The inputs and the runs that the certificates of these formats do not speak of, in words.
-std::vector<std::string> not_covered(const CertifyResult& result, const std::vector<NumberFormat>& formats);
+/// The inputs and the runs that the certificates do not speak of, in words.
+std::vector<std::string> not_covered(const CertifyResult& result);
 
 /// "x_out of sublayer 3, feature 17".
 std::string place_text(const SignalPlace& place, const ModelSpec& model);
 
 /// The forms of a result: a table for people, and a dataset.
-std::string table(const CertifyResult& result, const std::vector<NumberFormat>& formats);
+std::string table(const CertifyResult& result);
 const dataset::Schema& schema();
-dataset::Dataset dataset_of(const CertifyResult& result, const std::vector<NumberFormat>& formats);
-
-/// The configuration of `certify`: what is certified, measured and attacked.
-struct CertifyConfig : config::Config {
-  std::string checkpoint;                         ///< its folder; "": the random stack of the first seed
-  std::shared_ptr<const MemoryModel> model = {};  ///< instead of the folder
-  std::vector<std::string> ignore_keys = {};      ///< of config.json
-  std::vector<NumberFormat> formats;
-  Arithmetic arithmetic = Arithmetic::mixed;  ///< that verdicts are for
-  int length = theory::default_longest;       ///< longest input that is certified, where rounding makes it matter
-  std::optional<double> input_maximum;        ///< of real inputs of a random stack: largest |x|
-  stacks::TokenSource source;                 ///< of a checkpoint: tokens to measure
-  bool measure = false;                       ///< of a random stack: measure its input
-  int attack = 0;                             ///< steps of every attack on a bound; 0: none
-  std::string headroom;                       ///< the format that the stack is scaled into; "": none
-  bool force = false;                         ///< --force
-
-  [[nodiscard]] bool measures() const { return measure || !source.tokens.empty() || !source.text.empty(); }
-};
-
-extern const Section<CertifyConfig> section;
+dataset::Dataset dataset_of(const CertifyResult& result);
 
 /// Throws ConfigError for what does not go together.
 void require_model(const CertifyConfig& config);
 
-/// Bounds every signal for every input from the weights alone (T17, T24), and holds what is measured and attacked
-/// against the bounds. Throws as require_model, ConfigError where --headroom
-/// cannot be met, InputError for a bad checkpoint.
+/// Bounds every signal for every input from the weights alone (T17, T24), and compares what is measured and attacked
+/// with the bounds. Throws as require_model, ConfigError where --headroom cannot be met, InputError for a bad
+/// checkpoint.
 CertifyResult run(const CertifyConfig& config, stacks::Progress& progress);
 
 }  // namespace periscope::certify

@@ -31,7 +31,7 @@ int longest_divided_after(const theory::Certificate& certificate, const ModelSpe
   return longest;
 }
 
-std::vector<std::string> not_covered(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
+std::vector<std::string> not_covered(const CertifyResult& r) {
   std::vector<std::string> all;
   if (r.domain.tokens) {
     all.emplace_back("inputs that bypass the embedding table (inputs_embeds, image embeddings)");
@@ -40,8 +40,8 @@ std::vector<std::string> not_covered(const CertifyResult& r, const std::vector<N
   if (r.arithmetic == Arithmetic::exact) return all;
   std::vector<std::string> lengths;
   std::set<int> different;
-  for (const NumberFormat& f : formats) {
-    const int longest = longest_divided_after(certificate_for(r, f), r.spec.model);
+  for (const NumberFormat& f : r.formats) {
+    const int longest = longest_divided_after(r.certificates.in(f), r.spec.model);
     lengths.push_back(fmt::format("{} in {}", longest, f.name));
     different.insert(longest);
   }

@@ -102,11 +102,10 @@ void judge(const ModelSpec& m, const theory::Certificate& certificate, const Cer
 
 }  // namespace
 
-const theory::Certificate& certificate_for(const Certificates& certificates, const NumberFormat& format) {
-  for (const theory::Certificate& c : certificates.runs) {
-    if (c.arithmetic.stored.name == format.name) return c;
-  }
-  return certificates.exact;
+const theory::Certificate& Certificates::in(const NumberFormat& format) const {
+  const auto stored = [](const theory::Certificate& c) { return c.arithmetic.stored.name; };
+  const auto at = std::ranges::find(runs, format.name, stored);
+  return at == runs.end() ? exact : *at;
 }
 
 Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<const NumberFormat> formats,
@@ -123,7 +122,7 @@ Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<cons
     h.stream_measured = std::max(h.stream_measured, measured->largest(b.signal, b.sublayer));
   }
   for (const NumberFormat& format : number_formats) {
-    const theory::Certificate& certificate = certificate_for(all, format);
+    const theory::Certificate& certificate = all.in(format);
     const bool is_judged = all.runs.empty()
                                ? std::ranges::find(formats, format.name, &NumberFormat::name) != formats.end()
                                : &certificate != &all.exact;
@@ -156,8 +155,7 @@ CertifyScaled certify_scaled(const StackContext& c, const theory::InputDomain& d
 
 ScaledRun run_scaled(const StackContext& c, const StackScale& scale, std::span<const int> ids,
                      const Certificates& certificates, const CertifyScaled& certify_at) {
-  ScaledRun run{
-      .scale = scale, .tokens = static_cast<int>(ids.size()), .model = scaled_model(c.model, scale), .certificate = {}};
+  ScaledRun run{.scale = scale, .tokens = static_cast<int>(ids.size()), .model = scaled_model(c.model, scale)};
   const auto compare = [&](const StackScale& s, double eps) {
     ModelSpec before = c.model;
     before.norm_eps = eps;
@@ -172,8 +170,8 @@ ScaledRun run_scaled(const StackContext& c, const StackScale& scale, std::span<c
   gains_alone.branch = 1.0;
   gains_alone.gains_only = true;
   run.gains_alone = compare(gains_alone, c.model.norm_eps);
-  run.certificate = certify_at(scale, certificates.exact);
-  for (const theory::Certificate& of : certificates.runs) run.runs.push_back(certify_at(scale, of));
+  run.certificates.exact = certify_at(scale, certificates.exact);
+  for (const theory::Certificate& of : certificates.runs) run.certificates.runs.push_back(certify_at(scale, of));
   return run;
 }
 

@@ -14,6 +14,15 @@
 
 namespace periscope::certify {
 
+/// The certificates of a stack: of exact arithmetic, and of runs in formats.
+struct Certificates {
+  theory::Certificate exact = {};
+  std::vector<theory::Certificate> runs = {};
+
+  /// Returns the certificate of runs in the format, or that of exact arithmetic if there is none.
+  [[nodiscard]] const theory::Certificate& in(const NumberFormat& format) const;
+};
+
 /// The headroom that certified or measured signals leave in a number format, and the factors that bring them into it.
 struct FormatHeadroom {
   NumberFormat format;
@@ -28,12 +37,11 @@ struct FormatHeadroom {
 struct ScaledRun {
   StackScale scale;
   int tokens = 0;
-  double difference = 0.0;                     ///< max |Δ logit| / max |logit|
-  double without_eps = 0.0;                    ///< the same with ε = 0 in both: what is left is rounding
-  double gains_alone = 0.0;                    ///< the same as `difference` if only gains and the embedding are scaled
-  ModelSpec model;                             ///< of the scaled stack
-  theory::Certificate certificate;             ///< of it, in exact arithmetic
-  std::vector<theory::Certificate> runs = {};  ///< and in runs' arithmetics
+  double difference = 0.0;         ///< max |Δ logit| / max |logit|
+  double without_eps = 0.0;        ///< the same with ε = 0 in both: what is left is rounding
+  double gains_alone = 0.0;        ///< the same as `difference` if only gains and the embedding are scaled
+  ModelSpec model;                 ///< of the scaled stack
+  Certificates certificates = {};  ///< of it
 };
 
 /// The headroom advisor: T17 for stacks whose stream is scaled by c, and branches before norms B by k, with the
@@ -52,15 +60,6 @@ struct Headroom {
 
 /// Certifies the scaled stack in the arithmetic of `like`, a certificate of the stack itself.
 using CertifyScaled = std::function<theory::Certificate(const StackScale& scale, const theory::Certificate& like)>;
-
-/// The certificates of a stack: of exact arithmetic, and of runs in formats.
-struct Certificates {
-  const theory::Certificate& exact;
-  std::span<const theory::Certificate> runs = {};
-};
-
-/// Returns the certificate of runs in the format, or that of exact arithmetic if there is none.
-const theory::Certificate& certificate_for(const Certificates& certificates, const NumberFormat& format);
 
 /// Returns the headroom in every format. Judges the formats of the runs, or without runs `formats` in exact arithmetic:
 /// `certify_at` certifies the stack that is scaled by their factors, weights included. The search usually takes one to

@@ -1,12 +1,12 @@
 #include "experiments/studies/certify/peak_gradient.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
+#include "sim/measure/signal_keeper.h"
 #include "sim/model/loss.h"
 #include "sim/model/stack.h"
 
@@ -34,20 +34,6 @@ Peak peak_of(const Backend& ops, const Tensor& x, Tensor::Index channel) {
   return peak;
 }
 
-/// Keeps one signal of the forward pass.
-class Keeper final : public SignalRecorder {
- public:
-  Keeper(int sublayer, Signal signal) : sublayer_(sublayer), signal_(signal) {}
-  void on_signal(const Emission& at, const Tensor& x) override {
-    if (at.pass == Pass::forward && at.sublayer == sublayer_ && at.signal == signal_) kept = x;
-  }
-  Tensor kept;
-
- private:
-  int sublayer_;
-  Signal signal_;
-};
-
 /// Begins the backward pass at one signal.
 class Seed final : public SignalReplacer {
  public:
@@ -63,10 +49,6 @@ class Seed final : public SignalReplacer {
   Signal signal_;
 };
 
-Tensor zeros_like(const Backend& ops, const Tensor& x) {
-  return x.empty() ? Tensor{} : ops.constant(x.rows(), x.cols(), x.dtype(), 0.0);
-}
-
 /// The soft cap is monotone: climbing the scores climbs the logits too, and further where those are flat.
 Signal climbed(const ModelSpec& m, Signal signal) {
   return signal == Signal::logits && m.head.soft_cap > 0.0 ? Signal::head_scores : signal;
@@ -80,32 +62,16 @@ int step_of(const ModelSpec& m, const SignalPlace& place) {
 }  // namespace
 
 bool can_climb(Signal signal) {
-  switch (signal) {
-    case Signal::A_out:
-    case Signal::q_projected:
-    case Signal::k_projected:
-    case Signal::v_projected:
-    case Signal::v:
-    case Signal::attention_gate:
-    case Signal::gated_mixed:
-    case Signal::inner:
-    case Signal::gate:
-    case Signal::up:
-    case Signal::hidden:
-    case Signal::f_out:
-    case Signal::B_out:
-    case Signal::sum:
-    case Signal::x_out:
-    case Signal::output:
-    case Signal::head_scores:
-    case Signal::logits: return true;
-    default: return false;
-  }
+  using enum Signal;
+  constexpr std::array all{A_out,       q_projected, k_projected, v_projected, v,      attention_gate,
+                           gated_mixed, inner,       gate,        up,          hidden, f_out,
+                           B_out,       sum,         x_out,       output,      logits, head_scores};
+  return std::ranges::find(all, signal) != all.end();
 }
 
 PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const SignalPlace& place, bool back) {
   const int end = c.model.sublayers();
-  Keeper seen(place.sublayer, place.signal);
+  SignalKeeper seen(Pass::forward);
   Seed seed(place.sublayer, climbed(c.model, place.signal));
   const Hooks hooks{.recorders = {&seen}, .replacers = {&seed}};
   StackTape tape;
@@ -116,12 +82,13 @@ PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const 
   Streams top = pass_steps(c, enter_stack(c, input, hooks, kept), 0, steps, hooks, kept);
   SublayerPass head(c, hooks, end, Pass::forward, Keep::for_backward);
   if (of_head) top.front() = head_forward(head, leave_stack(c, top, hooks, kept));
-  if (seen.kept.empty()) throw std::logic_error(std::string(name_of(place.signal)) + " does not arise there");
-  const Peak peak = peak_of(c.ops, seen.kept, place.channel);
+  const Peak peak = peak_of(c.ops, seen.at(place.sublayer, place.signal), place.channel);
   if (!back) return {peak.value, {}};
   seed.gradient = peak.seed;
   Streams gradients;
-  for (const Tensor& x : top) gradients.push_back(zeros_like(c.ops, x));
+  for (const Tensor& x : top) {
+    gradients.push_back(x.empty() ? Tensor{} : c.ops.constant(x.rows(), x.cols(), x.dtype(), 0.0));
+  }
   if (of_head) gradients = back_into_stack(tape, head_backward(head, gradients.front()));
   return {peak.value, back_to_input(tape, back_through_steps(tape, gradients))};
 }

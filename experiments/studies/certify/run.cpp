@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 
 #include "experiments/engine/run/fits.h"
@@ -27,10 +26,10 @@ namespace {
 /// The model under test, from a checkpoint or from a configuration.
 struct ModelToCertify {
   std::unique_ptr<Backend> backend;
-  std::unique_ptr<Checkpoint> checkpoint;
-  std::unique_ptr<WeightSource> weights;
-  StackSpec spec;
-  std::string name, family;
+  std::unique_ptr<Checkpoint> checkpoint = {};
+  std::unique_ptr<WeightSource> weights = {};
+  StackSpec spec = {};
+  std::string name = {}, family = {};
   DType dtype;
 
   /// The names of a checkpoint's weights in its files; empty for a random stack.
@@ -41,34 +40,20 @@ struct ModelToCertify {
   [[nodiscard]] StackContext context() const { return {.ops = *backend, .model = spec.model, .weights = *weights}; }
 };
 
-ModelToCertify open_checkpoint(const CertifyConfig& own) {
-  ModelToCertify s{
-      .backend = make_backend(own.run.device),
-      .checkpoint = own.model ? std::make_unique<Checkpoint>(own.model, own.ignore_keys)
-                              : std::make_unique<Checkpoint>(own.checkpoint, own.ignore_keys),
-      .weights = nullptr,
-      .spec = {},
-      .name = std::filesystem::path(own.checkpoint + "/.").lexically_normal().parent_path().filename().string(),
-      .family = {},
-      .dtype = own.run.dtype_choice.value_or(DType::f64)};
+ModelToCertify open_model(const CertifyConfig& own) {
+  ModelToCertify s{.backend = make_backend(own.run.device), .dtype = own.run.dtype_choice.value_or(DType::f64)};
+  if (own.checkpoint.empty()) {
+    s.spec = own.stacks().front();
+    s.name = fmt::format("random {} stack of seed {}", config::placement_label(s.spec), own.run.seed);
+    s.weights = std::make_unique<GeneratedWeights>(*s.backend, s.spec, s.dtype, own.run.seed);
+    return s;
+  }
+  s.checkpoint = own.open();
+  s.name = own.model_name();
   s.family = s.checkpoint->family().name;
   s.spec.model = s.checkpoint->model();
   s.spec.input.kind = InputKind::tokens;
   s.weights = std::make_unique<CheckpointWeights>(*s.backend, *s.checkpoint, s.dtype);
-  return s;
-}
-
-ModelToCertify draw_stack(const CertifyConfig& own) {
-  const std::vector<StackSpec> stacks = own.stacks();
-  ModelToCertify s{
-      .backend = make_backend(own.run.device),
-      .checkpoint = nullptr,
-      .weights = nullptr,
-      .spec = stacks.front(),
-      .name = fmt::format("random {} stack of seed {}", config::placement_label(stacks.front()), own.run.seed),
-      .family = {},
-      .dtype = own.run.dtype_choice.value_or(DType::f64)};
-  s.weights = std::make_unique<GeneratedWeights>(*s.backend, s.spec, s.dtype, own.run.seed);
   return s;
 }
 
@@ -84,8 +69,8 @@ ConfigError unscalable(const ModelSpec& m) {
 
 /// The flag that was given of those that say how --text or --tokens are read; "" if none was.
 std::string flag_of_text(const CertifyConfig& own) {
-  if (!own.source.tokenizer.empty()) return "--tokenizer";
-  return own.source.max_tokens ? "--max-tokens" : "";
+  if (!own.tokenizer.empty()) return "--tokenizer";
+  return own.max_tokens ? "--max-tokens" : "";
 }
 
 void require_checkpoint(const CertifyConfig& own) {
@@ -108,7 +93,7 @@ void require_random_stack(const CertifyConfig& own) {
         fmt::format("certify: expected one stack, so one value of every key of model, init and input, not {} stacks",
                     stacks.size()));
   }
-  if (!own.source.tokens.empty() || !own.source.text.empty()) {
+  if (!own.tokens.empty() || !own.text.empty()) {
     throw ConfigError("--tokens and --text are for checkpoints; of a random stack, --measure reads its input");
   }
   if (!own.ignore_keys.empty()) {
@@ -144,10 +129,9 @@ theory::InputDomain run_domain(theory::InputDomain domain) {
 
 /// The tokens to measure: those that were asked for, or 32 random ones to run scaled stacks on.
 std::vector<int> ids_of(const ModelToCertify& s, const CertifyConfig& own) {
-  if (s.checkpoint != nullptr && own.measures())
-    return stacks::read_token_input(own.source, s.spec.model, own.checkpoint).ids;
-  return s.checkpoint != nullptr ? stacks::ids_to_run(s.spec.model, own.run.seed)
-                                 : stacks::token_ids(s.spec, own.run.seed);
+  if (s.checkpoint == nullptr) return stacks::token_ids(s.spec, own.run.seed);
+  return own.measures() ? stacks::read_token_input(own, s.spec.model, own.checkpoint).ids
+                        : stacks::ids_to_run(s.spec.model, own.run.seed);
 }
 
 void measure(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& result) {
@@ -177,7 +161,7 @@ void attack_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Progr
 }
 
 void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& result) {
-  const Certificates all{result.certificate, result.runs};
+  const Certificates& all = result.certificates;
   const StackContext context = s.context();
   const CertifyScaled certify_at = certify_scaled(context, result.domain, s.entry_names());
   // A tied table is the head's too, which the embedding's scale leaves as it is.
@@ -186,9 +170,7 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
                                 certify_at, tied ? TableFactor::scale : TableFactor::table);
   if (own.headroom.empty()) return;
   const NumberFormat format = config::parse_format(own.headroom, "--headroom");
-  if (!result.headroom.possible) {
-    throw unscalable(result.spec.model);
-  }
+  if (!result.headroom.possible) throw unscalable(s.spec.model);
   for (const FormatHeadroom& f : result.headroom.formats) {
     if (f.format.name != format.name) continue;
     if (!(f.fitting.stream > 0.0))
@@ -206,18 +188,18 @@ void certify_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Prog
   const auto start = std::chrono::steady_clock::now();
   if (s.checkpoint != nullptr) {
     result.weights = stacks::hashes_of_files(s.checkpoint->files());  // before they are read for long
-    result.certificate = theory::certify(m, parameters, result.domain);
+    result.certificates.exact = theory::certify(m, parameters, result.domain);
   } else {
     config::Sha256 digest;
     const config::TheoryParameters hashed(*s.backend, m, *s.weights, s.entry_names(), &digest);
-    result.certificate = theory::certify(m, hashed, result.domain);
+    result.certificates.exact = theory::certify(m, hashed, result.domain);
     result.weights = {{"drawn", digest.hex()}};
   }
   for (const NumberFormat& f : own.formats) {
     progress.throw_if_stop_requested();
     if (result.arithmetic == Arithmetic::exact) break;
     const RunArithmetic run = run_arithmetic(result.arithmetic, f);
-    result.runs.push_back(theory::certify(m, parameters, result.domain, run, own.length));
+    result.certificates.runs.push_back(theory::certify(m, parameters, result.domain, run, own.length));
   }
   if (own.measures() || own.attack > 0) {
     const NumberFormat& f = format_of(s.dtype);
@@ -227,6 +209,17 @@ void certify_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Prog
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   progress.say(fmt::format("certificates took {:.2f} s\n", took.count()));
 }
+
+// clang-format off
+constexpr Key<CertifyConfig> keys[] = {
+    {.name = "input_maximum", .field = &CertifyConfig::input_maximum, .meaning = "largest entry of real inputs"},
+    {.name = "measure", .field = &CertifyConfig::measure, .meaning = "a random stack's input is measured"},
+    {.name = "attack", .field = &CertifyConfig::attack, .meaning = "steps of every attack; 0: none"},
+    {.name = "headroom", .field = &CertifyConfig::headroom, .meaning = "format that the stack is scaled into"},
+    {.name = "length", .field = &CertifyConfig::length, .unit = "token", .meaning = "longest certified input"},
+};
+// clang-format on
+constexpr Section<CertifyConfig> section{"certify", keys};
 
 config::Resolved resolved_of(const CertifyConfig& own, const ModelToCertify& s, const CertifyResult& result) {
   auto config = static_cast<const config::Config&>(own);
@@ -249,29 +242,18 @@ config::Resolved resolved_of(const CertifyConfig& own, const ModelToCertify& s, 
 
 }  // namespace
 
-// clang-format off
-constexpr Key<CertifyConfig> keys[] = {
-    {.name = "input_maximum", .field = &CertifyConfig::input_maximum, .meaning = "largest entry of real inputs"},
-    {.name = "measure", .field = &CertifyConfig::measure, .meaning = "a random stack's input is measured"},
-    {.name = "attack", .field = &CertifyConfig::attack, .meaning = "steps of every attack; 0: none"},
-    {.name = "headroom", .field = &CertifyConfig::headroom, .meaning = "format that the stack is scaled into"},
-    {.name = "length", .field = &CertifyConfig::length, .unit = "token", .meaning = "longest certified input"},
-};
-// clang-format on
-
-const Section<CertifyConfig> section{"certify", keys};
-
 void require_model(const CertifyConfig& config) {
   config.checkpoint.empty() ? require_random_stack(config) : require_checkpoint(config);
 }
 
 CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {
   require_model(config);
-  const ModelToCertify s = config.checkpoint.empty() ? draw_stack(config) : open_checkpoint(config);
+  const ModelToCertify s = open_model(config);
   CertifyResult result{.model = s.name,
                        .family = s.family,
                        .spec = s.spec,
                        .domain = domain_of(s, config),
+                       .formats = config.formats,
                        .arithmetic = config.arithmetic};
   if (s.checkpoint != nullptr) {
     result.ignored_keys = s.checkpoint->ignored_keys();

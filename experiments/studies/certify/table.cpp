@@ -23,8 +23,6 @@ constexpr std::array<std::string_view, 7> class_titles{
     "MLP inside",      "output and logits",         "inside the ops"};
 static_assert(are_names_of<SignalClass>(class_titles));
 
-std::string title_of(SignalClass kind) { return std::string(class_titles[static_cast<std::size_t>(kind)]); }
-
 std::string upper(std::string_view name) {
   std::string text(name);
   for (char& c : text) c = c == '_' ? ' ' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -34,7 +32,7 @@ std::string upper(std::string_view name) {
 /// Returns the headroom of a class, its least ratio of limit to bound: in brackets if a signal upstream may overflow;
 /// below 1 as NO, with the signal unless it is that of the exact bound. Empty if the class has no signal.
 std::string room(const CertifyResult& r, SignalClass kind, const NumberFormat& f, const SignalBound* exact) {
-  const theory::Certificate& c = certificate_for(r, f);
+  const theory::Certificate& c = r.certificates.in(f);
   const SignalBound* at = nullptr;
   double least = theory::infinity;
   for (const SignalBound& b : c.bounds) {
@@ -45,41 +43,39 @@ std::string room(const CertifyResult& r, SignalClass kind, const NumberFormat& f
   if (at == nullptr) return "";
   if (least >= 1.0) {
     const std::string factor = std::isinf(least) ? "all 0" : fmt::format("{:.3g}x", least);
-    return verdict_of(r, {kind, f}).certified ? factor : "(" + factor + ")";
+    return r.verdict(kind, f).certified ? factor : "(" + factor + ")";
   }
   const bool named = exact == nullptr || exact->signal != at->signal;
   return fmt::format("NO {:.2g}x{}", least, named ? fmt::format(" {}", name_of(at->signal)) : "");
 }
 
-SignalPlace place_of(const SignalBound& b) { return {b.signal, b.sublayer, b.channel}; }
-
 /// The largest measured value of a class.
 double measured_of(const CertifyResult& r, SignalClass kind) {
   double largest = 0.0;
-  for (const SignalBound& b : r.certificate.bounds) {
+  for (const SignalBound& b : r.certificates.exact.bounds) {
     if (theory::class_of(b.signal) == kind) largest = std::max(largest, r.measured->largest(b.signal, b.sublayer));
   }
   return largest;
 }
 
-std::string classes(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
+std::string classes(const CertifyResult& r) {
   std::vector<std::string> titles{"", ">exact bound", "largest at"};
-  for (const NumberFormat& f : formats) titles.push_back(fmt::format(">{}", f.name));
+  for (const NumberFormat& f : r.formats) titles.push_back(fmt::format(">{}", f.name));
   if (r.measured) titles.emplace_back(">measured");
   dataset::TextTable table(titles);
   for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
     const auto kind = static_cast<SignalClass>(k);
-    const SignalBound* exact = r.certificate.worst(kind);
-    if (exact == nullptr && r.runs.empty()) continue;
-    std::vector<std::string> cells{title_of(kind), "", ""};
+    const SignalBound* exact = r.certificates.exact.worst(kind);
+    if (exact == nullptr && r.certificates.runs.empty()) continue;
+    std::vector<std::string> cells{std::string(class_titles[k]), "", ""};
     if (exact != nullptr) cells[1] = std::isinf(exact->largest) ? "none" : dataset::number(exact->largest);
-    if (exact != nullptr) cells[2] = place_text(place_of(*exact), r.spec.model);
-    for (const NumberFormat& f : formats) cells.push_back(room(r, kind, f, exact));
+    if (exact != nullptr) cells[2] = place_text({exact->signal, exact->sublayer, exact->channel}, r.spec.model);
+    for (const NumberFormat& f : r.formats) cells.push_back(room(r, kind, f, exact));
     if (r.measured && exact != nullptr) cells.push_back(dataset::number(measured_of(r, kind)));
     table.add(std::move(cells));
   }
   std::string text = table.text();
-  const bool all_bounded = std::ranges::none_of(r.certificate.bounds, [](const SignalBound& b) {
+  const bool all_bounded = std::ranges::none_of(r.certificates.exact.bounds, [](const SignalBound& b) {
     return theory::class_of(b.signal) != SignalClass::inside && std::isinf(b.largest);
   });
   text +=
@@ -103,41 +99,37 @@ std::string input_of(const CertifyResult& r) {
   return std::isinf(r.domain.largest) ? "real vectors" : fmt::format("real entries up to {:g}", r.domain.largest);
 }
 
-/// Says in a line what is proved of one format.
-std::string verdict_line(const CertifyResult& r, const NumberFormat& f, bool& certified) {
-  const theory::Certificate& c = certificate_for(r, f);
-  const bool exact = c.arithmetic.kind == Arithmetic::exact;
+/// Returns a line about what is proved of one format.
+std::string verdict_line(const CertifyResult& r, const NumberFormat& f) {
+  const theory::Certificate& c = r.certificates.in(f);
   const std::string where =
       fmt::format("{} in {} arithmetic", upper(f.name), arithmetic_names[static_cast<std::size_t>(c.arithmetic.kind)]);
-  const theory::Verdict stream = verdict_of(r, {SignalClass::stream, f});
-  certified = stream.certified;
-  if (!certified) return fmt::format("not certified for {}: {}", where, reason_of(stream, r.spec.model));
-  std::string line =
-      exact
+  const theory::Verdict stream = r.verdict(SignalClass::stream, f);
+  if (!stream.certified) return fmt::format("not certified for {}: {}", where, reason_of(stream, r.spec.model));
+  const std::string line =
+      c.arithmetic.kind == Arithmetic::exact
           ? fmt::format("{}: no {} take the residual stream beyond {:g}", where, input_of(r), f.largest)
           : fmt::format("{}: no {}, up to {} of them, can overflow the residual stream", where, input_of(r), c.longest);
-  if (verdict_of(r, {std::nullopt, f}).certified) return line + ", nor anything else";
-  std::vector<std::string> others;
-  for (std::size_t k = 1; k < theory::signal_class_names.size(); ++k) {
-    const auto kind = static_cast<SignalClass>(k);
-    if (!verdict_of(r, {kind, f}).certified) others.push_back(title_of(kind));
+  if (r.verdict(std::nullopt, f).certified) return line + ", nor anything else";
+  std::vector<std::string_view> others;
+  for (std::size_t k = 1; k < class_titles.size(); ++k) {
+    if (!r.verdict(static_cast<SignalClass>(k), f).certified) others.push_back(class_titles[k]);
   }
   return line + fmt::format("; not certified: {}", fmt::join(others, ", "));
 }
 
-std::string verdicts(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
+std::string verdicts(const CertifyResult& r) {
   std::string text;
-  for (const NumberFormat& f : formats) {
-    bool certified = false;
-    const std::string line = verdict_line(r, f, certified);
+  for (const NumberFormat& f : r.formats) {
+    const bool certified = r.verdict(SignalClass::stream, f).certified;
     const auto shade = certified ? fmt::terminal_color::green : fmt::terminal_color::yellow;
-    text += fmt::format(fmt::fg(shade), "{}", line) + "\n";
+    text += fmt::format(fmt::fg(shade), "{}", verdict_line(r, f)) + "\n";
   }
   return text;
 }
 
 /// Says which inputs and which arithmetic the verdicts are about.
-std::string conditions(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
+std::string conditions(const CertifyResult& r) {
   std::string text;
   switch (r.arithmetic) {
     case Arithmetic::exact:
@@ -157,12 +149,12 @@ std::string conditions(const CertifyResult& r, const std::vector<NumberFormat>& 
         ", always to nearest, with gradual underflow, variances in two passes, activations and soft caps' tanh as one "
         "operation";
     std::vector<std::string_view> rounded;
-    for (const NumberFormat& f : formats) {
-      if (certificate_for(r, f).weights_rounded) rounded.push_back(f.name);
+    for (const NumberFormat& f : r.formats) {
+      if (r.certificates.in(f).weights_rounded) rounded.push_back(f.name);
     }
     if (!rounded.empty()) text += fmt::format("; weights change when rounded to {}", fmt::join(rounded, ", "));
   }
-  if (const std::vector<std::string> rest = not_covered(r, formats); !rest.empty()) {
+  if (const std::vector<std::string> rest = not_covered(r); !rest.empty()) {
     text += fmt::format(".\nNot covered: {}", fmt::join(rest, "; "));
   }
   return text + ".\n";
@@ -185,7 +177,7 @@ std::string attacks(const CertifyResult& r) {
   return text;
 }
 
-std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
+std::string headroom(const CertifyResult& r) {
   const Headroom& h = r.headroom;
   if (!h.possible && is_pointwise(r.spec.model.norm)) {
     return fmt::format("headroom: {} makes something else of a larger stream, so it cannot be scaled\n",
@@ -203,7 +195,7 @@ std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& fo
   }
   text += "\n";
   for (const FormatHeadroom& f : h.formats) {
-    if (std::ranges::find(formats, f.format.name, &NumberFormat::name) == formats.end()) continue;
+    if (std::ranges::find(r.formats, f.format.name, &NumberFormat::name) == r.formats.end()) continue;
     text += fmt::format("  {:<9} ", f.format.name);
     text += std::isnan(f.stream) ? fmt::format("certified for no c ({})", f.reason)
                                  : fmt::format("certified for c up to {:.4g}", f.stream);
@@ -220,8 +212,8 @@ std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& fo
       "  run with c = {:g}, k = {:g} on {} tokens: logits differ by {:.2g} of the largest, {:.2g} at eps = 0, "
       "{:.2g} if only the embedding and gains were scaled\n",
       run.scale.stream, run.scale.branch, run.tokens, run.difference, run.without_eps, run.gains_alone);
-  for (const NumberFormat& f : formats) {
-    const theory::Certificate& of = certificate_for(Certificates{run.certificate, run.runs}, f);
+  for (const NumberFormat& f : r.formats) {
+    const theory::Certificate& of = run.certificates.in(f);
     const theory::Verdict all = verdict_of(of, {std::nullopt, f});
     const bool stream = verdict_of(of, {SignalClass::stream, f}).certified;
     text += fmt::format("  then {}: {}\n", f.name,
@@ -235,9 +227,9 @@ std::string headroom(const CertifyResult& r, const std::vector<NumberFormat>& fo
 
 }  // namespace
 
-std::string table(const CertifyResult& r, const std::vector<NumberFormat>& formats) {
-  return fmt::format("{}: bounds for {}\n", printable(r.model), input_of(r)) + classes(r, formats) +
-         verdicts(r, formats) + conditions(r, formats) + attacks(r) + headroom(r, formats);
+std::string table(const CertifyResult& r) {
+  return fmt::format("{}: bounds for {}\n", printable(r.model), input_of(r)) + classes(r) + verdicts(r) +
+         conditions(r) + attacks(r) + headroom(r);
 }
 
 }  // namespace periscope::certify

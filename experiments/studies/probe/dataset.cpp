@@ -6,14 +6,11 @@
 
 #include "experiments/engine/judge/gradient_allowance.h"
 #include "experiments/engine/result/curves.h"
-#include "experiments/studies/probe/dataset_tables.h"
+#include "experiments/engine/result/table.h"
+#include "experiments/studies/probe/probe.h"
 #include "sim/numerics/number_format.h"
 
 namespace periscope::probe {
-
-std::string token_text(const stacks::TokenInput& input, int id) {
-  return input.tokenizer == nullptr ? "" : stacks::visible(input.tokenizer->piece(id));
-}
 
 namespace {
 
@@ -102,7 +99,8 @@ Table<ProbeResult> bands_table() {
 
 std::vector<std::string> token_texts(const ProbeResult& r) {
   std::vector<std::string> texts;
-  for (const int id : r.input.ids) texts.push_back(token_text(r.input, id));
+  const auto& tokenizer = r.input.tokenizer;
+  for (const int id : r.input.ids) texts.push_back(tokenizer == nullptr ? "" : stacks::visible(tokenizer->piece(id)));
   return texts;
 }
 
@@ -125,13 +123,157 @@ Table<ProbeResult> tokens_table() {
               [](const R& r) { return r.input.labels; })
       .column({"loss", "", "nat", "mean loss of the tokens that have a label"},
               [](const R& r) { return r.measured.loss; })
-      .column({"perplexity", "", "1", "exp(loss)"}, [](const R& r) { return std::exp(r.measured.loss); })
       .column({"token_loss", "token", "nat", "negative logarithm of the label's probability"},
               [](const R& r) { return r.measured.token_losses; })
       .column_if_any({"angular_distance_measured", "depth other_depth", "1",
                       "angular distance arccos(cos)/pi between the stream at two depths, mean over at most 32 evenly "
                       "spaced tokens"},
                      angular_distance);
+  return table;
+}
+
+/// A model's growth compared with that of one null.
+struct AgainstNull {
+  const stacks::SizeNull& law;
+  int draws;
+  LeftOver left_over;
+};
+
+/// Without those that nothing is known of.
+std::vector<std::pair<std::size_t, AgainstNull>> nulls_of(const ProbeResult& r) {
+  std::vector<std::pair<std::size_t, AgainstNull>> all;
+  for (std::size_t i = 0; i < stacks::size_nulls.size() && growth_split(r); ++i) {
+    const int draws = r.nulls[i].drawn.draws;
+    if (draws > 0 || stacks::size_nulls[i].kept) all.push_back({i, {stacks::size_nulls[i], draws, left_over(r, i)}});
+  }
+  return all;
+}
+
+/// Returns the columns of the part of growth that is due to the weights' sizes (T29).
+Table<ProbeResult> split_table() {
+  using N = AgainstNull;
+  Table<N> nulls;
+  nulls
+      .column({"null_meaning", "null", "", "what random weights of the null have of the model's own"},
+              [](const N& n) { return n.law.meaning; })
+      .column({"null_draws", "null", "1", "random models that were drawn"}, &N::draws)
+      .column({"null_left_over", "null depth", "nat",
+               "log of the stream's measured second moment over the null's: theory's, of the last one the draws' "
+               "geometric mean"},
+              [](const N& n) { return n.left_over.value; })
+      .column_if_any(
+          {"null_left_over_error", "null depth", "nat", "what models of the null have for it, root mean square"},
+          [](const N& n) { return n.draws > 0 ? std::optional(n.left_over.error) : std::nullopt; });
+  Table<GrowthSplit> parts;
+  parts
+      .column({"log_growth_from_scales", "depth", "nat",
+               "log of the stream's second moment at the matrices' own root mean squares and gains over that at "
+               "initialisation"},
+              [](const GrowthSplit& g) { return g.from_scales; })
+      .column({"log_growth_from_sizes_inside", "depth", "nat",
+               "log of the stream's second moment at profiles of rank one (scale of every row and column, of embedding "
+               "tables of the rows in use) over that at the matrices' scales (T29)"},
+              [](const GrowthSplit& g) { return g.from_sizes_inside; })
+      .column({"log_growth_from_alignment", "depth", "nat",
+               "log of the stream's measured second moment over that of random weights with these profiles"},
+              [](const GrowthSplit& g) { return g.from_alignment.value; });
+  Table<ProbeResult> table;
+  table
+      .part_if_any(parts,
+                   [](const ProbeResult& r) {
+                     const std::optional<GrowthSplit> split = growth_split(r);
+                     return split ? std::vector{*split} : std::vector<GrowthSplit>{};
+                   })
+      .rows_at("null", nulls, nulls_of);
+  return table;
+}
+
+/// Returns the columns of the stream's growth (T15).
+Table<ProbeResult> growth_table() {
+  using G = Growth;
+  const std::string mean = ", mean over tokens (T15)";
+  Table<G> identity;
+  identity.column({"growth_stream", "sublayer", "1", "alpha^2 E[x^2] before the sublayer" + mean}, &G::stream)
+      .column({"growth_branch", "sublayer", "1", "beta^2 E[b^2] of the branch" + mean}, &G::branch)
+      .column({"growth_cross", "sublayer", "1", "2 alpha beta E[x b], the term that Eq. 4 leaves out" + mean},
+              &G::cross)
+      .column({"growth_sum", "sublayer", "1", "E[x^2] after the addition, before norm C" + mean}, &G::sum)
+      .column({"growth_stream_share", "sublayer", "1", "growth_stream over growth_sum"},
+              [](const G& g) { return g.stream / g.sum; })
+      .column({"growth_branch_share", "sublayer", "1", "growth_branch over growth_sum"},
+              [](const G& g) { return g.branch / g.sum; })
+      .column({"growth_cross_share", "sublayer", "1", "growth_cross over growth_sum"},
+              [](const G& g) { return g.cross / g.sum; })
+      .column({"growth_cross_over_branch", "sublayer", "1", "Eq. 4's failure: growth_cross over growth_branch"},
+              [](const G& g) { return g.cross / g.branch; })
+      .column({"growth_residual", "sublayer", "1", "worst token's violation of T15 in units of what rounding explains"},
+              &G::residual);
+  using R = ProbeResult;
+  Table<R> table;
+  table.rows("sublayer", identity, [](const R& r) { return r.measured.growth; })
+      .column({"growth_violated", "", "1", "1: T15 is violated beyond rounding in some sublayer"},
+              [](const R& r) { return violates_growth_identity(r.measured); })
+      .column({"branch_from_gains", "sublayer", "1", "beta^2 E[b^2] from norm B's gains (and biases) alone"},
+              [](const R& r) { return r.measured.branch_from_gains; });
+  return table;
+}
+
+/// Returns `value(entry, median)` of the largest entries of the stream at a depth.
+template <class F>
+auto of_top(F value) {
+  return [value](const StreamExtremes& e) {
+    std::vector<decltype(value(Entry{}, 0.0))> all;
+    for (const Entry& entry : e.top) all.push_back(value(entry, e.median));
+    return all;
+  };
+}
+
+/// By signal and sublayer: those by depth from the first sublayer on.
+std::vector<double> maxima(const ProbeResult& r) {
+  std::vector<double> all;
+  for (const SignalPeaks& signal : signal_peaks(r.measured)) {
+    all.insert(all.end(), signal.values.begin() + (signal.is_by_depth() ? 1 : 0), signal.values.end());
+  }
+  return all;
+}
+
+std::vector<double> margins(const ProbeResult& r) {
+  std::vector<double> all;
+  for (const NumberFormat& format : number_formats) {
+    for (const double largest : maxima(r)) all.push_back(format.largest / largest);
+  }
+  return all;
+}
+
+/// Returns the columns of the largest entries of the stream, and of the margins of number formats.
+Table<ProbeResult> extremes_table() {
+  using R = ProbeResult;
+  const std::string on = "depth rank";
+  Table<StreamExtremes> extremes;
+  extremes
+      .column({"median_magnitude", "depth", "1", "median of |x| of the stream over all tokens and features"},
+              &StreamExtremes::median)
+      .column({"extreme_token", on, "1", "tokens of the largest |x| of the stream"},
+              of_top([](const Entry& e, double /*median*/) { return e.row; }))
+      .column({"extreme_feature", on, "1", "their features"},
+              of_top([](const Entry& e, double /*median*/) { return e.col; }))
+      .column({"extreme_value", on, "1", "largest |x| of the stream, with their signs"},
+              of_top([](const Entry& e, double /*median*/) { return e.value; }))
+      .column({"extreme_over_median", on, "1", "their |x| over median_magnitude"},
+              of_top([](const Entry& e, double median) { return std::abs(e.value) / median; }))
+      .column({"extreme_is_massive", on, "1", "1: massive (Sun et al. 2024)"}, of_top(is_massive));
+  Table<R> table;
+  table
+      .rows(
+          "depth", extremes, [](const R& r) -> const auto& { return r.measured.extremes; })
+      .column({"signal_maximum", "signal sublayer", "1", "max |x| over all tokens and features"}, maxima)
+      .column({"format_largest", "format", "1", "largest finite number of the format"},
+              [](const R& /*r*/) {
+                std::vector<double> all;
+                for (const NumberFormat& format : number_formats) all.push_back(format.largest);
+                return all;
+              })
+      .column({"margin", "format signal sublayer", "1", "a format's largest number over max |x|"}, margins);
   return table;
 }
 
@@ -169,6 +311,7 @@ const Table<ProbeResult>& table_of_all() {
     table.family(curves(), put_curves)
         .part(bands_table(), itself)
         .part(tokens_table(), itself)
+        .part(split_table(), itself)
         .part(growth_table(), itself)
         .part(extremes_table(), itself)
         .part(remarks_table(), itself);
@@ -187,7 +330,7 @@ const dataset::Schema& schema() {
     dimensions.push_back({"format", Type::text, "", "number format"});
     dimensions.push_back({"null", Type::text, "", "law of random weights that the model is held against"});
     dimensions.push_back({"note"});
-    return dataset::Schema("probe", 5, std::move(dimensions), table_of_all().specs());
+    return dataset::Schema("probe", 6, std::move(dimensions), table_of_all().specs());
   }();
   return declared;
 }

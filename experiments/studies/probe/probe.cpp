@@ -11,6 +11,23 @@
 
 namespace periscope::probe {
 
+ProbeResult result_of(const Checkpoint& checkpoint, std::string model, const config::Config& config,
+                      stacks::TokenInput input, int tokens, const std::string& why_no_theory) {
+  ProbeResult result{.model = std::move(model),
+                     .family = std::string(checkpoint.family().name),
+                     .at_init = initial_stack(checkpoint.model(), config, tokens),
+                     .dtype = config.run.dtype,
+                     .backward = config.run.backward,
+                     .input = std::move(input),
+                     .measured = {},
+                     .agreement = config.agreement,
+                     .initial = {.profile = {}, .refusal = why_no_theory, .finite_width = {}},
+                     .notes = {},
+                     .ignored_keys = checkpoint.ignored_keys()};
+  for (NullReading& null : result.nulls) null.predicted.refusal = why_no_theory;
+  return result;
+}
+
 StackSpec initial_stack(const ModelSpec& model, const config::Config& config, int tokens) {
   StackSpec spec{.model = model, .init = config.base.init, .input = {}};
   spec.model.gamma = 1.0;
@@ -36,40 +53,43 @@ theory::Prediction predict_initial(const StackSpec& spec, const stacks::TokenInp
 
 namespace {
 
-double log_moment(const Profile& profile, std::size_t depth) {
-  const Curve* q = profile.find(Statistic::second_moment, Signal::x_out);
-  return q == nullptr ? std::nan("") : std::log(q->value.at(depth));
-}
-
-}  // namespace
-
-std::vector<LeftOver> left_over(const ProbeResult& result, std::size_t null) {
-  const NullReading& reading = result.nulls.at(null);
-  std::vector<LeftOver> all;
-  for (std::size_t depth = 0; depth <= result.measured.growth.size(); ++depth) {
-    const double measured = log_moment(result.measured.reading.profile, depth);
-    if (stacks::size_nulls.at(null).kept) {
-      const double centre = log_moment(reading.predicted.profile, depth);
-      all.push_back({measured - centre, reading.drawn.deviation_from(centre, depth)});
-    } else {
-      all.push_back({measured - reading.drawn.mean(depth), reading.drawn.deviation_from_mean(depth)});
-    }
+/// Returns log(q of a / q of b) at depths 0 … 2L; `b` may be null: log(q of a).
+std::vector<double> log_ratio(const Profile& a, const Profile* b, std::size_t depths) {
+  const auto log_moment = [](const Profile& profile, std::size_t depth) {
+    const Curve* q = profile.find(Statistic::second_moment, Signal::x_out);
+    return q == nullptr ? std::nan("") : std::log(q->value.at(depth));
+  };
+  std::vector<double> all;
+  for (std::size_t depth = 0; depth < depths; ++depth) {
+    all.push_back(log_moment(a, depth) - (b == nullptr ? 0.0 : log_moment(*b, depth)));
   }
   return all;
 }
 
-std::vector<GrowthSplit> growth_split(const ProbeResult& result) {
-  const std::vector<LeftOver> beyond_profiles = left_over(result, stacks::rank_one_null);
-  std::vector<GrowthSplit> split;
-  for (std::size_t depth = 0; depth < beyond_profiles.size(); ++depth) {
-    const double matrices = log_moment(result.nulls[stacks::matrices_null].predicted.profile, depth);
-    const double profiles = log_moment(result.nulls[stacks::rank_one_null].predicted.profile, depth);
-    split.push_back({.from_scales = matrices - log_moment(result.initial.profile, depth),
-                     .from_sizes_inside = profiles - matrices,
-                     .from_alignment = beyond_profiles[depth].value,
-                     .alignment_error = beyond_profiles[depth].error});
+}  // namespace
+
+LeftOver left_over(const ProbeResult& result, std::size_t null) {
+  const auto& [predicted, drawn] = result.nulls.at(null);
+  const std::size_t depths = result.measured.growth.size() + 1;
+  LeftOver left{.value = log_ratio(result.measured.reading.profile, nullptr, depths), .error = {}};
+  const std::vector<double> theory = log_ratio(predicted.profile, nullptr, depths);
+  for (std::size_t depth = 0; depth < depths; ++depth) {
+    const bool kept = stacks::size_nulls.at(null).kept.has_value();
+    left.value[depth] -= kept ? theory[depth] : drawn.mean(depth);
+    left.error.push_back(kept ? drawn.deviation_from(theory[depth], depth) : drawn.deviation_from_mean(depth));
   }
-  return split;
+  return left;
+}
+
+std::optional<GrowthSplit> growth_split(const ProbeResult& result) {
+  const Profile& initial = result.initial.profile;
+  const Profile& matrices = result.nulls[stacks::matrices_null].predicted.profile;
+  const Profile& profiles = result.nulls[stacks::rank_one_null].predicted.profile;
+  if (initial.curves.empty() || matrices.curves.empty() || profiles.curves.empty()) return std::nullopt;
+  const std::size_t depths = result.measured.growth.size() + 1;
+  return GrowthSplit{.from_scales = log_ratio(matrices, &initial, depths),
+                     .from_sizes_inside = log_ratio(profiles, &matrices, depths),
+                     .from_alignment = left_over(result, stacks::rank_one_null)};
 }
 
 bool violates_growth_identity(const ModelReading& reading) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,9 +9,8 @@
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/run/size_nulls.h"
 #include "experiments/engine/run/token_input.h"
-#include "experiments/engine/settings/config.h"
 #include "experiments/engine/settings/resolved.h"
-#include "sim/checkpoint/memory_model.h"
+#include "experiments/engine/study/checkpoint_flags.h"
 #include "sim/measure/model_reading.h"
 #include "sim/measure/signal_peaks.h"
 #include "theory/predict/predict.h"
@@ -44,6 +42,10 @@ struct ProbeResult {
   bool stopped_early = false;                  ///< some of it is missing
 };
 
+/// Returns the result of a checkpoint before anything is measured or predicted; `why_no_theory` is every refusal.
+[[nodiscard]] ProbeResult result_of(const Checkpoint& checkpoint, std::string model, const config::Config& config,
+                                    stacks::TokenInput input, int tokens, const std::string& why_no_theory);
+
 /// The random stack of the same shape, placement and rules: gains 1, biases 0, matrices as `config.base.init` says,
 /// and tables with the second moment that the configuration gives, else that of an unembedding.
 [[nodiscard]] StackSpec initial_stack(const ModelSpec& model, const config::Config& config, int tokens);
@@ -53,27 +55,27 @@ struct ProbeResult {
                                                  const config::Config& config, bool backward,
                                                  stacks::Progress& progress);
 
-/// The logarithm of the stream's second moment at a depth over that at initialisation, in three parts (T29): the part
-/// of the sizes of whole matrices and the gains, the part that the sizes inside matrices add, and the rest, which comes
-/// from the alignment of the weights with each other and with the tokens. NaN where theory has no number.
-struct GrowthSplit {
-  double from_scales;        ///< log(q of random weights of these matrices' root mean squares / q at initialisation)
-  double from_sizes_inside;  ///< log(q of random weights of these profiles of rank one / q of the line before)
-  double from_alignment;     ///< log(q measured / q of random weights of these profiles)
-  double alignment_error;    ///< of the last: what random weights of these profiles have for it, root mean square
-};
-
-/// At depths 0 … 2L.
-[[nodiscard]] std::vector<GrowthSplit> growth_split(const ProbeResult& result);
-
-/// The excess of a measured log q over a null's.
+/// The excess of the measured log q over a null's, q being the stream's second moment, at depths 0 … 2L. NaN where
+/// theory has no number.
 struct LeftOver {
-  double value;  ///< log(q measured / q of the null): theory's, or the draws' geometric mean where there is no theory
-  double error;  ///< what models of the null have for `value`, root mean square over the draws; NaN without draws
+  std::vector<double> value;  ///< log(q / q of the null): theory's, or the draws' geometric mean where it has none
+  std::vector<double> error;  ///< what models of the null have for `value`, root mean square; NaN without draws
 };
 
-/// At depths 0 … 2L, for null number `null` of size_nulls.
-[[nodiscard]] std::vector<LeftOver> left_over(const ProbeResult& result, std::size_t null);
+/// Returns what is left over beyond null number `null` of size_nulls.
+[[nodiscard]] LeftOver left_over(const ProbeResult& result, std::size_t null);
+
+/// log(q measured / q at initialisation) in three parts (T29), at depths 0 … 2L: the sizes of whole matrices and the
+/// gains, the sizes inside matrices, and the rest, which comes from the alignment of the weights with each other and
+/// with the tokens.
+struct GrowthSplit {
+  std::vector<double> from_scales;        ///< log(q of random weights of these matrices' root mean squares / at init)
+  std::vector<double> from_sizes_inside;  ///< log(q of random weights of these profiles of rank one / q of the former)
+  LeftOver from_alignment;                ///< beyond these profiles
+};
+
+/// Returns nothing if one of the three predictions has no profile.
+[[nodiscard]] std::optional<GrowthSplit> growth_split(const ProbeResult& result);
 
 /// True if the growth identity T15 is violated beyond rounding in some sublayer.
 [[nodiscard]] bool violates_growth_identity(const ModelReading& reading);
@@ -101,19 +103,15 @@ class FiniteRecorder final : public SignalRecorder {
 [[nodiscard]] dataset::Dataset dataset_of(const ProbeResult& result);
 
 /// A checkpoint on tokens. Of the configuration, init, run, theory and agreement count, and input.second_moment.
-struct ProbeConfig : config::Config {
-  std::string checkpoint;                         ///< its folder
-  std::shared_ptr<const MemoryModel> model = {};  ///< instead of the folder
-  std::vector<std::string> ignore_keys = {};      ///< of config.json
-  stacks::TokenSource source;
-  bool with_theory = true;  ///< theory at initialisation and at the weights' own sizes, too, and models of these
-  int draws = 16;           ///< random models of each of size_nulls, for the errors of what is left over
-  int top = 10;             ///< largest entries of the stream per depth
-  std::string dump;         ///< folder for activations and gradients; "": none
-  bool force = false;       ///< --force: over a dump that is there, beyond the estimated memory
+struct ProbeConfig : study::CheckpointConfig {
+  std::string dump;  ///< folder for activations and gradients; "": none
+  bool backward = false;
+  bool no_theory = false;
+  bool with_theory = true;  ///< theory at initialisation and at the weights' own sizes, and models of these
+  bool fail_on_divergence = false;
+  int top = 10;    ///< largest entries of the stream per depth
+  int draws = 16;  ///< random models of each of size_nulls, for the errors of what is left over
 };
-
-extern const Section<ProbeConfig> section;
 
 /// Runs the checkpoint, in config.run.dtype, and measures all that theory speaks of. Throws InputError for a bad
 /// checkpoint or bad tokens, ConfigError for gradients of a pass without labels.

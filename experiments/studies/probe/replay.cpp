@@ -118,19 +118,10 @@ study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const Out
   config.run.dtype = dtype;
   config.run.backward = pass.backward;
   const auto tokens = static_cast<int>(pass.ids.size()) / pass.sequences;
-  ProbeResult result{
-      .model = model->name,
-      .family = std::string(checkpoint.family().name),
-      .at_init = initial_stack(checkpoint.model(), config, tokens),
-      .dtype = dtype,
-      .backward = pass.backward,
-      .input = {.ids = pass.ids, .labels = pass.labels, .tokenizer = nullptr, .tokenizer_name = "none", .notes = {}},
-      .measured = {},
-      .agreement = config.agreement,
-      .initial = {.profile = {}, .refusal = "not a part of a record", .finite_width = {}},
-      .notes = {},
-      .ignored_keys = checkpoint.ignored_keys()};
-  for (NullReading& null : result.nulls) null.predicted.refusal = result.initial.refusal;
+  ProbeResult result =
+      result_of(checkpoint, model->name, config,
+                {.ids = pass.ids, .labels = pass.labels, .tokenizer = nullptr, .tokenizer_name = "none", .notes = {}},
+                tokens, "not a part of a record");
   // Even with gradients, a record takes fewer operations than a forward pass.
   const stacks::OneThread serial(stacks::is_small_pass(checkpoint.model(), static_cast<int>(pass.ids.size()), false));
   measure(context, pass, dtype, top, result.measured);

@@ -2,7 +2,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -25,10 +24,6 @@
 
 namespace periscope::probe {
 namespace {
-
-std::string name_of(const Checkpoint& checkpoint) {
-  return std::filesystem::path(checkpoint.folder() + "/.").lexically_normal().parent_path().filename().string();
-}
 
 ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, const stacks::TokenInput& input,
                      const ProbeConfig& own, stacks::Progress& progress, std::optional<Emission>& not_finite) {
@@ -112,6 +107,15 @@ nlohmann::ordered_json hashes_of(const Checkpoint& checkpoint) {
   return files;
 }
 
+// clang-format off
+constexpr Key<ProbeConfig> keys[] = {
+    {.name = "top", .field = &ProbeConfig::top, .meaning = "largest entries of the stream per depth"},
+    {.name = "theory", .field = &ProbeConfig::with_theory, .meaning = "theory at initialisation and at the weights' sizes beside it"},
+    {.name = "draws", .field = &ProbeConfig::draws, .meaning = "random models of each null of the weights' sizes"},
+};
+// clang-format on
+constexpr Section<ProbeConfig> section{"probe", keys};
+
 config::Resolved resolved_of(const ProbeConfig& config, const nlohmann::ordered_json& files,
                              const ProbeResult& result) {
   config::Resolved all = config::resolved(config, {result.at_init});
@@ -122,42 +126,22 @@ config::Resolved resolved_of(const ProbeConfig& config, const nlohmann::ordered_
   return all;
 }
 
-// clang-format off
-constexpr Key<ProbeConfig> keys[] = {
-    {.name = "top", .field = &ProbeConfig::top, .meaning = "largest entries of the stream per depth"},
-    {.name = "theory", .field = &ProbeConfig::with_theory, .meaning = "theory at initialisation and at the weights' sizes beside it"},
-    {.name = "draws", .field = &ProbeConfig::draws, .meaning = "random models of each null of the weights' sizes"},
-};
-// clang-format on
-
 }  // namespace
 
-const Section<ProbeConfig> section{"probe", keys};
-
 ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
-  const Checkpoint checkpoint =
-      config.model ? Checkpoint(config.model, config.ignore_keys) : Checkpoint(config.checkpoint, config.ignore_keys);
+  const std::unique_ptr<Checkpoint> opened = config.open();
+  const Checkpoint& checkpoint = *opened;
   const nlohmann::ordered_json files = hashes_of(checkpoint);  // before the run, which takes long
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const CheckpointWeights weights(*backend, checkpoint, config.run.dtype);
   const StackContext context{.ops = *backend, .model = checkpoint.model(), .weights = weights};
-  stacks::TokenInput input = stacks::read_token_input(config.source, checkpoint.model(), config.checkpoint);
+  stacks::TokenInput input = stacks::read_token_input(config, checkpoint.model(), config.checkpoint);
   if (config.run.backward && !input.has_labels()) {
     throw ConfigError(fmt::format("--backward: nothing to go back from; {}", input.notes.back()));
   }
   const auto tokens = static_cast<int>(input.ids.size());
-  ProbeResult result{.model = name_of(checkpoint),
-                     .family = std::string(checkpoint.family().name),
-                     .at_init = initial_stack(checkpoint.model(), config, tokens),
-                     .dtype = config.run.dtype,
-                     .backward = config.run.backward,
-                     .input = std::move(input),
-                     .measured = {},
-                     .agreement = config.agreement,
-                     .initial = {.profile = {}, .refusal = "not asked for (--no-theory)", .finite_width = {}},
-                     .notes = {},
-                     .ignored_keys = checkpoint.ignored_keys()};
-  for (NullReading& null : result.nulls) null.predicted.refusal = result.initial.refusal;
+  ProbeResult result =
+      result_of(checkpoint, config.model_name(), config, std::move(input), tokens, "not asked for (--no-theory)");
   const int threads = omp_get_max_threads();
   stacks::MemoryEstimate memory =
       stacks::pass_memory(context.model, result.at_init.input.tokens, config.run.dtype, config.run.backward, threads);

@@ -7,29 +7,20 @@
 namespace periscope::probe {
 namespace {
 
-struct ProbeFlags : study::CheckpointFlags {
-  std::string labels;
-  std::string dump;
-  bool backward = false;
-  bool no_theory = false;
-  bool fail_on_divergence = false;
-  int top = 10;
-  int draws = 16;
-};
-const std::vector<study::Flag<ProbeFlags>>& flags() {
-  static const std::vector<study::Flag<ProbeFlags>> all = [] {
-    auto list = study::checkpoint_flags<ProbeFlags>();
-    const std::vector<study::Flag<ProbeFlags>> more{
-        {"labels", &ProbeFlags::labels, "Ids to predict, one per token, -1 for none; default: the next token"},
-        {"backward", &ProbeFlags::backward, "Gradients of the loss too"},
-        {"dump", &ProbeFlags::dump, "Folder for activations.safetensors: activations and gradients in f64"},
-        {"top", &ProbeFlags::top, "Largest entries of the stream to report per depth", at_least(1)},
-        {"no-theory", &ProbeFlags::no_theory,
+const std::vector<study::Flag<ProbeConfig>>& flags() {
+  static const std::vector<study::Flag<ProbeConfig>> all = [] {
+    auto list = study::checkpoint_flags<ProbeConfig>();
+    const std::vector<study::Flag<ProbeConfig>> more{
+        {"labels", &ProbeConfig::labels, "Ids to predict, one per token, -1 for none; default: the next token"},
+        {"backward", &ProbeConfig::backward, "Gradients of the loss too"},
+        {"dump", &ProbeConfig::dump, "Folder for activations.safetensors: activations and gradients in f64"},
+        {"top", &ProbeConfig::top, "Largest entries of the stream to report per depth", at_least(1)},
+        {"no-theory", &ProbeConfig::no_theory,
          "Leave out theory at initialisation and at the weights' own sizes, and models of these sizes"},
-        {"draws", &ProbeFlags::draws,
+        {"draws", &ProbeConfig::draws,
          "Random models of each law that keeps something of the weights' sizes, for the errors of what is left over",
          from_to(0, 1 << 20)},
-        {"fail-on-divergence", &ProbeFlags::fail_on_divergence,
+        {"fail-on-divergence", &ProbeConfig::fail_on_divergence,
          "Exit 5 if the mean square of a signal or a gradient, or the loss, is not finite"}};
     list.insert(list.end(), more.begin(), more.end());
     return list;
@@ -37,48 +28,34 @@ const std::vector<study::Flag<ProbeFlags>>& flags() {
   return all;
 }
 
-ProbeConfig config_of(const study::Request& request, const ProbeFlags& own) {
-  if (own.no_theory && request.flags.contains("draws")) {
+ProbeConfig config_of(const study::Request& request) {
+  ProbeConfig config = study::checkpoint_config(flags(), request, study::load_for_checkpoint(request));
+  if (config.no_theory && request.flags.contains("draws")) {
     throw ConfigError("--draws does nothing with --no-theory, which leaves random models out");
   }
-  ProbeConfig config;
-  static_cast<config::Config&>(config) = study::load_for_checkpoint(request);
-  config.run.backward = config.run.backward || own.backward;
-  config.checkpoint = own.checkpoint;
-  study::require_other_folder("run.out", config.run.out, own.checkpoint);
-  study::require_other_folder("--dump", own.dump, own.checkpoint);
-  config.model = request.model;
-  config.ignore_keys = own.ignore_keys;
-  config.source = own;
-  if (request.flags.contains("labels")) config.source.labels = own.labels;
-  config.with_theory = !own.no_theory;
-  config.top = own.top;
-  config.draws = own.draws;
-  config.dump = own.dump;
-  config.force = request.force;
+  config.run.backward = config.run.backward || config.backward;
+  study::require_other_folder("--dump", config.dump, config.checkpoint);
+  config.with_theory = !config.no_theory;
   return config;
 }
 
-study::Outcome outcome_of(const ProbeConfig& config, const ProbeResult& result, bool fail_on_divergence) {
+study::Outcome outcome_of(const ProbeConfig& config, const ProbeResult& result) {
   if (result.stopped_early) return {.stopped_early = true};
   study::Outcome outcome{.data = dataset_of(result), .table = table(result), .resolved = result.resolved};
   study::set_checkpoint(*outcome.data, config.checkpoint, result.ignored_keys);
-  if (fail_on_divergence && !not_finite(result).empty()) outcome.code = ExitCode::diverged;
+  if (config.fail_on_divergence && !not_finite(result).empty()) outcome.code = ExitCode::diverged;
   if (violates_growth_identity(result.measured)) outcome.code = ExitCode::check_failed;
   return outcome;
 }
 
 /// The run reads the checkpoint, so that it finds out itself what it needs and what its result is made from.
 study::Job resolve(const study::Request& request) {
-  const auto own = study::read_flags(flags(), request.flags);
-  const ProbeConfig config = config_of(request, own);
+  const ProbeConfig config = config_of(request);
   return {.file = "probe",
           .run_options = config.run,
           .resolved = {},
           .overridden = config::override_json(config),
-          .run = [config, fail = own.fail_on_divergence](stacks::Progress& progress) {
-            return outcome_of(config, run(config, progress), fail);
-          }};
+          .run = [config](stacks::Progress& progress) { return outcome_of(config, run(config, progress)); }};
 }
 
 }  // namespace

@@ -35,19 +35,22 @@ std::string growth_rows(const ProbeResult& r) {
   const std::vector<double>& stream = r.measured.reading.profile.find(Statistic::maximum, Signal::x_out)->value;
   dataset::TextTable table({"sublayer", ">init E[x²]", ">scales E[x²]", ">E[x²]", ">= α²E[x²]", ">+ β²E[b²]",
                             ">+ cross", ">cross/b²", ">b² by γ", ">max |x|", ">margin"});
-  table.add({"input", digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, 0)),
-             digits(at(r.nulls[stacks::matrices_null].predicted.profile, Statistic::second_moment, Signal::x_out, 0)),
-             digits(at(r.measured.reading.profile, Statistic::second_moment, Signal::x_out, 0)), "", "", "", "", "",
-             digits(stream.at(0)), digits(fp16.largest / stream.at(0))});
-  for (std::size_t l = 0; l < r.measured.growth.size(); ++l) {
+  const Profile& scales = r.nulls[stacks::matrices_null].predicted.profile;
+  for (std::size_t depth = 0; depth <= r.measured.growth.size(); ++depth) {
+    const auto moment = [&](const Profile& p) { return at(p, Statistic::second_moment, Signal::x_out, depth); };
+    const double largest = stream.at(depth);
+    if (depth == 0) {
+      table.add({"input", digits(moment(r.initial.profile)), digits(moment(scales)),
+                 digits(moment(r.measured.reading.profile)), "", "", "", "", "", digits(largest),
+                 digits(fp16.largest / largest)});
+      continue;
+    }
+    const std::size_t l = depth - 1;
     const Growth& g = r.measured.growth[l];
-    const double largest = stream.at(l + 1);
-    table.add(
-        {fmt::format("{:>3} {}", l, ModelSpec::is_attention(static_cast<int>(l)) ? "attention" : "mlp"),
-         digits(at(r.initial.profile, Statistic::second_moment, Signal::x_out, l + 1)),
-         digits(at(r.nulls[stacks::matrices_null].predicted.profile, Statistic::second_moment, Signal::x_out, l + 1)),
-         digits(g.sum), digits(g.stream), digits(g.branch), digits(g.cross), digits(g.cross / g.branch),
-         digits(r.measured.branch_from_gains[l]), digits(largest), digits(fp16.largest / largest)});
+    table.add({fmt::format("{:>3} {}", l, ModelSpec::is_attention(static_cast<int>(l)) ? "attention" : "mlp"),
+               digits(moment(r.initial.profile)), digits(moment(scales)), digits(g.sum), digits(g.stream),
+               digits(g.branch), digits(g.cross), digits(g.cross / g.branch), digits(r.measured.branch_from_gains[l]),
+               digits(largest), digits(fp16.largest / largest)});
   }
   return table.text();
 }
@@ -58,18 +61,21 @@ std::string with_error(double value, double error) { return dataset::with_error(
 /// Returns the lines that split the second moment after the last sublayer into parts (growth_split), and give the
 /// excess over every null (left_over).
 std::string split_row(const ProbeResult& r) {
-  const GrowthSplit top = growth_split(r).back();
-  if (std::isnan(top.from_scales) || std::isnan(top.from_alignment)) return {};
+  const std::optional<GrowthSplit> split = growth_split(r);
+  if (!split) return {};
+  const double scales = split->from_scales.back();
+  const double inside = split->from_sizes_inside.back();
+  const double alignment = split->from_alignment.value.back();
+  if (std::isnan(scales) || std::isnan(alignment)) return {};
   std::string text = fmt::format(
       "log(E[x²]/init) after the last sublayer: {:.3f} = {:.3f} from the sizes of matrices + {:.3f} from sizes inside "
       "them + {} from their alignment\n",
-      top.from_scales + top.from_sizes_inside + top.from_alignment, top.from_scales, top.from_sizes_inside,
-      with_error(top.from_alignment, top.alignment_error));
+      scales + inside + alignment, scales, inside, with_error(alignment, split->from_alignment.error.back()));
   for (std::size_t i = 0; i < stacks::size_nulls.size(); ++i) {
-    const LeftOver left = left_over(r, i).back();
-    if (std::isnan(left.value)) continue;
+    const LeftOver left = left_over(r, i);
+    if (std::isnan(left.value.back())) continue;
     text += fmt::format("  beyond random weights with {}: {}\n", stacks::size_nulls[i].meaning,
-                        with_error(left.value, left.error));
+                        with_error(left.value.back(), left.error.back()));
   }
   if (const int draws = r.nulls[stacks::rank_one_null].drawn.draws; draws > 0) {
     text += fmt::format("  ±: what one random model has there, root mean square over {} of each\n", draws);
