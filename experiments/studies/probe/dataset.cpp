@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 #include <optional>
 
 #include "experiments/engine/judge/gradient_allowance.h"
@@ -11,7 +10,6 @@
 #include "sim/numerics/number_format.h"
 
 namespace periscope::probe {
-
 namespace {
 
 using dataset::Builder;
@@ -21,9 +19,6 @@ using dataset::Type;
 
 /// The statistics for which theory at initialisation has a band.
 constexpr std::array banded{Statistic::second_moment, Statistic::variance, Statistic::grad_sq};
-
-const Profile& at_scales(const ProbeResult& r) { return r.nulls[stacks::matrices_null].predicted.profile; }
-const Profile& at_profiles(const ProbeResult& r) { return r.nulls[stacks::rank_one_null].predicted.profile; }
 
 std::vector<dataset::ColumnSpec> curves() {
   return dataset::curve_columns("", {{"measured", "measured"},
@@ -37,33 +32,25 @@ std::vector<dataset::ColumnSpec> curves() {
                                      {"at_profiles_stderr", "standard error of at_profiles"}});
 }
 
-template <class At>
-void put_versions(const ProbeResult& r, const Builder::Row& row, Statistic statistic, At at) {
-  const auto put = [&](const std::string& version, const std::vector<double>& values) {
-    dataset::put_curve(row, statistic, at, version, values, dataset::branches_of(r.at_init.model));
+/// Puts one version of the curves of all signals, and of all matrices whose gradients were measured.
+void put_version(const ProbeResult& r, const Builder::Row& row, const std::string& version, const Profile& profile) {
+  const auto put = [&](const auto& at, const Curve& curve) {
+    const std::size_t branches = dataset::branches_of(r.at_init.model);
+    dataset::put_curve(row, at.first, at.second, version, curve.value, branches);
+    if (version == "measured") return;
+    dataset::put_curve(row, at.first, at.second, version + "_stderr", curve.standard_error, branches);
   };
-  if (const Curve* measured = r.measured.reading.profile.find(statistic, at)) put("measured", measured->value);
-  const auto put_predicted = [&](const std::string& version, const Profile& profile) {
-    const Curve* predicted = profile.find(statistic, at);
-    if (predicted == nullptr) return;
-    put(version, predicted->value);
-    put(version + "_stderr", predicted->standard_error);
-  };
-  put_predicted("at_init", r.initial.profile);
-  put_predicted("at_scales", at_scales(r));
-  put_predicted("at_profiles", at_profiles(r));
+  for (const auto& [at, curve] : profile.curves) put(at, curve);
+  for (const auto& [at, curve] : profile.weight_curves) {
+    if (r.measured.reading.profile.weight_curves.contains(at)) put(at, curve);
+  }
 }
 
-/// Puts the curves of all signals that were measured or predicted, and of all matrices whose gradients were measured.
 void put_curves(const ProbeResult& r, const Builder::Row& row) {
-  const Profile& measured = r.measured.reading.profile;
-  for (const auto& item : measured.curves) put_versions(r, row, item.first.first, item.first.second);
-  for (const auto& item : measured.weight_curves) put_versions(r, row, item.first.first, item.first.second);
-  for (const Profile* predicted : {&r.initial.profile, &at_scales(r), &at_profiles(r)}) {
-    for (const auto& item : predicted->curves) {
-      if (!measured.curves.contains(item.first)) put_versions(r, row, item.first.first, item.first.second);
-    }
-  }
+  put_version(r, row, "measured", r.measured.reading.profile);
+  put_version(r, row, "at_init", r.initial.profile);
+  put_version(r, row, "at_scales", r.nulls[stacks::matrices_null].predicted.profile);
+  put_version(r, row, "at_profiles", r.nulls[stacks::rank_one_null].predicted.profile);
 }
 
 /// An end of the band in which a random stack may be: 2 standard errors and T19's finite-width term away from theory,
@@ -192,20 +179,18 @@ Table<ProbeResult> split_table() {
 Table<ProbeResult> growth_table() {
   using G = Growth;
   const std::string mean = ", mean over tokens (T15)";
+  const auto over = [](double G::*a, double G::*b) { return [=](const G& g) { return g.*a / g.*b; }; };
   Table<G> identity;
   identity.column({"growth_stream", "sublayer", "1", "alpha^2 E[x^2] before the sublayer" + mean}, &G::stream)
       .column({"growth_branch", "sublayer", "1", "beta^2 E[b^2] of the branch" + mean}, &G::branch)
       .column({"growth_cross", "sublayer", "1", "2 alpha beta E[x b], the term that Eq. 4 leaves out" + mean},
               &G::cross)
       .column({"growth_sum", "sublayer", "1", "E[x^2] after the addition, before norm C" + mean}, &G::sum)
-      .column({"growth_stream_share", "sublayer", "1", "growth_stream over growth_sum"},
-              [](const G& g) { return g.stream / g.sum; })
-      .column({"growth_branch_share", "sublayer", "1", "growth_branch over growth_sum"},
-              [](const G& g) { return g.branch / g.sum; })
-      .column({"growth_cross_share", "sublayer", "1", "growth_cross over growth_sum"},
-              [](const G& g) { return g.cross / g.sum; })
+      .column({"growth_stream_share", "sublayer", "1", "growth_stream over growth_sum"}, over(&G::stream, &G::sum))
+      .column({"growth_branch_share", "sublayer", "1", "growth_branch over growth_sum"}, over(&G::branch, &G::sum))
+      .column({"growth_cross_share", "sublayer", "1", "growth_cross over growth_sum"}, over(&G::cross, &G::sum))
       .column({"growth_cross_over_branch", "sublayer", "1", "Eq. 4's failure: growth_cross over growth_branch"},
-              [](const G& g) { return g.cross / g.branch; })
+              over(&G::cross, &G::branch))
       .column({"growth_residual", "sublayer", "1", "worst token's violation of T15 in units of what rounding explains"},
               &G::residual);
   using R = ProbeResult;

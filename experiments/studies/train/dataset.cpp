@@ -24,43 +24,45 @@ using Row = Builder::Row;
 const std::string on_cell = "placement seed";
 const std::string on_record = on_cell + " record";
 
-/// A column of the numbers that a record has besides curves. `name` is the name that Recorder gives them; the column's
-/// has "_" for ".".
-struct RecordColumn {
-  std::string name;
-  std::string dimensions;  ///< behind the record
-  std::string units;
-  std::string meaning;
-};
+ColumnSpec on_records(std::string name, const std::string& dimensions, std::string units, std::string meaning) {
+  return {.name = std::move(name),
+          .dimensions = dimensions.empty() ? on_record : on_record + " " + dimensions,
+          .type = Type::real,
+          .units = std::move(units),
+          .meaning = std::move(meaning)};
+}
 
-const std::vector<RecordColumn>& record_columns() {
-  static const std::vector<RecordColumn> all = [] {
-    std::vector<RecordColumn> columns{
-        {"validation_loss", "", "nat", "cross-entropy on the held-out windows"},
-        {"growth_stream", "sublayer", "1", "T15: alpha^2 q, mean over tokens"},
-        {"growth_branch", "sublayer", "1", "T15: beta^2 s^2"},
-        {"growth_cross", "sublayer", "1", "T15: 2 alpha beta sqrt(q) s cos(x, branch)"},
-        {"growth_sum", "sublayer", "1", "T15: q of the stream after the sublayer, before norm C"},
-        {"growth_residual", "sublayer", "1", "T15: worst token's deviation in units of what rounding explains"},
-        {"largest", "sublayer", "1", "largest |x| of any signal of the sublayer, infinite if one is NaN"},
-        {"top_magnitudes", "rank", "1", "largest |x| of the stream at all depths"},
-        {"top_depths", "rank", "1", "the depths at which they are"},
-        {"angular_distance", "depth other_depth", "1",
-         "arccos(cos)/pi between the stream at two depths, mean over at most 32 evenly spaced tokens"},
-        {"attention_entropy", "layer", "nat", "entropy of attention, mean over heads and tokens that see two or more"}};
+/// Returns the columns of the numbers that a record has besides curves, by the names that Recorder gives them.
+const std::vector<std::pair<std::string, ColumnSpec>>& record_columns() {
+  static const std::vector<std::pair<std::string, ColumnSpec>> all = [] {
+    std::vector<std::pair<std::string, ColumnSpec>> columns;
+    for (ColumnSpec c :
+         {on_records("validation_loss", "", "nat", "cross-entropy on the held-out windows"),
+          on_records("growth_stream", "sublayer", "1", "T15: alpha^2 q, mean over tokens"),
+          on_records("growth_branch", "sublayer", "1", "T15: beta^2 s^2"),
+          on_records("growth_cross", "sublayer", "1", "T15: 2 alpha beta sqrt(q) s cos(x, branch)"),
+          on_records("growth_sum", "sublayer", "1", "T15: q of the stream after the sublayer, before norm C"),
+          on_records("growth_residual", "sublayer", "1",
+                     "T15: worst token's deviation in units of what rounding explains"),
+          on_records("largest", "sublayer", "1", "largest |x| of any signal of the sublayer, infinite if one is NaN"),
+          on_records("top_magnitudes", "rank", "1", "largest |x| of the stream at all depths"),
+          on_records("top_depths", "rank", "1", "the depths at which they are"),
+          on_records("angular_distance", "depth other_depth", "1",
+                     "arccos(cos)/pi between the stream at two depths, mean over at most 32 evenly spaced tokens"),
+          on_records("attention_entropy", "layer", "nat",
+                     "entropy of attention, mean over heads and tokens that see two or more")}) {
+      columns.emplace_back(c.name, std::move(c));
+    }
     for (const Weight norm : {Weight::norm_a, Weight::norm_b, Weight::norm_c}) {
       const std::string name = text_of(norm);
-      columns.push_back({"gain_mean." + name, "sublayer", "1", "mean over features of the gain of " + name});
-      columns.push_back({"gain_rms." + name, "sublayer", "1", "root mean square of the gain of " + name});
+      columns.emplace_back("gain_mean." + name, on_records("gain_mean_" + name, "sublayer", "1",
+                                                           "mean over features of the gain of " + name));
+      columns.emplace_back("gain_rms." + name,
+                           on_records("gain_rms_" + name, "sublayer", "1", "root mean square of the gain of " + name));
     }
     return columns;
   }();
   return all;
-}
-
-std::string column_name(std::string name) {
-  std::ranges::replace(name, '.', '_');
-  return name;
 }
 
 const Values* find(const training::RecordedValues& values, const std::string& name) {
@@ -70,30 +72,20 @@ const Values* find(const training::RecordedValues& values, const std::string& na
 
 std::vector<ColumnSpec> value_columns() {
   std::vector<ColumnSpec> all;
-  const auto add = [&](const std::string& name, const std::string& dimensions, const std::string& units,
-                       const std::string& meaning) {
-    all.push_back({.name = name,
-                   .dimensions = dimensions.empty() ? on_record : on_record + " " + dimensions,
-                   .type = Type::real,
-                   .units = units,
-                   .meaning = meaning});
-  };
-  for (const RecordColumn& c : record_columns()) {
-    add(column_name(c.name), c.dimensions, c.units, c.meaning);
-  }
-  add("weight_root_mean_square", "weight layer", "1", "of a matrix's entries");
-  add("margin", "format", "1", "the format's largest number over the largest |x| of any signal");
+  for (const auto& column : record_columns()) all.push_back(column.second);
+  all.push_back(on_records("weight_root_mean_square", "weight layer", "1", "of a matrix's entries"));
+  all.push_back(on_records("margin", "format", "1", "the format's largest number over the largest |x| of any signal"));
   return all;
 }
 
 void put_values(const training::RecordedValues& values, const Row& row) {
-  for (const RecordColumn& c : record_columns()) {
-    const Values* found = find(values, c.name);
+  for (const auto& [name, column] : record_columns()) {
+    const Values* found = find(values, name);
     if (found == nullptr) continue;
-    if (c.name == "angular_distance") {
-      dataset::put_square(row, c.name, *found);
+    if (name == "angular_distance") {
+      dataset::put_square(row, name, *found);
     } else {
-      row.put(column_name(c.name), *found);
+      row.put(column.name, *found);
     }
   }
   for (const Weight weight : layer_matrices) {
@@ -132,16 +124,6 @@ void put_curves(const training::RecordedValues& values, const Row& row) {
       if (found != nullptr) dataset::put_curve(row, statistic, weight, "measured", *found);
     }
   }
-}
-
-/// Returns the columns of the numbers recorded after one step.
-const dataset::Table<training::RecordedValues>& record_table() {
-  static const dataset::Table<training::RecordedValues> all = [] {
-    dataset::Table<training::RecordedValues> table;
-    table.family(value_columns(), put_values).family(curves(), put_curves);
-    return table;
-  }();
-  return all;
 }
 
 /// A run, and the steps of which there are records of any run.
@@ -183,6 +165,8 @@ void add_spikes(dataset::Table<Run>& table, const std::string& series, const std
 const dataset::Table<Run>& run_table() {
   static const dataset::Table<Run> all = [] {
     const std::string on_step = on_cell + " step";
+    dataset::Table<training::RecordedValues> records;
+    records.family(value_columns(), put_values).family(curves(), put_curves);
     dataset::Table<Run> table;
     table
         .column({"loss", on_step, "nat", "training loss: mean over the batch, before the step"},
@@ -202,37 +186,33 @@ const dataset::Table<Run>& run_table() {
             [](const Run& run) { return training::mean_of_last_tenth(run.history(), run.trained.cell.train.steps); });
     add_spikes(table, "loss", "the training loss", &training::CellHistory::loss);
     add_spikes(table, "grad_norm", "the gradient norm", &training::CellHistory::grad_norm);
-    table.rows_at("record", record_table(), records_of);
-    return table;
-  }();
-  return all;
-}
-
-/// Returns the columns of the prediction for every placement before training.
-const dataset::Table<theory::Prediction>& theory_table() {
-  using P = theory::Prediction;
-  static const dataset::Table<P> all = [] {
-    dataset::Table<P> table;
-    const auto variance = [](const P& p, std::vector<double> Curve::*numbers) -> std::optional<Values> {
-      const Curve* curve = p.profile.find(Statistic::variance, Signal::x_out);
-      return curve == nullptr ? std::nullopt : std::optional(curve->*numbers);
-    };
-    table
-        .column_if_any({"variance_predicted", "placement depth", "1",
-                        "predicted variance of the stream before training, on the held-out windows"},
-                       [=](const P& p) { return variance(p, &Curve::value); })
-        .column_if_any({"variance_predicted_stderr", "placement depth", "1", "its standard error"},
-                       [=](const P& p) { return variance(p, &Curve::standard_error); });
+    table.rows_at("record", records, records_of);
     return table;
   }();
   return all;
 }
 
 const dataset::Table<training::TrainResult>& result_table() {
+  using P = theory::Prediction;
   static const dataset::Table<training::TrainResult> all = [] {
+    const auto variance = [](std::vector<double> Curve::*numbers) {
+      return [numbers](const P& p) -> std::optional<Values> {
+        const Curve* curve = p.profile.find(Statistic::variance, Signal::x_out);
+        return curve == nullptr ? std::nullopt : std::optional(curve->*numbers);
+      };
+    };
+    dataset::Table<P> theory;
+    theory
+        .column_if_any({"variance_predicted", "placement depth", "1",
+                        "predicted variance of the stream before training, on the held-out windows"},
+                       variance(&Curve::value))
+        .column_if_any({"variance_predicted_stderr", "placement depth", "1", "its standard error"},
+                       variance(&Curve::standard_error));
     dataset::Table<training::TrainResult> table;
-    table.column_if_any({"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known"},
-                        [](const training::TrainResult& result) { return result.loss_floor; });
+    table
+        .column_if_any({"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known"},
+                       &training::TrainResult::loss_floor)
+        .rows("placement", theory, &training::TrainResult::initial);
     return table;
   }();
   return all;
@@ -250,7 +230,6 @@ const dataset::Schema& schema() {
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
     std::vector<ColumnSpec> columns = run_table().specs();
     std::ranges::copy(result_table().specs(), std::back_inserter(columns));
-    std::ranges::copy(theory_table().specs(), std::back_inserter(columns));
     columns.push_back(dataset::placement_settings());
     return dataset::Schema("train", 7, std::move(dimensions), std::move(columns));
   }();
@@ -275,9 +254,6 @@ dataset::Dataset dataset_of(const training::TrainConfig& config, const training:
                                  dataset::weights_of_curves(config.stacks()));
   for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
   result_table().put(result, builder.row());
-  for (std::size_t p = 0; p < result.initial.size(); ++p) {
-    theory_table().put(result.initial[p], builder.at("placement", p));
-  }
   for (std::size_t i = 0; i < result.cells.size(); ++i) {
     const training::TrainedCell& trained = result.cells[i];
     const StackSpec& spec = trained.cell.spec;

@@ -1,4 +1,4 @@
-#include "experiments/studies/train/export.h"
+#include "experiments/studies/train/report.h"
 
 #include <array>
 #include <optional>

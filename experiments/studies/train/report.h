@@ -14,4 +14,13 @@ namespace periscope::train {
 /// Returns a short table of the result, for people.
 [[nodiscard]] std::string table(const training::TrainResult& result);
 
+/// Writes a trained stack into `folder`, as config.json and model.safetensors, in the layout of Hugging Face's family
+/// that computes the same function: Llama (Pre-LN), Qwen 3 (with QK-norm of heads), Gemma 2 (Peri-LN; its embedding is
+/// multiplied by √D, so the table is divided by it), Gemma 3 (with QK-norm of heads), OLMo 2 (B-only with QK-norm of
+/// whole projections). Any other stack is written with the names of `propagate --dump`, and a config.json that says
+/// what it is: model_type "periscope", with the tables [model], [init], [input] and [train]. Returns the family's name,
+/// or "periscope". Throws as OutputFolder does.
+std::string export_model(const std::string& folder, const Backend& ops, const training::TrainedCell& trained,
+                         bool overwrite);
+
 }  // namespace periscope::train

@@ -8,7 +8,6 @@
 
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/training/dump.h"
-#include "experiments/studies/train/export.h"
 #include "experiments/studies/train/report.h"
 #include "sim/backends.h"
 #include "sim/base/printable.h"
@@ -37,45 +36,6 @@ const std::vector<study::Flag<TrainFlags>>& flags() {
   return all;
 }
 
-/// Writes the files that a run leaves besides its result: --dump and --export. Both places are tried before anything is
-/// trained.
-class Extras {
- public:
-  /// Throws ConfigError if a file or a model is there, unless `overwrite`; and as OutputFolder does.
-  Extras(const TrainFlags& own, const training::TrainConfig& config, bool overwrite) : overwrite_(overwrite) {
-    if (!own.dump.empty()) dump_.emplace(own.dump, overwrite_);
-    if (own.export_to.empty()) return;
-    models_.emplace(own.export_to);
-    for (const training::TrainCell& cell : training::cells_of(config)) {
-      const std::string model = path_of(cell);
-      if (!overwrite_ && std::filesystem::exists(std::filesystem::symlink_status(model))) {
-        throw ConfigError(fmt::format("--export: {} is there already; --force overwrites its files", printable(model)));
-      }
-      const OutputFolder trial(model, {"config.json", "model.safetensors"}, true);
-    }
-  }
-  [[nodiscard]] bool empty() const { return !dump_ && !models_; }
-
-  void write(const Backend& ops, const training::TrainResult& result, const Corpus& corpus,
-             stacks::Progress& progress) {
-    if (dump_) dump_->write(ops, result.cells.front(), corpus);
-    for (std::size_t i = 0; models_ && i < result.cells.size(); ++i) {
-      const std::string model = path_of(result.cells[i].cell);
-      const std::string layout = export_model(model, ops, result.cells[i], overwrite_);
-      progress.say(fmt::format("wrote {} (layout: {})\n", printable(model), layout));
-    }
-  }
-
- private:
-  [[nodiscard]] std::string path_of(const training::TrainCell& cell) const {
-    return models_->folder() + "/" + cell.name;
-  }
-
-  bool overwrite_;
-  std::optional<training::Dump> dump_;
-  std::optional<FolderLock> models_;
-};
-
 /// A run of `train`, from its request to its files.
 class Training {
  public:
@@ -103,7 +63,7 @@ class Training {
   study::Outcome run(stacks::Progress& progress) {
     const std::vector<training::TrainCell> cells = training::cells_of(config_);
     // What this very run was writing when it ended may be there.
-    extras_.emplace(own_, config_, force_ || stacks::find_cached<bool>(progress, writing()));
+    open_folders(force_ || stacks::find_cached<bool>(progress, writing()));
     const training::SavedStates kept{.folder = progress.task_cache() == nullptr ? "" : progress.task_cache()->folder(),
                                      .identity = training::identity_of_runs(config_, resolved_)};
     progress.begin("train", static_cast<std::int64_t>(cells.size()) * config_.train.steps);
@@ -129,13 +89,37 @@ class Training {
             .code = diverged && own_.fail_on_divergence ? ExitCode::diverged : ExitCode::ok};
   }
 
+  /// Writes --dump and --export.
   void write_files(stacks::Progress& progress) {
-    if (!extras_->empty()) stacks::store(progress, writing(), cache::encode(true));
-    extras_->write(*ops_, result_, corpus_, progress);
+    if (dump_ || models_) stacks::store(progress, writing(), cache::encode(true));
+    if (dump_) dump_->write(*ops_, result_.cells.front(), corpus_);
+    for (std::size_t i = 0; models_ && i < result_.cells.size(); ++i) {
+      const std::string model = path_of(result_.cells[i].cell);
+      const std::string layout = export_model(model, *ops_, result_.cells[i], overwrite_);
+      progress.say(fmt::format("wrote {} (layout: {})\n", printable(model), layout));
+    }
   }
 
  private:
   [[nodiscard]] std::string writing() const { return stacks::writing_task(config_.run, {own_.dump, own_.export_to}); }
+  [[nodiscard]] std::string path_of(const training::TrainCell& cell) const {
+    return models_->folder() + "/" + cell.name;
+  }
+  /// Tries the folders of --dump and --export before anything is trained. Throws ConfigError if a file or a model is
+  /// there, unless `overwrite`; and as OutputFolder does.
+  void open_folders(bool overwrite) {
+    overwrite_ = overwrite;
+    if (!own_.dump.empty()) dump_.emplace(own_.dump, overwrite);
+    if (own_.export_to.empty()) return;
+    models_.emplace(own_.export_to);
+    for (const training::TrainCell& cell : training::cells_of(config_)) {
+      const std::string model = path_of(cell);
+      if (!overwrite && std::filesystem::exists(std::filesystem::symlink_status(model))) {
+        throw ConfigError(fmt::format("--export: {} is there already; --force overwrites its files", printable(model)));
+      }
+      const OutputFolder trial(model, {"config.json", "model.safetensors"}, true);
+    }
+  }
 
   training::TrainConfig config_;
   TrainFlags own_;
@@ -143,7 +127,9 @@ class Training {
   Corpus corpus_;
   config::Resolved resolved_;
   std::unique_ptr<Backend> ops_;
-  std::optional<Extras> extras_;
+  bool overwrite_ = false;
+  std::optional<training::Dump> dump_;
+  std::optional<FolderLock> models_;
   training::TrainResult result_;
 };
 

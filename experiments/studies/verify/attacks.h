@@ -30,8 +30,7 @@ struct Attack {
 
 struct BoundAttackResult : Attack {
   double reached = 0.0;  ///< the largest objective of all starts
-  double median = 0.0;   ///< over the starts
-  BoundCase best = {};
+  BoundCase best = {};   ///< the case that reached it
 
   [[nodiscard]] double share() const { return reached / limit; }
   /// Not above the limit by more than rounding, and as close as required. `scale` multiplies the limit.

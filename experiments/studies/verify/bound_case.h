@@ -66,6 +66,9 @@ struct BoundCase {
   [[nodiscard]] ModelSpec model() const;
 };
 
+/// The norms of the placements that the bounds are about.
+inline constexpr SublayerRule pre{.norm_a = true}, peri{.norm_a = true, .norm_b = true}, post{.norm_c = true};
+
 /// A ReLU sublayer of RMSNorms with ε = 0 and gain 1, α and β as `rule` says, the label 0; without x, W1 and W2.
 BoundCase plain_case(const SublayerRule& rule, int width);
 

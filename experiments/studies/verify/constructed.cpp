@@ -16,26 +16,21 @@
 namespace periscope::verify {
 namespace {
 
-/// x̂ x̂ᵀ for every matrix; W_up and W_down through the first of the hidden units alone.
-std::vector<double> aligned_matrix(Weight weight, const std::vector<double>& direction) {
-  std::vector<double> first(direction.size(), 0.0);
-  first[0] = 1.0;
-  std::vector<double> w;
-  for (const double row : weight == Weight::up ? first : direction) {
-    for (const double column : weight == Weight::down ? first : direction) w.push_back(row * column);
-  }
-  return w;
-}
-
-/// x̂ x̂ᵀ for every matrix; the norms have that gain.
+/// x̂ x̂ᵀ for every matrix, W_up and W_down through the first of the hidden units alone; the norms have that gain.
 ResidentWeights aligned_weights(const Backend& ops, const StackSpec& spec, std::vector<double> direction, double gain) {
   double square = 0.0;
   for (const double v : direction) square += v * v;
   for (double& v : direction) v /= std::sqrt(square);
+  std::vector<double> first(direction.size(), 0.0);
+  first[0] = 1.0;
   const int width = spec.model.width;
   ResidentWeights::Parameters all;
   for (const ParameterId& id : matrices_of(spec)) {
-    all[id] = ops.from_host(width, width, DType::f64, aligned_matrix(id.weight, direction));
+    std::vector<double> w;
+    for (const double row : id.weight == Weight::up ? first : direction) {
+      for (const double column : id.weight == Weight::down ? first : direction) w.push_back(row * column);
+    }
+    all[id] = ops.from_host(width, width, DType::f64, w);
   }
   for (const ParameterId& id : gains_of(spec.model)) all[id] = ops.constant(1, width, DType::f64, gain);
   return {spec.model, std::move(all)};
@@ -152,7 +147,6 @@ std::vector<double> massive_factors() {
 }
 
 std::vector<MassiveCurve> sweep_massive(std::uint64_t seed) {
-  constexpr SublayerRule pre{.norm_a = true}, peri{.norm_a = true, .norm_b = true}, post{.norm_c = true};
   return {massive_curve("pre", pre, false, seed), massive_curve("pre", pre, true, seed),
           massive_curve("peri", peri, false, seed), massive_curve("post", post, false, seed)};
 }

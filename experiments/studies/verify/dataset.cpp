@@ -57,7 +57,11 @@ Table<StatementResult> statement_table() {
       .column({"ratio_histogram", "statement log_ratio", "1", "cases per bin"}, coarse_histogram)
       .part(ratio_table("", on, ""), [](const S& s) { return &s; })
       .rows("width", by_width, &S::by_width)
-      .column({"width_ratio_limit", at_width, "1", "largest ratio that T14-T16 leave possible"}, &S::limits);
+      .column({"width_ratio_limit", at_width, "1", "largest ratio that T14-T16 leave possible"}, [](const S& s) {
+        std::vector<double> limits;
+        for (std::size_t i = 1; i <= s.by_width.size(); ++i) limits.push_back(s.statement->limit(static_cast<int>(i)));
+        return limits;
+      });
   return table;
 }
 
@@ -65,10 +69,7 @@ Table<BoundAttackResult> attack_table() {
   using A = BoundAttackResult;
   Table<A> table;
   table.column({"attack_reached", "attack", "1", "largest value reached"}, &A::reached)
-      .column({"attack_median", "attack", "1", "median over the starts"}, &A::median)
-      .column({"attack_limit", "attack", "1", "theory's limit (T14, T16)"}, &A::limit)
-      .column({"attack_case", "attack", "", "the case that reached it: a JSON text, which --replay reads from a file"},
-              [](const A& a) { return config::json_text(case_json(a.best)); });
+      .column({"attack_limit", "attack", "1", "theory's limit (T14, T16)"}, &A::limit);
   return table;
 }
 
@@ -98,7 +99,6 @@ Table<Counterexample> counterexample_table(const std::string& name, const std::s
               &C::origin)
       .column({name + "_measured", on, "1", "what the statement measures of the simpler case"}, &C::measured)
       .column({name + "_bound", on, "1", "the statement's bound for it"}, &C::bound)
-      .column({name + "_ratio", on, "1", "measured over bound"}, &C::ratio)
       .column({name + "_case", on, "", "the case, made simpler: a JSON text, which --replay reads from a file"},
               [](const C& c) { return config::json_text(case_json(c.found)); });
   return table;
@@ -137,7 +137,7 @@ const Table<VerifyResult>& result_table() {
 
 const dataset::Schema& schema() {
   static const dataset::Schema schema(
-      "verify", 5,
+      "verify", 6,
       {{"statement", Type::text, "", "what is checked"},
        {"log_ratio", Type::real, "1", "log10(measured over bound): middle of the bin"},
        {"width", Type::integer, "1", "D"},

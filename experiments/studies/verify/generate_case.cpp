@@ -5,8 +5,8 @@ namespace periscope::verify {
 namespace {
 
 SublayerRule draw_rule(stacks::Draw& draw) {
-  constexpr SublayerRule pre{.norm_a = true}, peri{.norm_a = true, .norm_b = true}, b_only{.norm_b = true},
-      post{.norm_c = true}, a_c{.norm_a = true, .norm_c = true}, all{.norm_a = true, .norm_b = true, .norm_c = true};
+  constexpr SublayerRule b_only{.norm_b = true}, a_c{.norm_a = true, .norm_c = true},
+      all{.norm_a = true, .norm_b = true, .norm_c = true};
   SublayerRule rule = draw.of({pre, pre, peri, peri, peri, post, post, b_only, a_c, all});
   if (draw.chance(0.15)) {
     rule.alpha = draw.uniform(-2.0, 2.0);

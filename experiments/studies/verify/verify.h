@@ -54,8 +54,6 @@ struct StatementResult : Tally {
   /// "holds", "violated", "refuted", "not refuted", or "no case" if none met the statement with a bound that says
   /// something.
   [[nodiscard]] std::string_view verdict() const;
-  /// Of every width, the largest ratio that T14–T16 leave possible.
-  [[nodiscard]] std::vector<double> limits() const;
 };
 
 /// The simplest case found that breaks a statement.
