@@ -21,7 +21,7 @@ MANY = ["none", "post", "pre", "peri", "a+c", "deepnorm", "mix", "lns", "depth-s
         "layer-scale", "muse-spark", "span"]  # fmt: skip
 # Kinds of figures of results that have others like those of another one.
 ONLY = {"many": "blocks", "inputs": "stream", "overflow": "stream", "diverged": "rate_sweeps", "theory": "stream",
-        "claims": "claims"}
+        "claims": "claims", "deep": "none", "wrong": "none", "together": "stream", "named": "stream"}
 
 
 def commands(studies, sets):
@@ -35,6 +35,8 @@ def commands(studies, sets):
         "inputs": [*studies["propagate"], *inputs, *sets("init.scheme=normal", "input.second_moment=4e-4")],
         "overflow": [*studies["propagate"], *sets('model.placement=["none","peri"]', "model.layers=40",
                                                   "init.scheme=he")],
+        "deep": [*studies["propagate"], *sets("model.layers=3", "model.qk_norm=head", "input.second_moment=4e-4")],
+        "wrong": [*studies["propagate"], "--seeds", "6", "--theory-set", "init.down_factor=2"],
         "many": [*studies["propagate"], "--backward", "--set", f"model.placement=[{names}]"],
         "formats": [*studies["formats"], "--backward", *sets('formats.format=["fp16","int8"]', "formats.massive=20")],
         "verify": ["verify", "--cases", "3000"],
@@ -56,6 +58,7 @@ def results(program):
     from plots import reader, together
     from plotting import with_columns
 
+    found = {}
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)
         three = SMALL.replace('["pre", "peri"]', '["post", "pre", "peri"]')
@@ -65,12 +68,15 @@ def results(program):
             done = program.run([*words, "--out", name, "--quiet", "--threads", "1"], folder)
             assert done.returncode in (0, 4), done.stderr
             (file,) = (folder / name).glob("*.nc")
-            ds = reader.read(file).assign_attrs(version="0", commit="none")
+            ds = found[name] = reader.read(file).assign_attrs(version="0", commit="none")
             yield name, ds
             if name == "power":  # what is exact is rejected with any margin
                 far = ds["power_excess"].values.copy()
                 far[0], far[1] = np.inf, np.nan
                 yield "margins", with_columns(ds, {"power_excess": far})
+    several = {pathlib.Path(name) / "result.nc": found[name] for name in ("propagate", "deep", "wrong", "theory")}
+    yield "together", together.merged(several)
+    yield "named", together.merged(several, ["ours", "for $3", r"$\frac{1$", "theory, alone"])
     planted = planted_reproduce()
     yield "reproduce", planted
     yield "diverged", with_columns(planted, {"diverged_at": np.where(planted["spikes"] % 4 == 1, 7.0, np.nan)})
@@ -104,7 +110,8 @@ def entries_of(figure):
         for artist in axes.collections:
             shapes = artist.get_segments() if hasattr(artist, "get_segments") else [
                 path.vertices for path in artist.get_paths()]  # fmt: skip
-            drawn.append((type(artist).__name__, np.concatenate([np.asarray(s, float) for s in shapes] or [[]])))
+            points = [np.reshape(np.asarray(shape, float), (-1, 2)) for shape in shapes]
+            drawn.append((type(artist).__name__, np.concatenate(points or [[]])))
         drawn += [(f"bar {to_hex(bar.get_facecolor())}", bar.get_path().vertices if not hasattr(bar, "get_height")
                    else [bar.get_x(), bar.get_y(), bar.get_height()]) for bar in axes.patches]  # fmt: skip
         drawn += [("image", np.ma.filled(image.get_array(), np.nan)) for image in axes.get_images()]

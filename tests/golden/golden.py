@@ -43,7 +43,7 @@ FULL = 3  # values of a column that are written with all digits
 LONG = 90  # characters of a column's values; further lines enter only its hash and length
 RELATIVE = 1e-9
 SHOWN = 12  # differences of a command that are printed
-BYTES = 4_000_000
+BYTES = 4_200_000
 # Columns that are rounding, or divide by it, and hashes: compared on the reference level only.
 ROUNDING = re.compile(r"(_z|_excess|_stderr|_error|_residual|_difference|_chi_squared|_sha256)$|^noise_")
 # Lines of progress, which depend on time.
