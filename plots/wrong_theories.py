@@ -50,8 +50,8 @@ def draw(ds: xr.Dataset) -> style.Page:
     if not any(array(ds, "theory_is_true").astype(bool) & array(ds, "theory_rejected").astype(bool)):
         del keys[2]  # what should not be is explained only where it is
     words = (
-        "Each theory against the configuration in brackets: standard errors beyond the allowance of the cell or "
-        "contrast that says it most clearly (at the right), over the number at which it is rejected (line at 1). Wrong "
+        "Each theory against the configuration in brackets: standard errors beyond the allowance of the test that "
+        "says it most clearly (at the right), over the number at which it is rejected (line at 1). Wrong "
         "theories are told to one stack at a time, with the familywise error of the whole run. Theories within their "
         f"allowance are drawn at {LEAST:g}, those beyond {MOST:g} (triangles) there, with their number. "
     )
@@ -61,7 +61,7 @@ def draw(ds: xr.Dataset) -> style.Page:
 def clearest(ds: xr.Dataset, i: int) -> str:
     """What says most clearly what a theory is worth: "pre text: …", with what the verdict was if it did not reject."""
     margin = margins(ds)[i]
-    words = array(ds, "by")[i] or "not judged"
+    words = array(ds, "power_worst_test")[i] or "not judged"
     if margin > MOST:
         words += f" (×{margin:.0e})".replace("e+0", "e") if np.isfinite(margin) else " (×∞)"
     return words if array(ds, "theory_rejected")[i] else f"{words}: {array(ds, 'power_verdict')[i]}"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 # Variables that a verdict may have, and their names as columns of the table.
 COLUMNS = {
     "reason": "reason", "worst_cell": "worst_cell", "worst_z": "worst_z", "worst_critical": "critical",
-    "power_worst": "could_be_off", "power": "could_be_off", "worst": "worst_cell",
+    "power_worst": "could_be_off", "power": "could_be_off", "worst": "worst_cell", "worst_test": "worst_cell",
 }  # fmt: skip
 SHOWN = 5  # columns without all=True
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "experiments/studies/gradients/crossover.h"
+#include "experiments/studies/gradients/experiments.h"
 #include "tests/support/doctest.h"
 
 namespace periscope {

@@ -1,11 +1,7 @@
 #include <cmath>
 
 #include "experiments/engine/run/stacks.h"
-#include "experiments/studies/gradients/attenuation.h"
-#include "experiments/studies/gradients/crossover.h"
-#include "experiments/studies/gradients/depth.h"
-#include "experiments/studies/gradients/identity_path.h"
-#include "experiments/studies/gradients/score_path.h"
+#include "experiments/studies/gradients/experiments.h"
 #include "sim/base/error.h"
 #include "tests/support/doctest.h"
 #include "tests/support/set_placements.h"
@@ -42,12 +38,12 @@ judge::Verdict judged_again(judge::Test& test) {
 TEST_CASE("depth: Pre-LN's exponent agrees with theory, one of -1 (a norm that forgets its root) does not") {
   const gradients::GradientConfig config = small({"pre"});
   gradients::DepthResult result = gradients::gradient_depth(config, unseen);
-  CHECK(gradients::depth_outcome(result).code == ExitCode::ok);
-  judge::Test& exponent = result.laws[0].exponent;
+  CHECK(gradients::depth_outcome(config, result).code == ExitCode::ok);
+  judge::Test& exponent = result.cases[0].exponent;
   CHECK(exponent.measured.value < -0.3);
   exponent.predicted.value *= 2.0;
   CHECK(judged_again(exponent) == judge::Verdict::disagrees);
-  CHECK(gradients::depth_outcome(result).code == ExitCode::check_failed);
+  CHECK(gradients::depth_outcome(config, result).code == ExitCode::check_failed);
 }
 
 TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and the measured exponents are judged") {
@@ -59,13 +55,13 @@ TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and 
   config.run.seeds = 4;
   config.layers = {2, 4, 8};
   const gradients::DepthResult result = gradients::gradient_depth(config, unseen);
-  const gradients::DepthLaw& law = result.laws.at(0);
+  const gradients::DepthLaw& law = result.cases.at(0);
   CHECK(law.refusal.empty());
   CHECK(std::isnan(law.limit));
-  CHECK(law.predicted.value.size() >= 3);
-  CHECK(law.predicted.value.size() < result.theory_layers.size());
+  CHECK(law.gradient.predicted.value.size() >= 3);
+  CHECK(law.gradient.predicted.value.size() < result.theory_layers.size());
   CHECK(law.exponent.verdict != judge::Verdict::not_checked);
-  const study::Outcome outcome = gradients::depth_outcome(result);
+  const study::Outcome outcome = gradients::depth_outcome(config, result);
   CHECK(outcome.data.value().length("theory_layers") == result.theory_layers.size());
 }
 
@@ -96,33 +92,33 @@ TEST_CASE("gradient experiments refuse what the run's dtype cannot show") {
   config.base.input.second_moment = 1e-80;
   config.run.dtype = DType::f32;
   config.run.seeds = 4;
-  const std::vector<gradients::ScorePath> paths = gradients::score_path(config, unseen).stacks;
-  CHECK(paths.at(0).refusal == "second_moment A_out[0] is predicted to be 1e-74: too small for f32");
+  const gradients::Cases<gradients::ScorePath> paths = gradients::score_path(config, unseen);
+  CHECK(paths.cases.at(0).refusal == "second_moment A_out[0] is predicted to be 1e-74: too small for f32");
   CHECK(gradients::score_path_outcome(config, paths).code == ExitCode::ok);
 }
 
 TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim fails") {
   const gradients::GradientConfig config = small({"post"});
-  std::vector<gradients::Attenuation> results = gradients::gradient_attenuation(config, unseen).cases;
+  gradients::Cases<gradients::Attenuation> results = gradients::gradient_attenuation(config, unseen);
   CHECK(gradients::attenuation_outcome(config, results).code == ExitCode::ok);
-  CHECK(results[0].down_claim.verdict == judge::ClaimVerdict::fails);
-  results[0].down_rate.predicted.value = gradients::claimed_attenuation_rate();
-  CHECK(judged_again(results[0].down_rate) == judge::Verdict::disagrees);
+  CHECK(results.cases[0].down.claim.verdict == judge::ClaimVerdict::fails);
+  results.cases[0].down.rate.predicted.value = gradients::claimed_attenuation_rate();
+  CHECK(judged_again(results.cases[0].down.rate) == judge::Verdict::disagrees);
   CHECK(gradients::attenuation_outcome(config, results).code == ExitCode::check_failed);
 }
 
 TEST_CASE("identity path: the skip path's share agrees, one without its square does not; a broken identity counts") {
   const gradients::GradientConfig config = small({"peri", "post"});
-  std::vector<gradients::IdentityPath> results = gradients::identity_path(config, unseen).stacks;
+  gradients::Cases<gradients::IdentityPath> results = gradients::identity_path(config, unseen);
   CHECK(gradients::identity_path_outcome(config, results).code == ExitCode::ok);
-  for (gradients::IdentityPath& path : results) {
+  for (gradients::IdentityPath& path : results.cases) {
     CHECK(path.claim.verdict == judge::ClaimVerdict::holds);
     judge::Test planted = path.shares[2];
     planted.predicted.value = std::sqrt(planted.predicted.value);
     CHECK(judged_again(planted) == judge::Verdict::disagrees);
   }
   for (const double broken : {1e-6, std::nan("")}) {
-    results[0].error = broken;
+    results.cases[0].error = broken;
     CHECK(gradients::identity_path_outcome(config, results).code == ExitCode::check_failed);
   }
 }
@@ -134,30 +130,31 @@ TEST_CASE("identity path: of a gradient that is zero or not finite nothing is cl
     testing::set_placements(config, {"pre", "post"});
     config.run.dtype = DType::f32;
     config.run.seeds = 4;
-    const std::vector<gradients::IdentityPath> results = gradients::identity_path(config, unseen).stacks;
-    for (const gradients::IdentityPath& path : results) CHECK(path.claim.verdict == judge::ClaimVerdict::not_testable);
+    const gradients::Cases<gradients::IdentityPath> results = gradients::identity_path(config, unseen);
+    for (const gradients::IdentityPath& path : results.cases)
+      CHECK(path.claim.verdict == judge::ClaimVerdict::not_testable);
     CHECK(gradients::identity_path_outcome(config, results).code == ExitCode::ok);
   }
 }
 
 TEST_CASE("score path: theory with it agrees, theory without it does not") {
   const gradients::GradientConfig config = small({"b-only"});
-  const std::vector<gradients::ScorePath> results = gradients::score_path(config, unseen).stacks;
+  const gradients::Cases<gradients::ScorePath> results = gradients::score_path(config, unseen);
   CHECK(gradients::score_path_outcome(config, results).code == ExitCode::ok);
-  CHECK(results[0].without.front().verdict == judge::Verdict::disagrees);
+  CHECK(results.cases[0].without.front().verdict == judge::Verdict::disagrees);
 }
 
 TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does not") {
   const gradients::GradientConfig config = small({"post", "pre", "peri"});
   gradients::CrossoverResult result = gradients::gradient_crossover(config, unseen);
-  CHECK(gradients::crossover_outcome(result).code == ExitCode::ok);
-  gradients::Crossover& peri = result.placements[1];
+  CHECK(gradients::crossover_outcome(config, result).code == ExitCode::ok);
+  gradients::Crossover& peri = result.cases[1];
   REQUIRE(peri.crosses);
-  CHECK_FALSE(result.placements[0].crosses);
+  CHECK_FALSE(result.cases[0].crosses);
   CHECK(result.order.verdict == judge::ClaimVerdict::holds_with_condition);
   peri.crossing.predicted.value += std::log(2.0);
   CHECK(judged_again(peri.crossing) == judge::Verdict::disagrees);
-  CHECK(gradients::crossover_outcome(result).code == ExitCode::check_failed);
+  CHECK(gradients::crossover_outcome(config, result).code == ExitCode::check_failed);
 }
 
 TEST_CASE("no gradient experiment agrees with a prediction that is less precisely than asked for, and each says so") {
@@ -188,17 +185,17 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precisel
     CHECK(said);
     CHECK(outcome.table.find("(theory.gradient_tolerance") != std::string::npos);
   };
-  SUBCASE("depth") { check(gradients::depth_outcome(gradients::gradient_depth(config, unseen))); }
+  SUBCASE("depth") { check(gradients::depth_outcome(config, gradients::gradient_depth(config, unseen))); }
   SUBCASE("attenuation") {
-    check(gradients::attenuation_outcome(config, gradients::gradient_attenuation(config, unseen).cases));
+    check(gradients::attenuation_outcome(config, gradients::gradient_attenuation(config, unseen)));
   }
   SUBCASE("identity path") {
-    check(gradients::identity_path_outcome(config, gradients::identity_path(config, unseen).stacks));
+    check(gradients::identity_path_outcome(config, gradients::identity_path(config, unseen)));
   }
-  SUBCASE("score path") { check(gradients::score_path_outcome(config, gradients::score_path(config, unseen).stacks)); }
+  SUBCASE("score path") { check(gradients::score_path_outcome(config, gradients::score_path(config, unseen))); }
   SUBCASE("crossover") {
     testing::set_placements(config, {"pre", "peri"});
-    check(gradients::crossover_outcome(gradients::gradient_crossover(config, unseen)));
+    check(gradients::crossover_outcome(config, gradients::gradient_crossover(config, unseen)));
   }
 }
 

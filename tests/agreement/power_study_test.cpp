@@ -2,7 +2,6 @@
 
 #include "experiments/engine/cache/cache.h"
 #include "experiments/engine/settings/sha256.h"
-#include "experiments/studies/power/false_alarms.h"
 #include "tests/support/doctest.h"
 #include "tests/support/set_placements.h"
 #include "tests/support/temporary_folder.h"
@@ -12,29 +11,29 @@ namespace periscope::testing::power_study {
 namespace {
 
 /// A small configuration whose verdict is quick: `limit` alone has no term for its width.
-power::PowerRun tiny_run(const TemporaryFolder& folder) {
-  power::PowerRun run;
-  run.list.file = "list.toml";
+power::PowerList tiny_list(const TemporaryFolder& folder) {
+  power::PowerList list;
+  list.file = "list.toml";
   for (const char* name : {"first", "second"}) {
-    run.list.configs.push_back({.name = name, .file = "none", .settings = {}, .ladder = false, .master_seeds = true});
-    stacks::LadderConfig& config = run.configs.emplace_back();
+    list.configs.push_back({.name = name, .file = "none", .settings = {}, .ladder = false, .master_seeds = true});
+    stacks::LadderConfig& config = list.configs.back().config;
     config.base.model = {.layers = 1, .width = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .mlp_width = 8};
     config.base.init.scheme = InitScheme::lecun;
     config.base.init.qk_factor = 0.0;
     config.base.input.tokens = 3;
     testing::set_placements(config, {"pre", "post"});
     config.run.seeds = 5;
-    config.run.seed = run.configs.size() == 1 ? 40 : 1000;
+    config.run.seed = list.configs.size() == 1 ? 40 : 1000;
     config.run.out = folder.path();
     config.run.dtype = DType::f64;
     config.theory.finite_width = false;
   }
-  return run;
+  return list;
 }
 
 }  // namespace
 
-TEST_CASE("power: a stack's confrontation is its test nearest to rejection") {
+TEST_CASE("power: a compared stack has its test nearest to rejection") {
   judge::StackVerdict a;
   a.verdict = judge::Verdict::inconclusive;
   a.reason = "weak";
@@ -44,12 +43,12 @@ TEST_CASE("power: a stack's confrontation is its test nearest to rejection") {
   StackSpec spec;
   spec.model.placement = *find_placement("post");
   spec.input.kind = InputKind::tokens;
-  const power::Confrontation c = power::confrontation_of(spec, a);
+  const power::ComparedStack c = power::compared(spec, a);
   CHECK(c.placement == "post");
   CHECK(c.input == "tokens");
   CHECK(c.verdict == judge::Verdict::inconclusive);
   CHECK(c.reason == "weak");
-  CHECK(c.by == "post tokens: second_moment x_out[2]");
+  CHECK(c.nearest == "post tokens: second_moment x_out[2]");
   CHECK(c.excess == doctest::Approx((2.0 - 0.7) / 0.5));
   CHECK(c.critical == 3.25);
   CHECK(c.margin() == doctest::Approx(2.6 / 3.25));
@@ -57,40 +56,43 @@ TEST_CASE("power: a stack's confrontation is its test nearest to rejection") {
 
 TEST_CASE("power: the hash covers all that the list says of configurations and theories") {
   const TemporaryFolder folder;
-  power::PowerRun run = tiny_run(folder);
-  run.list.theories.push_back(
-      {.name = "strong", .settings = {}, .config = "first", .placements = {"pre"}, .inputs = {"gaussian"}});
-  run.overridden.push_back(run.configs.front());
-  const std::string hash = config_sha256(power::resolved(run));
+  power::PowerList list = tiny_list(folder);
+  list.theories.push_back({.name = "strong",
+                           .settings = {},
+                           .config = "first",
+                           .placements = {"pre"},
+                           .inputs = {"gaussian"},
+                           .overridden = list.configs.front().config});
+  const std::string hash = config_sha256(power::resolved(list));
   const auto changes = [&](const auto& edit) {
-    power::PowerRun other = run;
+    power::PowerList other = list;
     edit(other);
     return config_sha256(power::resolved(other)) != hash;
   };
-  CHECK_FALSE(changes([](power::PowerRun&) {}));
-  CHECK(changes([](power::PowerRun& r) { r.list.configs[1].name = "third"; }));
-  CHECK(changes([](power::PowerRun& r) { r.list.configs[1].ladder = true; }));
-  CHECK(changes([](power::PowerRun& r) { r.list.theories[0].name = "weak"; }));
-  CHECK(changes([](power::PowerRun& r) { r.list.theories[0].config = "second"; }));
-  CHECK(changes([](power::PowerRun& r) { r.list.theories[0].placements = {"post"}; }));
-  CHECK(changes([](power::PowerRun& r) { r.list.theories[0].inputs.clear(); }));
-  CHECK(changes([](power::PowerRun& r) { r.configs[1].variants[0].model.width = 16; }));
-  CHECK(changes([](power::PowerRun& r) { r.overridden[0].variants[0].init.down_factor = 2.0; }));
+  CHECK_FALSE(changes([](power::PowerList&) {}));
+  CHECK(changes([](power::PowerList& r) { r.configs[1].name = "third"; }));
+  CHECK(changes([](power::PowerList& r) { r.configs[1].ladder = true; }));
+  CHECK(changes([](power::PowerList& r) { r.theories[0].name = "weak"; }));
+  CHECK(changes([](power::PowerList& r) { r.theories[0].config = "second"; }));
+  CHECK(changes([](power::PowerList& r) { r.theories[0].placements = {"post"}; }));
+  CHECK(changes([](power::PowerList& r) { r.theories[0].inputs.clear(); }));
+  CHECK(changes([](power::PowerList& r) { r.configs[1].config.base.model.width = 16; }));
+  CHECK(changes([](power::PowerList& r) { r.theories[0].overridden.base.init.down_factor = 2.0; }));
 }
 
 TEST_CASE("power: rows that come from the cache are those of their own configuration") {
   const TemporaryFolder folder;
-  const power::PowerRun run = tiny_run(folder);
+  const power::PowerList list = tiny_list(folder);
   stacks::Progress alone;
-  const power::PowerResult expected = power::run(run, alone);
+  const power::PowerResult expected = power::run(list, alone);
   REQUIRE(expected.rows.size() == 2);
   REQUIRE(expected.rows[0].stacks[0].excess != expected.rows[1].stacks[0].excess);
   for (int time = 0; time < 2; ++time) {  // all rows are cached, then found
     CAPTURE(time);
-    const cache::Cache tasks(folder.path(), "power", power::resolved(run));
+    const cache::Cache tasks(folder.path(), "power", power::resolved(list));
     stacks::Progress progress(&tasks);
     CHECK_FALSE(progress.is_resumable());
-    const power::PowerResult result = power::run(run, progress);
+    const power::PowerResult result = power::run(list, progress);
     CHECK(progress.is_resumable());
     REQUIRE(result.rows.size() == 2);
     for (std::size_t r = 0; r < 2; ++r) {

@@ -152,7 +152,7 @@ class IncludeRules(unittest.TestCase):
                    "experiments/engine/run/one_thread.h": "omp_set_num_threads(1);\n",
                    "experiments/engine/training/train.cpp": "omp_set_num_threads(1);\n",
                    "python/bindings/module.cpp": '#include "experiments/app/options.h"\nvoid f() { std::cout << 1; }\n',
-                   "experiments/studies/power/table.cpp": '#include "python/bindings/run.h"\n'}
+                   "experiments/studies/power/dataset.cpp": '#include "python/bindings/run.h"\n'}
         self.assertEqual(len(violations(planted)), 23)
 
 

@@ -1,7 +1,6 @@
 #include "experiments/engine/judge/power_law.h"
 
 #include <algorithm>
-#include <array>
 #include <boost/math/tools/minima.hpp>
 #include <boost/math/tools/roots.hpp>
 #include <cmath>
@@ -42,18 +41,8 @@ Amplitude best_amplitude(const std::vector<double>& x, const std::vector<double>
 
 }  // namespace
 
-double chi_squared_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
-                      double p) {
-  return best_amplitude(x, y, error, p).chi_squared;
-}
-
-double amplitude_of(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
-                    double p) {
-  return best_amplitude(x, y, error, p).value;
-}
-
 PowerLaw fit_power_law(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error) {
-  const auto chi_squared = [&](double p) { return chi_squared_of(x, y, error, p); };
+  const auto chi_squared = [&](double p) { return best_amplitude(x, y, error, p).chi_squared; };
   PowerLaw best{.exponent_error = std::numeric_limits<double>::quiet_NaN(),
                 .chi_squared = std::numeric_limits<double>::infinity()};
   for (int i = 0; i <= coarse_steps; ++i) {
@@ -89,24 +78,6 @@ PowerLaw fit_power_law(const std::vector<double>& x, const std::vector<double>& 
   };
   best.exponent_error = (end(1.0) - end(-1.0)) / 2.0;
   return best;
-}
-
-Verdict verdict_on_exponent(const std::vector<double>& x, const std::vector<double>& y,
-                            const std::vector<double>& error, const PowerLaw& fit, double exponent, double next,
-                            double critical) {
-  const auto agrees = [&](double p) { return chi_squared_of(x, y, error, p) - fit.chi_squared <= critical * critical; };
-  if (!agrees(exponent)) return Verdict::disagrees;
-  return agrees(exponent - next) || agrees(exponent + next) ? Verdict::inconclusive : Verdict::agrees;
-}
-
-bool is_told_apart(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
-                   double exponent, double next, double limit) {
-  const double amplitude = amplitude_of(x, y, error, exponent);
-  std::vector<double> law;
-  law.reserve(x.size());
-  for (const double at : x) law.push_back(amplitude * std::pow(at, exponent));
-  return std::ranges::all_of(std::array{exponent - next, exponent + next},
-                             [&](double other) { return chi_squared_of(x, law, error, other) >= limit * limit; });
 }
 
 }  // namespace periscope::judge

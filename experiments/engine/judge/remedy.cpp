@@ -54,6 +54,30 @@ std::string keys_in_the_way(const std::vector<Test>& tests, double level, int wi
   return fmt::format("{}", fmt::join(keys, ", "));
 }
 
+/// The fewest seeds, from `seeds` to 1024 times as many, of which `enough` is true, which is true of all that are more;
+/// 0 if there are none.
+template <class Enough>
+int seeds_that_decide(int seeds, const Enough& enough) {
+  int high = seeds;
+  while (!enough(high)) {
+    if (high >= most_times * seeds || high > std::numeric_limits<int>::max() / 2) return 0;
+    high *= 2;
+  }
+  int low = high == seeds ? seeds - 1 : high / 2;  // too few, or not less than there are
+  while (high - low > 1) {
+    const int middle = low + (high - low) / 2;
+    (enough(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+/// A number of seeds to two digits, upwards.
+int rounded_up(int seeds) {
+  if (seeds < 100) return seeds;
+  const int unit = static_cast<int>(std::pow(10.0, std::floor(std::log10(seeds)) - 1.0));
+  return (seeds + unit - 1) / unit * unit;
+}
+
 /// The fewest seeds with which it decides at this width, or 0.
 int fewest(const std::vector<Test>& tests, double level, int seeds, double width_times, double sharper) {
   return seeds_that_decide(
@@ -86,26 +110,6 @@ std::string words_for(const std::vector<Test>& tests, double level, int seeds, i
 }
 
 }  // namespace
-
-int seeds_that_decide(int seeds, const std::function<bool(int)>& enough) {
-  int high = seeds;
-  while (!enough(high)) {
-    if (high >= most_times * seeds || high > std::numeric_limits<int>::max() / 2) return 0;
-    high *= 2;
-  }
-  int low = high == seeds ? seeds - 1 : high / 2;  // too few, or not less than there are
-  while (high - low > 1) {
-    const int middle = low + (high - low) / 2;
-    (enough(middle) ? high : low) = middle;
-  }
-  return high;
-}
-
-int rounded_up(int seeds) {
-  if (seeds < 100) return seeds;
-  const int unit = static_cast<int>(std::pow(10.0, std::floor(std::log10(seeds)) - 1.0));
-  return (seeds + unit - 1) / unit * unit;
-}
 
 double foreseen_error(const Test& test, double level, double seeds_times, double width_times) {
   Test then = test;

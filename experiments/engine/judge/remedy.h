@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,12 +23,5 @@ inline constexpr std::string_view nothing_within_reach = "not even 1000 times th
 /// makes predictions more precise if their own error is in the way. Empty if nothing is underpowered or a test is not
 /// finite. A `width` of 0 is not to be named.
 std::string remedy(const std::vector<Test>& tests, double level, int width);
-
-/// The fewest seeds, from `seeds` to 1024 times as many, of which `enough` is true, which is true of all that are more;
-/// 0 if there are none.
-int seeds_that_decide(int seeds, const std::function<bool(int)>& enough);
-
-/// A number of seeds to two digits, upwards.
-int rounded_up(int seeds);
 
 }  // namespace periscope::judge

@@ -9,6 +9,9 @@ namespace periscope::judge {
 
 Estimate mean_over_seeds(const std::vector<double>& per_seed);
 
+/// Returns entry i of a curve with its standard error.
+inline Estimate entry(const Curve& curve, std::size_t i) { return {curve.value[i], curve.standard_error[i]}; }
+
 /// One row of numbers per seed. Sums of a row's numbers get their standard error from their spread over seeds, so that
 /// it does not matter how the numbers of a seed depend on each other.
 class SeedRows {

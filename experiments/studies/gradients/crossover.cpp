@@ -1,5 +1,3 @@
-#include "experiments/studies/gradients/crossover.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,24 +5,39 @@
 #include <limits>
 #include <set>
 
-#include "experiments/engine/judge/judge.h"
-#include "experiments/engine/run/progress.h"
-#include "experiments/engine/run/stacks.h"
+#include "experiments/engine/result/text_table.h"
 #include "experiments/engine/settings/theory_override.h"
-#include "sim/backends.h"
+#include "experiments/studies/gradients/experiments.h"
 #include "sim/base/error.h"
+#include "sim/numerics/larger.h"
 
 namespace periscope::gradients {
 namespace {
 
+using Rows = std::vector<std::vector<double>>;
+
 /// The result of a sweep of one placement: rows over factors, per seed, and the predicted curves.
 struct Sweep {
   StackSpec spec;
-  std::vector<std::vector<double>> log_gradient, log_rms_a, log_gain;
+  Rows log_gradient, log_rms_a, log_gain;
   Curve gradient_predicted, rms_a_predicted;
   std::vector<bool> gradient_precise, rms_a_precise;
   std::vector<theory::Prediction> predictions;
+
+  [[nodiscard]] std::string refusal() const {
+    const auto refused = std::ranges::find_if(predictions, [](const auto& p) { return !p.refusal.empty(); });
+    return refused == predictions.end() ? "" : refused->refusal;
+  }
+  /// The largest deviation that T19 allows a log norm at the last layer.
+  [[nodiscard]] double bias(const config::Config& config, std::size_t i) const {
+    return log_norm_bias(config, spec, predictions[i], static_cast<std::size_t>(spec.model.sublayers() - 2), 0.0);
+  }
 };
+
+void push_back(Curve& curve, double value, double error) {
+  curve.value.push_back(value);
+  curve.standard_error.push_back(error);
+}
 
 /// T14: what stands between the gradient of the stack's output and that of the last MLP's output a, from measured
 /// sizes: γ/rms of every norm's input on the way. The sum before a norm C is that of orthogonal parts.
@@ -64,25 +77,16 @@ Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec s
         sweep.predictions.emplace_back(predict_gradients(config, spec, overridden, progress));
     if (!prediction.refusal.empty()) continue;
     const Curve gradient = log_norm(prediction.profile, Weight::down);
-    sweep.gradient_predicted.value.push_back(gradient.value.back());
-    sweep.gradient_predicted.standard_error.push_back(gradient.standard_error.back());
-    sweep.gradient_precise.push_back(log_norm_precise(prediction, Weight::down).back());
     const Curve& a = *prediction.profile.find(Statistic::second_moment, Signal::f_out);
+    push_back(sweep.gradient_predicted, gradient.value.back(), gradient.standard_error.back());
+    push_back(sweep.rms_a_predicted, 0.5 * std::log(a.value.back()), 0.5 * a.standard_error.back() / a.value.back());
+    sweep.gradient_precise.push_back(log_norm_precise(prediction, Weight::down).back());
     sweep.rms_a_precise.push_back(theory::is_precise(prediction, Statistic::second_moment, a, a.value.size() - 1));
-    sweep.rms_a_predicted.value.push_back(0.5 * std::log(a.value.back()));
-    sweep.rms_a_predicted.standard_error.push_back(0.5 * a.standard_error.back() / a.value.back());
   }
   return sweep;
 }
 
-std::string refusal_of(const Sweep& sweep) {
-  for (const theory::Prediction& p : sweep.predictions) {
-    if (!p.refusal.empty()) return p.refusal;
-  }
-  return {};
-}
-
-judge::SeedRows difference(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
+judge::SeedRows difference(const Rows& a, const Rows& b) {
   judge::SeedRows rows;
   for (std::size_t s = 0; s < a.size(); ++s) {
     std::vector<double> row;
@@ -92,62 +96,62 @@ judge::SeedRows difference(const std::vector<std::vector<double>>& a, const std:
   return rows;
 }
 
-/// The largest deviation that T19 allows one of the two log norms, at the last layer.
-double largest_bias(const config::Config& config, const Sweep& a, const Sweep& b, std::size_t i) {
-  const auto depth = static_cast<std::size_t>(config.base.model.sublayers() - 2);
-  return log_norm_bias(config, a.spec, a.predictions[i], depth, 0.0) +
-         log_norm_bias(config, b.spec, b.predictions[i], depth, 0.0);
+/// The test of where the ratio is 1, if it is anywhere in the prediction.
+void find_crossing(const config::Config& config, const Sweep& own, Crossover& c) {
+  const std::vector<double>& ratio = c.ratio.predicted.value;
+  const std::vector<double>& rms_a = c.rms_a.predicted.value;
+  const double predicted = first_crossing(rms_a, ratio);
+  c.crosses = std::isfinite(predicted);
+  std::vector<double> crossings;
+  for (std::size_t s = 0; s < c.ratio.measured.rows().size(); ++s) {
+    crossings.push_back(first_crossing(c.rms_a.measured.rows()[s], c.ratio.measured.rows()[s]));
+  }
+  // An error e of the log ratio moves the crossing by e divided by the curve's slope.
+  std::size_t i = 0;
+  while (i + 2 < ratio.size() && rms_a[i + 1] < predicted) ++i;
+  const double slope = std::abs((ratio[i + 1] - ratio[i]) / (rms_a[i + 1] - rms_a[i]));
+  c.crossing = {
+      .measured = judge::mean_over_seeds(crossings),
+      .predicted = {predicted, c.ratio.predicted.standard_error[i] / slope},
+      .tolerated_bias = c.ratios[i].tolerated_bias / slope,
+      .limit = c.ratios[i].limit,
+      .seeds = config.run.seeds,
+      .replicates = c.ratios[i].replicates,
+      .precise = c.ratios[i].precise && c.ratios[i + 1].precise && own.rms_a_precise[i] && own.rms_a_precise[i + 1]};
 }
 
-Crossover compare(const config::Config& config, const StackSpec& spec, const Sweep& own, const Sweep& pre) {
+Crossover compare(const config::Config& config, const Sweep& own, const Sweep& pre) {
   Crossover c;
-  c.spec = spec;
-  c.log_ratio = difference(own.log_gradient, pre.log_gradient);
+  c.spec = own.spec;
+  c.ratio.measured = difference(own.log_gradient, pre.log_gradient);
   c.log_law = difference(own.log_gain, pre.log_gain);
-  for (const std::vector<double>& row : own.log_rms_a) c.log_rms_a.add(row);
-  c.refusal = refusal_of(own).empty() ? refusal_of(pre) : refusal_of(own);
+  for (const std::vector<double>& row : own.log_rms_a) c.rms_a.measured.add(row);
+  c.refusal = own.refusal().empty() ? pre.refusal() : own.refusal();
   if (!c.refusal.empty()) return c;
-  c.rms_a_predicted = own.rms_a_predicted;
-  const Curve measured = c.log_ratio.curve();
+  c.rms_a.predicted = own.rms_a_predicted;
+  const Curve measured = c.ratio.measured.curve();
   for (std::size_t i = 0; i < measured.value.size(); ++i) {
-    const double error = std::hypot(own.gradient_predicted.standard_error[i], pre.gradient_predicted.standard_error[i]);
-    c.ratio_predicted.value.push_back(own.gradient_predicted.value[i] - pre.gradient_predicted.value[i]);
-    c.ratio_predicted.standard_error.push_back(error);
-    c.ratios.push_back({.measured = {measured.value[i], measured.standard_error[i]},
-                        .predicted = {c.ratio_predicted.value[i], error},
-                        .tolerated_bias = largest_bias(config, own, pre, i),
+    push_back(c.ratio.predicted, own.gradient_predicted.value[i] - pre.gradient_predicted.value[i],
+              std::hypot(own.gradient_predicted.standard_error[i], pre.gradient_predicted.standard_error[i]));
+    // The limit is that of logarithms of squares; these are logarithms of norms, which are half as large.
+    c.ratios.push_back({.measured = judge::entry(measured, i),
+                        .predicted = judge::entry(c.ratio.predicted, i),
+                        .tolerated_bias = own.bias(config, i) + pre.bias(config, i),
+                        .limit = 0.5 * config.agreement.power_limits.log_grad_sq,
                         .seeds = config.run.seeds,
                         .replicates = own.predictions[i].replicates,
                         .precise = own.gradient_precise[i] && pre.gradient_precise[i]});
   }
-  const double predicted = first_crossing(c.rms_a_predicted.value, c.ratio_predicted.value);
-  c.crosses = std::isfinite(predicted);
-  std::vector<double> crossings;
-  for (std::size_t s = 0; s < c.log_ratio.rows().size(); ++s) {
-    crossings.push_back(first_crossing(c.log_rms_a.rows()[s], c.log_ratio.rows()[s]));
-  }
-  // An error e of the log ratio moves the crossing by e divided by the curve's slope.
-  const std::size_t last = c.ratio_predicted.value.size() - 1;
-  std::size_t i = 0;
-  while (i + 2 < last + 1 && c.rms_a_predicted.value[i + 1] < predicted) ++i;
-  const double slope = std::abs((c.ratio_predicted.value[i + 1] - c.ratio_predicted.value[i]) /
-                                (c.rms_a_predicted.value[i + 1] - c.rms_a_predicted.value[i]));
-  c.crossing = {
-      .measured = judge::mean_over_seeds(crossings),
-      .predicted = {predicted, c.ratio_predicted.standard_error[i] / slope},
-      .tolerated_bias = largest_bias(config, own, pre, i) / slope,
-      .seeds = config.run.seeds,
-      .replicates = own.predictions[i].replicates,
-      .precise = c.ratios[i].precise && c.ratios[i + 1].precise && own.rms_a_precise[i] && own.rms_a_precise[i + 1]};
+  find_crossing(config, own, c);
   return c;
 }
 
 /// Tests of a placement's ratio against 1, whose rejection shows a sign of its logarithm, at every factor.
 std::vector<judge::Test> signs_of(const Crossover& c) {
-  const Curve ratio = c.log_ratio.curve();
+  const Curve ratio = c.ratio.measured.curve();
   std::vector<judge::Test> tests;
   for (std::size_t i = 0; i < ratio.value.size(); ++i) {
-    tests.push_back({.measured = {ratio.value[i], ratio.standard_error[i]}, .seeds = c.log_ratio.seeds()});
+    tests.push_back({.measured = judge::entry(ratio, i), .seeds = c.ratio.measured.seeds()});
   }
   return tests;
 }
@@ -155,12 +159,12 @@ std::vector<judge::Test> signs_of(const Crossover& c) {
 /// G6 at every factor of the sweep: does Post > Pre > Peri hold beyond the noise?
 void judge_order(CrossoverResult& result, double error) {
   const auto find = [&](std::string_view name) {
-    return std::ranges::find_if(result.placements, [=](const auto& c) { return c.spec.model.placement.name == name; });
+    return std::ranges::find_if(result.cases, [=](const auto& c) { return c.spec.model.placement.name == name; });
   };
   result.order.id = "G6";
   const auto peri = find("peri");
   const auto post = find("post");
-  if (peri == result.placements.end() || post == result.placements.end()) return;
+  if (peri == result.cases.end() || post == result.cases.end()) return;
   std::vector<judge::Test> low = signs_of(*peri), high = signs_of(*post);
   if (low.front().seeds < judge::fewest_seeds) return;
   std::vector<judge::Test*> tests;
@@ -189,6 +193,67 @@ void judge_order(CrossoverResult& result, double error) {
 }
 
 bool is_pre(const StackSpec& spec) { return spec.model.placement.name == "pre"; }
+
+/// An estimate of a logarithm as one of the number.
+judge::Estimate exponential(const judge::Estimate& log) {
+  return {std::exp(log.value), std::exp(log.value) * log.error};
+}
+
+/// "12.3 %", or that it is no number, as of a stack that diverged.
+std::string percent(double share) {
+  if (!std::isfinite(share)) return judge::number_words(share);
+  return share < 100.0 ? fmt::format("{:.1f} %", 100.0 * share) : fmt::format("{:.3g} %", 100.0 * share);
+}
+
+/// Largest |log| by which T14's ratio from measured sizes misses the measured ratio.
+double law_error(const Crossover& c) {
+  const Curve ratio = c.ratio.measured.curve();
+  const Curve law = c.log_law.curve();
+  double worst = 0.0;
+  for (std::size_t i = 0; i < ratio.value.size(); ++i) worst = larger(worst, std::abs(ratio.value[i] - law.value[i]));
+  return worst;
+}
+
+std::string table_of(const CrossoverResult& result) {
+  dataset::TextTable table({"placement", "ratio, smallest a", "ratio, largest a", "theory", "ratio 1 at rms a",
+                            "predicted", "theory", "T14 off by at most"});
+  for (const Crossover& c : result.cases) {
+    const Curve ratio = c.ratio.measured.curve();
+    const auto at = [&](std::size_t i) { return judge::plus_minus(exponential(judge::entry(ratio, i))); };
+    const judge::Test* worst = judge::deciding(c.ratios);
+    table.add({config::placement_label(c.spec), at(0), at(ratio.value.size() - 1),
+               worst != nullptr ? judge::verdict_words(*worst) : c.refusal,
+               c.crosses ? judge::plus_minus(exponential(c.crossing.measured)) : "none",
+               c.crosses ? judge::shown(std::exp(c.crossing.predicted.value), "{:.4g}") : "none",
+               c.crosses ? judge::verdict_words(c.crossing) : "-", percent(std::expm1(law_error(c)))});
+  }
+  return table.text() +
+         "ratio: ‖∂loss/∂W_down‖ of the last layer over that of Pre-LN, same weights; a: the last MLP's output. T14: "
+         "the "
+         "ratio from measured sizes alone.\n" +
+         fmt::format("{}: Post > Pre > Peri: {}{}\n", result.order.id, judge::name_of(result.order.verdict),
+                     result.condition.empty() ? "" : " (" + result.condition + ")");
+}
+
+const Table<Crossover>& placement_table() {
+  static const Table<Crossover> all = [] {
+    using C = Crossover;
+    const std::string swept = "case down_factor";
+    Table<C> table;
+    add_stack(table, "case");
+    add_curve(table, {"log_ratio", swept, "nat", "log of the last W_down's gradient norm over that of Pre-LN"},
+              &C::ratio);
+    add_curve(table, {"log_rms_a", swept, "nat", "log rms of the last MLP's output"}, &C::rms_a);
+    add_series(table, {"log_law_measured", swept, "nat", "T14's log ratio from measured sizes"},
+               {"log_law_stderr", swept, "nat", "its standard error over seeds"},
+               [](const C& c) { return c.log_law.curve(); });
+    add_test(table, {"log_crossing", "case", "nat", "log rms a at which the ratio is 1"}, &C::crossing);
+    add_verdict(table, {"verdict", "case", "", "agreement of the ratio with theory at its worst factor (T19)"},
+                &C::ratios);
+    return table;
+  }();
+  return all;
+}
 
 }  // namespace
 
@@ -228,33 +293,47 @@ void require_ratios(const GradientConfig& config) {
 
 CrossoverResult gradient_crossover(const GradientConfig& config, stacks::Progress& progress) {
   require_ratios(config);
-  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   CrossoverResult result;
   result.factors = config.down_factors;
-  const std::vector<StackSpec> stacks = config.stacks();
-  const auto pre_stack = std::ranges::find_if(stacks, is_pre);
-  const std::vector<StackSpec> overridden = config.predicted_stacks();
-  const auto overridden_pre = overridden[static_cast<std::size_t>(pre_stack - stacks.begin())];
-  progress.begin("gradients crossover", tasks_of(config, stacks.size() * result.factors.size()));
-  result.stopped_early = stacks::until_stopped([&] {
-    const Sweep pre = sweep_of(config, *backend, *pre_stack, overridden_pre, progress);
-    for (std::size_t i = 0; i < stacks.size(); ++i) {
-      if (is_pre(stacks[i])) continue;
-      const Sweep own = sweep_of(config, *backend, stacks[i], overridden[i], progress);
-      result.placements.push_back(compare(config, stacks[i], own, pre));
-    }
-  });
+  Cases<Sweep> sweeps;
+  const int tasks = static_cast<int>(result.factors.size()) * (config.run.seeds + 1);
+  over_stacks("crossover", config, config.stacks(), config.predicted_stacks(), tasks, progress, sweeps, sweep_of);
+  result.stopped_early = sweeps.stopped_early;
   if (result.stopped_early) return result;
+  const Sweep& pre = *std::ranges::find_if(sweeps.cases, is_pre, &Sweep::spec);
   std::vector<judge::Test*> tests;
-  for (Crossover& c : result.placements) {
+  for (const Sweep& own : sweeps.cases) {
+    if (!is_pre(own.spec)) result.cases.push_back(compare(config, own, pre));
+  }
+  for (Crossover& c : result.cases) {
     for (judge::Test& test : c.ratios) tests.push_back(&test);
     if (c.crosses) tests.push_back(&c.crossing);
   }
-  // The limit is that of logarithms of squares; these are logarithms of norms, which are half as large.
-  for (judge::Test* test : tests) test->limit = 0.5 * config.agreement.power_limits.log_grad_sq;
-  judge::judge(tests, {config.agreement.familywise_error, config.base.model.width});
+  judge_together(config, tests);
   judge_order(result, config.agreement.familywise_error);
   return result;
+}
+
+const dataset::Schema& crossover_schema() {
+  using dataset::Type;
+  static const dataset::Schema schema = [] {
+    std::vector<dataset::ColumnSpec> columns{{"order_claim", "", Type::text, "", "verdict on Post > Pre > Peri (G6)"},
+                                             {"order_condition", "", Type::text, "", "when that holds"}};
+    std::ranges::copy(placement_table().specs(), std::back_inserter(columns));
+    return dataset::Schema("gradient_crossover", 2, {{"case"}, {"down_factor", Type::real, "1", "init.down_factor"}},
+                           std::move(columns));
+  }();
+  return schema;
+}
+
+study::Outcome crossover_outcome(const GradientConfig&, const CrossoverResult& result) {
+  dataset::Builder builder(crossover_schema());
+  builder.put("down_factor", result.factors);
+  builder.put("order_claim", judge::name_of(result.order.verdict));
+  builder.put("order_condition", result.condition);
+  return outcome_of(builder, placement_table(), "case", result.cases, table_of(result), [](const Crossover& c) {
+    return judge::disagrees(c.crossing) || std::ranges::any_of(c.ratios, judge::disagrees);
+  });
 }
 
 }  // namespace periscope::gradients

@@ -12,11 +12,7 @@
 #include "experiments/engine/settings/stack_rules.h"
 #include "experiments/engine/settings/theory_override.h"
 #include "experiments/engine/settings/variants.h"
-#include "experiments/studies/gradients/attenuation.h"
-#include "experiments/studies/gradients/crossover.h"
-#include "experiments/studies/gradients/depth.h"
-#include "experiments/studies/gradients/identity_path.h"
-#include "experiments/studies/gradients/score_path.h"
+#include "experiments/studies/gradients/experiments.h"
 
 namespace periscope::gradients {
 namespace {
@@ -78,11 +74,14 @@ std::vector<double> stream_and_shares(const Profile& predicted) {
   return stream_and(predicted, Statistic::score_share, Signal::A_out);
 }
 
-/// Returns what `say` makes of a result, unless it was stopped.
-template <class Result, class Say>
-Outcome unless_stopped(const Result& result, const Say& say) {
-  if (result.stopped_early) return {.stopped_early = true};
-  return say(result);
+/// Returns a run whose result `say` makes an outcome of, unless it was stopped.
+template <class Run, class Say>
+auto running(const Run& run, const Say& say) {
+  return [run, say](const GradientConfig& config, stacks::Progress& progress) -> Outcome {
+    const auto result = run(config, progress);
+    if (result.stopped_early) return {.stopped_early = true};
+    return say(config, result);
+  };
 }
 
 std::vector<Experiment> experiments() {
@@ -94,10 +93,7 @@ std::vector<Experiment> experiments() {
            .compared = [](const Profile& p) { return last_down(p, false); },
            .over_depths = true,
            .require = require_depths,
-           .run =
-               [](const GradientConfig& config, stacks::Progress& progress) {
-                 return unless_stopped(gradient_depth(config, progress), depth_outcome);
-               }},
+           .run = running(gradient_depth, depth_outcome)},
           {.name = "gradients attenuation",
            .file = "gradient_attenuation",
            .question = "Rate per layer at which gradients shrink towards the input, for uniform and real attention",
@@ -105,11 +101,7 @@ std::vector<Experiment> experiments() {
            .schema = &attenuation_schema(),
            .compared = [](const Profile& p) { return stream_and(p, Statistic::grad_sq, Weight::down); },
            .require = require_rate,
-           .run =
-               [](const GradientConfig& config, stacks::Progress& progress) {
-                 return unless_stopped(gradient_attenuation(config, progress),
-                                       [&](const auto& result) { return attenuation_outcome(config, result.cases); });
-               }},
+           .run = running(gradient_attenuation, attenuation_outcome)},
           {.name = "gradients identity-path",
            .file = "identity_path",
            .question = "The gradient as a sum over paths: the skip connections alone, and the branches",
@@ -118,23 +110,14 @@ std::vector<Experiment> experiments() {
            .compared = stream_and_shares,
            .decomposes = true,
            .require = require_one_stream,
-           .run =
-               [](const GradientConfig& config, stacks::Progress& progress) {
-                 return unless_stopped(identity_path(config, progress), [&](const auto& result) {
-                   return identity_path_outcome(config, result.stacks);
-                 });
-               }},
+           .run = running(identity_path, identity_path_outcome)},
           {.name = "gradients score-path",
            .file = "score_path",
            .question = "What queries and keys carry of the gradient, and a theory that leaves it out",
            .configuration = "score_path.toml",
            .schema = &score_path_schema(),
            .compared = stream_and_shares,
-           .run =
-               [](const GradientConfig& config, stacks::Progress& progress) {
-                 return unless_stopped(score_path(config, progress),
-                                       [&](const auto& result) { return score_path_outcome(config, result.stacks); });
-               }},
+           .run = running(score_path, score_path_outcome)},
           {.name = "gradients crossover",
            .file = "gradient_crossover",
            .question = "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output",
@@ -142,10 +125,7 @@ std::vector<Experiment> experiments() {
            .schema = &crossover_schema(),
            .compared = [](const Profile& p) { return last_down(p, true); },
            .require = require_ratios,
-           .run =
-               [](const GradientConfig& config, stacks::Progress& progress) {
-                 return unless_stopped(gradient_crossover(config, progress), crossover_outcome);
-               }}};
+           .run = running(gradient_crossover, crossover_outcome)}};
 }
 
 std::vector<std::string> regime_of(const Experiment& experiment, const GradientConfig& config) {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "experiments/engine/result/table.h"
+#include "experiments/engine/result/text_table.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/studies/power/power.h"
 
@@ -16,55 +17,43 @@ std::string in_one_line(const std::vector<std::string>& settings) {
   return fmt::format("{}", fmt::join(settings, " "));
 }
 
-/// The excess of a stack that has tests.
-std::optional<double> excess_of(const Confrontation& c) {
-  return c.by.empty() ? std::nullopt : std::optional(c.excess);
-}
-
-std::optional<double> critical_of(const Confrontation& c) {
-  return c.by.empty() ? std::nullopt : std::optional(c.critical);
-}
-
-/// The stack that says most clearly what a theory is worth.
-Table<Confrontation> clearest_table() {
-  using C = Confrontation;
-  Table<C> table;
-  table.column({"by", "row", "", "test nearest to rejection, of the stack that says it most clearly"}, &C::by)
-      .column({"margin", "row", "1", "its excess over its limit"}, &C::margin)
-      .column({"power_verdict", "row", "", "of that stack"}, [](const C& c) { return judge::name_of(c.verdict); })
-      .column({"clearest_placement", "row", "", "normalization placement of that stack (T1)"}, &C::placement)
-      .column({"clearest_input", "row", "", "what enters that stack"}, &C::input)
-      .column_if_any({"power_excess", "row", "1", "standard errors beyond the tolerated bias, of that test"}, excess_of)
-      .column_if_any({"power_critical", "row", "1", "where it is rejected"}, critical_of);
+/// NAME_verdict, and NAME_worst_test, the one nearest to rejection, with its excess.
+Table<ComparedStack> verdict_table(const std::string& name, const std::string& on) {
+  using S = ComparedStack;
+  const auto tested = [](double S::*number) {
+    return [number](const S& s) { return s.nearest.empty() ? std::nullopt : std::optional(s.*number); };
+  };
+  Table<S> table;
+  table.column({name + "_worst_test", on, "", "test nearest to rejection"}, &S::nearest)
+      .column({name + "_verdict", on, "", "verdict of the stack on the theory"},
+              [](const S& s) { return judge::name_of(s.verdict); })
+      .column_if_any({name + "_excess", on, "1", "standard errors beyond the tolerated bias, of that test"},
+                     tested(&S::excess))
+      .column_if_any({name + "_critical", on, "1", "where it is rejected"}, tested(&S::critical));
   return table;
 }
 
-Table<Confrontation> stack_table() {
-  using C = Confrontation;
-  Table<C> table;
+Table<ComparedStack> stack_table() {
+  using S = ComparedStack;
   const std::string on = "row stack";
-  table.column({"stack_placement", on, "", "normalization placement (T1)"}, &C::placement)
-      .column({"stack_input", on, "", "what enters the stack"}, &C::input)
-      .column({"stack_verdict", on, "", "its verdict on the theory"},
-              [](const C& c) { return judge::name_of(c.verdict); })
-      .column({"stack_reason", on, "", "why it is inconclusive or was not given"}, &C::reason)
-      .column_if_any({"stack_worst", on, "", "its test nearest to rejection"},
-                     [](const C& c) { return c.by.empty() ? std::nullopt : std::optional(c.by); })
-      .column_if_any({"stack_excess", on, "1", "standard errors beyond the tolerated bias"}, excess_of)
-      .column_if_any({"stack_critical", on, "1", "where it is rejected"}, critical_of);
+  Table<S> table;
+  table.column({"stack_placement", on, "", "normalization placement (T1)"}, &S::placement)
+      .column({"stack_input", on, "", "what enters the stack"}, &S::input)
+      .column({"stack_reason", on, "", "why it is inconclusive or was not given"}, &S::reason)
+      .part(verdict_table("stack", on), [](const S& s) { return &s; });
   return table;
 }
 
 Table<PowerRow> row_table() {
   using R = PowerRow;
   Table<R> table;
-  table.column({"theory", "row", "", "what theory was told; true: the truth"}, &R::theory)
+  table.column({"theory", "row", "", "name of the theory; true: the right one"}, &R::theory)
       .column({"theory_is_true", "row", "1", "1 for the right theory"}, &R::is_true)
-      .column({"told", "row", "", "the keys that it was told otherwise"},
-              [](const R& r) { return in_one_line(r.settings); })
-      .column({"configuration", "row", "", "configuration that it was held against"}, &R::config)
+      .column({"overridden", "row", "", "overridden settings of the theory"},
+              [](const R& r) { return in_one_line(r.overridden); })
+      .column({"configuration", "row", "", "configuration that it is compared with"}, &R::config)
       .column({"theory_rejected", "row", "1", "1 if a stack rejects the theory"}, &R::rejected)
-      .part(clearest_table(), [](const R& r) { return &r.clearest(); })
+      .part(verdict_table("power", "row"), [](const R& r) { return &r.clearest(); })
       .rows(
           "stack", stack_table(), [](const R& r) -> const auto& { return r.stacks; });
   return table;
@@ -98,10 +87,17 @@ const Table<PowerResult>& result_table() {
   return all;
 }
 
+/// "rejected", or what a theory that is not rejected got instead.
+std::string outcome(const PowerRow& row) {
+  if (row.rejected()) return row.is_true ? "REJECTED" : "rejected";
+  const std::string_view words = judge::name_of(row.clearest().verdict);
+  return row.is_true ? std::string(words) : fmt::format("PASSES ({})", words);
+}
+
 }  // namespace
 
 const dataset::Schema& schema() {
-  static const dataset::Schema declared("power", 2, {{"row"}, {"stack"}, {"listed"}}, result_table().specs());
+  static const dataset::Schema declared("power", 3, {{"row"}, {"stack"}, {"listed"}}, result_table().specs());
   return declared;
 }
 
@@ -109,6 +105,24 @@ dataset::Dataset dataset_of(const PowerResult& result) {
   dataset::Builder builder(schema());
   result_table().put(result, builder.row());
   return builder.finish();
+}
+
+std::string table(const PowerResult& result) {
+  dataset::TextTable table({"theory", "configuration", "verdict", ">excess / limit", "nearest test"});
+  int wrong = 0;
+  int rejected = 0;
+  for (const PowerRow& row : result.rows) {
+    const ComparedStack& c = row.clearest();
+    table.add({row.theory, row.config, outcome(row), fmt::format("{:.1f} / {:.1f}", c.excess, c.critical), c.nearest});
+    if (row.is_true) continue;
+    ++wrong;
+    rejected += row.rejected() ? 1 : 0;
+  }
+  return table.text() + fmt::format(
+                            "{} of {} wrong theories are rejected. A wrong theory is compared with one stack at a "
+                            "time; the familywise "
+                            "error is {:g} over the whole run.\n",
+                            rejected, wrong, result.familywise_error);
 }
 
 }  // namespace periscope::power

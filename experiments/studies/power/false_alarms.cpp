@@ -1,14 +1,12 @@
-#include "experiments/studies/power/false_alarms.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <tuple>
 
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/stacks.h"
+#include "experiments/studies/power/power.h"
 #include "sim/base/error.h"
 
 namespace periscope::power {
@@ -26,79 +24,61 @@ class Hidden : public stacks::Progress {
   const stacks::Progress& whole_;
 };
 
-/// One run of a configuration under the right theory.
-struct Alarm {
-  std::uint64_t seed = 0;
-  bool rejected = false;
-  bool inconclusive = false;
-  std::string worst;  ///< the test that came closest to rejecting it
-  double excess = 0.0;
-  double critical = 0.0;
-};
-
-/// Members, for the cache.
-auto parts(Alarm& a) { return std::tie(a.seed, a.rejected, a.inconclusive, a.worst, a.excess, a.critical); }
-
-/// Throws Stopped.
-Alarm run_once(const config::Config& base, const std::string& name, int master_seed, const stacks::Progress& progress) {
-  config::Config config = base;
-  config.run.seed += (static_cast<std::uint64_t>(master_seed) + 1) << 20U;
-  PowerRow row{.theory = "true", .is_true = true, .settings = {}, .config = name, .stacks = {}};
-  Alarm alarm{.seed = config.run.seed, .worst = {}};
+/// The stacks of a run under the right theory. Throws Stopped.
+std::vector<ComparedStack> run_once(const config::Config& config, const stacks::Progress& progress) {
   Hidden own(progress);
   const stacks::ConfrontedStacks run = stacks::confront(config, "power", own);
   if (run.stopped_early) throw stacks::Stopped();
-  for (const stacks::StackResult& result : run.stacks) {
-    row.stacks.push_back(confrontation_of(result.spec, result.judged));
-    const judge::Verdict verdict = result.judged.verdict;
-    alarm.inconclusive |= verdict != judge::Verdict::agrees && verdict != judge::Verdict::disagrees;
-  }
-  const Confrontation& worst = row.clearest();
-  alarm.rejected = row.rejected();
-  alarm.worst = worst.by;
-  alarm.excess = worst.excess;
-  alarm.critical = worst.critical;
-  return alarm;
-}
-
-Json json_of(const Alarm& alarm, const std::string& config, int master_seed) {
-  return {{"config", config},           {"master_seed", master_seed},         {"seed", alarm.seed},
-          {"rejected", alarm.rejected}, {"inconclusive", alarm.inconclusive}, {"worst", alarm.worst},
-          {"excess", alarm.excess},     {"critical", alarm.critical}};
+  std::vector<ComparedStack> all;
+  for (const stacks::StackResult& result : run.stacks) all.push_back(compared(result.spec, result.judged));
+  return all;
 }
 
 /// The configurations that are marked for it.
-std::vector<std::size_t> marked(const PowerRun& run) {
-  std::vector<std::size_t> all;
-  for (std::size_t i = 0; i < run.configs.size(); ++i) {
-    if (run.list.configs[i].master_seeds) all.push_back(i);
+std::vector<const PowerConfig*> marked(const PowerList& list) {
+  std::vector<const PowerConfig*> all;
+  for (const PowerConfig& config : list.configs) {
+    if (config.master_seeds) all.push_back(&config);
   }
-  if (all.empty()) {
-    throw ConfigError(fmt::format("{}: no config with master_seeds = true: expected one", run.list.file));
-  }
+  if (all.empty()) throw ConfigError(fmt::format("{}: no config with master_seeds = true: expected one", list.file));
   return all;
 }
 
 }  // namespace
 
-FalseAlarmResult count_false_alarms(const PowerRun& run, int master_seeds, stacks::Progress& progress) {
+FalseAlarmResult count_false_alarms(const PowerList& list, int master_seeds, stacks::Progress& progress) {
   FalseAlarmResult result{.configs = {}, .records = Json::array()};
-  progress.begin("power", static_cast<std::int64_t>(marked(run).size()) * master_seeds);
-  const auto count = [&](const std::string& name, const config::Config& config, FalseAlarms& alarms) {
+  progress.begin("power", static_cast<std::int64_t>(marked(list).size()) * master_seeds);
+  const auto count = [&](config::Config config, FalseAlarms& alarms) {
+    const std::uint64_t first = config.run.seed;
     for (int m = 0; m < master_seeds; ++m) {
-      const Alarm alarm = stacks::cached(
-          progress, name, [&] { return cache::task_name("alarm", fmt::format("{} {}", name, m)); },
-          [&] { return run_once(config, name, m, progress); });
+      config.run.seed = first + ((static_cast<std::uint64_t>(m) + 1) << 20U);
+      PowerRow row{.config = alarms.config};
+      row.stacks = stacks::cached(
+          progress, row.config, [&] { return cache::task_name("alarm", fmt::format("{} {}", row.config, m)); },
+          [&] { return run_once(config, progress); });
+      const bool inconclusive = std::ranges::any_of(row.stacks, [](const ComparedStack& s) {
+        return s.verdict != judge::Verdict::agrees && s.verdict != judge::Verdict::disagrees;
+      });
       ++alarms.runs;
-      alarms.rejected += alarm.rejected ? 1 : 0;
-      alarms.inconclusive += alarm.inconclusive ? 1 : 0;
-      result.records.push_back(json_of(alarm, name, m));
+      alarms.rejected += row.rejected() ? 1 : 0;
+      alarms.inconclusive += inconclusive ? 1 : 0;
+      const ComparedStack& clearest = row.clearest();
+      result.records.push_back({{"config", row.config},
+                                {"master_seed", m},
+                                {"seed", config.run.seed},
+                                {"rejected", row.rejected()},
+                                {"inconclusive", inconclusive},
+                                {"worst_test", clearest.nearest},
+                                {"excess", clearest.excess},
+                                {"critical", clearest.critical}});
     }
   };
-  for (const std::size_t i : marked(run)) {
-    FalseAlarms& alarms = result.configs.emplace_back(FalseAlarms{.config = run.list.configs[i].name});
-    if (stacks::until_stopped([&] { count(alarms.config, run.configs[i], alarms); })) result.stopped_early = true;
-    alarms.allowed = judge::allowed_rejections(alarms.runs, run.configs[i].agreement.familywise_error);
+  for (const PowerConfig* listed : marked(list)) {
+    const stacks::LadderConfig& config = listed->config;
+    FalseAlarms& alarms = result.configs.emplace_back(FalseAlarms{.config = listed->name});
+    if (stacks::until_stopped([&] { count(config, alarms); })) result.stopped_early = true;
+    alarms.allowed = judge::allowed_rejections(alarms.runs, config.agreement.familywise_error);
   }
   return result;
 }

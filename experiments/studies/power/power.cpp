@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/ladder.h"
@@ -13,28 +12,7 @@
 
 namespace periscope::power {
 
-static auto parts(Confrontation& c) {
-  return std::tie(c.placement, c.input, c.verdict, c.reason, c.by, c.excess, c.critical);
-}
-
 namespace {
-
-/// Adds up how long the functions take that it is told to call.
-class Stopwatch {
- public:
-  template <class F>
-  auto time(const F& f) {
-    const Clock::time_point start = Clock::now();
-    auto result = f();
-    seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
-    return result;
-  }
-  [[nodiscard]] double seconds() const { return seconds_; }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  double seconds_ = 0.0;
-};
 
 std::string_view input_of(const StackSpec& spec) { return input_kind_names[static_cast<std::size_t>(spec.input.kind)]; }
 
@@ -53,19 +31,18 @@ config::Config alone(const config::Config& config, std::size_t index) {
   return one;
 }
 
-/// `worst`: the test nearest to rejection, or null.
-Confrontation confrontation(const StackSpec& spec, judge::Verdict verdict, const std::string& reason,
-                            const judge::Test* worst) {
-  Confrontation c{.placement = config::placement_label(spec),
-                  .input = std::string(input_of(spec)),
-                  .verdict = verdict,
-                  .reason = reason,
-                  .by = {}};
-  if (worst == nullptr) return c;
-  c.by = fmt::format("{} {}: {}", c.placement, c.input, worst->name());
-  c.excess = worst->excess();
-  c.critical = worst->critical;
-  return c;
+/// `nearest`: the test nearest to rejection, or null.
+ComparedStack compared_stack(const StackSpec& spec, judge::Verdict verdict, const std::string& reason,
+                             const judge::Test* nearest) {
+  ComparedStack stack{.placement = config::placement_label(spec),
+                      .input = std::string(input_of(spec)),
+                      .verdict = verdict,
+                      .reason = reason};
+  if (nearest == nullptr) return stack;
+  stack.nearest = fmt::format("{} {}: {}", stack.placement, stack.input, nearest->name());
+  stack.excess = nearest->excess();
+  stack.critical = nearest->critical;
+  return stack;
 }
 
 /// A measured configuration and what the right theory says of it.
@@ -81,177 +58,149 @@ struct Stage {
   }
 };
 
-PowerRow confront_with_truth(const Stage& stage, const std::string& name) {
-  PowerRow row{.theory = "true", .is_true = true, .settings = {}, .config = name, .stacks = {}};
+std::vector<ComparedStack> compare_truth(const Stage& stage) {
+  std::vector<ComparedStack> all;
   const std::vector<judge::StackVerdict> judged =
       stacks::judge_stacks(stage.measured, stage.predictions(), stage.config.agreement);
-  for (std::size_t i = 0; i < judged.size(); ++i) {
-    row.stacks.push_back(confrontation_of(stage.measured.specs[i], judged[i]));
-  }
-  return row;
+  for (std::size_t i = 0; i < judged.size(); ++i) all.push_back(compared(stage.measured.specs[i], judged[i]));
+  return all;
 }
 
-PowerRow confront_with(const WrongTheory& theory, const config::Config& overridden, const Stage& stage,
-                       stacks::Progress& progress) {
-  PowerRow row{.theory = theory.name, .settings = theory.settings, .config = theory.config, .stacks = {}};
+bool is_meant(const WrongTheory& theory, const StackSpec& spec) {
+  return is_meant(theory.placements, config::placement_label(spec)) && is_meant(theory.inputs, input_of(spec));
+}
+
+std::vector<ComparedStack> compare_wrong(const WrongTheory& theory, const Stage& stage, stacks::Progress& progress) {
+  const config::Config& overridden = theory.overridden;
+  std::vector<ComparedStack> all;
   const std::vector<const theory::Prediction*> truth = stage.predictions();
   for (std::size_t i = 0; i < truth.size(); ++i) {
     const StackSpec& spec = stage.measured.specs[i];
     const config::Config one = alone(overridden, i);
     const bool acts = overridden.theory.fault == theory::Fault::none ||
                       acts_on(overridden.theory.fault, one.predicted_stacks().front(), overridden.run.backward);
-    if (!acts || !is_meant(theory.placements, config::placement_label(spec)) ||
-        !is_meant(theory.inputs, input_of(spec))) {
-      continue;
-    }
+    if (!acts || !is_meant(theory, spec)) continue;
     const std::vector<stacks::StackResult> wrong =
         stacks::predict_stacks(one, one.theory.finite_width.value_or(true), progress);
     std::vector<const theory::Prediction*> predictions = truth;
     predictions[i] = &wrong.front().prediction;
-    row.stacks.push_back(
-        confrontation_of(spec, stacks::judge_stacks(stage.measured, predictions, stage.config.agreement)[i]));
+    all.push_back(compared(spec, stacks::judge_stacks(stage.measured, predictions, stage.config.agreement)[i]));
   }
-  if (row.stacks.empty()) {
-    row.stacks.push_back(
-        {.placement = {}, .input = {}, .reason = "the fault acts on no stack that is meant", .by = {}});
-  }
-  return row;
+  if (all.empty()) all.push_back({.reason = "the fault acts on no stack that is meant"});
+  return all;
 }
 
 /// Throws ConfigError unless a stack of the configuration is meant.
 void require_meant(const WrongTheory& theory, const config::Config& config) {
-  const bool meant = std::ranges::any_of(config.stacks(), [&](const StackSpec& spec) {
-    return is_meant(theory.placements, config::placement_label(spec)) && is_meant(theory.inputs, input_of(spec));
-  });
-  if (meant) return;
+  if (std::ranges::any_of(config.stacks(), [&](const StackSpec& spec) { return is_meant(theory, spec); })) return;
   throw ConfigError(fmt::format("theory \"{}\": no stack of config \"{}\" is meant by its placements and inputs",
                                 theory.name, theory.config));
 }
 
 /// A ladder is measured anew for every theory: its sums over depth are relative to what is predicted.
-PowerRow confront_ladder(const std::string& theory, const std::vector<std::string>& settings, const std::string& name,
-                         const stacks::LadderConfig& overridden, stacks::Progress& progress) {
-  PowerRow row{.theory = theory, .is_true = settings.empty(), .settings = settings, .config = name, .stacks = {}};
+std::vector<ComparedStack> compare_ladder(const stacks::LadderConfig& overridden, stacks::Progress& progress) {
   const stacks::LadderResult measured = stacks::run_ladder(overridden, progress);
   if (measured.stopped_early) throw stacks::Stopped();
+  std::vector<ComparedStack> all;
   for (const stacks::LadderStack& stack : measured.stacks) {
-    const judge::Test* worst = nullptr;
+    const judge::Test* nearest = nullptr;
     for (const stacks::LadderQuantity& q : stack.quantities) {
       const judge::Test& t = q.test;
       if (t.verdict != judge::Verdict::agrees && t.verdict != stack.verdict) continue;
-      if (worst == nullptr || t.excess() / t.critical > worst->excess() / worst->critical) worst = &t;
+      if (nearest == nullptr || t.excess() / t.critical > nearest->excess() / nearest->critical) nearest = &t;
     }
-    row.stacks.push_back(confrontation(stack.spec, stack.verdict, stack.refusal, worst));
+    all.push_back(compared_stack(stack.spec, stack.verdict, stack.refusal, nearest));
   }
-  return row;
+  return all;
 }
 
-/// Returns the stacks of the cached row, or else those of `confront`.
-template <class Confront>
-PowerRow cached_or(PowerRow row, stacks::Progress& progress, const Confront& confront) {
+/// Fills the stacks of a row: cached, or those of `compare`.
+template <class Compare>
+PowerRow filled(PowerRow row, stacks::Progress& progress, const Compare& compare) {
   const std::string task = cache::task_name("row", fmt::format("{}: {}", row.config, row.theory));
-  if (auto stacks = stacks::find_cached<std::vector<Confrontation>>(progress, task)) {
-    row.stacks = std::move(*stacks);
+  if (auto cached = stacks::find_cached<std::vector<ComparedStack>>(progress, task)) {
+    row.stacks = std::move(*cached);
     return row;
   }
   progress.throw_if_stop_requested();
-  row = confront();
+  row.stacks = compare();
   stacks::store(progress, task, cache::encode(row.stacks));
   return row;
 }
 
+/// Appends the rows of a configuration of the list. Nothing is measured before a row that is not cached.
+void add_rows(const PowerList& list, const PowerConfig& listed, std::vector<PowerRow>& rows,
+              stacks::Progress& progress) {
+  const stacks::LadderConfig& config = listed.config;
+  std::optional<Stage> measured;
+  const auto stage = [&]() -> const Stage& {
+    if (measured) return *measured;
+    // NOLINTNEXTLINE(cppcoreguidelines-slicing): the ladder's own keys are of no use to one width
+    measured.emplace(Stage{.config = config, .measured = {}, .truth = {}});
+    const bool at_width = config.theory.finite_width.value_or(true);
+    progress.begin(listed.name, stacks::tasks_of_stacks(config, at_width, true));
+    measured->truth = stacks::predict_stacks(config, at_width, progress);
+    measured->measured = stacks::measure_stacks(config, progress);
+    return *measured;
+  };
+  rows.push_back(filled({.config = listed.name}, progress,
+                        [&] { return listed.ladder ? compare_ladder(config, progress) : compare_truth(stage()); }));
+  for (const WrongTheory& wrong : list.theories) {
+    if (wrong.config != listed.name) continue;
+    const PowerRow row{.theory = wrong.name, .is_true = false, .overridden = wrong.settings, .config = listed.name};
+    rows.push_back(filled(row, progress, [&] {
+      return listed.ladder ? compare_ladder(wrong.overridden, progress) : compare_wrong(wrong, stage(), progress);
+    }));
+    progress.say(
+        fmt::format("{}: {} {}\n", listed.name, wrong.name, rows.back().rejected() ? "is rejected" : "PASSES"));
+  }
+}
+
 }  // namespace
 
-bool PowerRow::rejected() const {
-  return std::ranges::any_of(stacks, [](const Confrontation& c) { return c.verdict == judge::Verdict::disagrees; });
+const ComparedStack& PowerRow::clearest() const {
+  return *std::ranges::max_element(stacks, {},
+                                   [](const ComparedStack& s) { return std::pair(judge::disagrees(s), s.margin()); });
 }
 
-const Confrontation& PowerRow::clearest() const {
-  return *std::ranges::max_element(
-      stacks, {}, [](const Confrontation& c) { return std::pair(c.verdict == judge::Verdict::disagrees, c.margin()); });
+ComparedStack compared(const StackSpec& spec, const judge::StackVerdict& judged) {
+  return compared_stack(spec, judged.verdict, judged.reason, judged.worst < 0 ? nullptr : &judged.worst_test());
 }
 
-Confrontation confrontation_of(const StackSpec& spec, const judge::StackVerdict& judged) {
-  return confrontation(spec, judged.verdict, judged.reason, judged.worst < 0 ? nullptr : &judged.worst_test());
-}
-
-PowerRun load_power(const std::string& file, const LoadListed& load) {
-  PowerRun run{.list = read_power_list(file), .configs = {}, .overridden = {}};
-  for (const PowerConfig& config : run.list.configs) run.configs.push_back(load(config, {}));
-  for (const WrongTheory& theory : run.list.theories) {
-    const auto config = std::ranges::find(run.list.configs, theory.config, &PowerConfig::name);
-    run.overridden.push_back(load(*config, theory.settings));
-    config::require_fault_acts(run.overridden.back());
-    const auto index = static_cast<std::size_t>(config - run.list.configs.begin());
-    config->ladder ? stacks::require_limit(run.overridden.back()) : require_meant(theory, run.configs[index]);
+PowerList load_power(const std::string& file, const LoadListed& load) {
+  PowerList list = read_power_list(file);
+  for (PowerConfig& listed : list.configs) {
+    listed.config = load(listed, {});
+    if (listed.ladder) stacks::require_limit(listed.config);
   }
-  for (std::size_t i = 0; i < run.configs.size(); ++i) {
-    if (run.list.configs[i].ladder) stacks::require_limit(run.configs[i]);
+  for (WrongTheory& theory : list.theories) {
+    const PowerConfig& listed = *std::ranges::find(list.configs, theory.config, &PowerConfig::name);
+    theory.overridden = load(listed, theory.settings);
+    config::require_fault_acts(theory.overridden);
+    listed.ladder ? stacks::require_limit(theory.overridden) : require_meant(theory, listed.config);
   }
-  return run;
+  return list;
 }
 
-config::Resolved resolved(const PowerRun& run) {
+config::Resolved resolved(const PowerList& list) {
   const auto of = [](const stacks::LadderConfig& config) {
     return config::resolved(config).add(stacks::ladder_section, config);
   };
-  config::Resolved all = of(run.configs.front());
-  for (const auto* configs : {&run.configs, &run.overridden}) {
-    for (const stacks::LadderConfig& config : *configs) all.hashed["power"].push_back(of(config).hashed);
-  }
-  for (const PowerConfig& c : run.list.configs) all.hashed["power"].push_back({c.name, c.ladder});
-  for (const WrongTheory& t : run.list.theories) {
+  config::Resolved all = of(list.configs.front().config);
+  for (const PowerConfig& c : list.configs) all.hashed["power"].push_back(of(c.config).hashed);
+  for (const WrongTheory& t : list.theories) all.hashed["power"].push_back(of(t.overridden).hashed);
+  for (const PowerConfig& c : list.configs) all.hashed["power"].push_back({c.name, c.ladder});
+  for (const WrongTheory& t : list.theories) {
     all.hashed["power"].push_back({t.name, t.config, t.placements, t.inputs});
   }
   return all;
 }
 
-PowerResult run(const PowerRun& run, stacks::Progress& progress) {
-  const PowerList& list = run.list;
-  PowerResult result{.list = list, .familywise_error = run.configs.front().agreement.familywise_error, .rows = {}};
-  const auto measure_config = [&](std::size_t index) {
-    const PowerConfig& listed = list.configs[index];
-    const stacks::LadderConfig& config = run.configs[index];
-    Stopwatch theory;
-    // Nothing is measured before a row comes that is not cached.
-    std::optional<Stage> measured;
-    const auto stage = [&]() -> const Stage& {
-      if (measured) return *measured;
-      // NOLINTNEXTLINE(cppcoreguidelines-slicing): the ladder's own keys are of no use to one width
-      measured.emplace(Stage{.config = config, .measured = {}, .truth = {}});
-      const bool at_width = config.theory.finite_width.value_or(true);
-      progress.begin(listed.name, stacks::tasks_of_stacks(config, at_width, true));
-      measured->truth = theory.time([&] { return stacks::predict_stacks(config, at_width, progress); });
-      measured->measured = stacks::measure_stacks(config, progress);
-      return *measured;
-    };
-    const auto along_ladder = [&](const std::string& name, const std::vector<std::string>& settings,
-                                  const stacks::LadderConfig& overridden) {
-      return theory.time([&] { return confront_ladder(name, settings, listed.name, overridden, progress); });
-    };
-    const PowerRow truth{.theory = "true", .is_true = true, .settings = {}, .config = listed.name, .stacks = {}};
-    result.rows.push_back(cached_or(truth, progress, [&] {
-      return listed.ladder ? along_ladder("true", {}, config) : confront_with_truth(stage(), listed.name);
-    }));
-    for (std::size_t i = 0; i < list.theories.size(); ++i) {
-      const WrongTheory& wrong = list.theories[i];
-      if (wrong.config != listed.name) continue;
-      const PowerRow row{.theory = wrong.name, .settings = wrong.settings, .config = listed.name, .stacks = {}};
-      result.rows.push_back(cached_or(row, progress, [&] {
-        if (listed.ladder) return along_ladder(wrong.name, wrong.settings, run.overridden[i]);
-        const Stage& now = stage();
-        return theory.time([&] { return confront_with(wrong, run.overridden[i], now, progress); });
-      }));
-      progress.say(fmt::format("{}: {} {}\n", listed.name, wrong.name,
-                               result.rows.back().rejected() ? "is rejected" : "PASSES"));
-    }
-    if (theory.seconds() > 0.0) {
-      progress.say(fmt::format("{}: {} took {:.1f} s\n", listed.name, listed.ladder ? "ladders" : "predictions",
-                               theory.seconds()));
-    }
-  };
+PowerResult run(const PowerList& list, stacks::Progress& progress) {
+  PowerResult result{
+      .list = list, .familywise_error = list.configs.front().config.agreement.familywise_error, .rows = {}};
   result.stopped_early = stacks::until_stopped([&] {
-    for (std::size_t i = 0; i < list.configs.size(); ++i) measure_config(i);
+    for (const PowerConfig& listed : list.configs) add_rows(list, listed, result.rows, progress);
   });
   return result;
 }

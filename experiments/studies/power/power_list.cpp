@@ -1,11 +1,10 @@
-#include "experiments/studies/power/power_list.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "experiments/engine/settings/toml_reader.h"
+#include "experiments/studies/power/power.h"
 #include "sim/base/error.h"
 
 namespace periscope::power {

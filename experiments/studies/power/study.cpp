@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "experiments/studies/power/false_alarms.h"
 #include "experiments/studies/power/power.h"
 
 namespace periscope::power {
@@ -24,22 +23,21 @@ const std::vector<study::Flag<PowerFlags>>& flags() {
   return all;
 }
 
-const config::RunOptions& options_of(const PowerRun& run) { return run.configs.front().run; }
+const config::RunOptions& options_of(const PowerList& list) { return list.configs.front().config.run; }
 
-stacks::MemoryEstimate memory_of(const PowerRun& run) {
-  const int threads = study::threads_of(options_of(run));
+stacks::MemoryEstimate memory_of(const PowerList& list) {
+  const int threads = study::threads_of(options_of(list));
   stacks::MemoryEstimate all;
-  for (const auto* configs : {&run.configs, &run.overridden}) {
-    for (const stacks::LadderConfig& config : *configs) {
-      all.then(
-          stacks::stacks_memory(config, config.theory.finite_width.value_or(true), configs == &run.configs, threads));
-    }
+  const auto add = [&](const stacks::LadderConfig& config, bool measures) {
+    all.then(stacks::stacks_memory(config, config.theory.finite_width.value_or(true), measures, threads));
+  };
+  for (const PowerConfig& listed : list.configs) {
+    add(listed.config, true);
+    if (!listed.ladder) continue;
+    all.then(stacks::widths_memory(listed.config, listed.config.widths, "ladder.widths", listed.config.width_seeds,
+                                   threads));
   }
-  for (std::size_t i = 0; i < run.configs.size(); ++i) {
-    if (!run.list.configs[i].ladder) continue;
-    const stacks::LadderConfig& config = run.configs[i];
-    all.then(stacks::widths_memory(config, config.widths, "ladder.widths", config.width_seeds, threads));
-  }
+  for (const WrongTheory& theory : list.theories) add(theory.overridden, false);
   return all;
 }
 
@@ -55,7 +53,7 @@ stacks::LadderConfig load_listed(const study::Request& request, const PowerConfi
   return own.load(stacks::ladder_section);
 }
 
-study::Job power_job(const std::shared_ptr<const PowerRun>& run) {
+study::Job power_job(const std::shared_ptr<const PowerList>& run) {
   return {.file = "power",
           .run_options = options_of(*run),
           .resolved = resolved(*run),
@@ -69,7 +67,7 @@ study::Job power_job(const std::shared_ptr<const PowerRun>& run) {
           }};
 }
 
-study::Job false_alarm_job(const std::shared_ptr<const PowerRun>& run, int master_seeds) {
+study::Job false_alarm_job(const std::shared_ptr<const PowerList>& run, int master_seeds) {
   return {.file = "",
           .run_options = options_of(*run),
           .resolved = resolved(*run),
@@ -90,7 +88,7 @@ study::Job false_alarm_job(const std::shared_ptr<const PowerRun>& run, int maste
 study::Job resolve(const study::Request& request) {
   const auto own = study::read_flags(flags(), request.flags);
   if (request.file.empty()) throw ConfigError("--config: expected a list of wrong theories, as " + shipped_list);
-  const auto run = std::make_shared<const PowerRun>(
+  const auto run = std::make_shared<const PowerList>(
       load_power(request.file, [&](const PowerConfig& config, const std::vector<std::string>& overridden) {
         return load_listed(request, config, overridden);
       }));

@@ -1,59 +1,113 @@
-#include "experiments/studies/widths/convergence.h"
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/engine/judge/judge.h"
+#include "experiments/studies/widths/ladder.h"
 #include "sim/measure/running_moments.h"
 
 namespace periscope::ladder {
 namespace {
 
-/// The spread of means of n seeds for n = 1, 2, 4, …
-void fill_noise(Convergence& c, const std::vector<double>& per_seed) {
+/// Below this many standard errors a bias counts as not seen, and no exponent is judged.
+constexpr double clearly_seen = 5.0;
+/// The spread of means of n seeds is measured while there are so many groups of n.
+constexpr std::size_t fewest_groups = 8;
+
+/// The spread of means of n seeds for n = 1, 2, 4, …; its standard error is the spread times 1/√(2(groups − 1)).
+FittedLaw noise_of(const std::vector<double>& per_seed) {
+  FittedLaw noise;
   for (std::size_t n = 1; per_seed.size() / n >= fewest_groups; n *= 2) {
+    const std::size_t groups = per_seed.size() / n;
     RunningMoments means;
-    for (std::size_t group = 0; group < per_seed.size() / n; ++group) {
+    for (std::size_t group = 0; group < groups; ++group) {
       RunningMoments mean;
       for (std::size_t i = 0; i < n; ++i) mean.add(per_seed[group * n + i]);
       means.add(mean.mean());
     }
-    c.seeds.push_back(static_cast<double>(n));
-    c.noise.push_back(std::sqrt(means.variance()));
-    c.noise_error.push_back(spread_error(c.noise.back(), static_cast<int>(means.count())));
+    const double spread = std::sqrt(means.variance());
+    noise.over.push_back(static_cast<double>(n));
+    noise.value.push_back(spread);
+    noise.error.push_back(spread / std::sqrt(2.0 * (static_cast<double>(groups) - 1.0)));
   }
+  return noise;
 }
 
-Convergence convergence_of(const stacks::LadderStack& stack, const stacks::LadderQuantity& q,
-                           const std::vector<int>& widths) {
-  Convergence c;
-  c.spec = stack.spec;
-  c.statistic = q.test.statistic;
-  c.bias_reason = stack.refusal;
+Convergence measured(const stacks::LadderStack& stack, const stacks::LadderQuantity& q,
+                     const std::vector<int>& widths) {
+  Convergence c{.spec = stack.spec, .statistic = q.test.statistic, .bias = {}, .noise = noise_of(q.per_seed)};
+  c.bias.test.reason = stack.refusal;
+  RunningMoments share;
   for (std::size_t i = 0; i < widths.size(); ++i) {
-    c.width.push_back(widths[i]);
-    c.bias.push_back(q.measured[i].value - q.test.predicted.value);
-    c.bias_error.push_back(std::hypot(q.measured[i].error, q.test.predicted.error));
-    c.prediction_error.push_back(q.test.predicted.error);
+    const double error = std::hypot(q.measured[i].error, q.test.predicted.error);
+    c.bias.over.push_back(widths[i]);
+    c.bias.value.push_back(q.measured[i].value - q.test.predicted.value);
+    c.bias.error.push_back(error);
+    share.add(error > 0.0 ? std::pow(q.test.predicted.error / error, 2) : 0.0);
   }
-  fill_noise(c, q.per_seed);
+  c.from_theory = share.mean();
   return c;
+}
+
+/// Fits a law and makes the test of its exponent, which has to tell `exponent` from those `next` beside it.
+void fit(FittedLaw& law, double exponent, double next, double from_theory, int seeds) {
+  law.fit = judge::fit_power_law(law.over, law.value, law.error);
+  const double error = law.fit.exponent_error;
+  law.test = {.quantity = "exponent",
+              .measured = {law.fit.exponent, error * std::sqrt(1.0 - from_theory)},
+              .predicted = {exponent, error * std::sqrt(from_theory)},
+              .limit = next,
+              .seeds = seeds};
+}
+
+/// Fits both laws of `c`, or says why one is not judged.
+void fit(Convergence& c, int seeds) {
+  if (!c.bias.test.reason.empty()) return;
+  const auto finite = [](const FittedLaw& law) {
+    return std::ranges::all_of(law.value, [](double v) { return std::isfinite(v); });
+  };
+  // A spread at the level of rounding is no noise: the statistic is fixed by the placement.
+  const bool constant = c.noise.value.empty() || c.noise.value[0] <= 1e-6;
+  if (!finite(c.noise) || !finite(c.bias)) {
+    c.bias.test.reason = "not finite";
+  } else if (constant) {
+    c.bias.test.reason = "fixed by the placement: no noise to fit";
+  } else {
+    fit(c.noise, -0.5, 0.5, 0.0, seeds);
+    fit(c.bias, -1.0, 1.0, c.from_theory, seeds);
+    const double seen = c.bias.fit.significance;
+    if (seen < clearly_seen) c.bias.test = {.reason = fmt::format("no bias seen: {:.1f} standard errors", seen)};
+  }
 }
 
 }  // namespace
 
-double spread_error(double spread, int groups) { return spread / std::sqrt(2.0 * (groups - 1)); }
-
-ConvergenceResult convergence_of(const stacks::LadderResult& ladder, double familywise_error) {
-  ConvergenceResult result;
+std::vector<Convergence> convergence_of(const stacks::LadderResult& ladder, double familywise_error) {
+  std::vector<Convergence> fits;
   std::size_t seeds = 0;
   for (const stacks::LadderStack& stack : ladder.stacks) {
     for (const stacks::LadderQuantity& q : stack.stream_means) {
-      result.fits.push_back(convergence_of(stack, q, ladder.widths));
+      fits.push_back(measured(stack, q, ladder.widths));
       seeds = std::max(seeds, q.per_seed.size());
     }
   }
-  judge_exponents(result, static_cast<int>(seeds), familywise_error);
-  return result;
+  judge_exponents(fits, static_cast<int>(seeds), familywise_error);
+  return fits;
+}
+
+void judge_exponents(std::vector<Convergence>& fits, int seeds, double familywise_error) {
+  std::vector<judge::Test*> tests;
+  for (Convergence& c : fits) {
+    fit(c, seeds);
+    tests.insert(tests.end(), {&c.bias.test, &c.noise.test});
+  }
+  judge::judge(tests, {.familywise_error = familywise_error, .seeds_key = "ladder.seeds"});
+}
+
+bool any_disagrees(const std::vector<Convergence>& fits) {
+  return std::ranges::any_of(
+      fits, [](const Convergence& c) { return judge::disagrees(c.bias.test) || judge::disagrees(c.noise.test); });
 }
 
 }  // namespace periscope::ladder

@@ -22,7 +22,8 @@ Job resolve_ladder(const Request& request) {
           .run = [config](stacks::Progress& progress) -> Outcome {
             const stacks::LadderResult result = stacks::run_ladder(config, progress);
             if (result.stopped_early) return {.stopped_early = true};
-            const auto convergence = ladder::convergence_of(result, config.agreement.familywise_error);
+            const std::vector<ladder::Convergence> convergence =
+                ladder::convergence_of(result, config.agreement.familywise_error);
             return {.data = ladder::dataset_of(config, result, convergence),
                     .table = ladder::table(result, config) + "\n" + ladder::table(convergence) +
                              config::override_lines(config),

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "experiments/engine/judge/judge.h"
 #include "experiments/engine/result/text_table.h"
 #include "experiments/studies/widths/ladder.h"
 #include "sim/numerics/larger.h"
@@ -28,6 +30,13 @@ std::vector<Family> families(const stacks::LadderStack& stack) {
     if (it->nearest == nullptr || nearness(it->nearest->test) < nearness(q.test)) it->nearest = &q;
   }
   return all;
+}
+
+std::string exponent(const FittedLaw& law) {
+  if (!law.is_fitted()) return "-";
+  const judge::PowerLaw& fit = law.fit;
+  const bool bounded = std::isfinite(fit.exponent_error);
+  return fmt::format("{:.2f} ± {}", fit.exponent, bounded ? fmt::format("{:.2f}", fit.exponent_error) : "anything");
 }
 
 }  // namespace
@@ -64,6 +73,17 @@ std::string table(const stacks::LadderResult& result, const config::Config& conf
              "over {} quantities.\npower: the smallest error of theory that is refused with 95 % probability, "
              "worst entry (relative for moments).\n",
              result.widths.front(), result.widths.back(), config.agreement.familywise_error, result.tests);
+}
+
+std::string table(const std::vector<Convergence>& fits) {
+  dataset::TextTable table({"placement", "statistic", ">bias over width: -1", "verdict", ">noise: -1/2", "verdict"});
+  for (const Convergence& c : fits) {
+    table.add({config::placement_label(c.spec), std::string(name_of(c.statistic)), exponent(c.bias),
+               judge::verdict_words(c.bias.test), exponent(c.noise), judge::verdict_words(c.noise.test)});
+  }
+  return table.text() +
+         "exponents of power laws fitted to measured − theory of infinite width over width, mean over depth, and to "
+         "the spread of means over the number of seeds.\n";
 }
 
 }  // namespace periscope::ladder
