@@ -98,7 +98,7 @@ def mean(ds: xr.Dataset, c: int) -> str:
 
 
 def number(ds: xr.Dataset, c: int) -> str:
-    """The mean and its standard error in their own units, both p, and what would be found."""
+    """The mean and its standard error in their own units, both p, and the detectable error."""
     found = array(ds, "claim_detectable")[c]
     found = f" [{found:.2g}]" if np.isfinite(found) else ""
     return f"{mean(ds, c)}{found}\n{groups.chances(ds, c)}"
@@ -112,9 +112,10 @@ def caption(ds: xr.Dataset) -> str:
     tested = int(np.isfinite(array(ds, "claim_p")).sum())
     words = (
         f"Each claim is one number that it says is positive, over {seeds_in_words(ds)} (twins); at the right its "
-        "mean ± one standard error in its own units, in brackets the true mean that as many further seeds would show "
-        "with 95 % probability. Grey: not decided by a one-sided test at 5 %, one way or the other; right of it a "
-        f"claim holds, left of it its opposite does. Of {tested} tested claims up to {2 * LEVEL * tested:.1f} would be "
+        "mean ± one standard error in its own units, in brackets the smallest true mean that the test finds with 95 %, "
+        "if the seeds' spread is the true one. Grey: not decided by a one-sided test at 5 %, one way or the other; "
+        "right of it a claim holds, left of it its opposite does. "
+        f"Of {tested} tested claims up to {2 * LEVEL * tested:.1f} would be "
         "decided by chance if every number were 0; filled: decided when the number of claims is allowed for (Holm's p "
         "at most 5 %, both sides, the second p at the right). "
     )

@@ -1,5 +1,4 @@
 #include "experiments/studies/reproduce/claims.h"
-#include "experiments/engine/judge/sign_claim_tests.h"
 
 #include <algorithm>
 #include <cmath>
@@ -46,7 +45,7 @@ TEST_CASE("the order of final losses") {
       judge_claims({with_losses("pre", {2.9, 3.0, 3.1}), with_losses("peri", {2.5, 2.61, 2.7}),
                     with_losses("a+c", {2.4, 2.5, 2.61})});
   CHECK(claim(claims, "R1d").verdict == judge::ClaimVerdict::holds);
-  CHECK(claim(claims, "R1d").mean == doctest::Approx(0.39667).epsilon(1e-4));
+  CHECK(claim(claims, "R1d").mean.value == doctest::Approx(0.39667).epsilon(1e-4));
   CHECK(claim(claims, "R1a").verdict == judge::ClaimVerdict::fails);
   CHECK(claim(claims, "R1b").verdict == judge::ClaimVerdict::not_run);
 }
@@ -59,7 +58,7 @@ TEST_CASE("a run that ended early counts as a guess") {
                                                return run;
                                              }),
                                     with_losses("peri", {2.5, 2.6, 2.7})});
-  CHECK(claim(claims, "R1d").mean == doctest::Approx(std::log(256.0) - 2.6));
+  CHECK(claim(claims, "R1d").mean.value == doctest::Approx(std::log(256.0) - 2.6));
 }
 
 TEST_CASE("the surge of the variance, and the law of its growth over depth") {
@@ -79,15 +78,15 @@ TEST_CASE("the surge of the variance, and the law of its growth over depth") {
   };
   const auto surge = judged(exponential, 0.01);
   CHECK(claim(surge, "F4a").verdict == judge::ClaimVerdict::holds);
-  CHECK(claim(surge, "F4a").mean == doctest::Approx(std::log(std::pow(2.0, 12.0) / 13.0)).epsilon(0.02));
+  CHECK(claim(surge, "F4a").mean.value == doctest::Approx(std::log(std::pow(2.0, 12.0) / 13.0)).epsilon(0.02));
   CHECK(claim(surge, "F4b").verdict == judge::ClaimVerdict::holds);
-  CHECK(claim(surge, "F4b").mean > 1.0);  // what is least is 10 % over a percent
+  CHECK(claim(surge, "F4b").mean.value > 1.0);  // what is least is 10 % over a percent
   CHECK(claim(judged(line, 0.01), "F4b").verdict == judge::ClaimVerdict::fails);
   // The best of the three laws is an exponential still, and yet it describes nothing.
   const auto scattered = judged(exponential, 0.15);
   const judge::SignClaim& rough = claim(scattered, "F4b");
   CHECK(rough.verdict != judge::ClaimVerdict::holds);
-  CHECK(rough.mean < 0.0);
+  CHECK(rough.mean.value < 0.0);
 }
 
 TEST_CASE("gradients over depth: their slope is per stack") {
@@ -146,10 +145,10 @@ TEST_CASE("what the source sees within more tokens than a proxy reads can be sho
 TEST_CASE("the spread of seeds is told from twice the other's") {
   const auto wide = judge_claims({with_losses("pre", {2.0, 3.0, 4.1}), with_losses("peri", {2.9, 3.0, 3.05})});
   // Sums of squares 2.20667 and 0.011667.
-  CHECK(claim(wide, "R9").mean == doctest::Approx((2.20667 - 4.0 * 0.011667) / 3.0).epsilon(1e-4));
+  CHECK(claim(wide, "R9").mean.value == doctest::Approx((2.20667 - 4.0 * 0.011667) / 3.0).epsilon(1e-4));
   CHECK(claim(wide, "R9").verdict == judge::ClaimVerdict::holds);
   const auto alike = judge_claims({with_losses("pre", {2.0, 3.0, 4.0}), with_losses("peri", {2.0, 3.1, 4.0})});
-  CHECK(claim(alike, "R9").mean < 0.0);
+  CHECK(claim(alike, "R9").mean.value < 0.0);
 }
 
 TEST_CASE("two groups are alike only within half of what the placements differ by") {
@@ -194,8 +193,8 @@ TEST_CASE("sweeps of the rate: the best of each, the shape, and where the best i
   CHECK(claim(claims, "R8").verdict == judge::ClaimVerdict::not_run);
   // What the claims say is chosen for its size is tested for all that it was chosen from: 3 rates of Peri-LN.
   const judge::SignClaim& best = claim(claims, "R3a");
-  CHECK(best.detectable ==
-        doctest::Approx(best.standard_error * judge::detectable_in_errors(3, 0.05 / 3.0)).epsilon(1e-9));
+  const judge::Test test{.measured = best.mean, .seeds = 3};
+  CHECK(best.detectable == doctest::Approx(test.detectable_at(2.0 * 0.05 / 3.0)).epsilon(1e-9));
 }
 
 TEST_CASE("two rates have no shape") {

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <functional>
 
-#include "experiments/engine/judge/sign_claim_tests.h"
 #include "experiments/studies/reproduce/reproduce.h"
 #include "tests/reproduce/made_up_runs.h"
 #include "tests/support/doctest.h"

@@ -15,15 +15,15 @@ using training::RecordedValues;
 constexpr double missing = std::numeric_limits<double>::quiet_NaN();
 
 /// Over the seeds that have the record.
-MeanCurve average(const std::vector<Values>& curves, bool geometric) {
-  MeanCurve result;
+Curve average(const std::vector<Values>& curves, bool geometric) {
+  Curve result;
   for (std::size_t i = 0; i < curves.front().size(); ++i) {
     RunningMoments moments;
     for (const Values& curve : curves) {
       if (i < curve.size()) moments.add(geometric ? std::log(curve[i]) : curve[i]);
     }
-    result.mean.push_back(geometric ? std::exp(moments.mean()) : moments.mean());
-    result.error.push_back(moments.standard_error());
+    result.value.push_back(geometric ? std::exp(moments.mean()) : moments.mean());
+    result.standard_error.push_back(moments.standard_error());
   }
   return result;
 }
@@ -51,8 +51,8 @@ const std::vector<Averaged>& averaged() {
   return all;
 }
 
-std::optional<MeanCurve> average_of(const Averaged& curve, const GroupRuns& runs, const std::vector<int>& steps) {
-  std::vector<MeanCurve> by_record(steps.size());
+std::optional<Curve> average_of(const Averaged& curve, const GroupRuns& runs, const std::vector<int>& steps) {
+  std::vector<Curve> by_record(steps.size());
   std::size_t length = 0;
   for (std::size_t r = 0; r < steps.size(); ++r) {
     std::vector<Values> curves;
@@ -63,40 +63,32 @@ std::optional<MeanCurve> average_of(const Averaged& curve, const GroupRuns& runs
       if (!values.empty()) curves.push_back(std::move(values));
     }
     if (!curves.empty()) by_record[r] = average(curves, curve.geometric);
-    length = std::max(length, by_record[r].mean.size());
+    length = std::max(length, by_record[r].value.size());
   }
   if (length == 0) return std::nullopt;
-  MeanCurve all;
-  for (MeanCurve& one : by_record) {
-    one.mean.resize(length, missing);
-    one.error.resize(length, missing);
-    all.mean.insert(all.mean.end(), one.mean.begin(), one.mean.end());
-    all.error.insert(all.error.end(), one.error.begin(), one.error.end());
+  Curve all;
+  for (Curve& one : by_record) {
+    one.value.resize(length, missing);
+    one.standard_error.resize(length, missing);
+    all.value.insert(all.value.end(), one.value.begin(), one.value.end());
+    all.standard_error.insert(all.standard_error.end(), one.standard_error.begin(), one.standard_error.end());
   }
   return all;
 }
 
-MeanCurve mean_final_loss(const GroupRuns& runs) {
-  Values losses;
-  for (const training::TrainedCell& cell : runs.cells) losses.push_back(final_loss(cell));
-  RunningMoments moments;
-  for (const double loss : losses) moments.add(loss);
-  return {{moments.mean()}, {moments.standard_error()}};
-}
-
-std::optional<MeanCurve> predicted_layer_gradients(const theory::Prediction& prediction) {
-  MeanCurve all;
+std::optional<Curve> predicted_layer_gradients(const theory::Prediction& prediction) {
+  Curve all;
   for (const Weight weight : layer_matrices) {
     const Curve* curve = prediction.profile.find(Statistic::grad_sq, weight);
     if (curve == nullptr) continue;
-    all.mean.resize(curve->value.size(), 0.0);
-    all.error.resize(curve->value.size(), 0.0);
-    for (std::size_t l = 0; l < all.mean.size(); ++l) {
-      all.mean[l] += curve->value[l];
-      all.error[l] += curve->standard_error[l];
+    all.value.resize(curve->value.size(), 0.0);
+    all.standard_error.resize(curve->value.size(), 0.0);
+    for (std::size_t l = 0; l < all.value.size(); ++l) {
+      all.value[l] += curve->value[l];
+      all.standard_error[l] += curve->standard_error[l];
     }
   }
-  if (all.mean.empty()) return std::nullopt;
+  if (all.value.empty()) return std::nullopt;
   return all;
 }
 

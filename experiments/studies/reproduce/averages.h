@@ -25,21 +25,13 @@ struct Averaged {
 
 [[nodiscard]] const std::vector<Averaged>& averaged();
 
-/// Mean and standard error, entry by entry.
-struct MeanCurve {
-  Values mean, error;
-};
-
-/// Over the seeds of a group, at these steps, one record behind the other; NaN for a record that no seed has. Nothing
-/// where no seed has any.
-[[nodiscard]] std::optional<MeanCurve> average_of(const Averaged& curve, const GroupRuns& runs,
-                                                  const std::vector<int>& steps);
-
-/// Returns the mean of the final loss: a curve of one entry.
-[[nodiscard]] MeanCurve mean_final_loss(const GroupRuns& runs);
+/// Means over the seeds of a group, at these steps, one record after the other; NaN for a record that no seed has.
+/// Nothing where no seed has any.
+[[nodiscard]] std::optional<Curve> average_of(const Averaged& curve, const GroupRuns& runs,
+                                              const std::vector<int>& steps);
 
 /// Squared gradients of all matrices of a layer, predicted, with their standard error at most: the sum of the
 /// matrices'. Nothing without prediction.
-[[nodiscard]] std::optional<MeanCurve> predicted_layer_gradients(const theory::Prediction& prediction);
+[[nodiscard]] std::optional<Curve> predicted_layer_gradients(const theory::Prediction& prediction);
 
 }  // namespace periscope::reproduce

@@ -1,10 +1,12 @@
 #include <algorithm>
 
 #include "experiments/engine/judge/depth_fit.h"
+#include "experiments/engine/judge/seed_rows.h"
 #include "experiments/engine/result/curves.h"
 #include "experiments/engine/run/regime.h"
 #include "experiments/studies/reproduce/averages.h"
 #include "experiments/studies/reproduce/dataset_tables.h"
+#include "experiments/studies/reproduce/readings.h"
 #include "experiments/studies/reproduce/reproduce.h"
 
 namespace periscope::reproduce {
@@ -12,12 +14,12 @@ namespace {
 
 using dataset::Type;
 
-dataset::Table<MeanCurve> theory_gradient_table() {
-  dataset::Table<MeanCurve> table;
-  table.column({"layer_gradient_predicted", "group layer", "nat2", "prediction at initialisation"}, &MeanCurve::mean)
+dataset::Table<Curve> theory_gradient_table() {
+  dataset::Table<Curve> table;
+  table.column({"layer_gradient_predicted", "group layer", "nat2", "prediction at initialisation"}, &Curve::value)
       .column({"layer_gradient_predicted_stderr", "group layer", "nat2",
                "its standard error at most: the sum of its matrices'"},
-              &MeanCurve::error);
+              &Curve::standard_error);
   return table;
 }
 
@@ -32,8 +34,8 @@ dataset::Table<theory::Prediction> theory_table() {
       .column({"variance_predicted", "group depth", "1", "prediction at initialisation"},
               [](const P& p) { return p.profile.find(Statistic::variance, Signal::x_out)->value; })
       .part_if_any(theory_gradient_table(), [](const P& p) {
-        const std::optional<MeanCurve> gradient = predicted_layer_gradients(p);
-        return gradient ? std::vector{*gradient} : std::vector<MeanCurve>();
+        const std::optional<Curve> gradient = predicted_layer_gradients(p);
+        return gradient ? std::vector{*gradient} : std::vector<Curve>();
       });
   return table;
 }
@@ -44,6 +46,12 @@ struct TrainedGroup {
   const std::vector<int>& steps;
   const theory::Prediction* initial;  ///< null: nothing
 };
+
+judge::Estimate mean_final_loss(const TrainedGroup& g) {
+  std::vector<double> losses;
+  for (const training::TrainedCell& cell : g.runs.cells) losses.push_back(final_loss(cell));
+  return judge::mean_over_seeds(losses);
+}
 
 std::vector<Run> runs_of(const TrainedGroup& g) {
   std::vector<Run> all;
@@ -70,10 +78,10 @@ std::vector<dataset::ColumnSpec> average_columns() {
 
 void put_averages(const TrainedGroup& g, const dataset::Builder::Row& row) {
   for (const Averaged& a : averaged()) {
-    const std::optional<MeanCurve> curve = average_of(a, g.runs, g.steps);
+    const std::optional<Curve> curve = average_of(a, g.runs, g.steps);
     if (!curve) continue;
-    row.put(a.name + "_measured", curve->mean);
-    row.put(a.name + "_stderr", curve->error);
+    row.put(a.name + "_measured", curve->value);
+    row.put(a.name + "_stderr", curve->standard_error);
   }
 }
 
@@ -95,9 +103,9 @@ const dataset::Table<TrainedGroup>& group_table() {
               return init.scheme == InitScheme::normal ? std::optional(init.std) : std::nullopt;
             })
         .column({"final_loss_mean", "group", "nat", "mean over seeds of final_loss"},
-                [](const G& g) { return mean_final_loss(g.runs).mean.front(); })
+                [](const G& g) { return mean_final_loss(g).value; })
         .column({"final_loss_stderr", "group", "nat", "its standard error"},
-                [](const G& g) { return mean_final_loss(g.runs).error.front(); })
+                [](const G& g) { return mean_final_loss(g).error; })
         .rows("seed", run_table(), runs_of)
         .part(theory_table(),
               [](const G& g) { return g.initial != nullptr && g.initial->refusal.empty() ? g.initial : nullptr; })
@@ -105,6 +113,37 @@ const dataset::Table<TrainedGroup>& group_table() {
     return table;
   }();
   return all;
+}
+
+dataset::Table<judge::SignClaim> claim_table() {
+  using C = judge::SignClaim;
+  dataset::Table<C> table;
+  const auto tested = [&](const std::string& name, const std::string& meaning, auto value) {
+    table.column_if_any({name, "claim", "1", meaning}, [value](const C& c) {
+      return c.values.empty() ? std::nullopt : std::optional<double>(std::invoke(value, c));
+    });
+  };
+  table.column({"claim_exhibit", "claim", "", "figure or table"}, &C::exhibit)
+      .column({"claim_statement", "claim", "", "what the source says, in our words"}, &C::statement)
+      .column({"claim_quantity", "claim", "", "the number that is positive if it is so"}, &C::quantity)
+      .column({"claim_verdict", "claim", "", "holds, fails, not-shown, not-testable-here or not-run"},
+              [](const C& c) { return judge::name_of(c.verdict); });
+  tested("claim_mean", "mean over seeds of that number", [](const C& c) { return c.mean.value; });
+  tested("claim_stderr", "its standard error", [](const C& c) { return c.mean.error; });
+  tested("claim_p", "chance of such values if the number were 0 and not positive, of this claim alone", &C::p);
+  tested("claim_holm", "chance that any of the run's tested claims would show so much, in either direction: Holm's p",
+         &C::holm);
+  tested("claim_detectable",
+         "detectable error (T22): quantiles of Student's law for level and 95 % power, times claim_stderr",
+         &C::detectable);
+  table
+      .column({"claim_regime", "claim", "",
+               "settings of the runs that it was tested on, from what to what where they differ"},
+              [](const C& c) { return stacks::in_one_line(c.regime); })
+      .column({"claim_reason", "claim", "", "why it was not run or cannot be tested, or a remark"}, &C::reason)
+      .column_if_any({"claim_value", "claim seed", "1", "that number of every seed"},
+                     [](const C& c) { return c.values.empty() ? std::nullopt : std::optional(c.values); });
+  return table;
 }
 
 /// The configuration and the result that the columns of the whole run are filled from.
@@ -130,40 +169,6 @@ const dataset::Table<Whole>& whole_table() {
 }
 
 }  // namespace
-
-dataset::Table<judge::SignClaim> claim_table() {
-  dataset::Table<judge::SignClaim> table;
-  const auto tested = [](double judge::SignClaim::*value) {
-    return [value](const judge::SignClaim& c) { return c.values.empty() ? std::nullopt : std::optional(c.*value); };
-  };
-  table.column({"claim_exhibit", "claim", "", "figure or table"}, [](const judge::SignClaim& c) { return c.exhibit; })
-      .column({"claim_statement", "claim", "", "what the source says, in our words"},
-              [](const judge::SignClaim& c) { return c.statement; })
-      .column({"claim_quantity", "claim", "", "the number that is positive if it is so"},
-              [](const judge::SignClaim& c) { return c.quantity; })
-      .column({"claim_verdict", "claim", "", "holds, fails, not-shown, not-testable-here or not-run"},
-              [](const judge::SignClaim& c) { return judge::name_of(c.verdict); })
-      .column_if_any({"claim_mean", "claim", "1", "mean over seeds of that number"}, tested(&judge::SignClaim::mean))
-      .column_if_any({"claim_stderr", "claim", "1", "its standard error"}, tested(&judge::SignClaim::standard_error))
-      .column_if_any(
-          {"claim_p", "claim", "1", "chance of such values if the number were 0 and not positive, of this claim alone"},
-          tested(&judge::SignClaim::p))
-      .column_if_any({"claim_holm", "claim", "1",
-                      "chance that any of the run's tested claims would show so much, in either direction: Holm's p"},
-                     tested(&judge::SignClaim::holm))
-      .column_if_any(
-          {"claim_detectable", "claim", "1", "true mean that as many further seeds would show with 95 % probability"},
-          tested(&judge::SignClaim::detectable))
-      .column({"claim_regime", "claim", "",
-               "settings of the runs that it was tested on, from what to what where they differ"},
-              [](const judge::SignClaim& c) { return stacks::in_one_line(c.regime); })
-      .column({"claim_reason", "claim", "", "why it was not run or cannot be tested, or a remark"},
-              [](const judge::SignClaim& c) { return c.reason; })
-      .column_if_any({"claim_value", "claim seed", "1", "that number of every seed"}, [](const judge::SignClaim& c) {
-        return c.values.empty() ? std::nullopt : std::optional(c.values);
-      });
-  return table;
-}
 
 const dataset::Schema& schema() {
   static const dataset::Schema schema = [] {

@@ -15,6 +15,5 @@ struct Run {
   [[nodiscard]] const training::CellHistory& history() const { return cell.history; }
 };
 [[nodiscard]] dataset::Table<Run> run_table();
-[[nodiscard]] dataset::Table<judge::SignClaim> claim_table();
 
 }  // namespace periscope::reproduce

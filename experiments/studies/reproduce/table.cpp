@@ -131,8 +131,7 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
                 fmt::format("{:.3g}", std::exp(variance.mean())), growth.words(), fmt::format("{:.1f}", spike.mean()),
                 fmt::format("{} of {}", diverged, runs.cells.size())});
   }
-  dataset::TextTable claims(
-      {"claim", "verdict", ">mean over seeds", ">p", ">p of all", ">would be found", "statement"});
+  dataset::TextTable claims({"claim", "verdict", ">mean over seeds", ">p", ">p of all", ">detectable", "statement"});
   const std::vector<std::string> regime = regime_of(config);
   std::size_t not_run = 0;
   for (const judge::SignClaim& claim : result.claims) {
@@ -141,15 +140,15 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
       continue;
     }
     claims.add({claim.id, std::string(judge::name_of(claim.verdict)),
-                dataset::with_error(claim.mean, claim.standard_error, "{:.3g}", "{:.2g}"), number(claim.p, "{:.3f}"),
+                dataset::with_error(claim.mean.value, claim.mean.error, "{:.3g}", "{:.2g}"), number(claim.p, "{:.3f}"),
                 number(claim.holm, "{:.3f}"), number(claim.detectable, "{:.2g}"),
                 claim.statement + own_regime(claim, regime)});
   }
   std::string text = groups.text() + "\n" + growth_parts(result.groups) + claims.text();
   text += fmt::format(
       "in the regime {}; in brackets where a claim's runs differ from it.\neach claim is one number that it says is "
-      "positive, over {} seeds (twins): one-sided tests at 5 %; fails: the opposite is significant; would be found: "
-      "the true mean that so many further seeds show with 95 %.\n",
+      "positive, over {} seeds (twins): one-sided tests at 5 %; fails: the opposite is significant; detectable: "
+      "the smallest true mean that the test finds with 95 %, if the seeds' spread is the true one.\n",
       stacks::in_one_line(regime), config.run.seeds);
   for (const judge::SignClaim& claim : result.claims) {
     if (claim.verdict == judge::ClaimVerdict::not_testable)

@@ -1,4 +1,4 @@
-#include "experiments/engine/judge/sign_claim_tests.h"
+#include "experiments/engine/judge/sign_claim.h"
 
 #include <array>
 #include <cmath>
@@ -13,15 +13,13 @@ namespace {
 
 using Values = std::vector<double>;
 
-judge::SignClaim claim_of(Values values = {}) {
-  return {.id = "", .exhibit = "", .statement = "", .quantity = "", .values = std::move(values), .reason = ""};
-}
-
-judge::SignClaim tested(Values values) {
-  judge::SignClaim claim = claim_of(std::move(values));
-  judge::test_positive(claim);
+judge::SignClaim tested(const judge::SeedTable& table) {
+  judge::SignClaim claim;
+  judge::test_some_row_positive(claim, table);
   return claim;
 }
+
+judge::SignClaim tested_values(const Values& values) { return tested({{values}}); }
 
 double most(int draws) { return 0.05 + 4.0 * std::sqrt(0.05 * 0.95 / draws); }
 
@@ -54,41 +52,24 @@ double tail(double t) { return 0.5 - 0.5 * t / std::sqrt(t * t + 2.0); }
 
 TEST_CASE("a claim's test is Student's, one-sided") {
   // Mean 2, standard error 1/√3, t = 3.4641: the upper tail with 2 degrees of freedom is 1/2 − t / (2 √(t² + 2)).
-  const judge::SignClaim holds = tested({1.0, 2.0, 3.0});
-  CHECK(holds.mean == doctest::Approx(2.0));
-  CHECK(holds.standard_error == doctest::Approx(1.0 / std::sqrt(3.0)));
+  const judge::SignClaim holds = tested_values({1.0, 2.0, 3.0});
+  CHECK(holds.mean.value == doctest::Approx(2.0));
+  CHECK(holds.mean.error == doctest::Approx(1.0 / std::sqrt(3.0)));
   CHECK(holds.p == doctest::Approx(tail(std::sqrt(12.0))));
-  CHECK(holds.detectable == doctest::Approx(judge::detectable_in_errors(3, 0.05) / std::sqrt(3.0)));
+  CHECK(holds.detectable == doctest::Approx(2.0 * 2.919986 / std::sqrt(3.0)));  // twice the quantile of 5 %
   CHECK(holds.verdict == judge::ClaimVerdict::holds);
-  CHECK(tested({-1.0, -2.0, -3.0}).verdict == judge::ClaimVerdict::fails);
-  CHECK(tested({-1.0, 0.5, 1.0}).verdict == judge::ClaimVerdict::not_shown);
+  CHECK(tested_values({-1.0, -2.0, -3.0}).verdict == judge::ClaimVerdict::fails);
+  CHECK(tested_values({-1.0, 0.5, 1.0}).verdict == judge::ClaimVerdict::not_shown);
 }
 
 TEST_CASE("what has no spread, no second seed or no number is not shown, and says why") {
   for (const Values& values : {Values{1.0}, {1.0, 1.0, 1.0}, {1.0, NAN, 2.0}}) {
-    const judge::SignClaim claim = tested(values);
+    const judge::SignClaim claim = tested_values(values);
     CHECK(claim.verdict == judge::ClaimVerdict::not_shown);
     CHECK(std::isnan(claim.p));
     CHECK(std::isnan(claim.detectable));
     CHECK_FALSE(claim.reason.empty());
   }
-}
-
-TEST_CASE("what would be found is found by as many further seeds in 95 % of the cases") {
-  constexpr int draws = 20000;
-  for (const int seeds : {3, 5, 10}) {
-    CAPTURE(seeds);
-    const Frequencies found = frequencies(draws, [&](std::mt19937& generator) {
-      const double mean = tested(normal_values(generator, seeds, 0.0, 2.0)).detectable;
-      return tested(normal_values(generator, seeds, mean, 2.0));
-    });
-    // A bisection to 1e-4 and 256 likely spreads on each side err by less than 0.002.
-    CHECK(std::abs(found.holds - 0.95) < 0.002 + 4.0 * std::sqrt(0.05 * 0.95 / draws));
-  }
-  // With ever more seeds it is what a known spread asks for: the quantiles of both errors, 1.6449 each.
-  CHECK(judge::detectable_in_errors(2000, 0.05) == doctest::Approx(2.0 * 1.6449).epsilon(0.002));
-  // Twice the critical t, 5.84 errors of three seeds, would be found in 79 % of the cases only.
-  CHECK(judge::detectable_in_errors(3, 0.05) == doctest::Approx(13.39).epsilon(0.005));
 }
 
 /// Means and standard deviations of two normal differences.
@@ -98,10 +79,8 @@ struct Differences {
 
 Frequencies alike(int seeds, const Differences& d) {
   return frequencies(4000, [&](std::mt19937& generator) {
-    judge::SignClaim claim = claim_of();
     const Values large = normal_values(generator, seeds, d.large, d.large_std);
-    judge::test_alike(claim, large, normal_values(generator, seeds, d.small, d.small_std));
-    return claim;
+    return tested(judge::alike(large, normal_values(generator, seeds, d.small, d.small_std)));
   });
 }
 
@@ -125,15 +104,14 @@ TEST_CASE("a test of likeness errs in 5 % of the cases at most, wherever the tru
 }
 
 TEST_CASE("a test of likeness: values, p and what would be found, by hand") {
-  judge::SignClaim claim = claim_of();
-  judge::test_alike(claim, {-4.0, -4.2, -4.4}, {0.5, 0.7, 0.6});
+  const judge::SignClaim claim = tested(judge::alike({-4.0, -4.2, -4.4}, {0.5, 0.7, 0.6}));
   // Half of the large difference, of its own sign, less the small one: 1.5, 1.4, 1.6; plus it: 2.5, 2.8, 2.8.
   CHECK(claim.values[0] == doctest::Approx(1.5));
   CHECK(claim.values[1] == doctest::Approx(1.4));
   CHECK(claim.values[2] == doctest::Approx(1.6));
   const double error = 0.1 / std::sqrt(3.0);
   CHECK(claim.p == doctest::Approx(2.0 * std::max(tail(1.5 / error), tail(2.7 / 0.1))));
-  CHECK(claim.detectable == doctest::Approx(error * judge::detectable_in_errors(3, 0.025)));
+  CHECK(claim.detectable == doctest::Approx(error * (4.302653 + 2.919986)));  // Student's quantiles of 2.5 % and 5 %
 }
 
 /// Losses by rate of a sweep of normal ones, and the test that the lowest is between the ends.
@@ -148,9 +126,7 @@ judge::SignClaim shape(std::mt19937& generator, const Values& means, const Value
       for (std::size_t s = 0; s < 3; ++s) values.push_back(end[s] - losses[between][s]);
     }
   }
-  judge::SignClaim claim = claim_of();
-  judge::test_some_row_positive(claim, table);
-  return claim;
+  return tested(table);
 }
 
 TEST_CASE("a flat curve is U-shaped, or not, in 5 % of the cases at most, with three rates and with five") {
@@ -199,15 +175,15 @@ TEST_CASE("that some row is positive: values, p and what would be found, by hand
   // Standard errors are 1/√3, so t is √3 times the mean.
   const auto around = [](double mean) { return Values{mean - 1.0, mean, mean + 1.0}; };
   const double root = std::sqrt(3.0);
-  judge::SignClaim claim = claim_of();
-  judge::test_some_row_positive(claim,
-                                {{around(1.0), around(6.0)}, {around(4.0), around(2.0)}, {around(-1.0), around(7.0)}});
+  const judge::SignClaim claim =
+      tested({{around(1.0), around(6.0)}, {around(4.0), around(2.0)}, {around(-1.0), around(7.0)}});
   CHECK(claim.values == around(2.0));
   CHECK(claim.p == doctest::Approx(3.0 * tail(2.0 * root)));
   CHECK(claim.verdict == judge::ClaimVerdict::not_shown);  // 0.037 for one row, three times that for three
-  CHECK(claim.detectable == doctest::Approx(judge::detectable_in_errors(3, 0.05 / 3.0) / root));
-  judge::SignClaim opposite = claim_of();
-  judge::test_some_row_positive(opposite, {{around(-9.0), around(6.0)}, {around(-8.0), around(-20.0)}});
+  // The quantiles of Student's law with two degrees of freedom at 1/60 and 1/20, by inverting its tail.
+  const double of_three = (1.0 - 2.0 / 60.0) * std::sqrt(2.0 / (1.0 - std::pow(1.0 - 2.0 / 60.0, 2)));
+  CHECK(claim.detectable == doctest::Approx((of_three + 2.919986) / root));
+  const judge::SignClaim opposite = tested({{around(-9.0), around(6.0)}, {around(-8.0), around(-20.0)}});
   CHECK(opposite.values == around(-9.0));
   CHECK(opposite.p == doctest::Approx(1.0 - 2.0 * tail(8.0 * root)));
   CHECK(opposite.verdict == judge::ClaimVerdict::fails);
@@ -215,18 +191,13 @@ TEST_CASE("that some row is positive: values, p and what would be found, by hand
 
 TEST_CASE("that some row is positive: a number without a spread shows nothing, the others still do") {
   const Values constant(3, 4.0), high{49.0, 50.0, 51.0};
-  const auto judged = [](const judge::SeedTable& table) {
-    judge::SignClaim claim = claim_of();
-    judge::test_some_row_positive(claim, table);
-    return claim;
-  };
-  CHECK(judged({{constant, high}}).verdict == judge::ClaimVerdict::not_shown);
-  CHECK(judged({{constant, high}, {high, high}}).verdict == judge::ClaimVerdict::holds);
-  const judge::SignClaim nothing = judged({{constant, constant}});
+  CHECK(tested({{constant, high}}).verdict == judge::ClaimVerdict::not_shown);
+  CHECK(tested({{constant, high}, {high, high}}).verdict == judge::ClaimVerdict::holds);
+  const judge::SignClaim nothing = tested({{constant, constant}});
   CHECK(std::isnan(nothing.p));
   CHECK(nothing.reason == "no spread over seeds");
-  CHECK(judged({{{1.0, NAN, 2.0}, high}}).reason == "a seed's value is not finite");
-  CHECK(judged({{{1.0}, {2.0}}}).reason == "too few seeds to tell a spread");
+  CHECK(tested({{{1.0, NAN, 2.0}, high}}).reason == "a seed's value is not finite");
+  CHECK(tested({{{1.0}, {2.0}}}).reason == "too few seeds to tell a spread");
 }
 
 TEST_CASE("the lowest of several losses is no lower for scattering more") {
@@ -245,9 +216,7 @@ TEST_CASE("the lowest of several losses is no lower for scattering more") {
         for (std::size_t s = 0; s < 3; ++s) values.push_back(wide[i][s] - narrow[j][s]);
       }
     }
-    judge::SignClaim claim = claim_of();
-    judge::test_some_row_positive(claim, table);
-    return claim;
+    return tested(table);
   };
   const Frequencies found = frequencies(4000, make);
   CHECK(found.holds < most(4000));
@@ -255,7 +224,7 @@ TEST_CASE("the lowest of several losses is no lower for scattering more") {
 }
 
 judge::SignClaim spread_claim(const Values& first, const Values& second) {
-  judge::SignClaim claim = claim_of();
+  judge::SignClaim claim;
   judge::test_spreads_more(claim, first, second);
   return claim;
 }
@@ -294,11 +263,11 @@ TEST_CASE("equal spreads of twins are told apart in 5 % of the cases, whatever t
 TEST_CASE("the correction for the number of claims is Holm's, of both sides") {
   std::vector<judge::SignClaim> claims;
   for (const double p : Values{0.01, 0.9, 0.997, NAN, 0.4, 0.012}) {
-    claims.push_back(claim_of());
+    claims.emplace_back();
     claims.back().p = p;
     claims.back().verdict = judge::ClaimVerdict::not_shown;
   }
-  claims.push_back(claim_of());  // not run
+  claims.emplace_back();  // not run
   claims.back().p = 1e-9;
   judge::correct_for_number(claims);
   // Two-sided, by size, of five: 0.006 · 5, 0.02 · 4, 0.024 · 3 (less than the one before), 0.2 · 2, 0.8.
