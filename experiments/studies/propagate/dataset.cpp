@@ -239,7 +239,7 @@ const dataset::Schema& schema() {
          "seed of weights and input; if run.paired = false, each stack adds its own offset"}};
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
     dimensions.push_back({"statistic", Type::text, "", "statistic"});
-    dimensions.push_back({"contrast"});
+    dimensions.push_back({"contrast", Type::integer, "1", "number of the contrast, which contrast_name names"});
     std::vector<dataset::ColumnSpec> columns = table().specs();
     columns.push_back(dataset::placement_settings());
     return dataset::Schema("stack", 5, std::move(dimensions), std::move(columns));
@@ -263,6 +263,13 @@ dataset::Dataset dataset_of(const config::Config& config, const std::vector<stac
   if (!per_seed.empty()) {
     builder.count("seed", static_cast<std::size_t>(config.run.seeds), static_cast<std::int64_t>(config.run.seed));
   }
+  std::ptrdiff_t contrasts = 0;
+  for (const stacks::StackResult& r : results) {
+    if (r.judged.worst < 0) continue;
+    const auto is_contrast = [](const judge::Test& test) { return !test.contrast.empty(); };
+    contrasts = std::max(contrasts, std::ranges::count_if(r.judged.tests, is_contrast));
+  }
+  if (contrasts > 0) builder.count("contrast", static_cast<std::size_t>(contrasts));
   mention_all(builder, results);
   for (std::size_t i = 0; i < results.size(); ++i) {
     const stacks::StackResult& r = results[i];
