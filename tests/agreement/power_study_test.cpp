@@ -76,8 +76,8 @@ TEST_CASE("power: the hash covers all that the list says of configurations and t
   CHECK(changes([](power::PowerList& r) { r.theories[0].config = "second"; }));
   CHECK(changes([](power::PowerList& r) { r.theories[0].placements = {"post"}; }));
   CHECK(changes([](power::PowerList& r) { r.theories[0].inputs.clear(); }));
-  CHECK(changes([](power::PowerList& r) { r.configs[1].config.base.model.width = 16; }));
-  CHECK(changes([](power::PowerList& r) { r.theories[0].overridden.base.init.down_factor = 2.0; }));
+  CHECK(changes([](power::PowerList& r) { r.configs[1].config.variants[0].model.width = 16; }));
+  CHECK(changes([](power::PowerList& r) { r.theories[0].overridden.variants[0].init.down_factor = 2.0; }));
 }
 
 TEST_CASE("power: rows that come from the cache are those of their own configuration") {
