@@ -39,7 +39,8 @@ ExitCode run_info(const CommonOptions& options, const std::string& folder, const
 config::Config load_for_family(study::Request request, const std::string& family) {
   require_family(family);
   const auto given = config::read_tree(request.file, request.all_settings());
-  if (!given->values.at_path("model.recipe")) request.settings.insert(request.settings.begin(), "model.recipe=" + family);
+  if (!given->values.at_path("model.recipe"))
+    request.settings.insert(request.settings.begin(), "model.recipe=" + family);
   return request.load();
 }
 
