@@ -13,10 +13,10 @@ struct Row {
   NormKind kind;
   const NormLaw* law;
 };
-constexpr std::array laws{Row{NormKind::rms, &dividing_law}, Row{NormKind::layer, &dividing_law},
-                          Row{NormKind::dyt, &dyt_law},      Row{NormKind::derf, &derf_law},
-                          Row{NormKind::l2, &dividing_law},  Row{NormKind::none, &scale_law}};
-static_assert(are_rows_of(laws, &Row::kind), "one row per kind, in the order of NormKind");
+constexpr std::array law_of_kind{Row{NormKind::rms, &dividing_law}, Row{NormKind::layer, &dividing_law},
+                                 Row{NormKind::dyt, &dyt_law},      Row{NormKind::derf, &derf_law},
+                                 Row{NormKind::l2, &dividing_law},  Row{NormKind::none, &scale_law}};
+static_assert(are_rows_of(law_of_kind, &Row::kind), "one row per kind, in the order of NormKind");
 
 }  // namespace
 
@@ -24,7 +24,7 @@ NormUse norm_use(const ModelSpec& m) {
   return {m.norm, m.norm_eps, m.width, facts_of(m.norm).has_alpha() ? m.norm_alpha : 1.0};
 }
 
-const NormLaw& law_of(NormKind kind) { return *laws[static_cast<std::size_t>(kind)].law; }
+const NormLaw& law_of(NormKind kind) { return *law_of_kind[static_cast<std::size_t>(kind)].law; }
 
 TokenKernel normalised(const TokenKernel& x, const NormUse& norm, double gamma) {
   return law_of(norm.kind).kernel(x, norm, gamma);

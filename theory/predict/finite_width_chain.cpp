@@ -25,7 +25,7 @@ constexpr double operations_of_minutes = 4e13;
 constexpr int fewest_of_minutes = 8;
 
 /// Replicates that exist at one time.
-constexpr int batch = 64;
+constexpr int replicates_at_once = 64;
 
 /// Mean of numbers that come in blocks of one sequence, and the spread within the blocks.
 class BlockMean {
@@ -124,11 +124,11 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
   if (replicates == 0) return;
   const int per_block = replicates / blocks;
   std::map<std::pair<Statistic, Signal>, std::vector<BlockMean>> means;
-  std::vector<Profile> readings(static_cast<std::size_t>(batch));
+  std::vector<Profile> readings(static_cast<std::size_t>(replicates_at_once));
   ShareDone share(options.on_share);
   share.expect(static_cast<double>(replicates) * spec.model.sublayers());
-  for (int first = 0; first < replicates; first += batch) {
-    const int end = std::min(first + batch, replicates);
+  for (int first = 0; first < replicates; first += replicates_at_once) {
+    const int end = std::min(first + replicates_at_once, replicates);
     FirstException failure;
 #pragma omp parallel for schedule(dynamic, 1)
     for (int i = first; i < end; ++i) {

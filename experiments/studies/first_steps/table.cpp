@@ -48,17 +48,17 @@ std::string verdict_line(const StackSteps& stack) {
 }  // namespace
 
 std::string table(const FirstStepsConfig& config, const FirstStepsResult& result) {
-  using R = theory::StepReading;
+  using Reading = theory::StepReading;
   dataset::TextTable table({"placement", ">step", ">top second moment", ">predicted", ">coherent part", ">top cosine",
                             ">predicted", ">change of the loss", ">predicted"});
   for (const StackSteps& stack : result.stacks) {
     for (std::size_t s = 0; s < stack.measured.size(); ++s) {
       const MeasuredStep& m = stack.measured[s];
       table.add({s == 0 ? config::placement_label(stack.spec) : "", fmt::format("{}", s), measured_top(m.second_moment),
-                 predicted_top(stack.prediction, s, &R::second_moment),
-                 predicted_top(stack.prediction, s, &R::coherent), measured_top(m.branch_cosine),
-                 predicted_top(stack.prediction, s, &R::branch_cosine), measured_top(m.loss_change),
-                 predicted_top(stack.prediction, s, &R::loss_change)});
+                 predicted_top(stack.prediction, s, &Reading::second_moment),
+                 predicted_top(stack.prediction, s, &Reading::coherent), measured_top(m.branch_cosine),
+                 predicted_top(stack.prediction, s, &Reading::branch_cosine), measured_top(m.loss_change),
+                 predicted_top(stack.prediction, s, &Reading::loss_change)});
     }
   }
   std::string text =
