@@ -89,8 +89,8 @@ ROWS = {
        for name, value, changes in (
            ("neurons", "24", "predicted"), ("chains", "9", "predicted"), ("fault", "no-noise", "predicted"),
            ("predict_only", "true", "measured"),
-           ("change_limit", "0.3", "judged"), ("cosine_limit", "0.3", "judged"), ("loss_limit", "0.3", "judged"),
-           ("update_limit", "0.3", "judged"))},
+           ("change_limit", "100", "judged"), ("cosine_limit", "100", "judged"), ("loss_limit", "0.3", "judged"),
+           ("update_limit", "100", "judged"))},
     "gradients.layers": Row("[1,2,5]", "all", ("gradients.layers=[1,2,4]",), "gradients depth"),
     "gradients.qk_factors": Row("[0.0,2.0]", "all", (), "gradients attenuation"),
     "gradients.down_factors": Row("[0.1,1.0,5.0]", "all", ('model.placement=["pre","peri"]',), "gradients crossover"),
