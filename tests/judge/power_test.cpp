@@ -269,6 +269,15 @@ TEST_CASE("a number that is not finite takes no part of the familywise error") {
   CHECK(stack.judged().level == Approx(-std::expm1(std::log1p(-0.01) / (depths - 1.0))));
 }
 
+TEST_CASE("four seeds reject what is far off, three are not checked") {
+  for (const int seeds : {3, 4}) {
+    judge::Test test = plain(1e-3, seeds);
+    test.measured.value = 3.0;
+    judge::judge({&test}, {});
+    CHECK(test.verdict == (seeds == 4 ? judge::Verdict::disagrees : judge::Verdict::not_checked));
+  }
+}
+
 TEST_CASE("an infinite detectable error is printed as words") {
   CHECK(judge::error_words(0.1234) == "0.12");
   CHECK(judge::error_words(std::numeric_limits<double>::infinity()) == "any amount");
