@@ -43,7 +43,7 @@ FULL = 3  # values of a column that are written with all digits
 LONG = 90  # characters of a column's values; further lines enter only its hash and length
 RELATIVE = 1e-9
 SHOWN = 12  # differences of a command that are printed
-BYTES = 4_200_000
+BYTES = 4_000_000
 # Columns that are rounding, or divide by it, and hashes: compared on the reference level only.
 ROUNDING = re.compile(r"(_z|_excess|_stderr|_error|_residual|_difference|_chi_squared|_sha256)$|^noise_")
 # Lines of progress, which depend on time.
@@ -83,15 +83,11 @@ def read_cases(command):
     text = (HERE / "cases" / f"{command}.toml").read_text()
     table = tomllib.loads(text)
     base = table.pop("base", {})
-    cases = {row: case for name, found in table.items() for row, case in with_rows(name, found).items()}
-    return base, {name: case | {"name": name} for name, case in cases.items()}
-
-
-def with_rows(name, case):
-    """Returns the case, or one for every line of its `rows`."""
-    if "rows" not in case:
-        return {name: case}
-    return {f"{name}: {row}": case | {"run": f"{case['run']} {row}"} for row in case["rows"].splitlines()}
+    cases = {}
+    for name, case in table.items():
+        lines = {f"{name}: {row}": f"{case['run']} {row}" for row in case.get("rows", "").splitlines()}
+        cases |= {row: case | {"name": row, "run": run} for row, run in lines.items()} or {name: case | {"name": name}}
+    return base, cases
 
 
 def settings_of(base, case):
@@ -494,11 +490,9 @@ def main():
     given = parser.parse_intermixed_args()
     program = Program(given.program, given.level, given.threads)
     commands = given.commands or COMMANDS
-    if given.action in ("compare", "refresh"):
-        return (compare if given.action == "compare" else refresh)(program, commands)
     import gaps
 
-    return gaps.check(program, commands)
+    return {"compare": compare, "refresh": refresh, "coverage": gaps.check}[given.action](program, commands)
 
 
 if __name__ == "__main__":

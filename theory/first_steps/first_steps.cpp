@@ -196,8 +196,7 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
     if (reading.left_out > most_left_out) {
       result.stopped_by = fmt::format(
           "what sublayer {} reads has turned, its correlation with what it was is {:.2f}; products of two such "
-          "changes, "
-          "which theory leaves out, are an estimated {:.0f} % of the change",
+          "changes, which theory leaves out, are an estimated {:.0f} % of the change",
           reading.turned_sublayer, reading.kept_share, 100.0 * reading.left_out);
       break;
     }

@@ -34,8 +34,7 @@ const std::vector<Listed>& lists() {
        "Recipes",
        "model.recipe sets these keys of [model], [init] and [input]; keys that are given override it. std and residual "
        "are keys of [init]. second_moment is the second moment of embeddings drawn with std, or with init.std if that "
-       "is "
-       "given. beyond: properties of the family that no key describes.",
+       "is given. beyond: properties of the family that no key describes.",
        {"name", "placement", "qk_norm", "norm", "norm_eps", "mlp", "rope", "causal", "embedding_norm", "final_norm",
         "std", "second_moment", "residual", "beyond"}},
       {"keys", "Configuration keys", "In a TOML file, or by --set KEY=VALUE.", {"name", "default", "unit", "meaning"}},

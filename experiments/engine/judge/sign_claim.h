@@ -41,14 +41,13 @@ void set_not_testable(SignClaim& claim, const std::string& reason);
 /// Numbers by row, column and seed.
 using SeedTable = std::vector<std::vector<std::vector<double>>>;
 
-/// Tests the claim that some row's true means are all positive; a table of one entry is Student's one-sided t test. A
-/// row is shown to be one if all its t tests reject (they may be of the same seeds: intersection-union, Berger 1982),
-/// and the claim is shown if one row is shown at level / rows (Bonferroni): p⁺ = rows · min over rows of max over
-/// columns of p. The opposite is that there is a column whose true means are all negative or 0, tested likewise: p⁻ =
-/// columns · min over columns of max over rows. That is the claim's full negation if the means are differences
-/// x_column − y_row, or if there is one row. So no row or column that was chosen for its size is tested as if it had
-/// not been. The claim's values are those of the column with the smallest mean in the row where that is largest. A
-/// number without a spread over seeds shows nothing.
+/// Tests the claim that in some row all true means are positive. A table of one entry is Student's one-sided t test.
+/// With p of an entry's t test: p⁺ = rows · min over rows of max over columns of p, because all entries of a row have
+/// to reject (intersection-union test, Berger 1982) and there are so many rows to choose from (Bonferroni). The
+/// opposite is that in some column no true mean is positive: p⁻ = columns · min over columns of max over rows. It is
+/// the negation of the claim if the table has one row, or if its means are differences x_column − y_row. `values` are
+/// those of the column with the smallest mean, in the row where that is largest. An entry without spread over seeds
+/// counts as p = 1.
 void test_some_row_positive(SignClaim& claim, const SeedTable& table);
 
 /// Returns the table of the claim that |mean of `large`| / 2 − |mean of `small`| is positive, terms by seed: half of

@@ -70,12 +70,9 @@ std::string table(const FormatsResult& result, const FormatsConfig& config) {
              "against f64: are they those of the same seeds in f64, but for what one rounding of the stream may do?\n"
              "drift: of the stream's mean square behind the last sublayer, from the run in f64, seed by seed.\n"
              "dB: signal-to-quantisation-noise ratio of the stream there and as predicted, of the modules' outputs, "
-             "mean over "
-             "sublayers, and of the gradient of the stack's input. massive costs: what massive features take of the "
-             "modules' outputs, in "
-             "dB. could overflow: the certificate of the first "
-             "seed's "
-             "weights, nothing where no number is stored without a scale.\n"
+             "mean over sublayers, and of the gradient of the stack's input. massive costs: what massive features take "
+             "of the modules' outputs, in dB. could overflow: the certificate of the first seed's weights, nothing "
+             "where no number is stored without a scale.\n"
              "held in the format: {}; in {}: the rest. sums in {}, rounding {}, scale over {}.\n",
              config.covers.empty() ? "everything, in 8 bits or fewer what matrices read and their weights"
                                    : fmt::format("{}", fmt::join(config.covers, ", ")),

@@ -229,8 +229,7 @@ std::string table_of(const CrossoverResult& result) {
   }
   return table.text() +
          "ratio: ‖∂loss/∂W_down‖ of the last layer over that of Pre-LN, same weights; a: the last MLP's output. T14: "
-         "the "
-         "ratio from measured sizes alone.\n" +
+         "the ratio from measured sizes alone.\n" +
          fmt::format("{}: Post > Pre > Peri: {}{}\n", result.order.id, judge::name_of(result.order.verdict),
                      result.condition.empty() ? "" : " (" + result.condition + ")");
 }

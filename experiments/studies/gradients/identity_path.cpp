@@ -136,8 +136,7 @@ std::string table_of(const std::vector<IdentityPath>& results) {
   return table.text() +
          "g = s + r at every depth: s came down the skip connections alone, r took a branch at least once; error: "
          "‖g − s − r‖/‖g‖.\nshare: ‖s‖²/(‖s‖² + ‖r‖²), ± standard error; the verdict is that of the worst depth. G11: "
-         "s "
-         "is the top's gradient unchanged, or with norms behind it is not.\n";
+         "s is the top's gradient unchanged, or with norms behind it is not.\n";
 }
 
 const Table<IdentityPath>& identity_path_table() {

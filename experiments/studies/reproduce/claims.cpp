@@ -111,8 +111,7 @@ std::vector<ClaimRow> forward_claims() {
           larger(variance_surge)),
       row("F4b", "1", "trained Pre-LN's variance grows exponentially over depth, not as a line or a parabola",
           "least of three, of residuals of ln(variance) from depth 2 on: ln(size for a line / an exponential), the "
-          "same "
-          "for a parabola, ln(10 % / rms for an exponential)",
+          "same for a parabola, ln(10 % / rms for an exponential)",
           {"pre"}, test_exponential),
       row("F9a", "11", "Pre-LN's largest activations are larger than Peri-LN's", activations, {"pre", "peri"},
           larger(largest_activation)),

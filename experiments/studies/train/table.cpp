@@ -51,10 +51,9 @@ std::string table(const training::TrainResult& result) {
       table.text() +
       "final loss: mean over the last tenth of the steps; validation: on the held-out windows, at the "
       "last record; Var: variance of the stream at the top of the stack, predicted at infinite width and measured "
-      "before "
-      "training, and at the last record; spikes: events in which the logarithm of loss or gradient norm is 6 robust "
-      "standard deviations above its median of the last 128 steps; jump: the largest of the gradient norm, over its "
-      "median of the last 16 steps, and the step: in a start that falls steeply a jump may be no spike.\n";
+      "before training, and at the last record; spikes: events in which the logarithm of loss or gradient norm is 6 "
+      "robust standard deviations above its median of the last 128 steps; jump: the largest of the gradient norm, over "
+      "its median of the last 16 steps, and the step: in a start that falls steeply a jump may be no spike.\n";
   for (std::size_t p = 0; p < result.initial.size(); ++p) {
     const theory::Prediction& prediction = result.initial[p];
     const std::string& lack = prediction.refusal.empty() ? prediction.left_out : prediction.refusal;

@@ -69,8 +69,7 @@ std::string table(const stacks::LadderResult& result, const config::Config& conf
          fmt::format(
              "m(D) = m + b/D + c/D² fitted over widths {} … {}; m against the theory of infinite width, without "
              "a tolerated bias.\nexcess: standard errors between them; limit: Student's t at a familywise error of "
-             "{:g} "
-             "over {} quantities.\npower: the smallest error of theory that is refused with 95 % probability, "
+             "{:g} over {} quantities.\npower: the smallest error of theory that is refused with 95 % probability, "
              "worst entry (relative for moments).\n",
              result.widths.front(), result.widths.back(), config.agreement.familywise_error, result.tests);
 }
