@@ -67,8 +67,8 @@ def _module_of(modules: dict[str, Any], part: dict[str, Any]) -> str:
 def _add_sublayer(layout: Layout, modules: dict[str, Any], sublayer: int, parts: dict[str, dict[str, Any]]) -> None:
     def add(weight: str, is_input: bool, signal: str, columns: slice | None = None) -> None:
         if weight not in parts:
-            raise InputError(f"model: found no tensor of {weight} in sublayer {sublayer}; expected norms with a gain, "
-                             "whose modules it names")  # fmt: skip
+            raise InputError(f"model: found no tensor {weight} in sublayer {sublayer}, by which to find its module; "
+                             "expected norms with gains")  # fmt: skip
         layout.places.append(Place(_module_of(modules, parts[weight]), is_input, sublayer, signal, columns))
 
     rule = layout.facts["rules"][sublayer]
