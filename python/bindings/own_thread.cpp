@@ -14,21 +14,39 @@ Runs& Runs::all() {
 }
 
 void Runs::begin(WatchedProgress& progress) {
-  const std::lock_guard lock(mutex_);
-  if (is_closed_) throw Error(ExitCode::stopped_early, "the interpreter is ending: no run begins");
-  running_.insert(&progress);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ending_) {
+      running_.insert(&progress);
+      return;
+    }
+  }
+  sleep_if_ending();
+  throw Error(ExitCode::stopped_early, "the interpreter is ending: no run begins");
 }
 
 void Runs::end(WatchedProgress& progress) {
-  const std::lock_guard lock(mutex_);
-  running_.erase(&progress);
-  none_left_.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    running_.erase(&progress);
+    none_left_.notify_all();
+  }
+  sleep_if_ending();
+}
+
+void Runs::sleep_if_ending() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ending_ || *ending_ == std::this_thread::get_id()) return;
+  }
+  PyEval_SaveThread();
+  while (true) ::pause();
 }
 
 void Runs::stop_all() {
   const nanobind::gil_scoped_release released;
   std::unique_lock lock(mutex_);
-  is_closed_ = true;
+  ending_ = std::this_thread::get_id();
   for (WatchedProgress* progress : running_) progress->stop();
   none_left_.wait(lock, [&] { return running_.empty(); });
 }

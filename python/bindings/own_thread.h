@@ -12,6 +12,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -35,24 +36,27 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
-/// The runs of this process. At the interpreter's end all are stopped and waited for: a thread that comes back to an
-/// interpreter which is no more would end the process by std::terminate.
+/// The runs of this process. At the interpreter's end all are stopped and waited for. A daemon thread that comes back to
+/// an ending interpreter would end the process by std::terminate, so it sleeps until the process ends.
 class Runs {
  public:
   /// Those of this process; to be called with the GIL.
   static Runs& all();
-  /// Throws Error once the interpreter is ending.
+  /// Both are called with the GIL. Once the interpreter is ending, begin throws Error on the thread that ends it, and
+  /// neither returns on another one.
   void begin(WatchedProgress& progress);
   void end(WatchedProgress& progress);
   /// Called with the GIL, which it lets go while it waits.
   void stop_all();
 
  private:
+  void sleep_if_ending();
+
   std::mutex mutex_;
   std::condition_variable none_left_;
   std::set<WatchedProgress*> running_;
   const pid_t process_ = ::getpid();
-  bool is_closed_ = false;
+  std::optional<std::thread::id> ending_;  ///< the thread that ends the interpreter, once it does
 };
 
 /// Runs `work` on a thread of its own: OpenMP's threads then belong to that thread, so that the caller's OpenMP is as

@@ -3,6 +3,7 @@ BINARY"""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -39,14 +40,14 @@ SMALL_TRAINING = sets("model.width=16", "model.mlp_width=24", "model.vocab=40", 
 CONFIG = ["--config", "small.toml"]
 # Enough seeds that a signal comes in time, in a second or two.
 COMMANDS = {
-    "propagate": [*CONFIG, "--backward", "--seeds", "600", "--set", "theory.finite_width=false"],
+    "propagate": [*CONFIG, "--backward", "--seeds", "1500", "--set", "theory.finite_width=false"],
     "ladder": [*CONFIG, *sets("ladder.widths=[32,64,96,128]", "ladder.seeds=200")],
     "formats": [*CONFIG, "--seeds", "400", *sets('formats.format=["bf16","int8"]', "formats.certificates=false",
                                                  "theory.replicates=32")],
     "power": ["--config", "list.toml", "--set", "theory.finite_width=false"],
     "power --master-seeds": ["24", "--config", "list.toml"],
     "gradients depth": [*CONFIG, "--set", "gradients.layers=[2,4,6]", "--seeds", "200"],
-    "gradients identity-path": [*CONFIG, "--set", "run.seeds=400"],
+    "gradients identity-path": [*CONFIG, "--set", "run.seeds=1000"],
     "train": [*CONFIG, *SMALL_TRAINING, "--corpus", "synthetic", "--seeds", "10", *sets(
         "train.steps=100", "train.record_every=10", "model.placement=[{A=true,alpha=1.25},{A=true,alpha=12.5}]")],
     "first-steps": [*CONFIG, *SMALL_TRAINING, "--corpus", "synthetic", "--seeds", "60",
@@ -73,19 +74,24 @@ class Interruption(FolderTest):
         return [*name.split(), *COMMANDS[name], "--json", *map(str, flags)]
 
     def interrupted(self, command, out, kill, tasks):
-        """Sends `kill` once `tasks` more files are in the cache; the exit code, standard error, seconds it took."""
-        before = len(cached(out))
-        with start_program(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            deadline = time.monotonic() + 120
-            while len(cached(out)) < before + tasks:
-                self.assertLess(time.monotonic(), deadline)
-                self.assertIsNone(process.poll(), "it was over before it was interrupted")
-                time.sleep(0.001)
-            process.send_signal(kill)
-            start = time.monotonic()
-            output, errors = process.communicate(timeout=60)
-            self.assertEqual(output, "", "no half results")
-            return process.returncode, errors, time.monotonic() - start
+        """Sends `kill` once `tasks` more files are in the cache; the exit code, standard error, seconds it took. On a
+        busy machine a run may be over before the signal arrives; then it begins anew."""
+        for _ in range(5):
+            before = len(cached(out))
+            with (self.folder / "output").open("w+") as output, start_program(
+                *command, stdout=output, stderr=subprocess.PIPE, text=True) as process:  # fmt: skip
+                deadline = time.monotonic() + 120
+                while len(cached(out)) < before + tasks and process.poll() is None:
+                    self.assertLess(time.monotonic(), deadline)
+                    time.sleep(0.001)
+                process.send_signal(kill)
+                start = time.monotonic()
+                _, errors = process.communicate(timeout=60)
+                seconds = time.monotonic() - start
+            if not (self.folder / "output").read_text():
+                return process.returncode, errors, seconds
+            shutil.rmtree(out)
+        self.fail(f"{command}: the signal has no effect")
 
     def test_the_same_command_resumes_to_the_same_result(self):
         for name in COMMANDS:
@@ -105,7 +111,7 @@ class Interruption(FolderTest):
                 again = run(*self.command(name, "--quiet", "--out", out))
                 self.assertEqual(again.returncode, whole.returncode, again.stderr)
                 self.assertEqual(values(again), values(whole))
-                self.assertGreaterEqual(before, 3, "the runs cached what they had")
+                self.assertGreaterEqual(before, 2, "the runs cached what they had")
 
     def test_theory_says_how_far_it_is_and_stops_when_it_is_asked(self):
         deep = ["--set", "model.layers=3000", "--set", "model.placement=pre", "--seeds", "1", "--threads", "1"]
@@ -156,7 +162,7 @@ class Interruption(FolderTest):
 
     def test_damaged_files_are_computed_again(self):
         out = self.folder / "out"
-        command = self.command("propagate", "--out", out)
+        command = self.command("propagate", "--out", out, "--threads", 1)
         self.interrupted(command, out, signal.SIGKILL, 5)
         for task, bad in zip(cached(out), (b"", b"notes of mine", "cut", "flipped"), strict=False):
             good = task.read_bytes()
