@@ -1,9 +1,9 @@
 #include <cmath>
 #include <string>
 
-#include "experiments/engine/judge/gradient_allowance.h"
 #include "experiments/engine/judge/gradient_floor.h"
 #include "experiments/engine/judge/stack_verdicts.h"
+#include "experiments/engine/judge/width_bias.h"
 #include "sim/numerics/allowances.h"
 #include "sim/spec/weight.h"
 #include "tests/support/doctest.h"
@@ -61,7 +61,8 @@ TEST_CASE("an unresolved gradient is allowed what its logarithm would be, as a f
     const judge::StackVerdict a = one.judged({.finite_width_gradient = 0.7});
     REQUIRE(a.tests.size() == 1);
     CHECK(a.tests[0].statistic == Statistic::grad_sq);
-    const double width_term = 0.7 * judge::gradient_width_term(one.spec, one.prediction.finite_width, 0, true);
+    const double width_term =
+        0.7 * judge::WidthBias(one.spec, one.prediction.finite_width, {}).of_log_gradient(0, true);
     const double half_variance = seeds * log_error * log_error / 2.0;
     CHECK(a.tests[0].tolerated_bias - one.rounded() == Approx(one.t * (std::exp(width_term + half_variance) - 1.0)));
   }
@@ -88,7 +89,8 @@ TEST_CASE("what rounding makes of a zero gradient of W_q follows what attention 
 
 TEST_CASE("it agrees where finite width explains it, and disagrees where it does not") {
   // 64 features and 16 keys: the term comes to about 0.4.
-  const double width_term = judge::gradient_width_term(Unresolved(1.0).spec, {0.0, 1.0 / 64.0, 2.0 / 64.0}, 0, true);
+  const double width_term =
+      judge::WidthBias(Unresolved(1.0).spec, {0.0, 1.0 / 64.0, 2.0 / 64.0}, {}).of_log_gradient(0, true);
   CHECK(Unresolved(std::exp(width_term), 0.0).judged().rejected == 0);
   CHECK(Unresolved(std::exp(width_term) + 1.0, 0.0).judged().rejected == 1);
 }
@@ -97,7 +99,7 @@ TEST_CASE("without a finite logarithm, as of seeds without any gradient, the ter
   Unresolved one(0.5);
   one.measured.weight_curves[{Statistic::log_grad_sq, Weight::q}] = {{-INFINITY}, {NAN}};
   const judge::StackVerdict a = one.judged();
-  const double width_term = judge::gradient_width_term(one.spec, one.prediction.finite_width, 0, true);
+  const double width_term = judge::WidthBias(one.spec, one.prediction.finite_width, {}).of_log_gradient(0, true);
   CHECK(a.tests.at(0).tolerated_bias - one.rounded() == Approx(one.t * (std::exp(width_term) - 1.0)));
 }
 
@@ -132,7 +134,8 @@ TEST_CASE("every gradient of the stream and every share has the term of its own 
   for (const judge::Test& cell : a.tests) {
     CAPTURE(cell.name());
     const bool share = cell.statistic == Statistic::score_share;
-    const double term = 0.8 * judge::gradient_width_term(spec, w, static_cast<std::size_t>(cell.index), share);
+    const double term =
+        0.8 * judge::WidthBias(spec, w, {}).of_log_gradient(static_cast<std::size_t>(cell.index), share);
     const double expected = share ? 0.25 * 0.75 * term + judge::share_floor : term;
     CHECK(cell.tolerated_bias == Approx(expected).epsilon(1e-8));
   }

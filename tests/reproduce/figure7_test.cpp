@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "experiments/engine/judge/gradient_allowance.h"
+#include "experiments/engine/judge/width_bias.h"
 #include "experiments/engine/training/run_cell.h"
 #include "experiments/studies/reproduce/readings.h"
 #include "tests/support/doctest.h"
@@ -77,7 +77,7 @@ TEST_CASE("theory before training agrees with what is recorded there, of one win
       const Windows read = held_out(corpus, spec.input.tokens + 1, windows);
       const theory::Prediction together = prediction_of(spec, read, true);
       const theory::Prediction apart = prediction_of(spec, read, false);
-      const double width_term = judge::gradient_width_term(spec, together.finite_width, 0, true);
+      const double width_term = judge::WidthBias(spec, together.finite_width, {}).of_log_gradient(0, true);
       for (std::size_t l = 0; l < 2; ++l) {
         const Estimate measured = estimate(by_layer[l]);
         const Estimate predicted = layer_sum(together, l);

@@ -7,8 +7,8 @@
 #include <limits>
 #include <optional>
 
-#include "experiments/engine/judge/gradient_allowance.h"
 #include "experiments/engine/judge/gradient_floor.h"
+#include "experiments/engine/judge/width_bias.h"
 #include "sim/numerics/allowances.h"
 
 namespace periscope::judge {
@@ -27,14 +27,17 @@ bool promises_precision(Statistic statistic) { return is_gradient(statistic) && 
 class Collector {
  public:
   Collector(const Comparison& comparison, const config::AgreementOptions& options)
-      : c_(comparison), options_(options), prediction_(comparison.prediction) {}
+      : c_(comparison),
+        options_(options),
+        prediction_(comparison.prediction),
+        bias_(comparison.spec, comparison.prediction.finite_width, options) {}
 
   std::vector<Test> take() {
     for (const auto& [statistic, signal] : compared_curves) {
       const std::size_t length = length_of(c_.measured.find(statistic, signal));
       for (std::size_t i = 0; i < length; ++i) {
         if (statistic == Statistic::log_grad_sq) {
-          gradient(signal, i, finite_width(i, false), stream_floor(c_.spec, c_.dtype));
+          gradient(signal, i, bias_.of_log_gradient(i, false), stream_floor(c_.spec, c_.dtype));
         } else if (statistic == Statistic::score_share) {
           score_share(i);
         } else {
@@ -93,7 +96,7 @@ class Collector {
       test->scale = statistic == Statistic::token_cosine ? 1.0 : std::abs(test->predicted.value);
       const bool at_width = prediction_.exact_at_width_for(statistic, signal);
       if (at_width) use_chain(*test);
-      const double by_width = at_width ? 0.0 : signal_bias(*test);
+      const double by_width = at_width ? 0.0 : bias_.of_signal(statistic, signal, i);
       test->tolerated_bias = (by_width + pass_allowance(format_of(c_.dtype)) + c_.rounding) * test->scale;
     }
     tests_.push_back(std::move(*test));
@@ -107,25 +110,6 @@ class Collector {
     test.spread_degrees = std::isfinite(test.spread) ? prediction_.finite_width_degrees : 0;
   }
 
-  /// The finite-width term of a signal, relative to its scale.
-  [[nodiscard]] double signal_bias(const Test& test) const {
-    const bool cosine = test.statistic == Statistic::token_cosine;
-    const bool module = test.signal == Signal::f_out;
-    // What attention puts out is an average of values: its size is their overlap, a cosine.
-    const bool of_attention = module && ModelSpec::is_attention(test.index);
-    const double constant = cosine || of_attention ? options_.finite_width_cosine : options_.finite_width;
-    // The input has met no attention yet. That cosines are ratios biases them by first order in 1/D already there.
-    const auto i = static_cast<std::size_t>(test.index);
-    const std::size_t after = module ? before(i) + 1 : i;
-    const double overlaps = after > 0 ? signal_overlap_term(c_.spec, after, of_attention) : 0.0;
-    const double least = cosine ? 1.0 / c_.spec.model.width : 0.0;
-    const double term = constant * (std::max(prediction_.finite_width.at(after), least) + overlaps);
-    return cosine ? term : compounded(c_.spec, term);
-  }
-
-  [[nodiscard]] double finite_width(std::size_t depth, bool of_attention) const {
-    return options_.finite_width_gradient * gradient_width_term(c_.spec, prediction_.finite_width, depth, of_attention);
-  }
   /// The depth at which a sublayer reads the stream.
   [[nodiscard]] std::size_t before(std::size_t sublayer) const {
     return static_cast<std::size_t>(c_.spec.model.step_with(static_cast<int>(sublayer)));
@@ -160,7 +144,7 @@ class Collector {
   void weight_gradient(Weight weight, const Curve& curve) {
     for (std::size_t i = 0; i < curve.value.size(); ++i) {
       const auto layer = static_cast<int>(i);
-      gradient(weight, i, finite_width(before(2 * i), is_of_attention(weight)),
+      gradient(weight, i, bias_.of_log_gradient(before(2 * i), is_of_attention(weight)),
                gradient_floor(c_.spec, c_.measured, c_.dtype, weight, layer));
     }
   }
@@ -174,8 +158,8 @@ class Collector {
     if (!std::isnan(test->predicted.value)) {
       const double derivative = test->predicted.value * (1.0 - test->predicted.value);
       const double curvature = derivative > 0.0 ? variance(*test) / (2.0 * derivative) : 0.0;
-      test->tolerated_bias = derivative * finite_width(before(l), true) + std::min(curvature, 1.0) + share_floor +
-                             pass_allowance(format_of(c_.dtype));
+      test->tolerated_bias = derivative * bias_.of_log_gradient(before(l), true) + std::min(curvature, 1.0) +
+                             share_floor + pass_allowance(format_of(c_.dtype));
     }
     tests_.push_back(std::move(*test));
   }
@@ -204,6 +188,7 @@ class Collector {
   const Comparison& c_;
   const config::AgreementOptions& options_;
   const theory::Prediction& prediction_;
+  WidthBias bias_;
   std::vector<Test> tests_;
 };
 

@@ -62,7 +62,7 @@ struct AgreementOptions {
   double familywise_error = 0.01;      ///< chance that a run in which theory is right has a rejected cell
   double finite_width = 0.5;           ///< c of T19 for moments, on relative differences
   double finite_width_cosine = 1.0;    ///< for cosines (absolute) and the size of attention's output (relative)
-  double finite_width_gradient = 1.0;  ///< for gradients, on differences of logarithms: times gradient_width_term
+  double finite_width_gradient = 1.0;  ///< for gradients, on differences of logarithms
   PowerLimits power_limits = {};       ///< what a verdict must be able to refuse (T22)
 };
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "experiments/engine/judge/gradient_allowance.h"
 #include "experiments/engine/judge/stack_tests.h"
+#include "experiments/engine/judge/width_bias.h"
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/parts.h"
 #include "experiments/engine/run/token_ids.h"
@@ -56,9 +56,8 @@ double variance_of(const Curve& measured, std::size_t i, int seeds) {
 
 double log_norm_bias(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
                      std::size_t depth, double variance, bool of_attention) {
-  const double term = judge::gradient_width_term(spec, prediction.finite_width, depth, of_attention);
-  return 0.5 * config.agreement.finite_width_gradient * term + variance +
-         backward_allowance(format_of(config.run.dtype));
+  const judge::WidthBias bias(spec, prediction.finite_width, config.agreement);
+  return 0.5 * bias.of_log_gradient(depth, of_attention) + variance + backward_allowance(format_of(config.run.dtype));
 }
 
 double share_bias(double p, double bias_of_log, double variance) {

@@ -73,8 +73,8 @@ Curve every_layer(const Curve& sublayers);
 /// Returns the variance over seeds of number i of a mean over seeds.
 double variance_of(const Curve& measured, std::size_t i, int seeds);
 
-/// The bias that T19 tolerates in the mean over seeds of a log norm at `depth`: half of that of log_grad_sq, that is
-/// ½c·gradient_width_term, and `variance`, that of the log norm over seeds.
+/// The bias that T19 tolerates in the mean over seeds of a log norm at `depth`: half of that of log_grad_sq, and
+/// `variance`, that of the log norm over seeds.
 double log_norm_bias(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
                      std::size_t depth, double variance, bool of_attention = false);
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <optional>
 
-#include "experiments/engine/judge/gradient_allowance.h"
+#include "experiments/engine/judge/width_bias.h"
 #include "experiments/engine/result/curves.h"
 #include "experiments/engine/result/table.h"
 #include "experiments/studies/probe/probe.h"
@@ -59,12 +59,11 @@ std::optional<std::vector<double>> end_of_band(const ProbeResult& r, Statistic s
   const Curve* curve = r.initial.profile.find(statistic, Signal::x_out);
   if (curve == nullptr) return std::nullopt;
   const bool logarithmic = statistic == Statistic::grad_sq;
+  const judge::WidthBias bias(r.at_init, r.initial.finite_width, r.agreement);
   std::vector<double> end;
   for (std::size_t i = 0; i < curve->value.size(); ++i) {
     const double value = curve->value[i];
-    const double width = logarithmic ? r.agreement.finite_width_gradient *
-                                           judge::gradient_width_term(r.at_init, r.initial.finite_width, i, false)
-                                     : r.agreement.finite_width * r.initial.finite_width[i];
+    const double width = logarithmic ? bias.of_log_gradient(i, false) : bias.of_signal(statistic, Signal::x_out, i);
     const double half = 2.0 * curve->standard_error[i] / value + width;
     end.push_back(logarithmic ? value * std::exp(side * half) : value * (1.0 + side * half));
   }

@@ -1,4 +1,4 @@
-#include "experiments/engine/judge/gradient_allowance.h"
+#include "experiments/engine/judge/width_bias.h"
 
 #include <cmath>
 #include <string>
@@ -64,15 +64,16 @@ TEST_CASE("the finite-width term of gradients: by hand") {
   StackSpec spec = small();
   spec.model.causal = false;
   const double overlaps = std::log(1.04);
-  CHECK(judge::gradient_width_term(spec, w, 0, true) == Approx(100.0 / 99.0 * 0.10 + overlaps));
-  CHECK(judge::gradient_width_term(spec, w, 1, true) == Approx(100.0 / 99.0 * 0.09 + overlaps));
-  CHECK(judge::gradient_width_term(spec, w, 2, false) == Approx(100.0 / 99.0 * 0.07 + overlaps / 4.0));
+  CHECK(judge::WidthBias(spec, w, {}).of_log_gradient(0, true) == Approx(100.0 / 99.0 * 0.10 + overlaps));
+  CHECK(judge::WidthBias(spec, w, {}).of_log_gradient(1, true) == Approx(100.0 / 99.0 * 0.09 + overlaps));
+  CHECK(judge::WidthBias(spec, w, {}).of_log_gradient(2, false) == Approx(100.0 / 99.0 * 0.07 + overlaps / 4.0));
   spec.model.norm = NormKind::layer;
-  CHECK(judge::gradient_width_term(spec, w, 2, false) == Approx(100.0 / 98.0 * 0.07 + overlaps / 4.0));
+  CHECK(judge::WidthBias(spec, w, {}).of_log_gradient(2, false) == Approx(100.0 / 98.0 * 0.07 + overlaps / 4.0));
   spec.model.placement = *find_placement("none");
-  CHECK(judge::gradient_width_term(spec, w, 2, false) == Approx(3.0 * (100.0 / 98.0 * 0.07 + overlaps / 4.0)));
+  CHECK(judge::WidthBias(spec, w, {}).of_log_gradient(2, false) ==
+        Approx(3.0 * (100.0 / 98.0 * 0.07 + overlaps / 4.0)));
   spec.model.width = 2;
-  CHECK(std::isinf(judge::gradient_width_term(spec, w, 2, false)));
+  CHECK(std::isinf(judge::WidthBias(spec, w, {}).of_log_gradient(2, false)));
 }
 
 TEST_CASE(
@@ -81,9 +82,9 @@ TEST_CASE(
   double before = 0.0;
   for (const int tokens : {1, 4, 16, 64, 256, 1024}) {
     spec.input.tokens = tokens;
-    const double term = judge::gradient_width_term(spec, w, 0, true);
+    const double term = judge::WidthBias(spec, w, {}).of_log_gradient(0, true);
     CHECK(term > before);
-    CHECK(judge::gradient_width_term(spec, w, 0, false) < term);
+    CHECK(judge::WidthBias(spec, w, {}).of_log_gradient(0, false) < term);
     before = term;
   }
   for (const Weight weight : {Weight::q, Weight::k, Weight::v, Weight::o}) CHECK(judge::is_of_attention(weight));
@@ -115,7 +116,8 @@ TEST_CASE("a matrix of layer i is allowed what the stream is allowed at depth 2i
     const auto depth = static_cast<std::size_t>(2 * test.index);
     // Beyond the term there are the variance's half, which is 0 here, and rounding.
     CHECK(test.tolerated_bias ==
-          Approx(0.5 * judge::gradient_width_term(spec, at_depth, depth, test.weight == Weight::o)).epsilon(1e-6));
+          Approx(0.5 * judge::WidthBias(spec, at_depth, {}).of_log_gradient(depth, test.weight == Weight::o))
+              .epsilon(1e-6));
   }
 }
 
