@@ -6,7 +6,7 @@
 
 #include "experiments/engine/run/ladder.h"
 #include "experiments/engine/run/stacks.h"
-#include "experiments/studies/gradients/experiments.h"
+#include "experiments/studies/gradients/common.h"
 #include "experiments/studies/power/power.h"
 #include "experiments/studies/probe/probe.h"
 #include "experiments/studies/verify/statements.h"
@@ -212,32 +212,35 @@ TEST_CASE("ladder: the reason of an inconclusive stack is that of the quantity w
 }
 
 TEST_CASE("gradients: a rejected test of any kind rejects; NaN is shown as such") {
-  gradients::Crossover c;
+  gradients::Case c;
   c.spec.model.placement = *find_placement("none");
-  for (const double seed : {0.0, 0.1}) {
-    c.ratio.measured.add({1.0 + seed, nan});
-    c.rms_a.measured.add({0.0, 1.0});
-    c.log_law.add({1.0, 2.0});
-  }
-  c.ratio.predicted = c.rms_a.predicted = {{1.0, 2.0}, {0.0, 0.0}};
-  c.ratios.resize(2);
-  c.ratios[0].verdict = judge::Verdict::agrees;
-  c.ratios[1].verdict = judge::Verdict::inconclusive;
-  c.ratios[1].reason = "weak";
+  c.measured = {{"log_ratio", {{1.05, nan}, {0.05, nan}}},
+                {"log_rms_a", {{0.0, 1.0}, {0.0, 0.0}}},
+                {"log_law", {{1.0, 2.0}, {0.0, 0.0}}}};
+  c.predicted = {{"log_ratio", {{1.0, 2.0}, {0.0, 0.0}}}, {"log_rms_a", {{1.0, 2.0}, {0.0, 0.0}}}};
+  std::vector<judge::Test>& ratios = c.tests["verdict"];
+  ratios.resize(2);
+  ratios[0].verdict = judge::Verdict::agrees;
+  ratios[1].verdict = judge::Verdict::inconclusive;
+  ratios[1].reason = "weak";
+  judge::Test& crossing = c.tests["log_crossing"].emplace_back();
   const auto outcome = [&] {
-    gradients::CrossoverResult result;
-    result.factors = {0.1, 1.0};
-    result.cases = {c};
-    return gradients::crossover_outcome({}, result);
+    gradients::GradientConfig config;
+    config.down_factors = {0.1, 1.0};
+    const gradients::Result result{.cases = {c}, .facts = {{"order_claim", "not-shown"}, {"order_condition", ""}}};
+    return outcome_of(gradients::crossover_experiment(), config, result);
   };
   CHECK(outcome().code == ExitCode::ok);
   CHECK(outcome().table.find("NaN") != std::string::npos);
   CHECK(outcome().table.find("nan") == std::string::npos);
-  c.crossing.verdict = judge::Verdict::disagrees;
+  crossing.verdict = judge::Verdict::disagrees;
   CHECK(outcome().code == ExitCode::check_failed);
-  c.crossing.verdict = judge::Verdict::agrees;
-  c.ratios[1].verdict = judge::Verdict::disagrees;
+  crossing.verdict = judge::Verdict::agrees;
+  ratios[1].verdict = judge::Verdict::disagrees;
   CHECK(outcome().code == ExitCode::check_failed);
+  ratios[1].verdict = judge::Verdict::agrees;
+  c.tests[gradients::control_tests].emplace_back().verdict = judge::Verdict::disagrees;
+  CHECK(outcome().code == ExitCode::ok);
 }
 
 TEST_CASE("probe: any signal, gradient or loss that is not finite counts as divergence") {

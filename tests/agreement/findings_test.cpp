@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "experiments/studies/gradients/experiments.h"
+#include "experiments/studies/gradients/common.h"
 #include "tests/support/doctest.h"
 
 namespace periscope {

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "experiments/engine/run/stacks.h"
-#include "experiments/studies/gradients/experiments.h"
+#include "experiments/studies/gradients/common.h"
 #include "sim/base/error.h"
 #include "tests/support/doctest.h"
 #include "tests/support/set_placements.h"
@@ -33,17 +33,22 @@ judge::Verdict judged_again(judge::Test& test) {
   return test.verdict;
 }
 
+gradients::Result run(const gradients::Experiment& experiment, const gradients::GradientConfig& config) {
+  return experiment.run(config, unseen);
+}
+
 }  // namespace
 
 TEST_CASE("depth: Pre-LN's exponent agrees with theory, one of -1 (a norm that forgets its root) does not") {
   const gradients::GradientConfig config = small({"pre"});
-  gradients::DepthResult result = gradients::gradient_depth(config, unseen);
-  CHECK(gradients::depth_outcome(config, result).code == ExitCode::ok);
-  judge::Test& exponent = result.cases[0].exponent;
+  const gradients::Experiment depth = gradients::depth_experiment();
+  gradients::Result result = run(depth, config);
+  CHECK(outcome_of(depth, config, result).code == ExitCode::ok);
+  judge::Test& exponent = result.cases[0].tests.at("exponent").front();
   CHECK(exponent.measured.value < -0.3);
   exponent.predicted.value *= 2.0;
   CHECK(judged_again(exponent) == judge::Verdict::disagrees);
-  CHECK(gradients::depth_outcome(config, result).code == ExitCode::check_failed);
+  CHECK(outcome_of(depth, config, result).code == ExitCode::check_failed);
 }
 
 TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and the measured exponents are judged") {
@@ -54,15 +59,16 @@ TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and 
   config.base.model.mlp = MlpKind::relu;
   config.run.seeds = 4;
   config.layers = {2, 4, 8};
-  const gradients::DepthResult result = gradients::gradient_depth(config, unseen);
-  const gradients::DepthLaw& law = result.cases.at(0);
+  const gradients::Experiment depth = gradients::depth_experiment();
+  const gradients::Result result = run(depth, config);
+  const gradients::Case& law = result.cases.at(0);
   CHECK(law.refusal.empty());
-  CHECK(std::isnan(law.limit));
-  CHECK(law.gradient.predicted.value.size() >= 3);
-  CHECK(law.gradient.predicted.value.size() < result.theory_layers.size());
-  CHECK(law.exponent.verdict != judge::Verdict::not_checked);
-  const study::Outcome outcome = gradients::depth_outcome(config, result);
-  CHECK(outcome.data.value().length("theory_layers") == result.theory_layers.size());
+  CHECK(std::isnan(law.numbers.at("limit_exponent")));
+  CHECK(law.predicted.at("log_gradient").value.size() >= 3);
+  CHECK(law.predicted.at("log_gradient").value.size() < theory_layers(config).size());
+  CHECK(law.test("exponent").verdict != judge::Verdict::not_checked);
+  const study::Outcome outcome = outcome_of(depth, config, result);
+  CHECK(outcome.data.value().length("theory_layers") == theory_layers(config).size());
 }
 
 TEST_CASE("the gradient of W_o behind gates is that of simulated stacks") {
@@ -84,7 +90,7 @@ TEST_CASE("the gradient of W_o behind gates is that of simulated stacks") {
 TEST_CASE("attenuation: one layer has no rate, which is said before anything is measured") {
   gradients::GradientConfig config = small({"post"});
   config.base.model.layers = 1;
-  CHECK_THROWS_AS(static_cast<void>(gradients::gradient_attenuation(config, unseen)), ConfigError);
+  CHECK_THROWS_AS(gradients::attenuation_experiment().require(config), ConfigError);
 }
 
 TEST_CASE("gradient experiments refuse what the run's dtype cannot show") {
@@ -92,34 +98,38 @@ TEST_CASE("gradient experiments refuse what the run's dtype cannot show") {
   config.base.input.second_moment = 1e-80;
   config.run.dtype = DType::f32;
   config.run.seeds = 4;
-  const gradients::Cases<gradients::ScorePath> paths = gradients::score_path(config, unseen);
+  const gradients::Experiment score_path = gradients::score_path_experiment();
+  const gradients::Result paths = run(score_path, config);
   CHECK(paths.cases.at(0).refusal == "second_moment A_out[0] is predicted to be 1e-74: too small for f32");
-  CHECK(gradients::score_path_outcome(config, paths).code == ExitCode::ok);
+  CHECK(outcome_of(score_path, config, paths).code == ExitCode::ok);
 }
 
 TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim fails") {
   const gradients::GradientConfig config = small({"post"});
-  gradients::Cases<gradients::Attenuation> results = gradients::gradient_attenuation(config, unseen);
-  CHECK(gradients::attenuation_outcome(config, results).code == ExitCode::ok);
-  CHECK(results.cases[0].down.claim.verdict == judge::ClaimVerdict::fails);
-  results.cases[0].down.rate.predicted.value = gradients::claimed_attenuation_rate();
-  CHECK(judged_again(results.cases[0].down.rate) == judge::Verdict::disagrees);
-  CHECK(gradients::attenuation_outcome(config, results).code == ExitCode::check_failed);
+  const gradients::Experiment attenuation = gradients::attenuation_experiment();
+  gradients::Result results = run(attenuation, config);
+  CHECK(outcome_of(attenuation, config, results).code == ExitCode::ok);
+  CHECK(results.cases[0].claims.at("down_claim_verdict").verdict == judge::ClaimVerdict::fails);
+  judge::Test& rate = results.cases[0].tests.at("down_rate").front();
+  rate.predicted.value = gradients::claimed_attenuation_rate();
+  CHECK(judged_again(rate) == judge::Verdict::disagrees);
+  CHECK(outcome_of(attenuation, config, results).code == ExitCode::check_failed);
 }
 
 TEST_CASE("identity path: the skip path's share agrees, one without its square does not; a broken identity counts") {
   const gradients::GradientConfig config = small({"peri", "post"});
-  gradients::Cases<gradients::IdentityPath> results = gradients::identity_path(config, unseen);
-  CHECK(gradients::identity_path_outcome(config, results).code == ExitCode::ok);
-  for (gradients::IdentityPath& path : results.cases) {
-    CHECK(path.claim.verdict == judge::ClaimVerdict::holds);
-    judge::Test planted = path.shares[2];
+  const gradients::Experiment identity_path = gradients::identity_path_experiment();
+  gradients::Result results = run(identity_path, config);
+  CHECK(outcome_of(identity_path, config, results).code == ExitCode::ok);
+  for (gradients::Case& path : results.cases) {
+    CHECK(path.claims.at("claim_verdict").verdict == judge::ClaimVerdict::holds);
+    judge::Test planted = path.tests.at("verdict")[2];
     planted.predicted.value = std::sqrt(planted.predicted.value);
     CHECK(judged_again(planted) == judge::Verdict::disagrees);
   }
   for (const double broken : {1e-6, std::nan("")}) {
-    results.cases[0].error = broken;
-    CHECK(gradients::identity_path_outcome(config, results).code == ExitCode::check_failed);
+    results.cases[0].numbers.at("identity_error") = broken;
+    CHECK(outcome_of(identity_path, config, results).code == ExitCode::check_failed);
   }
 }
 
@@ -130,31 +140,34 @@ TEST_CASE("identity path: of a gradient that is zero or not finite nothing is cl
     testing::set_placements(config, {"pre", "post"});
     config.run.dtype = DType::f32;
     config.run.seeds = 4;
-    const gradients::Cases<gradients::IdentityPath> results = gradients::identity_path(config, unseen);
-    for (const gradients::IdentityPath& path : results.cases)
-      CHECK(path.claim.verdict == judge::ClaimVerdict::not_testable);
-    CHECK(gradients::identity_path_outcome(config, results).code == ExitCode::ok);
+    const gradients::Experiment identity_path = gradients::identity_path_experiment();
+    const gradients::Result results = run(identity_path, config);
+    for (const gradients::Case& path : results.cases)
+      CHECK(path.claims.at("claim_verdict").verdict == judge::ClaimVerdict::not_testable);
+    CHECK(outcome_of(identity_path, config, results).code == ExitCode::ok);
   }
 }
 
 TEST_CASE("score path: theory with it agrees, theory without it does not") {
   const gradients::GradientConfig config = small({"b-only"});
-  const gradients::Cases<gradients::ScorePath> results = gradients::score_path(config, unseen);
-  CHECK(gradients::score_path_outcome(config, results).code == ExitCode::ok);
-  CHECK(results.cases[0].without.front().verdict == judge::Verdict::disagrees);
+  const gradients::Experiment score_path = gradients::score_path_experiment();
+  const gradients::Result results = run(score_path, config);
+  CHECK(outcome_of(score_path, config, results).code == ExitCode::ok);
+  CHECK(results.cases[0].tests.at(gradients::control_tests).front().verdict == judge::Verdict::disagrees);
 }
 
 TEST_CASE("crossover: where the ratio is 1 agrees with theory, twice as far does not") {
   const gradients::GradientConfig config = small({"post", "pre", "peri"});
-  gradients::CrossoverResult result = gradients::gradient_crossover(config, unseen);
-  CHECK(gradients::crossover_outcome(config, result).code == ExitCode::ok);
-  gradients::Crossover& peri = result.cases[1];
-  REQUIRE(peri.crosses);
-  CHECK_FALSE(result.cases[0].crosses);
-  CHECK(result.order.verdict == judge::ClaimVerdict::holds_with_condition);
-  peri.crossing.predicted.value += std::log(2.0);
-  CHECK(judged_again(peri.crossing) == judge::Verdict::disagrees);
-  CHECK(gradients::crossover_outcome(config, result).code == ExitCode::check_failed);
+  const gradients::Experiment crossover = gradients::crossover_experiment();
+  gradients::Result result = run(crossover, config);
+  CHECK(outcome_of(crossover, config, result).code == ExitCode::ok);
+  judge::Test& crossing = result.cases[1].tests.at("log_crossing").front();
+  CHECK(crossing.verdict != judge::Verdict::not_checked);
+  CHECK(result.cases[0].test("log_crossing").verdict == judge::Verdict::not_checked);
+  CHECK(result.facts.at("order_claim") == "holds-with-condition");
+  crossing.predicted.value += std::log(2.0);
+  CHECK(judged_again(crossing) == judge::Verdict::disagrees);
+  CHECK(outcome_of(crossover, config, result).code == ExitCode::check_failed);
 }
 
 TEST_CASE("no gradient experiment agrees with a prediction that is less precisely than asked for, and each says so") {
@@ -170,7 +183,8 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precisel
   config.layers = {1, 2, 3};
   config.qk_factors = {1.0};
   config.down_factors = {0.5, 2.5};
-  const auto check = [](const study::Outcome& outcome) {
+  const auto check = [&](const gradients::Experiment& experiment) {
+    const study::Outcome outcome = outcome_of(experiment, config, run(experiment, config));
     CAPTURE(outcome.table);
     bool said = false;
     for (const dataset::Column& v : outcome.data.value().columns) {
@@ -185,17 +199,13 @@ TEST_CASE("no gradient experiment agrees with a prediction that is less precisel
     CHECK(said);
     CHECK(outcome.table.find("(theory.gradient_tolerance") != std::string::npos);
   };
-  SUBCASE("depth") { check(gradients::depth_outcome(config, gradients::gradient_depth(config, unseen))); }
-  SUBCASE("attenuation") {
-    check(gradients::attenuation_outcome(config, gradients::gradient_attenuation(config, unseen)));
-  }
-  SUBCASE("identity path") {
-    check(gradients::identity_path_outcome(config, gradients::identity_path(config, unseen)));
-  }
-  SUBCASE("score path") { check(gradients::score_path_outcome(config, gradients::score_path(config, unseen))); }
+  SUBCASE("depth") { check(gradients::depth_experiment()); }
+  SUBCASE("attenuation") { check(gradients::attenuation_experiment()); }
+  SUBCASE("identity path") { check(gradients::identity_path_experiment()); }
+  SUBCASE("score path") { check(gradients::score_path_experiment()); }
   SUBCASE("crossover") {
     testing::set_placements(config, {"pre", "peri"});
-    check(gradients::crossover_outcome(config, gradients::gradient_crossover(config, unseen)));
+    check(gradients::crossover_experiment());
   }
 }
 

@@ -20,8 +20,7 @@ formats::FormatsResult planted_formats(judge::Verdict exact, judge::Verdict form
     result.law.verdict = verdict;
     result.variants.resize(1);
   }
-  stack.formats[1].certificate =
-      formats::FormatCertificate{.certified = certified, .signal = "", .sublayer = 0, .bound = 0.0};
+  stack.formats[1].certificate = formats::FormatCertificate{.certified = certified};
   stack.formats[1].variants[0].forward.of_first_seed = overflowed;
   formats::FormatsResult result;
   result.stacks.push_back(std::move(stack));

@@ -80,7 +80,7 @@ TEST_CASE("formats: a certificate is for inputs with massive features too") {
   config.massive = 1e5;  // beyond FP16
   const formats::FormatsStack stack = stack_of(config);
   CHECK_FALSE(stack.formats[1].certificate->certified);
-  CHECK(stack.formats[1].certificate->bound >= stack.largest_input);
+  CHECK(stack.formats[1].certificate->first.largest >= stack.largest_input);
 }
 
 TEST_CASE("formats: the certificate knows the weights of the first seed") {
@@ -95,8 +95,8 @@ TEST_CASE("formats: the certificate knows the weights of the first seed") {
   CHECK(half.variants[0].forward.of_first_seed);
   REQUIRE(half.certificate.has_value());
   CHECK_FALSE(half.certificate->certified);
-  CHECK(half.certificate->bound > 65504.0);
-  CHECK_FALSE(half.certificate->signal.empty());
+  CHECK(half.certificate->first.largest > 65504.0);
+  CHECK(half.certificate->first.signal == Signal::weights);
   REQUIRE(stack.formats[2].certificate.has_value());
   CHECK(stack.formats[2].certificate->certified);
   CHECK(stack.formats[2].variants[0].forward.seeds == 0);

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "experiments/engine/result/builder.h"
+#include "sim/spec/profile.h"
 
 namespace periscope::dataset {
 
@@ -45,6 +47,19 @@ class Table {
       if (const Value v = std::invoke(value, s)) row.put(name, *v);
     });
     return *this;
+  }
+  /// Declares and fills the values and the standard errors of a Curve, which `read(s)` returns as a std::optional or a
+  /// pointer; nothing is put if there is none.
+  template <class F>
+  Table& curve(ColumnText values, ColumnText errors, F read) {
+    const auto part = [&](std::vector<double> Curve::*numbers) {
+      return [read, numbers](const S& s) {
+        const auto found = std::invoke(read, s);
+        return found ? std::optional((*found).*numbers) : std::nullopt;
+      };
+    };
+    return column_if_any(std::move(values), part(&Curve::value))
+        .column_if_any(std::move(errors), part(&Curve::standard_error));
   }
   /// The columns of `table`, filled from what `pointer(s)` points to; not at all if it is null.
   template <class T, class F>

@@ -38,14 +38,12 @@ template <class S, class M, class P>
 void add_both(Table<S>& table, const std::string& name, const std::string& dimensions, const std::string& units,
               const std::string& meaning, M measured, P predicted) {
   table
-      .column({name + "_measured", dimensions, units, meaning + ": mean over seeds"},
-              [measured](const S& s) { return measured(s).value; })
-      .column({name + "_stderr", dimensions, units, meaning + ": standard error over seeds"},
-              [measured](const S& s) { return measured(s).standard_error; })
-      .column({name + "_predicted", dimensions, units, meaning + ": prediction (T28)"},
-              [predicted](const S& s) { return predicted(s).value; })
-      .column({name + "_predicted_stderr", dimensions, units, meaning + ": standard error of the prediction"},
-              [predicted](const S& s) { return predicted(s).standard_error; });
+      .curve({name + "_measured", dimensions, units, meaning + ": mean over seeds"},
+             {name + "_stderr", dimensions, units, meaning + ": standard error over seeds"},
+             [measured](const S& s) { return std::optional(measured(s).curve()); })
+      .curve({name + "_predicted", dimensions, units, meaning + ": prediction (T28)"},
+             {name + "_predicted_stderr", dimensions, units, meaning + ": standard error of the prediction"},
+             [predicted](const S& s) { return std::optional(predicted(s)); });
 }
 
 template <class T>
@@ -87,20 +85,18 @@ Table<Step> step_table() {
   for (const ComparedCurve& c : compared_curves) {
     add_both(
         table, c.name, on_step + c.along, c.units, c.meaning,
-        [at = c.measured](const Step& s) { return (s.measured().*at).curve(); },
+        [at = c.measured](const Step& s) { return s.measured().*at; },
         [at = c.predicted](const Step& s) { return s.predicted().*at; });
   }
   const std::string coherent = "part of the stream's second moment that follows the gradients: ";
-  table
-      .column({"coherent_predicted", on_step + " depth", "1", coherent + "prediction (T28)"},
-              [](const Step& s) { return s.predicted().coherent.value; })
-      .column({"coherent_predicted_stderr", on_step + " depth", "1", coherent + "standard error of the prediction"},
-              [](const Step& s) { return s.predicted().coherent.standard_error; });
+  table.curve({"coherent_predicted", on_step + " depth", "1", coherent + "prediction (T28)"},
+              {"coherent_predicted_stderr", on_step + " depth", "1", coherent + "standard error of the prediction"},
+              [](const Step& s) { return &s.predicted().coherent; });
   Table<Update> update;
   add_both(
       update, "update", on_step + " weight layer", "1",
       "mean square of an entry of (W - W_0) h, h what the matrix reads",
-      [](const Update& u) { return value_or_empty(u.step.measured().update, u.weight).curve(); },
+      [](const Update& u) { return value_or_empty(u.step.measured().update, u.weight); },
       [](const Update& u) { return value_or_empty(u.step.predicted().update, u.weight); });
   table.rows_at("weight", update, updates_of);
   return table;

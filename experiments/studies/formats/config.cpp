@@ -87,19 +87,16 @@ std::vector<TensorFormat> checked_formats(const FormatsConfig& config) {
 }
 
 Holding holding_for(const FormatsConfig& config, const TensorFormat& format, std::uint64_t seed) {
-  const bool stochastic = config.rounding == RoundingMode::stochastic;
-  const auto overflow =
-      config.overflow == OverflowMode::saturate ? Rounding::Overflow::saturate : Rounding::Overflow::as_stored;
-  const TensorFormat rest = *find_tensor_format(config.rest);
   Holding holding{.parts = {}, .sums = {}, .loss_scale = config.loss_scale, .seed = seed};
   for (std::size_t p = 0; p < part_names.size(); ++p) {
     const Part part = static_cast<Part>(p);
     const bool covered = covers(config, format, part);
     const bool scaled = covered && (format.is_integer() || (part >= Part::inputs && format.is_narrow()));
-    holding.parts[p] = {.format = covered ? format : rest,
+    holding.parts[p] = {.format = covered ? format : *find_tensor_format(config.rest),
                         .scale = scaled ? config.scale : ScaleOver::nothing,
-                        .overflow = overflow,
-                        .stochastic = stochastic};
+                        .overflow = config.overflow == OverflowMode::saturate ? Rounding::Overflow::saturate
+                                                                              : Rounding::Overflow::as_stored,
+                        .stochastic = config.rounding == RoundingMode::stochastic};
   }
   if (config.accumulate == Accumulate::format && !format.is_integer() && format.floating.precision < 24) {
     holding.sums = format.floating;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "experiments/engine/settings/config.h"
-#include "experiments/studies/formats/holding.h"
+#include "experiments/studies/formats/format_pass.h"
 #include "sim/base/enumerators.h"
 
 namespace periscope::formats {

@@ -21,45 +21,41 @@ using Moments = std::span<const RunningMoments>;
 const std::string on_format = "stack format";
 const std::string on_features = on_format + " features";
 
-/// A stack; `sites` are those of all stacks.
-struct Stack {
-  const FormatsStack& stack;
+/// A stack in a format with one kind of input; `sites` are those of all stacks.
+struct Cell {
   const FormatsConfig& config;
   const std::vector<Site>& sites;
+  const FormatsStack& stack;
+  std::size_t format_index = 0;
+  std::size_t variant_index = 0;
+
+  [[nodiscard]] const FormatResult& format() const { return stack.formats[format_index]; }
+  [[nodiscard]] const Variant& variant() const { return format().variants[variant_index]; }
 };
 
-/// A stack in one format.
-struct InFormat {
-  const Stack& in;
-  const FormatResult& format;
-};
-
-/// A stack in a format with one kind of input.
-struct InVariant {
-  const Stack& in;
-  const Variant& variant;
-};
+/// The cells that a cell becomes at every position of one of its indices.
+std::vector<Cell> at_each(Cell cell, std::size_t Cell::*index, std::size_t count) {
+  std::vector<Cell> all;
+  for (cell.*index = 0; cell.*index < count; ++(cell.*index)) all.push_back(cell);
+  return all;
+}
 
 /// Adds NAME, means over seeds, and NAME_stderr. `moments(s)` are along the dimensions that the row leaves open;
 /// nothing is put for an empty list.
 template <class S, class F>
 void add_averages(Table<S>& table, const std::string& name, const std::string& on, const std::string& units,
                   const std::string& meaning, F moments) {
-  const auto along = [moments](auto number) {
-    return [moments, number](const S& s) -> std::optional<std::vector<double>> {
-      const Moments all = moments(s);
-      if (all.empty()) return std::nullopt;
-      std::vector<double> numbers;
-      for (const RunningMoments& m : all) numbers.push_back((m.*number)());
-      return numbers;
-    };
-  };
-  table.column_if_any({name, on, units, meaning + ", mean over seeds"}, along(&RunningMoments::mean))
-      .column_if_any({name + "_stderr", on, units, fmt::format("standard error of {} over seeds", name)},
-                     along(&RunningMoments::standard_error));
+  table.curve({name, on, units, meaning + ", mean over seeds"},
+              {name + "_stderr", on, units, fmt::format("standard error of {} over seeds", name)}, [=](const S& s) {
+                Curve curve;
+                for (const RunningMoments& m : moments(s)) {
+                  curve.value.push_back(m.mean());
+                  curve.standard_error.push_back(m.standard_error());
+                }
+                return curve.value.empty() ? std::nullopt : std::optional(curve);
+              });
 }
 
-// -- one site, one part ------------------------------------------------------------------------------
 struct MeasureText {
   const char *units, *meaning;
 };
@@ -86,73 +82,79 @@ Table<Moments> site_table() {
   return table;
 }
 
-std::vector<std::pair<std::size_t, Moments>> sites_of(const InVariant& s) {
-  const FormatsStack& stack = s.in.stack;
-  const std::size_t length = measure_names.size() * places_of(stack.spec.model);
+std::vector<std::pair<std::size_t, Moments>> sites_of(const Cell& c) {
+  const std::size_t length = measure_names.size() * places_of(c.stack.spec.model);
   std::vector<std::pair<std::size_t, Moments>> all;
-  for (std::size_t i = 0; i < stack.sites.size(); ++i) {
-    const auto position = std::ranges::find(s.in.sites, stack.sites[i]) - s.in.sites.begin();
-    all.push_back({static_cast<std::size_t>(position), Moments(s.variant.numbers).subspan(i * length, length)});
+  for (std::size_t i = 0; i < c.stack.sites.size(); ++i) {
+    const auto position = std::ranges::find(c.sites, c.stack.sites[i]) - c.sites.begin();
+    all.push_back({static_cast<std::size_t>(position), Moments(c.variant().numbers).subspan(i * length, length)});
   }
   return all;
 }
 
 /// The roundings of every part, by place.
-std::vector<Moments> roundings_of(const InFormat& s) {
-  const Moments all = s.format.variants.front().rounding;
-  const std::size_t places = places_of(s.in.stack.spec.model);
+std::vector<Moments> roundings_of(const Cell& c) {
+  const Moments all = c.variant().rounding;
+  const std::size_t places = places_of(c.stack.spec.model);
   std::vector<Moments> parts;
   for (std::size_t first = 0; first < all.size(); first += places) parts.push_back(all.subspan(first, places));
   return parts;
 }
 
-// -- one variant -------------------------------------------------------------------------------------
-Table<Overflow> overflow_table(const std::string& name, std::string_view pass) {
-  Table<Overflow> first;
-  first
-      .column({name + "_signal", on_features, "", "the first such signal of a pass over all seeds"},
-              [](const Overflow& o) { return name_of(o.first.signal); })
-      .column({name + "_sublayer", on_features, "1", "its sublayer"},
-              [](const Overflow& o) { return o.first.sublayer; });
-  Table<Overflow> table;
+void add_overflow(Table<Cell>& table, const std::string& name, const std::string& pass, Overflow Variant::*which) {
+  const auto first = [which](auto value) {
+    return [which, value](const Cell& c) {
+      const Overflow& overflow = c.variant().*which;
+      return overflow.seeds > 0 ? std::optional(value(overflow.first)) : std::nullopt;
+    };
+  };
   table
-      .column({name + "_seeds", on_features, "1", fmt::format("seeds with a signal that is not finite, {}", pass)},
-              &Overflow::seeds)
-      .part(first, [](const Overflow& o) { return o.seeds > 0 ? &o : nullptr; });
-  return table;
+      .column({name + "_seeds", on_features, "1", "seeds with a signal that is not finite, " + pass},
+              [which](const Cell& c) { return (c.variant().*which).seeds; })
+      .column_if_any({name + "_signal", on_features, "", "the first such signal of a pass over all seeds"},
+                     first([](const FirstOverflow& o) { return name_of(o.signal); }))
+      .column_if_any({name + "_sublayer", on_features, "1", "its sublayer"},
+                     first([](const FirstOverflow& o) { return o.sublayer; }));
 }
 
-Table<InVariant> variant_table() {
-  Table<InVariant> table;
+Table<Cell> variant_table() {
+  Table<Cell> table;
   add_averages(table, "stream_sqnr_predicted", on_features + " depth", "dB",
                "SQNR of the stream by first-order propagation (T27)",
-               [](const InVariant& s) { return Moments(s.variant.predicted); });
-  table.part(overflow_table("overflow", "forward"), [](const InVariant& s) { return &s.variant.forward; })
-      .part(overflow_table("grad_overflow", "in the backward pass"),
-            [](const InVariant& s) { return &s.variant.backward; })
-      .rows_at("site", site_table(), sites_of);
+               [](const Cell& c) { return Moments(c.variant().predicted); });
+  add_overflow(table, "overflow", "forward", &Variant::forward);
+  add_overflow(table, "grad_overflow", "in the backward pass", &Variant::backward);
+  table.rows_at("site", site_table(), sites_of);
   return table;
 }
 
-// -- one format --------------------------------------------------------------------------------------
-Table<FormatCertificate> certificate_table() {
-  using C = FormatCertificate;
-  Table<C> first;
-  first.column({"certificate_signal", on_format, "", "signal that may overflow first"}, &C::signal)
-      .column({"certificate_sublayer", on_format, "1", "its sublayer"}, &C::sublayer)
-      .column({"certificate_bound", on_format, "1", "its bound"}, &C::bound);
-  Table<C> table;
+void add_certificate(Table<Cell>& table) {
+  const auto first = [](auto value) {
+    return [value](const Cell& c) {
+      const std::optional<FormatCertificate>& found = c.format().certificate;
+      return found && !found->certified ? std::optional(value(found->first)) : std::nullopt;
+    };
+  };
+  using Bound = theory::SignalBound;
   table
-      .column({"certified", on_format, "1", "1: no input can overflow this format with the first seed's weights (T24)"},
-              &C::certified)
-      .part(first, [](const C& c) { return c.certified ? nullptr : &c; });
-  return table;
+      .column_if_any(
+          {"certified", on_format, "1", "1: no input can overflow this format with the first seed's weights (T24)"},
+          [](const Cell& c) {
+            const std::optional<FormatCertificate>& found = c.format().certificate;
+            return found ? std::optional(found->certified) : std::nullopt;
+          })
+      .column_if_any({"certificate_signal", on_format, "", "signal that may overflow first"},
+                     first([](const Bound& b) { return name_of(b.signal); }))
+      .column_if_any({"certificate_sublayer", on_format, "1", "its sublayer"},
+                     first([](const Bound& b) { return b.sublayer; }))
+      .column_if_any({"certificate_bound", on_format, "1", "its bound"},
+                     first([](const Bound& b) { return b.largest; }));
 }
 
 /// By place; mean over the matrices of a sublayer.
-std::vector<double> weights_sqnr(const InFormat& s) {
-  const StackSpec& spec = s.in.stack.spec;
-  const Quantization weights = holding_for(s.in.config, *find_tensor_format(s.format.name), 0).of(Part::weights);
+std::vector<double> weights_sqnr(const Cell& c) {
+  const StackSpec& spec = c.stack.spec;
+  const Quantization weights = holding_for(c.config, *find_tensor_format(c.format().name), 0).of(Part::weights);
   std::vector<double> predicted(places_of(spec.model), std::nan(""));
   for (int l = 0; l < spec.model.sublayers(); ++l) {
     RunningMoments mean;
@@ -165,88 +167,78 @@ std::vector<double> weights_sqnr(const InFormat& s) {
 }
 
 /// The columns of formats other than f64.
-Table<InFormat> rounded_table() {
+Table<Cell> rounded_table() {
   Table<Moments> parts;
   add_averages(parts, "rounding_sqnr", on_format + " part place", "dB",
                "SQNR of single roundings, mean over the tensors of a part, forward, plain",
                [](const Moments& moments) { return moments; });
-  Table<InFormat> table;
+  Table<Cell> table;
   table
       .part(judge::verdict_columns("drift_", on_format,
                                    "are second moment and variance over depth those in f64, but for one rounding of "
                                    "the stream? paired by seeds"),
-            [](const InFormat& s) { return &s.format.drift; })
+            [](const Cell& c) { return &c.format().drift; })
       .column({"drift_allowance", on_format, "1", "what one rounding of the stream may do"},
-              [](const InFormat& s) { return s.format.stream_rounding; })
+              [](const Cell& c) { return c.format().stream_rounding; })
       .rows("part", parts, roundings_of)
       .column({"weights_sqnr_predicted", on_format + " place", "dB", "rounding_sqnr of weights, predicted (T26)"},
               weights_sqnr);
   return table;
 }
 
-Table<FormatResult> massive_table() {
-  Table<FormatResult> table;
+/// Nothing without massive features.
+void add_massive(Table<Cell>& table) {
+  const auto cost = [](RunningMoments FormatResult::*which) {
+    return [which](const Cell& c) {
+      const RunningMoments& moments = c.format().*which;
+      return Moments(&moments, moments.count() > 0 ? 1 : 0);
+    };
+  };
   add_averages(table, "massive_branch_cost", on_format, "dB",
-               "SQNR of modules' outputs, mean over sublayers: plain minus massive",
-               [](const FormatResult& f) { return Moments(&f.branch_cost, 1); });
+               "SQNR of modules' outputs, mean over sublayers: plain minus massive", cost(&FormatResult::branch_cost));
   add_averages(table, "massive_stream_cost", on_format, "dB",
-               "SQNR of the stream after the last sublayer: plain minus massive",
-               [](const FormatResult& f) { return Moments(&f.stream_cost, 1); });
-  table.column({"massive_branch", on_format, "", "hurts, helps or no difference seen"},
-               [](const FormatResult& f) { return massive_words(f.massive); });
-  return table;
+               "SQNR of the stream after the last sublayer: plain minus massive", cost(&FormatResult::stream_cost));
+  table.column_if_any({"massive_branch", on_format, "", "hurts, helps or no difference seen"}, [](const Cell& c) {
+    const FormatResult& format = c.format();
+    return format.branch_cost.count() > 0 ? std::optional(massive_words(format.massive)) : std::nullopt;
+  });
 }
 
-std::vector<InVariant> variants_in(const InFormat& s) {
-  std::vector<InVariant> all;
-  for (const Variant& variant : s.format.variants) all.push_back({s.in, variant});
-  return all;
-}
-
-Table<InFormat> format_table() {
-  Table<InFormat> table;
+Table<Cell> format_table() {
+  Table<Cell> table;
   table
       .part(judge::verdict_columns(
                 "", on_format, "does the stream's second moment and variance over depth agree with theory (T12, T25)?"),
-            [](const InFormat& s) { return &s.format.law; })
-      .part(rounded_table(), [](const InFormat& s) { return s.format.is_f64() ? nullptr : &s; })
-      .part(certificate_table(),
-            [](const InFormat& s) { return s.format.certificate ? &*s.format.certificate : nullptr; })
-      .part(massive_table(), [](const InFormat& s) { return s.format.branch_cost.count() > 0 ? &s.format : nullptr; })
-      .rows("features", variant_table(), variants_in);
+            [](const Cell& c) { return &c.format().law; })
+      .part(rounded_table(), [](const Cell& c) { return c.format().is_f64() ? nullptr : &c; });
+  add_certificate(table);
+  add_massive(table);
+  table.rows("features", variant_table(),
+             [](const Cell& c) { return at_each(c, &Cell::variant_index, c.format().variants.size()); });
   return table;
 }
 
-// -- one stack ---------------------------------------------------------------------------------------
-std::vector<InFormat> formats_in(const Stack& s) {
-  std::vector<InFormat> all;
-  for (const FormatResult& format : s.stack.formats) all.push_back({s, format});
-  return all;
-}
-
-const Table<Stack>& stack_table() {
-  static const Table<Stack> all = [] {
-    const auto curve = [](const FormatsStack& s) {
-      return s.prediction.profile.find(Statistic::second_moment, Signal::x_out);
-    };
+const Table<Cell>& stack_table() {
+  static const Table<Cell> all = [] {
     const std::string on_depth = "stack depth";
-    Table<FormatsStack> predicted;
-    predicted
-        .column({"second_moment_predicted", on_depth, "1", "mean square of the stream, predicted at this width (T25)"},
-                [=](const FormatsStack& s) { return curve(s)->value; })
-        .column({"second_moment_predicted_stderr", on_depth, "1", "its standard error"},
-                [=](const FormatsStack& s) { return curve(s)->standard_error; })
-        .column({"maximum_predicted", on_depth, "1",
-                 "about the largest |x| of the stream, after norm C where there is one (T18)"},
-                &FormatsStack::predicted_maxima);
-    Table<Stack> table;
+    const auto predicted = [](const Cell& c) {
+      return c.stack.prediction.profile.find(Statistic::second_moment, Signal::x_out);
+    };
+    Table<Cell> table;
     table
         .column({"placement", "stack", "", "normalization placement (T1)"},
-                [](const Stack& s) { return config::placement_label(s.stack.spec); })
+                [](const Cell& c) { return config::placement_label(c.stack.spec); })
         .column({"input", "stack", "", "what enters the stack"},
-                [](const Stack& s) { return input_kind_names[static_cast<std::size_t>(s.stack.spec.input.kind)]; })
-        .part(predicted, [=](const Stack& s) { return curve(s.stack) == nullptr ? nullptr : &s.stack; })
-        .rows("format", format_table(), formats_in);
+                [](const Cell& c) { return input_kind_names[static_cast<std::size_t>(c.stack.spec.input.kind)]; })
+        .curve({"second_moment_predicted", on_depth, "1", "mean square of the stream, predicted at this width (T25)"},
+               {"second_moment_predicted_stderr", on_depth, "1", "its standard error"}, predicted)
+        .column_if_any({"maximum_predicted", on_depth, "1",
+                        "about the largest |x| of the stream, after norm C where there is one (T18)"},
+                       [=](const Cell& c) {
+                         return predicted(c) == nullptr ? std::nullopt : std::optional(c.stack.predicted_maxima());
+                       })
+        .rows("format", format_table(),
+              [](const Cell& c) { return at_each(c, &Cell::format_index, c.stack.formats.size()); });
     return table;
   }();
   return all;
@@ -292,7 +284,7 @@ dataset::Dataset dataset_of(const FormatsConfig& config, const FormatsResult& re
   builder.count("place", longest, -1);
   builder.count("depth", longest - 1);
   for (std::size_t i = 0; i < result.stacks.size(); ++i) {
-    stack_table().put({result.stacks[i], config, sites}, builder.at("stack", i));
+    stack_table().put({config, sites, result.stacks[i]}, builder.at("stack", i));
   }
   return builder.finish();
 }

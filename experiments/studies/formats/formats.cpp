@@ -13,16 +13,11 @@
 namespace periscope::formats {
 namespace {
 
-/// True if `a` is reached before `b` in a pass.
-bool earlier(const FirstOverflow& a, const FirstOverflow& b, bool backward) {
-  const auto order = [](const FirstOverflow& o) { return std::pair(o.sublayer, static_cast<int>(o.signal)); };
-  return backward ? order(a) > order(b) : order(a) < order(b);
-}
-
 void note(Overflow& overflow, const FirstOverflow& seen, bool first_seed, bool backward) {
   if (!seen.found) return;
-  if (overflow.seeds == 0 || earlier(seen, overflow.first, backward)) overflow.first = seen;
-  ++overflow.seeds;
+  const auto order = [](const FirstOverflow& o) { return std::pair(o.sublayer, o.signal); };
+  const bool earlier = backward ? order(seen) > order(overflow.first) : order(seen) < order(overflow.first);
+  if (overflow.seeds++ == 0 || earlier) overflow.first = seen;
   overflow.of_first_seed = overflow.of_first_seed || first_seed;
 }
 
@@ -82,10 +77,7 @@ void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat
     const theory::Verdict verdict = theory::verdict(certificate, std::nullopt);
     FormatCertificate& found = stack.formats[f + 1].certificate.emplace();
     found.certified = verdict.certified;
-    if (verdict.certified) continue;
-    found.signal = name_of(verdict.first->signal);
-    found.sublayer = verdict.first->sublayer;
-    found.bound = verdict.first->largest;
+    if (!verdict.certified) found.first = *verdict.first;
   }
 }
 

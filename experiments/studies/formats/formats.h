@@ -11,6 +11,7 @@
 #include "experiments/studies/formats/config.h"
 #include "experiments/studies/formats/deviation.h"
 #include "sim/measure/seed_average.h"
+#include "theory/certify/certificate.h"
 #include "theory/predict/predict.h"
 
 /// Claim C5: what a number format does to a stack, by placement. Does the law of the stream's variance survive, what
@@ -30,7 +31,6 @@ struct SeedReading {
   std::vector<std::vector<PassReading>> passes;  ///< [variant][0: f64, then the formats]
 };
 
-/// Members, for the cache.
 inline auto parts(FirstOverflow& o) { return std::tie(o.found, o.sublayer, o.signal); }
 inline auto parts(PassReading& p) { return std::tie(p.numbers, p.rounding, p.predicted, p.forward, p.backward); }
 inline auto parts(SeedReading& r) { return std::tie(r.passes); }
@@ -55,9 +55,7 @@ struct Variant {
 /// T24 for the first seed's weights: whether anything that the run stores can overflow.
 struct FormatCertificate {
   bool certified = false;
-  std::string signal;  ///< that may overflow first; "" if none
-  int sublayer = 0;
-  double bound = 0.0;
+  theory::SignalBound first = {};  ///< that may overflow, unless certified
 };
 
 /// A stack in one format; the first one is f64.

@@ -4,8 +4,7 @@
 #include <vector>
 
 #include "experiments/studies/formats/deviation.h"
-#include "experiments/studies/formats/holding.h"
-#include "sim/model/hooks.h"
+#include "experiments/studies/formats/format_pass.h"
 
 /// T27: what roundings do to the stream, to first order, from one pass in f64 alone. A tensor s that is rounded gets
 /// independent errors of mean squares v_i; the stream below it changes by J δ, whose mean square follows from the

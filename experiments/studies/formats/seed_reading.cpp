@@ -29,11 +29,6 @@ Tensor with_massive_features(const Backend& ops, const Tensor& x, int features, 
   return ops.from_host(x.rows(), x.cols(), x.dtype(), values);
 }
 
-/// True if the noise of the stream is predicted.
-bool predicts(const FormatsConfig& config, const ModelSpec& model) {
-  return config.run.backward && model.ends().streams() == 1;
-}
-
 }  // namespace
 
 SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
@@ -70,7 +65,7 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
       pass_through(context, start, labels, {.recorders = {&probe}, .replacers = {&signals}});
       passes.push_back(probe.take());
       passes.back().rounding = log.decibels();
-      if (predicts(config, spec.model)) {
+      if (backward && spec.model.ends().streams() == 1) {
         passes.back().predicted =
             predicted_sqnr(ops, spec, truth, sizes, holding, {ops.to_host(drawn), ops.to_host(input)});
       }

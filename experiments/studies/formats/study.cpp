@@ -11,11 +11,8 @@ namespace {
 struct FormatsFlags {
   bool backward = false;
 };
-const std::vector<study::Flag<FormatsFlags>>& flags() {
-  static const std::vector<study::Flag<FormatsFlags>> all{
-      {"backward", &FormatsFlags::backward, "Gradients too, and the predicted noise of the stream"}};
-  return all;
-}
+const std::vector<study::Flag<FormatsFlags>> flags{
+    {"backward", &FormatsFlags::backward, "Gradients too, and the predicted noise of the stream"}};
 
 /// Passes of which one keeps every signal, and its gradient, to compare the others with; and certificates.
 stacks::MemoryEstimate memory_of(const FormatsConfig& config) {
@@ -32,7 +29,7 @@ stacks::MemoryEstimate memory_of(const FormatsConfig& config) {
 
 study::Job resolve(const study::Request& request) {
   FormatsConfig config = request.load(section);
-  config.run.backward = config.run.backward || study::read_flags(flags(), request.flags).backward;
+  config.run.backward = config.run.backward || study::read_flags(flags, request.flags).backward;
   config::require_dividing_norms(config.stacks(),
                                  "the variance law at the stack's own width and the noise behind norms "
                                  "are those of norms that divide by a size");
@@ -60,7 +57,7 @@ std::vector<study::Study> studies() {
            .question = "Run stacks in number formats: does the variance law survive, what drifts, what overflows?",
            .example = "formats --config experiments/configs/formats.toml",
            .sections = {config::any_section(section)},
-           .flags = flag_texts(flags()),
+           .flags = flag_texts(flags),
            .schema = &schema(),
            .compares = true,
            .skips = true,

@@ -28,7 +28,8 @@ std::string overflow_words(const Overflow& overflow, int seeds) {
 
 std::string certificate_words(const std::optional<FormatCertificate>& certificate) {
   if (!certificate) return "";
-  return certificate->certified ? "impossible" : fmt::format("{} {}", certificate->signal, certificate->sublayer);
+  return certificate->certified ? "impossible"
+                                : fmt::format("{} {}", name_of(certificate->first.signal), certificate->first.sublayer);
 }
 
 }  // namespace

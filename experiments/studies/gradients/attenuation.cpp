@@ -1,14 +1,15 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/settings/theory_override.h"
-#include "experiments/studies/gradients/experiments.h"
+#include "experiments/studies/gradients/common.h"
 #include "sim/base/error.h"
 
+/// The change of gradients from the top of a stack to its bottom (G7, G9, G10), at every strength of attention of
+/// gradients.qk_factors; 0 is uniform attention.
 namespace periscope::gradients {
 namespace {
 
@@ -19,58 +20,55 @@ std::vector<double> slope_to_the_input(std::size_t points) {
   return judge::slope_weights(x);
 }
 
-/// Fills the rate alone, where there is no prediction.
-void fit_measured(Slope& slope) {
-  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-  const judge::SeedRows& rows = slope.logs.measured;
-  slope.rate = {.measured = rows.sum(slope_to_the_input(rows.curve().value.size())),
-                .predicted = {nan, nan},
-                .seeds = rows.seeds()};
-}
-
-void fit(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
-         const Curve& predicted, const std::vector<bool>& precise, Slope& slope) {
-  const judge::SeedRows& rows = slope.logs.measured;
-  const Curve measured = rows.curve();
-  std::vector<double> bias;
-  for (std::size_t i = 0; i < measured.value.size(); ++i) {
-    bias.push_back(log_norm_bias(config, spec, prediction, 2 * i, variance_of(measured, i, rows.seeds())));
-  }
-  slope.logs.predicted = predicted;
-  slope.rate = judge::sum_test(rows, predicted, precise, prediction.replicates, slope_to_the_input(bias.size()), bias);
-  // T22: half of the rate that G10 claims, so that it and none at all cannot both pass.
-  slope.rate.limit = -0.5 * claimed_attenuation_rate();
-}
-
 /// Post-LN: G10. "About uniform over layers" is what G9 says of Pre-LN and G7 of Peri-LN.
-judge::Claim claim_of(const StackSpec& spec) {
-  const std::string_view name = spec.model.placement.name;
-  if (name == "post") return {.id = "G10", .claimed = claimed_attenuation_rate()};
-  if (name == "pre") return {.id = "G9", .claimed = 0.0};
-  if (name == "peri") return {.id = "G7", .claimed = 0.0};
-  return {};
+std::optional<judge::Claim> claim_of(std::string_view placement) {
+  if (placement == "post") return judge::Claim{.id = "G10", .claimed = claimed_attenuation_rate()};
+  if (placement == "pre") return judge::Claim{.id = "G9", .claimed = 0.0};
+  if (placement == "peri") return judge::Claim{.id = "G7", .claimed = 0.0};
+  return std::nullopt;
 }
 
-Attenuation measure_attenuation(const config::Config& config, const Backend& backend, const StackSpec& spec,
-                                const StackSpec& overridden, stacks::Progress& progress) {
-  Attenuation a{.spec = spec, .refusal = {}, .stream = {.claim = claim_of(spec)}, .down = {.claim = claim_of(spec)}};
+/// Adds the slope per layer of a log norm that was measured at every layer; without a prediction the measured rate.
+template <class Place>
+void add_slope(const config::Config& config, const theory::Prediction& prediction, const std::string& name,
+               const judge::SeedRows& rows, Place place, Case& c) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  constexpr std::size_t stride = std::is_same_v<Place, Signal> ? 2 : 1;
+  const Curve measured = c.measured["log_" + name] = rows.curve();
+  const std::vector<double> weights = slope_to_the_input(measured.value.size());
+  judge::Test rate{.measured = rows.sum(weights), .predicted = {nan, nan}, .seeds = rows.seeds()};
+  std::optional<judge::Claim> claim = claim_of(c.spec.model.placement.name);
+  if (c.refusal.empty()) {
+    const Curve predicted = every(stride, log_norm(prediction.profile, place));
+    const std::vector<bool> precise = every(stride, log_norm_precise(prediction, place));
+    std::vector<double> bias;
+    for (std::size_t i = 0; i < measured.value.size(); ++i) {
+      bias.push_back(log_norm_bias(config, c.spec, prediction, 2 * i, variance_of(measured, i, rows.seeds())));
+    }
+    rate = judge::sum_test(rows, predicted, precise, prediction.replicates, weights, bias);
+    // T22: half of the rate that G10 claims, so that it and none at all cannot both pass.
+    rate.limit = -0.5 * claimed_attenuation_rate();
+    c.predicted["log_" + name] = predicted;
+    if (claim) claim->test = judge::test_of_claim(rate, claim->claimed);
+  }
+  c.tests[name + "_rate"] = {rate};
+  if (claim) c.claims[name + "_claim_verdict"] = *claim;
+}
+
+Case measure_rates(const GradientConfig& config, const Backend& backend, const StackSpec& spec,
+                   const StackSpec& overridden, stacks::Progress& progress) {
+  Case c{.spec = spec, .numbers = {{"qk_factor", spec.init.qk_factor}}};
+  judge::SeedRows stream, down;
   const std::string label = fmt::format("{}, qk_factor {:g}", config::short_label(spec), spec.init.qk_factor);
   stacks::measure_stack(backend, spec, config.run, config.run.seeds, label, progress, [&](const Reading& reading) {
-    a.stream.logs.measured.add(every_layer(log_norm(reading.profile, Signal::x_out).value));
-    a.down.logs.measured.add(log_norm(reading.profile, Weight::down).value);
+    stream.add(every(2, log_norm(reading.profile, Signal::x_out).value));
+    down.add(log_norm(reading.profile, Weight::down).value);
   });
   const theory::Prediction prediction = predict_gradients(config, spec, overridden, progress);
-  a.refusal = prediction.refusal;
-  if (!a.refusal.empty()) {
-    fit_measured(a.stream);
-    fit_measured(a.down);
-    return a;
-  }
-  fit(config, spec, prediction, every_layer(log_norm(prediction.profile, Signal::x_out)),
-      every_layer(log_norm_precise(prediction, Signal::x_out)), a.stream);
-  fit(config, spec, prediction, log_norm(prediction.profile, Weight::down), log_norm_precise(prediction, Weight::down),
-      a.down);
-  return a;
+  c.refusal = prediction.refusal;
+  add_slope(config, prediction, "stream", stream, Signal::x_out, c);
+  add_slope(config, prediction, "down", down, Weight::down, c);
+  return c;
 }
 
 std::vector<StackSpec> swept(const GradientConfig& config, const std::vector<StackSpec>& specs) {
@@ -85,19 +83,17 @@ std::vector<StackSpec> swept(const GradientConfig& config, const std::vector<Sta
   return all;
 }
 
-std::string table_of(const std::vector<Attenuation>& results) {
+std::string attenuation_table(const GradientConfig&, const Result& result) {
   dataset::TextTable table({"placement", "q·k", "gradient of", "rate per layer", "predicted", "theory", "claim"});
-  for (const Attenuation& a : results) {
-    const auto row = [&](const char* what, const Slope& slope) {
-      const judge::Claim& claim = slope.claim;
-      table.add({config::placement_label(a.spec), fmt::format("{:g}", a.spec.init.qk_factor), what,
-                 judge::plus_minus(slope.rate.measured), judge::shown(slope.rate.predicted.value, "{:.4f}"),
-                 a.refusal.empty() ? judge::verdict_words(slope.rate) : a.refusal,
-                 a.is_claimed() ? fmt::format("{}: {:.4f}: {}", claim.id, claim.claimed, judge::name_of(claim.verdict))
-                                : "-"});
-    };
-    row("the stream", a.stream);
-    row("W_down", a.down);
+  for (const Case& c : result.cases) {
+    for (const std::string name : {"stream", "down"}) {
+      const judge::Test rate = c.test(name + "_rate");
+      table.add({config::placement_label(c.spec), fmt::format("{:g}", c.spec.init.qk_factor),
+                 name == "down" ? "W_down" : "the stream", judge::plus_minus(rate.measured),
+                 judge::shown(rate.predicted.value, "{:.4f}"),
+                 c.refusal.empty() ? judge::verdict_words(rate) : c.refusal,
+                 claim_words(c, name + "_claim_verdict", "{:.4f}")});
+    }
   }
   return table.text() +
          "rate: slope of log ‖∂loss/∂·‖ per layer towards the input, ± standard error over seeds; below 0: "
@@ -105,87 +101,49 @@ std::string table_of(const std::vector<Attenuation>& results) {
          "q·k: init.qk_factor; 0 is uniform attention.\n";
 }
 
-/// log_NAME, NAME_rate and NAME_claim_verdict.
-void add_slope(Table<Attenuation>& table, const std::string& name, const std::string& gradient,
-               const std::string& along, Slope Attenuation::*slope) {
-  Table<Slope> columns;
-  add_curve(columns, {"log_" + name, "case " + along, "nat", "log norm of the gradient of " + gradient}, &Slope::logs);
-  add_test(columns, {name + "_rate", "case", "nat", "slope per layer towards the input, " + gradient}, &Slope::rate);
-  table.part(columns, [slope](const Attenuation& a) { return &(a.*slope); });
-  table.column({name + "_claim_verdict", "case", "", "verdict on the claim, " + gradient},
-               [slope](const Attenuation& a) {
-                 return a.is_claimed() ? std::optional(judge::name_of((a.*slope).claim.verdict)) : std::nullopt;
-               });
-}
-
-const Table<Attenuation>& attenuation_table() {
-  static const Table<Attenuation> all = [] {
-    using A = Attenuation;
-    Table<A> table;
-    add_stack(table, "case");
-    table
-        .column({"qk_factor", "case", "1", "init.qk_factor; 0: uniform attention"},
-                [](const A& a) { return a.spec.init.qk_factor; })
-        .column({"claim", "case", "", "claim about this placement"}, [](const A& a) { return a.stream.claim.id; })
-        .column({"claimed_rate", "case", "nat", "rate that it claims"},
-                [](const A& a) { return a.is_claimed() ? std::optional(a.stream.claim.claimed) : std::nullopt; });
-    add_slope(table, "stream", "the stream", "layers_passed", &A::stream);
-    add_slope(table, "down", "W_down", "layer", &A::down);
-    return table;
-  }();
-  return all;
-}
-
-}  // namespace
-
-double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
-
 void require_rate(const GradientConfig& config) {
   if (config.base.model.layers < 2) throw ConfigError("model.layers = 1: expected at least 2, for a rate per layer");
   config::require_swept_is_one_value(config, "init.qk_factor", "gradients.qk_factors",
                                      [](const StackSpec& spec) { return spec.init.qk_factor; });
 }
 
-Cases<Attenuation> gradient_attenuation(const GradientConfig& config, stacks::Progress& progress) {
-  require_rate(config);
-  Cases<Attenuation> result;
-  over_stacks("attenuation", config, swept(config, config.stacks()), swept(config, config.predicted_stacks()),
-              config.run.seeds + 1, progress, result, measure_attenuation);
-  if (result.stopped_early) return result;
-  std::vector<judge::Test*> tests;
-  std::vector<judge::Claim*> claims;
-  for (Attenuation& a : result.cases) {
-    if (!a.refusal.empty()) continue;
-    for (Slope* slope : {&a.stream, &a.down}) {
-      tests.push_back(&slope->rate);
-      if (!a.is_claimed()) continue;
-      slope->claim.test = judge::test_of_claim(slope->rate, slope->claim.claimed);
-      claims.push_back(&slope->claim);
-    }
-  }
-  judge_together(config, tests);
-  judge::judge(claims, config.agreement.familywise_error);
-  return result;
+Result run_attenuation(const GradientConfig& config, stacks::Progress& progress) {
+  GradientConfig all = config;
+  all.variants = swept(config, config.stacks());
+  all.overridden = swept(config, config.predicted_stacks());
+  return run_cases("attenuation", all, config.run.seeds + 1, progress, measure_rates);
 }
 
-const dataset::Schema& attenuation_schema() {
+}  // namespace
+
+double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
+
+Experiment attenuation_experiment() {
   using dataset::Type;
-  static const dataset::Schema schema("gradient_attenuation", 3,
-                                      {{"case"},
-                                       {"layers_passed", Type::integer, "1", "whole layers below"},
-                                       {"layer", Type::integer, "1", "layer, from 0"}},
-                                      attenuation_table().specs());
-  return schema;
-}
-
-study::Outcome attenuation_outcome(const GradientConfig& config, const Cases<Attenuation>& result) {
-  dataset::Builder builder(attenuation_schema());
-  const auto layers = static_cast<std::size_t>(config.base.model.layers);
-  builder.count("layers_passed", layers + 1);
-  builder.count("layer", layers);
-  return outcome_of(
-      builder, attenuation_table(), "case", result.cases, table_of(result.cases),
-      [](const Attenuation& a) { return judge::disagrees(a.stream.rate) || judge::disagrees(a.down.rate); });
+  std::vector<Entry> entries{{Kind::number, "qk_factor", "case", "1", "init.qk_factor; 0: uniform attention"},
+                             {Kind::claim_id, "claim", "case", "", "claim about this placement"},
+                             {Kind::claimed, "claimed_rate", "case", "nat", "rate that it claims"}};
+  for (const auto& [name, along, gradient] :
+       {std::array<std::string, 3>{"stream", "layers_passed", "the stream"}, {"down", "layer", "W_down"}}) {
+    entries.insert(entries.end(),
+                   {{Kind::compared, "log_" + name, "case " + along, "nat", "log norm of the gradient of " + gradient},
+                    {Kind::test, name + "_rate", "case", "nat", "slope per layer towards the input, " + gradient},
+                    {Kind::claim, name + "_claim_verdict", "case", "", "verdict on the claim, " + gradient}});
+  }
+  const Columns columns = columns_of("case", entries);
+  return {.name = "gradients attenuation",
+          .question = "Rate per layer at which gradients shrink towards the input, for uniform and real attention",
+          .configuration = "gradient_attenuation.toml",
+          .columns = columns,
+          .schema = dataset::Schema("gradient_attenuation", 3,
+                                    {{"case"},
+                                     {"layers_passed", Type::integer, "1", "whole layers below"},
+                                     {"layer", Type::integer, "1", "layer, from 0"}},
+                                    columns.specs()),
+          .compared = [](const Profile& p) { return stream_and(p, Statistic::grad_sq, Weight::down); },
+          .require = require_rate,
+          .run = run_attenuation,
+          .table = attenuation_table};
 }
 
 }  // namespace periscope::gradients

@@ -7,6 +7,7 @@
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/parts.h"
 #include "experiments/engine/run/token_ids.h"
+#include "sim/backends.h"
 #include "sim/numerics/allowances.h"
 
 namespace periscope::gradients {
@@ -24,6 +25,14 @@ constexpr Key<GradientConfig> keys[] = {
 
 const Section<GradientConfig> gradients_section{"gradients", keys};
 
+theory::PredictionOptions prediction_options(const config::Config& config, const StackSpec& spec) {
+  return {.tolerance = config.theory.wanted_tolerance(),
+          .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
+          .seed = config.run.seed,
+          .labels = stacks::distinct_label_ids(spec, config.run.seed, config.run.seeds),
+          .fault = config.theory.fault};
+}
+
 theory::Prediction predict_gradients(const config::Config& config, const StackSpec& spec, const StackSpec& overridden,
                                      stacks::Progress& progress, theory::GradientPaths paths) {
   const auto task = [&] {
@@ -31,14 +40,10 @@ theory::Prediction predict_gradients(const config::Config& config, const StackSp
     return stacks::prediction_task(what, spec, overridden, config);
   };
   theory::Prediction prediction = stacks::cached(progress, config::short_label(spec) + ": theory", task, [&] {
-    return theory::predict(overridden, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds),
-                           {.tolerance = config.theory.wanted_tolerance(),
-                            .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
-                            .seed = config.run.seed,
-                            .labels = stacks::distinct_label_ids(spec, config.run.seed, config.run.seeds),
-                            .paths = paths,
-                            .fault = config.theory.fault,
-                            .on_share = progress.on_share()});
+    theory::PredictionOptions options = prediction_options(config, spec);
+    options.paths = paths;
+    options.on_share = progress.on_share();
+    return theory::predict(overridden, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds), options);
   });
   if (prediction.refusal.empty()) prediction.refusal = prediction.gradient_refusal;
   if (prediction.refusal.empty())
@@ -46,8 +51,14 @@ theory::Prediction predict_gradients(const config::Config& config, const StackSp
   return prediction;
 }
 
-Curve every_layer(const Curve& sublayers) {
-  return {every_layer(sublayers.value), every_layer(sublayers.standard_error)};
+std::vector<double> last_down(const Profile& predicted) {
+  const Curve* down = predicted.find(Statistic::grad_sq, Weight::down);
+  return down == nullptr ? std::vector<double>() : std::vector{down->value.back()};
+}
+
+void push_back(Curve& curve, double value, double error) {
+  curve.value.push_back(value);
+  curve.standard_error.push_back(error);
 }
 
 double variance_of(const Curve& measured, std::size_t i, int seeds) {
@@ -65,33 +76,52 @@ double share_bias(double p, double bias_of_log, double variance) {
   return derivative * bias_of_log + (derivative > 0.0 ? variance / (2.0 * derivative) : 0.0);
 }
 
-void judge_together(const GradientConfig& config, const std::vector<judge::Test*>& tests) {
-  judge::judge(tests, {config.agreement.familywise_error, config.base.model.width});
+judge::Test Case::test(const std::string& name) const {
+  const auto found = tests.find(name);
+  const judge::Test* test = found == tests.end() ? nullptr : judge::deciding(found->second);
+  return test == nullptr ? judge::Test() : *test;
 }
 
-ColumnText version_of(const ColumnText& says, const std::string& suffix, const std::string& words) {
-  ColumnText version = says;
-  version.name += "_" + suffix;
-  version.meaning += ": " + words;
-  return version;
+void judge_together(const GradientConfig& config, std::vector<Case>& cases) {
+  std::vector<judge::Test*> theory, control;
+  std::vector<judge::Claim*> claims;
+  for (Case& c : cases) {
+    if (!c.refusal.empty()) continue;
+    for (auto& [name, tests] : c.tests) {
+      for (judge::Test& test : tests) (name == control_tests ? control : theory).push_back(&test);
+    }
+    for (auto& [name, claim] : c.claims) {
+      if (claim.test.seeds > 0) claims.push_back(&claim);
+    }
+  }
+  const judge::Options options{config.agreement.familywise_error, config.base.model.width};
+  judge::judge(theory, options);
+  judge::judge(control, options);
+  judge::judge(claims, config.agreement.familywise_error);
 }
 
-Table<judge::Test> test_table(const ColumnText& says) {
-  using T = judge::Test;
-  ColumnText text = says;
-  text.units.clear();
-  Table<T> table;
-  table.column(version_of(says, "measured", "mean over seeds"), [](const T& t) { return t.measured.value; })
-      .column(version_of(says, "stderr", "standard error over seeds"), [](const T& t) { return t.measured.error; })
-      .column(version_of(says, "predicted", "prediction"), [](const T& t) { return t.predicted.value; })
-      .column(version_of(says, "predicted_stderr", "standard error of the prediction"),
-              [](const T& t) { return t.predicted.error; })
-      .column(version_of(says, "power", "error that would have been rejected with 95 % probability (T22)"),
-              &T::detectable)
-      .column(version_of(text, "verdict", "agreement with theory (T19)"),
-              [](const T& t) { return judge::name_of(t.verdict); })
-      .column(version_of(text, "verdict_reason", "why it is inconclusive"), &T::reason);
-  return table;
+bool over_stacks(const std::string& name, const GradientConfig& config, int tasks, stacks::Progress& progress,
+                 const std::function<void(const Backend&, const StackSpec&, const StackSpec&)>& each) {
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const std::vector<StackSpec> stacks = config.stacks(), overridden = config.predicted_stacks();
+  progress.begin("gradients " + name, static_cast<std::int64_t>(stacks.size()) * tasks);
+  return stacks::until_stopped([&] {
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+      progress.throw_if_stop_requested();
+      each(*backend, stacks[i], overridden[i]);
+    }
+  });
+}
+
+Result run_cases(const std::string& name, const GradientConfig& config, int tasks, stacks::Progress& progress,
+                 Measure measure) {
+  Result result;
+  result.stopped_early = over_stacks(name, config, tasks, progress,
+                                     [&](const Backend& ops, const StackSpec& spec, const StackSpec& overridden) {
+                                       result.cases.push_back(measure(config, ops, spec, overridden, progress));
+                                     });
+  if (!result.stopped_early) judge_together(config, result.cases);
+  return result;
 }
 
 }  // namespace periscope::gradients

@@ -1,22 +1,22 @@
 #pragma once
 
-#include <algorithm>
-#include <memory>
+#include <functional>
+#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "experiments/engine/judge/claims.h"
 #include "experiments/engine/judge/judge.h"
 #include "experiments/engine/judge/seed_rows.h"
 #include "experiments/engine/result/table.h"
+#include "experiments/engine/run/override_effect.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/study/study.h"
-#include "sim/backends.h"
+#include "sim/core/backend.h"
 #include "theory/predict/predict.h"
 
-/// What the experiments about gradients share: predictions, tolerated biases, loops over stacks, columns.
+/// What the experiments about gradients share: results by the names of their columns, predictions, tolerated biases.
 namespace periscope::gradients {
 
 /// [gradients]: what the commands of `periscope gradients` run through.
@@ -28,11 +28,90 @@ struct GradientConfig : config::Config {
 
 extern const Section<GradientConfig> gradients_section;
 
-/// A curve, measured with a row per seed, and its prediction, which may have more points, or none.
-struct Compared {
-  judge::SeedRows measured = {};
-  Curve predicted = {};
+/// The results of one stack, by the names of their columns. What is not there is missing in the dataset.
+struct Case {
+  StackSpec spec;
+  std::string refusal = {};  ///< why there is no prediction
+  std::map<std::string, Curve> measured = {}, predicted = {};
+  std::map<std::string, std::vector<judge::Test>> tests = {};
+  std::map<std::string, judge::Claim> claims = {};
+  std::map<std::string, double> numbers = {};
+  bool has_gradient = true;  ///< false if a gradient is zero or not finite for some seed and depth
+
+  /// Returns the test that decides `name`, or one that was not checked if there is none.
+  [[nodiscard]] judge::Test test(const std::string& name) const;
 };
+
+struct Result {
+  std::vector<Case> cases = {};
+  std::map<std::string, std::string> facts = {};  ///< of all cases together, by column
+  bool stopped_early = false;                     ///< cases are those that were finished, and not judged
+};
+
+enum class Kind {
+  compared,   ///< both of the next
+  measured,   ///< NAME_measured, NAME_stderr
+  predicted,  ///< NAME_predicted, NAME_predicted_stderr
+  mean,       ///< measured, as NAME and NAME_stderr
+  test,       ///< NAME_measured, _stderr, _predicted, _predicted_stderr, _power, _verdict, _verdict_reason
+  verdict,    ///< NAME, NAME_reason: of the deciding test
+  claim,      ///< NAME: verdict on the claim of that name
+  claim_id,   ///< NAME: name of the case's claim
+  claimed,    ///< NAME: the number that it claims
+  number      ///< NAME
+};
+/// The columns of one result of a case.
+struct Entry {
+  Kind kind;
+  std::string name, dimensions, units, meaning;
+};
+
+using Columns = dataset::Table<Case>;
+/// Returns the columns of these entries, after placement and refusal on the dimension `row`.
+Columns columns_of(const std::string& row, const std::vector<Entry>& entries);
+
+struct Experiment {
+  std::string name;  ///< "gradients depth"
+  std::string question;
+  std::string configuration;  ///< in experiments/configs
+  Columns columns;
+  dataset::Schema schema;     ///< its first dimension is that of the cases
+  stacks::Compared compared;  ///< predicted numbers that are compared with what is measured
+  bool over_depths = false;   ///< runs through gradients.layers
+  bool decomposes = false;    ///< decomposes gradients by their paths
+  std::function<void(const GradientConfig&)> require = [](const GradientConfig&) {};  ///< throws ConfigError
+  std::function<Result(const GradientConfig&, stacks::Progress&)> run;
+  std::function<std::string(const GradientConfig&, const Result&)> table;
+};
+
+Experiment depth_experiment();
+Experiment attenuation_experiment();
+Experiment identity_path_experiment();
+Experiment score_path_experiment();
+Experiment crossover_experiment();
+
+/// Returns dataset, table and exit code of a finished run. It failed if a test of the whole theory disagrees, or if an
+/// identity is broken beyond rounding.
+study::Outcome outcome_of(const Experiment& experiment, const GradientConfig& config, const Result& result);
+
+/// The name of tests against a theory that is expected to be wrong; they are judged apart and fail nothing.
+inline const std::string control_tests = "without_scores_verdict";
+
+/// Judges the tests and claims of all cases together.
+void judge_together(const GradientConfig& config, std::vector<Case>& cases);
+
+/// Calls each(backend, spec, overridden) for every stack of `config`. Returns true if the run was stopped. `tasks` are
+/// those of one stack.
+bool over_stacks(const std::string& name, const GradientConfig& config, int tasks, stacks::Progress& progress,
+                 const std::function<void(const Backend&, const StackSpec&, const StackSpec&)>& each);
+
+/// Returns measure(config, backend, spec, overridden, progress) of every stack of `config`, judged together.
+using Measure = Case (*)(const GradientConfig&, const Backend&, const StackSpec&, const StackSpec&, stacks::Progress&);
+Result run_cases(const std::string& name, const GradientConfig& config, int tasks, stacks::Progress& progress,
+                 Measure measure);
+
+/// Returns how theory predicts gradients of a measured stack.
+theory::PredictionOptions prediction_options(const config::Config& config, const StackSpec& spec);
 
 /// Theory's gradients of the stack `overridden`, which --theory-set may have changed, for the token ids and labels of
 /// the run's seeds of the measured stack, `spec`: the same unless --theory-set says otherwise. Unsupported too where
@@ -40,6 +119,18 @@ struct Compared {
 theory::Prediction predict_gradients(const config::Config& config, const StackSpec& spec, const StackSpec& overridden,
                                      stacks::Progress& progress,
                                      theory::GradientPaths paths = theory::GradientPaths::all);
+
+/// Returns numbers of a prediction that a verdict compares: the stream's gradient at every depth, and a second curve.
+template <class Place>
+std::vector<double> stream_and(const Profile& predicted, Statistic statistic, Place place) {
+  std::vector<double> numbers;
+  for (const Curve* curve : {predicted.find(Statistic::grad_sq, Signal::x_out), predicted.find(statistic, place)}) {
+    if (curve != nullptr) numbers.insert(numbers.end(), curve->value.begin(), curve->value.end());
+  }
+  return numbers;
+}
+/// Likewise the gradient of the last layer's W_down.
+std::vector<double> last_down(const Profile& predicted);
 
 /// log ‖∂loss/∂·‖ = ½ log_grad_sq of a place (a Signal or a Weight), measured or predicted.
 template <class Place>
@@ -61,14 +152,18 @@ std::vector<bool> log_norm_precise(const theory::Prediction& prediction, Place p
   return precise;
 }
 
-/// Every other entry: a curve over sublayers at attention, or at the layers' ends.
+/// Every stride-th entry: with 2 a curve over sublayers at attention, or at the layers' ends.
 template <class T>
-std::vector<T> every_layer(const std::vector<T>& sublayers) {
+std::vector<T> every(std::size_t stride, const std::vector<T>& sublayers) {
   std::vector<T> layers;
-  for (std::size_t i = 0; i < sublayers.size(); i += 2) layers.push_back(sublayers[i]);
+  for (std::size_t i = 0; i < sublayers.size(); i += stride) layers.push_back(sublayers[i]);
   return layers;
 }
-Curve every_layer(const Curve& sublayers);
+inline Curve every(std::size_t stride, const Curve& sublayers) {
+  return {every(stride, sublayers.value), every(stride, sublayers.standard_error)};
+}
+
+void push_back(Curve& curve, double value, double error);
 
 /// Returns the variance over seeds of number i of a mean over seeds.
 double variance_of(const Curve& measured, std::size_t i, int seeds);
@@ -82,104 +177,16 @@ double log_norm_bias(const config::Config& config, const StackSpec& spec, const 
 /// dp = p(1−p) d log(S/V).
 double share_bias(double p, double bias_of_log, double variance);
 
-/// Judges tests of stacks of one width together.
-void judge_together(const GradientConfig& config, const std::vector<judge::Test*>& tests);
+/// "G8: -0.5: holds", the claimed number in a format of fmt's; "-" without a claim.
+std::string claim_words(const Case& c, const std::string& claim, const char* format);
 
-/// The results of an experiment by stack.
-template <class T>
-struct Cases {
-  std::vector<T> cases = {};
-  bool stopped_early = false;  ///< cases are those that were finished, and not judged
-};
+/// The measured depths of `gradients depth`, and greater ones.
+std::vector<int> theory_layers(const GradientConfig& config);
 
-/// Appends measure(backend, spec, overridden) of every stack to `result`, until the run is stopped. `tasks` are those
-/// of one stack.
-template <class T, class Measure>
-void over_stacks(const std::string& name, const GradientConfig& config, const std::vector<StackSpec>& stacks,
-                 const std::vector<StackSpec>& overridden, int tasks, stacks::Progress& progress, Cases<T>& result,
-                 const Measure& measure) {
-  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
-  progress.begin("gradients " + name, static_cast<std::int64_t>(stacks.size()) * tasks);
-  result.stopped_early = stacks::until_stopped([&] {
-    for (std::size_t i = 0; i < stacks.size(); ++i) {
-      progress.throw_if_stop_requested();
-      result.cases.push_back(measure(config, *backend, stacks[i], overridden[i], progress));
-    }
-  });
-}
+/// G10: a factor (2/3)^(1/2) per layer towards the input.
+double claimed_attenuation_rate();
 
-using dataset::ColumnText;
-using dataset::Table;
-
-/// N_suffix of a quantity N, its meaning followed by `words`.
-ColumnText version_of(const ColumnText& says, const std::string& suffix, const std::string& words);
-
-/// "placement" and "refusal" of an S.
-template <class S>
-void add_stack(Table<S>& table, const std::string& row) {
-  table
-      .column({"placement", row, "", "normalization placement (T1)"},
-              [](const S& s) { return config::placement_label(s.spec); })
-      .column({"refusal", row, "", "why there is no prediction"}, &S::refusal);
-}
-
-/// The values and the standard errors of the curve `curve(s)`, which may be shorter than its dimension is long.
-template <class S, class F>
-void add_series(Table<S>& table, ColumnText values, ColumnText errors, F curve) {
-  table.column(std::move(values), [curve](const S& s) { return curve(s).value; });
-  table.column(std::move(errors), [curve](const S& s) { return curve(s).standard_error; });
-}
-/// N and N_stderr of rows by seed.
-template <class S>
-void add_rows(Table<S>& table, const ColumnText& says, judge::SeedRows S::*rows) {
-  add_series(table, says, {says.name + "_stderr", says.dimensions, says.units, "its standard error over seeds"},
-             [rows](const S& s) { return (s.*rows).curve(); });
-}
-/// N_measured and N_stderr.
-template <class S, class F>
-void add_measured(Table<S>& table, const ColumnText& says, F curve) {
-  add_series(table, version_of(says, "measured", "mean over seeds"),
-             version_of(says, "stderr", "standard error over seeds"), std::move(curve));
-}
-/// N_predicted and N_predicted_stderr.
-template <class S, class F>
-void add_predicted(Table<S>& table, const ColumnText& says, F curve) {
-  add_series(table, version_of(says, "predicted", "prediction"),
-             version_of(says, "predicted_stderr", "standard error of the prediction"), std::move(curve));
-}
-template <class S>
-void add_curve(Table<S>& table, const ColumnText& says, Compared S::*curve) {
-  add_measured(table, says, [curve](const S& s) { return (s.*curve).measured.curve(); });
-  add_predicted(table, says, [curve](const S& s) -> const Curve& { return (s.*curve).predicted; });
-}
-
-/// N_measured, N_stderr, N_predicted, N_predicted_stderr, N_power, N_verdict and N_verdict_reason.
-Table<judge::Test> test_table(const ColumnText& says);
-template <class S>
-void add_test(Table<S>& table, const ColumnText& says, judge::Test S::*test) {
-  table.part(test_table(says), [test](const S& s) { return &(s.*test); });
-}
-/// N and N_reason, of the deciding test; not checked where there are none.
-template <class S>
-void add_verdict(Table<S>& table, const ColumnText& says, std::vector<judge::Test> S::*tests) {
-  table.column(says, [tests](const S& s) {
-    const judge::Test* test = judge::deciding(s.*tests);
-    return judge::name_of(test != nullptr ? test->verdict : judge::Verdict::not_checked);
-  });
-  table.column(version_of(says, "reason", "why it is inconclusive"), [tests](const S& s) {
-    const judge::Test* test = judge::deciding(s.*tests);
-    return test != nullptr ? test->reason : "";
-  });
-}
-
-/// Returns the outcome of a result whose rows stand in their order on the dimension `row`: rejected if one of them is.
-template <class S, class Rejects>
-study::Outcome outcome_of(dataset::Builder& builder, const Table<S>& table, const std::string& row,
-                          const std::vector<S>& rows, std::string text, const Rejects& is_rejected) {
-  for (std::size_t i = 0; i < rows.size(); ++i) table.put(rows[i], builder.at(row, i));
-  return {.data = builder.finish(),
-          .table = std::move(text),
-          .code = study::code_of(std::ranges::none_of(rows, is_rejected))};
-}
+/// Finds where piecewise linear y(x) first changes its sign, x rising; NaN if it does not.
+double first_crossing(const std::vector<double>& x, const std::vector<double>& y);
 
 }  // namespace periscope::gradients

@@ -7,10 +7,13 @@
 
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/settings/theory_override.h"
-#include "experiments/studies/gradients/experiments.h"
+#include "experiments/studies/gradients/common.h"
 #include "sim/base/error.h"
 #include "sim/numerics/larger.h"
 
+/// The last MLP matrix's gradient of every placement over that of Pre-LN with the same weights, against the size of the
+/// MLP's output a, which init.down_factor sweeps (G6, T14). Placements share their random weights at equal seeds, so
+/// ratios are taken seed by seed.
 namespace periscope::gradients {
 namespace {
 
@@ -33,11 +36,6 @@ struct Sweep {
     return log_norm_bias(config, spec, predictions[i], static_cast<std::size_t>(spec.model.sublayers() - 2), 0.0);
   }
 };
-
-void push_back(Curve& curve, double value, double error) {
-  curve.value.push_back(value);
-  curve.standard_error.push_back(error);
-}
 
 /// T14: what stands between the gradient of the stack's output and that of the last MLP's output a, from measured
 /// sizes: γ/rms of every norm's input on the way. The sum before a norm C is that of orthogonal parts.
@@ -96,100 +94,104 @@ judge::SeedRows difference(const Rows& a, const Rows& b) {
   return rows;
 }
 
-/// The test of where the ratio is 1, if it is anywhere in the prediction.
-void find_crossing(const config::Config& config, const Sweep& own, Crossover& c) {
-  const std::vector<double>& ratio = c.ratio.predicted.value;
-  const std::vector<double>& rms_a = c.rms_a.predicted.value;
-  const double predicted = first_crossing(rms_a, ratio);
-  c.crosses = std::isfinite(predicted);
+/// Returns the test of log rms a at which the ratio is 1. Without seeds, so that it is not judged, if the predicted
+/// ratio is 1 nowhere.
+judge::Test crossing_of(const Sweep& own, const judge::SeedRows& measured, const Case& c) {
+  const Curve& ratio = c.predicted.at("log_ratio");
+  const std::vector<double>& rms_a = own.rms_a_predicted.value;
+  const std::vector<judge::Test>& ratios = c.tests.at("verdict");
+  const double predicted = first_crossing(rms_a, ratio.value);
   std::vector<double> crossings;
-  for (std::size_t s = 0; s < c.ratio.measured.rows().size(); ++s) {
-    crossings.push_back(first_crossing(c.rms_a.measured.rows()[s], c.ratio.measured.rows()[s]));
+  for (std::size_t s = 0; s < measured.rows().size(); ++s) {
+    crossings.push_back(first_crossing(own.log_rms_a[s], measured.rows()[s]));
   }
   // An error e of the log ratio moves the crossing by e divided by the curve's slope.
   std::size_t i = 0;
-  while (i + 2 < ratio.size() && rms_a[i + 1] < predicted) ++i;
-  const double slope = std::abs((ratio[i + 1] - ratio[i]) / (rms_a[i + 1] - rms_a[i]));
-  c.crossing = {
-      .measured = judge::mean_over_seeds(crossings),
-      .predicted = {predicted, c.ratio.predicted.standard_error[i] / slope},
-      .tolerated_bias = c.ratios[i].tolerated_bias / slope,
-      .limit = c.ratios[i].limit,
-      .seeds = config.run.seeds,
-      .replicates = c.ratios[i].replicates,
-      .precise = c.ratios[i].precise && c.ratios[i + 1].precise && own.rms_a_precise[i] && own.rms_a_precise[i + 1]};
+  while (i + 2 < ratio.value.size() && rms_a[i + 1] < predicted) ++i;
+  const double slope = std::abs((ratio.value[i + 1] - ratio.value[i]) / (rms_a[i + 1] - rms_a[i]));
+  return {.measured = judge::mean_over_seeds(crossings),
+          .predicted = {predicted, ratio.standard_error[i] / slope},
+          .tolerated_bias = ratios[i].tolerated_bias / slope,
+          .limit = ratios[i].limit,
+          .seeds = std::isfinite(predicted) ? ratios[i].seeds : 0,
+          .replicates = ratios[i].replicates,
+          .precise = ratios[i].precise && ratios[i + 1].precise && own.rms_a_precise[i] && own.rms_a_precise[i + 1]};
 }
 
-Crossover compare(const config::Config& config, const Sweep& own, const Sweep& pre) {
-  Crossover c;
-  c.spec = own.spec;
-  c.ratio.measured = difference(own.log_gradient, pre.log_gradient);
-  c.log_law = difference(own.log_gain, pre.log_gain);
-  for (const std::vector<double>& row : own.log_rms_a) c.rms_a.measured.add(row);
-  c.refusal = own.refusal().empty() ? pre.refusal() : own.refusal();
+bool crosses(const Case& c) { return c.test("log_crossing").seeds > 0; }
+
+Case compare(const config::Config& config, const Sweep& own, const Sweep& pre) {
+  const judge::SeedRows ratio = difference(own.log_gradient, pre.log_gradient);
+  judge::SeedRows rms_a;
+  for (const std::vector<double>& row : own.log_rms_a) rms_a.add(row);
+  Case c{.spec = own.spec,
+         .refusal = own.refusal().empty() ? pre.refusal() : own.refusal(),
+         .measured = {{"log_ratio", ratio.curve()},
+                      {"log_rms_a", rms_a.curve()},
+                      {"log_law", difference(own.log_gain, pre.log_gain).curve()}}};
   if (!c.refusal.empty()) return c;
-  c.rms_a.predicted = own.rms_a_predicted;
-  const Curve measured = c.ratio.measured.curve();
+  c.predicted["log_rms_a"] = own.rms_a_predicted;
+  Curve& predicted = c.predicted["log_ratio"];
+  const Curve& measured = c.measured["log_ratio"];
   for (std::size_t i = 0; i < measured.value.size(); ++i) {
-    push_back(c.ratio.predicted, own.gradient_predicted.value[i] - pre.gradient_predicted.value[i],
+    push_back(predicted, own.gradient_predicted.value[i] - pre.gradient_predicted.value[i],
               std::hypot(own.gradient_predicted.standard_error[i], pre.gradient_predicted.standard_error[i]));
     // The limit is that of logarithms of squares; these are logarithms of norms, which are half as large.
-    c.ratios.push_back({.measured = judge::entry(measured, i),
-                        .predicted = judge::entry(c.ratio.predicted, i),
-                        .tolerated_bias = own.bias(config, i) + pre.bias(config, i),
-                        .limit = 0.5 * config.agreement.power_limits.log_grad_sq,
-                        .seeds = config.run.seeds,
-                        .replicates = own.predictions[i].replicates,
-                        .precise = own.gradient_precise[i] && pre.gradient_precise[i]});
+    c.tests["verdict"].push_back({.measured = judge::entry(measured, i),
+                                  .predicted = judge::entry(predicted, i),
+                                  .tolerated_bias = own.bias(config, i) + pre.bias(config, i),
+                                  .limit = 0.5 * config.agreement.power_limits.log_grad_sq,
+                                  .seeds = config.run.seeds,
+                                  .replicates = own.predictions[i].replicates,
+                                  .precise = own.gradient_precise[i] && pre.gradient_precise[i]});
   }
-  find_crossing(config, own, c);
+  c.tests["log_crossing"] = {crossing_of(own, ratio, c)};
   return c;
 }
 
-/// Tests of a placement's ratio against 1, whose rejection shows a sign of its logarithm, at every factor.
-std::vector<judge::Test> signs_of(const Crossover& c) {
-  const Curve ratio = c.ratio.measured.curve();
-  std::vector<judge::Test> tests;
-  for (std::size_t i = 0; i < ratio.value.size(); ++i) {
-    tests.push_back({.measured = judge::entry(ratio, i), .seeds = c.ratio.measured.seeds()});
-  }
-  return tests;
-}
-
 /// G6 at every factor of the sweep: does Post > Pre > Peri hold beyond the noise?
-void judge_order(CrossoverResult& result, double error) {
+void judge_order(const GradientConfig& config, Result& result) {
+  judge::ClaimVerdict verdict = judge::ClaimVerdict::not_testable;
   const auto find = [&](std::string_view name) {
-    return std::ranges::find_if(result.cases, [=](const auto& c) { return c.spec.model.placement.name == name; });
+    return std::ranges::find_if(result.cases, [=](const Case& c) { return c.spec.model.placement.name == name; });
   };
-  result.order.id = "G6";
   const auto peri = find("peri");
   const auto post = find("post");
-  if (peri == result.cases.end() || post == result.cases.end()) return;
-  std::vector<judge::Test> low = signs_of(*peri), high = signs_of(*post);
-  if (low.front().seeds < judge::fewest_seeds) return;
-  std::vector<judge::Test*> tests;
-  for (auto* side : {&low, &high}) {
-    for (judge::Test& test : *side) tests.push_back(&test);
+  std::string& condition = result.facts["order_condition"];
+  if (peri != result.cases.end() && post != result.cases.end() && config.run.seeds >= judge::fewest_seeds) {
+    // Tests of both ratios against 1, whose rejection shows a sign of the logarithm.
+    std::vector<judge::Test> low, high;
+    const std::size_t factors = config.down_factors.size();
+    for (std::size_t i = 0; i < factors; ++i) {
+      for (const auto& [tests, c] : {std::pair(&low, peri), std::pair(&high, post)}) {
+        tests->push_back({.measured = judge::entry(c->measured.at("log_ratio"), i), .seeds = config.run.seeds});
+      }
+    }
+    std::vector<judge::Test*> tests;
+    for (auto* side : {&low, &high}) {
+      for (judge::Test& test : *side) tests.push_back(&test);
+    }
+    judge::judge(tests, {config.agreement.familywise_error});
+    const auto sign_of = [](const judge::Test& test) {
+      return !judge::disagrees(test) ? 0 : test.measured.value > 0.0 ? 1 : -1;
+    };
+    std::size_t holds = 0, fails = 0;
+    for (std::size_t i = 0; i < factors; ++i) {
+      holds += sign_of(low[i]) < 0 && sign_of(high[i]) > 0 ? 1 : 0;
+      fails += sign_of(low[i]) > 0 || sign_of(high[i]) < 0 ? 1 : 0;
+    }
+    verdict = holds == factors ? judge::ClaimVerdict::holds
+              : holds > 0      ? judge::ClaimVerdict::holds_with_condition
+              : fails > 0      ? judge::ClaimVerdict::fails
+                               : judge::ClaimVerdict::not_shown;
+    condition = fmt::format("holds at {} of {} sizes of the MLP's output", holds, factors);
+    const judge::Estimate crossing = peri->test("log_crossing").measured;
+    if (std::isfinite(crossing.value)) {
+      const double at = std::exp(crossing.value);
+      condition += fmt::format("; Peri < Pre needs rms a > {}", judge::plus_minus({at, at * crossing.error}));
+    }
   }
-  judge::judge(tests, {error});
-  const auto sign_of = [](const judge::Test& test) {
-    return !judge::disagrees(test) ? 0 : test.measured.value > 0.0 ? 1 : -1;
-  };
-  std::size_t holds = 0, fails = 0;
-  for (std::size_t i = 0; i < low.size(); ++i) {
-    holds += sign_of(low[i]) < 0 && sign_of(high[i]) > 0 ? 1 : 0;
-    fails += sign_of(low[i]) > 0 || sign_of(high[i]) < 0 ? 1 : 0;
-  }
-  result.order.verdict = holds == low.size() ? judge::ClaimVerdict::holds
-                         : holds > 0         ? judge::ClaimVerdict::holds_with_condition
-                         : fails > 0         ? judge::ClaimVerdict::fails
-                                             : judge::ClaimVerdict::not_shown;
-  result.condition = fmt::format("holds at {} of {} sizes of the MLP's output", holds, low.size());
-  if (std::isfinite(peri->crossing.measured.value)) {
-    const double at = std::exp(peri->crossing.measured.value);
-    result.condition +=
-        fmt::format("; Peri < Pre needs rms a > {}", judge::plus_minus({at, at * peri->crossing.measured.error}));
-  }
+  result.facts["order_claim"] = judge::name_of(verdict);
 }
 
 bool is_pre(const StackSpec& spec) { return spec.model.placement.name == "pre"; }
@@ -206,62 +208,33 @@ std::string percent(double share) {
 }
 
 /// Largest |log| by which T14's ratio from measured sizes misses the measured ratio.
-double law_error(const Crossover& c) {
-  const Curve ratio = c.ratio.measured.curve();
-  const Curve law = c.log_law.curve();
+double law_error(const Case& c) {
+  const Curve& ratio = c.measured.at("log_ratio");
+  const Curve& law = c.measured.at("log_law");
   double worst = 0.0;
   for (std::size_t i = 0; i < ratio.value.size(); ++i) worst = larger(worst, std::abs(ratio.value[i] - law.value[i]));
   return worst;
 }
 
-std::string table_of(const CrossoverResult& result) {
+std::string crossover_table(const GradientConfig&, const Result& result) {
   dataset::TextTable table({"placement", "ratio, smallest a", "ratio, largest a", "theory", "ratio 1 at rms a",
                             "predicted", "theory", "T14 off by at most"});
-  for (const Crossover& c : result.cases) {
-    const Curve ratio = c.ratio.measured.curve();
+  for (const Case& c : result.cases) {
+    const Curve& ratio = c.measured.at("log_ratio");
     const auto at = [&](std::size_t i) { return judge::plus_minus(exponential(judge::entry(ratio, i))); };
-    const judge::Test* worst = judge::deciding(c.ratios);
+    const judge::Test crossing = c.test("log_crossing");
     table.add({config::placement_label(c.spec), at(0), at(ratio.value.size() - 1),
-               worst != nullptr ? judge::verdict_words(*worst) : c.refusal,
-               c.crosses ? judge::plus_minus(exponential(c.crossing.measured)) : "none",
-               c.crosses ? judge::shown(std::exp(c.crossing.predicted.value), "{:.4g}") : "none",
-               c.crosses ? judge::verdict_words(c.crossing) : "-", percent(std::expm1(law_error(c)))});
+               c.tests.contains("verdict") ? judge::verdict_words(c.test("verdict")) : c.refusal,
+               crosses(c) ? judge::plus_minus(exponential(crossing.measured)) : "none",
+               crosses(c) ? judge::shown(std::exp(crossing.predicted.value), "{:.4g}") : "none",
+               crosses(c) ? judge::verdict_words(crossing) : "-", percent(std::expm1(law_error(c)))});
   }
+  const std::string& condition = result.facts.at("order_condition");
   return table.text() +
          "ratio: ‖∂loss/∂W_down‖ of the last layer over that of Pre-LN, same weights; a: the last MLP's output. T14: "
          "the ratio from measured sizes alone.\n" +
-         fmt::format("{}: Post > Pre > Peri: {}{}\n", result.order.id, judge::name_of(result.order.verdict),
-                     result.condition.empty() ? "" : " (" + result.condition + ")");
-}
-
-const Table<Crossover>& placement_table() {
-  static const Table<Crossover> all = [] {
-    using C = Crossover;
-    const std::string swept = "case down_factor";
-    Table<C> table;
-    add_stack(table, "case");
-    add_curve(table, {"log_ratio", swept, "nat", "log of the last W_down's gradient norm over that of Pre-LN"},
-              &C::ratio);
-    add_curve(table, {"log_rms_a", swept, "nat", "log rms of the last MLP's output"}, &C::rms_a);
-    add_series(table, {"log_law_measured", swept, "nat", "T14's log ratio from measured sizes"},
-               {"log_law_stderr", swept, "nat", "its standard error over seeds"},
-               [](const C& c) { return c.log_law.curve(); });
-    add_test(table, {"log_crossing", "case", "nat", "log rms a at which the ratio is 1"}, &C::crossing);
-    add_verdict(table, {"verdict", "case", "", "agreement of the ratio with theory at its worst factor (T19)"},
-                &C::ratios);
-    return table;
-  }();
-  return all;
-}
-
-}  // namespace
-
-double first_crossing(const std::vector<double>& x, const std::vector<double>& y) {
-  for (std::size_t i = 0; i + 1 < x.size(); ++i) {
-    if (y[i] == 0.0) return x[i];
-    if ((y[i] > 0.0) != (y[i + 1] > 0.0)) return x[i] + (x[i + 1] - x[i]) * y[i] / (y[i] - y[i + 1]);
-  }
-  return std::numeric_limits<double>::quiet_NaN();
+         fmt::format("G6: Post > Pre > Peri: {}{}\n", result.facts.at("order_claim"),
+                     condition.empty() ? "" : " (" + condition + ")");
 }
 
 void require_ratios(const GradientConfig& config) {
@@ -290,49 +263,62 @@ void require_ratios(const GradientConfig& config) {
                                      [](const StackSpec& spec) { return spec.init.down_factor; });
 }
 
-CrossoverResult gradient_crossover(const GradientConfig& config, stacks::Progress& progress) {
-  require_ratios(config);
-  CrossoverResult result;
-  result.factors = config.down_factors;
-  Cases<Sweep> sweeps;
-  const int tasks = static_cast<int>(result.factors.size()) * (config.run.seeds + 1);
-  over_stacks("crossover", config, config.stacks(), config.predicted_stacks(), tasks, progress, sweeps, sweep_of);
-  result.stopped_early = sweeps.stopped_early;
+Result run_crossover(const GradientConfig& config, stacks::Progress& progress) {
+  Result result;
+  std::vector<Sweep> sweeps;
+  const int tasks = static_cast<int>(config.down_factors.size()) * (config.run.seeds + 1);
+  result.stopped_early = over_stacks("crossover", config, tasks, progress,
+                                     [&](const Backend& ops, const StackSpec& spec, const StackSpec& overridden) {
+                                       sweeps.push_back(sweep_of(config, ops, spec, overridden, progress));
+                                     });
   if (result.stopped_early) return result;
-  const Sweep& pre = *std::ranges::find_if(sweeps.cases, is_pre, &Sweep::spec);
-  std::vector<judge::Test*> tests;
-  for (const Sweep& own : sweeps.cases) {
+  const Sweep& pre = *std::ranges::find_if(sweeps, is_pre, &Sweep::spec);
+  for (const Sweep& own : sweeps) {
     if (!is_pre(own.spec)) result.cases.push_back(compare(config, own, pre));
   }
-  for (Crossover& c : result.cases) {
-    for (judge::Test& test : c.ratios) tests.push_back(&test);
-    if (c.crosses) tests.push_back(&c.crossing);
-  }
-  judge_together(config, tests);
-  judge_order(result, config.agreement.familywise_error);
+  judge_together(config, result.cases);
+  judge_order(config, result);
   return result;
 }
 
-const dataset::Schema& crossover_schema() {
-  using dataset::Type;
-  static const dataset::Schema schema = [] {
-    std::vector<dataset::ColumnSpec> columns{{"order_claim", "", Type::text, "", "verdict on Post > Pre > Peri (G6)"},
-                                             {"order_condition", "", Type::text, "", "when that holds"}};
-    std::ranges::copy(placement_table().specs(), std::back_inserter(columns));
-    return dataset::Schema("gradient_crossover", 2, {{"case"}, {"down_factor", Type::real, "1", "init.down_factor"}},
-                           std::move(columns));
-  }();
-  return schema;
+}  // namespace
+
+double first_crossing(const std::vector<double>& x, const std::vector<double>& y) {
+  for (std::size_t i = 0; i + 1 < x.size(); ++i) {
+    if (y[i] == 0.0) return x[i];
+    if ((y[i] > 0.0) != (y[i + 1] > 0.0)) return x[i] + (x[i + 1] - x[i]) * y[i] / (y[i] - y[i + 1]);
+  }
+  return std::numeric_limits<double>::quiet_NaN();
 }
 
-study::Outcome crossover_outcome(const GradientConfig&, const CrossoverResult& result) {
-  dataset::Builder builder(crossover_schema());
-  builder.put("down_factor", result.factors);
-  builder.put("order_claim", judge::name_of(result.order.verdict));
-  builder.put("order_condition", result.condition);
-  return outcome_of(builder, placement_table(), "case", result.cases, table_of(result), [](const Crossover& c) {
-    return judge::disagrees(c.crossing) || std::ranges::any_of(c.ratios, judge::disagrees);
-  });
+Experiment crossover_experiment() {
+  using dataset::Type;
+  const std::string swept = "case down_factor";
+  const Columns columns = columns_of(
+      "case",
+      {{Kind::compared, "log_ratio", swept, "nat", "log of the last W_down's gradient norm over that of Pre-LN"},
+       {Kind::compared, "log_rms_a", swept, "nat", "log rms of the last MLP's output"},
+       {Kind::measured, "log_law", swept, "nat", "T14's log ratio from measured sizes"},
+       {Kind::test, "log_crossing", "case", "nat", "log rms a at which the ratio is 1"},
+       {Kind::verdict, "verdict", "case", "", "agreement of the ratio with theory at its worst factor (T19)"}});
+  std::vector<dataset::ColumnSpec> all{{"order_claim", "", Type::text, "", "verdict on Post > Pre > Peri (G6)"},
+                                       {"order_condition", "", Type::text, "", "when that holds"}};
+  std::ranges::copy(columns.specs(), std::back_inserter(all));
+  return {.name = "gradients crossover",
+          .question = "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output",
+          .configuration = "crossover.toml",
+          .columns = columns,
+          .schema = dataset::Schema("gradient_crossover", 3,
+                                    {{"case"}, {"down_factor", Type::real, "1", "init.down_factor"}}, std::move(all)),
+          .compared =
+              [](const Profile& p) {
+                std::vector<double> numbers = last_down(p);
+                numbers.push_back(p.find(Statistic::second_moment, Signal::f_out)->value.back());
+                return numbers;
+              },
+          .require = require_ratios,
+          .run = run_crossover,
+          .table = crossover_table};
 }
 
 }  // namespace periscope::gradients

@@ -2,215 +2,195 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/run/token_ids.h"
-#include "experiments/studies/gradients/experiments.h"
+#include "experiments/studies/gradients/common.h"
 #include "sim/base/error.h"
 
+/// The dependence of the gradient of the last MLP matrix, ‖∂loss/∂W_down‖_F of layer L, on the depth L (G8, T12h):
+/// every stack at every depth of gradients.layers, with the same seeds at all depths. An exponent is fitted to the
+/// logarithms of every seed, and its error is the spread over seeds.
 namespace periscope::gradients {
 namespace {
 
 constexpr std::size_t late_points = 3;
 constexpr int deeper[] = {2, 4, 8, 16};  // theory goes on to these multiples of the greatest measured depth
+// T22: half of the ½ by which G8's two laws differ, L⁰ of Post-LN and L^(−½) of Pre-LN.
+constexpr double exponent_power_limit = 0.25;
 
-StackSpec at_depth(StackSpec spec, double layers) {
-  spec.model.layers = static_cast<int>(layers);
+StackSpec at_depth(StackSpec spec, int layers) {
+  spec.model.layers = layers;
   return spec;
 }
 
 /// Returns the claim of G8 about a placement, if it says anything.
-std::optional<judge::Claim> depth_claim_of(const StackSpec& spec) {
+std::optional<judge::Claim> claim_of(const StackSpec& spec) {
   if (spec.model.placement.name == "post") return judge::Claim{.id = "G8", .claimed = 0.0};
   if (spec.model.placement.name == "pre") return judge::Claim{.id = "G8", .claimed = -0.5};
   return std::nullopt;
 }
 
-void append_last(DepthLaw& law, const theory::Prediction& prediction) {
-  const Curve curve = log_norm(prediction.profile, Weight::down);
-  law.gradient.predicted.value.push_back(curve.value.back());
-  law.gradient.predicted.standard_error.push_back(curve.standard_error.back());
-  law.precise.push_back(log_norm_precise(prediction, Weight::down).back());
-}
-
 /// Beyond the measured depths only the trend counts: fewer patterns will do.
 theory::Prediction predict_deep(const config::Config& config, const StackSpec& spec, const StackSpec& overridden,
                                 const stacks::Progress& progress) {
-  return theory::predict(overridden, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds),
-                         {.tolerance = config.theory.wanted_tolerance(),
-                          .gradient_tolerance = config.theory.wanted_gradient_tolerance(),
-                          .most_samples = 256,
-                          .seed = config.run.seed,
-                          .labels = stacks::distinct_label_ids(spec, config.run.seed, config.run.seeds),
-                          .fault = config.theory.fault,
-                          .on_share = [&](double) { progress.throw_if_stop_requested(); }});
+  theory::PredictionOptions options = prediction_options(config, spec);
+  options.most_samples = 256;
+  options.on_share = [&](double) { progress.throw_if_stop_requested(); };
+  return theory::predict(overridden, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds), options);
 }
 
 /// Fits the exponents of measured depths and theory's between its two greatest ones.
-void fit_exponents(const config::Config& config, const std::vector<theory::Prediction>& predictions,
-                   const DepthResult& result, DepthLaw& law) {
-  const Curve measured = law.gradient.measured.curve();
-  const Curve& predicted = law.gradient.predicted;
+void fit_exponents(const GradientConfig& config, const judge::SeedRows& rows,
+                   const std::vector<theory::Prediction>& predictions, Case& law) {
+  const Curve& measured = law.measured["log_gradient"];
+  Curve& predicted = law.predicted["log_gradient"];
+  std::vector<bool> precise;
+  for (const theory::Prediction& p : predictions) {
+    const Curve curve = log_norm(p.profile, Weight::down);
+    push_back(predicted, curve.value.back(), curve.standard_error.back());
+    precise.push_back(log_norm_precise(p, Weight::down).back());
+  }
   std::vector<double> bias, x;
-  for (std::size_t i = 0; i < result.layers.size(); ++i) {
-    const auto last_layer = static_cast<std::size_t>(2 * (result.layers[i] - 1));
-    bias.push_back(log_norm_bias(config, at_depth(law.spec, result.layers[i]), predictions[i], last_layer,
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    const auto last_layer = static_cast<std::size_t>(2 * (config.layers[i] - 1));
+    bias.push_back(log_norm_bias(config, at_depth(law.spec, config.layers[i]), predictions[i], last_layer,
                                  variance_of(measured, i, config.run.seeds)));
-    x.push_back(std::log(result.layers[i]));
+    x.push_back(std::log(config.layers[i]));
   }
   const auto exponent = [&](std::size_t from) {
-    judge::Test test = judge::sum_test(law.gradient.measured, predicted, law.precise, predictions.front().replicates,
-                                       judge::slope_weights(x, from), bias);
+    judge::Test test =
+        judge::sum_test(rows, predicted, precise, predictions.front().replicates, judge::slope_weights(x, from), bias);
     test.limit = exponent_power_limit;
     return test;
   };
-  law.exponent = exponent(0);
-  law.late_exponent = exponent(x.size() - std::min(x.size(), late_points));
-  if (predicted.value.size() < result.theory_layers.size()) return;
-  const std::size_t last = result.theory_layers.size() - 1;
-  law.limit = (predicted.value[last] - predicted.value[last - 1]) /
-              std::log(result.theory_layers[last] / result.theory_layers[last - 1]);
+  law.tests["exponent"] = {exponent(0)};
+  law.tests["late_exponent"] = {exponent(x.size() - std::min(x.size(), late_points))};
+  const std::vector<int> layers = theory_layers(config);
+  if (predictions.size() < layers.size()) return;
+  const std::size_t last = layers.size() - 1;
+  law.numbers["limit_exponent"] = (predicted.value[last] - predicted.value[last - 1]) /
+                                  std::log(static_cast<double>(layers[last]) / layers[last - 1]);
 }
 
-DepthLaw measure_law(const DepthResult& result, const config::Config& config, const Backend& backend,
-                     const StackSpec& spec, const StackSpec& overridden, stacks::Progress& progress) {
-  DepthLaw law{.spec = spec, .claim = depth_claim_of(spec)};
-  config::RunOptions run = config.run;
-  run.backward = true;
-  std::vector<std::vector<double>> rows(static_cast<std::size_t>(run.seeds));
+Case measure_law(const GradientConfig& config, const Backend& backend, const StackSpec& spec,
+                 const StackSpec& overridden, stacks::Progress& progress) {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  Case law{.spec = spec, .numbers = {{"limit_exponent", unknown}}};
+  std::vector<std::vector<double>> by_seed(static_cast<std::size_t>(config.run.seeds));
   std::vector<theory::Prediction> predictions;
-  for (const double layers : result.layers) {
+  for (const int layers : config.layers) {
     const StackSpec stack = at_depth(spec, layers);
     predictions.push_back(predict_gradients(config, stack, at_depth(overridden, layers), progress));
     if (law.refusal.empty()) law.refusal = predictions.back().refusal;
     std::size_t seed = 0;
     const std::string label = fmt::format("{}, {} layers", config::short_label(spec), layers);
-    stacks::measure_stack(backend, stack, run, run.seeds, label, progress, [&](const Reading& reading) {
-      rows[seed++].push_back(log_norm(reading.profile, Weight::down).value.back());
+    stacks::measure_stack(backend, stack, config.run, config.run.seeds, label, progress, [&](const Reading& reading) {
+      by_seed[seed++].push_back(log_norm(reading.profile, Weight::down).value.back());
     });
   }
-  for (std::vector<double>& row : rows) law.gradient.measured.add(std::move(row));
-  if (!law.refusal.empty()) return law;
-  for (const theory::Prediction& p : predictions) append_last(law, p);
-  for (std::size_t i = result.layers.size(); i < result.theory_layers.size(); ++i) {
-    const double layers = result.theory_layers[i];
-    const theory::Prediction deep =
-        predict_deep(config, at_depth(spec, layers), at_depth(overridden, layers), progress);
-    if (!deep.refusal.empty() || !deep.gradient_refusal.empty())
-      break;  // a stack that grows with depth: its limit is unknown, its exponents are not
-    append_last(law, deep);
+  judge::SeedRows rows;
+  for (std::vector<double>& row : by_seed) rows.add(std::move(row));
+  law.measured["log_gradient"] = rows.curve();
+  std::optional<judge::Claim> claim = claim_of(spec);
+  if (law.refusal.empty()) {
+    const std::vector<int> all = theory_layers(config);
+    for (std::size_t i = config.layers.size(); i < all.size(); ++i) {
+      theory::Prediction deep = predict_deep(config, at_depth(spec, all[i]), at_depth(overridden, all[i]), progress);
+      if (!deep.refusal.empty() || !deep.gradient_refusal.empty())
+        break;  // a stack that grows with depth: its limit is unknown, its exponents are not
+      predictions.push_back(std::move(deep));
+    }
+    fit_exponents(config, rows, predictions, law);
+    if (claim) {
+      const judge::Test& late = law.tests["late_exponent"].front();
+      const auto limit = law.numbers.find("limit_exponent");
+      claim->test = judge::test_of_claim(late, claim->claimed);
+      claim->correction =
+          limit == law.numbers.end() ? std::numeric_limits<double>::quiet_NaN() : late.predicted.value - limit->second;
+    }
   }
-  fit_exponents(config, predictions, result, law);
+  if (claim) law.claims["claim_verdict"] = *claim;
   return law;
 }
 
-std::string table_of(const DepthResult& result) {
-  const auto& layers = result.layers;
+std::string depth_table(const GradientConfig& config, const Result& result) {
+  const std::vector<int>& layers = config.layers;
   dataset::TextTable table({"placement", fmt::format("exponent, {}–{}", layers.front(), layers.back()), "predicted",
                             "theory", fmt::format("exponent, {}–{}", layers[layers.size() - 3], layers.back()),
                             "predicted", "theory", "deepest", "claim"});
-  for (const DepthLaw& law : result.cases) {
+  for (const Case& law : result.cases) {
     if (!law.refusal.empty()) {
       table.add_note(config::placement_label(law.spec), law.refusal);
       continue;
     }
-    const std::string claim =
-        law.claim ? fmt::format("{}: {:g}: {}", law.claim->id, law.claim->claimed, judge::name_of(law.claim->verdict))
-                  : "-";
-    table.add({config::placement_label(law.spec), judge::plus_minus(law.exponent.measured),
-               judge::shown(law.exponent.predicted.value, "{:.3f}"), judge::verdict_words(law.exponent),
-               judge::plus_minus(law.late_exponent.measured), judge::shown(law.late_exponent.predicted.value, "{:.3f}"),
-               judge::verdict_words(law.late_exponent), judge::shown(law.limit, "{:.3f}"), claim});
+    std::vector<std::string> row{config::placement_label(law.spec)};
+    for (const char* name : {"exponent", "late_exponent"}) {
+      const judge::Test test = law.test(name);
+      row.insert(row.end(), {judge::plus_minus(test.measured), judge::shown(test.predicted.value, "{:.3f}"),
+                             judge::verdict_words(test)});
+    }
+    row.push_back(judge::shown(law.numbers.at("limit_exponent"), "{:.3f}"));
+    row.push_back(claim_words(law, "claim_verdict", "{:g}"));
+    table.add(row);
   }
+  const std::vector<int> all = theory_layers(config);
   return table.text() +
          fmt::format(
              "‖∂loss/∂W_down‖ of the last layer ∝ L^exponent, ± standard error over seeds. deepest: theory's "
-             "exponent between {:g} and {:g} layers.\nholds-with-condition: not at these depths, but less "
+             "exponent between {} and {} layers.\nholds-with-condition: not at these depths, but less "
              "theory's finite-depth part, in the limit of many layers.\n",
-             result.theory_layers[result.theory_layers.size() - 2], result.theory_layers.back());
+             all[all.size() - 2], all.back());
 }
-
-const Table<DepthLaw>& law_table() {
-  static const Table<DepthLaw> all = [] {
-    using L = DepthLaw;
-    const std::string words = "log norm of the last W_down's gradient";
-    Table<L> table;
-    add_stack(table, "law");
-    add_measured(table, {"log_gradient", "law layers", "nat", words},
-                 [](const L& l) { return l.gradient.measured.curve(); });
-    add_predicted(table, {"log_gradient", "law theory_layers", "nat", words},
-                  [](const L& l) -> const Curve& { return l.gradient.predicted; });
-    add_test(table, {"exponent", "law", "1", "exponent of L, all measured depths"}, &L::exponent);
-    add_test(table, {"late_exponent", "law", "1", "exponent of L, last three measured depths"}, &L::late_exponent);
-    table.column({"limit_exponent", "law", "1", "theory's exponent at its greatest depths"}, &L::limit)
-        .column({"claimed_exponent", "law", "1", "exponent of claim G8"},
-                [](const L& l) { return l.claim ? std::optional(l.claim->claimed) : std::nullopt; })
-        .column({"claim_verdict", "law", "", "verdict on G8"},
-                [](const L& l) { return l.claim ? std::optional(judge::name_of(l.claim->verdict)) : std::nullopt; });
-    return table;
-  }();
-  return all;
-}
-
-std::vector<int> whole(const std::vector<double>& layers) {
-  std::vector<int> all;
-  for (const double l : layers) all.push_back(static_cast<int>(l));
-  return all;
-}
-
-}  // namespace
 
 void require_depths(const GradientConfig& config) {
   if (config.layers.size() < late_points || !std::ranges::is_sorted(config.layers, std::ranges::less_equal())) {
     throw ConfigError(fmt::format("gradients.layers: expected at least {} rising depths", late_points));
   }
+  for (const auto& all : {config.stacks(), config.predicted_stacks()}) {
+    for (const StackSpec& spec : all) validate(at_depth(spec, theory_layers(config).back()));
+  }
 }
 
-DepthResult gradient_depth(const GradientConfig& config, stacks::Progress& progress) {
-  require_depths(config);
-  DepthResult result;
-  result.layers.assign(config.layers.begin(), config.layers.end());
-  result.theory_layers = result.layers;
-  for (const int factor : deeper) result.theory_layers.push_back(factor * result.layers.back());
-  const std::vector<StackSpec> stacks = config.stacks();
-  const std::vector<StackSpec> overridden = config.predicted_stacks();
-  for (const auto* all : {&stacks, &overridden}) {
-    for (const StackSpec& spec : *all) validate(at_depth(spec, result.theory_layers.back()));
-  }
-  over_stacks("depth", config, stacks, overridden, static_cast<int>(result.layers.size()) * (config.run.seeds + 1),
-              progress, result, [&](auto&&... all) { return measure_law(result, all...); });
-  if (result.stopped_early) return result;
-  std::vector<judge::Test*> tests;
-  std::vector<judge::Claim*> claims;
-  for (DepthLaw& law : result.cases) {
-    if (!law.refusal.empty()) continue;
-    tests.insert(tests.end(), {&law.exponent, &law.late_exponent});
-    if (!law.claim) continue;
-    law.claim->test = judge::test_of_claim(law.late_exponent, law.claim->claimed);
-    law.claim->correction = law.late_exponent.predicted.value - law.limit;
-    claims.push_back(&*law.claim);
-  }
-  judge_together(config, tests);
-  judge::judge(claims, config.agreement.familywise_error);
-  return result;
+Result run_depth(const GradientConfig& config, stacks::Progress& progress) {
+  const int tasks = static_cast<int>(config.layers.size()) * (config.run.seeds + 1);
+  return run_cases("depth", config, tasks, progress, measure_law);
 }
 
-const dataset::Schema& depth_schema() {
+}  // namespace
+
+std::vector<int> theory_layers(const GradientConfig& config) {
+  std::vector<int> all = config.layers;
+  for (const int factor : deeper) all.push_back(factor * config.layers.back());
+  return all;
+}
+
+Experiment depth_experiment() {
   using dataset::Type;
-  static const dataset::Schema schema(
-      "gradient_depth", 3,
-      {{"law"}, {"layers", Type::integer, "1", "L, measured"}, {"theory_layers", Type::integer, "1", "L, predicted"}},
-      law_table().specs());
-  return schema;
-}
-
-study::Outcome depth_outcome(const GradientConfig&, const DepthResult& result) {
-  dataset::Builder builder(depth_schema());
-  builder.put("layers", whole(result.layers));
-  builder.put("theory_layers", whole(result.theory_layers));
-  return outcome_of(builder, law_table(), "law", result.cases, table_of(result), [](const DepthLaw& l) {
-    return judge::disagrees(l.exponent) || judge::disagrees(l.late_exponent);
-  });
+  const std::string words = "log norm of the last W_down's gradient";
+  const Columns columns =
+      columns_of("law", {{Kind::measured, "log_gradient", "law layers", "nat", words},
+                         {Kind::predicted, "log_gradient", "law theory_layers", "nat", words},
+                         {Kind::test, "exponent", "law", "1", "exponent of L, all measured depths"},
+                         {Kind::test, "late_exponent", "law", "1", "exponent of L, last three measured depths"},
+                         {Kind::number, "limit_exponent", "law", "1", "theory's exponent at its greatest depths"},
+                         {Kind::claimed, "claimed_exponent", "law", "1", "exponent of claim G8"},
+                         {Kind::claim, "claim_verdict", "law", "", "verdict on G8"}});
+  return {.name = "gradients depth",
+          .question = "The last MLP matrix's gradient against the number of layers, with fitted exponents",
+          .configuration = "gradient_depth.toml",
+          .columns = columns,
+          .schema = dataset::Schema("gradient_depth", 3,
+                                    {{"law"},
+                                     {"layers", Type::integer, "1", "L, measured"},
+                                     {"theory_layers", Type::integer, "1", "L, predicted"}},
+                                    columns.specs()),
+          .compared = last_down,
+          .over_depths = true,
+          .require = require_depths,
+          .run = run_depth,
+          .table = depth_table};
 }
 
 }  // namespace periscope::gradients

@@ -4,13 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/studies/reproduce/readings.h"
 #include "sim/measure/running_moments.h"
 
 namespace periscope::reproduce {
 namespace {
-
-using training::RecordedValues;
 
 constexpr double missing = std::numeric_limits<double>::quiet_NaN();
 
@@ -51,7 +48,16 @@ const std::vector<Averaged>& averaged() {
   return all;
 }
 
-std::optional<Curve> average_of(const Averaged& curve, const GroupRuns& runs, const std::vector<int>& steps) {
+std::vector<int> recorded_steps(const TrainSpec& train) {
+  std::vector<int> steps;
+  for (int step = 0; step <= train.steps; ++step) {
+    if (is_recorded(train, step)) steps.push_back(step);
+  }
+  return steps;
+}
+
+std::optional<Curve> average_of(const Averaged& curve, const GroupRuns& runs) {
+  const std::vector<int> steps = recorded_steps(runs.cells.front().cell.train);
   std::vector<Curve> by_record(steps.size());
   std::size_t length = 0;
   for (std::size_t r = 0; r < steps.size(); ++r) {

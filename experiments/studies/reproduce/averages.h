@@ -20,15 +20,17 @@ struct Averaged {
   std::string units;
   std::string meaning;
   bool geometric;  ///< mean of logarithms, whose standard error is then given
-  std::function<Values(const training::RecordedValues&)> values;
+  std::function<Values(const RecordedValues&)> values;
 };
 
 [[nodiscard]] const std::vector<Averaged>& averaged();
 
-/// Means over the seeds of a group, at these steps, one record after the other; NaN for a record that no seed has.
-/// Nothing where no seed has any.
-[[nodiscard]] std::optional<Curve> average_of(const Averaged& curve, const GroupRuns& runs,
-                                              const std::vector<int>& steps);
+/// The steps of a run's records.
+[[nodiscard]] std::vector<int> recorded_steps(const TrainSpec& train);
+
+/// Means over the seeds of a group, one record after the other; NaN for a record that no seed has. Nothing where no
+/// seed has any.
+[[nodiscard]] std::optional<Curve> average_of(const Averaged& curve, const GroupRuns& runs);
 
 /// Squared gradients of all matrices of a layer, predicted, with their standard error at most: the sum of the
 /// matrices'. Nothing without prediction.

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
+#include <map>
+#include <string_view>
 
 #include "experiments/engine/judge/depth_fit.h"
 #include "experiments/engine/run/regime.h"
-#include "experiments/studies/reproduce/readings.h"
 
 namespace periscope::reproduce {
 namespace {
@@ -20,8 +20,7 @@ using Test = std::function<void(judge::SignClaim&, const ClaimRow::Runs&)>;
 using Twins = std::vector<const TrainedCell*>;
 
 /// Tests that a number of the twins is positive.
-template <class Number>
-Test positive(const Number& number) {
+Test positive(const std::function<double(const Twins&)>& number) {
   return [number](judge::SignClaim& claim, const ClaimRow::Runs& runs) {
     Values values;
     for (std::size_t seed = 0; seed < runs.front()->cells.size(); ++seed) {
@@ -33,21 +32,21 @@ Test positive(const Number& number) {
   };
 }
 
-/// Tests that a reading is positive, or larger in the first group than in the second, or by more than in the third than
-/// in the fourth.
-Test larger(const Reading& reading) {
-  return positive([reading](const Twins& twins) {
+/// Tests that the number is positive, or larger in the first group than in the second, or by more than in the third
+/// than in the fourth.
+Test larger(const Reading& read) {
+  return positive([read](const Twins& twins) {
     constexpr std::array signs{1.0, -1.0, -1.0, 1.0};
     double sum = 0.0;
-    for (std::size_t i = 0; i < twins.size(); ++i) sum += signs.at(i) * reading(*twins[i]);
+    for (std::size_t i = 0; i < twins.size(); ++i) sum += signs.at(i) * read(*twins[i]);
     return sum;
   });
 }
 
-/// Tests that a reading of the last two groups, of which it may be the first two again, differs by less than half of
+/// Tests that a number of the last two groups, of which it may be the first two again, differs by less than half of
 /// what another one differs by between the first two.
-Test less_than_half(const Reading& of_large, const Reading& of_small) {
-  return [of_large, of_small](judge::SignClaim& claim, const ClaimRow::Runs& runs) {
+Test alike(const Reading& of_large, const Reading& of_small) {
+  return [=](judge::SignClaim& claim, const ClaimRow::Runs& runs) {
     const std::size_t second = runs.size() - 2;
     judge::test_some_row_positive(claim, judge::alike(differences(*runs[0], *runs[1], of_large),
                                                       differences(*runs[second], *runs[second + 1], of_small)));
@@ -59,7 +58,7 @@ Test less_than_half(const Reading& of_large, const Reading& of_small) {
 void test_exponential(judge::SignClaim& claim, const ClaimRow::Runs& runs) {
   judge::SeedTable leads(1, std::vector<Values>(3));
   for (const TrainedCell& run : runs[0]->cells) {
-    const judge::GrowthFit fit = judge::fit_growth(at_end(run, "variance.x_out"));
+    const judge::GrowthFit fit = judge::fit_growth(end(run).at("variance.x_out"));
     const auto& [linear, quadratic, exponential] = fit.laws;
     leads[0][0].push_back(std::log(linear.residual_deviation / exponential.residual_deviation));
     leads[0][1].push_back(std::log(quadratic.residual_deviation / exponential.residual_deviation));
@@ -68,189 +67,159 @@ void test_exponential(judge::SignClaim& claim, const ClaimRow::Runs& runs) {
   judge::test_some_row_positive(claim, leads);
 }
 
-double gradient_slope(const TrainedCell& run, bool end) {
-  const auto& records = run.history.records;
-  return slope_over_layers(layer_gradients(end ? records.rbegin()->second : records.begin()->second));
-}
-double first_slope(const TrainedCell& run) { return gradient_slope(run, false); }
-double last_slope(const TrainedCell& run) { return gradient_slope(run, true); }
-
-double distance_at_start(const TrainedCell& run) {
-  return mean_distance_of_neighbours(at_start(run, "angular_distance"));
-}
-double distance_at_end(const TrainedCell& run) { return mean_distance_of_neighbours(at_end(run, "angular_distance")); }
-
-double rise_of_gains(const TrainedCell& run) {
-  const Values& gains = at_end(run, "gain_mean.norm_b");
-  return slope(gains) * static_cast<double>(gains.size());
+double largest_over_fp16(const TrainedCell& run) {
+  return std::log(std::ranges::max(end(run).at("largest")) / 65504.0);
 }
 
-double missed_growth(const TrainedCell& run) { return cosine_share(run.history.records.rbegin()->second); }
+double steepness(const RecordedValues& record) { return std::abs(gradient_slope(record)); }
+double minus_slope(const RecordedValues& record) { return -gradient_slope(record); }
 
-/// A run that did not come to its end, or whose sizes theory does not support, has no such number.
-double share_of_alignment(const TrainedCell& run) {
-  const auto& last = run.history.records.rbegin()->second;
-  return last.contains("profiled_second_moment") ? from_alignment(run) : std::numeric_limits<double>::quiet_NaN();
+/// Reads a number off the record before training, or off the last one.
+using Record = const RecordedValues& (*)(const TrainedCell&);
+Reading of_record(Record record, double (*read)(const RecordedValues&)) {
+  return [=](const TrainedCell& run) { return read(record(run)); };
 }
 
-const std::string variance_at_top = "ln(variance at the end) at the top";
-const std::string final_loss_of = "final loss: ";
-
-ClaimRow row(const std::string& id, const std::string& exhibit, const std::string& statement,
-             const std::string& quantity, const std::vector<std::string>& groups, const Test& test,
-             double within_tokens = 0.0) {
-  return {id, exhibit, statement, quantity, groups, test, within_tokens};
+/// ln of how much the largest activations differ, beyond a factor of ten.
+double ten_times_larger(const Twins& twins) {
+  return largest_activation(*twins[0]) - largest_activation(*twins[1]) - std::log(10.0);
 }
 
-std::vector<ClaimRow> forward_claims() {
-  const std::string activations = "ln(largest |x| of the stream at the end): Pre - Peri";
-  const std::string distance = "mean angular distance of neighbouring depths: ";
-  return {
-      row("F4a", "1", "in training Pre-LN's variance surges and Peri-LN's stays moderate",
-          "ln(variance at the end / at initialisation) at the top: Pre - Peri", {"pre", "peri"},
-          larger(variance_surge)),
-      row("F4b", "1", "trained Pre-LN's variance grows exponentially over depth, not as a line or a parabola",
-          "least of three, of residuals of ln(variance) from depth 2 on: ln(size for a line / an exponential), the "
-          "same for a parabola, ln(10 % / rms for an exponential)",
-          {"pre"}, test_exponential),
-      row("F9a", "11", "Pre-LN's largest activations are larger than Peri-LN's", activations, {"pre", "peri"},
-          larger(largest_activation)),
-      row("F9b", "11", "Pre-LN's largest activations are at least ten times Peri-LN's", activations + " - ln 10",
-          {"pre", "peri"}, positive([](const Twins& r) {
-            return largest_activation(*r[0]) - largest_activation(*r[1]) - std::log(10.0);
-          })),
-      row("F9c", "11", "Pre-LN passes FP16's largest number", "ln(largest |x| of any signal / 65504)", {"pre"},
-          larger([](const TrainedCell& run) { return std::log(std::ranges::max(at_end(run, "largest")) / 65504.0); }),
-          5e8),
-      row("F10a", "9", "after training Pre-LN's states are more alike from depth to depth than Peri-LN's",
-          distance + "Peri - Pre", {"peri", "pre"}, larger(distance_at_end)),
-      row("F10b", "9", "at initialisation Pre-LN's and Peri-LN's states are about equally alike",
-          distance + "|Peri - Pre| at the end / 2, less |Peri - Pre| at initialisation, of means over seeds",
-          {"peri", "pre"}, less_than_half(distance_at_end, distance_at_start)),
-      row("F11b", "9", "in the upper half Peri-LN's main path keeps more of the stream than with frozen gains",
-          "mean over sublayers of what q keeps of q+: learnable - frozen", {"peri", "peri, output gains frozen"},
-          larger(main_path_share)),
-      row("F11a", "9", "the gains of Peri-LN's output norms rise with depth",
-          "slope of their mean over sublayers, times 2L", {"peri"}, larger(rise_of_gains))};
+/// Steps of the first run to its own final loss, less those of the second to the same.
+double steps_saved(const Twins& twins) {
+  const double target = final_loss(*twins[0]);
+  return steps_to_loss(*twins[0], target) - steps_to_loss(*twins[1], target);
 }
 
-std::vector<ClaimRow> growth_claims() {
-  const auto eq4 = [](const std::string& id, const std::string& label, const std::string& placement) -> ClaimRow {
-    return row(id, "growth",
-               fmt::format("after training Eq. 4 misses growth of {}'s stream: branches align with it", label),
-               "ln(second moment at the top / the same without the cosine term)", {placement}, larger(missed_growth));
-  };
-  const auto scales = [](const std::string& id, const std::string& label, const std::string& placement) -> ClaimRow {
-    return row(
-        id, "growth", fmt::format("training enlarges {}'s stream beyond random weights with the same scales", label),
-        "ln(second moment at the top / that of random weights with the trained rows', columns' and gains' sizes)",
-        {placement}, larger(share_of_alignment));
-  };
-  return {eq4("T15a", "Pre-LN", "pre"), eq4("T15b", "Peri-LN", "peri"), scales("T15c", "Pre-LN", "pre"),
-          scales("T15d", "Peri-LN", "peri")};
+void test_twice_the_spread(judge::SignClaim& claim, const ClaimRow::Runs& runs) {
+  Values large, small;
+  for (const TrainedCell& cell : runs[0]->cells) large.push_back(final_loss(cell));
+  for (const TrainedCell& cell : runs[1]->cells) small.push_back(2.0 * final_loss(cell));
+  judge::test_spreads_more(claim, large, small);
 }
 
-std::vector<ClaimRow> gradient_claims() {
-  const std::string norm = "mean ln of the last layer's gradient norm, second half: ";
-  const std::string slope_words = "slope of ln of a layer's squared gradient over depth";
-  return {
-      row("G6a", "5", "the last layer's gradient is larger in Post-LN than in Pre-LN", norm + "Post - Pre",
-          {"post", "pre"}, larger(last_layer_gradient)),
-      row("G6b", "5", "the last layer's gradient is larger in Pre-LN than in Peri-LN", norm + "Pre - Peri",
-          {"pre", "peri"}, larger(last_layer_gradient)),
-      row("G7a", "7", "trained Post-LN's gradients shrink towards the input", slope_words + " at the end", {"post"},
-          larger(last_slope)),
-      row("G7b", "7", "Pre-LN's gradients grow towards the input at initialisation",
-          "minus the " + slope_words + " at initialisation", {"pre"},
-          larger([](const TrainedCell& run) { return -first_slope(run); })),
-      row("G7c", "7", "Peri-LN's gradients are more uniform than Pre-LN's at initialisation", "|slope|: Pre - Peri",
-          {"pre", "peri"}, larger([](const TrainedCell& run) { return std::abs(first_slope(run)); })),
-      row("G7d", "7", "trained Peri-LN's gradients are more uniform than Post-LN's", "|slope|: Post - Peri",
-          {"post", "peri"}, larger([](const TrainedCell& run) { return std::abs(last_slope(run)); })),
-      row("G12", "4", "Pre-LN's loss and gradient spike more often than Peri-LN's",
-          "events in which the logarithm of loss or gradient norm spikes: Pre - Peri", {"pre", "peri"}, larger(spikes)),
-      row("R9", "4", "Pre-LN's final loss spreads over seeds more than twice as much as Peri-LN's",
-          "(final loss - its mean over seeds)^2: Pre - 4 Peri", {"pre", "peri"},
-          [](judge::SignClaim& claim, const ClaimRow::Runs& runs) {
-            Values large, small;
-            for (const TrainedCell& cell : runs[0]->cells) large.push_back(final_loss(cell));
-            for (const TrainedCell& cell : runs[1]->cells) small.push_back(2.0 * final_loss(cell));
-            judge::test_spreads_more(claim, large, small);
-          })};
-}
+/// What a claim is about: a number in words, and its test.
+struct Number {
+  std::string words;
+  Test test;
+};
 
-/// The claim that the final loss of the first group is larger than that of the second.
-ClaimRow loss_claim(const std::string& id, const std::string& exhibit, const std::string& statement,
-                    const std::string& words, const std::string& first, const std::string& second) {
-  return row(id, exhibit, statement, words, {first, second}, larger(final_loss));
-}
-
-/// The claim that two groups end alike: their final losses differ by less than half of the difference between Pre-LN's
-/// and Peri-LN's.
-ClaimRow alike_claim(const std::string& id, const std::string& exhibit, const std::string& statement,
-                     const std::string& first, const std::string& second) {
-  return row(id, exhibit, statement,
-             fmt::format("final loss: |Pre - Peri| / 2 less |{} - {}|, of means over seeds", first, second),
-             {"pre", "peri", first, second}, less_than_half(final_loss, final_loss));
-}
-
-std::vector<ClaimRow> loss_claims() {
-  const std::string frozen = "peri, output gains frozen";
-  return {loss_claim("R1a", "table5", "at one learning rate A+C ends above Peri-LN", final_loss_of + "A+C - Peri",
-                     "a+c", "peri"),
-          loss_claim("R1b", "table5", "at one learning rate Post-LN ends above A+C", final_loss_of + "Post - A+C",
-                     "post", "a+c"),
-          loss_claim("R1c", "table5", "at one learning rate B-only ends above Peri-LN (the paper: it diverges)",
-                     final_loss_of + "B-only - Peri", "b-only", "peri"),
-          loss_claim("R1d", "table5", "at one learning rate Pre-LN ends above Peri-LN", final_loss_of + "Pre - Peri",
-                     "pre", "peri"),
-          row("R11", "warmup", "Pre-LN reaches Post-LN's final loss in fewer steps",
-              "steps of Post-LN to its own final loss, less those of Pre-LN to the same", {"post", "pre"},
-              positive([](const Twins& r) {
-                const double target = final_loss(*r[0]);
-                return steps_to_loss(*r[0], target) - steps_to_loss(*r[1], target);
-              })),
-          loss_claim("R6a", "8", "with output gains frozen at 1 Peri-LN still ends below Pre-LN",
-                     final_loss_of + "Pre - frozen", "pre", frozen),
-          loss_claim("R6b", "8", "learnable output gains are better than frozen ones", final_loss_of + "frozen - Peri",
-                     frozen, "peri"),
-          loss_claim("R1e", "20", "at one learning rate and with an embedding norm each, Pre-LN ends above Peri-LN",
-                     final_loss_of + "Pre - Peri, both with an embedding norm", "pre, embedding norm",
-                     "peri, embedding norm"),
-          loss_claim("R7b", "20", "an embedding norm helps Peri-LN", final_loss_of + "without - with", "peri",
-                     "peri, embedding norm"),
-          loss_claim("R2a", "32", "QK-norm helps Peri-LN", final_loss_of + "without - with", "peri", "peri, QK-norm"),
-          alike_claim("R2b", "32", "OLMo 2's placement ends about where Peri-LN with QK-norm does", "peri, QK-norm",
-                      "b-only, QK-norm (OLMo 2)"),
-          alike_claim("R7a", "19", "LayerNorm instead of RMSNorm changes Peri-LN's loss little", "peri",
-                      "peri, LayerNorm")};
-}
-
-std::vector<ClaimRow> decay_and_init_claims() {
-  std::vector<ClaimRow> all{
-      row("F13a", "10", "stronger weight decay lowers Pre-LN's variance",
-          variance_at_top + ": shared weight decay - 0.33", {"pre", "pre, weight decay 0.33"}, larger(final_variance)),
-      row("F13b", "10", "stronger weight decay lowers Peri-LN's variance less than Pre-LN's",
-          variance_at_top + ", shared weight decay - 0.33: Pre - Peri",
-          {"pre", "pre, weight decay 0.33", "peri", "peri, weight decay 0.33"}, larger(final_variance)),
-      row("F12", "10", "Pre-LN's final variance follows that of the initialisation more than Peri-LN's",
-          "ln(variance at the end, weights of 10/d over those of 1/(10d)): Pre - Peri",
-          {"pre, variance 10/d", "pre, variance 0.1/d", "peri, variance 10/d", "peri, variance 0.1/d"},
-          larger(final_variance))};
-  const auto below_pre = [&](const std::string& id, const std::string& what) {
-    all.push_back(loss_claim(id, "10", "Peri-LN ends below Pre-LN at " + what, final_loss_of + "Pre - Peri",
-                             "pre, " + what, "peri, " + what));
-  };
-  for (const std::string decay : {"0", "0.0033", "0.33"}) below_pre("R4 " + decay, "weight decay " + decay);
-  for (const std::string what : {"variance 10/d", "variance 2/d", "variance 1/d", "variance 0.1/d", "Xavier"})
-    below_pre("R5 " + what, what);
-  const std::string post = "post, no warm-up, rate x 1", pre = "pre, no warm-up, rate x 1";
-  all.push_back(loss_claim("R10a", "warmup", "without warm-up Post-LN ends higher",
-                           "final loss of Post-LN: without - with", post, "post"));
-  all.push_back(row("R10b", "warmup", "Post-LN loses more without warm-up than Pre-LN",
-                    "final loss without less with warm-up: Post - Pre", {post, "post", pre, "pre"},
-                    larger(final_loss)));
+const std::map<std::string_view, Number>& numbers() {
+  const std::string angle = "mean angular distance of neighbouring depths at the end";
+  const std::string slope = "slope of ln of a layer's squared gradient over depth";
+  static const std::map<std::string_view, Number> all{
+      {"loss", {"final loss", larger(final_loss)}},
+      {"loss alike",
+       {"final loss: half of the first difference less the second, of means", alike(final_loss, final_loss)}},
+      {"spread", {"(final loss - its mean over seeds)^2: first - 4 second", test_twice_the_spread}},
+      {"steps",
+       {"steps of the first to its own final loss, less those of the second to the same", positive(steps_saved)}},
+      {"spikes", {"events in which the logarithm of loss or gradient norm spikes", larger(spikes)}},
+      {"variance", {"ln(variance at the end) at the top", larger(final_variance)}},
+      {"surge", {"ln(variance at the end / at initialisation) at the top", larger(variance_surge)}},
+      {"law",
+       {"least of three, of residuals of ln(variance) from depth 2 on: ln(size for a line / an exponential), the same "
+        "for a parabola, ln(10 % / rms for an exponential)",
+        test_exponential}},
+      {"activation", {"ln(largest |x| of the stream at the end)", larger(largest_activation)}},
+      {"tenfold", {"ln(largest |x| of the stream at the end), less ln 10", positive(ten_times_larger)}},
+      {"over FP16", {"ln(largest |x| of any signal / 65504)", larger(largest_over_fp16)}},
+      {"angle", {angle, larger(of_record(end, mean_distance_of_neighbours))}},
+      {"angle alike",
+       {angle + ": half of the difference less that at initialisation, of means",
+        alike(of_record(end, mean_distance_of_neighbours), of_record(start, mean_distance_of_neighbours))}},
+      {"main path", {"mean over sublayers of what q keeps of q+", larger(main_path_share)}},
+      {"gains", {"slope of their mean over sublayers, times 2L", larger(rise_of_gains)}},
+      {"Eq. 4",
+       {"ln(second moment at the top / the same without the cosine term)", larger(of_record(end, cosine_share))}},
+      {"alignment",
+       {"ln(second moment at the top / that of random weights with the trained rows', columns' and gains' sizes)",
+        larger(from_alignment)}},
+      {"last layer", {"mean ln of the last layer's gradient norm, second half", larger(last_layer_gradient)}},
+      {"slope", {slope + " at the end", larger(of_record(end, gradient_slope))}},
+      {"first slope", {"minus the " + slope + " at initialisation", larger(of_record(start, minus_slope))}},
+      {"steepness", {"|" + slope + "| at the end", larger(of_record(end, steepness))}},
+      {"first steepness", {"|" + slope + "| at initialisation", larger(of_record(start, steepness))}}};
   return all;
+}
+
+/// A claim: that a number of groups, separated by " | ", is positive.
+struct Row {
+  std::string_view id, exhibit, number, groups, statement;
+  double within_tokens = 0.0;  ///< as in ClaimRow
+};
+
+// clang-format off
+constexpr Row claims_before_rates[] = {
+    {"F4a", "1", "surge", "pre | peri", "in training Pre-LN's variance surges and Peri-LN's stays moderate"},
+    {"F4b", "1", "law", "pre", "trained Pre-LN's variance grows exponentially over depth, not as a line or a parabola"},
+    {"F9a", "11", "activation", "pre | peri", "Pre-LN's largest activations are larger than Peri-LN's"},
+    {"F9b", "11", "tenfold", "pre | peri", "Pre-LN's largest activations are at least ten times Peri-LN's"},
+    {"F9c", "11", "over FP16", "pre", "Pre-LN passes FP16's largest number", 5e8},
+    {"F10a", "9", "angle", "peri | pre", "after training Pre-LN's states are more alike from depth to depth than Peri-LN's"},
+    {"F10b", "9", "angle alike", "peri | pre", "at initialisation Pre-LN's and Peri-LN's states are about equally alike"},
+    {"F11b", "9", "main path", "peri | peri, output gains frozen", "in the upper half Peri-LN's main path keeps more of the stream than with frozen gains"},
+    {"F11a", "9", "gains", "peri", "the gains of Peri-LN's output norms rise with depth"},
+    {"T15a", "growth", "Eq. 4", "pre", "after training Eq. 4 misses growth of Pre-LN's stream: branches align with it"},
+    {"T15b", "growth", "Eq. 4", "peri", "after training Eq. 4 misses growth of Peri-LN's stream: branches align with it"},
+    {"T15c", "growth", "alignment", "pre", "training enlarges Pre-LN's stream beyond random weights with the same scales"},
+    {"T15d", "growth", "alignment", "peri", "training enlarges Peri-LN's stream beyond random weights with the same scales"},
+    {"G6a", "5", "last layer", "post | pre", "the last layer's gradient is larger in Post-LN than in Pre-LN"},
+    {"G6b", "5", "last layer", "pre | peri", "the last layer's gradient is larger in Pre-LN than in Peri-LN"},
+    {"G7a", "7", "slope", "post", "trained Post-LN's gradients shrink towards the input"},
+    {"G7b", "7", "first slope", "pre", "Pre-LN's gradients grow towards the input at initialisation"},
+    {"G7c", "7", "first steepness", "pre | peri", "Peri-LN's gradients are more uniform than Pre-LN's at initialisation"},
+    {"G7d", "7", "steepness", "post | peri", "trained Peri-LN's gradients are more uniform than Post-LN's"},
+    {"G12", "4", "spikes", "pre | peri", "Pre-LN's loss and gradient spike more often than Peri-LN's"},
+    {"R9", "4", "spread", "pre | peri", "Pre-LN's final loss spreads over seeds more than twice as much as Peri-LN's"},
+    {"R1a", "table5", "loss", "a+c | peri", "at one learning rate A+C ends above Peri-LN"},
+    {"R1b", "table5", "loss", "post | a+c", "at one learning rate Post-LN ends above A+C"},
+    {"R1c", "table5", "loss", "b-only | peri", "at one learning rate B-only ends above Peri-LN (the paper: it diverges)"},
+    {"R1d", "table5", "loss", "pre | peri", "at one learning rate Pre-LN ends above Peri-LN"},
+    {"R11", "warmup", "steps", "post | pre", "Pre-LN reaches Post-LN's final loss in fewer steps"},
+    {"R6a", "8", "loss", "pre | peri, output gains frozen", "with output gains frozen at 1 Peri-LN still ends below Pre-LN"},
+    {"R6b", "8", "loss", "peri, output gains frozen | peri", "learnable output gains are better than frozen ones"},
+    {"R1e", "20", "loss", "pre, embedding norm | peri, embedding norm", "at one learning rate and with an embedding norm each, Pre-LN ends above Peri-LN"},
+    {"R7b", "20", "loss", "peri | peri, embedding norm", "an embedding norm helps Peri-LN"},
+    {"R2a", "32", "loss", "peri | peri, QK-norm", "QK-norm helps Peri-LN"},
+    {"R2b", "32", "loss alike", "pre | peri | peri, QK-norm | b-only, QK-norm (OLMo 2)", "OLMo 2's placement ends about where Peri-LN with QK-norm does"},
+    {"R7a", "19", "loss alike", "pre | peri | peri | peri, LayerNorm", "LayerNorm instead of RMSNorm changes Peri-LN's loss little"},
+};
+constexpr Row claims_after_rates[] = {
+    {"F13a", "10", "variance", "pre | pre, weight decay 0.33", "stronger weight decay lowers Pre-LN's variance"},
+    {"F13b", "10", "variance", "pre | pre, weight decay 0.33 | peri | peri, weight decay 0.33", "stronger weight decay lowers Peri-LN's variance less than Pre-LN's"},
+    {"F12", "10", "variance", "pre, variance 10/d | pre, variance 0.1/d | peri, variance 10/d | peri, variance 0.1/d", "Pre-LN's final variance follows that of the initialisation more than Peri-LN's"},
+    {"R4 0", "10", "loss", "pre, weight decay 0 | peri, weight decay 0", "Peri-LN ends below Pre-LN at weight decay 0"},
+    {"R4 0.0033", "10", "loss", "pre, weight decay 0.0033 | peri, weight decay 0.0033", "Peri-LN ends below Pre-LN at weight decay 0.0033"},
+    {"R4 0.33", "10", "loss", "pre, weight decay 0.33 | peri, weight decay 0.33", "Peri-LN ends below Pre-LN at weight decay 0.33"},
+    {"R5 variance 10/d", "10", "loss", "pre, variance 10/d | peri, variance 10/d", "Peri-LN ends below Pre-LN at variance 10/d"},
+    {"R5 variance 2/d", "10", "loss", "pre, variance 2/d | peri, variance 2/d", "Peri-LN ends below Pre-LN at variance 2/d"},
+    {"R5 variance 1/d", "10", "loss", "pre, variance 1/d | peri, variance 1/d", "Peri-LN ends below Pre-LN at variance 1/d"},
+    {"R5 variance 0.1/d", "10", "loss", "pre, variance 0.1/d | peri, variance 0.1/d", "Peri-LN ends below Pre-LN at variance 0.1/d"},
+    {"R5 Xavier", "10", "loss", "pre, Xavier | peri, Xavier", "Peri-LN ends below Pre-LN at Xavier"},
+    {"R10a", "warmup", "loss", "post, no warm-up, rate x 1 | post", "without warm-up Post-LN ends higher"},
+    {"R10b", "warmup", "loss", "post, no warm-up, rate x 1 | post | pre, no warm-up, rate x 1 | pre", "Post-LN loses more without warm-up than Pre-LN"},
+};
+// clang-format on
+
+ClaimRow claim_of(const Row& row) {
+  const Number& number = numbers().at(row.number);
+  ClaimRow claim{.id = std::string(row.id),
+                 .exhibit = std::string(row.exhibit),
+                 .statement = std::string(row.statement),
+                 .quantity = number.words,
+                 .groups = {},
+                 .test = number.test,
+                 .within_tokens = row.within_tokens};
+  constexpr std::string_view between = " | ";
+  for (std::size_t begin = 0, end = 0; end < row.groups.size(); begin = end + between.size()) {
+    end = std::min(row.groups.find(between, begin), row.groups.size());
+    claim.groups.emplace_back(row.groups.substr(begin, end - begin));
+  }
+  const std::vector<std::string>& groups = claim.groups;
+  if (groups.size() > 1) claim.quantity += fmt::format(": {} - {}", groups[0], groups[1]);
+  if (groups.size() > 2) claim.quantity += fmt::format(", less {} - {}", groups[2], groups[3]);
+  return claim;
 }
 
 /// Names the runs that did not come to their end.
@@ -310,10 +279,9 @@ std::vector<double> differences(const GroupRuns& first, const GroupRuns& second,
 
 std::vector<judge::SignClaim> judge_claims(const std::vector<GroupRuns>& runs) {
   std::vector<judge::SignClaim> claims;
-  for (const auto& rows : {forward_claims(), growth_claims(), gradient_claims(), loss_claims(), rate_claims(runs),
-                           decay_and_init_claims()}) {
-    for (const ClaimRow& row : rows) claims.push_back(tested(row, runs));
-  }
+  for (const Row& row : claims_before_rates) claims.push_back(tested(claim_of(row), runs));
+  for (const ClaimRow& row : rate_claims(runs)) claims.push_back(tested(row, runs));
+  for (const Row& row : claims_after_rates) claims.push_back(tested(claim_of(row), runs));
   judge::correct_for_number(claims);
   return claims;
 }

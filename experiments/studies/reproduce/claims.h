@@ -1,19 +1,22 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "experiments/engine/judge/sign_claim.h"
-#include "experiments/engine/training/cell.h"
 #include "experiments/studies/reproduce/groups.h"
+#include "experiments/studies/reproduce/readings.h"
+#include "theory/predict/predict.h"
 
 namespace periscope::reproduce {
 
-/// The trained seeds of one group, in the order of the seeds.
+/// The trained seeds of one group, in the order of the seeds, and theory before training, of the base study's groups.
 struct GroupRuns {
   Group group;
-  std::vector<training::TrainedCell> cells;
+  std::vector<TrainedCell> cells;
+  std::optional<theory::Prediction> initial = {};
 };
 
 /// A claim and its test.
@@ -27,8 +30,6 @@ struct ClaimRow {
   double within_tokens = 0.0;
 };
 
-/// Computes a number of one run.
-using Reading = std::function<double(const training::TrainedCell&)>;
 /// By seed: the reading of the first group less that of the second.
 [[nodiscard]] std::vector<double> differences(const GroupRuns& first, const GroupRuns& second, const Reading& reading);
 

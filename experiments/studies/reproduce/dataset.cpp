@@ -1,12 +1,13 @@
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "experiments/engine/judge/depth_fit.h"
 #include "experiments/engine/judge/seed_rows.h"
 #include "experiments/engine/result/curves.h"
+#include "experiments/engine/result/table.h"
 #include "experiments/engine/run/regime.h"
 #include "experiments/studies/reproduce/averages.h"
-#include "experiments/studies/reproduce/dataset_tables.h"
-#include "experiments/studies/reproduce/readings.h"
 #include "experiments/studies/reproduce/reproduce.h"
 
 namespace periscope::reproduce {
@@ -14,102 +15,161 @@ namespace {
 
 using dataset::Type;
 
-dataset::Table<Curve> theory_gradient_table() {
-  dataset::Table<Curve> table;
-  table.column({"layer_gradient_predicted", "group layer", "nat2", "prediction at initialisation"}, &Curve::value)
-      .column({"layer_gradient_predicted_stderr", "group layer", "nat2",
-               "its standard error at most: the sum of its matrices'"},
-              &Curve::standard_error);
+const std::string on_run = "group seed";
+
+dataset::Table<judge::GrowthFit> growth_table() {
+  using G = judge::GrowthFit;
+  dataset::Table<G> table;
+  const auto of_laws = [](double judge::DepthFit::*value) {
+    return [value](const G& fit) {
+      Values values;
+      for (const judge::DepthFit& one : fit.laws) values.push_back(one.*value);
+      return values;
+    };
+  };
+  table
+      .column({"growth_law", on_run, "",
+               "law that describes the variance over depth at the end best, from depth 2 on, where growth_criterion is "
+               "lower by 2 than any other's; no law fits: none to 10 %"},
+              judge::likely_laws_in_words)
+      .column({"growth_criterion", on_run + " law", "1",
+               "QAICc of a law of growth over depth, with growth_effective_points"},
+              of_laws(&judge::DepthFit::criterion))
+      .column({"growth_misfit", on_run + " law", "1", "root mean square of ln(variance / law) over depths from 2 on"},
+              of_laws(&judge::DepthFit::rms_residual))
+      .column(
+          {"growth_effective_points", on_run, "1",
+           "effective number of independent depths, from the autocorrelation at lag one of the closest law's errors"},
+          &G::effective_points);
+  return table;
+}
+
+std::vector<judge::GrowthFit> growth_of(const TrainedCell& run) {
+  judge::GrowthFit fit = judge::fit_growth(end(run).at("variance.x_out"));
+  if (std::isnan(fit.effective_points)) return {};
+  return {std::move(fit)};
+}
+
+/// The columns of theory at the sizes of a run's trained weights, of its last record.
+dataset::Table<TrainedCell> sizes_table() {
+  dataset::Table<TrainedCell> table;
+  const auto along = [&](const std::string& name, const std::string& meaning) {
+    table.column({name, on_run + " depth", "1", meaning}, [name](const TrainedCell& run) { return end(run).at(name); });
+  };
+  const auto top = [&](const std::string& name, const std::string& record, const std::string& meaning) {
+    table.column({name, on_run, "nat", meaning},
+                 [record](const TrainedCell& run) { return end(run).at(record).back(); });
+  };
+  along("scaled_second_moment",
+        "mean square of the stream of random weights with the trained ones' scales, at the end");
+  along("scaled_second_moment_stderr", "its standard error");
+  along("profiled_second_moment",
+        "mean square of the stream of random weights with the trained scale of every row and column (T29; embedding "
+        "tables: of the rows in use), at the end");
+  along("profiled_second_moment_stderr", "its standard error");
+  along("rescaled_second_moment",
+        "mean square of the stream of the trained stack with every matrix divided to its root mean square before "
+        "training, and gains, biases and alphas from then, at the end");
+  for (const GrowthPart& part : growth_parts()) table.column({part.column, on_run, "nat", part.meaning}, part.read);
+  top("growth_alignment_error", "profiled_deviation",
+      "what random models of these profiles and this width have for growth_from_alignment, root mean square");
+  top("growth_beyond_signs_error", "signs_deviation", "standard deviation of growth_beyond_signs of one such model");
+  return table;
+}
+
+dataset::Table<TrainedCell> run_table() {
+  dataset::Table<TrainedCell> table;
+  const std::string on_step = on_run + " step";
+  const auto recorded = [&](const std::string& name, const std::string& units, const std::string& meaning, auto read) {
+    table.column({name, on_run + " record", units, meaning}, [read](const TrainedCell& run) {
+      std::vector<double> values;  // NaN where the run had ended
+      for (const int step : recorded_steps(run.cell.train)) {
+        const auto it = run.history.records.find(step);
+        values.push_back(it == run.history.records.end() ? std::numeric_limits<double>::quiet_NaN() : read(it->second));
+      }
+      return values;
+    });
+  };
+  table.column({"loss", on_step, "nat", "training loss"}, [](const TrainedCell& r) { return r.history.loss; })
+      .column({"grad_norm", on_step, "nat", "norm of all gradients before clipping"},
+              [](const TrainedCell& r) { return r.history.grad_norm; })
+      .column({"last_layer_grad_norm", on_step, "nat", "norm of the last layer's gradients"},
+              [](const TrainedCell& r) { return r.history.last_layer_norm; })
+      .column({"final_loss", on_run, "nat", "mean training loss of the last tenth of the steps; ln V if not finite"},
+              final_loss)
+      .column({"diverged_at", on_run, "1", "step at which a run diverged"},
+              [](const TrainedCell& r) { return training::divergence_step(r.history); })
+      .column(
+          {"spikes", on_run, "1",
+           "events in which the logarithm of loss or gradient norm spikes, for all steps at the rate of those done"},
+          spikes)
+      .column({"spike", on_step, "1", "1 at the first step of each event that spikes counts, else 0"}, spike_starts)
+      .part_if_any(growth_table(), growth_of)
+      .part(sizes_table(), [](const TrainedCell& r) { return end(r).contains("scaled_second_moment") ? &r : nullptr; });
+  recorded("validation_loss", "nat", "on the held-out windows",
+           [](const RecordedValues& record) { return record.at("validation_loss").front(); });
+  recorded("top_first", "1", "largest |x| of the stream",
+           [](const RecordedValues& record) { return record.at("top_magnitudes").front(); });
+  recorded("top_last", "1", "the 100th largest",
+           [](const RecordedValues& record) { return record.at("top_magnitudes").back(); });
+  recorded("cosine_share", "nat", "ln of the second moment at the top over Eq. 4's", cosine_share);
   return table;
 }
 
 dataset::Table<theory::Prediction> theory_table() {
   using P = theory::Prediction;
   dataset::Table<P> table;
+  const std::string words = "prediction at initialisation";
   table
-      .column({"second_moment_predicted", "group depth", "1", "prediction at initialisation"},
-              [](const P& p) { return p.profile.find(Statistic::second_moment, Signal::x_out)->value; })
-      .column({"second_moment_predicted_stderr", "group depth", "1", "its standard error"},
-              [](const P& p) { return p.profile.find(Statistic::second_moment, Signal::x_out)->standard_error; })
-      .column({"variance_predicted", "group depth", "1", "prediction at initialisation"},
+      .curve({"second_moment_predicted", "group depth", "1", words},
+             {"second_moment_predicted_stderr", "group depth", "1", "its standard error"},
+             [](const P& p) { return p.profile.find(Statistic::second_moment, Signal::x_out); })
+      .column({"variance_predicted", "group depth", "1", words},
               [](const P& p) { return p.profile.find(Statistic::variance, Signal::x_out)->value; })
-      .part_if_any(theory_gradient_table(), [](const P& p) {
-        const std::optional<Curve> gradient = predicted_layer_gradients(p);
-        return gradient ? std::vector{*gradient} : std::vector<Curve>();
-      });
+      .curve({"layer_gradient_predicted", "group layer", "nat2", words},
+             {"layer_gradient_predicted_stderr", "group layer", "nat2",
+              "its standard error at most: the sum of its matrices'"},
+             predicted_layer_gradients);
   return table;
 }
 
-/// A group, and what was predicted of it before training.
-struct TrainedGroup {
-  const GroupRuns& runs;
-  const std::vector<int>& steps;
-  const theory::Prediction* initial;  ///< null: nothing
-};
-
-judge::Estimate mean_final_loss(const TrainedGroup& g) {
+judge::Estimate mean_final_loss(const GroupRuns& g) {
   std::vector<double> losses;
-  for (const training::TrainedCell& cell : g.runs.cells) losses.push_back(final_loss(cell));
+  for (const TrainedCell& cell : g.cells) losses.push_back(final_loss(cell));
   return judge::mean_over_seeds(losses);
 }
 
-std::vector<Run> runs_of(const TrainedGroup& g) {
-  std::vector<Run> all;
-  for (const training::TrainedCell& cell : g.runs.cells) all.push_back({cell, g.steps});
-  return all;
-}
-
-std::vector<dataset::ColumnSpec> average_columns() {
-  std::vector<dataset::ColumnSpec> all;
-  for (const Averaged& a : averaged()) {
-    const auto add = [&](const std::string& suffix, const std::string& units, const std::string& meaning) {
-      all.push_back({.name = a.name + "_" + suffix,
-                     .dimensions = "group record " + a.dimension,
-                     .type = Type::real,
-                     .units = units,
-                     .meaning = meaning});
-    };
-    add("measured", a.units, a.meaning + (a.geometric ? ": geometric mean over seeds" : ": mean over seeds"));
-    add("stderr", a.geometric ? "1" : a.units,
-        a.geometric ? "standard error of the mean logarithm" : "standard error of the mean");
-  }
-  return all;
-}
-
-void put_averages(const TrainedGroup& g, const dataset::Builder::Row& row) {
-  for (const Averaged& a : averaged()) {
-    const std::optional<Curve> curve = average_of(a, g.runs, g.steps);
-    if (!curve) continue;
-    row.put(a.name + "_measured", curve->value);
-    row.put(a.name + "_stderr", curve->standard_error);
-  }
-}
-
-const dataset::Table<TrainedGroup>& group_table() {
-  using G = TrainedGroup;
+const dataset::Table<GroupRuns>& group_table() {
+  using G = GroupRuns;
   static const dataset::Table<G> all = [] {
     dataset::Table<G> table;
     table
         .column({"placement", "group", "", "normalization placement (T1)"},
-                [](const G& g) { return config::placement_label(g.runs.group.spec); })
-        .column({"study", "group", "", "what the group belongs to"}, [](const G& g) { return g.runs.group.study; })
-        .column({"lr", "group", "1", "highest learning rate"}, [](const G& g) { return g.runs.group.train.lr; })
-        .column({"weight_decay", "group", "1", "weight decay"},
-                [](const G& g) { return g.runs.group.train.weight_decay; })
+                [](const G& g) { return config::placement_label(g.group.spec); })
+        .column({"study", "group", "", "what the group belongs to"}, [](const G& g) { return g.group.study; })
+        .column({"lr", "group", "1", "highest learning rate"}, [](const G& g) { return g.group.train.lr; })
+        .column({"weight_decay", "group", "1", "weight decay"}, [](const G& g) { return g.group.train.weight_decay; })
         .column_if_any(
             {"init_std", "group", "1", "standard deviation of the matrices' entries at initialisation, scheme normal"},
             [](const G& g) {
-              const InitSpec& init = g.runs.group.spec.init;
+              const InitSpec& init = g.group.spec.init;
               return init.scheme == InitScheme::normal ? std::optional(init.std) : std::nullopt;
             })
         .column({"final_loss_mean", "group", "nat", "mean over seeds of final_loss"},
                 [](const G& g) { return mean_final_loss(g).value; })
         .column({"final_loss_stderr", "group", "nat", "its standard error"},
                 [](const G& g) { return mean_final_loss(g).error; })
-        .rows("seed", run_table(), runs_of)
+        .rows("seed", run_table(), &G::cells)
         .part(theory_table(),
-              [](const G& g) { return g.initial != nullptr && g.initial->refusal.empty() ? g.initial : nullptr; })
-        .family(average_columns(), put_averages);
+              [](const G& g) { return g.initial && g.initial->refusal.empty() ? &*g.initial : nullptr; });
+    for (const Averaged& a : averaged()) {
+      const std::string on = "group record " + a.dimension;
+      table.curve({a.name + "_measured", on, a.units,
+                   a.meaning + (a.geometric ? ": geometric mean" : ": mean") + " over seeds"},
+                  {a.name + "_stderr", on, a.geometric ? "1" : a.units,
+                   a.geometric ? "standard error of the mean logarithm" : "standard error of the mean"},
+                  [&a](const G& g) { return average_of(a, g); });
+    }
     return table;
   }();
   return all;
@@ -193,12 +253,8 @@ const dataset::Schema& schema() {
 
 dataset::Dataset dataset_of(const ReproduceConfig& config, const ReproduceResult& result) {
   dataset::Builder builder(schema());
-  std::vector<int> steps;
-  for (int step = 0; step <= config.train.steps; ++step) {
-    if (is_recorded(config.train, step)) steps.push_back(step);
-  }
   const auto sublayers = static_cast<std::size_t>(config.base.model.sublayers());
-  builder.put("record", steps);
+  builder.put("record", recorded_steps(config.train));
   builder.count("step", static_cast<std::size_t>(config.train.steps), 1);
   builder.count("depth", sublayers + 1);
   builder.count("other_depth", sublayers + 1);
@@ -210,11 +266,8 @@ dataset::Dataset dataset_of(const ReproduceConfig& config, const ReproduceResult
     builder.at("seed", static_cast<std::size_t>(s)).put("seed", config.run.seed + static_cast<std::uint64_t>(s));
   }
   for (std::size_t g = 0; g < result.groups.size(); ++g) {
-    const GroupRuns& runs = result.groups[g];
-    builder.at("group", g).put("group", runs.group.name);
-    const auto initial = result.initial.find(runs.group.name);
-    group_table().put({runs, steps, initial == result.initial.end() ? nullptr : &initial->second},
-                      builder.at("group", g));
+    builder.at("group", g).put("group", result.groups[g].group.name);
+    group_table().put(result.groups[g], builder.at("group", g));
   }
   for (std::size_t c = 0; c < result.claims.size(); ++c) builder.at("claim", c).put("claim", result.claims[c].id);
   return builder.finish();

@@ -1,13 +1,17 @@
 #include "experiments/studies/reproduce/groups.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <map>
+#include <set>
 
+#include "experiments/engine/settings/toml_reader.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
+#include "sim/spec/stack_keys.h"
 
 namespace periscope::reproduce {
 namespace {
@@ -37,96 +41,110 @@ const std::vector<Exhibit>& all_exhibits() {
   return all;
 }
 
-/// Adds groups of a study.
-class StudyGroups {
- public:
-  using Change = std::function<void(StackSpec&, TrainSpec&)>;
-
-  StudyGroups(std::string name, const TrainConfig& shared, std::vector<Group>& groups)
-      : name_(std::move(name)), shared_(shared), groups_(groups) {}
-
-  void add(const std::vector<std::string>& placements, const std::string& what, const Change& change) const {
-    for (const std::string& placement : placements) {
-      Group group{.name = what.empty() ? placement : fmt::format("{}, {}", placement, what),
-                  .study = name_,
-                  .spec = shared_.with_placement(*find_placement(placement)),
-                  .train = shared_.train};
-      change(group.spec, group.train);
-      groups_.push_back(std::move(group));
-    }
-  }
-
- private:
-  std::string name_;
-  const TrainConfig& shared_;
-  std::vector<Group>& groups_;
+/// A group of each of some placements, which differ from the shared setting by `set`, "key=value", and by `scaled`,
+/// values that follow the shared ones.
+struct Variant {
+  std::string study;
+  std::vector<std::string> placements;
+  std::string what;  ///< behind the placement in the group's name
+  std::vector<std::string> set, scaled;
 };
 
-const std::vector<std::string> three{"post", "pre", "peri"};
 const std::vector<std::string> two{"pre", "peri"};
+const std::vector<std::string> three{"post", "pre", "peri"};
+const std::vector<std::string> five{"post", "pre", "peri", "a+c", "b-only"};
 
-/// Factors on the shared learning rate, which the base study has with factor 1.
-const std::vector<double> rate_factors{0.1, 1.0 / 3.0, 3.0, 10.0};
-
-void add_rates(const StudyGroups& study, const std::vector<std::string>& placements, const std::vector<double>& factors,
-               const std::string& what, const StudyGroups::Change& change) {
+void add_rates(std::vector<Variant>& all, const TrainConfig& shared, const std::vector<double>& factors,
+               const Variant& at_factor_1) {
   for (const double factor : factors) {
-    const auto at_rate = [&](StackSpec& spec, TrainSpec& train) {
-      change(spec, train);
-      train.lr *= factor;
-    };
-    study.add(placements, fmt::format("{}rate x {:.2g}", what, factor), at_rate);
+    Variant& own = all.emplace_back(at_factor_1);
+    own.what += fmt::format("rate x {:.2g}", factor);
+    own.scaled.push_back(fmt::format("train.lr={}", shared.train.lr * factor));
   }
 }
 
-void add_study(std::string_view name, const TrainConfig& shared, bool quick, std::vector<Group>& groups) {
-  const StudyGroups study{std::string(name), shared, groups};
-  const auto nothing = [](StackSpec&, TrainSpec&) {};
-  if (name == "base") {
-    study.add({"post", "pre", "peri", "a+c", "b-only"}, "", nothing);
-  } else if (name == "rates") {
-    add_rates(study, three, quick ? std::vector{1.0 / 3.0, 3.0} : rate_factors, "", nothing);
-  } else if (name == "rates-warmup") {
-    add_rates(study, two, {0.1, 1.0 / 3.0, 1.0, 3.0, 10.0}, "warm-up x 3, ",
-              [](StackSpec&, TrainSpec& train) { train.warmup = std::min(1.0, 3.0 * train.warmup); });
-  } else if (name == "rates-short") {
-    add_rates(study, two, {0.1, 1.0 / 3.0, 1.0, 3.0, 10.0}, "half the length, ", [](StackSpec& spec, TrainSpec& train) {
-      spec.input.tokens = std::max(1, spec.input.tokens / 2);
-      train.batch *= 2;
-    });
-  } else if (name == "frozen") {
-    study.add({"peri"}, "output gains frozen", [](StackSpec&, TrainSpec& train) { train.frozen = {"norm_b"}; });
-  } else if (name == "decay") {
-    for (const double decay : {0.0, 0.0033, 0.33}) {
-      study.add(two, fmt::format("weight decay {:g}", decay),
-                [&](StackSpec&, TrainSpec& train) { train.weight_decay = decay; });
-    }
-  } else if (name == "init") {
-    for (const double over_width : {10.0, 2.0, 1.0, 0.1}) {
-      study.add(two, fmt::format("variance {:g}/d", over_width), [&](StackSpec& spec, TrainSpec&) {
-        spec.init.scheme = InitScheme::normal;
-        spec.init.std = std::sqrt(over_width / spec.model.width);
-      });
-    }
-    study.add(two, "Xavier", [](StackSpec& spec, TrainSpec&) { spec.init.scheme = InitScheme::xavier; });
-  } else if (name == "layer-norm") {
-    study.add({"peri"}, "LayerNorm", [](StackSpec& spec, TrainSpec&) { spec.model.norm = NormKind::layer; });
-  } else if (name == "embedding-norm") {
-    study.add(two, "embedding norm", [](StackSpec& spec, TrainSpec&) { spec.model.embedding_norm = true; });
-  } else if (name == "olmo") {
-    study.add({"peri"}, "QK-norm", [](StackSpec& spec, TrainSpec&) { spec.model.qk_norm = QkNorm::head; });
-    study.add({"b-only"}, "QK-norm (OLMo 2)", [](StackSpec& spec, TrainSpec&) { spec.model.qk_norm = QkNorm::full; });
-  } else if (name == "sgd") {
-    for (const double rate : {0.03, 0.1, 0.3, 1.0}) {
-      study.add(three, fmt::format("SGD, rate {:g}", rate), [&](StackSpec&, TrainSpec& train) {
-        train.optimizer = OptimizerKind::sgd;
-        train.lr = rate;
-      });
-    }
-  } else if (name == "no-warmup") {
-    add_rates(study, {"post", "pre", "peri", "a+c", "b-only"}, {1.0 / 3.0, 1.0}, "no warm-up, ",
-              [](StackSpec&, TrainSpec& train) { train.warmup = 0.0; });
+std::vector<Variant> variants(const TrainConfig& shared, bool quick) {
+  const std::vector<double> factors{0.1, 1.0 / 3.0, 1.0, 3.0, 10.0};
+  std::vector<Variant> all{{"base", five, "", {}, {}},
+                           {"frozen", {"peri"}, "output gains frozen", {"train.frozen=[\"norm_b\"]"}, {}},
+                           {"layer-norm", {"peri"}, "LayerNorm", {"model.norm=layer"}, {}},
+                           {"embedding-norm", two, "embedding norm", {"model.embedding_norm=true"}, {}},
+                           {"olmo", {"peri"}, "QK-norm", {"model.qk_norm=head"}, {}},
+                           {"olmo", {"b-only"}, "QK-norm (OLMo 2)", {"model.qk_norm=full"}, {}}};
+  // The base study has factor 1.
+  add_rates(all, shared, quick ? std::vector{1.0 / 3.0, 3.0} : std::vector{0.1, 1.0 / 3.0, 3.0, 10.0},
+            {"rates", three, "", {}, {}});
+  const std::string longer = fmt::format("train.warmup={}", std::min(1.0, 3.0 * shared.train.warmup));
+  add_rates(all, shared, factors, {"rates-warmup", two, "warm-up x 3, ", {}, {longer}});
+  const std::string tokens = fmt::format("input.tokens={}", std::max(1, shared.base.input.tokens / 2));
+  const std::string batch = fmt::format("train.batch={}", 2 * shared.train.batch);
+  add_rates(all, shared, factors, {"rates-short", two, "half the length, ", {}, {tokens, batch}});
+  add_rates(all, shared, {1.0 / 3.0, 1.0}, {"no-warmup", five, "no warm-up, ", {"train.warmup=0"}, {}});
+  for (const double decay : {0.0, 0.0033, 0.33}) {
+    all.push_back(
+        {"decay", two, fmt::format("weight decay {:g}", decay), {fmt::format("train.weight_decay={}", decay)}, {}});
   }
+  for (const double over_width : {10.0, 2.0, 1.0, 0.1}) {
+    const std::string std = fmt::format("init.std={}", std::sqrt(over_width / shared.base.model.width));
+    all.push_back({"init", two, fmt::format("variance {:g}/d", over_width), {"init.scheme=normal", std}, {}});
+  }
+  all.push_back({"init", two, "Xavier", {"init.scheme=xavier"}, {}});
+  for (const double rate : {0.03, 0.1, 0.3, 1.0}) {
+    all.push_back({"sgd",
+                   three,
+                   fmt::format("SGD, rate {:g}", rate),
+                   {"train.optimizer=sgd", fmt::format("train.lr={}", rate)},
+                   {}});
+  }
+  return all;
+}
+
+std::vector<std::string> keys_of(const std::vector<std::string>& settings) {
+  std::vector<std::string> keys;
+  for (const std::string& setting : settings) keys.push_back(setting.substr(0, setting.find('=')));
+  return keys;
+}
+
+void add_groups(const Variant& variant, const TrainConfig& shared, std::vector<Group>& groups) {
+  std::vector<std::string> settings = variant.set;
+  settings.insert(settings.end(), variant.scaled.begin(), variant.scaled.end());
+  const std::shared_ptr<const config::Tree> tree = config::read_tree("", settings);
+  for (const std::string& placement : variant.placements) {
+    Group group{.name = variant.what.empty() ? placement : placement + ", " + variant.what,
+                .study = variant.study,
+                .spec = shared.with_placement(*find_placement(placement)),
+                .train = shared.train,
+                .set = keys_of(variant.set),
+                .scaled = keys_of(variant.scaled)};
+    config::load_section(model_section, *tree, group.spec.model);
+    config::load_section(init_section, *tree, group.spec.init);
+    config::load_section(input_section, *tree, group.spec.input);
+    config::load_section(train_section, *tree, group.train);
+    groups.push_back(std::move(group));
+  }
+}
+
+using Json = nlohmann::ordered_json;
+
+Json resolved_of(const Group& group) {
+  Json json = config::resolved_json(group.spec);
+  json["train"] = config::section_json(train_section, group.train);
+  return json;
+}
+
+/// "model.norm = "layer"", of the group's own settings.
+std::string with_value(const Group& group, std::string_view key) {
+  const std::size_t dot = key.find('.');
+  const Json value = resolved_of(group)[std::string(key.substr(0, dot))][std::string(key.substr(dot + 1))];
+  return fmt::format("{} = {}", key, config::toml_text(value));
+}
+
+/// All that a group's runs depend on. A warm-up's share counts as the rate of the first step, lr over the steps that it
+/// comes to, which is all that it does: in few steps different shares are the same.
+std::string identity_of(const Group& group) {
+  Json json = resolved_of(group);
+  json["train"]["warmup"] = learning_rate(group.train, 1);
+  return json.dump();
 }
 
 }  // namespace
@@ -153,15 +171,49 @@ std::vector<const Exhibit*> chosen(const std::vector<std::string>& names, bool q
 
 std::vector<Group> groups_of(const std::vector<const Exhibit*>& exhibits, const TrainConfig& shared, bool quick) {
   std::vector<Group> groups;
-  std::vector<std::string_view> done;
+  std::set<std::string_view> done;
   for (const Exhibit* exhibit : exhibits) {
     for (const std::string_view study : exhibit->studies) {
-      if (std::ranges::find(done, study) != done.end()) continue;
-      done.push_back(study);
-      add_study(study, shared, quick, groups);
+      if (!done.insert(study).second) continue;
+      for (const Variant& variant : variants(shared, quick)) {
+        if (variant.study == study) add_groups(variant, shared, groups);
+      }
     }
   }
   return groups;
+}
+
+void refuse_settings_of_studies(const std::vector<const Exhibit*>& exhibits, const training::TrainConfig& shared) {
+  const Group given{.name = {}, .study = "base", .spec = shared.stacks().front(), .train = shared.train};
+  for (const Exhibit* exhibit : exhibits) {
+    for (const Group& group : groups_of({exhibit}, shared, false)) {
+      for (const std::string& key : group.set) {
+        if (!shared.was_given(key)) continue;
+        throw ConfigError(fmt::format(
+            "{} is given: expected none for figure {}, whose study {} sets it itself; --figure chooses other figures",
+            with_value(given, key), exhibit->name, group.study));
+      }
+    }
+  }
+}
+
+void refuse_equal_groups(const std::vector<Group>& groups) {
+  std::map<std::string, const Group*> before;
+  for (const Group& group : groups) {
+    const auto [same, is_new] = before.emplace(identity_of(group), &group);
+    if (is_new) continue;
+    std::vector<std::string> found;
+    for (const auto* list : {&group.set, &group.scaled}) {
+      for (const std::string& key : *list) {
+        found.push_back(with_value(group, key));
+        if (key == "train.warmup") found.back() += fmt::format(" of train.steps = {}", group.train.steps);
+      }
+    }
+    throw ConfigError(
+        fmt::format("{}: the groups \"{}\" and \"{}\" would be the same runs; expected settings in which they differ, "
+                    "or other figures",
+                    fmt::join(found, ", "), same->second->name, group.name));
+  }
 }
 
 void set_proxy(TrainConfig& config, bool quick) {

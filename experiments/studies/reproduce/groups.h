@@ -15,6 +15,8 @@ struct Group {
   std::string study;  ///< what it belongs to: "base", "rates", …
   StackSpec spec;
   TrainSpec train;
+  std::vector<std::string> set = {};     ///< keys that it has values of its own for, whatever the shared setting has
+  std::vector<std::string> scaled = {};  ///< keys whose values follow the shared ones
 };
 
 /// A figure or table of the paper, or a claim of its sources, and the studies that show it.
@@ -36,9 +38,6 @@ struct Exhibit {
 /// that all have in common.
 [[nodiscard]] std::vector<Group> groups_of(const std::vector<const Exhibit*>& exhibits,
                                            const training::TrainConfig& shared, bool quick);
-
-/// The keys that a study's groups have values of their own for, whatever the shared setting has, as "train.frozen".
-[[nodiscard]] std::vector<std::string_view> keys_set_by(std::string_view study);
 
 /// Throws ConfigError for a key that the user has given and a study of these exhibits sets itself: its groups would not
 /// have what was asked for, and if it is what the study sets, it would be compared with itself.

@@ -6,7 +6,6 @@
 #include <span>
 
 #include "experiments/studies/reproduce/claims.h"
-#include "experiments/studies/reproduce/readings.h"
 
 namespace periscope::reproduce {
 namespace {
@@ -33,29 +32,29 @@ std::vector<std::string> swept(const Sweep& sweep, const std::string& placement,
   return names.size() >= least ? names : std::vector{fmt::format("{} at several rates{}", placement, sweep.words)};
 }
 
-/// The groups of two placements, and how many are of the first.
-struct Pair {
-  std::vector<std::string> groups;
-  std::size_t first;
-};
-
-Pair pair_of(const Sweep& sweep, const std::string& first, const std::string& second) {
-  Pair pair{swept(sweep, first), 0};
-  pair.first = pair.groups.size();
-  for (const std::string& name : swept(sweep, second)) pair.groups.push_back(name);
-  return pair;
+std::vector<std::string> both(const Sweep& sweep, const std::string& first, const std::string& second) {
+  std::vector<std::string> groups = swept(sweep, first);
+  for (const std::string& name : swept(sweep, second)) groups.push_back(name);
+  return groups;
 }
 
 using Rates = std::span<const GroupRuns* const>;
 
-/// Losses at the rates of `columns` less those at the rates of `rows`.
-judge::SeedTable above(Rates rows, Rates columns) {
+/// Those of a placement, by rate.
+Rates of(const ClaimRow::Runs& runs, const std::string& placement) {
+  const auto own = [&](const GroupRuns* one) { return one->group.name.starts_with(placement); };
+  const auto first = std::ranges::find_if(runs, own);
+  return {first, std::find_if_not(first, runs.end(), own)};
+}
+
+/// Tests that in some group of `rows` all losses are below those of every group of `columns`.
+void test_below(judge::SignClaim& claim, Rates rows, Rates columns) {
   judge::SeedTable table;
   for (const GroupRuns* low : rows) {
     auto& row = table.emplace_back();
     for (const GroupRuns* high : columns) row.push_back(differences(*high, *low, final_loss));
   }
-  return table;
+  judge::test_some_row_positive(claim, table);
 }
 
 /// R3, R8: that Peri-LN's loss at its best rate is below that of another placement at its own, which is that Peri-LN
@@ -63,16 +62,15 @@ judge::SeedTable above(Rates rows, Rates columns) {
 /// lower, the more they scatter, and so would be no fair comparison.
 ClaimRow best_rate(const std::string& id, const std::string& exhibit, const Sweep& sweep, const std::string& placement,
                    const std::string& label) {
-  const auto [groups, first] = pair_of(sweep, placement, "peri");
   return {id,
           exhibit,
           fmt::format("at the best learning rate of each{}, Peri-LN ends below {}", sweep.words, label),
           fmt::format("final loss, each at the rate of its lowest mean: {} - Peri; p: every rate of {} against one of "
                       "Peri, times their number",
                       label, label),
-          groups,
-          [of_other = first](judge::SignClaim& claim, const ClaimRow::Runs& runs) {
-            judge::test_some_row_positive(claim, above(Rates(runs).subspan(of_other), Rates(runs).first(of_other)));
+          both(sweep, placement, "peri"),
+          [placement](judge::SignClaim& claim, const ClaimRow::Runs& runs) {
+            test_below(claim, of(runs, "peri"), of(runs, placement));
           }};
 }
 
@@ -86,7 +84,7 @@ ClaimRow shape(const std::string& id, const Sweep& sweep, const std::string& pla
           swept(sweep, placement, 3),
           [](judge::SignClaim& claim, const ClaimRow::Runs& runs) {
             const std::array ends{runs.front(), runs.back()};
-            judge::test_some_row_positive(claim, above(Rates(runs).subspan(1, runs.size() - 2), ends));
+            test_below(claim, Rates(runs).subspan(1, runs.size() - 2), ends);
           }};
 }
 
@@ -106,17 +104,15 @@ double best_log_rate(Rates by_rate, std::size_t seed) {
 }
 
 ClaimRow lower_rate(const Sweep& sweep) {
-  const auto [groups, first] = pair_of(sweep, "post", "peri");
   return {"R3h",
           "3",
           "Post-LN needs a lower learning rate than Peri-LN",
           "ln(rate of the lowest loss, by a parabola): Peri - Post",
-          groups,
-          [of_post = first](judge::SignClaim& claim, const ClaimRow::Runs& runs) {
+          both(sweep, "post", "peri"),
+          [](judge::SignClaim& claim, const ClaimRow::Runs& runs) {
             std::vector<double> values;
             for (std::size_t seed = 0; seed < runs.front()->cells.size(); ++seed) {
-              values.push_back(best_log_rate(Rates(runs).subspan(of_post), seed) -
-                               best_log_rate(Rates(runs).first(of_post), seed));
+              values.push_back(best_log_rate(of(runs, "peri"), seed) - best_log_rate(of(runs, "post"), seed));
             }
             judge::test_some_row_positive(claim, {{values}});
           }};

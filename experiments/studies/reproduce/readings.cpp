@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
+#include <limits>
 #include <span>
 
 #include "sim/spec/weight.h"
@@ -11,31 +11,47 @@
 namespace periscope::reproduce {
 namespace {
 
-const training::RecordedValues& first_record(const TrainedCell& run) { return run.history.records.begin()->second; }
-const training::RecordedValues& last_record(const TrainedCell& run) { return run.history.records.rbegin()->second; }
+/// Slope over the index, by least squares, of values that may be missing, times their number.
+double rise_of(const std::vector<double>& values) {
+  double count = 0.0, x_sum = 0.0, y_sum = 0.0, xx = 0.0, xy = 0.0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) continue;
+    const auto x = static_cast<double>(i);
+    count += 1.0;
+    x_sum += x;
+    y_sum += values[i];
+    xx += x * x;
+    xy += x * values[i];
+  }
+  return (xy - x_sum * y_sum / count) / (xx - x_sum * x_sum / count) * static_cast<double>(values.size());
+}
+
+/// ln of one number over another, both at the top of the stack.
+Reading ratio(const RecordedValues& (*of)(const TrainedCell&), const std::string& column,
+              const RecordedValues& (*over)(const TrainedCell&), const std::string& base) {
+  return [=](const TrainedCell& run) { return std::log(of(run).at(column).back() / over(run).at(base).back()); };
+}
 
 }  // namespace
 
-const std::vector<double>& at_start(const TrainedCell& run, const std::string& name) {
-  return first_record(run).at(name);
-}
-
-const std::vector<double>& at_end(const TrainedCell& run, const std::string& name) { return last_record(run).at(name); }
+const RecordedValues& start(const TrainedCell& run) { return run.history.records.begin()->second; }
+const RecordedValues& end(const TrainedCell& run) { return run.history.records.rbegin()->second; }
 
 double final_loss(const TrainedCell& run) {
   const double loss = training::mean_of_last_tenth(run.history, run.cell.train.steps);
   return std::isfinite(loss) ? loss : std::log(run.cell.spec.model.vocab);
 }
 
-double final_variance(const TrainedCell& run) { return std::log(at_end(run, "variance.x_out").back()); }
+double final_variance(const TrainedCell& run) { return std::log(end(run).at("variance.x_out").back()); }
 
 double variance_surge(const TrainedCell& run) {
-  return final_variance(run) - std::log(at_start(run, "variance.x_out").back());
+  return final_variance(run) - std::log(start(run).at("variance.x_out").back());
 }
 
-double largest_activation(const TrainedCell& run) { return std::log(at_end(run, "top_magnitudes").front()); }
+double largest_activation(const TrainedCell& run) { return std::log(end(run).at("top_magnitudes").front()); }
 
-double mean_distance_of_neighbours(const std::vector<double>& angular_distance) {
+double mean_distance_of_neighbours(const RecordedValues& record) {
+  const std::vector<double>& angular_distance = record.at("angular_distance");
   const auto depths = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(angular_distance.size()))));
   double sum = 0.0;
   for (std::size_t i = 0; i + 1 < depths; ++i) sum += angular_distance[i * depths + i + 1];
@@ -43,8 +59,8 @@ double mean_distance_of_neighbours(const std::vector<double>& angular_distance) 
 }
 
 double main_path_share(const TrainedCell& run) {
-  const std::vector<double>& kept = at_end(run, "growth_stream");
-  const std::vector<double>& sum = at_end(run, "growth_sum");
+  const std::vector<double>& kept = end(run).at("growth_stream");
+  const std::vector<double>& sum = end(run).at("growth_sum");
   const std::size_t half = kept.size() / 2;
   double share = 0.0;
   for (std::size_t l = half; l < kept.size(); ++l) share += kept[l] / sum[l];
@@ -82,7 +98,7 @@ double last_layer_gradient(const TrainedCell& run) {
   return sum / static_cast<double>(norms.size() - half);
 }
 
-std::vector<double> layer_gradients(const training::RecordedValues& record) {
+std::vector<double> layer_gradients(const RecordedValues& record) {
   std::vector<double> sums;
   for (const Weight weight : layer_matrices) {
     const auto it = record.find("grad_sq.weight." + std::string(name_of(weight)));
@@ -93,25 +109,13 @@ std::vector<double> layer_gradients(const training::RecordedValues& record) {
   return sums;
 }
 
-double slope(const std::vector<double>& values) {
-  double count = 0.0, x_sum = 0.0, y_sum = 0.0, xx = 0.0, xy = 0.0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!std::isfinite(values[i])) continue;
-    const auto x = static_cast<double>(i);
-    count += 1.0;
-    x_sum += x;
-    y_sum += values[i];
-    xx += x * x;
-    xy += x * values[i];
-  }
-  return (xy - x_sum * y_sum / count) / (xx - x_sum * x_sum / count);
+double gradient_slope(const RecordedValues& record) {
+  std::vector<double> logs;
+  for (const double square : layer_gradients(record)) logs.push_back(std::log(square));
+  return rise_of(logs);
 }
 
-double slope_over_layers(const std::vector<double>& positive) {
-  std::vector<double> logs;
-  for (const double v : positive) logs.push_back(std::log(v));
-  return slope(logs) * static_cast<double>(positive.size());
-}
+double rise_of_gains(const TrainedCell& run) { return rise_of(end(run).at("gain_mean.norm_b")); }
 
 double steps_to_loss(const TrainedCell& run, double target) {
   constexpr std::size_t window = 16;
@@ -125,7 +129,7 @@ double steps_to_loss(const TrainedCell& run, double target) {
   return static_cast<double>(run.cell.train.steps) + 1.0;
 }
 
-std::vector<double> without_cosine(const training::RecordedValues& record) {
+std::vector<double> without_cosine(const RecordedValues& record) {
   const std::vector<double>& q = record.at("second_moment.x_out");
   const std::vector<double>& stream = record.at("growth_stream");
   const std::vector<double>& branch = record.at("growth_branch");
@@ -139,34 +143,46 @@ std::vector<double> without_cosine(const training::RecordedValues& record) {
   return eq4;
 }
 
-double from_scales(const TrainedCell& run) {
-  return std::log(at_end(run, "scaled_second_moment").back() / at_start(run, "second_moment.x_out").back());
+double cosine_share(const RecordedValues& record) {
+  return std::log(record.at("second_moment.x_out").back() / without_cosine(record).back());
 }
 
-double from_sizes_inside(const TrainedCell& run) {
-  return std::log(at_end(run, "profiled_second_moment").back() / at_end(run, "scaled_second_moment").back());
+const std::vector<GrowthPart>& growth_parts() {
+  const std::string moment = "second_moment.x_out", scaled = "scaled_second_moment";
+  const std::string profiled = "profiled_second_moment", rescaled = "rescaled_second_moment";
+  static const Reading from_scales = ratio(end, scaled, start, moment);
+  static const Reading given_directions = ratio(end, moment, end, rescaled);
+  static const std::vector<GrowthPart> all{
+      {"growth_from_scales", "sizes alone",
+       "ln of scaled_second_moment at the top over the second moment before training: growth that scales explain",
+       from_scales},
+      {"growth_from_sizes_inside", "+ inside",
+       "ln of profiled_second_moment over scaled_second_moment, at the top: growth that sizes inside matrices explain",
+       ratio(end, profiled, end, scaled)},
+      {"growth_from_alignment", "+ alignment",
+       "ln of the measured one over profiled_second_moment: growth that alignment adds", from_alignment},
+      {"growth_from_directions", "directions alone",
+       "ln of rescaled_second_moment at the top over the second moment before training: growth that the matrices' "
+       "directions explain at the sizes before training",
+       ratio(end, rescaled, start, moment)},
+      {"growth_from_scales_given_directions", "+ sizes",
+       "ln of the measured one over rescaled_second_moment: growth that scales and gains add to the trained directions",
+       given_directions},
+      {"growth_interaction", "interaction",
+       "growth_from_scales_given_directions less growth_from_scales: what scales explain only together with the "
+       "directions",
+       [](const TrainedCell& run) { return given_directions(run) - from_scales(run); }},
+      {"growth_beyond_signs", "",
+       "ln of the measured one over the geometric mean of models that keep every |W_ij| and draw its sign",
+       [](const TrainedCell& run) {
+         return std::log(end(run).at("second_moment.x_out").back()) - end(run).at("signs_log_moment").back();
+       }}};
+  return all;
 }
 
 double from_alignment(const TrainedCell& run) {
-  return std::log(at_end(run, "second_moment.x_out").back() / at_end(run, "profiled_second_moment").back());
-}
-
-double from_directions(const TrainedCell& run) {
-  return std::log(at_end(run, "rescaled_second_moment").back() / at_start(run, "second_moment.x_out").back());
-}
-
-double from_scales_given_directions(const TrainedCell& run) {
-  return std::log(at_end(run, "second_moment.x_out").back() / at_end(run, "rescaled_second_moment").back());
-}
-
-double growth_interaction(const TrainedCell& run) { return from_scales_given_directions(run) - from_scales(run); }
-
-double beyond_signs(const TrainedCell& run) {
-  return std::log(at_end(run, "second_moment.x_out").back()) - at_end(run, "signs_log_moment").back();
-}
-
-double cosine_share(const training::RecordedValues& record) {
-  return std::log(record.at("second_moment.x_out").back() / without_cosine(record).back());
+  if (!end(run).contains("profiled_second_moment")) return std::numeric_limits<double>::quiet_NaN();
+  return std::log(end(run).at("second_moment.x_out").back() / end(run).at("profiled_second_moment").back());
 }
 
 }  // namespace periscope::reproduce

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -8,12 +9,15 @@
 /// Numbers that claims are about, each of one run.
 namespace periscope::reproduce {
 
+using training::RecordedValues;
 using training::TrainedCell;
 
-/// Return the values recorded before training, and those recorded last: at the end, unless the run diverged. Throw
-/// std::out_of_range for a name that no record has.
-[[nodiscard]] const std::vector<double>& at_start(const TrainedCell& run, const std::string& name);
-[[nodiscard]] const std::vector<double>& at_end(const TrainedCell& run, const std::string& name);
+/// Computes a number of one run.
+using Reading = std::function<double(const TrainedCell&)>;
+
+/// Return the record before training, and the last one: at the end, unless the run diverged.
+[[nodiscard]] const RecordedValues& start(const TrainedCell& run);
+[[nodiscard]] const RecordedValues& end(const TrainedCell& run);
 
 /// Mean training loss of the last tenth of the steps; ln V if it is not finite.
 [[nodiscard]] double final_loss(const TrainedCell& run);
@@ -24,7 +28,7 @@ using training::TrainedCell;
 /// ln of the largest |x| of the stream at the end.
 [[nodiscard]] double largest_activation(const TrainedCell& run);
 /// Mean of the angular distances between neighbouring depths.
-[[nodiscard]] double mean_distance_of_neighbours(const std::vector<double>& angular_distance);
+[[nodiscard]] double mean_distance_of_neighbours(const RecordedValues& record);
 /// Returns the share of a sublayer's incoming stream in the stream that it hands on, T15's α²q/q⁺ at the end, mean over
 /// the upper half of the sublayers.
 [[nodiscard]] double main_path_share(const TrainedCell& run);
@@ -36,33 +40,28 @@ using training::TrainedCell;
 [[nodiscard]] std::vector<double> spike_starts(const TrainedCell& run);
 /// Mean over the second half of the steps of ln of the last layer's gradient norm.
 [[nodiscard]] double last_layer_gradient(const TrainedCell& run);
-/// ‖∂loss/∂W‖² of all matrices of each layer, from a record.
-[[nodiscard]] std::vector<double> layer_gradients(const training::RecordedValues& record);
+/// ‖∂loss/∂W‖² of all matrices of each layer.
+[[nodiscard]] std::vector<double> layer_gradients(const RecordedValues& record);
 /// The slope of ln of these over the layer, by least squares, times the number of layers.
-[[nodiscard]] double slope_over_layers(const std::vector<double>& positive);
-/// The slope over sublayers, by least squares, of values that may be missing.
-[[nodiscard]] double slope(const std::vector<double>& values);
+[[nodiscard]] double gradient_slope(const RecordedValues& record);
+/// Slope over sublayers of the gain of output norms, by least squares, times their number. Gains may be missing.
+[[nodiscard]] double rise_of_gains(const TrainedCell& run);
 /// The first step such that the mean loss of the 16 up to it is at most `target`; steps + 1 if there is none.
 [[nodiscard]] double steps_to_loss(const TrainedCell& run, double target);
 /// Eq. 4's second moment by depth: q₀ plus the branches, T15 without its cosine; norm C scales as it did.
-[[nodiscard]] std::vector<double> without_cosine(const training::RecordedValues& record);
+[[nodiscard]] std::vector<double> without_cosine(const RecordedValues& record);
 /// ln of the second moment at the top over Eq. 4's.
-[[nodiscard]] double cosine_share(const training::RecordedValues& record);
+[[nodiscard]] double cosine_share(const RecordedValues& record);
 
-/// The stream's growth in training at the top of the stack, in logarithms, in its three parts (T29): what random
-/// weights of the trained matrices' root mean squares have beyond the stack before training, what the sizes of their
-/// rows and columns add, and what the trained stack has beyond those.
-[[nodiscard]] double from_scales(const TrainedCell& run);
-[[nodiscard]] double from_sizes_inside(const TrainedCell& run);
+/// A part of the stream's growth in training at the top of the stack, in logarithms (T29), as column and in the table.
+struct GrowthPart {
+  std::string column, title, meaning;
+  Reading read;
+};
+/// The growth is the sum of the first three, and of the fourth and the fifth.
+[[nodiscard]] const std::vector<GrowthPart>& growth_parts();
+/// The part that the trained stack has beyond random weights with the sizes of its rows and columns; NaN for a run
+/// that did not come to its end, and where theory does not support its sizes.
 [[nodiscard]] double from_alignment(const TrainedCell& run);
-/// The same growth in the other order (T29): what the trained matrices have at their sizes before training beyond the
-/// stack before training, and what the trained sizes add to that.
-[[nodiscard]] double from_directions(const TrainedCell& run);
-[[nodiscard]] double from_scales_given_directions(const TrainedCell& run);
-/// Returns the excess of what sizes add to trained directions over what they add to random ones.
-[[nodiscard]] double growth_interaction(const TrainedCell& run);
-/// Returns the excess of ln of the trained stack's second moment at the top over that of models that have every |W_ij|
-/// of it, with random signs.
-[[nodiscard]] double beyond_signs(const TrainedCell& run);
 
 }  // namespace periscope::reproduce

@@ -140,9 +140,9 @@ ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, trainin
     training::train_cells(*ops, cells, corpus, states, progress, [&](training::TrainedCell cell) {
       result.groups[next++ / static_cast<std::size_t>(config.run.seeds)].cells.push_back(std::move(cell));
     });
-    for (const Group& group : groups) {
+    for (GroupRuns& runs : result.groups) {
       progress.throw_if_stop_requested();
-      if (group.study == "base") result.initial[group.name] = initial_prediction(group, corpus, config.run.seed);
+      if (runs.group.study == "base") runs.initial = initial_prediction(runs.group, corpus, config.run.seed);
     }
   });
   if (!result.stopped_early) result.claims = judge_claims(result.groups);

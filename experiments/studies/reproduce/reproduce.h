@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -9,7 +8,6 @@
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/training/train.h"
 #include "experiments/studies/reproduce/claims.h"
-#include "theory/predict/predict.h"
 
 namespace periscope::reproduce {
 
@@ -21,7 +19,6 @@ struct ReproduceConfig : training::TrainConfig {
 
 struct ReproduceResult {
   std::vector<GroupRuns> groups;
-  std::map<std::string, theory::Prediction> initial;  ///< of the groups of the base study: theory before training
   std::vector<judge::SignClaim> claims;
   std::optional<double> loss_floor;
   bool stopped_early = false;

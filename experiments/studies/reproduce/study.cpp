@@ -14,17 +14,16 @@ struct ReproduceFlags {
   std::vector<std::string> figure;
   bool quick = false;
 };
-const std::vector<study::Flag<ReproduceFlags>>& flags() {
-  static const std::vector<study::Flag<ReproduceFlags>> all = [] {
-    std::string names;
-    for (const Exhibit& exhibit : exhibits()) names += (names.empty() ? "" : ", ") + std::string(exhibit.name);
-    return std::vector<study::Flag<ReproduceFlags>>{
-        {"figure", &ReproduceFlags::figure, fmt::format("A figure or table: {}; may be repeated; default: all", names)},
-        {"corpus", &ReproduceFlags::corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus"},
-        {"quick", &ReproduceFlags::quick, "Fewer and shorter runs: what is not in it is reported as not run"}};
-  }();
-  return all;
+std::string exhibit_names() {
+  std::string names;
+  for (const Exhibit& exhibit : exhibits()) names += (names.empty() ? "" : ", ") + std::string(exhibit.name);
+  return names;
 }
+const std::vector<study::Flag<ReproduceFlags>> flags{
+    {"figure", &ReproduceFlags::figure,
+     fmt::format("A figure or table: {}; may be repeated; default: all", exhibit_names())},
+    {"corpus", &ReproduceFlags::corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus"},
+    {"quick", &ReproduceFlags::quick, "Fewer and shorter runs: what is not in it is reported as not run"}};
 
 ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
   ReproduceConfig config;
@@ -78,22 +77,14 @@ study::Outcome outcome_of(const ReproduceConfig& config, const Corpus& corpus, c
 }
 
 study::Job resolve(const study::Request& request) {
-  struct Work {
-    ReproduceConfig config;
-    Corpus corpus;
-    config::Resolved all;
-  };
-  ReproduceConfig config = load(request, study::read_flags(flags(), request.flags));
-  Corpus corpus = training::corpus_of(config);
-  config::Resolved all = resolved_of(config, corpus);
-  const auto work = std::make_shared<Work>(Work{std::move(config), std::move(corpus), std::move(all)});
+  const auto config = std::make_shared<const ReproduceConfig>(load(request, study::read_flags(flags, request.flags)));
+  const auto corpus = std::make_shared<const Corpus>(training::corpus_of(*config));
+  const config::Resolved all = resolved_of(*config, *corpus);
   return {.file = "reproduce",
-          .run_options = work->config.run,
-          .resolved = work->all,
-          .memory = reproduce_memory(work->config, study::threads_of(work->config.run)),
-          .run = [work](stacks::Progress& progress) {
-            return outcome_of(work->config, work->corpus, work->all, progress);
-          }};
+          .run_options = config->run,
+          .resolved = all,
+          .memory = reproduce_memory(*config, study::threads_of(config->run)),
+          .run = [=](stacks::Progress& progress) { return outcome_of(*config, *corpus, all, progress); }};
 }
 
 }  // namespace
@@ -104,7 +95,7 @@ std::vector<study::Study> studies() {
            .example = "reproduce --quick",
            .takes = "8 to 12 minutes on 2 cores, all figures without --quick some 8 hours",
            .sections = {config::any_section(train_section)},
-           .flags = flag_texts(flags()),
+           .flags = flag_texts(flags),
            .schema = &schema(),
            .skips = true,
            .common = {.memory = false},

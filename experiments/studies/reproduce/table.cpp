@@ -9,7 +9,6 @@
 #include "experiments/engine/judge/depth_fit.h"
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/run/regime.h"
-#include "experiments/studies/reproduce/readings.h"
 #include "experiments/studies/reproduce/reproduce.h"
 #include "sim/measure/running_moments.h"
 
@@ -18,35 +17,26 @@ namespace {
 
 using dataset::number;
 
-/// Which law describes the seeds' variance over depth, and how closely.
-class GrowthCounts {
- public:
-  void add(const judge::GrowthFit& fit) {
+/// "linear (2, rms 2.2 %), no law fits (1, rms 14 %)": number of seeds by the law that describes their variance over
+/// depth, and the largest rms of the logarithm among them, of the law or else of the closest one.
+std::string growth_words(const std::vector<TrainedCell>& cells) {
+  std::map<std::string, std::pair<int, double>> by_law;
+  for (const TrainedCell& cell : cells) {
+    const judge::GrowthFit fit = judge::fit_growth(end(cell).at("variance.x_out"));
     const std::vector<judge::GrowthLaw> laws = judge::likely_laws(fit);
     double misfit = std::numeric_limits<double>::infinity();
     for (const judge::DepthFit& one : fit.laws) misfit = std::fmin(misfit, one.rms_residual);
     if (laws.size() == 1) misfit = fit.laws[static_cast<std::size_t>(laws.front())].rms_residual;
-    if (!std::isfinite(misfit)) return;  // too few depths
-    Seeds& seeds = by_law_[judge::likely_laws_in_words(fit)];
-    ++seeds.count;
-    seeds.misfit = std::max(seeds.misfit, misfit);
+    if (!std::isfinite(misfit)) continue;  // too few depths
+    auto& [count, largest] = by_law[judge::likely_laws_in_words(fit)];
+    ++count;
+    largest = std::max(largest, misfit);
   }
-  /// "linear (2, rms 2.2 %), no law fits (1, rms 14 %)": number of seeds, and the largest rms of the logarithm among
-  /// them, of the law or else of the closest one.
-  [[nodiscard]] std::string words() const {
-    std::string all;
-    for (const auto& [law, seeds] : by_law_)
-      all += fmt::format("{}{} ({}, rms {:.2g} %)", all.empty() ? "" : ", ", law, seeds.count, 100.0 * seeds.misfit);
-    return all;
-  }
-
- private:
-  struct Seeds {
-    int count = 0;
-    double misfit = 0.0;
-  };
-  std::map<std::string, Seeds> by_law_;
-};
+  std::string all;
+  for (const auto& [law, seeds] : by_law)
+    all += fmt::format("{}{} ({}, rms {:.2g} %)", all.empty() ? "" : ", ", law, seeds.first, 100.0 * seeds.second);
+  return all;
+}
 
 /// Returns a sentence with the number of claims tested and decided, the number expected to be decided by chance, and
 /// the claims that stay decided when the number of all claims is allowed for (Holm). "" if none was tested.
@@ -78,30 +68,31 @@ std::string own_regime(const judge::SignClaim& claim, const std::vector<std::str
 
 /// Growth of the stream at the top over training and its split, in both orders, of the groups of the base study. ""
 /// where no run has it.
-std::string growth_parts(const std::vector<GroupRuns>& all) {
-  dataset::TextTable parts({"growth of the stream, nat", ">whole", ">cosine", ">sizes alone", ">+ inside",
-                            ">+ alignment", ">directions alone", ">+ sizes", ">interaction"});
-  const std::vector<double (*)(const TrainedCell&)> readings{
-      [](const TrainedCell& run) { return from_directions(run) + from_scales_given_directions(run); },
-      [](const TrainedCell& run) { return cosine_share(run.history.records.rbegin()->second); },
-      from_scales,
-      from_sizes_inside,
-      from_alignment,
-      from_directions,
-      from_scales_given_directions,
-      growth_interaction};
+std::string growth_by_group(const std::vector<GroupRuns>& all) {
+  std::vector<std::string> titles{"growth of the stream, nat", ">whole", ">cosine"};
+  std::vector<Reading> readings{
+      [](const TrainedCell& run) {
+        return std::log(end(run).at("second_moment.x_out").back() / start(run).at("second_moment.x_out").back());
+      },
+      [](const TrainedCell& run) { return cosine_share(end(run)); }};
+  for (const GrowthPart& part : growth_parts()) {
+    if (part.title.empty()) continue;
+    titles.push_back(">" + part.title);
+    readings.push_back(part.read);
+  }
+  dataset::TextTable parts(titles);
   bool any = false;
   for (const GroupRuns& runs : all) {
     if (runs.group.study != "base") continue;
-    std::vector<RunningMoments> moments(readings.size());
-    for (const TrainedCell& run : runs.cells) {
-      if (!run.history.records.rbegin()->second.contains("rescaled_second_moment")) continue;
-      any = true;
-      for (std::size_t i = 0; i < readings.size(); ++i) moments[i].add(readings[i](run));
-    }
     std::vector<std::string> row{runs.group.name};
-    for (const RunningMoments& one : moments)
-      row.push_back(dataset::with_error(one.mean(), one.standard_error(), "{:.2f}", "{:.2f}"));
+    for (const Reading& read : readings) {
+      RunningMoments moments;
+      for (const TrainedCell& run : runs.cells) {
+        if (end(run).contains("rescaled_second_moment")) moments.add(read(run));
+      }
+      any = any || moments.count() > 0;
+      row.push_back(dataset::with_error(moments.mean(), moments.standard_error(), "{:.2f}", "{:.2f}"));
+    }
     parts.add(row);
   }
   if (!any) return "";
@@ -118,18 +109,16 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
   dataset::TextTable groups({"group", ">final loss", ">variance at the end", "over depth", ">spikes", ">diverged"});
   for (const GroupRuns& runs : result.groups) {
     RunningMoments loss, variance, spike;
-    GrowthCounts growth;
     int diverged = 0;
     for (const TrainedCell& cell : runs.cells) {
       loss.add(final_loss(cell));
       variance.add(final_variance(cell));
       spike.add(spikes(cell));
-      growth.add(judge::fit_growth(at_end(cell, "variance.x_out")));
       if (training::divergence_step(cell.history)) ++diverged;
     }
     groups.add({runs.group.name, dataset::with_error(loss.mean(), loss.standard_error(), "{:.4f}", "{:.4f}"),
-                fmt::format("{:.3g}", std::exp(variance.mean())), growth.words(), fmt::format("{:.1f}", spike.mean()),
-                fmt::format("{} of {}", diverged, runs.cells.size())});
+                fmt::format("{:.3g}", std::exp(variance.mean())), growth_words(runs.cells),
+                fmt::format("{:.1f}", spike.mean()), fmt::format("{} of {}", diverged, runs.cells.size())});
   }
   dataset::TextTable claims({"claim", "verdict", ">mean over seeds", ">p", ">p of all", ">detectable", "statement"});
   const std::vector<std::string> regime = regime_of(config);
@@ -144,7 +133,7 @@ std::string table(const ReproduceConfig& config, const ReproduceResult& result) 
                 number(claim.holm, "{:.3f}"), number(claim.detectable, "{:.2g}"),
                 claim.statement + own_regime(claim, regime)});
   }
-  std::string text = groups.text() + "\n" + growth_parts(result.groups) + claims.text();
+  std::string text = groups.text() + "\n" + growth_by_group(result.groups) + claims.text();
   text += fmt::format(
       "in the regime {}; in brackets where a claim's runs differ from it.\neach claim is one number that it says is "
       "positive, over {} seeds (twins): one-sided tests at 5 %; fails: the opposite is significant; detectable: "
