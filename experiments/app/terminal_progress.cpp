@@ -42,40 +42,20 @@ void TerminalProgress::on_resumable(const std::string& folder) {
 
 bool TerminalProgress::stop_requested() const { return stop_signalled(); }
 
-void TerminalProgress::begin(const std::string& what, std::int64_t tasks) {
-  clear();
-  what_ = what;
-  label_ = "";
-  next_line_ = 0;
-  meter_.start(tasks);
-  start_ = last_draw_ = Clock::now();
-}
-
-void TerminalProgress::next(const std::string& label) { label_ = label; }
-
-void TerminalProgress::step(const std::string& label, int count) {
-  meter_.step(count);
-  label_ = label;
-  draw(false);
-}
-
-void TerminalProgress::cached(const std::string& label, int count) {
-  meter_.cached(count);
-  label_ = label;
-  draw(false);
-}
-
-void TerminalProgress::part(double share) {
-  meter_.part(share);
-  draw(share > 0.0);
-}
-
-void TerminalProgress::finish(const std::string& what) {
+void TerminalProgress::on_report(Report change) {
   constexpr auto worth_saying = std::chrono::seconds(5);
-  if (Clock::now() - start_ >= worth_saying) say(fmt::format("{}: {}\n", what_, what));
+  if (change == Report::begun) {
+    clear();
+    next_line_ = 0;
+    start_ = last_draw_ = Clock::now();
+  } else if (change == Report::finishing) {
+    if (Clock::now() - start_ >= worth_saying) say(fmt::format("{}: {}\n", what_, label_));
+  } else if (change != Report::next) {
+    draw();
+  }
 }
 
-void TerminalProgress::draw(bool within_task) {
+void TerminalProgress::draw() {
   const std::optional<double> share = meter_.share();
   if (quiet_ || !share) return;
   const Clock::time_point now = Clock::now();
@@ -93,7 +73,7 @@ void TerminalProgress::draw(bool within_task) {
   next_line_ = std::max(next_line_, tenth + 1);
   const std::optional<double> left = whole < 1.0 ? meter_.seconds_left() : std::nullopt;
   const std::string time = left ? fmt::format(", about {} left", words_of_seconds(*left)) : "";
-  std::string far = fmt::format("{:.{}f}/{}", meter_.done(), within_task ? 2 : 0, meter_.tasks());
+  std::string far = fmt::format("{:.{}f}/{}", meter_.done(), meter_.is_within_task() ? 2 : 0, meter_.tasks());
   if (const auto rate = meter_.rate(); elapsed > 1.0 && rate) far += fmt::format(", {:.2g}/s", *rate);
   if (terminal_) {
     constexpr int width = 24;

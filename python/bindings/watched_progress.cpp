@@ -5,46 +5,6 @@
 
 namespace periscope::python {
 
-void WatchedProgress::begin(const std::string& what, std::int64_t tasks) {
-  const std::lock_guard lock(mutex_);
-  what_ = what;
-  label_.clear();
-  meter_.start(tasks);
-  changed_ = true;
-}
-
-void WatchedProgress::next(const std::string& label) {
-  const std::lock_guard lock(mutex_);
-  label_ = label;
-  changed_ = true;
-}
-
-void WatchedProgress::step(const std::string& label, int count) {
-  const std::lock_guard lock(mutex_);
-  label_ = label;
-  meter_.step(count);
-  changed_ = true;
-}
-
-void WatchedProgress::cached(const std::string& label, int count) {
-  const std::lock_guard lock(mutex_);
-  label_ = label;
-  meter_.cached(count);
-  changed_ = true;
-}
-
-void WatchedProgress::part(double share) {
-  const std::lock_guard lock(mutex_);
-  meter_.part(share);
-  changed_ = true;
-}
-
-void WatchedProgress::finish(const std::string& what) {
-  const std::lock_guard lock(mutex_);
-  label_ = what;
-  changed_ = true;
-}
-
 void WatchedProgress::say(const std::string& lines) {
   const std::lock_guard lock(mutex_);
   said_.push_back(lines);

@@ -3,12 +3,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "experiments/engine/run/progress_meter.h"
+#include "experiments/engine/run/progress.h"
 
 namespace periscope::python {
 
@@ -32,12 +31,6 @@ class WatchedProgress final : public stacks::Progress {
   explicit WatchedProgress(bool answers_records) : answers_records_(answers_records) {}
 
   // -- the run's side
-  void begin(const std::string& what, std::int64_t tasks) override;
-  void next(const std::string& label) override;
-  void step(const std::string& label, int count) override;
-  void cached(const std::string& label, int count) override;
-  void part(double share) override;
-  void finish(const std::string& what) override;
   void say(const std::string& lines) override;
   /// Waits for the watcher's answer, or until the run is asked to stop.
   [[nodiscard]] bool recorded(const stacks::TrainingRecord& record) override;
@@ -55,16 +48,14 @@ class WatchedProgress final : public stacks::Progress {
   void answer(bool go_on);
 
  private:
+  void on_report(Report /*change*/) override { changed_ = true; }
+
   bool answers_records_;
   std::atomic<bool> stop_ = false;
-  std::mutex mutex_;
   std::condition_variable for_watcher_;
   std::condition_variable for_run_;
   bool done_ = false;
   bool changed_ = false;
-  stacks::ProgressMeter meter_;
-  std::string what_;
-  std::string label_;
   std::vector<std::string> said_;
   const stacks::TrainingRecord* record_ = nullptr;
   std::optional<bool> answer_;

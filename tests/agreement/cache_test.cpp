@@ -32,25 +32,31 @@ config::Resolved resolved_with(int value, int seeds = 1) {
 class CountedTasks : public stacks::Progress {
  public:
   explicit CountedTasks(const Cache* tasks) : Progress(tasks) {}
-  void step(const std::string& /*label*/, int count) override { computed += count; }
-  void cached(const std::string& /*label*/, int count) override { restored += count; }
   void say(const std::string& /*lines*/) override { ++said; }
   int computed = 0;
   int restored = 0;
   int said = 0;
+
+ private:
+  void on_report(Report change) override {
+    if (change == Report::computed) ++computed;
+    if (change == Report::cached) ++restored;
+  }
 };
 
 /// Asks to stop in the second stack, whose steps have another placement's name.
 class Impatient : public stacks::Progress {
  public:
-  void step(const std::string& label, int /*count*/) override {
-    const std::string placement = label.substr(0, label.find_first_of(" :"));
-    if (first_.empty()) first_ = placement;
-    if (placement != first_) second_ = true;
-  }
   [[nodiscard]] bool stop_requested() const override { return second_; }
 
  private:
+  void on_report(Report change) override {
+    if (change != Report::computed) return;
+    const std::string placement = label_.substr(0, label_.find_first_of(" :"));
+    if (first_.empty()) first_ = placement;
+    if (placement != first_) second_ = true;
+  }
+
   std::string first_;
   std::atomic<bool> second_ = false;
 };

@@ -30,13 +30,15 @@ config::Config small_config() {
 class Counting : public stacks::Progress {
  public:
   explicit Counting(const cache::Cache* tasks) : Progress(tasks) {}
-  void step(const std::string& label, int count) override { computed += is_theory(label) ? count : 0; }
-  void cached(const std::string& label, int count) override { restored += is_theory(label) ? count : 0; }
   int computed = 0;
   int restored = 0;
 
  private:
-  static bool is_theory(const std::string& label) { return label.find(": theory") != std::string::npos; }
+  void on_report(Report change) override {
+    if (label_.find(": theory") == std::string::npos) return;
+    if (change == Report::computed) ++computed;
+    if (change == Report::cached) ++restored;
+  }
 };
 
 }  // namespace

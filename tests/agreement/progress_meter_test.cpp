@@ -1,4 +1,4 @@
-#include "experiments/engine/run/progress_meter.h"
+#include "experiments/engine/run/progress.h"
 
 #include <chrono>
 #include <thread>

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +43,53 @@ struct TrainingRecord {
   const std::map<std::string, std::vector<double>>* values = nullptr;
 };
 
+/// Tracks progress in tasks and estimates the remaining time.
+class ProgressMeter {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  void start(std::int64_t tasks) {
+    tasks_ = tasks;
+    computed_ = cached_ = part_ = 0.0;
+    start_ = Clock::now();
+  }
+  void step(int count) {
+    computed_ += count;
+    part_ = 0.0;
+  }
+  void cached(int count) { cached_ += count; }
+  void part(double share) { part_ = share; }
+
+  [[nodiscard]] std::int64_t tasks() const { return tasks_; }
+  [[nodiscard]] bool is_within_task() const { return part_ > 0.0; }
+  /// Tasks that are done, with the share of the one in hand.
+  [[nodiscard]] double done() const { return computed_ + cached_ + part_; }
+  /// Returns the share of all tasks that is done, 0 to 1; nothing before any were begun.
+  [[nodiscard]] std::optional<double> share() const {
+    return tasks_ == 0 ? std::nullopt : std::optional(std::min(1.0, done() / static_cast<double>(tasks_)));
+  }
+  [[nodiscard]] double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  /// Returns computed tasks per second; nothing before the first.
+  [[nodiscard]] std::optional<double> rate() const {
+    const double elapsed = seconds();
+    if (computed_ < 1.0 || !(elapsed > 0.0)) return std::nullopt;
+    return (computed_ + part_) / elapsed;
+  }
+  /// Returns the time that the remaining tasks take at that rate.
+  [[nodiscard]] std::optional<double> seconds_left() const {
+    const std::optional<double> pace = rate();
+    if (!pace) return std::nullopt;
+    return std::max(0.0, static_cast<double>(tasks_) - done()) / *pace;
+  }
+
+ private:
+  std::int64_t tasks_ = 0;
+  double computed_ = 0.0;  ///< tasks, by this run
+  double cached_ = 0.0;    ///< tasks
+  double part_ = 0.0;      ///< of the task in hand
+  Clock::time_point start_ = Clock::now();
+};
+
 /// Connects a long-running function to its caller: reports its progress, asks whether it should stop, and gives it the
 /// cache. This base class shows nothing, never asks to stop and caches nothing without a cache.
 class Progress {
@@ -51,17 +102,29 @@ class Progress {
   virtual ~Progress() = default;
 
   /// Begins `what`, a number of tasks; what was counted before is done.
-  virtual void begin(const std::string& /*what*/, std::int64_t /*tasks*/) {}
+  void begin(const std::string& what, std::int64_t tasks) {
+    report(Report::begun, [&] { what_ = what, label_ = "", meter_.start(tasks); });
+  }
   /// The next tasks are called `label`.
-  virtual void next(const std::string& /*label*/) {}
+  void next(const std::string& label) {
+    report(Report::next, [&] { label_ = label; });
+  }
   /// `count` tasks, called `label`, were computed.
-  virtual void step(const std::string& /*label*/, int /*count*/ = 1) {}
+  void step(const std::string& label, int count = 1) {
+    report(Report::computed, [&] { label_ = label, meter_.step(count); });
+  }
   /// `count` tasks were restored from the cache; excluded from the rate estimate.
-  virtual void cached(const std::string& /*label*/, int /*count*/ = 1) {}
-  /// This share of the next task is done, for tasks that take long. One thread at a time.
-  virtual void part(double /*share*/) {}
+  void cached(const std::string& label, int count = 1) {
+    report(Report::cached, [&] { label_ = label, meter_.cached(count); });
+  }
+  /// This share of the next task is done, for tasks that take long.
+  void part(double share) {
+    report(Report::part, [&] { meter_.part(share); });
+  }
   /// All tasks are done, and `what` is left to do, which takes long where there is much to judge.
-  virtual void finish(const std::string& /*what*/) {}
+  void finish(const std::string& what) {
+    report(Report::finishing, [&] { label_ = what; });
+  }
   /// A stack that trains was recorded. False: it ends here, with what it has; the others go on. One thread at a time.
   [[nodiscard]] virtual bool recorded(const TrainingRecord& /*record*/) { return true; }
   /// Whole lines for people.
@@ -90,7 +153,24 @@ class Progress {
     };
   }
 
+ protected:
+  /// A change of `what_`, `label_` and `meter_`.
+  enum class Report { begun, next, computed, cached, part, finishing };
+  /// Called after every change, one at a time, while mutex_ is locked.
+  virtual void on_report(Report /*change*/) {}
+
+  std::mutex mutex_;
+  std::string what_;
+  std::string label_;  ///< of the task that was done last, or is in hand
+  ProgressMeter meter_;
+
  private:
+  template <class Change>
+  void report(Report kind, const Change& change) {
+    const std::scoped_lock lock(mutex_);
+    change();
+    on_report(kind);
+  }
   virtual void on_resumable(const std::string& /*folder*/) {}
 
   const cache::Cache* cache_ = nullptr;
