@@ -63,96 +63,84 @@ constexpr std::pair<Statistic, Signal> followed[] = {
 
 bool is_moment(Statistic statistic) { return statistic == Statistic::second_moment; }
 
-/// A quantity as Σ weights_i curve_i.
-struct Followed {
-  LadderQuantity quantity;
-  std::vector<double> weights;
-
-  [[nodiscard]] const Curve* curve(const Profile& profile) const {
-    const judge::Test& t = quantity.test;
-    return t.weight ? profile.find(t.statistic, *t.weight) : profile.find(t.statistic, t.signal);
-  }
-  /// `model` is the stack that the profile is of: a matrix's squared gradient is a sum over its fan-in (T11), so the
-  /// logarithm is taken per input feature.
-  [[nodiscard]] double value(const Profile& profile, const ModelSpec& model) const {
-    const Curve* found = curve(profile);
-    if (found == nullptr) return std::numeric_limits<double>::quiet_NaN();
-    const double offset = quantity.test.weight ? std::log(shape_of(model, *quantity.test.weight).fan_in) : 0.0;
-    double sum = 0.0;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      if (weights[i] != 0.0) sum += weights[i] * (found->value[i] - offset);
-    }
-    return sum;
-  }
-  /// Standard error of the weighted sum, with the errors of all entries taken as fully correlated.
-  [[nodiscard]] double error(const Profile& profile) const {
-    double sum = 0.0;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      if (weights[i] != 0.0) sum += std::abs(weights[i]) * curve(profile)->standard_error[i];
-    }
-    return sum;
-  }
-};
-
-/// The entries of a curve, and their mean over `group` (of moments that of m/t, so that no depth outweighs another).
-void follow_group(std::vector<Followed>& all, const judge::Test& prototype, const Curve& predicted,
-                  const std::vector<std::size_t>& group, const std::string& words) {
-  std::vector<std::size_t> entries;
-  for (const std::size_t i : group) {
-    const double t = predicted.value[i];
-    if (std::isfinite(t) && (!is_moment(prototype.statistic) || t > 0.0)) entries.push_back(i);
-  }
-  Followed mean{.quantity = {.test = prototype}, .weights = std::vector<double>(predicted.value.size(), 0.0)};
-  mean.quantity.test.contrast = "mean over " + words;
-  for (const std::size_t i : entries) {
-    Followed one{.quantity = {.test = prototype}, .weights = std::vector<double>(predicted.value.size(), 0.0)};
-    one.quantity.test.index = static_cast<int>(i);
-    one.weights[i] = 1.0;
-    if (is_moment(prototype.statistic)) one.quantity.test.scale = predicted.value[i];
-    mean.weights[i] = 1.0 / (static_cast<double>(entries.size()) * one.quantity.test.scale);
-    all.push_back(std::move(one));
-  }
-  if (entries.size() > 1) all.push_back(std::move(mean));
+const Curve* curve_of(const judge::Test& t, const Profile& profile) {
+  return t.weight ? profile.find(t.statistic, *t.weight) : profile.find(t.statistic, t.signal);
 }
 
-std::vector<std::size_t> every(std::size_t from, std::size_t step, std::size_t end) {
-  std::vector<std::size_t> all;
-  for (std::size_t i = from; i < end; i += step) all.push_back(i);
-  return all;
+/// Returns Σ weights_i curve_i and its standard error, with those of all entries taken as fully correlated. `model` is
+/// the stack that the profile is of: a matrix's squared gradient is a sum over its fan-in (T11), so the logarithm is
+/// taken per input feature.
+judge::Estimate value_of(const LadderQuantity& q, const Profile& profile, const ModelSpec& model) {
+  const Curve* curve = curve_of(q.test, profile);
+  if (curve == nullptr) return {std::numeric_limits<double>::quiet_NaN(), 0.0};
+  const double offset = q.test.weight ? std::log(shape_of(model, *q.test.weight).fan_in) : 0.0;
+  judge::Estimate sum{0.0, 0.0};
+  for (const auto& [i, weight] : q.weights) {
+    sum.value = std::fma(weight, curve->value[i] - offset, sum.value);
+    if (!curve->standard_error.empty()) sum.error = std::fma(std::abs(weight), curve->standard_error[i], sum.error);
+  }
+  return sum;
+}
+
+/// The mean of a predicted curve over the entries from `first` on, `step` apart, that can be compared; of moments the
+/// mean of m/t, so that no depth outweighs another.
+LadderQuantity mean_over(judge::Test test, const Profile& predicted, std::size_t first, std::size_t step,
+                         const std::string& words) {
+  const Curve& curve = *curve_of(test, predicted);
+  LadderQuantity mean{.test = std::move(test)};
+  mean.test.contrast = "mean over " + words;
+  for (std::size_t i = first; i < curve.value.size(); i += step) {
+    const double t = curve.value[i];
+    const double scale = is_moment(mean.test.statistic) ? t : 1.0;
+    if (std::isfinite(t) && scale > 0.0) mean.weights.emplace_back(i, scale);
+  }
+  for (auto& [i, weight] : mean.weights) weight = 1.0 / (static_cast<double>(mean.weights.size()) * weight);
+  return mean;
+}
+
+/// Appends a curve's entries, and their mean.
+void follow(std::vector<LadderQuantity>& all, const judge::Test& prototype, const Profile& predicted, std::size_t first,
+            std::size_t step, const std::string& words) {
+  LadderQuantity mean = mean_over(prototype, predicted, first, step, words);
+  for (const auto& [i, weight] : mean.weights) {
+    LadderQuantity& one = all.emplace_back(LadderQuantity{.test = prototype, .weights = {{i, 1.0}}});
+    one.test.index = static_cast<int>(i);
+    if (is_moment(prototype.statistic)) one.test.scale = curve_of(prototype, predicted)->value[i];
+  }
+  if (mean.weights.size() > 1) all.push_back(std::move(mean));
 }
 
 /// Returns the quantities of a stack whose dependence on width is examined: those of `followed` that theory predicts,
 /// entry by entry, and their means over sublayers.
-std::vector<Followed> follow(const Profile& predicted) {
-  std::vector<Followed> all;
+std::vector<LadderQuantity> quantities_of(const Profile& predicted) {
+  std::vector<LadderQuantity> all;
   for (const auto& [statistic, signal] : followed) {
-    const Curve* curve = predicted.find(statistic, signal);
-    if (curve == nullptr) continue;
     const judge::Test prototype{.statistic = statistic, .signal = signal};
-    const std::size_t length = curve->value.size();
+    if (curve_of(prototype, predicted) == nullptr) continue;
     if (signal == Signal::f_out) {
-      follow_group(all, prototype, *curve, every(0, 2, length), "attention");
-      follow_group(all, prototype, *curve, every(1, 2, length), "mlp");
+      follow(all, prototype, predicted, 0, 2, "attention");
+      follow(all, prototype, predicted, 1, 2, "mlp");
     } else {
-      follow_group(all, prototype, *curve, every(0, 1, length), signal == Signal::A_out ? "attention" : "stream");
+      follow(all, prototype, predicted, 0, 1, signal == Signal::A_out ? "attention" : "stream");
     }
   }
   for (const auto& [key, curve] : predicted.weight_curves) {
     if (key.first != Statistic::log_grad_sq) continue;
-    follow_group(all, {.statistic = key.first, .weight = key.second}, curve, every(0, 1, curve.value.size()), "layers");
+    follow(all, {.statistic = key.first, .weight = key.second}, predicted, 0, 1, "layers");
   }
   return all;
 }
 
-/// Adds the means over depth of LadderStack::stream_means.
-void follow_stream_means(std::vector<Followed>& all, const Profile& predicted) {
+/// LadderStack::stream_means.
+std::vector<LadderQuantity> stream_means_of(const Profile& predicted) {
+  std::vector<LadderQuantity> all;
   for (const Statistic statistic : {Statistic::second_moment, Statistic::token_cosine}) {
-    const Curve* curve = predicted.find(statistic, Signal::x_out);
-    if (curve == nullptr) continue;
-    std::vector<Followed> entries;
-    follow_group(entries, {.statistic = statistic}, *curve, every(1, 1, curve->value.size()), "stream");
-    if (entries.size() > 1) all.push_back(std::move(entries.back()));
+    const judge::Test prototype{.statistic = statistic};
+    if (curve_of(prototype, predicted) == nullptr) continue;
+    LadderQuantity mean = mean_over(prototype, predicted, 1, 1, "stream");
+    if (mean.weights.size() > 1) all.push_back(std::move(mean));
   }
+  return all;
 }
 
 /// Fresh random numbers at every width.
@@ -196,32 +184,32 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
       cached(progress, name + ": theory", task, [&] { return predict_limit(config, spec, wide, progress); });
   stack.refusal = prediction.refusal.empty() ? prediction.gradient_refusal : prediction.refusal;
   if (stack.refusal.empty()) stack.refusal = judge::out_of_range(wide, prediction.profile, config.run.dtype);
-  std::vector<Followed> all = follow(prediction.profile);
-  const std::size_t judged = all.size();
-  follow_stream_means(all, prediction.profile);
+  stack.quantities = quantities_of(prediction.profile);
+  stack.stream_means = stream_means_of(prediction.profile);
+  std::vector<LadderQuantity*> all;
+  for (auto* list : {&stack.quantities, &stack.stream_means}) {
+    for (LadderQuantity& q : *list) all.push_back(&q);
+  }
   for (const int width : config.widths) {
     std::vector<RunningMoments> means(all.size());
     const StackSpec here = config::at_width(spec, width, "ladder.widths");
     const std::string label = fmt::format("{} at width {}", name, width);
     const config::RunOptions run = run_at(config, width);
+    for (LadderQuantity* q : all) q->per_seed.clear();
     measure_stack(backend, here, run, config.width_seeds, label, progress, [&](const Reading& reading) {
       for (std::size_t i = 0; i < all.size(); ++i) {
-        const double value = all[i].value(reading.profile, here.model);
-        means[i].add(value);
-        if (i >= judged && width == config.widths.back()) all[i].quantity.per_seed.push_back(value);
+        all[i]->per_seed.push_back(value_of(*all[i], reading.profile, here.model).value);
+        means[i].add(all[i]->per_seed.back());
       }
     });
     for (std::size_t i = 0; i < all.size(); ++i) {
-      all[i].quantity.measured.push_back({means[i].mean(), means[i].standard_error()});
+      all[i]->measured.push_back({means[i].mean(), means[i].standard_error()});
     }
   }
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    Followed& f = all[i];
-    judge::Test& test = f.quantity.test;
-    test.predicted = {f.value(prediction.profile, wide.model), f.error(prediction.profile)};
-    test.replicates = prediction.replicates;
-    test.tolerated_bias = pass_allowance(format_of(config.run.dtype)) * std::max(1.0, test.scale);
-    (i < judged ? stack.quantities : stack.stream_means).push_back(std::move(f.quantity));
+  for (LadderQuantity* q : all) {
+    q->test.predicted = value_of(*q, prediction.profile, wide.model);
+    q->test.replicates = prediction.replicates;
+    q->test.tolerated_bias = pass_allowance(format_of(config.run.dtype)) * std::max(1.0, q->test.scale);
   }
   return stack;
 }
