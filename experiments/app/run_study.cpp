@@ -18,7 +18,6 @@
 #include "experiments/app/terminal_progress.h"
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/fits.h"
-#include "experiments/engine/settings/input_file.h"
 #include "experiments/engine/settings/sha256.h"
 #include "sim/base/printable.h"
 #include "sim/files/mapped_file.h"
@@ -104,7 +103,6 @@ ExitCode run_and_publish(const study::Study& study, const study::Job& job, const
 }
 
 ExitCode run_study(const study::Study& study, const CommonOptions& options, const study::FlagValues& flags) {
-  const config::RunOfInputFiles files;
   study::Request request = options.request(study.name, study::acting_keys(study), flags);
   if (request.file.empty() && !study.configuration.empty()) request.file = shipped_file(study.configuration);
   const study::Job job = study.resolve(request);

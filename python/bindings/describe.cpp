@@ -14,7 +14,6 @@
 #include "experiments/engine/settings/build_info.h"
 #include "experiments/engine/settings/catalogue.h"
 #include "experiments/engine/settings/config.h"
-#include "experiments/engine/settings/input_file.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/resolved.h"
 #include "experiments/engine/study/origin.h"
@@ -35,10 +34,8 @@ namespace {
 /// The resolved configuration as JSON, of a file with entries on top. Throws ConfigError for one that cannot be.
 std::string resolve(const std::string& file, const std::vector<std::string>& entries) {
   std::string text;
-  on_own_thread([&] {
-    const config::RunOfInputFiles files;
-    text = config::json_text(config::resolved(config::load_config(sections(), file, entries)).printed);
-  });
+  on_own_thread(
+      [&] { text = config::json_text(config::resolved(config::load_config(sections(), file, entries)).printed); });
   return text;
 }
 
@@ -48,7 +45,6 @@ std::vector<std::pair<std::string, std::vector<int>>> parameters(const std::stri
                                                                  const std::vector<std::string>& entries) {
   std::vector<std::pair<std::string, std::vector<int>>> all;
   on_own_thread([&] {
-    const config::RunOfInputFiles files;
     const std::vector<StackSpec> stacks = config::load_config(sections(), file, entries).stacks();
     if (stacks.size() != 1) {
       throw ConfigError(fmt::format("config: found {} stacks; expected one value of every key", stacks.size()));

@@ -7,7 +7,6 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,7 +14,7 @@
 #include "experiments/engine/result/json.h"
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/run/fits.h"
-#include "experiments/engine/settings/input_file.h"
+#include "experiments/engine/run/threads.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/study/origin.h"
 #include "experiments/studies/studies.h"
@@ -32,26 +31,13 @@ using namespace nb::literals;
 namespace periscope::python {
 namespace {
 
-/// While this lives, OpenMP regions of this thread have so many threads.
-class Threads {
- public:
-  explicit Threads(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-  ~Threads() { omp_set_num_threads(before_); }
-
- private:
-  int before_;
-};
-
 /// On the run's own thread: all that a result is, but for the caller's circumstances.
 void compute(Result& result, const study::Request& request, WatchedProgress& progress) {
   prepare_for_lack_of_memory();
-  const config::RunOfInputFiles files;
   result.job = result.study->resolve(request);
   const study::Job& job = *result.job;
   result.threads = study::threads_of(job.run_options);
-  const Threads threads(result.threads);
+  const stacks::Threads threads(result.threads);
   if (!job.file.empty() && !job.run_options.out.empty()) const OutputFile trial(study::result_file(job, "nc"));
   result.tasks = study::cache_of(*result.study, job);
   progress.use_cache(result.tasks ? &*result.tasks : nullptr);

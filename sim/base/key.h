@@ -32,7 +32,6 @@ constexpr Range between(double low, double high) { return {.low = low, .high = h
 /// Says what of a result depends on a key.
 enum class Effect {
   result,  ///< another value may give another result
-  file,    ///< the path of a file whose content, and nothing else of it, changes results
   none,    ///< how a run goes about it and where its results go, as threads and folders
 };
 

@@ -205,6 +205,13 @@ struct InitSpec {
   std::optional<double> position_std = {};
 };
 
+/// A file of text, as it was when a run read it.
+struct TextFile {
+  std::string head;        ///< the first 64 MiB, or all
+  std::uint64_t size = 0;  ///< of the whole file, bytes
+  std::string sha256;      ///< of the whole file, in hex
+};
+
 /// Describes what enters the stack.
 struct InputSpec {
   InputKind kind = InputKind::gaussian;
@@ -212,6 +219,7 @@ struct InputSpec {
   double second_moment = 1.0;  ///< of the input's entries; with tokens and text: of the embedding table's
   double correlation = 0.0;    ///< of two tokens' entries; gaussian only
   std::string path;            ///< text only: the first T bytes of this file
+  std::shared_ptr<const TextFile> text = nullptr;  ///< text only: the file, read once for all seeds
 };
 
 struct WeightScales;  // sim/spec/weight_scales.h

@@ -57,7 +57,7 @@ constexpr Key<InputSpec> input_keys[] = {
     {.name = "tokens", .field = &InputSpec::tokens, .range = wide, .meaning = "T"},
     {.name = "second_moment", .field = &InputSpec::second_moment, .range = above(0), .meaning = "of the input's entries; tokens, text: of the embedding table's"},
     {.name = "correlation", .field = &InputSpec::correlation, .range = from_to(0, 1), .meaning = "of two tokens' entries, 0 to 1; gaussian only"},
-    {.name = "path", .field = &InputSpec::path, .meaning = "text only: the file", .effect = Effect::file},
+    {.name = "path", .field = &InputSpec::path, .meaning = "text only: the file"},
 };
 
 constexpr Key<SublayerRule> rule_keys[] = {

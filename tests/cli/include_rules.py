@@ -61,10 +61,8 @@ for name in (*ENGINE_ROOMS, "experiments/studies"):
 FORBIDDEN["python/bindings"] = ("CLI/", "netcdf", "openssl", "sys/wait", "malloc.h")  # signals: its thread blocks them
 PROCESS_WORDS = re.compile(r"/proc/self/exe|\bmallopt\b|\bgetenv\b|\bstd::exit\b|\bfork\("
                            r"|\bstd::(cout|cerr|clog|signal)\b|\bfmt::print\b|\bs?printf\(|\bsigaction\b|\bcurrent_path\b|\bomp_set_\w+")
-# Files that restore their thread's number of threads: OneThread, for the ops of a small stack, and a run of the Python
-# module, which has a thread to itself.
-PUTS_BACK = {"experiments/engine/run/one_thread.h": "omp_set_num_threads",
-             "python/bindings/run.cpp": "omp_set_num_threads"}
+# Threads restores its thread's number of threads.
+PUTS_BACK = {"experiments/engine/run/threads.h": "omp_set_num_threads"}
 # A study is a folder; no study includes another. Files beside the folders know all of them.
 STUDY = re.compile(r"experiments/studies/(\w+)/")
 # the memory behind tensors, which only backends touch
@@ -149,7 +147,7 @@ class IncludeRules(unittest.TestCase):
                    "experiments/app/command.cpp": '#include "experiments/app/tools/list.h"\n',
                    "experiments/studies/probe/run.cpp": (
                        '#include "experiments/studies/studies.h"\nvoid f() { fmt::print("x"); }\n'),
-                   "experiments/engine/run/one_thread.h": "omp_set_num_threads(1);\n",
+                   "experiments/engine/run/threads.h": "omp_set_num_threads(1);\n",
                    "experiments/engine/training/train.cpp": "omp_set_num_threads(1);\n",
                    "python/bindings/module.cpp": '#include "experiments/app/options.h"\nvoid f() { std::cout << 1; }\n',
                    "experiments/studies/power/dataset.cpp": '#include "python/bindings/run.h"\n'}

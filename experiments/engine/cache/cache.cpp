@@ -26,12 +26,6 @@ constexpr std::size_t checksum_digits = 64;
 
 std::string short_hash(const std::string& text) { return config::sha256_hex(text).substr(0, name_digits); }
 
-std::string checksum(std::string_view value) {
-  config::Sha256 sum;
-  sum.add(value.data(), value.size());
-  return sum.hex();
-}
-
 /// The hash of a run's settings. Enumerators are cached as numbers: their names are part of it.
 std::string key_of(const config::Resolved& resolved) {
   nlohmann::ordered_json settings = resolved.hashed;
@@ -66,14 +60,14 @@ std::optional<std::string> Cache::get(const std::string& task) const {
   if (!fs::exists(path, unreadable)) return std::nullopt;
   const MappedFile file(path);
   const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  if (bytes.size() < checksum_digits || bytes.substr(0, checksum_digits) != checksum(bytes.substr(checksum_digits))) {
+  if (bytes.size() < checksum_digits || bytes.substr(0, checksum_digits) != config::sha256_hex(bytes.substr(checksum_digits))) {
     throw InputError(fmt::format("{}: its content does not have its checksum", path));
   }
   return std::string(bytes.substr(checksum_digits));
 }
 
 void Cache::put(const std::string& task, std::string_view value) const {
-  write_file(folder_ + "/" + task, checksum(value).append(value));
+  write_file(folder_ + "/" + task, config::sha256_hex(value).append(value));
 }
 
 std::map<std::uint64_t, std::uint64_t> Cache::seeds_of(const std::string& task) const {

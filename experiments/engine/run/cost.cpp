@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "experiments/engine/settings/stack_rules.h"
 #include "sim/model/parameters.h"
 
 namespace periscope::stacks {
@@ -59,13 +58,6 @@ std::string_view weights_used(const StackSpec& spec, const config::RunOptions& r
   const config::WeightsChoice used =
       draws_matrix_free(spec, run) ? config::WeightsChoice::matrix_free : config::WeightsChoice::dense;
   return config::weights_choice_names[static_cast<std::size_t>(used)];
-}
-
-std::vector<std::string_view> weights_at_widths(const config::Config& config, const std::vector<int>& widths,
-                                                std::string_view list) {
-  std::vector<std::string_view> used;
-  for (const int width : widths) used.push_back(weights_used(config::at_width(config.base, width, list), config.run));
-  return used;
 }
 
 std::unique_ptr<WeightSource> random_weights(const Backend& backend, const StackSpec& spec,

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
-#include <vector>
 
 #include "experiments/engine/settings/config.h"
 #include "sim/model/matrix_free.h"
@@ -27,14 +26,9 @@ struct WeightsCost {
 /// Returns true if a run draws its weights matrix-free (T21): as run.weights says; with "auto" if that costs at most
 /// half as much as dense weights, and these cost more than 2e9 operations a seed (below that there is nothing to gain).
 [[nodiscard]] bool draws_matrix_free(const StackSpec& spec, const config::RunOptions& run);
-/// "matrix-free" or "dense".
 [[nodiscard]] std::string_view weights_used(const StackSpec& spec, const config::RunOptions& run);
 
-/// weights_used at every width of the list of that name: all stacks of a configuration have the same shape.
-[[nodiscard]] std::vector<std::string_view> weights_at_widths(const config::Config& config,
-                                                              const std::vector<int>& widths, std::string_view list);
-
-/// The weights of one seed, of that kind. Dense ones have nothing to remember.
+/// The weights of one seed. Dense ones have nothing to remember.
 [[nodiscard]] std::unique_ptr<WeightSource> random_weights(const Backend& backend, const StackSpec& spec,
                                                            const config::RunOptions& run, std::uint64_t seed,
                                                            Remember remember = Remember::nothing);
@@ -42,7 +36,7 @@ struct WeightsCost {
 /// Floating-point operations, a multiply-add being two, of one pass over `model`.
 double pass_operations(const ModelSpec& model, int tokens, bool backward);
 
-/// Returns true if a pass takes about 20 ms or less on one thread. Its ops then stay on one thread (OneThread), and
+/// Returns true if a pass takes about 20 ms or less on one thread. Its ops then stay on one thread (Threads), and
 /// several such passes run in parallel.
 bool is_small_pass(const ModelSpec& model, int tokens, bool backward);
 

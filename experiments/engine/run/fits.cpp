@@ -6,12 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <sstream>
 
 #include "sim/base/error.h"
 
@@ -20,24 +19,14 @@ namespace {
 
 constexpr double unlimited = std::numeric_limits<double>::infinity();
 
-/// The number that a file begins with; none in "max", and where there is no such file.
-std::optional<double> number_in(const std::filesystem::path& file) {
+/// The number after `word` at the beginning of a line, "MemAvailable:   123 kB", of the first line if there is no word;
+/// nothing for "max", and where there is no such file.
+std::optional<double> number_in(const std::filesystem::path& file, std::string_view word = "") {
   std::ifstream stream(file);
+  std::string line;
+  while (std::getline(stream, line) && !line.starts_with(word)) continue;
   double number = 0.0;
-  if (stream >> number) return number;
-  return std::nullopt;
-}
-
-/// The number behind a word in a file of lines, "MemAvailable:   123 kB".
-std::optional<double> number_behind(const std::filesystem::path& file, std::string_view word) {
-  std::ifstream stream(file);
-  std::string found;
-  double number = 0.0;
-  while (stream >> found) {
-    if (found == word && stream >> number) return number;
-    stream.clear();
-    stream.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
-  }
+  if (stream && std::istringstream(line.substr(word.size())) >> number) return number;
   return std::nullopt;
 }
 
@@ -58,8 +47,8 @@ double left_by_groups() {
       const auto limit = number_in(folder / (second ? "memory.max" : "memory.limit_in_bytes"));
       const auto used = number_in(folder / (second ? "memory.current" : "memory.usage_in_bytes"));
       if (limit && used) {
-        const double files = number_behind(folder / "memory.stat", "inactive_file").value_or(0.0) +
-                             number_behind(folder / "memory.stat", "active_file").value_or(0.0);
+        const double files = number_in(folder / "memory.stat", "inactive_file ").value_or(0.0) +
+                             number_in(folder / "memory.stat", "active_file ").value_or(0.0);
         left = std::min(left, *limit - std::max(0.0, *used - files));
       }
       if (!group.has_relative_path()) break;
@@ -87,7 +76,7 @@ std::string words_of_bytes(double bytes) {
 }  // namespace
 
 double available_bytes(int threads) {
-  const std::optional<double> machine = number_behind("/proc/meminfo", "MemAvailable:");
+  const std::optional<double> machine = number_in("/proc/meminfo", "MemAvailable:");
   return std::min({machine ? 1024.0 * *machine : unlimited, left_by_groups(), left_by_limit(threads)});
 }
 

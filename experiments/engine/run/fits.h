@@ -13,18 +13,16 @@ namespace periscope::stacks {
 /// and what the limit of its address space leaves. Infinity where none of them can be read.
 double available_bytes(int threads);
 
-/// Throws ConfigError, which names the key to lower, if the estimate is more than there is, but not if `force`.
-/// Says how much that is if it is more than 1 GB.
+/// Throws ConfigError, which names the key to lower, if the estimate is more than there is, unless `force`.
 void require_fits(const MemoryEstimate& memory, bool force, Progress& progress);
 
 /// Thrown if memory runs out in spite of the estimate.
 struct OutOfMemory : Error {
   using Error::Error;
 };
-/// Returns the error "not enough memory: needed about 3 GB".
 OutOfMemory out_of_memory(const MemoryEstimate& memory);
 
-/// Runs what needs as much.
+/// Runs `f`, which needs `memory`. Throws as require_fits, and OutOfMemory.
 template <class F>
 auto within_memory(const MemoryEstimate& memory, bool force, Progress& progress, const F& f) {
   require_fits(memory, force, progress);

@@ -9,8 +9,7 @@
 namespace periscope::stacks {
 
 /// Peak-memory estimate of a run from its largest live arrays; accurate to about a factor of 3 (tests/cli/memory.py).
-/// What cannot fit is rejected up front, naming the key to lower; for the rest within_memory
-/// (experiments/engine/run/fits.h) catches std::bad_alloc. In double, so that no shape overflows it.
+/// In double, so that no shape overflows it.
 struct MemoryEstimate {
   double bytes = 0.0;         ///< the program's own left out
   std::string_view key = {};  ///< the key that the largest part grows with
@@ -18,7 +17,6 @@ struct MemoryEstimate {
 
   /// A part that exists beside the others.
   void add(double part, std::string_view grows_with);
-  /// As many of these at one time.
   [[nodiscard]] MemoryEstimate times(double count) const;
   /// Adds a part that exists only after this one is done: the larger of the two counts.
   void then(const MemoryEstimate& next);

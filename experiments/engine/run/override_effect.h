@@ -12,7 +12,7 @@ namespace periscope::stacks {
 /// The numbers of a predicted profile that a study holds against what it measured. Gradients stand there as grad_sq.
 using Compared = std::function<std::vector<double>(const Profile&)>;
 
-/// All that the verdict on a stack compares (stack_tests.h), gradients with their matrices.
+/// All that the verdict on a stack compares (stack_tests.h).
 std::vector<double> verdict_numbers(const Profile& predicted);
 
 /// Throws ConfigError if --theory-set or a planted fault (`own` as in planted_fault) misleads theory, and `changes` is

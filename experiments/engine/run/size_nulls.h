@@ -13,8 +13,7 @@
 
 namespace periscope::stacks {
 
-/// A law of random weights that has something of given weights' sizes and nothing else of them (T29): what a stack of
-/// the given weights does beyond it is not due to these sizes.
+/// A law of random weights that has given weights' sizes and nothing else of them (T29).
 struct SizeNull {
   std::string_view name;
   std::optional<SizesKept> kept;  ///< what theory predicts; none: every |W_ij|, by simulation alone
@@ -55,8 +54,7 @@ struct NullDraws {
                                                      const WeightSource& weights, std::span<const int> ids,
                                                      int sequences);
 
-/// Draws number first … first + draws − 1 of a null: of GeneratedWeights at the scales of `weights`, or of RandomSigns,
-/// from seeds that no weights begin with.
+/// Draws number first … first + draws − 1 of a null: of GeneratedWeights at the scales of `weights`, or of RandomSigns.
 /// `before_each` is called before every draw; what it throws ends the draws.
 [[nodiscard]] NullDraws draw_null(
     const Backend& ops, const StackSpec& spec, const WeightSource& weights, std::span<const int> ids, int sequences,
@@ -67,10 +65,9 @@ struct NullDraws {
 [[nodiscard]] StackSpec at_sizes(const Backend& ops, StackSpec spec, const WeightSource& weights,
                                  std::span<const int> ids, SizesKept kept);
 
-/// The weights of another source with every |W_ij| kept and every sign drawn, the finest null of T29: what such models
-/// do is due to the sizes of weights, all of them, and to nothing else. Signs of matrices, tables and biases are those
-/// of the numbers that GeneratedWeights draws from the same seed; gains are kept as they are. The source and the
-/// backend outlive this.
+/// The weights of another source with every |W_ij| kept and every sign drawn, the finest null of T29. Signs of
+/// matrices, tables and biases are those of the numbers that GeneratedWeights draws from the same seed; gains stay
+/// unchanged. The source and the backend outlive this.
 class RandomSigns final : public WeightSource {
  public:
   RandomSigns(const Backend& backend, const WeightSource& source, std::uint64_t seed)

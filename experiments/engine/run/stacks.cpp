@@ -49,7 +49,7 @@ std::string prediction_task(std::string_view what, const StackSpec& measured, co
                             const config::Config& config) {
   const nlohmann::ordered_json all{config::resolved_json(measured, true),
                                    config::resolved_json(overridden, true),
-                                   config::section_json(config::theory_section, config.theory, true),
+                                   config::section_json(config::theory_section, config.theory),
                                    run_of(config, measured).seed,
                                    config.run.seeds,
                                    config.run.backward,

@@ -34,7 +34,6 @@ struct StackResult {
   judge::StackVerdict judged;
 };
 
-/// True if a verdict is "disagrees".
 inline bool any_disagrees(const std::vector<StackResult>& results) {
   return std::ranges::any_of(results, [](const StackResult& r) { return judge::disagrees(r.judged); });
 }
@@ -61,7 +60,7 @@ std::string prediction_task(std::string_view what, const StackSpec& measured, co
 
 /// Predicts every stack of `config`, measures nothing. With `at_width` forward statistics are those of the stack's own
 /// widths (T25), else their limit; gradients are those of the limit either way.
-/// One task of progress for every limit and every chain. Cached predictions are not computed again. Throws Stopped.
+/// Cached predictions are not computed again. Throws Stopped.
 std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, Progress& progress);
 
 /// Returns the number of tasks of predict_stacks and, if `measures`, of measure_stacks, for Progress::begin.
@@ -75,7 +74,7 @@ struct MeasuredStacks {
   DType dtype = DType::f32;
 };
 
-/// Runs every stack of `config` over its seeds, one task of progress for each. Throws Stopped.
+/// Runs every stack of `config` over its seeds. Throws Stopped.
 MeasuredStacks measure_stacks(const config::Config& config, Progress& progress);
 
 /// Judges all stacks together, stack i against predictions[i].
@@ -92,13 +91,11 @@ struct ConfrontedStacks {
 /// Predicts every stack of `config`, at the stacks' own widths only if theory.finite_width is true.
 ConfrontedStacks predict_alone(const config::Config& config, Progress& progress);
 
-/// Predicts, at the stack's own widths unless theory.finite_width is false, and measures every stack of `config` over
-/// its seeds, and judges all of them together. `what` is the study, for progress and for a refusal of what --theory-set
-/// overrides.
+/// Predicts, at the stack's own widths unless theory.finite_width is false, and measures every stack of `config`, and
+/// judges all of them together. `what` is the study, for messages.
 ConfrontedStacks confront(const config::Config& config, const std::string& what, Progress& progress);
 
-/// For people: one row per stack with its predicted and measured second moment at the top of the stack, its
-/// worst cell and its verdict; below, how the verdicts were reached. Coloured if `colour`.
+/// For people: one row per stack, and below how the verdicts were reached. Coloured if `colour`.
 std::string verdict_table(const std::vector<StackResult>& results, const config::AgreementOptions& options,
                           bool colour);
 

@@ -4,24 +4,21 @@
 
 #include <algorithm>
 
-#include "experiments/engine/settings/input_file.h"
 #include "sim/base/error.h"
 #include "sim/random/philox.h"
 
 namespace periscope::stacks {
 namespace {
 
-/// Bytes first … first+tokens−1 of a file that has a byte after its first `tokens`.
-std::vector<int> bytes_of(const std::string& path, int tokens, std::size_t first) {
-  const auto file = config::input_file(path, "input.path");
-  const std::size_t needed = static_cast<std::size_t>(tokens) + 1;
-  if (file->head.size() < needed) {
-    throw InputError(fmt::format("input.path {}: {} bytes could be read; {} tokens and a last label need {}", path,
-                                 file->size, tokens, needed));
+/// Bytes first … first+T−1 of a text that has a byte after its first T.
+std::vector<int> bytes_of(const InputSpec& input, std::ptrdiff_t first) {
+  if (input.text->head.size() <= static_cast<std::size_t>(input.tokens)) {
+    throw InputError(fmt::format("input.path {}: {} bytes could be read; {} tokens and a last label need {}",
+                                 input.path, input.text->size, input.tokens, input.tokens + 1));
   }
-  std::vector<int> ids;
-  for (int t = 0; t < tokens; ++t)
-    ids.push_back(static_cast<unsigned char>(file->head[static_cast<std::size_t>(t) + first]));
+  const auto begin = input.text->head.begin() + first;
+  std::vector<int> ids(begin, begin + input.tokens);
+  for (int& id : ids) id &= 0xff;
   return ids;
 }
 
@@ -30,7 +27,7 @@ std::vector<int> bytes_of(const std::string& path, int tokens, std::size_t first
 std::vector<int> token_ids(const StackSpec& spec, std::uint64_t seed) {
   switch (spec.input.kind) {
     case InputKind::gaussian: break;
-    case InputKind::text: return bytes_of(spec.input.path, spec.input.tokens, 0);
+    case InputKind::text: return bytes_of(spec.input, 0);
     case InputKind::tokens: {
       std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));
       fill_uniform_int({seed, 0, Stream::token_ids}, spec.model.vocab, ids);
@@ -48,7 +45,7 @@ std::vector<int> label_ids(const StackSpec& spec, std::uint64_t seed) {
     fill_uniform_int({seed, 0, Stream::labels}, classes, labels);
     return labels;
   }
-  std::vector<int> labels = bytes_of(spec.input.path, spec.input.tokens, 1);
+  std::vector<int> labels = bytes_of(spec.input, 1);
   const int largest = *std::ranges::max_element(labels);
   if (largest >= classes) {
     throw ConfigError(fmt::format("{} = {}: expected more than {}, the largest label in {}",

@@ -8,8 +8,8 @@
 namespace periscope::stacks {
 
 /// The T token ids that seed `seed` reads: none for Gaussian input, uniform random ids for "tokens", the first
-/// T bytes of input.path for "text" (the same for every seed). Throws InputError for a file that cannot be
-/// read or has no T + 1 bytes (the last one is the last label).
+/// T bytes of the text for "text" (the same for every seed). Throws InputError for a text of fewer than T + 1 bytes
+/// (the last one is the last label).
 std::vector<int> token_ids(const StackSpec& spec, std::uint64_t seed);
 
 /// The T labels of seed `seed`: the next bytes for "text", else uniform random ids below model.vocab, or below

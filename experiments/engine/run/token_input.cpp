@@ -6,7 +6,7 @@
 #include <array>
 #include <filesystem>
 
-#include "experiments/engine/settings/input_file.h"
+#include "experiments/engine/settings/text_file.h"
 #include "sim/base/whole_number.h"
 #include "sim/checkpoint/file_error.h"
 #include "sim/checkpoint/llama2c_tokenizer.h"
@@ -28,11 +28,11 @@ constexpr std::string_view separators = " \t\r\n,";
 
 /// A file of ids or of text. Beyond the limit nobody means all of it, and encoding would take many times its size.
 std::string contents(const std::string& path) {
-  const auto file = config::input_file(path);
-  if (file->size > config::InputFile::most) {
-    throw InputError(fmt::format("{}: {} bytes, expected at most {}", path, file->size, config::InputFile::most));
+  const TextFile file = config::read_text_file(path);
+  if (file.size > file.head.size()) {
+    throw InputError(fmt::format("{}: {} bytes, expected at most {}", path, file.size, file.head.size()));
   }
-  return file->head;
+  return file.head;
 }
 
 /// A list of ids, wherever it stands: a flag's text or a file's.

@@ -35,9 +35,8 @@ struct TokenInput {
 
 /// Reads ids and labels for a model whose checkpoint lies in `folder`. Its tokenizer is the one that was asked for, or
 /// the one tok*.bin file there, or bytes for a vocabulary of 256. Without --labels, a causal model is to predict the
-/// next token (the last one has no label) and another model nothing. Throws ConfigError for flags, and InputError for
-/// files, that hold no ids, ids out of range, more tokens than the model has positions, or labels of another number
-/// than tokens, InputError for a tokenizer's file that is none of llama2.c's, and ConfigError for several such files.
+/// next token (the last one has no label) and another model nothing. Throws ConfigError for wrong flags, and InputError
+/// for wrong files.
 [[nodiscard]] TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, const std::string& folder);
 
 /// Printable ASCII of a piece of text, all else escaped as \xNN.

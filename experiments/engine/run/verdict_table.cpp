@@ -108,6 +108,11 @@ std::string gradient_rows(const std::vector<StackResult>& results) {
              at_top, measured ? "measured: mean over seeds, of gradients the geometric one; " : "");
 }
 
+/// Returns the names of the stacks that something holds for, or `all` if it holds for all of them.
+std::string stacks_in_words(const std::vector<std::string>& stacks, std::size_t count, const std::string& all) {
+  return stacks.size() == count ? all : fmt::format("{}", fmt::join(stacks, "; "));
+}
+
 /// Returns a hint where weights are drawn with a standard deviation of their own and the input's second moment does not
 /// fit it: the stream and its gradients depend on their ratio. It names the stacks, if it is not true of all.
 std::string scale_hint(const std::vector<StackResult>& results) {
@@ -129,8 +134,7 @@ std::string scale_hint(const std::vector<StackResult>& results) {
   if (stacks_of.empty()) return {};
   std::string hint;
   for (const auto& [words, stacks] : stacks_of) {
-    const bool all = stacks.size() == results.size();
-    hint += fmt::format("{}: {}", all ? "note" : fmt::format("{}", fmt::join(stacks, "; ")), words);
+    hint += fmt::format("{}: {}", stacks_in_words(stacks, results.size(), "note"), words);
   }
   return hint +
          "Both the stream and its gradients depend on that. Set input.second_moment, or by model.recipe all that a "
@@ -192,21 +196,15 @@ std::string sum_lines(const std::vector<StackResult>& results) {
 
 /// Returns a line for every reason why something was left out of predictions, with the stacks that it holds for.
 std::string left_out_lines(const std::vector<StackResult>& results) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
+  std::map<std::string, std::vector<std::string>> stacks_of;
   for (const StackResult& r : results) {
-    const std::string& reason = r.prediction.left_out;
-    if (reason.empty()) continue;
-    auto at = std::ranges::find(reasons, reason, &std::pair<std::string, std::vector<std::string>>::first);
-    if (at == reasons.end()) at = reasons.insert(at, {reason, {}});
-    at->second.push_back(fmt::format("{}, {}", config::short_label(r.spec), input_of(r)));
+    if (r.prediction.left_out.empty()) continue;
+    stacks_of[r.prediction.left_out].push_back(fmt::format("{}, {}", config::short_label(r.spec), input_of(r)));
   }
   std::string lines;
-  for (const auto& [reason, stacks] : reasons) {
-    lines +=
-        fmt::format("left out: {}: {}\n",
-                    stacks.size() == results.size() && stacks.size() > 1 ? "all stacks"
-                                                                         : fmt::format("{}", fmt::join(stacks, "; ")),
-                    reason);
+  for (const auto& [reason, stacks] : stacks_of) {
+    const std::string all = stacks.size() > 1 ? "all stacks" : stacks.front();
+    lines += fmt::format("left out: {}: {}\n", stacks_in_words(stacks, results.size(), all), reason);
   }
   return lines;
 }
@@ -216,10 +214,9 @@ std::string left_out_lines(const std::vector<StackResult>& results) {
 std::string verdict_table(const std::vector<StackResult>& results, const config::AgreementOptions& options,
                           bool colour) {
   const bool measured = results.front().measurement.has_value();
-  dataset::TextTable rows(measured
-                              ? std::vector<std::string>{"placement", "input", ">input E[x²]", ">top E[x²] predicted",
-                                                         ">measured", "verdict"}
-                              : std::vector<std::string>{"placement", "input", ">input E[x²]", ">top E[x²] predicted"});
+  std::vector<std::string> head{"placement", "input", ">input E[x²]", ">top E[x²] predicted"};
+  if (measured) head.insert(head.end(), {">measured", "verdict"});
+  dataset::TextTable rows(std::move(head));
   std::size_t tests = 0;
   for (const StackResult& r : results) {
     const std::string predicted = r.prediction.refusal.empty() ? top_value(r.prediction.profile) : "refused";
@@ -244,11 +241,12 @@ std::string verdict_table(const std::vector<StackResult>& results, const config:
   const std::string forward = at_width ? "rounding alone for signals"
                                        : fmt::format("{:g}·w of a moment and {:g}·w of a cosine", options.finite_width,
                                                      options.finite_width_cosine);
-  table += worst;
-  table += fmt::format(
-      "excess: standard errors by which |measured − predicted| exceeds what is allowed: {}, {:g}·w and more of a "
-      "gradient (w = depth/width); limit: Student's t at a familywise error of {:g} over {} tests.\n",
-      forward, options.finite_width_gradient, options.familywise_error, tests);
+  table +=
+      worst +
+      fmt::format(
+          "excess: standard errors by which |measured − predicted| exceeds what is allowed: {}, {:g}·w and more of a "
+          "gradient (w = depth/width); limit: Student's t at a familywise error of {:g} over {} tests.\n",
+          forward, options.finite_width_gradient, options.familywise_error, tests);
   table +=
       "could be off: error that the test would have rejected with 95 % probability, worst / median test, relative for "
       "moments, absolute for cosines and logarithms; above a statistic's limit (periscope list) the verdict is "

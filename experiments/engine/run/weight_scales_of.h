@@ -21,10 +21,8 @@ enum class SizesKept {
 /// are summed in the weights' type; one sublayer's weights are in memory at a time, and two of its matrices more.
 ///
 /// The profile of rank one is that of the marginals, r_i² ∝ Σ_j W_ij², c_j² ∝ Σ_i W_ij²: random weights of it have
-/// every row's and every column's mean square in expectation, as the weights themselves and |W_ij| with random signs
-/// have, and its rows are those of SizesKept::rows. (Alternating r_i² = mean_j W_ij²/c_j², c_j² = mean_i W_ij²/r_i²,
-/// the likeliest profile of normal entries, has neither where the sizes are not of rank one, and no value for a row of
-/// zeros.)
+/// every row's and every column's mean square in expectation. (The likeliest profile of normal entries, r_i² = mean_j
+/// W_ij²/c_j², c_j² = mean_i W_ij²/r_i², does not where the sizes are not of rank one.)
 [[nodiscard]] WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
                                      std::span<const int> ids, SizesKept kept = SizesKept::matrices);
 

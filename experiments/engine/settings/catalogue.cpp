@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "experiments/engine/settings/section.h"
 #include "sim/checkpoint/recipe.h"
 #include "sim/spec/placement.h"
 #include "sim/spec/stack_keys.h"
@@ -32,21 +33,16 @@ nlohmann::ordered_json placements_json() {
 
 std::vector<std::pair<std::string, std::string>> recipe_keys(const Family& family) {
   const Recipe recipe = recipe_of(family, recipe_width);
-  const ModelSpec& m = recipe.model;
-  const auto flag = [](bool on) { return std::string(on ? "true" : "false"); };
-  const auto word = [](const auto& names, auto value) { return std::string(names[static_cast<std::size_t>(value)]); };
-  return {{"placement", std::string(m.placement.name)},
-          {"qk_norm", word(qk_norm_names, m.qk_norm)},
-          {"norm", word(norm_kind_names, m.norm)},
-          {"norm_eps", fmt::format("{:g}", m.norm_eps)},
-          {"mlp", word(mlp_kind_names, m.mlp)},
-          {"rope", flag(m.rope)},
-          {"causal", flag(m.causal)},
-          {"embedding_norm", flag(m.embedding_norm)},
-          {"final_norm", flag(m.final_norm)},
-          {"std", fmt::format("{:g}", recipe.init_std)},
-          {"second_moment", second_moment_text(family)},
-          {"residual", std::string(family.init_residual)}};
+  const nlohmann::ordered_json model = section_json(model_section, recipe.model);
+  std::vector<std::pair<std::string, std::string>> keys;
+  for (const char* key :
+       {"placement", "qk_norm", "norm", "norm_eps", "mlp", "rope", "causal", "embedding_norm", "final_norm"}) {
+    keys.emplace_back(key, model[key].is_string() ? model[key].get<std::string>() : model[key].dump());
+  }
+  keys.insert(keys.end(), {{"std", fmt::format("{:g}", recipe.init_std)},
+                           {"second_moment", second_moment_text(family)},
+                           {"residual", std::string(family.init_residual)}});
+  return keys;
 }
 
 nlohmann::ordered_json recipes_json() {

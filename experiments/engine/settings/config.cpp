@@ -57,10 +57,9 @@ const Section<AgreementOptions> agreement_section{"agreement", agreement_keys};
 const Section<PowerLimits> power_limit_section{"agreement.power_limit", power_limit_keys};
 
 DType parse_dtype(const std::string& word) {
-  if (word == "f64") return DType::f64;
-  if (word == "f32") return DType::f32;
-  if (word == "bf16") return DType::bf16;
-  if (word == "f16") return DType::f16;
+  for (const DType one : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    if (name_of(one) == word) return one;
+  }
   throw ConfigError(fmt::format("run.dtype = \"{}\": expected one of f64, f32, bf16, f16", shortened(word)));
 }
 
@@ -95,16 +94,15 @@ std::vector<StackSpec> Config::stacks() const {
 
 nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash) {
   InputSpec input = spec.input;
-  if (for_hash && input.kind != InputKind::text) input.path.clear();
-  nlohmann::ordered_json model = section_json(model_section, spec.model, for_hash);
+  if (for_hash) input.path = input.kind == InputKind::text ? input.text->sha256 : "";
+  nlohmann::ordered_json model = section_json(model_section, spec.model);
   const nlohmann::ordered_json layers = layer_placements_json(spec.model);
   if (!layers.empty()) model["layer_placement"] = layers;
   // The keys that it has set say what is computed.
   if (!for_hash && !spec.recipe.empty()) model["recipe"] = spec.recipe;
   if (!for_hash && spec.model.placement.is_named_custom()) model["placement"]["name"] = spec.model.placement.name;
-  return {{"model", model},
-          {"init", section_json(init_section, spec.init, for_hash)},
-          {"input", section_json(input_section, input, for_hash)}};
+  return {
+      {"model", model}, {"init", section_json(init_section, spec.init)}, {"input", section_json(input_section, input)}};
 }
 
 std::string placement_label(const StackSpec& spec) {

@@ -111,13 +111,11 @@ struct Config {
   [[nodiscard]] std::vector<StackSpec> predicted_stacks() const { return overridden.empty() ? stacks() : overridden; }
 };
 
-/// `known` are the sections that a configuration may have, one within another behind it.
-/// Reads `file` ("" for none), applies `settings` (a.b=v) on top, checks everything. Throws ConfigError.
-/// Keys of model, init and input may have lists: the stacks are the cross product of all, in the order given.
-/// A relative input.path in a file is relative to that file; in a setting to the working directory.
-/// `theory_settings` (--theory-set) are read like settings, on top of them, and say what is overridden for theory: keys
-/// of model, init, input and theory. ConfigError if measurement and prediction could then not be compared: they need
-/// the same stacks one by one, layers, tokens and inputs. One value is for all stacks, a list for one after the other.
+/// Reads `file` ("" for none), applies `settings` (a.b=v) on top, checks everything, and reads the texts of the stacks.
+/// `known` are the sections that a configuration may have. Keys of model, init and input may have lists: the stacks are
+/// the cross product of all, in the order given. A relative input.path in a file is relative to that file.
+/// `theory_settings` (--theory-set) say, on top of `settings`, what is overridden for theory. Throws ConfigError, also
+/// if measurement and prediction could then not be compared, and InputError for a text.
 Config load_config(std::span<const AnySection> known, const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings = {});
 
@@ -131,14 +129,14 @@ void require_different(std::string_view key, std::vector<std::string> entries);
 /// Reads one more section of a configuration that load_config has accepted.
 template <class Own>
 void load_section(const Section<Own>& section, const Tree& tree, Own& values) {
-  TomlReader reader = TomlReader(tree).table(section.name);
-  read_keys(reader, section, values);
+  read_section(TomlReader(tree), section, values);
 }
 
 /// Parses a --dtype word. Throws ConfigError for an unknown one.
 DType parse_dtype(const std::string& word);
 
-/// Every key of model, init and input with its value, `placement` as one name or a table; for_hash as in section_json.
+/// Every key of model, init and input with its value, `placement` as one name or a table. For the hash a text's content
+/// stands for its path.
 nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash = false);
 
 /// Returns the stack's name in result files and tables: its label, or else its placement's name, or its free form as

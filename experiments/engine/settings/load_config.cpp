@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 
 #include "experiments/engine/settings/config.h"
 #include "experiments/engine/settings/placement_reader.h"
+#include "experiments/engine/settings/text_file.h"
 #include "experiments/engine/settings/toml_reader.h"
 #include "experiments/engine/settings/variants.h"
 #include "sim/base/error.h"
@@ -143,20 +145,15 @@ std::vector<std::string> words_of(const std::vector<InputKind>& kinds) {
 
 using Known = std::span<const AnySection>;
 
-/// The keys of `periscope list`, and those of model.placement's table, in the tables `meant`; of all tables if empty.
-std::vector<std::string> known_keys(Known known, std::span<const std::string_view> meant) {
+/// The keys of `periscope list`, and those of model.placement's table.
+std::vector<std::string> known_keys(Known known) {
   std::vector<std::string> keys;
-  const auto add = [&](const std::string& name) {
-    const auto within = [&](std::string_view table) { return name.starts_with(table); };
-    if (meant.empty() || std::ranges::any_of(meant, within)) keys.push_back(name);
-  };
   for (const AnySection& section : known) {
-    for (const KeyText& key : section.keys) add(key.name);
+    for (const KeyText& key : section.keys) keys.push_back(key.name);
   }
-  for (const Key<SublayerRule>& key : placement_section.keys) {
-    add(fmt::format("{}.{}", placement_section.name, key.name));
-  }
-  for (const char* key : {"name", "attention", "mlp"}) add(fmt::format("{}.{}", placement_section.name, key));
+  for (const Key<SublayerRule>& key : placement_section.keys)
+    keys.push_back("model.placement." + std::string(key.name));
+  for (const char* key : {"name", "attention", "mlp"}) keys.push_back(fmt::format("model.placement.{}", key));
   return keys;
 }
 
@@ -173,10 +170,14 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
 void require_known(Known known, const std::string& setting, std::string_view flag, std::string_view expected,
                    std::span<const std::string_view> meant = {}) {
   const std::string key = key_of_setting(setting, flag);
-  const std::vector<std::string> keys = known_keys(known, meant);
-  if (std::ranges::find(keys, key) != keys.end()) return;
-  const std::vector<std::string> all = known_keys(known, {});
-  const bool is_known = std::ranges::find(all, key) != all.end();  // of another table than is meant
+  const auto is_meant = [&](const std::string& name) {
+    const auto within = [&](std::string_view table) { return name.starts_with(table); };
+    return meant.empty() || std::ranges::any_of(meant, within);
+  };
+  std::vector<std::string> keys = known_keys(known);
+  const bool is_known = std::ranges::find(keys, key) != keys.end();  // perhaps of another table than is meant
+  if (is_known && is_meant(key)) return;
+  std::erase_if(keys, std::not_fn(is_meant));
   throw ConfigError(fmt::format("{} {}: {}{}: expected {}{}", flag, shortened(setting), is_known ? "" : "unknown key ",
                                 shortened(key), expected, is_known ? "" : "; nearest is " + nearest_key(key, keys)));
 }
@@ -214,8 +215,7 @@ Config read_single(Known known, const std::shared_ptr<const Tree>& tree, const C
   base.model.layer_placements = read_layer_placements(model, tree->file);
   derive_shape(config, preset, base.model);
   base = config.with_placement(base.model.placement);
-  TomlReader init = root.table("init");
-  read_keys(init, init_section, base.init);
+  read_section(root, init_section, base.init);
   TomlReader input = root.table("input");
   const bool has_width = base.model.width >= 1 && base.model.width <= 1 << 20;
   const bool init_says = has_width && derive_second_moment(config, recipe, base);
@@ -224,14 +224,10 @@ Config read_single(Known known, const std::shared_ptr<const Tree>& tree, const C
   if (init_says) require_second_moment(base.init, derived, base.input.second_moment);
   read_kinds(input, config.inputs);
   input.resolve_path("path", base.input.path);
-  TomlReader run = root.table("run");
-  read_keys(run, run_section, config.run);
-  TomlReader agreement = root.table("agreement");
-  read_keys(agreement, agreement_section, config.agreement);
-  TomlReader power_limit = agreement.table("power_limit");
-  read_keys(power_limit, power_limit_section, config.agreement.power_limits);
-  TomlReader theory = root.table("theory");
-  read_keys(theory, theory_section, config.theory);
+  read_section(root, run_section, config.run);
+  read_section(root, agreement_section, config.agreement);
+  read_section(root, power_limit_section, config.agreement.power_limits);
+  read_section(root, theory_section, config.theory);
   for (const StackSpec& spec : config.stacks()) validate(spec);
   require_different("input.kind", words_of(config.inputs));
   base.input.kind = config.inputs.front();
@@ -287,11 +283,24 @@ void override_theory(Known known, const Lists& lists, const std::vector<std::str
     // It may follow from init.std and init.truncation, which the theory may override for the matrices alone.
     if (!overrides_input) config.overridden[i].input.second_moment = measured[i].input.second_moment;
     require_comparable_override(measured[i], config.overridden[i]);
+    config.overridden[i].input.text = measured[i].input.text;
     config.overridden[i].label = measured[i].label;
     config.overridden[i].settings = measured[i].settings;
   }
   config.theory = overridden.front().theory;
   config.theory_settings = theory_settings;
+}
+
+/// Reads the texts of the stacks, each once.
+void read_texts(std::vector<Config>& each) {
+  std::map<std::string, std::shared_ptr<const TextFile>> texts;
+  for (Config& config : each) {
+    if (std::ranges::find(config.inputs, InputKind::text) == config.inputs.end()) continue;
+    InputSpec& input = config.base.input;
+    std::shared_ptr<const TextFile>& text = texts[input.path];
+    if (text == nullptr) text = std::make_shared<const TextFile>(read_text_file(input.path, "input.path"));
+    input.text = text;
+  }
 }
 
 }  // namespace
@@ -327,14 +336,14 @@ Config load_config(Known known, const std::string& file, const std::vector<std::
   const Lists lists(*tree);
   std::vector<Config> each;
   for (std::size_t i = 0; i < lists.combinations(); ++i) each.push_back(read_single(known, tree, lists.choice(i)));
+  read_texts(each);
   Config config = merged(each, lists);
-  if (theory_settings.empty()) return config;
   constexpr std::string_view of_theory[] = {"model.", "init.", "input.", "theory."};
   for (const std::string& setting : theory_settings) {
     require_known(known, setting, "--theory-set", "a key of model, init, input or theory, as theory is told",
                   of_theory);
   }
-  override_theory(known, lists, theory_settings, config);
+  if (!theory_settings.empty()) override_theory(known, lists, theory_settings, config);
   return config;
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "experiments/engine/settings/build_info.h"
 #include "experiments/engine/settings/json_text.h"
@@ -16,9 +15,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// Whether all stacks have the same value of a key; null where it is absent.
 bool is_same_in_all(const std::vector<Json>& stacks, const std::string& key) {
-  const auto value = [&](const Json& one) { return one.contains(key) ? one[key] : Json(); };
-  return std::ranges::all_of(stacks, [&](const Json& one) { return value(one) == value(stacks.front()); });
+  const Json first = stacks.front().value(key, Json());
+  return std::ranges::all_of(stacks, [&](const Json& one) { return one.value(key, Json()) == first; });
 }
 
 std::vector<Json> flat_all(const std::vector<StackSpec>& stacks) {
@@ -44,7 +44,7 @@ Json config_differences(const Config& config, const std::vector<StackSpec>& stac
   const std::vector<Json> all = flat_all(stacks);
   const Json usual = flat_json(default_stack(stacks.front()));
   for (const auto& [key, value] : all.front().items()) {
-    if (is_same_in_all(all, key) && !(usual.contains(key) && usual[key] == value)) found[key] = value;
+    if (is_same_in_all(all, key) && usual.value(key, Json()) != value) found[key] = value;
   }
   const Json run = section_json(run_section, config.run);
   const Json usual_run = section_json(run_section, RunOptions());
@@ -70,13 +70,13 @@ Json flat_json(const StackSpec& spec, bool for_hash) {
 void note_differences(std::vector<StackSpec>& stacks) {
   if (stacks.size() < 2) return;
   const std::vector<Json> all = flat_all(stacks);
-  std::set<std::string> seen{"input.kind"};
+  Json keys = Json::object();
+  for (const Json& one : all) keys.update(one);
+  keys.erase("input.kind");
   std::vector<Json> own(stacks.size(), Json::object());
-  for (const Json& one : all) {
-    for (const auto& [key, value] : one.items()) {
-      if (!seen.insert(key).second || is_same_in_all(all, key)) continue;
-      for (std::size_t i = 0; i < all.size(); ++i) own[i][key] = all[i].contains(key) ? all[i][key] : Json();
-    }
+  for (const auto& [key, value] : keys.items()) {
+    if (is_same_in_all(all, key)) continue;
+    for (std::size_t i = 0; i < all.size(); ++i) own[i][key] = all[i].value(key, Json());
   }
   for (std::size_t i = 0; i < all.size(); ++i) stacks[i].settings = json_text(own[i]);
 }
@@ -93,11 +93,11 @@ Resolved resolved(const Config& config, const std::vector<StackSpec>& specs) {
     Json stacks = Json::array();
     for (const StackSpec& spec : specs) stacks.push_back(resolved_json(spec, for_hash));
     Json json{{"stacks", stacks},
-              {"run", section_json(run_section, config.run, for_hash)},
-              {"agreement", section_json(agreement_section, config.agreement, for_hash)},
-              {"theory", section_json(theory_section, config.theory, for_hash)},
+              {"run", section_json(run_section, config.run)},
+              {"agreement", section_json(agreement_section, config.agreement)},
+              {"theory", section_json(theory_section, config.theory)},
               {"told", override_differences(config, for_hash)}};
-    json["agreement"]["power_limit"] = section_json(power_limit_section, config.agreement.power_limits, for_hash);
+    json["agreement"]["power_limit"] = section_json(power_limit_section, config.agreement.power_limits);
     return json;
   };
   return {.printed = sections(false), .hashed = sections(true), .differences = config_differences(config, specs)};

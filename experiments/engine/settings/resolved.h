@@ -28,12 +28,12 @@ struct Resolved {
   Resolved& add(const Section<S>& section, const S& values) {
     const std::string name(section.name);
     printed[name] = section_json(section, values);
-    hashed[name] = section_json(section, values, true);
+    hashed[name] = printed[name];
     return *this;
   }
 };
 
-/// Every key of model, init and input by path: {"model.width": 256, …}; for_hash as in section_json.
+/// Every key of model, init and input by path: {"model.width": 256, …}; for_hash as in resolved_json.
 nlohmann::ordered_json flat_json(const StackSpec& spec, bool for_hash = false);
 
 /// Puts into every stack's `settings` the keys in which the stacks differ, with its own values, as a JSON object:

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/settings/input_file.h"
 #include "experiments/engine/settings/toml_reader.h"
 #include "sim/base/key.h"
 #include "sim/spec/model_spec.h"
@@ -19,7 +18,7 @@ struct KeyText {
   std::string standard;  ///< the default, as a configuration file would have it
   std::string unit;      ///< "" of what is no number
   std::string meaning;
-  std::string type;                  ///< as type_words has it
+  std::string type;                  ///< as type_of has it
   std::vector<std::string> choices;  ///< of a word that has to be one of these
   bool swept = false;                ///< takes a list of such values too
 };
@@ -43,16 +42,19 @@ void read_keys(TomlReader& reader, const Section<S>& section, S& values) {
             if (!reader.read(key.name, word)) return;
             if (!field.names.empty()) static_cast<void>(reader.index_of(key.name, word, field.names));
             field.set(values, word);
-          } else if constexpr (std::is_same_v<F, std::optional<bool> S::*>) {
-            if (bool value = false; reader.read(key.name, value)) values.*field = value;
-          } else if constexpr (std::is_same_v<F, std::optional<double> S::*>) {
-            if (double value = 0.0; reader.read(key.name, value)) values.*field = value;
-          } else if constexpr (!std::is_same_v<F, Placement S::*> && !std::is_same_v<F, std::monostate>) {
+          } else if constexpr (std::is_member_pointer_v<F> && !std::is_same_v<F, Placement S::*>) {
             reader.read(key.name, values.*field);
           }
         },
         key.field);
   }
+}
+
+/// Reads the keys of a section of `root`.
+template <class S>
+void read_section(TomlReader root, const Section<S>& section, S& values) {
+  TomlReader reader = root.table(section.name);
+  read_keys(reader, section, values);
 }
 
 /// The value of a key; null for a choice that was not made.
@@ -65,8 +67,7 @@ nlohmann::ordered_json value_json(const Key<S>& key, const S& values) {
           return nullptr;
         } else if constexpr (std::is_same_v<F, WordField<S>>) {
           return field.get(values);
-        } else if constexpr (std::is_same_v<F, std::optional<bool> S::*> ||
-                             std::is_same_v<F, std::optional<double> S::*>) {
+        } else if constexpr (requires { *(values.*field); }) {  // an optional
           return values.*field ? nlohmann::ordered_json(*(values.*field)) : nullptr;
         } else if constexpr (std::is_same_v<F, Placement S::*>) {
           return placement_json(values.*field);
@@ -80,52 +81,42 @@ nlohmann::ordered_json value_json(const Key<S>& key, const S& values) {
       key.field);
 }
 
-/// Every key that says what is computed, with its value, in the order of the rows. For the hash a file's content stands
-/// for its path.
+/// Every key that says what is computed, with its value, in the order of the rows.
 template <class S>
-nlohmann::ordered_json section_json(const Section<S>& section, const S& values, bool for_hash = false) {
+nlohmann::ordered_json section_json(const Section<S>& section, const S& values) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const Key<S>& key : section.keys) {
     if (key.effect == Effect::none || std::holds_alternative<std::monostate>(key.field)) continue;
     json[std::string(key.name)] = value_json(key, values);
-    if (for_hash && key.effect == Effect::file) {
-      const std::string path = json[std::string(key.name)];
-      if (!path.empty())
-        json[std::string(key.name)] = input_file(path, std::string(section.name) + "." + std::string(key.name))->sha256;
-    }
   }
   return json;
 }
 
-/// What a key's values are: "whole number", "number", "flag", "text", "number or text", a list of the first four ("list
-/// of number"), "placement", "list of table"; "" for a word that fills other keys.
+template <class T>
+std::string type_words(const T& /*value*/) {
+  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::optional<bool>>) return "flag";
+  if constexpr (std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>>) return "number";
+  if constexpr (std::is_integral_v<T>) return "whole number";
+  if constexpr (std::is_same_v<T, Placement>) return "placement";
+  if constexpr (std::is_same_v<T, DepthExpression>) return "number or text";
+  return "text";
+}
+template <class T>
+std::string type_words(const std::vector<T>& /*values*/) {
+  return "list of " + type_words(T());
+}
+
+/// The type of a key's values: "whole number", "number", "flag", "text", "number or text", a list of the first four
+/// ("list of number"), "placement", "list of table"; "" for a word that fills other keys.
 template <class S>
-std::string type_words(const Key<S>& key) {
+std::string type_of(const Key<S>& key) {
   if (key.tables) return "list of table";
   return std::visit(
       [](const auto& field) -> std::string {
         using F = std::remove_cvref_t<decltype(field)>;
-        if constexpr (std::is_same_v<F, int S::*> || std::is_same_v<F, std::uint64_t S::*>) {
-          return "whole number";
-        } else if constexpr (std::is_same_v<F, double S::*> || std::is_same_v<F, std::optional<double> S::*>) {
-          return "number";
-        } else if constexpr (std::is_same_v<F, bool S::*> || std::is_same_v<F, std::optional<bool> S::*>) {
-          return "flag";
-        } else if constexpr (std::is_same_v<F, std::vector<int> S::*>) {
-          return "list of whole number";
-        } else if constexpr (std::is_same_v<F, std::vector<double> S::*>) {
-          return "list of number";
-        } else if constexpr (std::is_same_v<F, std::vector<std::string> S::*>) {
-          return "list of text";
-        } else if constexpr (std::is_same_v<F, Placement S::*>) {
-          return "placement";
-        } else if constexpr (std::is_same_v<F, DepthExpression S::*>) {
-          return "number or text";
-        } else if constexpr (std::is_same_v<F, std::monostate>) {
-          return "";
-        } else {
-          return "text";
-        }
+        if constexpr (std::is_same_v<F, std::monostate>) return "";
+        if constexpr (std::is_same_v<F, WordField<S>>) return "text";
+        if constexpr (std::is_member_pointer_v<F>) return type_words(S().*field);
       },
       key.field);
 }
@@ -159,7 +150,7 @@ AnySection any_section(const Section<S>& section) {
          .standard = key.standard.empty() ? toml_text(value_json(key, standard)) : std::string(key.standard),
          .unit = value_json(key, standard).is_number() ? std::string(key.unit) : "",
          .meaning = meaning,
-         .type = type_words(key),
+         .type = type_of(key),
          .choices = choices,
          .swept = key.swept});
   }

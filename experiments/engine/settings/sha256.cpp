@@ -86,7 +86,7 @@ std::string Sha256::hex() const {
   return text;
 }
 
-std::string sha256_hex(const std::string& text) {
+std::string sha256_hex(std::string_view text) {
   Sha256 hash;
   hash.add(text.data(), text.size());
   return hash.hex();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace periscope {
 class MappedFile;
@@ -30,9 +31,8 @@ class Sha256 {
   std::uint64_t count_ = 0;                   // bytes that were added
 };
 
-/// The SHA-256, in hex, of a text, and of a file's bytes. Throws InputError for a path of no regular file, and for a
-/// file that changes meanwhile.
-std::string sha256_hex(const std::string& text);
+/// The SHA-256, in hex, of a text, and of a file's bytes. Throws InputError for a file that changes meanwhile.
+std::string sha256_hex(std::string_view text);
 std::string sha256_of(const MappedFile& file);
 
 }  // namespace periscope::config

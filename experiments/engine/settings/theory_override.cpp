@@ -20,7 +20,7 @@ Json differences(const StackSpec& measured, const StackSpec& overridden, bool fo
   Json all = Json::object();
   const Json own = flat_json(measured, for_hash);
   for (const auto& [key, value] : own.items()) {
-    const Json told = other.contains(key) ? other[key] : Json();
+    const Json told = other.value(key, Json());
     if (value != told) all[key] = {{"measured", value}, {"told", told}};
   }
   return all;

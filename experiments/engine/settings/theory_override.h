@@ -18,7 +18,7 @@ struct PlantedFault {
 PlantedFault planted_fault(const Config& config, const PlantedFault& own = {});
 
 /// Returns, per stack, every key that --theory-set overrides: {"model.rope": {"measured": true, "told": false}, …}.
-/// Empty if it overrides nothing. for_hash as in section_json.
+/// Empty if it overrides nothing. for_hash as in resolved_json.
 nlohmann::ordered_json override_differences(const Config& config, bool for_hash = false);
 
 /// {"set": […], "fault": …, "meaning": …, "differences": as override_differences}: for results, where it must not be

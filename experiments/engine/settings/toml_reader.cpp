@@ -4,16 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <limits>
 #include <sstream>
-#include <system_error>
 #include <utility>
 
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
+#include "sim/files/mapped_file.h"
 
 namespace periscope::config {
 namespace {
@@ -21,39 +20,6 @@ namespace {
 /// Our keys have at most three parts, as agreement.power_limit.variance. The TOML parser makes a table of every part
 /// and frees these tables by recursion, so a key of 100 000 parts would overflow the stack.
 constexpr int most_key_parts = 16;
-
-std::optional<int> whole_in(const toml::node& node) {
-  const auto* value = node.as_integer();
-  if (value == nullptr || !std::in_range<int>(value->get())) return std::nullopt;
-  return static_cast<int>(value->get());
-}
-
-/// toml++'s value<double>() is empty for whole numbers beyond ±2^53.
-std::optional<double> number_in(const toml::node& node) {
-  if (const auto* whole = node.as_integer()) return static_cast<double>(whole->get());
-  return node.value<double>();
-}
-
-/// A string that can also be the name of a file, which U+0000 would truncate.
-std::optional<std::string> text_in(const toml::node& node) {
-  const auto* value = node.as_string();
-  if (value == nullptr || value->get().find('\0') != std::string::npos) return std::nullopt;
-  return value->get();
-}
-
-/// The entries of a list, as `entry` reads them; nothing for another value, and if `entry` cannot read one.
-template <class T>
-std::optional<std::vector<T>> list_in(const toml::node& node, std::optional<T> (*entry)(const toml::node&)) {
-  const toml::array* list = node.as_array();
-  if (list == nullptr) return std::nullopt;
-  std::vector<T> all;
-  for (const toml::node& item : *list) {
-    const std::optional<T> value = entry(item);
-    if (!value) return std::nullopt;
-    all.push_back(*value);
-  }
-  return all;
-}
 
 /// The first line with far more dots between its keys than any key has parts, or 0. Texts in quotes are not told from
 /// keys: none has a thousand dots and no comma.
@@ -72,23 +38,20 @@ int line_with_deep_keys(std::string_view text) {
 
 /// The text of a configuration file. Throws ConfigError that says why there is none.
 std::string read_text(const std::string& file) {
-  constexpr std::uintmax_t most_bytes = 1 << 20;
-  const auto refuse = [&](std::string_view why) -> void {
-    throw ConfigError(fmt::format("--config {}: {}", shortened(file), why));
-  };
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(file, error);
-  if (status.type() == std::filesystem::file_type::not_found) refuse("no such file");
-  if (error) refuse(error.message());
-  if (std::filesystem::is_directory(status)) refuse("is a folder, expected a TOML file");
-  if (!std::filesystem::is_regular_file(status)) refuse("is no regular file, expected a TOML file");
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) refuse(std::generic_category().message(errno));
-  std::string text(most_bytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (stream.bad()) refuse("cannot be read");
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  if (text.size() > most_bytes) refuse(fmt::format("has more than {} bytes, expected a TOML file", most_bytes));
+  constexpr std::size_t most_bytes = 1 << 20;
+  std::string text;
+  try {
+    const MappedFile mapped(file);
+    const auto* bytes = reinterpret_cast<const char*>(mapped.bytes().data());
+    text.assign(bytes, std::min(mapped.bytes().size(), most_bytes + 1));
+  } catch (const InputError& error) {
+    throw ConfigError(
+        fmt::format("--config {}{}", shortened(file), std::string_view(error.what()).substr(file.size())));
+  }
+  if (text.size() > most_bytes) {
+    throw ConfigError(
+        fmt::format("--config {}: has more than {} bytes, expected a TOML file", shortened(file), most_bytes));
+  }
   if (const int line = line_with_deep_keys(text); line > 0) {
     throw ConfigError(fmt::format("{}:{}: a key of more than 1000 parts: expected at most {}", shortened(file), line,
                                   most_key_parts));
@@ -110,6 +73,60 @@ std::shared_ptr<Tree> parsed(const std::string& file, const std::string& text,
 }
 
 }  // namespace
+
+std::string take(const toml::node& node, int& target) {
+  const auto* value = node.as_integer();
+  if (value == nullptr) return "a whole number";
+  if (value->get() > std::numeric_limits<int>::max()) return "a whole number of at most 2147483647";
+  if (value->get() < std::numeric_limits<int>::min()) return "a whole number of at least -2147483648";
+  target = static_cast<int>(value->get());
+  return {};
+}
+
+std::string take(const toml::node& node, std::uint64_t& target) {
+  const auto* value = node.as_integer();
+  if (value == nullptr || value->get() < 0) return "a whole number of at least 0";
+  target = static_cast<std::uint64_t>(value->get());
+  return {};
+}
+
+std::string take(const toml::node& node, double& target) {
+  // toml++'s value<double>() is empty for whole numbers beyond ±2^53.
+  const auto* whole = node.as_integer();
+  const auto value = whole != nullptr ? static_cast<double>(whole->get()) : node.value<double>();
+  if (!value) return "a number";
+  target = *value;
+  return {};
+}
+
+std::string take(const toml::node& node, bool& target) {
+  if (!node.is_boolean()) return "true or false";
+  target = *node.value<bool>();
+  return {};
+}
+
+std::string take(const toml::node& node, std::string& target) {
+  const auto* value = node.as_string();
+  if (value == nullptr) return "a string";
+  // It can also be the name of a file, which U+0000 would truncate.
+  if (value->get().find('\0') != std::string::npos) return "a string without the character U+0000";
+  target = value->get();
+  return {};
+}
+
+std::string take(const toml::node& node, DepthExpression& target) {
+  double number = 0.0;
+  const auto* text = node.as_string();
+  const auto expression = text == nullptr ? std::nullopt : DepthExpression::parse(text->get());
+  if (take(node, number).empty()) {
+    target = number;
+  } else if (expression) {
+    target = *expression;
+  } else {
+    return "a number, or an expression in L (layers) and l (additions before), as \"2L\" or \"1/sqrt(l+1)\"";
+  }
+  return {};
+}
 
 std::string toml_line(const toml::node& node) {
   std::ostringstream text;
@@ -153,69 +170,6 @@ void TomlReader::resolve_path(std::string_view key, std::string& path) const {
   path = (std::filesystem::path(file_).parent_path() / path).lexically_normal().string();
 }
 
-void TomlReader::take(std::string_view key, const toml::node& node, int& target) const {
-  const auto value = whole_in(node);
-  if (!value && node.is_integer()) {
-    const bool large = node.as_integer()->get() > 0;
-    fail(key, node, fmt::format("a whole number of at {}", large ? "most 2147483647" : "least -2147483648"));
-  }
-  if (!value) fail(key, node, "a whole number");
-  target = *value;
-}
-
-void TomlReader::take(std::string_view key, const toml::node& node, std::uint64_t& target) const {
-  const auto* value = node.as_integer();
-  if (value == nullptr || value->get() < 0) fail(key, node, "a whole number of at least 0");
-  target = static_cast<std::uint64_t>(value->get());
-}
-
-void TomlReader::take(std::string_view key, const toml::node& node, double& target) const {
-  const auto value = number_in(node);
-  if (!value) fail(key, node, "a number");
-  target = *value;
-}
-
-void TomlReader::take(std::string_view key, const toml::node& node, DepthExpression& target) const {
-  const auto* text = node.as_string();
-  const auto expression = text == nullptr ? std::nullopt : DepthExpression::parse(text->get());
-  if (const auto number = number_in(node)) {
-    target = *number;
-  } else if (expression) {
-    target = *expression;
-  } else {
-    fail(key, node, "a number, or an expression in L (layers) and l (additions before), as \"2L\" or \"1/sqrt(l+1)\"");
-  }
-}
-
-void TomlReader::take(std::string_view key, const toml::node& node, bool& target) const {
-  if (!node.is_boolean()) fail(key, node, "true or false");
-  target = *node.value<bool>();
-}
-
-void TomlReader::take(std::string_view key, const toml::node& node, std::string& target) const {
-  const auto value = text_in(node);
-  if (!value) fail(key, node, node.is_string() ? "a string without the character U+0000" : "a string");
-  target = *value;
-}
-
-void TomlReader::take(std::string_view key, const toml::node& node, std::vector<int>& target) const {
-  const auto list = list_in<int>(node, whole_in);
-  if (!list || list->empty()) fail(key, node, "a list of whole numbers");
-  target = *list;
-}
-
-void TomlReader::take(std::string_view key, const toml::node& node, std::vector<double>& target) const {
-  const auto list = list_in<double>(node, number_in);
-  if (!list || list->empty()) fail(key, node, "a list of numbers");
-  target = *list;
-}
-
-void TomlReader::take(std::string_view key, const toml::node& node, std::vector<std::string>& target) const {
-  const auto list = list_in<std::string>(node, text_in);
-  if (!list) fail(key, node, "a list of strings without the character U+0000");
-  target = *list;
-}
-
 std::size_t TomlReader::index_of(std::string_view key, const std::string& word,
                                  std::span<const std::string_view> names) const {
   const auto it = std::ranges::find(names, word);
@@ -226,10 +180,13 @@ std::size_t TomlReader::index_of(std::string_view key, const std::string& word,
                                 shortened(word), fmt::join(names, ", "), nearest(word, all)));
 }
 
-TomlReader TomlReader::table(std::string_view key) {
+TomlReader TomlReader::table(std::string_view path) {
+  const std::size_t dot = path.find('.');
+  const std::string_view key = path.substr(0, dot);
   const toml::node* node = find(key);
   if (node != nullptr && !node->is_table()) fail(key, *node, "a table");
-  return {node == nullptr ? nullptr : node->as_table(), full(key), file_, choice_};
+  TomlReader reader{node == nullptr ? nullptr : node->as_table(), full(key), file_, choice_};
+  return dot == std::string_view::npos ? reader : reader.table(path.substr(dot + 1));
 }
 
 void TomlReader::finish() const {

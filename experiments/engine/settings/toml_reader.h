@@ -1,5 +1,6 @@
 #pragma once
 
+#include <fmt/format.h>
 #include <toml++/toml.h>
 #include <map>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "sim/spec/depth_expression.h"
@@ -41,6 +43,32 @@ std::string toml_line(const toml::node& node);
 /// Which entry stands for the list of a key, "model.norm".
 using Choice = std::map<std::string, std::size_t, std::less<>>;
 
+/// Reads a value. Returns what was expected instead, or "" if `target` has it.
+std::string take(const toml::node& node, int& target);
+std::string take(const toml::node& node, std::uint64_t& target);
+std::string take(const toml::node& node, double& target);
+std::string take(const toml::node& node, bool& target);
+std::string take(const toml::node& node, std::string& target);
+std::string take(const toml::node& node, DepthExpression& target);
+template <class T>
+std::string take(const toml::node& node, std::optional<T>& target) {
+  return take(node, target.emplace());
+}
+template <class T>
+std::string take(const toml::node& node, std::vector<T>& target) {
+  constexpr bool words = std::is_same_v<T, std::string>;
+  const std::string expected = fmt::format("a list of {}", words ? "strings without the character U+0000"
+                                                           : std::is_same_v<T, int> ? "whole numbers"
+                                                                                    : "numbers");
+  const toml::array* list = node.as_array();
+  if (list == nullptr || (list->empty() && !words)) return expected;
+  target.clear();
+  for (const toml::node& entry : *list) {
+    if (!take(entry, target.emplace_back()).empty()) return expected;
+  }
+  return {};
+}
+
 /// Reads one TOML table strictly: every key that is asked for becomes a known key, and finish() refuses
 /// all others. Every error is one line: where it stands, the key, what was found, what was expected.
 class TomlReader {
@@ -55,16 +83,17 @@ class TomlReader {
   template <class T>
   bool read(std::string_view key, T& target) {
     const toml::node* node = find(key);
-    if (node != nullptr) take(key, *node, target);
-    return node != nullptr;
+    if (node == nullptr) return false;
+    if (const std::string expected = take(*node, target); !expected.empty()) fail(key, *node, expected);
+    return true;
   }
   /// Makes a relative path that the file has at `key` relative to the file's folder.
   void resolve_path(std::string_view key, std::string& path) const;
 
   /// The node itself, for keys that take several forms; null if absent.
   const toml::node* find(std::string_view key);
-  /// A sub-table; an empty reader if absent.
-  TomlReader table(std::string_view key);
+  /// A sub-table, "model" or "agreement.power_limit"; an empty reader if absent.
+  TomlReader table(std::string_view path);
 
   /// Refuses unknown keys, naming the nearest known one.
   void finish() const;
@@ -82,16 +111,6 @@ class TomlReader {
   [[nodiscard]] const toml::node* node_at(std::string_view key) const;
   [[nodiscard]] std::string where(const toml::node& node) const;
   [[nodiscard]] std::string full(std::string_view key) const;
-
-  void take(std::string_view key, const toml::node& node, int& target) const;
-  void take(std::string_view key, const toml::node& node, std::uint64_t& target) const;
-  void take(std::string_view key, const toml::node& node, double& target) const;
-  void take(std::string_view key, const toml::node& node, bool& target) const;
-  void take(std::string_view key, const toml::node& node, std::string& target) const;
-  void take(std::string_view key, const toml::node& node, DepthExpression& target) const;
-  void take(std::string_view key, const toml::node& node, std::vector<int>& target) const;
-  void take(std::string_view key, const toml::node& node, std::vector<double>& target) const;
-  void take(std::string_view key, const toml::node& node, std::vector<std::string>& target) const;
 
   const toml::table* table_;
   std::string name_;

@@ -13,33 +13,38 @@
 
 namespace periscope::study::flag_details {
 
-int whole_number(const std::string& flag, const std::string& word, const Range& range) {
+void take(const std::string& /*flag*/, const Words& /*words*/, const Range& /*range*/, bool& value) { value = true; }
+
+void take(const std::string& flag, const Words& words, const Range& range, int& value) {
   const auto least = static_cast<std::int64_t>(std::max(range.low, -2147483647.0));
   const auto most = static_cast<std::int64_t>(std::min(range.high, 2147483647.0));
-  if (const auto value = parse_whole_number(word, least, most)) return static_cast<int>(*value);
-  throw ConfigError(fmt::format("{} {}: expected {}", flag, shortened(word), whole_number_words(least, most)));
+  const auto number = parse_whole_number(words.back(), least, most);
+  if (!number) {
+    throw ConfigError(
+        fmt::format("{} {}: expected {}", flag, shortened(words.back()), whole_number_words(least, most)));
+  }
+  value = static_cast<int>(*number);
 }
 
-double number(const std::string& flag, const std::string& word, const Range& range) {
-  double value = 0.0;
+void take(const std::string& flag, const Words& words, const Range& range, double& value) {
+  const std::string& word = words.back();
   const char* const end = word.data() + word.size();
   const auto [rest, error] = std::from_chars(word.data(), end, value);
-  if (error != std::errc() || rest != end || !std::isfinite(value) || !range.holds(value)) {
-    std::string wanted = "a number";
-    if (std::isfinite(range.low)) wanted += fmt::format("{} {:g}", range.open ? " above" : " from", range.low);
-    if (std::isfinite(range.high)) wanted += fmt::format(" up to {:g}", range.high);
-    throw ConfigError(fmt::format("{} {}: expected {}", flag, shortened(word), wanted));
-  }
-  return value;
+  if (error == std::errc() && rest == end && range.holds(value)) return;
+  std::string wanted = "a number";
+  if (std::isfinite(range.low)) wanted += fmt::format("{} {:g}", range.open ? " above" : " from", range.low);
+  if (std::isfinite(range.high)) wanted += fmt::format(" up to {:g}", range.high);
+  throw ConfigError(fmt::format("{} {}: expected {}", flag, shortened(word), wanted));
 }
 
-std::vector<std::string> split(const std::vector<std::string>& words) {
-  std::vector<std::string> all;
-  for (const std::string& word : words) std::ranges::move(dataset::words_of(word, ','), std::back_inserter(all));
-  return all;
+void take(const std::string& /*flag*/, const Words& words, const Range& /*range*/, std::string& value) {
+  value = words.back();
 }
 
-std::string text_of(double value) { return fmt::format("{:.15g}", value); }
+void take(const std::string& /*flag*/, const Words& words, const Range& /*range*/, Words& value) {
+  value.clear();
+  for (const std::string& word : words) std::ranges::move(dataset::words_of(word, ','), std::back_inserter(value));
+}
 
 }  // namespace periscope::study::flag_details
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -47,11 +49,17 @@ struct FlagText {
 };
 
 namespace flag_details {
-/// Numbers of a word, decimal. Throw ConfigError "--name word: expected a whole number from … to …".
-int whole_number(const std::string& flag, const std::string& word, const Range& range);
-double number(const std::string& flag, const std::string& word, const Range& range);
-std::vector<std::string> split(const std::vector<std::string>& words);
-std::string text_of(double value);
+using Words = std::vector<std::string>;
+/// Read a flag's words, numbers in decimal. Throw ConfigError "--name word: expected a whole number from … to …".
+void take(const std::string& flag, const Words& words, const Range& range, bool& value);
+void take(const std::string& flag, const Words& words, const Range& range, int& value);
+void take(const std::string& flag, const Words& words, const Range& range, double& value);
+void take(const std::string& flag, const Words& words, const Range& range, std::string& value);
+void take(const std::string& flag, const Words& words, const Range& range, Words& value);
+template <class T>
+void take(const std::string& flag, const Words& words, const Range& range, std::optional<T>& value) {
+  take(flag, words, range, value.emplace());
+}
 }  // namespace flag_details
 
 /// Bytes of "8G", "500M" or "1073741824". Throws ConfigError "FLAG WORD: expected …".
@@ -62,24 +70,16 @@ std::vector<FlagText> flag_texts(const std::vector<Flag<F>>& flags) {
   std::vector<FlagText> texts;
   const F standard;
   for (const Flag<F>& flag : flags) {
-    texts.push_back({.name = flag.name,
-                     .alias = flag.alias,
-                     .meaning = flag.meaning,
-                     .standard = "",
-                     .toggle = std::holds_alternative<bool F::*>(flag.field),
-                     .list = std::holds_alternative<std::vector<std::string> F::*>(flag.field),
-                     .number = false,
-                     .positional = flag.positional,
-                     .required = flag.required});
-    FlagText& text = texts.back();
     std::visit(
         [&](const auto& field) {
           using V = std::remove_cvref_t<decltype(standard.*field)>;
-          text.number = !std::is_same_v<V, bool> && !std::is_same_v<V, std::string> &&
-                        !std::is_same_v<V, std::vector<std::string>>;
-          if constexpr (std::is_same_v<V, int> || std::is_same_v<V, double>) {
-            text.standard = flag_details::text_of(standard.*field);
-          }
+          constexpr bool toggle = std::is_same_v<V, bool>;
+          constexpr bool list = std::is_same_v<V, std::vector<std::string>>;
+          FlagText& text = texts.emplace_back(FlagText{flag.name, flag.alias, flag.meaning, "", toggle, list,
+                                                       !toggle && !list && !std::is_same_v<V, std::string>,
+                                                       flag.positional, flag.required});
+          if constexpr (std::is_arithmetic_v<V> && !toggle)
+            text.standard = fmt::format("{:.15g}", static_cast<double>(standard.*field));
         },
         flag.field);
   }
@@ -105,23 +105,8 @@ F read_flags(const std::vector<Flag<F>>& flags, const FlagValues& given) {
     if (it->second.empty() && !std::holds_alternative<bool F::*>(flag.field)) {
       throw ConfigError(shown + ": expected a value, found none");
     }
-    std::visit(
-        [&](const auto& field) {
-          using V = std::remove_cvref_t<decltype(values.*field)>;
-          const std::vector<std::string>& words = it->second;
-          if constexpr (std::is_same_v<V, bool>) {
-            values.*field = true;
-          } else if constexpr (std::is_same_v<V, std::vector<std::string>>) {
-            values.*field = flag_details::split(words);
-          } else if constexpr (std::is_same_v<V, std::string>) {
-            values.*field = words.back();
-          } else if constexpr (std::is_same_v<V, int> || std::is_same_v<V, std::optional<int>>) {
-            values.*field = flag_details::whole_number(shown, words.back(), flag.range);
-          } else {
-            values.*field = flag_details::number(shown, words.back(), flag.range);
-          }
-        },
-        flag.field);
+    std::visit([&](const auto& field) { flag_details::take(shown, it->second, flag.range, values.*field); },
+               flag.field);
   }
   return values;
 }

@@ -19,14 +19,13 @@ dataset::Facts origin(const Job& job, const config::Resolved& resolved);
 /// study says itself.
 void seal(const Study& study, const Job& job, Outcome& outcome);
 
-/// The name of this machine's processor, as the system tells it.
+/// The name of this machine's processor.
 std::string cpu_name();
 
 /// Returns the circumstances of a run, which do not influence its result: created (UTC), argv (the command line of the
 /// process), cpu, threads, seconds that it took, and the largest memory of this process so far in bytes.
 dataset::Facts circumstances(const std::vector<std::string>& argv, int threads, double seconds);
 
-/// Returns the answer of a study as JSON: its dataset, or the document in place of one.
 nlohmann::ordered_json whole_json(const Outcome& outcome);
 
 /// Returns BibTeX of this program and of the paper that it examines.

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "experiments/engine/run/one_thread.h"
 #include "experiments/engine/run/progress.h"
+#include "experiments/engine/run/threads.h"
 
 namespace periscope::training {
 namespace {
@@ -62,7 +62,7 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
     const int step = trainer.steps();
     if (!is_recorded(cell.train, step)) return;
     if (!history.records.contains(step)) {
-      const stacks::OneThread serial(small);
+      const stacks::Threads serial(small ? 1 : omp_get_max_threads());
       RecordedValues& values = history.records[step] = recorder.record(trainer.weights());
       if (callbacks.at_record) callbacks.at_record(cell, trainer.weights(), values);
       if (step == cell.train.steps && history.is_finite() && callbacks.at_end)

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "experiments/engine/run/cost.h"
-#include "experiments/engine/run/one_thread.h"
+#include "experiments/engine/run/threads.h"
 #include "experiments/engine/settings/resolved.h"
 #include "experiments/engine/settings/sha256.h"
 #include "experiments/engine/study/checkpoint_flags.h"
@@ -123,7 +123,8 @@ study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const Out
                 {.ids = pass.ids, .labels = pass.labels, .tokenizer = nullptr, .tokenizer_name = "none", .notes = {}},
                 tokens, "not a part of a record");
   // Even with gradients, a record takes fewer operations than a forward pass.
-  const stacks::OneThread serial(stacks::is_small_pass(checkpoint.model(), static_cast<int>(pass.ids.size()), false));
+  const bool small = stacks::is_small_pass(checkpoint.model(), static_cast<int>(pass.ids.size()), false);
+  const stacks::Threads serial(small ? 1 : omp_get_max_threads());
   measure(context, pass, dtype, top, result.measured);
   measure_losses(context, pass, result.measured);
   result.resolved = config::resolved(config, {result.at_init});

@@ -7,9 +7,9 @@
 
 #include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/fits.h"
-#include "experiments/engine/run/one_thread.h"
 #include "experiments/engine/run/pass_progress.h"
 #include "experiments/engine/run/tensor_dump.h"
+#include "experiments/engine/run/threads.h"
 #include "experiments/engine/run/weight_scales_of.h"
 #include "experiments/engine/run/weights_hash.h"
 #include "experiments/engine/settings/resolved.h"
@@ -65,8 +65,8 @@ ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, 
                      const ProbeConfig& own, stacks::Progress& progress, std::optional<Emission>& not_finite) {
   progress.begin("probe", 1);
   progress.next("the checkpoint");
-  const stacks::OneThread serial(
-      stacks::is_small_pass(context.model, static_cast<int>(input.ids.size()), own.run.backward));
+  const bool small = stacks::is_small_pass(context.model, static_cast<int>(input.ids.size()), own.run.backward);
+  const stacks::Threads serial(small ? 1 : omp_get_max_threads());
   stacks::PassProgress steps(progress, context.model.sublayers(), own.run.backward, true);
   FiniteRecorder finite(context.ops);
   const ModelPass pass{.ids = input.ids,

@@ -3,6 +3,7 @@
 
 #include "experiments/engine/result/table.h"
 #include "experiments/engine/run/cost.h"
+#include "experiments/engine/settings/stack_rules.h"
 #include "experiments/studies/widths/ladder.h"
 
 namespace periscope::ladder {
@@ -141,6 +142,13 @@ struct Whole {
   const std::vector<Convergence>& fits;
   const Values& grid;
 
+  [[nodiscard]] std::vector<std::string_view> weights() const {
+    std::vector<std::string_view> used;
+    for (const int width : result.widths) {
+      used.push_back(stacks::weights_used(config::at_width(config.base, width, "ladder.widths"), config.run));
+    }
+    return used;
+  }
   [[nodiscard]] std::vector<Followed> quantities() const {
     std::vector<Followed> all;
     for (const stacks::LadderStack& stack : result.stacks) {
@@ -162,7 +170,7 @@ const Table<Whole>& whole_table() {
     Table<Whole> table;
     table
         .column({"weights", "ladder_width", "", "how random matrices were drawn: dense, or matrix-free (T21)"},
-                [](const Whole& w) { return stacks::weights_at_widths(w.config, w.result.widths, "ladder.widths"); })
+                &Whole::weights)
         .rows("stack", stack, [](const Whole& w) -> const std::vector<S>& { return w.result.stacks; })
         .rows("quantity", quantity_table(), &Whole::quantities)
         .rows("convergence", convergence_table(),

@@ -1,0 +1,44 @@
+#include "experiments/engine/run/token_ids.h"
+#include "experiments/engine/settings/resolved.h"
+#include "experiments/engine/settings/toml_reader.h"
+#include "experiments/studies/studies.h"
+#include "tests/support/doctest.h"
+#include "tests/support/temporary_folder.h"
+
+/// Files that change after a configuration was loaded.
+namespace periscope::testing {
+namespace {
+
+TEST_CASE("texts: a configuration keeps what was read, whatever becomes of the file") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("text.txt", "first text");
+  const std::vector<std::string> settings{"input.kind=\"text\"", "input.tokens=5", "input.path=\"" + path + "\"",
+                                          "model.norm_eps=[1e-6,1e-5]"};
+  const config::Config config = config::load_config(sections(), "", settings, {"model.rope=false"});
+  const auto hash = config::resolved(config).hashed;
+  folder.write("text.txt", "second text");
+  for (const StackSpec& spec : config.stacks())
+    CHECK(stacks::token_ids(spec, 0) == std::vector<int>{'f', 'i', 'r', 's', 't'});
+  CHECK(config.overridden.front().input.text == config.stacks().front().input.text);
+  CHECK(config::resolved(config).hashed == hash);
+  CHECK(config::resolved(config::load_config(sections(), "", settings, {"model.rope=false"})).hashed != hash);
+}
+
+TEST_CASE("configuration files: what theory is told comes on top of the text that was read") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("stacks.toml", "[model]\nnorm_eps = [1e-6, 1e-5, 1e-4]\n");
+  const auto tree = config::read_tree(path);
+  folder.write("stacks.toml", "[model]\nnorm_eps = 0.5\n");
+  CHECK(config::overridden_tree(*tree, {"model.gamma=2.0"})->values.at_path("model.norm_eps").is_array());
+}
+
+TEST_CASE("settings below a list of tables: every entry gets them") {
+  const auto tree = config::read_tree("", {"model.placement=[{A=true},{B=true,beta=2.0}]"});
+  const auto told = config::overridden_tree(*tree, {"model.placement.beta=0.5"});
+  for (const char* beta : {"model.placement[0].beta", "model.placement[1].beta"}) {
+    CHECK(told->values.at_path(beta).value<double>() == 0.5);
+  }
+}
+
+}  // namespace
+}  // namespace periscope::testing
