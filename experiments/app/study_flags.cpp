@@ -1,14 +1,9 @@
 #include "experiments/app/study_flags.h"
 
-#include <fmt/format.h>
-
 namespace periscope::app {
 namespace {
 
-std::string shown_name(const study::FlagText& flag) {
-  if (flag.positional) return flag.name;
-  return flag.alias.empty() ? "--" + flag.name : fmt::format("--{},--{}", flag.name, flag.alias);
-}
+std::string shown_name(const study::FlagText& flag) { return flag.positional ? flag.name : "--" + flag.name; }
 
 std::string type_name(const study::FlagText& flag) {
   if (flag.number) return "NUMBER";

@@ -312,12 +312,16 @@ TEST_CASE("verify passes if no statement, attack, growth or refutation fails") {
   using verify::VerifyResult;
   const auto clean = [] {
     VerifyResult r;
-    for (const verify::Statement& s : verify::statements()) r.statements.push_back({verify::Tally(), &s});
+    for (const verify::Statement& s : verify::statements()) {
+      r.statements.push_back({verify::Tally(), &s});
+      if (!s.should_hold()) r.statements.back().counterexample.emplace();
+    }
     verify::BoundAttackResult& attack = r.attacks.emplace_back();
     attack.limit = 2.0;
     attack.required = 0.9;
     attack.reached = 1.9;
-    r.refutations = {{.id = {}, .claim = {}, .refuted = true, .evidence = {}, .counterexample = {}}};
+    r.massive = {{.placement = "pre", .lowest_exponent = 1.0, .highest_exponent = 1.0},
+                 {.placement = "pre", .final_norm = true, .largest_to_ceiling = 1.0, .highest_exponent = 0.0}};
     return r;
   };
   CHECK(clean().passed());
@@ -327,18 +331,24 @@ TEST_CASE("verify passes if no statement, attack, growth or refutation fails") {
     return r.passed();
   };
   for (std::size_t k = 0; k < verify::statements().size(); ++k) {
-    const bool passed = with([&](VerifyResult& r) { r.statements[k].violations = 1; });
-    CHECK(passed == (verify::statements()[k].kind == verify::StatementKind::refutable));
+    CHECK_FALSE(with([&](VerifyResult& r) {
+      auto& found = r.statements[k].counterexample;
+      found ? found.reset() : static_cast<void>(found.emplace());
+    }));
   }
-  CHECK_FALSE(with([](VerifyResult& r) { r.violations.emplace_back(); }));
   CHECK_FALSE(with([](VerifyResult& r) { r.attacks[0].reached = 2.1; }));
   CHECK(with([](VerifyResult& r) { r.attacks[0].reached = 2.0; }));
   CHECK_FALSE(with([](VerifyResult& r) { r.attacks[0].reached = 1.7; }));
   CHECK_FALSE(with([](VerifyResult& r) { r.attacks[0].reached = nan; }));
-  CHECK(with([](VerifyResult& r) { r.growth.worst = 1e-12; }));
-  CHECK_FALSE(with([](VerifyResult& r) { r.growth.worst = 1e-11; }));
-  CHECK_FALSE(with([](VerifyResult& r) { r.growth.worst = nan; }));
-  CHECK_FALSE(with([](VerifyResult& r) { r.refutations[0].refuted = false; }));
+  CHECK_FALSE(with([](VerifyResult& r) { r.massive[0].lowest_exponent = 0.9; }));
+  CHECK_FALSE(with([](VerifyResult& r) { r.massive[1].highest_exponent = 1.0; }));
+  CHECK_FALSE(with([](VerifyResult& r) { r.massive[1].largest_to_ceiling = 1.1; }));
+  for (const auto& [ratio, passes] : {std::pair{0.35, true}, std::pair{0.36, false}}) {  // at most √2/4
+    CHECK(passes == with([&, ratio = ratio](VerifyResult& r) {
+            std::ranges::find(r.statements, &verify::statement("C.2-whole"), &verify::StatementResult::statement)
+                ->largest = ratio;
+          }));
+  }
 }
 
 }  // namespace periscope

@@ -61,12 +61,12 @@ class Table {
     return column_if_any(std::move(values), part(&Curve::value))
         .column_if_any(std::move(errors), part(&Curve::standard_error));
   }
-  /// The columns of `table`, filled from what `pointer(s)` points to; not at all if it is null.
+  /// The columns of `table`, filled from what `pointer(s)`, a pointer or std::optional, points to; not at all if empty.
   template <class T, class F>
   Table& part(const Table<T>& table, F pointer) {
     adopt(table.specs());
     fills_.push_back([table, pointer = std::move(pointer)](const S& s, const Row& row) {
-      if (const T* t = std::invoke(pointer, s)) table.put(*t, row);
+      if (const auto& t = std::invoke(pointer, s)) table.put(*t, row);
     });
     return *this;
   }

@@ -32,13 +32,11 @@ struct Flag {
   Range range = {};  ///< of a number; `or_zero` is not for flags
   bool positional = false;
   bool required = false;
-  std::string alias = {};  ///< another name
 };
 
 /// A flag as a command line needs it, without knowing what holds its value.
 struct FlagText {
   std::string name;
-  std::string alias;
   std::string meaning;
   std::string standard;  ///< the default, of a number that has one
   bool toggle;           ///< takes no word
@@ -75,7 +73,7 @@ std::vector<FlagText> flag_texts(const std::vector<Flag<F>>& flags) {
           using V = std::remove_cvref_t<decltype(standard.*field)>;
           constexpr bool toggle = std::is_same_v<V, bool>;
           constexpr bool list = std::is_same_v<V, std::vector<std::string>>;
-          FlagText& text = texts.emplace_back(FlagText{flag.name, flag.alias, flag.meaning, "", toggle, list,
+          FlagText& text = texts.emplace_back(FlagText{flag.name, flag.meaning, "", toggle, list,
                                                        !toggle && !list && !std::is_same_v<V, std::string>,
                                                        flag.positional, flag.required});
           if constexpr (std::is_arithmetic_v<V> && !toggle)

@@ -17,15 +17,10 @@
 namespace periscope::certify {
 namespace {
 
-/// The token where a feature is largest, and a tensor like x that is ±1 there, so that its product with x is |value|.
-struct Peak {
-  double value = -1.0;
-  Tensor seed;
-};
-
-Peak peak_of(const Backend& ops, const Tensor& x, Tensor::Index channel) {
+/// Returns the largest |value| of a feature over the tokens, and its gradient with respect to x: ±1 at that token.
+PeakGradient peak_of(const Backend& ops, const Tensor& x, Tensor::Index channel) {
   const std::vector<double> values = ops.to_host(x);
-  Peak peak;
+  PeakGradient peak{.value = -1.0, .gradient = {}};
   std::size_t at = 0;
   for (auto i = static_cast<std::size_t>(channel); i < values.size(); i += static_cast<std::size_t>(x.cols())) {
     if (std::abs(values[i]) <= peak.value) continue;
@@ -34,7 +29,7 @@ Peak peak_of(const Backend& ops, const Tensor& x, Tensor::Index channel) {
   }
   std::vector<double> seed(values.size(), 0.0);
   seed[at] = values[at] < 0.0 ? -1.0 : 1.0;
-  peak.seed = ops.from_host(x.rows(), x.cols(), x.dtype(), seed);
+  peak.gradient = ops.from_host(x.rows(), x.cols(), x.dtype(), seed);
   return peak;
 }
 
@@ -143,9 +138,9 @@ PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const 
   Streams top = pass_steps(c, enter_stack(c, input, hooks, kept), 0, steps, hooks, kept);
   SublayerPass head(c, hooks, end, Pass::forward, Keep::for_backward);
   if (of_head) top.front() = head_forward(head, leave_stack(c, top, hooks, kept));
-  const Peak peak = peak_of(c.ops, seen.at(place.sublayer, place.signal), place.channel);
+  const PeakGradient peak = peak_of(c.ops, seen.at(place.sublayer, place.signal), place.channel);
   if (!back) return {peak.value, {}};
-  seed.gradient = peak.seed;
+  seed.gradient = peak.gradient;
   Streams gradients;
   for (const Tensor& x : top) {
     gradients.push_back(x.empty() ? Tensor{} : c.ops.constant(x.rows(), x.cols(), x.dtype(), 0.0));

@@ -9,7 +9,6 @@
 
 namespace periscope::certify {
 
-/// One feature of a signal.
 struct SignalPlace {
   Signal signal;
   int sublayer;
@@ -39,7 +38,6 @@ struct AttackOptions {
   DType dtype = DType::f64;  ///< of the weights, and so of the inputs
 };
 
-/// The nearest that an attack came to a bound.
 struct AttackResult {
   SignalPlace place;
   double bound = 0.0;
@@ -49,9 +47,8 @@ struct AttackResult {
   [[nodiscard]] double ratio() const { return bound > 0.0 ? reached / bound : 0.0; }
 };
 
-/// Tries to exceed the bound of one place with the input that the domain allows: real vectors by gradient ascent with
-/// a step that adapts, from random starts; token ids by changing the token that helps most of a random few, one at a
-/// time, from random sequences. All signals of the best inputs are added to `seen`.
+/// Tries to exceed the bound of one place: real vectors by gradient ascent, token ids by greedy changes of one token.
+/// Adds all signals of the best inputs to `seen`.
 AttackResult attack(const StackContext& context, const theory::Certificate& certificate, const SignalPlace& place,
                     const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen);
 
@@ -61,15 +58,13 @@ Tensor clamped(const Backend& ops, const Tensor& x, double largest);
 /// The place of the largest bound of every class that can be climbed, the last sublayer's stream among them.
 std::vector<SignalPlace> attack_places(const theory::Certificate& certificate);
 
-/// The comparison of measured maxima with the bounds of the arithmetic that they were measured in.
 struct BoundsCheck {
   std::optional<AttackResult> exceeded = {};   ///< by more than rounding, the farthest
   std::optional<SignalPlace> overflowed = {};  ///< the first place where the run overflowed, as the certificate allows
 };
 
-/// A bound holds as long as the arithmetic does not overflow. Where the certificate lets a signal, or a number upstream
-/// of it, pass the arithmetic's largest number, an infinite signal violates nothing: the check ends there, as what
-/// follows is computed from infinities.
+/// Compares measured maxima with the bounds of the arithmetic that they were measured in. The check ends where the
+/// certificate lets a signal overflow and it did, as what follows is computed from infinities.
 BoundsCheck check_bounds(const theory::Certificate& certificate, const SignalMaxima& seen, double rounding);
 
 }  // namespace periscope::certify

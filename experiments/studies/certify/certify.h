@@ -15,7 +15,6 @@
 
 namespace periscope::certify {
 
-/// A demand of --require: a format that must be certified for a class, or for all of them.
 struct Requirement {
   std::optional<theory::SignalClass> kind;  ///< nothing: every class
   NumberFormat format;
@@ -24,11 +23,9 @@ struct Requirement {
 /// "fp16" (the residual stream), "mlp:fp16", "all:fp16". Throws ConfigError for anything else.
 Requirement parse_requirement(const std::string& word);
 
-/// Returns the verdict on a requirement in the certificate's arithmetic; an exact certificate is compared with the
-/// format.
+/// An exact certificate is compared with the format, a run's with its own arithmetic.
 theory::Verdict verdict_of(const theory::Certificate& certificate, const Requirement& requirement);
 
-/// The configuration of `certify`: what is certified, measured and attacked.
 struct CertifyConfig : study::CheckpointConfig {  // without a checkpoint: the random stack of the first seed
   std::vector<std::string> format_words{"bf16", "fp16", "fp8_e5m2", "fp8_e4m3"};
   std::vector<std::string> requirement_words;
@@ -47,7 +44,6 @@ struct CertifyConfig : study::CheckpointConfig {  // without a checkpoint: the r
   [[nodiscard]] bool measures() const { return measure || !tokens.empty() || !text.empty(); }
 };
 
-/// The result of `certify` for a model with given weights.
 struct CertifyResult {
   std::string model;   ///< what it is called
   std::string family;  ///< "" for weights that are no checkpoint's
@@ -76,8 +72,7 @@ struct CertifyResult {
 /// True if no bound was exceeded and every requirement is certified.
 bool passed(const CertifyResult& result, const std::vector<Requirement>& requirements);
 
-/// Says what stands against a certificate: "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38". Empty if nothing
-/// does.
+/// Returns "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38", or "" for a certificate.
 std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model);
 
 /// Flash attention divides by softmax's denominator after averaging: in blocks of so many tokens or more.
@@ -87,13 +82,12 @@ constexpr int smallest_block = 64;
 /// in such blocks (docs/theory/certificates.md, "Division after averaging"). 0: none.
 int longest_divided_after(const theory::Certificate& certificate, const ModelSpec& model);
 
-/// The inputs and the runs that the certificates do not speak of, in words.
+/// Returns the inputs and runs that no certificate covers, in words.
 std::vector<std::string> not_covered(const CertifyResult& result);
 
 /// "x_out of sublayer 3, feature 17".
 std::string place_text(const SignalPlace& place, const ModelSpec& model);
 
-/// The forms of a result: a table for people, and a dataset.
 std::string table(const CertifyResult& result);
 const dataset::Schema& schema();
 dataset::Dataset dataset_of(const CertifyResult& result);

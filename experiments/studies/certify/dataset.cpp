@@ -13,14 +13,6 @@ using theory::Certificate;
 using theory::SignalBound;
 using theory::SignalClass;
 
-template <class T>
-using InFormats = std::vector<std::pair<std::size_t, T>>;  ///< by the position on the dimension format
-
-std::size_t position_of(const NumberFormat& format) {
-  const auto* at = std::ranges::find(number_formats, format.name, &NumberFormat::name);
-  return static_cast<std::size_t>(at - number_formats.begin());
-}
-
 enum class Rows { signals, classes };
 
 /// Returns the largest bound of every row at every place, or the largest value that was measured there, row-major; NaN
@@ -55,6 +47,9 @@ auto bound_by(Rows rows) {
 
 Table<CertifyResult> model_table() {
   using R = CertifyResult;
+  Table<stacks::NamedHash> hashes;
+  hashes.column({"weights_sha256", "weights", "", "SHA-256 of the file, or of the weights as drawn"},
+                &stacks::NamedHash::second);
   Table<R> table;
   table.column({"model", "", "", "what the model is called"}, &R::model)
       .column({"family", "", "", "of checkpoints; nothing for other weights"}, &R::family)
@@ -62,12 +57,7 @@ Table<CertifyResult> model_table() {
               [](const R& r) { return r.domain.tokens ? "tokens" : "real"; })
       .column_if_any({"input_maximum", "", "1", "largest entry of real vectors"},
                      [](const R& r) { return r.domain.tokens ? std::nullopt : std::optional(r.domain.largest); })
-      .column({"weights_sha256", "weights", "", "SHA-256 of the file, or of the weights as drawn"},
-              [](const R& r) {
-                std::vector<std::string> hashes;
-                for (const stacks::NamedHash& w : r.weights) hashes.push_back(w.second);
-                return hashes;
-              })
+      .rows("weights", hashes, &R::weights)
       .column({"arithmetic", "", "", "that verdicts are for"},
               [](const R& r) { return arithmetic_names[static_cast<std::size_t>(r.arithmetic)]; })
       .column_if_any({"length", "", "1", "longest input in tokens that is certified"},
@@ -89,14 +79,6 @@ Table<CertifyResult> bounds_table() {
                 [](const SignalBound& b) { return std::vector<double>(b.magnitude.begin(), b.magnitude.end()); });
   Table<R> table;
   table
-      .column({"signal_class", "signal", "", "class of the signal"},
-              [](const R& /*r*/) {
-                std::vector<std::string_view> names;
-                for (const Signal s : theory::certified_signals) {
-                  names.push_back(theory::signal_class_names[static_cast<std::size_t>(theory::class_of(s))]);
-                }
-                return names;
-              })
       .column({"bound", "signal place", "1", "largest magnitude that any input can cause in exact arithmetic (T17)"},
               bound_by(Rows::signals))
       .column_if_any({"measured", "signal place", "1", "largest magnitude measured"}, measured_by(Rows::signals))
@@ -119,89 +101,70 @@ Table<CertifyResult> bounds_table() {
   return table;
 }
 
-/// A format that is judged, and the certificate that it is judged by.
-struct Judged {
-  const NumberFormat& format;
-  const Certificate& certificate;
-  const ModelSpec& model;
+/// Returns for every class of signals whether the certificate holds for the format.
+std::vector<bool> certified(const Certificate& certificate, const NumberFormat& format) {
+  std::vector<bool> all;
+  for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
+    all.push_back(verdict_of(certificate, {static_cast<SignalClass>(k), format}).certified);
+  }
+  return all;
+}
 
-  [[nodiscard]] theory::Verdict verdict(std::optional<SignalClass> kind) const {
-    return verdict_of(certificate, {kind, format});
+/// A number format, and what the result says of it.
+struct InFormat {
+  const CertifyResult& r;
+  const NumberFormat& format;
+  const FormatHeadroom* headroom;  ///< null if the stream cannot be scaled
+
+  [[nodiscard]] const Certificate& certificate() const { return r.certificates.in(format); }
+  [[nodiscard]] bool is_judged() const {
+    return std::ranges::find(r.formats, format.name, &NumberFormat::name) != r.formats.end();
   }
-  [[nodiscard]] std::string reason(std::optional<SignalClass> kind) const { return reason_of(verdict(kind), model); }
-  /// Returns `value` of every class of signals.
-  template <class F>
-  auto on_classes(F value) const {
-    std::vector<decltype(value(SignalClass{}))> all;
-    for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k)
-      all.push_back(value(static_cast<SignalClass>(k)));
-    return all;
-  }
-  [[nodiscard]] std::vector<bool> certified() const {
-    return on_classes([&](SignalClass kind) { return verdict(kind).certified; });
+  [[nodiscard]] bool is_run() const { return certificate().arithmetic.kind != Arithmetic::exact; }
+  [[nodiscard]] bool is_certified(std::optional<SignalClass> kind) const { return r.verdict(kind, format).certified; }
+  [[nodiscard]] std::string reason(std::optional<SignalClass> kind) const {
+    return reason_of(r.verdict(kind, format), r.spec.model);
   }
 };
 
-InFormats<Judged> judged(const CertifyResult& r) {
-  InFormats<Judged> all;
-  for (const NumberFormat& f : r.formats) all.push_back({position_of(f), {f, r.certificates.in(f), r.spec.model}});
-  return all;
-}
-
-InFormats<Judged> scaled_runs(const CertifyResult& r) {
-  InFormats<Judged> all;
-  if (!r.headroom.run) return all;
-  for (const Certificate& c : r.headroom.run->certificates.runs) {
-    all.push_back({position_of(c.arithmetic.stored), {c.arithmetic.stored, c, r.headroom.run->model}});
+std::vector<InFormat> formats_of(const CertifyResult& r) {
+  std::vector<InFormat> all;
+  for (std::size_t i = 0; i < number_formats.size(); ++i) {
+    all.push_back({r, number_formats[i], r.headroom.possible ? &r.headroom.formats[i] : nullptr});
   }
   return all;
 }
 
-/// Returns the columns of a format in which runs are certified.
-Table<Judged> run_table() {
-  using J = Judged;
-  const std::string on_class = "format class";
-  Table<J> table;
-  table
-      .column({"run_weights_rounded", "format", "1", "1: weights are no numbers of the format"},
-              [](const J& j) { return j.certificate.weights_rounded; })
-      .column({"certified", on_class, "1", "1: no input can overflow the format there; 0: not certified"},
-              &J::certified)
-      .column({"certified_reason", on_class, "", "what stands against it"},
-              [](const J& j) { return j.on_classes([&](SignalClass kind) { return j.reason(kind); }); })
-      .column({"run_bound", "format class place", "1", "largest bound of a class in the arithmetic of a run (T24)"},
-              [](const J& j) { return by_place(j.certificate, j.model, Rows::classes); })
-      .column({"run_signal_bound", "format signal place", "1",
-               "largest magnitude that any input can cause in the arithmetic of a run (T24)"},
-              [](const J& j) { return by_place(j.certificate, j.model, Rows::signals); });
-  return table;
-}
-
-Table<Judged> verdict_table() {
-  using J = Judged;
-  Table<J> table;
+/// Returns the columns of a format that is judged.
+Table<InFormat> verdict_table() {
+  using F = InFormat;
+  Table<F> table;
   table
       .column({"stream_certified", "format", "1", "1: no input can overflow the residual stream"},
-              [](const J& j) { return j.verdict(SignalClass::stream).certified; })
+              [](const F& f) { return f.is_certified(SignalClass::stream); })
       .column({"everywhere_certified", "format", "1", "1: nor anything else"},
-              [](const J& j) { return j.verdict(std::nullopt).certified; })
+              [](const F& f) { return f.is_certified(std::nullopt); })
       .column({"stream_reason", "format", "", "what stands against the stream's certificate"},
-              [](const J& j) { return j.reason(SignalClass::stream); })
+              [](const F& f) { return f.reason(SignalClass::stream); })
       .column({"everywhere_reason", "format", "", "what stands against the other"},
-              [](const J& j) { return j.reason(std::nullopt); })
-      .part(run_table(), [](const J& j) { return j.certificate.arithmetic.kind == Arithmetic::exact ? nullptr : &j; });
+              [](const F& f) { return f.reason(std::nullopt); });
   return table;
 }
 
-/// Returns the columns of an attack's result; `signal` says in words whose.
-Table<AttackResult> reached_table(const std::string& prefix, const std::string& on, const std::string& signal) {
-  using A = AttackResult;
-  Table<A> table;
-  table.column({prefix + "signal", on, "", signal}, [](const A& a) { return name_of(a.place.signal); })
-      .column({prefix + "sublayer", on, "1", "its sublayer"}, [](const A& a) { return a.place.sublayer; })
-      .column({prefix + "feature", on, "1", "its feature"}, [](const A& a) { return a.place.channel; })
-      .column({prefix + "bound", on, "1", "its bound"}, &A::bound)
-      .column({prefix + "reached", on, "1", "largest magnitude reached"}, &A::reached);
+/// Returns the columns of a format in which runs are certified.
+Table<InFormat> run_table() {
+  using F = InFormat;
+  Table<F> table;
+  table
+      .column({"run_weights_rounded", "format", "1", "1: weights are no numbers of the format"},
+              [](const F& f) { return f.certificate().weights_rounded; })
+      .column({"certified", "format class", "1", "1: no input can overflow the format there; 0: not certified"},
+              [](const F& f) { return certified(f.certificate(), f.format); })
+      .column({"run_bound", "format class place", "1", "largest bound of a class in the arithmetic of a run (T24)"},
+              [](const F& f) { return by_place(f.certificate(), f.r.spec.model, Rows::classes); })
+      .column({"run_signal_bound", "format signal place", "1",
+               "largest magnitude that any input can cause in the arithmetic of a run (T24)"},
+              [](const F& f) { return by_place(f.certificate(), f.r.spec.model, Rows::signals); });
   return table;
 }
 
@@ -221,6 +184,38 @@ Table<FormatHeadroom> factor_table() {
               &F::branch)
       .column_if_any({"headroom_reason", "format", "", "why no c is certified"},
                      [](const F& f) { return f.reason.empty() ? std::nullopt : std::optional(f.reason); });
+  return table;
+}
+
+/// Returns the columns of all formats.
+Table<InFormat> format_table() {
+  using F = InFormat;
+  Table<F> table;
+  table
+      .column({"format_largest", "format", "1", "largest finite number of the format"},
+              [](const F& f) { return f.format.largest; })
+      .part(verdict_table(), [](const F& f) { return f.is_judged() ? &f : nullptr; })
+      .part(run_table(), [](const F& f) { return f.is_run() ? &f : nullptr; })
+      .part(factor_table(), [](const F& f) { return f.headroom; })
+      .column_if_any({"scaled_run_certified", "format class", "1", "certified of the stack that was scaled"},
+                     [](const F& f) {
+                       const std::optional<ScaledRun>& run = f.r.headroom.run;
+                       return run && f.is_run() ? std::optional(certified(run->certificates.in(f.format), f.format))
+                                                : std::nullopt;
+                     });
+  return table;
+}
+
+Table<AttackResult> attack_table() {
+  using A = AttackResult;
+  const std::string on = "attack";
+  Table<A> table;
+  table
+      .column({"attack_signal", on, "", "signal that was attacked"}, [](const A& a) { return name_of(a.place.signal); })
+      .column({"attack_sublayer", on, "1", "its sublayer"}, [](const A& a) { return a.place.sublayer; })
+      .column({"attack_feature", on, "1", "its feature"}, [](const A& a) { return a.place.channel; })
+      .column({"attack_bound", on, "1", "its bound"}, &A::bound)
+      .column({"attack_reached", on, "1", "largest magnitude reached"}, &A::reached);
   return table;
 }
 
@@ -244,21 +239,9 @@ Table<ScaledRun> scaled_table() {
 Table<Headroom> headroom_table() {
   using H = Headroom;
   Table<H> table;
-  table
-      .column({"headroom_gains_alone", "", "1", "1: the embedding's scale and gains and biases of norms do it alone"},
-              [](const H& h) { return h.recipe.gains_alone; })
-      .column({"headroom_multiplied", "multiplied", "", "what c multiplies"},
-              [](const H& h) { return h.recipe.multiplied; })
-      .column({"headroom_divided", "divided", "", "what c divides"}, [](const H& h) { return h.recipe.divided; })
-      .column({"headroom_stream_bound", "", "1", "largest bound of what grows with c"}, &H::stream_bound)
+  table.column({"headroom_stream_bound", "", "1", "largest bound of what grows with c"}, &H::stream_bound)
       .column({"headroom_stream_measured", "", "1", "largest magnitude measured of it"}, &H::stream_measured)
-      .rows_at("format", factor_table(),
-               [](const H& h) {
-                 InFormats<FormatHeadroom> all;
-                 for (const FormatHeadroom& f : h.formats) all.emplace_back(position_of(f.format), f);
-                 return all;
-               })
-      .part(scaled_table(), [](const H& h) { return h.run ? &*h.run : nullptr; });
+      .part(scaled_table(), &H::run);
   return table;
 }
 
@@ -266,29 +249,22 @@ const Table<CertifyResult>& result_table() {
   using R = CertifyResult;
   static const Table<R> all = [] {
     const auto itself = [](const R& r) { return &r; };
-    Table<NumberFormat> largest;
-    largest.column({"format_largest", "format", "1", "largest finite number of the format"}, &NumberFormat::largest);
-    Table<Judged> scaled;
-    scaled.column({"scaled_run_certified", "format class", "1", "certified of the stack that was scaled"},
-                  &Judged::certified);
     Table<R> table;
     table.part(model_table(), itself)
         .part(bounds_table(), itself)
-        .rows(
-            "format", largest, [](const R& /*r*/) -> const auto& { return number_formats; })
-        .rows_at("format", verdict_table(), judged)
-        .rows("attack", reached_table("attack_", "attack", "signal that was attacked"), &R::attacks)
-        .part(reached_table("exceeded_", "", "signal whose bound a run passed, which is a bug of this program"),
-              [](const R& r) { return r.check.exceeded ? &*r.check.exceeded : nullptr; })
-        .column_if_any({"overflowed", "", "", "where a run overflowed its own format, as its certificate allows"},
-                       [](const R& r) -> std::optional<std::string> {
-                         if (!r.check.overflowed) return std::nullopt;
-                         return place_text(*r.check.overflowed, r.spec.model);
+        .rows("format", format_table(), formats_of)
+        .rows("attack", attack_table(), &R::attacks)
+        .column_if_any({"exceeded", "", "", "where a run passed a bound, which is a bug of this program"},
+                       [](const R& r) {
+                         const auto& at = r.check.exceeded;
+                         return at ? std::optional(place_text(at->place, r.spec.model)) : std::nullopt;
                        })
-        .column({"headroom_possible", "", "1", "1: the stream can be scaled with the function kept"},
-                [](const R& r) { return r.headroom.possible; })
-        .part(headroom_table(), [](const R& r) { return r.headroom.possible ? &r.headroom : nullptr; })
-        .rows_at("format", scaled, scaled_runs);
+        .column_if_any({"overflowed", "", "", "where a run overflowed its own format, as its certificate allows"},
+                       [](const R& r) {
+                         const auto& at = r.check.overflowed;
+                         return at ? std::optional(place_text(*at, r.spec.model)) : std::nullopt;
+                       })
+        .part(headroom_table(), [](const R& r) { return r.headroom.possible ? &r.headroom : nullptr; });
     return table;
   }();
   return all;
@@ -298,7 +274,7 @@ const Table<CertifyResult>& result_table() {
 
 const dataset::Schema& schema() {
   static const dataset::Schema schema(
-      "certify", 6,
+      "certify", 7,
       {{"signal", Type::text, "", "signal"},
        {"class", Type::text, "", "class of signals"},
        {"place", Type::integer, "1", "sublayer; -1: before the first, 2L: after the last"},
@@ -307,9 +283,7 @@ const dataset::Schema& schema() {
        {"format", Type::text, "", "number format"},
        {"weights", Type::text, "", "file of weights, or drawn"},
        {"attack"},
-       {"exclusion"},
-       {"multiplied"},
-       {"divided"}},
+       {"exclusion"}},
       result_table().specs());
   return schema;
 }
@@ -324,9 +298,8 @@ dataset::Dataset dataset_of(const CertifyResult& result) {
   builder.count("place", sublayers + 2, -1);
   builder.count("depth", sublayers + 1);
   for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
-  for (std::size_t k = 0; k < result.weights.size(); ++k) {
+  for (std::size_t k = 0; k < result.weights.size(); ++k)
     builder.at("weights", k).put("weights", result.weights[k].first);
-  }
   result_table().put(result, builder.row());
   // What figures look for is there even if exact arithmetic alone was certified.
   builder.mention("run_bound");

@@ -1,5 +1,7 @@
 #include "experiments/studies/certify/headroom.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -106,6 +108,12 @@ const theory::Certificate& Certificates::in(const NumberFormat& format) const {
   const auto stored = [](const theory::Certificate& c) { return c.arithmetic.stored.name; };
   const auto at = std::ranges::find(runs, format.name, stored);
   return at == runs.end() ? exact : *at;
+}
+
+std::string why_unscalable(const ModelSpec& m) {
+  return is_pointwise(m.norm)
+             ? fmt::format("model.norm = \"{}\" makes something else of a larger stream", facts_of(m.norm).name)
+             : "the stack's output is its result";
 }
 
 Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<const NumberFormat> formats,

@@ -19,7 +19,7 @@ struct Certificates {
   theory::Certificate exact = {};
   std::vector<theory::Certificate> runs = {};
 
-  /// Returns the certificate of runs in the format, or that of exact arithmetic if there is none.
+  /// Returns `exact` for a format without runs.
   [[nodiscard]] const theory::Certificate& in(const NumberFormat& format) const;
 };
 
@@ -33,7 +33,7 @@ struct FormatHeadroom {
   std::string reason = {};  ///< why no c is certified; "" if one is, or if the format is not judged
 };
 
-/// The run of a scaled stack beside the original, in f64 on the same tokens.
+/// A scaled stack compared with the original, in f64 on the same tokens.
 struct ScaledRun {
   StackScale scale;
   int tokens = 0;
@@ -58,23 +58,24 @@ struct Headroom {
   std::optional<ScaledRun> run;
 };
 
+/// Says why a stack that cannot be scaled (can_scale) has no headroom.
+std::string why_unscalable(const ModelSpec& model);
+
 /// Certifies the scaled stack in the arithmetic of `like`, a certificate of the stack itself.
 using CertifyScaled = std::function<theory::Certificate(const StackScale& scale, const theory::Certificate& like)>;
 
-/// Returns the headroom in every format. Judges the formats of the runs, or without runs `formats` in exact arithmetic:
-/// `certify_at` certifies the stack that is scaled by their factors, weights included. The search usually takes one to
-/// three such certificates per format, at most about ten. `measured` may be null. `embedding` says where the
-/// factor of the embedding goes.
+/// Judges the formats of the runs, or without runs `formats` in exact arithmetic. The search usually takes one to three
+/// certificates of `certify_at` per format, at most about ten. `measured` may be null.
 Headroom headroom_of(const ModelSpec& model, const Certificates& certificates, std::span<const NumberFormat> formats,
                      const SignalMaxima* measured, const CertifyScaled& certify_at,
                      TableFactor embedding = TableFactor::scale);
 
-/// Returns the function that certifies the scaled stack of `context`, whose weights are in f64, and calls them `names`.
+/// The weights of `context` are in f64 and called `names`.
 CertifyScaled certify_scaled(const StackContext& context, const theory::InputDomain& domain,
                              config::EntryNames names = {});
 
-/// Scales the stack of `context`, whose weights are in f64, runs both on `ids`, and certifies the scaled one for token
-/// input with `certify_at`, in the arithmetic of each of `certificates`.
+/// Scales the stack of `context`, runs both on `ids`, and certifies the scaled one in each arithmetic of
+/// `certificates`.
 ScaledRun run_scaled(const StackContext& context, const StackScale& scale, std::span<const int> ids,
                      const Certificates& certificates, const CertifyScaled& certify_at);
 

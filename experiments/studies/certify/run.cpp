@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include <chrono>
 #include <cmath>
 #include <memory>
 
@@ -29,7 +28,6 @@ struct ModelToCertify {
   std::unique_ptr<Checkpoint> checkpoint = {};
   std::unique_ptr<WeightSource> weights = {};
   StackSpec spec = {};
-  std::string name = {}, family = {};
   DType dtype;
 
   /// The names of a checkpoint's weights in its files; empty for a random stack.
@@ -44,46 +42,38 @@ ModelToCertify open_model(const CertifyConfig& own) {
   ModelToCertify s{.backend = make_backend(own.run.device), .dtype = own.run.dtype_choice.value_or(DType::f64)};
   if (own.checkpoint.empty()) {
     s.spec = own.stacks().front();
-    s.name = fmt::format("random {} stack of seed {}", config::placement_label(s.spec), own.run.seed);
     s.weights = std::make_unique<GeneratedWeights>(*s.backend, s.spec, s.dtype, own.run.seed);
     return s;
   }
   s.checkpoint = own.open();
-  s.name = own.model_name();
-  s.family = s.checkpoint->family().name;
   s.spec.model = s.checkpoint->model();
   s.spec.input.kind = InputKind::tokens;
   s.weights = std::make_unique<CheckpointWeights>(*s.backend, *s.checkpoint, s.dtype);
   return s;
 }
 
-ConfigError unscalable(const ModelSpec& m) {
-  if (is_pointwise(m.norm)) {
-    return ConfigError(
-        fmt::format("--headroom: model.norm = \"{}\" makes something else of a larger stream; expected a "
-                    "norm that divides by a size, as \"rms\"",
-                    facts_of(m.norm).name));
+/// Throws the words of the first condition that is true.
+void reject(std::initializer_list<std::pair<bool, const char*>> conditions) {
+  for (const auto& [is_true, words] : conditions) {
+    if (is_true) throw ConfigError(words);
   }
-  return ConfigError("--headroom: the stack's output is its result; expected a final norm or an unembedding");
 }
 
-/// The flag that was given of those that say how --text or --tokens are read; "" if none was.
-std::string flag_of_text(const CertifyConfig& own) {
-  if (!own.tokenizer.empty()) return "--tokenizer";
-  return own.max_tokens ? "--max-tokens" : "";
+void require_scalable(const CertifyConfig& own, const ModelSpec& m) {
+  if (own.headroom.empty() || can_scale(m)) return;
+  throw ConfigError(fmt::format(
+      "--headroom: {}; expected {}", why_unscalable(m),
+      is_pointwise(m.norm) ? "a norm that divides by a size, as \"rms\"" : "a final norm or an unembedding"));
 }
 
 void require_checkpoint(const CertifyConfig& own) {
   for (const std::string& key : own.given) {
     if (!key.starts_with("run.")) throw ConfigError(fmt::format("{}: not for a checkpoint; expected keys of run", key));
   }
-  if (own.measure || own.input_maximum) {
-    throw ConfigError(fmt::format("{}: not for a checkpoint; expected --tokens or --text",
-                                  own.measure ? "--measure" : "--input-maximum"));
-  }
-  if (!own.measures() && !flag_of_text(own).empty()) {
-    throw ConfigError(flag_of_text(own) + " does nothing without --text or --tokens");
-  }
+  reject({{own.measure, "--measure: not for a checkpoint; expected --tokens or --text"},
+          {own.input_maximum.has_value(), "--input-maximum: not for a checkpoint; expected --tokens or --text"},
+          {!own.measures() && !own.tokenizer.empty(), "--tokenizer does nothing without --text or --tokens"},
+          {!own.measures() && own.max_tokens, "--max-tokens does nothing without --text or --tokens"}});
 }
 
 void require_random_stack(const CertifyConfig& own) {
@@ -93,32 +83,20 @@ void require_random_stack(const CertifyConfig& own) {
         fmt::format("certify: expected one stack, so one value of every key of model, init and input, not {} stacks",
                     stacks.size()));
   }
-  if (!own.tokens.empty() || !own.text.empty()) {
-    throw ConfigError("--tokens and --text are for checkpoints; of a random stack, --measure reads its input");
-  }
-  if (!own.ignore_keys.empty()) {
-    throw ConfigError("--ignore-key is for checkpoints; a random stack has no config.json");
-  }
-  if (!flag_of_text(own).empty()) {
-    throw ConfigError(flag_of_text(own) + " does nothing for a random stack; input.tokens is its length");
-  }
-  const StackSpec& spec = stacks.front();
-  if (!own.headroom.empty() && !can_scale(spec.model)) throw unscalable(spec.model);
-  if (spec.input.kind != InputKind::gaussian) {
-    if (own.input_maximum) throw ConfigError("--input-maximum does nothing here; it is for input.kind = \"gaussian\"");
-    return;
-  }
-  if (!own.input_maximum && !spec.model.embedding_norm) {
-    throw ConfigError(
+  const ModelSpec& m = stacks.front().model;
+  const bool is_gaussian = stacks.front().input.kind == InputKind::gaussian;
+  reject(
+      {{!own.tokens.empty() || !own.text.empty(),
+        "--tokens and --text are for checkpoints; of a random stack, --measure reads its input"},
+       {!own.ignore_keys.empty(), "--ignore-key is for checkpoints; a random stack has no config.json"},
+       {!own.tokenizer.empty(), "--tokenizer does nothing for a random stack; input.tokens is its length"},
+       {own.max_tokens.has_value(), "--max-tokens does nothing for a random stack; input.tokens is its length"},
+       {!is_gaussian && own.input_maximum, "--input-maximum does nothing here; it is for input.kind = \"gaussian\""},
+       {is_gaussian && !own.input_maximum && !m.embedding_norm,
         "input.kind = \"gaussian\": any real input has no bound; expected --input-maximum, model.embedding_norm = true "
-        "or input.kind = \"tokens\"");
-  }
-  if (!own.headroom.empty()) throw ConfigError("--headroom: expected token input, to run both stacks on");
-}
-
-theory::InputDomain domain_of(const ModelToCertify& s, const CertifyConfig& own) {
-  if (s.spec.input.kind != InputKind::gaussian) return {};
-  return {.tokens = false, .largest = own.input_maximum.value_or(theory::infinity)};
+        "or input.kind = \"tokens\""},
+       {is_gaussian && !own.headroom.empty(), "--headroom: expected token input, to run both stacks on"}});
+  require_scalable(own, m);
 }
 
 /// Limits the domain of real vectors to those that are run here: the squares of larger ones overflow.
@@ -170,7 +148,7 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
                                 certify_at, tied ? TableFactor::scale : TableFactor::table);
   if (own.headroom.empty()) return;
   const NumberFormat format = config::parse_format(own.headroom, "--headroom");
-  if (!result.headroom.possible) throw unscalable(s.spec.model);
+  require_scalable(own, s.spec.model);
   for (const FormatHeadroom& f : result.headroom.formats) {
     if (f.format.name != format.name) continue;
     if (!(f.fitting.stream > 0.0))
@@ -185,7 +163,6 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
 void certify_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Progress& progress, CertifyResult& result) {
   const config::TheoryParameters parameters(*s.backend, s.spec.model, *s.weights, s.entry_names());
   const ModelSpec& m = s.spec.model;
-  const auto start = std::chrono::steady_clock::now();
   if (s.checkpoint != nullptr) {
     result.weights = stacks::hashes_of_files(s.checkpoint->files());  // before they are read for long
     result.certificates.exact = theory::certify(m, parameters, result.domain);
@@ -206,8 +183,6 @@ void certify_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Prog
     result.own =
         theory::certify(m, parameters, run_domain(result.domain), run_arithmetic(Arithmetic::pure, f), own.length);
   }
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  progress.say(fmt::format("certificates took {:.2f} s\n", took.count()));
 }
 
 // clang-format off
@@ -249,13 +224,19 @@ void require_model(const CertifyConfig& config) {
 CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {
   require_model(config);
   const ModelToCertify s = open_model(config);
-  CertifyResult result{.model = s.name,
-                       .family = s.family,
-                       .spec = s.spec,
-                       .domain = domain_of(s, config),
-                       .formats = config.formats,
-                       .arithmetic = config.arithmetic};
+  CertifyResult result{
+      .model = fmt::format("random {} stack of seed {}", config::placement_label(s.spec), config.run.seed),
+      .family = {},
+      .spec = s.spec,
+      .domain = {},
+      .formats = config.formats,
+      .arithmetic = config.arithmetic};
+  if (s.spec.input.kind == InputKind::gaussian) {
+    result.domain = {.tokens = false, .largest = config.input_maximum.value_or(theory::infinity)};
+  }
   if (s.checkpoint != nullptr) {
+    result.model = config.model_name();
+    result.family = s.checkpoint->family().name;
     result.ignored_keys = s.checkpoint->ignored_keys();
     for (const std::string& warning : s.checkpoint->warnings())
       progress.say(fmt::format("warning: {}\n", printable(warning)));

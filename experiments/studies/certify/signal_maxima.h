@@ -15,9 +15,8 @@ namespace periscope::certify {
 /// Keys and shapes are those of the certificate's bounds.
 class SignalMaxima {
  public:
-  /// Runs real-valued input [N, D] (before the embedding norm), adds what is seen.
+  /// Runs real-valued input [N, D] (before the embedding norm), or token ids.
   void add(const StackContext& context, const Tensor& input, Hooks hooks = {});
-  /// Runs token ids, adds what is seen.
   void add(const StackContext& context, std::span<const int> ids, Hooks hooks = {});
   /// Raises the maxima of a signal. NaN counts as infinite.
   void raise_to(Signal signal, int sublayer, std::span<const double> magnitudes);
@@ -26,7 +25,6 @@ class SignalMaxima {
   [[nodiscard]] const std::vector<double>* find(Signal signal, int sublayer) const;
   /// Largest entry, NaN if it was not seen.
   [[nodiscard]] double largest(Signal signal, int sublayer) const;
-  /// Signals seen.
   [[nodiscard]] std::size_t size() const { return maxima_.size(); }
 
  private:

@@ -14,31 +14,29 @@ namespace periscope::certify {
 namespace {
 
 const std::vector<study::Flag<CertifyConfig>>& flags() {
-  static const std::vector<study::Flag<CertifyConfig>> all{
-      {.name = "checkpoint",
-       .field = &CertifyConfig::checkpoint,
-       .meaning = "Folder with config.json and safetensors files; without it, the random stack of the first seed",
-       .positional = true},
-      {"format", &CertifyConfig::format_words, "Number formats to judge: fp32, bf16, fp16, fp8_e5m2, fp8_e4m3"},
-      {"require", &CertifyConfig::requirement_words,
-       "Exit 4 unless certified: fp16 (the residual stream), mlp:fp16 (a class), all:fp16"},
-      {"tokens", &CertifyConfig::tokens, "Token ids to measure beside the bounds: 5,9,2, or a file of them"},
-      {"text", &CertifyConfig::text, "Text file to measure, encoded by the tokenizer"},
-      {"tokenizer", &CertifyConfig::tokenizer, "A tokenizer file of llama2.c, or \"bytes\""},
-      {"max-tokens", &CertifyConfig::max_tokens, "Read only the first so many tokens", at_least(1)},
-      study::ignore_key_flag<CertifyConfig>(),
-      {"measure", &CertifyConfig::measure, "Of a random stack: measure its input of the first seed too"},
-      {"input-maximum", &CertifyConfig::input_maximum,
-       "Of a random stack with Gaussian input: certify real inputs with entries up to this", above(0.0)},
-      {"arithmetic", &CertifyConfig::arithmetic_word,
-       "Arithmetic that verdicts are for: mixed (results are rounded to the format, sums are in fp32), pure "
-       "(all in the format), exact"},
-      {"length", &CertifyConfig::length, "Longest input in tokens that is certified, where rounding makes it matter",
-       from_to(1, 1 << 24)},
-      {"attack", &CertifyConfig::attack_steps, "Try to exceed the bounds, with so many steps per restart",
-       from_to(1, 1'000'000)},
-      {"headroom", &CertifyConfig::headroom,
-       "Scale stream and branches into this format, run both stacks, certify the scaled one"}};
+  static const std::vector<study::Flag<CertifyConfig>> all = [] {
+    auto list = study::checkpoint_flags<CertifyConfig>();
+    list.front().required = false;
+    list.front().meaning += "; without it, the random stack of the first seed";
+    const std::vector<study::Flag<CertifyConfig>> more{
+        {"format", &CertifyConfig::format_words, "Number formats to judge: fp32, bf16, fp16, fp8_e5m2, fp8_e4m3"},
+        {"require", &CertifyConfig::requirement_words,
+         "Exit 4 unless certified: fp16 (the residual stream), mlp:fp16 (a class), all:fp16"},
+        {"measure", &CertifyConfig::measure, "Of a random stack: measure its input of the first seed too"},
+        {"input-maximum", &CertifyConfig::input_maximum,
+         "Of a random stack with Gaussian input: certify real inputs with entries up to this", above(0.0)},
+        {"arithmetic", &CertifyConfig::arithmetic_word,
+         "Arithmetic that verdicts are for: mixed (results are rounded to the format, sums are in fp32), pure "
+         "(all in the format), exact"},
+        {"length", &CertifyConfig::length, "Longest input in tokens that is certified, where rounding makes it matter",
+         from_to(1, 1 << 24)},
+        {"attack", &CertifyConfig::attack_steps, "Try to exceed the bounds, with so many steps per restart",
+         from_to(1, 1'000'000)},
+        {"headroom", &CertifyConfig::headroom,
+         "Scale stream and branches into this format, run both stacks, certify the scaled one"}};
+    list.insert(list.end(), more.begin(), more.end());
+    return list;
+  }();
   return all;
 }
 

@@ -8,7 +8,6 @@
 
 #include "experiments/engine/result/text_table.h"
 #include "experiments/studies/certify/certify.h"
-#include "sim/base/enumerators.h"
 #include "sim/base/printable.h"
 
 namespace periscope::certify {
@@ -17,17 +16,6 @@ using theory::SignalBound;
 using theory::SignalClass;
 
 namespace {
-
-constexpr std::array<std::string_view, 7> class_titles{
-    "residual stream", "branch inputs and outputs", "attention inside", "attention scores",
-    "MLP inside",      "output and logits",         "inside the ops"};
-static_assert(are_names_of<SignalClass>(class_titles));
-
-std::string upper(std::string_view name) {
-  std::string text(name);
-  for (char& c : text) c = c == '_' ? ' ' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return text;
-}
 
 /// Returns the headroom of a class, its least ratio of limit to bound: in brackets if a signal upstream may overflow;
 /// below 1 as NO, with the signal unless it is that of the exact bound. Empty if the class has no signal.
@@ -67,31 +55,18 @@ std::string classes(const CertifyResult& r) {
     const auto kind = static_cast<SignalClass>(k);
     const SignalBound* exact = r.certificates.exact.worst(kind);
     if (exact == nullptr && r.certificates.runs.empty()) continue;
-    std::vector<std::string> cells{std::string(class_titles[k]), "", ""};
+    std::vector<std::string> cells{std::string(theory::signal_class_names[k]), "", ""};
     if (exact != nullptr) cells[1] = std::isinf(exact->largest) ? "none" : dataset::number(exact->largest);
     if (exact != nullptr) cells[2] = place_text({exact->signal, exact->sublayer, exact->channel}, r.spec.model);
     for (const NumberFormat& f : r.formats) cells.push_back(room(r, kind, f, exact));
     if (r.measured && exact != nullptr) cells.push_back(dataset::number(measured_of(r, kind)));
     table.add(std::move(cells));
   }
-  std::string text = table.text();
-  const bool all_bounded = std::ranges::none_of(r.certificates.exact.bounds, [](const SignalBound& b) {
-    return theory::class_of(b.signal) != SignalClass::inside && std::isinf(b.largest);
-  });
-  text +=
-      "exact bound: of exact arithmetic, and where it is largest; formats: their limit over the bound in their "
-      "arithmetic, least of the signals in the row; NO: may overflow; the signal is named where it is not that of the "
-      "exact bound; in brackets: not certified, because a signal upstream may overflow";
-  if (r.arithmetic != Arithmetic::exact) {
-    text +=
-        "; dots: q·k before the division by √d_head; inside the ops: what norms, softmax and products compute on their "
-        "way";
-  }
-  if (!all_bounded) text += "; none: no finite bound";
-  if (!r.domain.tokens && std::isinf(r.domain.largest)) {
-    text += "; an input is any number that the format holds, so that its own row has at most 1x";
-  }
-  return text + ".\n";
+  return table.text() +
+         "exact bound: of exact arithmetic, and where it is largest (none: no finite bound); formats: their limit over "
+         "the bound in their arithmetic, least of the signals in the row; NO: may overflow; the signal is named where "
+         "it is not that of the exact bound; in brackets: not certified, because a signal upstream may overflow; dots: "
+         "q·k before the division by √d_head; inside: what norms, softmax and products compute on their way.\n";
 }
 
 std::string input_of(const CertifyResult& r) {
@@ -103,7 +78,7 @@ std::string input_of(const CertifyResult& r) {
 std::string verdict_line(const CertifyResult& r, const NumberFormat& f) {
   const theory::Certificate& c = r.certificates.in(f);
   const std::string where =
-      fmt::format("{} in {} arithmetic", upper(f.name), arithmetic_names[static_cast<std::size_t>(c.arithmetic.kind)]);
+      fmt::format("{} in {} arithmetic", f.name, arithmetic_names[static_cast<std::size_t>(c.arithmetic.kind)]);
   const theory::Verdict stream = r.verdict(SignalClass::stream, f);
   if (!stream.certified) return fmt::format("not certified for {}: {}", where, reason_of(stream, r.spec.model));
   const std::string line =
@@ -112,8 +87,8 @@ std::string verdict_line(const CertifyResult& r, const NumberFormat& f) {
           : fmt::format("{}: no {}, up to {} of them, can overflow the residual stream", where, input_of(r), c.longest);
   if (r.verdict(std::nullopt, f).certified) return line + ", nor anything else";
   std::vector<std::string_view> others;
-  for (std::size_t k = 1; k < class_titles.size(); ++k) {
-    if (!r.verdict(static_cast<SignalClass>(k), f).certified) others.push_back(class_titles[k]);
+  for (std::size_t k = 1; k < theory::signal_class_names.size(); ++k) {
+    if (!r.verdict(static_cast<SignalClass>(k), f).certified) others.push_back(theory::signal_class_names[k]);
   }
   return line + fmt::format("; not certified: {}", fmt::join(others, ", "));
 }
@@ -130,20 +105,12 @@ std::string verdicts(const CertifyResult& r) {
 
 /// Says which inputs and which arithmetic the verdicts are about.
 std::string conditions(const CertifyResult& r) {
-  std::string text;
-  switch (r.arithmetic) {
-    case Arithmetic::exact:
-      text = "Exact arithmetic on the stored weights, which nobody runs: rounding and sums on the way are not covered";
-      break;
-    case Arithmetic::mixed:
-      text =
-          "Mixed arithmetic: weights and every op's result are rounded to the format, sums, norms and softmax are "
-          "accumulated in fp32";
-      break;
-    case Arithmetic::pure:
-      text = "Pure arithmetic: weights, results, partial sums and the insides of norms and softmax are in the format";
-      break;
-  }
+  static constexpr std::array<const char*, arithmetic_names.size()> meanings{
+      "Exact arithmetic on the stored weights, which nobody runs: rounding and sums on the way are not covered",
+      "Mixed arithmetic: weights and every op's result are rounded to the format, sums, norms and softmax are "
+      "accumulated in fp32",
+      "Pure arithmetic: weights, results, partial sums and the insides of norms and softmax are in the format"};
+  std::string text = meanings[static_cast<std::size_t>(r.arithmetic)];
   if (r.arithmetic != Arithmetic::exact) {
     text +=
         ", always to nearest, with gradual underflow, variances in two passes, activations and soft caps' tanh as one "
@@ -171,41 +138,28 @@ std::string attacks(const CertifyResult& r) {
                         place_text(exceeded->place, r.spec.model), exceeded->reached, exceeded->bound);
   }
   if (r.check.overflowed) {
-    text += fmt::format("{} overflowed at {}, as its certificate allows; what follows was not held against bounds\n",
-                        upper(r.own->arithmetic.stored.name), place_text(*r.check.overflowed, r.spec.model));
+    text += fmt::format("{} overflowed at {}, as its certificate allows; what follows was not compared with bounds\n",
+                        r.own->arithmetic.stored.name, place_text(*r.check.overflowed, r.spec.model));
   }
   return text;
 }
 
 std::string headroom(const CertifyResult& r) {
   const Headroom& h = r.headroom;
-  if (!h.possible && is_pointwise(r.spec.model.norm)) {
-    return fmt::format("headroom: {} makes something else of a larger stream, so it cannot be scaled\n",
-                       facts_of(r.spec.model.norm).title);
-  }
-  if (!h.possible) return "headroom: the stack's output is its result, so its stream cannot be scaled\n";
+  if (!h.possible) return fmt::format("headroom: {}, so the stream cannot be scaled\n", why_unscalable(r.spec.model));
   std::string text = fmt::format(
-      "headroom: the stream can be c times as large and the function the same, but for "
-      "eps, if\n  c multiplies {}",
+      "headroom: the stream can be c times as large and the function the same, but for eps, if\n  c multiplies {}\n",
       fmt::join(h.recipe.multiplied, "; "));
-  if (!h.recipe.divided.empty()) text += fmt::format("\n  c divides {}", fmt::join(h.recipe.divided, "; "));
-  if (std::ranges::any_of(h.formats, [](const FormatHeadroom& f) { return !std::isnan(f.branch); })) {
-    text +=
-        "\n  k multiplies W_o, W_down (of a gated MLP W_up instead) and their biases before norms B, which take it out";
-  }
-  text += "\n";
+  if (!h.recipe.divided.empty()) text += fmt::format("  c divides {}\n", fmt::join(h.recipe.divided, "; "));
+  text +=
+      "  k multiplies W_o, W_down (of a gated MLP W_up instead) and their biases before norms B, which take it out\n";
+  dataset::TextTable table({"largest", ">c certified", ">k certified", ">c measured", ""});
   for (const FormatHeadroom& f : h.formats) {
     if (std::ranges::find(r.formats, f.format.name, &NumberFormat::name) == r.formats.end()) continue;
-    text += fmt::format("  {:<9} ", f.format.name);
-    text += std::isnan(f.stream) ? fmt::format("certified for no c ({})", f.reason)
-                                 : fmt::format("certified for c up to {:.4g}", f.stream);
-    if (!std::isnan(f.branch)) text += fmt::format(" with k up to {:.4g}", f.branch);
-    if (!std::isnan(f.measured)) {
-      text += fmt::format("; {} times what was measured fits for {}", Headroom::margin,
-                          std::isinf(f.measured) ? "any c" : fmt::format("c up to {:.4g}", f.measured));
-    }
-    text += "\n";
+    table.add({std::string(f.format.name), dataset::number(f.stream), dataset::number(f.branch),
+               dataset::number(f.measured), f.reason});
   }
+  text += fmt::format("{}  c measured: {} times what was measured fits\n", table.text(2), Headroom::margin);
   if (!h.run) return text;
   const ScaledRun& run = *h.run;
   text += fmt::format(
@@ -213,14 +167,8 @@ std::string headroom(const CertifyResult& r) {
       "{:.2g} if only the embedding and gains were scaled\n",
       run.scale.stream, run.scale.branch, run.tokens, run.difference, run.without_eps, run.gains_alone);
   for (const NumberFormat& f : r.formats) {
-    const theory::Certificate& of = run.certificates.in(f);
-    const theory::Verdict all = verdict_of(of, {std::nullopt, f});
-    const bool stream = verdict_of(of, {SignalClass::stream, f}).certified;
-    text += fmt::format("  then {}: {}\n", f.name,
-                        all.certified
-                            ? "certified everywhere"
-                            : fmt::format("{} ({})", stream ? "certified on the residual stream" : "not certified",
-                                          reason_of(all, run.model)));
+    const std::string reason = reason_of(verdict_of(run.certificates.in(f), {std::nullopt, f}), run.model);
+    text += fmt::format("  then {}: {}\n", f.name, reason.empty() ? "certified everywhere" : reason);
   }
   return text;
 }

@@ -118,38 +118,27 @@ Table<ProbeResult> tokens_table() {
   return table;
 }
 
-/// A model's growth compared with that of one null.
-struct AgainstNull {
-  const stacks::SizeNull& law;
-  int draws;
-  LeftOver left_over;
-};
-
 /// Without those that nothing is known of.
-std::vector<std::pair<std::size_t, AgainstNull>> nulls_of(const ProbeResult& r) {
-  std::vector<std::pair<std::size_t, AgainstNull>> all;
+std::vector<std::pair<std::size_t, LeftOver>> nulls_of(const ProbeResult& r) {
+  std::vector<std::pair<std::size_t, LeftOver>> all;
   for (std::size_t i = 0; i < stacks::size_nulls.size() && growth_split(r); ++i) {
-    const int draws = r.nulls[i].drawn.draws;
-    if (draws > 0 || stacks::size_nulls[i].kept) all.push_back({i, {stacks::size_nulls[i], draws, left_over(r, i)}});
+    if (r.nulls[i].drawn.draws > 0 || stacks::size_nulls[i].kept) all.emplace_back(i, left_over(r, i));
   }
   return all;
 }
 
 /// Returns the columns of the part of growth that is due to the weights' sizes (T29).
 Table<ProbeResult> split_table() {
-  using N = AgainstNull;
+  using N = LeftOver;
   Table<N> nulls;
-  nulls
-      .column({"null_meaning", "null", "", "what random weights of the null have of the model's own"},
-              [](const N& n) { return n.law.meaning; })
-      .column({"null_draws", "null", "1", "random models that were drawn"}, &N::draws)
+  nulls.column({"null_draws", "null", "1", "random models that were drawn"}, &N::draws)
       .column({"null_left_over", "null depth", "nat",
                "log of the stream's measured second moment over the null's: theory's, of the last one the draws' "
                "geometric mean"},
-              [](const N& n) { return n.left_over.value; })
+              &N::value)
       .column_if_any(
           {"null_left_over_error", "null depth", "nat", "what models of the null have for it, root mean square"},
-          [](const N& n) { return n.draws > 0 ? std::optional(n.left_over.error) : std::nullopt; });
+          [](const N& n) { return n.draws > 0 ? std::optional(n.error) : std::nullopt; });
   Table<GrowthSplit> parts;
   parts
       .column({"log_growth_from_scales", "depth", "nat",
@@ -164,13 +153,7 @@ Table<ProbeResult> split_table() {
                "log of the stream's measured second moment over that of random weights with these profiles"},
               [](const GrowthSplit& g) { return g.from_alignment.value; });
   Table<ProbeResult> table;
-  table
-      .part_if_any(parts,
-                   [](const ProbeResult& r) {
-                     const std::optional<GrowthSplit> split = growth_split(r);
-                     return split ? std::vector{*split} : std::vector<GrowthSplit>{};
-                   })
-      .rows_at("null", nulls, nulls_of);
+  table.part(parts, growth_split).rows_at("null", nulls, nulls_of);
   return table;
 }
 
@@ -202,16 +185,6 @@ Table<ProbeResult> growth_table() {
   return table;
 }
 
-/// Returns `value(entry, median)` of the largest entries of the stream at a depth.
-template <class F>
-auto of_top(F value) {
-  return [value](const StreamExtremes& e) {
-    std::vector<decltype(value(Entry{}, 0.0))> all;
-    for (const Entry& entry : e.top) all.push_back(value(entry, e.median));
-    return all;
-  };
-}
-
 /// By signal and sublayer: those by depth from the first sublayer on.
 std::vector<double> maxima(const ProbeResult& r) {
   std::vector<double> all;
@@ -233,30 +206,29 @@ std::vector<double> margins(const ProbeResult& r) {
 Table<ProbeResult> extremes_table() {
   using R = ProbeResult;
   const std::string on = "depth rank";
+  Table<Entry> entries;
+  entries.column({"extreme_token", on, "1", "tokens of the largest |x| of the stream"}, &Entry::row)
+      .column({"extreme_feature", on, "1", "their features"}, &Entry::col)
+      .column({"extreme_value", on, "1", "largest |x| of the stream, with their signs"}, &Entry::value);
   Table<StreamExtremes> extremes;
   extremes
       .column({"median_magnitude", "depth", "1", "median of |x| of the stream over all tokens and features"},
               &StreamExtremes::median)
-      .column({"extreme_token", on, "1", "tokens of the largest |x| of the stream"},
-              of_top([](const Entry& e, double /*median*/) { return e.row; }))
-      .column({"extreme_feature", on, "1", "their features"},
-              of_top([](const Entry& e, double /*median*/) { return e.col; }))
-      .column({"extreme_value", on, "1", "largest |x| of the stream, with their signs"},
-              of_top([](const Entry& e, double /*median*/) { return e.value; }))
-      .column({"extreme_over_median", on, "1", "their |x| over median_magnitude"},
-              of_top([](const Entry& e, double median) { return std::abs(e.value) / median; }))
-      .column({"extreme_is_massive", on, "1", "1: massive (Sun et al. 2024)"}, of_top(is_massive));
+      .rows("rank", entries, &StreamExtremes::top)
+      .column({"extreme_over_median", on, "1", "their |x| over median_magnitude"}, [](const StreamExtremes& e) {
+        std::vector<double> all;
+        for (const Entry& entry : e.top) all.push_back(std::abs(entry.value) / e.median);
+        return all;
+      });
+  Table<NumberFormat> formats;
+  formats.column({"format_largest", "format", "1", "largest finite number of the format"}, &NumberFormat::largest);
   Table<R> table;
   table
       .rows(
           "depth", extremes, [](const R& r) -> const auto& { return r.measured.extremes; })
       .column({"signal_maximum", "signal sublayer", "1", "max |x| over all tokens and features"}, maxima)
-      .column({"format_largest", "format", "1", "largest finite number of the format"},
-              [](const R& /*r*/) {
-                std::vector<double> all;
-                for (const NumberFormat& format : number_formats) all.push_back(format.largest);
-                return all;
-              })
+      .rows(
+          "format", formats, [](const R& /*r*/) -> const auto& { return number_formats; })
       .column({"margin", "format signal sublayer", "1", "a format's largest number over max |x|"}, margins);
   return table;
 }
@@ -314,7 +286,7 @@ const dataset::Schema& schema() {
     dimensions.push_back({"format", Type::text, "", "number format"});
     dimensions.push_back({"null", Type::text, "", "law of random weights that the model is held against"});
     dimensions.push_back({"note"});
-    return dataset::Schema("probe", 6, std::move(dimensions), table_of_all().specs());
+    return dataset::Schema("probe", 7, std::move(dimensions), table_of_all().specs());
   }();
   return declared;
 }

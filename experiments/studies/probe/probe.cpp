@@ -17,13 +17,10 @@ ProbeResult result_of(const Checkpoint& checkpoint, std::string model, const con
                      .family = std::string(checkpoint.family().name),
                      .at_init = initial_stack(checkpoint.model(), config, tokens),
                      .dtype = config.run.dtype,
-                     .backward = config.run.backward,
                      .input = std::move(input),
-                     .measured = {},
                      .agreement = config.agreement,
-                     .initial = {.profile = {}, .refusal = why_no_theory, .finite_width = {}},
-                     .notes = {},
                      .ignored_keys = checkpoint.ignored_keys()};
+  result.initial.refusal = why_no_theory;
   for (NullReading& null : result.nulls) null.predicted.refusal = why_no_theory;
   return result;
 }
@@ -71,7 +68,8 @@ std::vector<double> log_ratio(const Profile& a, const Profile* b, std::size_t de
 LeftOver left_over(const ProbeResult& result, std::size_t null) {
   const auto& [predicted, drawn] = result.nulls.at(null);
   const std::size_t depths = result.measured.growth.size() + 1;
-  LeftOver left{.value = log_ratio(result.measured.reading.profile, nullptr, depths), .error = {}};
+  LeftOver left{
+      .draws = drawn.draws, .value = log_ratio(result.measured.reading.profile, nullptr, depths), .error = {}};
   const std::vector<double> theory = log_ratio(predicted.profile, nullptr, depths);
   for (std::size_t depth = 0; depth < depths; ++depth) {
     const bool kept = stacks::size_nulls.at(null).kept.has_value();

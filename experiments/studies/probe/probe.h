@@ -23,20 +23,18 @@ struct NullReading {
   stacks::NullDraws drawn = {};       ///< models of the model's own width
 };
 
-/// The results of `probe` for a model with given weights on given tokens.
 struct ProbeResult {
   std::string model;   ///< what it is called
   std::string family;  ///< "" for weights that are no checkpoint's
   StackSpec at_init;   ///< the model, and the initialisation that theory is asked about
   DType dtype = DType::f64;
-  bool backward = false;
   stacks::TokenInput input;
-  ModelReading measured;
+  ModelReading measured = {};
   std::optional<Emission> not_finite = {};  ///< the first signal that is not finite
   config::AgreementOptions agreement;       ///< T19's finite-width terms
-  theory::Prediction initial;               ///< theory at initialisation; a refusal says why there is none
+  theory::Prediction initial = {};          ///< theory at initialisation; a refusal says why there is none
   std::array<NullReading, stacks::size_nulls.size()> nulls = {};  ///< in size_nulls' order
-  std::vector<std::string> notes;
+  std::vector<std::string> notes = {};
   std::vector<std::string> ignored_keys = {};  ///< of the checkpoint's config.json
   config::Resolved resolved = {};              ///< the configuration, hashes of the checkpoint's files, ids, labels
   bool stopped_early = false;                  ///< some of it is missing
@@ -46,8 +44,8 @@ struct ProbeResult {
 [[nodiscard]] ProbeResult result_of(const Checkpoint& checkpoint, std::string model, const config::Config& config,
                                     stacks::TokenInput input, int tokens, const std::string& why_no_theory);
 
-/// The random stack of the same shape, placement and rules: gains 1, biases 0, matrices as `config.base.init` says,
-/// and tables with the second moment that the configuration gives, else that of an unembedding.
+/// The random stack of the same shape: gains 1, biases 0, matrices as `config.base.init` says, tables with the second
+/// moment that the configuration gives, else that of an unembedding.
 [[nodiscard]] StackSpec initial_stack(const ModelSpec& model, const config::Config& config, int tokens);
 
 /// T2–T11 for the tokens of `input`; refuses what it does not model. Throws Stopped.
@@ -58,11 +56,11 @@ struct ProbeResult {
 /// The excess of the measured log q over a null's, q being the stream's second moment, at depths 0 … 2L. NaN where
 /// theory has no number.
 struct LeftOver {
+  int draws;                  ///< random models of the null
   std::vector<double> value;  ///< log(q / q of the null): theory's, or the draws' geometric mean where it has none
   std::vector<double> error;  ///< what models of the null have for `value`, root mean square; NaN without draws
 };
 
-/// Returns what is left over beyond null number `null` of size_nulls.
 [[nodiscard]] LeftOver left_over(const ProbeResult& result, std::size_t null);
 
 /// log(q measured / q at initialisation) in three parts (T29), at depths 0 … 2L: the sizes of whole matrices and the
@@ -80,8 +78,7 @@ struct GrowthSplit {
 /// True if the growth identity T15 is violated beyond rounding in some sublayer.
 [[nodiscard]] bool violates_growth_identity(const ModelReading& reading);
 
-/// Remembers the first signal of a pass, or gradient of one, whose mean square is not finite: what `propagate` calls
-/// diverged too.
+/// Remembers the first signal or gradient of a pass whose mean square is not finite.
 class FiniteRecorder final : public SignalRecorder {
  public:
   explicit FiniteRecorder(const Backend& ops) : ops_(ops) {}
@@ -93,11 +90,9 @@ class FiniteRecorder final : public SignalRecorder {
   std::optional<Emission> first_;
 };
 
-/// Returns the name of the first signal or gradient that is not finite, or of the loss: "logits", "x_out of sublayer
-/// 3", "gradient of q of sublayer 2", "loss". "" if everything is finite.
+/// Returns "logits", "x_out of sublayer 3", "gradient of q of sublayer 2", "loss", or "" if everything is finite.
 [[nodiscard]] std::string not_finite(const ProbeResult& result);
 
-/// The forms of a complete result: a table for people, and a dataset.
 [[nodiscard]] std::string table(const ProbeResult& result);
 [[nodiscard]] const dataset::Schema& schema();
 [[nodiscard]] dataset::Dataset dataset_of(const ProbeResult& result);
@@ -113,8 +108,7 @@ struct ProbeConfig : study::CheckpointConfig {
   int draws = 16;  ///< random models of each of size_nulls, for the errors of what is left over
 };
 
-/// Runs the checkpoint, in config.run.dtype, and measures all that theory speaks of. Throws InputError for a bad
-/// checkpoint or bad tokens, ConfigError for gradients of a pass without labels.
+/// Throws InputError for a bad checkpoint or bad tokens, ConfigError for gradients of a pass without labels.
 ProbeResult run(const ProbeConfig& config, stacks::Progress& progress);
 
 }  // namespace periscope::probe

@@ -31,10 +31,9 @@ struct OutsidePass {
   double unit_roundoff = 0.0;  ///< of the additions to the stream; used if larger than that of the replay's dtype
 };
 
-/// Measures the pass as `run` measures its own, by the same probes, and gives its dataset, without theory. Signals that
-/// the pass does not have are missing in it. `model` says its family, sizes and gains; `dtype` is what its signals are
-/// held in. The hash of the configuration covers the ids, not the weights, which change with every step. Throws
-/// InputError for a model that cannot be read and values of another size than the signals have.
+/// Measures the pass by the probes of `run`, without theory. `model` says its family, sizes and gains; `dtype` is what
+/// its signals are held in. The hash of the configuration covers the ids, not the weights, which change with every
+/// step. Throws InputError for a model that cannot be read and values of another size than the signals have.
 study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const OutsidePass& pass, DType dtype, int top);
 
 }  // namespace periscope::probe

@@ -10,13 +10,7 @@
 namespace periscope::probe {
 namespace {
 
-/// Four digits, or a dash for no number.
-std::string digits(double x) { return dataset::number(x); }
-
-double at(const Profile& profile, Statistic statistic, Signal signal, std::size_t index) {
-  const Curve* curve = profile.find(statistic, signal);
-  return curve == nullptr ? std::nan("") : curve->value.at(index);
-}
+using dataset::number;
 
 std::string heading(const ProbeResult& r) {
   const ModelSpec& m = r.at_init.model;
@@ -24,33 +18,63 @@ std::string heading(const ProbeResult& r) {
                                  r.family.empty() ? "" : ", ", m.placement.name, m.layers, m.width, r.input.ids.size(),
                                  name_of(r.dtype));
   if (!std::isnan(r.measured.loss)) {
-    text += fmt::format("loss {} nats per token, perplexity {}\n", dataset::number(r.measured.loss, "{:.6g}"),
-                        dataset::number(std::exp(r.measured.loss), "{:.6g}"));
+    text += fmt::format("loss {} nats per token, perplexity {}\n", number(r.measured.loss, "{:.6g}"),
+                        number(std::exp(r.measured.loss), "{:.6g}"));
   }
   return text;
 }
 
-/// A row per sublayer: the stream, the identity T15, and the branch's size.
-std::string growth_rows(const ProbeResult& r) {
-  const std::vector<double>& stream = r.measured.reading.profile.find(Statistic::maximum, Signal::x_out)->value;
-  dataset::TextTable table({"sublayer", ">init E[x²]", ">scales E[x²]", ">E[x²]", ">= α²E[x²]", ">+ β²E[b²]",
-                            ">+ cross", ">cross/b²", ">b² by γ", ">max |x|", ">margin"});
+/// Returns the value of the stream's curve at a depth, or a dash.
+std::string at_depth(const Profile& profile, Statistic statistic, std::size_t depth) {
+  const Curve* curve = profile.find(statistic, Signal::x_out);
+  return number(curve == nullptr ? std::nan("") : curve->value.at(depth));
+}
+
+/// Returns the token and the feature of the largest entry of the stream at a depth.
+std::vector<std::string> place_of(const ProbeResult& r, const StreamExtremes& e) {
+  const Entry& top = e.top.front();
+  if (std::isnan(top.value)) return {"not finite", ""};
+  const int id = r.input.ids[static_cast<std::size_t>(top.row)];
+  const auto& tokenizer = r.input.tokenizer;
+  const std::string piece = tokenizer == nullptr ? "" : " \"" + stacks::visible(tokenizer->piece(id)) + "\"";
+  return {fmt::format("{} (id {}{})", top.row, id, piece),
+          fmt::format("{}{}", top.col, is_massive(top, e.median) ? " massive" : "")};
+}
+
+/// A row per depth: the stream, its largest entry, its gradient, and the identity T15.
+std::string depth_rows(const ProbeResult& r) {
+  const Profile& measured = r.measured.reading.profile;
   const Profile& scales = r.nulls[stacks::matrices_null].predicted.profile;
+  const bool has_gradients = measured.find(Statistic::grad_sq, Signal::x_out) != nullptr;
+  std::vector<std::string> titles{"sublayer", ">init E[x²]", ">scales E[x²]", ">E[x²]",  ">max |x|",
+                                  ">margin",  ">x median",   ">token",        ">feature"};
+  if (has_gradients) titles.insert(titles.end(), {">|dloss/dx|²", ">init |dloss/dx|²"});
+  titles.insert(titles.end(), {">= α²E[x²]", ">+ β²E[b²]", ">+ cross", ">cross/b²", ">b² by γ"});
+  dataset::TextTable table(titles);
   for (std::size_t depth = 0; depth <= r.measured.growth.size(); ++depth) {
-    const auto moment = [&](const Profile& p) { return at(p, Statistic::second_moment, Signal::x_out, depth); };
-    const double largest = stream.at(depth);
-    if (depth == 0) {
-      table.add({"input", digits(moment(r.initial.profile)), digits(moment(scales)),
-                 digits(moment(r.measured.reading.profile)), "", "", "", "", "", digits(largest),
-                 digits(fp16.largest / largest)});
-      continue;
+    const StreamExtremes& e = r.measured.extremes[depth];
+    const double largest = std::abs(e.top.front().value);
+    std::vector<std::string> row{"input",
+                                 at_depth(r.initial.profile, Statistic::second_moment, depth),
+                                 at_depth(scales, Statistic::second_moment, depth),
+                                 at_depth(measured, Statistic::second_moment, depth),
+                                 number(largest),
+                                 number(fp16.largest / largest),
+                                 number(largest / e.median)};
+    for (std::string& cell : place_of(r, e)) row.push_back(std::move(cell));
+    for (const Profile* p : {&measured, &r.initial.profile}) {
+      if (has_gradients) row.push_back(at_depth(*p, Statistic::grad_sq, depth));
     }
-    const std::size_t l = depth - 1;
-    const Growth& g = r.measured.growth[l];
-    table.add({fmt::format("{:>3} {}", l, ModelSpec::is_attention(static_cast<int>(l)) ? "attention" : "mlp"),
-               digits(moment(r.initial.profile)), digits(moment(scales)), digits(g.sum), digits(g.stream),
-               digits(g.branch), digits(g.cross), digits(g.cross / g.branch), digits(r.measured.branch_from_gains[l]),
-               digits(largest), digits(fp16.largest / largest)});
+    if (depth > 0) {
+      const std::size_t l = depth - 1;
+      const Growth& g = r.measured.growth[l];
+      row[0] = fmt::format("{:>3} {}", l, ModelSpec::is_attention(static_cast<int>(l)) ? "attention" : "mlp");
+      row[3] = number(g.sum);
+      for (const double x : {g.stream, g.branch, g.cross, g.cross / g.branch, r.measured.branch_from_gains[l]}) {
+        row.push_back(number(x));
+      }
+    }
+    table.add(std::move(row));
   }
   return table.text();
 }
@@ -83,62 +107,30 @@ std::string split_row(const ProbeResult& r) {
   return text;
 }
 
-std::string massive_rows(const ProbeResult& r) {
-  std::string text = "largest |x| of the stream, its token and feature\n";
-  for (std::size_t depth = 0; depth < r.measured.extremes.size(); ++depth) {
-    const StreamExtremes& e = r.measured.extremes[depth];
-    const Entry& top = e.top.front();
-    if (std::isnan(top.value)) {
-      text += fmt::format("  depth {:>3}  not finite\n", depth);
-      continue;
-    }
-    const auto token = static_cast<std::size_t>(top.row);
-    const int id = r.input.ids[token];
-    const std::string piece =
-        r.input.tokenizer == nullptr ? "" : " \"" + stacks::visible(r.input.tokenizer->piece(id)) + "\"";
-    text += fmt::format("  depth {:>3}  {:>10}  {:>8} x median  token {:>4} (id {}{})  feature {}{}\n", depth,
-                        digits(top.value), digits(std::abs(top.value) / e.median), token, id, piece, top.col,
-                        is_massive(top, e.median) ? "  massive" : "");
-  }
-  return text;
-}
-
 std::string margin_rows(const ProbeResult& r) {
-  std::string text = "smallest margin of each format: its largest number over max |x|\n";
   const std::vector<SignalPeaks> maxima = signal_peaks(r.measured);
+  dataset::TextTable table({"format", ">largest", ">max |x|", ">margin", "at", ""});
   for (const NumberFormat& format : number_formats) {
     const Margin m = smallest_margin(maxima, format.largest);
     const bool depth = m.signal == "x_out" || m.signal == "r_out";
-    text += fmt::format("  {:<9} {:>11} / {:<10} = {:<10} at {}, {} {}{}\n", format.name,
-                        fmt::format("{:.6g}", format.largest), digits(format.largest / m.value), digits(m.value),
-                        m.signal, depth ? "depth" : "sublayer", m.index, m.value < 1.0 ? "  overflows" : "");
+    table.add({std::string(format.name), number(format.largest, "{:.6g}"), number(format.largest / m.value),
+               number(m.value), fmt::format("{}, {} {}", m.signal, depth ? "depth" : "sublayer", m.index),
+               m.value < 1.0 ? "overflows" : ""});
   }
-  return text;
-}
-
-std::string gradient_rows(const ProbeResult& r) {
-  const Curve* grad = r.measured.reading.profile.find(Statistic::grad_sq, Signal::x_out);
-  if (grad == nullptr) return {};
-  const Curve* initial = r.initial.profile.find(Statistic::grad_sq, Signal::x_out);
-  std::string text = "mean over tokens of |dloss/dx|² of the stream\n";
-  for (std::size_t i = 0; i < grad->value.size(); ++i) {
-    text += fmt::format("  depth {:>3}  {:>10}  at initialisation {:>10}\n", i, digits(grad->value[i]),
-                        digits(initial == nullptr ? std::nan("") : initial->value[i]));
-  }
-  return text;
+  return table.text();
 }
 
 }  // namespace
 
 std::string table(const ProbeResult& r) {
-  std::string text = heading(r) + growth_rows(r);
+  std::string text = heading(r) + depth_rows(r);
   text += fmt::format(
       "init: theory at initialisation of the same shape. scales: theory of random weights with every matrix's own root "
       "mean square and all gains. E[x²]: second moment of the stream after the sublayer (before norm C), mean over "
-      "tokens; it is the sum of the next three, α²E[x²], β²E[b²], 2αβE[xb]; Eq. 4 leaves out the last one. b² by γ: "
-      "the branch from norm B's gains alone. margin: {:g}, the largest number of fp16, over max |x|.\n",
+      "tokens; it is the sum of α²E[x²], β²E[b²] and the cross term 2αβE[xb], which Eq. 4 leaves out. b² by γ: the "
+      "branch from norm B's gains alone. margin: {:g}, the largest number of fp16, over max |x|.\n",
       fp16.largest);
-  text += split_row(r) + massive_rows(r) + margin_rows(r) + gradient_rows(r);
+  text += split_row(r) + margin_rows(r);
   if (violates_growth_identity(r.measured)) text += "VIOLATED: the growth identity T15, beyond rounding\n";
   if (const int at = r.measured.reading.diverged_at; at >= 0)
     text += fmt::format("not finite from sublayer {} on\n", at);

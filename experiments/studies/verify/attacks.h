@@ -13,8 +13,7 @@
 
 namespace periscope::verify {
 
-/// A search for the input that comes closest to a bound: gradient ascent from many random starts. The shape and the
-/// kinds of its cases are fixed here; the numbers come from the start.
+/// A search for the input that comes closest to a bound: gradient ascent over the numbers of cases of one shape.
 struct Attack {
   std::string_view name;
   std::string_view about;                 ///< description of `objective`
@@ -38,24 +37,14 @@ struct BoundAttackResult : Attack {
   [[nodiscard]] bool close_enough() const { return share() >= required; }
 };
 
-/// Attacks on T14 (every placement, RMSNorm and LayerNorm, whole matrix and entry), T14d, T16, the paper's constant
-/// 4 and the reviews' bound.
 std::span<const Attack> attacks();
 
-/// Ascent of log(objective) over every number of x, W1, W2 and U, by central differences and a line search that
-/// grows and shrinks its step. `starts` runs, on all threads; the result does not depend on their number.
+/// Ascends log(objective) over every number of x, W1, W2 and U from `starts` random cases.
 BoundAttackResult run_attack(const Attack& attack, std::uint64_t seed, int starts);
 
-/// T16 attacked by construction: a Peri-LN stack whose every branch points along the stream.
-struct AlignedGrowth {
-  std::vector<double> rms = {};    ///< √q at depths 0 … 2L
-  std::vector<double> bound = {};  ///< √q₀ + depth·γ
-  double worst = 0.0;              ///< largest rms/bound − 1
-};
-
-/// One token x; all matrices are of rank one: attention writes x xᵀ of its input, the MLP one active ReLU unit's
-/// output, both onto x. Through sim/model, f64.
-AlignedGrowth grow_aligned(int layers, int width, double gain);
+/// Attacks T16 by construction: a Peri stack whose every branch points along the stream, one token x. Attention writes
+/// x xᵀ of its input onto x, the MLP one active ReLU unit's output. The objective is rms over bound at the top.
+BoundAttackResult grow_aligned(int layers, int width, double gain);
 
 /// Gradients of W2 over factors on ‖h‖, under one placement. Statistics are over the stacks.
 struct MassiveCurve {
@@ -72,13 +61,14 @@ struct MassiveCurve {
   [[nodiscard]] bool grows() const { return lowest_exponent > 0.99 && highest_exponent < 1.01; }
   /// No stack passes its ceiling, and none still grows.
   [[nodiscard]] bool is_bounded() const { return largest_to_ceiling <= attained_limit && highest_exponent < 0.01; }
+  /// True if Pre-LN's gradient is bounded with a final norm and grows without one.
+  [[nodiscard]] bool passed() const { return final_norm ? is_bounded() : placement != "pre" || grows(); }
 };
 
-/// Random ReLU stacks (1/fan-in, one token, gain 1, ε = 0) whose W1 is multiplied by each factor, so that h is; the
-/// label is the class that a speaks most against, so that 1 − p_y does not vanish.
 inline constexpr int massive_stacks = 32, massive_width = 64, massive_hidden = 256;
 std::vector<double> massive_factors();  ///< 1 … 1e6
-/// Pre-LN without and with a final norm, Peri-LN and Post-LN.
+/// Multiplies W1, and so h, of random ReLU stacks by each factor. The label is the class that a speaks most against, so
+/// that 1 − p_y does not vanish. Pre-LN without and with a final norm, Peri-LN and Post-LN.
 std::vector<MassiveCurve> sweep_massive(std::uint64_t seed);
 
 }  // namespace periscope::verify

@@ -22,22 +22,22 @@ constexpr ParameterKind all_kinds[] = {
     {.name = "alpha", .plain = 1.0},
     {.name = "beta", .plain = 1.0},
     {.name = "labels", .rows = Along::token, .whole = true},
-    {.name = "x", .rows = Along::token, .cols = Along::feature, .shown = "x"},
-    {.name = "gate", .rows = Along::unit, .cols = Along::feature, .optional = true, .shown = "W_gate"},
-    {.name = "up", .rows = Along::unit, .cols = Along::feature, .shown = "W1 [h,D]"},
-    {.name = "down", .rows = Along::feature, .cols = Along::unit, .shown = "W2 [D,h]"},
-    {.name = "gate_bias", .rows = Along::unit, .optional = true, .needs = "gate", .shown = "b_gate"},
-    {.name = "up_bias", .rows = Along::unit, .optional = true, .shown = "b1"},
-    {.name = "down_bias", .rows = Along::feature, .optional = true, .shown = "b2"},
-    {.name = "unembedding", .rows = Along::word, .cols = Along::feature, .optional = true, .shown = "U [V,D]"},
-    {.name = "norm_a.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .shown = "gain A"},
-    {.name = "norm_a.bias", .rows = Along::feature, .optional = true, .needs = "norm_a.gain", .shown = "bias A"},
-    {.name = "norm_b.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .shown = "gain B"},
-    {.name = "norm_b.bias", .rows = Along::feature, .optional = true, .needs = "norm_b.gain", .shown = "bias B"},
-    {.name = "norm_c.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .shown = "gain C"},
-    {.name = "norm_c.bias", .rows = Along::feature, .optional = true, .needs = "norm_c.gain", .shown = "bias C"},
-    {.name = "final_norm.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .shown = "gain final"},
-    {.name = "final_norm.bias", .rows = Along::feature, .optional = true, .needs = "final_norm.gain", .shown = "bias final"},
+    {.name = "x", .rows = Along::token, .cols = Along::feature},
+    {.name = "gate", .rows = Along::unit, .cols = Along::feature, .optional = true},
+    {.name = "up", .rows = Along::unit, .cols = Along::feature},
+    {.name = "down", .rows = Along::feature, .cols = Along::unit},
+    {.name = "gate_bias", .rows = Along::unit, .optional = true, .needs = "gate"},
+    {.name = "up_bias", .rows = Along::unit, .optional = true},
+    {.name = "down_bias", .rows = Along::feature, .optional = true},
+    {.name = "unembedding", .rows = Along::word, .cols = Along::feature, .optional = true},
+    {.name = "norm_a.gain", .rows = Along::feature, .plain = 1.0, .optional = true},
+    {.name = "norm_a.bias", .rows = Along::feature, .optional = true, .needs = "norm_a.gain"},
+    {.name = "norm_b.gain", .rows = Along::feature, .plain = 1.0, .optional = true},
+    {.name = "norm_b.bias", .rows = Along::feature, .optional = true, .needs = "norm_b.gain"},
+    {.name = "norm_c.gain", .rows = Along::feature, .plain = 1.0, .optional = true},
+    {.name = "norm_c.bias", .rows = Along::feature, .optional = true, .needs = "norm_c.gain"},
+    {.name = "final_norm.gain", .rows = Along::feature, .plain = 1.0, .optional = true},
+    {.name = "final_norm.bias", .rows = Along::feature, .optional = true, .needs = "final_norm.gain"},
 };
 // clang-format on
 constexpr std::size_t most_features = 4096;
@@ -144,15 +144,6 @@ BoundCase plain_case(const SublayerRule& rule, int width) {
   if (rule.norm_b) c.set("norm_b.gain", ones);
   if (rule.norm_c) c.set("norm_c.gain", ones);
   return c;
-}
-
-std::string placement_of(const BoundCase& c) {
-  const SublayerRule r = c.rule();
-  for (const char* name : {"none", "pre", "peri", "b-only", "post", "a+c"}) {
-    const SublayerRule row = find_placement(name)->at({});
-    if (row.norm_a == r.norm_a && row.norm_b == r.norm_b && row.norm_c == r.norm_c) return name;
-  }
-  return fmt::format("{}{}{}", r.norm_a ? "A" : "", r.norm_b ? "B" : "", r.norm_c ? "C" : "");
 }
 
 std::optional<std::string> defect_of(const BoundCase& c) {

@@ -14,7 +14,6 @@
 
 namespace periscope::verify {
 
-/// A matrix of numbers, row-major.
 struct Parameter {
   std::size_t cols = 1;
   std::vector<double> values;
@@ -33,7 +32,6 @@ struct ParameterKind {
   bool optional = false;        ///< a case without it has no such norm, bias, gate or unembedding
   bool whole = false;           ///< a whole number: a class, or the index of a kind
   std::string_view needs = {};  ///< a parameter without which this one cannot exist
-  std::string_view shown = {};  ///< its name for people
 };
 std::span<const ParameterKind> parameter_kinds();
 
@@ -43,7 +41,7 @@ std::span<const ParameterKind> parameter_kinds();
 struct BoundCase {
   std::map<std::string, Parameter, std::less<>> parameters;
 
-  /// The numbers of a parameter; empty if the case has none of that name.
+  /// Returns no numbers for a parameter that is missing.
   [[nodiscard]] std::span<const double> values(std::string_view name) const;
   [[nodiscard]] double number(std::string_view name) const { return values(name)[0]; }
   [[nodiscard]] bool has(std::string_view name) const { return parameters.contains(name); }
@@ -72,24 +70,18 @@ inline constexpr SublayerRule pre{.norm_a = true}, peri{.norm_a = true, .norm_b 
 /// A ReLU sublayer of RMSNorms with ε = 0 and gain 1, α and β as `rule` says, the label 0; without x, W1 and W2.
 BoundCase plain_case(const SublayerRule& rule, int width);
 
-/// "peri", "pre" … for the norms of a case, or their letters.
-std::string placement_of(const BoundCase& c);
-
-/// Returns why `c` is not a valid case, as "KEY: expected …": a parameter that is missing, of another shape, not finite
-/// or out of range.
+/// Returns why `c` is not a valid case: "KEY: expected …".
 std::optional<std::string> defect_of(const BoundCase& c);
 
 /// Every parameter of a case by its name, as a list of rows; and back. Throws InputError naming `file` and the key.
 nlohmann::ordered_json case_json(const BoundCase& c);
 BoundCase case_from_json(const nlohmann::ordered_json& json, const std::string& file);
 
-/// Case `id` of `seed`: a random sublayer whose shape (width, hidden width 1 … 64, 1 … 4 tokens), kinds and magnitudes
-/// (over 12 orders) are drawn too.
+/// Draws a sublayer: its shape (width, hidden width 1 … 64, 1 … 4 tokens), kinds and magnitudes (over 12 orders).
 BoundCase generate_case(std::uint64_t seed, std::uint32_t id);
 
-/// The simplest case that still fails: parameters, tokens, hidden units, words and features are taken away and numbers
-/// moved towards the plain value of their parameter while `fails` returns true. `fails(c)` must be true. Deterministic;
-/// calls `fails` at most `budget` times.
+/// Returns the simplest case found for which `fails` is still true, as it is for `c`: without parameters, tokens,
+/// units, words and features, and with plain numbers. Calls `fails` at most `budget` times.
 BoundCase shrink(BoundCase c, const std::function<bool(const BoundCase&)>& fails, int budget = 20000);
 
 }  // namespace periscope::verify

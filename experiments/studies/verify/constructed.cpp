@@ -6,7 +6,6 @@
 #include "experiments/engine/run/draw.h"
 #include "experiments/studies/verify/statements.h"
 #include "sim/base/first_exception.h"
-#include "sim/measure/signal_keeper.h"
 #include "sim/model/parameters.h"
 #include "sim/model/resident_weights.h"
 #include "sim/model/stack.h"
@@ -112,7 +111,7 @@ MassiveCurve massive_curve(const char* placement, const SublayerRule& rule, bool
 
 }  // namespace
 
-AlignedGrowth grow_aligned(int layers, int width, double gain) {
+BoundAttackResult grow_aligned(int layers, int width, double gain) {
   const std::unique_ptr<Backend> ops = make_reference_backend();
   StackSpec spec;
   ModelSpec& model = spec.model;
@@ -125,17 +124,16 @@ AlignedGrowth grow_aligned(int layers, int width, double gain) {
   std::vector<double> x;
   for (int i = 0; i < width; ++i) x.push_back(std::cos(1.0 + i));  // any direction
   const ResidentWeights weights = aligned_weights(*ops, spec, x, gain);
-  SignalKeeper signals(Pass::forward);
   const StackContext context{.ops = *ops, .model = model, .weights = weights};
-  (void)stack_forward(context, ops->from_host(1, width, DType::f64, x), {.recorders = {&signals}});
-  AlignedGrowth g;
-  for (const auto& [place, signal] : signals.all()) {
-    if (place.second != Signal::x_out) continue;
-    g.rms.push_back(std::sqrt(ops->row_moments(signal).second_moment[0]));
-    g.bound.push_back(g.rms[0] + static_cast<double>(g.bound.size()) * gain);
-    g.worst = larger(g.worst, g.rms.back() / g.bound.back() - 1.0);
-  }
-  return g;
+  const auto rms = [&](const Tensor& t) { return std::sqrt(ops->row_moments(t).second_moment[0]); };
+  const Tensor input = ops->from_host(1, width, DType::f64, x);
+  const double bound = rms(input) + model.sublayers() * gain;
+  constexpr Attack aligned{.name = "aligned stack (T16)",
+                           .about = "rms at the top / (rms of the input + 2L gamma)",
+                           .objective = nullptr,
+                           .limit = 1.0,
+                           .required = 1.0 - 1e-12};
+  return {aligned, rms(stack_forward(context, input).output) / bound, {}};
 }
 
 std::vector<double> massive_factors() {

@@ -41,6 +41,20 @@ Table<Tally> ratio_table(const std::string& start, const std::string& on, const 
   return table;
 }
 
+Table<Counterexample> counterexample_table() {
+  using C = Counterexample;
+  const std::string on = "statement";
+  Table<C> table;
+  table
+      .column({"counterexample_origin", on, "", "where it was found: SEED:ID of a random case, or an attack"},
+              &C::origin)
+      .column({"counterexample_measured", on, "1", "what the statement measures of it, made simpler"}, &C::measured)
+      .column({"counterexample_bound", on, "1", "the statement's bound for it"}, &C::bound)
+      .column({"counterexample_case", on, "", "the case: a JSON text, which --replay reads from a file"},
+              [](const C& c) { return config::json_text(case_json(c.found)); });
+  return table;
+}
+
 Table<StatementResult> statement_table() {
   using S = StatementResult;
   const std::string on = "statement", at_width = "statement width";
@@ -52,10 +66,10 @@ Table<StatementResult> statement_table() {
       .column({"trivial", on, "1", "cases in which the bound is infinite, or zero and met"}, &S::trivial)
       .column({"unresolved", on, "1", "cases whose rounding is too large for a ratio"}, &S::unresolved)
       .column({"violations", on, "1", "cases that break the statement"}, &S::violations)
-      .column({"first_violation", on, "1", "the first of them"}, &S::first_violation)
       .column({"statement_verdict", on, "", "what the cases say of it"}, &S::verdict)
       .column({"ratio_histogram", "statement log_ratio", "1", "cases per bin"}, coarse_histogram)
       .part(ratio_table("", on, ""), [](const S& s) { return &s; })
+      .part(counterexample_table(), &S::counterexample)
       .rows("width", by_width, &S::by_width)
       .column({"width_ratio_limit", at_width, "1", "largest ratio that T14-T16 leave possible"}, [](const S& s) {
         std::vector<double> limits;
@@ -84,34 +98,18 @@ Table<MassiveCurve> massive_table() {
       .column({"massive_gradient_high", at_factor, "nat", "quantile 0.84 over the stacks"}, &C::high)
       .column({"massive_bound", at_factor, "nat", "bound of T14: median over the stacks"}, &C::bound)
       .column({"massive_ceiling", on, "nat", "bound for every factor at once: median over the stacks"}, &C::ceiling)
-      .column({"massive_largest_ratio", on, "1", "largest gradient over bound"}, &C::largest_ratio);
-  return table;
-}
-
-/// Columns `name`_statement, … on the dimension `on`.
-Table<Counterexample> counterexample_table(const std::string& name, const std::string& on) {
-  using C = Counterexample;
-  Table<C> table;
-  table
-      .column({name + "_statement", on, "", "the statement that the case breaks"},
-              [](const C& c) { return c.statement->id; })
-      .column({name + "_origin", on, "", "where the case was found: SEED:ID of a random case, or an attack"},
-              &C::origin)
-      .column({name + "_measured", on, "1", "what the statement measures of the simpler case"}, &C::measured)
-      .column({name + "_bound", on, "1", "the statement's bound for it"}, &C::bound)
-      .column({name + "_case", on, "", "the case, made simpler: a JSON text, which --replay reads from a file"},
-              [](const C& c) { return config::json_text(case_json(c.found)); });
+      .column({"massive_largest_ratio", on, "1", "largest gradient over bound"}, &C::largest_ratio)
+      .column({"massive_to_ceiling", on, "1", "largest gradient over its own stack's bound for every factor"},
+              &C::largest_to_ceiling)
+      .column({"massive_lowest_exponent", on, "1", "lowest exponent of the activation in the gradient of a stack"},
+              &C::lowest_exponent)
+      .column({"massive_highest_exponent", on, "1", "highest exponent"}, &C::highest_exponent);
   return table;
 }
 
 const Table<VerifyResult>& result_table() {
   static const Table<VerifyResult> all = [] {
     using R = VerifyResult;
-    Table<Refutation> refutations;
-    refutations.column({"refuted", "refutation", "1", "1: this run shows that it is false"}, &Refutation::refuted)
-        .column({"refuting_evidence", "refutation", "", "by what"}, &Refutation::evidence)
-        .part(counterexample_table("counterexample", "refutation"),
-              [](const Refutation& r) { return r.counterexample ? &*r.counterexample : nullptr; });
     Table<R> table;
     table.column({"verify_cases", "", "1", "random cases"}, [](const R& r) { return r.config.cases; })
         .column({"verify_scale", "", "1", "on every bound that should hold"}, [](const R& r) { return r.config.scale; })
@@ -119,15 +117,10 @@ const Table<VerifyResult>& result_table() {
                 [](const R& r) { return r.passed() ? "passed" : "failed"; })
         .rows("statement", statement_table(), &R::statements)
         .rows("attack", attack_table(), &R::attacks)
-        .column({"aligned_rms", "aligned_depth", "1", "rms of the aligned Peri stack (T16)"},
-                [](const R& r) { return r.growth.rms; })
-        .column({"aligned_bound", "aligned_depth", "1", "its bound"}, [](const R& r) { return r.growth.bound; })
         .column({"massive_stacks", "", "1", "random stacks of the sweep"}, [](const R&) { return massive_stacks; })
         .column({"massive_width", "", "1", "their width"}, [](const R&) { return massive_width; })
         .column({"massive_hidden", "", "1", "their hidden width"}, [](const R&) { return massive_hidden; })
-        .rows("massive_curve", massive_table(), &R::massive)
-        .rows("refutation", refutations, &R::refutations)
-        .rows("violation", counterexample_table("violation", "violation"), &R::violations);
+        .rows("massive_curve", massive_table(), &R::massive);
     return table;
   }();
   return all;
@@ -136,18 +129,14 @@ const Table<VerifyResult>& result_table() {
 }  // namespace
 
 const dataset::Schema& schema() {
-  static const dataset::Schema schema(
-      "verify", 6,
-      {{"statement", Type::text, "", "what is checked"},
-       {"log_ratio", Type::real, "1", "log10(measured over bound): middle of the bin"},
-       {"width", Type::integer, "1", "D"},
-       {"attack", Type::text, "", "what was attacked"},
-       {"aligned_depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"},
-       {"massive_curve"},
-       {"massive_factor", Type::real, "1", "factor on the hidden activation"},
-       {"refutation", Type::text, "", "claim that is false"},
-       {"violation"}},
-      result_table().specs());
+  static const dataset::Schema schema("verify", 7,
+                                      {{"statement", Type::text, "", "what is checked"},
+                                       {"log_ratio", Type::real, "1", "log10(measured over bound): middle of the bin"},
+                                       {"width", Type::integer, "1", "D"},
+                                       {"attack", Type::text, "", "what was attacked"},
+                                       {"massive_curve"},
+                                       {"massive_factor", Type::real, "1", "factor on the hidden activation"}},
+                                      result_table().specs());
   return schema;
 }
 
@@ -158,9 +147,7 @@ dataset::Dataset dataset_of(const VerifyResult& r) {
   };
   label("statement", r.statements, [](const StatementResult& s) { return s.statement->id; });
   label("attack", r.attacks, [](const Attack& a) { return a.name; });
-  label("refutation", r.refutations, [](const Refutation& f) { return f.id; });
   builder.put("log_ratio", histogram_bins());
-  builder.count("aligned_depth", r.growth.rms.size());
   builder.count("width", r.statements.front().by_width.size(), 1);
   builder.put("massive_factor", massive_factors());
   result_table().put(r, builder.row());

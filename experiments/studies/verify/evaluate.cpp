@@ -55,12 +55,6 @@ ResidentWeights weights_of(const ModelSpec& model, const BoundCase& c) {
   return {model, std::move(all)};
 }
 
-double largest_magnitude(std::span<const double> x) {
-  double largest = 0.0;
-  for (const double v : x) largest = larger(largest, std::abs(v));
-  return largest;
-}
-
 /// ‖x‖, where squares might underflow.
 double length(std::span<const double> x) {
   const double largest = largest_magnitude(x);
@@ -119,8 +113,7 @@ void fill_probabilities(const BoundCase& c, const std::vector<double>& logits, E
     const double total = wrong + std::exp(row[label] - largest);
     e.tokens[t].wrong_probability = wrong / total;
     for (std::size_t j = 0; j < classes; ++j) {
-      e.probabilities.push_back(std::exp(row[j] - largest) / total);
-      e.wrong.push_back(j == label ? -e.tokens[t].wrong_probability : e.probabilities.back());
+      e.wrong.push_back(j == label ? -e.tokens[t].wrong_probability : std::exp(row[j] - largest) / total);
     }
   }
 }
@@ -163,6 +156,12 @@ void fill_tokens(const BoundCase& c, const ModelSpec& model, const SignalKeeper&
 }
 
 }  // namespace
+
+double largest_magnitude(std::span<const double> x) {
+  double largest = 0.0;
+  for (const double v : x) largest = larger(largest, std::abs(v));
+  return largest;
+}
 
 Evaluation evaluate(const BoundCase& c) {
   const Backend& ops = reference();

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "experiments/engine/result/text_table.h"
+#include "sim/base/error.h"
 #include "sim/base/printable.h"
+#include "sim/checkpoint/strict_json.h"
 
 namespace periscope::verify {
 namespace {
@@ -17,22 +20,14 @@ std::string coloured(std::string_view word, bool good) {
   return fmt::format(fmt::fg(good ? fmt::terminal_color::green : fmt::terminal_color::red), "{}", word);
 }
 
-std::string number_or_dash(double value, const char* format) {
-  return std::isnan(value) ? "-" : fmt::format(fmt::runtime(format), value);
-}
-
 std::string statement_rows(const VerifyResult& r) {
   dataset::TextTable table(
       {"statement", ">cases", ">trivial", ">median", ">99 %", ">largest", ">violations", "verdict", ""});
   for (const StatementResult& s : r.statements) {
-    std::vector<std::string> cells{std::string(s.statement->id), fmt::to_string(s.cases), fmt::to_string(s.trivial)};
-    for (const double x : {s.quantile(0.5), s.quantile(0.99), s.largest}) {
-      cells.push_back(number_or_dash(x, "{:.4g}"));
-    }
-    cells.push_back(fmt::to_string(s.violations));
-    cells.push_back(coloured(s.verdict(), s.verdict() == "holds" || s.verdict() == "refuted"));
-    cells.emplace_back(s.statement->text);
-    table.add(std::move(cells));
+    table.add({std::string(s.statement->id), fmt::to_string(s.cases), fmt::to_string(s.trivial),
+               dataset::number(s.quantile(0.5)), dataset::number(s.quantile(0.99)), dataset::number(s.largest),
+               fmt::to_string(s.violations), coloured(s.verdict(), s.verdict() == "holds" || s.verdict() == "refuted"),
+               std::string(s.statement->text)});
   }
   return table.text() +
          "median, 99 %, largest: measured over bound (C.1 and T15: deviation over what rounding allows); trivial: the "
@@ -47,12 +42,22 @@ std::string attack_rows(const VerifyResult& r) {
     table.add({std::string(a.name), fmt::format("{:.6f}", a.reached), fmt::format("{:.6f}", a.limit),
                fmt::format("{:.5f}", a.share()), coloured(word, good), std::string(a.about)});
   }
-  return fmt::format("\n{}aligned Peri stack of {} sublayers (T16): rms {:.6f} of its bound at the top\n", table.text(),
-                     r.growth.rms.size() - 1, r.growth.rms.back() / r.growth.bound.back());
+  return "\n" + table.text();
 }
 
-/// Says in a line what the run shows; a statement that no case was about, or only cases of which it says nothing,
-/// was not tested.
+std::string massive_rows(const VerifyResult& r) {
+  dataset::TextTable table({"massive activations", "final norm", ">exponent of |h|", ">largest over ceiling", ""});
+  for (const MassiveCurve& m : r.massive) {
+    table.add({m.placement, m.final_norm ? "yes" : "no",
+               fmt::format("{:.4f} ... {:.4f}", m.lowest_exponent, m.highest_exponent),
+               std::isnan(m.ceiling) ? "" : fmt::format("{:.3f}", m.largest_to_ceiling),
+               coloured(m.passed() ? "as stated" : "NOT AS STATED", m.passed())});
+  }
+  return fmt::format("\n{}gradient over |h| times 1 ... {:g}, {} stacks; ceiling: bound for every factor (T14d)\n",
+                     table.text(), massive_factors().back(), massive_stacks);
+}
+
+/// Says in a line what the run shows.
 std::string summary(const VerifyResult& r) {
   if (!r.passed()) return "CHECK FAILED";
   const auto untested =
@@ -62,103 +67,86 @@ std::string summary(const VerifyResult& r) {
                      untested, r.statements.size());
 }
 
-/// "name [..]", one line per row; of many numbers only how many.
-std::string matrix(std::string_view name, std::span<const double> values, std::size_t cols) {
-  constexpr std::size_t most = 32;
-  if (values.size() > most) return fmt::format("    {:<10} {} numbers\n", name, values.size());
-  std::string text;
-  for (std::size_t row = 0; row < values.size(); row += cols) {
-    text += fmt::format("    {:<10} [{:.6g}]\n", row == 0 ? name : "", fmt::join(values.subspan(row, cols), ", "));
-  }
+/// Returns the lines of a case: its kinds in words, its parameters as in its file, and what they make.
+std::string describe(const BoundCase& c) {
+  const Evaluation e = evaluate(c);
+  std::string text =
+      fmt::format("    {}, {}\n", facts_of(c.norm()).title, mlp_kind_names[static_cast<std::size_t>(c.mlp())]);
+  const auto line = [&](std::string_view name, const std::string& numbers) {
+    constexpr std::size_t most = 400;
+    text += fmt::format("    {:<15} {}\n", name, numbers.size() > most ? numbers.substr(0, most) + " ..." : numbers);
+  };
+  const nlohmann::ordered_json parameters = case_json(c);
+  for (const auto& [name, rows] : parameters.items()) line(name, rows.dump());
+  line("h", fmt::format("{:.6g}", fmt::join(e.hidden, ", ")));
+  line("a", fmt::format("{:.6g}", fmt::join(e.module, ", ")));
+  line("dL/dW2", fmt::format("{:.6g}", fmt::join(e.gradient, ", ")));
   return text;
 }
 
-/// A case, h, a, p and the gradient.
-std::string describe(const BoundCase& c) {
-  const Evaluation e = evaluate(c);
-  const auto units = static_cast<std::size_t>(c.units());
-  std::string text = fmt::format(
-      "    {}, {}, eps {:g}, {}, alpha {:.6g}, beta {:.6g}: D = {}, hidden units {}, labels {}\n", placement_of(c),
-      facts_of(c.norm()).title, c.number("norm_eps"), mlp_kind_names[static_cast<std::size_t>(c.mlp())],
-      c.number("alpha"), c.number("beta"), c.width(), units, fmt::join(c.labels(), " "));
-  for (const ParameterKind& kind : parameter_kinds()) {
-    if (kind.shown.empty() || !c.has(kind.name)) continue;
-    const Parameter& p = c.parameters.find(kind.name)->second;
-    text += matrix(kind.shown, p.values, kind.cols == Dimension::one ? p.values.size() : p.cols);
-  }
-  text += matrix("h", e.hidden, units);
-  text += matrix(c.has("down_bias") ? "a=W2 h+b2" : "a = W2 h", e.module, c.size(Dimension::feature));
-  text += matrix("p", e.probabilities, static_cast<std::size_t>(c.classes()));
-  return text + matrix("dL/dW2", e.gradient, units);
-}
-
-std::string describe(const Counterexample& counterexample, double scale) {
-  const Statement& s = *counterexample.statement;
-  const bool is_scaled = s.kind == StatementKind::bound && scale != 1.0;
-  return fmt::format(
-      "  {} [{}], found as {}, made simpler:\n{}    measured  {:.9g}\n    bound     {:.9g}{}\n    ratio     {:.9g}\n",
-      s.id, s.text, counterexample.origin, describe(counterexample.found), counterexample.measured,
-      counterexample.bound, is_scaled ? fmt::format(", times {:g}: {:.9g}", scale, scale * counterexample.bound) : "",
-      counterexample.ratio());
+std::string describe(const Counterexample& c, double scale) {
+  const bool is_scaled = c.statement->kind == StatementKind::bound && scale != 1.0;
+  return fmt::format("  {} [{}], found as {}, made simpler:\n{}    measured {:.9g}, bound {:.9g}{}, ratio {:.9g}\n",
+                     c.statement->id, c.statement->text, c.origin, describe(c.found), c.measured, c.bound,
+                     is_scaled ? fmt::format(" times {:g}", scale) : "", c.ratio());
 }
 
 }  // namespace
 
-std::string case_file(const std::string& out, const Counterexample& violation) {
-  return fmt::format("{}/violation-{}.json", out, violation.statement->id);
+std::string case_file(const std::string& out, const Statement& statement) {
+  return fmt::format("{}/violation-{}.json", out, statement.id);
 }
 
 std::string table(const VerifyResult& r, const std::string& out) {
   const double scale = r.config.scale;
-  std::string table = statement_rows(r) + attack_rows(r) + "\nclaims that are false\n";
-  for (const Refutation& f : r.refutations) {
-    table += fmt::format("  {} {}: {}\n    {}\n", coloured(f.refuted ? "refuted" : "NOT REFUTED", f.refuted), f.id,
-                         f.claim, f.evidence);
-    if (f.counterexample) table += describe(*f.counterexample, scale);
-  }
-  if (!r.violations.empty()) table += "\nviolations\n";
-  for (const Counterexample& v : r.violations) {
-    table += describe(v, scale);
-    if (out.empty()) continue;
-    table += fmt::format("    again: periscope verify --replay {}{}\n", printable(case_file(out, v)),
+  std::string table = statement_rows(r) + attack_rows(r) + massive_rows(r) + "\ncounterexamples\n";
+  for (const StatementResult& s : r.statements) {
+    if (s.counterexample) table += describe(*s.counterexample, scale);
+    if (!s.counterexample || !s.statement->should_hold() || out.empty()) continue;
+    table += fmt::format("    again: periscope verify --replay {}{}\n", printable(case_file(out, *s.statement)),
                          scale == 1.0 ? "" : fmt::format(" --scale {:g}", scale));
-  }
-  if (!r.violations.empty() && out.empty()) {
-    table += "  with --out DIR each of these cases is written into a file that --replay reads\n";
   }
   table += fmt::format("\n{} cases of seed {}", r.config.cases, r.config.seed);
   if (scale != 1.0) table += fmt::format(", bounds multiplied by {:g}", scale);
   return table + fmt::format(":\n{}\n", coloured(summary(r), r.passed()));
 }
 
-std::string describe(const Replay& replay) {
-  const double scale = replay.config.scale;
+study::Outcome replay(const VerifyConfig& config) {
+  const std::string& file = config.replay;
+  std::error_code error;
+  if (!std::filesystem::exists(file, error) && !error) {
+    throw ConfigError(
+        fmt::format("--replay {}: expected a JSON file with a case, as --out writes one for every violation", file));
+  }
+  const BoundCase found = case_from_json(read_strict_json(file), file);
+  study::Outcome outcome{.document = {{"file", file}, {"scale", config.scale}}};
   dataset::TextTable table({"statement", ">measured", ">bound", ">ratio", ""});
-  for (const StatementOutcome& o : replay.outcomes) {
-    const Statement* s = o.statement;
-    const bool decided = s->kind == StatementKind::identity || o.is_trivial() || o.is_resolved();
-    const char* broken = s->should_hold() ? "VIOLATED" : "broken: claim is false";
+  for (const StatementOutcome& o : check_statements(found, evaluate(found))) {
+    if (!std::isfinite(o.measured)) {
+      throw InputError(
+          fmt::format("{}: a signal or gradient of this case leaves the range of f64: no bound can be judged", file));
+    }
+    const Statement& s = *o.statement;
+    const bool is_broken = o.is_broken(config.scale);
+    const bool decided = s.kind == StatementKind::identity || o.is_trivial() || o.is_resolved();
+    const char* broken = s.should_hold() ? "VIOLATED" : "broken: claim is false";
     const char* held = decided ? "holds" : "holds; rounding is as large as the bound";
-    table.add({std::string(s->id), fmt::format("{:.8g}", o.measured), fmt::format("{:.8g}", o.bound),
-               number_or_dash(o.ratio(), "{:.8g}"), o.is_broken(scale) ? broken : held});
+    table.add({std::string(s.id), fmt::format("{:.8g}", o.measured), fmt::format("{:.8g}", o.bound),
+               dataset::number(o.ratio(), "{:.8g}"), is_broken ? broken : held});
+    outcome.document["statements"].push_back({{"id", s.id},
+                                              {"measured", o.measured},
+                                              {"bound", o.bound},
+                                              {"rounding", o.rounding},
+                                              {"ratio", o.ratio()},
+                                              {"broken", is_broken}});
+    if (is_broken && s.should_hold()) outcome.code = ExitCode::check_failed;
   }
-  const std::string text = fmt::format("case {}\n{}{}", replay.config.replay, describe(replay.found), table.text(2));
-  if (scale == 1.0) return text;
-  return text + fmt::format("  bounds that should hold were multiplied by {:g}\n", scale);
-}
-
-nlohmann::ordered_json replay_json(const Replay& replay) {
-  nlohmann::ordered_json json{{"file", replay.config.replay}, {"scale", replay.config.scale}};
-  for (const StatementOutcome& o : replay.outcomes) {
-    json["statements"].push_back({{"id", o.statement->id},
-                                  {"measured", o.measured},
-                                  {"bound", o.bound},
-                                  {"rounding", o.rounding},
-                                  {"ratio", o.ratio()},
-                                  {"broken", o.is_broken(replay.config.scale)}});
+  outcome.document["case"] = case_json(found);
+  outcome.table = fmt::format("case {}\n{}{}", file, describe(found), table.text(2));
+  if (config.scale != 1.0) {
+    outcome.table += fmt::format("  bounds that should hold were multiplied by {:g}\n", config.scale);
   }
-  json["case"] = case_json(replay.found);
-  return json;
+  return outcome;
 }
 
 }  // namespace periscope::verify

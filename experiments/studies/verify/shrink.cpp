@@ -40,16 +40,6 @@ void drop(BoundCase& c, Dimension dimension, std::size_t i) {
 /// A number to `digits` significant decimal digits: the double nearest to that decimal.
 double rounded(double v, int digits) { return std::stod(fmt::format("{:.{}e}", v, digits - 1)); }
 
-/// Ranks numbers, less is simpler: the plain one, 0, ±1, then by significant digits and distance from 1.
-double complexity(double v, double plain) {
-  if (v == plain) return 0.0;
-  if (v == 0.0) return 0.5;
-  if (std::abs(v) == 1.0) return v > 0.0 ? 1.0 : 1.5;
-  int digits = 1;
-  while (digits < 17 && rounded(v, digits) != v) ++digits;
-  return 2.0 + digits + 0.1 * std::abs(std::log10(std::abs(v))) + (v < 0.0 ? 0.01 : 0.0);
-}
-
 struct Shrinker {
   BoundCase simplest;
   const std::function<bool(const BoundCase&)>& fails;
@@ -82,11 +72,12 @@ struct Shrinker {
     }
     return changed;
   }
+  /// Tries simpler numbers, the simplest first, up to the one that is there.
   bool simplify(const ParameterKind& kind, std::size_t i) {
     const double v = simplest.values(kind.name)[i];
-    for (const double simpler : {kind.plain, 0.0, 1.0, -1.0, std::copysign(10.0, v), rounded(v, 1), rounded(v, 2),
-                                 rounded(v, 3), rounded(v, 6)}) {
-      if (!(complexity(simpler, kind.plain) < complexity(v, kind.plain))) continue;
+    for (const double simpler :
+         {kind.plain, 0.0, 1.0, -1.0, rounded(v, 1), rounded(v, 2), rounded(v, 3), rounded(v, 6)}) {
+      if (simpler == v) return false;
       if (try_change([&](BoundCase& c) { c.parameters.find(kind.name)->second.values[i] = simpler; })) return true;
       if (kind.whole) return false;  // other kinds and classes are not simpler
     }

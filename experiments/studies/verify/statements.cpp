@@ -78,9 +78,7 @@ StatementOutcome frobenius(const BoundCase& /*c*/, const Evaluation& e, Factor f
 
 /// The largest entry and a bound with ‖h‖, as the paper has it.
 StatementOutcome largest_entry(const BoundCase& /*c*/, const Evaluation& e, Factor factor) {
-  double largest = 0.0;
-  for (const double g : e.gradient) largest = larger(largest, std::abs(g));
-  return outcome(e, largest, factor, [&](std::size_t t) { return e.tokens[t].hidden; });
+  return outcome(e, largest_magnitude(e.gradient), factor, [&](std::size_t t) { return e.tokens[t].hidden; });
 }
 
 /// Every entry i, j and a bound with |h_i|: the unit that comes closest.
@@ -131,11 +129,10 @@ StatementOutcome growth_identity(const BoundCase& c, const Evaluation& e, Factor
 
 /// T16: with norm B the sum's rms is at most |α|·rms(x) + |β|(max|γ| + rms(bias)): the worst token.
 StatementOutcome growth_bound(const BoundCase& c, const Evaluation& e, Factor /*factor*/) {
-  double gain = 0.0;
-  for (const double g : c.values("norm_b.gain")) gain = std::max(gain, std::abs(g));
   double bias = 0.0;
   for (const double b : c.values("norm_b.bias")) bias += b * b / c.width();
-  const double branch = std::abs(c.number("beta")) * theory::normed_rms_bound(gain, std::sqrt(bias));
+  const double branch = std::abs(c.number("beta")) *
+                        theory::normed_rms_bound(largest_magnitude(c.values("norm_b.gain")), std::sqrt(bias));
   std::vector<StatementOutcome> all;
   for (const TokenFacts& t : e.tokens) {
     const double bound = t.stream_rms + branch;

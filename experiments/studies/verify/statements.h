@@ -24,15 +24,14 @@ struct TokenFacts {
   double cosine = 0.0;                                       ///< of αx and β·branch; 0 if one of them is 0
 };
 
-/// A case's gradient, measured by sim/model on the reference backend in f64, and what bounds are made of.
+/// The gradient of a case, measured by the reference backend in f64, and what bounds are made of.
 struct Evaluation {
   std::vector<TokenFacts> tokens;
-  std::vector<double> hidden;         ///< h [T, units]
-  std::vector<double> probabilities;  ///< softmax [T, classes]
-  std::vector<double> wrong;          ///< p − y [T, classes], its label's entry as −(1 − p_y)
-  std::vector<double> module;         ///< a [T, D]
-  std::vector<double> gradient;       ///< ∂loss/∂W2 [D, units]
-  double gradient_norm = 0.0;         ///< its Frobenius norm
+  std::vector<double> hidden;    ///< h [T, units]
+  std::vector<double> wrong;     ///< p − y [T, classes], its label's entry as −(1 − p_y)
+  std::vector<double> module;    ///< a [T, D]
+  std::vector<double> gradient;  ///< ∂loss/∂W2 [D, units]
+  double gradient_norm = 0.0;    ///< its Frobenius norm
   double beta = 1.0;
   std::optional<double> unembedding;  ///< ‖U‖₂
 
@@ -42,6 +41,8 @@ struct Evaluation {
 };
 
 Evaluation evaluate(const BoundCase& c);
+
+double largest_magnitude(std::span<const double> x);
 
 /// The three kinds of statement about a gradient, and what is expected of each.
 enum class StatementKind {
@@ -90,7 +91,7 @@ struct Statement {
 
 std::span<const Statement> statements();
 
-/// The statement called `id`. Throws std::logic_error if there is none.
+/// Throws std::logic_error for an unknown id.
 const Statement& statement(std::string_view id);
 
 /// The outcomes of all statements that apply to a case.

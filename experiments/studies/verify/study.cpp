@@ -16,26 +16,21 @@ using study::Request;
 const std::vector<study::Flag<VerifyConfig>>& verify_flags() {
   static const std::vector<study::Flag<VerifyConfig>> all{
       {"cases", &VerifyConfig::cases, "Number of random cases", from_to(1, 2e9)},
-      {.name = "scale",
-       .field = &VerifyConfig::scale,
-       .meaning = "Multiply every bound that should hold by this; below 1 violations must be found",
-       .range = from_to(0.0, 1.0),
-       .alias = "bound-scale"},
+      {"scale", &VerifyConfig::scale, "Multiply every bound that should hold by this; below 1 violations must be found",
+       from_to(0.0, 1.0)},
       {"replay", &VerifyConfig::replay, "One case alone: a JSON file, as --out writes one for every violation"}};
   return all;
 }
 
 Outcome outcome_of(const VerifyConfig& config, const std::string& out, stacks::Progress& run_progress) {
-  const VerifyResult result = verify::run(config, run_progress);
+  VerifyResult result = verify::run(config, run_progress);
   if (result.stopped_early) return {.stopped_early = true};
-  run_progress.say(
-      fmt::format("{} cases in {:.1f} s ({:.0f}/s)\n", config.cases, result.seconds, config.cases / result.seconds));
   Outcome outcome{.data = dataset_of(result), .table = table(result, out), .code = study::code_of(result.passed())};
-  if (out.empty() || result.violations.empty()) return outcome;
-  outcome.write_files = [violations = result.violations, out](stacks::Progress& progress) {
-    for (const Counterexample& v : violations) {
-      write_file(case_file(out, v), case_json(v.found).dump() + "\n");
-      progress.say(fmt::format("wrote {}\n", printable(case_file(out, v))));
+  outcome.write_files = [statements = std::move(result.statements), out](stacks::Progress& progress) {
+    for (const StatementResult& s : statements) {
+      if (out.empty() || !s.counterexample || !s.statement->should_hold()) continue;
+      write_file(case_file(out, *s.statement), case_json(s.counterexample->found).dump() + "\n");
+      progress.say(fmt::format("wrote {}\n", printable(case_file(out, *s.statement))));
     }
   };
   return outcome;
@@ -66,10 +61,7 @@ Job resolve_verify(const Request& request) {
   reject(request.flags.contains("cases"), "--cases", "it is of one case");
   job.file = "";
   job.unskippable = "--replay: there is no result file of a case";
-  job.run = [own](stacks::Progress&) -> Outcome {
-    const Replay result = replay(own);
-    return {.document = replay_json(result), .table = describe(result), .code = study::code_of(result.passed())};
-  };
+  job.run = [own](stacks::Progress&) { return replay(own); };
   return job;
 }
 
