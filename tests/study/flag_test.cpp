@@ -18,7 +18,7 @@ struct Flags {
 const std::vector<study::Flag<Flags>> flags{
     {"toggle", &Flags::toggle, "A toggle"},
     {"count", &Flags::count, "A whole number", from_to(1, 9)},
-    {.name = "scale", .field = &Flags::scale, .meaning = "A number", .range = above(0.0), .alias = "old-scale"},
+    {.name = "scale", .field = &Flags::scale, .meaning = "A number", .range = above(0.0)},
     {"word", &Flags::word, "Any word"},
     {"words", &Flags::words, "Several words"},
     {"steps", &Flags::steps, "None, or a whole number", at_least(1)}};
@@ -74,7 +74,6 @@ TEST_CASE("a command line learns of every flag what it takes") {
   REQUIRE(texts.size() == flags.size());
   CHECK(texts[0].toggle);
   CHECK(texts[1].standard == "3");
-  CHECK(texts[2].alias == "old-scale");
   CHECK(texts[2].standard == "1.5");
   CHECK(texts[4].list);
   CHECK(texts[5].number);
