@@ -151,7 +151,7 @@ TEST_CASE("formats: the first overflow in the order of a pass, how many seeds, a
   const std::vector<formats::FirstOverflow> seen{
       {}, {true, 2, Signal::up}, {true, 1, Signal::hidden}, {true, 1, Signal::up}, {true, 3, Signal::q}};
   for (std::size_t seed = 0; seed < seen.size(); ++seed) {
-    reading.passes[0][1].forward = reading.passes[0][1].backward = seen[seed];
+    reading[0][1].forward = reading[0][1].backward = seen[seed];
     formats::add(stack, reading);
   }
   const formats::Variant& half = stack.formats[1].variants[0];

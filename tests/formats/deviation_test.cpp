@@ -49,13 +49,13 @@ TEST_CASE("more bits, less noise: about 6 dB each, everywhere, forward and backw
   for (const formats::Site site : {stream_site, gradient_site}) {
     for (int l = 0; l < 4; ++l) {
       const auto sqnr = [&](std::size_t format) {
-        return number_of(config, reading.passes[0][format], site, Measure::sqnr, l);
+        return number_of(config, reading[0][format], site, Measure::sqnr, l);
       };
       CHECK(sqnr(2) - sqnr(1) == Approx(3 * 6.02).epsilon(0.1));
       CHECK(sqnr(3) > sqnr(2) + 60.0);
     }
   }
-  CHECK(number_of(config, reading.passes[0][0], stream_site, Measure::sqnr, 3) == HUGE_VAL);
+  CHECK(number_of(config, reading[0][0], stream_site, Measure::sqnr, 3) == HUGE_VAL);
 }
 
 TEST_CASE("a loss scale that is a power of two changes no gradient, and lifts those of FP8 out of underflow") {
@@ -65,15 +65,15 @@ TEST_CASE("a loss scale that is a power of two changes no gradient, and lifts th
   const SeedReading plain = reading_of(config);
   config.loss_scale = 4096.0;
   const SeedReading scaled = reading_of(config);
-  CHECK(scaled.passes[0][1].numbers.size() == plain.passes[0][1].numbers.size());
-  for (std::size_t i = 0; i < plain.passes[0][1].numbers.size(); ++i) {
-    const double a = plain.passes[0][1].numbers[i];
-    const double b = scaled.passes[0][1].numbers[i];
+  CHECK(scaled[0][1].numbers.size() == plain[0][1].numbers.size());
+  for (std::size_t i = 0; i < plain[0][1].numbers.size(); ++i) {
+    const double a = plain[0][1].numbers[i];
+    const double b = scaled[0][1].numbers[i];
     CHECK((a == b || (std::isnan(a) && std::isnan(b))));
   }
   const formats::Site logits{Pass::backward, Signal::logits};
-  CHECK(number_of(config, plain.passes[0][2], logits, Measure::underflow, 4) > 0.5);
-  CHECK(number_of(config, scaled.passes[0][2], logits, Measure::underflow, 4) == 0.0);
+  CHECK(number_of(config, plain[0][2], logits, Measure::underflow, 4) > 0.5);
+  CHECK(number_of(config, scaled[0][2], logits, Measure::underflow, 4) == 0.0);
 }
 
 TEST_CASE("the first overflow, forward and backward") {
@@ -81,20 +81,20 @@ TEST_CASE("the first overflow, forward and backward") {
   config.covers = {"stream", "norms", "modules"};
   config.base.model.gamma = 300.0;
   const SeedReading reading = reading_of(config);
-  const formats::PassReading& e4m3 = reading.passes[0][1];
+  const formats::PassReading& e4m3 = reading[0][1];
   REQUIRE(e4m3.forward.found);
   CHECK(e4m3.forward.sublayer == 0);  // the norm's output of √32·300 at most
   CHECK(e4m3.forward.signal == Signal::A_out);
-  CHECK_FALSE(reading.passes[0][0].forward.found);
+  CHECK_FALSE(reading[0][0].forward.found);
   config.overflow = formats::OverflowMode::saturate;
-  CHECK_FALSE(reading_of(config).passes[0][1].forward.found);
+  CHECK_FALSE(reading_of(config)[0][1].forward.found);
   config = small_config("peri", {"fp16"});
   config.loss_scale = 1e9;
   const SeedReading back = reading_of(config);
-  CHECK_FALSE(back.passes[0][1].forward.found);
-  REQUIRE(back.passes[0][1].backward.found);
-  CHECK(back.passes[0][1].backward.signal == Signal::logits);
-  CHECK(back.passes[0][1].backward.sublayer == 4);
+  CHECK_FALSE(back[0][1].forward.found);
+  REQUIRE(back[0][1].backward.found);
+  CHECK(back[0][1].backward.signal == Signal::logits);
+  CHECK(back[0][1].backward.sublayer == 4);
 }
 
 TEST_CASE("massive features: those of the input, by the factor, in all runs") {
@@ -102,7 +102,7 @@ TEST_CASE("massive features: those of the input, by the factor, in all runs") {
   config.massive = 50.0;
   config.massive_features = 2;
   const SeedReading reading = reading_of(config);
-  REQUIRE(reading.passes.size() == 2);
+  REQUIRE(reading.size() == 2);
   const std::vector<double> input = quick().to_host(gaussian_input(quick(), config.base, DType::f64, 0));
   for (const std::size_t variant : {0, 1}) {
     double squares = 0.0;
@@ -110,7 +110,7 @@ TEST_CASE("massive features: those of the input, by the factor, in all runs") {
       squares += std::pow(input[i] * (variant == 1 && i % 32 < 2 ? 50.0 : 1.0), 2.0);
     }
     const auto square = [&](std::size_t format) {
-      return number_of(config, reading.passes[variant][format], stream_site, Measure::second_moment, -1);
+      return number_of(config, reading[variant][format], stream_site, Measure::second_moment, -1);
     };
     CHECK(square(0) == Approx(squares / static_cast<double>(input.size())).epsilon(1e-12));
     CHECK(square(1) == Approx(square(0)).epsilon(0.01));
@@ -124,9 +124,9 @@ TEST_CASE("the cache keeps a reading to its last bit") {
   const SeedReading reading = reading_of(config);
   const auto read = cache::decode<SeedReading>(cache::encode(reading));
   CHECK(cache::encode(read) == cache::encode(reading));
-  REQUIRE(reading.passes[0][2].forward.found);
-  CHECK(read.passes[0][2].forward.signal == Signal::A_out);
-  CHECK(read.passes[0][2].backward.sublayer == reading.passes[0][2].backward.sublayer);
+  REQUIRE(reading[0][2].forward.found);
+  CHECK(read[0][2].forward.signal == Signal::A_out);
+  CHECK(read[0][2].backward.sublayer == reading[0][2].backward.sublayer);
 }
 
 }  // namespace

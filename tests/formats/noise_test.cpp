@@ -32,7 +32,7 @@ RunningMoments off_at(const FormatsConfig& config, const std::vector<SeedReading
                       int depth) {
   RunningMoments off;
   for (const SeedReading& reading : readings) {
-    const formats::PassReading& pass = reading.passes[0][format + 1];
+    const formats::PassReading& pass = reading[0][format + 1];
     off.add(number_of(config, pass, {Pass::forward, Signal::x_out}, Measure::sqnr, depth - 1) -
             pass.predicted[static_cast<std::size_t>(depth)]);
   }
@@ -75,10 +75,10 @@ TEST_CASE("T27: stochastic rounding has twice the noise, of signals as of matric
     std::vector<SeedReading> readings;
     for (std::uint64_t seed = 0; seed < 8; ++seed) {
       config.rounding = formats::RoundingMode::nearest;
-      const double nearest = reading_of(config, seed).passes[0][1].predicted.back();
+      const double nearest = reading_of(config, seed)[0][1].predicted.back();
       config.rounding = formats::RoundingMode::stochastic;
       readings.push_back(reading_of(config, seed));
-      fall.add(nearest - readings.back().passes[0][1].predicted.back());
+      fall.add(nearest - readings.back()[0][1].predicted.back());
     }
     INFO(c.format, " ", c.part, ": predicted ", fall.mean(), " ± ", fall.standard_error(),
          " below rounding to nearest");

@@ -24,9 +24,9 @@ class Collector {
       : stack_(stack), config_(config), rounding_(pass_allowance(format_of(config.run.dtype))) {}
 
   std::vector<Test> take() {
-    const int last = std::min(stack_.prediction.holds_until, static_cast<int>(stack_.measured.size()) - 1);
+    const auto last = static_cast<std::size_t>(stack_.prediction.holds_until);
     add_start();
-    for (int step = 1; step <= last; ++step) {
+    for (std::size_t step = 1; step <= last && step < stack_.measured.size(); ++step) {
       add_changes(step);
       add_cosines(step);
       add_loss(step);
@@ -38,35 +38,36 @@ class Collector {
  private:
   /// Where the changes begin: a theory of another stream may predict the same changes.
   void add_start() {
-    for (Test& test : add("second_moment", "second_moment x_out[{}]", 0, measured_at(0).second_moment,
-                          predicted_at(0).second_moment, config_.agreement.power_limits.second_moment)) {
+    for (Test& test :
+         add("second_moment", "second_moment x_out[{}]", 0, stack_.measured.front().second_moment,
+             stack_.prediction.steps.front().second_moment, config_.agreement.power_limits.second_moment)) {
       test.scale = std::abs(test.predicted.value);
       test.tolerated_bias = (stack_.stated.change + rounding_) * test.scale;
     }
   }
 
-  void add_changes(int step) {
-    const theory::StepReading& predicted = predicted_at(step);
-    const Curve moments = measured_at(step).second_moment.curve();
-    for (Test& test : add("change", "change of second_moment x_out[{}]", step, measured_at(step).change,
+  void add_changes(std::size_t step) {
+    const theory::StepReading& predicted = stack_.prediction.steps[step];
+    const Curve moments = stack_.measured[step].second_moment.curve();
+    for (Test& test : add("change", "change of second_moment x_out[{}]", step, stack_.measured[step].change,
                           predicted.change, config_.change_limit)) {
       const auto i = static_cast<std::size_t>(test.index);
-      const double moved = predicted.second_moment.value[i] - predicted_at(0).second_moment.value[i];
+      const double moved = predicted.second_moment.value[i] - stack_.prediction.steps.front().second_moment.value[i];
       const double own = std::max(std::abs(moved), predicted.coherent.value[i]);
-      test.scale = change_scale(stack_.prediction, static_cast<std::size_t>(step));
+      test.scale = change_scale(stack_.prediction, step);
       test.tolerated_bias = (stack_.stated.change + predicted.left_out) * own +
                             (predicted.gains + rounding_) * std::abs(moments.value[i]);
     }
   }
 
-  void add_cosines(int step) {
-    const theory::StepReading& predicted = predicted_at(step);
+  void add_cosines(std::size_t step) {
+    const theory::StepReading& predicted = stack_.prediction.steps[step];
     Curve cosines = predicted.branch_cosine;
     for (std::size_t i = 0; i < cosines.value.size(); ++i) {
       if (!has_cosine(static_cast<int>(i))) cosines.value[i] = std::nan("");
     }
-    for (Test& test : add("branch_cosine", "branch_cosine B_out[{}]", step, measured_at(step).branch_cosine, cosines,
-                          config_.cosine_limit)) {
+    for (Test& test : add("branch_cosine", "branch_cosine B_out[{}]", step, stack_.measured[step].branch_cosine,
+                          cosines, config_.cosine_limit)) {
       test.tolerated_bias = stack_.stated.cosine + predicted.left_out * std::abs(test.predicted.value) + rounding_;
     }
   }
@@ -77,9 +78,9 @@ class Collector {
     return model.step(model.step_with(sublayer)).is_one_addition() && rule.alpha != 0.0 && rule.beta != 0.0;
   }
 
-  void add_loss(int step) {
-    const theory::StepReading& predicted = predicted_at(step);
-    Test& test = add("loss", "change of the loss", step, measured_at(step).loss_change, predicted.loss_change,
+  void add_loss(std::size_t step) {
+    const theory::StepReading& predicted = stack_.prediction.steps[step];
+    Test& test = add("loss", "change of the loss", step, stack_.measured[step].loss_change, predicted.loss_change,
                      config_.loss_limit)
                      .front();
     test.scale = std::abs(test.predicted.value);
@@ -87,9 +88,9 @@ class Collector {
         (stack_.stated.change + predicted.left_out) * test.scale + rounding_ * std::abs(predicted.loss.value.front());
   }
 
-  void add_updates(int step) {
-    const theory::StepReading& predicted = predicted_at(step);
-    for (const auto& [weight, rows] : measured_at(step).update) {
+  void add_updates(std::size_t step) {
+    const theory::StepReading& predicted = stack_.prediction.steps[step];
+    for (const auto& [weight, rows] : stack_.measured[step].update) {
       const auto found = predicted.update.find(weight);
       if (found == predicted.update.end()) continue;
       for (Test& test : add("update", fmt::format("update of W_{}[{{}}]", periscope::name_of(weight)), step, rows,
@@ -102,14 +103,14 @@ class Collector {
   }
 
   /// Adds a test for every number of a curve that either side has; `name` is a format of fmt's, of the number's index.
-  std::span<Test> add(const char* quantity, const std::string& name, int step, const judge::SeedRows& rows,
+  std::span<Test> add(const char* quantity, const std::string& name, std::size_t step, const judge::SeedRows& rows,
                       const Curve& predicted, double limit) {
     const std::size_t first = tests_.size();
     const Curve measured = rows.curve();
     for (std::size_t i = 0; i < measured.value.size(); ++i) {
       if (std::isnan(measured.value[i]) && std::isnan(predicted.value[i])) continue;
       tests_.push_back({.index = static_cast<int>(i),
-                        .step = step,
+                        .step = static_cast<int>(step),
                         .quantity = quantity,
                         .label = fmt::format(fmt::runtime(name), i) + fmt::format(" at step {}", step),
                         .measured = at(measured, i),
@@ -120,13 +121,6 @@ class Collector {
                         .precision_key = "first_steps.chains"});
     }
     return std::span(tests_).subspan(first);
-  }
-
-  [[nodiscard]] const theory::StepReading& predicted_at(int step) const {
-    return stack_.prediction.steps[static_cast<std::size_t>(step)];
-  }
-  [[nodiscard]] const MeasuredStep& measured_at(int step) const {
-    return stack_.measured[static_cast<std::size_t>(step)];
   }
 
   const StackSteps& stack_;

@@ -126,8 +126,8 @@ std::vector<double> FormatsStack::predicted_maxima() const {
 void add(FormatsStack& stack, const SeedReading& reading) {
   const bool first_seed = stack.seeds++ == 0;
   const std::size_t input = stack.index(stack.position({Pass::forward, Signal::x_out}), Measure::maximum, 0);
-  for (std::size_t v = 0; v < reading.passes.size(); ++v) {
-    const std::vector<PassReading>& passes = reading.passes[v];
+  for (std::size_t v = 0; v < reading.size(); ++v) {
+    const std::vector<PassReading>& passes = reading[v];
     stack.largest_input = std::max(stack.largest_input, passes.front().numbers[input]);
     for (std::size_t f = 0; f < stack.formats.size(); ++f) {
       const PassReading& pass = passes[f];
@@ -141,11 +141,11 @@ void add(FormatsStack& stack, const SeedReading& reading) {
   }
   for (std::size_t f = 0; f < stack.formats.size(); ++f) {
     FormatResult& format = stack.formats[f];
-    const PassReading& plain = reading.passes.front()[f];
+    const PassReading& plain = reading.front()[f];
     const Profile law = law_of(stack, plain);
     format.law_average.add({.profile = law, .top = {}});
     format.law_curves.add(law);
-    if (reading.passes.size() > 1 && f > 0) add_costs(format, stack, plain, reading.passes[1][f]);
+    if (reading.size() > 1 && f > 0) add_costs(format, stack, plain, reading[1][f]);
   }
 }
 

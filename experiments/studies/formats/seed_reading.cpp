@@ -45,7 +45,7 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
       return massive ? with_massive_features(ops, x, config.massive_features, config.massive) : x;
     };
     const Tensor input = planted(drawn);
-    std::vector<PassReading>& passes = reading.passes.emplace_back();
+    std::vector<PassReading>& passes = reading.emplace_back();
     TruthKeeper truth(ops, spec.model, backward);
     DeviationProbe itself(ops, spec.model, backward, truth, 1.0);  // beside itself: its moments
     WeightGradientSizes sizes(ops);

@@ -19,22 +19,15 @@ namespace {
 
 using Rows = std::vector<std::vector<double>>;
 
-/// The result of a sweep of one placement: rows over factors, per seed, and the predicted curves.
+/// The result of a sweep of one placement: rows over factors, per seed, and what is predicted at every factor.
 struct Sweep {
   StackSpec spec;
-  Rows log_gradient, log_rms_a, log_gain;
-  Curve gradient_predicted, rms_a_predicted;
-  std::vector<bool> gradient_precise, rms_a_precise;
-  std::vector<theory::Prediction> predictions;
-
-  [[nodiscard]] std::string refusal() const {
-    const auto refused = std::ranges::find_if(predictions, [](const auto& p) { return !p.refusal.empty(); });
-    return refused == predictions.end() ? "" : refused->refusal;
-  }
-  /// The largest deviation that T19 allows a log norm at the last layer.
-  [[nodiscard]] double bias(const config::Config& config, std::size_t i) const {
-    return log_norm_bias(config, spec, predictions[i], static_cast<std::size_t>(spec.model.sublayers() - 2), 0.0);
-  }
+  std::string refusal = {};
+  Rows log_gradient = {}, log_rms_a = {}, log_gain = {};
+  Curve gradient_predicted = {}, rms_a_predicted = {};
+  std::vector<bool> gradient_precise = {}, rms_a_precise = {};
+  std::vector<double> bias = {};  ///< that T19 tolerates in a log norm at the last layer
+  std::vector<int> replicates = {};
 };
 
 /// T14: what stands between the gradient of the stack's output and that of the last MLP's output a, from measured
@@ -54,8 +47,7 @@ double log_gain(const StackSpec& spec, const Profile& profile) {
 
 Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec spec, StackSpec overridden,
                stacks::Progress& progress) {
-  Sweep sweep;
-  sweep.spec = spec;
+  Sweep sweep{.spec = spec};
   const auto seeds = static_cast<std::size_t>(config.run.seeds);
   for (auto* rows : {&sweep.log_gradient, &sweep.log_rms_a, &sweep.log_gain}) rows->resize(seeds);
   for (const double factor : config.down_factors) {
@@ -71,13 +63,16 @@ Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec s
       sweep.log_gain[seed].push_back(log_gain(spec, p));
       ++seed;
     });
-    const theory::Prediction& prediction =
-        sweep.predictions.emplace_back(predict_gradients(config, spec, overridden, progress));
-    if (!prediction.refusal.empty()) continue;
+    const theory::Prediction prediction = predict_gradients(config, spec, overridden, progress);
+    if (sweep.refusal.empty()) sweep.refusal = prediction.refusal;
+    if (!sweep.refusal.empty()) continue;
     const Curve gradient = log_norm(prediction.profile, Weight::down);
     const Curve& a = *prediction.profile.find(Statistic::second_moment, Signal::f_out);
     push_back(sweep.gradient_predicted, gradient.value.back(), gradient.standard_error.back());
     push_back(sweep.rms_a_predicted, 0.5 * std::log(a.value.back()), 0.5 * a.standard_error.back() / a.value.back());
+    const auto last_layer = static_cast<std::size_t>(spec.model.sublayers() - 2);
+    sweep.bias.push_back(log_norm_bias(config, sweep.spec, prediction, last_layer, 0.0));
+    sweep.replicates.push_back(prediction.replicates);
     sweep.gradient_precise.push_back(log_norm_precise(prediction, Weight::down).back());
     sweep.rms_a_precise.push_back(theory::is_precise(prediction, Statistic::second_moment, a, a.value.size() - 1));
   }
@@ -125,7 +120,7 @@ Case compare(const config::Config& config, const Sweep& own, const Sweep& pre) {
   judge::SeedRows rms_a;
   for (const std::vector<double>& row : own.log_rms_a) rms_a.add(row);
   Case c{.spec = own.spec,
-         .refusal = own.refusal().empty() ? pre.refusal() : own.refusal(),
+         .refusal = own.refusal.empty() ? pre.refusal : own.refusal,
          .measured = {{"log_ratio", ratio.curve()},
                       {"log_rms_a", rms_a.curve()},
                       {"log_law", difference(own.log_gain, pre.log_gain).curve()}}};
@@ -139,10 +134,10 @@ Case compare(const config::Config& config, const Sweep& own, const Sweep& pre) {
     // The limit is that of logarithms of squares; these are logarithms of norms, which are half as large.
     c.tests["verdict"].push_back({.measured = judge::entry(measured, i),
                                   .predicted = judge::entry(predicted, i),
-                                  .tolerated_bias = own.bias(config, i) + pre.bias(config, i),
+                                  .tolerated_bias = own.bias[i] + pre.bias[i],
                                   .limit = 0.5 * config.agreement.power_limits.log_grad_sq,
                                   .seeds = config.run.seeds,
-                                  .replicates = own.predictions[i].replicates,
+                                  .replicates = own.replicates[i],
                                   .precise = own.gradient_precise[i] && pre.gradient_precise[i]});
   }
   c.tests["log_crossing"] = {crossing_of(own, ratio, c)};

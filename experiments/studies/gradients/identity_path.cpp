@@ -38,35 +38,30 @@ GradientPathSizes decompose_seed(const config::Config& config, const Backend& ba
                             stacks::label_ids(spec, seed));
 }
 
-/// The measurement of a stack, seed by seed.
-struct Paths {
-  judge::SeedRows share;          ///< ‖s‖²/(‖s‖² + ‖r‖²) at depths 0 … 2L
-  judge::SeedRows log_skip;       ///< log (‖s_i‖/‖g_2L‖)
-  judge::SeedRows cosine;         ///< of s_i and g_i
-  judge::SeedRows branch;         ///< ‖b_i‖/‖g_2L‖, 0 … 2L−1
-  judge::SeedRows branch_cosine;  ///< of b_i and g_2L
-  double error = 0.0;             ///< largest ‖g − s − r‖/‖g‖ of all seeds and depths
-  double skip_change = 0.0;       ///< largest |‖s_i‖/‖g_2L‖ − 1|: 0 if the skip path is the identity
-  bool has_gradient = true;       ///< as in Case
+using PathRows = std::map<std::string, judge::SeedRows>;
 
-  void add(const GradientPathSizes& sizes) {
-    std::vector<double> shares, logs, branches;
-    const double top = sizes.total.back();
-    for (std::size_t i = 0; i < sizes.total.size(); ++i) {
-      shares.push_back(sizes.skip[i] / (sizes.skip[i] + sizes.rest[i]));
-      logs.push_back(0.5 * std::log(sizes.skip[i] / top));
-      skip_change = larger(skip_change, std::abs(std::sqrt(sizes.skip[i] / top) - 1.0));
-      if (!(sizes.total[i] > 0.0) || !std::isfinite(sizes.total[i])) has_gradient = false;
-    }
-    for (const double b : sizes.branch) branches.push_back(std::sqrt(b / top));
-    share.add(shares);
-    log_skip.add(logs);
-    cosine.add(sizes.cosine);
-    branch.add(branches);
-    branch_cosine.add(sizes.branch_cosine);
-    error = larger(error, sizes.error);
+/// Adds a seed: shares ‖s‖²/(‖s‖² + ‖r‖²), log (‖s_i‖/‖g_2L‖), the cosine of s_i and g_i at depths 0 … 2L; ‖b_i‖/‖g_2L‖
+/// and the cosine of b_i and g_2L, 0 … 2L−1. Returns the largest |‖s_i‖/‖g_2L‖ − 1|.
+double add(const GradientPathSizes& sizes, PathRows& rows, Case& c) {
+  std::vector<double> shares, logs, branches;
+  double skip_change = 0.0;
+  const double top = sizes.total.back();
+  for (std::size_t i = 0; i < sizes.total.size(); ++i) {
+    shares.push_back(sizes.skip[i] / (sizes.skip[i] + sizes.rest[i]));
+    logs.push_back(0.5 * std::log(sizes.skip[i] / top));
+    skip_change = larger(skip_change, std::abs(std::sqrt(sizes.skip[i] / top) - 1.0));
+    if (!(sizes.total[i] > 0.0) || !std::isfinite(sizes.total[i])) c.has_gradient = false;
   }
-};
+  for (const double b : sizes.branch) branches.push_back(std::sqrt(b / top));
+  rows["skip_share"].add(shares);
+  rows["log_skip"].add(logs);
+  rows["skip_cosine"].add(sizes.cosine);
+  rows["branch_term"].add(branches);
+  rows["branch_cosine"].add(sizes.branch_cosine);
+  double& error = c.numbers["identity_error"];
+  error = larger(error, sizes.error);
+  return skip_change;
+}
 
 /// Predicted share ‖s‖²/‖g‖² (branches are orthogonal to the skip path), and skip path, from two predictions that share
 /// their patterns. Tests the share at every depth below the top, where it is 1.
@@ -100,35 +95,30 @@ void predict(const config::Config& config, const StackSpec& overridden, stacks::
 }
 
 /// G11: with norms before branches the skip path is the identity; with a norm after the sum it is not.
-judge::Claim claim_of(const Case& c, const Paths& paths) {
+judge::Claim claim_of(const Case& c, double skip_change) {
   const ModelSpec& model = c.spec.model;
   const SublayerRule rule = model.rule(model.sublayers() - 1);
   const bool expected = !rule.norm_c && rule.alpha == 1.0;
   judge::Claim claim{.id = "G11", .claimed = expected ? 1.0 : 0.0};
   if (model.rule(0).norm_c != rule.norm_c || !c.has_gradient) return claim;  // Mix-LN: the claim speaks of neither
   const bool holds =
-      c.numbers.at("identity_error") <= c.numbers.at("identity_bound") && (paths.skip_change == 0.0) == expected;
+      c.numbers.at("identity_error") <= c.numbers.at("identity_bound") && (skip_change == 0.0) == expected;
   claim.verdict = holds ? judge::ClaimVerdict::holds : judge::ClaimVerdict::fails;
   return claim;
 }
 
 Case decompose(const GradientConfig& config, const Backend& backend, const StackSpec& spec, const StackSpec& overridden,
                stacks::Progress& progress) {
-  Paths paths;
+  Case c{.spec = spec, .numbers = {{"identity_bound", rounding_bound(spec, config.run.dtype)}}};
+  PathRows rows;
+  double skip_change = 0.0;  // 0 if the skip path is the identity
   stacks::over_cached_seeds(
       "paths", spec, config.run, config.run.seeds, config::short_label(spec), progress,
       [&](std::uint64_t seed) { return decompose_seed(config, backend, spec, seed); },
-      [&](const GradientPathSizes& sizes) { paths.add(sizes); });
-  Case c{.spec = spec,
-         .measured = {{"skip_share", paths.share.curve()},
-                      {"log_skip", paths.log_skip.curve()},
-                      {"skip_cosine", paths.cosine.curve()},
-                      {"branch_term", paths.branch.curve()},
-                      {"branch_cosine", paths.branch_cosine.curve()}},
-         .numbers = {{"identity_error", paths.error}, {"identity_bound", rounding_bound(spec, config.run.dtype)}},
-         .has_gradient = paths.has_gradient};
+      [&](const GradientPathSizes& sizes) { skip_change = larger(skip_change, add(sizes, rows, c)); });
+  for (const auto& [name, of_name] : rows) c.measured[name] = of_name.curve();
   predict(config, overridden, progress, c);
-  c.claims["claim_verdict"] = claim_of(c, paths);
+  c.claims["claim_verdict"] = claim_of(c, skip_change);
   return c;
 }
 

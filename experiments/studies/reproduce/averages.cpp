@@ -1,4 +1,4 @@
-#include "experiments/studies/reproduce/averages.h"
+#include "experiments/studies/reproduce/readings.h"
 
 #include <algorithm>
 #include <cmath>

@@ -14,7 +14,6 @@
 namespace periscope::reproduce {
 namespace {
 
-using Values = std::vector<double>;
 using Test = std::function<void(judge::SignClaim&, const ClaimRow::Runs&)>;
 /// The runs of one seed, in the order of the groups.
 using Twins = std::vector<const TrainedCell*>;

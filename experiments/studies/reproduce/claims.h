@@ -1,23 +1,13 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "experiments/engine/judge/sign_claim.h"
-#include "experiments/studies/reproduce/groups.h"
 #include "experiments/studies/reproduce/readings.h"
-#include "theory/predict/predict.h"
 
 namespace periscope::reproduce {
-
-/// The trained seeds of one group, in the order of the seeds, and theory before training, of the base study's groups.
-struct GroupRuns {
-  Group group;
-  std::vector<TrainedCell> cells;
-  std::optional<theory::Prediction> initial = {};
-};
 
 /// A claim and its test.
 struct ClaimRow {

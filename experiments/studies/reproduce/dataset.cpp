@@ -7,7 +7,6 @@
 #include "experiments/engine/result/curves.h"
 #include "experiments/engine/result/table.h"
 #include "experiments/engine/run/regime.h"
-#include "experiments/studies/reproduce/averages.h"
 #include "experiments/studies/reproduce/reproduce.h"
 
 namespace periscope::reproduce {

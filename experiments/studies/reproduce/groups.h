@@ -1,11 +1,14 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "experiments/engine/training/cell.h"
 #include "experiments/engine/training/config.h"
+#include "theory/predict/predict.h"
 
 namespace periscope::reproduce {
 
@@ -17,6 +20,13 @@ struct Group {
   TrainSpec train;
   std::vector<std::string> set = {};     ///< keys that it has values of its own for, whatever the shared setting has
   std::vector<std::string> scaled = {};  ///< keys whose values follow the shared ones
+};
+
+/// The trained seeds of one group, in the order of the seeds, and theory before training, of the base study's groups.
+struct GroupRuns {
+  Group group;
+  std::vector<training::TrainedCell> cells;
+  std::optional<theory::Prediction> initial = {};
 };
 
 /// A figure or table of the paper, or a claim of its sources, and the studies that show it.

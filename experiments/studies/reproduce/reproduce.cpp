@@ -13,9 +13,9 @@
 namespace periscope::reproduce {
 namespace {
 
-std::vector<training::TrainCell> cells_of(const ReproduceConfig& config, const std::vector<Group>& groups) {
+std::vector<training::TrainCell> cells_of(const ReproduceConfig& config) {
   std::vector<training::TrainCell> cells;
-  for (const Group& group : groups) {
+  for (const Group& group : config.groups) {
     std::ranges::move(
         training::cells_by_seed(group.spec, group.train, config.run, std::string(group.spec.model.placement.name)),
         std::back_inserter(cells));
@@ -102,16 +102,12 @@ theory::Prediction initial_prediction(const Group& group, const Corpus& corpus, 
 
 }  // namespace
 
-std::vector<Group> groups_of(const ReproduceConfig& config) {
-  return groups_of(chosen(config.figures, config.quick), config, config.quick);
-}
-
 std::vector<std::string> regime_of(const ReproduceConfig& config) {
   return stacks::regime_of({{config.base, config.train}});
 }
 
 stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threads) {
-  const double cells = static_cast<double>(groups_of(config).size()) * config.run.seeds;
+  const double cells = static_cast<double>(config.groups.size()) * config.run.seeds;
   StackSpec spec = config.stacks().front();
   stacks::MemoryEstimate memory =
       training::training_memory(config, cells, std::min<double>(cells, threads), threads);  // rescaled ones
@@ -125,12 +121,11 @@ stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threa
 
 ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
                     stacks::Progress& progress) {
-  const std::vector<Group> groups = groups_of(config);
-  const std::vector<training::TrainCell> cells = cells_of(config, groups);
+  const std::vector<training::TrainCell> cells = cells_of(config);
   const std::unique_ptr<Backend> ops = make_backend(config.run.device);
   ReproduceResult result;
   result.loss_floor = corpus.loss_floor(config.base.input.tokens);
-  for (const Group& group : groups) result.groups.push_back({.group = group, .cells = {}});
+  for (const Group& group : config.groups) result.groups.push_back({.group = group, .cells = {}});
   progress.begin("reproduce", static_cast<std::int64_t>(cells.size()) * config.train.steps);
   states.forgets_weights = true;
   states.at_end = [&](const training::TrainCell& cell, const ResidentWeights& weights,

@@ -15,6 +15,7 @@ namespace periscope::reproduce {
 struct ReproduceConfig : training::TrainConfig {
   std::vector<std::string> figures;  ///< names of exhibits; empty: all
   bool quick = false;                ///< fewer and shorter runs
+  std::vector<Group> groups;         ///< of these exhibits
 };
 
 struct ReproduceResult {
@@ -23,9 +24,6 @@ struct ReproduceResult {
   std::optional<double> loss_floor;
   bool stopped_early = false;
 };
-
-/// The groups of the exhibits of `config`.
-[[nodiscard]] std::vector<Group> groups_of(const ReproduceConfig& config);
 
 /// The regime that all groups share, unless their names say otherwise.
 [[nodiscard]] std::vector<std::string> regime_of(const ReproduceConfig& config);

@@ -40,13 +40,14 @@ ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
   set_proxy(config, own.quick);
   if (config.train.lr == 0.0) throw ConfigError("train.lr = 0: expected a rate at which the groups train");
   if (!config.was_given("run.seeds") && !request.seeds) config.run.seeds = 3;
-  refuse_settings_of_studies(chosen(config.figures, config.quick), config);
-  const std::vector<Group> groups = groups_of(config);
-  for (const Group& group : groups) {
+  const std::vector<const Exhibit*> wanted = chosen(config.figures, config.quick);
+  refuse_settings_of_studies(wanted, config);
+  config.groups = groups_of(wanted, config, config.quick);
+  for (const Group& group : config.groups) {
     periscope::validate(group.spec);
     periscope::validate(group.train);
   }
-  refuse_equal_groups(groups);
+  refuse_equal_groups(config.groups);
   return config;
 }
 

@@ -47,58 +47,59 @@ struct Followed {
   const Values& grid;
 
   [[nodiscard]] bool judged() const { return quantity.test.verdict != judge::Verdict::not_checked; }
-  [[nodiscard]] std::optional<Values> fitted(double Estimate::*part) const {
-    if (!judged()) return std::nullopt;
-    Values values;
-    for (const double x : grid) values.push_back(quantity.fit.at(x).*part);
-    return values;
-  }
-  [[nodiscard]] Values measured(double Estimate::*part) const {
-    Values values;
-    for (const Estimate& m : quantity.measured) values.push_back(m.*part);
-    return values;
-  }
 };
 
-Table<Followed> quantity_table() {
-  using F = Followed;
-  Table<F> table;
-  const std::string one = "quantity";
-  const auto number = [&](const std::string& name, const std::string& meaning, auto value) {
-    table.column({name, one, "1", meaning}, [value](const F& f) { return value(f.quantity); });
-  };
-  // Nothing of what was not judged, so that no figure shows it.
-  const auto judged = [&](const std::string& name, const std::string& meaning, auto value) {
-    table.column({name, one, "1", meaning},
-                 [value](const F& f) { return f.judged() ? std::optional(value(f.quantity)) : std::nullopt; });
-  };
+std::optional<Curve> curve_of(const std::vector<Estimate>& points) {
+  Curve curve;
+  for (const Estimate& point : points) {
+    curve.value.push_back(point.value);
+    curve.standard_error.push_back(point.error);
+  }
+  return curve;
+}
+
+std::optional<Curve> fitted(const Followed& f) {
+  if (!f.judged()) return std::nullopt;
+  std::vector<Estimate> points;
+  for (const double x : f.grid) points.push_back(f.quantity.fit.at(x));
+  return curve_of(points);
+}
+
+const Table<Followed>& quantity_table() {
   using Q = stacks::LadderQuantity;
-  add_stack(table, one);
-  table
-      .column({"ladder_measured", one + " ladder_width", "1", "mean over seeds, in the quantity's units"},
-              [](const F& f) { return f.measured(&Estimate::value); })
-      .column({"ladder_stderr", one + " ladder_width", "1", "its standard error"},
-              [](const F& f) { return f.measured(&Estimate::error); });
-  judged("limit", "m of m + b/D + c/D^2 fitted to the measured", [](const Q& q) { return q.fit.limit.value; });
-  judged("limit_stderr", "its standard error", [](const Q& q) { return q.fit.limit.error; });
-  judged("slope", "b", [](const Q& q) { return q.fit.slope.value; });
-  number("limit_predicted", "theory at infinite width", [](const Q& q) { return q.test.predicted.value; });
-  number("limit_predicted_stderr", "its standard error", [](const Q& q) { return q.test.predicted.error; });
-  judged("limit_excess", "standard errors between limit and theory", [](const Q& q) { return q.test.excess(); });
-  judged("limit_critical", "where it is rejected", [](const Q& q) { return q.test.critical; });
-  judged("limit_power", "smallest relative error that is refused with 95 %",
-         [](const Q& q) { return q.test.detectable; });
-  judged("scale", "what relative errors are relative to", [](const Q& q) { return q.test.scale; });
-  table
-      .column({"ladder_verdict", one, "", "limit of infinite width against theory (T23)"},
-              [](const F& f) { return name_of(f.quantity.test.verdict); })
-      .column({"ladder_reason", one, "", "why it is inconclusive or was not checked"},
-              [](const F& f) { return f.quantity.test.reason; })
-      .column_if_any({"fit", one + " inverse_width", "1", "the fitted parabola"},
-                     [](const F& f) { return f.fitted(&Estimate::value); })
-      .column_if_any({"fit_stderr", one + " inverse_width", "1", "its standard error"},
-                     [](const F& f) { return f.fitted(&Estimate::error); });
-  return table;
+  static const Table<Followed> all = [] {
+    Table<Followed> table;
+    const std::string one = "quantity";
+    const auto add = [&](const std::string& name, const std::string& units, const std::string& meaning, auto value) {
+      table.column({name, one, units, meaning}, [value](const Followed& f) { return value(f.quantity); });
+    };
+    // Nothing of what was not judged, so that no figure shows it.
+    const auto judged = [&](const std::string& name, const std::string& meaning, auto value) {
+      table.column({name, one, "1", meaning},
+                   [value](const Followed& f) { return f.judged() ? std::optional(value(f.quantity)) : std::nullopt; });
+    };
+    add_stack(table, one);
+    table.curve({"ladder_measured", one + " ladder_width", "1", "mean over seeds, in the quantity's units"},
+                {"ladder_stderr", one + " ladder_width", "1", "its standard error"},
+                [](const Followed& f) { return curve_of(f.quantity.measured); });
+    judged("limit", "m of m + b/D + c/D^2 fitted to the measured", [](const Q& q) { return q.fit.limit.value; });
+    judged("limit_stderr", "its standard error", [](const Q& q) { return q.fit.limit.error; });
+    judged("slope", "b", [](const Q& q) { return q.fit.slope.value; });
+    add("limit_predicted", "1", "theory at infinite width", [](const Q& q) { return q.test.predicted.value; });
+    add("limit_predicted_stderr", "1", "its standard error", [](const Q& q) { return q.test.predicted.error; });
+    judged("limit_excess", "standard errors between limit and theory", [](const Q& q) { return q.test.excess(); });
+    judged("limit_critical", "where it is rejected", [](const Q& q) { return q.test.critical; });
+    judged("limit_power", "smallest relative error that is refused with 95 %",
+           [](const Q& q) { return q.test.detectable; });
+    judged("scale", "what relative errors are relative to", [](const Q& q) { return q.test.scale; });
+    add("ladder_verdict", "", "limit of infinite width against theory (T23)",
+        [](const Q& q) { return name_of(q.test.verdict); });
+    add("ladder_reason", "", "why it is inconclusive or was not checked", [](const Q& q) { return q.test.reason; });
+    table.curve({"fit", one + " inverse_width", "1", "the fitted parabola"},
+                {"fit_stderr", one + " inverse_width", "1", "its standard error"}, fitted);
+    return table;
+  }();
+  return all;
 }
 
 /// NAME on `along`, and its law's fit, of which nothing is put where nothing was fitted, so that no figure shows it.
@@ -124,57 +125,29 @@ void add_law(Table<Convergence>& table, const std::string& name, const std::stri
               [law](const C& c) { return (c.*law).test.reason; });
 }
 
-Table<Convergence> convergence_table() {
-  Table<Convergence> table;
-  add_stack(table, "convergence");
-  table.column({"convergence_statistic", "convergence", "", "statistic of the stream"},
-               [](const Convergence& c) { return name_of(c.statistic); });
-  add_law(table, "bias", "ladder_width", "measured - theory of infinite width, mean over depth", "-1",
-          &Convergence::bias);
-  add_law(table, "noise", "group", "spread of means over groups of seeds", "-1/2", &Convergence::noise);
-  return table;
+const Table<Convergence>& convergence_table() {
+  static const Table<Convergence> all = [] {
+    Table<Convergence> table;
+    add_stack(table, "convergence");
+    table.column({"convergence_statistic", "convergence", "", "statistic of the stream"},
+                 [](const Convergence& c) { return name_of(c.statistic); });
+    add_law(table, "bias", "ladder_width", "measured - theory of infinite width, mean over depth", "-1",
+            &Convergence::bias);
+    add_law(table, "noise", "group", "spread of means over groups of seeds", "-1/2", &Convergence::noise);
+    return table;
+  }();
+  return all;
 }
 
-/// What a ladder's dataset is made from.
-struct Whole {
-  const stacks::LadderConfig& config;
-  const stacks::LadderResult& result;
-  const std::vector<Convergence>& fits;
-  const Values& grid;
-
-  [[nodiscard]] std::vector<std::string_view> weights() const {
-    std::vector<std::string_view> used;
-    for (const int width : result.widths) {
-      used.push_back(stacks::weights_used(config::at_width(config.base, width, "ladder.widths"), config.run));
-    }
-    return used;
-  }
-  [[nodiscard]] std::vector<Followed> quantities() const {
-    std::vector<Followed> all;
-    for (const stacks::LadderStack& stack : result.stacks) {
-      for (const stacks::LadderQuantity& quantity : stack.quantities) all.push_back({stack.spec, quantity, grid});
-    }
-    return all;
-  }
-};
-
-const Table<Whole>& whole_table() {
+const Table<stacks::LadderStack>& stack_table() {
   using S = stacks::LadderStack;
-  static const Table<Whole> all = [] {
-    Table<S> stack;
-    add_stack(stack, "stack");
-    stack
+  static const Table<S> all = [] {
+    Table<S> table;
+    add_stack(table, "stack");
+    table
         .column({"stack_verdict", "stack", "", "of all quantities of the stack (T23)"},
                 [](const S& s) { return name_of(s.verdict); })
         .column({"stack_refusal", "stack", "", "why nothing was predicted"}, &S::refusal);
-    Table<Whole> table;
-    table
-        .column({"weights", "ladder_width", "", "how random matrices were drawn: dense, or matrix-free (T21)"},
-                &Whole::weights)
-        .rows("stack", stack, [](const Whole& w) -> const std::vector<S>& { return w.result.stacks; })
-        .rows("quantity", quantity_table(), &Whole::quantities)
-        .rows("convergence", convergence_table(),
-              [](const Whole& w) -> const std::vector<Convergence>& { return w.fits; });
     return table;
   }();
   return all;
@@ -183,14 +156,21 @@ const Table<Whole>& whole_table() {
 }  // namespace
 
 const dataset::Schema& schema() {
-  static const dataset::Schema schema("ladder", 4,
-                                      {{"stack"},
-                                       {"quantity", Type::text, "", "what is followed along the widths"},
-                                       {"ladder_width", Type::integer, "1", "D"},
-                                       {"inverse_width", Type::real, "1", "1/D"},
-                                       {"convergence"},
-                                       {"group", Type::integer, "1", "seeds averaged"}},
-                                      whole_table().specs());
+  static const dataset::Schema schema = [] {
+    std::vector<dataset::ColumnSpec> columns{
+        {"weights", "ladder_width", Type::text, "", "how random matrices were drawn: dense, or matrix-free (T21)"}};
+    for (const auto* more : {&stack_table().specs(), &quantity_table().specs(), &convergence_table().specs()}) {
+      columns.insert(columns.end(), more->begin(), more->end());
+    }
+    return dataset::Schema("ladder", 4,
+                           {{"stack"},
+                            {"quantity", Type::text, "", "what is followed along the widths"},
+                            {"ladder_width", Type::integer, "1", "D"},
+                            {"inverse_width", Type::real, "1", "1/D"},
+                            {"convergence"},
+                            {"group", Type::integer, "1", "seeds averaged"}},
+                           std::move(columns));
+  }();
   return schema;
 }
 
@@ -198,18 +178,28 @@ dataset::Dataset dataset_of(const stacks::LadderConfig& config, const stacks::La
                             const std::vector<Convergence>& fits) {
   dataset::Builder builder(schema());
   const Values grid = curve_grid(result.widths);
-  const Whole whole{config, result, fits, grid};
   builder.put("ladder_width", result.widths);
   builder.put("inverse_width", grid);
+  std::vector<std::string_view> weights;
+  for (const int width : result.widths) {
+    weights.push_back(stacks::weights_used(config::at_width(config.base, width, "ladder.widths"), config.run));
+  }
+  builder.put("weights", weights);
   std::vector<std::string> names;
-  for (const Followed& f : whole.quantities()) names.push_back(f.quantity.test.name());
+  for (std::size_t i = 0; i < result.stacks.size(); ++i) {
+    stack_table().put(result.stacks[i], builder.at("stack", i));
+    for (const stacks::LadderQuantity& quantity : result.stacks[i].quantities) {
+      quantity_table().put({result.stacks[i].spec, quantity, grid}, builder.at("quantity", names.size()));
+      names.push_back(quantity.test.name());
+    }
+  }
   builder.put("quantity", names);
   std::vector<int> groups{1};
-  for (const Convergence& c : fits) {
-    while (groups.size() < c.noise.over.size()) groups.push_back(2 * groups.back());
+  for (std::size_t i = 0; i < fits.size(); ++i) {
+    convergence_table().put(fits[i], builder.at("convergence", i));
+    while (groups.size() < fits[i].noise.over.size()) groups.push_back(2 * groups.back());
   }
   builder.put("group", groups);
-  whole_table().put(whole, builder.row());
   return builder.finish();
 }
 
