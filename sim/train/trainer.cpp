@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "sim/base/first_exception.h"
+#include "sim/base/in_parallel.h"
 #include "sim/core/statistics.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
@@ -60,10 +60,7 @@ double sum_of_squares(const Backend& ops, const Tensor& x) {
 /// of a small stack is not worth a team of threads.
 template <class F>
 void for_each_parameter(const Backend& ops, std::size_t count, const F& f) {
-  FirstException failure;
-#pragma omp parallel for schedule(dynamic, 1) if (ops.device() == Device::host)
-  for (std::size_t i = 0; i < count; ++i) failure.run([&] { f(i); });
-  failure.rethrow();
+  in_parallel(count, f, ops.device() == Device::host);
 }
 
 double parameter_bytes(const StackSpec& spec, DType dtype) {
@@ -125,14 +122,10 @@ Trainer::BatchOutcome Trainer::pass(const Windows& batch) const {
   BatchOutcome sum{.loss = 0.0, .gradients = std::vector<Tensor>(ids_.size())};
   for (int round = 0; round < train_.accumulate; ++round) {
     std::vector<PartOutcome> outcomes(static_cast<std::size_t>(beside));
-    FirstException failure;
-#pragma omp parallel for schedule(dynamic, 1) if (beside > 1)
-    for (int i = 0; i < beside; ++i) {
-      failure.run([&] {
-        outcomes[static_cast<std::size_t>(i)] = pass_part(context, train_, batch, (round * beside + i) * sequences);
-      });
-    }
-    failure.rethrow();
+    const auto pass_one = [&](int i) {
+      outcomes[static_cast<std::size_t>(i)] = pass_part(context, train_, batch, (round * beside + i) * sequences);
+    };
+    in_parallel(beside, pass_one, beside > 1);
     for (const PartOutcome& outcome : outcomes) sum.loss += outcome.loss;
     for_each_parameter(ops_, ids_.size(), [&](std::size_t i) {
       Tensor& total = sum.gradients[i];

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sim/base/first_exception.h"
+#include "sim/base/in_parallel.h"
 #include "theory/certify/outward.h"
 
 namespace periscope::theory {
@@ -43,16 +43,13 @@ double power_iteration(const RowMatrix& gram) {
 template <class Fill>
 void lower_blocks(RowMatrix& y, Index terms, const Fill& fill) {
   const Index blocks = (y.rows() + block - 1) / block;
-  FirstException failure;  // Eigen's products have working memory
-#pragma omp parallel for schedule(dynamic, 1) if (y.size() * terms > (1 << 22))
-  for (Index i = blocks - 1; i >= 0; --i) {
-    failure.run([&] {
-      const Index rows = std::min(block, y.rows() - i * block);
-      const Index cols = i * block + rows;
-      fill(y.block(i * block, 0, rows, cols), i * block, rows, cols);
-    });
-  }
-  failure.rethrow();
+  const auto fill_block = [&](Index k) {
+    const Index i = blocks - 1 - k;  // the longest first
+    const Index rows = std::min(block, y.rows() - i * block);
+    const Index cols = i * block + rows;
+    fill(y.block(i * block, 0, rows, cols), i * block, rows, cols);
+  };
+  in_parallel(blocks, fill_block, y.size() * terms > (1 << 22));
   y.triangularView<Eigen::StrictlyUpper>() = y.transpose();
 }
 
@@ -70,15 +67,11 @@ RowMatrix gram_of_columns(const RowMatrix& a) {
 RowMatrix product_transposed(const RowMatrix& a, const RowMatrix& b) {
   RowMatrix y(a.rows(), b.rows());
   const Index blocks = (a.rows() + block - 1) / block;
-  FirstException failure;
-#pragma omp parallel for schedule(dynamic, 1) if (a.rows() * b.rows() * a.cols() > (1 << 22))
-  for (Index i = 0; i < blocks; ++i) {
-    failure.run([&] {
-      const Index rows = std::min(block, a.rows() - i * block);
-      y.middleRows(i * block, rows).noalias() = a.middleRows(i * block, rows) * b.transpose();
-    });
-  }
-  failure.rethrow();
+  const auto fill = [&](Index i) {
+    const Index rows = std::min(block, a.rows() - i * block);
+    y.middleRows(i * block, rows).noalias() = a.middleRows(i * block, rows) * b.transpose();
+  };
+  in_parallel(blocks, fill, a.rows() * b.rows() * a.cols() > (1 << 22));
   return y;
 }
 

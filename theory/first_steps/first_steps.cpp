@@ -7,7 +7,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "sim/base/first_exception.h"
+#include "sim/base/in_parallel.h"
 #include "theory/first_steps/moved_stack.h"
 
 namespace periscope::theory {
@@ -136,17 +136,12 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
   ShareDone share(options.on_share);
   share.expect(static_cast<double>(chains) * spec.model.steps() *
                static_cast<double>(input.optimizer.rates.size() + 1));
-  FirstException failure;
-#pragma omp parallel for schedule(dynamic, 1)
-  for (std::size_t c = 0; c < chains; ++c) {
-    failure.run([&] {
-      const TrainingTokens tokens = tokens_of(spec, input, static_cast<int>(c % input.runs.size()));
-      const ChainDraws draws{.neurons = options.neurons, .seed = options.seed, .replicate = c};
-      readings[c] =
-          moved_stack(spec, tokens, input.optimizer, draws, options.fault, [&](double work) { share.add(work); });
-    });
-  }
-  failure.rethrow();
+  in_parallel(chains, [&](std::size_t c) {
+    const TrainingTokens tokens = tokens_of(spec, input, static_cast<int>(c % input.runs.size()));
+    const ChainDraws draws{.neurons = options.neurons, .seed = options.seed, .replicate = c};
+    readings[c] =
+        moved_stack(spec, tokens, input.optimizer, draws, options.fault, [&](double work) { share.add(work); });
+  });
   double far = 0.0;  // sum of the rates so far
   for (std::size_t r = 0; r < readings.front().size(); ++r) {
     Averages second, coherent, cosine, branch, kept, loss, change, loss_change;

@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-#include "sim/base/first_exception.h"
+#include "sim/base/in_parallel.h"
 #include "theory/norms/norm_law.h"
 #include "theory/width/gram_chain.h"
 
@@ -129,19 +129,14 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
   share.expect(static_cast<double>(replicates) * spec.model.sublayers());
   for (int first = 0; first < replicates; first += replicates_at_once) {
     const int end = std::min(first + replicates_at_once, replicates);
-    FirstException failure;
-#pragma omp parallel for schedule(dynamic, 1)
-    for (int i = first; i < end; ++i) {
-      failure.run([&] {
-        readings[static_cast<std::size_t>(i - first)] =
-            gram_chain(spec, sequences[static_cast<std::size_t>(i / per_block)],
-                       {.seed = options.seed,
-                        .replicate = static_cast<std::uint64_t>(i),
-                        .fault = options.fault,
-                        .on_work = [&share](double sublayers) { share.add(sublayers); }});
-      });
-    }
-    failure.rethrow();
+    in_parallel(end - first, [&](int i) {
+      readings[static_cast<std::size_t>(i)] =
+          gram_chain(spec, sequences[static_cast<std::size_t>((first + i) / per_block)],
+                     {.seed = options.seed,
+                      .replicate = static_cast<std::uint64_t>(first + i),
+                      .fault = options.fault,
+                      .on_work = [&share](double sublayers) { share.add(sublayers); }});
+    });
     for (int i = first; i < end; ++i) {
       const Profile& reading = readings[static_cast<std::size_t>(i - first)];
       if (const int depth = first_without_number(reading); depth >= 0) {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sim/base/first_exception.h"
+#include "sim/base/in_parallel.h"
 #include "theory/passes/backward.h"
 #include "theory/passes/forward.h"
 
@@ -62,12 +62,7 @@ void PatternLevel::grow(int chains) {
   std::vector<Profile> profiles(static_cast<std::size_t>(batch));
   while (chains_ < chains) {
     const int end = std::min(chains, chains_ + batch);
-    FirstException failure;
-#pragma omp parallel for schedule(dynamic, 1)
-    for (int c = chains_; c < end; ++c) {
-      failure.run([&] { profiles[static_cast<std::size_t>(c - chains_)] = chain(c); });
-    }
-    failure.rethrow();
+    in_parallel(end - chains_, [&](int c) { profiles[static_cast<std::size_t>(c)] = chain(chains_ + c); });
     for (int c = chains_; c < end; ++c) moments_[input_of(c)].add(profiles[static_cast<std::size_t>(c - chains_)]);
     chains_ = end;
   }

@@ -70,15 +70,6 @@ class Table {
     });
     return *this;
   }
-  /// Adds the columns of `table`, filled from the one element of the list `parts(s)`; not at all if that list is empty.
-  template <class T, class F>
-  Table& part_if_any(const Table<T>& table, F parts) {
-    adopt(table.specs());
-    fills_.push_back([table, parts = std::move(parts)](const S& s, const Row& row) {
-      for (const T& t : std::invoke(parts, s)) table.put(t, row);
-    });
-    return *this;
-  }
   /// The columns of `table`, filled from each element of the list `parts(s)`, at its position on `dimension`.
   template <class T, class F>
   Table& rows(std::string dimension, const Table<T>& table, F parts) {

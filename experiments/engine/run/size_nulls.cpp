@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "experiments/engine/run/cost.h"
-#include "sim/base/first_exception.h"
+#include "sim/base/in_parallel.h"
 #include "sim/model/input.h"
 #include "sim/model/stack.h"
 #include "sim/random/normal.h"
@@ -101,20 +101,15 @@ NullDraws draw_null(const Backend& ops, const StackSpec& spec, const WeightSourc
     if (!null.kept) return log_second_moments(ops, spec.model, RandomSigns(ops, weights, seed), ids, sequences);
     return log_second_moments(ops, spec.model, GeneratedWeights(ops, sized, dtype, seed), ids, sequences);
   };
-  const bool parallel = is_small_pass(spec.model, static_cast<int>(ids.size()), false);
   std::mutex mutex;
-  FirstException failure;
-#pragma omp parallel for schedule(dynamic, 1) if (parallel)
-  for (int d = 0; d < draws; ++d) {
-    failure.run([&] {
-      {
-        const std::scoped_lock lock(mutex);
-        before_each();
-      }
-      all.log_moment[static_cast<std::size_t>(d)] = measure(d);
-    });
-  }
-  failure.rethrow();
+  const auto draw = [&](int d) {
+    {
+      const std::scoped_lock lock(mutex);
+      before_each();
+    }
+    all.log_moment[static_cast<std::size_t>(d)] = measure(d);
+  };
+  in_parallel(draws, draw, is_small_pass(spec.model, static_cast<int>(ids.size()), false));
   return all;
 }
 

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "sim/base/first_exception.h"
+#include "sim/base/in_parallel.h"
 #include "sim/measure/signal_keeper.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
@@ -162,15 +162,11 @@ AttackResult attack(const StackContext& c, const theory::Certificate& certificat
                     const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen) {
   constexpr long largest = 1L << 20U;  // entries of a matrix
   std::vector<AttackResult> found(static_cast<std::size_t>(options.restarts));
-  FirstException failure;
-#pragma omp parallel for schedule(dynamic, 1) if (static_cast <long>(c.model.mlp_width) * c.model.width <= largest)
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    failure.run([&] {
-      const auto restart = static_cast<std::uint32_t>(i);
-      found[i] = domain.tokens ? search(c, place, options, restart) : climb(c, place, domain.largest, options, restart);
-    });
-  }
-  failure.rethrow();
+  const auto attempt = [&](std::size_t i) {
+    const auto restart = static_cast<std::uint32_t>(i);
+    found[i] = domain.tokens ? search(c, place, options, restart) : climb(c, place, domain.largest, options, restart);
+  };
+  in_parallel(found.size(), attempt, static_cast<long>(c.model.mlp_width) * c.model.width <= largest);
   for (const AttackResult& one : found) domain.tokens ? seen.add(c, one.ids) : seen.add(c, one.input);
   AttackResult best = found.front();
   best.reached = std::max(0.0, best.reached);  // not NaN

@@ -43,10 +43,9 @@ dataset::Table<judge::GrowthFit> growth_table() {
   return table;
 }
 
-std::vector<judge::GrowthFit> growth_of(const TrainedCell& run) {
+std::optional<judge::GrowthFit> growth_of(const TrainedCell& run) {
   judge::GrowthFit fit = judge::fit_growth(end(run).at("variance.x_out"));
-  if (std::isnan(fit.effective_points)) return {};
-  return {std::move(fit)};
+  return std::isnan(fit.effective_points) ? std::nullopt : std::optional(std::move(fit));
 }
 
 /// The columns of theory at the sizes of a run's trained weights, of its last record.
@@ -103,7 +102,7 @@ dataset::Table<TrainedCell> run_table() {
            "events in which the logarithm of loss or gradient norm spikes, for all steps at the rate of those done"},
           spikes)
       .column({"spike", on_step, "1", "1 at the first step of each event that spikes counts, else 0"}, spike_starts)
-      .part_if_any(growth_table(), growth_of)
+      .part(growth_table(), growth_of)
       .part(sizes_table(), [](const TrainedCell& r) { return end(r).contains("scaled_second_moment") ? &r : nullptr; });
   recorded("validation_loss", "nat", "on the held-out windows",
            [](const RecordedValues& record) { return record.at("validation_loss").front(); });

@@ -7,7 +7,7 @@
 
 #include "experiments/engine/run/draw.h"
 #include "experiments/studies/verify/statements.h"
-#include "sim/base/first_exception.h"
+#include "sim/base/in_parallel.h"
 
 namespace periscope::verify {
 namespace {
@@ -152,18 +152,12 @@ std::span<const Attack> attacks() {
 BoundAttackResult run_attack(const Attack& attack, std::uint64_t seed, int starts) {
   std::vector<BoundCase> ends(static_cast<std::size_t>(starts));
   std::vector<double> reached(ends.size(), 0.0);
-  FirstException failure;
-#pragma omp parallel for schedule(dynamic, 1)
-  for (int s = 0; s < starts; ++s) {
-    failure.run([&] {
-      const auto i = static_cast<std::size_t>(s);
-      ends[i] = random_start(attack, seed, static_cast<std::uint32_t>(s));
-      climb(attack, ends[i]);
-      const double value = attack.objective(ends[i]);
-      if (std::isfinite(value)) reached[i] = value;
-    });
-  }
-  failure.rethrow();
+  in_parallel(ends.size(), [&](std::size_t i) {
+    ends[i] = random_start(attack, seed, static_cast<std::uint32_t>(i));
+    climb(attack, ends[i]);
+    const double value = attack.objective(ends[i]);
+    if (std::isfinite(value)) reached[i] = value;
+  });
   const auto best = static_cast<std::size_t>(std::ranges::max_element(reached) - reached.begin());
   return {attack, reached[best], ends[best]};
 }

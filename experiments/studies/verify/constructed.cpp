@@ -5,7 +5,7 @@
 
 #include "experiments/engine/run/draw.h"
 #include "experiments/studies/verify/statements.h"
-#include "sim/base/first_exception.h"
+#include "sim/base/in_parallel.h"
 #include "sim/model/parameters.h"
 #include "sim/model/resident_weights.h"
 #include "sim/model/stack.h"
@@ -73,22 +73,17 @@ MassiveCurve massive_curve(const char* placement, const SublayerRule& rule, bool
   const PerStack zeros(massive_stacks);
   std::vector<PerStack> gradient(factors.size(), zeros), bound(factors.size(), zeros);
   PerStack ceiling = zeros;
-  FirstException failure;
-#pragma omp parallel for schedule(dynamic, 1)
-  for (std::size_t s = 0; s < ceiling.size(); ++s) {
-    failure.run([&] {
-      const BoundCase stack = massive_stack(rule, final_norm, seed, static_cast<std::uint32_t>(s));
-      ceiling[s] = massive_ceiling(stack);
-      for (std::size_t k = 0; k < factors.size(); ++k) {
-        BoundCase c = stack;
-        for (double& w : c.parameters.at("up").values) w *= factors[k];
-        const Evaluation e = evaluate(c);
-        gradient[k][s] = e.gradient_norm;
-        bound[k][s] = theory::sharp_factor(e.path(e.tokens[0])) * e.tokens[0].hidden;
-      }
-    });
-  }
-  failure.rethrow();
+  in_parallel(ceiling.size(), [&](std::size_t s) {
+    const BoundCase stack = massive_stack(rule, final_norm, seed, static_cast<std::uint32_t>(s));
+    ceiling[s] = massive_ceiling(stack);
+    for (std::size_t k = 0; k < factors.size(); ++k) {
+      BoundCase c = stack;
+      for (double& w : c.parameters.at("up").values) w *= factors[k];
+      const Evaluation e = evaluate(c);
+      gradient[k][s] = e.gradient_norm;
+      bound[k][s] = theory::sharp_factor(e.path(e.tokens[0])) * e.tokens[0].hidden;
+    }
+  });
   MassiveCurve m{.placement = placement, .final_norm = final_norm};
   for (std::size_t k = 0; k < factors.size(); ++k) {
     m.gradient.push_back(quantile(gradient[k], 0.5));

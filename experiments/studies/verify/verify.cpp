@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "sim/base/first_exception.h"
+#include "sim/base/in_parallel.h"
 #include "sim/numerics/larger.h"
 
 namespace periscope::verify {
@@ -68,15 +68,10 @@ std::vector<StatementResult> random_cases(const VerifyConfig& config, stacks::Pr
     const auto first = static_cast<std::uint32_t>(begin);
     const auto count = static_cast<std::uint32_t>(std::min(chunk, config.cases - begin));
     std::vector<std::pair<std::size_t, std::vector<StatementOutcome>>> cases(count);  // width and outcomes
-    FirstException failure;
-#pragma omp parallel for schedule(dynamic, 16)
-    for (std::uint32_t i = 0; i < count; ++i) {
-      failure.run([&] {
-        const BoundCase c = generate_case(config.seed, first + i);
-        cases[i] = {c.size(Dimension::feature), check_statements(c, evaluate(c))};
-      });
-    }
-    failure.rethrow();
+    in_parallel(count, [&](std::uint32_t i) {
+      const BoundCase c = generate_case(config.seed, first + i);
+      cases[i] = {c.size(Dimension::feature), check_statements(c, evaluate(c))};
+    });
     for (std::uint32_t i = 0; i < count; ++i) {
       for (const StatementOutcome& o : cases[i].second) {
         StatementResult& result = results[static_cast<std::size_t>(o.statement - statements().data())];

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "sim/base/first_exception.h"
+
+namespace periscope {
+
+/// Calls body(i) for every i < count, on all threads unless `parallel` is false, and throws the first exception.
+template <class Index, class Body>
+void in_parallel(Index count, const Body& body, bool parallel = true) {
+  FirstException failure;
+#pragma omp parallel for schedule(dynamic, 1) if (parallel)
+  for (Index i = 0; i < count; ++i) failure.run([&] { body(i); });
+  failure.rethrow();
+}
+
+}  // namespace periscope
