@@ -90,7 +90,6 @@ AttackResult climb(const StackContext& c, const SignalPlace& place, double large
   return {.place = place, .reached = here.value, .input = x};
 }
 
-/// Improves a random sequence of token ids, one token at a time.
 AttackResult search(const StackContext& c, const SignalPlace& place, const AttackOptions& o, std::uint32_t restart) {
   constexpr int candidates = 8;
   const int room = c.model.embedding.positions - c.model.embedding.position_offset;

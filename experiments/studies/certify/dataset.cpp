@@ -71,7 +71,6 @@ Table<CertifyResult> model_table() {
   return table;
 }
 
-/// Returns the columns of exact arithmetic, and of what was measured.
 Table<CertifyResult> bounds_table() {
   using R = CertifyResult;
   Table<SignalBound> stream;
@@ -110,7 +109,6 @@ std::vector<bool> certified(const Certificate& certificate, const NumberFormat& 
   return all;
 }
 
-/// A number format, and what the result says of it.
 struct InFormat {
   const CertifyResult& r;
   const NumberFormat& format;
@@ -135,7 +133,6 @@ std::vector<InFormat> formats_of(const CertifyResult& r) {
   return all;
 }
 
-/// Returns the columns of a format that is judged.
 Table<InFormat> verdict_table() {
   using F = InFormat;
   Table<F> table;
@@ -151,7 +148,6 @@ Table<InFormat> verdict_table() {
   return table;
 }
 
-/// Returns the columns of a format in which runs are certified.
 Table<InFormat> run_table() {
   using F = InFormat;
   Table<F> table;
@@ -187,7 +183,6 @@ Table<FormatHeadroom> factor_table() {
   return table;
 }
 
-/// Returns the columns of all formats.
 Table<InFormat> format_table() {
   using F = InFormat;
   Table<F> table;
@@ -219,7 +214,6 @@ Table<AttackResult> attack_table() {
   return table;
 }
 
-/// Returns the columns of the stack that was scaled and compared with the original.
 Table<ScaledRun> scaled_table() {
   using R = ScaledRun;
   Table<R> table;
@@ -235,7 +229,6 @@ Table<ScaledRun> scaled_table() {
   return table;
 }
 
-/// Returns the columns of a stack that can be scaled.
 Table<Headroom> headroom_table() {
   using H = Headroom;
   Table<H> table;

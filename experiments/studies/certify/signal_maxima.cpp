@@ -28,7 +28,6 @@ bool is_distinct(const ModelSpec& m, const Emission& at) {
   }
 }
 
-/// Adds what a forward pass shows to maxima.
 class MaximaRecorder final : public SignalRecorder {
  public:
   MaximaRecorder(const StackContext& context, SignalMaxima& maxima) : c_(context), maxima_(maxima) {}

@@ -37,7 +37,6 @@ std::string room(const CertifyResult& r, SignalClass kind, const NumberFormat& f
   return fmt::format("NO {:.2g}x{}", least, named ? fmt::format(" {}", name_of(at->signal)) : "");
 }
 
-/// The largest measured value of a class.
 double measured_of(const CertifyResult& r, SignalClass kind) {
   double largest = 0.0;
   for (const SignalBound& b : r.certificates.exact.bounds) {
@@ -74,7 +73,6 @@ std::string input_of(const CertifyResult& r) {
   return std::isinf(r.domain.largest) ? "real vectors" : fmt::format("real entries up to {:g}", r.domain.largest);
 }
 
-/// Returns a line about what is proved of one format.
 std::string verdict_line(const CertifyResult& r, const NumberFormat& f) {
   const theory::Certificate& c = r.certificates.in(f);
   const std::string where =
@@ -103,7 +101,6 @@ std::string verdicts(const CertifyResult& r) {
   return text;
 }
 
-/// Says which inputs and which arithmetic the verdicts are about.
 std::string conditions(const CertifyResult& r) {
   static constexpr std::array<const char*, arithmetic_names.size()> meanings{
       "Exact arithmetic on the stored weights, which nobody runs: rounding and sums on the way are not covered",

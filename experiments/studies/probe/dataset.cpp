@@ -96,7 +96,6 @@ std::optional<std::vector<double>> angular_distance(const ProbeResult& r) {
   return measured.size() == depths * depths ? std::optional(measured) : std::nullopt;
 }
 
-/// Returns the columns of the model, the tokens and labels that it read, and its loss on them.
 Table<ProbeResult> tokens_table() {
   using R = ProbeResult;
   Table<R> table;
@@ -127,7 +126,6 @@ std::vector<std::pair<std::size_t, LeftOver>> nulls_of(const ProbeResult& r) {
   return all;
 }
 
-/// Returns the columns of the part of growth that is due to the weights' sizes (T29).
 Table<ProbeResult> split_table() {
   using N = LeftOver;
   Table<N> nulls;
@@ -157,7 +155,6 @@ Table<ProbeResult> split_table() {
   return table;
 }
 
-/// Returns the columns of the stream's growth (T15).
 Table<ProbeResult> growth_table() {
   using G = Growth;
   const std::string mean = ", mean over tokens (T15)";
@@ -202,7 +199,6 @@ std::vector<double> margins(const ProbeResult& r) {
   return all;
 }
 
-/// Returns the columns of the largest entries of the stream, and of the margins of number formats.
 Table<ProbeResult> extremes_table() {
   using R = ProbeResult;
   const std::string on = "depth rank";
@@ -237,7 +233,6 @@ std::optional<std::string> if_said(const std::string& words) {
   return words.empty() ? std::nullopt : std::optional(words);
 }
 
-/// Returns the columns of remarks: predictions that are missing and why, numbers that are not finite, and notes.
 Table<ProbeResult> remarks_table() {
   using R = ProbeResult;
   Table<R> table;
@@ -259,7 +254,6 @@ Table<ProbeResult> remarks_table() {
   return table;
 }
 
-/// All columns.
 const Table<ProbeResult>& table_of_all() {
   static const Table<ProbeResult> all = [] {
     const auto itself = [](const ProbeResult& r) { return &r; };
@@ -284,7 +278,7 @@ const dataset::Schema& schema() {
     dimensions.push_back({"token", Type::integer, "1", "position in the sequence"});
     dimensions.push_back({"signal", Type::text, "", "place in the dataflow, also inside a module"});
     dimensions.push_back({"format", Type::text, "", "number format"});
-    dimensions.push_back({"null", Type::text, "", "law of random weights that the model is held against"});
+    dimensions.push_back({"null", Type::text, "", "law of random weights that the model is compared with"});
     dimensions.push_back({"note"});
     return dataset::Schema("probe", 7, std::move(dimensions), table_of_all().specs());
   }();

@@ -113,8 +113,7 @@ std::vector<std::string> notes_of(const Checkpoint& checkpoint, const stacks::To
   return notes;
 }
 
-/// Theory at the sizes that every null keeps, and its random models.
-void hold_against_nulls(const Backend& ops, const WeightSource& weights, const ProbeConfig& config,
+void compare_with_nulls(const Backend& ops, const WeightSource& weights, const ProbeConfig& config,
                         stacks::Progress& progress, ProbeResult& result) {
   progress.begin("random models of the weights' sizes",
                  static_cast<std::int64_t>(stacks::size_nulls.size()) * config.draws);
@@ -193,7 +192,7 @@ ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
       if (config.with_theory) {
         result.initial = predict_initial(result.at_init, result.input, config, config.run.backward, progress);
         progress.throw_if_stop_requested();
-        hold_against_nulls(*backend, weights, config, progress, result);
+        compare_with_nulls(*backend, weights, config, progress, result);
       }
       result.notes = notes_of(checkpoint, result.input);
       if (!not_finite(result).empty()) {

@@ -24,13 +24,11 @@ std::string heading(const ProbeResult& r) {
   return text;
 }
 
-/// Returns the value of the stream's curve at a depth, or a dash.
 std::string at_depth(const Profile& profile, Statistic statistic, std::size_t depth) {
   const Curve* curve = profile.find(statistic, Signal::x_out);
   return number(curve == nullptr ? std::nan("") : curve->value.at(depth));
 }
 
-/// Returns the token and the feature of the largest entry of the stream at a depth.
 std::vector<std::string> place_of(const ProbeResult& r, const StreamExtremes& e) {
   const Entry& top = e.top.front();
   if (std::isnan(top.value)) return {"not finite", ""};
@@ -79,7 +77,6 @@ std::string depth_rows(const ProbeResult& r) {
   return table.text();
 }
 
-/// A part of growth with its error, if it has one.
 std::string with_error(double value, double error) { return dataset::with_error(value, error, "{:.3f}", "{:.3f}"); }
 
 /// Returns the lines that split the second moment after the last sublayer into parts (growth_split), and give the

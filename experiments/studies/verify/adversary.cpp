@@ -51,10 +51,8 @@ double sharp_entry(const BoundCase& c) {
   return largest;
 }
 
-/// Measured over bound of a statement.
 double ratio_to(std::string_view id, const BoundCase& c) { return statement(id).check(c, evaluate(c)).ratio(); }
 
-/// Numbers that an ascent may change.
 std::vector<double*> free_numbers(BoundCase& c) {
   std::vector<double*> numbers;
   for (const char* name : {"x", "up", "down", "unembedding"}) {

@@ -28,7 +28,6 @@ std::vector<std::uint64_t> coarse_histogram(const Tally& t) {
   return bins;
 }
 
-/// Columns ratio_median, … on the dimensions `on`.
 Table<Tally> ratio_table(const std::string& start, const std::string& on, const std::string& end) {
   using T = Tally;
   const std::string words = "measured over bound: ";

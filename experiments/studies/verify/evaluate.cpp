@@ -22,7 +22,6 @@ const Backend& reference() {
   return *backend;
 }
 
-/// Keeps the gradient of W2.
 class DownGradient final : public GradientRecorder {
  public:
   void on_gradient(const ParameterId& parameter, const ParameterGradient& of_parameter) override {

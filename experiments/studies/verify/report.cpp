@@ -57,7 +57,6 @@ std::string massive_rows(const VerifyResult& r) {
                      table.text(), massive_factors().back(), massive_stacks);
 }
 
-/// Says in a line what the run shows.
 std::string summary(const VerifyResult& r) {
   if (!r.passed()) return "CHECK FAILED";
   const auto untested =
@@ -67,7 +66,6 @@ std::string summary(const VerifyResult& r) {
                      untested, r.statements.size());
 }
 
-/// Returns the lines of a case: its kinds in words, its parameters as in its file, and what they make.
 std::string describe(const BoundCase& c) {
   const Evaluation e = evaluate(c);
   std::string text =

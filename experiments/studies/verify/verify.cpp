@@ -16,7 +16,6 @@ namespace {
 /// A false claim is refuted only by a clear violation: rounding and near misses are no counterexamples.
 constexpr double clear = 1.05;
 
-/// The outcome of a case that breaks a statement.
 std::optional<StatementOutcome> breach(const Statement& s, const BoundCase& c, double scale) {
   if (!s.applies(c)) return std::nullopt;
   const StatementOutcome o = s.check(c, evaluate(c));
@@ -55,7 +54,6 @@ std::optional<Counterexample> find_counterexample(const VerifyResult& r, const S
   return std::nullopt;
 }
 
-/// Returns the results of all statements, in their order.
 std::vector<StatementResult> random_cases(const VerifyConfig& config, stacks::Progress& progress) {
   constexpr int widths = 64, bins_per_decade = 30, chunk = 2000;
   std::vector<StatementResult> results;
