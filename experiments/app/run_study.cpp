@@ -17,7 +17,7 @@
 #include "experiments/app/study_flags.h"
 #include "experiments/app/terminal_progress.h"
 #include "experiments/engine/run/cached.h"
-#include "experiments/engine/run/fits.h"
+#include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/settings/sha256.h"
 #include "sim/base/printable.h"
 #include "sim/files/mapped_file.h"

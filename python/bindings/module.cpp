@@ -4,7 +4,7 @@
 #include <exception>
 #include <new>
 
-#include "experiments/engine/run/fits.h"
+#include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/progress.h"
 #include "python/bindings/describe.h"
 #include "python/bindings/model.h"

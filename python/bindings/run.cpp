@@ -13,7 +13,7 @@
 
 #include "experiments/engine/result/json.h"
 #include "experiments/engine/result/text_table.h"
-#include "experiments/engine/run/fits.h"
+#include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/threads.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/study/origin.h"

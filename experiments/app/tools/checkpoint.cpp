@@ -13,7 +13,7 @@
 #include "experiments/app/terminal_progress.h"
 #include "experiments/app/tools/info.h"
 #include "experiments/app/tools/tools.h"
-#include "experiments/engine/run/fits.h"
+#include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/settings/toml_reader.h"
 #include "sim/base/printable.h"
 

@@ -14,7 +14,7 @@
 #include "experiments/app/terminal_progress.h"
 #include "experiments/app/tools/generate.h"
 #include "experiments/app/tools/tools.h"
-#include "experiments/engine/run/fits.h"
+#include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/study/checkpoint_flags.h"
 #include "sim/backends.h"

@@ -3,7 +3,6 @@
 #include <stdexcept>
 
 #include "experiments/engine/run/cost.h"
-#include "experiments/engine/run/fits.h"
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/over_seeds.h"
 #include "experiments/engine/run/parts.h"

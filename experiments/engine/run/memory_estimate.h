@@ -1,9 +1,13 @@
 #pragma once
 
+#include <new>
+#include <stdexcept>
 #include <string_view>
 #include <vector>
 
+#include "experiments/engine/run/progress.h"
 #include "experiments/engine/settings/config.h"
+#include "sim/base/error.h"
 #include "sim/model/stack.h"
 
 namespace periscope::stacks {
@@ -59,5 +63,31 @@ MemoryEstimate stacks_memory(const config::Config& config, bool at_width, bool m
 /// for a width at which heads would not be whole numbers.
 MemoryEstimate widths_memory(const config::Config& config, const std::vector<int>& widths, std::string_view list,
                              int seeds, int threads);
+
+/// Bytes that this process may still use: the least of what the machine has available, what its control groups leave
+/// and what the limit of its address space leaves. Infinity where none of them can be read.
+double available_bytes(int threads);
+
+/// Throws ConfigError, which names the key to lower, if the estimate is more than there is, unless `force`.
+void require_fits(const MemoryEstimate& memory, bool force, Progress& progress);
+
+/// Thrown if memory runs out in spite of the estimate.
+struct OutOfMemory : Error {
+  using Error::Error;
+};
+OutOfMemory out_of_memory(const MemoryEstimate& memory);
+
+/// Runs `f`, which needs `memory`. Throws as require_fits, and OutOfMemory.
+template <class F>
+auto within_memory(const MemoryEstimate& memory, bool force, Progress& progress, const F& f) {
+  require_fits(memory, force, progress);
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    throw out_of_memory(memory);
+  } catch (const std::length_error&) {  // more elements than a vector can have
+    throw out_of_memory(memory);
+  }
+}
 
 }  // namespace periscope::stacks

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <memory>
 
-#include "experiments/engine/run/fits.h"
+#include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/rescaled_stack.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "experiments/engine/run/cost.h"
-#include "experiments/engine/run/fits.h"
+#include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/pass_progress.h"
 #include "experiments/engine/run/tensor_dump.h"
 #include "experiments/engine/run/threads.h"

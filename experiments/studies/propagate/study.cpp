@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "experiments/engine/run/cached.h"
-#include "experiments/engine/run/fits.h"
+#include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/settings/theory_override.h"
 #include "experiments/studies/propagate/propagate.h"
@@ -45,7 +45,7 @@ const std::vector<study::Flag<TheoryFlags>>& theory_flags() {
 
 Outcome outcome_of(const config::Config& config, const stacks::ConfrontedStacks& result) {
   if (result.stopped_early) return {.stopped_early = true};
-  return {.data = dataset_of(config, result.stacks, result.per_seed),
+  return {.data = dataset_of(config, result.stacks),
           .table = stacks::verdict_table(result.stacks, config.agreement, true) + config::override_lines(config)};
 }
 

@@ -1,4 +1,4 @@
-#include "experiments/engine/run/fits.h"
+#include "experiments/engine/run/memory_estimate.h"
 
 #include <fmt/format.h>
 #include <omp.h>
