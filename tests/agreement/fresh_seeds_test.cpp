@@ -78,7 +78,7 @@ TEST_CASE("stacks share the draws of a seed unless run.paired is false; then a s
     return std::pair{stacks::measure_stacks(config, progress), stacks::predict_stacks(config, true, progress)};
   };
   const auto input_of = [](const auto& run, std::size_t stack) {
-    return run.first.measurements[stack].profile.find(Statistic::second_moment, Signal::x_out)->value.front();
+    return run.first[stack].profile.find(Statistic::second_moment, Signal::x_out)->value.front();
   };
   const auto predicted_of = [](const auto& run, std::size_t stack) {
     return run.second[stack].prediction.profile.find(Statistic::second_moment, Signal::x_out)->value.front();

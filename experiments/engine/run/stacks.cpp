@@ -106,37 +106,37 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
   return results;
 }
 
-MeasuredStacks measure_stacks(const config::Config& config, Progress& progress) {
+std::vector<Measurement> measure_stacks(const config::Config& config, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
-  MeasuredStacks measured{.specs = config.stacks(), .measurements = {}, .per_seed = {}, .dtype = config.run.dtype};
-  for (const StackSpec& spec : measured.specs) {
-    judge::SeedCurves& curves = measured.per_seed.emplace_back();
+  std::vector<Measurement> measured;
+  for (const StackSpec& spec : config.stacks()) {
+    judge::SeedCurves curves;
     const SeedAverage average = measure_stack(*backend, spec, run_of(config, spec), config.run.seeds, label_of(spec),
                                               progress, [&](const Reading& reading) { curves.add(reading.profile); });
-    measured.measurements.push_back({.profile = average.profile(),
-                                     .top = average.top(),
-                                     .seeds = average.seeds(),
-                                     .diverged_seeds = average.diverged_seeds(),
-                                     .diverged_at = average.diverged_at()});
+    measured.push_back({.profile = average.profile(),
+                        .top = average.top(),
+                        .seeds = average.seeds(),
+                        .diverged_seeds = average.diverged_seeds(),
+                        .diverged_at = average.diverged_at(),
+                        .per_seed = std::move(curves)});
   }
   return measured;
 }
 
-std::vector<judge::StackVerdict> judge_stacks(const MeasuredStacks& measured,
-                                              const std::vector<const theory::Prediction*>& predictions,
-                                              const config::AgreementOptions& options) {
+std::vector<judge::StackVerdict> judge_stacks(const config::Config& config, const std::vector<Measurement>& measured,
+                                              const std::vector<const theory::Prediction*>& predictions) {
+  const std::vector<StackSpec> specs = config.stacks();
   std::vector<judge::Comparison> comparisons;
-  for (std::size_t i = 0; i < measured.specs.size(); ++i) {
-    const Measurement& m = measured.measurements[i];
-    comparisons.push_back({.spec = measured.specs[i],
-                           .measured = m.profile,
-                           .seeds = m.seeds,
-                           .diverged_seeds = m.diverged_seeds,
-                           .dtype = measured.dtype,
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    comparisons.push_back({.spec = specs[i],
+                           .measured = measured[i].profile,
+                           .seeds = measured[i].seeds,
+                           .diverged_seeds = measured[i].diverged_seeds,
+                           .dtype = config.run.dtype,
                            .prediction = *predictions[i],
-                           .per_seed = &measured.per_seed[i]});
+                           .per_seed = &measured[i].per_seed});
   }
-  return judge::verdicts_of(comparisons, options);
+  return judge::verdicts_of(comparisons, config.agreement);
 }
 
 ConfrontedStacks predict_alone(const config::Config& config, Progress& progress) {
@@ -149,7 +149,7 @@ ConfrontedStacks predict_alone(const config::Config& config, Progress& progress)
 
 ConfrontedStacks confront(const config::Config& config, const std::string& what, Progress& progress) {
   ConfrontedStacks result;
-  MeasuredStacks measured;
+  std::vector<Measurement> measured;
   const bool at_width = config.theory.finite_width.value_or(true);
   config::require_fault_acts(config);
   require_override_is_seen(config, what, at_width, verdict_numbers);
@@ -162,12 +162,11 @@ ConfrontedStacks confront(const config::Config& config, const std::string& what,
   progress.finish("judging");
   std::vector<const theory::Prediction*> predictions;
   for (const StackResult& stack : result.stacks) predictions.push_back(&stack.prediction);
-  const std::vector<judge::StackVerdict> verdicts = judge_stacks(measured, predictions, config.agreement);
+  const std::vector<judge::StackVerdict> verdicts = judge_stacks(config, measured, predictions);
   for (std::size_t i = 0; i < result.stacks.size(); ++i) {
-    result.stacks[i].measurement = measured.measurements[i];
+    result.stacks[i].measurement = std::move(measured[i]);
     result.stacks[i].judged = verdicts[i];
   }
-  result.per_seed = std::move(measured.per_seed);
   return result;
 }
 

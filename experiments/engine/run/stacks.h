@@ -17,13 +17,13 @@
 
 namespace periscope::stacks {
 
-/// The measurement of one stack.
 struct Measurement {
   Profile profile;
   TopMagnitudes top;
   int seeds = 0;
   int diverged_seeds = 0;
-  int diverged_at = -1;  ///< earliest sublayer, or −1
+  int diverged_at = -1;             ///< earliest sublayer, or −1
+  judge::SeedCurves per_seed = {};  ///< what verdicts compare, for contrasts over depth
 };
 
 /// One cell of a run: a stack, its prediction and, unless only theory was asked for, its measurement.
@@ -66,26 +66,16 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
 /// Returns the number of tasks of predict_stacks and, if `measures`, of measure_stacks, for Progress::begin.
 std::int64_t tasks_of_stacks(const config::Config& config, bool at_width, bool measures);
 
-/// The measurements of all stacks of a run, which can be judged against any prediction.
-struct MeasuredStacks {
-  std::vector<StackSpec> specs;
-  std::vector<Measurement> measurements;
-  std::vector<judge::SeedCurves> per_seed;  ///< for contrasts over depth
-  DType dtype = DType::f32;
-};
-
 /// Runs every stack of `config` over its seeds. Throws Stopped.
-MeasuredStacks measure_stacks(const config::Config& config, Progress& progress);
+std::vector<Measurement> measure_stacks(const config::Config& config, Progress& progress);
 
-/// Judges all stacks together, stack i against predictions[i].
-std::vector<judge::StackVerdict> judge_stacks(const MeasuredStacks& measured,
-                                              const std::vector<const theory::Prediction*>& predictions,
-                                              const config::AgreementOptions& options);
+/// Judges all stacks of `config` together, measured[i] against predictions[i].
+std::vector<judge::StackVerdict> judge_stacks(const config::Config& config, const std::vector<Measurement>& measured,
+                                              const std::vector<const theory::Prediction*>& predictions);
 
 struct ConfrontedStacks {
   std::vector<StackResult> stacks;
-  std::vector<judge::SeedCurves> per_seed = {};  ///< of every stack, what verdicts compare, seed by seed
-  bool stopped_early = false;                    ///< stacks are predicted, some measured, none judged
+  bool stopped_early = false;  ///< stacks are predicted, some measured, none judged
 };
 
 /// Predicts every stack of `config`, at the stacks' own widths only if theory.finite_width is true.

@@ -48,7 +48,7 @@ ComparedStack compared_stack(const StackSpec& spec, judge::Verdict verdict, cons
 /// A measured configuration and what the right theory says of it.
 struct Stage {
   config::Config config;
-  stacks::MeasuredStacks measured;
+  std::vector<stacks::Measurement> measured;
   std::vector<stacks::StackResult> truth;
 
   [[nodiscard]] std::vector<const theory::Prediction*> predictions() const {
@@ -61,8 +61,8 @@ struct Stage {
 std::vector<ComparedStack> compare_truth(const Stage& stage) {
   std::vector<ComparedStack> all;
   const std::vector<judge::StackVerdict> judged =
-      stacks::judge_stacks(stage.measured, stage.predictions(), stage.config.agreement);
-  for (std::size_t i = 0; i < judged.size(); ++i) all.push_back(compared(stage.measured.specs[i], judged[i]));
+      stacks::judge_stacks(stage.config, stage.measured, stage.predictions());
+  for (std::size_t i = 0; i < judged.size(); ++i) all.push_back(compared(stage.truth[i].spec, judged[i]));
   return all;
 }
 
@@ -75,7 +75,7 @@ std::vector<ComparedStack> compare_wrong(const WrongTheory& theory, const Stage&
   std::vector<ComparedStack> all;
   const std::vector<const theory::Prediction*> truth = stage.predictions();
   for (std::size_t i = 0; i < truth.size(); ++i) {
-    const StackSpec& spec = stage.measured.specs[i];
+    const StackSpec& spec = stage.truth[i].spec;
     const config::Config one = alone(overridden, i);
     const bool acts = overridden.theory.fault == theory::Fault::none ||
                       acts_on(overridden.theory.fault, one.predicted_stacks().front(), overridden.run.backward);
@@ -84,7 +84,7 @@ std::vector<ComparedStack> compare_wrong(const WrongTheory& theory, const Stage&
         stacks::predict_stacks(one, one.theory.finite_width.value_or(true), progress);
     std::vector<const theory::Prediction*> predictions = truth;
     predictions[i] = &wrong.front().prediction;
-    all.push_back(compared(spec, stacks::judge_stacks(stage.measured, predictions, stage.config.agreement)[i]));
+    all.push_back(compared(spec, stacks::judge_stacks(stage.config, stage.measured, predictions)[i]));
   }
   if (all.empty()) all.push_back({.reason = "the fault acts on no stack that is meant"});
   return all;

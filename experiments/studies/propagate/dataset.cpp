@@ -25,7 +25,6 @@ const std::string on_stack = "input placement";
 struct Stack {
   const stacks::StackResult& result;
   const config::RunOptions& run;
-  const judge::SeedCurves* seeds;  ///< seed by seed; null where nothing was measured
 
   [[nodiscard]] const Profile* measured() const { return result.measurement ? &result.measurement->profile : nullptr; }
   [[nodiscard]] const Profile& predicted() const { return result.prediction.profile; }
@@ -116,9 +115,9 @@ std::vector<dataset::ColumnSpec> seed_columns() {
 }
 
 void put_seeds(const Stack& s, const Row& row) {
-  if (s.seeds == nullptr) return;
+  if (!s.result.measurement) return;
   for (const Statistic statistic : statistics_per_seed) {
-    const judge::SeedCurves::Rows* rows = s.seeds->find(statistic, Signal::x_out);
+    const judge::SeedCurves::Rows* rows = s.result.measurement->per_seed.find(statistic, Signal::x_out);
     if (rows == nullptr) continue;
     for (std::size_t i = 0; i < rows->size(); ++i) row.at("seed", i).put(text_of(statistic) + "_per_seed", (*rows)[i]);
   }
@@ -247,8 +246,7 @@ const dataset::Schema& schema() {
   return declared;
 }
 
-dataset::Dataset dataset_of(const config::Config& config, const std::vector<stacks::StackResult>& results,
-                            const std::vector<judge::SeedCurves>& per_seed) {
+dataset::Dataset dataset_of(const config::Config& config, const std::vector<stacks::StackResult>& results) {
   Builder builder(schema());
   const auto has_weights = [](const stacks::StackResult& r) {
     return !r.prediction.profile.weight_curves.empty() ||
@@ -260,7 +258,7 @@ dataset::Dataset dataset_of(const config::Config& config, const std::vector<stac
   for (const stacks::StackResult& r : results) depths = std::max(depths, r.spec.model.depths());
   dataset::put_curve_coordinates(builder, results.front().spec.model, depths, top_count, weights);
   builder.put("statistic", statistic_names);
-  if (!per_seed.empty()) {
+  if (results.front().measurement) {
     builder.count("seed", static_cast<std::size_t>(config.run.seeds), static_cast<std::int64_t>(config.run.seed));
   }
   std::ptrdiff_t contrasts = 0;
@@ -277,8 +275,7 @@ dataset::Dataset dataset_of(const config::Config& config, const std::vector<stac
     const std::size_t placement = i % config.stacks_per_input();
     builder.at("input", input).put("input", input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
     dataset::put_placement(builder, placement, config::placement_label(r.spec), r.spec.settings);
-    table().put({r, config.run, i < per_seed.size() ? &per_seed[i] : nullptr},
-                builder.at("input", input).at("placement", placement));
+    table().put({r, config.run}, builder.at("input", input).at("placement", placement));
   }
   return builder.finish();
 }

@@ -25,10 +25,8 @@ void dump(const config::Config& config, const std::string& folder, bool overwrit
 /// The verdict and what it rests on, on the dimensions `on`: detectable errors (T22) by statistic, and contrasts.
 dataset::Table<judge::StackVerdict> verdict_table(const std::string& on);
 
-/// The result of propagate and theory, on the dimensions (input, placement, …). `per_seed` has every stack's curves
-/// seed by seed, or is empty.
+/// The result of propagate and theory, on the dimensions (input, placement, …).
 const dataset::Schema& schema();
-dataset::Dataset dataset_of(const config::Config& config, const std::vector<stacks::StackResult>& results,
-                            const std::vector<judge::SeedCurves>& per_seed = {});
+dataset::Dataset dataset_of(const config::Config& config, const std::vector<stacks::StackResult>& results);
 
 }  // namespace periscope::propagate
