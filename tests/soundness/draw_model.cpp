@@ -12,7 +12,7 @@ const std::array<std::string, 14> families{"llama", "mistral", "qwen2", "qwen3",
 
 Placement placed(const char* name) { return *find_placement(name); }
 
-void set_sizes(stacks::Draw& draw, ModelSpec& m) {
+void set_sizes(verify::Draw& draw, ModelSpec& m) {
   m.layers = draw.chance(0.6) ? 1 : draw.whole(2, 3);
   m.width = draw.size(m.norm == NormKind::layer ? 2 : 1, 24);
   m.heads = draw.whole(1, 4);
@@ -22,7 +22,7 @@ void set_sizes(stacks::Draw& draw, ModelSpec& m) {
   m.vocab = draw.whole(2, 12);
 }
 
-void set_scores(stacks::Draw& draw, ModelSpec& m, double cap_chance, double window_chance) {
+void set_scores(verify::Draw& draw, ModelSpec& m, double cap_chance, double window_chance) {
   for (int l = 0; l < m.layers; ++l) {
     AttentionRule rule;
     if (draw.chance(0.4)) rule.scores.scale = draw.magnitude(-3.0, 2.0);
@@ -33,7 +33,7 @@ void set_scores(stacks::Draw& draw, ModelSpec& m, double cap_chance, double wind
   }
 }
 
-void set_positions(stacks::Draw& draw, ModelSpec& m, int offset, int tokens) {
+void set_positions(verify::Draw& draw, ModelSpec& m, int offset, int tokens) {
   m.embedding.position_offset = offset;
   m.embedding.positions = offset + tokens + draw.whole(0, 2);
 }
@@ -54,7 +54,7 @@ void like_gpt(ModelSpec& m, const char* placement, MlpKind mlp) {
   m.rope = false;
 }
 
-void like_gemma(stacks::Draw& draw, ModelSpec& m) {
+void like_gemma(verify::Draw& draw, ModelSpec& m) {
   m.placement = placed("peri");
   m.norm = NormKind::rms;
   m.mlp = MlpKind::geglu_tanh;
@@ -62,7 +62,7 @@ void like_gemma(stacks::Draw& draw, ModelSpec& m) {
   m.embedding.scale = std::sqrt(draw.whole(1, 24));
 }
 
-void like_nothing(stacks::Draw& draw, ModelSpec& m) {
+void like_nothing(verify::Draw& draw, ModelSpec& m) {
   if (draw.chance(0.6)) {
     const auto table = placement_table();
     m.placement = table[static_cast<std::size_t>(draw.whole(0, static_cast<int>(table.size()) - 1))];
@@ -90,7 +90,7 @@ void like_nothing(stacks::Draw& draw, ModelSpec& m) {
 
 std::span<const std::string> specimen_families() { return families; }
 
-void draw_model(stacks::Draw& draw, Specimen& s) {
+void draw_model(verify::Draw& draw, Specimen& s) {
   ModelSpec& m = s.model;
   s.family = families[static_cast<std::size_t>(draw.whole(0, static_cast<int>(families.size()) - 1))];
   // Long inputs, where softmax denominators stagnate in narrow formats, are rare: they take long.

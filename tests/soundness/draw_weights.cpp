@@ -14,14 +14,14 @@ using Values = std::vector<double>;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-Values constant_rows(stacks::Draw& draw, int rows, int cols, double scale) {
+Values constant_rows(verify::Draw& draw, int rows, int cols, double scale) {
   Values w;
   for (int i = 0; i < rows; ++i) w.insert(w.end(), at(cols), scale * draw.normal());
   return w;
 }
 
 /// Rows of pairs w, −w: Σ_j w_j = 0 exactly.
-Values cancelling_rows(stacks::Draw& draw, int rows, int cols, double scale) {
+Values cancelling_rows(verify::Draw& draw, int rows, int cols, double scale) {
   Values w = draw.normals(rows * cols, scale);
   for (int i = 0; i < rows; ++i) {
     for (int j = 1; j < cols; j += 2) w[at(i * cols + j)] = -w[at(i * cols + j - 1)];
@@ -29,14 +29,14 @@ Values cancelling_rows(stacks::Draw& draw, int rows, int cols, double scale) {
   return w;
 }
 
-Values signs(stacks::Draw& draw, int count, double scale) {
+Values signs(verify::Draw& draw, int count, double scale) {
   Values w(at(count));
   for (double& v : w) v = draw.chance(0.5) ? scale : -scale;
   return w;
 }
 
 /// All rows point one way, but for their sign and length.
-Values aligned_rows(stacks::Draw& draw, int rows, int cols, double scale) {
+Values aligned_rows(verify::Draw& draw, int rows, int cols, double scale) {
   const Values row = signs(draw, cols, scale);
   Values w;
   for (int i = 0; i < rows; ++i) {
@@ -46,7 +46,7 @@ Values aligned_rows(stacks::Draw& draw, int rows, int cols, double scale) {
   return w;
 }
 
-Values one_per_row(stacks::Draw& draw, int rows, int cols, double scale) {
+Values one_per_row(verify::Draw& draw, int rows, int cols, double scale) {
   Values w(at(rows * cols), 0.0);
   for (int i = 0; i < rows; ++i) w[at(i * cols + draw.whole(0, cols - 1))] = draw.chance(0.5) ? scale : -scale;
   return w;
@@ -57,7 +57,7 @@ struct Shaped {
   const char* structure;  ///< null for nothing special
 };
 
-Shaped draw_matrix(stacks::Draw& draw, int rows, int cols, const NumberFormat& format) {
+Shaped draw_matrix(verify::Draw& draw, int rows, int cols, const NumberFormat& format) {
   const double scale = draw.chance(0.6) ? 1.0 / std::sqrt(cols) : draw.magnitude(-3.0, 3.0);
   switch (draw.whole(0, 17)) {
     case 0: return {draw.rank_one(rows, cols, scale), "rank one"};
@@ -89,7 +89,7 @@ Shaped draw_matrix(stacks::Draw& draw, int rows, int cols, const NumberFormat& f
   }
 }
 
-Values draw_gain(stacks::Draw& draw, int n, const NumberFormat& format) {
+Values draw_gain(verify::Draw& draw, int n, const NumberFormat& format) {
   const double scale = draw.chance(0.6) ? 1.0 : draw.magnitude(-3.0, 2.0);
   Values gain(at(n), scale);
   switch (draw.whole(0, 7)) {
@@ -106,7 +106,7 @@ Values draw_gain(stacks::Draw& draw, int n, const NumberFormat& format) {
 
 class Writer {
  public:
-  Writer(stacks::Draw& draw, const NumberFormat& format, Specimen& s)
+  Writer(verify::Draw& draw, const NumberFormat& format, Specimen& s)
       : draw_(draw), format_(format), s_(s), biased_(draw.chance(facts_of(s.model.norm).has_bias ? 0.9 : 0.25)) {}
 
   void write() {
@@ -195,7 +195,7 @@ class Writer {
     s_.numbers[id] = {rows, cols, std::move(values)};
   }
 
-  stacks::Draw& draw_;
+  verify::Draw& draw_;
   const NumberFormat& format_;
   Specimen& s_;
   bool biased_;
@@ -222,10 +222,10 @@ std::int64_t Specimen::parameters() const {
   return count;
 }
 
-void draw_weights(stacks::Draw& draw, const NumberFormat& format, Specimen& s) { Writer(draw, format, s).write(); }
+void draw_weights(verify::Draw& draw, const NumberFormat& format, Specimen& s) { Writer(draw, format, s).write(); }
 
 Specimen generate_specimen(std::uint64_t seed, std::uint32_t index, const NumberFormat& format) {
-  stacks::Draw draw({seed, index, Stream::soundness_checkpoint});
+  verify::Draw draw({seed, index, Stream::soundness_checkpoint});
   Specimen s;
   s.seed = seed;
   s.index = index;

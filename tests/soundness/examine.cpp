@@ -185,7 +185,7 @@ class Trial {
   std::array<double, class_count> reached_;
 };
 
-Emulation draw_emulation(stacks::Draw& draw, const RunArithmetic& arithmetic, int number) {
+Emulation draw_emulation(verify::Draw& draw, const RunArithmetic& arithmetic, int number) {
   // Uses each order of summation in turn.
   const auto order = static_cast<SumOrder>(static_cast<std::size_t>(number) % sum_order_names.size());
   return {.arithmetic = arithmetic,
@@ -203,7 +203,7 @@ Emulation draw_emulation(stacks::Draw& draw, const RunArithmetic& arithmetic, in
 SpecimenResult examine(const SoundnessConfig& options, std::uint32_t index) {
   const RunArithmetic arithmetic = options.arithmetics[index % options.arithmetics.size()];
   const NumberFormat& format = arithmetic.stored;
-  stacks::Draw draw({options.seed, index, Stream::soundness_run});
+  verify::Draw draw({options.seed, index, Stream::soundness_run});
   const auto ops = make_reference_backend();
 
   SpecimenResult r;

@@ -11,7 +11,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-std::vector<int> random_ids(stacks::Draw& draw, const Specimen& s) {
+std::vector<int> random_ids(verify::Draw& draw, const Specimen& s) {
   std::vector<int> ids(static_cast<std::size_t>(s.tokens));
   for (int& id : ids) id = draw.whole(0, s.model.vocab - 1);
   return ids;
@@ -31,7 +31,7 @@ Tensor real_input(const Backend& ops, const Specimen& s, Values values, const Nu
   return ops.from_host(s.tokens, s.model.width, DType::f64, values);
 }
 
-std::vector<Values> real_values(stacks::Draw& draw, const Specimen& s, const NumberFormat& format) {
+std::vector<Values> real_values(verify::Draw& draw, const Specimen& s, const NumberFormat& format) {
   const int count = s.tokens * s.model.width;
   const double largest = largest_entry(s, format);
   const double ordinary = std::min(1.0, largest);
@@ -63,7 +63,7 @@ theory::Certificate certified_part(const theory::Certificate& certificate) {
 
 }  // namespace
 
-std::vector<SpecimenInput> inputs_for(stacks::Draw& draw, const Specimen& s, const StackContext& exact,
+std::vector<SpecimenInput> inputs_for(verify::Draw& draw, const Specimen& s, const StackContext& exact,
                                       const theory::Certificate& certificate, const NumberFormat& format) {
   constexpr int steps = 6;
   constexpr int random_sequences = 3;
@@ -90,7 +90,7 @@ std::vector<SpecimenInput> inputs_for(stacks::Draw& draw, const Specimen& s, con
   return inputs;
 }
 
-SpecimenInput changed(stacks::Draw& draw, const Specimen& s, const Backend& ops, const SpecimenInput& input,
+SpecimenInput changed(verify::Draw& draw, const Specimen& s, const Backend& ops, const SpecimenInput& input,
                       const NumberFormat& format) {
   if (const auto* ids = std::get_if<std::vector<int>>(&input)) {
     std::vector<int> next = *ids;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/run/draw.h"
+#include "experiments/studies/verify/draw.h"
 #include "sim/numerics/number_format.h"
 #include "tests/soundness/held_weights.h"
 #include "theory/certify/certificate.h"
@@ -34,12 +34,12 @@ std::span<const std::string> specimen_families();
 
 /// Draws shape and options of a family: width 1 … 24, one to three layers, head width 1 … 8, grouped keys, soft caps,
 /// windows, QK-norm, biases, positions, tiny ε.
-void draw_model(stacks::Draw& draw, Specimen& specimen);
+void draw_model(verify::Draw& draw, Specimen& specimen);
 
 /// Draws its weights: normal, of rank one, constant rows, rows that cancel, spikes, signs, zeros, numbers near the
 /// largest and the smallest of the format; gains that are huge, tiny, negative or zero; biases that cancel what comes
 /// out of a norm; gates that equal what they gate; tables with one huge row, equal rows or constant rows.
-void draw_weights(stacks::Draw& draw, const NumberFormat& format, Specimen& specimen);
+void draw_weights(verify::Draw& draw, const NumberFormat& format, Specimen& specimen);
 
 /// A random specimen, a function of its arguments alone.
 Specimen generate_specimen(std::uint64_t seed, std::uint32_t index, const NumberFormat& format);

@@ -9,20 +9,6 @@
 
 namespace periscope::stacks {
 
-/// The cost of one seed's products with the random matrices of a stack, drawn in either way, in operations of a matrix
-/// product in f32, of which a core does about 6e10 a second. It is a fixed rule, not a measurement, so that the choice
-/// between the two depends on the specification alone.
-///   dense        2 N m n a product, forward, and with gradients again, to the input and for the gradient's norm; by
-///                Gram matrices of N rows where these cost less; a drawn weight is worth 90 operations,
-///                forward, and with gradients when the layer is computed again and in the backward pass.
-///   matrix-free  Gram matrices of N rows in double, at half the rate, their factors, products of [N, N] with [N, m]
-///                and [N, n], and N (m + n) numbers drawn.
-struct WeightsCost {
-  double dense = 0.0;
-  double matrix_free = 0.0;
-};
-[[nodiscard]] WeightsCost weights_cost(const StackSpec& spec, DType dtype, bool backward);
-
 /// Returns true if a run draws its weights matrix-free (T21): as run.weights says; with "auto" if that costs at most
 /// half as much as dense weights, and these cost more than 2e9 operations a seed (below that there is nothing to gain).
 [[nodiscard]] bool draws_matrix_free(const StackSpec& spec, const config::RunOptions& run);

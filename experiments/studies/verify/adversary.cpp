@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "experiments/engine/run/draw.h"
+#include "experiments/studies/verify/draw.h"
 #include "experiments/studies/verify/statements.h"
 #include "sim/base/in_parallel.h"
 
@@ -17,7 +17,7 @@ namespace {
 constexpr double decisive_gain = 100.0;
 
 BoundCase random_start(const Attack& attack, std::uint64_t seed, std::uint32_t start) {
-  stacks::Draw draw({seed, start, Stream::verify_attack});
+  Draw draw({seed, start, Stream::verify_attack});
   const int d = attack.width;
   constexpr int units = 3;
   BoundCase c = plain_case(attack.rule, d);

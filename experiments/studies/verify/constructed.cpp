@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/engine/run/draw.h"
+#include "experiments/studies/verify/draw.h"
 #include "experiments/studies/verify/statements.h"
 #include "sim/base/in_parallel.h"
 #include "sim/model/parameters.h"
@@ -40,7 +40,7 @@ constexpr int points_per_decade = 2, decades = 6;
 /// Stack `number` under one setting. Weights and input are the same for all settings.
 BoundCase massive_stack(const SublayerRule& rule, bool final_norm, std::uint64_t seed, std::uint32_t number) {
   constexpr int width = massive_width, hidden = massive_hidden;
-  stacks::Draw draw({seed, number, Stream::verify_massive});
+  Draw draw({seed, number, Stream::verify_massive});
   BoundCase c = plain_case(rule, width);
   c.set("x", draw.normals(width, 1.0), width);
   c.set("up", draw.normals(hidden * width, 1.0 / std::sqrt(width)), width);

@@ -1,10 +1,10 @@
-#include "experiments/engine/run/draw.h"
 #include "experiments/studies/verify/bound_case.h"
+#include "experiments/studies/verify/draw.h"
 
 namespace periscope::verify {
 namespace {
 
-SublayerRule draw_rule(stacks::Draw& draw) {
+SublayerRule draw_rule(Draw& draw) {
   constexpr SublayerRule b_only{.norm_b = true}, a_c{.norm_a = true, .norm_c = true},
       all{.norm_a = true, .norm_b = true, .norm_c = true};
   SublayerRule rule = draw.of({pre, pre, peri, peri, peri, post, post, b_only, a_c, all});
@@ -15,7 +15,7 @@ SublayerRule draw_rule(stacks::Draw& draw) {
   return rule;
 }
 
-void draw_norm(stacks::Draw& draw, BoundCase& c, const std::string& name) {
+void draw_norm(Draw& draw, BoundCase& c, const std::string& name) {
   const int width = c.width();
   const double scale = draw.chance(0.5) ? 1.0 : draw.magnitude(-6.0, 6.0);
   std::vector<double> gain(static_cast<std::size_t>(width), draw.chance(0.2) ? -scale : scale);
@@ -26,14 +26,14 @@ void draw_norm(stacks::Draw& draw, BoundCase& c, const std::string& name) {
   }
 }
 
-double draw_eps(stacks::Draw& draw) {
+double draw_eps(Draw& draw) {
   const double u = draw.uniform();
   if (u < 0.4) return 0.0;
   return u < 0.6 ? 1e-6 : draw.magnitude(-12.0, 6.0);
 }
 
 /// Multiplies one feature of the input, or one hidden unit, by up to 1e6.
-void make_massive(stacks::Draw& draw, BoundCase& c) {
+void make_massive(Draw& draw, BoundCase& c) {
   const int d = c.width();
   const double factor = draw.magnitude(0.0, 6.0);
   const bool is_feature = draw.chance(0.5);
@@ -47,7 +47,7 @@ void make_massive(stacks::Draw& draw, BoundCase& c) {
 }  // namespace
 
 BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
-  stacks::Draw draw({seed, id, Stream::verify_case});
+  Draw draw({seed, id, Stream::verify_case});
   const SublayerRule rule = draw_rule(draw);
   const NormKind norm = draw.chance(0.35) ? NormKind::layer : NormKind::rms;
   const int width = draw.size(subtracts_mean(norm) ? 2 : 1, 64);

@@ -6,7 +6,7 @@
 
 #include "sim/random/philox.h"
 
-namespace periscope::stacks {
+namespace periscope::verify {
 
 /// Random choices for generated cases, fixed by a seed and the case's number, the same on every machine.
 class Draw {
@@ -53,4 +53,4 @@ class Draw {
   boost::random::normal_distribution<double> normal_;
 };
 
-}  // namespace periscope::stacks
+}  // namespace periscope::verify
