@@ -1,10 +1,43 @@
 #include "experiments/studies/describe.h"
 
+#include <fmt/format.h>
+
 #include "experiments/studies/studies.h"
+#include "sim/checkpoint/recipe.h"
+#include "sim/spec/placement.h"
+#include "sim/spec/stack_keys.h"
 
 namespace periscope {
 
 using nlohmann::ordered_json;
+
+namespace {
+
+constexpr int recipe_width = 1024;  ///< width for which recipes are listed
+
+/// "0.0004", or "0.0004*width" of a family that scales its embedding by the width's root.
+std::string second_moment_text(const Family& family) {
+  const double at_one = recipe_of(family, recipe_width).second_moment;
+  const double at_two = recipe_of(family, 2 * recipe_width).second_moment;
+  return at_one == at_two ? fmt::format("{:.4g}", at_one) : fmt::format("{:.4g}*width", at_one / recipe_width);
+}
+
+/// Returns the keys that a recipe sets, with their values, but for keys of [model] that it leaves off.
+std::vector<std::pair<std::string, std::string>> recipe_keys(const Family& family) {
+  const Recipe recipe = recipe_of(family, recipe_width);
+  const ordered_json model = config::section_json(model_section, recipe.model);
+  std::vector<std::pair<std::string, std::string>> keys;
+  for (const char* key :
+       {"placement", "qk_norm", "norm", "norm_eps", "mlp", "rope", "causal", "embedding_norm", "final_norm"}) {
+    keys.emplace_back(key, model[key].is_string() ? model[key].get<std::string>() : model[key].dump());
+  }
+  keys.insert(keys.end(), {{"std", fmt::format("{:g}", recipe.init_std)},
+                           {"second_moment", second_moment_text(family)},
+                           {"residual", std::string(family.init_residual)}});
+  return keys;
+}
+
+}  // namespace
 
 ordered_json sections_json() {
   ordered_json all;
@@ -76,6 +109,29 @@ ordered_json results_json() {
                          {"meaning", c.meaning}});
     }
     all[one.schema->kind()] = {{"version", one.schema->version()}, {"columns", columns}};
+  }
+  return all;
+}
+
+ordered_json placements_json() {
+  ordered_json all = ordered_json::array();
+  for (const Placement& p : placement_table()) {
+    all.push_back({{"name", p.name},
+                   {"norms", p.norms},
+                   {"scales", p.scales},
+                   {"final_norm", p.defaults.final_norm},
+                   {"used_by", p.used_by}});
+  }
+  return all;
+}
+
+ordered_json recipes_json() {
+  ordered_json all = ordered_json::array();
+  for (const Family& family : family_table()) {
+    ordered_json one{{"name", family.name}};
+    for (const auto& [key, value] : recipe_keys(family)) one["sets"][key] = value;
+    one["beyond"] = recipe_of(family, recipe_width).beyond;
+    all.push_back(one);
   }
   return all;
 }

@@ -14,4 +14,10 @@ nlohmann::ordered_json studies_json();
 /// Every kind of result, by its name: its version, and its columns with dimensions, units and meaning.
 nlohmann::ordered_json results_json();
 
+/// The named placements: name, norms, scales, final_norm, used_by.
+nlohmann::ordered_json placements_json();
+
+/// For every model.recipe, the values that it sets, and the properties of its family that no key describes.
+nlohmann::ordered_json recipes_json();
+
 }  // namespace periscope

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "experiments/engine/settings/build_info.h"
-#include "experiments/engine/settings/catalogue.h"
 #include "experiments/engine/settings/config.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/resolved.h"
@@ -68,10 +67,10 @@ void add_descriptions(nb::module_& module) {
   module.def(
       "description",
       [] {
-        const nlohmann::ordered_json all{{"version", build_info::version},   {"commit", build_info::commit},
-                                         {"studies", studies_json()},        {"sections", sections_json()},
-                                         {"results", results_json()},        {"placements", config::placements_json()},
-                                         {"recipes", config::recipes_json()}};
+        const nlohmann::ordered_json all{{"version", build_info::version}, {"commit", build_info::commit},
+                                         {"studies", studies_json()},      {"sections", sections_json()},
+                                         {"results", results_json()},      {"placements", placements_json()},
+                                         {"recipes", recipes_json()}};
         return config::json_text(all);
       },
       "What the program offers, as JSON.");

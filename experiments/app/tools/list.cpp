@@ -6,7 +6,6 @@
 #include "experiments/app/publish.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/tools/tools.h"
-#include "experiments/engine/settings/catalogue.h"
 #include "experiments/studies/describe.h"
 #include "experiments/studies/studies.h"
 #include "sim/backends.h"
@@ -25,7 +24,7 @@ std::vector<Example> examples() {
 
 nlohmann::ordered_json list_json() {
   nlohmann::ordered_json json;
-  json["placements"] = config::placements_json();
+  json["placements"] = placements_json();
   for (const Preset& p : presets) {
     json["presets"].push_back({{"name", p.name},
                                {"layers", p.layers},
@@ -35,7 +34,7 @@ nlohmann::ordered_json list_json() {
                                {"head_dim", p.head_dim},
                                {"mlp_width", p.mlp_width}});
   }
-  json["recipes"] = config::recipes_json();
+  json["recipes"] = recipes_json();
   for (const nlohmann::ordered_json& section : sections_json()) {
     for (const nlohmann::ordered_json& key : section.at("keys")) json["keys"].push_back(key);
   }
@@ -62,7 +61,7 @@ void add_list(CLI::App& app, int& code) {
   const auto completion = std::make_shared<bool>(false);
   const auto json = [=] {
     if (*columns) return nlohmann::ordered_json{{"results", results_json()}};
-    return *recipes ? config::recipes_json() : *blocks ? blocks_json() : list_json();
+    return *recipes ? recipes_json() : *blocks ? blocks_json() : list_json();
   };
   const auto text = [=] { return *columns ? columns_text() : *blocks ? blocks_text() : list_text(*recipes); };
   CLI::App* command =

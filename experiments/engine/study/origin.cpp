@@ -120,9 +120,8 @@ nlohmann::ordered_json whole_json(const Outcome& outcome) {
   return outcome.data ? dataset::json_of(*outcome.data) : outcome.document;
 }
 
-std::string citation() { return entries(build_info::version, build_info::commit, ""); }
-
 std::string citation(const std::function<std::string(const char*)>& attribute) {
+  if (!attribute) return entries(build_info::version, build_info::commit, "");
   const std::string result =
       fmt::format("; a result of its study {} on {}, {}, with the configuration of SHA-256 {}", attribute("study"),
                   attribute("device"), attribute("instructions"), attribute("config_sha256"));
