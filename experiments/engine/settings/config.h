@@ -126,12 +126,6 @@ void require_variations(std::span<const AnySection> known, const std::vector<std
 /// Throws ConfigError if two entries of the list `key` are the same: results are found by them.
 void require_different(std::string_view key, std::vector<std::string> entries);
 
-/// Reads one more section of a configuration that load_config has accepted.
-template <class Own>
-void load_section(const Section<Own>& section, const Tree& tree, Own& values) {
-  read_section(TomlReader(tree), section, values);
-}
-
 /// Parses a --dtype word. Throws ConfigError for an unknown one.
 DType parse_dtype(const std::string& word);
 

@@ -127,13 +127,12 @@ void require_second_moment(const InitSpec& init, double derived, double given) {
 void read_kinds(TomlReader& reader, std::vector<InputKind>& kinds) {
   const toml::node* node = reader.find("kind");
   if (node == nullptr) return;
+  std::vector<std::string> words(1);
+  const std::string expected = node->is_string() ? take(*node, words.front()) : take(*node, words);
+  if (!expected.empty() || words.empty()) reader.fail("kind", *node, "gaussian, tokens, text, or a list of these");
   kinds.clear();
-  const toml::array single{node->is_string() ? *node->value<std::string>() : std::string()};
-  const toml::array* list = node->is_string() ? &single : node->as_array();
-  if (list == nullptr || list->empty()) reader.fail("kind", *node, "gaussian, tokens, text, or a list of these");
-  for (const toml::node& item : *list) {
-    if (!item.is_string()) reader.fail("kind", *node, "gaussian, tokens, text, or a list of these");
-    kinds.push_back(static_cast<InputKind>(reader.index_of("kind", *item.value<std::string>(), input_kind_names)));
+  for (const std::string& word : words) {
+    kinds.push_back(static_cast<InputKind>(reader.index_of("kind", word, input_kind_names)));
   }
 }
 

@@ -50,7 +50,7 @@ void read_keys(TomlReader& reader, const Section<S>& section, S& values) {
   }
 }
 
-/// Reads the keys of a section of `root`.
+/// Reads the keys of a section of the configuration whose root is `root`.
 template <class S>
 void read_section(TomlReader root, const Section<S>& section, S& values) {
   TomlReader reader = root.table(section.name);

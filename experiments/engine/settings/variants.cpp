@@ -4,9 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <span>
 #include <utility>
 
 #include "experiments/engine/settings/json_text.h"
@@ -17,8 +15,6 @@
 namespace periscope::config {
 namespace {
 
-constexpr std::array<std::string_view, 3> tables_of_stacks{"model", "init", "input"};
-constexpr std::array<std::string_view, 3> tables_of_runs{"run", "theory", "agreement"};
 constexpr double most_combinations = 1000;
 
 /// A value as people write it: a bare word, a named placement's name, or TOML.
@@ -31,34 +27,25 @@ std::string value_text(const toml::node& node) {
   return toml_line(node);
 }
 
-/// Calls `visit` with a section, a key and its list, for every key of these sections that has a list.
+/// Calls `visit` with a section, a key and its list, for every key of stacks that has a list.
 template <class Visit>
-void visit_lists(const Tree& tree, std::span<const std::string_view> sections, const Visit& visit) {
-  for (const std::string_view section : sections) {
+void visit_lists(const Tree& tree, const Visit& visit) {
+  for (const char* section : {"model", "init", "input"}) {
     const toml::table* keys = tree.values.get_as<toml::table>(section);
     if (keys == nullptr) continue;
-    const TomlReader reader(keys, std::string(section), tree.file);
+    const TomlReader reader(keys, section, tree.file);
     for (const auto& [key, node] : *keys) {
-      const bool is_one_value = section == "input" ? key.str() == "kind" : key.str() == "layer_placement";
+      const bool is_one_value =
+          section == std::string_view("input") ? key.str() == "kind" : key.str() == "layer_placement";
       if (node.is_array() && !is_one_value) visit(reader, std::string(key.str()), *node.as_array());
     }
   }
 }
 
-void refuse_lists_of_runs(const Tree& tree) {
-  visit_lists(tree, tables_of_runs, [](const TomlReader& section, const std::string& key, const toml::array& list) {
-    section.fail(key, list,
-                 fmt::format("one value: only keys of model, init and input take lists, as all stacks of a run share "
-                             "its [{}]",
-                             section.name()));
-  });
-}
-
 }  // namespace
 
 Lists::Lists(const Tree& tree) {
-  refuse_lists_of_runs(tree);
-  visit_lists(tree, tables_of_stacks, [&](const TomlReader& section, const std::string& key, const toml::array& list) {
+  visit_lists(tree, [&](const TomlReader& section, const std::string& key, const toml::array& list) {
     const toml::source_position& at = list.source().begin;
     ListedKey listed{.name = section.name() + "." + key, .texts = {}, .order = {0, at.line, at.column}};
     if (list.empty()) section.fail(key, list, "at least one value");
@@ -112,17 +99,16 @@ Choice Lists::choice(std::size_t i) const {
 Choice Lists::choice(std::size_t i, const Tree& overridden) const {
   const Choice measured = choice(i);
   Choice choice;
-  visit_lists(
-      overridden, tables_of_stacks, [&](const TomlReader& section, const std::string& key, const toml::array& list) {
-        const std::string name = section.name() + "." + key;
-        const auto known = std::ranges::find(keys_, name, &ListedKey::name);
-        const std::size_t count = known == keys_.end() ? 1 : known->texts.size();
-        if (list.size() != 1 && list.size() != count) {
-          throw ConfigError(fmt::format("--theory-set {}: {} values, expected one{}", name, list.size(),
-                                        count > 1 ? fmt::format(", or {} as measured", count) : ", as measured"));
-        }
-        choice[name] = list.size() == 1 ? 0 : measured.at(name);
-      });
+  visit_lists(overridden, [&](const TomlReader& section, const std::string& key, const toml::array& list) {
+    const std::string name = section.name() + "." + key;
+    const auto known = std::ranges::find(keys_, name, &ListedKey::name);
+    const std::size_t count = known == keys_.end() ? 1 : known->texts.size();
+    if (list.size() != 1 && list.size() != count) {
+      throw ConfigError(fmt::format("--theory-set {}: {} values, expected one{}", name, list.size(),
+                                    count > 1 ? fmt::format(", or {} as measured", count) : ", as measured"));
+    }
+    choice[name] = list.size() == 1 ? 0 : measured.at(name);
+  });
   return choice;
 }
 

@@ -25,8 +25,7 @@ struct ListedKey {
 /// whose list is a dimension of results itself, is none of them.
 class Lists {
  public:
-  /// Throws ConfigError for a list that is empty, holds an entry twice, or is in a table whose keys take none, and for
-  /// more than 1000 combinations.
+  /// Throws ConfigError for a list that is empty or holds an entry twice, and for more than 1000 combinations.
   explicit Lists(const Tree& tree);
 
   [[nodiscard]] std::size_t combinations() const;

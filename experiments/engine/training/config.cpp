@@ -41,7 +41,7 @@ TrainConfig train_config(const study::Request& request, const std::string& corpu
   require_token_input(*config::read_tree(request.file, request.all_settings()));
   TrainConfig config;
   static_cast<config::Config&>(config) = request.load();
-  config::load_section(train_section, *config.tree, config.train);
+  config::read_section(config::TomlReader(*config.tree), train_section, config.train);
   if (!corpus.empty()) {
     config.train.corpus = corpus;
   } else if (config.train.corpus != synthetic_corpus) {

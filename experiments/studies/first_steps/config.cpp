@@ -94,7 +94,7 @@ FirstStepsConfig load(study::Request request, const std::string& corpus) {
                     told.model.vocab, config.base.model.vocab));
   }
   if (!config.was_given("run.seeds") && !request.seeds) config.run.seeds = config::RunOptions().seeds;
-  config::load_section(first_steps_section, *config.tree, config);
+  config::read_section(config::TomlReader(*config.tree), first_steps_section, config);
   if (!config.train.frozen.empty()) {
     throw ConfigError("train.frozen: expected none, as the first steps are predicted of all weights");
   }

@@ -109,6 +109,7 @@ void add_groups(const Variant& variant, const TrainConfig& shared, std::vector<G
   std::vector<std::string> settings = variant.set;
   settings.insert(settings.end(), variant.scaled.begin(), variant.scaled.end());
   const std::shared_ptr<const config::Tree> tree = config::read_tree("", settings);
+  const config::TomlReader root(*tree);
   for (const std::string& placement : variant.placements) {
     Group group{.name = variant.what.empty() ? placement : placement + ", " + variant.what,
                 .study = variant.study,
@@ -116,10 +117,10 @@ void add_groups(const Variant& variant, const TrainConfig& shared, std::vector<G
                 .train = shared.train,
                 .set = keys_of(variant.set),
                 .scaled = keys_of(variant.scaled)};
-    config::load_section(model_section, *tree, group.spec.model);
-    config::load_section(init_section, *tree, group.spec.init);
-    config::load_section(input_section, *tree, group.spec.input);
-    config::load_section(train_section, *tree, group.train);
+    config::read_section(root, model_section, group.spec.model);
+    config::read_section(root, init_section, group.spec.init);
+    config::read_section(root, input_section, group.spec.input);
+    config::read_section(root, train_section, group.train);
     groups.push_back(std::move(group));
   }
 }
