@@ -36,8 +36,8 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
-/// The runs of this process. At the interpreter's end all are stopped and waited for. A daemon thread that comes back to
-/// an ending interpreter would end the process by std::terminate, so it sleeps until the process ends.
+/// The runs of this process. At the interpreter's end all are stopped and waited for. A daemon thread that comes back
+/// to an ending interpreter would end the process by std::terminate, so it sleeps until the process ends.
 class Runs {
  public:
   /// Those of this process; to be called with the GIL.

@@ -44,10 +44,18 @@ class Record:
     values: dict[str, list[float]]  #: by the columns of ``columns("train")``, without their suffix
 
 
-def run(name: str, config: ConfigLike, *, check: bool = False, **words: Any) -> "xr.Dataset":
-    """Runs the study ``name`` and returns its dataset. The arguments are those of the verbs (``verbs.py``)."""
-    result, ds = results(name, config, **words)
-    if check and result.exit_code in (CHECK_FAILED, DIVERGED):
+def run(name: str, given: Mapping[str, Any]) -> "xr.Dataset":
+    """Runs the study ``name`` with the arguments of its verb (``verbs.py``), by name, and returns its dataset."""
+    study = _study(name)
+    result, ds = results(
+        name,
+        given["config"],
+        sections={section["name"]: given.get(section["name"]) for section in description()["sections"]},
+        flags={flag["name"]: given[flag["name"].replace("-", "_")] for flag in study["flags"]},
+        common={word: given[word] for word in study["common"] if word in given and word != "config"},
+        **{word: given[word] for word in ("theory_set", "progress", "callback") if word in given},
+    )
+    if given["check"] and result.exit_code in (CHECK_FAILED, DIVERGED):
         failure = "it diverged" if result.exit_code == DIVERGED else "a check failed"
         raise CheckFailed(f"{name}: {failure}\n{result.table}", ds)
     return ds

@@ -150,14 +150,6 @@ def verb_text(study: dict[str, Any], names: list[str]) -> str:
     words.append(("check", "Raise CheckFailed where the program would end with exit code 4 or 5."))
     names_of = [a.partition(":")[0] for a in arguments if a != "*"]
     assert len(names_of) == len(set(names_of)), (verb, names_of)
-
-    def table(what: str, pairs: list[tuple[str, str]]) -> list[str]:
-        items = [f'"{key}": {value}' for key, value in pairs]
-        line = f"        {what}={{{', '.join(items)}}},"
-        if len(line) <= WIDTH:
-            return [line]
-        return [f"        {what}={{", *[f"            {item}," for item in items], "        },"]
-
     lines = [f"def {verb}("]
     lines += [f"    {a}," for a in arguments]
     kind = f"of the kind {study['result']!r} (``periscope.columns``)" if study["result"] else ""
@@ -166,15 +158,7 @@ def verb_text(study: dict[str, Any], names: list[str]) -> str:
     for name, meaning in words:
         lines.append(textwrap.fill(f"{name}: {meaning}", WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12,
                                    break_long_words=False))  # fmt: skip
-    lines += ['    """', "    return run_study(", f'        "{study["name"]}",', "        config,"]
-    lines += table("sections", [(s, s) for s in sections])
-    lines += table("flags", [(f["name"], argument(f["name"])) for f in study["flags"]])
-    lines += table("common", [(name, name) for name in common])
-    if study["compares"]:
-        lines.append("        theory_set=theory_set,")
-    if verb == "train":
-        lines.append("        callback=callback,")
-    lines += ["        progress=progress,", "        check=check,", "    )"]
+    lines += ['    """', f'    return run_study("{study["name"]}", locals())']
     return "\n".join(lines)
 
 

@@ -74,7 +74,7 @@ TEST_CASE("the task of a prediction depends on all that it follows from") {
   wider.init.std *= 2.0;
   std::vector<config::Config> others(5, config);
   others[0].theory.tolerance = 0.05;
-  others[1].theory.fault = theory::Fault::without_gate;
+  others[1].theory.fault = theory::Fault::beta0;
   others[2].run.seed += 1;
   others[3].run.seeds += 1;
   others[4].run.backward = false;

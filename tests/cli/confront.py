@@ -77,7 +77,7 @@ class Confront(FolderTest):
                         "input.correlation=0.1", "run.seeds=16", "run.weights=matrix-free")  # fmt: skip
             stack = sets(*settings)
             self.assertEqual(run("propagate", *stack, "--quiet").returncode, 0, norm)
-            wrong = run("propagate", *stack, "--quiet", "--set", "theory.fault=norm-alpha")
+            wrong = run("propagate", *stack, "--quiet", "--theory-set", "model.norm_alpha=0.525")
             self.assertEqual(wrong.returncode, 4, norm)
 
 

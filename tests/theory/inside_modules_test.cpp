@@ -113,7 +113,7 @@ TEST_CASE(
     "gates: kernels of sigmoids of Gaussian numbers, a quarter of what an open gate lets through for small ones") {
   StackSpec spec = gated_stack(AttentionGate::head);
   const Matrix input = pair_kernel(1.3, 0.8, -0.5);
-  const GateKernels k = gate_kernels(spec, 0, input, Fault::none);
+  const GateKernels k = gate_kernels(spec, 0, input);
   Draws draws(9);
   std::vector<double> open[2], slope[2];
   const auto sigmoid = [](double x) { return 1.0 / (1.0 + std::exp(-x)); };
@@ -131,14 +131,12 @@ TEST_CASE(
   }
   const double rho = -0.5 / std::sqrt(1.3 * 0.8);
   spec.init.std = 1e4;
-  CHECK(gate_kernels(spec, 0, input, Fault::none).open(0, 1) ==
+  CHECK(gate_kernels(spec, 0, input).open(0, 1) ==
         Approx(0.5 - std::acos(rho) / (2.0 * std::numbers::pi)).epsilon(0.02));
   spec.init.std = 1e-6;
-  const GateKernels half = gate_kernels(spec, 0, input, Fault::none);
+  const GateKernels half = gate_kernels(spec, 0, input);
   CHECK(half.open(0, 1) == Approx(0.25).epsilon(1e-6));
   CHECK(half.slope(0, 1) == Approx(1.0 / 16.0).epsilon(1e-6));
-  CHECK(gate_kernels(spec, 0, input, Fault::without_gate).open(0, 1) == 1.0);
-  CHECK(gate_kernels(spec, 0, input, Fault::without_gate).slope(0, 1) == 0.0);
 }
 
 /// Σ over a layer's gates of the gradients' products at two tokens, for heads' outputs of kernel m and gradients of

@@ -200,27 +200,5 @@ TEST_CASE("T25 refuses pointwise norms: signals stay those of the limit, and the
   CHECK(coordinates_refusal(small_stack("pre", NormKind::l2).model).empty());
 }
 
-TEST_CASE("alpha 5 % off moves what theory says of a stack with DyT or Derf, and of no other") {
-  for (const NormKind kind : {NormKind::dyt, NormKind::derf}) {
-    const auto a_out = [&](Fault fault) {
-      return predict(small_stack("pre", kind), {}, {.most_samples = 16, .fault = fault})
-          .profile.find(Statistic::second_moment, Signal::A_out)
-          ->value[0];
-    };
-    StackSpec other = small_stack("pre", kind);
-    other.model.norm_alpha *= 1.05;
-    CHECK(a_out(Fault::norm_alpha) ==
-          predict(other, {}, {.most_samples = 16}).profile.find(Statistic::second_moment, Signal::A_out)->value[0]);
-    CHECK(a_out(Fault::norm_alpha) > 1.03 * a_out(Fault::none));
-    CHECK(acts_on(Fault::norm_alpha, small_stack("pre", kind), false));
-    StackSpec bare = small_stack("none", kind);
-    CHECK_FALSE(acts_on(Fault::norm_alpha, bare, true));
-    bare.model.final_norm = true;
-    CHECK(acts_on(Fault::norm_alpha, bare, true));
-    CHECK_FALSE(acts_on(Fault::norm_alpha, bare, false));
-  }
-  CHECK_FALSE(acts_on(Fault::norm_alpha, small_stack("pre", NormKind::rms), true));
-}
-
 }  // namespace
 }  // namespace periscope::theory

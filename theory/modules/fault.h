@@ -20,38 +20,29 @@ enum class GradientPaths {
 /// mistake as its limit (T2–T6).
 enum class Fault {
   none,
-  beta0,  ///< β₀: the branch's kernel in T6, ×1.01 behind a norm B and ×1.05 without, from sublayer L on
-  attention_output,  ///< T4: the kernel of attention's output ×1.05
-  no_score_path,     ///< T9: the gradient of queries and keys does not go on down the stack
-  query_gradient,    ///< T11: E‖∂loss/∂W_q‖² ×1.1
-  depth_constant,    ///< T1: α, β, input gain and Mix-LN's seam as for one layer more, layers counted from one more
-  without_v_norm,    ///< values as without their norm
-  without_gate,      ///< the attention's gates as if they were open, all of them 1
-  norm_alpha,        ///< T2: α of every norm that has one ×1.05
+  beta0,           ///< β₀: the branch's kernel in T6, ×1.01 behind a norm B and ×1.05 without, from sublayer L on
+  no_score_path,   ///< T9: the gradient of queries and keys does not go on down the stack
+  query_gradient,  ///< T11: E‖∂loss/∂W_q‖² ×1.1
+  depth_constant,  ///< T1: α, β, input gain and Mix-LN's seam as for one layer more, layers counted from one more
 };
 
-inline constexpr std::array<std::string_view, 9> fault_names{"none",           "beta0",          "attention-output",
-                                                             "no-score-path",  "query-gradient", "depth-constant",
-                                                             "without-v-norm", "without-gate",   "norm-alpha"};
+inline constexpr std::array<std::string_view, 5> fault_names{"none", "beta0", "no-score-path", "query-gradient",
+                                                             "depth-constant"};
 static_assert(are_names_of<Fault>(fault_names));
 
 /// Returns what a fault does, in words for tables and files; "" for none.
 [[nodiscard]] std::string_view meaning_of(Fault fault);
 
 /// False if the fault changes nothing that is predicted of such a stack: faults of gradients without `backward`, a
-/// depth constant where the placement has none, α where no norm has one.
+/// depth constant where the placement has none.
 [[nodiscard]] bool acts_on(Fault fault, const StackSpec& spec, bool backward);
 
 /// Factor on the kernel of a branch (β·B's output) as it enters the residual sum of a sublayer.
 [[nodiscard]] double branch_factor(Fault fault, const ModelSpec& model, int sublayer);
-/// Factor on the kernel of attention's output.
-[[nodiscard]] double attention_factor(Fault fault);
 /// Factor on E‖∂loss/∂W_q‖².
 [[nodiscard]] double query_gradient_factor(Fault fault);
 /// The paths that a gradient takes under the fault, where `chosen` is what was asked for.
 [[nodiscard]] GradientPaths paths_under(Fault fault, GradientPaths chosen);
-/// The norms as theory takes them to be.
-[[nodiscard]] NormUse norm_under(Fault fault, const ModelSpec& model);
 /// A step as theory takes it to be: with what the factors of its channels begin as in its writes.
 [[nodiscard]] Step step_under(Fault fault, const ModelSpec& model, int index);
 

@@ -79,10 +79,7 @@ Matrix normed_values_slope(const Matrix& c, int features, double eps) {
       c, eps, [&](double rho2) { return cosine.slope(rho2); }, [](double) { return 1.0; });
 }
 
-GateKernels gate_kernels(const StackSpec& spec, int layer, const Matrix& input, Fault fault) {
-  if (fault == Fault::without_gate) {
-    return {Matrix::Ones(input.rows(), input.cols()), Matrix::Zero(input.rows(), input.cols())};
-  }
+GateKernels gate_kernels(const StackSpec& spec, int layer, const Matrix& input) {
   const double sigma = stddev_of(spec, layer, Weight::attention_gate);
   const Matrix c = sigma * sigma * spec.model.width * input;
   return {activation_kernel(Activation::sigmoid, c), derivative_kernel(Activation::sigmoid, c)};
@@ -93,10 +90,6 @@ Vector inner_square(const Matrix& kernel, double eps) { return kernel.diagonal()
 Matrix through_inner_norm(const Matrix& x, const Vector& r) {
   const Vector scale = r.unaryExpr([](double v) { return v > 0.0 ? 1.0 / std::sqrt(v) : 0.0; });
   return scale.asDiagonal() * x * scale.asDiagonal();
-}
-
-bool v_norm_under(Fault fault, const ModelSpec& model, int layer) {
-  return model.v_norm_at(layer) && fault != Fault::without_v_norm;
 }
 
 bool has_norms_inside(const ModelSpec& model) {

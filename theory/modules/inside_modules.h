@@ -1,7 +1,7 @@
 #pragma once
 
+#include "sim/spec/model_spec.h"
 #include "theory/kernels/gaussian.h"
-#include "theory/modules/fault.h"
 
 /// What norms and gates inside modules make of kernels (docs/theory/attention_and_mlp.md): the norm of the
 /// values, the gates of the heads' outputs, and the norm before W_o or W_down.
@@ -25,17 +25,14 @@ struct GateKernels {
   Matrix open;
   Matrix slope;
 };
-/// Those of a layer whose attention reads `input`; of Fault::without_gate those of gates that are open whatever they
-/// read.
-GateKernels gate_kernels(const StackSpec& spec, int layer, const Matrix& input, Fault fault);
+/// Those of a layer whose attention reads `input`.
+GateKernels gate_kernels(const StackSpec& spec, int layer, const Matrix& input);
 
 /// Returns the mean square + ε of every token [T], which an inner norm divides by.
 Vector inner_square(const Matrix& kernel, double eps);
 /// T2 and T8 of an inner norm, whose gain is 1: x_tt'/√(r_t r_t'); 0 where r is.
 Matrix through_inner_norm(const Matrix& x, const Vector& r);
 
-/// The stack has a norm of the values in this layer, as theory takes it to be.
-[[nodiscard]] bool v_norm_under(Fault fault, const ModelSpec& model, int layer);
 /// True if some layer has a norm or a gate inside a module other than QK-norm.
 [[nodiscard]] bool has_norms_inside(const ModelSpec& model);
 

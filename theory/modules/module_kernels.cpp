@@ -101,36 +101,34 @@ namespace {
 
 /// T4 of an attention with norms or gates inside, all matrices flat.
 Matrix attention_with_inside(const StackSpec& spec, int layer, const AttentionAverage& average, const Matrix& input,
-                             int samples, PatternStream stream, Fault fault, Vector* inner) {
+                             int samples, PatternStream stream, Vector* inner) {
   const ModelSpec& m = spec.model;
   const double v = matrix_law(spec, layer, Weight::v).variance * m.width;
   const double o = matrix_law(spec, layer, Weight::o).variance * m.query_width();
   Matrix heads;
-  if (v_norm_under(fault, m, layer)) {
+  if (m.v_norm_at(layer)) {
     heads = average.head_output_kernel(input, input, normed_values(v * input, m.head_dim, m.norm_eps), samples, stream);
   } else {
     heads = v * average.head_output_kernel(input, samples, stream);
   }
-  if (m.gates_at(layer) > 0) heads = heads.cwiseProduct(gate_kernels(spec, layer, input, fault).open);
+  if (m.gates_at(layer) > 0) heads = heads.cwiseProduct(gate_kernels(spec, layer, input).open);
   if (m.inner_norm_at(2 * layer)) {
     const Vector square = inner_square(heads, m.norm_eps);
     heads = through_inner_norm(heads, square);
     if (inner != nullptr) *inner = square;
   }
-  return attention_factor(fault) * o * heads;
+  return o * heads;
 }
 
 }  // namespace
 
 ChannelKernel attention_kernel(const StackSpec& spec, int layer, const AttentionAverage& average,
-                               const ChannelKernel& input, int samples, PatternStream stream, Fault fault,
-                               Vector* inner) {
+                               const ChannelKernel& input, int samples, PatternStream stream, Vector* inner) {
   const ModelSpec& m = spec.model;
-  const double factor = attention_factor(fault);
   if (m.v_norm_at(layer) || m.gates_at(layer) > 0 || m.inner_norm_at(2 * layer)) {
     if (spec.scales != nullptr) throw std::logic_error("norms and gates inside modules have no law at given scales");
     const Matrix& k = input.total.product;
-    return with_row_powers(attention_with_inside(spec, layer, average, k, samples, stream, fault, inner), {}, m.width);
+    return with_row_powers(attention_with_inside(spec, layer, average, k, samples, stream, inner), {}, m.width);
   }
   const MatrixLaw q = matrix_law(spec, layer, Weight::q);
   const MatrixLaw k = matrix_law(spec, layer, Weight::k);
@@ -141,7 +139,7 @@ ChannelKernel attention_kernel(const StackSpec& spec, int layer, const Attention
                            ? average.head_output_kernel(input.total.product, samples, stream)
                            : average.head_output_kernel(read_kernel(input, q.columns), read_kernel(input, k.columns),
                                                         read_kernel(input, v.columns), samples, stream);
-  double gain = factor * (v.variance * m.width * o.variance * m.query_width());
+  double gain = v.variance * m.width * o.variance * m.query_width();
   if (const Vector heads = head_weights(spec, layer); heads.size() > 0) gain *= heads.mean();
   Matrix out = gain * mixed;
   if (const double bias = bias_variance(spec, layer, Weight::v); bias > 0.0) {

@@ -4,7 +4,6 @@
 
 #include "theory/attention/attention_pattern.h"
 #include "theory/modules/channel_kernel.h"
-#include "theory/modules/fault.h"
 
 /// T3–T5 and T29: what a stack's input and its modules make of a signal's kernels.
 namespace periscope::theory {
@@ -13,14 +12,13 @@ namespace periscope::theory {
 /// of tokens.
 ChannelKernel stack_input(const StackSpec& spec, const std::vector<int>& ids);
 
-/// T4 as theory takes it to be under `fault`: the output of attention of a layer, `average` its patterns, without W_o's
+/// T4: the output of attention of a layer, `average` its patterns, without W_o's
 /// bias. A head counts in K_f with mean_j(c_o,j² r_v,j²) over its features j, and is sampled by it where heads have
 /// laws of their own; W_o's rows are powers of the output's channels. Rows of a pattern sum to 1, so a bias of the
 /// values passes as it is. Norms and gates inside it are those of inside_modules.h, without scales; `inner`, unless it
 /// is null, becomes the square that an inner norm divides by.
 ChannelKernel attention_kernel(const StackSpec& spec, int layer, const AttentionAverage& average,
-                               const ChannelKernel& input, int samples, PatternStream stream, Fault fault = Fault::none,
-                               Vector* inner = nullptr);
+                               const ChannelKernel& input, int samples, PatternStream stream, Vector* inner = nullptr);
 
 /// Returns the share of attention's output that comes from each query head, mean_j(c_o,j² r_v,j²) over its features
 /// [H]; empty: 1.

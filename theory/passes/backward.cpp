@@ -26,7 +26,7 @@ class Backward {
         trace_(trace),
         profile_(profile),
         paths_(paths_under(chain.fault, paths)),
-        norm_(norm_under(chain.fault, spec.model)),
+        norm_(norm_use(spec.model)),
         attention_(spec, chain.sequences.count) {
     const auto layers = static_cast<std::size_t>(spec.model.layers);
     profile_.curves[{Statistic::grad_sq, Signal::x_out}].value.assign(spec.model.depths(), 0.0);
@@ -134,11 +134,11 @@ class Backward {
     const double v = squared(std_of(l, Weight::v));
     const double o = squared(std_of(l, Weight::o));
     const bool gated = m.gates_at(layer) > 0;
-    const bool normed = v_norm_under(chain_.fault, m, layer);
+    const bool normed = m.v_norm_at(layer);
     const Matrix projected = v * m.width * input;
     const Matrix values = normed ? normed_values(projected, m.head_dim, m.norm_eps) : projected;
     const Matrix behind_gate = m.inner_norm_at(l) ? through_inner_norm(g, forward.r_inner) : g;
-    const GateKernels gate = gated ? gate_kernels(spec_, layer, input, chain_.fault) : GateKernels{};
+    const GateKernels gate = gated ? gate_kernels(spec_, layer, input) : GateKernels{};
     const Matrix of_heads = gated ? Matrix(gate.open.cwiseProduct(behind_gate)) : behind_gate;
     const PatternStream stream{chain_.seed, chain_.replicate, place::backward_pass + static_cast<std::uint64_t>(l),
                                &chain_.on_work};

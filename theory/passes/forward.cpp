@@ -124,7 +124,7 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
   if (trace != nullptr && spec.scales != nullptr) {
     throw std::logic_error("the backward pass has no gains of single channels");
   }
-  const NormUse norms = norm_under(chain.fault, m);
+  const NormUse norms = norm_use(m);
   const auto norm = [&](const ChannelKernel& x, int sublayer, Weight weight) {
     return with_bias(normalised(x, norms, norm_gain(spec, sublayer, weight)),
                      bias_stddev_of(spec, gain_id(sublayer, weight)), m.width);
@@ -144,9 +144,8 @@ Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, Forwar
     }
     const PatternStream stream{chain.seed, chain.replicate, static_cast<std::uint64_t>(branch.sublayer),
                                &chain.on_work};
-    return with_bias(
-        attention_kernel(spec, layer, attention.at(layer), input, chain.samples, stream, chain.fault, inner),
-        bias_stddev_of(spec, matrix_id(layer, Weight::o)), m.width);
+    return with_bias(attention_kernel(spec, layer, attention.at(layer), input, chain.samples, stream, inner),
+                     bias_stddev_of(spec, matrix_id(layer, Weight::o)), m.width);
   };
   const StreamEnds ends = m.ends();
   StackSpec kept = spec;

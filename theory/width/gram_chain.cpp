@@ -205,9 +205,7 @@ class Chain {
     if (branch.kind == ModuleKind::mlp) {
       return independent_features(mlp_root(spec_, l / 2, input, stream), frame, m_.width, stream);
     }
-    const Matrix root =
-        std::sqrt(attention_factor(fault_)) * attention_root(spec_, l / 2, input, tokens_, stream, fault_);
-    return independent_features(root, frame, m_.width, stream);
+    return independent_features(attention_root(spec_, l / 2, input, tokens_, stream), frame, m_.width, stream);
   }
 
   const StackSpec& spec_;

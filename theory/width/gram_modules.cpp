@@ -102,16 +102,15 @@ void activate(Activation activation, Matrix& x) {
 
 }  // namespace
 
-Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Index sequence, NormalStream& stream,
-                      Fault fault) {
+Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Index sequence, NormalStream& stream) {
   const ModelSpec& m = spec.model;
   const ModuleInput x(input);
   Matrix q = x.drawn(stddev_of(spec, layer, Weight::q), m.query_width(), stream);
   Matrix k = x.drawn(stddev_of(spec, layer, Weight::k), m.key_width(), stream);
   Matrix v = x.drawn(stddev_of(spec, layer, Weight::v), m.key_width(), stream);
-  if (v_norm_under(fault, m, layer)) normalise_parts(v, m.head_dim, m.norm_eps);
+  if (m.v_norm_at(layer)) normalise_parts(v, m.head_dim, m.norm_eps);
   Matrix gate;
-  if (m.gates_at(layer) > 0 && fault != Fault::without_gate) {
+  if (m.gates_at(layer) > 0) {
     gate = x.drawn(stddev_of(spec, layer, Weight::attention_gate), m.gates_at(layer), stream);
     activate(Activation::sigmoid, gate);
   }

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "sim/spec/model_spec.h"
 #include "theory/kernels/kernel.h"
 #include "theory/kernels/normal_stream.h"
-#include "theory/modules/fault.h"
 
 /// Signals of the chain T25. A signal X [T, D] matters only through its Gram matrix XXᵀ and its means over features,
 /// the inner products with (1, …, 1): it is kept as coordinates [T, r] in an orthonormal frame of r ≤ D directions
@@ -37,7 +37,7 @@ SignalReading read_signal(const Eigen::Ref<const Matrix>& x, int width);
 /// σ_o² Σ_h (A_h V_h)(A_h V_h)ᵀ, heads of one group sharing keys and values. The rows are sequences of `sequence`
 /// tokens, one after another, that do not attend to each other.
 Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Eigen::Index sequence,
-                      NormalStream& stream, Fault fault = Fault::none);
+                      NormalStream& stream);
 
 /// Returns a root of the kernel of the MLP's output: σ_d² Σ_j hidden_j hidden_jᵀ over the hidden features.
 Matrix mlp_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream);

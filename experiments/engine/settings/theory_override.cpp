@@ -86,11 +86,6 @@ void require_fault_acts(const Config& config) {
   if (fault == theory::Fault::depth_constant) {
     expected = "a placement with constants that depend on depth, as deepnorm or lns";
   }
-  if (fault == theory::Fault::without_v_norm) expected = "model.v_norm = true";
-  if (fault == theory::Fault::without_gate) expected = "model.attention_gate = head or channel";
-  if (fault == theory::Fault::norm_alpha) {
-    expected = "norms with an alpha: model.norm = \"dyt\" or \"derf\", and a placement that has norms";
-  }
   throw ConfigError(fmt::format("theory.fault = \"{}\": expected {}", fault_name(config), expected));
 }
 
