@@ -18,7 +18,7 @@ StatisticsLayout::StatisticsLayout(const Tensor& x, const StatisticsRequest& req
     at = size;
     size += count;
   };
-  place(request.moments, moments, 5 * rows);
+  place(request.moments, moments, static_cast<Index>(row_statistics.size()) * rows);
   place(request.squares, squares, rows);
   place(!request.dots_with.empty(), dots, rows);
   place(request.cosine_of_sequences > 0, cosine, 1);
@@ -33,11 +33,10 @@ SignalStatistics StatisticsLayout::read(const std::vector<double>& numbers) cons
     if (first < 0) return {};
     return {numbers.begin() + first, numbers.begin() + first + count};
   };
-  const auto row_part = [&](Index which) { return part(moments < 0 ? none : moments + which * rows, rows); };
   const auto one = [&](Index at) {
     return at < 0 ? std::numeric_limits<double>::quiet_NaN() : numbers[static_cast<std::size_t>(at)];
   };
-  SignalStatistics s{.rows = {row_part(0), row_part(1), row_part(2), row_part(3), row_part(4)},
+  SignalStatistics s{.rows = {},
                      .squares = part(squares, rows),
                      .dots = part(dots, rows),
                      .token_cosine = one(cosine),
@@ -45,6 +44,9 @@ SignalStatistics StatisticsLayout::read(const std::vector<double>& numbers) cons
                      .top_entries = {},
                      .median_magnitude = one(median),
                      .column_maxima = part(columns, cols)};
+  for (std::size_t i = 0; moments >= 0 && i < row_statistics.size(); ++i) {
+    s.rows.values[i] = part(moments + static_cast<Index>(i) * rows, rows);
+  }
   for (Index i = 0; entries >= 0 && i < entry_count; ++i) {
     const Index at = entries + 3 * i;
     s.top_entries.push_back({static_cast<Index>(one(at)), static_cast<Index>(one(at + 1)), one(at + 2)});

@@ -1,21 +1,21 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
 #include "sim/core/tensor.h"
+#include "sim/spec/profile.h"
 
 namespace periscope {
 
 class Backend;
 
-/// Statistics of every row of a tensor [N, D], accumulated in double, two-pass.
+/// Statistics of every row of a tensor [N, D], accumulated in double, two-pass: those of row_statistics. The maximum is
+/// NaN if an element is.
 struct RowMoments {
-  std::vector<double> mean;           ///< Σx/D
-  std::vector<double> second_moment;  ///< Σx²/D
-  std::vector<double> variance;       ///< Σ(x−mean)²/D
-  std::vector<double> kurtosis;       ///< D Σ(x−mean)⁴ / (Σ(x−mean)²)²
-  std::vector<double> maximum;        ///< max |x|, NaN if one is
+  std::array<std::vector<double>, row_statistics.size()> values;  ///< by row
+  [[nodiscard]] const std::vector<double>& operator[](Statistic s) const { return values.at(row_statistic(s)); }
 };
 
 /// An element of a tensor, and where it stands.
@@ -65,7 +65,7 @@ struct StatisticsLayout {
 
   using Index = Tensor::Index;
   static constexpr Index none = -1;  ///< place of what nobody asked for
-  Index moments = none;              ///< [5, N]: mean, second moment, variance, kurtosis, maximum
+  Index moments = none;              ///< [row_statistics, N]
   Index squares = none;              ///< [N]
   Index dots = none;                 ///< [N]
   Index cosine = none;

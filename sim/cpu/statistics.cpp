@@ -72,16 +72,17 @@ CentredSums centred_sums_of_row(const T* x, Index n, double mean) {
   return all;
 }
 
-/// The five moments of a row of n numbers, `step` apart. The second pass over the row finds it in the cache.
+/// The row_statistics of a row of n numbers, `step` apart. The second pass over the row finds it in the cache.
 template <class T>
 void moments_of_row(const T* x, Index n, const RowSums& sums, double* moments, Index step) {
   const double mean = sums.sum / static_cast<double>(n);
   const CentredSums centred = centred_sums_of_row(x, n, mean);
-  moments[0] = mean;
-  moments[step] = sums.squares / static_cast<double>(n);
-  moments[2 * step] = centred.second / static_cast<double>(n);
-  moments[3 * step] = static_cast<double>(n) * centred.fourth / (centred.second * centred.second);
-  moments[4 * step] = static_cast<double>(ConstRow<T>(x, n).abs().template maxCoeff<Eigen::PropagateNaN>());
+  const auto at = [&](Statistic s) -> double& { return moments[static_cast<Index>(row_statistic(s)) * step]; };
+  at(Statistic::mean) = mean;
+  at(Statistic::second_moment) = sums.squares / static_cast<double>(n);
+  at(Statistic::variance) = centred.second / static_cast<double>(n);
+  at(Statistic::kurtosis) = static_cast<double>(n) * centred.fourth / (centred.second * centred.second);
+  at(Statistic::maximum) = static_cast<double>(ConstRow<T>(x, n).abs().template maxCoeff<Eigen::PropagateNaN>());
 }
 
 template <class T>

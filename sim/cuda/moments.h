@@ -26,7 +26,11 @@ struct CentredSums {
   double fourth;
 };
 
-/// The places are those of StatisticsLayout, by row; null for what nobody asked for. Moments are [5, rows].
+/// The position among row_statistics.
+template <Statistic statistic>
+inline constexpr Index place_of = static_cast<Index>(row_statistic(statistic));
+
+/// The places are those of StatisticsLayout, by row; null for what nobody asked for.
 template <class T>
 struct MeasureRow {
   struct Shared {
@@ -79,11 +83,11 @@ struct MeasureRow {
       if (squares != nullptr) squares[row] = s.squares;
       if (dots != nullptr) dots[row] = s.dots;
       if (moments == nullptr) return;
-      moments[row] = s.sum / count;
-      moments[rows + row] = s.squares / count;
-      moments[2 * rows + row] = c.second / count;
-      moments[3 * rows + row] = count * c.fourth / (c.second * c.second);
-      moments[4 * rows + row] = s.largest;
+      moments[place_of<Statistic::mean> * rows + row] = s.sum / count;
+      moments[place_of<Statistic::second_moment> * rows + row] = s.squares / count;
+      moments[place_of<Statistic::variance> * rows + row] = c.second / count;
+      moments[place_of<Statistic::kurtosis> * rows + row] = count * c.fourth / (c.second * c.second);
+      moments[place_of<Statistic::maximum> * rows + row] = s.largest;
     });
   }
 };

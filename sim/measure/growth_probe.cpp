@@ -63,7 +63,7 @@ Growth GrowthProbe::growth(const Sums& sums) const {
 
 std::vector<double> branch_size_from_gains(const StackContext& c) {
   const auto mean_square = [&](const Tensor& x) {
-    return x.empty() ? 0.0 : c.ops.row_moments(x).second_moment.front();
+    return x.empty() ? 0.0 : c.ops.row_moments(x)[Statistic::second_moment].front();
   };
   std::vector<double> sizes;
   for (int l = 0; l < c.model.sublayers(); ++l) {

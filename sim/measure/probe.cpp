@@ -80,13 +80,13 @@ void Probe::fill(const Place& place) {
       entry = (std::isnan(entry) ? 0.0 : entry) + value / parts;
     }
   };
-  const double second_moment = mean_of(s.rows.second_moment);
+  const double second_moment = mean_of(s.rows[Statistic::second_moment]);
   const bool finite = std::isfinite(second_moment);
-  set(Statistic::second_moment, second_moment);
-  set(Statistic::variance, mean_of(s.rows.variance));
-  set(Statistic::mean, mean_of(s.rows.mean));
-  set(Statistic::kurtosis, mean_of(s.rows.kurtosis));
-  set(Statistic::maximum, finite ? *std::ranges::max_element(s.rows.maximum) : second_moment);  // it overlooks NaN
+  for (const Statistic statistic : row_statistics) {
+    const std::vector<double>& of_tokens = s.rows[statistic];
+    const bool largest = statistic == Statistic::maximum;  // max_element overlooks NaN
+    set(statistic, !largest ? mean_of(of_tokens) : finite ? *std::ranges::max_element(of_tokens) : second_moment);
+  }
   set(Statistic::token_cosine, s.token_cosine);
   if (place.signal == Signal::x_out && !finite && reading_.diverged_at < 0) {
     reading_.diverged_at = std::max(place.index - 1, 0);

@@ -9,7 +9,7 @@ namespace {
 
 using Index = Tensor::Index;
 
-/// One row of n numbers; its five moments stand `step` apart.
+/// The row_statistics of one row of n numbers, `step` apart.
 void moments_of_row(const double* row, Index n, double* moments, Index step) {
   const auto count = static_cast<double>(n);
   double sum = 0.0;
@@ -28,11 +28,12 @@ void moments_of_row(const double* row, Index n, double* moments, Index step) {
     second += square;
     fourth += square * square;
   }
-  moments[0] = mean;
-  moments[step] = squares / count;
-  moments[2 * step] = second / count;
-  moments[3 * step] = count * fourth / (second * second);
-  moments[4 * step] = largest;
+  const auto at = [&](Statistic s) -> double& { return moments[static_cast<Index>(row_statistic(s)) * step]; };
+  at(Statistic::mean) = mean;
+  at(Statistic::second_moment) = squares / count;
+  at(Statistic::variance) = second / count;
+  at(Statistic::kurtosis) = count * fourth / (second * second);
+  at(Statistic::maximum) = largest;
 }
 
 double dot(const double* x, const double* y, Index n) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <map>
@@ -48,6 +49,14 @@ static_assert(are_names_of<Statistic>(statistic_names));
 }
 [[nodiscard]] constexpr std::string_view units_of(Statistic statistic) {
   return statistic_facts[static_cast<std::size_t>(statistic)].units;
+}
+
+/// Those of one row of features. Backends measure them in one pass over the row (sim/core/statistics.h).
+inline constexpr std::array row_statistics{Statistic::second_moment, Statistic::variance, Statistic::mean,
+                                           Statistic::kurtosis, Statistic::maximum};
+/// The position of one of them.
+[[nodiscard]] constexpr std::size_t row_statistic(Statistic statistic) {
+  return static_cast<std::size_t>(std::ranges::find(row_statistics, statistic) - row_statistics.begin());
 }
 
 /// A statistic over depth: `value[i]` and its standard error. At x_out (and r_out) there are 2L+1

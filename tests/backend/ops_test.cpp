@@ -64,7 +64,7 @@ std::map<std::string_view, double> sums_of_large_and_small(const Target& target)
                                          1.0},
       {op::CrossEntropy::facts.name, ops.cross_entropy(logits, std::vector<int>{0}).loss / tail - 1.0},
       {op::TokenLosses::facts.name, ops.token_losses(logits, std::vector<int>{0})[0] / tail - 1.0},
-      {op::Measure::facts.name, 3.0 * ops.row_moments(across).mean[0] - 1.0},
+      {op::Measure::facts.name, 3.0 * ops.row_moments(across)[Statistic::mean][0] - 1.0},
   };
 }
 

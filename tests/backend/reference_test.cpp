@@ -135,11 +135,11 @@ TEST_CASE("row moments of (1, 2, 3, 6)") {
   const RowMoments m = truth().row_moments(matrix(2, 4, {1, 2, 3, 6, -1, -2, -3, -6}));
   const double sign[] = {1.0, -1.0};
   for (std::size_t t = 0; t < 2; ++t) {
-    CHECK(m.mean[t] == sign[t] * 3.0);
-    CHECK(m.second_moment[t] == 12.5);
-    CHECK(m.variance[t] == 3.5);
-    CHECK(m.kurtosis[t] == Approx(4.0 * (16 + 1 + 0 + 81) / (14.0 * 14.0)));
-    CHECK(m.maximum[t] == 6.0);
+    CHECK(m[Statistic::mean][t] == sign[t] * 3.0);
+    CHECK(m[Statistic::second_moment][t] == 12.5);
+    CHECK(m[Statistic::variance][t] == 3.5);
+    CHECK(m[Statistic::kurtosis][t] == Approx(4.0 * (16 + 1 + 0 + 81) / (14.0 * 14.0)));
+    CHECK(m[Statistic::maximum][t] == 6.0);
   }
 }
 

@@ -127,7 +127,7 @@ TEST_CASE("the branch's size from gains alone: by hand, and exact for equal powe
   const Tensor x = truth().from_host(2, 2, DType::f64, Values{5, 1, 2, 8});
   const NormWeights w = norm_of(weights, spec.model, 0, Weight::norm_b);
   const RowMoments m = truth().row_moments(truth().norm(NormKind::layer, x, w.gain, w.bias, 0.0));
-  CHECK((m.second_moment[0] + m.second_moment[1]) / 2 == Approx(7.5));
+  CHECK((m[Statistic::second_moment][0] + m[Statistic::second_moment][1]) / 2 == Approx(7.5));
 }
 
 TEST_CASE("the branch's size from gains: beta counts, and without norm B there is none") {

@@ -236,9 +236,9 @@ TEST_CASE("a probe on a real stack says of every site what the recorded signal s
       const auto mean = [](const Values& v) {
         return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
       };
-      CHECK(value(r, Statistic::second_moment, site, i) == Approx(mean(m.second_moment)).epsilon(1e-14));
-      CHECK(value(r, Statistic::variance, site, i) == Approx(mean(m.variance)).epsilon(1e-14));
-      CHECK(value(r, Statistic::kurtosis, site, i) == Approx(mean(m.kurtosis)).epsilon(1e-14));
+      CHECK(value(r, Statistic::second_moment, site, i) == Approx(mean(m[Statistic::second_moment])).epsilon(1e-14));
+      CHECK(value(r, Statistic::variance, site, i) == Approx(mean(m[Statistic::variance])).epsilon(1e-14));
+      CHECK(value(r, Statistic::kurtosis, site, i) == Approx(mean(m[Statistic::kurtosis])).epsilon(1e-14));
       CHECK(value(r, Statistic::token_cosine, site, i) == truth().token_cosine(signal, 1));
       CHECK(r.top.at(site)[static_cast<std::size_t>(sublayer)] == truth().top_magnitudes(signal, top_count));
     }

@@ -57,9 +57,9 @@ TEST_CASE("a norm's output has the second moment 1, LayerNorm's also the mean 0,
     const AnyNorm norm;
     for (const Target& target : exact_targets()) {
       const RowMoments m = target.backend->row_moments(norm.apply(target, norm.input(target)));
-      const std::vector<double> ones(m.mean.size(), norm.kind == NormKind::l2 ? 1.0 / norm.width : 1.0);
-      assert_close(m.second_moment, ones, norm.rounding());
-      if (norm.kind == NormKind::layer) assert_close(m.variance, ones, norm.rounding());
+      const std::vector<double> ones(m[Statistic::mean].size(), norm.kind == NormKind::l2 ? 1.0 / norm.width : 1.0);
+      assert_close(m[Statistic::second_moment], ones, norm.rounding());
+      if (norm.kind == NormKind::layer) assert_close(m[Statistic::variance], ones, norm.rounding());
     }
   }));
 }

@@ -23,9 +23,9 @@ class Toy {
     const RowMoments m = ops_->row_moments(x);
     return {.formula = std::move(formula),
             .value = ops_->to_host(x),
-            .mean = m.mean[0],
-            .variance = m.variance[0],
-            .standard_deviation = std::sqrt(m.variance[0]),
+            .mean = m[Statistic::mean][0],
+            .variance = m[Statistic::variance][0],
+            .standard_deviation = std::sqrt(m[Statistic::variance][0]),
             .reviewed_value = std::move(reviewed),
             .reviewed_deviation = reviewed_deviation};
   }

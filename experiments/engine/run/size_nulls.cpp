@@ -31,7 +31,7 @@ class StreamMoments final : public SignalRecorder {
   explicit StreamMoments(const Backend& ops) : ops_(ops) {}
   void on_signal(const Emission& at, const Tensor& x) override {
     if (at.signal != Signal::x_out || at.pass != Pass::forward) return;
-    const std::vector<double> of_tokens = ops_.row_moments(x).second_moment;
+    const std::vector<double> of_tokens = ops_.row_moments(x)[Statistic::second_moment];
     const double sum = std::accumulate(of_tokens.begin(), of_tokens.end(), 0.0);
     logarithms_.push_back(std::log(sum / static_cast<double>(of_tokens.size())));
   }

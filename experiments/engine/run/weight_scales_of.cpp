@@ -16,7 +16,7 @@ double mean_of(const std::vector<double>& values) {
 }
 
 double root_mean_square(const Backend& ops, const Tensor& x) {
-  return std::sqrt(mean_of(ops.row_moments(x).second_moment));
+  return std::sqrt(mean_of(ops.row_moments(x)[Statistic::second_moment]));
 }
 
 /// √ of `squares` at mean 1; nothing where all are 0, or some are beyond all numbers.
@@ -39,7 +39,7 @@ Tensor scaled_to_one(const Backend& ops, const Tensor& w) {
 
 VarianceProfile profile_in(const Backend& ops, const Tensor& w, SizesKept kept) {
   VarianceProfile profile;
-  if (kept != SizesKept::matrices) profile.rows = sizes_of(ops.row_moments(w).second_moment);
+  if (kept != SizesKept::matrices) profile.rows = sizes_of(ops.row_moments(w)[Statistic::second_moment]);
   if (kept == SizesKept::rows_and_columns) {
     const Tensor near_one = scaled_to_one(ops, w);
     profile.columns = sizes_of(ops.to_host(ops.column_sums(ops.multiply(near_one, near_one))));

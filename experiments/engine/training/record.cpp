@@ -68,11 +68,11 @@ Sizes sizes_of(const Backend& ops, const Tensor& x) {
   const RowMoments rows = ops.row_moments(x);
   double mean = 0.0;
   double square = 0.0;
-  for (std::size_t i = 0; i < rows.mean.size(); ++i) {
-    mean += rows.mean[i];
-    square += rows.second_moment[i];
+  for (std::size_t i = 0; i < rows[Statistic::mean].size(); ++i) {
+    mean += rows[Statistic::mean][i];
+    square += rows[Statistic::second_moment][i];
   }
-  const auto count = static_cast<double>(rows.mean.size());
+  const auto count = static_cast<double>(rows[Statistic::mean].size());
   return {mean / count, std::sqrt(square / count)};
 }
 

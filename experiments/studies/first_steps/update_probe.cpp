@@ -50,8 +50,8 @@ void UpdateProbe::read(int layer, Weight weight, const Tensor& h) {
   std::vector<double>& of_layers = moments_[weight];
   of_layers.resize(static_cast<std::size_t>(context_.model.layers), std::numeric_limits<double>::quiet_NaN());
   of_layers[static_cast<std::size_t>(layer)] =
-      std::accumulate(rows.second_moment.begin(), rows.second_moment.end(), 0.0) /
-      static_cast<double>(rows.second_moment.size());
+      std::accumulate(rows[Statistic::second_moment].begin(), rows[Statistic::second_moment].end(), 0.0) /
+      static_cast<double>(rows[Statistic::second_moment].size());
 }
 
 void add_updates(const Backend& ops, const training::TrainCell& cell, const Corpus& corpus,

@@ -96,7 +96,7 @@ bool violates_growth_identity(const ModelReading& reading) {
 
 void FiniteRecorder::on_signal(const Emission& at, const Tensor& x) {
   if (first_ || at.pass == Pass::recomputation) return;
-  const std::vector<double> squares = ops_.row_moments(x).second_moment;
+  const std::vector<double> squares = ops_.row_moments(x)[Statistic::second_moment];
   if (!std::ranges::all_of(squares, [](double v) { return std::isfinite(v); })) first_ = at;
 }
 

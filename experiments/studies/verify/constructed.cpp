@@ -120,7 +120,7 @@ BoundAttackResult grow_aligned(int layers, int width, double gain) {
   for (int i = 0; i < width; ++i) x.push_back(std::cos(1.0 + i));  // any direction
   const ResidentWeights weights = aligned_weights(*ops, spec, x, gain);
   const StackContext context{.ops = *ops, .model = model, .weights = weights};
-  const auto rms = [&](const Tensor& t) { return std::sqrt(ops->row_moments(t).second_moment[0]); };
+  const auto rms = [&](const Tensor& t) { return std::sqrt(ops->row_moments(t)[Statistic::second_moment][0]); };
   const Tensor input = ops->from_host(1, width, DType::f64, x);
   const double bound = rms(input) + model.sublayers() * gain;
   constexpr Attack aligned{.name = "aligned stack (T16)",
