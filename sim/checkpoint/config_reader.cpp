@@ -109,6 +109,23 @@ void ConfigReader::note_default(std::string_view key, const nlohmann::json& valu
   shared_->defaults[prefix_ + std::string(key)] = value.dump();
 }
 
+template <class T, class Read>
+T ConfigReader::read_or(std::string_view key, T fallback, const Read& read) {
+  if (is_given(key)) return read();
+  (void)find(key);
+  note_default(key, fallback);
+  return fallback;
+}
+
+template <class T, class Read>
+std::optional<T> ConfigReader::read_or_none(std::string_view key, std::optional<T> fallback, const Read& read) {
+  if (has(key)) return read();
+  (void)find(key);
+  if (object_.contains(std::string(key))) return std::nullopt;
+  note_default(key, fallback ? nlohmann::json(*fallback) : nlohmann::json());
+  return fallback;
+}
+
 int ConfigReader::integer(std::string_view key, int most, int least) {
   const std::string expected = whole_number_words(least, most);
   const std::optional<int> number = as_integer(get(key, expected), least, most);
@@ -117,10 +134,7 @@ int ConfigReader::integer(std::string_view key, int most, int least) {
 }
 
 int ConfigReader::integer_or(std::string_view key, int fallback, int most, int least) {
-  if (is_given(key)) return integer(key, most, least);
-  (void)find(key);
-  note_default(key, fallback);
-  return fallback;
+  return read_or(key, fallback, [&] { return integer(key, most, least); });
 }
 
 double ConfigReader::positive(std::string_view key) {
@@ -130,34 +144,25 @@ double ConfigReader::positive(std::string_view key) {
 }
 
 double ConfigReader::positive_or(std::string_view key, double fallback) {
-  if (is_given(key)) return positive(key);
-  (void)find(key);
-  note_default(key, fallback);
-  return fallback;
+  return read_or(key, fallback, [&] { return positive(key); });
 }
 
 double ConfigReader::number_or(std::string_view key, double fallback) {
-  constexpr std::string_view expected = "a finite number";
-  if (!is_given(key)) {
-    (void)find(key);
-    note_default(key, fallback);
-    return fallback;
-  }
-  const nlohmann::json& value = get(key, expected);
-  if (!value.is_number() || !std::isfinite(value.get<double>())) throw malformed_value(key, expected);
-  return value.get<double>();
+  return read_or(key, fallback, [&] {
+    constexpr std::string_view expected = "a finite number";
+    const nlohmann::json& value = get(key, expected);
+    if (!value.is_number() || !std::isfinite(value.get<double>())) throw malformed_value(key, expected);
+    return value.get<double>();
+  });
 }
 
 bool ConfigReader::flag_or(std::string_view key, bool fallback) {
-  constexpr std::string_view expected = "true or false";
-  if (!is_given(key)) {
-    (void)find(key);
-    note_default(key, fallback);
-    return fallback;
-  }
-  const nlohmann::json& value = get(key, expected);
-  if (!value.is_boolean()) throw malformed_value(key, expected);
-  return value.get<bool>();
+  return read_or(key, fallback, [&] {
+    constexpr std::string_view expected = "true or false";
+    const nlohmann::json& value = get(key, expected);
+    if (!value.is_boolean()) throw malformed_value(key, expected);
+    return value.get<bool>();
+  });
 }
 
 std::string ConfigReader::text(std::string_view key) {
@@ -167,10 +172,7 @@ std::string ConfigReader::text(std::string_view key) {
 }
 
 std::string ConfigReader::text_or(std::string_view key, std::string_view fallback) {
-  if (is_given(key)) return text(key);
-  (void)find(key);
-  note_default(key, std::string(fallback));
-  return std::string(fallback);
+  return read_or(key, std::string(fallback), [&] { return text(key); });
 }
 
 std::vector<std::string> ConfigReader::texts(std::string_view key) {
@@ -207,19 +209,11 @@ std::vector<ConfigReader> ConfigReader::objects(std::string_view key) {
 }
 
 std::optional<int> ConfigReader::integer_or_none(std::string_view key, std::optional<int> fallback, int most) {
-  if (has(key)) return integer(key, most);
-  (void)find(key);
-  if (object_.contains(std::string(key))) return std::nullopt;
-  note_default(key, fallback ? nlohmann::json(*fallback) : nlohmann::json());
-  return fallback;
+  return read_or_none(key, fallback, [&] { return integer(key, most); });
 }
 
 std::optional<double> ConfigReader::positive_or_none(std::string_view key, std::optional<double> fallback) {
-  if (has(key)) return positive(key);
-  (void)find(key);
-  if (object_.contains(std::string(key))) return std::nullopt;
-  note_default(key, fallback ? nlohmann::json(*fallback) : nlohmann::json());
-  return fallback;
+  return read_or_none(key, fallback, [&] { return positive(key); });
 }
 
 void ConfigReader::must_be(std::string_view key, const nlohmann::json& expected) {

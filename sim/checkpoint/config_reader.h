@@ -102,6 +102,10 @@ class ConfigReader {
  private:
   [[nodiscard]] const nlohmann::json* find(std::string_view key);
   [[nodiscard]] const nlohmann::json& get(std::string_view key, std::string_view expected);
+  template <class T, class Read>
+  [[nodiscard]] T read_or(std::string_view key, T fallback, const Read& read);
+  template <class T, class Read>
+  [[nodiscard]] std::optional<T> read_or_none(std::string_view key, std::optional<T> fallback, const Read& read);
   [[nodiscard]] std::string found(std::string_view key) const;
   void note_default(std::string_view key, const nlohmann::json& value);
   /// Returns nullopt if no row has the key, "" if it is inert at this value, else the values at which it is.

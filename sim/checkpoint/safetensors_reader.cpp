@@ -1,7 +1,6 @@
 #include "sim/checkpoint/safetensors_reader.h"
 
 #include <algorithm>
-#include <type_traits>
 #include <utility>
 
 #include "sim/checkpoint/file_error.h"
@@ -22,8 +21,8 @@ const SafetensorsView& SafetensorsFile::find(const std::string& name) const {
   throw no_such_tensor(path(), name, std::move(names));
 }
 
-template <typename T>
-void SafetensorsFile::read_pieces(const std::string& name, std::uint64_t first, std::span<T> out) const {
+template <class T>
+void SafetensorsFile::read(const std::string& name, std::uint64_t first, std::span<T> out) const {
   constexpr std::size_t piece_bytes = 1 << 20;
   const SafetensorsView& view = find(name);
   const auto bits = static_cast<std::size_t>(bits_of(view.type));
@@ -31,37 +30,18 @@ void SafetensorsFile::read_pieces(const std::string& name, std::uint64_t first, 
   do {
     const std::span<T> piece = out.subspan(done, std::min(piece_bytes * 8 / bits, out.size() - done));
     file_.check_unchanged();
-    if constexpr (std::is_integral_v<T>) {
-      read_integers(view, path(), name, first + done, piece);
-    } else {
-      read_values(view, path(), name, first + done, piece);
-    }
+    read_values(view, path(), name, first + done, piece);
     file_.release(view.bytes.subspan((first + done) * bits / 8, piece.size() * bits / 8));
     done += piece.size();
   } while (done < out.size());
 }
 
-void SafetensorsFile::read(const std::string& name, std::uint64_t first, std::span<double> out) const {
-  read_pieces(name, first, out);
-}
-
-void SafetensorsFile::read(const std::string& name, std::uint64_t first, std::span<float> out) const {
-  read_pieces(name, first, out);
-}
-
-void SafetensorsFile::read(const std::string& name, std::uint64_t first, std::span<std::int64_t> out) const {
-  read_pieces(name, first, out);
-}
+template void SafetensorsFile::read(const std::string&, std::uint64_t, std::span<double>) const;
+template void SafetensorsFile::read(const std::string&, std::uint64_t, std::span<float>) const;
 
 std::vector<double> SafetensorsFile::values(const std::string& name) const {
   std::vector<double> values(count_of(find(name)));
-  read(name, 0, values);
-  return values;
-}
-
-std::vector<std::int64_t> SafetensorsFile::integers(const std::string& name) const {
-  std::vector<std::int64_t> values(count_of(find(name)));
-  read(name, 0, values);
+  read(name, 0, std::span(values));
   return values;
 }
 

@@ -31,18 +31,13 @@ class SafetensorsFile {
 
   /// Elements first … first + out.size() - 1, row-major; conversions and errors as in read_values. Throws
   /// InputError also if the file has changed since it was opened.
-  void read(const std::string& name, std::uint64_t first, std::span<double> out) const;
-  void read(const std::string& name, std::uint64_t first, std::span<float> out) const;
-  void read(const std::string& name, std::uint64_t first, std::span<std::int64_t> out) const;
+  template <class T>  // double or float
+  void read(const std::string& name, std::uint64_t first, std::span<T> out) const;
 
   /// The whole tensor.
   [[nodiscard]] std::vector<double> values(const std::string& name) const;
-  [[nodiscard]] std::vector<std::int64_t> integers(const std::string& name) const;
 
  private:
-  template <typename T>
-  void read_pieces(const std::string& name, std::uint64_t first, std::span<T> out) const;
-
   MappedFile file_;
   SafetensorsContents contents_;
 };

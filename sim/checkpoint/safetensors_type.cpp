@@ -60,6 +60,4 @@ std::string safetensors_type_names() {
 
 int bits_of(SafetensorsType type) { return row_of(type).bits; }
 
-bool is_integer(SafetensorsType type) { return type >= SafetensorsType::i64 && type <= SafetensorsType::u8; }
-
 }  // namespace periscope

@@ -52,7 +52,4 @@ enum class SafetensorsType {
 /// Bits of one element: 4, 6, 8, 16, 32 or 64.
 [[nodiscard]] int bits_of(SafetensorsType type);
 
-/// True if read_integers can read the type, as it can the signed and unsigned ones.
-[[nodiscard]] bool is_integer(SafetensorsType type);
-
 }  // namespace periscope

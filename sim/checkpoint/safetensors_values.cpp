@@ -52,11 +52,6 @@ Out converted(Value value, std::uint64_t index, const Refusal& refusal) {
   if constexpr (std::is_same_v<Out, double> && std::is_integral_v<Value> && sizeof(Value) == 8) {
     if (!fits_double(value)) throw refusal.unrepresentable(index, value, "no double is exactly");
   }
-  if constexpr (std::is_same_v<Out, std::int64_t> && std::is_same_v<Value, std::uint64_t>) {
-    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      throw refusal.unrepresentable(index, value, "exceeds 63 bits");
-    }
-  }
   const auto out = static_cast<Out>(value);
   if constexpr (std::is_same_v<Out, float> && std::is_same_v<Value, double>) {
     if (std::isinf(out) && !std::isinf(value))
@@ -90,25 +85,11 @@ void check_range(const SafetensorsView& view, const std::string& name, std::uint
   }
 }
 
-/// Returns false for a type that holds no integers.
-template <typename Out>
-bool convert_integers(const SafetensorsView& view, const Refusal& refusal, std::uint64_t first, std::span<Out> out) {
-  switch (view.type) {
-    case SafetensorsType::i64: convert<Plain<std::int64_t>>(view, refusal, first, out); return true;
-    case SafetensorsType::i32: convert<Plain<std::int32_t>>(view, refusal, first, out); return true;
-    case SafetensorsType::i16: convert<Plain<std::int16_t>>(view, refusal, first, out); return true;
-    case SafetensorsType::i8: convert<Plain<std::int8_t>>(view, refusal, first, out); return true;
-    case SafetensorsType::u64: convert<Plain<std::uint64_t>>(view, refusal, first, out); return true;
-    case SafetensorsType::u32: convert<Plain<std::uint32_t>>(view, refusal, first, out); return true;
-    case SafetensorsType::u16: convert<Plain<std::uint16_t>>(view, refusal, first, out); return true;
-    case SafetensorsType::u8: convert<Plain<std::uint8_t>>(view, refusal, first, out); return true;
-    default: return false;
-  }
-}
+}  // namespace
 
-template <typename Out>
-void convert_values(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
-                    std::span<Out> out) {
+template <class Out>
+void read_values(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
+                 std::span<Out> out) {
   check_range(view, name, first, out.size());
   const Refusal refusal{path, name};
   switch (view.type) {
@@ -118,34 +99,24 @@ void convert_values(const SafetensorsView& view, const std::string& path, const 
     case SafetensorsType::bf16: return convert<Bf16>(view, refusal, first, out);
     case SafetensorsType::f8_e5m2: return convert<F8E5m2>(view, refusal, first, out);
     case SafetensorsType::f8_e4m3: return convert<F8E4m3>(view, refusal, first, out);
+    case SafetensorsType::i64: return convert<Plain<std::int64_t>>(view, refusal, first, out);
+    case SafetensorsType::i32: return convert<Plain<std::int32_t>>(view, refusal, first, out);
+    case SafetensorsType::i16: return convert<Plain<std::int16_t>>(view, refusal, first, out);
+    case SafetensorsType::i8: return convert<Plain<std::int8_t>>(view, refusal, first, out);
+    case SafetensorsType::u64: return convert<Plain<std::uint64_t>>(view, refusal, first, out);
+    case SafetensorsType::u32: return convert<Plain<std::uint32_t>>(view, refusal, first, out);
+    case SafetensorsType::u16: return convert<Plain<std::uint16_t>>(view, refusal, first, out);
+    case SafetensorsType::u8: return convert<Plain<std::uint8_t>>(view, refusal, first, out);
     case SafetensorsType::boolean: return convert<Boolean>(view, refusal, first, out);
     default: break;
   }
-  if (!convert_integers(view, refusal, first, out)) {
-    throw unsupported(path, fmt::format("tensor {} has the dtype {}, which cannot be read as numbers", in_quotes(name),
-                                        name_of(view.type)));
-  }
+  throw unsupported(path, fmt::format("tensor {} has the dtype {}, which cannot be read as numbers", in_quotes(name),
+                                      name_of(view.type)));
 }
 
-}  // namespace
-
-void read_values(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
-                 std::span<double> out) {
-  convert_values(view, path, name, first, out);
-}
-
-void read_values(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
-                 std::span<float> out) {
-  convert_values(view, path, name, first, out);
-}
-
-void read_integers(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
-                   std::span<std::int64_t> out) {
-  check_range(view, name, first, out.size());
-  if (!convert_integers(view, {path, name}, first, out)) {
-    throw unsupported(
-        path, fmt::format("tensor {} has the dtype {}, expected integers", in_quotes(name), name_of(view.type)));
-  }
-}
+template void read_values(const SafetensorsView&, const std::string&, const std::string&, std::uint64_t,
+                          std::span<double>);
+template void read_values(const SafetensorsView&, const std::string&, const std::string&, std::uint64_t,
+                          std::span<float>);
 
 }  // namespace periscope

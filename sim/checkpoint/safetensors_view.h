@@ -42,14 +42,8 @@ struct SafetensorsContents {
 /// refused. NaNs and infinities pass. `path` and `name` are for messages.
 /// Throws InputError for a type that cannot be read ("unsupported: …") and for a boolean that is neither 0 nor 1
 /// ("malformed: …"), std::out_of_range for elements beyond the tensor.
+template <class Out>  // double or float
 void read_values(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
-                 std::span<double> out);
-void read_values(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
-                 std::span<float> out);
-
-/// Reads tensors of integers, such as token ids. Throws InputError ("unsupported: …") for other types and for a number
-/// of 2^63 or more.
-void read_integers(const SafetensorsView& view, const std::string& path, const std::string& name, std::uint64_t first,
-                   std::span<std::int64_t> out);
+                 std::span<Out> out);
 
 }  // namespace periscope

@@ -151,20 +151,6 @@ const SafetensorsView& TensorFiles::find(const std::string& name) const { return
 
 const std::string& TensorFiles::file_of(const std::string& name) const { return holder(name).path(); }
 
-void TensorFiles::read(const std::string& name, std::uint64_t first, std::span<double> out) const {
-  holder(name).read(name, first, out);
-}
-
-void TensorFiles::read(const std::string& name, std::uint64_t first, std::span<float> out) const {
-  holder(name).read(name, first, out);
-}
-
-void TensorFiles::read(const std::string& name, std::uint64_t first, std::span<std::int64_t> out) const {
-  holder(name).read(name, first, out);
-}
-
 std::vector<double> TensorFiles::values(const std::string& name) const { return holder(name).values(name); }
-
-std::vector<std::int64_t> TensorFiles::integers(const std::string& name) const { return holder(name).integers(name); }
 
 }  // namespace periscope

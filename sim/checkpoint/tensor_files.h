@@ -45,13 +45,13 @@ class TensorFiles {
   [[nodiscard]] const std::string& file_of(const std::string& name) const;
 
   /// Elements first … first + out.size() - 1, row-major; conversions and errors as in SafetensorsFile::read.
-  void read(const std::string& name, std::uint64_t first, std::span<double> out) const;
-  void read(const std::string& name, std::uint64_t first, std::span<float> out) const;
-  void read(const std::string& name, std::uint64_t first, std::span<std::int64_t> out) const;
+  template <class T>
+  void read(const std::string& name, std::uint64_t first, std::span<T> out) const {
+    holder(name).read(name, first, out);
+  }
 
   /// The whole tensor.
   [[nodiscard]] std::vector<double> values(const std::string& name) const;
-  [[nodiscard]] std::vector<std::int64_t> integers(const std::string& name) const;
 
   /// Returns what is odd but harmless: a tensor that the index does not map (it can be read all the same), and an index
   /// whose total_size is not the sum.

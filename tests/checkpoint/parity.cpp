@@ -30,10 +30,10 @@ class StreamRecord final : public SignalRecorder {
   NamedTensors& out_;
 };
 
-std::vector<int> as_ids(const std::vector<std::int64_t>& values) { return {values.begin(), values.end()}; }
+std::vector<int> as_ids(const std::vector<double>& values) { return {values.begin(), values.end()}; }
 
 std::vector<int> labels_of(const SafetensorsFile& expected, const std::vector<int>& ids) {
-  return expected.tensors().contains("labels") ? as_ids(expected.integers("labels")) : next_tokens(ids);
+  return expected.tensors().contains("labels") ? as_ids(expected.values("labels")) : next_tokens(ids);
 }
 
 double largest(const std::vector<double>& values) {
@@ -97,7 +97,7 @@ NamedTensors run_checkpoint(const Checkpoint& checkpoint, const std::vector<int>
 std::vector<TensorError> compare_with_expected(const std::string& folder, const Target& target) {
   const Checkpoint checkpoint(folder);
   const SafetensorsFile expected(folder + "/expected.safetensors");
-  const std::vector<int> ids = as_ids(expected.integers("input_ids"));
+  const std::vector<int> ids = as_ids(expected.values("input_ids"));
   NamedTensors ours = run_checkpoint(checkpoint, ids, labels_of(expected, ids), target);
   std::vector<TensorError> errors;
   for (const auto& [name, view] : expected.tensors()) {

@@ -56,11 +56,7 @@ std::string raw(const std::vector<T>& values) {
 template <typename T>
 std::vector<T> read(const SafetensorsView& view) {
   std::vector<T> out(count_of(view));
-  if constexpr (std::is_same_v<T, std::int64_t>) {
-    read_integers(view, "file", "t", 0, out);
-  } else {
-    read_values(view, "file", "t", 0, out);
-  }
+  read_values(view, "file", "t", 0, std::span(out));
   return out;
 }
 
@@ -136,11 +132,9 @@ void check_integers(SafetensorsType type) {
   if constexpr (sizeof(T) == 8) values.back() = T{1} << 53;  // the largest below which every integer is a double
   const std::string bytes = raw(values);
   const SafetensorsView view = view_of(type, bytes);
-  const auto integers = read<std::int64_t>(view);
   const auto wide = read<double>(view);
   const auto narrow = read<float>(view);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    CHECK(integers[i] == static_cast<std::int64_t>(values[i]));
     CHECK(wide[i] == static_cast<double>(values[i]));
     CHECK(narrow[i] == static_cast<float>(values[i]));
   }
@@ -157,7 +151,7 @@ TEST_CASE("integers, at the ends of their ranges") {
   check_integers<std::uint8_t>(SafetensorsType::u8);
 }
 
-TEST_CASE("an integer that no double is exactly is refused, as one above 63 bits is among integers") {
+TEST_CASE("an integer that no double is exactly is refused") {
   const std::int64_t limit = std::int64_t{1} << 53;
   const std::string good = raw<std::int64_t>({limit + 2, -limit - 2, std::int64_t{3} << 60});
   CHECK(read<double>(view_of(SafetensorsType::i64, good)) == std::vector<double>{0x1p53 + 2, -0x1p53 - 2, 3 * 0x1p60});
@@ -165,12 +159,9 @@ TEST_CASE("an integer that no double is exactly is refused, as one above 63 bits
     const std::string bytes = raw<std::int64_t>({value});
     CHECK_THROWS_WITH_AS(static_cast<void>(read<double>(view_of(SafetensorsType::i64, bytes))),
                          doctest::Contains("which no double is exactly"), InputError);
-    CHECK(read<std::int64_t>(view_of(SafetensorsType::i64, bytes)).at(0) == value);
   }
   const std::string large = raw<std::uint64_t>({std::uint64_t{1} << 63});
   CHECK(read<double>(view_of(SafetensorsType::u64, large)).at(0) == 0x1p63);
-  CHECK_THROWS_WITH_AS(static_cast<void>(read<std::int64_t>(view_of(SafetensorsType::u64, large))),
-                       doctest::Contains("element 0 is 9223372036854775808, which exceeds 63 bits"), InputError);
 }
 
 TEST_CASE("a boolean is 0 or 1") {
@@ -189,11 +180,7 @@ TEST_CASE("types that are valid and cannot be read are named") {
     const std::string message = "unsupported: file: tensor \"t\" has the dtype " + name_of(type);
     CHECK_THROWS_WITH_AS(static_cast<void>(read<double>(view_of(type, bytes))), doctest::Contains(message.c_str()),
                          InputError);
-    CHECK_THROWS_WITH_AS(static_cast<void>(read<std::int64_t>(view_of(type, bytes))),
-                         doctest::Contains(message.c_str()), InputError);
   }
-  CHECK_THROWS_WITH_AS(static_cast<void>(read<std::int64_t>(view_of(SafetensorsType::f32, bytes))),
-                       doctest::Contains("has the dtype F32, expected integers"), InputError);
 }
 
 TEST_CASE("a part of a tensor, at any alignment") {
@@ -202,11 +189,11 @@ TEST_CASE("a part of a tensor, at any alignment") {
     const std::string bytes = std::string(shift, 'x') + raw(numbers);
     const SafetensorsView view{SafetensorsType::f64, {2, 2}, bytes_of(bytes).subspan(shift)};
     std::vector<double> out(2);
-    read_values(view, "file", "t", 1, out);
+    read_values(view, "file", "t", 1, std::span(out));
     CHECK(out == std::vector<double>{-2.5, 3.5});
     read_values(view, "file", "t", 4, std::span<double>());
-    CHECK_THROWS_AS(read_values(view, "file", "t", 3, out), std::out_of_range);
-    CHECK_THROWS_AS(read_values(view, "file", "t", ~0ULL, out), std::out_of_range);
+    CHECK_THROWS_AS(read_values(view, "file", "t", 3, std::span(out)), std::out_of_range);
+    CHECK_THROWS_AS(read_values(view, "file", "t", ~0ULL, std::span(out)), std::out_of_range);
   }
 }
 

@@ -55,7 +55,6 @@ void run(std::span<const std::byte> file) {
   for (const auto& [name, view] : contents.tensors) {
     read_all<double>(view, view.type <= SafetensorsType::boolean, read);
     read_all<float>(view, view.type <= SafetensorsType::boolean, read);
-    read_all<std::int64_t>(view, is_integer(view.type), [](auto&&... arguments) { read_integers(arguments...); });
   }
 }
 
