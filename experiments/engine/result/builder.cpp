@@ -11,13 +11,11 @@ namespace {
 
 /// As many values of that type, none of them there.
 Values empty(Type type, std::size_t size) {
-  switch (type) {
-    case Type::real: return std::vector<double>(size, std::numeric_limits<double>::quiet_NaN());
-    case Type::integer: return std::vector<std::int64_t>(size, missing_integer);
-    case Type::boolean: return std::vector<std::uint8_t>(size, missing_boolean);
-    case Type::text: break;
-  }
-  return std::vector<std::string>(size);
+  const auto filled = [&]<class T>(T value) { return Values(std::vector<T>(size, value)); };
+  return type == Type::real      ? filled(missing<double>())
+         : type == Type::integer ? filled(missing_integer)
+         : type == Type::boolean ? filled(missing_boolean)
+                                 : filled(std::string());
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,67 +40,37 @@ struct ElementOf<T> {
 /// The element without its std::optional.
 template <class T>
 using Scalar = typename OptionalOf<typename ElementOf<typename OptionalOf<std::remove_cvref_t<T>>::Inner>::type>::Inner;
+/// What a column stores of a T, or of every element of a list: text, a flag, a double or a whole number.
+template <class T, class S = Scalar<T>>
+using Stored =
+    std::conditional_t<is_text<S>, std::string,
+                       std::conditional_t<std::is_same_v<S, bool>, std::uint8_t,
+                                          std::conditional_t<std::is_floating_point_v<S>, double, std::int64_t>>>;
 }  // namespace details
 
 /// The type of the column that a value of C++ goes into: double, a whole number, bool, text, one of them or none
 /// (std::optional), or a list of them.
 template <class T>
-constexpr Type type_of() {
-  using S = details::Scalar<T>;
-  if constexpr (details::is_text<S>) {
-    return Type::text;
-  } else if constexpr (std::is_same_v<S, bool>) {
-    return Type::boolean;
-  } else if constexpr (std::is_floating_point_v<S>) {
-    return Type::real;
-  } else {
-    static_assert(std::is_integral_v<S>, "a column holds numbers, flags or text");
-    return Type::integer;
-  }
+Type type_of() {
+  return static_cast<Type>(Values(std::vector<details::Stored<T>>()).index());
 }
-
-namespace details {
-template <class T>
-void append(Values& values, const T& value) {
-  if constexpr (OptionalOf<T>::value) {
-    if (value) {
-      append(values, *value);
-    } else if constexpr (type_of<T>() == Type::real) {
-      std::get<0>(values).push_back(std::numeric_limits<double>::quiet_NaN());
-    } else if constexpr (type_of<T>() == Type::integer) {
-      std::get<1>(values).push_back(missing_integer);
-    } else if constexpr (type_of<T>() == Type::boolean) {
-      std::get<2>(values).push_back(missing_boolean);
-    } else {
-      std::get<3>(values).emplace_back();
-    }
-  } else if constexpr (type_of<T>() == Type::text) {
-    std::get<3>(values).emplace_back(std::string_view(value));
-  } else if constexpr (type_of<T>() == Type::boolean) {
-    std::get<2>(values).push_back(value ? 1 : 0);
-  } else if constexpr (type_of<T>() == Type::real) {
-    std::get<0>(values).push_back(static_cast<double>(value));
-  } else {
-    std::get<1>(values).push_back(static_cast<std::int64_t>(value));
-  }
-}
-
-template <Type type>
-Values no_values() {
-  Values values;
-  values.emplace<static_cast<std::size_t>(type)>();
-  return values;
-}
-}  // namespace details
 
 /// A value, or a list of values, as a column holds them.
 template <class T>
 Values values_of(const T& value) {
-  Values values = details::no_values<type_of<T>()>();
+  using Stored = details::Stored<T>;
+  std::vector<Stored> values;
+  const auto append = [&]<class V>(const V& one) {
+    if constexpr (details::OptionalOf<V>::value) {
+      values.push_back(one ? static_cast<Stored>(*one) : missing<Stored>());
+    } else {
+      values.push_back(static_cast<Stored>(one));
+    }
+  };
   if constexpr (details::List<T>) {
-    for (const auto& one : value) details::append(values, static_cast<typename details::ElementOf<T>::type>(one));
+    for (const auto& one : value) append(static_cast<typename details::ElementOf<T>::type>(one));
   } else {
-    details::append(values, value);
+    append(value);
   }
   return values;
 }

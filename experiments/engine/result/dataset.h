@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -20,6 +21,14 @@ using Values =
     std::variant<std::vector<double>, std::vector<std::int64_t>, std::vector<std::uint8_t>, std::vector<std::string>>;
 inline constexpr std::int64_t missing_integer = std::numeric_limits<std::int64_t>::min();
 inline constexpr std::uint8_t missing_boolean = 255;  ///< beside 0 and 1
+/// The one of a stored type.
+template <class T>
+T missing() {
+  if constexpr (std::is_same_v<T, double>) return std::numeric_limits<double>::quiet_NaN();
+  if constexpr (std::is_same_v<T, std::int64_t>) return missing_integer;
+  if constexpr (std::is_same_v<T, std::uint8_t>) return missing_boolean;
+  return T();
+}
 
 /// The number at `i` of what is no text; NaN for what is not there.
 double number_at(const Values& values, std::size_t i);
