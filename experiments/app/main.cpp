@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -21,7 +22,7 @@
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
 #include "experiments/app/tools/all_commands.h"
-#include "experiments/app/wrapped.h"
+#include "experiments/engine/result/text_table.h"
 #include "experiments/engine/settings/build_info.h"
 #include "experiments/studies/studies.h"
 #include "sim/backends.h"
@@ -84,6 +85,14 @@ void on_terminate() {
   usual_terminate();
 }
 
+/// Help as CLI11 writes it, wrapped.
+class WrappedHelp final : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    return dataset::within_table_width(CLI::Formatter::make_help(app, std::move(name), mode));
+  }
+};
+
 /// Returns true if a parse ended because --help or --version was given.
 bool is_help(const CLI::ParseError& error) { return error.get_exit_code() == 0; }
 
@@ -100,7 +109,7 @@ std::string orientation() {
 int run(int argc, char** argv) {
   const std::string_view instructions = instructions_of("cpu");  // throws ConfigError if they were asked for in vain
   if (argc < 2) {
-    print_message(wrapped(orientation()));
+    print_message(dataset::within_table_width(orientation()));
     return static_cast<int>(ExitCode::configuration);
   }
   CLI::App app("Periscope: what the place of a normalization layer does to the signals in a deep residual stack.",

@@ -6,7 +6,7 @@
 
 #include "experiments/app/tools/facts.h"
 #include "experiments/app/tools/info.h"
-#include "experiments/app/wrapped.h"
+#include "experiments/engine/result/text_table.h"
 #include "sim/base/printable.h"
 
 namespace periscope::app {
@@ -131,7 +131,7 @@ std::string info_text(const Checkpoint& c, stacks::Progress& progress) {
     text.back() = '\n';
   }
   for (const std::string& warning : warnings_of(c, progress)) text += "\nwarning: " + printable(warning) + "\n";
-  return wrapped(text);
+  return dataset::within_table_width(text);
 }
 
 }  // namespace periscope::app

@@ -129,21 +129,25 @@ std::vector<std::string> broken(std::string_view line, std::size_t width) {
 std::string within_table_width(std::string_view text) {
   std::string all;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::size_t end = text.find('\n');
     const std::string_view line = text.substr(0, end);
-    const bool ends = end < text.size();
-    text.remove_prefix(end + (ends ? 1 : 0));
-    if (printed_width(line) <= table_width) {
-      all += std::string(line) + (ends ? "\n" : "");
-      continue;
+    const std::size_t gap = line.rfind("  ");
+    std::string_view head = line.substr(0, gap == std::string_view::npos ? 0 : gap + 2);
+    std::size_t indent = printed_width(head);
+    if (3 * indent > 2 * table_width || line.find_first_not_of(' ') >= head.size()) {
+      indent = std::min(line.find_first_not_of(' '), table_width / 2) + 2;
+      head = {};
     }
-    const std::string space(std::min(line.find_first_not_of(' '), table_width / 2) + 2, ' ');
-    const std::vector<std::string> lines = broken(line, table_width);
+    const std::vector<std::string> lines = broken(line.substr(head.size()), table_width - printed_width(head));
     std::string rest;
     for (std::size_t i = 1; i < lines.size(); ++i) rest += (i > 1 ? " " : "") + lines[i];
-    all += lines.front() + "\n";
-    for (const std::string& more : broken(rest, table_width - space.size())) all += space + more + "\n";
-    if (!ends) all.pop_back();
+    all.append(head).append(lines.front());
+    if (!rest.empty()) {
+      for (const std::string& more : broken(rest, table_width - indent)) all += "\n" + std::string(indent, ' ') + more;
+    }
+    if (end == std::string_view::npos) break;
+    all += '\n';
+    text.remove_prefix(end + 1);
   }
   return all;
 }

@@ -49,7 +49,8 @@ std::size_t printed_width(std::string_view text);
 /// that is longer than a line. A line that fits is left as it is.
 std::vector<std::string> broken(std::string_view line, std::size_t width);
 
-/// `text` with every line that is wider than table_width broken; what follows is two columns further in.
+/// `text` with every line that is wider than table_width broken: it continues below its last column, which begins after
+/// two spaces or more, or two columns further in than it begins where that leaves less than a third of the width.
 std::string within_table_width(std::string_view text);
 
 /// A number in a format of fmt's; "–" for NaN, "overflow" for infinity.
