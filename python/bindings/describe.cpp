@@ -30,11 +30,15 @@ using namespace nb::literals;
 namespace periscope::python {
 namespace {
 
-/// The resolved configuration as JSON, of a file with entries on top. Throws ConfigError for one that cannot be.
+/// The resolved configuration as JSON, of a file with entries on top. Throws ConfigError for one that cannot be, and
+/// InputError for a text.
 std::string resolve(const std::string& file, const std::vector<std::string>& entries) {
   std::string text;
-  on_own_thread(
-      [&] { text = config::json_text(config::resolved(config::load_config(sections(), file, entries)).printed); });
+  on_own_thread([&] {
+    config::Config config = config::load_config(sections(), file, entries);
+    config::read_texts(config);
+    text = config::json_text(config::resolved(config).printed);
+  });
   return text;
 }
 

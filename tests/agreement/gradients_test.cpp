@@ -1,4 +1,5 @@
 #include <cmath>
+#include <stdexcept>
 
 #include "experiments/engine/run/stacks.h"
 #include "experiments/studies/gradients/common.h"
@@ -114,6 +115,23 @@ TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim 
   rate.predicted.value = gradients::claimed_attenuation_rate();
   CHECK(judged_again(rate) == judge::Verdict::disagrees);
   CHECK(outcome_of(attenuation, config, results).code == ExitCode::check_failed);
+}
+
+TEST_CASE("attenuation: every kind of input is measured and predicted once, with gradients whatever run.backward is") {
+  gradients::GradientConfig config = small({"post"});
+  config.base.model.layers = 2;
+  config.inputs = {InputKind::gaussian, InputKind::tokens};
+  config.run.seeds = 4;
+  config.run.backward = false;
+  const gradients::Experiment attenuation = gradients::attenuation_experiment();
+  gradients::Result results = run(attenuation, config);
+  REQUIRE(results.cases.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(results.cases[i].spec.input.kind == config.inputs[i]);
+    CHECK(results.cases[i].refusal == "");
+  }
+  results.cases[0].numbers["no_column"] = 1.0;
+  CHECK_THROWS_AS((void)outcome_of(attenuation, config, results), std::logic_error);
 }
 
 TEST_CASE("identity path: the skip path's share agrees, one without its square does not; a broken identity counts") {

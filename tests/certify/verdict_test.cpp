@@ -138,6 +138,28 @@ TEST_CASE("the factor of a class that fits by itself is in brackets if a signal 
   CHECK(not_certified.find("infx") == std::string::npos);
 }
 
+TEST_CASE("the table explains only what it shows, and says where any factor fits") {
+  const NumberFormat fp16 = number_formats[2];
+  CertifyResult r{.model = {}, .family = {}, .spec = {}, .domain = {.tokens = false, .largest = infinity}};
+  r.spec.model = {.layers = 1, .width = 2, .heads = 1, .kv_heads = 1, .head_dim = 2, .mlp_width = 2};
+  r.formats = {fp16};
+  r.arithmetic = Arithmetic::exact;
+  r.certificates.exact = {.bounds = {bound(Signal::x_out, -1, {1.0}), bound(Signal::x_out, 1, {16.0})}};
+  r.headroom.possible = true;
+  r.headroom.formats = {{.format = fp16, .stream = 2.0, .branch = std::nan(""), .measured = infinity, .fitting = {}}};
+  const auto says = [&](const char* words) { return certify::table(r).find(words) != std::string::npos; };
+  CHECK_FALSE(says("dots:"));
+  CHECK(says("an input is any number"));
+  CHECK_FALSE(says("k multiplies"));
+  CHECK(says("–         any"));
+  r.domain.tokens = true;
+  CHECK_FALSE(says("an input is any number"));
+  r.arithmetic = Arithmetic::mixed;
+  CHECK(says("dots:"));
+  r.headroom.formats[0].branch = 1.0;
+  CHECK(says("k multiplies"));
+}
+
 TEST_CASE("a larger input never brings a certificate, nor a smaller bound") {
   std::vector<double> magnitudes{6e4,     65503.0,  65504.0, 65505.0, 65519.0, 65520.0, 7e4,
                                  3.38e38, 3.389e38, 3.39e38, 3.4e38,  3.5e38,  1.7e308};

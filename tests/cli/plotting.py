@@ -3,7 +3,6 @@
 A test that imports this is skipped (exit code 77) where a package is missing.
 """
 
-import json
 import pathlib
 import subprocess
 import sys
@@ -56,10 +55,6 @@ class Asked(xarray.Dataset):
 def with_columns(ds, columns):
     """The result with other values in some of its columns."""
     return ds.assign({name: (ds[name].dims, values) for name, values in columns.items()})
-
-
-def with_config(ds, config):
-    return ds.assign_attrs(config=json.dumps(config))
 
 
 def plain(values):

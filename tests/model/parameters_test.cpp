@@ -11,15 +11,9 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-Names matrix_names(const StackSpec& spec) {
+Names names_of(const std::vector<ParameterId>& ids) {
   Names names;
-  for (const ParameterId& id : matrices_of(spec)) names.push_back(name_of(id));
-  return names;
-}
-
-Names norm_names(const ModelSpec& model) {
-  Names names;
-  for (const ParameterId& id : gains_of(model)) names.push_back(name_of(id));
+  for (const ParameterId& id : ids) names.push_back(name_of(id));
   return names;
 }
 
@@ -27,15 +21,15 @@ TEST_CASE("matrices: gate, embedding and unembedding only where the stack has th
   StackSpec spec = tiny_stack();
   spec.model.layers = 1;
   spec.input.kind = InputKind::tokens;
-  CHECK(matrix_names(spec) == Names{"embedding.weight", "layers.0.attention.q.weight", "layers.0.attention.k.weight",
-                                    "layers.0.attention.v.weight", "layers.0.attention.o.weight",
-                                    "layers.0.mlp.gate.weight", "layers.0.mlp.up.weight", "layers.0.mlp.down.weight",
-                                    "unembedding.weight"});
+  CHECK(names_of(matrices_of(spec)) ==
+        Names{"embedding.weight", "layers.0.attention.q.weight", "layers.0.attention.k.weight",
+              "layers.0.attention.v.weight", "layers.0.attention.o.weight", "layers.0.mlp.gate.weight",
+              "layers.0.mlp.up.weight", "layers.0.mlp.down.weight", "unembedding.weight"});
   spec.input.kind = InputKind::gaussian;
   spec.model.unembedding = false;
   spec.model.mlp = MlpKind::relu;
   spec.model.layers = 2;
-  const Names names = matrix_names(spec);
+  const Names names = names_of(matrices_of(spec));
   CHECK(names.size() == 12);
   CHECK(names.front() == "layers.0.attention.q.weight");
   CHECK(names.back() == "layers.1.mlp.down.weight");
@@ -47,11 +41,11 @@ TEST_CASE("norms: those of the placement, of the attention and of the stack") {
   spec.model.layers = 1;
   spec.model.embedding_norm = true;
   spec.model.qk_norm = QkNorm::full;
-  CHECK(norm_names(spec.model) == Names{"embedding_norm.gain", "layers.0.attention.norm_a.gain",
-                                        "layers.0.attention.q_norm.gain", "layers.0.attention.k_norm.gain",
-                                        "layers.0.attention.norm_b.gain", "layers.0.mlp.norm_a.gain",
-                                        "layers.0.mlp.norm_b.gain", "final_norm.gain"});
-  CHECK(norm_names(placed(tiny_stack(), "none").model).empty());
+  CHECK(names_of(gains_of(spec.model)) == Names{"embedding_norm.gain", "layers.0.attention.norm_a.gain",
+                                                "layers.0.attention.q_norm.gain", "layers.0.attention.k_norm.gain",
+                                                "layers.0.attention.norm_b.gain", "layers.0.mlp.norm_a.gain",
+                                                "layers.0.mlp.norm_b.gain", "final_norm.gain"});
+  CHECK(names_of(gains_of(placed(tiny_stack(), "none").model)).empty());
 }
 
 TEST_CASE("norms and the gate inside modules: the gate of an attention is called as that of an MLP") {
@@ -60,7 +54,7 @@ TEST_CASE("norms and the gate inside modules: the gate of an attention is called
   spec.model.v_norm = true;
   spec.model.inner_norm = InnerNorm::both;
   spec.model.attention_gate = AttentionGate::head;
-  CHECK(norm_names(spec.model) ==
+  CHECK(names_of(gains_of(spec.model)) ==
         Names{"layers.0.attention.v_norm.gain", "layers.0.attention.inner_norm.gain", "layers.0.mlp.inner_norm.gain"});
   CHECK(name_of(matrix_id(0, Weight::attention_gate)) == "layers.0.attention.gate.weight");
   CHECK(name_of(matrix_id(0, Weight::gate)) == "layers.0.mlp.gate.weight");
@@ -76,7 +70,7 @@ TEST_CASE("norms and the gate inside modules: the gate of an attention is called
 TEST_CASE("Mix-LN has norm C below and norm A above") {
   StackSpec spec = placed(tiny_stack(), "mix");
   spec.model.layers = 4;
-  CHECK(norm_names(spec.model) ==
+  CHECK(names_of(gains_of(spec.model)) ==
         Names{"layers.0.attention.norm_c.gain", "layers.0.mlp.norm_c.gain", "layers.1.attention.norm_a.gain",
               "layers.1.mlp.norm_a.gain", "layers.2.attention.norm_a.gain", "layers.2.mlp.norm_a.gain",
               "layers.3.attention.norm_a.gain", "layers.3.mlp.norm_a.gain", "final_norm.gain"});

@@ -114,6 +114,15 @@ struct Row {
   double value;  ///< of the first seed
 };
 
+/// Pre-LN's and Peri-LN's losses at two rates, of which Peri-LN's best one is 1 below Pre-LN's.
+std::vector<std::pair<std::string, Make>> at_rates(const std::string& setting, const std::string& one,
+                                                   const std::string& other) {
+  return {{"pre, " + setting + one, loss(3)},
+          {"pre, " + setting + other, loss(4)},
+          {"peri, " + setting + one, loss(5)},
+          {"peri, " + setting + other, loss(2)}};
+}
+
 std::vector<Row> rows() {
   const double ln2 = std::log(2.0), ln10 = std::log(10.0);
   std::vector<Row> all{
@@ -159,29 +168,14 @@ std::vector<Row> rows() {
       {"R2b",
        {{"pre", loss(3)}, {"peri", loss(2)}, {"peri, QK-norm", loss(1.5)}, {"b-only, QK-norm (OLMo 2)", loss(1.6)}},
        0.5 - 0.1},
-      {"R3c",
-       {{"pre, warm-up x 3, rate x 1", loss(3)},
-        {"pre, warm-up x 3, rate x 3", loss(4)},
-        {"peri, warm-up x 3, rate x 1", loss(5)},
-        {"peri, warm-up x 3, rate x 3", loss(2)}},
-       1.0},
-      {"R3d",
-       {{"pre, half the length, rate x 1", loss(3)},
-        {"pre, half the length, rate x 3", loss(4)},
-        {"peri, half the length, rate x 1", loss(5)},
-        {"peri, half the length, rate x 3", loss(2)}},
-       1.0},
+      {"R3c", at_rates("warm-up x 3, rate ", "x 1", "x 3"), 1.0},
+      {"R3d", at_rates("half the length, rate ", "x 1", "x 3"), 1.0},
       {"R4 0", {{"pre, weight decay 0", loss(3)}, {"peri, weight decay 0", loss(2)}}, 1.0},
       {"R5 Xavier", {{"pre, Xavier", loss(3)}, {"peri, Xavier", loss(2)}}, 1.0},
       {"R6a", {{"pre", loss(3)}, {"peri, output gains frozen", loss(2)}}, 1.0},
       {"R6b", {{"peri, output gains frozen", loss(3)}, {"peri", loss(2)}}, 1.0},
       {"R7b", {{"peri", loss(3)}, {"peri, embedding norm", loss(2)}}, 1.0},
-      {"R8",
-       {{"pre, SGD, rate 0.1", loss(3)},
-        {"pre, SGD, rate 1", loss(4)},
-        {"peri, SGD, rate 0.1", loss(5)},
-        {"peri, SGD, rate 1", loss(2)}},
-       1.0},
+      {"R8", at_rates("SGD, rate ", "0.1", "1"), 1.0},
       {"R10a", {{"post, no warm-up, rate x 1", loss(3)}, {"post", loss(2)}}, 1.0},
       {"R10b",
        {{"post, no warm-up, rate x 1", loss(3.5)},

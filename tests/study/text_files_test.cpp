@@ -1,7 +1,9 @@
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/engine/settings/resolved.h"
 #include "experiments/engine/settings/toml_reader.h"
+#include "experiments/engine/study/request.h"
 #include "experiments/studies/studies.h"
+#include "sim/base/error.h"
 #include "tests/support/doctest.h"
 #include "tests/support/temporary_folder.h"
 
@@ -22,6 +24,25 @@ TEST_CASE("texts: a configuration keeps what was read, whatever becomes of the f
   CHECK(config.overridden.front().input.text == config.stacks().front().input.text);
   CHECK(config::resolved(config).hashed == hash);
   CHECK(config::resolved(config::load_config(sections(), "", settings, {"model.rope=false"})).hashed != hash);
+}
+
+TEST_CASE("texts: only a request reads the text of a single stack, and keeps what was read") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("text.txt");
+  study::Request request{.known = sections(),
+                         .entries = {"input.kind=\"text\"", "input.tokens=5", "input.path=\"" + path + "\""}};
+  const config::Config unread = config::load_config(sections(), "", request.entries);
+  CHECK_THROWS_AS(config::resolved(unread), std::logic_error);
+  CHECK_THROWS_AS(stacks::token_ids(unread.base, 0), std::logic_error);
+  CHECK_THROWS_AS(request.load(), InputError);
+  request.reads_texts = false;
+  CHECK(request.load().base.input.text == nullptr);
+  request.reads_texts = true;
+  request.theory_settings = {"model.rope=false"};
+  folder.write("text.txt", "first text");
+  const config::Config config = request.load();
+  CHECK(config.base.input.text != nullptr);
+  CHECK(config.predicted_stacks().front().input.text == config.base.input.text);
 }
 
 TEST_CASE("configuration files: what theory is told comes on top of the text that was read") {

@@ -41,6 +41,7 @@ config::Config load_for_family(study::Request request, const std::string& family
   const auto given = config::read_tree(request.file, request.all_settings());
   if (!given->values.at_path("model.recipe"))
     request.settings.insert(request.settings.begin(), "model.recipe=" + family);
+  request.reads_texts = false;  // ids are not written
   return request.load();
 }
 

@@ -60,7 +60,8 @@ std::optional<std::string> Cache::get(const std::string& task) const {
   if (!fs::exists(path, unreadable)) return std::nullopt;
   const MappedFile file(path);
   const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  if (bytes.size() < checksum_digits || bytes.substr(0, checksum_digits) != config::sha256_hex(bytes.substr(checksum_digits))) {
+  if (bytes.size() < checksum_digits ||
+      bytes.substr(0, checksum_digits) != config::sha256_hex(bytes.substr(checksum_digits))) {
     throw InputError(fmt::format("{}: its content does not have its checksum", path));
   }
   return std::string(bytes.substr(checksum_digits));

@@ -67,7 +67,7 @@ double limit_of(const config::PowerLimits& limits, Statistic statistic);
 /// log(p/(1−p)) come to, p(1−p) times as much. Where that variance, or that of a mean of as many patterns as there are
 /// heads, is 2 or more for one gradient, all gradients of the stack tolerate an infinite bias: the verdict is
 /// inconclusive. A gradient that is predicted within the rounding of the backward pass (gradient_floor.h) is compared
-/// as it is, not its logarithm, and its errors are relative to the terms that cancel in it.
+/// directly, not by its logarithm, and its errors are relative to the terms that cancel in it.
 std::vector<Test> stack_tests(const Comparison& comparison, const config::AgreementOptions& options);
 
 /// Why a run of this dtype, or a theory in double, cannot show what is predicted, or "": a scale of the specification

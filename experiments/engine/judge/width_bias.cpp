@@ -49,7 +49,7 @@ double WidthBias::of_signal(Statistic statistic, Signal signal, std::size_t i) c
 double WidthBias::of_log_gradient(std::size_t depth, bool of_attention) const {
   const double across = subtracts_mean(spec_.model.norm) ? 2.0 : 1.0;
   const double width = spec_.model.width;
-  if (width <= across) return options_.finite_width_gradient * std::numeric_limits<double>::infinity();
+  if (width <= across) return std::numeric_limits<double>::infinity();
   const double inside = steps_inside * (factor_.at(1) - factor_.at(0));
   const double way = width / (width - across) * (2.0 * factor_.back() - factor_.at(depth) + inside);
   const double overlaps = std::log1p(mean_keys(spec_) / width) * (of_attention ? 1.0 : outside_attention);

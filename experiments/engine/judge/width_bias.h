@@ -11,30 +11,29 @@
 namespace periscope::judge {
 
 /// The number of keys that a query sees: the harmonic mean over queries, of all layers' means the largest. T without a
-/// mask, about T/(ln T + 0.58) behind a causal one.
+/// mask, about T/(ln T + 0.58) with a causal one.
 double mean_keys(const StackSpec& spec);
 
-/// T19: what finite width may take a mean over seeds off theory's limit, by first order in 1/D. w is the finite-width
-/// factor at depths 0 … 2L (theory::Prediction::finite_width), n = mean_keys, and c a constant of `agreement`. The
-/// numbers were measured: docs/theory/finite_width.md.
+/// The bias that a verdict tolerates in a mean over seeds because theory is exact only at infinite width, to first
+/// order in 1/D (T19). w is the finite-width factor at depths 0 … 2L (theory::Prediction::finite_width), n = mean_keys,
+/// and c a constant of `agreement`. The numbers were measured: docs/theory/finite_width.md.
 class WidthBias {
  public:
   /// The arguments must outlive this.
   WidthBias(const StackSpec& spec, const std::vector<double>& factor, const config::AgreementOptions& options)
       : spec_(spec), factor_(factor), options_(options) {}
 
-  /// Bias of a forward statistic, absolute for a cosine and else relative: c·(w + s·ln(1 + n/D)) behind a sublayer,
-  /// c·w of the input. The second term are the overlaps of tokens, of order 1/√D each: s = 1 for what attention puts
-  /// out, a mean over n keys, whose c is that of cosines, and ¼ for everything else. A cosine's w is at least 1/D:
-  /// cosines are ratios. Without norms s = 4, times 2^m behind m gated MLPs, each of which squares it, and a moment's
-  /// deviation is a factor on all that follows: exp(bias) − 1.
+  /// Bias of a forward statistic, absolute for a cosine and else relative: c·(w + s·ln(1 + n/D)) after a sublayer, c·w
+  /// at the input. The second term is the overlap of tokens, of order 1/√D each. s = 1 for attention's output, a mean
+  /// over n keys, whose c is that of cosines; elsewhere s = ¼. A cosine's w is at least 1/D. Without norms s = 4, times
+  /// 2^m after m gated MLPs, and a moment's bias compounds: exp(bias) − 1.
   [[nodiscard]] double of_signal(Statistic statistic, Signal signal, std::size_t i) const;
 
-  /// Bias of a squared gradient's logarithm, besides half its variance over seeds:
+  /// Bias of a squared gradient's logarithm, not counting half its variance over seeds:
   /// c·g·(D/(D − a)·(2 w_2L − w_depth + 4 w_step) + s·ln(1 + n/D)). w is taken to the top of the stack and back, and
-  /// its first step w_step counts for the inside of a module and the loss; a = 1, with LayerNorm 2, are the directions
-  /// that a norm's backward pass is across and T8 leaves out. s = 1 for attention's own matrices and the score path's
-  /// share, else ¼; g = 3 in a stack without norms, else 1. Infinite for D ≤ a.
+  /// its first step w_step counts for the inside of a module and the loss. a is the number of directions that a norm's
+  /// backward pass removes: 1, with LayerNorm 2. s = 1 for attention's own matrices and the score path's share, else ¼;
+  /// g = 3 in a stack without norms, else 1. Infinite for D ≤ a.
   [[nodiscard]] double of_log_gradient(std::size_t depth, bool of_attention) const;
 
  private:

@@ -107,6 +107,7 @@ std::vector<std::string> broken(std::string_view line, std::size_t width) {
   bool is_empty = true;
   for (std::string piece : pieces_of(line.substr(begin))) {
     if (!is_empty && printed_width(current) + 1 + printed_width(piece) > width) {
+      current.erase(current.find_last_not_of(' ') + 1);
       lines.push_back(std::move(current));
       current.clear();
       is_empty = true;
@@ -132,10 +133,12 @@ std::string within_table_width(std::string_view text) {
     const std::size_t end = text.find('\n');
     const std::string_view line = text.substr(0, end);
     const std::size_t gap = line.rfind("  ");
+    const std::size_t begin = std::min(line.find_first_not_of(' '), table_width / 2);
     std::string_view head = line.substr(0, gap == std::string_view::npos ? 0 : gap + 2);
     std::size_t indent = printed_width(head);
-    if (3 * indent > 2 * table_width || line.find_first_not_of(' ') >= head.size()) {
-      indent = std::min(line.find_first_not_of(' '), table_width / 2) + 2;
+    constexpr std::size_t far = 8;  // a line that begins there is one of a column whose first cells are empty
+    if (3 * indent > 2 * table_width || (begin >= head.size() && begin < far)) {
+      indent = begin + 2;
       head = {};
     }
     const std::vector<std::string> lines = broken(line.substr(head.size()), table_width - printed_width(head));

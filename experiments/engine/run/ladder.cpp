@@ -76,6 +76,7 @@ judge::Estimate value_of(const LadderQuantity& q, const Profile& profile, const 
   const double offset = q.test.weight ? std::log(shape_of(model, *q.test.weight).fan_in) : 0.0;
   judge::Estimate sum{0.0, 0.0};
   for (const auto& [i, weight] : q.weights) {
+    // Fused explicitly: otherwise the bits would depend on the compiler.
     sum.value = std::fma(weight, curve->value[i] - offset, sum.value);
     if (!curve->standard_error.empty()) sum.error = std::fma(std::abs(weight), curve->standard_error[i], sum.error);
   }
@@ -195,11 +196,12 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
     const StackSpec here = config::at_width(spec, width, "ladder.widths");
     const std::string label = fmt::format("{} at width {}", name, width);
     const config::RunOptions run = run_at(config, width);
-    for (LadderQuantity* q : all) q->per_seed.clear();
     measure_stack(backend, here, run, config.width_seeds, label, progress, [&](const Reading& reading) {
       for (std::size_t i = 0; i < all.size(); ++i) {
-        all[i]->per_seed.push_back(value_of(*all[i], reading.profile, here.model).value);
-        means[i].add(all[i]->per_seed.back());
+        const double value = value_of(*all[i], reading.profile, here.model).value;
+        means[i].add(value);
+        const bool is_kept = i >= stack.quantities.size() && width == config.widths.back();
+        if (is_kept) all[i]->per_seed.push_back(value);
       }
     });
     for (std::size_t i = 0; i < all.size(); ++i) {

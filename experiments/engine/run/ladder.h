@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "experiments/engine/judge/judge.h"
@@ -14,9 +15,9 @@ namespace periscope::stacks {
 /// One number of a stack that is followed along the widths: an entry of a curve, or a curve's mean.
 struct LadderQuantity {
   judge::Test test = {};                                     ///< of the limit of infinite width; a mean is a contrast
-  std::vector<std::pair<std::size_t, double>> weights = {};  ///< of a sum over the curve's entries
+  std::vector<std::pair<std::size_t, double>> weights = {};  ///< (index, weight): the quantity is Σ weight·curve[index]
   std::vector<judge::Estimate> measured = {};                ///< at every width
-  std::vector<double> per_seed = {};                         ///< every seed at the largest width
+  std::vector<double> per_seed = {};                         ///< at the largest width; of stream_means only
   judge::WidthFit fit = {};
 };
 
@@ -45,7 +46,7 @@ struct LadderResult {
 };
 
 /// Throws ConfigError for widths that cannot be a ladder, for stacks that have no limit, and for a planted fault that
-/// changes nothing.
+/// changes no compared number.
 void require_limit(const LadderConfig& config);
 
 /// T23 for every stack of `config`: measures it at every width, with heads, kv_heads and mlp_width in proportion, fits

@@ -68,7 +68,7 @@ MemoryEstimate widths_memory(const config::Config& config, const std::vector<int
 /// and what the limit of its address space leaves. Infinity where none of them can be read.
 double available_bytes(int threads);
 
-/// Throws ConfigError, which names the key to lower, if the estimate is more than there is, unless `force`.
+/// Throws ConfigError, which names the key to lower, if the estimate exceeds the available memory, unless `force`.
 void require_fits(const MemoryEstimate& memory, bool force, Progress& progress);
 
 /// Thrown if memory runs out in spite of the estimate.

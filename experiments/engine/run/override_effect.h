@@ -9,7 +9,7 @@
 
 namespace periscope::stacks {
 
-/// The numbers of a predicted profile that a study holds against what it measured. Gradients stand there as grad_sq.
+/// The numbers of a predicted profile that a study compares with measurements. Gradients are grad_sq.
 using Compared = std::function<std::vector<double>(const Profile&)>;
 
 /// All that the verdict on a stack compares (stack_tests.h).

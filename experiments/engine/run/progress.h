@@ -103,7 +103,11 @@ class Progress {
 
   /// Begins `what`, a number of tasks; what was counted before is done.
   void begin(const std::string& what, std::int64_t tasks) {
-    report(Report::begun, [&] { what_ = what, label_ = "", meter_.start(tasks); });
+    report(Report::begun, [&] {
+      what_ = what;
+      label_ = "";
+      meter_.start(tasks);
+    });
   }
   /// The next tasks are called `label`.
   void next(const std::string& label) {
@@ -111,17 +115,23 @@ class Progress {
   }
   /// `count` tasks, called `label`, were computed.
   void step(const std::string& label, int count = 1) {
-    report(Report::computed, [&] { label_ = label, meter_.step(count); });
+    report(Report::computed, [&] {
+      label_ = label;
+      meter_.step(count);
+    });
   }
   /// `count` tasks were restored from the cache; excluded from the rate estimate.
   void cached(const std::string& label, int count = 1) {
-    report(Report::cached, [&] { label_ = label, meter_.cached(count); });
+    report(Report::cached, [&] {
+      label_ = label;
+      meter_.cached(count);
+    });
   }
   /// This share of the next task is done, for tasks that take long.
   void part(double share) {
     report(Report::part, [&] { meter_.part(share); });
   }
-  /// All tasks are done, and `what` is left to do, which takes long where there is much to judge.
+  /// All tasks are done; `what` names the work that remains.
   void finish(const std::string& what) {
     report(Report::finishing, [&] { label_ = what; });
   }

@@ -53,8 +53,8 @@ SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const c
                           const std::string& label, Progress& progress,
                           const std::function<void(const Reading&)>& on_seed);
 
-/// Returns the task of `what` is predicted of one stack of a run: it covers all that the prediction depends on. Reads
-/// the files that the specifications name.
+/// Returns the task of `what` is predicted of one stack of a run: it covers all that the prediction depends on.
+/// Requires read_texts.
 std::string prediction_task(std::string_view what, const StackSpec& measured, const StackSpec& overridden,
                             const config::Config& config);
 

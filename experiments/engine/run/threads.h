@@ -4,11 +4,12 @@
 
 namespace periscope::stacks {
 
-/// Sets the number of threads that this thread's OpenMP regions have during this object's lifetime. On a busy machine
-/// the many short ops of a small stack would wait for their teams far longer than they take: these get one.
+/// Sets the thread's number of OpenMP threads for this object's lifetime. Small stacks use one, because their ops are
+/// shorter than the wait for a team.
 class Threads {
  public:
   explicit Threads(int count) : before_(omp_get_max_threads()) { omp_set_num_threads(count); }
+  static Threads one_if(bool small) { return Threads(small ? 1 : omp_get_max_threads()); }
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
   ~Threads() { omp_set_num_threads(before_); }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "experiments/engine/settings/text_file.h"
 #include "sim/base/error.h"
 #include "sim/random/philox.h"
 
@@ -12,11 +13,12 @@ namespace {
 
 /// Bytes first … first+T−1 of a text that has a byte after its first T.
 std::vector<int> bytes_of(const InputSpec& input, std::ptrdiff_t first) {
-  if (input.text->head.size() <= static_cast<std::size_t>(input.tokens)) {
+  const TextFile& text = config::text_of(input);
+  if (text.head.size() <= static_cast<std::size_t>(input.tokens)) {
     throw InputError(fmt::format("input.path {}: {} bytes could be read; {} tokens and a last label need {}",
-                                 input.path, input.text->size, input.tokens, input.tokens + 1));
+                                 input.path, text.size, input.tokens, input.tokens + 1));
   }
-  const auto begin = input.text->head.begin() + first;
+  const auto begin = text.head.begin() + first;
   std::vector<int> ids(begin, begin + input.tokens);
   for (int& id : ids) id &= 0xff;
   return ids;

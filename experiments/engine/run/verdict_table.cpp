@@ -202,9 +202,12 @@ std::string left_out_lines(const std::vector<StackResult>& results) {
     stacks_of[r.prediction.left_out].push_back(fmt::format("{}, {}", config::short_label(r.spec), input_of(r)));
   }
   std::string lines;
-  for (const auto& [reason, stacks] : stacks_of) {
+  for (const StackResult& r : results) {
+    const auto found = stacks_of.extract(r.prediction.left_out);  // a reason stands where its first stack does
+    if (found.empty()) continue;
+    const std::vector<std::string>& stacks = found.mapped();
     const std::string all = stacks.size() > 1 ? "all stacks" : stacks.front();
-    lines += fmt::format("left out: {}: {}\n", stacks_in_words(stacks, results.size(), all), reason);
+    lines += fmt::format("left out: {}: {}\n", stacks_in_words(stacks, results.size(), all), found.key());
   }
   return lines;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "experiments/engine/settings/resolved.h"
+#include "experiments/engine/settings/text_file.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 
@@ -94,7 +95,7 @@ std::vector<StackSpec> Config::stacks() const {
 
 nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash) {
   InputSpec input = spec.input;
-  if (for_hash) input.path = input.kind == InputKind::text ? input.text->sha256 : "";
+  if (for_hash) input.path = input.kind == InputKind::text ? text_of(input).sha256 : "";
   nlohmann::ordered_json model = section_json(model_section, spec.model);
   const nlohmann::ordered_json layers = layer_placements_json(spec.model);
   if (!layers.empty()) model["layer_placement"] = layers;

@@ -111,13 +111,17 @@ struct Config {
   [[nodiscard]] std::vector<StackSpec> predicted_stacks() const { return overridden.empty() ? stacks() : overridden; }
 };
 
-/// Reads `file` ("" for none), applies `settings` (a.b=v) on top, checks everything, and reads the texts of the stacks.
-/// `known` are the sections that a configuration may have. Keys of model, init and input may have lists: the stacks are
-/// the cross product of all, in the order given. A relative input.path in a file is relative to that file.
-/// `theory_settings` (--theory-set) say, on top of `settings`, what is overridden for theory. Throws ConfigError, also
-/// if measurement and prediction could then not be compared, and InputError for a text.
+/// Reads `file` ("" for none), applies `settings` (a.b=v) on top, and checks everything. `known` are the sections that
+/// a configuration may have. Keys of model, init and input may have lists: the stacks are the cross product of all, in
+/// the order given. A relative input.path in a file is relative to that file. `theory_settings` (--theory-set) say, on
+/// top of `settings`, what is overridden for theory. Throws ConfigError, also if measurement and prediction could then
+/// not be compared. Reads texts only of several stacks, to compare them, and throws InputError for these; read_texts
+/// reads the others.
 Config load_config(std::span<const AnySection> known, const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings = {});
+
+/// Reads the texts of all stacks that have none yet, each file once. Throws InputError.
+void read_texts(Config& config);
 
 /// Throws ConfigError unless every one of them (--vary) is a setting of a key of model, init or input, or train.lr, to
 /// a list. Such a setting is then one like others.
@@ -130,7 +134,7 @@ void require_different(std::string_view key, std::vector<std::string> entries);
 DType parse_dtype(const std::string& word);
 
 /// Every key of model, init and input with its value, `placement` as one name or a table. For the hash a text's content
-/// stands for its path.
+/// stands for its path; it requires read_texts.
 nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash = false);
 
 /// Returns the stack's name in result files and tables: its label, or else its placement's name, or its free form as

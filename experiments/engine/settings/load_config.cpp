@@ -256,6 +256,7 @@ Config merged(const std::vector<Config>& each, const Lists& lists) {
     config.variants.push_back(each[i].base);
     if (lists.vary_more_than_placement()) config.variants.back().label = lists.label(i, each[i].base);
   }
+  read_texts(config);  // stacks may differ in their texts alone
   lists.require_comparable(config.stacks());
   return config;
 }
@@ -290,19 +291,21 @@ void override_theory(Known known, const Lists& lists, const std::vector<std::str
   config.theory_settings = theory_settings;
 }
 
-/// Reads the texts of the stacks, each once.
-void read_texts(std::vector<Config>& each) {
+}  // namespace
+
+void read_texts(Config& config) {
+  if (std::ranges::find(config.inputs, InputKind::text) == config.inputs.end()) return;
   std::map<std::string, std::shared_ptr<const TextFile>> texts;
-  for (Config& config : each) {
-    if (std::ranges::find(config.inputs, InputKind::text) == config.inputs.end()) continue;
-    InputSpec& input = config.base.input;
+  const auto read = [&](StackSpec& spec) {
+    InputSpec& input = spec.input;
+    if (input.text != nullptr) return;
     std::shared_ptr<const TextFile>& text = texts[input.path];
     if (text == nullptr) text = std::make_shared<const TextFile>(read_text_file(input.path, "input.path"));
     input.text = text;
-  }
+  };
+  read(config.base);
+  for (auto* specs : {&config.variants, &config.overridden}) std::ranges::for_each(*specs, read);
 }
-
-}  // namespace
 
 void require_different(std::string_view key, std::vector<std::string> entries) {
   std::ranges::sort(entries);
@@ -335,12 +338,10 @@ Config load_config(Known known, const std::string& file, const std::vector<std::
   const Lists lists(*tree);
   std::vector<Config> each;
   for (std::size_t i = 0; i < lists.combinations(); ++i) each.push_back(read_single(known, tree, lists.choice(i)));
-  read_texts(each);
   Config config = merged(each, lists);
   constexpr std::string_view of_theory[] = {"model.", "init.", "input.", "theory."};
   for (const std::string& setting : theory_settings) {
-    require_known(known, setting, "--theory-set", "a key of model, init, input or theory, as theory is told",
-                  of_theory);
+    require_known(known, setting, "--theory-set", "a key of model, init, input or theory", of_theory);
   }
   if (!theory_settings.empty()) override_theory(known, lists, theory_settings, config);
   return config;

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Whether all stacks have the same value of a key; null where it is absent.
+/// Returns true if all stacks have the same value of a key; an absent key counts as null.
 bool is_same_in_all(const std::vector<Json>& stacks, const std::string& key) {
   const Json first = stacks.front().value(key, Json());
   return std::ranges::all_of(stacks, [&](const Json& one) { return one.value(key, Json()) == first; });

@@ -18,7 +18,7 @@ struct KeyText {
   std::string standard;  ///< the default, as a configuration file would have it
   std::string unit;      ///< "" of what is no number
   std::string meaning;
-  std::string type;                  ///< as type_of has it
+  std::string type;                  ///< see type_of
   std::vector<std::string> choices;  ///< of a word that has to be one of these
   bool swept = false;                ///< takes a list of such values too
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "experiments/engine/settings/sha256.h"
 #include "sim/base/error.h"
@@ -24,6 +25,11 @@ TextFile read_text_file(const std::string& path, const std::string& name) {
     if (name.empty()) throw;
     throw InputError(fmt::format("{} {}", name, error.what()));
   }
+}
+
+const TextFile& text_of(const InputSpec& input) {
+  if (input.text == nullptr) throw std::logic_error("input.path: the text was not read");
+  return *input.text;
 }
 
 }  // namespace periscope::config

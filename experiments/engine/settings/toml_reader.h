@@ -69,7 +69,7 @@ std::string take(const toml::node& node, std::vector<T>& target) {
   return {};
 }
 
-/// Reads one TOML table strictly: every key that is asked for becomes a known key, and finish() refuses
+/// Reads one TOML table strictly: every key that is asked for becomes a known key, and finish() rejects
 /// all others. Every error is one line: where it stands, the key, what was found, what was expected.
 class TomlReader {
  public:
@@ -95,7 +95,7 @@ class TomlReader {
   /// A sub-table, "model" or "agreement.power_limit"; an empty reader if absent.
   TomlReader table(std::string_view path);
 
-  /// Refuses unknown keys, naming the nearest known one.
+  /// Rejects unknown keys, naming the nearest known one.
   void finish() const;
 
   /// Position of `word` in `names`, or an error that lists them.

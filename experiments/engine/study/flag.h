@@ -73,9 +73,14 @@ std::vector<FlagText> flag_texts(const std::vector<Flag<F>>& flags) {
           using V = std::remove_cvref_t<decltype(standard.*field)>;
           constexpr bool toggle = std::is_same_v<V, bool>;
           constexpr bool list = std::is_same_v<V, std::vector<std::string>>;
-          FlagText& text = texts.emplace_back(FlagText{flag.name, flag.meaning, "", toggle, list,
-                                                       !toggle && !list && !std::is_same_v<V, std::string>,
-                                                       flag.positional, flag.required});
+          FlagText& text = texts.emplace_back(FlagText{.name = flag.name,
+                                                       .meaning = flag.meaning,
+                                                       .standard = "",
+                                                       .toggle = toggle,
+                                                       .list = list,
+                                                       .number = !toggle && !list && !std::is_same_v<V, std::string>,
+                                                       .positional = flag.positional,
+                                                       .required = flag.required});
           if constexpr (std::is_arithmetic_v<V> && !toggle)
             text.standard = fmt::format("{:.15g}", static_cast<double>(standard.*field));
         },

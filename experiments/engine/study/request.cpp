@@ -122,6 +122,7 @@ config::Config Request::load(Matrices matrices) const {
     }
     c.run.weights = config::WeightsChoice::dense;
   }
+  if (reads_texts && acts_here(*this, "input.path")) config::read_texts(c);
   return c;
 }
 

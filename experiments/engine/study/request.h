@@ -49,6 +49,7 @@ struct Request {
   std::optional<std::string> out = {};
   std::optional<double> memory = {};  ///< bytes
   bool force = false;                 ///< do what would overwrite a model or not fit
+  bool reads_texts = true;            ///< false: the texts of inputs are not needed
   FlagValues flags = {};
   /// A model in memory, for studies of checkpoints: the folder that the flags give is then its name.
   std::shared_ptr<const MemoryModel> model = {};
@@ -57,10 +58,10 @@ struct Request {
 
   /// The entries and the settings, the last of a key wins.
   [[nodiscard]] std::vector<std::string> all_settings() const;
-  /// The configuration with the common flags on top, checked against the device, and with defaults resolved. A study
-  /// that reads a matrix more than once, or by its entries, or pairs stacks by their weights has them dense. Throws
-  /// ConfigError, for a setting of a key that does not act too, in this command or with the values of other keys, and
-  /// InputError.
+  /// The configuration with the common flags on top, checked against the device, with defaults resolved and texts read.
+  /// A study that reads a matrix more than once, or by its entries, or pairs stacks by their weights has them dense.
+  /// Throws ConfigError, for a setting of a key that does not act too, in this command or with the values of other
+  /// keys, and InputError.
   [[nodiscard]] config::Config load(Matrices matrices = Matrices::dense) const;
   /// Loads the configuration as `load` does, and the study's own section with it.
   template <class Own>

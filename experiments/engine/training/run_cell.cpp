@@ -62,7 +62,7 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
     const int step = trainer.steps();
     if (!is_recorded(cell.train, step)) return;
     if (!history.records.contains(step)) {
-      const stacks::Threads serial(small ? 1 : omp_get_max_threads());
+      const stacks::Threads threads = stacks::Threads::one_if(small);
       RecordedValues& values = history.records[step] = recorder.record(trainer.weights());
       if (callbacks.at_record) callbacks.at_record(cell, trainer.weights(), values);
       if (step == cell.train.steps && history.is_finite() && callbacks.at_end)

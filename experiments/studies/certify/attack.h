@@ -63,8 +63,8 @@ struct BoundsCheck {
   std::optional<SignalPlace> overflowed = {};  ///< the first place where the run overflowed, as the certificate allows
 };
 
-/// Compares measured maxima with the bounds of the arithmetic that they were measured in. The check ends where the
-/// certificate lets a signal overflow and it did, as what follows is computed from infinities.
+/// Compares measured maxima with the bounds of the arithmetic that they were measured in. Stops at the first signal
+/// that overflowed as the certificate allows, because later signals are computed from infinities.
 BoundsCheck check_bounds(const theory::Certificate& certificate, const SignalMaxima& seen, double rounding);
 
 }  // namespace periscope::certify

@@ -52,13 +52,13 @@ struct Headroom {
 
   bool possible = false;
   ScaleRecipe recipe;
-  double stream_bound = 0.0;     ///< the largest bound of what grows with c
-  double stream_measured = 0.0;  ///< NaN if nothing was measured
-  std::vector<FormatHeadroom> formats;
+  double stream_bound = 0.0;            ///< the largest bound of what grows with c
+  double stream_measured = 0.0;         ///< NaN if nothing was measured
+  std::vector<FormatHeadroom> formats;  ///< one per entry of number_formats, in its order; empty unless `possible`
   std::optional<ScaledRun> run;
 };
 
-/// Says why a stack that cannot be scaled (can_scale) has no headroom.
+/// Returns why the stack cannot be scaled. Requires !can_scale(model).
 std::string why_unscalable(const ModelSpec& model);
 
 /// Certifies the scaled stack in the arithmetic of `like`, a certificate of the stack itself.
@@ -70,7 +70,7 @@ Headroom headroom_of(const ModelSpec& model, const Certificates& certificates, s
                      const SignalMaxima* measured, const CertifyScaled& certify_at,
                      TableFactor embedding = TableFactor::scale);
 
-/// The weights of `context` are in f64 and called `names`.
+/// Requires weights in f64; messages call them by `names`.
 CertifyScaled certify_scaled(const StackContext& context, const theory::InputDomain& domain,
                              config::EntryNames names = {});
 

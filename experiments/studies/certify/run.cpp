@@ -52,7 +52,7 @@ ModelToCertify open_model(const CertifyConfig& own) {
   return s;
 }
 
-/// Throws the words of the first condition that is true.
+/// Throws ConfigError with the text of the first condition that holds.
 void reject(std::initializer_list<std::pair<bool, const char*>> conditions) {
   for (const auto& [is_true, words] : conditions) {
     if (is_true) throw ConfigError(words);
@@ -85,18 +85,18 @@ void require_random_stack(const CertifyConfig& own) {
   }
   const ModelSpec& m = stacks.front().model;
   const bool is_gaussian = stacks.front().input.kind == InputKind::gaussian;
+  reject({{!own.tokens.empty() || !own.text.empty(),
+           "--tokens and --text are for checkpoints; of a random stack, --measure reads its input"},
+          {!own.ignore_keys.empty(), "--ignore-key is for checkpoints; a random stack has no config.json"},
+          {!own.tokenizer.empty(), "--tokenizer does nothing for a random stack; input.tokens is its length"},
+          {own.max_tokens.has_value(), "--max-tokens does nothing for a random stack; input.tokens is its length"}});
+  require_scalable(own, m);
   reject(
-      {{!own.tokens.empty() || !own.text.empty(),
-        "--tokens and --text are for checkpoints; of a random stack, --measure reads its input"},
-       {!own.ignore_keys.empty(), "--ignore-key is for checkpoints; a random stack has no config.json"},
-       {!own.tokenizer.empty(), "--tokenizer does nothing for a random stack; input.tokens is its length"},
-       {own.max_tokens.has_value(), "--max-tokens does nothing for a random stack; input.tokens is its length"},
-       {!is_gaussian && own.input_maximum, "--input-maximum does nothing here; it is for input.kind = \"gaussian\""},
+      {{!is_gaussian && own.input_maximum, "--input-maximum does nothing here; it is for input.kind = \"gaussian\""},
        {is_gaussian && !own.input_maximum && !m.embedding_norm,
         "input.kind = \"gaussian\": any real input has no bound; expected --input-maximum, model.embedding_norm = true "
         "or input.kind = \"tokens\""},
        {is_gaussian && !own.headroom.empty(), "--headroom: expected token input, to run both stacks on"}});
-  require_scalable(own, m);
 }
 
 /// Limits the domain of real vectors to those that are run here: the squares of larger ones overflow.

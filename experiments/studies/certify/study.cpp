@@ -16,8 +16,9 @@ namespace {
 const std::vector<study::Flag<CertifyConfig>>& flags() {
   static const std::vector<study::Flag<CertifyConfig>> all = [] {
     auto list = study::checkpoint_flags<CertifyConfig>();
-    list.front().required = false;
-    list.front().meaning += "; without it, the random stack of the first seed";
+    auto& checkpoint = *std::ranges::find(list, "checkpoint", &study::Flag<CertifyConfig>::name);
+    checkpoint.required = false;
+    checkpoint.meaning += "; without it, the random stack of the first seed";
     const std::vector<study::Flag<CertifyConfig>> more{
         {"format", &CertifyConfig::format_words, "Number formats to judge: fp32, bf16, fp16, fp8_e5m2, fp8_e4m3"},
         {"require", &CertifyConfig::requirement_words,

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <tuple>
 #include <utility>
@@ -61,11 +63,18 @@ std::string classes(const CertifyResult& r) {
     if (r.measured && exact != nullptr) cells.push_back(dataset::number(measured_of(r, kind)));
     table.add(std::move(cells));
   }
-  return table.text() +
-         "exact bound: of exact arithmetic, and where it is largest (none: no finite bound); formats: their limit over "
-         "the bound in their arithmetic, least of the signals in the row; NO: may overflow; the signal is named where "
-         "it is not that of the exact bound; in brackets: not certified, because a signal upstream may overflow; dots: "
-         "q·k before the division by √d_head; inside: what norms, softmax and products compute on their way.\n";
+  std::string text =
+      table.text() +
+      "exact bound: of exact arithmetic, and where it is largest (none: no finite bound); formats: their limit over "
+      "the bound in their arithmetic, least of the signals in the row; NO: may overflow; the signal is named where "
+      "it is not that of the exact bound; in brackets: not certified, because a signal upstream may overflow";
+  if (r.arithmetic != Arithmetic::exact) {
+    text += "; dots: q·k before the division by √d_head; inside: what norms, softmax and products compute on their way";
+  }
+  if (!r.domain.tokens && std::isinf(r.domain.largest)) {
+    text += "; an input is any number that the format holds, so that its own row has at most 1x";
+  }
+  return text + ".\n";
 }
 
 std::string input_of(const CertifyResult& r) {
@@ -148,13 +157,15 @@ std::string headroom(const CertifyResult& r) {
       "headroom: the stream can be c times as large and the function the same, but for eps, if\n  c multiplies {}\n",
       fmt::join(h.recipe.multiplied, "; "));
   if (!h.recipe.divided.empty()) text += fmt::format("  c divides {}\n", fmt::join(h.recipe.divided, "; "));
-  text +=
-      "  k multiplies W_o, W_down (of a gated MLP W_up instead) and their biases before norms B, which take it out\n";
+  if (std::ranges::any_of(h.formats, [](const FormatHeadroom& f) { return !std::isnan(f.branch); })) {
+    text +=
+        "  k multiplies W_o, W_down (of a gated MLP W_up instead) and their biases before norms B, which take it out\n";
+  }
   dataset::TextTable table({"largest", ">c certified", ">k certified", ">c measured", ""});
   for (const FormatHeadroom& f : h.formats) {
     if (std::ranges::find(r.formats, f.format.name, &NumberFormat::name) == r.formats.end()) continue;
     table.add({std::string(f.format.name), dataset::number(f.stream), dataset::number(f.branch),
-               dataset::number(f.measured), f.reason});
+               std::isinf(f.measured) ? "any" : dataset::number(f.measured), f.reason});
   }
   text += fmt::format("{}  c measured: {} times what was measured fits\n", table.text(2), Headroom::margin);
   if (!h.run) return text;
@@ -164,8 +175,12 @@ std::string headroom(const CertifyResult& r) {
       "{:.2g} if only the embedding and gains were scaled\n",
       run.scale.stream, run.scale.branch, run.tokens, run.difference, run.without_eps, run.gains_alone);
   for (const NumberFormat& f : r.formats) {
-    const std::string reason = reason_of(verdict_of(run.certificates.in(f), {std::nullopt, f}), run.model);
-    text += fmt::format("  then {}: {}\n", f.name, reason.empty() ? "certified everywhere" : reason);
+    const theory::Certificate& scaled = run.certificates.in(f);
+    const std::string reason = reason_of(verdict_of(scaled, {std::nullopt, f}), run.model);
+    const bool stream = verdict_of(scaled, {SignalClass::stream, f}).certified;
+    const char* judged = stream ? "certified on the residual stream" : "not certified";
+    text += fmt::format("  then {}: {}\n", f.name,
+                        reason.empty() ? "certified everywhere" : fmt::format("{} ({})", judged, reason));
   }
   return text;
 }

@@ -22,7 +22,7 @@ const std::string on_format = "stack format";
 const std::string on_features = on_format + " features";
 
 /// A stack in a format with one kind of input; `sites` are those of all stacks.
-struct Cell {
+struct Row {
   const FormatsConfig& config;
   const std::vector<Site>& sites;
   const FormatsStack& stack;
@@ -33,10 +33,10 @@ struct Cell {
   [[nodiscard]] const Variant& variant() const { return format().variants[variant_index]; }
 };
 
-/// The cells that a cell becomes at every position of one of its indices.
-std::vector<Cell> at_each(Cell cell, std::size_t Cell::*index, std::size_t count) {
-  std::vector<Cell> all;
-  for (cell.*index = 0; cell.*index < count; ++(cell.*index)) all.push_back(cell);
+/// Returns `row` at every position of one of its indices.
+std::vector<Row> at_each(Row row, std::size_t Row::*index, std::size_t count) {
+  std::vector<Row> all;
+  for (row.*index = 0; row.*index < count; ++(row.*index)) all.push_back(row);
   return all;
 }
 
@@ -82,7 +82,7 @@ Table<Moments> site_table() {
   return table;
 }
 
-std::vector<std::pair<std::size_t, Moments>> sites_of(const Cell& c) {
+std::vector<std::pair<std::size_t, Moments>> sites_of(const Row& c) {
   const std::size_t length = measure_names.size() * places_of(c.stack.spec.model);
   std::vector<std::pair<std::size_t, Moments>> all;
   for (std::size_t i = 0; i < c.stack.sites.size(); ++i) {
@@ -93,7 +93,7 @@ std::vector<std::pair<std::size_t, Moments>> sites_of(const Cell& c) {
 }
 
 /// The roundings of every part, by place.
-std::vector<Moments> roundings_of(const Cell& c) {
+std::vector<Moments> roundings_of(const Row& c) {
   const Moments all = c.variant().rounding;
   const std::size_t places = places_of(c.stack.spec.model);
   std::vector<Moments> parts;
@@ -101,36 +101,36 @@ std::vector<Moments> roundings_of(const Cell& c) {
   return parts;
 }
 
-void add_overflow(Table<Cell>& table, const std::string& name, const std::string& pass, Overflow Variant::*which) {
+void add_overflow(Table<Row>& table, const std::string& name, const std::string& pass, Overflow Variant::*which) {
   const auto first = [which](auto value) {
-    return [which, value](const Cell& c) {
+    return [which, value](const Row& c) {
       const Overflow& overflow = c.variant().*which;
       return overflow.seeds > 0 ? std::optional(value(overflow.first)) : std::nullopt;
     };
   };
   table
       .column({name + "_seeds", on_features, "1", "seeds with a signal that is not finite, " + pass},
-              [which](const Cell& c) { return (c.variant().*which).seeds; })
+              [which](const Row& c) { return (c.variant().*which).seeds; })
       .column_if_any({name + "_signal", on_features, "", "the first such signal of a pass over all seeds"},
                      first([](const FirstOverflow& o) { return name_of(o.signal); }))
       .column_if_any({name + "_sublayer", on_features, "1", "its sublayer"},
                      first([](const FirstOverflow& o) { return o.sublayer; }));
 }
 
-Table<Cell> variant_table() {
-  Table<Cell> table;
+Table<Row> variant_table() {
+  Table<Row> table;
   add_averages(table, "stream_sqnr_predicted", on_features + " depth", "dB",
                "SQNR of the stream by first-order propagation (T27)",
-               [](const Cell& c) { return Moments(c.variant().predicted); });
+               [](const Row& c) { return Moments(c.variant().predicted); });
   add_overflow(table, "overflow", "forward", &Variant::forward);
   add_overflow(table, "grad_overflow", "in the backward pass", &Variant::backward);
   table.rows_at("site", site_table(), sites_of);
   return table;
 }
 
-void add_certificate(Table<Cell>& table) {
+void add_certificate(Table<Row>& table) {
   const auto first = [](auto value) {
-    return [value](const Cell& c) {
+    return [value](const Row& c) {
       const std::optional<FormatCertificate>& found = c.format().certificate;
       return found && !found->certified ? std::optional(value(found->first)) : std::nullopt;
     };
@@ -139,7 +139,7 @@ void add_certificate(Table<Cell>& table) {
   table
       .column_if_any(
           {"certified", on_format, "1", "1: no input can overflow this format with the first seed's weights (T24)"},
-          [](const Cell& c) {
+          [](const Row& c) {
             const std::optional<FormatCertificate>& found = c.format().certificate;
             return found ? std::optional(found->certified) : std::nullopt;
           })
@@ -152,7 +152,7 @@ void add_certificate(Table<Cell>& table) {
 }
 
 /// By place; mean over the matrices of a sublayer.
-std::vector<double> weights_sqnr(const Cell& c) {
+std::vector<double> weights_sqnr(const Row& c) {
   const StackSpec& spec = c.stack.spec;
   const Quantization weights = holding_for(c.config, *find_tensor_format(c.format().name), 0).of(Part::weights);
   std::vector<double> predicted(places_of(spec.model), std::nan(""));
@@ -167,19 +167,19 @@ std::vector<double> weights_sqnr(const Cell& c) {
 }
 
 /// The columns of formats other than f64.
-Table<Cell> rounded_table() {
+Table<Row> rounded_table() {
   Table<Moments> parts;
   add_averages(parts, "rounding_sqnr", on_format + " part place", "dB",
                "SQNR of single roundings, mean over the tensors of a part, forward, plain",
                [](const Moments& moments) { return moments; });
-  Table<Cell> table;
+  Table<Row> table;
   table
       .part(judge::verdict_columns("drift_", on_format,
                                    "are second moment and variance over depth those in f64, but for one rounding of "
                                    "the stream? paired by seeds"),
-            [](const Cell& c) { return &c.format().drift; })
+            [](const Row& c) { return &c.format().drift; })
       .column({"drift_allowance", on_format, "1", "what one rounding of the stream may do"},
-              [](const Cell& c) { return c.format().stream_rounding; })
+              [](const Row& c) { return c.format().stream_rounding; })
       .rows("part", parts, roundings_of)
       .column({"weights_sqnr_predicted", on_format + " place", "dB", "rounding_sqnr of weights, predicted (T26)"},
               weights_sqnr);
@@ -187,9 +187,9 @@ Table<Cell> rounded_table() {
 }
 
 /// Nothing without massive features.
-void add_massive(Table<Cell>& table) {
+void add_massive(Table<Row>& table) {
   const auto cost = [](RunningMoments FormatResult::*which) {
-    return [which](const Cell& c) {
+    return [which](const Row& c) {
       const RunningMoments& moments = c.format().*which;
       return Moments(&moments, moments.count() > 0 ? 1 : 0);
     };
@@ -198,47 +198,47 @@ void add_massive(Table<Cell>& table) {
                "SQNR of modules' outputs, mean over sublayers: plain minus massive", cost(&FormatResult::branch_cost));
   add_averages(table, "massive_stream_cost", on_format, "dB",
                "SQNR of the stream after the last sublayer: plain minus massive", cost(&FormatResult::stream_cost));
-  table.column_if_any({"massive_branch", on_format, "", "hurts, helps or no difference seen"}, [](const Cell& c) {
+  table.column_if_any({"massive_branch", on_format, "", "hurts, helps or no difference seen"}, [](const Row& c) {
     const FormatResult& format = c.format();
     return format.branch_cost.count() > 0 ? std::optional(massive_words(format.massive)) : std::nullopt;
   });
 }
 
-Table<Cell> format_table() {
-  Table<Cell> table;
+Table<Row> format_table() {
+  Table<Row> table;
   table
       .part(judge::verdict_columns(
                 "", on_format, "does the stream's second moment and variance over depth agree with theory (T12, T25)?"),
-            [](const Cell& c) { return &c.format().law; })
-      .part(rounded_table(), [](const Cell& c) { return c.format().is_f64() ? nullptr : &c; });
+            [](const Row& c) { return &c.format().law; })
+      .part(rounded_table(), [](const Row& c) { return c.format().is_f64() ? nullptr : &c; });
   add_certificate(table);
   add_massive(table);
   table.rows("features", variant_table(),
-             [](const Cell& c) { return at_each(c, &Cell::variant_index, c.format().variants.size()); });
+             [](const Row& c) { return at_each(c, &Row::variant_index, c.format().variants.size()); });
   return table;
 }
 
-const Table<Cell>& stack_table() {
-  static const Table<Cell> all = [] {
+const Table<Row>& stack_table() {
+  static const Table<Row> all = [] {
     const std::string on_depth = "stack depth";
-    const auto predicted = [](const Cell& c) {
+    const auto predicted = [](const Row& c) {
       return c.stack.prediction.profile.find(Statistic::second_moment, Signal::x_out);
     };
-    Table<Cell> table;
+    Table<Row> table;
     table
         .column({"placement", "stack", "", "normalization placement (T1)"},
-                [](const Cell& c) { return config::placement_label(c.stack.spec); })
+                [](const Row& c) { return config::placement_label(c.stack.spec); })
         .column({"input", "stack", "", "what enters the stack"},
-                [](const Cell& c) { return input_kind_names[static_cast<std::size_t>(c.stack.spec.input.kind)]; })
+                [](const Row& c) { return input_kind_names[static_cast<std::size_t>(c.stack.spec.input.kind)]; })
         .curve({"second_moment_predicted", on_depth, "1", "mean square of the stream, predicted at this width (T25)"},
                {"second_moment_predicted_stderr", on_depth, "1", "its standard error"}, predicted)
         .column_if_any({"maximum_predicted", on_depth, "1",
                         "about the largest |x| of the stream, after norm C where there is one (T18)"},
-                       [=](const Cell& c) {
+                       [=](const Row& c) {
                          return predicted(c) == nullptr ? std::nullopt : std::optional(c.stack.predicted_maxima());
                        })
         .rows("format", format_table(),
-              [](const Cell& c) { return at_each(c, &Cell::format_index, c.stack.formats.size()); });
+              [](const Row& c) { return at_each(c, &Row::format_index, c.stack.formats.size()); });
     return table;
   }();
   return all;

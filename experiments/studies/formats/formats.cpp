@@ -17,7 +17,8 @@ void note(Overflow& overflow, const FirstOverflow& seen, bool first_seed, bool b
   if (!seen.found) return;
   const auto order = [](const FirstOverflow& o) { return std::pair(o.sublayer, o.signal); };
   const bool earlier = backward ? order(seen) > order(overflow.first) : order(seen) < order(overflow.first);
-  if (overflow.seeds++ == 0 || earlier) overflow.first = seen;
+  if (overflow.seeds == 0 || earlier) overflow.first = seen;
+  ++overflow.seeds;
   overflow.of_first_seed = overflow.of_first_seed || first_seed;
 }
 

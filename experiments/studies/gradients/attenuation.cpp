@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <type_traits>
 
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/settings/theory_override.h"
@@ -108,10 +111,9 @@ void require_rate(const GradientConfig& config) {
 }
 
 Result run_attenuation(const GradientConfig& config, stacks::Progress& progress) {
-  GradientConfig all = config;
-  all.variants = swept(config, config.stacks());
-  all.overridden = swept(config, config.predicted_stacks());
-  return run_cases("attenuation", all, config.run.seeds + 1, progress, measure_rates);
+  Stacks all(config);
+  for (auto* specs : {&all.measured, &all.predicted}) *specs = swept(config, *specs);
+  return run_cases("attenuation", config, all, config.run.seeds + 1, progress, measure_rates);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "experiments/engine/judge/stack_tests.h"
 #include "experiments/engine/judge/width_bias.h"
 #include "experiments/engine/run/cached.h"
@@ -100,26 +102,27 @@ void judge_together(const GradientConfig& config, std::vector<Case>& cases) {
   judge::judge(claims, config.agreement.familywise_error);
 }
 
-bool over_stacks(const std::string& name, const GradientConfig& config, int tasks, stacks::Progress& progress,
-                 const std::function<void(const Backend&, const StackSpec&, const StackSpec&)>& each) {
+bool over_stacks(const std::string& name, GradientConfig config, const Stacks& all, int tasks,
+                 stacks::Progress& progress, const Each& each) {
+  config.run.backward = true;
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
-  const std::vector<StackSpec> stacks = config.stacks(), overridden = config.predicted_stacks();
-  progress.begin("gradients " + name, static_cast<std::int64_t>(stacks.size()) * tasks);
+  progress.begin("gradients " + name, static_cast<std::int64_t>(all.measured.size()) * tasks);
   return stacks::until_stopped([&] {
-    for (std::size_t i = 0; i < stacks.size(); ++i) {
+    for (std::size_t i = 0; i < all.measured.size(); ++i) {
       progress.throw_if_stop_requested();
-      each(*backend, stacks[i], overridden[i]);
+      each(config, *backend, all.measured[i], all.predicted[i]);
     }
   });
 }
 
-Result run_cases(const std::string& name, const GradientConfig& config, int tasks, stacks::Progress& progress,
-                 Measure measure) {
+Result run_cases(const std::string& name, const GradientConfig& config, const Stacks& all, int tasks,
+                 stacks::Progress& progress, Measure measure) {
   Result result;
-  result.stopped_early = over_stacks(name, config, tasks, progress,
-                                     [&](const Backend& ops, const StackSpec& spec, const StackSpec& overridden) {
-                                       result.cases.push_back(measure(config, ops, spec, overridden, progress));
-                                     });
+  result.stopped_early = over_stacks(
+      name, config, all, tasks, progress,
+      [&](const GradientConfig& own, const Backend& ops, const StackSpec& spec, const StackSpec& overridden) {
+        result.cases.push_back(measure(own, ops, spec, overridden, progress));
+      });
   if (!result.stopped_early) judge_together(config, result.cases);
   return result;
 }

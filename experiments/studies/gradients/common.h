@@ -28,7 +28,7 @@ struct GradientConfig : config::Config {
 
 extern const Section<GradientConfig> gradients_section;
 
-/// The results of one stack, by the names of their columns. What is not there is missing in the dataset.
+/// Results of one stack, keyed by column name. Missing entries are missing in the dataset.
 struct Case {
   StackSpec spec;
   std::string refusal = {};  ///< why there is no prediction
@@ -45,18 +45,18 @@ struct Case {
 struct Result {
   std::vector<Case> cases = {};
   std::map<std::string, std::string> facts = {};  ///< of all cases together, by column
-  bool stopped_early = false;                     ///< cases are those that were finished, and not judged
+  bool stopped_early = false;                     ///< holds only the finished cases, not judged
 };
 
 enum class Kind {
-  compared,   ///< both of the next
+  compared,   ///< measured and predicted
   measured,   ///< NAME_measured, NAME_stderr
   predicted,  ///< NAME_predicted, NAME_predicted_stderr
   mean,       ///< measured, as NAME and NAME_stderr
   test,       ///< NAME_measured, _stderr, _predicted, _predicted_stderr, _power, _verdict, _verdict_reason
   verdict,    ///< NAME, NAME_reason: of the deciding test
   claim,      ///< NAME: verdict on the claim of that name
-  claim_id,   ///< NAME: name of the case's claim
+  claim_id,   ///< NAME: name of the case's claim, which all its `claims` share
   claimed,    ///< NAME: the number that it claims
   number      ///< NAME
 };
@@ -91,7 +91,7 @@ Experiment score_path_experiment();
 Experiment crossover_experiment();
 
 /// Returns dataset, table and exit code of a finished run. It failed if a test of the whole theory disagrees, or if an
-/// identity is broken beyond rounding.
+/// identity is broken beyond rounding. Throws std::logic_error for a result that has no column.
 study::Outcome outcome_of(const Experiment& experiment, const GradientConfig& config, const Result& result);
 
 /// The name of tests against a theory that is expected to be wrong; they are judged apart and fail nothing.
@@ -100,15 +100,23 @@ inline const std::string control_tests = "without_scores_verdict";
 /// Judges the tests and claims of all cases together.
 void judge_together(const GradientConfig& config, std::vector<Case>& cases);
 
-/// Calls each(backend, spec, overridden) for every stack of `config`. Returns true if the run was stopped. `tasks` are
-/// those of one stack.
-bool over_stacks(const std::string& name, const GradientConfig& config, int tasks, stacks::Progress& progress,
-                 const std::function<void(const Backend&, const StackSpec&, const StackSpec&)>& each);
+/// The stacks of an experiment: as measured, and as predicted.
+struct Stacks {
+  std::vector<StackSpec> measured, predicted;
 
-/// Returns measure(config, backend, spec, overridden, progress) of every stack of `config`, judged together.
+  explicit Stacks(const config::Config& config) : measured(config.stacks()), predicted(config.predicted_stacks()) {}
+};
+
+/// Calls each(config, backend, spec, overridden) for every stack, with gradients. Returns true if the run was stopped.
+/// `tasks` is the number of tasks per stack.
+using Each = std::function<void(const GradientConfig&, const Backend&, const StackSpec&, const StackSpec&)>;
+bool over_stacks(const std::string& name, GradientConfig config, const Stacks& all, int tasks,
+                 stacks::Progress& progress, const Each& each);
+
+/// Returns measure(config, backend, spec, overridden, progress) of every stack, judged together.
 using Measure = Case (*)(const GradientConfig&, const Backend&, const StackSpec&, const StackSpec&, stacks::Progress&);
-Result run_cases(const std::string& name, const GradientConfig& config, int tasks, stacks::Progress& progress,
-                 Measure measure);
+Result run_cases(const std::string& name, const GradientConfig& config, const Stacks& all, int tasks,
+                 stacks::Progress& progress, Measure measure);
 
 /// Returns how theory predicts gradients of a measured stack.
 theory::PredictionOptions prediction_options(const config::Config& config, const StackSpec& spec);
@@ -129,7 +137,7 @@ std::vector<double> stream_and(const Profile& predicted, Statistic statistic, Pl
   }
   return numbers;
 }
-/// Likewise the gradient of the last layer's W_down.
+/// Returns the gradient of the last layer's W_down, or nothing if it is not predicted.
 std::vector<double> last_down(const Profile& predicted);
 
 /// log ‖∂loss/∂·‖ = ½ log_grad_sq of a place (a Signal or a Weight), measured or predicted.

@@ -262,10 +262,11 @@ Result run_crossover(const GradientConfig& config, stacks::Progress& progress) {
   Result result;
   std::vector<Sweep> sweeps;
   const int tasks = static_cast<int>(config.down_factors.size()) * (config.run.seeds + 1);
-  result.stopped_early = over_stacks("crossover", config, tasks, progress,
-                                     [&](const Backend& ops, const StackSpec& spec, const StackSpec& overridden) {
-                                       sweeps.push_back(sweep_of(config, ops, spec, overridden, progress));
-                                     });
+  result.stopped_early = over_stacks(
+      "crossover", config, Stacks(config), tasks, progress,
+      [&](const GradientConfig& own, const Backend& ops, const StackSpec& spec, const StackSpec& overridden) {
+        sweeps.push_back(sweep_of(own, ops, spec, overridden, progress));
+      });
   if (result.stopped_early) return result;
   const Sweep& pre = *std::ranges::find_if(sweeps, is_pre, &Sweep::spec);
   for (const Sweep& own : sweeps) {

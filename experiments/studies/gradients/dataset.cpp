@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <stdexcept>
 
 #include "experiments/engine/result/curves.h"
 #include "experiments/studies/gradients/common.h"
@@ -100,6 +101,16 @@ void put_coordinate(const std::string& dimension, const GradientConfig& config, 
   if (dimension == "down_factor") builder.put("down_factor", config.down_factors);
 }
 
+/// Throws std::logic_error for a key that no column's name begins with.
+template <class T>
+void require_columns(const Columns& columns, const std::map<std::string, T>& values) {
+  for (const auto& [name, value] : values) {
+    const auto is_of = [&](const std::string& column) { return column == name || column.starts_with(name + "_"); };
+    if (std::ranges::none_of(columns.specs(), is_of, &dataset::ColumnSpec::name))
+      throw std::logic_error("gradients: no column for " + name);
+  }
+}
+
 bool is_rejected(const Case& c) {
   // An error that is NaN breaks the identity too.
   const bool broken = c.numbers.contains("identity_error") && c.has_gradient &&
@@ -127,7 +138,13 @@ study::Outcome outcome_of(const Experiment& experiment, const GradientConfig& co
   for (const auto& [column, words] : result.facts) builder.put(column, words);
   const std::string& row = experiment.schema.dimensions().front().name;
   for (std::size_t i = 0; i < result.cases.size(); ++i) {
-    experiment.columns.put(result.cases[i], builder.at(row, i));
+    const Case& c = result.cases[i];
+    require_columns(experiment.columns, c.measured);
+    require_columns(experiment.columns, c.predicted);
+    require_columns(experiment.columns, c.tests);
+    require_columns(experiment.columns, c.claims);
+    require_columns(experiment.columns, c.numbers);
+    experiment.columns.put(c, builder.at(row, i));
   }
   return {.data = builder.finish(),
           .table = experiment.table(config, result),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/run/token_ids.h"
@@ -105,10 +106,8 @@ Case measure_law(const GradientConfig& config, const Backend& backend, const Sta
     fit_exponents(config, rows, predictions, law);
     if (claim) {
       const judge::Test& late = law.tests["late_exponent"].front();
-      const auto limit = law.numbers.find("limit_exponent");
       claim->test = judge::test_of_claim(late, claim->claimed);
-      claim->correction =
-          limit == law.numbers.end() ? std::numeric_limits<double>::quiet_NaN() : late.predicted.value - limit->second;
+      claim->correction = late.predicted.value - law.numbers.at("limit_exponent");
     }
   }
   if (claim) law.claims["claim_verdict"] = *claim;
@@ -155,7 +154,7 @@ void require_depths(const GradientConfig& config) {
 
 Result run_depth(const GradientConfig& config, stacks::Progress& progress) {
   const int tasks = static_cast<int>(config.layers.size()) * (config.run.seeds + 1);
-  return run_cases("depth", config, tasks, progress, measure_law);
+  return run_cases("depth", config, Stacks(config), tasks, progress, measure_law);
 }
 
 }  // namespace

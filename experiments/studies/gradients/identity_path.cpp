@@ -159,9 +159,9 @@ void require_one_stream(const GradientConfig& config) {
   }
 }
 
-/// Two predictions each, of all paths and of the skip path.
+/// One task per seed and two per stack: predictions of all paths and of the skip path.
 Result run_identity_path(const GradientConfig& config, stacks::Progress& progress) {
-  return run_cases("identity-path", config, config.run.seeds + 2, progress, decompose);
+  return run_cases("identity-path", config, Stacks(config), config.run.seeds + 2, progress, decompose);
 }
 
 }  // namespace

@@ -105,9 +105,9 @@ std::string score_path_table(const GradientConfig&, const Result& result) {
          "verdicts count.\n";
 }
 
-/// Two predictions each, with the score path and without.
+/// One task per seed and two per stack: predictions with the score path and without.
 Result run_score_path(const GradientConfig& config, stacks::Progress& progress) {
-  return run_cases("score-path", config, config.run.seeds + 2, progress, measure_shares);
+  return run_cases("score-path", config, Stacks(config), config.run.seeds + 2, progress, measure_shares);
 }
 
 }  // namespace

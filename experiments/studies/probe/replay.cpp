@@ -124,7 +124,7 @@ study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const Out
                 tokens, "not a part of a record");
   // Even with gradients, a record takes fewer operations than a forward pass.
   const bool small = stacks::is_small_pass(checkpoint.model(), static_cast<int>(pass.ids.size()), false);
-  const stacks::Threads serial(small ? 1 : omp_get_max_threads());
+  const stacks::Threads threads = stacks::Threads::one_if(small);
   measure(context, pass, dtype, top, result.measured);
   measure_losses(context, pass, result.measured);
   result.resolved = config::resolved(config, {result.at_init});

@@ -66,7 +66,7 @@ ModelReading measure(const StackContext& context, const Checkpoint& checkpoint, 
   progress.begin("probe", 1);
   progress.next("the checkpoint");
   const bool small = stacks::is_small_pass(context.model, static_cast<int>(input.ids.size()), own.run.backward);
-  const stacks::Threads serial(small ? 1 : omp_get_max_threads());
+  const stacks::Threads threads = stacks::Threads::one_if(small);
   stacks::PassProgress steps(progress, context.model.sublayers(), own.run.backward, true);
   FiniteRecorder finite(context.ops);
   const ModelPass pass{.ids = input.ids,

@@ -125,7 +125,9 @@ std::string table(const ProbeResult& r) {
       "init: theory at initialisation of the same shape. scales: theory of random weights with every matrix's own root "
       "mean square and all gains. E[x²]: second moment of the stream after the sublayer (before norm C), mean over "
       "tokens; it is the sum of α²E[x²], β²E[b²] and the cross term 2αβE[xb], which Eq. 4 leaves out. b² by γ: the "
-      "branch from norm B's gains alone. margin: {:g}, the largest number of fp16, over max |x|.\n",
+      "branch from norm B's gains alone. max |x|, x median, token, feature: the stream's largest entry, over the "
+      "median, and its place. |dloss/dx|²: mean over tokens. margin: {:g}, the largest number of fp16, over max |x|; "
+      "in the table below, the largest number of each format over max |x|.\n",
       fp16.largest);
   text += split_row(r) + margin_rows(r);
   if (violates_growth_identity(r.measured)) text += "VIOLATED: the growth identity T15, beyond rounding\n";

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <string_view>
 
@@ -57,7 +58,7 @@ Test alike(const Reading& of_large, const Reading& of_small) {
 void test_exponential(judge::SignClaim& claim, const ClaimRow::Runs& runs) {
   judge::SeedTable leads(1, std::vector<Values>(3));
   for (const TrainedCell& run : runs[0]->cells) {
-    const judge::GrowthFit fit = judge::fit_growth(end(run).at("variance.x_out"));
+    const judge::GrowthFit fit = judge::fit_growth(last_record(run).at("variance.x_out"));
     const auto& [linear, quadratic, exponential] = fit.laws;
     leads[0][0].push_back(std::log(linear.residual_deviation / exponential.residual_deviation));
     leads[0][1].push_back(std::log(quadratic.residual_deviation / exponential.residual_deviation));
@@ -67,7 +68,7 @@ void test_exponential(judge::SignClaim& claim, const ClaimRow::Runs& runs) {
 }
 
 double largest_over_fp16(const TrainedCell& run) {
-  return std::log(std::ranges::max(end(run).at("largest")) / 65504.0);
+  return std::log(std::ranges::max(last_record(run).at("largest")) / 65504.0);
 }
 
 double steepness(const RecordedValues& record) { return std::abs(gradient_slope(record)); }
@@ -97,22 +98,20 @@ void test_twice_the_spread(judge::SignClaim& claim, const ClaimRow::Runs& runs) 
   judge::test_spreads_more(claim, large, small);
 }
 
-/// What a claim is about: a number in words, and its test.
+/// What a claim is about: a number in words, with {i} for group i or followed by the groups' difference, and its test.
 struct Number {
   std::string words;
   Test test;
 };
 
 const std::map<std::string_view, Number>& numbers() {
-  const std::string angle = "mean angular distance of neighbouring depths at the end";
   const std::string slope = "slope of ln of a layer's squared gradient over depth";
   static const std::map<std::string_view, Number> all{
       {"loss", {"final loss", larger(final_loss)}},
       {"loss alike",
-       {"final loss: half of the first difference less the second, of means", alike(final_loss, final_loss)}},
-      {"spread", {"(final loss - its mean over seeds)^2: first - 4 second", test_twice_the_spread}},
-      {"steps",
-       {"steps of the first to its own final loss, less those of the second to the same", positive(steps_saved)}},
+       {"final loss: |{0} - {1}| / 2 less |{2} - {3}|, of means over seeds", alike(final_loss, final_loss)}},
+      {"spread", {"(final loss - its mean over seeds)^2: {0} - 4 {1}", test_twice_the_spread}},
+      {"steps", {"steps of {0} to its own final loss, less those of {1} to the same", positive(steps_saved)}},
       {"spikes", {"events in which the logarithm of loss or gradient norm spikes", larger(spikes)}},
       {"variance", {"ln(variance at the end) at the top", larger(final_variance)}},
       {"surge", {"ln(variance at the end / at initialisation) at the top", larger(variance_surge)}},
@@ -121,24 +120,29 @@ const std::map<std::string_view, Number>& numbers() {
         "for a parabola, ln(10 % / rms for an exponential)",
         test_exponential}},
       {"activation", {"ln(largest |x| of the stream at the end)", larger(largest_activation)}},
-      {"tenfold", {"ln(largest |x| of the stream at the end), less ln 10", positive(ten_times_larger)}},
+      {"tenfold", {"ln(largest |x| of the stream at the end): {0} - {1} - ln 10", positive(ten_times_larger)}},
       {"over FP16", {"ln(largest |x| of any signal / 65504)", larger(largest_over_fp16)}},
-      {"angle", {angle, larger(of_record(end, mean_distance_of_neighbours))}},
+      {"angle",
+       {"mean angular distance of neighbouring depths at the end",
+        larger(of_record(last_record, mean_distance_of_neighbours))}},
       {"angle alike",
-       {angle + ": half of the difference less that at initialisation, of means",
-        alike(of_record(end, mean_distance_of_neighbours), of_record(start, mean_distance_of_neighbours))}},
-      {"main path", {"mean over sublayers of what q keeps of q+", larger(main_path_share)}},
-      {"gains", {"slope of their mean over sublayers, times 2L", larger(rise_of_gains)}},
+       {"mean angular distance of neighbouring depths: |{0} - {1}| at the end / 2, less |{0} - {1}| at initialisation, "
+        "of means over seeds",
+        alike(of_record(last_record, mean_distance_of_neighbours),
+              of_record(first_record, mean_distance_of_neighbours))}},
+      {"main path", {"mean over sublayers of alpha^2 q/q+", larger(main_path_share)}},
+      {"gains", {"slope over sublayers of the output norms' mean gain, times 2L", larger(rise_of_gains)}},
       {"Eq. 4",
-       {"ln(second moment at the top / the same without the cosine term)", larger(of_record(end, cosine_share))}},
+       {"ln(second moment at the top / the same without the cosine term)",
+        larger(of_record(last_record, cosine_share))}},
       {"alignment",
        {"ln(second moment at the top / that of random weights with the trained rows', columns' and gains' sizes)",
         larger(from_alignment)}},
       {"last layer", {"mean ln of the last layer's gradient norm, second half", larger(last_layer_gradient)}},
-      {"slope", {slope + " at the end", larger(of_record(end, gradient_slope))}},
-      {"first slope", {"minus the " + slope + " at initialisation", larger(of_record(start, minus_slope))}},
-      {"steepness", {"|" + slope + "| at the end", larger(of_record(end, steepness))}},
-      {"first steepness", {"|" + slope + "| at initialisation", larger(of_record(start, steepness))}}};
+      {"slope", {slope + " at the end", larger(of_record(last_record, gradient_slope))}},
+      {"first slope", {"minus the " + slope + " at initialisation", larger(of_record(first_record, minus_slope))}},
+      {"steepness", {"|" + slope + "| at the end", larger(of_record(last_record, steepness))}},
+      {"first steepness", {"|" + slope + "| at initialisation", larger(of_record(first_record, steepness))}}};
   return all;
 }
 
@@ -206,7 +210,7 @@ ClaimRow claim_of(const Row& row) {
   ClaimRow claim{.id = std::string(row.id),
                  .exhibit = std::string(row.exhibit),
                  .statement = std::string(row.statement),
-                 .quantity = number.words,
+                 .quantity = {},
                  .groups = {},
                  .test = number.test,
                  .within_tokens = row.within_tokens};
@@ -215,9 +219,12 @@ ClaimRow claim_of(const Row& row) {
     end = std::min(row.groups.find(between, begin), row.groups.size());
     claim.groups.emplace_back(row.groups.substr(begin, end - begin));
   }
-  const std::vector<std::string>& groups = claim.groups;
-  if (groups.size() > 1) claim.quantity += fmt::format(": {} - {}", groups[0], groups[1]);
-  if (groups.size() > 2) claim.quantity += fmt::format(", less {} - {}", groups[2], groups[3]);
+  std::array<std::string, 4> quoted;  // the names have commas
+  for (std::size_t i = 0; i < claim.groups.size(); ++i) quoted.at(i) = fmt::format("\"{}\"", claim.groups[i]);
+  constexpr std::array differences{"", "", ": {0} - {1}", "", ": {0} - {1}, less {2} - {3}"};
+  std::string words = number.words;
+  if (words.find("{0}") == std::string::npos) words += differences.at(claim.groups.size());
+  claim.quantity = fmt::format(fmt::runtime(words), quoted[0], quoted[1], quoted[2], quoted[3]);
   return claim;
 }
 

@@ -44,7 +44,7 @@ dataset::Table<judge::GrowthFit> growth_table() {
 }
 
 std::optional<judge::GrowthFit> growth_of(const TrainedCell& run) {
-  judge::GrowthFit fit = judge::fit_growth(end(run).at("variance.x_out"));
+  judge::GrowthFit fit = judge::fit_growth(last_record(run).at("variance.x_out"));
   return std::isnan(fit.effective_points) ? std::nullopt : std::optional(std::move(fit));
 }
 
@@ -52,11 +52,12 @@ std::optional<judge::GrowthFit> growth_of(const TrainedCell& run) {
 dataset::Table<TrainedCell> sizes_table() {
   dataset::Table<TrainedCell> table;
   const auto along = [&](const std::string& name, const std::string& meaning) {
-    table.column({name, on_run + " depth", "1", meaning}, [name](const TrainedCell& run) { return end(run).at(name); });
+    table.column({name, on_run + " depth", "1", meaning},
+                 [name](const TrainedCell& run) { return last_record(run).at(name); });
   };
   const auto top = [&](const std::string& name, const std::string& record, const std::string& meaning) {
     table.column({name, on_run, "nat", meaning},
-                 [record](const TrainedCell& run) { return end(run).at(record).back(); });
+                 [record](const TrainedCell& run) { return last_record(run).at(record).back(); });
   };
   along("scaled_second_moment",
         "mean square of the stream of random weights with the trained ones' scales, at the end");
@@ -103,7 +104,8 @@ dataset::Table<TrainedCell> run_table() {
           spikes)
       .column({"spike", on_step, "1", "1 at the first step of each event that spikes counts, else 0"}, spike_starts)
       .part(growth_table(), growth_of)
-      .part(sizes_table(), [](const TrainedCell& r) { return end(r).contains("scaled_second_moment") ? &r : nullptr; });
+      .part(sizes_table(),
+            [](const TrainedCell& r) { return last_record(r).contains("scaled_second_moment") ? &r : nullptr; });
   recorded("validation_loss", "nat", "on the held-out windows",
            [](const RecordedValues& record) { return record.at("validation_loss").front(); });
   recorded("top_first", "1", "largest |x| of the stream",

@@ -41,12 +41,12 @@ const std::vector<Exhibit>& all_exhibits() {
   return all;
 }
 
-/// A group of each of some placements, which differ from the shared setting by `set`, "key=value", and by `scaled`,
-/// values that follow the shared ones.
+/// Groups of several placements with common settings, "key=value": `set` are fixed values, `scaled` follow the shared
+/// ones.
 struct Variant {
   std::string study;
   std::vector<std::string> placements;
-  std::string what;  ///< behind the placement in the group's name
+  std::string what;  ///< after the placement in the group's name
   std::vector<std::string> set, scaled;
 };
 

@@ -10,7 +10,7 @@
 namespace periscope::reproduce {
 namespace {
 
-/// The groups of one sweep of the learning rate: those whose names say so behind the placement, and the base's.
+/// The groups of one sweep of the learning rate: those whose names say so after the placement, and the base's.
 struct Sweep {
   const std::vector<GroupRuns>& runs;
   std::string prefix;

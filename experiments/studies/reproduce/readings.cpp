@@ -34,21 +34,21 @@ Reading ratio(const RecordedValues& (*of)(const TrainedCell&), const std::string
 
 }  // namespace
 
-const RecordedValues& start(const TrainedCell& run) { return run.history.records.begin()->second; }
-const RecordedValues& end(const TrainedCell& run) { return run.history.records.rbegin()->second; }
+const RecordedValues& first_record(const TrainedCell& run) { return run.history.records.begin()->second; }
+const RecordedValues& last_record(const TrainedCell& run) { return run.history.records.rbegin()->second; }
 
 double final_loss(const TrainedCell& run) {
   const double loss = training::mean_of_last_tenth(run.history, run.cell.train.steps);
   return std::isfinite(loss) ? loss : std::log(run.cell.spec.model.vocab);
 }
 
-double final_variance(const TrainedCell& run) { return std::log(end(run).at("variance.x_out").back()); }
+double final_variance(const TrainedCell& run) { return std::log(last_record(run).at("variance.x_out").back()); }
 
 double variance_surge(const TrainedCell& run) {
-  return final_variance(run) - std::log(start(run).at("variance.x_out").back());
+  return final_variance(run) - std::log(first_record(run).at("variance.x_out").back());
 }
 
-double largest_activation(const TrainedCell& run) { return std::log(end(run).at("top_magnitudes").front()); }
+double largest_activation(const TrainedCell& run) { return std::log(last_record(run).at("top_magnitudes").front()); }
 
 double mean_distance_of_neighbours(const RecordedValues& record) {
   const std::vector<double>& angular_distance = record.at("angular_distance");
@@ -59,8 +59,8 @@ double mean_distance_of_neighbours(const RecordedValues& record) {
 }
 
 double main_path_share(const TrainedCell& run) {
-  const std::vector<double>& kept = end(run).at("growth_stream");
-  const std::vector<double>& sum = end(run).at("growth_sum");
+  const std::vector<double>& kept = last_record(run).at("growth_stream");
+  const std::vector<double>& sum = last_record(run).at("growth_sum");
   const std::size_t half = kept.size() / 2;
   double share = 0.0;
   for (std::size_t l = half; l < kept.size(); ++l) share += kept[l] / sum[l];
@@ -115,7 +115,7 @@ double gradient_slope(const RecordedValues& record) {
   return rise_of(logs);
 }
 
-double rise_of_gains(const TrainedCell& run) { return rise_of(end(run).at("gain_mean.norm_b")); }
+double rise_of_gains(const TrainedCell& run) { return rise_of(last_record(run).at("gain_mean.norm_b")); }
 
 double steps_to_loss(const TrainedCell& run, double target) {
   constexpr std::size_t window = 16;
@@ -150,21 +150,21 @@ double cosine_share(const RecordedValues& record) {
 const std::vector<GrowthPart>& growth_parts() {
   const std::string moment = "second_moment.x_out", scaled = "scaled_second_moment";
   const std::string profiled = "profiled_second_moment", rescaled = "rescaled_second_moment";
-  static const Reading from_scales = ratio(end, scaled, start, moment);
-  static const Reading given_directions = ratio(end, moment, end, rescaled);
+  static const Reading from_scales = ratio(last_record, scaled, first_record, moment);
+  static const Reading given_directions = ratio(last_record, moment, last_record, rescaled);
   static const std::vector<GrowthPart> all{
       {"growth_from_scales", "sizes alone",
        "ln of scaled_second_moment at the top over the second moment before training: growth that scales explain",
        from_scales},
       {"growth_from_sizes_inside", "+ inside",
        "ln of profiled_second_moment over scaled_second_moment, at the top: growth that sizes inside matrices explain",
-       ratio(end, profiled, end, scaled)},
+       ratio(last_record, profiled, last_record, scaled)},
       {"growth_from_alignment", "+ alignment",
        "ln of the measured one over profiled_second_moment: growth that alignment adds", from_alignment},
       {"growth_from_directions", "directions alone",
        "ln of rescaled_second_moment at the top over the second moment before training: growth that the matrices' "
        "directions explain at the sizes before training",
-       ratio(end, rescaled, start, moment)},
+       ratio(last_record, rescaled, first_record, moment)},
       {"growth_from_scales_given_directions", "+ sizes",
        "ln of the measured one over rescaled_second_moment: growth that scales and gains add to the trained directions",
        given_directions},
@@ -175,14 +175,16 @@ const std::vector<GrowthPart>& growth_parts() {
       {"growth_beyond_signs", "",
        "ln of the measured one over the geometric mean of models that keep every |W_ij| and draw its sign",
        [](const TrainedCell& run) {
-         return std::log(end(run).at("second_moment.x_out").back()) - end(run).at("signs_log_moment").back();
+         return std::log(last_record(run).at("second_moment.x_out").back()) -
+                last_record(run).at("signs_log_moment").back();
        }}};
   return all;
 }
 
 double from_alignment(const TrainedCell& run) {
-  if (!end(run).contains("profiled_second_moment")) return std::numeric_limits<double>::quiet_NaN();
-  return std::log(end(run).at("second_moment.x_out").back() / end(run).at("profiled_second_moment").back());
+  if (!last_record(run).contains("profiled_second_moment")) return std::numeric_limits<double>::quiet_NaN();
+  return std::log(last_record(run).at("second_moment.x_out").back() /
+                  last_record(run).at("profiled_second_moment").back());
 }
 
 }  // namespace periscope::reproduce

@@ -17,8 +17,8 @@ using training::TrainedCell;
 using Reading = std::function<double(const TrainedCell&)>;
 
 /// Return the record before training, and the last one: at the end, unless the run diverged.
-[[nodiscard]] const RecordedValues& start(const TrainedCell& run);
-[[nodiscard]] const RecordedValues& end(const TrainedCell& run);
+[[nodiscard]] const RecordedValues& first_record(const TrainedCell& run);
+[[nodiscard]] const RecordedValues& last_record(const TrainedCell& run);
 
 /// Mean training loss of the last tenth of the steps; ln V if it is not finite.
 [[nodiscard]] double final_loss(const TrainedCell& run);

@@ -22,7 +22,7 @@ using dataset::number;
 std::string growth_words(const std::vector<TrainedCell>& cells) {
   std::map<std::string, std::pair<int, double>> by_law;
   for (const TrainedCell& cell : cells) {
-    const judge::GrowthFit fit = judge::fit_growth(end(cell).at("variance.x_out"));
+    const judge::GrowthFit fit = judge::fit_growth(last_record(cell).at("variance.x_out"));
     const std::vector<judge::GrowthLaw> laws = judge::likely_laws(fit);
     double misfit = std::numeric_limits<double>::infinity();
     for (const judge::DepthFit& one : fit.laws) misfit = std::fmin(misfit, one.rms_residual);
@@ -70,11 +70,11 @@ std::string own_regime(const judge::SignClaim& claim, const std::vector<std::str
 /// where no run has it.
 std::string growth_by_group(const std::vector<GroupRuns>& all) {
   std::vector<std::string> titles{"growth of the stream, nat", ">whole", ">cosine"};
-  std::vector<Reading> readings{
-      [](const TrainedCell& run) {
-        return std::log(end(run).at("second_moment.x_out").back() / start(run).at("second_moment.x_out").back());
-      },
-      [](const TrainedCell& run) { return cosine_share(end(run)); }};
+  std::vector<Reading> readings{[](const TrainedCell& run) {
+                                  return std::log(last_record(run).at("second_moment.x_out").back() /
+                                                  first_record(run).at("second_moment.x_out").back());
+                                },
+                                [](const TrainedCell& run) { return cosine_share(last_record(run)); }};
   for (const GrowthPart& part : growth_parts()) {
     if (part.title.empty()) continue;
     titles.push_back(">" + part.title);
@@ -88,7 +88,7 @@ std::string growth_by_group(const std::vector<GroupRuns>& all) {
     for (const Reading& read : readings) {
       RunningMoments moments;
       for (const TrainedCell& run : runs.cells) {
-        if (end(run).contains("rescaled_second_moment")) moments.add(read(run));
+        if (last_record(run).contains("rescaled_second_moment")) moments.add(read(run));
       }
       any = any || moments.count() > 0;
       row.push_back(dataset::with_error(moments.mean(), moments.standard_error(), "{:.2f}", "{:.2f}"));

@@ -25,6 +25,7 @@ struct Attack {
   bool unembedding = false;
   int width = 5;
   double required = 0.99;  ///< share of the limit that must be reached, so that the limit is the best constant
+  double permitted = attained_limit;  ///< share of the limit that rounding explains
 };
 
 struct BoundAttackResult : Attack {
@@ -33,7 +34,7 @@ struct BoundAttackResult : Attack {
 
   [[nodiscard]] double share() const { return reached / limit; }
   /// Not above the limit by more than rounding, and as close as required. `scale` multiplies the limit.
-  [[nodiscard]] bool within(double scale) const { return reached <= scale * limit * attained_limit; }
+  [[nodiscard]] bool within(double scale) const { return reached <= scale * limit * permitted; }
   [[nodiscard]] bool close_enough() const { return share() >= required; }
 };
 
@@ -43,7 +44,8 @@ std::span<const Attack> attacks();
 BoundAttackResult run_attack(const Attack& attack, std::uint64_t seed, int starts);
 
 /// Attacks T16 by construction: a Peri stack whose every branch points along the stream, one token x. Attention writes
-/// x xᵀ of its input onto x, the MLP one active ReLU unit's output. The objective is rms over bound at the top.
+/// x xᵀ of its input onto x, the MLP one active ReLU unit's output. The objective is rms over bound, at the depth where
+/// it is farthest from 1.
 BoundAttackResult grow_aligned(int layers, int width, double gain);
 
 /// Gradients of W2 over factors on ‖h‖, under one placement. Statistics are over the stacks.
@@ -61,8 +63,8 @@ struct MassiveCurve {
   [[nodiscard]] bool grows() const { return lowest_exponent > 0.99 && highest_exponent < 1.01; }
   /// No stack passes its ceiling, and none still grows.
   [[nodiscard]] bool is_bounded() const { return largest_to_ceiling <= attained_limit && highest_exponent < 0.01; }
-  /// True if Pre-LN's gradient is bounded with a final norm and grows without one.
-  [[nodiscard]] bool passed() const { return final_norm ? is_bounded() : placement != "pre" || grows(); }
+  /// True if the gradient is bounded where a ceiling exists, and grows like ‖h‖ elsewhere.
+  [[nodiscard]] bool passed() const { return std::isnan(ceiling) ? grows() : is_bounded(); }
 };
 
 inline constexpr int massive_stacks = 32, massive_width = 64, massive_hidden = 256;

@@ -80,8 +80,8 @@ BoundCase case_from_json(const nlohmann::ordered_json& json, const std::string& 
 /// Draws a sublayer: its shape (width, hidden width 1 … 64, 1 … 4 tokens), kinds and magnitudes (over 12 orders).
 BoundCase generate_case(std::uint64_t seed, std::uint32_t id);
 
-/// Returns the simplest case found for which `fails` is still true, as it is for `c`: without parameters, tokens,
-/// units, words and features, and with plain numbers. Calls `fails` at most `budget` times.
+/// Requires `fails(c)`. Returns a simpler case that still fails: with fewer parameters, tokens, units, words and
+/// features, and with plain numbers. Calls `fails` at most `budget` times.
 BoundCase shrink(BoundCase c, const std::function<bool(const BoundCase&)>& fails, int budget = 20000);
 
 }  // namespace periscope::verify

@@ -6,6 +6,7 @@
 #include "experiments/studies/verify/draw.h"
 #include "experiments/studies/verify/statements.h"
 #include "sim/base/in_parallel.h"
+#include "sim/measure/signal_keeper.h"
 #include "sim/model/parameters.h"
 #include "sim/model/resident_weights.h"
 #include "sim/model/stack.h"
@@ -121,14 +122,21 @@ BoundAttackResult grow_aligned(int layers, int width, double gain) {
   const ResidentWeights weights = aligned_weights(*ops, spec, x, gain);
   const StackContext context{.ops = *ops, .model = model, .weights = weights};
   const auto rms = [&](const Tensor& t) { return std::sqrt(ops->row_moments(t)[Statistic::second_moment][0]); };
-  const Tensor input = ops->from_host(1, width, DType::f64, x);
-  const double bound = rms(input) + model.sublayers() * gain;
+  SignalKeeper signals(Pass::forward);
+  (void)stack_forward(context, ops->from_host(1, width, DType::f64, x), {.recorders = {&signals}});
   constexpr Attack aligned{.name = "aligned stack (T16)",
-                           .about = "rms at the top / (rms of the input + 2L gamma)",
+                           .about = "rms at depth l / (rms of the input + l gamma)",
                            .objective = nullptr,
                            .limit = 1.0,
-                           .required = 1.0 - 1e-12};
-  return {aligned, rms(stack_forward(context, input).output) / bound, {}};
+                           .required = 1.0 - 1e-12,
+                           .permitted = 1.0 + 1e-12};
+  const double start = rms(signals.at(-1, Signal::x_out));
+  double farthest = 1.0;
+  for (int l = 0; l < model.sublayers(); ++l) {
+    const double ratio = rms(signals.at(l, Signal::x_out)) / (start + (l + 1) * gain);
+    if (!(std::abs(ratio - 1.0) <= std::abs(farthest - 1.0))) farthest = ratio;
+  }
+  return {aligned, farthest, {}};
 }
 
 std::vector<double> massive_factors() {

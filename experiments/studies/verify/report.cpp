@@ -20,12 +20,17 @@ std::string coloured(std::string_view word, bool good) {
   return fmt::format(fmt::fg(good ? fmt::terminal_color::green : fmt::terminal_color::red), "{}", word);
 }
 
+/// dataset::number, but "inf" for an infinite ratio: its bound is 0.
+std::string ratio_text(double ratio, const char* format = "{:.4g}") {
+  return std::isinf(ratio) ? "inf" : dataset::number(ratio, format);
+}
+
 std::string statement_rows(const VerifyResult& r) {
   dataset::TextTable table(
       {"statement", ">cases", ">trivial", ">median", ">99 %", ">largest", ">violations", "verdict", ""});
   for (const StatementResult& s : r.statements) {
     table.add({std::string(s.statement->id), fmt::to_string(s.cases), fmt::to_string(s.trivial),
-               dataset::number(s.quantile(0.5)), dataset::number(s.quantile(0.99)), dataset::number(s.largest),
+               dataset::number(s.quantile(0.5)), dataset::number(s.quantile(0.99)), ratio_text(s.largest),
                fmt::to_string(s.violations), coloured(s.verdict(), s.verdict() == "holds" || s.verdict() == "refuted"),
                std::string(s.statement->text)});
   }
@@ -74,7 +79,8 @@ std::string describe(const BoundCase& c) {
     constexpr std::size_t most = 400;
     text += fmt::format("    {:<15} {}\n", name, numbers.size() > most ? numbers.substr(0, most) + " ..." : numbers);
   };
-  const nlohmann::ordered_json parameters = case_json(c);
+  nlohmann::ordered_json parameters = case_json(c);
+  for (const char* named : {"mlp", "norm"}) parameters.erase(named);
   for (const auto& [name, rows] : parameters.items()) line(name, rows.dump());
   line("h", fmt::format("{:.6g}", fmt::join(e.hidden, ", ")));
   line("a", fmt::format("{:.6g}", fmt::join(e.module, ", ")));
@@ -84,9 +90,19 @@ std::string describe(const BoundCase& c) {
 
 std::string describe(const Counterexample& c, double scale) {
   const bool is_scaled = c.statement->kind == StatementKind::bound && scale != 1.0;
-  return fmt::format("  {} [{}], found as {}, made simpler:\n{}    measured {:.9g}, bound {:.9g}{}, ratio {:.9g}\n",
-                     c.statement->id, c.statement->text, c.origin, describe(c.found), c.measured, c.bound,
+  const bool should_hold = c.statement->should_hold();
+  return fmt::format("  {} {} [{}], found as {}, made simpler:\n{}    measured {:.9g}, bound {:.9g}{}, ratio {:.9g}\n",
+                     coloured(should_hold ? "violated" : "refuted", !should_hold), c.statement->id, c.statement->text,
+                     c.origin, describe(c.found), c.measured, c.bound,
                      is_scaled ? fmt::format(" times {:g}", scale) : "", c.ratio());
+}
+
+/// True if everything measured of a case is finite.
+bool in_range(const Evaluation& e) {
+  std::vector<double> all{e.gradient_norm};
+  for (const auto* values : {&e.hidden, &e.module, &e.wrong}) all.insert(all.end(), values->begin(), values->end());
+  for (const TokenFacts& t : e.tokens) all.insert(all.end(), {t.hidden, t.stream_rms, t.branch_rms, t.out_rms});
+  return std::ranges::all_of(all, [](double v) { return std::isfinite(v); });
 }
 
 }  // namespace
@@ -97,12 +113,22 @@ std::string case_file(const std::string& out, const Statement& statement) {
 
 std::string table(const VerifyResult& r, const std::string& out) {
   const double scale = r.config.scale;
-  std::string table = statement_rows(r) + attack_rows(r) + massive_rows(r) + "\ncounterexamples\n";
+  std::string table = statement_rows(r) + attack_rows(r) + massive_rows(r);
+  std::string counterexamples;
+  bool is_violated = false;
   for (const StatementResult& s : r.statements) {
-    if (s.counterexample) table += describe(*s.counterexample, scale);
-    if (!s.counterexample || !s.statement->should_hold() || out.empty()) continue;
-    table += fmt::format("    again: periscope verify --replay {}{}\n", printable(case_file(out, *s.statement)),
-                         scale == 1.0 ? "" : fmt::format(" --scale {:g}", scale));
+    if (!s.counterexample) continue;
+    counterexamples += describe(*s.counterexample, scale);
+    if (!s.statement->should_hold()) continue;
+    is_violated = true;
+    if (out.empty()) continue;
+    counterexamples +=
+        fmt::format("    again: periscope verify --replay {}{}\n", printable(case_file(out, *s.statement)),
+                    scale == 1.0 ? "" : fmt::format(" --scale {:g}", scale));
+  }
+  if (!counterexamples.empty()) table += "\ncounterexamples\n" + counterexamples;
+  if (is_violated && out.empty()) {
+    table += "  with --out DIR the case of each violation is written into a file that --replay reads\n";
   }
   table += fmt::format("\n{} cases of seed {}", r.config.cases, r.config.seed);
   if (scale != 1.0) table += fmt::format(", bounds multiplied by {:g}", scale);
@@ -119,18 +145,21 @@ study::Outcome replay(const VerifyConfig& config) {
   const BoundCase found = case_from_json(read_strict_json(file), file);
   study::Outcome outcome{.document = {{"file", file}, {"scale", config.scale}}};
   dataset::TextTable table({"statement", ">measured", ">bound", ">ratio", ""});
-  for (const StatementOutcome& o : check_statements(found, evaluate(found))) {
-    if (!std::isfinite(o.measured)) {
-      throw InputError(
-          fmt::format("{}: a signal or gradient of this case leaves the range of f64: no bound can be judged", file));
-    }
+  const Evaluation evaluation = evaluate(found);
+  const std::vector<StatementOutcome> outcomes = check_statements(found, evaluation);
+  const auto is_finite = [](const StatementOutcome& o) { return std::isfinite(o.measured); };
+  if (!in_range(evaluation) || !std::ranges::all_of(outcomes, is_finite)) {
+    throw InputError(
+        fmt::format("{}: a signal or gradient of this case leaves the range of f64: no bound can be judged", file));
+  }
+  for (const StatementOutcome& o : outcomes) {
     const Statement& s = *o.statement;
     const bool is_broken = o.is_broken(config.scale);
     const bool decided = s.kind == StatementKind::identity || o.is_trivial() || o.is_resolved();
     const char* broken = s.should_hold() ? "VIOLATED" : "broken: claim is false";
     const char* held = decided ? "holds" : "holds; rounding is as large as the bound";
     table.add({std::string(s.id), fmt::format("{:.8g}", o.measured), fmt::format("{:.8g}", o.bound),
-               dataset::number(o.ratio(), "{:.8g}"), is_broken ? broken : held});
+               ratio_text(o.ratio(), "{:.8g}"), is_broken ? broken : held});
     outcome.document["statements"].push_back({{"id", s.id},
                                               {"measured", o.measured},
                                               {"bound", o.bound},

@@ -72,7 +72,7 @@ struct Shrinker {
     }
     return changed;
   }
-  /// Tries simpler numbers, the simplest first, up to the one that is there.
+  /// Tries simpler numbers, the simplest first; stops at the current value.
   bool simplify(const ParameterKind& kind, std::size_t i) {
     const double v = simplest.values(kind.name)[i];
     for (const double simpler :

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "experiments/studies/verify/verify.h"
 #include "sim/base/printable.h"
 #include "sim/files/output_file.h"
@@ -23,14 +25,19 @@ const std::vector<study::Flag<VerifyConfig>>& verify_flags() {
 }
 
 Outcome outcome_of(const VerifyConfig& config, const std::string& out, stacks::Progress& run_progress) {
-  VerifyResult result = verify::run(config, run_progress);
+  const VerifyResult result = verify::run(config, run_progress);
   if (result.stopped_early) return {.stopped_early = true};
   Outcome outcome{.data = dataset_of(result), .table = table(result, out), .code = study::code_of(result.passed())};
-  outcome.write_files = [statements = std::move(result.statements), out](stacks::Progress& progress) {
-    for (const StatementResult& s : statements) {
-      if (out.empty() || !s.counterexample || !s.statement->should_hold()) continue;
-      write_file(case_file(out, *s.statement), case_json(s.counterexample->found).dump() + "\n");
-      progress.say(fmt::format("wrote {}\n", printable(case_file(out, *s.statement))));
+  std::vector<std::pair<std::string, std::string>> files;
+  for (const StatementResult& s : result.statements) {
+    if (out.empty() || !s.counterexample || !s.statement->should_hold()) continue;
+    files.emplace_back(case_file(out, *s.statement), case_json(s.counterexample->found).dump() + "\n");
+  }
+  if (files.empty()) return outcome;
+  outcome.write_files = [files = std::move(files)](stacks::Progress& progress) {
+    for (const auto& [path, text] : files) {
+      write_file(path, text);
+      progress.say(fmt::format("wrote {}\n", printable(path)));
     }
   };
   return outcome;

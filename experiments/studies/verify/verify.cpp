@@ -125,6 +125,13 @@ std::string_view StatementResult::verdict() const {
   return statement->should_hold() ? "holds" : "not refuted";
 }
 
+bool StatementResult::passed() const {
+  for (std::size_t i = 0; i < by_width.size(); ++i) {
+    if (by_width[i].largest > statement->limit(static_cast<int>(i) + 1) * attained_limit) return false;
+  }
+  return statement->should_hold() ? violations == 0 && !counterexample : counterexample.has_value();
+}
+
 bool VerifyResult::passed() const {
   const auto succeeded = [&](const BoundAttackResult& a) { return a.within(config.scale) && a.close_enough(); };
   return std::ranges::all_of(statements, &StatementResult::passed) && std::ranges::all_of(attacks, succeeded) &&

@@ -32,7 +32,8 @@ struct Tally {
   double largest = 0.0;  ///< ratio
   std::optional<std::uint64_t> first_violation = {}, largest_case = {};
   int per_decade;
-  std::vector<std::uint64_t> histogram;  ///< of log10(ratio), upper ends included; outermost bins hold the rest
+  /// Counts of log10(ratio), upper ends included; the first and last bin also count values outside.
+  std::vector<std::uint64_t> histogram;
 
   /// Adds a case; cases come in the order of their ids.
   void add(std::uint64_t id, const StatementOutcome& outcome, bool is_broken);
@@ -54,12 +55,9 @@ struct StatementResult : Tally {
 
   /// "holds", "violated", "refuted", "not refuted", or "no case" if all bounds were trivial.
   [[nodiscard]] std::string_view verdict() const;
-  /// True for a statement that should hold and has no counterexample, or a false claim that has one, if no ratio passes
-  /// what T14–T16 leave possible.
-  [[nodiscard]] bool passed() const {
-    const bool is_possible = statement->grows_with_width || largest <= statement->largest_ratio * attained_limit;
-    return counterexample.has_value() != statement->should_hold() && is_possible;
-  }
+  /// A statement that should hold passes without violations and counterexample, a false claim with a counterexample.
+  /// Neither passes if a ratio exceeds Statement::limit at its width.
+  [[nodiscard]] bool passed() const;
 };
 
 struct VerifyResult {

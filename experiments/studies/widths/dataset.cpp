@@ -49,7 +49,7 @@ struct Followed {
   [[nodiscard]] bool judged() const { return quantity.test.verdict != judge::Verdict::not_checked; }
 };
 
-std::optional<Curve> curve_of(const std::vector<Estimate>& points) {
+Curve curve_of(const std::vector<Estimate>& points) {
   Curve curve;
   for (const Estimate& point : points) {
     curve.value.push_back(point.value);
@@ -81,7 +81,7 @@ const Table<Followed>& quantity_table() {
     add_stack(table, one);
     table.curve({"ladder_measured", one + " ladder_width", "1", "mean over seeds, in the quantity's units"},
                 {"ladder_stderr", one + " ladder_width", "1", "its standard error"},
-                [](const Followed& f) { return curve_of(f.quantity.measured); });
+                [](const Followed& f) { return std::optional(curve_of(f.quantity.measured)); });
     judged("limit", "m of m + b/D + c/D^2 fitted to the measured", [](const Q& q) { return q.fit.limit.value; });
     judged("limit_stderr", "its standard error", [](const Q& q) { return q.fit.limit.error; });
     judged("slope", "b", [](const Q& q) { return q.fit.slope.value; });
