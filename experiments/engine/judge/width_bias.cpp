@@ -36,8 +36,8 @@ double WidthBias::of_signal(Statistic statistic, Signal signal, std::size_t i) c
   const std::size_t depth = module ? static_cast<std::size_t>(m.step_with(static_cast<int>(i))) + 1 : i;
   double strength = of_attention ? 1.0 : outside_attention;
   if (!m.has_norms()) {
-    const auto mlps = static_cast<double>(depth / 2);
-    strength = without_norms_overlap * (is_gated(m.mlp) ? std::exp2(mlps) : 1.0);
+    const std::size_t mlps = depth / 2;
+    strength = without_norms_overlap * (is_gated(m.mlp) ? std::exp2(static_cast<double>(mlps)) : 1.0);
   }
   const double overlaps = depth > 0 ? strength * std::log1p(mean_keys(spec_) / m.width) : 0.0;
   const double least = cosine ? 1.0 / m.width : 0.0;

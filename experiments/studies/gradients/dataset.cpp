@@ -104,7 +104,8 @@ void put_coordinate(const std::string& dimension, const GradientConfig& config, 
 /// Throws std::logic_error for a key that no column's name begins with.
 template <class T>
 void require_columns(const Columns& columns, const std::map<std::string, T>& values) {
-  for (const auto& [name, value] : values) {
+  for (const auto& named : values) {
+    const std::string& name = named.first;
     const auto is_of = [&](const std::string& column) { return column == name || column.starts_with(name + "_"); };
     if (std::ranges::none_of(columns.specs(), is_of, &dataset::ColumnSpec::name))
       throw std::logic_error("gradients: no column for " + name);
