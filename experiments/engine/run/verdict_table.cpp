@@ -219,7 +219,7 @@ std::string verdict_table(const std::vector<StackResult>& results, const config:
   const bool measured = results.front().measurement.has_value();
   std::vector<std::string> head{"placement", "input", ">input E[x²]", ">top E[x²] predicted"};
   if (measured) head.insert(head.end(), {">measured", "verdict"});
-  dataset::TextTable rows(std::move(head));
+  dataset::TextTable rows(head);
   std::size_t tests = 0;
   for (const StackResult& r : results) {
     const std::string predicted = r.prediction.refusal.empty() ? top_value(r.prediction.profile) : "refused";
