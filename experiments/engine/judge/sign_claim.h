@@ -46,8 +46,8 @@ using SeedTable = std::vector<std::vector<std::vector<double>>>;
 /// to reject (intersection-union test, Berger 1982) and there are so many rows to choose from (Bonferroni). The
 /// opposite is that in some column no true mean is positive: p⁻ = columns · min over columns of max over rows. It is
 /// the negation of the claim if the table has one row, or if its means are differences x_column − y_row. `values` are
-/// those of the column with the smallest mean, in the row where that is largest. An entry without spread over seeds
-/// counts as p = 1.
+/// those of the entry that decides: of every row the smallest mean, of these the largest. An entry without spread over
+/// seeds counts as p = 1.
 void test_some_row_positive(SignClaim& claim, const SeedTable& table);
 
 /// Returns the table of the claim that |mean of `large`| / 2 − |mean of `small`| is positive, terms by seed: half of

@@ -61,13 +61,13 @@ double limit_of(const config::PowerLimits& limits, Statistic statistic);
 
 /// Every test of a comparison with its tolerated bias: of every measured number, whose prediction is NaN where theory
 /// has none for it. What neither side has a number for, as the score path's share of an MLP, is no test.
-/// Forward: rounding alone where the prediction is that of the width in question (T25), else also WidthBias::of_signal
-/// (T19). Gradients: WidthBias::of_log_gradient, and half the variance over seeds of the logarithm: what a log-normal
-/// spread of width-limited gradients takes off the mean of logs. A share p may differ by what these biases of
-/// log(p/(1−p)) come to, p(1−p) times as much. Where that variance, or that of a mean of as many patterns as there are
-/// heads, is 2 or more for one gradient, all gradients of the stack tolerate an infinite bias: the verdict is
-/// inconclusive. A gradient that is predicted within the rounding of the backward pass (gradient_floor.h) is compared
-/// directly, not by its logarithm, and its errors are relative to the terms that cancel in it.
+/// Forward: rounding alone if the prediction is exact at the stack's width (T25), else also WidthBias::of_signal
+/// (T19). Gradients: WidthBias::of_log_gradient plus half the variance over seeds of the logarithm, by which a
+/// log-normal spread lowers the mean of logarithms. A share p has the bias of log(p/(1−p)) times p(1−p). If that
+/// variance, or the variance of a mean over one pattern per head, is 2 or more for one gradient, all gradients of the
+/// stack tolerate an infinite bias: the verdict is inconclusive. A gradient that is predicted within the rounding of
+/// the backward pass (gradient_floor.h) is compared directly, not by its logarithm, and its errors are relative to the
+/// terms that cancel in it.
 std::vector<Test> stack_tests(const Comparison& comparison, const config::AgreementOptions& options);
 
 /// Why a run of this dtype, or a theory in double, cannot show what is predicted, or "": a scale of the specification

@@ -24,8 +24,8 @@ class WidthBias {
       : spec_(spec), factor_(factor), options_(options) {}
 
   /// Bias of a forward statistic, absolute for a cosine and else relative: c·(w + s·ln(1 + n/D)) after a sublayer, c·w
-  /// at the input. The second term is the overlap of tokens, of order 1/√D each. s = 1 for attention's output, a mean
-  /// over n keys, whose c is that of cosines; elsewhere s = ¼. A cosine's w is at least 1/D. Without norms s = 4, times
+  /// at the input. The second term is the overlap of tokens, of order 1/√D each. Attention's output is a mean over n
+  /// keys: s = 1, and c is that of cosines. Elsewhere s = ¼. A cosine's w is at least 1/D. Without norms s = 4, times
   /// 2^m after m gated MLPs, and a moment's bias compounds: exp(bias) − 1.
   [[nodiscard]] double of_signal(Statistic statistic, Signal signal, std::size_t i) const;
 

@@ -26,8 +26,8 @@ double pass_operations(const ModelSpec& model, int tokens, bool backward);
 /// several such passes run in parallel.
 bool is_small_pass(const ModelSpec& model, int tokens, bool backward);
 
-/// Returns the floating-point operations of a reading of one seed: those of the pass, or the cost of drawing dense
-/// weights and multiplying by them if that is more; with matrix-free weights the cost of these.
+/// Returns the floating-point operations to measure one seed: those of the pass or, if larger, those to draw the dense
+/// weights and multiply by them; with matrix-free weights the cost of these.
 double reading_operations(const StackSpec& spec, const config::RunOptions& run);
 
 /// Returns the largest number of operations that theory::predict may use by default: as many as the measurement of
