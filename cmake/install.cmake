@@ -1,11 +1,10 @@
-# The program, its configurations, manual page and completion; cpack -G DEB makes a package of them. The program finds its
-# configurations from its own place, so the whole may be moved. The manual page and completion are what it prints itself.
+# The program, its configurations and its completion for bash, which it prints itself; cpack -G DEB makes a package of
+# them. The program finds its configurations relative to its own path, so the whole may be moved.
 include(GNUInstallDirs)
-set(pages ${CMAKE_BINARY_DIR}/pages)
 install(TARGETS periscope RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY experiments/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/periscope)
-install(FILES ${pages}/periscope.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES ${pages}/periscope DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES ${CMAKE_BINARY_DIR}/completions/periscope
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 install(FILES LICENSE CITATION.cff README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 

@@ -1,5 +1,9 @@
 #include "experiments/app/tools/list.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <functional>
 #include <memory>
 
 #include "experiments/app/command.h"
@@ -13,6 +17,7 @@
 #include "sim/spec/model_spec.h"
 
 namespace periscope::app {
+
 std::vector<Example> examples() {
   std::vector<Example> all;
   for (const study::Study& one : studies()) all.push_back({one.name, one.example, one.question});
@@ -52,49 +57,57 @@ nlohmann::ordered_json list_json() {
   return json;
 }
 
-void add_list(CLI::App& app, int& code) {
-  const auto columns = std::make_shared<bool>(false);
-  const auto reference = std::make_shared<bool>(false);
-  const auto recipes = std::make_shared<bool>(false);
-  const auto blocks = std::make_shared<bool>(false);
-  const auto man = std::make_shared<bool>(false);
-  const auto completion = std::make_shared<bool>(false);
-  const auto json = [=] {
-    if (*columns) return nlohmann::ordered_json{{"results", results_json()}};
-    return *recipes ? recipes_json() : *blocks ? blocks_json() : list_json();
+namespace {
+
+/// What a flag of `list` prints instead of the lists.
+struct Answer {
+  const char *flag, *about;
+  std::function<std::string(const CLI::App&)> text;
+  std::function<nlohmann::ordered_json()> json;  ///< none: the answer is text alone
+};
+
+const std::vector<Answer>& answers() {
+  static const std::vector<Answer> all{
+      {"--columns", "Instead: the columns of every kind of result, their units and meaning",
+       [](const CLI::App&) { return text_of(listed_columns()); },
+       [] {
+         return nlohmann::ordered_json{{"results", results_json()}};
+       }},
+      {"--recipes", "Instead: the recipes, one for each family of models, what they set",
+       [](const CLI::App&) { return text_of({listed_recipes()}); }, recipes_json},
+      {"--blocks", "Instead: what can be done with every placement, norm and gate, and why not",
+       [](const CLI::App&) { return blocks_text(); }, blocks_json},
+      {"--reference", "Instead: the whole reference as Markdown", reference_markdown, {}},
+      {"--completion", "Instead: completion for bash", bash_completion, {}},
   };
-  const auto text = [=] { return *columns ? columns_text() : *blocks ? blocks_text() : list_text(*recipes); };
+  return all;
+}
+
+std::string lists_text() {
+  return fmt::format("{}\nDevices: {}\n", text_of(all_lists()), fmt::join(device_names(), ", "));
+}
+
+}  // namespace
+
+void add_list(CLI::App& app, int& code) {
+  const auto asked = std::make_shared<const Answer*>(nullptr);
   CLI::App* command =
       add_command(app, code, "list", "Placements, presets, recipes, every configuration key, experiments", no_run,
                   [=, &app](const CommonOptions& options) {
-                    if (*reference || *man || *completion) {
-                      print_result(*reference ? reference_markdown(app) : *man ? man_page(app) : bash_completion(app));
-                      return ExitCode::ok;
-                    }
-                    if (options.json) print_json(json());
-                    if (!options.quiet && !options.json) print_result(text());
+                    const Answer* answer = *asked;
+                    if (options.json) print_json(answer == nullptr ? list_json() : answer->json());
+                    if (options.quiet || options.json) return ExitCode::ok;
+                    print_result(answer == nullptr ? lists_text() : answer->text(app));
                     return ExitCode::ok;
                   });
-  CLI::Option* of_columns =
-      command->add_flag("--columns", *columns, "Instead: the columns of every kind of result, their units and meaning");
-  CLI::Option* of_recipes =
-      command->add_flag("--recipes", *recipes, "Instead: the recipes, one for each family of models, what they set")
-          ->excludes(of_columns);
-  CLI::Option* of_blocks =
-      command
-          ->add_flag("--blocks", *blocks, "Instead: what can be done with every placement, norm and gate, and why not")
-          ->excludes(of_columns)
-          ->excludes(of_recipes);
-  std::vector<CLI::Option*> others{of_columns, of_recipes, of_blocks, command->get_option("--json"),
-                                   command->get_option("--quiet")};
-  const auto add = [&](const char* name, bool& value, const char* about) {
-    CLI::Option* option = command->add_flag(name, value, about);
+  std::vector<CLI::Option*> others;
+  for (const Answer& answer : answers()) {
+    CLI::Option* option = command->add_flag_callback(
+        answer.flag, [=, &answer] { *asked = &answer; }, answer.about);
     for (CLI::Option* other : others) option->excludes(other);
+    if (!answer.json) option->excludes("--json")->excludes("--quiet");
     others.push_back(option);
-  };
-  add("--reference", *reference, "Instead: the whole reference as Markdown");
-  add("--man", *man, "Instead: the manual page");
-  add("--completion", *completion, "Instead: completion for bash");
+  }
 }
 
 }  // namespace periscope::app

@@ -2,9 +2,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "experiments/app/tools/list.h"
-#include "experiments/app/tools/shown_commands.h"
 #include "experiments/studies/studies.h"
 
 namespace periscope::app {
@@ -22,48 +23,110 @@ std::string markdown_cell(std::string_view text) {
   return escaped;
 }
 
-std::string markdown_row(const std::vector<std::string>& cells) {
-  return fmt::format("| {} |\n", fmt::join(cells, " | "));
-}
-
-std::string commands_text(const CLI::App& app) {
-  std::string text = "\n## Commands\n";
-  const std::vector<Example> shown = examples();
-  for (const ShownCommand& command : shown_commands(app)) {
-    text += fmt::format("\n### periscope {}\n\n{}{}\n", command.name, markdown_cell(command.about),
-                        command.about.ends_with('?') || command.about.ends_with('.') ? "" : ".");
-    const auto example = std::ranges::find(shown, command.name, &Example::name);
-    if (example != shown.end()) text += fmt::format("\nExample: `periscope {}`\n", example->command);
-    std::vector<std::vector<std::string>> flags;
-    for (const ShownFlag& flag : command.flags) flags.push_back({markdown_code(flag.name), flag.value, flag.meaning});
-    text += markdown_table({"flag", "value", "meaning"}, flags);
-    const auto study = std::ranges::find(studies(), command.name, &study::Study::name);
-    if (study == studies().end() || study->schema == nullptr) continue;
-    text += fmt::format("\nResult: [{0}](#result-{0}).\n", study->schema->kind());
+/// The first cell of every row is code.
+std::string markdown_table(const std::vector<std::string>& titles, std::vector<std::vector<std::string>> rows) {
+  if (rows.empty()) return "";
+  std::string text = fmt::format("\n| {} |\n|{}\n", fmt::join(titles, " | "),
+                                 fmt::join(std::vector<std::string>(titles.size(), " --- |"), ""));
+  for (std::vector<std::string>& row : rows) {
+    if (!row.front().empty()) row.front() = fmt::format("`{}`", row.front());
+    std::ranges::transform(row, row.begin(), markdown_cell);
+    text += fmt::format("| {} |\n", fmt::join(row, " | "));
   }
   return text;
+}
+
+std::string markdown_of(const std::vector<Listed>& lists, std::string_view heading) {
+  std::string text;
+  for (const Listed& list : lists) {
+    text += fmt::format("\n{} {}\n", heading, list.title);
+    if (!list.note.empty()) text += fmt::format("\n{}\n", list.note);
+    text += markdown_table(list.fields, list.rows);
+  }
+  return text;
+}
+
+/// Name, value and meaning of a flag, as --help shows it.
+std::vector<std::string> flag_row(const CLI::Option& option) {
+  std::string name = option.get_name(option.get_positional(), true);
+  std::ranges::replace(name, ',', ' ');
+  std::string meaning = option.get_description();
+  if (!option.get_default_str().empty()) meaning += fmt::format(" (default {})", option.get_default_str());
+  if (option.get_required()) meaning += " (required)";
+  return {name, option.get_items_expected_max() == 0 ? "" : option.get_type_name(), meaning};
+}
+
+/// Adds the description of every command that runs something, by name.
+void add_commands_of(const CLI::App& app, const std::string& path, std::map<std::string, std::string>& texts) {
+  for (const CLI::App* below : app.get_subcommands({})) add_commands_of(*below, path + " " + below->get_name(), texts);
+  if (!app.get_subcommands({}).empty()) return;
+  const std::string name = path.substr(1);
+  const std::string about = app.get_description();
+  std::string& text = texts[name];
+  text = fmt::format("\n### periscope {}\n\n{}{}\n", name, markdown_cell(about),
+                     about.ends_with('?') || about.ends_with('.') ? "" : ".");
+  for (const Example& example : examples()) {
+    if (example.name == name) text += fmt::format("\nExample: `periscope {}`\n", example.command);
+  }
+  std::vector<std::vector<std::string>> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option != app.get_help_ptr()) flags.push_back(flag_row(*option));
+  }
+  text += markdown_table({"flag", "value", "meaning"}, flags);
+  const auto study = std::ranges::find(studies(), name, &study::Study::name);
+  if (study == studies().end() || study->schema == nullptr) return;
+  text += fmt::format("\nResult: [{0}](#result-{0}).\n", study->schema->kind());
+}
+
+/// Adds what may follow every command: its flags, and commands below it.
+void add_words_of(const CLI::App& app, const std::string& path, std::map<std::string, std::set<std::string>>& words) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) words[path].insert("--" + name);
+  }
+  for (const CLI::App* below : app.get_subcommands({})) {
+    words[path].insert(below->get_name());
+    add_words_of(*below, path + " " + below->get_name(), words);
+  }
 }
 
 }  // namespace
 
-std::string markdown_code(std::string_view text) { return text.empty() ? "" : fmt::format("`{}`", text); }
-
-std::string markdown_table(const std::vector<std::string>& titles, const std::vector<std::vector<std::string>>& rows) {
-  if (rows.empty()) return "";
-  std::string text = "\n" + markdown_row(titles) + markdown_row(std::vector<std::string>(titles.size(), "---"));
-  for (std::vector<std::string> row : rows) {
-    std::ranges::transform(row, row.begin(), markdown_cell);
-    text += markdown_row(row);
-  }
-  return text;
+std::string reference_markdown(const CLI::App& app) {
+  std::map<std::string, std::string> commands;
+  add_commands_of(app, "", commands);
+  std::string text =
+      "# Reference\n\nPrinted by `periscope list --reference`: commands and flags, exit codes, placements, presets, "
+      "recipes, configuration keys, ops, and the columns of every result.\n\n## Commands\n";
+  for (const auto& [name, command] : commands) text += command;
+  return text + fmt::format("\n## Exit codes\n\n```text\n{}\n```\n", app.get_footer()) +
+         markdown_of(all_lists(), "##") +
+         "\n## Columns of results\n\nNames of variables in NetCDF and JSON, and in the column `variable` of CSV.\n" +
+         markdown_of(listed_columns(), "###");
 }
 
-std::string reference_markdown(const CLI::App& app) {
-  return "# Reference\n\nPrinted by `periscope list --reference`: commands and flags, exit codes, placements, presets, "
-         "recipes, configuration keys, ops, and the columns of every result.\n" +
-         commands_text(app) + fmt::format("\n## Exit codes\n\n```text\n{}\n```\n", app.get_footer()) + list_markdown() +
-         "\n## Columns of results\n\nNames of variables in NetCDF and JSON, and in the column `variable` of CSV.\n" +
-         columns_markdown();
+std::string bash_completion(const CLI::App& app) {
+  std::map<std::string, std::set<std::string>> words;  // by the commands before them, each after a space
+  add_words_of(app, "", words);
+  std::string commands;
+  std::string completions;
+  for (const auto& [path, next] : words) {
+    if (!path.empty()) commands += fmt::format("      \"{}\") path+=\" $word\" ;;\n", path);
+    completions += fmt::format("    \"{}\") words=\"{}\" ;;\n", path, fmt::join(next, " "));
+  }
+  return fmt::format(R"(# Completion for bash, printed by `periscope list --completion`.
+_periscope() {{
+  local path="" words="" word
+  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+    case "$path $word" in
+{}    esac
+  done
+  case "$path" in
+{}  esac
+  mapfile -t COMPREPLY < <(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}")
+}}
+complete -o default -F _periscope periscope
+)",
+                     commands, completions);
 }
 
 }  // namespace periscope::app
