@@ -22,55 +22,38 @@ constexpr std::array<std::uint32_t, 64> constants{
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-std::uint32_t big_endian(const std::byte* at) {
-  std::uint32_t word = 0;
-  for (int i = 0; i < 4; ++i) word = word << 8U | std::to_integer<std::uint32_t>(at[i]);
-  return word;
-}
-
 }  // namespace
 
-void Sha256::take(const std::byte* block) {
+void Sha256::take_block() {
   std::array<std::uint32_t, 64> w{};
-  for (std::size_t i = 0; i < 16; ++i) w[i] = big_endian(block + 4 * i);
+  for (std::size_t i = 0; i < block_size; ++i) w[i / 4] = w[i / 4] << 8U | std::to_integer<std::uint32_t>(block_[i]);
   for (std::size_t i = 16; i < 64; ++i) {
     const std::uint32_t a = w[i - 15];
     const std::uint32_t b = w[i - 2];
     w[i] = w[i - 16] + (std::rotr(a, 7) ^ std::rotr(a, 18) ^ (a >> 3U)) + w[i - 7] +
            (std::rotr(b, 17) ^ std::rotr(b, 19) ^ (b >> 10U));
   }
-  auto [a, b, c, d, e, f, g, h] = state_;
+  std::array<std::uint32_t, 8> next = state_;
   for (std::size_t i = 0; i < 64; ++i) {
+    const auto [a, b, c, d, e, f, g, h] = next;
     const std::uint32_t first =
         h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) + constants[i] + w[i];
     const std::uint32_t second =
         (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
-    h = g;
-    g = f;
-    f = e;
-    e = d + first;
-    d = c;
-    c = b;
-    b = a;
-    a = first + second;
+    next = {first + second, a, b, c, d + first, e, f, g};
   }
-  const std::array<std::uint32_t, 8> more{a, b, c, d, e, f, g, h};
-  for (std::size_t i = 0; i < more.size(); ++i) state_[i] += more[i];
+  for (std::size_t i = 0; i < next.size(); ++i) state_[i] += next[i];
 }
 
 void Sha256::add(std::span<const std::byte> bytes) {
-  std::size_t held = count_ % block_size;
-  count_ += bytes.size();
-  if (held > 0) {
-    const std::size_t fits = std::min(block_size - held, bytes.size());
-    std::copy_n(bytes.begin(), fits, rest_.begin() + static_cast<std::ptrdiff_t>(held));
-    bytes = bytes.subspan(fits);
-    held += fits;
-    if (held < block_size) return;
-    take(rest_.data());
+  while (!bytes.empty()) {
+    const std::size_t held = count_ % block_size;
+    const auto piece = bytes.first(std::min(block_size - held, bytes.size()));
+    std::memcpy(block_.data() + held, piece.data(), piece.size());
+    bytes = bytes.subspan(piece.size());
+    count_ += piece.size();
+    if (count_ % block_size == 0) take_block();
   }
-  for (; bytes.size() >= block_size; bytes = bytes.subspan(block_size)) take(bytes.data());
-  std::ranges::copy(bytes, rest_.begin());
 }
 
 std::string Sha256::hex() const {
@@ -95,8 +78,7 @@ std::string sha256_hex(std::string_view text) {
 std::string sha256_of(const MappedFile& file) {
   constexpr std::size_t piece_bytes = 1U << 20U;
   Sha256 hash;
-  std::span<const std::byte> rest = file.bytes();
-  while (!rest.empty()) {
+  for (std::span<const std::byte> rest = file.bytes(); !rest.empty();) {
     const std::span<const std::byte> piece = rest.first(std::min(piece_bytes, rest.size()));
     file.check_unchanged();
     hash.add(piece);
