@@ -1,9 +1,12 @@
 #include "experiments/engine/settings/stack_rules.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -16,36 +19,32 @@ namespace {
 
 constexpr double largest_draw = 6.34;  // of unit_normal, sim/random/unit_normal.h
 
-/// Returns the key that makes an initial matrix large, and its value: the largest factor of its standard deviation.
-std::pair<std::string, std::string> largest_key(const StackSpec& spec, const ParameterId& id) {
+/// Returns the key with the largest factor on an initial matrix's standard deviation, and its value.
+std::pair<std::string_view, std::string> largest_key(const StackSpec& spec, const ParameterId& id) {
   const InitSpec& init = spec.init;
-  const bool writes = id.weight == Weight::o || id.weight == Weight::down;
-  const bool scores = id.weight == Weight::q || id.weight == Weight::k;
-  const double residual = init.residual.at(spec.model.step_with(id.sublayer), spec.model.layers);
   if (id.weight == Weight::unembedding && init.head_std) return {"init.head_std", fmt::format("{:g}", *init.head_std)};
-  std::vector<std::pair<double, std::string>> keys;
-  if (init.scheme == InitScheme::normal) keys.emplace_back(init.std, "init.std");
-  if (init.scheme == InitScheme::scaled) keys.emplace_back(init.factor, "init.factor");
-  if (scores) keys.emplace_back(init.qk_factor, "init.qk_factor");
-  if (id.weight == Weight::o) keys.emplace_back(init.o_factor, "init.o_factor");
-  if (id.weight == Weight::down) keys.emplace_back(init.down_factor, "init.down_factor");
-  if (writes) keys.emplace_back(residual, "init.residual");
+  std::vector<std::pair<double, std::string_view>> keys;
+  const auto add = [&](bool acts, double value, std::string_view key) {
+    if (acts) keys.emplace_back(value, key);
+  };
+  const bool o = id.weight == Weight::o, down = id.weight == Weight::down;
+  add(init.scheme == InitScheme::normal, init.std, "init.std");
+  add(init.scheme == InitScheme::scaled, init.factor, "init.factor");
+  add(id.weight == Weight::q || id.weight == Weight::k, init.qk_factor, "init.qk_factor");
+  add(o, init.o_factor, "init.o_factor");
+  add(down, init.down_factor, "init.down_factor");
+  add(o || down, init.residual.at(spec.model.step_with(id.sublayer), spec.model.layers), "init.residual");
   const auto [value, key] = *std::ranges::max_element(keys);
-  const std::string& text = init.residual.text();
-  return {key, key == "init.residual" && !text.empty() ? fmt::format("\"{}\"", shortened(text))
-                                                       : fmt::format("{:g}", value)};
+  const bool is_expression = key == "init.residual" && !init.residual.number();
+  return {key, is_expression ? fmt::format("\"{}\"", shortened(init.residual.text())) : fmt::format("{:g}", value)};
 }
 
 int in_proportion(std::string_view key, std::string_view list, int value, int width, int base_width) {
-  const long scaled = static_cast<long>(value) * width;
-  if (scaled % base_width != 0) {
-    throw ConfigError(fmt::format("{}: at width {} {} would be {}/{}; expected a whole number", list, width, key,
-                                  scaled, base_width));
-  }
   constexpr long most = 1 << 20;
-  if (scaled / base_width > most) {
-    throw ConfigError(fmt::format("{}: at width {} {} would be {}; expected at most {}", list, width, key,
-                                  scaled / base_width, most));
+  const long scaled = static_cast<long>(value) * width;
+  if (scaled % base_width != 0 || scaled / base_width > most) {
+    throw ConfigError(fmt::format("{}: at width {} {} would be {}/{}; expected a whole number, at most {}", list, width,
+                                  key, scaled, base_width, most));
   }
   return static_cast<int>(scaled / base_width);
 }
@@ -56,20 +55,18 @@ void require_dividing_norms(const std::vector<StackSpec>& stacks, std::string_vi
   for (const StackSpec& spec : stacks) {
     const NormKind kind = spec.model.norm;
     if (!is_pointwise(kind)) continue;
-    std::string expected;
+    std::vector<std::string_view> expected;
     for (std::size_t i = 0; i < norm_kind_names.size(); ++i) {
-      if (is_pointwise(static_cast<NormKind>(i))) continue;
-      expected += fmt::format("{}\"{}\"", expected.empty() ? "" : ", ", norm_kind_names[i]);
+      if (!is_pointwise(static_cast<NormKind>(i))) expected.push_back(norm_kind_names[i]);
     }
-    throw ConfigError(fmt::format("model.norm = \"{}\": expected one of {}: {}", facts_of(kind).name, expected, why));
+    throw ConfigError(fmt::format("model.norm = \"{}\": expected one of \"{}\": {}", facts_of(kind).name,
+                                  fmt::join(expected, "\", \""), why));
   }
 }
 
 bool has_single_additions(const ModelSpec& model) {
-  for (int s = 0; s < model.steps(); ++s) {
-    if (!model.step(s).is_one_addition()) return false;
-  }
-  return model.ends().parts_of_stream() == 1;
+  const auto is_addition = [&](int step) { return model.step(step).is_one_addition(); };
+  return std::ranges::all_of(std::views::iota(0, model.steps()), is_addition) && model.ends().parts_of_stream() == 1;
 }
 
 void require_single_additions(const std::vector<StackSpec>& stacks, std::string_view why) {
@@ -93,31 +90,28 @@ StackSpec at_width(StackSpec spec, int width, std::string_view key) {
 
 void require_finite_weights(const StackSpec& spec, DType dtype) {
   const double largest = format_of(dtype).largest;
-  const auto fail = [&](std::string_view key, const std::string& value, const std::string& what, double found,
-                        double most) {
+  const double most_std = largest / largest_draw;
+  const auto require = [&](std::string_view key, const std::string& value, const std::string& what, double found,
+                           double most) {
+    if (found <= most) return;
     throw ConfigError(fmt::format("{} = {}: expected initial weights that {} can hold; {} = {:.3g}, at most {:.2g}",
                                   key, value, name_of(dtype), what, found, most));
   };
-  const double most = largest / largest_draw;
   for (const ParameterId& id : matrices_of(spec)) {
     if (is_table(id.weight)) continue;
     const double stddev = stddev_of(spec, id.layer(), id.weight);
-    if (stddev <= most) continue;
+    if (stddev <= most_std) continue;
     const auto [key, value] = largest_key(spec, id);
-    fail(key, value, "the standard deviation of " + name_of(id), stddev, most);
+    require(key, value, "the standard deviation of " + name_of(id), stddev, most_std);
   }
-  const auto require_table = [&](std::string_view key, double value, double stddev) {
-    if (!(stddev <= most)) fail(key, fmt::format("{:g}", value), "the standard deviation", stddev, most);
+  const auto require_table = [&](std::string_view key, std::optional<double> value, double stddev) {
+    if (value) require(key, fmt::format("{:g}", *value), "the standard deviation", stddev, most_std);
   };
-  const InitSpec& init = spec.init;
-  if (init.embedding_std) require_table("init.embedding_std", *init.embedding_std, *init.embedding_std);
-  if (init.position_std) require_table("init.position_std", *init.position_std, *init.position_std);
   const double moment = spec.input.second_moment;
+  require_table("init.embedding_std", spec.init.embedding_std, spec.init.embedding_std.value_or(0.0));
+  require_table("init.position_std", spec.init.position_std, spec.init.position_std.value_or(0.0));
   require_table("input.second_moment", moment, std::sqrt(moment));
-  const double gamma = spec.model.gamma;
-  if (!(std::abs(gamma) <= largest)) {
-    fail("model.gamma", fmt::format("{:g}", gamma), "its size", std::abs(gamma), largest);
-  }
+  require("model.gamma", fmt::format("{:g}", spec.model.gamma), "its size", std::abs(spec.model.gamma), largest);
 }
 
 }  // namespace periscope::config
