@@ -31,8 +31,8 @@ struct FormatPass {
       : spec(config.base),
         holding(formats::holding_for(config, *find_tensor_format(format), 3)),
         drawn(quick(), spec, DType::f64, 3),
-        weights(drawn, holding, nullptr),
-        signals(quick(), spec.model, holding, nullptr),
+        weights(drawn, holding),
+        signals(quick(), spec.model, holding),
         context{.ops = quick(), .model = spec.model, .weights = weights} {}
   FormatPass(const FormatPass&) = delete;
   FormatPass& operator=(const FormatPass&) = delete;

@@ -10,12 +10,11 @@
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 
-/// The terms of T27, one by one, and what a log of roundings counts.
+/// The terms of T27, one by one.
 namespace periscope::testing {
 namespace {
 
 using formats::FormatsConfig;
-using formats::Part;
 
 /// A pass in f64 with its gradients, and T27 for what a configuration holds in BF16.
 struct ExactPass {
@@ -94,33 +93,6 @@ TEST_CASE("T27: every rounding once, those of rotated projections and of norm C'
       }
     }
   }
-}
-
-TEST_CASE("a log of roundings: decibels of the signal over the error, mean over tensors that changed, forward alone") {
-  const FormatsConfig config = small_config("pre", {"bf16"});
-  const ModelSpec& m = config.base.model;
-  formats::RoundingLog log(quick(), m);
-  const auto tensor = [](const std::vector<double>& x) { return quick().from_host(1, 2, DType::f64, x); };
-  log.add(Part::norms, 1, tensor({3.0, 1.0}), tensor({4.0, 1.0}));  // 10/1: the error against what was rounded
-  log.add(Part::norms, 1, tensor({6.0, 8.0}), tensor({6.0, 8.0}));  // was rounded before, and tells nothing
-  log.add(Part::norms, 1, tensor({6.0, 8.0}), tensor({6.0, 7.0}));  // 100/1
-  const std::size_t places = formats::places_of(m);
-  const std::vector<double> found = log.decibels();
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    if (i == places + 2) {
-      CHECK(found[i] == doctest::Approx(15.0).epsilon(1e-12));
-    } else {
-      CHECK(std::isnan(found[i]));
-    }
-  }
-  formats::RoundingLog of_pass(quick(), m);
-  const formats::Holding holding = formats::holding_for(config, *find_tensor_format("bf16"), 0);
-  formats::FormatSignals signals(quick(), m, holding, &of_pass);
-  (void)signals.replaced({1, Signal::hidden, Pass::backward}, tensor({1.3, 0.7}));
-  (void)signals.replaced({1, Signal::hidden, Pass::recomputation}, tensor({1.3, 0.7}));
-  for (const double d : of_pass.decibels()) CHECK(std::isnan(d));
-  (void)signals.replaced({1, Signal::hidden, Pass::forward}, tensor({1.3, 0.7}));
-  CHECK(of_pass.decibels()[2 * places + 2] > 40.0);
 }
 
 }  // namespace

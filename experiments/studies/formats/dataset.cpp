@@ -8,8 +8,6 @@
 #include "experiments/engine/judge/verdict_columns.h"
 #include "experiments/engine/result/table.h"
 #include "experiments/studies/formats/formats.h"
-#include "experiments/studies/formats/noise_budget.h"
-#include "sim/model/parameters.h"
 
 namespace periscope::formats {
 namespace {
@@ -21,24 +19,13 @@ using Moments = std::span<const RunningMoments>;
 const std::string on_format = "stack format";
 const std::string on_features = on_format + " features";
 
-/// A stack in a format with one kind of input; `sites` are those of all stacks.
+/// A stack, in a format, with one kind of input; `sites` are those of all stacks.
 struct Row {
-  const FormatsConfig& config;
   const std::vector<Site>& sites;
   const FormatsStack& stack;
-  std::size_t format_index = 0;
-  std::size_t variant_index = 0;
-
-  [[nodiscard]] const FormatResult& format() const { return stack.formats[format_index]; }
-  [[nodiscard]] const Variant& variant() const { return format().variants[variant_index]; }
+  const FormatResult* format = nullptr;
+  const Variant* variant = nullptr;
 };
-
-/// Returns `row` at every position of one of its indices.
-std::vector<Row> at_each(Row row, std::size_t Row::*index, std::size_t count) {
-  std::vector<Row> all;
-  for (row.*index = 0; row.*index < count; ++(row.*index)) all.push_back(row);
-  return all;
-}
 
 /// Adds NAME, means over seeds, and NAME_stderr. `moments(s)` are along the dimensions that the row leaves open;
 /// nothing is put for an empty list.
@@ -87,30 +74,21 @@ std::vector<std::pair<std::size_t, Moments>> sites_of(const Row& c) {
   std::vector<std::pair<std::size_t, Moments>> all;
   for (std::size_t i = 0; i < c.stack.sites.size(); ++i) {
     const auto position = std::ranges::find(c.sites, c.stack.sites[i]) - c.sites.begin();
-    all.push_back({static_cast<std::size_t>(position), Moments(c.variant().numbers).subspan(i * length, length)});
+    all.push_back({static_cast<std::size_t>(position), Moments(c.variant->numbers).subspan(i * length, length)});
   }
   return all;
-}
-
-/// The roundings of every part, by place.
-std::vector<Moments> roundings_of(const Row& c) {
-  const Moments all = c.variant().rounding;
-  const std::size_t places = places_of(c.stack.spec.model);
-  std::vector<Moments> parts;
-  for (std::size_t first = 0; first < all.size(); first += places) parts.push_back(all.subspan(first, places));
-  return parts;
 }
 
 void add_overflow(Table<Row>& table, const std::string& name, const std::string& pass, Overflow Variant::*which) {
   const auto first = [which](auto value) {
     return [which, value](const Row& c) {
-      const Overflow& overflow = c.variant().*which;
+      const Overflow& overflow = c.variant->*which;
       return overflow.seeds > 0 ? std::optional(value(overflow.first)) : std::nullopt;
     };
   };
   table
       .column({name + "_seeds", on_features, "1", "seeds with a signal that is not finite, " + pass},
-              [which](const Row& c) { return (c.variant().*which).seeds; })
+              [which](const Row& c) { return (c.variant->*which).seeds; })
       .column_if_any({name + "_signal", on_features, "", "the first such signal of a pass over all seeds"},
                      first([](const FirstOverflow& o) { return name_of(o.signal); }))
       .column_if_any({name + "_sublayer", on_features, "1", "its sublayer"},
@@ -121,7 +99,7 @@ Table<Row> variant_table() {
   Table<Row> table;
   add_averages(table, "stream_sqnr_predicted", on_features + " depth", "dB",
                "SQNR of the stream by first-order propagation (T27)",
-               [](const Row& c) { return Moments(c.variant().predicted); });
+               [](const Row& c) { return Moments(c.variant->predicted); });
   add_overflow(table, "overflow", "forward", &Variant::forward);
   add_overflow(table, "grad_overflow", "in the backward pass", &Variant::backward);
   table.rows_at("site", site_table(), sites_of);
@@ -131,7 +109,7 @@ Table<Row> variant_table() {
 void add_certificate(Table<Row>& table) {
   const auto first = [](auto value) {
     return [value](const Row& c) {
-      const std::optional<FormatCertificate>& found = c.format().certificate;
+      const std::optional<FormatCertificate>& found = c.format->certificate;
       return found && !found->certified ? std::optional(value(found->first)) : std::nullopt;
     };
   };
@@ -140,7 +118,7 @@ void add_certificate(Table<Row>& table) {
       .column_if_any(
           {"certified", on_format, "1", "1: no input can overflow this format with the first seed's weights (T24)"},
           [](const Row& c) {
-            const std::optional<FormatCertificate>& found = c.format().certificate;
+            const std::optional<FormatCertificate>& found = c.format->certificate;
             return found ? std::optional(found->certified) : std::nullopt;
           })
       .column_if_any({"certificate_signal", on_format, "", "signal that may overflow first"},
@@ -151,38 +129,16 @@ void add_certificate(Table<Row>& table) {
                      first([](const Bound& b) { return b.largest; }));
 }
 
-/// By place; mean over the matrices of a sublayer.
-std::vector<double> weights_sqnr(const Row& c) {
-  const StackSpec& spec = c.stack.spec;
-  const Quantization weights = holding_for(c.config, *find_tensor_format(c.format().name), 0).of(Part::weights);
-  std::vector<double> predicted(places_of(spec.model), std::nan(""));
-  for (int l = 0; l < spec.model.sublayers(); ++l) {
-    RunningMoments mean;
-    for (const Weight w : weights_in(spec.model, l)) {
-      if (!is_norm(w)) mean.add(weight_sqnr(spec, w, weights));
-    }
-    predicted[static_cast<std::size_t>(l + 1)] = mean.mean();
-  }
-  return predicted;
-}
-
 /// The columns of formats other than f64.
-Table<Row> rounded_table() {
-  Table<Moments> parts;
-  add_averages(parts, "rounding_sqnr", on_format + " part place", "dB",
-               "SQNR of single roundings, mean over the tensors of a part, forward, plain",
-               [](const Moments& moments) { return moments; });
-  Table<Row> table;
+Table<FormatResult> drift_table() {
+  Table<FormatResult> table;
   table
       .part(judge::verdict_columns("drift_", on_format,
                                    "are second moment and variance over depth those in f64, but for one rounding of "
                                    "the stream? paired by seeds"),
-            [](const Row& c) { return &c.format().drift; })
+            [](const FormatResult& f) { return &f.drift; })
       .column({"drift_allowance", on_format, "1", "what one rounding of the stream may do"},
-              [](const Row& c) { return c.format().stream_rounding; })
-      .rows("part", parts, roundings_of)
-      .column({"weights_sqnr_predicted", on_format + " place", "dB", "rounding_sqnr of weights, predicted (T26)"},
-              weights_sqnr);
+              &FormatResult::stream_rounding);
   return table;
 }
 
@@ -190,7 +146,7 @@ Table<Row> rounded_table() {
 void add_massive(Table<Row>& table) {
   const auto cost = [](RunningMoments FormatResult::*which) {
     return [which](const Row& c) {
-      const RunningMoments& moments = c.format().*which;
+      const RunningMoments& moments = c.format->*which;
       return Moments(&moments, moments.count() > 0 ? 1 : 0);
     };
   };
@@ -199,8 +155,7 @@ void add_massive(Table<Row>& table) {
   add_averages(table, "massive_stream_cost", on_format, "dB",
                "SQNR of the stream after the last sublayer: plain minus massive", cost(&FormatResult::stream_cost));
   table.column_if_any({"massive_branch", on_format, "", "hurts, helps or no difference seen"}, [](const Row& c) {
-    const FormatResult& format = c.format();
-    return format.branch_cost.count() > 0 ? std::optional(massive_words(format.massive)) : std::nullopt;
+    return c.format->branch_cost.count() > 0 ? std::optional(massive_words(c.format->massive)) : std::nullopt;
   });
 }
 
@@ -209,12 +164,15 @@ Table<Row> format_table() {
   table
       .part(judge::verdict_columns(
                 "", on_format, "does the stream's second moment and variance over depth agree with theory (T12, T25)?"),
-            [](const Row& c) { return &c.format().law; })
-      .part(rounded_table(), [](const Row& c) { return c.format().is_f64() ? nullptr : &c; });
+            [](const Row& c) { return &c.format->law; })
+      .part(drift_table(), [](const Row& c) { return c.format->is_f64() ? nullptr : c.format; });
   add_certificate(table);
   add_massive(table);
-  table.rows("features", variant_table(),
-             [](const Row& c) { return at_each(c, &Row::variant_index, c.format().variants.size()); });
+  table.rows("features", variant_table(), [](const Row& c) {
+    std::vector<Row> rows;
+    for (const Variant& variant : c.format->variants) rows.push_back({c.sites, c.stack, c.format, &variant});
+    return rows;
+  });
   return table;
 }
 
@@ -237,8 +195,11 @@ const Table<Row>& stack_table() {
                        [=](const Row& c) {
                          return predicted(c) == nullptr ? std::nullopt : std::optional(c.stack.predicted_maxima());
                        })
-        .rows("format", format_table(),
-              [](const Row& c) { return at_each(c, &Row::format_index, c.stack.formats.size()); });
+        .rows("format", format_table(), [](const Row& c) {
+          std::vector<Row> rows;
+          for (const FormatResult& format : c.stack.formats) rows.push_back({c.sites, c.stack, &format});
+          return rows;
+        });
     return table;
   }();
   return all;
@@ -252,14 +213,13 @@ std::string label_of(const Site& site) {
 
 const dataset::Schema& schema() {
   static const dataset::Schema schema(
-      "formats", 4,
+      "formats", 5,
       {{"stack"},
        {"format", Type::text, "", "number format"},
        {"features", Type::text, "", "what enters: plain, or with massive features"},
        {"site", Type::text, "", "signal, or grad and the signal whose gradient it is"},
        {"place", Type::integer, "1", "sublayer; -1: before the first, 2L: after the last"},
-       {"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"},
-       {"part", Type::text, "", "what is rounded"}},
+       {"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"}},
       stack_table().specs());
   return schema;
 }
@@ -280,11 +240,10 @@ dataset::Dataset dataset_of(const FormatsConfig& config, const FormatsResult& re
   builder.put("site", labels);
   builder.put("format", formats);
   builder.put("features", std::span(features_names).first(variants_of(config)));
-  builder.put("part", part_names);
   builder.count("place", longest, -1);
   builder.count("depth", longest - 1);
   for (std::size_t i = 0; i < result.stacks.size(); ++i) {
-    stack_table().put({config, sites, result.stacks[i]}, builder.at("stack", i));
+    stack_table().put({sites, result.stacks[i]}, builder.at("stack", i));
   }
   return builder.finish();
 }

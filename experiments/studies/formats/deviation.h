@@ -69,7 +69,6 @@ class TruthKeeper final : public SignalRecorder {
 /// The measurement of one pass.
 struct PassReading {
   std::vector<double> numbers;    ///< [site, measure, place], NaN where there is no such signal
-  std::vector<double> rounding;   ///< [part, place], as RoundingLog::decibels; empty for f64
   std::vector<double> predicted;  ///< SQNR of the stream by depth (T27), in dB; empty without gradients, and for f64
   FirstOverflow forward, backward;
 };

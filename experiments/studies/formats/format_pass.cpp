@@ -1,6 +1,5 @@
 #include "experiments/studies/formats/format_pass.h"
 
-#include <cmath>
 #include <utility>
 
 #include "sim/emulated/quantize.h"
@@ -17,17 +16,11 @@ StreamKey key_of(const Holding& holding, int sublayer, Stream stream) {
 struct HeldMatrix {
   std::shared_ptr<const LinearMap> map;
   const Holding& holding;
-  RoundingLog* log;
   int sublayer;
   Weight weight;
 
   [[nodiscard]] Tensor rounded(const Tensor& x, Part part, Rounded what) const {
     return quantized(x, holding.of(part), key_of(holding, sublayer, rounding_stream(weight, what)));
-  }
-  [[nodiscard]] Tensor rounded_and_logged(const Tensor& x, Part part, Rounded what) const {
-    Tensor held = rounded(x, part, what);
-    if (log != nullptr) log->add(part, sublayer, x, held);
-    return held;
   }
 };
 
@@ -35,7 +28,7 @@ struct HeldMatrix {
 class FormatReading final : public LinearReading {
  public:
   FormatReading(const Backend& ops, const HeldMatrix& matrix, const Tensor& x)
-      : ops_(ops), matrix_(matrix), x_(matrix.rounded_and_logged(x, Part::inputs, Rounded::input)) {}
+      : ops_(ops), matrix_(matrix), x_(matrix.rounded(x, Part::inputs, Rounded::input)) {}
 
   [[nodiscard]] const Tensor& input() const override { return x_; }
   [[nodiscard]] Tensor output() override {
@@ -63,7 +56,7 @@ class FormatReading final : public LinearReading {
   /// The gradient of the output as both products of the backward pass read it.
   [[nodiscard]] Tensor held(const Tensor& dy) const { return matrix_.rounded(dy, Part::inputs, Rounded::gradient); }
   const Tensor& w() {
-    if (w_.empty()) w_ = matrix_.rounded_and_logged(matrix_.map->dense(), Part::weights, Rounded::weight);
+    if (w_.empty()) w_ = matrix_.rounded(matrix_.map->dense(), Part::weights, Rounded::weight);
     return w_;
   }
 
@@ -113,30 +106,6 @@ std::optional<Part> part_of(const ModelSpec& model, const Emission& at) {
   }
 }
 
-RoundingLog::RoundingLog(const Backend& ops, const ModelSpec& model)
-    : ops_(ops), places_(static_cast<std::size_t>(model.sublayers()) + 2), moments_(part_names.size() * places_) {}
-
-void RoundingLog::add(Part part, int sublayer, const Tensor& before, const Tensor& after) {
-  const std::vector<double> x = ops_.to_host(before);
-  const std::vector<double> y = ops_.to_host(after);
-  double signal = 0.0;
-  double noise = 0.0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    signal += x[i] * x[i];
-    noise += (y[i] - x[i]) * (y[i] - x[i]);
-  }
-  // A tensor that the part's rounding leaves as it is tells nothing: it was rounded before.
-  if (noise == 0.0) return;
-  moments_[static_cast<std::size_t>(part) * places_ + static_cast<std::size_t>(sublayer + 1)].add(
-      10.0 * std::log10(signal / noise));
-}
-
-std::vector<double> RoundingLog::decibels() const {
-  std::vector<double> means;
-  for (const RunningMoments& m : moments_) means.push_back(m.mean());
-  return means;
-}
-
 Tensor FormatSignals::replaced(const Emission& at, const Tensor& x) {
   const bool back = at.pass == Pass::backward;
   const bool first_of_the_way_back = back && at.signal == Signal::logits;
@@ -145,9 +114,7 @@ Tensor FormatSignals::replaced(const Emission& at, const Tensor& x) {
   if (!part) return y;
   const StreamKey key =
       key_of(holding_, at.sublayer, rounding_stream(at.signal, back ? Rounded::gradient : Rounded::signal));
-  Tensor held = quantized(y, holding_.of(*part), key);
-  if (log_ != nullptr && at.pass == Pass::forward) log_->add(*part, at.sublayer, y, held);
-  return held;
+  return quantized(y, holding_.of(*part), key);
 }
 
 SublayerWeights FormatWeights::fetch(int sublayer) const {
@@ -156,7 +123,7 @@ SublayerWeights FormatWeights::fetch(int sublayer) const {
     if (!x.empty()) x = quantized(x, holding_.of(part), key_of(holding_, sublayer, stream));
   };
   for (auto& [weight, linear] : weights.linear) {
-    linear.map = std::make_shared<FormatMap>(HeldMatrix{linear.map, holding_, log_, sublayer, weight});
+    linear.map = std::make_shared<FormatMap>(HeldMatrix{linear.map, holding_, sublayer, weight});
     held(linear.bias, Part::modules, rounding_stream(weight, Rounded::bias));
   }
   for (auto& [weight, norm] : weights.norms) {
@@ -179,7 +146,6 @@ Tensor FormatWeights::rows(const Backend& ops, Weight table, std::span<const int
     held = ops.replace_rows(std::move(held), static_cast<Tensor::Index>(i),
                             quantized(ops.gather(drawn, at), each, key, first));
   }
-  if (log_ != nullptr) log_->add(Part::weights, -1, drawn, held);
   return held;
 }
 

@@ -4,10 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "sim/base/enumerators.h"
-#include "sim/measure/running_moments.h"
 #include "sim/model/hooks.h"
 #include "sim/model/weights.h"
 #include "sim/numerics/tensor_format.h"
@@ -45,43 +43,26 @@ struct Holding {
 /// its output is its input.
 std::optional<Part> part_of(const ModelSpec& model, const Emission& at);
 
-/// The losses of single roundings of signals in the forward pass: 10 log10(Σx²/Σ(x̂−x)²) of tensors that were
-/// rounded, by part and sublayer.
-class RoundingLog {
- public:
-  RoundingLog(const Backend& ops, const ModelSpec& model);
-  void add(Part part, int sublayer, const Tensor& before, const Tensor& after);
-  /// Mean over the tensors of a part at a place (sublayer + 1), in dB [part, place]; NaN where nothing was rounded.
-  [[nodiscard]] std::vector<double> decibels() const;
-
- private:
-  const Backend& ops_;
-  std::size_t places_;
-  std::vector<RunningMoments> moments_;
-};
-
 /// Rounds signals and their gradients as they arise, and multiplies the loss's gradient by the loss scale.
 class FormatSignals final : public SignalReplacer {
  public:
-  /// All outlive this; `log` may be null.
-  FormatSignals(const Backend& ops, const ModelSpec& model, const Holding& holding, RoundingLog* log)
-      : ops_(ops), model_(model), holding_(holding), log_(log) {}
+  /// All outlive this.
+  FormatSignals(const Backend& ops, const ModelSpec& model, const Holding& holding)
+      : ops_(ops), model_(model), holding_(holding) {}
   [[nodiscard]] Tensor replaced(const Emission& at, const Tensor& x) override;
 
  private:
   const Backend& ops_;
   const ModelSpec& model_;
   const Holding& holding_;
-  RoundingLog* log_;
 };
 
 /// Weights of `source`, which are f64, rounded once to the formats; products read their inputs and the gradients of
 /// their outputs rounded too.
 class FormatWeights final : public WeightSource {
  public:
-  /// All outlive this; `log` may be null.
-  FormatWeights(const WeightSource& source, const Holding& holding, RoundingLog* log)
-      : source_(source), holding_(holding), log_(log) {}
+  /// All outlive this.
+  FormatWeights(const WeightSource& source, const Holding& holding) : source_(source), holding_(holding) {}
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
   /// Every row by itself where there is a scale, under ScaleOver::tensor too: the other rows are not drawn.
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
@@ -89,7 +70,6 @@ class FormatWeights final : public WeightSource {
  private:
   const WeightSource& source_;
   const Holding& holding_;
-  RoundingLog* log_;
 };
 
 }  // namespace periscope::formats

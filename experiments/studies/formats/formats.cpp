@@ -134,7 +134,6 @@ void add(FormatsStack& stack, const SeedReading& reading) {
       const PassReading& pass = passes[f];
       Variant& variant = stack.formats[f].variants[v];
       add_each(variant.numbers, pass.numbers);
-      add_each(variant.rounding, pass.rounding);
       add_each(variant.predicted, pass.predicted);
       note(variant.forward, pass.forward, first_seed, false);
       note(variant.backward, pass.backward, first_seed, true);

@@ -30,7 +30,7 @@ static_assert(are_names_of<Features>(features_names));
 using SeedReading = std::vector<std::vector<PassReading>>;
 
 inline auto parts(FirstOverflow& o) { return std::tie(o.found, o.sublayer, o.signal); }
-inline auto parts(PassReading& p) { return std::tie(p.numbers, p.rounding, p.predicted, p.forward, p.backward); }
+inline auto parts(PassReading& p) { return std::tie(p.numbers, p.predicted, p.forward, p.backward); }
 
 /// Runs seed `seed` of `spec`: all passes have the same weights, input and labels. With run.backward gradients too.
 SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
@@ -45,7 +45,7 @@ struct Overflow {
 
 /// One format with one kind of input, over all seeds; numbers as in PassReading.
 struct Variant {
-  std::vector<RunningMoments> numbers, rounding, predicted;
+  std::vector<RunningMoments> numbers, predicted;
   Overflow forward, backward;
 };
 

@@ -1,7 +1,6 @@
 #include "experiments/studies/formats/noise_budget.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -11,8 +10,6 @@
 
 namespace periscope::formats {
 namespace {
-
-constexpr double no_ratio = std::numeric_limits<double>::quiet_NaN();  // where nothing is rounded, or no law is known
 
 using Values = std::vector<double>;
 
@@ -170,7 +167,7 @@ std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, co
                                    const WeightGradientSizes& weights, const Holding& holding,
                                    const Entering& entering) {
   const int sublayers = spec.model.sublayers();
-  if (holding.sums) return Values(static_cast<std::size_t>(sublayers) + 1, no_ratio);
+  if (holding.sums) return Values(static_cast<std::size_t>(sublayers) + 1, std::numeric_limits<double>::quiet_NaN());
   NoiseSum noise(ops, spec, truth, weights, holding);
   noise.add_input(entering);
   Values sqnr{noise.sqnr_behind(-1)};
@@ -179,10 +176,6 @@ std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, co
     sqnr.push_back(noise.sqnr_behind(l));
   }
   return sqnr;
-}
-
-double weight_sqnr(const StackSpec& spec, Weight weight, const Quantization& q) {
-  return q.keeps_f32() ? no_ratio : -10.0 * std::log10(theory::weight_noise(spec, 0, weight, q));
 }
 
 }  // namespace periscope::formats

@@ -39,7 +39,4 @@ std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, co
                                    const WeightGradientSizes& weights, const Holding& holding,
                                    const Entering& entering);
 
-/// T26: the SQNR of one rounding of a stack's matrix, drawn as `spec` says, in dB.
-double weight_sqnr(const StackSpec& spec, Weight weight, const Quantization& quantization);
-
 }  // namespace periscope::formats

@@ -53,10 +53,9 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
     passes.push_back(itself.take());
     for (const TensorFormat& format : formats) {
       const Holding holding = holding_for(config, format, seed);
-      RoundingLog log(ops, spec.model);
-      const FormatWeights held(weights, holding, massive ? nullptr : &log);
+      const FormatWeights held(weights, holding);
       const StackContext context{.ops = ops, .model = spec.model, .weights = held};
-      FormatSignals signals(ops, spec.model, holding, massive ? nullptr : &log);
+      FormatSignals signals(ops, spec.model, holding);
       DeviationProbe probe(ops, spec.model, backward, truth, holding.loss_scale);
       // Drawn inputs are rounded once, from f64; those from a table are what its rows in the format give.
       const Tensor start = spec.input.kind == InputKind::gaussian
@@ -64,7 +63,6 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
                                : planted(stacks::stack_input(context, spec, DType::f32, seed));
       pass_through(context, start, labels, {.recorders = {&probe}, .replacers = {&signals}});
       passes.push_back(probe.take());
-      passes.back().rounding = log.decibels();
       if (backward && spec.model.ends().streams() == 1) {
         passes.back().predicted =
             predicted_sqnr(ops, spec, truth, sizes, holding, {ops.to_host(drawn), ops.to_host(input)});
