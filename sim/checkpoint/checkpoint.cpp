@@ -31,7 +31,8 @@ const Family& family_of(const nlohmann::json& config, const std::string& path,
   if (family == nullptr) {
     std::vector<std::string_view> all;
     for (const Family& known : family_table()) {
-      all.insert(all.end(), known.model_types.begin(), known.model_types.end());
+      if (!known.other_model_type.empty()) all.push_back(known.other_model_type);
+      all.push_back(known.name);
     }
     all.emplace_back("periscope");
     throw reader.unsupported_value("model_type", fmt::format("one of {}", fmt::join(all, ", ")));

@@ -222,10 +222,6 @@ void ConfigReader::must_be(std::string_view key, const nlohmann::json& expected)
   if (value != nullptr && *value != expected) throw unsupported_value(key, expected.dump());
 }
 
-void ConfigReader::harmless(std::span<const std::string_view> keys) {
-  for (const std::string_view key : keys) asked_.emplace(key);
-}
-
 std::optional<std::string> ConfigReader::inert_values(const std::string& key, const nlohmann::json& value) const {
   const auto matches = [&](const InertKey& row) {
     return row.key.ends_with('*') ? key.starts_with(row.key.substr(0, row.key.size() - 1)) : key == row.key;

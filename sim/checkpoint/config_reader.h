@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <memory>
@@ -83,7 +84,8 @@ class ConfigReader {
 
   /// The key may be absent or this value; also null, which counts as false, unless the value is true.
   void must_be(std::string_view key, const nlohmann::json& expected);
-  void harmless(std::span<const std::string_view> keys);
+  void harmless(std::span<const std::string_view> keys) { asked_.insert(keys.begin(), keys.end()); }
+  void harmless(std::initializer_list<std::string_view> keys) { harmless(std::span(keys.begin(), keys.size())); }
   /// Sets the rows by which finish() accepts keys that nothing asks for. `rows` must outlive this object.
   void inert(std::span<const InertKey> rows) { inert_ = rows; }
 

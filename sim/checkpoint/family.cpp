@@ -61,8 +61,10 @@ std::span<const Family> family_table() { return table; }
 const Family* find_family(std::string_view model_type) {
   static const Family own = own_family();
   if (model_type == own.name) return &own;
-  const auto* const it = std::ranges::find_if(
-      table, [&](const Family& family) { return std::ranges::count(family.model_types, model_type) > 0; });
+  const auto is_type = [&](const Family& family) {
+    return family.name == model_type || family.other_model_type == model_type;
+  };
+  const auto* const it = std::ranges::find_if(table, is_type);
   return it == table.end() ? nullptr : it;
 }
 

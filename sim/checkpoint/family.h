@@ -32,7 +32,7 @@ struct FamilyStack {
 /// A family of checkpoints. Adding one is a file in families/ that makes its Family, and its row in family.cpp.
 struct Family {
   std::string_view name;
-  std::vector<std::string_view> model_types;  ///< config.json's model_type
+  std::string_view other_model_type = {};  ///< config.json's model_type is this or `name`
   std::vector<std::string_view> architectures;
   std::string_view body = "model.";                 ///< prefix of the names of all but the head
   std::string_view anchor = "embed_tokens.weight";  ///< the embedding's name after the prefix

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
-
 #include "sim/checkpoint/families/families.h"
 
 namespace periscope {
@@ -28,7 +26,7 @@ void map_mlm_head(ConfigReader& config, const TensorNames& names, FamilyStack& s
   stack.model.unembedding = names.contains(head + "transform.dense.weight") || names.contains(head + "bias");
   if (!stack.model.unembedding) {
     (void)config.flag_or("tie_word_embeddings", true);
-    if (first_architecture(config) == "BertModel") {
+    if (is_headless(config)) {
       stack.warnings.emplace_back("no masked-token head (cls.predictions): the stack has no logits");
       return;
     }
@@ -53,14 +51,8 @@ void map_mlm_head(ConfigReader& config, const TensorNames& names, FamilyStack& s
 /// Post-LN encoder: LayerNorm, learned positions, a norm of the embedding, no mask, biases everywhere.
 FamilyStack read_bert(ConfigReader& config, const TensorNames& names) {
   skip_harmless_keys(config, false);
-  constexpr std::array<std::string_view, 7> unread{"pooler_fc_size",
-                                                   "pooler_num_attention_heads",
-                                                   "pooler_num_fc_layers",
-                                                   "pooler_size_per_head",
-                                                   "pooler_type",
-                                                   "directionality",
-                                                   "is_causal"};
-  config.harmless(unread);
+  config.harmless({"pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head",
+                   "pooler_type", "directionality", "is_causal"});
   config.must_be("is_decoder", false);
   config.must_be("position_embedding_type", "absolute");
   FamilyStack stack;
@@ -110,7 +102,6 @@ nlohmann::ordered_json write_bert(const ModelSpec& m) {
 
 Family bert_family() {
   return {.name = "bert",
-          .model_types = {"bert"},
           .architectures = {"BertForMaskedLM", "BertForPreTraining", "BertModel"},
           .body = "bert.",
           .anchor = "embeddings.word_embeddings.weight",

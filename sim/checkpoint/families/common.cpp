@@ -1,15 +1,14 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "sim/checkpoint/families/families.h"
 
 namespace periscope {
 namespace {
 
-constexpr std::array<std::string_view, 112> harmless_keys{
+constexpr std::string_view harmless_keys[] = {
     // what it is and where it comes from
     "_name_or_path", "name_or_path", "_commit_hash", "architectures", "model_type", "transformers_version", "dtype",
     "torch_dtype", "_pre_quantization_dtype", "tokenizer_class", "tokenizer_name", "finetuning_task", "is_decoder",
@@ -42,8 +41,8 @@ constexpr std::array<std::string_view, 112> harmless_keys{
     // heads for other tasks
     "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"};
 
-/// Keys that vendors add and the public implementations of these families do not read. At other values they describe
-/// a function that those implementations do not compute.
+/// Keys that vendors add and the public implementations of these families do not read. Other values describe functions
+/// that those implementations do not compute.
 constexpr std::array inert_keys{
     InertKey{.key = "unsloth_*"},
     InertKey{.key = "is_llama_config", .values = "[true]"},
@@ -77,13 +76,13 @@ constexpr std::array activations{
 MlpKind read_activation(ConfigReader& config, std::string_view key, std::string_view fallback,
                         std::optional<MlpKind> ActivationName::*form) {
   const std::string name = config.text_or(key, fallback);
-  std::string known;
+  std::vector<std::string_view> known;
   for (const ActivationName& row : activations) {
     if (!(row.*form)) continue;
     if (row.name == name) return *(row.*form);
-    known += (known.empty() ? "" : ", ") + std::string(row.name);
+    known.push_back(row.name);
   }
-  throw config.unsupported_value(key, "one of " + known);
+  throw config.unsupported_value(key, fmt::format("one of {}", fmt::join(known, ", ")));
 }
 
 }  // namespace
@@ -98,24 +97,19 @@ void skip_harmless_keys(ConfigReader& config, bool causal) {
   config.must_be("pruned_heads", nlohmann::json::object());
 }
 
-std::string first_architecture(ConfigReader& config) {
-  if (!config.has("architectures")) return {};
+bool is_headless(ConfigReader& config) {
+  if (!config.has("architectures")) return false;
   const std::vector<std::string> all = config.texts("architectures");
-  return all.empty() ? std::string() : all.front();
+  return !all.empty() && all.front().ends_with("Model");
 }
 
-int read_layers_or(ConfigReader& config, std::string_view key, int fallback) {
-  const int layers = config.integer_or(key, fallback, most_layers);
+int read_layers(ConfigReader& config, std::string_view key, std::optional<int> fallback) {
+  const int layers = fallback ? config.integer_or(key, *fallback, most_layers) : config.integer(key, most_layers);
   const std::uint64_t tensors = config.stored().tensors;
   if (config.has(key) && static_cast<std::uint64_t>(layers) > tensors) {
     throw config.malformed_value(key, fmt::format("at most {}, the tensors that the files hold", tensors));
   }
   return layers;
-}
-
-int read_layers(ConfigReader& config, std::string_view key) {
-  (void)config.integer(key, most_layers);  // refuses a config without it
-  return read_layers_or(config, key, 1);
 }
 
 void read_sizes(ConfigReader& config, ModelSpec& m) {
@@ -215,7 +209,7 @@ void map_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack
   const bool said = config.has("tie_word_embeddings");
   stack.tied = config.flag_or("tie_word_embeddings", tied_by_default);
   if (!stack.tied && !names.contains(head)) {
-    if (first_architecture(config).ends_with("Model")) {
+    if (is_headless(config)) {
       stack.model.unembedding = false;
       stack.warnings.push_back("no " + head + ", and config.json ties none: the stack has no logits");
       return;

@@ -29,22 +29,20 @@ inline constexpr int most_tokens = 1 << 24;
 /// Positions that a written checkpoint has if the stack has no learned ones yet.
 inline constexpr int default_positions = 1024;
 
-/// Keys of any config.json that say nothing about the function that is computed without dropout: identifiers,
-/// initialisation, dropout, generation, labels, limits; also keys that are inert at their value. `causal`: the public
-/// implementation reads is_causal.
+/// Accepts the keys of any config.json that do not change the function (identifiers, dropout, generation, limits), and
+/// the keys that are inert at their value. `causal`: the public implementation reads is_causal.
 void skip_harmless_keys(ConfigReader& config, bool causal = true);
 
-/// The class that wrote the checkpoint, such as "LlamaForCausalLM"; empty if the file does not say.
-std::string first_architecture(ConfigReader& config);
+/// True if config.json names a class without a head, such as "LlamaModel".
+bool is_headless(ConfigReader& config);
 /// `with_head` or, for a stack without logits, `without`.
 std::string architecture_for(const ModelSpec& model, std::string_view with_head, std::string_view without);
 
 /// hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, vocab_size.
 void read_sizes(ConfigReader& config, ModelSpec& model);
 
-/// The number of layers. A layer has several tensors, so there are no more than the files have tensors.
-int read_layers(ConfigReader& config, std::string_view key);
-int read_layers_or(ConfigReader& config, std::string_view key, int fallback);
+/// The number of layers, at most the number of tensors in the files. Without `fallback` the key is required.
+int read_layers(ConfigReader& config, std::string_view key, std::optional<int> fallback = {});
 
 /// Reads num_key_value_heads, a divisor of the number of heads. Absent: `fallback`, or the number of heads if that is
 /// 0. Null: the number of heads if `null`, else rejected.
@@ -57,13 +55,11 @@ void read_head_dim(ConfigReader& config, ModelSpec& model, int fallback = 0);
 int divided_head_dim(const ConfigReader& config, const ModelSpec& model, std::string_view width_key,
                      std::string_view heads_key);
 
-/// The activation under `key`, as an MLP without or with a gate.
 MlpKind read_plain_mlp(ConfigReader& config, std::string_view key, std::string_view fallback);
 MlpKind read_gated_mlp(ConfigReader& config, std::string_view key, std::string_view fallback);
-/// The name that activation_function and the like give to an MLP's activation.
 std::string activation_name(MlpKind kind, bool old_gelu = false);
 
-/// Reads for each layer whether its attention has a window, from layer_types or the rule of older files.
+/// Whether each layer's attention has a window, from layer_types or the rule of older files.
 std::vector<bool> read_sliding_layers(ConfigReader& config, int layers, bool (*older)(int layer, int parameter),
                                       int parameter);
 
@@ -71,21 +67,20 @@ std::vector<bool> read_sliding_layers(ConfigReader& config, int layers, bool (*o
 void set_attention(ModelSpec& model, std::vector<AttentionRule> rules);
 
 // -- RoPE's frequencies ----------------------------------------------------------------------------
-/// RoPE's frequencies for a head of `head_dim`, from rope_parameters (files since transformers 5), or rope_theta and
-/// rope_scaling (older ones): types default, linear (all divided by factor) and llama3 (long waves divided by factor,
-/// short ones not, those between interpolated). Refuses other types, and two spellings that differ.
-/// `context`: max_position_embeddings, llama3's original length if nothing else says it.
+/// RoPE's frequencies for a head of `head_dim`, from rope_parameters (files since transformers 5) or rope_theta and
+/// rope_scaling (older files): types default, linear (all divided by factor) and llama3 (long waves divided by factor,
+/// short ones not, those between interpolated). Rejects other types, and two spellings that differ.
+/// `context`: max_position_embeddings, the default of llama3's original length.
 std::vector<double> read_rope(ConfigReader& config, int head_dim, double fallback_theta, int context);
 
-/// Reads the frequencies from the object that holds rope_type and its numbers; `fallback_theta` is used if it has no
-/// theta.
+/// The same from the object that holds rope_type and its numbers.
 std::vector<double> read_rope_object(ConfigReader& rope, int head_dim, double fallback_theta, int context);
 
 /// base^(−2i/head_dim)/divisor.
 std::vector<double> scaled_frequencies(int head_dim, double base, double divisor = 1.0);
 
 // -- names of tensors ------------------------------------------------------------------------------
-/// A vector or matrix that is a tensor of its own.
+/// A parameter that is a whole tensor.
 StoredPart whole(std::string tensor, double plus = 0.0);
 /// A matrix NAME.weight and, with `bias`, NAME.bias.
 void map_linear(ParameterMap& map, int layer, Weight matrix, const std::string& name, bool bias = true);
@@ -97,7 +92,7 @@ void map_head(ConfigReader& config, const TensorNames& names, FamilyStack& stack
               const std::string& embedding, const std::string& head = "lm_head.weight");
 
 // -- Llama and its descendants ---------------------------------------------------------------------
-/// Used for keys that config.json does not have; 0 and null as in read_kv_heads and read_head_dim.
+/// Values of absent keys; 0 and null as in read_kv_heads and read_head_dim.
 struct LlamaDefaults {
   int kv_heads = 0;
   bool null_kv_heads = true;
@@ -105,14 +100,15 @@ struct LlamaDefaults {
   double norm_eps = 1e-6;
   int context = 2048;
 };
-/// Reads the keys of a Pre-LN stack with RMSNorm, a gated MLP and RoPE. Returns the attention of every layer, which
-/// differs from the plain one in RoPE's frequencies only.
+/// Reads the keys of a Pre-LN stack with RMSNorm, a gated MLP and RoPE. Returns every layer's attention: the plain
+/// rule with RoPE's frequencies.
 std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& model, const LlamaDefaults& defaults);
 
-/// Lists how families differ in their tensors, which are named model.layers.{i}.self_attn.q_proj and so on.
+/// by_key: all four projections, if attention_bias is true.
+enum class AttentionBiases { by_key, qkv, none };
+/// How families differ in their tensors, which are named model.layers.{i}.self_attn.q_proj and so on.
 struct LlamaTensors {
-  bool qkv_bias = false;
-  bool o_bias = false;
+  AttentionBiases biases = AttentionBiases::by_key;
   bool mlp_bias = false;
   bool tied_by_default = false;  ///< see map_head
   double gain_plus = 0.0;        ///< 1 for gains stored as w of 1 + w
@@ -124,8 +120,7 @@ struct LlamaTensors {
 };
 void map_llama_like(ConfigReader& config, const TensorNames& names, FamilyStack& stack, const LlamaTensors& tensors);
 
-/// Makes the beginning of every written config.json of Llama's descendants. `class_stem`: "Llama" of LlamaForCausalLM.
-/// `activation_key`: the key of the MLP's activation.
+/// The keys that every written config.json of Llama's descendants has. `class_stem`: "Llama" of LlamaForCausalLM.
 nlohmann::ordered_json llama_like_config(const ModelSpec& model, std::string_view model_type,
                                          std::string_view class_stem, std::string_view activation_key = "hidden_act");
 

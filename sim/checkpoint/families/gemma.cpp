@@ -1,4 +1,3 @@
-#include <array>
 #include <cmath>
 
 #include "sim/checkpoint/families/families.h"
@@ -6,13 +5,13 @@
 namespace periscope {
 namespace {
 
-/// Reads what Gemma 2 and 3 have in common: Peri-LN with gains 1 + w, a gated MLP with tanh's GELU, embeddings times √D
-/// in f32, scores times query_pre_attn_scalar^(−1/2). Reads all but what layers and heads differ in.
+/// Reads what Gemma 2 and 3 have in common, attention rules and head excepted: Peri-LN with gains 1 + w, a gated MLP
+/// with tanh's GELU, embeddings times √D in f32.
 void read_gemma(ConfigReader& config, ModelSpec& m) {
   skip_harmless_keys(config);
   m.placement = *find_placement("peri");
   m.width = config.integer_or("hidden_size", 2304, most_wide);
-  m.layers = read_layers_or(config, "num_hidden_layers", 26);
+  m.layers = read_layers(config, "num_hidden_layers", 26);
   m.heads = config.integer_or("num_attention_heads", 8, most_wide);
   m.mlp_width = config.integer_or("intermediate_size", 9216, most_wide);
   read_kv_heads(config, m, 4, false);
@@ -23,8 +22,8 @@ void read_gemma(ConfigReader& config, ModelSpec& m) {
     throw config.unsupported_value("hidden_act", "the same as hidden_activation");
   }
   m.norm_eps = config.positive_or("rms_norm_eps", 1e-6);
-  // The public implementation keeps √D as an f32, and rounds it to the type that it computes in: bf16 gives 55.5 for
-  // D = 3072. Here it is that f32, also in f64, as in the reference numbers.
+  // √D as an f32, also in f64, as in the reference numbers. The public implementation rounds it further to the type
+  // that it computes in: bf16 gives 55.5 for D = 3072.
   m.embedding.scale = static_cast<float>(std::sqrt(static_cast<double>(m.width)));
   config.must_be("use_bidirectional_attention", false);
 }
@@ -48,13 +47,9 @@ void set_gemma_attention(ConfigReader& config, ModelSpec& m, const std::vector<b
   set_attention(m, std::move(rules));
 }
 
-/// Names and head, which is the embedding's table.
 void map_gemma(ConfigReader& config, const TensorNames& names, FamilyStack& stack) {
-  const bool bias = config.flag_or("attention_bias", false);
   map_llama_like(config, names, stack,
-                 {.qkv_bias = bias,
-                  .o_bias = bias,
-                  .tied_by_default = true,
+                 {.tied_by_default = true,
                   .gain_plus = 1.0,
                   .attention_b = "post_attention_layernorm",
                   .mlp_a = "pre_feedforward_layernorm",
@@ -139,8 +134,7 @@ FamilyStack read_text(ConfigReader& config, const TensorNames& names) {
     pattern = config.integer_or("sliding_window_pattern", 6, most_layers);
     config.must_be("_sliding_window_pattern", pattern);
   }
-  constexpr std::array<std::string_view, 2> said_twice{"sliding_window_pattern", "_sliding_window_pattern"};
-  config.harmless(said_twice);
+  config.harmless({"sliding_window_pattern", "_sliding_window_pattern"});
   const auto all_but_last = [](int layer, int length) { return (layer + 1) % length != 0; };
   const std::vector<bool> sliding = read_sliding_layers(config, m.layers, all_but_last, pattern);
   set_gemma_attention(config, m, sliding, window, {.scores = {.scale = scale}, .rope_frequencies = ropes.full},
@@ -153,11 +147,8 @@ FamilyStack read_text(ConfigReader& config, const TensorNames& names) {
 FamilyStack read_gemma3(ConfigReader& config, const TensorNames& names) {
   if (!config.has("text_config")) return read_text(config, names);
   skip_harmless_keys(config);
-  constexpr std::array<std::string_view, 9> of_pictures{
-      "vision_config",   "mm_tokens_per_image", "boi_token_index",
-      "eoi_token_index", "image_token_index",   "boi_token_id",
-      "eoi_token_id",    "image_token_id",      "vision_soft_tokens_per_image"};
-  config.harmless(of_pictures);
+  config.harmless({"vision_config", "mm_tokens_per_image", "boi_token_index", "eoi_token_index", "image_token_index",
+                   "boi_token_id", "eoi_token_id", "image_token_id", "vision_soft_tokens_per_image"});
   config.must_be("tie_word_embeddings", true);
   ConfigReader text = config.object("text_config");
   text.must_be("model_type", "gemma3_text");
@@ -181,7 +172,6 @@ nlohmann::ordered_json write_gemma3(const ModelSpec& m) {
 
 Family gemma2_family() {
   return {.name = "gemma2",
-          .model_types = {"gemma2"},
           .architectures = {"Gemma2ForCausalLM", "Gemma2Model"},
           .read = read_gemma2,
           .write = [](const ModelSpec& m) { return gemma_config(m, "gemma2", "Gemma2"); }};
@@ -190,7 +180,7 @@ Family gemma2_family() {
 Family gemma3_family() {
   return {
       .name = "gemma3",
-      .model_types = {"gemma3_text", "gemma3"},
+      .other_model_type = "gemma3_text",
       .architectures = {"Gemma3ForCausalLM", "Gemma3TextModel", "Gemma3ForConditionalGeneration"},
       .other_parts = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."},
       .read = read_gemma3,

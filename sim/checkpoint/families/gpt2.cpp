@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 
 #include "sim/checkpoint/families/families.h"
@@ -44,8 +43,7 @@ void map_layer(ParameterMap& map, const ModelSpec& m, int layer) {
 /// Pre-LN with LayerNorm, learned positions, biases everywhere.
 FamilyStack read_gpt2(ConfigReader& config, const TensorNames& names) {
   skip_harmless_keys(config);
-  constexpr std::array<std::string_view, 1> order_of_operations{"reorder_and_upcast_attn"};
-  config.harmless(order_of_operations);
+  config.harmless({"reorder_and_upcast_attn"});
   FamilyStack stack;
   ModelSpec& m = stack.model;
   m.placement = *find_placement("pre");
@@ -90,7 +88,6 @@ nlohmann::ordered_json write_gpt2(const ModelSpec& m) {
 
 Family gpt2_family() {
   return {.name = "gpt2",
-          .model_types = {"gpt2"},
           .architectures = {"GPT2LMHeadModel", "GPT2Model"},
           .body = "transformer.",
           .anchor = "wte.weight",

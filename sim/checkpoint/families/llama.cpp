@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include "sim/checkpoint/families/families.h"
+#include "sim/checkpoint/file_error.h"
 
 namespace periscope {
 namespace {
@@ -7,9 +10,7 @@ FamilyStack read_llama(ConfigReader& config, const TensorNames& names) {
   FamilyStack stack;
   config.null_is_absent("head_dim");
   set_attention(stack.model, read_llama_like(config, stack.model, {}));
-  const bool bias = config.flag_or("attention_bias", false);
-  const bool mlp_bias = config.flag_or("mlp_bias", false);
-  map_llama_like(config, names, stack, {.qkv_bias = bias, .o_bias = bias, .mlp_bias = mlp_bias});
+  map_llama_like(config, names, stack, {.mlp_bias = config.flag_or("mlp_bias", false)});
   return stack;
 }
 
@@ -31,7 +32,7 @@ FamilyStack read_mistral(ConfigReader& config, const TensorNames& names) {
   config.must_be("attention_bias", false);
   config.must_be("mlp_bias", false);
   config.must_be("layer_types", nullptr);
-  map_llama_like(config, names, stack, {});
+  map_llama_like(config, names, stack, {.biases = AttentionBiases::none});
   return stack;
 }
 
@@ -42,11 +43,142 @@ nlohmann::ordered_json write_mistral(const ModelSpec& m) {
   return json;
 }
 
+/// Reads the window that Qwen 2 and 3 add to Llama's keys: from layer max_window_layers on, if use_sliding_window.
+void read_windows(ConfigReader& config, ModelSpec& m, std::vector<AttentionRule> rules) {
+  const bool windows = config.flag_or("use_sliding_window", false);
+  const int window = config.integer_or_none("sliding_window", 4096, most_tokens).value_or(0);
+  const int first = config.integer_or("max_window_layers", 28, most_layers, 0);
+  const bool usable = windows && window > 0;
+  const auto from_first = [](int layer, int parameter) { return layer >= parameter; };
+  const std::vector<bool> sliding = read_sliding_layers(config, m.layers, from_first, usable ? first : m.layers);
+  for (std::size_t layer = 0; layer < rules.size(); ++layer) {
+    if (!sliding[layer]) continue;
+    if (!usable) {
+      throw config.unsupported_value("layer_types",
+                                     "no sliding_attention without use_sliding_window and sliding_window");
+    }
+    rules[layer].scores.window = window;
+  }
+  set_attention(m, std::move(rules));
+}
+
+/// Queries, keys and values have biases, the output has none.
+FamilyStack read_qwen2(ConfigReader& config, const TensorNames& names) {
+  FamilyStack stack;
+  read_windows(config, stack.model, read_llama_like(config, stack.model, {.kv_heads = 32, .context = 32768}));
+  map_llama_like(config, names, stack, {.biases = AttentionBiases::qkv});
+  return stack;
+}
+
+nlohmann::ordered_json write_qwen2(const ModelSpec& m) {
+  nlohmann::ordered_json json = llama_like_config(m, "qwen2", "Qwen2");
+  json.erase("attention_bias");
+  return json;
+}
+
+/// QK-norm of every head.
+FamilyStack read_qwen3(ConfigReader& config, const TensorNames& names) {
+  FamilyStack stack;
+  const LlamaDefaults defaults{.kv_heads = 32, .head_dim = 128, .context = 32768};
+  read_windows(config, stack.model, read_llama_like(config, stack.model, defaults));
+  stack.model.qk_norm = QkNorm::head;
+  map_llama_like(config, names, stack, {});
+  return stack;
+}
+
+/// B-only: the two norms of a layer are on the branches. QK-norm of the whole projections.
+FamilyStack read_olmo2(ConfigReader& config, const TensorNames& names) {
+  FamilyStack stack;
+  set_attention(stack.model, read_llama_like(config, stack.model, {.norm_eps = 1e-5}));
+  stack.model.placement = *find_placement("b-only");
+  stack.model.qk_norm = QkNorm::full;
+  config.must_be("clip_qkv", nullptr);
+  map_llama_like(config, names, stack,
+                 {.attention_a = {},
+                  .attention_b = "post_attention_layernorm",
+                  .mlp_a = {},
+                  .mlp_b = "post_feedforward_layernorm"});
+  return stack;
+}
+
 }  // namespace
+
+std::vector<AttentionRule> read_llama_like(ConfigReader& config, ModelSpec& m, const LlamaDefaults& defaults) {
+  skip_harmless_keys(config);
+  m.placement = *find_placement("pre");
+  read_sizes(config, m);
+  read_kv_heads(config, m, defaults.kv_heads, defaults.null_kv_heads);
+  read_head_dim(config, m, defaults.head_dim);
+  m.mlp = read_gated_mlp(config, "hidden_act", "silu");
+  const std::string_view mlp = mlp_kind_names[static_cast<std::size_t>(m.mlp)];
+  if (config.has("activation") && config.text("activation") != mlp) {  // Falcon 3 has it; no implementation reads it
+    throw config.unsupported_value("activation", in_quotes(mlp) + ", the gated MLP of hidden_act");
+  }
+  m.norm_eps = config.positive_or("rms_norm_eps", defaults.norm_eps);
+  const int context = config.integer_or("max_position_embeddings", defaults.context, most_tokens);
+  AttentionRule rule;
+  rule.rope_frequencies = read_rope(config, m.head_dim, rope_base, context);
+  return std::vector<AttentionRule>(static_cast<std::size_t>(m.layers), rule);
+}
+
+void map_llama_like(ConfigReader& config, const TensorNames& names, FamilyStack& stack, const LlamaTensors& t) {
+  const std::string embedding = "model.embed_tokens.weight";
+  const ModelSpec& m = stack.model;
+  ParameterMap& map = stack.map;
+  const bool all_biases = t.biases == AttentionBiases::by_key && config.flag_or("attention_bias", false);
+  const bool qkv_biases = all_biases || t.biases == AttentionBiases::qkv;
+  const auto norm = [&](const std::string& name) { return StoredNorm{whole(name + ".weight", t.gain_plus), {}}; };
+  map.set(0, Weight::embedding, whole(embedding));
+  map.set_norm(0, Weight::final_norm, norm("model.norm"));
+  for (int layer = 0; layer < m.layers; ++layer) {
+    const std::string stem = fmt::format("model.layers.{}.", layer);
+    const auto linear = [&](Weight matrix, const std::string& name, bool bias) {
+      map_linear(map, layer, matrix, stem + name, bias);
+    };
+    const auto norm_at = [&](int sublayer, Weight weight, std::string_view name) {
+      if (!name.empty()) map.set_norm(sublayer, weight, norm(stem + std::string(name)));
+    };
+    linear(Weight::q, "self_attn.q_proj", qkv_biases);
+    linear(Weight::k, "self_attn.k_proj", qkv_biases);
+    linear(Weight::v, "self_attn.v_proj", qkv_biases);
+    linear(Weight::o, "self_attn.o_proj", all_biases);
+    linear(Weight::gate, "mlp.gate_proj", t.mlp_bias);
+    linear(Weight::up, "mlp.up_proj", t.mlp_bias);
+    linear(Weight::down, "mlp.down_proj", t.mlp_bias);
+    norm_at(2 * layer, Weight::norm_a, t.attention_a);
+    norm_at(2 * layer, Weight::norm_b, t.attention_b);
+    norm_at(2 * layer + 1, Weight::norm_a, t.mlp_a);
+    norm_at(2 * layer + 1, Weight::norm_b, t.mlp_b);
+    if (m.qk_norm == QkNorm::none) continue;
+    norm_at(2 * layer, Weight::q_norm, "self_attn.q_norm");
+    norm_at(2 * layer, Weight::k_norm, "self_attn.k_norm");
+  }
+  map_head(config, names, stack, t.tied_by_default, embedding);
+}
+
+nlohmann::ordered_json llama_like_config(const ModelSpec& m, std::string_view model_type, std::string_view class_stem,
+                                         std::string_view activation_key) {
+  const std::string stem(class_stem);
+  return {{"architectures", {architecture_for(m, stem + "ForCausalLM", stem + "Model")}},
+          {"model_type", model_type},
+          {"dtype", "float32"},
+          {"vocab_size", m.vocab},
+          {"hidden_size", m.width},
+          {"intermediate_size", m.mlp_width},
+          {"num_hidden_layers", m.layers},
+          {"num_attention_heads", m.heads},
+          {"num_key_value_heads", m.kv_heads},
+          {"head_dim", m.head_dim},
+          {"rms_norm_eps", m.norm_eps},
+          {"max_position_embeddings", 1 << 20},
+          {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", rope_base}}},
+          {"attention_bias", false},
+          {"tie_word_embeddings", false},
+          {activation_key, activation_name(m.mlp)}};
+}
 
 Family llama_family() {
   return {.name = "llama",
-          .model_types = {"llama"},
           .architectures = {"LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel"},
           .read = read_llama,
           .write = write_llama};
@@ -54,10 +186,28 @@ Family llama_family() {
 
 Family mistral_family() {
   return {.name = "mistral",
-          .model_types = {"mistral"},
           .architectures = {"MistralForCausalLM", "MistralModel"},
           .read = read_mistral,
           .write = write_mistral};
+}
+
+Family qwen2_family() {
+  return {
+      .name = "qwen2", .architectures = {"Qwen2ForCausalLM", "Qwen2Model"}, .read = read_qwen2, .write = write_qwen2};
+}
+
+Family qwen3_family() {
+  return {.name = "qwen3",
+          .architectures = {"Qwen3ForCausalLM", "Qwen3Model"},
+          .read = read_qwen3,
+          .write = [](const ModelSpec& m) { return llama_like_config(m, "qwen3", "Qwen3"); }};
+}
+
+Family olmo2_family() {
+  return {.name = "olmo2",
+          .architectures = {"Olmo2ForCausalLM", "Olmo2Model"},
+          .read = read_olmo2,
+          .write = [](const ModelSpec& m) { return llama_like_config(m, "olmo2", "Olmo2"); }};
 }
 
 }  // namespace periscope

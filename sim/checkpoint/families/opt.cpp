@@ -8,7 +8,7 @@ namespace {
 constexpr int position_offset = 2;  // the first two rows of the table are never used
 constexpr double norm_eps = 1e-5;   // no key for it
 
-/// Says which vectors of a layer are stored besides the matrices, and where its norms stand.
+/// Which vectors of a layer are stored, and the place of its norms.
 struct Options {
   bool bias = true;
   bool affine = true;
@@ -96,7 +96,6 @@ nlohmann::ordered_json write_opt(const ModelSpec& m) {
 
 Family opt_family() {
   return {.name = "opt",
-          .model_types = {"opt"},
           .architectures = {"OPTForCausalLM", "OPTModel"},
           .anchor = "decoder.embed_tokens.weight",
           .first_layer = "decoder.layers.0.",

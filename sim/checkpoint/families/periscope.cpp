@@ -1,7 +1,7 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -32,10 +32,8 @@ void read_key(ConfigReader& config, const Key<S>& key, S& values) {
           values.*field = config.flag_or(key.name, values.*field);
         } else if constexpr (std::is_same_v<F, WordField<S>>) {
           const std::string word = config.text_or(key.name, field.get(values));
-          std::string known;
-          for (const std::string_view name : field.names) known += (known.empty() ? "" : ", ") + std::string(name);
           if (std::ranges::find(field.names, word) == field.names.end()) {
-            throw config.unsupported_value(key.name, "one of " + known);
+            throw config.unsupported_value(key.name, fmt::format("one of {}", fmt::join(field.names, ", ")));
           }
           field.set(values, word);
         }
@@ -119,11 +117,9 @@ std::vector<LayerPlacement> read_layer_placements(ConfigReader& model, int layer
 /// [input] and [train] of the configuration, and parameters by the names that name_of gives them (as in `propagate
 /// --dump`).
 FamilyStack read_own(ConfigReader& config, const TensorNames& names) {
-  constexpr std::array<std::string_view, 4> of_the_run{"model_type", "init", "input", "train"};
-  config.harmless(of_the_run);
+  config.harmless({"model_type", "init", "input", "train"});
   ConfigReader model = config.object("model");
-  constexpr std::array<std::string_view, 1> not_of_the_function{"recipe"};
-  model.harmless(not_of_the_function);
+  model.harmless({"recipe"});
   FamilyStack stack;
   ModelSpec& m = stack.model;
   (void)read_layers(model, "layers");
@@ -151,7 +147,6 @@ FamilyStack read_own(ConfigReader& config, const TensorNames& names) {
 
 Family own_family() {
   return {.name = "periscope",
-          .model_types = {"periscope"},
           .architectures = {},
           .body = "",
           .anchor = "embedding.weight",
