@@ -1,6 +1,5 @@
 """Angular distance between the streams at two depths: theory above the diagonal, measurement below it."""
 
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,14 +11,12 @@ from matplotlib.ticker import MaxNLocator
 
 from . import captions, style
 from .dataset import array, coordinates, is_measured, on, seeds, seeds_in_words
-from .makers import one_per_input
-
-FIGURES = {"angular": "angular distance between the streams at two depths"}
-NEEDS = coordinates("depth") | on("input placement depth other_depth", "angular_distance_predicted")
+from .makers import inputs, kind
 
 
-@one_per_input("angular")
-def draw(ds: xr.Dataset, i: int) -> style.Page:
+@kind("angular", "angular distance between the streams at two depths",
+      coordinates("depth") | on("input placement depth other_depth", "angular_distance_predicted"), inputs)  # fmt: skip
+def angular(ds: xr.Dataset, i: int) -> style.Page:
     predicted = array(ds, "angular_distance_predicted")[i]
     measured = array(ds, "angular_distance_measured")[i] if is_measured(ds) else predicted
     looks, depth = captions.looks(ds), array(ds, "depth")

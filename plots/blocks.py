@@ -1,7 +1,6 @@
 """Many placements in one figure: variance, gradient and angle over depth of the most different ones, by class."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -9,10 +8,8 @@ from matplotlib.axes import Axes
 
 from . import captions, curves, scales, stream, style
 from .dataset import array, config, is_measured, on, seeds_in_words
-from .makers import Makers
+from .makers import inputs, kind
 
-FIGURES = {"blocks": "the twelve most different of many placements: variance, gradient and angle over depth"}
-NEEDS = stream.NEEDS | stream.GRADIENTS | on("input placement depth other_depth", "angular_distance_predicted")
 FEWEST, SHOWN = 9, 12  # fewer stacks are readable in one panel; more than twelve are not in a page of classes
 
 # Stacks of a class differ at initialisation by the sizes of their branches and, where nothing is normed behind the
@@ -41,13 +38,6 @@ class Curves:
 
     def all(self) -> tuple[curves.Curve, ...]:
         return self.variance, self.gradient, self.angle
-
-
-def draw(ds: xr.Dataset) -> Makers:
-    """Nothing where the figures that show all stacks in one panel can be read."""
-    if len(array(ds, "placement")) < FEWEST:
-        return {}
-    return {f"blocks-{name}": partial(_figure, ds, i) for i, name in enumerate(array(ds, "input"))}
 
 
 def class_of(placement: str) -> str:
@@ -104,7 +94,10 @@ def most_different(
     return sorted(shown), nearest
 
 
-def _figure(ds: xr.Dataset, i: int) -> style.Page:
+@kind("blocks", "the twelve most different of many placements: variance, gradient and angle over depth",
+      stream.NEEDS | stream.GRADIENTS | on("input placement depth other_depth", "angular_distance_predicted"),
+      lambda ds: inputs(ds) if ds.sizes["placement"] >= FEWEST else {})  # fmt: skip
+def blocks(ds: xr.Dataset, i: int) -> style.Page:
     labels, names = [str(label) for label in array(ds, "placement")], captions.placements(ds)
     every = [read(ds, i, p) for p in range(len(names))]
     first = names.index("pre") if "pre" in names else 0

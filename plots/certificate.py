@@ -12,16 +12,7 @@ from matplotlib.axes import Axes
 
 from . import scales, style
 from .dataset import array, coordinates, fact, on, version
-from .makers import one_figure
-
-FIGURES = {"certificate": "bounds on every signal, below the largest numbers of formats"}
-NEEDS = (
-    coordinates("class place format")
-    | on("class place", "class_bound")
-    | on("format", "format_largest")
-    | on("format class place", "run_bound")
-    | on("format class", "certified")
-)
+from .makers import kind
 
 
 @dataclass(frozen=True)
@@ -78,8 +69,10 @@ def certified(ds: xr.Dataset, name: str) -> str:
     return f": {count} of {len(holds)} classes certified"
 
 
-@one_figure("certificate")
-def draw(ds: xr.Dataset) -> style.Page:
+@kind("certificate", "bounds on every signal, below the largest numbers of formats",
+      coordinates("class place format") | on("class place", "class_bound") | on("format", "format_largest")
+      | on("format class place", "run_bound") | on("format class", "certified"))  # fmt: skip
+def certificate(ds: xr.Dataset) -> style.Page:
     figure, (row,) = style.panels(1, len(PANELS), 3.2, style.PAGE, sharey=True)
     measured, (bound, arithmetic, words) = "class_measured" in ds, bounds(ds)
     for axes, (title, curves) in zip(row, PANELS.items(), strict=True):

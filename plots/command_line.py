@@ -45,8 +45,7 @@ class _List(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         for kind in kinds.KINDS:
-            for name, words in kind.FIGURES.items():
-                print(f"{name:<22} {words}")
+            print(f"{kind.name:<22} {kind.words}")
         parser.exit()
 
 

@@ -9,15 +9,8 @@ from matplotlib.axes import Axes
 
 from . import captions, scales, style
 from .dataset import array, coordinates, on, seeds
-from .makers import one_figure
+from .makers import kind
 
-FIGURES = {"convergence": "theory's error over width, and noise over seeds"}
-NEEDS = (
-    coordinates("ladder_width group")
-    | on("convergence ladder_width", "bias", "bias_stderr")
-    | on("convergence", "bias_exponent", "noise_exponent")
-    | on("convergence group", "noise", "noise_stderr")
-)
 STATISTICS = {"second_moment": r"of $\mathrm{E}[x^2]$, relative", "token_cosine": "of the token cosine"}
 # what is drawn, over what, their labels, and the slope that theory states
 PANELS = (("bias", "ladder_width", "|Bias|", "Width $D$", -1.0),
@@ -25,8 +18,11 @@ PANELS = (("bias", "ladder_width", "|Bias|", "Width $D$", -1.0),
 GUIDE: dict[str, Any] = {"color": "0.82", "linewidth": 2.5, "zorder": 1}
 
 
-@one_figure("convergence")
-def draw(ds: xr.Dataset) -> style.Page:
+@kind("convergence", "theory's error over width, and noise over seeds",
+      coordinates("ladder_width group") | on("convergence ladder_width", "bias", "bias_stderr")
+      | on("convergence", "bias_exponent", "noise_exponent")
+      | on("convergence group", "noise", "noise_stderr"))  # fmt: skip
+def convergence(ds: xr.Dataset) -> style.Page:
     statistics = list(dict.fromkeys(array(ds, "convergence_statistic")))
     looks = style.looks(array(ds, "convergence_placement"))
     figure, grid = style.panels(len(statistics), 4, 2.1, style.PAGE, width_ratios=(3, 1.2, 3, 1.2))

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import ModuleType
 from typing import Any, BinaryIO
 
 import xarray as xr
 
 from . import groups, kinds, reader, style, together
 from .dataset import whole_file
-from .makers import made
+from .makers import Kind, made
 
 FORMATS = ("png", "svg", "pdf")
 CAPTIONS = ("file", "below")
@@ -125,25 +124,23 @@ def _reports(files: Sequence[Path], folder: Path, options: Options) -> Iterator[
         yield Failed(f"{path}: none of {len(kinds.KINDS)} figures finds the variables that it needs; expected those "
                      "that `periscope list --columns` names")  # fmt: skip
     for kind in there:
-        if not options.only or set(options.only) & set(kind.FIGURES):
+        if not options.only or kind.name in options.only:
             yield from figures_of(kind, ds, path, folder, options)
 
 
 def figures_of(
-    kind: ModuleType, ds: xr.Dataset, path: Path, folder: Path, options: Options = DEFAULT
+    kind: Kind, ds: xr.Dataset, path: Path, folder: Path, options: Options = DEFAULT
 ) -> Iterator[Begun | Path | Failed]:
     """Draws what a kind of figures makes of the result of that path, and goes on behind one that fails."""
-    short = kind.__name__.rpartition(".")[2]
-    yield Begun(f"drawing {short}", path)
+    yield Begun(f"drawing {kind.name}", path)
     try:
         makers = kind.draw(ds)
     except Exception as error:
-        yield Failed(f"{path}: figure {short}: {reason(error)}")
+        yield Failed(f"{path}: figure {kind.name}: {reason(error)}")
         return
     for name, make in makers.items():
         try:
-            if not options.only or kinds.family(name) in options.only:
-                yield from save(made(make), folder / f"{path.stem}-{name}", options)
+            yield from save(made(make), folder / f"{path.stem}-{name}", options)
         except Exception as error:
             yield Failed(f"{path}: figure {name}: {reason(error)}")
 

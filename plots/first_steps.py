@@ -1,8 +1,6 @@
 """The first optimizer steps: how the stream grows, predicted from batches and random weights alone (T28), and
 measured."""
 
-from functools import partial
-
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
@@ -11,12 +9,8 @@ from matplotlib.patches import Patch
 
 from . import captions, curves, groups, scales, style
 from .dataset import array, coordinates, on
-from .makers import Makers
+from .makers import kind
 
-FIGURES = {
-    "first-steps": "the stream in the first steps: theory's two parts, cosines of branches, and what was measured",
-    "first-steps-matrices": "what every matrix adds to its product in the first steps, theory and measured",
-}
 NEEDS = (
     coordinates("placement step depth sublayer weight")
     | on("placement", "verdict", "verdict_reason", "holds_until", "stopped_by")
@@ -33,11 +27,9 @@ BESIDE = 0.07  # steps between the markers of two matrices
 COHERENT, REST = 0.55, 0.2  # how much of a placement's colour the parts of its stream have
 
 
-def draw(ds: xr.Dataset) -> Makers:
-    return {"first-steps": partial(_surge, ds), "first-steps-matrices": partial(_matrices, ds)}
-
-
-def _surge(ds: xr.Dataset) -> style.Page:
+@kind("first-steps", "the stream in the first steps: theory's two parts, cosines of branches, and the measured stream",
+      NEEDS)  # fmt: skip
+def surge(ds: xr.Dataset) -> style.Page:
     looks, step, depth = captions.looks(ds), array(ds, "step"), array(ds, "depth")
     figure, grid = style.panels(4, len(looks), 1.95, style.PAGE)
     overs, cosines = [], []
@@ -91,7 +83,8 @@ def _parts(axes: Axes, ds: xr.Dataset, p: int, look: style.Look) -> None:
     axes.set_ylim(bottom=0)
 
 
-def _matrices(ds: xr.Dataset) -> style.Page:
+@kind("first-steps-matrices", "what every matrix adds to its product in the first steps, theory and measured", NEEDS)
+def matrices(ds: xr.Dataset) -> style.Page:
     looks, step, names = captions.looks(ds), array(ds, "step"), [str(n) for n in array(ds, "weight")]
     figure, (panels,) = style.panels(1, len(looks), 2.6, style.PAGE, sharey=True)
     drawn = []

@@ -1,7 +1,7 @@
 """What figures of `train` and `reproduce` share: which groups, records and claims they show, and how they say so."""
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -11,10 +11,10 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.transforms import ScaledTranslation
 
-from . import captions, scales, style
-from .dataset import array, config, fact_if_any, seeds, seeds_in_words
+from . import captions, makers, scales, style
+from .dataset import array, config, fact_if_any, on, seeds, seeds_in_words
 
-MAIN = ("post", "pre", "peri")
+MAIN, TWO = ("post", "pre", "peri"), ("pre", "peri")
 VERDICTS = {"holds": "#0072B2", "fails": "#D55E00", "not-shown": "#6E6E6E"}  # others are in captions only
 SPELT = {"fails": "fails, its opposite shows", "not-shown": "not shown"}
 OPTIMIZERS = {"adamw": "AdamW", "sgd": "SGD"}
@@ -27,6 +27,19 @@ def rows(ds: xr.Dataset, study: str = "base", placements: Iterable[str] | None =
     if placements is None:
         return of_study
     return [g for p in placements for g in of_study if array(ds, "placement")[g] == p]
+
+
+def kind(
+    name: str, words: str, needs: makers.Needs, shown: Sequence[str] | Callable[[xr.Dataset], Sequence[Any]]
+) -> Callable[[Callable[[xr.Dataset, Any], style.Page]], makers.Kind]:
+    """Makes a kind of figures of `reproduce` of the function that draws what is `shown`, if anything is: groups of
+    these placements, or what a function finds."""
+
+    def cases(ds: xr.Dataset) -> dict[str, tuple[Any]]:
+        found = shown(ds) if callable(shown) else rows(ds, placements=shown)
+        return {"": (found,)} if found else {}
+
+    return makers.kind(name, words, needs | on("claim", "claim_exhibit"), cases)
 
 
 def looks(ds: xr.Dataset, shown: Sequence[int]) -> list[style.Look]:

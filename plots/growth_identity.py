@@ -1,7 +1,6 @@
 """Theory meets training: the second moment over depth against Eq. 4, which lacks the cosine of stream and branch, and
 what of its growth weight scales explain (T15)."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,17 +9,12 @@ from matplotlib.axes import Axes
 
 from . import groups, scales, style
 from .dataset import array, coordinates, on, seeds, seeds_in_words
-from .makers import Makers
 
-FIGURES = {"growth": "second moment of the stream, and what Eq. 4 or no alignment would give",
-           "eq-4-gap": "what the cosine of stream and branch adds over training",
-           "growth-parts": "growth as sizes of weights and as alignment"}  # fmt: skip
 NEEDS = (
     coordinates("group record depth")
     | on("group record depth", "second_moment_measured", "second_moment_stderr", "eq4_measured")
     | on("group depth", "second_moment_predicted")
     | on("group seed record", "cosine_share")
-    | on("claim", "claim_exhibit")
 )
 SHARES = (0.0, 0.2, 1.0)
 # Shades of one colour that no placement has.
@@ -28,15 +22,8 @@ STEPS = (style.Look("", "#C9A227", "o"), style.Look("", "#8C6D1F", "s"), style.L
 DASHES, DOTS, RANDOM = (0, (5, 1.8)), (0, (1, 1.3)), "#CC79A7"
 
 
-def draw(ds: xr.Dataset) -> Makers:
-    shown = groups.rows(ds)
-    figures: Makers = {"growth": partial(_growth, ds, shown), "eq-4-gap": partial(_gap, ds, shown)} if shown else {}
-    if shown and "growth_from_directions" in ds:
-        figures["growth-parts"] = partial(_parts, ds, shown)
-    return figures
-
-
-def _growth(ds: xr.Dataset, shown: list[int]) -> style.Page:
+@groups.kind("growth", "second moment of the stream, and what Eq. 4 or no alignment would give", NEEDS, groups.rows)
+def growth(ds: xr.Dataset, shown: list[int]) -> style.Page:
     looks, at, step = groups.looks(ds, shown), groups.records(ds, SHARES), array(ds, "record")
     figure, panels = style.small_multiples(len(shown), 2.15, "Sublayers passed", "Second moment",
                                            style.threes(len(shown)), style.PAGE)  # fmt: skip
@@ -60,8 +47,8 @@ def _growth(ds: xr.Dataset, shown: list[int]) -> style.Page:
     return groups.finish(figure, ds, keys, words, ["growth"], shown)
 
 
-def _gap(ds: xr.Dataset, shown: list[int]) -> style.Page:
-    """What the cosine of stream and branch adds at the top of the stack, over training."""
+@groups.kind("eq-4-gap", "what the cosine of stream and branch adds at the top over training", NEEDS, groups.rows)
+def gap(ds: xr.Dataset, shown: list[int]) -> style.Page:
     looks, step = groups.looks(ds, shown), array(ds, "record")
     figure, ((axes,),) = style.panels(1, 1, 2.6, style.page(1))
     for g, look in zip(shown, looks, strict=True):
@@ -90,7 +77,9 @@ def _panel(axes: Axes, ds: xr.Dataset, g: int, at: list[int]) -> None:
     scales.log_axis([axes], np.concatenate(drawn))
 
 
-def _parts(ds: xr.Dataset, shown: list[int]) -> style.Page:
+@groups.kind("growth-parts", "growth as sizes of weights and as alignment",
+             NEEDS | on("group seed", "growth_from_directions"), groups.rows)  # fmt: skip
+def parts(ds: xr.Dataset, shown: list[int]) -> style.Page:
     """Growth at the top as what sizes of and inside matrices explain and what alignment adds, seed by seed (T29)."""
     figure, ((axes,),) = style.panels(1, 1, 3.0, 4.6)
     kinds = (("growth_from_scales", "sizes of matrices, and gains", "#0072B2", "o", 0.2),

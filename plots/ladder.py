@@ -2,7 +2,6 @@
 theory's error shrinks over decades of width."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,8 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from . import captions, scales, style
 from .dataset import array, config, coordinates, on
-from .makers import Makers
+from .makers import kind
 
-FIGURES = {"signals": "limits of infinite width: signals", "gradients": "limits of infinite width: gradients",
-           "errors": "distance from the theory of infinite width"}  # fmt: skip
 NEEDS = (
     coordinates("ladder_width inverse_width quantity")
     | on("quantity", "limit_predicted", "limit")
@@ -31,21 +28,26 @@ PLACES = {"x_out": "stream", "r_out": "second stream", "f_out attention": "atten
           "f_out mlp": "MLP's output"}  # fmt: skip
 
 
-def draw(ds: xr.Dataset) -> Makers:
-    drawn: Makers = {}
-    stacks = list(zip(array(ds, "quantity_placement"), array(ds, "quantity_input"), strict=True))
-    for placement, name in dict.fromkeys(stacks):
-        rows = [i for i, q in enumerate(array(ds, "quantity")) if " mean over " in q and stacks[i] == (placement, name)
-                and array(ds, "ladder_verdict")[i] != "not-checked"]  # fmt: skip
-        safe = "".join(c if c.isalnum() or c in "-+" else "_" for c in str(placement))
-        of_gradients = [i for i in rows if array(ds, "quantity")[i].startswith(("log_grad_sq", "score_share"))]
-        signals = [i for i in rows if i not in of_gradients]
-        for kind, of_kind in (("signals", signals), ("gradients", of_gradients)):
-            if of_kind:
-                drawn[f"{kind}-{safe}-{name}"] = partial(_limits, ds, str(placement), str(name), of_kind)
-        if rows and array(ds, "ladder_width").max() >= DECADE * array(ds, "ladder_width").min():
-            drawn[f"errors-{safe}-{name}"] = partial(_errors, ds, str(placement), str(name), rows)
-    return drawn
+Cases = dict[str, tuple[str, str, list[int]]]  # placement, input and positions of quantities
+
+
+def checked(ds: xr.Dataset, wanted: Callable[[str], bool] = lambda quantity: True) -> Cases:
+    """The means over depth that have a verdict, by stack."""
+    found: Cases = {}
+    columns = (array(ds, name) for name in ("quantity", "quantity_placement", "quantity_input", "ladder_verdict"))
+    for i, (quantity, placement, name, verdict) in enumerate(zip(*columns, strict=True)):
+        if " mean over " in quantity and verdict != "not-checked" and wanted(quantity):
+            safe = "".join(c if c.isalnum() or c in "-+" else "_" for c in placement)
+            found.setdefault(f"{safe}-{name}", (placement, name, []))[2].append(i)
+    return found
+
+
+def is_of_gradients(quantity: str) -> bool:
+    return quantity.startswith(("log_grad_sq", "score_share"))
+
+
+def over_decades(ds: xr.Dataset) -> Cases:
+    return checked(ds) if array(ds, "ladder_width").max() >= DECADE * array(ds, "ladder_width").min() else {}
 
 
 def _panels(
@@ -58,7 +60,31 @@ def _panels(
     return figure
 
 
-def _errors(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style.Page:
+def _limits(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style.Page:
+    figure = _panels(ds, rows, _panel, "1 / width", "Measured − theory")
+    keys = [
+        style.entry(**MEASURED, label="measured"),
+        style.entry(color=CURVE, linewidth=1.2, label="fitted parabola"),
+        style.patch(color=CURVE, alpha=0.2, linewidth=0, label="± 2 standard errors"),
+        style.entry(color=THEORY, marker="D", markersize=4.5, linestyle="", label="theory, infinite width"),
+    ]
+    words = (
+        f"{style.looks([placement])[0].label}, {style.INPUTS[name]}: means over depth (of moments: of measured over "
+        f"theory) minus theory, against 1/width; {config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard "
+        "errors. The parabola's value at 0 is held against theory, with nothing allowed for finite width; under the "
+        "titles: the verdicts. "
+    )
+    return style.finish(figure, keys, words + captions.setting(ds))
+
+
+signals = kind("signals", "limits of infinite width: signals", NEEDS,
+               lambda ds: checked(ds, lambda quantity: not is_of_gradients(quantity)))(_limits)  # fmt: skip
+gradients = kind("gradients", "limits of infinite width: gradients", NEEDS,
+                 lambda ds: checked(ds, is_of_gradients))(_limits)  # fmt: skip
+
+
+@kind("errors", "distance from the theory of infinite width", NEEDS, over_decades)
+def errors(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style.Page:
     figure = _panels(ds, rows, _error_panel, "Width", "|measured − theory|")
     keys = [
         style.entry(**MEASURED, label="measured"),
@@ -93,23 +119,6 @@ def _error_panel(ds: xr.Dataset, axes: Axes, i: int) -> None:
     axes.text(0.97, 0.95, f"{error[-1]:.1g} ± {bar[-1] / 2:.1g}", transform=axes.transAxes, ha="right", va="top",
               fontsize=6, color=style.INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
     axes.tick_params(labelsize=6)
-
-
-def _limits(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style.Page:
-    figure = _panels(ds, rows, _panel, "1 / width", "Measured − theory")
-    keys = [
-        style.entry(**MEASURED, label="measured"),
-        style.entry(color=CURVE, linewidth=1.2, label="fitted parabola"),
-        style.patch(color=CURVE, alpha=0.2, linewidth=0, label="± 2 standard errors"),
-        style.entry(color=THEORY, marker="D", markersize=4.5, linestyle="", label="theory, infinite width"),
-    ]
-    words = (
-        f"{style.looks([placement])[0].label}, {style.INPUTS[name]}: means over depth (of moments: of measured over "
-        f"theory) minus theory, against 1/width; {config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard "
-        "errors. The parabola's value at 0 is held against theory, with nothing allowed for finite width; under the "
-        "titles: the verdicts. "
-    )
-    return style.finish(figure, keys, words + captions.setting(ds))
 
 
 def deviation(ds: xr.Dataset, i: int, values: np.ndarray) -> np.ndarray:

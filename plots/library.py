@@ -4,14 +4,13 @@ import difflib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import ModuleType
 
 import numpy as np
 import xarray as xr
 
 from . import kinds, style
 from .dataset import array, config
-from .makers import Makers, made
+from .makers import Kind, Makers, made
 
 ATTRIBUTES = ("version", "commit", "config")  # what captions say
 _ONE_AT_A_TIME = threading.RLock()  # matplotlib's settings are the process's
@@ -75,17 +74,17 @@ def _offer(ds: xr.Dataset) -> Offer:
             _require(ds, kind)
             of_kind = kind.draw(ds)
         except (ValueError, LookupError) as error:
-            obstacles.update(dict.fromkeys(kind.FIGURES, str(error)))
-            first = first or next(iter(kind.FIGURES))
+            obstacles[kind.name] = str(error)
+            first = first or kind.name
             continue
         first = first or next(iter(of_kind), "")
         makers |= of_kind
     return Offer(makers, obstacles, first)
 
 
-def _require(ds: xr.Dataset, kind: ModuleType) -> None:
+def _require(ds: xr.Dataset, kind: Kind) -> None:
     """Refuses a dataset in which figures would find other numbers than they look for: they find them by position."""
-    for name, dimensions in kind.NEEDS.items():
+    for name, dimensions in kind.needs.items():
         found = ds[name].dims
         if found != dimensions and set(found) == set(dimensions):
             raise ValueError(f"{name!r} is on {_listed(found)}; expected them in the order {_listed(dimensions)}")
@@ -95,7 +94,7 @@ def _require(ds: xr.Dataset, kind: ModuleType) -> None:
         for dimension, size in ds[name].sizes.items():
             if size == 0 and dimension != "claim":  # a run need not test any
                 raise ValueError(f"nothing is left on the dimension {dimension!r} of {name!r}")
-    used = {dimension for dimensions in kind.NEEDS.values() for dimension in dimensions}
+    used = {dimension for dimensions in kind.needs.values() for dimension in dimensions}
     for name, expected in _places(ds):
         if name in used and name in ds and not np.array_equal(array(ds, name), expected):
             raise ValueError(f"{name!r} has {ds.sizes[name]} of the result's {expected.size} places; figures need all "

@@ -1,7 +1,9 @@
-"""What draws the figures of a result: `draw` of a kind of figures returns a function for each of its figures."""
+"""What a kind of figures is: its name, the variables that it needs, and a function that draws it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import matplotlib
 import xarray as xr
@@ -10,16 +12,38 @@ from . import style
 from .dataset import array
 
 Makers = dict[str, Callable[[], style.Page]]  # by the figure's name
+Needs = dict[str, tuple[str, ...]]  # dimensions by variable
 
 
-def one_figure(name: str) -> Callable[[Callable[[xr.Dataset], style.Page]], Callable[[xr.Dataset], Makers]]:
-    """Makes `draw` of a kind of which a result has one figure, of the function that draws it."""
-    return lambda make: lambda ds: {name: partial(make, ds)}
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """A figure, or one for each of a result's inputs, such as "agreement-text" of the kind "agreement"."""
+
+    name: str
+    words: str  # what it shows
+    needs: Needs  # without these variables there is no such figure
+    draw: Callable[[xr.Dataset], Makers]
 
 
-def one_per_input(name: str) -> Callable[[Callable[[xr.Dataset, int], style.Page]], Callable[[xr.Dataset], Makers]]:
-    """The same of a kind with a figure for each input, which the function takes by its position."""
-    return lambda make: lambda ds: {f"{name}-{of}": partial(make, ds, i) for i, of in enumerate(array(ds, "input"))}
+def once(_: xr.Dataset) -> dict[str, tuple[Any, ...]]:
+    return {"": ()}
+
+
+def inputs(ds: xr.Dataset) -> dict[str, tuple[Any, ...]]:
+    return {str(name): (i,) for i, name in enumerate(array(ds, "input"))}
+
+
+def kind(
+    name: str, words: str, needs: Needs, cases: Callable[[xr.Dataset], Mapping[str, tuple[Any, ...]]] = once
+) -> Callable[[Callable[..., style.Page]], Kind]:
+    """Makes a kind of the function that draws a figure of it. `cases(ds)` holds that function's arguments after the
+    dataset, by the end of the figure's name."""
+
+    def decorate(make: Callable[..., style.Page]) -> Kind:
+        return Kind(name, words, needs, lambda ds: {
+            f"{name}-{end}" if end else name: partial(make, ds, *arguments) for end, arguments in cases(ds).items()})
+
+    return decorate
 
 
 def made(make: Callable[[], style.Page]) -> style.Page:

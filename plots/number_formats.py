@@ -1,7 +1,6 @@
 """Number formats (claim C5): signal-to-quantisation-noise ratios over depth, the variance law, and massive features."""
 
 import textwrap
-from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -10,12 +9,8 @@ from matplotlib.lines import Line2D
 
 from . import captions, scales, style
 from .dataset import array, config, coordinates, on
-from .makers import Makers
+from .makers import kind
 
-FIGURES = {"noise": "signal-to-quantisation-noise ratio over depth",
-           "gradient-noise": "the same of gradients",
-           "law": "second moments in number formats",
-           "massive": "what massive features of the input cost in number formats"}  # fmt: skip
 NEEDS = (
     coordinates("format features site")
     | on("stack format features site place", "sqnr", "sqnr_stderr", "second_moment_drift")
@@ -26,18 +21,10 @@ FORMATS = {"fp64": "FP64", "fp32": "FP32", "bf16": "BF16", "fp16": "FP16", "fp8_
 MARKERS = 13  # along one curve
 
 
-def draw(ds: xr.Dataset) -> Makers:
-    drawn: Makers = {}
-    for name in dict.fromkeys(array(ds, "input")):
-        stacks = [i for i, other in enumerate(array(ds, "input")) if other == name]
-        drawn[f"noise-{name}"] = partial(_noise, ds, stacks, str(name), "x_out")
-        if "grad x_out" in list(array(ds, "site")):
-            drawn[f"gradient-noise-{name}"] = partial(_noise, ds, stacks, str(name), "grad x_out")
-        if "second_moment_predicted" in ds:
-            drawn[f"law-{name}"] = partial(_law, ds, stacks, str(name))
-        if "massive_branch_cost" in ds:
-            drawn[f"massive-{name}"] = partial(_massive, ds, stacks, str(name))
-    return drawn
+def by_input(ds: xr.Dataset) -> dict[str, tuple[list[int], str]]:
+    """The stacks of every input, and its name."""
+    every = list(map(str, array(ds, "input")))
+    return {name: ([i for i, other in enumerate(every) if other == name], name) for name in every}
 
 
 def formats_of(ds: xr.Dataset) -> list[int]:
@@ -57,6 +44,17 @@ def _grid(formats: list[int], height: float, x: str, y: str) -> tuple[style.Page
     figure, panels = style.small_multiples(len(formats), height, x, y)
     figure.align_ylabels(panels[:: style.multiples(len(formats))[1]])
     return figure, panels
+
+
+@kind("noise", "signal-to-quantisation-noise ratio over depth", NEEDS, by_input)
+def noise(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
+    return _noise(ds, stacks, name, "x_out")
+
+
+@kind("gradient-noise", "signal-to-quantisation-noise ratio of gradients over depth", NEEDS,
+      lambda ds: by_input(ds) if "grad x_out" in array(ds, "site") else {})  # fmt: skip
+def gradient_noise(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
+    return _noise(ds, stacks, name, "grad x_out")
 
 
 def _noise(ds: xr.Dataset, stacks: list[int], name: str, site: str) -> style.Page:
@@ -110,7 +108,8 @@ def _held(ds: xr.Dataset) -> str:
     return f"Held in the format: {covers}; the rest in {name_of(own['rest'])}; sums in {own['accumulate']}. "
 
 
-def _law(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
+@kind("law", "second moments in number formats", NEEDS | on("stack place", "second_moment_predicted"), by_input)
+def law(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
     """The stream's mean square: in FP64 over theory, then one panel per format, over that in FP64."""
     formats = list(range(len(array(ds, "format"))))
     looks = [captions.looks(ds)[i] for i in stacks]
@@ -148,16 +147,18 @@ def _law(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
     return style.finish(figure, keys, words + _held(ds) + captions.setting(ds))
 
 
-def _massive(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
+@kind("massive", "what massive features of the input cost in number formats",
+      NEEDS | on("stack format", "massive_branch_cost"), by_input)  # fmt: skip
+def massive(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
     """How many decibels massive features cost the modules' outputs and the stream."""
     formats = formats_of(ds)
     looks = [captions.looks(ds)[i] for i in stacks]
     figure, (row,) = style.panels(1, 2, 2.2, style.PAGE)
-    for axes, kind, words in zip(row, ("branch", "stream"), ("Modules' outputs", "Residual stream"), strict=True):
+    for axes, place, words in zip(row, ("branch", "stream"), ("Modules' outputs", "Residual stream"), strict=True):
         for rank, (i, look) in enumerate(zip(stacks, looks, strict=True)):
             shift = 0.22 * (rank - 0.5 * (len(stacks) - 1))
-            loss = array(ds, f"massive_{kind}_cost")[i, formats]
-            bars = 2 * array(ds, f"massive_{kind}_cost_stderr")[i, formats]
+            loss = array(ds, f"massive_{place}_cost")[i, formats]
+            bars = 2 * array(ds, f"massive_{place}_cost_stderr")[i, formats]
             axes.errorbar(np.arange(len(formats)) + shift, loss, bars, **look.marks, elinewidth=0.9)
         axes.axhline(0, color=style.INK, linewidth=0.6, zorder=1)
         axes.set_xticks(range(len(formats)), map(name_of, array(ds, "format")[formats]), rotation=25, ha="right")

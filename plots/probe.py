@@ -1,7 +1,6 @@
 """A checkpoint under the probe: trained against theory at initialisation and at the trained sizes, what of the stream's
 growth is size and what alignment (T29), and the growth identity (T15)."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,8 @@ from matplotlib.artist import Artist
 
 from . import captions, scales, style
 from .dataset import array, config, fact, on, version
-from .makers import Makers
+from .makers import kind
 
-FIGURES = {"trained-vs-init": "a checkpoint's stream over depth beside theory",
-           "growth": "the terms of the stream's growth",
-           "growth-parts": "growth as sizes of weights and as alignment"}  # fmt: skip
 NEEDS = on("sublayer", "growth_stream_share", "growth_branch_share", "growth_cross_share", "growth_cross_over_branch")
 TRAINED, THEORY, SCALES, PROFILES = "#D55E00", "#0072B2", "#009E73", "#CC79A7"
 MEASURED: dict[str, Any] = {"color": TRAINED, "marker": "o", "markersize": 4, "linewidth": 0.8}
@@ -48,13 +44,6 @@ TERMS = (
 MODULES = (("attention", "o"), ("MLP", "s"))
 
 
-def draw(ds: xr.Dataset) -> Makers:
-    figures = {"trained-vs-init": _trained, "growth": _growth}
-    if "log_growth_from_sizes_inside" in ds:
-        figures["growth-parts"] = _parts
-    return {name: partial(make, ds) for name, make in figures.items()}
-
-
 def caption(ds: xr.Dataset, words: str, theory: bool = False) -> str:
     stack = config(ds)["stacks"][0]
     model, init = stack["model"], stack["init"]
@@ -74,7 +63,8 @@ def _has_theory(ds: xr.Dataset) -> bool:
     return "variance_at_init" in ds
 
 
-def _trained(ds: xr.Dataset) -> style.Page:
+@kind("trained-vs-init", "a checkpoint's stream over depth beside theory", NEEDS)
+def trained(ds: xr.Dataset) -> style.Page:
     shown = [("variance", "Hidden-state variance\n(mean over tokens of $\\mathrm{Var}_D(x)$)")]
     if "grad_sq_measured" in ds:
         shown.append(("grad_sq", "Mean over tokens of\n$\\|\\partial\\,\\mathrm{loss}/\\partial x\\|^2$"))
@@ -99,7 +89,9 @@ def _trained(ds: xr.Dataset) -> style.Page:
     return style.finish(figure, keys, caption(ds, words + "".join(said for _, said in there), theory=True))
 
 
-def _parts(ds: xr.Dataset) -> style.Page:
+@kind("growth-parts", "growth as sizes of weights and as alignment",
+      NEEDS | on("depth", "log_growth_from_sizes_inside"))  # fmt: skip
+def parts(ds: xr.Dataset) -> style.Page:
     """T29: growth over depth in three parts, and what every null leaves over."""
     depth = array(ds, "depth")
     figure, ((left, right),) = style.panels(1, 2, 3.7, style.PAGE)
@@ -128,7 +120,8 @@ def _parts(ds: xr.Dataset) -> style.Page:
     return style.finish(figure, [], caption(ds, words, theory=True))
 
 
-def _growth(ds: xr.Dataset) -> style.Page:
+@kind("growth", "the terms of the stream's growth", NEEDS)
+def growth(ds: xr.Dataset) -> style.Page:
     sublayer = array(ds, "sublayer")
     has_gains = bool(np.isfinite(array(ds, "branch_from_gains")).any())
     figure, (row,) = style.panels(1, 3 if has_gains else 2, 3.0, style.PAGE)

@@ -1,6 +1,5 @@
 """A checkpoint's largest numbers under the probe: the largest activations of the stream, and the margins of formats."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,10 +7,9 @@ import xarray as xr
 
 from . import scales, style
 from .dataset import array, on
-from .makers import Makers
+from .makers import kind
 from .probe import MEASURED, caption
 
-FIGURES = {"massive": "the largest activations of a checkpoint", "margins": "largest signals below formats' limits"}
 NEEDS = (
     on("depth rank", "extreme_value", "extreme_over_median")
     | on("signal sublayer", "signal_maximum")
@@ -24,11 +22,8 @@ INSIDE = {"q": ("#0072B2", "o"), "k": ("#56B4E9", "^"), "v": ("#009E73", "s"), "
 FORMATS = {"fp16": "FP16", "fp8_e5m2": "FP8 E5M2", "fp8_e4m3": "FP8 E4M3"}
 
 
-def draw(ds: xr.Dataset) -> Makers:
-    return {"massive": partial(_massive, ds), "margins": partial(_margins, ds)}
-
-
-def _massive(ds: xr.Dataset) -> style.Page:
+@kind("massive", "the largest activations of a checkpoint", NEEDS)
+def massive(ds: xr.Dataset) -> style.Page:
     depth, values, ratio = array(ds, "depth"), np.abs(array(ds, "extreme_value")), array(ds, "extreme_over_median")
     figure, (row,) = style.panels(1, 2, 3.0, style.PAGE)
     left, right = row
@@ -78,7 +73,8 @@ def _top(ds: xr.Dataset) -> str:
     return f"The largest of all, {value:.4g}, is at {where}, feature {feature}."
 
 
-def _margins(ds: xr.Dataset) -> style.Page:
+@kind("margins", "largest signals below formats' limits", NEEDS)
+def margins(ds: xr.Dataset) -> style.Page:
     sublayer, signals, formats = array(ds, "sublayer"), list(array(ds, "signal")), list(array(ds, "format"))
     figure, (row,) = style.panels(1, 2, 3.6, style.PAGE, sharey=True)
     drawn = []

@@ -7,20 +7,14 @@ import xarray as xr
 
 from . import captions, groups, scales, style
 from .dataset import array, coordinates, fact_if_any, on, seeds
-from .makers import one_figure
-
-FIGURES = {"training": "loss, gradient norm and variance during training"}
-NEEDS = (
-    coordinates("placement seed step record depth")
-    | on("placement seed step", "loss", "grad_norm")
-    | on("placement seed record", "validation_loss")
-    | on("placement seed", "diverged_at")
-    | on("placement seed record depth", "variance_measured")
-)
+from .makers import kind
 
 
-@one_figure("training")
-def draw(ds: xr.Dataset) -> style.Page:
+@kind("training", "loss, gradient norm and variance during training",
+      coordinates("placement seed step record depth") | on("placement seed step", "loss", "grad_norm")
+      | on("placement seed record", "validation_loss") | on("placement seed", "diverged_at")
+      | on("placement seed record depth", "variance_measured"))  # fmt: skip
+def training(ds: xr.Dataset) -> style.Page:
     step, record, depth = (array(ds, name) for name in ("step", "record", "depth"))
     figure, ((loss, gradient), (top, over_depth)) = style.panels(2, 2, 2.2, style.PAGE)
     variance = array(ds, "variance_measured")

@@ -3,7 +3,6 @@ right, and the gradient of W2 against the size of the hidden activation."""
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,8 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from . import scales, style
 from .dataset import array, coordinates, fact, on, version
-from .makers import Makers
+from .makers import kind
 
-FIGURES = {"bound_ratios": "how close gradients come to their bounds",
-           "bound_ratio_vs_width": "gradient over bound against width",
-           "massive_activations": "an MLP's gradient against the size of its hidden activation"}  # fmt: skip
 NEEDS = (
     coordinates("statement log_ratio width massive_factor")
     | on("statement", "ratio_largest")
@@ -50,11 +46,6 @@ ASIDE = 1.45  # ratio between the x of neighbouring curves' markers
 FINAL = style.Look("Pre-LN, final norm", "#E69F00", "h", (0, (6, 1.5, 1, 1.5)))
 
 
-def draw(ds: xr.Dataset) -> Makers:
-    makers = {"bound_ratios": _ratios, "bound_ratio_vs_width": _over_width, "massive_activations": _massive}
-    return {name: partial(make, ds) for name, make in makers.items()}
-
-
 def index(ds: xr.Dataset, statement: str) -> int:
     return int(np.flatnonzero(array(ds, "statement") == statement)[0])
 
@@ -69,7 +60,8 @@ def run(ds: xr.Dataset) -> str:
     )
 
 
-def _ratios(ds: xr.Dataset) -> style.Page:
+@kind("bound_ratios", "how close gradients come to their bounds", NEEDS)
+def ratios(ds: xr.Dataset) -> style.Page:
     figure, (row,) = style.panels(1, 2, 3.4, style.PAGE, sharey=True)
     for axes, words, bounds in zip(row, ("Bounds as stated", "Sharp bounds"), (STATED, SHARP), strict=True):
         _distributions(ds, axes, bounds)
@@ -110,7 +102,8 @@ def _distributions(ds: xr.Dataset, axes: Axes, bounds: dict[str, style.Look]) ->
     axes.set(xscale="log", yscale="log", xlim=(LOWEST, max(2.0, 1.6 * top)), ylim=(3e-3, 60))
 
 
-def _over_width(ds: xr.Dataset) -> style.Page:
+@kind("bound_ratio_vs_width", "gradient over bound against width", NEEDS)
+def over_width(ds: xr.Dataset) -> style.Page:
     figure, (row,) = style.panels(1, len(PANELS), 2.5, style.PAGE, sharex=True)
     for axes, (name, words) in zip(row, PANELS.items(), strict=True):
         _widths(ds, axes, index(ds, name))
@@ -146,7 +139,8 @@ def look_of(placement: str, final_norm: float) -> style.Look:
     return replace(look, label="Pre-LN, no final norm") if placement == "pre" and not final_norm else look
 
 
-def _massive(ds: xr.Dataset) -> style.Page:
+@kind("massive_activations", "an MLP's gradient against the size of its hidden activation", NEEDS)
+def massive(ds: xr.Dataset) -> style.Page:
     figure, (row,) = style.panels(1, 2, 2.9, style.PAGE)
     ceiling = array(ds, "massive_ceiling")
     looks = list(map(look_of, array(ds, "massive_placement"), array(ds, "massive_final_norm")))

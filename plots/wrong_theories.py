@@ -1,17 +1,13 @@
 """Wrong theories and the right one: how far each is from the limit at which it is rejected."""
 
-
 import numpy as np
 import xarray as xr
 from matplotlib.ticker import StrMethodFormatter
 
 from . import style
 from .dataset import array, on, version
-from .makers import one_figure
+from .makers import kind
 
-FIGURES = {"wrong-theories": "how clearly each wrong theory is rejected"}
-NEEDS = on("row", "theory", "configuration", "power_excess", "power_critical", "power_verdict", "theory_is_true",
-           "theory_rejected")  # fmt: skip
 WRONG, TRUE = "#D55E00", "#009E73"
 LEAST = 0.05  # a theory that is not a standard error beyond its allowance is drawn here
 MOST = 100.0  # and one that is rejected by far more than the limit here, with its number: it may be any, or infinite
@@ -22,8 +18,10 @@ def margins(ds: xr.Dataset) -> np.ndarray:
     return array(ds, "power_excess") / array(ds, "power_critical")
 
 
-@one_figure("wrong-theories")
-def draw(ds: xr.Dataset) -> style.Page:
+@kind("wrong-theories", "how clearly each wrong theory is rejected",
+      on("row", "theory", "configuration", "power_excess", "power_critical", "power_verdict", "theory_is_true",
+         "theory_rejected"))  # fmt: skip
+def wrong_theories(ds: xr.Dataset) -> style.Page:
     margin = margins(ds)
     order = sorted(range(len(margin)), key=lambda i: (array(ds, "theory_is_true")[i], array(ds, "configuration")[i]))
     shown = np.clip(np.nan_to_num(margin, nan=LEAST, posinf=MOST), LEAST, MOST)

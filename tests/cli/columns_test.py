@@ -13,7 +13,7 @@ from plotting import ROOT, Asked, figures_of  # first of what needs packages
 import netCDF4
 import xarray as xr
 
-from plots import claims_together, kinds, reader
+from plots import claims, kinds, reader
 
 GEMMA = [ROOT / "tests" / "checkpoint" / "fixtures" / "gemma2", "--tokens", "1,2,3,4"]
 COMMANDS = STUDIES | {
@@ -91,7 +91,7 @@ class Columns(SharedFolderTest):
     def test_figures_ask_for_declared_columns(self):
         drawn = set()
         for kind in kinds.KINDS:
-            self.assertLessEqual(set(kind.NEEDS), self.everywhere, kind.__name__)
+            self.assertLessEqual(set(kind.needs), self.everywhere, kind.name)
         for file in self.files:
             result = reader.read(file)
             of_file = self.declared[result.attrs["result"]]
@@ -103,7 +103,7 @@ class Columns(SharedFolderTest):
                 self.assertLessEqual(asked.names, set(of_file))
                 # A caption may ask which kind of result it is in.
                 self.assertLessEqual(asked.sought, self.everywhere)
-        self.assertEqual(drawn, set(kinds.KINDS) - {claims_together}, "every figure of one result was drawn")
+        self.assertEqual(drawn, set(kinds.KINDS) - {claims.claims_together}, "every figure of one result was drawn")
 
 
 if __name__ == "__main__":

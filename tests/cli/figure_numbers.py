@@ -7,14 +7,14 @@ Needs the packages of plots/requirements.txt; skipped (exit code 77) without the
 import unittest
 
 from periscope_process import SMALL, SharedFolderTest, run_result
-from plotting import figures_of  # first of what needs packages
+from plotting import figure_of  # first of what needs packages
 
 # isort: split
 import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 
-from plots import kinds, reader
+from plots import reader
 
 PLACEMENTS = {"post": "Post-LN", "pre": "Pre-LN", "peri": "Peri-LN"}
 READING = "line: theory, marker: measured"
@@ -68,11 +68,6 @@ class Numbers(SharedFolderTest):
             self.found[name] = json_result, reader.read(self.folder / f"{name}.nc")
         return self.found[name]
 
-    def figure(self, kind, file, name=None):
-        module = next(k for k in kinds.KINDS if k.__name__ == f"plots.{kind}" or kind in k.FIGURES)
-        drawn = figures_of(module, file)
-        return drawn[name or kind]
-
     def check(self, axes, look, x, curve, scale=lambda v: v, slope=None, every=False, xs=None):
         """A theory line with its band of ± 2 standard errors, and markers with bars of ± 2 standard errors. `scale`
         turns JSON's values into what is drawn, `slope` is its derivative's value for an error."""
@@ -110,10 +105,10 @@ class Numbers(SharedFolderTest):
                 ("variance", "variance", "log", "Hidden-state variance"),
                 ("token_cosine", "token_cosine", "linear", "Token cosine"),
                 ("gradient", "log_grad_sq", "log", "Gradient of the hidden state")):  # fmt: skip
-            figure = self.figure(kind, file)
+            figure = figure_of(kind, file)
             (axes,) = figure.axes
             if kind != "token_cosine":  # and in the one figure of both
-                pair = self.figure("overview", file).axes[kind == "gradient"]
+                pair = figure_of("overview", file).axes[kind == "gradient"]
                 self.assertEqual(pair.get_ylabel(), axes.get_ylabel())
                 self.assertEqual([list(map(tuple, c.get_xydata())) for c in pair.get_lines()],
                                  [list(map(tuple, c.get_xydata())) for c in axes.get_lines()])

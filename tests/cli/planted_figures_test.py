@@ -22,20 +22,7 @@ from plotting import with_columns
 # isort: split
 import numpy as np
 
-from plots import (
-    captions,
-    claims,
-    drawing,
-    extremes,
-    growth_identity,
-    growth_over_depth,
-    layer_gradients,
-    rate_sweeps,
-    redundancy,
-    stability,
-    style,
-    training,
-)
+from plots import captions, drawing, style
 
 
 class ReproduceFigures(FigureTest):
@@ -51,8 +38,7 @@ class ReproduceFigures(FigureTest):
 
     def test_figure_7_is_not_squeezed_by_error_bars_of_few_seeds(self):
         wide = np.full_like(self.values["layer_gradient_stderr"], 8.0)  # ± 14 decades
-        figure = self.figure(layer_gradients, "figure-7-gradients", with_columns(self.result,
-                                                                                 {"layer_gradient_stderr": wide}))
+        figure = self.figure("figure-7-gradients", with_columns(self.result, {"layer_gradient_stderr": wide}))
         low, high = figure.axes[0].get_ylim()
         self.assertLess(np.log10(high / low), 3, "numbers from 1 to 2, and a decade on each side")
 
@@ -63,7 +49,7 @@ class ReproduceFigures(FigureTest):
                 "claim_holm": np.full(4, 0.04)}  # fmt: skip
         result = self.claiming(made)
         for name, shown in (("figure-9-angles", names[:2]), ("figure-9-gains", names[2:])):
-            figure = self.figure(redundancy, name, result)
+            figure = self.figure(name, result)
             self.assertEqual((figure.texts, "Claims" in figure.caption), ([], False), "only on request")
             with tempfile.TemporaryDirectory() as folder:
                 list(drawing.save(figure, pathlib.Path(folder) / name, drawing.Options(formats=("svg",), claims=True)))
@@ -72,15 +58,14 @@ class ReproduceFigures(FigureTest):
             self.assertIn("Claims: one-sided tests", figure.caption)
 
     def test_no_two_ticks_touch_and_no_text_is_cut(self):
-        for kind, name in ((growth_over_depth, "figure-1-variance"), (growth_identity, "growth"),
-                           (growth_identity, "eq-4-gap"), (extremes, "figure-11-extremes"),
-                           (stability, "figure-4-instability"), (rate_sweeps, "figure-3-rates")):  # fmt: skip
-            self.legible(self.figure(kind, name), name)
-        self.legible(self.figure(training, "training", planted_train()), "training")
+        for name in ("figure-1-variance", "growth", "eq-4-gap", "figure-11-extremes", "figure-4-instability",
+                     "figure-3-rates"):  # fmt: skip
+            self.legible(self.figure(name), name)
+        self.legible(self.figure("training", planted_train()), "training")
 
     def test_in_a_narrow_figure_panels_stand_below_each_other(self):
         with style.use_width(3.3):
-            figure = self.figure(training, "training", planted_train())
+            figure = self.figure("training", planted_train())
         self.assertEqual(figure.get_figwidth(), 3.3)
         self.legible(figure, "training")
         boxes = [axes.get_window_extent() for axes in figure.axes]
@@ -96,7 +81,7 @@ class ReproduceFigures(FigureTest):
                 "claim_mean": np.where(np.isfinite(p), 1.0, np.nan), "claim_stderr": np.full(n, 0.1),
                 "claim_holm": np.array([1e-9, 1e-3, 0.3, 1.0, 0.3, np.nan]), "claim_detectable": np.full(n, np.nan)}
         for made["claim_p"][0] in (1e-4, 4e-6, 1e-11):
-            figure = self.figure(claims, "claims", self.claiming(made))
+            figure = self.figure("claims", self.claiming(made))
             self.legible(figure, "claims")
         self.assertFalse([t for t in figure.axes[0].texts if "nan" in t.get_text()])
         faces = [line.get_markerfacecolor() for line in figure.axes[0].get_lines() if line.get_marker() in "oXs"]

@@ -4,7 +4,7 @@ the lines, markers and error bars of such numbers."""
 import json
 import unittest
 
-from plotting import figures_of  # first of what needs packages
+from plotting import figure_of  # first of what needs packages
 
 # isort: split
 import numpy as np
@@ -133,5 +133,5 @@ def planted_train():
 class FigureTest(unittest.TestCase):
     result: xr.Dataset
 
-    def figure(self, kind, name, result=None):
-        return figures_of(kind, self.result if result is None else result)[name]
+    def figure(self, name, result=None):
+        return figure_of(name, self.result if result is None else result)

@@ -9,12 +9,12 @@ import sys
 import unittest
 
 from periscope_process import SMALL, SharedFolderTest, run, sets
-from plotting import ROOT, draw, figures_of  # first of what needs packages
+from plotting import ROOT, draw, figure_of  # first of what needs packages
 
 # isort: split
 from PIL import Image
 
-from plots import kinds, reader, stream, style
+from plots import kinds, reader, style
 
 
 def read(*paths):
@@ -72,12 +72,12 @@ class Command(SharedFolderTest):
         self.assertEqual(self.written(self.file["plain"], *flags), ["propagate-variance.png"])
         with Image.open(folder / "propagate-variance.png") as image:
             self.assertGreater(image.height, height + 40, "the caption is in the figure")
-        figure = figures_of(stream, reader.read(self.file["plain"]))["variance"]
+        figure = figure_of("variance", reader.read(self.file["plain"]))
         self.assertEqual(figure.texts, [], "a figure has no caption of its own")
         style.caption_below(figure)
         self.assertEqual(" ".join(figure.texts[0].get_text().split()), " ".join(figure.caption.split()))
         for width in (2.5, 3.3, 7.0):
-            narrow = figures_of(stream, reader.read(self.file["plain"]))["variance"]
+            narrow = figure_of("variance", reader.read(self.file["plain"]))
             narrow.set_size_inches(width, 3.0)
             style.caption_below(narrow)
             box = narrow.texts[0].get_window_extent()

@@ -10,21 +10,13 @@ import unittest
 import xml.etree.ElementTree
 
 from periscope_process import SharedFolderTest, run
-from plotting import ROOT, draw, figures_of, with_columns  # first of what needs packages
+from plotting import ROOT, draw, figure_of, figures_of, with_columns  # first of what needs packages
 
 # isort: split
 import numpy as np
 from PIL import Image
 
-from plots import (
-    blocks,
-    drawing,
-    kinds,
-    ladder,
-    reader,
-    stream,
-    style,
-)
+from plots import blocks, drawing, kinds, reader, style
 
 TINY = """
 [model]
@@ -71,16 +63,12 @@ class Plots(SharedFolderTest):
         cls.theory = reader.read(cls.results / "theory" / "theory.nc")
         cls.ladder = reader.read(cls.results / "stack" / "ladder.nc")
 
-    def figure(self, kind, result, name=None):
-        drawn = figures_of(kind, result)
-        return drawn[name] if name else next(iter(drawn.values()))
-
     def test_every_figure_is_written_and_the_same_each_time(self):
         done = draw(self.results / "stack", "--out", self.folder / "figures")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         written = [pathlib.Path(line) for line in done.stdout.splitlines()]
-        names = {f"propagate-{figure}" for figure in STACK_FIGURES} | {"ladder-convergence"}
-        names |= {f"ladder-{name}" for name, _ in figures_of(ladder, self.ladder).items()}
+        names = {f"propagate-{figure}" for figure in STACK_FIGURES}
+        names |= {name for name, _ in self.figures(self.ladder)}
         names |= {f"verify-{f}" for f in ("bound_ratios", "bound_ratio_vs_width", "massive_activations")}
         names |= {f"probe-{figure}" for figure in PROBE_FIGURES}
         expected = {self.folder / "figures" / f"{name}.{kind}" for name in names for kind in ("png", "svg", "txt")}
@@ -104,7 +92,7 @@ class Plots(SharedFolderTest):
     def figures(self, result):
         """The figures of a file, each with the name of its own."""
         for kind in kinds.KINDS:
-            if all(name in result for name in kind.NEEDS):
+            if all(name in result for name in kind.needs):
                 stem = pathlib.Path(result.encoding["source"]).stem
                 yield from ((f"{stem}-{name}", figure) for name, figure in figures_of(kind, result).items())
 
@@ -154,12 +142,12 @@ class Plots(SharedFolderTest):
                    if v.dtype.kind in "fiub" and v.ndim and n not in (*places, *result.coords)}
             of_nothing = with_columns(result, nan)
             for kind in kinds.KINDS:
-                if all(name in result for name in kind.NEEDS):
+                if all(name in result for name in kind.needs):
                     for name, figure in figures_of(kind, of_nothing).items():
                         with self.subTest(file=result.encoding["source"], figure=name):
                             figure.savefig(io.BytesIO(), format="png", dpi=30)
         nan = {n: np.full(v.shape, np.nan) for n, v in self.stack.data_vars.items() if n.startswith("variance_")}
-        words = [t.get_text() for t in self.figure(stream, with_columns(self.stack, nan), "variance").axes[0].texts]
+        words = [t.get_text() for t in figure_of("variance", with_columns(self.stack, nan)).axes[0].texts]
         self.assertEqual(words, ["no finite value"])
 
 

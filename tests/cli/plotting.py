@@ -34,6 +34,13 @@ def figures_of(kind, ds):
     return {name: made(make) for name, make in kind.draw(ds).items()}
 
 
+def figure_of(name, ds):
+    """The figure of that name, of a kind that the result has."""
+    from plots import kinds
+
+    return next(figures_of(kind, ds)[name] for kind in kinds.of(ds) if kind.name == kinds.family(name))
+
+
 class Asked(xarray.Dataset):
     """A result that remembers which variables it was asked for, and which were sought in it."""
 

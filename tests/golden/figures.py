@@ -20,8 +20,9 @@ ROOT = golden.HERE.parents[1]
 MANY = ["none", "post", "pre", "peri", "a+c", "deepnorm", "mix", "lns", "depth-scaled", "keel", "beam", "u-mup", "ngpt",
         "layer-scale", "muse-spark", "span"]  # fmt: skip
 # Kinds of figures of results that have others like those of another one.
-ONLY = {"many": "blocks", "inputs": "stream", "overflow": "stream", "diverged": "rate_sweeps", "theory": "stream",
-        "claims": "claims", "deep": "none", "wrong": "none", "together": "stream", "named": "stream"}
+STREAM = ("overview", "variance", "token_cosine", "gradient")
+ONLY = {"many": ["blocks"], "inputs": STREAM, "overflow": STREAM, "diverged": ["figure-3-rates"], "theory": STREAM,
+        "claims": ["claims"], "deep": [], "wrong": [], "together": STREAM, "named": STREAM}
 
 
 def commands(studies, sets):
@@ -128,7 +129,7 @@ def all_entries(program):
         from plots import kinds
         from plotting import figures_of
 
-        for kind in [kind for kind in kinds.of(ds) if kind.__name__.endswith(ONLY.get(name, ""))]:
+        for kind in [kind for kind in kinds.of(ds) if kind.name in ONLY.get(name, kinds.names())]:
             for figure, drawn in figures_of(kind, ds).items():
                 found[f"{name}/{figure}"] = entries_of(drawn)
     return found
