@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -15,29 +16,63 @@
 #include "experiments/app/tools/tools.h"
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/settings/toml_reader.h"
+#include "experiments/engine/study/checkpoint_flags.h"
+#include "sim/backends.h"
+#include "sim/base/error.h"
 #include "sim/base/printable.h"
+#include "sim/checkpoint/checkpoint_writer.h"
+#include "sim/checkpoint/recipe.h"
 
 namespace periscope::app {
 namespace {
 
 ExitCode run_info(const CommonOptions& options, const std::string& folder, const study::FlagValues& words) {
   const Checkpoint checkpoint(folder, study::read_flags(ignore_key_flags(), words).ignore_keys);
+  if (options.quiet && !options.json) return ExitCode::ok;
   std::optional<TerminalProgress> progress(std::in_place, options.quiet);
+  const nlohmann::ordered_json info = info_json(checkpoint, *progress);
+  progress.reset();  // clears its line
   if (options.json) {
-    const nlohmann::ordered_json json = info_json(checkpoint, *progress);
-    progress.reset();  // clears its line
-    print_json(json);
-  } else if (!options.quiet) {
-    const std::string text = info_text(checkpoint, *progress);
-    progress.reset();
-    print_result(text);
+    print_json(info);
+  } else {
+    print_result(info_text(checkpoint, info));
   }
   return ExitCode::ok;
 }
 
-/// The configuration, where it does not say otherwise of the family's kind.
+/// Throws ConfigError for an unknown family.
+const Family& required_family(const std::string& name) {
+  if (const Family* family = family_named(name)) return *family;
+  std::vector<std::string> names;
+  for (const Family& known : family_table()) names.emplace_back(known.name);
+  throw ConfigError(fmt::format("--family {}: expected one of {}; nearest is {}", shortened(name),
+                                fmt::join(names, ", "), nearest(name, names)));
+}
+
+/// Writes the configuration's stack, with the random weights of the first seed, into run.out as a checkpoint of
+/// `family`: in f32, or in f64 if run.dtype says so. Throws ConfigError for more than one placement, a family that
+/// cannot express the model, without run.out, and for existing files unless `overwrite`.
+void write_random_checkpoint(const config::Config& config, const Family& family, bool overwrite) {
+  if (config.run.out.empty()) throw ConfigError("--out: expected a folder for the checkpoint");
+  const std::vector<StackSpec> stacks = config.stacks();
+  if (stacks.size() != 1) {
+    throw ConfigError(fmt::format("model, init, input: expected one value of every key, for one stack, not {} stacks",
+                                  stacks.size()));
+  }
+  StackSpec spec = stacks.front();
+  const CheckpointLayout layout = layout_for(family, spec.model);
+  spec.model = layout.model;
+  // As large as asked for is what the tables together give.
+  spec.input.second_moment = table_second_moment(layout.model, spec.input.second_moment);
+  spec.input.kind = InputKind::tokens;
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const DType dtype = config.run.dtype;
+  const GeneratedWeights weights(*backend, spec, dtype, config.run.seed);
+  write_checkpoint(config.run.out, layout, *backend, weights, written_type(dtype), overwrite);
+}
+
+/// Loads the configuration, with the family's recipe unless it names another.
 config::Config load_for_family(study::Request request, const std::string& family) {
-  require_family(family);
   const auto given = config::read_tree(request.file, request.all_settings());
   if (!given->values.at_path("model.recipe"))
     request.settings.insert(request.settings.begin(), "model.recipe=" + family);
@@ -50,6 +85,7 @@ constexpr study::CommonFlags written_with{.seeds = false, .memory = false};
 ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& family) {
   std::vector<std::string> acting = study::keys_of(written_with);
   for (const char* table : {"model.", "init.", "input."}) acting.emplace_back(table);
+  const Family& known = required_family(family);
   const config::Config config = load_for_family(options.request("write-checkpoint", acting), family);
   omp_set_num_threads(study::threads_of(config.run));
   const ModelSpec& m = config.base.model;
@@ -57,11 +93,11 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
   memory.add(2.0 * 8.0 * m.width * std::max({1.0 * m.mlp_width, 1.0 * m.query_width(), 1.0 * m.vocab}), "model.width");
   TerminalProgress progress(options.quiet);
   stacks::within_memory(memory, options.asked.force, progress,
-                        [&] { write_random_checkpoint(config, family, options.asked.force); });
+                        [&] { write_random_checkpoint(config, known, options.asked.force); });
   const Checkpoint checkpoint(config.run.out);
-  const nlohmann::ordered_json json = options.json ? info_json(checkpoint, progress) : nullptr;
-  progress.say(fmt::format("{}wrote {}\n", info_text(checkpoint, progress), printable(config.run.out)));
-  if (options.json) print_json(json);
+  const nlohmann::ordered_json info = info_json(checkpoint, progress);
+  progress.say(fmt::format("{}wrote {}\n", info_text(checkpoint, info), printable(config.run.out)));
+  if (options.json) print_json(info);
   return ExitCode::ok;
 }
 

@@ -1,84 +1,182 @@
 #include "experiments/app/tools/info.h"
 
-#include "experiments/app/tools/facts.h"
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "sim/checkpoint/finite_weights.h"
 #include "sim/model/parameters.h"
 
 namespace periscope::app {
+namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<study::Flag<study::CheckpointFlags>> ignore_key_flags() {
-  return {study::ignore_key_flag<study::CheckpointFlags>()};
+/// Norms of T1 that are there: "A B".
+std::string letters_of(const SublayerRule& rule) {
+  std::vector<std::string_view> letters;
+  if (rule.norm_a) letters.emplace_back("A");
+  if (rule.norm_b) letters.emplace_back("B");
+  if (rule.norm_c) letters.emplace_back("C");
+  return fmt::format("{}", fmt::join(letters, " "));
 }
+
+/// T1 with the norms that are there: "x + B(f(A(x)))".
+std::string formula_of(const SublayerRule& rule) {
+  std::string branch = rule.norm_a ? "f(A(x))" : "f(x)";
+  if (rule.norm_b) branch = "B(" + branch + ")";
+  return rule.norm_c ? "C(x + " + branch + ")" : "x + " + branch;
+}
+
+/// The rules of attention, each with the layers that have it.
+Json attention_of(const ModelSpec& m) {
+  std::vector<std::pair<Json, std::vector<int>>> rules;
+  for (int layer = 0; layer < m.layers; ++layer) {
+    const ScoreRule scores = m.scores_at(layer);
+    Json rule{{"scale", scores.scale == 0.0 ? 1.0 / std::sqrt(static_cast<double>(m.head_dim)) : scores.scale},
+              {"soft_cap", scores.soft_cap},
+              {"window", scores.window},
+              {"rope_frequencies", m.rope_frequencies_at(layer)}};
+    const auto found = std::ranges::find(rules, rule, &std::pair<Json, std::vector<int>>::first);
+    if (found == rules.end()) {
+      rules.push_back({std::move(rule), {layer}});
+    } else {
+      found->second.push_back(layer);
+    }
+  }
+  Json all = Json::array();
+  for (const auto& [rule, layers] : rules) all.emplace_back(Json{{"layers", layers}}).update(rule);
+  return all;
+}
+
+/// "model.layers.{i}.mlp" from "model.layers.0.mlp".
+std::string pattern(std::string name) {
+  const std::size_t at = name.find(".0.");
+  if (at != std::string::npos) {
+    name.replace(at, 3, ".{i}.");
+  } else if (name.starts_with("h.0.") || name.starts_with("layers.0.")) {
+    name.replace(name.find(".0.") + 1, 1, "{i}");
+  }
+  return name;
+}
+
+/// Where every parameter is stored, "layers.{i}" standing for every layer.
+Json names_of(const Checkpoint& c) {
+  std::map<std::string, StoredPart> by_parameter;
+  for (const auto& [tensor, uses] : c.uses()) {
+    for (const ParameterMap::Use& use : uses) by_parameter[name_of(use.parameter)] = use.part;
+  }
+  Json rows = Json::array();
+  const auto add = [&](const std::string& parameter) {
+    const auto found = by_parameter.find(parameter);
+    if (found == by_parameter.end()) return;
+    const StoredPart& part = found->second;
+    const bool of_layer = parameter.starts_with("layers.");
+    rows.push_back({{"parameter", of_layer ? pattern(parameter) : parameter},
+                    {"tensor", of_layer ? pattern(part.tensor) : part.tensor},
+                    {"first", part.first},
+                    {"transposed", part.transposed},
+                    {"plus", part.plus}});
+  };
+  for (const ParameterId& gain : gains_of(c.model())) {
+    if (gain.sublayer > 1) continue;
+    add(name_of(gain));
+    add(name_of(bias_of(gain)));
+    add(name_of(alpha_of(gain)));
+  }
+  for (const ParameterId& matrix : matrices_of(token_stack(c.model()))) {
+    if (matrix.layer() > 0) continue;
+    add(name_of(matrix));
+    add(name_of(bias_of(matrix)));
+  }
+  return rows;
+}
+
+/// Returns the checkpoint's warnings, and one about the first weight that is not finite.
+std::vector<std::string> warnings_of(const Checkpoint& c, std::uint64_t parameters, stacks::Progress& progress) {
+  constexpr std::uint64_t shown_from = 1 << 26;  // numbers, which take about half a second
+  constexpr std::uint64_t million = 1'000'000;
+  std::uint64_t read = 0;
+  std::function<void(std::uint64_t)> after_block = [](std::uint64_t /*numbers*/) {};
+  if (parameters >= shown_from) {
+    progress.begin("reading weights (million numbers)", static_cast<std::int64_t>(parameters / million));
+    after_block = [&](std::uint64_t numbers) {
+      const auto before = read / million;
+      read += numbers;
+      progress.step("", static_cast<int>(read / million - before));
+    };
+  }
+  std::vector<std::string> all = c.warnings();
+  if (const auto bad = find_non_finite_weight(c, {}, after_block)) all.push_back(*bad);
+  return all;
+}
+
+}  // namespace
 
 Json info_json(const Checkpoint& c, stacks::Progress& progress) {
   const ModelSpec& m = c.model();
   const SublayerRule rule = m.rule(0);
-  Json json{{"folder", c.folder()},
-            {"family", c.family().name},
-            {"model_type", c.config().at("model_type")},
-            {"architecture", architecture_of(c)},
-            {"placement",
-             {{"name", m.placement.name},
-              {"letters", letters_of(rule)},
-              {"formula", formula_of(rule)},
-              {"final_norm", m.final_norm},
-              {"embedding_norm", m.embedding_norm},
-              {"qk_norm", qk_norm_names[static_cast<std::size_t>(m.qk_norm_at(0))]},
-              {"v_norm", m.v_norm_at(0)},
-              {"inner_norm", inner_norm_names[static_cast<std::size_t>(m.inner_norm_of(0))]},
-              {"attention_gate", attention_gate_names[static_cast<std::size_t>(m.attention_gate_at(0))]}}},
-            {"shape",
-             {{"layers", m.layers},
-              {"width", m.width},
-              {"heads", m.heads},
-              {"kv_heads", m.kv_heads},
-              {"head_dim", m.head_dim},
-              {"mlp_width", m.mlp_width},
-              {"vocab", m.vocab}}},
-            {"mlp", mlp_kind_names[static_cast<std::size_t>(m.mlp)]},
-            {"norm", norm_kind_names[static_cast<std::size_t>(m.norm)]},
-            {"norm_eps", m.norm_eps},
-            {"causal", m.causal},
-            {"parameters", parameters_of(c)},
-            {"types", types_of(c)},
-            {"tied", c.tied()},
-            {"logits", m.unembedding},
-            {"embedding",
-             {{"scale", m.embedding.scale},
-              {"width", m.embedding_width()},
-              {"positions", m.embedding.positions},
-              {"position_offset", m.embedding.position_offset},
-              {"token_types", m.embedding.token_types}}},
-            {"head", {{"transform", m.head.transform}, {"soft_cap", m.head.soft_cap}}}};
-  json["attention"] = Json::array();
-  for (const RuleGroup& g : rules_of(m)) {
-    json["attention"].push_back({{"layers", g.layers},
-                                 {"scale", g.scores.scale},
-                                 {"soft_cap", g.scores.soft_cap},
-                                 {"window", g.scores.window},
-                                 {"rope_frequencies", g.frequencies}});
-  }
-  json["names"] = Json::array();
-  for (const NameRow& row : name_map_of(c)) {
-    json["names"].push_back({{"parameter", row.parameter},
-                             {"tensor", row.part.tensor},
-                             {"first", row.part.first},
-                             {"transposed", row.part.transposed},
-                             {"plus", row.part.plus}});
-  }
-  json["tensors"] = Json::object();
+  const auto architectures = c.config().find("architectures");
+  const bool is_said = architectures != c.config().end() && !architectures->is_null();
+  Json tensors = Json::object();
+  std::map<std::string, int> types;
+  std::uint64_t parameters = 0;  // a tied matrix counts once
   for (const auto& [tensor, uses] : c.uses()) {
     const SafetensorsView& view = c.files().find(tensor);
+    ++types[name_of(view.type)];
+    parameters += count_of(view);
     Json& entry =
-        json["tensors"][tensor] = {{"type", name_of(view.type)}, {"shape", view.shape}, {"parameters", Json::array()}};
+        tensors[tensor] = {{"type", name_of(view.type)}, {"shape", view.shape}, {"parameters", Json::array()}};
     for (const ParameterMap::Use& use : uses) entry["parameters"].push_back(name_of(use.parameter));
   }
-  json["unused"] = c.unused();
-  json["defaults"] = c.defaults();
-  json["warnings"] = warnings_of(c, progress);
-  json["ignored_keys"] = c.ignored_keys();
-  return json;
+  return {{"folder", c.folder()},
+          {"family", c.family().name},
+          {"model_type", c.config().at("model_type")},
+          {"architecture", is_said ? architectures->at(0).get<std::string>() : "not said"},
+          {"placement",
+           {{"name", m.placement.name},
+            {"letters", letters_of(rule)},
+            {"formula", formula_of(rule)},
+            {"final_norm", m.final_norm},
+            {"embedding_norm", m.embedding_norm},
+            {"qk_norm", qk_norm_names[static_cast<std::size_t>(m.qk_norm_at(0))]},
+            {"v_norm", m.v_norm_at(0)},
+            {"inner_norm", inner_norm_names[static_cast<std::size_t>(m.inner_norm_of(0))]},
+            {"attention_gate", attention_gate_names[static_cast<std::size_t>(m.attention_gate_at(0))]}}},
+          {"shape",
+           {{"layers", m.layers},
+            {"width", m.width},
+            {"heads", m.heads},
+            {"kv_heads", m.kv_heads},
+            {"head_dim", m.head_dim},
+            {"mlp_width", m.mlp_width},
+            {"vocab", m.vocab}}},
+          {"mlp", mlp_kind_names[static_cast<std::size_t>(m.mlp)]},
+          {"norm", norm_kind_names[static_cast<std::size_t>(m.norm)]},
+          {"norm_eps", m.norm_eps},
+          {"causal", m.causal},
+          {"parameters", parameters},
+          {"types", types},
+          {"tied", c.tied()},
+          {"logits", m.unembedding},
+          {"embedding",
+           {{"scale", m.embedding.scale},
+            {"width", m.embedding_width()},
+            {"positions", m.embedding.positions},
+            {"position_offset", m.embedding.position_offset},
+            {"token_types", m.embedding.token_types}}},
+          {"head", {{"transform", m.head.transform}, {"soft_cap", m.head.soft_cap}}},
+          {"attention", attention_of(m)},
+          {"names", names_of(c)},
+          {"tensors", tensors},
+          {"unused", c.unused()},
+          {"defaults", c.defaults()},
+          {"warnings", warnings_of(c, parameters, progress)},
+          {"ignored_keys", c.ignored_keys()}};
 }
 
 }  // namespace periscope::app

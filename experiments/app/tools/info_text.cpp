@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <numbers>
 
-#include "experiments/app/tools/facts.h"
 #include "experiments/app/tools/info.h"
 #include "experiments/engine/result/text_table.h"
 #include "sim/base/printable.h"
@@ -12,30 +11,36 @@
 namespace periscope::app {
 namespace {
 
-bool is_norm(const NameRow& row) { return row.parameter.find("norm") != std::string::npos; }
+using Json = nlohmann::ordered_json;
 
-/// Returns the words for how the part lies in its tensor; "" if it is the whole tensor as stored.
-std::string layout_of(const NameRow& row) {
+/// Returns one line for every norm, or for every other matrix, of a layer: its parameter, its tensor, and how it lies
+/// in it where that is not the whole tensor as stored.
+std::string names_text(const Json& names, bool norms) {
   std::string text;
-  if (row.part.plus != 0.0) text += fmt::format("  {:g} + stored", row.part.plus);
-  if (row.part.transposed) text += "  transposed";
-  if (row.part.first != 0) text += fmt::format("  from output feature {}", row.part.first);
+  for (const Json& row : names) {
+    const auto parameter = row.at("parameter").get<std::string>();
+    if ((parameter.find("norm") != std::string::npos) != norms) continue;
+    text += fmt::format("  {:<35} {}", parameter, printable(row.at("tensor").get<std::string>()));
+    if (const double plus = row.at("plus"); plus != 0.0) text += fmt::format("  {:g} + stored", plus);
+    if (row.at("transposed").get<bool>()) text += "  transposed";
+    if (const int first = row.at("first"); first != 0) text += fmt::format("  from output feature {}", first);
+    text += "\n";
+  }
   return text;
 }
 
-std::string attention_line(const RuleGroup& g, const ModelSpec& m) {
-  std::string text = fmt::format("scores q·k × {:.4g}", g.scores.scale);
-  if (g.scores.soft_cap > 0.0) text += fmt::format(", capped at {:g}", g.scores.soft_cap);
-  text += g.scores.window > 0 ? fmt::format(", window of {} tokens", g.scores.window)
-          : m.causal          ? ", all tokens before"
-                              : ", all tokens";
-  if (!g.frequencies.empty()) {
+std::string attention_line(const Json& rule, const ModelSpec& m) {
+  std::string text = fmt::format("scores q·k × {:.4g}", rule.at("scale").get<double>());
+  if (const double cap = rule.at("soft_cap"); cap > 0.0) text += fmt::format(", capped at {:g}", cap);
+  const int window = rule.at("window");
+  text += window > 0 ? fmt::format(", window of {} tokens", window) : m.causal ? ", all tokens before" : ", all tokens";
+  if (const std::vector<double> frequencies = rule.at("rope_frequencies"); !frequencies.empty()) {
     const double turn = 2.0 * std::numbers::pi;
-    text += fmt::format(", RoPE periods {:.3g} to {:.3g} tokens", turn / g.frequencies.front(),
-                        turn / g.frequencies.back());
+    text +=
+        fmt::format(", RoPE periods {:.3g} to {:.3g} tokens", turn / frequencies.front(), turn / frequencies.back());
   }
-  if (std::ssize(g.layers) < m.layers) text += fmt::format("  (layers {})", fmt::join(g.layers, " "));
-  return text;
+  const std::vector<int> layers = rule.at("layers");
+  return std::ssize(layers) < m.layers ? fmt::format("{}  (layers {})", text, fmt::join(layers, " ")) : text;
 }
 
 std::string input_line(const ModelSpec& m) {
@@ -74,7 +79,7 @@ std::string inside_of(const ModelSpec& m) {
   return text;
 }
 
-/// True if what is said of the first sublayer is true of all, and they follow each other on one stream.
+/// Returns true if all sublayers are like the first, and follow each other on one stream.
 bool is_everywhere_alike(const ModelSpec& m) {
   for (int l = 0; l < m.sublayers(); ++l) {
     const SublayerRule rule = m.rule(l);
@@ -90,17 +95,18 @@ bool is_everywhere_alike(const ModelSpec& m) {
 
 }  // namespace
 
-std::string info_text(const Checkpoint& c, stacks::Progress& progress) {
+std::string info_text(const Checkpoint& c, const Json& info) {
   const ModelSpec& m = c.model();
-  const SublayerRule rule = m.rule(0);
+  const Json& placement = info.at("placement");
   std::string text;
   const auto line = [&](std::string_view key, const std::string& value) {
     text += fmt::format("{:<12}{}\n", key, value);
   };
-  line("family", fmt::format("{} ({})", c.family().name, printable(architecture_of(c))));
-  line("placement", fmt::format("{}: {}, x⁺ = {}{}{}{}", m.placement.name, letters_of(rule), formula_of(rule),
-                                m.final_norm ? ", final norm" : ", no final norm", inside_of(m),
-                                is_everywhere_alike(m) ? "" : " in the first sublayer; others differ"));
+  line("family", fmt::format("{} ({})", c.family().name, printable(info.at("architecture").get<std::string>())));
+  line("placement",
+       fmt::format("{}: {}, x⁺ = {}{}{}{}", m.placement.name, placement.at("letters").get<std::string>(),
+                   placement.at("formula").get<std::string>(), m.final_norm ? ", final norm" : ", no final norm",
+                   inside_of(m), is_everywhere_alike(m) ? "" : " in the first sublayer; others differ"));
   line("shape", fmt::format("{} layers, width {}, {} heads of {}{}, {} of {}", m.layers, m.width, m.heads, m.head_dim,
                             m.kv_heads == m.heads ? "" : fmt::format(" ({} for keys and values)", m.kv_heads),
                             mlp_kind_names[static_cast<std::size_t>(m.mlp)], m.mlp_width));
@@ -109,19 +115,13 @@ std::string info_text(const Checkpoint& c, stacks::Progress& progress) {
                     : fmt::format("{}, eps {:g}", facts_of(m.norm).title, m.norm_eps));
   line("input", input_line(m));
   line("attention", m.causal ? "causal" : "both ways");
-  for (const RuleGroup& g : rules_of(m)) line("", attention_line(g, m));
+  for (const Json& rule : info.at("attention")) line("", attention_line(rule, m));
   line("head", head_line(c));
-  std::string types;
-  for (const auto& [type, count] : types_of(c)) types += fmt::format("{}{} {}", types.empty() ? "" : ", ", count, type);
-  line("parameters", fmt::format("{:L} in {} tensors ({})", parameters_of(c), c.uses().size(), types));
-  const std::vector<NameRow> rows = name_map_of(c);
-  for (const bool norms : {true, false}) {
-    text += norms ? "\nnorms\n" : "\nmatrices\n";
-    for (const NameRow& row : rows) {
-      if (is_norm(row) == norms)
-        text += fmt::format("  {:<35} {}{}\n", row.parameter, printable(row.part.tensor), layout_of(row));
-    }
-  }
+  std::vector<std::string> types;
+  for (const auto& [type, count] : info.at("types").items()) types.push_back(fmt::format("{} {}", count.dump(), type));
+  line("parameters", fmt::format("{:L} in {} tensors ({})", info.at("parameters").get<std::uint64_t>(), c.uses().size(),
+                                 fmt::join(types, ", ")));
+  text += "\nnorms\n" + names_text(info.at("names"), true) + "\nmatrices\n" + names_text(info.at("names"), false);
   if (!c.unused().empty()) {
     text += fmt::format("\nnot used: {} tensors, such as {}\n", c.unused().size(), printable(c.unused().front()));
   }
@@ -130,7 +130,9 @@ std::string info_text(const Checkpoint& c, stacks::Progress& progress) {
     for (const auto& [key, value] : c.defaults()) text += fmt::format(" {} = {};", printable(key), printable(value));
     text.back() = '\n';
   }
-  for (const std::string& warning : warnings_of(c, progress)) text += "\nwarning: " + printable(warning) + "\n";
+  for (const Json& warning : info.at("warnings")) {
+    text += "\nwarning: " + printable(warning.get<std::string>()) + "\n";
+  }
   return dataset::within_table_width(text);
 }
 

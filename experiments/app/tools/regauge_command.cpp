@@ -14,7 +14,7 @@
 #include "experiments/app/tools/regauge.h"
 #include "experiments/app/tools/tools.h"
 #include "experiments/engine/run/memory_estimate.h"
-#include "experiments/engine/settings/parse_format.h"
+#include "experiments/engine/settings/config.h"
 #include "sim/base/printable.h"
 
 namespace periscope::app {
