@@ -21,7 +21,7 @@
 #include "experiments/app/command_line_faults.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
-#include "experiments/app/tools/all_commands.h"
+#include "experiments/app/tools/tools.h"
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/settings/build_info.h"
 #include "experiments/studies/studies.h"

@@ -1,4 +1,5 @@
-#include "experiments/app/tools/all_commands.h"
+#include <string>
+#include <vector>
 
 #include "experiments/app/run_study.h"
 #include "experiments/app/tools/tools.h"
@@ -7,6 +8,14 @@
 namespace periscope::app {
 namespace {
 
+/// For lists of commands: main answers it.
+void add_help(CLI::App& app) {
+  app.add_subcommand("help", "The flags of a command, as its --help")
+      ->add_option_function<std::vector<std::string>>(
+          "command", [](const std::vector<std::string>& /*words*/) {},
+          "The command, as in `periscope help propagate`; none: all of them");
+}
+
 /// An empty value is a variable of a shell that was not set, not the wish for a default.
 void refuse_empty_values(CLI::App& app) {
   const CLI::Validator not_empty(
@@ -14,7 +23,7 @@ void refuse_empty_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     if (option->get_items_expected_min() > 0) option->check(not_empty);
   }
-  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) refuse_empty_values(*command);
+  for (CLI::App* command : app.get_subcommands({})) refuse_empty_values(*command);
 }
 
 }  // namespace

@@ -2,8 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-/// The commands that are no studies. Every function adds some to `app`; a command that runs sets `code`, the process's
-/// exit code.
+/// Every function adds commands to `app`; a command that runs sets `code`, the process's exit code.
 namespace periscope::app {
 
 void add_checkpoint_tools(CLI::App& app, int& code);  ///< info and write-checkpoint
@@ -12,6 +11,8 @@ void add_generate(CLI::App& app, int& code);
 void add_toy(CLI::App& app, int& code);
 void add_list(CLI::App& app, int& code);
 void add_cite(CLI::App& app, int& code);
-void add_help(CLI::App& app);  ///< for lists of commands: main answers it
+
+/// Adds every study and every other command.
+void add_commands(CLI::App& app, int& code);
 
 }  // namespace periscope::app
