@@ -1,19 +1,76 @@
-#include "experiments/app/tools/generate.h"
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
-#include <utility>
 
+#include "experiments/app/command.h"
+#include "experiments/app/publish.h"
 #include "experiments/app/standard_streams.h"
-#include "sim/base/error.h"
+#include "experiments/app/study_flags.h"
+#include "experiments/app/terminal_progress.h"
+#include "experiments/app/tools/tools.h"
+#include "experiments/engine/run/memory_estimate.h"
+#include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/study/checkpoint_flags.h"
+#include "sim/backends.h"
 #include "sim/base/printable.h"
+#include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/files/output_file.h"
 #include "sim/model/key_value_cache.h"
 
 namespace periscope::app {
+namespace {
 
-std::vector<int> generate_greedily(const StackContext& c, std::vector<int> ids, int count,
-                                   const std::function<void(int)>& on_token) {
+struct GenerateFlags : study::CheckpointFlags {
+  int count = 64;
+};
+std::vector<study::Flag<GenerateFlags>> flags() {
+  auto all = study::checkpoint_flags<GenerateFlags>();
+  all.push_back({"count", &GenerateFlags::count, "Tokens to add", at_least(1)});
+  return all;
+}
+
+constexpr study::CommonFlags generated_with{.vary = false, .seed = false, .seeds = false};
+
+/// Every token reads all before it, so their number is bounded where no table of positions does it.
+void require_room(const ModelSpec& model, std::size_t prompt, int count) {
+  const bool learned = model.embedding.positions > 0;
+  const std::int64_t room = learned ? model.embedding.positions - model.embedding.position_offset : stacks::most_tokens;
+  const std::int64_t read = static_cast<std::int64_t>(prompt) + count - 1;  // the last token is not read
+  if (read <= room) return;
+  throw ConfigError(fmt::format("--count {}: {} tokens would be read, {} {}", count, read,
+                                learned ? "the model has positions for" : "expected at most", room));
+}
+
+/// Bytes of converted weights that stay in memory from token to token: all of them, as far as --memory goes, or else
+/// half of what there is.
+double kept_weights(const Checkpoint& checkpoint, const config::RunOptions& run, int threads) {
+  const double all = static_cast<double>(checkpoint.files().counts().numbers * size_of(run.dtype));
+  return std::min(all, run.memory > 0.0 ? run.memory : stacks::available_bytes(threads) / 2.0);
+}
+
+/// The pass over the prompt, with the keys and values of all tokens and the weights that stay.
+stacks::MemoryEstimate generate_memory(const ModelSpec& model, const config::RunOptions& run, int prompt, int longest,
+                                       double kept, int threads) {
+  const std::string_view key = "--count or --max-tokens";
+  stacks::MemoryEstimate memory = stacks::pass_memory(model, prompt, run.dtype, false, threads);
+  memory.add(2.0 * model.layers * longest * model.key_width() * static_cast<double>(size_of(run.dtype)), key);
+  memory.key = key;
+  memory.add(kept, "--memory");
+  return memory;
+}
+
+/// Continues a sequence by `count` tokens, each the one with the largest logit (of equals the first): a forward pass
+/// over `ids`, then one over each new token, with the keys and values of those before it (KeyValueCache). Calls
+/// `on_token` after each.
+void generate_greedily(const StackContext& c, std::vector<int>& ids, int count, const std::function<void()>& on_token) {
   KeyValueCache cache(c.model.layers, static_cast<Tensor::Index>(ids.size()) + count - 1);  // the last is not read
   for (int i = 0; i < count; ++i) {
     const std::span<const int> unread = std::span(ids).subspan(static_cast<std::size_t>(cache.tokens()));
@@ -22,12 +79,9 @@ std::vector<int> generate_greedily(const StackContext& c, std::vector<int> ids, 
       throw Error(ExitCode::runtime_failure, "generate: the model's logits are not numbers: no token is the likeliest");
     }
     ids.push_back(static_cast<int>(std::ranges::max_element(logits) - logits.begin()));
-    on_token(ids.back());
+    on_token();
   }
-  return ids;
 }
-
-namespace {
 
 /// Bytes at the end of `text` that begin a character of UTF-8 whose rest may still come.
 std::size_t unfinished(const std::string& text) {
@@ -40,25 +94,99 @@ std::size_t unfinished(const std::string& text) {
   return 0;
 }
 
+ExitCode run_generate(const CommonOptions& options, const study::FlagValues& words) {
+  const study::Request request = options.request("generate", study::keys_of(generated_with), words);
+  const auto own = study::read_flags(flags(), words);
+  const int count = own.count;
+  const config::Config config = study::load_for_checkpoint(request);
+  study::require_other_folder("run.out", config.run.out, own.checkpoint);
+  const int threads = study::threads_of(config.run);
+  omp_set_num_threads(threads);
+  const std::string file = config.run.out.empty() ? "" : config.run.out + "/generate.json";
+  if (!file.empty()) const OutputFile trial(file);
+  const Checkpoint checkpoint(own.checkpoint, own.ignore_keys);
+  const ModelSpec& model = checkpoint.model();
+  if (!model.causal || !model.unembedding) {
+    throw ConfigError(fmt::format("generate {}: expected a causal model with a head", own.checkpoint));
+  }
+  const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const double kept = count > 1 ? kept_weights(checkpoint, config.run, threads) : 0.0;  // a single pass reads all once
+  const CheckpointWeights weights(*backend, checkpoint, config.run.dtype, static_cast<std::size_t>(kept));
+  const StackContext context{.ops = *backend, .model = model, .weights = weights};
+  const stacks::TokenInput input = stacks::read_token_input(own, model, own.checkpoint);
+  require_room(model, input.ids.size(), count);
+  const int prompt = static_cast<int>(input.ids.size());
+  const stacks::MemoryEstimate memory =
+      generate_memory(model, config.run, prompt, prompt + count - 1, kept, threads);  // the last is not read
+  std::vector<int> ids = input.ids;
+  const bool shown = !options.json && input.tokenizer != nullptr;
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  // The text is printed while it grows, so that an interrupted run keeps it. A terminal gets what is printable, because
+  // the text comes from a foreign file and could command it, and waits for the rest of a character; a pipe gets the
+  // bytes.
+  std::size_t printed = 0;
+  const auto print = [&](bool is_whole) {
+    const std::string text = input.tokenizer->decode(ids);
+    const std::size_t end = text.size() - (terminal && !is_whole ? unfinished(text) : 0);
+    if (end <= printed) return;
+    const std::string grown = text.substr(printed, end - printed);
+    print_result(terminal ? printable(grown, Layout::lines) : grown);
+    printed = end;
+  };
+  bool has_begun = false;
+  const auto end_text = [&] {
+    if (!shown || !has_begun) return;
+    print(true);
+    print_result("\n");
+  };
+  const auto generate = [&] {
+    TerminalProgress progress(options.quiet || (shown && terminal));  // which would be drawn into the text
+    has_begun = true;
+    if (shown) print(false);
+    progress.begin("generate", count);
+    generate_greedily(context, ids, count, [&] {
+      if (shown) print(false);
+      progress.step(fmt::format("id {}", ids.back()));
+      progress.throw_if_stop_requested();
+    });
+  };
+  bool stopped = false;
+  TerminalProgress to_say(options.quiet);
+  for (const std::string& warning : checkpoint.warnings()) to_say.say(fmt::format("warning: {}\n", printable(warning)));
+  try {
+    stopped = stacks::until_stopped([&] { stacks::within_memory(memory, options.asked.force, to_say, generate); });
+  } catch (...) {
+    end_text();  // so that the message does not follow it on its line
+    throw;
+  }
+  end_text();
+  nlohmann::ordered_json json{{"ids", ids}, {"prompt_tokens", input.ids.size()}};
+  if (input.tokenizer != nullptr) json["text"] = input.tokenizer->decode(ids);
+  json["tokenizer"] = input.tokenizer_name;
+  if (!checkpoint.ignored_keys().empty()) json["ignored_keys"] = checkpoint.ignored_keys();
+  if (!stopped && !file.empty()) {
+    write_file(file, config::json_text(json, 1) + "\n");
+    if (!options.quiet) print_message(fmt::format("wrote {}\n", printable(file)));
+  }
+  const std::string all = fmt::format("{}\n", fmt::join(ids, " "));
+  if (shown || options.json) {
+    if (!options.quiet) print_message(all);
+  } else {
+    print_result(all);
+  }
+  if (stopped) throw stacks::Stopped();
+  if (options.json) print_json(json);
+  return ExitCode::ok;
+}
+
 }  // namespace
 
-void GrowingText::print(std::size_t end) {
-  if (end <= printed_) return;
-  const std::string raw = whole_.substr(printed_, end - printed_);
-  print_result(terminal_ ? printable(raw, Layout::lines) : raw);
-  printed_ = end;
-}
-
-void GrowingText::show(const std::string& whole) {
-  begun_ = true;
-  whole_ = whole;
-  print(whole_.size() - (terminal_ ? unfinished(whole_) : 0));
-}
-
-void GrowingText::end() {
-  if (!std::exchange(begun_, false)) return;
-  print(whole_.size());
-  print_result("\n");
+void add_generate(CLI::App& app, int& code) {
+  const auto words = std::make_shared<study::FlagValues>();
+  CLI::App* command =
+      add_command(app, code, "generate", "Continue tokens with a checkpoint, always by the likeliest token",
+                  generated_with, [=](const CommonOptions& options) { return run_generate(options, *words); });
+  add_flags(*command, study::flag_texts(flags()), *words);
 }
 
 }  // namespace periscope::app
