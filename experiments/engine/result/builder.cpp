@@ -9,13 +9,15 @@
 namespace periscope::dataset {
 namespace {
 
-/// As many values of that type, none of them there.
-Values empty(Type type, std::size_t size) {
-  const auto filled = [&]<class T>(T value) { return Values(std::vector<T>(size, value)); };
-  return type == Type::real      ? filled(missing<double>())
-         : type == Type::integer ? filled(missing_integer)
-         : type == Type::boolean ? filled(missing_boolean)
-                                 : filled(std::string());
+/// `size` missing values of a type.
+Values missing_values(Type type, std::size_t size) {
+  switch (type) {
+    case Type::real: return std::vector(size, missing<double>());
+    case Type::integer: return std::vector(size, missing_integer);
+    case Type::boolean: return std::vector(size, missing_boolean);
+    case Type::text: break;
+  }
+  return std::vector<std::string>(size);
 }
 
 }  // namespace
@@ -26,19 +28,18 @@ Builder::Row Builder::Row::at(std::string_view dimension, std::size_t index) con
   return row;
 }
 
-void Builder::put(std::size_t column, const std::vector<std::pair<std::size_t, std::size_t>>& at, Values values) {
-  const ColumnSpec& spec = schema_->columns()[column];
-  if (spec.type == Type::real && std::holds_alternative<std::vector<std::int64_t>>(values)) {
-    // A whole number is a real one.
+void Builder::put(std::string_view column, const Position& at, Values values) {
+  const std::size_t index = schema_->index_of(column);
+  const Type declared = schema_->columns()[index].type;
+  if (declared == Type::real && std::holds_alternative<std::vector<std::int64_t>>(values)) {
     std::vector<double> reals;
     for (std::size_t i = 0; i < size_of(values); ++i) reals.push_back(number_at(values, i));
     values = std::move(reals);
   }
-  if (static_cast<Type>(values.index()) != spec.type) {
-    throw std::logic_error(fmt::format("column {}: {} values, declared {}", spec.name,
-                                       name_of(static_cast<Type>(values.index())), name_of(spec.type)));
+  if (const auto type = static_cast<Type>(values.index()); type != declared) {
+    throw std::logic_error(fmt::format("column {}: {} values, declared {}", column, name_of(type), name_of(declared)));
   }
-  entries_.push_back({column, at, std::move(values)});
+  entries_.push_back({index, at, std::move(values)});
 }
 
 void Builder::count(std::string_view dimension, std::size_t length, std::int64_t first) {
@@ -47,52 +48,44 @@ void Builder::count(std::string_view dimension, std::size_t length, std::int64_t
   put(dimension, values);
 }
 
-void Builder::mention(std::string_view column) {
-  const std::size_t index = schema_->index_of(column);
-  entries_.push_back({index, {}, empty(schema_->columns()[index].type, 0)});
-}
-
 std::vector<std::size_t> Builder::lengths() const {
-  std::vector<std::size_t> all(schema_->dimensions().size(), 0);
-  std::vector<bool> has_coordinate(all.size(), false);
-  for (const bool coordinates : {true, false}) {
-    for (const Entry& entry : entries_) {
-      const ColumnSpec& column = schema_->columns()[entry.column];
-      if ((column.dimensions == column.name) != coordinates) continue;
-      std::vector<std::size_t> open = schema_->axes_of(entry.column);
-      const auto grow = [&](std::size_t dimension, std::size_t length) {
-        if (has_coordinate[dimension] && !coordinates) return;
-        if (coordinates) has_coordinate[dimension] = true;
-        all[dimension] = std::max(all[dimension], length);
-      };
-      for (const auto& [dimension, index] : entry.at) {
-        if (std::erase(open, dimension) > 0) grow(dimension, index + 1);
-      }
-      if (open.size() == 1) grow(open.front(), size_of(entry.values));
+  std::vector<std::size_t> of_coordinates(schema_->dimensions().size(), 0);
+  std::vector<std::size_t> of_values = of_coordinates;
+  for (const Entry& entry : entries_) {
+    const ColumnSpec& column = schema_->columns()[entry.column];
+    std::vector<std::size_t>& lengths = column.dimensions == column.name ? of_coordinates : of_values;
+    std::vector<std::size_t> open = schema_->axes_of(entry.column);
+    for (const auto& [dimension, index] : entry.at) {
+      if (std::erase(open, dimension) > 0) lengths[dimension] = std::max(lengths[dimension], index + 1);
     }
+    if (open.size() == 1) lengths[open.front()] = std::max(lengths[open.front()], size_of(entry.values));
   }
-  return all;
+  std::ranges::transform(of_coordinates, of_values, of_values.begin(), [](std::size_t coordinate, std::size_t values) {
+    return coordinate > 0 ? coordinate : values;
+  });
+  return of_values;
 }
 
 void Builder::fill(Values& all, const Entry& entry, const std::vector<std::size_t>& length) const {
   const std::vector<std::size_t>& axes = schema_->axes_of(entry.column);
-  const auto too_many = [&] {
-    throw std::logic_error(
-        fmt::format("column {}: {} values are too many", schema_->columns()[entry.column].name, size_of(entry.values)));
-  };
   for (std::size_t k = 0; k < size_of(entry.values); ++k) {
     std::size_t rest = k;
     std::size_t flat = 0;
     std::size_t stride = 1;
-    for (std::size_t d = axes.size(); d-- > 0;) {
-      const auto fixed = std::ranges::find(entry.at, axes[d], &std::pair<std::size_t, std::size_t>::first);
-      const std::size_t index = fixed != entry.at.end() ? fixed->second : rest % length[axes[d]];
-      if (index >= length[axes[d]]) too_many();
+    bool fits = true;
+    for (const std::size_t axis : axes | std::views::reverse) {
+      const auto fixed = std::ranges::find(entry.at, axis, &Position::value_type::first);
+      const bool open = fixed == entry.at.end();
+      const std::size_t index = open ? rest % length[axis] : fixed->second;
+      fits = fits && index < length[axis];
+      if (open) rest /= length[axis];
       flat += stride * index;
-      if (fixed == entry.at.end()) rest /= length[axes[d]];
-      stride *= length[axes[d]];
+      stride *= length[axis];
     }
-    if (rest != 0) too_many();
+    if (!fits || rest != 0) {
+      throw std::logic_error(fmt::format("column {}: {} values are too many", schema_->columns()[entry.column].name,
+                                         size_of(entry.values)));
+    }
     std::visit([&](auto& into) { into[flat] = std::get<std::remove_reference_t<decltype(into)>>(entry.values)[k]; },
                all);
   }
@@ -101,35 +94,28 @@ void Builder::fill(Values& all, const Entry& entry, const std::vector<std::size_
 Dataset Builder::finish() const {
   Dataset data;
   const std::vector<std::size_t> length = lengths();
-  for (std::size_t d = 0; d < length.size(); ++d) {
-    const DimensionSpec& dimension = schema_->dimensions()[d];
-    if (length[d] > 0) data.dimensions.push_back({dimension.name, length[d], dimension.free});
-  }
   std::vector<std::vector<const Entry*>> by_column(schema_->columns().size());
   for (const Entry& entry : entries_) by_column[entry.column].push_back(&entry);
   for (std::size_t i = 0; i < by_column.size(); ++i) {
-    if (by_column[i].empty()) continue;
-    std::size_t size = 1;
+    std::size_t size = by_column[i].empty() ? 0 : 1;
     for (const std::size_t axis : schema_->axes_of(i)) size *= length[axis];
     if (size == 0) continue;
     const ColumnSpec& spec = schema_->columns()[i];
-    Column column{.name = spec.name,
-                  .dimensions = spec.axes(),
-                  .values = empty(spec.type, size),
-                  .units = spec.units,
-                  .meaning = spec.meaning,
-                  .label = spec.label};
-    for (const Entry* entry : by_column[i]) fill(column.values, *entry, length);
-    data.columns.push_back(std::move(column));
+    Values values = missing_values(spec.type, size);
+    for (const Entry* entry : by_column[i]) fill(values, *entry, length);
+    data.columns.push_back({spec.name, spec.axes(), std::move(values), spec.units, spec.meaning, spec.label});
   }
-  std::erase_if(data.dimensions, [&](const Dimension& dimension) {
-    const auto uses = [&](const Column& column) {
+  for (std::size_t d = 0; d < length.size(); ++d) {
+    const DimensionSpec& dimension = schema_->dimensions()[d];
+    const auto is_on = [&](const Column& column) {
       return !column.is_coordinate() && std::ranges::find(column.dimensions, dimension.name) != column.dimensions.end();
     };
-    if (std::ranges::any_of(data.columns, uses)) return false;
-    std::erase_if(data.columns, [&](const Column& column) { return column.name == dimension.name; });
-    return true;
-  });
+    if (std::ranges::any_of(data.columns, is_on)) {
+      data.dimensions.push_back({dimension.name, length[d], dimension.free});
+    } else {
+      std::erase_if(data.columns, [&](const Column& column) { return column.name == dimension.name; });
+    }
+  }
   return data;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -13,66 +13,41 @@
 
 namespace periscope::dataset {
 
-namespace details {
 template <class T>
 inline constexpr bool is_text = std::is_convertible_v<const T&, std::string_view>;
-template <class T>
-struct OptionalOf : std::false_type {
-  using Inner = T;
-};
-template <class T>
-struct OptionalOf<std::optional<T>> : std::true_type {
-  using Inner = T;
-};
-template <class T>
-concept List = !is_text<T> && requires(const T& list) {
-  list.begin();
-  list.end();
-};
-template <class T>
-struct ElementOf {
-  using type = T;
-};
-template <List T>
-struct ElementOf<T> {
-  using type = std::remove_cvref_t<decltype(*std::declval<const T&>().begin())>;
-};
-/// The element without its std::optional.
-template <class T>
-using Scalar = typename OptionalOf<typename ElementOf<typename OptionalOf<std::remove_cvref_t<T>>::Inner>::type>::Inner;
-/// What a column stores of a T, or of every element of a list: text, a flag, a double or a whole number.
-template <class T, class S = Scalar<T>>
-using Stored =
-    std::conditional_t<is_text<S>, std::string,
-                       std::conditional_t<std::is_same_v<S, bool>, std::uint8_t,
-                                          std::conditional_t<std::is_floating_point_v<S>, double, std::int64_t>>>;
-}  // namespace details
 
-/// The type of the column that a value of C++ goes into: double, a whole number, bool, text, one of them or none
-/// (std::optional), or a list of them.
+/// One value as a column stores it: text, a flag, a double or an integer; of an empty std::optional the missing value.
 template <class T>
-Type type_of() {
-  return static_cast<Type>(Values(std::vector<details::Stored<T>>()).index());
+auto stored(const T& value) {
+  if constexpr (is_text<T>) {
+    return std::string(value);
+  } else if constexpr (requires { value.has_value(); }) {
+    return value ? stored(*value) : missing<decltype(stored(*value))>();
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return static_cast<std::uint8_t>(value);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<double>(value);
+  } else {
+    return static_cast<std::int64_t>(value);
+  }
 }
 
-/// A value, or a list of values, as a column holds them.
+/// A value, or a list of values, as a column stores them.
 template <class T>
-Values values_of(const T& value) {
-  using Stored = details::Stored<T>;
-  std::vector<Stored> values;
-  const auto append = [&]<class V>(const V& one) {
-    if constexpr (details::OptionalOf<V>::value) {
-      values.push_back(one ? static_cast<Stored>(*one) : missing<Stored>());
-    } else {
-      values.push_back(static_cast<Stored>(one));
-    }
-  };
-  if constexpr (details::List<T>) {
-    for (const auto& one : value) append(static_cast<typename details::ElementOf<T>::type>(one));
+auto stored_values(const T& value) {
+  if constexpr (std::ranges::range<const T> && !is_text<T>) {
+    std::vector<decltype(stored(*std::ranges::begin(value)))> values;
+    for (const auto& one : value) values.push_back(stored(one));
+    return values;
   } else {
-    append(value);
+    return std::vector{stored(value)};
   }
-  return values;
+}
+
+/// The type of the column that stores a T or a list of T.
+template <class T>
+Type type_of() {
+  return static_cast<Type>(Values(decltype(stored_values(std::declval<const T&>()))()).index());
 }
 
 /// A result in the making: values in the columns that its schema declares, put there row by row.
@@ -81,23 +56,25 @@ class Builder {
   /// The schema must outlive this.
   explicit Builder(const Schema& schema) : schema_(&schema) {}
 
+  /// Dimensions and the index on each.
+  using Position = std::vector<std::pair<std::size_t, std::size_t>>;
+
   /// A position on some dimensions, at which values are put.
   class Row {
    public:
+    explicit Row(Builder& builder) : builder_(&builder) {}
     /// Returns the position that this one becomes with `index` on one more dimension.
     [[nodiscard]] Row at(std::string_view dimension, std::size_t index) const;
-    /// The values on the dimensions of `column` that the row leaves open, in their order, row-major; behind the last
-    /// one there is none. Throws std::logic_error for a column that was not declared, or with another type.
+    /// Puts the values on those dimensions of `column` that the row leaves open, row-major; values that are not put are
+    /// missing. Throws std::logic_error for a column that was not declared, or with another type.
     template <class T>
     void put(std::string_view column, const T& value) const {
-      builder_->put(builder_->schema_->index_of(column), at_, values_of(value));
+      builder_->put(column, at_, stored_values(value));
     }
 
    private:
-    friend class Builder;
-    explicit Row(Builder& builder) : builder_(&builder) {}
     Builder* builder_;
-    std::vector<std::pair<std::size_t, std::size_t>> at_;  // dimension and index
+    Position at_;
   };
 
   [[nodiscard]] Row row() { return Row(*this); }
@@ -106,23 +83,23 @@ class Builder {
   void put(std::string_view column, const T& value) {
     row().put(column, value);
   }
-  /// The coordinate first, first + 1, …
+  /// Puts the coordinate first, first + 1, …
   void count(std::string_view dimension, std::size_t length, std::int64_t first = 0);
   /// The result has this column even if nothing is put there.
-  void mention(std::string_view column);
+  void mention(std::string_view column) { entries_.push_back({schema_->index_of(column), {}, {}}); }
 
   /// The columns in which anything was put, in their declared order. A dimension is as long as its coordinate, or else
-  /// as what was put along it; one on which nothing but its coordinate stands is left out. Throws std::logic_error for
-  /// more values than there is room.
+  /// as what was put along it; one that only its coordinate uses is left out. Throws std::logic_error for more values
+  /// than there is room.
   [[nodiscard]] Dataset finish() const;
 
  private:
   struct Entry {
     std::size_t column;
-    std::vector<std::pair<std::size_t, std::size_t>> at;
+    Position at;
     Values values;
   };
-  void put(std::size_t column, const std::vector<std::pair<std::size_t, std::size_t>>& at, Values values);
+  void put(std::string_view column, const Position& at, Values values);
   [[nodiscard]] std::vector<std::size_t> lengths() const;
   void fill(Values& all, const Entry& entry, const std::vector<std::size_t>& length) const;
 

@@ -18,23 +18,29 @@ std::string_view name_of(Type type) {
 }
 
 double number_at(const Values& values, std::size_t i) {
-  if (is_missing(values, i)) return std::numeric_limits<double>::quiet_NaN();
+  if (is_missing(values, i)) return missing<double>();
   if (const auto* reals = std::get_if<std::vector<double>>(&values)) return (*reals)[i];
-  if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&values)) {
-    return static_cast<double>((*integers)[i]);
-  }
-  return static_cast<double>(std::get<std::vector<std::uint8_t>>(values)[i]);
+  if (const auto* flags = std::get_if<std::vector<std::uint8_t>>(&values)) return (*flags)[i];
+  return static_cast<double>(std::get<std::vector<std::int64_t>>(values)[i]);
 }
 
 bool is_missing(const Values& values, std::size_t i) {
   if (const auto* reals = std::get_if<std::vector<double>>(&values)) return std::isnan((*reals)[i]);
-  if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&values)) return (*integers)[i] == missing_integer;
-  if (const auto* flags = std::get_if<std::vector<std::uint8_t>>(&values)) return (*flags)[i] == missing_boolean;
-  return std::get<std::vector<std::string>>(values)[i].empty();
+  return std::visit([i]<class T>(const std::vector<T>& list) { return list[i] == missing<T>(); }, values);
 }
 
 std::size_t size_of(const Values& values) {
   return std::visit([](const auto& list) { return list.size(); }, values);
+}
+
+std::vector<std::string> words_of(std::string_view text, char separator) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(separator), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
 }
 
 const Fact* find(const Facts& facts, std::string_view name) {

@@ -15,13 +15,12 @@ namespace periscope::dataset {
 enum class Type { real, integer, boolean, text };
 std::string_view name_of(Type type);
 
-/// The values of a column, one after another; alternatives in the order of Type. What is not there is NaN, or one of
-/// these, or "".
+/// The values of a column, alternatives in the order of Type. A missing value is NaN, one of these, or "".
 using Values =
     std::variant<std::vector<double>, std::vector<std::int64_t>, std::vector<std::uint8_t>, std::vector<std::string>>;
 inline constexpr std::int64_t missing_integer = std::numeric_limits<std::int64_t>::min();
-inline constexpr std::uint8_t missing_boolean = 255;  ///< beside 0 and 1
-/// The one of a stored type.
+inline constexpr std::uint8_t missing_boolean = 255;
+/// The missing value of a stored type.
 template <class T>
 T missing() {
   if constexpr (std::is_same_v<T, double>) return std::numeric_limits<double>::quiet_NaN();
@@ -30,10 +29,13 @@ T missing() {
   return T();
 }
 
-/// The number at `i` of what is no text; NaN for what is not there.
+/// The number at `i` of a column that is not text; NaN if it is missing.
 double number_at(const Values& values, std::size_t i);
 bool is_missing(const Values& values, std::size_t i);
 std::size_t size_of(const Values& values);
+
+/// Splits a text: "input placement" becomes {"input", "placement"}.
+std::vector<std::string> words_of(std::string_view text, char separator = ' ');
 
 struct Dimension {
   std::string name;
@@ -56,7 +58,7 @@ struct Column {
   [[nodiscard]] bool is_coordinate() const { return dimensions.size() == 1 && dimensions.front() == name; }
 };
 
-/// A text that is JSON: what has parts of its own, as a configuration.
+/// A fact with a structure, such as a configuration, as JSON.
 struct JsonText {
   std::string text;
   bool operator==(const JsonText&) const = default;
@@ -68,8 +70,8 @@ using Facts = std::vector<std::pair<std::string, Fact>>;
 const Fact* find(const Facts& facts, std::string_view name);
 void set(Facts& facts, std::string_view name, Fact value);
 
-/// A result: what files, JSON and figures are made from, and what is read out of a file. Dimensions, columns and facts
-/// are sealed: the same for every run of one configuration by one program, whatever the number of threads.
+/// A result, of which files and JSON are images. Dimensions, columns and facts are the same for every run of one
+/// configuration by one program, whatever the number of threads.
 struct Dataset {
   std::vector<Dimension> dimensions;
   std::vector<Column> columns;
@@ -77,7 +79,7 @@ struct Dataset {
   Facts circumstances = {};  ///< when and where it was made, by what command, in how many seconds
 
   [[nodiscard]] const Column* find(std::string_view name) const;
-  /// The length of a dimension, which there has to be.
+  /// The length of a dimension. Throws std::logic_error for an unknown one.
   [[nodiscard]] std::size_t length(std::string_view dimension) const;
 };
 

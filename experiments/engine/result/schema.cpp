@@ -3,21 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <stdexcept>
 
-#include "experiments/engine/result/words.h"
-
 namespace periscope::dataset {
-namespace {
-
-/// A unit of a pure number that UDUNITS does not know.
-struct PureUnit {
-  std::string_view name, in_words;
-};
-constexpr std::array pure_units{PureUnit{"nat", "nat"}, PureUnit{"nat2", "nat²"}, PureUnit{"dB", "dB"}};
-
-}  // namespace
 
 std::vector<std::string> ColumnSpec::axes() const { return words_of(dimensions); }
 
@@ -36,9 +24,9 @@ Schema::Schema(std::string kind, int version, std::vector<DimensionSpec> dimensi
     if (!index_.emplace(c.name, i).second) wrong("declared twice");
     if (c.meaning.empty()) wrong("no meaning");
     if ((c.type == Type::text) != c.units.empty()) wrong("units are for numbers and flags, and all of these have them");
-    if (const auto it = std::ranges::find(pure_units, c.units, &PureUnit::name); it != pure_units.end()) {
+    if (c.units == "nat" || c.units == "nat2" || c.units == "dB") {  // pure numbers that UDUNITS does not know
+      c.meaning += ", in " + (c.units == "nat2" ? "nat²" : c.units);
       c.units = "1";
-      c.meaning += fmt::format(", in {}", it->in_words);
     }
     axes_.emplace_back();
     for (const std::string& name : c.axes()) axes_.back().push_back(dimension(name));

@@ -10,24 +10,25 @@
 
 namespace periscope::dataset {
 
-/// A dimension of a result, and its coordinate: the values along it, a column of the dimension's own name.
+/// A dimension of a result, and its coordinate: the column of the same name with the values along it.
 struct DimensionSpec {
   std::string name;
-  Type type = Type::text;    ///< of the coordinate
-  std::string units = {};    ///< of the coordinate, as in ColumnSpec
-  std::string meaning = {};  ///< of the coordinate; "" if positions have no values of their own
-  bool free = false;         ///< as long as the run lasts (steps of training); NetCDF calls it unlimited
+  // Of the coordinate, as in ColumnSpec. A meaning "" declares no coordinate.
+  Type type = Type::text;
+  std::string units = {};
+  std::string meaning = {};
+  bool free = false;  ///< as long as the run lasts (steps of training); NetCDF calls it unlimited
 };
 
-/// All that is said about one column of a result. Files (NetCDF, and CSV from it), JSON and lists are made from it.
+/// The declaration of one column of a result, from which files, JSON and lists are made.
 struct ColumnSpec {
   std::string name;        ///< the variable in files
   std::string dimensions;  ///< separated by spaces; "": one value for the whole result
   Type type;
-  std::string units;  ///< "1" of pure numbers and flags, "s", …, as UDUNITS writes them; "" of text. "nat", "nat2" and
-                      ///< "dB", which it does not know, become "1" and words of the meaning
+  std::string units;    ///< as UDUNITS writes them, "1" of pure numbers and flags; "" of text. "nat", "nat2" and "dB",
+                        ///< which it does not know, become "1" and words of the meaning
   std::string meaning;  ///< the variable's long_name
-  bool label = false;   ///< it says what the positions on its dimension are, beside the coordinate
+  bool label = false;   ///< describes the positions on its dimension, in addition to the coordinate
 
   [[nodiscard]] std::vector<std::string> axes() const;  ///< the dimensions one by one
 };
@@ -36,7 +37,7 @@ struct ColumnSpec {
 class Schema {
  public:
   /// The version counts from 1 and rises when a column changes its name, dimensions, type, units or meaning, or goes.
-  /// Throws std::logic_error where a declaration is incomplete, or said twice, or names a dimension that there is not.
+  /// Throws std::logic_error for a declaration that is incomplete, repeated, or on an unknown dimension.
   Schema(std::string kind, int version, std::vector<DimensionSpec> dimensions, std::vector<ColumnSpec> columns);
 
   [[nodiscard]] const std::string& kind() const { return kind_; }
@@ -44,7 +45,7 @@ class Schema {
   [[nodiscard]] const std::vector<DimensionSpec>& dimensions() const { return dimensions_; }
   /// Coordinates first.
   [[nodiscard]] const std::vector<ColumnSpec>& columns() const { return columns_; }
-  /// The positions of a column and of a dimension. Throw std::logic_error for what was not declared.
+  /// The positions of a column and of a dimension. Throw std::logic_error for an undeclared name.
   [[nodiscard]] std::size_t index_of(std::string_view column) const;
   [[nodiscard]] std::size_t dimension(std::string_view name) const;
   /// The dimensions of a column, as positions.

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "experiments/engine/result/words.h"
+#include "experiments/engine/result/dataset.h"
 
 namespace periscope::dataset {
 namespace {

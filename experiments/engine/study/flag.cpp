@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "experiments/engine/result/words.h"
+#include "experiments/engine/result/dataset.h"
 #include "sim/base/printable.h"
 #include "sim/base/whole_number.h"
 
