@@ -9,12 +9,17 @@ namespace periscope::judge {
 
 inline const std::string detectable_words = "error that would have been rejected with 95 % probability (T22)";
 
+/// NAME, the verdict of a test as the answer to `question`, and NAME_reason.
+dataset::Table<Test> verdict_column(const std::string& name, const std::string& on, const std::string& question);
+
+/// All of a test: NAME_measured, NAME_stderr, NAME_predicted, NAME_predicted_stderr; NAME_excess, NAME_critical and
+/// NAME_power, missing for a test that was not checked; NAME_verdict and NAME_verdict_reason.
+dataset::Table<Test> test_columns(const std::string& name, const std::string& on, const std::string& units,
+                                  const std::string& meaning);
+
 /// PREFIXverdict, the answer to `question`, and its reason; where there are tests, worst_cell, _z, _excess and
 /// _critical of the one nearest to rejection, the number of rejected ones, and power_worst and power_median (T22).
 dataset::Table<StackVerdict> verdict_columns(const std::string& prefix, const std::string& on,
                                              const std::string& question);
-
-/// NAME_power_worst, NAME_power_median and NAME_power_limit.
-dataset::Table<GroupPower> power_columns(const std::string& name, const std::string& on);
 
 }  // namespace periscope::judge

@@ -55,22 +55,20 @@ void add_slope(const config::Config& config, const theory::Prediction& predictio
     if (claim) claim->test = judge::test_of_claim(rate, claim->claimed);
   }
   c.tests[name + "_rate"] = {rate};
-  if (claim) c.claims[name + "_claim_verdict"] = *claim;
+  if (claim) c.claims[name + "_claim"] = *claim;
 }
 
-Case measure_rates(const GradientConfig& config, const Backend& backend, const StackSpec& spec,
-                   const StackSpec& overridden, stacks::Progress& progress) {
-  Case c{.spec = spec, .numbers = {{"qk_factor", spec.init.qk_factor}}};
+Case measure_rates(const Work& work, const StackSpec& spec, const StackSpec& overridden) {
+  Case c{.spec = spec};
   judge::SeedRows stream, down;
-  const std::string label = fmt::format("{}, qk_factor {:g}", config::short_label(spec), spec.init.qk_factor);
-  stacks::measure_stack(backend, spec, config.run, config.run.seeds, label, progress, [&](const Reading& reading) {
+  work.measure(spec, fmt::format("qk_factor {:g}", spec.init.qk_factor), [&](const Reading& reading) {
     stream.add(every(2, log_norm(reading.profile, Signal::x_out).value));
     down.add(log_norm(reading.profile, Weight::down).value);
   });
-  const theory::Prediction prediction = predict_gradients(config, spec, overridden, progress);
+  const theory::Prediction prediction = work.predict(spec, overridden);
   c.refusal = prediction.refusal;
-  add_slope(config, prediction, "stream", stream, Signal::x_out, c);
-  add_slope(config, prediction, "down", down, Weight::down, c);
+  add_slope(work.config, prediction, "stream", stream, Signal::x_out, c);
+  add_slope(work.config, prediction, "down", down, Weight::down, c);
   return c;
 }
 
@@ -95,7 +93,7 @@ std::string attenuation_table(const GradientConfig&, const Result& result) {
                  name == "down" ? "W_down" : "the stream", judge::plus_minus(rate.measured),
                  judge::shown(rate.predicted.value, "{:.4f}"),
                  c.refusal.empty() ? judge::verdict_words(rate) : c.refusal,
-                 claim_words(c, name + "_claim_verdict", "{:.4f}")});
+                 claim_words(c, name + "_claim", "{:.4f}")});
     }
   }
   return table.text() +
@@ -122,22 +120,20 @@ double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
 
 Experiment attenuation_experiment() {
   using dataset::Type;
-  std::vector<Entry> entries{{Kind::number, "qk_factor", "case", "1", "init.qk_factor; 0: uniform attention"},
-                             {Kind::claim_id, "claim", "case", "", "claim about this placement"},
-                             {Kind::claimed, "claimed_rate", "case", "nat", "rate that it claims"}};
+  Columns columns = columns_of("case");
+  columns.column({"qk_factor", "case", "1", "init.qk_factor; 0: uniform attention"},
+                 [](const Case& c) { return c.spec.init.qk_factor; });
   for (const auto& [name, along, gradient] :
        {std::array<std::string, 3>{"stream", "layers_passed", "the stream"}, {"down", "layer", "W_down"}}) {
-    entries.insert(entries.end(),
-                   {{Kind::compared, "log_" + name, "case " + along, "nat", "log norm of the gradient of " + gradient},
-                    {Kind::test, name + "_rate", "case", "nat", "slope per layer towards the input, " + gradient},
-                    {Kind::claim, name + "_claim_verdict", "case", "", "verdict on the claim, " + gradient}});
+    add_compared(columns, {"log_" + name, "case " + along, "nat", "log norm of the gradient of " + gradient});
+    add_test(columns, {name + "_rate", "case", "nat", "slope per layer towards the input, " + gradient});
+    add_claim(columns, name + "_claim", "case", "nat");
   }
-  const Columns columns = columns_of("case", entries);
   return {.name = "gradients attenuation",
           .question = "Rate per layer at which gradients shrink towards the input, for uniform and real attention",
           .configuration = "gradient_attenuation.toml",
           .columns = columns,
-          .schema = dataset::Schema("gradient_attenuation", 3,
+          .schema = dataset::Schema("gradient_attenuation", 4,
                                     {{"case"},
                                      {"layers_passed", Type::integer, "1", "whole layers below"},
                                      {"layer", Type::integer, "1", "layer, from 0"}},

@@ -35,8 +35,15 @@ theory::PredictionOptions prediction_options(const config::Config& config, const
           .fault = config.theory.fault};
 }
 
-theory::Prediction predict_gradients(const config::Config& config, const StackSpec& spec, const StackSpec& overridden,
-                                     stacks::Progress& progress, theory::GradientPaths paths) {
+SeedAverage Work::measure(const StackSpec& spec, const std::string& factor,
+                          const std::function<void(const Reading&)>& on_seed) const {
+  std::string label(config::short_label(spec));
+  if (!factor.empty()) label += ", " + factor;
+  return stacks::measure_stack(backend, spec, config.run, config.run.seeds, label, progress, on_seed);
+}
+
+theory::Prediction Work::predict(const StackSpec& spec, const StackSpec& overridden,
+                                 theory::GradientPaths paths) const {
   const auto task = [&] {
     const std::string what = fmt::format("gradients{}", static_cast<int>(paths));
     return stacks::prediction_task(what, spec, overridden, config);
@@ -81,7 +88,8 @@ double share_bias(double p, double bias_of_log, double variance) {
 judge::Test Case::test(const std::string& name) const {
   const auto found = tests.find(name);
   const judge::Test* test = found == tests.end() ? nullptr : judge::deciding(found->second);
-  return test == nullptr ? judge::Test() : *test;
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  return test == nullptr ? judge::Test{.measured = {nan, nan}, .predicted = {nan, nan}} : *test;
 }
 
 void judge_together(const GradientConfig& config, std::vector<Case>& cases) {
@@ -102,27 +110,18 @@ void judge_together(const GradientConfig& config, std::vector<Case>& cases) {
   judge::judge(claims, config.agreement.familywise_error);
 }
 
-bool over_stacks(const std::string& name, GradientConfig config, const Stacks& all, int tasks,
-                 stacks::Progress& progress, const Each& each) {
-  config.run.backward = true;
+Result run_cases(const std::string& name, const GradientConfig& config, const Stacks& all, int tasks,
+                 stacks::Progress& progress, const Measure& measure) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
+  const Work work{config, *backend, progress};
   progress.begin("gradients " + name, static_cast<std::int64_t>(all.measured.size()) * tasks);
-  return stacks::until_stopped([&] {
+  Result result;
+  result.stopped_early = stacks::until_stopped([&] {
     for (std::size_t i = 0; i < all.measured.size(); ++i) {
       progress.throw_if_stop_requested();
-      each(config, *backend, all.measured[i], all.predicted[i]);
+      result.cases.push_back(measure(work, all.measured[i], all.predicted[i]));
     }
   });
-}
-
-Result run_cases(const std::string& name, const GradientConfig& config, const Stacks& all, int tasks,
-                 stacks::Progress& progress, Measure measure) {
-  Result result;
-  result.stopped_early = over_stacks(
-      name, config, all, tasks, progress,
-      [&](const GradientConfig& own, const Backend& ops, const StackSpec& spec, const StackSpec& overridden) {
-        result.cases.push_back(measure(own, ops, spec, overridden, progress));
-      });
   if (!result.stopped_early) judge_together(config, result.cases);
   return result;
 }

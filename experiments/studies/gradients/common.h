@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,17 +29,19 @@ struct GradientConfig : config::Config {
 
 extern const Section<GradientConfig> gradients_section;
 
-/// Results of one stack, keyed by column name. Missing entries are missing in the dataset.
+/// Results of one stack, by the names of their columns.
 struct Case {
   StackSpec spec;
   std::string refusal = {};  ///< why there is no prediction
   std::map<std::string, Curve> measured = {}, predicted = {};
   std::map<std::string, std::vector<judge::Test>> tests = {};
   std::map<std::string, judge::Claim> claims = {};
-  std::map<std::string, double> numbers = {};
-  bool has_gradient = true;  ///< false if a gradient is zero or not finite for some seed and depth
+  double limit_exponent = std::numeric_limits<double>::quiet_NaN();  ///< depth: theory's, at its greatest depths
+  double identity_error = 0.0;  ///< identity path: largest ‖g − s − r‖/‖g‖
+  double identity_bound = 0.0;  ///< what rounding may make of that
+  bool has_gradient = true;     ///< false if a gradient is zero or not finite for some seed and depth
 
-  /// Returns the test that decides `name`, or one that was not checked if there is none.
+  /// Returns the test that decides `name`, or one of NaN that was not checked if there is none.
   [[nodiscard]] judge::Test test(const std::string& name) const;
 };
 
@@ -48,27 +51,22 @@ struct Result {
   bool stopped_early = false;                     ///< holds only the finished cases, not judged
 };
 
-enum class Kind {
-  compared,   ///< measured and predicted
-  measured,   ///< NAME_measured, NAME_stderr
-  predicted,  ///< NAME_predicted, NAME_predicted_stderr
-  mean,       ///< measured, as NAME and NAME_stderr
-  test,       ///< NAME_measured, _stderr, _predicted, _predicted_stderr, _power, _verdict, _verdict_reason
-  verdict,    ///< NAME, NAME_reason: of the deciding test
-  claim,      ///< NAME: verdict on the claim of that name
-  claim_id,   ///< NAME: name of the case's claim, which all its `claims` share
-  claimed,    ///< NAME: the number that it claims
-  number      ///< NAME
-};
-/// The columns of one result of a case.
-struct Entry {
-  Kind kind;
-  std::string name, dimensions, units, meaning;
-};
-
+/// The columns of a case. Each function adds those of one result, whose name, dimensions, units and meaning it is
+/// given.
 using Columns = dataset::Table<Case>;
-/// Returns the columns of these entries, after placement and refusal on the dimension `row`.
-Columns columns_of(const std::string& row, const std::vector<Entry>& entries);
+/// Returns placement and refusal on the dimension `row`.
+Columns columns_of(const std::string& row);
+/// NAME_measured and NAME_stderr of Case::measured.
+void add_measured(Columns& columns, const dataset::ColumnText& curve);
+/// NAME_predicted and NAME_predicted_stderr of Case::predicted.
+void add_predicted(Columns& columns, const dataset::ColumnText& curve);
+void add_compared(Columns& columns, const dataset::ColumnText& curve);
+/// judge::test_columns of the deciding test.
+void add_test(Columns& columns, const dataset::ColumnText& test);
+/// NAME and NAME_reason, of the deciding test.
+void add_verdict(Columns& columns, const std::string& name, const std::string& row, const std::string& question);
+/// NAME, the claim's name in the ledger of claims, NAME_number, which it claims in `units`, and NAME_verdict.
+void add_claim(Columns& columns, const std::string& name, const std::string& row, const std::string& units);
 
 struct Experiment {
   std::string name;  ///< "gradients depth"
@@ -91,7 +89,7 @@ Experiment score_path_experiment();
 Experiment crossover_experiment();
 
 /// Returns dataset, table and exit code of a finished run. It failed if a test of the whole theory disagrees, or if an
-/// identity is broken beyond rounding. Throws std::logic_error for a result that has no column.
+/// identity is broken beyond rounding.
 study::Outcome outcome_of(const Experiment& experiment, const GradientConfig& config, const Result& result);
 
 /// The name of tests against a theory that is expected to be wrong; they are judged apart and fail nothing.
@@ -107,26 +105,31 @@ struct Stacks {
   explicit Stacks(const config::Config& config) : measured(config.stacks()), predicted(config.predicted_stacks()) {}
 };
 
-/// Calls each(config, backend, spec, overridden) for every stack, with gradients. Returns true if the run was stopped.
-/// `tasks` is the number of tasks per stack.
-using Each = std::function<void(const GradientConfig&, const Backend&, const StackSpec&, const StackSpec&)>;
-bool over_stacks(const std::string& name, GradientConfig config, const Stacks& all, int tasks,
-                 stacks::Progress& progress, const Each& each);
+/// What the stacks of an experiment are measured and predicted with. Each seed and each prediction is a task of
+/// progress.
+struct Work {
+  const GradientConfig& config;
+  const Backend& backend;
+  stacks::Progress& progress;
 
-/// Returns measure(config, backend, spec, overridden, progress) of every stack, judged together.
-using Measure = Case (*)(const GradientConfig&, const Backend&, const StackSpec&, const StackSpec&, stacks::Progress&);
+  /// As stacks::measure_stack. `factor` is added to the label of the task: "qk_factor 0.5".
+  SeedAverage measure(const StackSpec& spec, const std::string& factor,
+                      const std::function<void(const Reading&)>& on_seed) const;
+
+  /// Theory's gradients of the stack `overridden`, which --theory-set may have changed, for the token ids and labels of
+  /// the run's seeds of the measured stack, `spec`. Unsupported too where the run's dtype cannot show what is predicted
+  /// (out_of_range).
+  [[nodiscard]] theory::Prediction predict(const StackSpec& spec, const StackSpec& overridden,
+                                           theory::GradientPaths paths = theory::GradientPaths::all) const;
+};
+
+/// Returns measure(work, spec, overridden) of every stack, judged together. `tasks` is the number of tasks per stack.
+using Measure = std::function<Case(const Work&, const StackSpec&, const StackSpec&)>;
 Result run_cases(const std::string& name, const GradientConfig& config, const Stacks& all, int tasks,
-                 stacks::Progress& progress, Measure measure);
+                 stacks::Progress& progress, const Measure& measure);
 
 /// Returns how theory predicts gradients of a measured stack.
 theory::PredictionOptions prediction_options(const config::Config& config, const StackSpec& spec);
-
-/// Theory's gradients of the stack `overridden`, which --theory-set may have changed, for the token ids and labels of
-/// the run's seeds of the measured stack, `spec`: the same unless --theory-set says otherwise. Unsupported too where
-/// the run's dtype cannot show what is predicted (out_of_range). One task of progress.
-theory::Prediction predict_gradients(const config::Config& config, const StackSpec& spec, const StackSpec& overridden,
-                                     stacks::Progress& progress,
-                                     theory::GradientPaths paths = theory::GradientPaths::all);
 
 /// Returns numbers of a prediction that a verdict compares: the stream's gradient at every depth, and a second curve.
 template <class Place>

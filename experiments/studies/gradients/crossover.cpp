@@ -45,25 +45,23 @@ double log_gain(const StackSpec& spec, const Profile& profile) {
   return log;
 }
 
-Sweep sweep_of(const GradientConfig& config, const Backend& backend, StackSpec spec, StackSpec overridden,
-               stacks::Progress& progress) {
+Sweep sweep_of(const Work& work, StackSpec spec, StackSpec overridden) {
+  const GradientConfig& config = work.config;
   Sweep sweep{.spec = spec};
   const auto seeds = static_cast<std::size_t>(config.run.seeds);
   for (auto* rows : {&sweep.log_gradient, &sweep.log_rms_a, &sweep.log_gain}) rows->resize(seeds);
   for (const double factor : config.down_factors) {
     spec.init.down_factor = factor;
     overridden.init.down_factor = factor;
-    progress.throw_if_stop_requested();
     std::size_t seed = 0;
-    const std::string label = fmt::format("{}, down_factor {:g}", config::short_label(spec), factor);
-    stacks::measure_stack(backend, spec, config.run, config.run.seeds, label, progress, [&](const Reading& reading) {
+    work.measure(spec, fmt::format("down_factor {:g}", factor), [&](const Reading& reading) {
       const Profile& p = reading.profile;
       sweep.log_gradient[seed].push_back(log_norm(p, Weight::down).value.back());
       sweep.log_rms_a[seed].push_back(0.5 * std::log(p.find(Statistic::second_moment, Signal::f_out)->value.back()));
       sweep.log_gain[seed].push_back(log_gain(spec, p));
       ++seed;
     });
-    const theory::Prediction prediction = predict_gradients(config, spec, overridden, progress);
+    const theory::Prediction prediction = work.predict(spec, overridden);
     if (sweep.refusal.empty()) sweep.refusal = prediction.refusal;
     if (!sweep.refusal.empty()) continue;
     const Curve gradient = log_norm(prediction.profile, Weight::down);
@@ -259,15 +257,15 @@ void require_ratios(const GradientConfig& config) {
 }
 
 Result run_crossover(const GradientConfig& config, stacks::Progress& progress) {
-  Result result;
   std::vector<Sweep> sweeps;
   const int tasks = static_cast<int>(config.down_factors.size()) * (config.run.seeds + 1);
-  result.stopped_early = over_stacks(
-      "crossover", config, Stacks(config), tasks, progress,
-      [&](const GradientConfig& own, const Backend& ops, const StackSpec& spec, const StackSpec& overridden) {
-        sweeps.push_back(sweep_of(own, ops, spec, overridden, progress));
-      });
+  const auto measure = [&](const Work& work, const StackSpec& spec, const StackSpec& overridden) {
+    sweeps.push_back(sweep_of(work, spec, overridden));
+    return Case{.spec = spec};
+  };
+  Result result = run_cases("crossover", config, Stacks(config), tasks, progress, measure);
   if (result.stopped_early) return result;
+  result.cases.clear();  // a case compares two stacks
   const Sweep& pre = *std::ranges::find_if(sweeps, is_pre, &Sweep::spec);
   for (const Sweep& own : sweeps) {
     if (!is_pre(own.spec)) result.cases.push_back(compare(config, own, pre));
@@ -290,13 +288,12 @@ double first_crossing(const std::vector<double>& x, const std::vector<double>& y
 Experiment crossover_experiment() {
   using dataset::Type;
   const std::string swept = "case down_factor";
-  const Columns columns = columns_of(
-      "case",
-      {{Kind::compared, "log_ratio", swept, "nat", "log of the last W_down's gradient norm over that of Pre-LN"},
-       {Kind::compared, "log_rms_a", swept, "nat", "log rms of the last MLP's output"},
-       {Kind::measured, "log_law", swept, "nat", "T14's log ratio from measured sizes"},
-       {Kind::test, "log_crossing", "case", "nat", "log rms a at which the ratio is 1"},
-       {Kind::verdict, "verdict", "case", "", "agreement of the ratio with theory at its worst factor (T19)"}});
+  Columns columns = columns_of("case");
+  add_compared(columns, {"log_ratio", swept, "nat", "log of the last W_down's gradient norm over that of Pre-LN"});
+  add_compared(columns, {"log_rms_a", swept, "nat", "log rms of the last MLP's output"});
+  add_measured(columns, {"log_law", swept, "nat", "T14's log ratio from measured sizes"});
+  add_test(columns, {"log_crossing", "case", "nat", "log rms a at which the ratio is 1"});
+  add_verdict(columns, "verdict", "case", "agreement of the ratio with theory at its worst factor (T19)");
   std::vector<dataset::ColumnSpec> all{{"order_claim", "", Type::text, "", "verdict on Post > Pre > Peri (G6)"},
                                        {"order_condition", "", Type::text, "", "when that holds"}};
   std::ranges::copy(columns.specs(), std::back_inserter(all));
@@ -304,7 +301,7 @@ Experiment crossover_experiment() {
           .question = "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output",
           .configuration = "crossover.toml",
           .columns = columns,
-          .schema = dataset::Schema("gradient_crossover", 3,
+          .schema = dataset::Schema("gradient_crossover", 4,
                                     {{"case"}, {"down_factor", Type::real, "1", "init.down_factor"}}, std::move(all)),
           .compared =
               [](const Profile& p) {

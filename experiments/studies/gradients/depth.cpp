@@ -34,12 +34,12 @@ std::optional<judge::Claim> claim_of(const StackSpec& spec) {
 }
 
 /// Beyond the measured depths only the trend counts: fewer patterns will do.
-theory::Prediction predict_deep(const config::Config& config, const StackSpec& spec, const StackSpec& overridden,
-                                const stacks::Progress& progress) {
-  theory::PredictionOptions options = prediction_options(config, spec);
+theory::Prediction predict_deep(const Work& work, const StackSpec& spec, const StackSpec& overridden) {
+  theory::PredictionOptions options = prediction_options(work.config, spec);
   options.most_samples = 256;
-  options.on_share = [&](double) { progress.throw_if_stop_requested(); };
-  return theory::predict(overridden, stacks::distinct_token_ids(spec, config.run.seed, config.run.seeds), options);
+  options.on_share = [&](double) { work.progress.throw_if_stop_requested(); };
+  const config::RunOptions& run = work.config.run;
+  return theory::predict(overridden, stacks::distinct_token_ids(spec, run.seed, run.seeds), options);
 }
 
 /// Fits the exponents of measured depths and theory's between its two greatest ones.
@@ -71,23 +71,21 @@ void fit_exponents(const GradientConfig& config, const judge::SeedRows& rows,
   const std::vector<int> layers = theory_layers(config);
   if (predictions.size() < layers.size()) return;
   const std::size_t last = layers.size() - 1;
-  law.numbers["limit_exponent"] = (predicted.value[last] - predicted.value[last - 1]) /
-                                  std::log(static_cast<double>(layers[last]) / layers[last - 1]);
+  law.limit_exponent = (predicted.value[last] - predicted.value[last - 1]) /
+                       std::log(static_cast<double>(layers[last]) / layers[last - 1]);
 }
 
-Case measure_law(const GradientConfig& config, const Backend& backend, const StackSpec& spec,
-                 const StackSpec& overridden, stacks::Progress& progress) {
-  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-  Case law{.spec = spec, .numbers = {{"limit_exponent", unknown}}};
+Case measure_law(const Work& work, const StackSpec& spec, const StackSpec& overridden) {
+  const GradientConfig& config = work.config;
+  Case law{.spec = spec};
   std::vector<std::vector<double>> by_seed(static_cast<std::size_t>(config.run.seeds));
   std::vector<theory::Prediction> predictions;
   for (const int layers : config.layers) {
     const StackSpec stack = at_depth(spec, layers);
-    predictions.push_back(predict_gradients(config, stack, at_depth(overridden, layers), progress));
+    predictions.push_back(work.predict(stack, at_depth(overridden, layers)));
     if (law.refusal.empty()) law.refusal = predictions.back().refusal;
     std::size_t seed = 0;
-    const std::string label = fmt::format("{}, {} layers", config::short_label(spec), layers);
-    stacks::measure_stack(backend, stack, config.run, config.run.seeds, label, progress, [&](const Reading& reading) {
+    work.measure(stack, fmt::format("{} layers", layers), [&](const Reading& reading) {
       by_seed[seed++].push_back(log_norm(reading.profile, Weight::down).value.back());
     });
   }
@@ -98,19 +96,19 @@ Case measure_law(const GradientConfig& config, const Backend& backend, const Sta
   if (law.refusal.empty()) {
     const std::vector<int> all = theory_layers(config);
     for (std::size_t i = config.layers.size(); i < all.size(); ++i) {
-      theory::Prediction deep = predict_deep(config, at_depth(spec, all[i]), at_depth(overridden, all[i]), progress);
-      if (!deep.refusal.empty() || !deep.gradient_refusal.empty())
-        break;  // a stack that grows with depth: its limit is unknown, its exponents are not
+      theory::Prediction deep = predict_deep(work, at_depth(spec, all[i]), at_depth(overridden, all[i]));
+      // Unsupported for a stack that grows with depth: its limit is unknown, its exponents are not.
+      if (!deep.refusal.empty() || !deep.gradient_refusal.empty()) break;
       predictions.push_back(std::move(deep));
     }
     fit_exponents(config, rows, predictions, law);
     if (claim) {
       const judge::Test& late = law.tests["late_exponent"].front();
       claim->test = judge::test_of_claim(late, claim->claimed);
-      claim->correction = late.predicted.value - law.numbers.at("limit_exponent");
+      claim->correction = late.predicted.value - law.limit_exponent;
     }
   }
-  if (claim) law.claims["claim_verdict"] = *claim;
+  if (claim) law.claims["claim"] = *claim;
   return law;
 }
 
@@ -130,8 +128,8 @@ std::string depth_table(const GradientConfig& config, const Result& result) {
       row.insert(row.end(), {judge::plus_minus(test.measured), judge::shown(test.predicted.value, "{:.3f}"),
                              judge::verdict_words(test)});
     }
-    row.push_back(judge::shown(law.numbers.at("limit_exponent"), "{:.3f}"));
-    row.push_back(claim_words(law, "claim_verdict", "{:g}"));
+    row.push_back(judge::shown(law.limit_exponent, "{:.3f}"));
+    row.push_back(claim_words(law, "claim", "{:g}"));
     table.add(row);
   }
   const std::vector<int> all = theory_layers(config);
@@ -167,20 +165,19 @@ std::vector<int> theory_layers(const GradientConfig& config) {
 
 Experiment depth_experiment() {
   using dataset::Type;
-  const std::string words = "log norm of the last W_down's gradient";
-  const Columns columns =
-      columns_of("law", {{Kind::measured, "log_gradient", "law layers", "nat", words},
-                         {Kind::predicted, "log_gradient", "law theory_layers", "nat", words},
-                         {Kind::test, "exponent", "law", "1", "exponent of L, all measured depths"},
-                         {Kind::test, "late_exponent", "law", "1", "exponent of L, last three measured depths"},
-                         {Kind::number, "limit_exponent", "law", "1", "theory's exponent at its greatest depths"},
-                         {Kind::claimed, "claimed_exponent", "law", "1", "exponent of claim G8"},
-                         {Kind::claim, "claim_verdict", "law", "", "verdict on G8"}});
+  const std::string gradient = "log norm of the last W_down's gradient";
+  Columns columns = columns_of("law");
+  add_measured(columns, {"log_gradient", "law layers", "nat", gradient});
+  add_predicted(columns, {"log_gradient", "law theory_layers", "nat", gradient});
+  add_test(columns, {"exponent", "law", "1", "exponent of L, all measured depths"});
+  add_test(columns, {"late_exponent", "law", "1", "exponent of L, last three measured depths"});
+  columns.column({"limit_exponent", "law", "1", "theory's exponent at its greatest depths"}, &Case::limit_exponent);
+  add_claim(columns, "claim", "law", "1");
   return {.name = "gradients depth",
           .question = "The last MLP matrix's gradient against the number of layers, with fitted exponents",
           .configuration = "gradient_depth.toml",
           .columns = columns,
-          .schema = dataset::Schema("gradient_depth", 3,
+          .schema = dataset::Schema("gradient_depth", 4,
                                     {{"law"},
                                      {"layers", Type::integer, "1", "L, measured"},
                                      {"theory_layers", Type::integer, "1", "L, predicted"}},

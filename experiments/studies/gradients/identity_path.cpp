@@ -58,19 +58,18 @@ double add(const GradientPathSizes& sizes, PathRows& rows, Case& c) {
   rows["skip_cosine"].add(sizes.cosine);
   rows["branch_term"].add(branches);
   rows["branch_cosine"].add(sizes.branch_cosine);
-  double& error = c.numbers["identity_error"];
-  error = larger(error, sizes.error);
+  c.identity_error = larger(c.identity_error, sizes.error);
   return skip_change;
 }
 
 /// Predicted share ‖s‖²/‖g‖² (branches are orthogonal to the skip path), and skip path, from two predictions that share
 /// their patterns. Tests the share at every depth below the top, where it is 1.
-void predict(const config::Config& config, const StackSpec& overridden, stacks::Progress& progress, Case& c) {
-  const theory::Prediction all = predict_gradients(config, c.spec, overridden, progress);
+void predict(const Work& work, const StackSpec& overridden, Case& c) {
+  const GradientConfig& config = work.config;
+  const theory::Prediction all = work.predict(c.spec, overridden);
   c.refusal = all.refusal;
   if (!c.refusal.empty()) return;
-  const theory::Prediction skip =
-      predict_gradients(config, c.spec, overridden, progress, theory::GradientPaths::skip_only);
+  const theory::Prediction skip = work.predict(c.spec, overridden, theory::GradientPaths::skip_only);
   const Curve total_log = log_norm(all.profile, Signal::x_out);
   const Curve skip_log = log_norm(skip.profile, Signal::x_out);
   const std::vector<bool> total_precise = log_norm_precise(all, Signal::x_out);
@@ -101,24 +100,23 @@ judge::Claim claim_of(const Case& c, double skip_change) {
   const bool expected = !rule.norm_c && rule.alpha == 1.0;
   judge::Claim claim{.id = "G11", .claimed = expected ? 1.0 : 0.0};
   if (model.rule(0).norm_c != rule.norm_c || !c.has_gradient) return claim;  // Mix-LN: the claim speaks of neither
-  const bool holds =
-      c.numbers.at("identity_error") <= c.numbers.at("identity_bound") && (skip_change == 0.0) == expected;
+  const bool holds = c.identity_error <= c.identity_bound && (skip_change == 0.0) == expected;
   claim.verdict = holds ? judge::ClaimVerdict::holds : judge::ClaimVerdict::fails;
   return claim;
 }
 
-Case decompose(const GradientConfig& config, const Backend& backend, const StackSpec& spec, const StackSpec& overridden,
-               stacks::Progress& progress) {
-  Case c{.spec = spec, .numbers = {{"identity_bound", rounding_bound(spec, config.run.dtype)}}};
+Case decompose(const Work& work, const StackSpec& spec, const StackSpec& overridden) {
+  const config::RunOptions& run = work.config.run;
+  Case c{.spec = spec, .identity_bound = rounding_bound(spec, run.dtype)};
   PathRows rows;
   double skip_change = 0.0;  // 0 if the skip path is the identity
   stacks::over_cached_seeds(
-      "paths", spec, config.run, config.run.seeds, config::short_label(spec), progress,
-      [&](std::uint64_t seed) { return decompose_seed(config, backend, spec, seed); },
+      "paths", spec, run, run.seeds, config::short_label(spec), work.progress,
+      [&](std::uint64_t seed) { return decompose_seed(work.config, work.backend, spec, seed); },
       [&](const GradientPathSizes& sizes) { skip_change = larger(skip_change, add(sizes, rows, c)); });
   for (const auto& [name, of_name] : rows) c.measured[name] = of_name.curve();
-  predict(config, overridden, progress, c);
-  c.claims["claim_verdict"] = claim_of(c, skip_change);
+  predict(work, overridden, c);
+  c.claims["claim"] = claim_of(c, skip_change);
   return c;
 }
 
@@ -132,7 +130,7 @@ std::string identity_path_table(const GradientConfig&, const Result& result) {
     const auto measured = [&](const std::string& name) {
       return judge::plus_minus(judge::entry(c.measured.at(name), 0));
     };
-    const double error = c.numbers.at("identity_error"), bound = c.numbers.at("identity_bound");
+    const double error = c.identity_error, bound = c.identity_bound;
     table.add({config::placement_label(c.spec),
                fmt::format("{} {} {:.0e}", judge::shown(error, "{:.1e}"),
                            error <= bound  ? "≤"
@@ -141,7 +139,7 @@ std::string identity_path_table(const GradientConfig&, const Result& result) {
                            bound),
                measured("skip_share"), predicted("skip_share"),
                c.refusal.empty() ? judge::verdict_words(c.test("verdict")) : c.refusal, measured("log_skip"),
-               predicted("log_skip"), fmt::format("G11: {}", judge::name_of(c.claims.at("claim_verdict").verdict))});
+               predicted("log_skip"), fmt::format("G11: {}", judge::name_of(c.claims.at("claim").verdict))});
   }
   return table.text() +
          "g = s + r at every depth: s came down the skip connections alone, r took a branch at least once; error: "
@@ -168,26 +166,25 @@ Result run_identity_path(const GradientConfig& config, stacks::Progress& progres
 
 Experiment identity_path_experiment() {
   using dataset::Type;
-  const Columns columns = columns_of(
-      "case",
-      {{Kind::compared, "skip_share", "case depth", "1", "share of the skip path in the gradient"},
-       {Kind::compared, "log_skip", "case depth", "nat",
-        "log norm of the gradient that came down the skip connections alone, over that at the top"},
-       {Kind::mean, "skip_cosine", "case depth", "1", "cosine of the skip path's gradient and the whole: mean"},
-       {Kind::mean, "branch_term", "case sublayer", "1",
-        "norm of a branch's term over that of the top's gradient: mean"},
-       {Kind::mean, "branch_cosine", "case sublayer", "1", "cosine of a branch's term and the top's gradient: mean"},
-       {Kind::number, "identity_error", "case", "1", "largest norm of g - s - r over that of g"},
-       {Kind::number, "identity_bound", "case", "1", "what rounding may make of it"},
-       {Kind::verdict, "verdict", "case", "", "agreement of the share with theory at its worst depth (T19)"},
-       {Kind::claim, "claim_verdict", "case", "", "verdict on G11"}});
+  Columns columns = columns_of("case");
+  add_compared(columns, {"skip_share", "case depth", "1", "share of the skip path in the gradient"});
+  add_compared(columns, {"log_skip", "case depth", "nat",
+                         "log norm of the gradient that came down the skip connections alone, over that at the top"});
+  add_measured(columns, {"skip_cosine", "case depth", "1", "cosine of the skip path's gradient and the whole"});
+  add_measured(columns,
+               {"branch_term", "case sublayer", "1", "norm of a branch's term over that of the top's gradient"});
+  add_measured(columns, {"branch_cosine", "case sublayer", "1", "cosine of a branch's term and the top's gradient"});
+  columns.column({"identity_error", "case", "1", "largest norm of g - s - r over that of g"}, &Case::identity_error)
+      .column({"identity_bound", "case", "1", "what rounding may make of it"}, &Case::identity_bound);
+  add_verdict(columns, "verdict", "case", "agreement of the share with theory at its worst depth (T19)");
+  add_claim(columns, "claim", "case", "1");
   std::vector<dataset::ColumnSpec> all = columns.specs();
   std::ranges::copy(dataset::sublayer_labels(), std::back_inserter(all));
   return {.name = "gradients identity-path",
           .question = "The gradient as a sum over paths: the skip connections alone, and the branches",
           .configuration = "identity_path.toml",
           .columns = columns,
-          .schema = dataset::Schema("identity_path", 3,
+          .schema = dataset::Schema("identity_path", 4,
                                     {{"case"},
                                      {"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"},
                                      {"sublayer", Type::integer, "1", "sublayer, from 0"}},

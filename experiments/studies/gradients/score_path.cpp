@@ -56,24 +56,20 @@ void add_tests(const config::Config& config, const theory::Prediction& all, cons
   }
 }
 
-Case measure_shares(const GradientConfig& config, const Backend& backend, const StackSpec& spec,
-                    const StackSpec& overridden, stacks::Progress& progress) {
+Case measure_shares(const Work& work, const StackSpec& spec, const StackSpec& overridden) {
   const auto curves = [](const Profile& p) {
     return std::map<std::string, Curve>{{"score_share", every(2, *p.find(Statistic::score_share, Signal::A_out))},
                                         {"log_grad_sq", *p.find(Statistic::log_grad_sq, Signal::x_out)}};
   };
   Case c{.spec = spec};
-  c.measured = curves(stacks::measure_stack(backend, spec, config.run, config.run.seeds, config::short_label(spec),
-                                            progress, [](const Reading&) {})
-                          .profile());
-  const theory::Prediction all = predict_gradients(config, spec, overridden, progress);
+  c.measured = curves(work.measure(spec, "", [](const Reading&) {}).profile());
+  const theory::Prediction all = work.predict(spec, overridden);
   c.refusal = all.refusal;
   if (!c.refusal.empty()) return c;
-  const theory::Prediction without_scores =
-      predict_gradients(config, spec, overridden, progress, theory::GradientPaths::without_scores);
+  const theory::Prediction without_scores = work.predict(spec, overridden, theory::GradientPaths::without_scores);
   c.predicted = curves(all.profile);
   c.predicted["log_grad_sq_without_scores"] = *without_scores.profile.find(Statistic::log_grad_sq, Signal::x_out);
-  add_tests(config, all, without_scores, c);
+  add_tests(work.config, all, without_scores, c);
   return c;
 }
 
@@ -114,13 +110,13 @@ Result run_score_path(const GradientConfig& config, stacks::Progress& progress) 
 
 Experiment score_path_experiment() {
   using dataset::Type;
-  const Columns columns = columns_of(
-      "case", {{Kind::compared, "score_share", "case layer", "1", "share of the score path S/(S+V)"},
-               {Kind::compared, "log_grad_sq", "case depth", "nat", "log of the stream's squared gradient"},
-               {Kind::predicted, "log_grad_sq_without_scores", "case depth", "nat", "the same without the score path"},
-               {Kind::verdict, "share_verdict", "case", "", "agreement of the share with theory (T19)"},
-               {Kind::verdict, "verdict", "case", "", "agreement of the stream's gradient with theory (T19)"},
-               {Kind::verdict, control_tests, "case", "", "the same for a theory without the score path"}});
+  Columns columns = columns_of("case");
+  add_compared(columns, {"score_share", "case layer", "1", "share of the score path S/(S+V)"});
+  add_compared(columns, {"log_grad_sq", "case depth", "nat", "log of the stream's squared gradient"});
+  add_predicted(columns, {"log_grad_sq_without_scores", "case depth", "nat", "the same without the score path"});
+  add_verdict(columns, "share_verdict", "case", "agreement of the share with theory (T19)");
+  add_verdict(columns, "verdict", "case", "agreement of the stream's gradient with theory (T19)");
+  add_verdict(columns, control_tests, "case", "the same for a theory without the score path");
   return {.name = "gradients score-path",
           .question = "What queries and keys carry of the gradient, and a theory that leaves it out",
           .configuration = "score_path.toml",
