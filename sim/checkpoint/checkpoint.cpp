@@ -51,11 +51,10 @@ std::vector<std::string> sorted(const std::vector<std::string>& words, const std
   return {all.begin(), all.end()};
 }
 
-bool is_floating(SafetensorsType type) { return type <= SafetensorsType::f8_e4m3; }
+/// "[3, 4]".
+std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 }  // namespace
-
-std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 Checkpoint::Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys)
     : config_path_(config_file_of(folder)),
@@ -80,14 +79,21 @@ Checkpoint::Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vect
   check_tensors();
 }
 
+TensorNames Checkpoint::tensor_names() const { return {files_.names(), *family_, folder(), files_.aliases()}; }
+
+FamilyStack Checkpoint::stack_of(ConfigReader& config, const TensorNames& names) const {
+  config.set_stored(files_.counts());
+  config.ignore(ignored_keys_);
+  FamilyStack stack = family_->read(config, names);
+  config.must_be("quantization_config", nullptr);
+  config.finish();
+  return stack;
+}
+
 void Checkpoint::read_config() {
   ConfigReader reader(config_, config_path_);
-  reader.set_stored(files_.counts());
-  reader.ignore(ignored_keys_);
-  const TensorNames names(files_.names(), *family_, folder(), files_.aliases());
-  stack_ = family_->read(reader, names);
-  reader.must_be("quantization_config", nullptr);
-  reader.finish();
+  const TensorNames names = tensor_names();
+  stack_ = stack_of(reader, names);
   reader.require_ignored();
   defaults_ = reader.defaults();
   try {
@@ -96,7 +102,7 @@ void Checkpoint::read_config() {
     throw unsupported(config_path_, std::string("as a stack, ") + error.what());
   }
   const auto stored = [&](const std::string& name) { return names.stored(name); };
-  stack_.map = stack_.map.renamed(stored);
+  stack_.map.rename_tensors(stored);
   for (auto& [copy, original] : stack_.copies) {
     copy = stored(copy);
     original = stored(original);
@@ -159,7 +165,7 @@ void Checkpoint::check_shape(const std::string& tensor, const std::vector<Parame
                     fmt::format("tensor \"{}\": shape {}, expected {} ({})", tensor, shape_text(view.shape),
                                 shape_text(expected), name_of(uses.front().parameter)));
   }
-  if (!is_floating(view.type)) {
+  if (view.type > SafetensorsType::f8_e4m3) {
     throw unsupported(files_.file_of(tensor), fmt::format("tensor \"{}\": type {}, expected a floating-point type",
                                                           tensor, name_of(view.type)));
   }

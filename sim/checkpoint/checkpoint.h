@@ -11,17 +11,16 @@
 
 namespace periscope {
 
-/// A folder with config.json and safetensors files: the family that wrote it, the stack that it describes, and which
-/// tensor holds which parameter. Whatever could change the function and is not understood is refused by name: an
-/// unknown key of config.json, a tensor that is missing, unknown or of another shape.
+/// A folder with config.json and safetensors files: the family that wrote it, the stack that it describes, and the
+/// tensors of its parameters. Rejects by name all that could change the function: an unknown key of config.json, a
+/// tensor that is missing, unknown or of another shape.
 class Checkpoint {
  public:
-  /// Reads config.json and the files' headers, no weights. `ignore_keys` are keys of config.json ("text_config.x" of an
-  /// object within it) to pass over although they are unknown. Throws InputError, also for all that TensorFiles
-  /// refuses, and ConfigError for an ignored key that the family reads, that is known to change the function, or that
-  /// is not there.
+  /// Reads config.json and the files' headers, no weights. `ignore_keys` are unknown keys of config.json to accept
+  /// ("text_config.x" in a nested object). Throws InputError, also as TensorFiles, and ConfigError for an ignored key
+  /// that is missing, that the family reads, or that is known to change the function.
   explicit Checkpoint(const std::string& folder, const std::vector<std::string>& ignore_keys = {});
-  /// The same for a model in memory, whose own ignored keys count too.
+  /// A model in memory, whose own ignored keys count too.
   explicit Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vector<std::string>& ignore_keys = {});
 
   [[nodiscard]] const std::string& folder() const { return files_.folder(); }
@@ -30,25 +29,26 @@ class Checkpoint {
   /// True if the unembedding is the embedding's table.
   [[nodiscard]] bool tied() const { return stack_.tied; }
   [[nodiscard]] const TensorFiles& files() const { return files_; }
-  /// Returns the map from parameters to tensors, with the tensors' names in the files.
+  /// From parameters to tensors, by their names in the files.
   [[nodiscard]] const ParameterMap& map() const { return stack_.map; }
-  /// Every tensor that is used, and what it holds.
+  /// The parameters in every tensor that is used.
   [[nodiscard]] const std::map<std::string, std::vector<ParameterMap::Use>>& uses() const { return uses_; }
-  /// Names an entry of a parameter (row-major) by its tensor and its place there: "h.0.attn.c_attn.weight (its q part):
-  /// entry 7".
+  /// Names an entry of a parameter (row-major) by its place in the tensor: "h.0.attn.c_attn.weight (its q part): entry
+  /// 7".
   [[nodiscard]] std::string entry_name(const ParameterId& id, std::int64_t entry) const;
-  /// Tensors of the files that are not used: buffers, copies, parts of larger models.
+  /// Unused tensors: buffers, copies, parts of larger models.
   [[nodiscard]] const std::vector<std::string>& unused() const { return unused_; }
   /// Tensors that may be there as copies of another: {copy, original}.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& copies() const { return stack_.copies; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return stack_.warnings; }
-  /// Keys that config.json leaves out, and the values that stand for them.
+  /// Keys that config.json leaves out, and their default values.
   [[nodiscard]] const std::map<std::string, std::string>& defaults() const { return defaults_; }
-  /// Keys of config.json that were ignored because the caller said so.
   [[nodiscard]] const std::vector<std::string>& ignored_keys() const { return ignored_keys_; }
-  /// config.json, and the file that it was read from.
   [[nodiscard]] const nlohmann::json& config() const { return config_; }
   [[nodiscard]] const MappedFile& config_file() const { return config_file_; }
+  /// The stack that the family makes of a config.json beside these files. Throws InputError as the constructor.
+  [[nodiscard]] FamilyStack stack_of(ConfigReader& config, const TensorNames& names) const;
+  [[nodiscard]] TensorNames tensor_names() const;
 
  private:
   void read_config();
@@ -69,8 +69,5 @@ class Checkpoint {
   std::vector<std::string> unused_;
   std::map<std::string, std::string> defaults_;
 };
-
-/// "[3, 4]".
-[[nodiscard]] std::string shape_text(const std::vector<std::int64_t>& shape);
 
 }  // namespace periscope

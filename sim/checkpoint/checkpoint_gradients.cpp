@@ -1,5 +1,6 @@
 #include "sim/checkpoint/checkpoint_gradients.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace periscope {
@@ -8,35 +9,29 @@ CheckpointGradients::CheckpointGradients(const Backend& backend, const Parameter
                                          Sink sink)
     : backend_(backend), map_(map), sink_(std::move(sink)) {
   for (const auto& [tensor, uses] : map.uses(model)) {
-    const std::vector<std::int64_t> shape = stored_shape(uses);
-    pending_[tensor] = {uses.size(), shape.front(), shape.size() > 1 ? shape[1] : 1};
+    pending_[tensor] = {uses, uses.size(), stored_shape(uses)};
   }
 }
 
 void CheckpointGradients::on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) {
-  if (const StoredPart* part = map_.find(parameter)) add(*part, gradient.whole());
-}
-
-void CheckpointGradients::add(const StoredPart& part, const Tensor& gradient) {
-  const auto found = pending_.find(part.tensor);
-  if (found == pending_.end()) throw std::logic_error("a second gradient of tensor " + part.tensor);
+  const StoredPart* part = map_.find(parameter);
+  if (part == nullptr) return;
+  const auto found = pending_.find(part->tensor);
+  if (found == pending_.end()) throw std::logic_error("a second gradient of tensor " + part->tensor);
   Pending& tensor = found->second;
-  if (tensor.gradient.empty()) tensor.gradient.resize(static_cast<std::size_t>(tensor.rows * tensor.cols));
-  const std::vector<double> values = backend_.to_host(gradient);
-  // A vector [1, n] is stored as n rows of one column.
-  const bool vector = gradient.rows() == 1 && tensor.cols == 1;
-  const std::int64_t rows = vector ? gradient.cols() : gradient.rows();
-  const std::int64_t cols = vector ? 1 : gradient.cols();
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < cols; ++j) {
-      const std::int64_t at = part.transposed ? j * tensor.cols + part.first + i : (part.first + i) * tensor.cols + j;
-      tensor.gradient[static_cast<std::size_t>(at)] += values[static_cast<std::size_t>(i * cols + j)];
-    }
+  if (tensor.gradient.empty()) {
+    tensor.gradient.resize(static_cast<std::size_t>(product_of(tensor.shape)));
   }
-  if (--tensor.uses > 0) return;
+  const ParameterMap::Use& use = *std::ranges::find(tensor.uses, parameter, &ParameterMap::Use::parameter);
+  const std::vector<double> values = backend_.to_host(gradient.whole());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::int64_t at = place_of(use, static_cast<std::int64_t>(i), tensor.shape.back());
+    tensor.gradient[static_cast<std::size_t>(at)] += values[i];
+  }
+  if (--tensor.missing > 0) return;
   const Pending whole = std::move(tensor);
   pending_.erase(found);
-  sink_(part.tensor, whole.gradient);
+  sink_(part->tensor, whole.gradient);
 }
 
 std::vector<std::string> CheckpointGradients::waiting() const {

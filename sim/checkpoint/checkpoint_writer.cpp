@@ -15,30 +15,23 @@ namespace {
 class StoredTensor {
  public:
   explicit StoredTensor(const std::vector<std::int64_t>& shape)
-      : cols_(shape.size() > 1 ? shape[1] : 1),
-        values_(static_cast<std::size_t>(shape.front() * cols_)),
-        filled_(values_.size()) {}
+      : stride_(shape.back()), values_(static_cast<std::size_t>(product_of(shape))), filled_(values_.size()) {}
 
-  /// Values [rows, cols] of a matrix, [rows] with cols 0 of a vector. False if a place holds another number already.
+  /// Values of a whole parameter, row-major. Returns false if a place already holds another number.
   [[nodiscard]] bool put(const ParameterMap::Use& use, const std::vector<double>& values) {
-    const std::int64_t cols = use.cols == 0 ? 1 : use.cols;
-    for (std::int64_t i = 0; i < use.rows; ++i) {
-      for (std::int64_t j = 0; j < cols; ++j) {
-        const std::int64_t row = use.part.first + i;
-        const auto at = static_cast<std::size_t>(use.part.transposed ? j * cols_ + row : row * cols_ + j);
-        const double value = values[static_cast<std::size_t>(i * cols + j)] - use.part.plus;
-        if (filled_[at] && std::bit_cast<std::uint64_t>(values_[at]) != std::bit_cast<std::uint64_t>(value))
-          return false;
-        values_[at] = value;
-        filled_[at] = true;
-      }
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto at = static_cast<std::size_t>(place_of(use, static_cast<std::int64_t>(i), stride_));
+      const double value = values[i] - use.part.plus;
+      if (filled_[at] && std::bit_cast<std::uint64_t>(values_[at]) != std::bit_cast<std::uint64_t>(value)) return false;
+      values_[at] = value;
+      filled_[at] = true;
     }
     return true;
   }
   [[nodiscard]] const std::vector<double>& values() const { return values_; }
 
  private:
-  std::int64_t cols_;
+  std::int64_t stride_;
   std::vector<double> values_;
   std::vector<bool> filled_;
 };

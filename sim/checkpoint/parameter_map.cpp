@@ -1,6 +1,8 @@
 #include "sim/checkpoint/parameter_map.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <stdexcept>
 
 #include "sim/model/parameters.h"
@@ -63,6 +65,10 @@ std::vector<std::int64_t> stored_shape(const std::vector<ParameterMap::Use>& use
   const ParameterMap::Use& use = uses.front();
   if (use.cols == 0) return {rows};
   return use.part.transposed ? std::vector<std::int64_t>{use.cols, rows} : std::vector<std::int64_t>{rows, use.cols};
+}
+
+std::int64_t product_of(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
 StackSpec token_stack(const ModelSpec& model) {

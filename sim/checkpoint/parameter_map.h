@@ -12,8 +12,8 @@
 
 namespace periscope {
 
-/// The place where a parameter of a stack is stored: output features first … first + fan_out − 1 of a tensor. A matrix
-/// is stored as [out, in], or transposed as [in, out]; a vector as [out].
+/// Where a parameter of a stack is stored: output features first … first + fan_out − 1 of a tensor. A matrix is stored
+/// as [out, in], or transposed as [in, out]; a vector as [out].
 struct StoredPart {
   std::string tensor;
   std::int64_t first = 0;
@@ -21,18 +21,18 @@ struct StoredPart {
   double plus = 0.0;  ///< added to what is stored: 1 for Gemma's gains 1 + w
 };
 
-/// A norm's vectors, and its α [1]. What is not stored is a gain of 1, no bias and no α.
+/// A norm's vectors and its α [1]. Without a stored gain it is 1.
 struct StoredNorm {
   std::optional<StoredPart> gain;
   std::optional<StoredPart> bias;
   std::optional<StoredPart> alpha = {};
 };
 
-/// The tensors that hold a stack's parameters. One tensor may hold several: parts of one matrix, or one matrix that
-/// is used twice.
+/// The tensors that hold a stack's parameters. One tensor may hold several parameters: parts of a matrix, or a matrix
+/// that is used twice.
 class ParameterMap {
  public:
-  /// The layer of what no layer owns does not matter, nor the sublayer of a norm that no sublayer owns.
+  /// Layer and sublayer are ignored for parameters that no layer owns.
   void set(int layer, Weight matrix, StoredPart part) { parts_[matrix_id(layer, matrix)] = std::move(part); }
   void set_bias(int layer, Weight matrix, StoredPart part) {
     parts_[bias_of(matrix_id(layer, matrix))] = std::move(part);
@@ -42,22 +42,19 @@ class ParameterMap {
   /// Null for what is not stored.
   [[nodiscard]] const StoredPart* find(const ParameterId& id) const;
 
-  /// Returns the map with other names of tensors.
-  template <class Rename>
-  [[nodiscard]] ParameterMap renamed(const Rename& rename) const {
-    ParameterMap all = *this;
-    for (auto& [id, part] : all.parts_) part.tensor = rename(part.tensor);
-    return all;
+  template <class NewName>
+  void rename_tensors(const NewName& new_name) {
+    for (auto& [id, part] : parts_) part.tensor = new_name(part.tensor);
   }
 
-  /// Describes what one tensor holds.
+  /// A parameter in a tensor.
   struct Use {
     ParameterId parameter;
     StoredPart part;
     std::int64_t rows;  ///< fan_out
     std::int64_t cols;  ///< fan_in; 0 for a vector
   };
-  /// Every tensor and what it holds, for the model that this map was made for.
+  /// The parameters in every tensor, for the model that this map was made for.
   [[nodiscard]] std::map<std::string, std::vector<Use>> uses(const ModelSpec& model) const;
 
  private:
@@ -65,14 +62,15 @@ class ParameterMap {
   std::set<ParameterId> norms_;  ///< gains of all norms, stored or not
 };
 
-/// Returns the index in the tensor of a parameter's entry, both row-major. `stride` is the tensor's last extent.
+/// Index in the tensor of a parameter's entry, both row-major. `stride` is the tensor's last extent.
 [[nodiscard]] std::int64_t place_of(const ParameterMap::Use& use, std::int64_t entry, std::int64_t stride);
-/// Returns the parameter's entry at an index of the tensor; nullopt if another parameter's is there.
+/// The parameter's entry at an index of the tensor; nullopt if another parameter's is there.
 [[nodiscard]] std::optional<std::int64_t> entry_at(const ParameterMap::Use& use, std::int64_t place,
                                                    std::int64_t stride);
 
 /// The shape of a tensor with these uses: all output features that any of them needs.
 [[nodiscard]] std::vector<std::int64_t> stored_shape(const std::vector<ParameterMap::Use>& uses);
+[[nodiscard]] std::int64_t product_of(const std::vector<std::int64_t>& shape);
 
 /// Every matrix and norm that a pass from token ids to logits uses.
 [[nodiscard]] StackSpec token_stack(const ModelSpec& model);

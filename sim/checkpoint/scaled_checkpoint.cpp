@@ -4,14 +4,18 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <stdexcept>
+#include <unordered_map>
 #include <utility>
 
-#include "sim/checkpoint/exact_bytes.h"
 #include "sim/checkpoint/safetensors_writer.h"
 #include "sim/files/output_folder.h"
 #include "sim/model/parameters.h"
+#include "sim/numerics/stored_bits.h"
 
 namespace periscope {
 namespace {
@@ -75,6 +79,59 @@ std::uint64_t scale(std::vector<double>& values, const TensorFactor& f) {
   return rounded;
 }
 
+using Encoded = std::optional<std::vector<std::byte>>;
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+
+/// `encode` gives an element's bits, or nothing.
+template <class Stored, class Encode>
+Encoded encoded(std::span<const double> values, const Encode& encode) {
+  std::vector<std::byte> bytes(values.size() * sizeof(Stored));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::optional<Stored> bits = encode(values[i]);
+    if (!bits) return std::nullopt;
+    std::memcpy(bytes.data() + i * sizeof(Stored), &*bits, sizeof(Stored));
+  }
+  return bytes;
+}
+
+/// A double that is a float, zeros with their sign; any NaN.
+std::optional<float> as_float(double x) {
+  if (std::isnan(x)) return nan;
+  if (std::isfinite(x) && std::abs(x) > static_cast<double>(std::numeric_limits<float>::max())) return std::nullopt;
+  const auto narrow = static_cast<float>(x);
+  return static_cast<double>(narrow) == x ? std::optional(narrow) : std::nullopt;
+}
+
+/// Looks up numbers among all values of a narrow type.
+template <class Format>
+Encoded looked_up(std::span<const double> values) {
+  using Stored = typename Format::Stored;
+  std::unordered_map<std::uint32_t, Stored> code_of;
+  for (std::uint32_t code = 0; code <= std::numeric_limits<Stored>::max(); ++code) {
+    const float value = Format::decode(static_cast<Stored>(code));
+    code_of[std::bit_cast<std::uint32_t>(std::isnan(value) ? nan : value)] = static_cast<Stored>(code);
+  }
+  return encoded<Stored>(values, [&](double x) -> std::optional<Stored> {
+    const std::optional<float> value = as_float(x);
+    const auto found = value ? code_of.find(std::bit_cast<std::uint32_t>(*value)) : code_of.end();
+    return found == code_of.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+/// The little-endian elements of a floating-point type that are these numbers; nullopt if the type lacks one of them.
+/// Any NaN stands for any other.
+Encoded exact_bytes(SafetensorsType type, std::span<const double> values) {
+  switch (type) {
+    case SafetensorsType::f64: return encoded<double>(values, [](double x) { return std::optional(x); });
+    case SafetensorsType::f32: return encoded<float>(values, as_float);
+    case SafetensorsType::f16: return looked_up<F16>(values);
+    case SafetensorsType::bf16: return looked_up<Bf16>(values);
+    case SafetensorsType::f8_e5m2: return looked_up<F8E5m2>(values);
+    case SafetensorsType::f8_e4m3: return looked_up<F8E4m3>(values);
+    default: throw std::logic_error("exact_bytes: no floating-point type");
+  }
+}
+
 struct ScaledTensor {
   SafetensorsType type;
   std::vector<std::byte> bytes;
@@ -89,13 +146,6 @@ ScaledTensor scaled_tensor(const Checkpoint& checkpoint, const std::string& tens
     if (auto bytes = exact_bytes(type, values)) return {type, std::move(*bytes), rounded};
   }
   throw std::logic_error("a double that f64 does not hold");
-}
-
-/// Sets the last of `keys`, each inside the object of the one before.
-void set_key(nlohmann::json& object, const std::vector<std::string>& keys, double value) {
-  nlohmann::json* at = &object;
-  for (const std::string& key : keys) at = &(*at)[key];
-  *at = value;
 }
 
 }  // namespace
@@ -141,24 +191,15 @@ ScaledTensors write_scaled(const std::string& folder, const Checkpoint& checkpoi
 }
 
 std::optional<nlohmann::json> config_with_eps(const Checkpoint& checkpoint, double eps) {
-  const std::array<std::vector<std::string>, 4> places{
-      {{"rms_norm_eps"}, {"layer_norm_epsilon"}, {"layer_norm_eps"}, {"model", "norm_eps"}}};
-  const Family& family = checkpoint.family();
-  for (const std::vector<std::string>& keys : places) {
+  for (const char* key : {"/rms_norm_eps", "/layer_norm_epsilon", "/layer_norm_eps", "/model/norm_eps"}) {
+    const nlohmann::json::json_pointer at(key);
     nlohmann::json config = checkpoint.config();
-    if (keys.size() > 1 && !(config.contains(keys.front()) && config[keys.front()].is_object())) continue;
-    set_key(config, keys, eps);
+    if (!config.contains(at.parent_pointer()) || !config[at.parent_pointer()].is_object()) continue;
+    config[at] = eps;
     try {
       ConfigReader reader(config, checkpoint.folder());
-      reader.set_stored(checkpoint.files().counts());
-      reader.ignore(checkpoint.ignored_keys());
-      const TensorNames names(checkpoint.files().names(), family, checkpoint.folder(), checkpoint.files().aliases());
-      const FamilyStack stack = family.read(reader, names);
-      reader.must_be("quantization_config", nullptr);
-      reader.finish();
-      if (stack.model.norm_eps == eps) return config;
+      if (checkpoint.stack_of(reader, checkpoint.tensor_names()).model.norm_eps == eps) return config;
     } catch (const InputError&) {  // the family does not know the key
-      continue;
     }
   }
   return std::nullopt;
