@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <ranges>
 #include <string_view>
 
 #include "experiments/engine/judge/depth_fit.h"
@@ -15,27 +16,40 @@
 namespace periscope::reproduce {
 namespace {
 
-using Test = std::function<void(judge::SignClaim&, const ClaimRow::Runs&)>;
+/// A group's runs; of a sweep those of all its groups, by rate.
+using Runs = std::vector<const GroupRuns*>;
+/// Computes the numbers that a claim says are positive, as test_some_row_positive reads them, from the groups that it
+/// names.
+using Numbers = std::function<judge::SeedTable(const std::vector<Runs>&)>;
 /// The runs of one seed, in the order of the groups.
 using Twins = std::vector<const TrainedCell*>;
 
-/// Tests that a number of the twins is positive.
-Test positive(const std::function<double(const Twins&)>& number) {
-  return [number](judge::SignClaim& claim, const ClaimRow::Runs& runs) {
+/// By seed: the reading of the first group less that of the second.
+Values differences(const GroupRuns& first, const GroupRuns& second, const Reading& read) {
+  Values values;
+  for (std::size_t seed = 0; seed < first.cells.size(); ++seed) {
+    values.push_back(read(first.cells[seed]) - read(second.cells[seed]));
+  }
+  return values;
+}
+
+/// A number of the twins.
+Numbers of_twins(const std::function<double(const Twins&)>& number) {
+  return [number](const std::vector<Runs>& groups) {
     Values values;
-    for (std::size_t seed = 0; seed < runs.front()->cells.size(); ++seed) {
+    for (std::size_t seed = 0; seed < groups.front().front()->cells.size(); ++seed) {
       Twins twins;
-      for (const GroupRuns* group : runs) twins.push_back(&group->cells[seed]);
+      for (const Runs& group : groups) twins.push_back(&group.front()->cells[seed]);
       values.push_back(number(twins));
     }
-    judge::test_some_row_positive(claim, {{values}});
+    return judge::SeedTable{{values}};
   };
 }
 
-/// Tests that the number is positive, or larger in the first group than in the second, or by more than in the third
-/// than in the fourth.
-Test larger(const Reading& read) {
-  return positive([read](const Twins& twins) {
+/// The number of one group, or by how much it is larger in the first group than in the second, or by how much more
+/// than in the third than in the fourth.
+Numbers larger(const Reading& read) {
+  return of_twins([read](const Twins& twins) {
     constexpr std::array signs{1.0, -1.0, -1.0, 1.0};
     double sum = 0.0;
     for (std::size_t i = 0; i < twins.size(); ++i) sum += signs.at(i) * read(*twins[i]);
@@ -43,28 +57,73 @@ Test larger(const Reading& read) {
   });
 }
 
-/// Tests that a number of the last two groups, of which it may be the first two again, differs by less than half of
-/// what another one differs by between the first two.
-Test alike(const Reading& of_large, const Reading& of_small) {
-  return [=](judge::SignClaim& claim, const ClaimRow::Runs& runs) {
-    const std::size_t second = runs.size() - 2;
-    judge::test_some_row_positive(claim, judge::alike(differences(*runs[0], *runs[1], of_large),
-                                                      differences(*runs[second], *runs[second + 1], of_small)));
+/// Positive if a number of the last two groups, which may be the first two again, differs by less than half of what
+/// another one differs by between the first two.
+Numbers alike(const Reading& of_large, const Reading& of_small) {
+  return [=](const std::vector<Runs>& groups) {
+    const auto of = [&](std::size_t i, const Reading& read) {
+      return differences(*groups[i].front(), *groups[i + 1].front(), read);
+    };
+    return judge::alike(of(0, of_large), of(groups.size() - 2, of_small));
   };
 }
 
 /// ln of how much better an exponential describes a variance over depth than a line and than a parabola, by the
 /// residuals' standard deviations, and of how much better than what would not count as a description.
-void test_exponential(judge::SignClaim& claim, const ClaimRow::Runs& runs) {
+judge::SeedTable exponential_lead(const std::vector<Runs>& groups) {
   judge::SeedTable leads(1, std::vector<Values>(3));
-  for (const TrainedCell& run : runs[0]->cells) {
+  for (const TrainedCell& run : groups[0].front()->cells) {
     const judge::GrowthFit fit = judge::fit_growth(last_record(run).at("variance.x_out"));
     const auto& [linear, quadratic, exponential] = fit.laws;
     leads[0][0].push_back(std::log(linear.residual_deviation / exponential.residual_deviation));
     leads[0][1].push_back(std::log(quadratic.residual_deviation / exponential.residual_deviation));
     leads[0][2].push_back(std::log(judge::largest_misfit / exponential.rms_residual));
   }
-  judge::test_some_row_positive(claim, leads);
+  return leads;
+}
+
+/// Positive in some row if the loss of some group of `low` is below that of every group of `high`.
+judge::SeedTable below(const Runs& low, const Runs& high) {
+  judge::SeedTable table;
+  for (const GroupRuns* one : low) {
+    auto& row = table.emplace_back();
+    for (const GroupRuns* other : high) row.push_back(differences(*other, *one, final_loss));
+  }
+  return table;
+}
+
+/// Positive if the second placement's loss at its best rate is below the first one's at its own: if it has a rate whose
+/// loss is below the other's at each of its rates. The lowest of several losses of a seed would be lower, the more they
+/// scatter, and so would be no fair comparison.
+judge::SeedTable best_rate(const std::vector<Runs>& groups) { return below(groups[1], groups[0]); }
+
+/// Positive if the lowest loss of a sweep is at neither of its ends.
+judge::SeedTable inner_rate(const std::vector<Runs>& groups) {
+  const Runs& sweep = groups[0];
+  return below(Runs(sweep.begin() + 1, sweep.end() - 1), {sweep.front(), sweep.back()});
+}
+
+/// The logarithm of the rate at which the parabola through the lowest loss and its neighbours is lowest.
+double best_log_rate(const Runs& by_rate, std::size_t seed) {
+  const auto loss = [&](std::size_t i) { return final_loss(by_rate[i]->cells[seed]); };
+  const auto log_rate = [&](std::size_t i) { return std::log(by_rate[i]->cells[seed].cell.train.lr); };
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < by_rate.size(); ++i)
+    if (loss(i) < loss(best)) best = i;
+  if (best == 0 || best + 1 == by_rate.size()) return log_rate(best);
+  const double left = log_rate(best) - log_rate(best - 1), right = log_rate(best + 1) - log_rate(best);
+  const double down = (loss(best - 1) - loss(best)) / left, up = (loss(best + 1) - loss(best)) / right;
+  // Slopes of the parabola: -down at the middle of the left piece, up at that of the right one; the zero lies between.
+  const double from = log_rate(best) - left / 2.0, to = log_rate(best) + right / 2.0;
+  return up + down > 0.0 ? from + (to - from) * down / (up + down) : log_rate(best);
+}
+
+judge::SeedTable higher_rate(const std::vector<Runs>& groups) {
+  Values values;
+  for (std::size_t seed = 0; seed < groups[0].front()->cells.size(); ++seed) {
+    values.push_back(best_log_rate(groups[1], seed) - best_log_rate(groups[0], seed));
+  }
+  return {{values}};
 }
 
 double largest_over_fp16(const TrainedCell& run) {
@@ -91,17 +150,11 @@ double steps_saved(const Twins& twins) {
   return steps_to_loss(*twins[0], target) - steps_to_loss(*twins[1], target);
 }
 
-void test_twice_the_spread(judge::SignClaim& claim, const ClaimRow::Runs& runs) {
-  Values large, small;
-  for (const TrainedCell& cell : runs[0]->cells) large.push_back(final_loss(cell));
-  for (const TrainedCell& cell : runs[1]->cells) small.push_back(2.0 * final_loss(cell));
-  judge::test_spreads_more(claim, large, small);
-}
-
-/// What a claim is about: a number in words, with {i} for group i or followed by the groups' difference, and its test.
+/// What a claim is about: a number in words, with {i} for group i or followed by the groups' difference.
 struct Number {
   std::string words;
-  Test test;
+  Numbers of;             ///< none: that the first group's losses spread over seeds twice as much as the second's
+  std::size_t rates = 1;  ///< fewest groups of each name, 2 or more of a sweep
 };
 
 const std::map<std::string_view, Number>& numbers() {
@@ -110,17 +163,17 @@ const std::map<std::string_view, Number>& numbers() {
       {"loss", {"final loss", larger(final_loss)}},
       {"loss alike",
        {"final loss: |{0} - {1}| / 2 less |{2} - {3}|, of means over seeds", alike(final_loss, final_loss)}},
-      {"spread", {"(final loss - its mean over seeds)^2: {0} - 4 {1}", test_twice_the_spread}},
-      {"steps", {"steps of {0} to its own final loss, less those of {1} to the same", positive(steps_saved)}},
+      {"spread", {"(final loss - its mean over seeds)^2: {0} - 4 {1}", nullptr}},
+      {"steps", {"steps of {0} to its own final loss, less those of {1} to the same", of_twins(steps_saved)}},
       {"spikes", {"events in which the logarithm of loss or gradient norm spikes", larger(spikes)}},
       {"variance", {"ln(variance at the end) at the top", larger(final_variance)}},
       {"surge", {"ln(variance at the end / at initialisation) at the top", larger(variance_surge)}},
       {"law",
        {"least of three, of residuals of ln(variance) from depth 2 on: ln(size for a line / an exponential), the same "
         "for a parabola, ln(10 % / rms for an exponential)",
-        test_exponential}},
+        exponential_lead}},
       {"activation", {"ln(largest |x| of the stream at the end)", larger(largest_activation)}},
-      {"tenfold", {"ln(largest |x| of the stream at the end): {0} - {1} - ln 10", positive(ten_times_larger)}},
+      {"tenfold", {"ln(largest |x| of the stream at the end): {0} - {1} - ln 10", of_twins(ten_times_larger)}},
       {"over FP16", {"ln(largest |x| of any signal / 65504)", larger(largest_over_fp16)}},
       {"angle",
        {"mean angular distance of neighbouring depths at the end",
@@ -142,18 +195,29 @@ const std::map<std::string_view, Number>& numbers() {
       {"slope", {slope + " at the end", larger(of_record(last_record, gradient_slope))}},
       {"first slope", {"minus the " + slope + " at initialisation", larger(of_record(first_record, minus_slope))}},
       {"steepness", {"|" + slope + "| at the end", larger(of_record(last_record, steepness))}},
-      {"first steepness", {"|" + slope + "| at initialisation", larger(of_record(first_record, steepness))}}};
+      {"first steepness", {"|" + slope + "| at initialisation", larger(of_record(first_record, steepness))}},
+      {"best rate",
+       {"final loss, each at the rate of its lowest mean: {0} - {1}; p: every rate of {0} against one of {1}, times "
+        "their number",
+        best_rate, 2}},
+      {"shape",
+       {"final loss: the lower mean of the two ends, less the lowest mean between; p: both ends against one rate "
+        "between, times the number of those",
+        inner_rate, 3}},
+      {"rate", {"ln(rate of the lowest loss, by a parabola): {1} - {0}", higher_rate, 2}}};
   return all;
 }
 
-/// A claim: that a number of groups, separated by " | ", is positive.
+/// A claim: that a number of groups, separated by " | ", is positive. "pre, rate x *" is a sweep: the groups whose
+/// names begin so and, as factor 1, "pre".
 struct Row {
   std::string_view id, exhibit, number, groups, statement;
-  double within_tokens = 0.0;  ///< as in ClaimRow
+  /// Number of training tokens within which the source sees it. Shorter runs can confirm the claim but not refute it.
+  double within_tokens = 0.0;
 };
 
 // clang-format off
-constexpr Row claims_before_rates[] = {
+constexpr Row rows[] = {
     {"F4a", "1", "surge", "pre | peri", "in training Pre-LN's variance surges and Peri-LN's stays moderate"},
     {"F4b", "1", "law", "pre", "trained Pre-LN's variance grows exponentially over depth, not as a line or a parabola"},
     {"F9a", "11", "activation", "pre | peri", "Pre-LN's largest activations are larger than Peri-LN's"},
@@ -187,8 +251,15 @@ constexpr Row claims_before_rates[] = {
     {"R2a", "32", "loss", "peri | peri, QK-norm", "QK-norm helps Peri-LN"},
     {"R2b", "32", "loss alike", "pre | peri | peri, QK-norm | b-only, QK-norm (OLMo 2)", "OLMo 2's placement ends about where Peri-LN with QK-norm does"},
     {"R7a", "19", "loss alike", "pre | peri | peri | peri, LayerNorm", "LayerNorm instead of RMSNorm changes Peri-LN's loss little"},
-};
-constexpr Row claims_after_rates[] = {
+    {"R3a", "3", "best rate", "pre, rate x * | peri, rate x *", "at the best learning rate of each, Peri-LN ends below Pre-LN"},
+    {"R3b", "3", "best rate", "post, rate x * | peri, rate x *", "at the best learning rate of each, Peri-LN ends below Post-LN"},
+    {"R3c", "16", "best rate", "pre, warm-up x 3, * | peri, warm-up x 3, *", "at the best learning rate of each with three times the warm-up, Peri-LN ends below Pre-LN"},
+    {"R3d", "17", "best rate", "pre, half the length, * | peri, half the length, *", "at the best learning rate of each on sequences of half the length, Peri-LN ends below Pre-LN"},
+    {"R3e", "3", "shape", "post, rate x *", "Post-LN's loss is lower at a rate within the sweep than at both ends (U-shape)"},
+    {"R3f", "3", "shape", "pre, rate x *", "Pre-LN's loss is lower at a rate within the sweep than at both ends (U-shape)"},
+    {"R3g", "3", "shape", "peri, rate x *", "Peri-LN's loss is lower at a rate within the sweep than at both ends (U-shape)"},
+    {"R3h", "3", "rate", "post, rate x * | peri, rate x *", "Post-LN needs a lower learning rate than Peri-LN"},
+    {"R8", "35", "best rate", "pre, SGD, * | peri, SGD, *", "at the best learning rate of each of SGD, Peri-LN ends below Pre-LN"},
     {"F13a", "10", "variance", "pre | pre, weight decay 0.33", "stronger weight decay lowers Pre-LN's variance"},
     {"F13b", "10", "variance", "pre | pre, weight decay 0.33 | peri | peri, weight decay 0.33", "stronger weight decay lowers Peri-LN's variance less than Pre-LN's"},
     {"F12", "10", "variance", "pre, variance 10/d | pre, variance 0.1/d | peri, variance 10/d | peri, variance 0.1/d", "Pre-LN's final variance follows that of the initialisation more than Peri-LN's"},
@@ -205,68 +276,83 @@ constexpr Row claims_after_rates[] = {
 };
 // clang-format on
 
-ClaimRow claim_of(const Row& row) {
-  const Number& number = numbers().at(row.number);
-  ClaimRow claim{.id = std::string(row.id),
-                 .exhibit = std::string(row.exhibit),
-                 .statement = std::string(row.statement),
-                 .quantity = {},
-                 .groups = {},
-                 .test = number.test,
-                 .within_tokens = row.within_tokens};
-  constexpr std::string_view between = " | ";
-  for (std::size_t begin = 0, end = 0; end < row.groups.size(); begin = end + between.size()) {
-    end = std::min(row.groups.find(between, begin), row.groups.size());
-    claim.groups.emplace_back(row.groups.substr(begin, end - begin));
+std::vector<std::string> names_of(const Row& row) {
+  std::vector<std::string> names;
+  for (const auto& name : std::views::split(row.groups, std::string_view(" | "))) {
+    names.emplace_back(name.begin(), name.end());
   }
+  return names;
+}
+
+std::string quantity_of(const Row& row, const std::vector<std::string>& names) {
   std::array<std::string, 4> quoted;  // the names have commas
-  for (std::size_t i = 0; i < claim.groups.size(); ++i) quoted.at(i) = fmt::format("\"{}\"", claim.groups[i]);
+  for (std::size_t i = 0; i < names.size(); ++i) quoted.at(i) = fmt::format("\"{}\"", names[i]);
   constexpr std::array differences{"", "", ": {0} - {1}", "", ": {0} - {1}, less {2} - {3}"};
-  std::string words = number.words;
-  if (words.find("{0}") == std::string::npos) words += differences.at(claim.groups.size());
-  claim.quantity = fmt::format(fmt::runtime(words), quoted[0], quoted[1], quoted[2], quoted[3]);
-  return claim;
+  std::string words = numbers().at(row.number).words;
+  if (words.find("{0}") == std::string::npos) words += differences.at(names.size());
+  return fmt::format(fmt::runtime(words), quoted[0], quoted[1], quoted[2], quoted[3]);
+}
+
+/// The groups of a name, by rate.
+Runs groups_called(const std::string& name, const std::vector<GroupRuns>& runs) {
+  const bool sweep = name.ends_with('*');
+  const std::string prefix = name.substr(0, name.size() - (sweep ? 1 : 0));
+  Runs found;
+  for (const GroupRuns& one : runs) {
+    const std::string& group = one.group.name;
+    if (sweep ? group.starts_with(prefix) || group + ", rate x " == prefix : group == name) found.push_back(&one);
+  }
+  std::ranges::stable_sort(found, {}, [](const GroupRuns* one) { return one->group.train.lr; });
+  return found;
 }
 
 /// Names the runs that did not come to their end.
-void name_unfinished(const ClaimRow::Runs& groups, judge::SignClaim& claim) {
-  for (const GroupRuns* group : groups) {
-    const auto lost = std::ranges::count_if(group->cells, [](const TrainedCell& cell) {
-      return static_cast<int>(cell.history.loss.size()) < cell.cell.train.steps;
-    });
-    if (lost == 0) continue;
-    judge::add_reason(
-        claim, fmt::format("{} of {} runs of {} ended early: their final loss counts as ln V, all else as far as "
-                           "they came",
-                           lost, group->cells.size(), group->group.name));
-  }
+void name_unfinished(const GroupRuns& group, judge::SignClaim& claim) {
+  const auto lost = std::ranges::count_if(group.cells, [](const TrainedCell& cell) {
+    return static_cast<int>(cell.history.loss.size()) < cell.cell.train.steps;
+  });
+  if (lost == 0) return;
+  judge::add_reason(claim, fmt::format("{} of {} runs of {} ended early: their final loss counts as ln V, all else as "
+                                       "far as they came",
+                                       lost, group.cells.size(), group.group.name));
 }
 
-double trained_tokens(const GroupRuns& runs) {
-  const TrainSpec& train = runs.group.train;
-  return 1.0 * train.steps * train.batch * runs.group.spec.input.tokens;
+void test_twice_the_spread(judge::SignClaim& claim, const GroupRuns& first, const GroupRuns& second) {
+  Values large, small;
+  for (const TrainedCell& cell : first.cells) large.push_back(final_loss(cell));
+  for (const TrainedCell& cell : second.cells) small.push_back(2.0 * final_loss(cell));
+  judge::test_spreads_more(claim, large, small);
 }
 
-judge::SignClaim tested(const ClaimRow& row, const std::vector<GroupRuns>& runs) {
-  judge::SignClaim claim{.id = row.id, .exhibit = row.exhibit, .statement = row.statement, .quantity = row.quantity};
-  ClaimRow::Runs groups;
-  for (const std::string& name : row.groups) {
-    const auto it = std::ranges::find(runs, name, [](const GroupRuns& r) { return r.group.name; });
-    if (it == runs.end())
-      judge::add_reason(claim, "no runs of " + name);
-    else
-      groups.push_back(&*it);
+judge::SignClaim tested(const Row& row, const std::vector<GroupRuns>& runs) {
+  const Number& number = numbers().at(row.number);
+  const std::vector<std::string> names = names_of(row);
+  judge::SignClaim claim{.id = std::string(row.id),
+                         .exhibit = std::string(row.exhibit),
+                         .statement = std::string(row.statement),
+                         .quantity = quantity_of(row, names)};
+  std::vector<Runs> groups;
+  for (const std::string& name : names) {
+    groups.push_back(groups_called(name, runs));
+    if (groups.back().size() < number.rates) judge::add_reason(claim, "no runs of " + name);
   }
-  if (groups.size() < row.groups.size()) return claim;
-  name_unfinished(groups, claim);
-  row.test(claim, groups);
+  if (!claim.reason.empty()) return claim;
   std::vector<stacks::Trained> trained;
   double tokens = 0.0;
-  for (const GroupRuns* group : groups) {
-    trained.push_back({group->group.spec, group->group.train});
-    tokens = std::max(tokens, trained_tokens(*group));
+  for (const Runs& rates : groups) {
+    for (const GroupRuns* one : rates) {
+      const TrainSpec& train = one->group.train;
+      name_unfinished(*one, claim);
+      trained.push_back({one->group.spec, train});
+      tokens = std::max(tokens, 1.0 * train.steps * train.batch * one->group.spec.input.tokens);
+    }
   }
   claim.regime = stacks::regime_of(trained);
+  if (number.of) {
+    judge::test_some_row_positive(claim, number.of(groups));
+  } else {
+    test_twice_the_spread(claim, *groups[0].front(), *groups[1].front());
+  }
   if (claim.verdict != judge::ClaimVerdict::holds && tokens < row.within_tokens) {
     judge::set_not_testable(
         claim, fmt::format("{:.2g} tokens of training: the source sees it within {:.2g}", tokens, row.within_tokens));
@@ -276,18 +362,9 @@ judge::SignClaim tested(const ClaimRow& row, const std::vector<GroupRuns>& runs)
 
 }  // namespace
 
-std::vector<double> differences(const GroupRuns& first, const GroupRuns& second, const Reading& reading) {
-  Values values;
-  for (std::size_t seed = 0; seed < first.cells.size(); ++seed)
-    values.push_back(reading(first.cells[seed]) - reading(second.cells[seed]));
-  return values;
-}
-
 std::vector<judge::SignClaim> judge_claims(const std::vector<GroupRuns>& runs) {
   std::vector<judge::SignClaim> claims;
-  for (const Row& row : claims_before_rates) claims.push_back(tested(claim_of(row), runs));
-  for (const ClaimRow& row : rate_claims(runs)) claims.push_back(tested(row, runs));
-  for (const Row& row : claims_after_rates) claims.push_back(tested(claim_of(row), runs));
+  for (const Row& row : rows) claims.push_back(tested(row, runs));
   judge::correct_for_number(claims);
   return claims;
 }

@@ -116,6 +116,23 @@ dataset::Table<TrainedCell> run_table() {
   return table;
 }
 
+/// Squared gradients of all matrices of a layer, predicted, with their standard error at most: the sum of the
+/// matrices'. Nothing without prediction.
+std::optional<Curve> predicted_layer_gradients(const theory::Prediction& prediction) {
+  Curve all;
+  for (const Weight weight : layer_matrices) {
+    const Curve* curve = prediction.profile.find(Statistic::grad_sq, weight);
+    if (curve == nullptr) continue;
+    all.value.resize(curve->value.size(), 0.0);
+    all.standard_error.resize(curve->value.size(), 0.0);
+    for (std::size_t l = 0; l < all.value.size(); ++l) {
+      all.value[l] += curve->value[l];
+      all.standard_error[l] += curve->standard_error[l];
+    }
+  }
+  return all.value.empty() ? std::nullopt : std::optional(std::move(all));
+}
+
 dataset::Table<theory::Prediction> theory_table() {
   using P = theory::Prediction;
   dataset::Table<P> table;
@@ -162,14 +179,7 @@ const dataset::Table<GroupRuns>& group_table() {
         .rows("seed", run_table(), &G::cells)
         .part(theory_table(),
               [](const G& g) { return g.initial && g.initial->refusal.empty() ? &*g.initial : nullptr; });
-    for (const Averaged& a : averaged()) {
-      const std::string on = "group record " + a.dimension;
-      table.curve({a.name + "_measured", on, a.units,
-                   a.meaning + (a.geometric ? ": geometric mean" : ": mean") + " over seeds"},
-                  {a.name + "_stderr", on, a.geometric ? "1" : a.units,
-                   a.geometric ? "standard error of the mean logarithm" : "standard error of the mean"},
-                  [&a](const G& g) { return average_of(a, g); });
-    }
+    table.part(averages_table(), [](const G& g) { return &g; });
     return table;
   }();
   return all;

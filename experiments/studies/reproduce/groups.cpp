@@ -18,29 +18,6 @@ namespace {
 
 using training::TrainConfig;
 
-const std::vector<Exhibit>& all_exhibits() {
-  static const std::vector<Exhibit> all{
-      {"1", "Figures 1, 6, 14, 15: variance and magnitude over depth and training", {"base"}, true},
-      {"3", "Figures 3, 12: loss over the learning rate", {"base", "rates"}, true},
-      {"4", "Figure 4, Table 1: stability over seeds", {"base"}, true},
-      {"5", "Figure 5: gradient of the last layer", {"base"}, true},
-      {"7", "Figure 7: gradients of the layers, at initialisation and at the end", {"base"}, true},
-      {"8", "Figure 8: output norms whose gain stays 1", {"base", "frozen"}, false},
-      {"9", "Figures 9, 39: angular distance, and gains of the output norms", {"base"}, true},
-      {"10", "Figure 10, Tables 7 to 9: weight decay and initialisation", {"base", "decay", "init"}, false},
-      {"11", "Figure 11: largest activations against FP16", {"base"}, true},
-      {"16", "Figures 16, 18: loss over the learning rate, three times the warm-up", {"rates-warmup"}, false},
-      {"17", "Figure 17: loss over the learning rate, sequences of half the length", {"rates-short"}, false},
-      {"19", "Figure 19: LayerNorm", {"base", "layer-norm"}, false},
-      {"20", "Figures 20 to 22: embedding norm", {"base", "embedding-norm"}, false},
-      {"32", "Figures 32 to 34, Table 6: QK-norm and OLMo 2's placement", {"base", "olmo"}, false},
-      {"35", "Figures 35 to 38: SGD", {"sgd"}, false},
-      {"table5", "Table 5: final loss of the placements at one learning rate", {"base"}, true},
-      {"warmup", "Without warm-up, and steps to a given loss (R10, R11)", {"base", "no-warmup"}, false},
-      {"growth", "Growth identity T15 along training, and Eq. 4, its form without the cosine", {"base"}, true}};
-  return all;
-}
-
 /// Groups of several placements with common settings, "key=value": `set` are fixed values, `scaled` follow the shared
 /// ones.
 struct Variant {
@@ -150,7 +127,28 @@ std::string identity_of(const Group& group) {
 
 }  // namespace
 
-std::span<const Exhibit> exhibits() { return all_exhibits(); }
+const std::vector<Exhibit>& exhibits() {
+  static const std::vector<Exhibit> all{
+      {"1", "Figures 1, 6, 14, 15: variance and magnitude over depth and training", {"base"}, true},
+      {"3", "Figures 3, 12: loss over the learning rate", {"base", "rates"}, true},
+      {"4", "Figure 4, Table 1: stability over seeds", {"base"}, true},
+      {"5", "Figure 5: gradient of the last layer", {"base"}, true},
+      {"7", "Figure 7: gradients of the layers, at initialisation and at the end", {"base"}, true},
+      {"8", "Figure 8: output norms whose gain stays 1", {"base", "frozen"}, false},
+      {"9", "Figures 9, 39: angular distance, and gains of the output norms", {"base"}, true},
+      {"10", "Figure 10, Tables 7 to 9: weight decay and initialisation", {"base", "decay", "init"}, false},
+      {"11", "Figure 11: largest activations against FP16", {"base"}, true},
+      {"16", "Figures 16, 18: loss over the learning rate, three times the warm-up", {"rates-warmup"}, false},
+      {"17", "Figure 17: loss over the learning rate, sequences of half the length", {"rates-short"}, false},
+      {"19", "Figure 19: LayerNorm", {"base", "layer-norm"}, false},
+      {"20", "Figures 20 to 22: embedding norm", {"base", "embedding-norm"}, false},
+      {"32", "Figures 32 to 34, Table 6: QK-norm and OLMo 2's placement", {"base", "olmo"}, false},
+      {"35", "Figures 35 to 38: SGD", {"sgd"}, false},
+      {"table5", "Table 5: final loss of the placements at one learning rate", {"base"}, true},
+      {"warmup", "Without warm-up, and steps to a given loss (R10, R11)", {"base", "no-warmup"}, false},
+      {"growth", "Growth identity T15 along training, and Eq. 4, its form without the cosine", {"base"}, true}};
+  return all;
+}
 
 std::vector<const Exhibit*> chosen(const std::vector<std::string>& names, bool quick) {
   std::vector<const Exhibit*> found;
@@ -162,10 +160,8 @@ std::vector<const Exhibit*> chosen(const std::vector<std::string>& names, bool q
   }
   for (const std::string& name : names) {
     if (std::ranges::find(known, name) != known.end()) continue;
-    std::string list;
-    for (const std::string& one : known) list += (list.empty() ? "" : ", ") + one;
-    throw ConfigError(
-        fmt::format("--figure {}: expected one of {}; nearest is {}", shortened(name), list, nearest(name, known)));
+    throw ConfigError(fmt::format("--figure {}: expected one of {}; nearest is {}", shortened(name),
+                                  fmt::join(known, ", "), nearest(name, known)));
   }
   return found;
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,7 +37,7 @@ struct Exhibit {
 };
 
 /// All of them, in the paper's order.
-[[nodiscard]] std::span<const Exhibit> exhibits();
+[[nodiscard]] const std::vector<Exhibit>& exhibits();
 
 /// Returns the exhibits of these names; without names all, or with `quick` all that are part of the short profile.
 /// Throws ConfigError for an unknown name, and suggests the nearest.

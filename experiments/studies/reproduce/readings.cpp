@@ -32,6 +32,15 @@ Reading ratio(const RecordedValues& (*of)(const TrainedCell&), const std::string
   return [=](const TrainedCell& run) { return std::log(of(run).at(column).back() / over(run).at(base).back()); };
 }
 
+/// The first steps of the events that spikes() counts.
+std::vector<int> events_of(const TrainedCell& run) {
+  // A number that is not finite ends a run: that is its divergence, not a spike.
+  const auto finite = [](const std::vector<double>& series) {
+    return std::span(series.begin(), std::ranges::find_if_not(series, [](double x) { return std::isfinite(x); }));
+  };
+  return events_of_run(finite(run.history.loss), finite(run.history.grad_norm));
+}
+
 }  // namespace
 
 const RecordedValues& first_record(const TrainedCell& run) { return run.history.records.begin()->second; }
@@ -66,18 +75,6 @@ double main_path_share(const TrainedCell& run) {
   for (std::size_t l = half; l < kept.size(); ++l) share += kept[l] / sum[l];
   return share / static_cast<double>(kept.size() - half);
 }
-
-namespace {
-
-std::vector<int> events_of(const TrainedCell& run) {
-  // A number that is not finite ends a run: that is its divergence, which is told elsewhere.
-  const auto finite = [](const std::vector<double>& series) {
-    return std::span(series.begin(), std::ranges::find_if_not(series, [](double x) { return std::isfinite(x); }));
-  };
-  return events_of_run(finite(run.history.loss), finite(run.history.grad_norm));
-}
-
-}  // namespace
 
 double spikes(const TrainedCell& run) {
   const double done = static_cast<double>(run.history.loss.size()) / run.cell.train.steps;

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "experiments/engine/result/table.h"
 #include "experiments/studies/reproduce/groups.h"
 
 /// Numbers that claims are about, each of one run, and curves of a group: means over its seeds.
@@ -67,27 +67,10 @@ struct GrowthPart {
 
 using Values = std::vector<double>;
 
-/// A curve that figures draw: of every record of a run, averaged over seeds.
-struct Averaged {
-  std::string name;
-  std::string dimension;
-  std::string units;
-  std::string meaning;
-  bool geometric;  ///< mean of logarithms, whose standard error is then given
-  std::function<Values(const RecordedValues&)> values;
-};
-
-[[nodiscard]] const std::vector<Averaged>& averaged();
-
 /// The steps of a run's records.
 [[nodiscard]] std::vector<int> recorded_steps(const TrainSpec& train);
 
-/// Means over the seeds of a group, one record after the other; NaN for a record that no seed has. Nothing where no
-/// seed has any.
-[[nodiscard]] std::optional<Curve> average_of(const Averaged& curve, const GroupRuns& runs);
-
-/// Squared gradients of all matrices of a layer, predicted, with their standard error at most: the sum of the
-/// matrices'. Nothing without prediction.
-[[nodiscard]] std::optional<Curve> predicted_layer_gradients(const theory::Prediction& prediction);
+/// The curves of every record that figures draw, averaged over the seeds that have it.
+[[nodiscard]] dataset::Table<GroupRuns> averages_table();
 
 }  // namespace periscope::reproduce

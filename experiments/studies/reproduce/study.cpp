@@ -1,8 +1,10 @@
 #include "experiments/engine/study/study.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
+#include <ranges>
 
 #include "experiments/studies/reproduce/reproduce.h"
 
@@ -14,14 +16,10 @@ struct ReproduceFlags {
   std::vector<std::string> figure;
   bool quick = false;
 };
-std::string exhibit_names() {
-  std::string names;
-  for (const Exhibit& exhibit : exhibits()) names += (names.empty() ? "" : ", ") + std::string(exhibit.name);
-  return names;
-}
 const std::vector<study::Flag<ReproduceFlags>> flags{
     {"figure", &ReproduceFlags::figure,
-     fmt::format("A figure or table: {}; may be repeated; default: all", exhibit_names())},
+     fmt::format("A figure or table: {}; may be repeated; default: all",
+                 fmt::join(exhibits() | std::views::transform(&Exhibit::name), ", "))},
     {"corpus", &ReproduceFlags::corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus"},
     {"quick", &ReproduceFlags::quick, "Fewer and shorter runs: what is not in it is reported as not run"}};
 

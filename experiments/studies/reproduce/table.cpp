@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -32,30 +33,31 @@ std::string growth_words(const std::vector<TrainedCell>& cells) {
     ++count;
     largest = std::max(largest, misfit);
   }
-  std::string all;
-  for (const auto& [law, seeds] : by_law)
-    all += fmt::format("{}{} ({}, rms {:.2g} %)", all.empty() ? "" : ", ", law, seeds.first, 100.0 * seeds.second);
-  return all;
+  std::vector<std::string> all;
+  for (const auto& [law, seeds] : by_law) {
+    all.push_back(fmt::format("{} ({}, rms {:.2g} %)", law, seeds.first, 100.0 * seeds.second));
+  }
+  return fmt::format("{}", fmt::join(all, ", "));
 }
 
 /// Returns a sentence with the number of claims tested and decided, the number expected to be decided by chance, and
 /// the claims that stay decided when the number of all claims is allowed for (Holm). "" if none was tested.
 std::string number_of_claims(const std::vector<judge::SignClaim>& claims) {
   std::size_t tested = 0, decided = 0;
-  std::string together;
+  std::vector<std::string> together;
   for (const judge::SignClaim& claim : claims) {
     if (std::isnan(claim.p) || claim.verdict == judge::ClaimVerdict::not_run) continue;
     ++tested;
     if (claim.verdict == judge::ClaimVerdict::not_shown) continue;
     ++decided;
-    if (claim.holm <= judge::sign_claim_level) together += (together.empty() ? "" : ", ") + claim.id;
+    if (claim.holm <= judge::sign_claim_level) together.push_back(claim.id);
   }
   if (tested == 0) return "";
   return fmt::format(
       "{} claims tested one by one, {} decided; up to {:.1f} would be by chance, if every number were 0 (5 % on each "
       "side). Still decided when their number is allowed for (p of all, Holm's, at most 5 %): {}.\n",
       tested, decided, 2.0 * judge::sign_claim_level * static_cast<double>(tested),
-      together.empty() ? "none" : together);
+      together.empty() ? "none" : fmt::format("{}", fmt::join(together, ", ")));
 }
 
 /// "", or " [rate 0.001 to 0.009]": the parts of a claim's regime that are not those of the whole run.
