@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "experiments/engine/run/rescaled_stack.h"
-#include "experiments/engine/settings/parse_format.h"
+#include "experiments/engine/settings/config.h"
 #include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/studies/certify/certify.h"
 #include "tests/certify/any_model.h"

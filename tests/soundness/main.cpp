@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "experiments/engine/settings/parse_format.h"
+#include "experiments/engine/settings/config.h"
 #include "sim/base/error.h"
 #include "tests/soundness/search.h"
 
@@ -13,7 +13,7 @@
 namespace periscope::soundness {
 namespace {
 
-NumberFormat any_format(const std::string& word) { return config::parse_format(word, "--format", {&fp64, 1}); }
+NumberFormat any_format(const std::string& word) { return word == fp64.name ? fp64 : config::parse_format(word); }
 
 int attack(int argc, char** argv) {
   CLI::App app{"Attack certificates: adversarial checkpoints, run in the arithmetic they are certified for"};

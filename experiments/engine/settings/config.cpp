@@ -1,6 +1,7 @@
 #include "experiments/engine/settings/config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "experiments/engine/settings/resolved.h"
 #include "experiments/engine/settings/text_file.h"
@@ -58,10 +59,19 @@ const Section<AgreementOptions> agreement_section{"agreement", agreement_keys};
 const Section<PowerLimits> power_limit_section{"agreement.power_limit", power_limit_keys};
 
 DType parse_dtype(const std::string& word) {
-  for (const DType one : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+  for (const DType one : all_dtypes) {
     if (name_of(one) == word) return one;
   }
   throw ConfigError(fmt::format("run.dtype = \"{}\": expected one of f64, f32, bf16, f16", shortened(word)));
+}
+
+NumberFormat parse_format(const std::string& word, std::string_view flag) {
+  std::vector<std::string_view> names;
+  for (const NumberFormat& format : number_formats) {
+    if (format.name == word) return format;
+    names.push_back(format.name);
+  }
+  throw ConfigError(fmt::format("{} {}: expected one of {}", flag, shortened(word), fmt::join(names, ", ")));
 }
 
 StackSpec Config::with_placement(const Placement& placement) const {

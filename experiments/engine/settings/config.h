@@ -130,8 +130,11 @@ void require_variations(std::span<const AnySection> known, const std::vector<std
 /// Throws ConfigError if two entries of the list `key` are the same: results are found by them.
 void require_different(std::string_view key, std::vector<std::string> entries);
 
+inline constexpr std::array all_dtypes{DType::f64, DType::f32, DType::bf16, DType::f16};
 /// Parses a --dtype word. Throws ConfigError for an unknown one.
 DType parse_dtype(const std::string& word);
+/// Looks up a number format by name. Throws ConfigError, which names the flag, listing the known names.
+NumberFormat parse_format(const std::string& word, std::string_view flag = "--format");
 
 /// Every key of model, init and input with its value, `placement` as one name or a table. For the hash a text's content
 /// stands for its path; it requires read_texts.

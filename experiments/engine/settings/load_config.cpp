@@ -24,30 +24,18 @@ namespace {
 bool apply_preset(TomlReader& reader, ModelSpec& m) {
   std::string name;
   if (!reader.read("preset", name)) return false;
-  std::vector<std::string_view> names;
-  for (const Preset& p : presets) names.push_back(p.name);
-  presets[reader.index_of("preset", name, names)].set_shape(m);
+  presets[reader.index_of("preset", name, presets, &Preset::name)].set_shape(m);
   return true;
 }
 
-/// Sets the keys that say what kind of stack it is, where there is a recipe. Sizes are not known yet.
+/// Sets the keys that model.recipe, if given, determines, except those that depend on sizes, which are not known yet.
 const Family* apply_recipe(TomlReader& reader, StackSpec& spec) {
   if (!reader.read("recipe", spec.recipe)) return nullptr;
-  std::vector<std::string_view> names;
-  for (const Family& family : family_table()) names.push_back(family.name);
-  const Family& family = family_table()[reader.index_of("recipe", spec.recipe, names)];
+  const Family& family = family_table()[reader.index_of("recipe", spec.recipe, family_table(), &Family::name)];
   const Recipe recipe = recipe_of(family, ModelSpec{}.width);
-  const ModelSpec& kind = recipe.model;
-  ModelSpec& m = spec.model;
-  m.placement = kind.placement;
-  m.final_norm = kind.final_norm;
-  m.embedding_norm = kind.embedding_norm;
-  m.norm = kind.norm;
-  m.norm_eps = kind.norm_eps;
-  m.qk_norm = kind.qk_norm;
-  m.mlp = kind.mlp;
-  m.rope = kind.rope;
-  m.causal = kind.causal;
+  const auto take = [&](auto... field) { ((spec.model.*field = recipe.model.*field), ...); };
+  take(&ModelSpec::placement, &ModelSpec::final_norm, &ModelSpec::embedding_norm, &ModelSpec::norm,
+       &ModelSpec::norm_eps, &ModelSpec::qk_norm, &ModelSpec::mlp, &ModelSpec::rope, &ModelSpec::causal);
   spec.init = {.scheme = InitScheme::normal, .std = recipe.init_std, .residual = recipe.init_residual};
   return &family;
 }
@@ -182,16 +170,17 @@ void require_known(Known known, const std::string& setting, std::string_view fla
 }
 
 /// Throws ConfigError for anything below `root` that no section knows or takes.
-void check_sections(Known known, const TomlReader& root) {
-  std::map<std::string, TomlReader> readers{{"", root}};
+void check_sections(Known known, TomlReader root) {
   for (const AnySection& section : known) {
-    const std::size_t dot = section.name.rfind('.');
-    const std::string parent = dot == std::string::npos ? "" : section.name.substr(0, dot);
-    readers.emplace(section.name, readers.at(parent).table(section.name.substr(dot + 1)));
+    TomlReader reader = root.table(section.name);
+    section.check(reader);
+    const std::string prefix = section.name + ".";
+    for (const AnySection& other : known) {
+      if (other.name.starts_with(prefix)) reader.find(other.name.substr(prefix.size()));
+    }
+    reader.finish();
   }
-  for (const AnySection& section : known) section.check(readers.at(section.name));
-  for (const AnySection& section : known) readers.at(section.name).finish();
-  readers.at("").finish();
+  root.finish();
 }
 
 /// The configuration of `tree` with one entry of every list but that of input.kind.

@@ -16,12 +16,6 @@
 namespace periscope::config {
 namespace {
 
-std::vector<std::string_view> placement_names() {
-  std::vector<std::string_view> names;
-  for (const Placement& p : placement_table()) names.push_back(p.name);
-  return names;
-}
-
 /// Reads the name of a free form. It identifies the stack in results, so it must differ visibly from all known names:
 /// no Cyrillic р, no space at either end.
 std::string read_placement_name(TomlReader& reader, const toml::table& table) {
@@ -120,7 +114,7 @@ Placement read_any(TomlReader& reader, std::string_view key, Forms forms) {
   const toml::node& node = *reader.find(key);
   if (const auto* word = node.as_string()) {
     if (const std::optional<Placement> known = find_placement(word->get())) return *known;
-    return placement_table()[reader.index_of(key, word->get(), placement_names())];
+    return placement_table()[reader.index_of(key, word->get(), placement_table(), &Placement::name)];
   }
   const toml::table* table = node.as_table();
   if (table == nullptr || (is_by_kind(*table) && forms == Forms::of_modules)) reader.fail(key, node, words_of(forms));

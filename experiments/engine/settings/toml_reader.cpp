@@ -170,14 +170,12 @@ void TomlReader::resolve_path(std::string_view key, std::string& path) const {
   path = (std::filesystem::path(file_).parent_path() / path).lexically_normal().string();
 }
 
-std::size_t TomlReader::index_of(std::string_view key, const std::string& word,
-                                 std::span<const std::string_view> names) const {
+std::size_t TomlReader::index_in(std::string_view key, const std::string& word,
+                                 const std::vector<std::string>& names) const {
   const auto it = std::ranges::find(names, word);
   if (it != names.end()) return static_cast<std::size_t>(it - names.begin());
-  const toml::node* node = node_at(key);
-  const std::vector<std::string> all(names.begin(), names.end());
-  throw ConfigError(fmt::format("{}{} = \"{}\": expected one of {}; nearest is \"{}\"", where(*node), full(key),
-                                shortened(word), fmt::join(names, ", "), nearest(word, all)));
+  throw ConfigError(fmt::format("{}{} = \"{}\": expected one of {}; nearest is \"{}\"", where(*node_at(key)), full(key),
+                                shortened(word), fmt::join(names, ", "), nearest(word, names)));
 }
 
 TomlReader TomlReader::table(std::string_view path) {

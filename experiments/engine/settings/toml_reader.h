@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -98,9 +98,14 @@ class TomlReader {
   /// Rejects unknown keys, naming the nearest known one.
   void finish() const;
 
-  /// Position of `word` in `names`, or an error that lists them.
-  [[nodiscard]] std::size_t index_of(std::string_view key, const std::string& word,
-                                     std::span<const std::string_view> names) const;
+  /// Returns the position of the row whose name is `word`. Throws ConfigError that lists the names.
+  template <class Rows, class Name = std::identity>
+  [[nodiscard]] std::size_t index_of(std::string_view key, const std::string& word, const Rows& rows,
+                                     Name name = {}) const {
+    std::vector<std::string> names;
+    for (const auto& row : rows) names.emplace_back(std::invoke(name, row));
+    return index_in(key, word, names);
+  }
   /// Throws ConfigError: "FILE:LINE: name.key = FOUND: expected EXPECTED".
   [[noreturn]] void fail(std::string_view key, const toml::node& found, const std::string& expected) const;
 
@@ -108,6 +113,8 @@ class TomlReader {
   [[nodiscard]] const std::string& name() const { return name_; }
 
  private:
+  [[nodiscard]] std::size_t index_in(std::string_view key, const std::string& word,
+                                     const std::vector<std::string>& names) const;
   [[nodiscard]] const toml::node* node_at(std::string_view key) const;
   [[nodiscard]] std::string where(const toml::node& node) const;
   [[nodiscard]] std::string full(std::string_view key) const;

@@ -28,7 +28,7 @@ void choose_dtype(config::RunOptions& run) {
   run.dtype = run.dtype_choice.value_or(backend->supports(DType::f32) ? DType::f32 : DType::f64);
   if (backend->supports(run.dtype)) return;
   std::vector<std::string_view> known;
-  for (const DType one : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+  for (const DType one : config::all_dtypes) {
     if (backend->supports(one)) known.push_back(name_of(one));
   }
   throw ConfigError(fmt::format("run.dtype = \"{}\": run.device \"{}\" computes in {} only", name_of(run.dtype),

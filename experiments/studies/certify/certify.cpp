@@ -8,7 +8,7 @@
 #include <set>
 
 #include "experiments/engine/run/rescaled_stack.h"
-#include "experiments/engine/settings/parse_format.h"
+#include "experiments/engine/settings/config.h"
 #include "sim/base/error.h"
 
 namespace periscope::certify {

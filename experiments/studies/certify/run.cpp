@@ -8,7 +8,6 @@
 #include "experiments/engine/run/rescaled_stack.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"
-#include "experiments/engine/settings/parse_format.h"
 #include "experiments/engine/settings/resolved.h"
 #include "experiments/engine/settings/sha256.h"
 #include "experiments/engine/settings/theory_parameters.h"

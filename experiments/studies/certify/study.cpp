@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "experiments/engine/settings/parse_format.h"
 #include "experiments/engine/settings/theory_override.h"
 #include "experiments/engine/study/checkpoint_flags.h"
 #include "experiments/studies/certify/certify.h"
