@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <ranges>
 
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
@@ -14,6 +15,7 @@ namespace periscope::verify {
 namespace {
 
 using Along = Dimension;
+
 // clang-format off
 constexpr ParameterKind all_kinds[] = {
     {.name = "mlp", .plain = static_cast<double>(MlpKind::relu), .whole = true},
@@ -40,12 +42,12 @@ constexpr ParameterKind all_kinds[] = {
     {.name = "final_norm.bias", .rows = Along::feature, .optional = true, .needs = "final_norm.gain"},
 };
 // clang-format on
-constexpr std::size_t most_features = 4096;
+constexpr int most_features = 4096;
 
 /// The norms that T14 is about: "rms" and "layer", the first of NormKind.
 constexpr std::size_t norms_with_bounds = 2;
 
-/// Returns the words after "KEY: expected " for a parameter that is not what it should be; "" if it is.
+/// Returns what is expected of a parameter instead of what it is; "" if it is valid.
 std::string defect_of(const BoundCase& c, const ParameterKind& kind) {
   const auto it = c.parameters.find(kind.name);
   if (it == c.parameters.end()) return kind.optional ? "" : "this parameter";
@@ -125,8 +127,8 @@ ModelSpec BoundCase::model() const {
   m.norm = norm();
   m.norm_eps = number("norm_eps");
   m.placement = custom_placement(rule());
-  m.final_norm = has_final_norm();
-  m.unembedding = has_unembedding();
+  m.final_norm = has("final_norm.gain");
+  m.unembedding = has("unembedding");
   m.rope = false;
   m.vocab = classes();
   return m;
@@ -147,15 +149,14 @@ BoundCase plain_case(const SublayerRule& rule, int width) {
 }
 
 std::optional<std::string> defect_of(const BoundCase& c) {
+  const auto names = all_kinds | std::views::transform(&ParameterKind::name);
   for (const auto& parameter : c.parameters) {
-    if (std::ranges::find(all_kinds, parameter.first, &ParameterKind::name) != std::end(all_kinds)) continue;
-    std::vector<std::string_view> known;
-    for (const ParameterKind& kind : all_kinds) known.push_back(kind.name);
-    return fmt::format("{}: no such parameter; expected one of {}", shortened(parameter.first), fmt::join(known, ", "));
+    if (std::ranges::find(names, parameter.first) != names.end()) continue;
+    return fmt::format("{}: no such parameter; expected one of {}", shortened(parameter.first), fmt::join(names, ", "));
   }
   for (const ParameterKind& kind : all_kinds) {
-    const std::string found = defect_of(c, kind);
-    if (!found.empty()) return fmt::format("{}: expected {}", kind.name, found);
+    const std::string expected = defect_of(c, kind);
+    if (!expected.empty()) return fmt::format("{}: expected {}", kind.name, expected);
   }
   const std::pair<const char*, std::size_t> counts[] = {
       {"mlp", mlp_kind_names.size()}, {"norm", norms_with_bounds}, {"labels", c.size(c.class_dimension())}};
@@ -168,8 +169,8 @@ std::optional<std::string> defect_of(const BoundCase& c) {
   if (c.has("gate") != is_gated(c.mlp())) {
     return fmt::format("gate: expected {} because of mlp", is_gated(c.mlp()) ? "this parameter" : "none");
   }
-  const std::size_t fewest = subtracts_mean(c.norm()) ? 2 : 1;
-  if (c.size(Along::feature) < fewest || c.size(Along::feature) > most_features) {
+  const int fewest = subtracts_mean(c.norm()) ? 2 : 1;
+  if (c.width() < fewest || c.width() > most_features) {
     return fmt::format("x: expected rows of {} to {} numbers", fewest, most_features);
   }
   return std::nullopt;
@@ -178,13 +179,10 @@ std::optional<std::string> defect_of(const BoundCase& c) {
 nlohmann::ordered_json case_json(const BoundCase& c) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const ParameterKind& kind : all_kinds) {
-    const auto it = c.parameters.find(kind.name);
-    if (it == c.parameters.end()) continue;
-    auto& rows = json[std::string(kind.name)];
-    const auto cols = static_cast<std::ptrdiff_t>(it->second.cols);
-    const std::vector<double>& values = it->second.values;
-    for (auto row = values.begin(); row != values.end(); row += cols) {
-      rows.push_back(std::vector<double>(row, row + cols));
+    for (auto left = c.values(kind.name); !left.empty();) {
+      const std::span<const double> row = left.first(c.parameters.find(kind.name)->second.cols);
+      json[std::string(kind.name)].push_back(std::vector<double>(row.begin(), row.end()));
+      left = left.subspan(row.size());
     }
   }
   return json;

@@ -24,24 +24,24 @@ struct Parameter {
 /// The sizes that parameters share: dropping a feature drops a column of x and a row of W2.
 enum class Dimension { one, token, feature, unit, word };
 
-/// A row of the table of all parameters of a case.
+/// A row of the table of all parameters.
 struct ParameterKind {
   std::string_view name;
   Dimension rows = Dimension::one, cols = Dimension::one;
   double plain = 0.0;           ///< the simplest value
   bool optional = false;        ///< a case without it has no such norm, bias, gate or unembedding
   bool whole = false;           ///< a whole number: a class, or the index of a kind
-  std::string_view needs = {};  ///< a parameter without which this one cannot exist
+  std::string_view needs = {};  ///< this one exists only together with that one
 };
 std::span<const ParameterKind> parameter_kinds();
 
 /// One input of `verify`: an MLP sublayer with every number in it, and the loss. x⁺ = C(αx + βB(a)) with a = W2 h + b2,
-/// h the hidden activation of A(x); then the final norm and the unembedding U if there are such parameters, then
-/// cross-entropy, mean over tokens. Parameters have the names of parameter_kinds().
+/// h the hidden activation of A(x); then the final norm and the unembedding U if they have parameters, then
+/// cross-entropy, mean over tokens.
 struct BoundCase {
-  std::map<std::string, Parameter, std::less<>> parameters;
+  std::map<std::string, Parameter, std::less<>> parameters;  ///< by ParameterKind::name
 
-  /// Returns no numbers for a parameter that is missing.
+  /// Empty for a missing parameter.
   [[nodiscard]] std::span<const double> values(std::string_view name) const;
   [[nodiscard]] double number(std::string_view name) const { return values(name)[0]; }
   [[nodiscard]] bool has(std::string_view name) const { return parameters.contains(name); }
@@ -51,37 +51,36 @@ struct BoundCase {
   [[nodiscard]] int width() const { return static_cast<int>(size(Dimension::feature)); }
   [[nodiscard]] int units() const { return static_cast<int>(size(Dimension::unit)); }
   [[nodiscard]] int tokens() const { return static_cast<int>(size(Dimension::token)); }
-  /// The dimension of the loss's classes: the words of the unembedding, or else the features.
-  [[nodiscard]] Dimension class_dimension() const { return has_unembedding() ? Dimension::word : Dimension::feature; }
+  /// Classes of the loss: the words of the unembedding, or the features without one.
+  [[nodiscard]] Dimension class_dimension() const { return has("unembedding") ? Dimension::word : Dimension::feature; }
   [[nodiscard]] int classes() const { return static_cast<int>(size(class_dimension())); }
   [[nodiscard]] std::vector<int> labels() const;
   [[nodiscard]] NormKind norm() const { return static_cast<NormKind>(number("norm")); }
   [[nodiscard]] MlpKind mlp() const { return static_cast<MlpKind>(number("mlp")); }
-  [[nodiscard]] bool has_final_norm() const { return has("final_norm.gain"); }
-  [[nodiscard]] bool has_unembedding() const { return has("unembedding"); }
   [[nodiscard]] SublayerRule rule() const;
-  /// A model of one layer, of which only the MLP is used.
+  /// One layer, of which only the MLP is used.
   [[nodiscard]] ModelSpec model() const;
 };
 
-/// The norms of the placements that the bounds are about.
+/// The placements that the bounds are about.
 inline constexpr SublayerRule pre{.norm_a = true}, peri{.norm_a = true, .norm_b = true}, post{.norm_c = true};
 
-/// A ReLU sublayer of RMSNorms with ε = 0 and gain 1, α and β as `rule` says, the label 0; without x, W1 and W2.
+/// A ReLU sublayer of RMSNorms with ε = 0 and gain 1, α and β of `rule`, label 0; without x, W1 and W2.
 BoundCase plain_case(const SublayerRule& rule, int width);
 
 /// Returns why `c` is not a valid case: "KEY: expected …".
 std::optional<std::string> defect_of(const BoundCase& c);
 
-/// Every parameter of a case by its name, as a list of rows; and back. Throws InputError naming `file` and the key.
+/// Writes every parameter as a list of rows.
 nlohmann::ordered_json case_json(const BoundCase& c);
+/// Throws InputError naming `file` and the parameter.
 BoundCase case_from_json(const nlohmann::ordered_json& json, const std::string& file);
 
 /// Draws a sublayer: its shape (width, hidden width 1 … 64, 1 … 4 tokens), kinds and magnitudes (over 12 orders).
 BoundCase generate_case(std::uint64_t seed, std::uint32_t id);
 
-/// Requires `fails(c)`. Returns a simpler case that still fails: with fewer parameters, tokens, units, words and
-/// features, and with plain numbers. Calls `fails` at most `budget` times.
+/// Requires `fails(c)`. Returns a simpler case that still fails: fewer parameters, tokens, units, words and features,
+/// plainer numbers. Calls `fails` at most `budget` times.
 BoundCase shrink(BoundCase c, const std::function<bool(const BoundCase&)>& fails, int budget = 20000);
 
 }  // namespace periscope::verify

@@ -1,3 +1,5 @@
+#include <ranges>
+
 #include "experiments/engine/result/table.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/studies/verify/verify.h"
@@ -8,35 +10,35 @@ namespace {
 using dataset::Table;
 using dataset::Type;
 
-/// Number of the tally's bins that make one of the file's.
-constexpr std::size_t coarse = 20;
+/// Bins per decade of the file's histogram.
+constexpr int bins_per_decade = 30;
 
 /// The coordinate log_ratio: the middles of the bins.
 std::vector<double> histogram_bins() {
-  const Tally tally;
-  const auto centre = [&](std::size_t i) { return Tally::lowest + (static_cast<double>(i) + 0.5) / tally.per_decade; };
   std::vector<double> bins;
-  for (std::size_t i = 0; i < tally.histogram.size(); i += coarse) {
-    bins.push_back(0.5 * (centre(i) + centre(i + coarse - 1)));
+  for (int i = 0; i < (Tally::highest - Tally::lowest) * bins_per_decade; ++i) {
+    bins.push_back(Tally::lowest + (i + 0.5) / bins_per_decade);
   }
   return bins;
 }
 
+/// The histogram in the file's bins.
 std::vector<std::uint64_t> coarse_histogram(const Tally& t) {
-  std::vector<std::uint64_t> bins(t.histogram.size() / coarse);
-  for (std::size_t i = 0; i < t.histogram.size(); ++i) bins[i / coarse] += t.histogram[i];
+  const auto merged = static_cast<std::size_t>(t.per_decade / bins_per_decade);
+  std::vector<std::uint64_t> bins(t.histogram.size() / merged);
+  for (std::size_t i = 0; i < t.histogram.size(); ++i) bins[i / merged] += t.histogram[i];
   return bins;
 }
 
-Table<Tally> ratio_table(const std::string& start, const std::string& on, const std::string& end) {
-  using T = Tally;
-  const std::string words = "measured over bound: ";
-  Table<T> table;
-  table.column({start + "ratio_median", on, "1", words + "median" + end}, [](const T& t) { return t.quantile(0.5); })
-      .column({start + "ratio_q99", on, "1", words + "quantile 0.99" + end},
-              [](const T& t) { return t.quantile(0.99); })
-      .column_if_any({start + "ratio_largest", on, "1", words + "largest" + end},
-                     [](const T& t) { return t.largest_case ? std::optional(t.largest) : std::nullopt; });
+std::optional<double> largest_of(const Tally& t) { return t.largest_case ? std::optional(t.largest) : std::nullopt; }
+
+Table<Tally> width_table() {
+  const std::string on = "statement width";
+  Table<Tally> table;
+  table.column({"width_cases", on, "1", "cases with a ratio, measured over bound, at this width"}, &Tally::ratios)
+      .column({"width_ratio_median", on, "1", "median of these ratios"}, [](const Tally& t) { return t.quantile(0.5); })
+      .column({"width_ratio_q99", on, "1", "quantile 0.99"}, [](const Tally& t) { return t.quantile(0.99); })
+      .column_if_any({"width_ratio_largest", on, "1", "the largest"}, largest_of);
   return table;
 }
 
@@ -56,33 +58,24 @@ Table<Counterexample> counterexample_table() {
 
 Table<StatementResult> statement_table() {
   using S = StatementResult;
-  const std::string on = "statement", at_width = "statement width";
-  Table<Tally> by_width = ratio_table("width_", at_width, " at this width");
-  by_width.column({"width_cases", at_width, "1", "cases with a ratio"}, &Tally::ratios);
+  const std::string on = "statement";
   Table<S> table;
   table.column({"statement_text", on, "", "the statement in words"}, [](const S& s) { return s.statement->text; })
       .column({"cases", on, "1", "random cases to which the statement applies"}, &S::cases)
       .column({"trivial", on, "1", "cases in which the bound is infinite, or zero and met"}, &S::trivial)
-      .column({"unresolved", on, "1", "cases whose rounding is too large for a ratio"}, &S::unresolved)
       .column({"violations", on, "1", "cases that break the statement"}, &S::violations)
       .column({"statement_verdict", on, "", "what the cases say of it"}, &S::verdict)
       .column({"ratio_histogram", "statement log_ratio", "1", "cases per bin"}, coarse_histogram)
-      .part(ratio_table("", on, ""), [](const S& s) { return &s; })
+      .column_if_any({"ratio_largest", on, "1", "largest of measured over bound"}, largest_of)
       .part(counterexample_table(), &S::counterexample)
-      .rows("width", by_width, &S::by_width)
-      .column({"width_ratio_limit", at_width, "1", "largest ratio that T14-T16 leave possible"}, [](const S& s) {
-        std::vector<double> limits;
-        for (std::size_t i = 1; i <= s.by_width.size(); ++i) limits.push_back(s.statement->limit(static_cast<int>(i)));
-        return limits;
-      });
-  return table;
-}
-
-Table<BoundAttackResult> attack_table() {
-  using A = BoundAttackResult;
-  Table<A> table;
-  table.column({"attack_reached", "attack", "1", "largest value reached"}, &A::reached)
-      .column({"attack_limit", "attack", "1", "theory's limit (T14, T16)"}, &A::limit);
+      .rows("width", width_table(), &S::by_width)
+      .column({"width_ratio_limit", "statement width", "1", "largest ratio that T14-T16 leave possible"},
+              [](const S& s) {
+                std::vector<double> limits;
+                for (std::size_t i = 1; i <= s.by_width.size(); ++i)
+                  limits.push_back(s.statement->limit(static_cast<int>(i)));
+                return limits;
+              });
   return table;
 }
 
@@ -96,26 +89,24 @@ Table<MassiveCurve> massive_table() {
       .column({"massive_gradient_low", at_factor, "nat", "quantile 0.16 over the stacks"}, &C::low)
       .column({"massive_gradient_high", at_factor, "nat", "quantile 0.84 over the stacks"}, &C::high)
       .column({"massive_bound", at_factor, "nat", "bound of T14: median over the stacks"}, &C::bound)
-      .column({"massive_ceiling", on, "nat", "bound for every factor at once: median over the stacks"}, &C::ceiling)
-      .column({"massive_largest_ratio", on, "1", "largest gradient over bound"}, &C::largest_ratio)
-      .column({"massive_to_ceiling", on, "1", "largest gradient over its own stack's bound for every factor"},
-              &C::largest_to_ceiling)
-      .column({"massive_lowest_exponent", on, "1", "lowest exponent of the activation in the gradient of a stack"},
-              &C::lowest_exponent)
-      .column({"massive_highest_exponent", on, "1", "highest exponent"}, &C::highest_exponent);
+      .column({"massive_ceiling", on, "nat", "bound for every factor at once: median over the stacks"}, &C::ceiling);
   return table;
 }
 
 const Table<VerifyResult>& result_table() {
   static const Table<VerifyResult> all = [] {
     using R = VerifyResult;
+    using A = BoundAttackResult;
+    Table<A> attacks;
+    attacks.column({"attack_reached", "attack", "1", "largest ratio reached"}, &A::reached)
+        .column({"attack_limit", "attack", "1", "theory's limit (T14, T16)"}, &A::limit);
     Table<R> table;
     table.column({"verify_cases", "", "1", "random cases"}, [](const R& r) { return r.config.cases; })
         .column({"verify_scale", "", "1", "on every bound that should hold"}, [](const R& r) { return r.config.scale; })
         .column({"verify_verdict", "", "", "passed or failed"},
                 [](const R& r) { return r.passed() ? "passed" : "failed"; })
         .rows("statement", statement_table(), &R::statements)
-        .rows("attack", attack_table(), &R::attacks)
+        .rows("attack", attacks, &R::attacks)
         .column({"massive_stacks", "", "1", "random stacks of the sweep"}, [](const R&) { return massive_stacks; })
         .column({"massive_width", "", "1", "their width"}, [](const R&) { return massive_width; })
         .column({"massive_hidden", "", "1", "their hidden width"}, [](const R&) { return massive_hidden; })
@@ -128,7 +119,7 @@ const Table<VerifyResult>& result_table() {
 }  // namespace
 
 const dataset::Schema& schema() {
-  static const dataset::Schema schema("verify", 7,
+  static const dataset::Schema schema("verify", 8,
                                       {{"statement", Type::text, "", "what is checked"},
                                        {"log_ratio", Type::real, "1", "log10(measured over bound): middle of the bin"},
                                        {"width", Type::integer, "1", "D"},
@@ -141,11 +132,8 @@ const dataset::Schema& schema() {
 
 dataset::Dataset dataset_of(const VerifyResult& r) {
   dataset::Builder builder(schema());
-  const auto label = [&](const std::string& dimension, const auto& rows, auto name) {
-    for (std::size_t k = 0; k < rows.size(); ++k) builder.at(dimension, k).put(dimension, name(rows[k]));
-  };
-  label("statement", r.statements, [](const StatementResult& s) { return s.statement->id; });
-  label("attack", r.attacks, [](const Attack& a) { return a.name; });
+  builder.put("statement", statements() | std::views::transform(&Statement::id));
+  builder.put("attack", r.attacks | std::views::transform(&Attack::name));
   builder.put("log_ratio", histogram_bins());
   builder.count("width", r.statements.front().by_width.size(), 1);
   builder.put("massive_factor", massive_factors());

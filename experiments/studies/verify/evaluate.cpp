@@ -33,28 +33,26 @@ class DownGradient final : public GradientRecorder {
 /// The parameters of the MLP and of what follows it.
 ResidentWeights weights_of(const ModelSpec& model, const BoundCase& c) {
   ResidentWeights::Parameters all;
-  const auto row = [](std::span<const double> values) {
-    return reference().from_host(1, static_cast<Tensor::Index>(values.size()), DType::f64, values);
+  const auto put = [&](const ParameterId& id, const std::string& name, bool is_matrix) {
+    const auto it = c.parameters.find(name);
+    if (it == c.parameters.end()) return;
+    const auto rows = static_cast<Tensor::Index>(is_matrix ? it->second.rows() : 1);
+    const auto count = static_cast<Tensor::Index>(it->second.values.size());
+    all[id] = reference().from_host(rows, count / rows, DType::f64, it->second.values);
   };
   for (const int sublayer : {mlp_sublayer, mlp_sublayer + 1}) {
     for (const Weight weight : weights_in(model, sublayer)) {
+      const bool norm = is_norm(weight);
       const std::string name(name_of(weight));
-      const ParameterId id = is_norm(weight) ? gain_id(sublayer, weight) : matrix_id(0, weight);
-      if (is_norm(weight)) {
-        all[id] = row(c.values(name + ".gain"));
-      } else {
-        const Parameter& p = c.parameters.at(name);
-        all[id] = reference().from_host(static_cast<Tensor::Index>(p.rows()), static_cast<Tensor::Index>(p.cols),
-                                        DType::f64, p.values);
-      }
-      const std::span<const double> bias = c.values(name + (is_norm(weight) ? ".bias" : "_bias"));
-      if (!bias.empty()) all[bias_of(id)] = row(bias);
+      const ParameterId id = norm ? gain_id(sublayer, weight) : matrix_id(0, weight);
+      put(id, name + (norm ? ".gain" : ""), !norm);
+      put(bias_of(id), name + (norm ? ".bias" : "_bias"), false);
     }
   }
   return {model, std::move(all)};
 }
 
-/// ‖x‖, where squares might underflow.
+/// ‖x‖, also where squares underflow or overflow.
 double length(std::span<const double> x) {
   const double largest = largest_magnitude(x);
   if (!(largest > 0.0) || std::isinf(largest)) return largest;
@@ -63,13 +61,11 @@ double length(std::span<const double> x) {
   return largest * std::sqrt(sum);
 }
 
-/// Below this a mean square has lost digits to underflow.
-constexpr double smallest_square = 1e-290;
-
-/// A norm with the input x, D features of one token. Adds its condition to `conditions`: LayerNorm's |mean| over what
+/// A norm with the input x, the features of one token. Adds its condition to `conditions`: LayerNorm's |mean| over what
 /// it divides by, infinite where squares underflow.
 theory::NormPass pass_of(const ModelSpec& m, std::span<const double> gain, std::span<const double> x,
                          double& conditions) {
+  constexpr double smallest_square = 1e-290;  // below this a mean square has lost digits to underflow
   const auto n = static_cast<double>(x.size());
   double mean = 0.0;
   if (subtracts_mean(m.norm)) {
@@ -92,7 +88,7 @@ double rounding_of(const BoundCase& c, const TokenFacts& token, double condition
   const double d = c.width();
   const double classes = c.classes();
   double roundings = 32.0 + c.tokens() + c.units();
-  if (c.has_unembedding()) roundings += (classes + d) * std::sqrt(std::min(d, classes));
+  if (c.has("unembedding")) roundings += (classes + d) * std::sqrt(std::min(d, classes));
   roundings += 24.0 * (d + 8.0) * (static_cast<double>(token.norms.size()) + conditions);
   if (conditions == HUGE_VAL) return HUGE_VAL;
   return fp64.unit_roundoff() * (2.0 * classes + 16.0 + std::sqrt(2.0) * token.wrong_probability * roundings);
@@ -132,7 +128,7 @@ void fill_growth(const SublayerRule& rule, std::span<const double> stream, std::
   if (magnitude > 0.0) token.cosine = std::copysign(1.0, rule.alpha * rule.beta) * dot / magnitude;
 }
 
-/// What follows for every token from the signals of the forward pass.
+/// The facts of every token that follow from the signals of the forward pass.
 void fill_tokens(const BoundCase& c, const ModelSpec& model, const SignalKeeper& signals, Evaluation& e) {
   const auto host = [&](Signal signal) { return reference().to_host(signals.at(mlp_sublayer, signal)); };
   const std::vector<double> branch = host(Signal::B_out), sum = host(Signal::sum), x_out = host(Signal::x_out);

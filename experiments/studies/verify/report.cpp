@@ -42,7 +42,7 @@ std::string statement_rows(const VerifyResult& r) {
 std::string attack_rows(const VerifyResult& r) {
   dataset::TextTable table({"attack", ">reached", ">limit", ">share", "", "made large"});
   for (const BoundAttackResult& a : r.attacks) {
-    const bool good = a.within(r.config.scale) && a.close_enough();
+    const bool good = a.passed(r.config.scale);
     const char* word = good ? "reached" : a.close_enough() ? "PASSED" : "NOT REACHED";
     table.add({std::string(a.name), fmt::format("{:.6f}", a.reached), fmt::format("{:.6f}", a.limit),
                fmt::format("{:.5f}", a.share()), coloured(word, good), std::string(a.about)});
@@ -88,20 +88,21 @@ std::string describe(const BoundCase& c) {
   return text;
 }
 
-std::string describe(const Counterexample& c, double scale) {
-  const bool is_scaled = c.statement->kind == StatementKind::bound && scale != 1.0;
-  const bool should_hold = c.statement->should_hold();
+std::string describe(const StatementResult& of, double scale) {
+  const Counterexample& c = *of.counterexample;
+  const bool is_scaled = of.statement->kind == StatementKind::bound && scale != 1.0;
   return fmt::format("  {} {} [{}], found as {}, made simpler:\n{}    measured {:.9g}, bound {:.9g}{}, ratio {:.9g}\n",
-                     coloured(should_hold ? "violated" : "refuted", !should_hold), c.statement->id, c.statement->text,
-                     c.origin, describe(c.found), c.measured, c.bound,
+                     coloured(of.is_violated() ? "violated" : "refuted", !of.is_violated()), of.statement->id,
+                     of.statement->text, c.origin, describe(c.found), c.measured, c.bound,
                      is_scaled ? fmt::format(" times {:g}", scale) : "", c.ratio());
 }
 
 /// True if everything measured of a case is finite.
-bool in_range(const Evaluation& e) {
+bool in_range(const Evaluation& e, const std::vector<StatementOutcome>& outcomes) {
   std::vector<double> all{e.gradient_norm};
   for (const auto* values : {&e.hidden, &e.module, &e.wrong}) all.insert(all.end(), values->begin(), values->end());
   for (const TokenFacts& t : e.tokens) all.insert(all.end(), {t.hidden, t.stream_rms, t.branch_rms, t.out_rms});
+  for (const StatementOutcome& o : outcomes) all.push_back(o.measured);
   return std::ranges::all_of(all, [](double v) { return std::isfinite(v); });
 }
 
@@ -113,21 +114,18 @@ std::string case_file(const std::string& out, const Statement& statement) {
 
 std::string table(const VerifyResult& r, const std::string& out) {
   const double scale = r.config.scale;
-  std::string table = statement_rows(r) + attack_rows(r) + massive_rows(r);
   std::string counterexamples;
-  bool is_violated = false;
   for (const StatementResult& s : r.statements) {
     if (!s.counterexample) continue;
-    counterexamples += describe(*s.counterexample, scale);
-    if (!s.statement->should_hold()) continue;
-    is_violated = true;
-    if (out.empty()) continue;
+    counterexamples += describe(s, scale);
+    if (out.empty() || !s.is_violated()) continue;
     counterexamples +=
         fmt::format("    again: periscope verify --replay {}{}\n", printable(case_file(out, *s.statement)),
                     scale == 1.0 ? "" : fmt::format(" --scale {:g}", scale));
   }
+  std::string table = statement_rows(r) + attack_rows(r) + massive_rows(r);
   if (!counterexamples.empty()) table += "\ncounterexamples\n" + counterexamples;
-  if (is_violated && out.empty()) {
+  if (out.empty() && std::ranges::any_of(r.statements, &StatementResult::is_violated)) {
     table += "  with --out DIR the case of each violation is written into a file that --replay reads\n";
   }
   table += fmt::format("\n{} cases of seed {}", r.config.cases, r.config.seed);
@@ -147,17 +145,15 @@ study::Outcome replay(const VerifyConfig& config) {
   dataset::TextTable table({"statement", ">measured", ">bound", ">ratio", ""});
   const Evaluation evaluation = evaluate(found);
   const std::vector<StatementOutcome> outcomes = check_statements(found, evaluation);
-  const auto is_finite = [](const StatementOutcome& o) { return std::isfinite(o.measured); };
-  if (!in_range(evaluation) || !std::ranges::all_of(outcomes, is_finite)) {
+  if (!in_range(evaluation, outcomes)) {
     throw InputError(
         fmt::format("{}: a signal or gradient of this case leaves the range of f64: no bound can be judged", file));
   }
   for (const StatementOutcome& o : outcomes) {
     const Statement& s = *o.statement;
     const bool is_broken = o.is_broken(config.scale);
-    const bool decided = s.kind == StatementKind::identity || o.is_trivial() || o.is_resolved();
     const char* broken = s.should_hold() ? "VIOLATED" : "broken: claim is false";
-    const char* held = decided ? "holds" : "holds; rounding is as large as the bound";
+    const char* held = o.is_trivial() || o.is_resolved() ? "holds" : "holds; rounding is as large as the bound";
     table.add({std::string(s.id), fmt::format("{:.8g}", o.measured), fmt::format("{:.8g}", o.bound),
                ratio_text(o.ratio(), "{:.8g}"), is_broken ? broken : held});
     outcome.document["statements"].push_back({{"id", s.id},

@@ -8,7 +8,7 @@
 namespace periscope::verify {
 namespace {
 
-/// Removes what a case of these kinds cannot have: a gate that the MLP does not use, biases without their weights.
+/// Removes a gate that the MLP does not use, and biases without their weights.
 void tidy(BoundCase& c) {
   if (!is_gated(c.mlp())) c.parameters.erase("gate");
   for (const ParameterKind& kind : parameter_kinds()) {
@@ -18,7 +18,7 @@ void tidy(BoundCase& c) {
 
 /// Removes index i of a dimension from every parameter that has it.
 void drop(BoundCase& c, Dimension dimension, std::size_t i) {
-  const bool is_class = dimension == c.class_dimension();
+  const bool is_class = dimension == c.class_dimension();  // before x or U lose it
   for (const ParameterKind& kind : parameter_kinds()) {
     const auto it = c.parameters.find(kind.name);
     if (it == c.parameters.end() || (kind.rows != dimension && kind.cols != dimension)) continue;
@@ -37,7 +37,7 @@ void drop(BoundCase& c, Dimension dimension, std::size_t i) {
   }
 }
 
-/// A number to `digits` significant decimal digits: the double nearest to that decimal.
+/// v to `digits` significant decimal digits.
 double rounded(double v, int digits) { return std::stod(fmt::format("{:.{}e}", v, digits - 1)); }
 
 struct Shrinker {
@@ -63,7 +63,7 @@ struct Shrinker {
     }
     return changed;
   }
-  /// Removes a parameter, or else sets all its numbers to the plain value.
+  /// Removes a parameter; if that fails, sets all its numbers to the plain value.
   bool simplify(const ParameterKind& kind) {
     const std::string name(kind.name);
     bool changed = kind.optional && simplest.has(name) && try_change([&](BoundCase& c) { c.parameters.erase(name); });
@@ -79,7 +79,7 @@ struct Shrinker {
          {kind.plain, 0.0, 1.0, -1.0, rounded(v, 1), rounded(v, 2), rounded(v, 3), rounded(v, 6)}) {
       if (simpler == v) return false;
       if (try_change([&](BoundCase& c) { c.parameters.find(kind.name)->second.values[i] = simpler; })) return true;
-      if (kind.whole) return false;  // other kinds and classes are not simpler
+      if (kind.whole) return false;  // no other kind or class is simpler
     }
     return false;
   }

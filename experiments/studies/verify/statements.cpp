@@ -13,18 +13,17 @@ namespace {
 
 using Factor = Statement::Factor;
 
-/// The logits are the output itself, as in the paper's propositions, and of the norms B and C there are these.
-bool is_bare(const BoundCase& c, bool norm_b, bool norm_c) {
-  return !c.has_final_norm() && !c.has_unembedding() && c.rule().norm_b == norm_b && c.rule().norm_c == norm_c;
+/// The logits are the output itself, as in the paper's propositions, and exactly these of the norms B and C exist.
+template <bool norm_b, bool norm_c>
+bool is_bare(const BoundCase& c) {
+  return !c.has("final_norm.gain") && !c.has("unembedding") && c.rule().norm_b == norm_b && c.rule().norm_c == norm_c;
 }
-bool is_pre(const BoundCase& c) { return is_bare(c, false, false); }
-bool is_peri(const BoundCase& c) { return is_bare(c, true, false); }
-bool is_post(const BoundCase& c) { return is_bare(c, false, true); }
+constexpr auto is_pre = is_bare<false, false>, is_peri = is_bare<true, false>, is_post = is_bare<false, true>;
 bool is_longer(const BoundCase& c) { return !is_pre(c) && !is_peri(c) && !is_post(c); }
 bool is_any(const BoundCase& /*c*/) { return true; }
 bool has_norm_b(const BoundCase& c) { return c.rule().norm_b; }
 
-/// Ranks outcomes by how close they come to violating their bound. NaN where the case has no finite number.
+/// How close an outcome comes to violating its bound; NaN if what was measured is.
 double rank_of(const StatementOutcome& o) {
   if (std::isinf(o.bound) || std::isinf(o.rounding)) return std::isnan(o.measured) ? o.measured : -HUGE_VAL;
   const double excess = o.measured - o.rounding;
@@ -32,21 +31,19 @@ double rank_of(const StatementOutcome& o) {
   return excess / o.bound;
 }
 
-/// The first of highest rank; one whose rank is NaN comes before all others.
+/// The first of highest rank, where NaN is the highest.
 StatementOutcome worst_of(const std::vector<StatementOutcome>& all) {
-  std::size_t worst = 0;
-  for (std::size_t i = 1; i < all.size(); ++i) {
-    const double rank = rank_of(all[worst]);
-    if (!std::isnan(rank) && !(rank_of(all[i]) <= rank)) worst = i;
-  }
-  return all[worst];
+  return *std::ranges::max_element(all, {}, [](const StatementOutcome& o) {
+    const double rank = rank_of(o);
+    return std::pair(std::isnan(rank), std::isnan(rank) ? 0.0 : rank);
+  });
 }
 
 /// factor · amount, where no activation means no gradient even if the factor is infinite.
 double times(double factor, double amount) { return amount == 0.0 ? 0.0 : factor * amount; }
 
-/// The most that rounding adds per unit of activation: the plain γ/√(v+ε), also where D is so small that the Jacobian
-/// is smaller than that: rounding does not know.
+/// Bound on rounding per unit of activation: with γ/√(v+ε) of every norm, also where D is so small that the Jacobian
+/// is smaller.
 double rounding_factor(const Evaluation& e, const TokenFacts& token) {
   double product = std::abs(e.beta) * e.unembedding.value_or(1.0) * token.rounding;
   double smallest = product;
@@ -61,8 +58,7 @@ double rounding_factor(const Evaluation& e, const TokenFacts& token) {
 /// `measured` and the mean over tokens of factor · amount_t.
 template <class Amount>
 StatementOutcome outcome(const Evaluation& e, double measured, Factor factor, Amount amount) {
-  StatementOutcome o{.measured = measured,
-                     .rounding = std::numeric_limits<double>::min()};  // and what underflow may take
+  StatementOutcome o{.measured = measured, .rounding = std::numeric_limits<double>::min()};  // of underflow
   const auto count = static_cast<double>(e.tokens.size());
   for (std::size_t t = 0; t < e.tokens.size(); ++t) {
     o.bound += times(factor(e.path(e.tokens[t])), amount(t)) / count;
@@ -76,7 +72,7 @@ StatementOutcome frobenius(const BoundCase& /*c*/, const Evaluation& e, Factor f
   return outcome(e, e.gradient_norm, factor, [&](std::size_t t) { return e.tokens[t].hidden; });
 }
 
-/// The largest entry and a bound with ‖h‖, as the paper has it.
+/// The largest entry and a bound with ‖h‖, as in the paper.
 StatementOutcome largest_entry(const BoundCase& /*c*/, const Evaluation& e, Factor factor) {
   return outcome(e, largest_magnitude(e.gradient), factor, [&](std::size_t t) { return e.tokens[t].hidden; });
 }
@@ -93,7 +89,7 @@ StatementOutcome entrywise(const BoundCase& c, const Evaluation& e, Factor facto
   return worst_of(all);
 }
 
-/// T14a: ∂loss/∂W2_ij = β · mean_t h_ti (p_tj − y_tj). The worst entry, in units of what rounding allows.
+/// T14a: ∂loss/∂W2_ij = β · mean_t h_ti (p_tj − y_tj). The worst entry, and what rounding allows.
 StatementOutcome pre_equality(const BoundCase& c, const Evaluation& e, Factor /*factor*/) {
   const auto units = static_cast<std::size_t>(c.units());
   const auto d = static_cast<std::size_t>(c.width());
@@ -116,7 +112,7 @@ StatementOutcome pre_equality(const BoundCase& c, const Evaluation& e, Factor /*
 /// Roundings of sums of D squares and products, and of the sum that they describe.
 double growth_rounding(const BoundCase& c) { return 4.0 * (c.width() + 8.0) * fp64.unit_roundoff(); }
 
-/// T15, in units of what rounding allows: the worst token.
+/// T15: the worst token, and what rounding allows.
 StatementOutcome growth_identity(const BoundCase& c, const Evaluation& e, Factor /*factor*/) {
   std::vector<StatementOutcome> all;
   for (const TokenFacts& t : e.tokens) {
@@ -145,7 +141,7 @@ StatementOutcome growth_bound(const BoundCase& c, const Evaluation& e, Factor /*
 using enum StatementKind;
 using theory::paper_factor, theory::review_factor, theory::sharp_entry_factor, theory::sharp_factor;
 
-// Width and γ: D and max|γ|. ‖a‖: of the input of the norm (LayerNorm: centred). Means over tokens.
+// gamma: max|γ|. |a|, |x+a|: of the norm's input (LayerNorm: centred). Means over tokens.
 // clang-format off
 constexpr Statement all_statements[] = {
     {"C.1", identity, "Pre, no final norm: gradient = h (p-y)^T", is_pre, pre_equality},

@@ -12,13 +12,13 @@
 
 namespace periscope::verify {
 
-/// The numbers of one token of a case that bounds are made of, from the signals of sim/model.
+/// The numbers of one token that bounds are made of.
 struct TokenFacts {
   double hidden = 0.0;                  ///< ‖h‖
   double wrong_probability = 0.0;       ///< 1 − p_y, summed over the wrong labels: no cancellation
   std::vector<theory::NormPass> norms;  ///< between W2 and the loss
-  /// The most that rounding adds to the gradient of a, in units of the bounds' factors; see evaluate.cpp. Infinite if
-  /// the squares inside a norm underflow: such a token is measured, but decides nothing.
+  /// Bound on the rounding of the gradient of a, in units of the bounds' factors; see evaluate.cpp. Infinite if the
+  /// squares inside a norm underflow: such a token decides nothing.
   double rounding = 0.0;
   double stream_rms = 0.0, branch_rms = 0.0, out_rms = 0.0;  ///< of αx, β·branch, and their sum
   double cosine = 0.0;                                       ///< of αx and β·branch; 0 if one of them is 0
@@ -31,7 +31,7 @@ struct Evaluation {
   std::vector<double> wrong;     ///< p − y [T, classes], its label's entry as −(1 − p_y)
   std::vector<double> module;    ///< a [T, D]
   std::vector<double> gradient;  ///< ∂loss/∂W2 [D, units]
-  double gradient_norm = 0.0;    ///< its Frobenius norm
+  double gradient_norm = 0.0;    ///< Frobenius
   double beta = 1.0;
   std::optional<double> unembedding;  ///< ‖U‖₂
 
@@ -44,7 +44,6 @@ Evaluation evaluate(const BoundCase& c);
 
 double largest_magnitude(std::span<const double> x);
 
-/// The three kinds of statement about a gradient, and what is expected of each.
 enum class StatementKind {
   bound,      ///< measured ≤ bound, for every input
   identity,   ///< measured = formula, to rounding
@@ -65,14 +64,14 @@ struct StatementOutcome {
   /// Rounding is small enough relative to the bound for the ratio to mean something.
   [[nodiscard]] bool is_resolved() const { return rounding <= resolved_share * bound; }
   [[nodiscard]] double ratio() const { return measured / bound; }
-  /// True if the statement does not hold where bounds that should hold are multiplied by `scale`.
+  /// The statement does not hold where bounds that should hold are multiplied by `scale`.
   [[nodiscard]] bool is_broken(double scale) const;
 };
 
 /// The best constants of T14: for the whole gradient, and for an entry.
 inline constexpr double whole_constant = std::numbers::sqrt2, entry_constant = 0.5 * (1.0 + std::numbers::sqrt2);
 
-/// A row of the table of everything that `verify` checks for one case.
+/// A row of the table of everything that `verify` checks.
 struct Statement {
   using Factor = double (*)(const theory::GradientPath&);
   std::string_view id;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "experiments/studies/verify/verify.h"
 #include "sim/base/printable.h"
 #include "sim/files/output_file.h"
@@ -24,20 +22,17 @@ const std::vector<study::Flag<VerifyConfig>>& verify_flags() {
   return all;
 }
 
-Outcome outcome_of(const VerifyConfig& config, const std::string& out, stacks::Progress& run_progress) {
-  const VerifyResult result = verify::run(config, run_progress);
+Outcome outcome_of(const VerifyConfig& config, const std::string& out, stacks::Progress& progress) {
+  const VerifyResult result = verify::run(config, progress);
   if (result.stopped_early) return {.stopped_early = true};
   Outcome outcome{.data = dataset_of(result), .table = table(result, out), .code = study::code_of(result.passed())};
-  std::vector<std::pair<std::string, std::string>> files;
-  for (const StatementResult& s : result.statements) {
-    if (out.empty() || !s.counterexample || !s.statement->should_hold()) continue;
-    files.emplace_back(case_file(out, *s.statement), case_json(s.counterexample->found).dump() + "\n");
-  }
-  if (files.empty()) return outcome;
-  outcome.write_files = [files = std::move(files)](stacks::Progress& progress) {
-    for (const auto& [path, text] : files) {
-      write_file(path, text);
-      progress.say(fmt::format("wrote {}\n", printable(path)));
+  if (out.empty()) return outcome;
+  outcome.write_files = [out, statements = result.statements](stacks::Progress& to) {
+    for (const StatementResult& s : statements) {
+      if (!s.is_violated()) continue;
+      const std::string path = case_file(out, *s.statement);
+      write_file(path, case_json(s.counterexample->found).dump() + "\n");
+      to.say(fmt::format("wrote {}\n", printable(path)));
     }
   };
   return outcome;
@@ -60,12 +55,12 @@ Job resolve_verify(const Request& request) {
     job.run = [own, out = run.out](stacks::Progress& progress) { return outcome_of(own, out, progress); };
     return job;
   }
-  const auto reject = [](bool given, const char* flag, const char* why) {
-    if (given) throw ConfigError(fmt::format("{} does nothing with --replay: {}", flag, why));
-  };
-  reject(request.out.has_value(), "--out", "there is no result file of a case");
-  reject(request.seed.has_value(), "--seed", "it names the case, seed included");
-  reject(request.flags.contains("cases"), "--cases", "it is of one case");
+  for (const auto& [given, flag] : {std::pair{request.out.has_value(), "out"},
+                                    {request.seed.has_value(), "seed"},
+                                    {request.flags.contains("cases"), "cases"}}) {
+    if (given)
+      throw ConfigError(fmt::format("--{} does nothing with --replay, which checks the one case in the file", flag));
+  }
   job.file = "";
   job.unskippable = "--replay: there is no result file of a case";
   job.run = [own](stacks::Progress&) { return replay(own); };

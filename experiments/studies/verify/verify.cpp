@@ -25,20 +25,17 @@ std::optional<StatementOutcome> breach(const Statement& s, const BoundCase& c, d
 
 /// Shrinks a case if it breaks the statement. One whose ratio is above rounding stays above it.
 std::optional<Counterexample> counterexample(const Statement& s, std::string origin, const BoundCase& c, double scale) {
-  const auto is_resolved = [&](const StatementOutcome& o) {
-    return s.kind == StatementKind::identity || o.is_resolved();
-  };
   const auto first = breach(s, c, scale);
   if (!first) return std::nullopt;
   const BoundCase simple = shrink(c, [&](const BoundCase& simpler) {
     const auto o = breach(s, simpler, scale);
-    return o && (!is_resolved(*first) || is_resolved(*o));
+    return o && (o->is_resolved() || !first->is_resolved());
   });
   return Counterexample{s.check(simple, evaluate(simple)), std::move(origin), simple};
 }
 
-/// A case that breaks a statement: the first of the random cases, or that of the largest ratio where the first breaks a
-/// wrong statement too little to show it, or else where an attack ended.
+/// Returns a case that breaks a statement: the first random case that does; if it refutes a false claim too narrowly,
+/// the one of the largest ratio; else the end of an attack.
 std::optional<Counterexample> find_counterexample(const VerifyResult& r, const StatementResult& of) {
   for (const auto& id : {of.first_violation, of.largest_case}) {
     if (!id) continue;
@@ -47,9 +44,9 @@ std::optional<Counterexample> find_counterexample(const VerifyResult& r, const S
     if (auto simple = counterexample(*of.statement, origin, found, r.config.scale)) return simple;
   }
   for (const BoundAttackResult& a : r.attacks) {
-    if (a.best.parameters.empty()) continue;
-    const std::string origin = fmt::format("attack: {}", a.name);
-    if (auto simple = counterexample(*of.statement, origin, a.best, r.config.scale)) return simple;
+    if (auto simple = counterexample(*of.statement, fmt::format("attack: {}", a.name), a.best, r.config.scale)) {
+      return simple;
+    }
   }
   return std::nullopt;
 }
@@ -71,10 +68,12 @@ std::vector<StatementResult> random_cases(const VerifyConfig& config, stacks::Pr
       cases[i] = {c.size(Dimension::feature), check_statements(c, evaluate(c))};
     });
     for (std::uint32_t i = 0; i < count; ++i) {
-      for (const StatementOutcome& o : cases[i].second) {
+      const auto& [width, outcomes] = cases[i];
+      for (const StatementOutcome& o : outcomes) {
         StatementResult& result = results[static_cast<std::size_t>(o.statement - statements().data())];
-        result.add(first + i, o, o.is_broken(config.scale));
-        result.by_width[cases[i].first - 1].add(first + i, o, o.is_broken(config.scale));
+        for (Tally* tally : {static_cast<Tally*>(&result), &result.by_width[width - 1]}) {
+          tally->add(first + i, o, o.is_broken(config.scale));
+        }
       }
     }
     progress.step("random cases", static_cast<int>(count));
@@ -91,11 +90,8 @@ void Tally::add(std::uint64_t id, const StatementOutcome& o, bool is_broken) {
     ++trivial;
     return;
   }
-  if (!o.is_resolved()) {
-    ++unresolved;
-    return;
-  }
-  const double ratio = o.violates(1.0) ? o.ratio() : std::min(o.ratio(), 1.0);  // what rounding explains is no excess
+  if (!o.is_resolved()) return;
+  const double ratio = o.violates(1.0) ? o.ratio() : std::min(o.ratio(), 1.0);  // rounding is no excess
   const double last = static_cast<double>(histogram.size()) - 1.0;
   const double bin = ratio > 0.0 ? std::ceil((std::log10(ratio) - lowest) * per_decade) - 1.0 : 0.0;
   ++histogram[static_cast<std::size_t>(std::clamp(std::isnan(bin) ? last : bin, 0.0, last))];
@@ -133,7 +129,7 @@ bool StatementResult::passed() const {
 }
 
 bool VerifyResult::passed() const {
-  const auto succeeded = [&](const BoundAttackResult& a) { return a.within(config.scale) && a.close_enough(); };
+  const auto succeeded = [&](const BoundAttackResult& a) { return a.passed(config.scale); };
   return std::ranges::all_of(statements, &StatementResult::passed) && std::ranges::all_of(attacks, succeeded) &&
          std::ranges::all_of(massive, &MassiveCurve::passed);
 }
@@ -149,7 +145,7 @@ VerifyResult run(const VerifyConfig& config, stacks::Progress& progress) {
       r.attacks.push_back(run_attack(attack, config.seed, config.starts));
       progress.step(std::string(attack.name));
     }
-    r.attacks.push_back(grow_aligned(24, 16, 1.0));
+    r.attacks.push_back(grow_aligned(48, 16, 1.0));
     r.massive = sweep_massive(config.seed);
     for (StatementResult& s : r.statements) {
       progress.throw_if_stop_requested();

@@ -26,16 +26,16 @@ struct Tally {
       : per_decade(bins_per_decade), histogram(static_cast<std::size_t>((highest - lowest) * bins_per_decade)) {}
 
   std::uint64_t cases = 0;
-  std::uint64_t trivial = 0;     ///< the bound was infinite, or zero and met
-  std::uint64_t unresolved = 0;  ///< checked, but rounding is too large relative to the bound for a ratio
+  std::uint64_t trivial = 0;  ///< the bound was infinite, or zero and met
   std::uint64_t violations = 0;
   double largest = 0.0;  ///< ratio
   std::optional<std::uint64_t> first_violation = {}, largest_case = {};
   int per_decade;
-  /// Counts of log10(ratio), upper ends included; the first and last bin also count values outside.
+  /// Counts of log10(ratio) where rounding is small enough for a ratio, upper ends included; the first and last bin
+  /// also count values outside.
   std::vector<std::uint64_t> histogram;
 
-  /// Adds a case; cases come in the order of their ids.
+  /// Adds a case. Requires ascending ids.
   void add(std::uint64_t id, const StatementOutcome& outcome, bool is_broken);
   [[nodiscard]] std::uint64_t ratios() const;  ///< cases in the histogram
   /// Interpolates in log10 inside a bin, up to the largest ratio; NaN without counts.
@@ -44,7 +44,7 @@ struct Tally {
 
 /// The simplest case found that breaks a statement.
 struct Counterexample : StatementOutcome {
-  std::string origin;  ///< "SEED:ID" of the random case, or the attack's name, from which it was made simpler
+  std::string origin;  ///< "SEED:ID" of the random case, or the name of the attack, that was made simpler
   BoundCase found;
 };
 
@@ -53,6 +53,7 @@ struct StatementResult : Tally {
   std::vector<Tally> by_width = {};  ///< [D − 1]
   std::optional<Counterexample> counterexample = {};
 
+  [[nodiscard]] bool is_violated() const { return counterexample && statement->should_hold(); }
   /// "holds", "violated", "refuted", "not refuted", or "no case" if all bounds were trivial.
   [[nodiscard]] std::string_view verdict() const;
   /// A statement that should hold passes without violations and counterexample, a false claim with a counterexample.
@@ -65,7 +66,7 @@ struct VerifyResult {
   std::vector<StatementResult> statements;  ///< in the order of verify::statements()
   std::vector<BoundAttackResult> attacks;
   std::vector<MassiveCurve> massive;
-  bool stopped_early = false;  ///< some of it is missing
+  bool stopped_early = false;
 
   [[nodiscard]] bool passed() const;
 };
@@ -73,11 +74,11 @@ struct VerifyResult {
 /// Random cases, attacks, the massive-activation sweep and counterexamples; see docs/experiments.md.
 VerifyResult run(const VerifyConfig& config, stacks::Progress& progress);
 
-/// Checks every statement that applies to the case in config.replay. Throws ConfigError if there is no such file,
-/// InputError for one that holds no case.
+/// Checks every statement that applies to the case in config.replay. Throws ConfigError for a missing file, InputError
+/// for one without a valid case.
 study::Outcome replay(const VerifyConfig& config);
 
-/// Returns the table for people. `out` is the folder into which the violations' cases are written; "" if none.
+/// `out`: the folder into which the cases of violations are written; "" if none.
 std::string table(const VerifyResult& result, const std::string& out = "");
 
 /// The file in the folder `out` that holds the case which violates a statement.

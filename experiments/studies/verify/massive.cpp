@@ -4,37 +4,11 @@
 #include <cmath>
 
 #include "experiments/studies/verify/draw.h"
-#include "experiments/studies/verify/statements.h"
 #include "sim/base/in_parallel.h"
-#include "sim/measure/signal_keeper.h"
-#include "sim/model/parameters.h"
-#include "sim/model/resident_weights.h"
-#include "sim/model/stack.h"
 #include "sim/numerics/larger.h"
-#include "sim/reference/backend.h"
 
 namespace periscope::verify {
 namespace {
-
-/// x̂ x̂ᵀ for every matrix, W_up and W_down through the first of the hidden units alone; the norms have that gain.
-ResidentWeights aligned_weights(const Backend& ops, const StackSpec& spec, std::vector<double> direction, double gain) {
-  double square = 0.0;
-  for (const double v : direction) square += v * v;
-  for (double& v : direction) v /= std::sqrt(square);
-  std::vector<double> first(direction.size(), 0.0);
-  first[0] = 1.0;
-  const int width = spec.model.width;
-  ResidentWeights::Parameters all;
-  for (const ParameterId& id : matrices_of(spec)) {
-    std::vector<double> w;
-    for (const double row : id.weight == Weight::up ? first : direction) {
-      for (const double column : id.weight == Weight::down ? first : direction) w.push_back(row * column);
-    }
-    all[id] = ops.from_host(width, width, DType::f64, w);
-  }
-  for (const ParameterId& id : gains_of(spec.model)) all[id] = ops.constant(1, width, DType::f64, gain);
-  return {spec.model, std::move(all)};
-}
 
 constexpr int points_per_decade = 2, decades = 6;
 
@@ -106,38 +80,6 @@ MassiveCurve massive_curve(const char* placement, const SublayerRule& rule, bool
 }
 
 }  // namespace
-
-BoundAttackResult grow_aligned(int layers, int width, double gain) {
-  const std::unique_ptr<Backend> ops = make_reference_backend();
-  StackSpec spec;
-  ModelSpec& model = spec.model;
-  model.layers = layers;
-  model.width = model.head_dim = model.mlp_width = width;
-  model.heads = model.kv_heads = 1;
-  model.mlp = MlpKind::relu;
-  model.norm_eps = 0.0;
-  model.rope = model.final_norm = model.unembedding = false;
-  std::vector<double> x;
-  for (int i = 0; i < width; ++i) x.push_back(std::cos(1.0 + i));  // any direction
-  const ResidentWeights weights = aligned_weights(*ops, spec, x, gain);
-  const StackContext context{.ops = *ops, .model = model, .weights = weights};
-  const auto rms = [&](const Tensor& t) { return std::sqrt(ops->row_moments(t)[Statistic::second_moment][0]); };
-  SignalKeeper signals(Pass::forward);
-  (void)stack_forward(context, ops->from_host(1, width, DType::f64, x), {.recorders = {&signals}});
-  constexpr Attack aligned{.name = "aligned stack (T16)",
-                           .about = "rms at depth l / (rms of the input + l gamma)",
-                           .objective = nullptr,
-                           .limit = 1.0,
-                           .required = 1.0 - 1e-12,
-                           .permitted = 1.0 + 1e-12};
-  const double start = rms(signals.at(-1, Signal::x_out));
-  double farthest = 1.0;
-  for (int l = 0; l < model.sublayers(); ++l) {
-    const double ratio = rms(signals.at(l, Signal::x_out)) / (start + (l + 1) * gain);
-    if (!(std::abs(ratio - 1.0) <= std::abs(farthest - 1.0))) farthest = ratio;
-  }
-  return {aligned, farthest, {}};
-}
 
 std::vector<double> massive_factors() {
   std::vector<double> all;

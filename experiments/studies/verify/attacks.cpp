@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "experiments/studies/verify/draw.h"
-#include "experiments/studies/verify/statements.h"
 #include "sim/base/in_parallel.h"
 
 namespace periscope::verify {
@@ -32,27 +31,6 @@ BoundCase random_start(const Attack& attack, std::uint64_t seed, std::uint32_t s
   return c;
 }
 
-/// Gradient over the bound without its loss factor: the constant that this case needs instead of √2.
-double sharp_whole(const BoundCase& c) {
-  const Evaluation e = evaluate(c);
-  const TokenFacts& t = e.tokens.front();
-  return e.gradient_norm / (theory::path_norm(e.path(t)) * t.hidden);
-}
-
-/// The constant that the entry and the unit need that come closest, instead of (1+√2)/2.
-double sharp_entry(const BoundCase& c) {
-  const Evaluation e = evaluate(c);
-  const double path = theory::path_norm(e.path(e.tokens.front()));
-  const auto units = static_cast<std::size_t>(c.units());
-  double largest = 0.0;
-  for (std::size_t k = 0; k < e.gradient.size(); ++k) {
-    if (e.hidden[k % units] != 0.0) largest = std::max(largest, std::abs(e.gradient[k] / e.hidden[k % units]) / path);
-  }
-  return largest;
-}
-
-double ratio_to(std::string_view id, const BoundCase& c) { return statement(id).check(c, evaluate(c)).ratio(); }
-
 std::vector<double*> free_numbers(BoundCase& c) {
   std::vector<double*> numbers;
   for (const char* name : {"x", "up", "down", "unembedding"}) {
@@ -63,9 +41,9 @@ std::vector<double*> free_numbers(BoundCase& c) {
   return numbers;
 }
 
-/// log(objective), −∞ where it is zero or undefined (no active unit).
+/// log(ratio), −∞ where it is zero or undefined (no active unit).
 double height(const Attack& attack, const BoundCase& c) {
-  const double value = attack.objective(c);
+  const double value = attack.ratio(c);
   return value > 0.0 && std::isfinite(value) ? std::log(value) : -HUGE_VAL;
 }
 
@@ -126,22 +104,23 @@ void climb(const Attack& attack, BoundCase& c) {
 std::span<const Attack> attacks() {
   constexpr auto rms = NormKind::rms, layer = NormKind::layer;
   constexpr double whole = whole_constant, entry = entry_constant;
+  using theory::path_norm, theory::paper_factor, theory::review_factor;
   // clang-format off
   static constexpr Attack all[] = {
-      {"Pre, no final norm", "gradient / |h|", sharp_whole, whole, pre},
-      {"Peri, RMSNorm", "gradient / (gamma sqrt(D) |h|/|a|)", sharp_whole, whole, peri},
-      {"Peri, LayerNorm", "gradient / (gamma sqrt(D) |h|/|a|)", sharp_whole, whole, peri, layer},
-      {"Post, RMSNorm", "gradient / (gamma sqrt(D) |h|/|x+a|)", sharp_whole, whole, post},
-      {"Post, LayerNorm", "gradient / (gamma sqrt(D) |h|/|x+a|)", sharp_whole, whole, post, layer},
-      {"Pre, final norm", "gradient / (gamma sqrt(D) |h|/|x+a|)", sharp_whole, whole, pre, rms, true},
-      {"Pre, final norm, U", "gradient / (|U| gamma sqrt(D) |h|/|x+a|)", sharp_whole, whole, pre, rms, true, true, 5, 0.9},
-      {"Peri, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|a|)", sharp_entry, entry, peri},
-      {"Post, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|x+a|)", sharp_entry, entry, post},
-      {"Peri, paper's 4", "gradient / paper's bound", [](auto& c) { return ratio_to("C.2-whole", c); }, whole / 4.0, peri},
-      {"Post, paper's 4", "gradient / paper's bound", [](auto& c) { return ratio_to("C.3-whole", c); }, whole / 4.0, post},
-      {"reviews' bound, D = 3", "gradient / reviews' bound", [](auto& c) { return ratio_to("G4-whole", c); }, 3.0 * whole / 4.0, peri, rms, false, false, 3},
-      {"reviews', entry, D = 4", "entry / reviews' bound", [](auto& c) { return ratio_to("G4", c); }, entry, peri, rms, false, false, 4},
-      {"growth (T16)", "sqrt(q+) / (sqrt(q) + gamma)", [](auto& c) { return ratio_to("T16", c); }, 1.0, peri},
+      {"Pre, no final norm", "gradient / |h|", "T14a", path_norm, whole, pre},
+      {"Peri, RMSNorm", "gradient / (gamma sqrt(D) |h|/|a|)", "T14b", path_norm, whole, peri},
+      {"Peri, LayerNorm", "gradient / (gamma sqrt(D) |h|/|a|)", "T14b", path_norm, whole, peri, layer},
+      {"Post, RMSNorm", "gradient / (gamma sqrt(D) |h|/|x+a|)", "T14c", path_norm, whole, post},
+      {"Post, LayerNorm", "gradient / (gamma sqrt(D) |h|/|x+a|)", "T14c", path_norm, whole, post, layer},
+      {"Pre, final norm", "gradient / (gamma sqrt(D) |h|/|x+a|)", "T14d", path_norm, whole, pre, rms, true},
+      {"Pre, final norm, U", "gradient / (|U| gamma sqrt(D) |h|/|x+a|)", "T14d", path_norm, whole, pre, rms, true, true, 5, 0.9},
+      {"Peri, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|a|)", "T14b-entry", path_norm, entry, peri},
+      {"Post, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|x+a|)", "T14c-entry", path_norm, entry, post},
+      {"Peri, paper's 4", "gradient / paper's bound", "C.2-whole", paper_factor, whole / 4.0, peri},
+      {"Post, paper's 4", "gradient / paper's bound", "C.3-whole", paper_factor, whole / 4.0, post},
+      {"reviews' bound, D = 3", "gradient / reviews' bound", "G4-whole", review_factor, 3.0 * whole / 4.0, peri, rms, false, false, 3},
+      {"reviews', entry, D = 4", "entry / reviews' bound", "G4", review_factor, entry, peri, rms, false, false, 4},
+      {"growth (T16)", "sqrt(q+) / (sqrt(q) + gamma)", "T16", nullptr, 1.0, peri},
   };
   // clang-format on
   return all;
@@ -153,11 +132,32 @@ BoundAttackResult run_attack(const Attack& attack, std::uint64_t seed, int start
   in_parallel(ends.size(), [&](std::size_t i) {
     ends[i] = random_start(attack, seed, static_cast<std::uint32_t>(i));
     climb(attack, ends[i]);
-    const double value = attack.objective(ends[i]);
+    const double value = attack.ratio(ends[i]);
     if (std::isfinite(value)) reached[i] = value;
   });
   const auto best = static_cast<std::size_t>(std::ranges::max_element(reached) - reached.begin());
   return {attack, reached[best], ends[best]};
+}
+
+BoundAttackResult grow_aligned(int sublayers, int width, double gain) {
+  std::vector<double> x;
+  for (int i = 0; i < width; ++i) x.push_back(std::cos(1.0 + i));  // any direction
+  BoundCase c = plain_case(peri, width);
+  c.set("x", x, width);
+  c.set("up", x, width);
+  c.set("down", x);
+  c.set("norm_b.gain", std::vector<double>(x.size(), gain));
+  double start = 0.0, farthest = 1.0;
+  for (int k = 0; k < sublayers; ++k) {
+    const TokenFacts token = evaluate(c).tokens.front();
+    if (k == 0) start = token.stream_rms;
+    const double ratio = token.out_rms / (start + (k + 1) * gain);
+    if (!(std::abs(ratio - 1.0) <= std::abs(farthest - 1.0))) farthest = ratio;
+    for (double& v : c.parameters.at("x").values) v *= token.out_rms / token.stream_rms;  // the next input
+  }
+  constexpr Attack aligned{
+      .name = "aligned stack (T16)", .about = "rms at depth l / (rms of the input + l gamma)", .required = 1.0 - 1e-12};
+  return {aligned, farthest, c};
 }
 
 }  // namespace periscope::verify
