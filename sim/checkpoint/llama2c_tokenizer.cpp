@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "sim/checkpoint/file_error.h"
-#include "sim/files/mapped_file.h"
 
 namespace periscope {
 namespace {
@@ -76,11 +75,6 @@ Llama2cTokenizer::Llama2cTokenizer(std::span<const std::byte> file, const std::s
     throw malformed(path, fmt::format("{} bytes are left after {} tokens, the model's vocabulary: expected none",
                                       bytes.left(), vocab));
   }
-}
-
-std::unique_ptr<Llama2cTokenizer> Llama2cTokenizer::read(const std::string& path, int vocab) {
-  const MappedFile file(path);
-  return std::make_unique<Llama2cTokenizer>(file.bytes(), path, vocab);
 }
 
 int Llama2cTokenizer::find(const std::string& text) const {

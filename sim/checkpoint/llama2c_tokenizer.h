@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,19 +18,15 @@ class Llama2cTokenizer final : public Tokenizer {
   static constexpr int begin_id = 1;
   static constexpr int end_id = 2;
 
-  /// Parses a whole file, which must hold exactly `vocab` tokens. Throws InputError ("malformed: PATH: …", with the
-  /// token, what was found and expected) for a file that is cut, has bytes left over, a length that is negative,
-  /// beyond the file or above the stated longest, or a score that is no finite number.
+  /// Parses a whole file of `vocab` tokens. Throws InputError ("malformed: PATH: …", with the token, what was found and
+  /// expected) for a file that is too short or too long, a length that is negative, beyond the file or above the stated
+  /// longest, and a score that is not finite.
   Llama2cTokenizer(std::span<const std::byte> file, const std::string& path, int vocab);
-  /// Throws InputError also for a file that cannot be read.
-  [[nodiscard]] static std::unique_ptr<Llama2cTokenizer> read(const std::string& path, int vocab);
 
   /// begin_id, a space before the text (unless it is empty), then the text's characters (UTF-8, up to 4 bytes each) or
-  /// their bytes; then, as long as there is one, the neighbours whose joint piece has the best score become one, the
-  /// first of equals first.
+  /// their bytes. Neighbours are then merged as long as a piece joins them: best score first, then leftmost.
   [[nodiscard]] std::vector<int> encode(std::string_view text) const override;
-  /// Pieces one after the other, "<0xXX>" as its byte; begin_id and end_id are nothing, and the space after a begin_id
-  /// is dropped.
+  /// Concatenates the pieces, "<0xXX>" as its byte, without begin_id and end_id and the space after a begin_id.
   [[nodiscard]] std::string decode(std::span<const int> ids) const override;
   [[nodiscard]] std::string piece(int id) const override;
   [[nodiscard]] int size() const override { return static_cast<int>(pieces_.size()); }

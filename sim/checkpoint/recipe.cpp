@@ -27,19 +27,17 @@ double input_share(const ModelSpec& m) {
 std::vector<std::string> beyond_keys(const FamilyStack& stack) {
   const ModelSpec& m = stack.model;
   std::vector<std::string> all;
-  const auto any_layer = [&](const auto& has) { return std::ranges::find_if(m.attention, has); };
-  if (const auto it = any_layer([](const AttentionRule& r) { return r.scores.window > 0; }); it != m.attention.end()) {
-    const bool every = std::ranges::all_of(m.attention, [](const AttentionRule& r) { return r.scores.window > 0; });
+  const auto has_window = [](const AttentionRule& r) { return r.scores.window > 0; };
+  const auto has_cap = [](const AttentionRule& r) { return r.scores.soft_cap > 0; };
+  const auto has_frequencies = [](const AttentionRule& r) { return !r.rope_frequencies.empty(); };
+  if (const auto it = std::ranges::find_if(m.attention, has_window); it != m.attention.end()) {
+    const bool every = std::ranges::all_of(m.attention, has_window);
     all.push_back(fmt::format("attention window {} in {} layers", it->scores.window, every ? "all" : "some"));
   }
-  if (const auto it = any_layer([](const AttentionRule& r) { return r.scores.soft_cap > 0; });
-      it != m.attention.end()) {
+  if (const auto it = std::ranges::find_if(m.attention, has_cap); it != m.attention.end()) {
     all.push_back(fmt::format("soft cap {:g} of scores", it->scores.soft_cap));
   }
-  if (const auto it = any_layer([](const AttentionRule& r) { return !r.rope_frequencies.empty(); });
-      it != m.attention.end()) {
-    all.emplace_back("RoPE of another base in some layers");
-  }
+  if (std::ranges::any_of(m.attention, has_frequencies)) all.emplace_back("RoPE of another base in some layers");
   if (m.head.soft_cap > 0.0) all.push_back(fmt::format("soft cap {:g} of logits", m.head.soft_cap));
   if (m.head.transform) all.emplace_back("a transform before the unembedding");
   if (m.embedding.positions > 0) all.emplace_back("learned positions, which count in the input's size alone");

@@ -56,24 +56,8 @@ void SafetensorsWriter::begin(const std::vector<SafetensorsEntry>& entries,
   for (auto& [name, slot] : slots_) slot.offset += sizeof(length) + length;
 }
 
-void SafetensorsWriter::put(const std::string& name, std::span<const double> values) {
-  put_checked(name, SafetensorsType::f64, std::as_bytes(values));
-}
-
-void SafetensorsWriter::put(const std::string& name, std::span<const float> values) {
-  put_checked(name, SafetensorsType::f32, std::as_bytes(values));
-}
-
-void SafetensorsWriter::put(const std::string& name, std::span<const std::int64_t> values) {
-  put_checked(name, SafetensorsType::i64, std::as_bytes(values));
-}
-
-void SafetensorsWriter::put_bytes(const std::string& name, std::span<const std::byte> bytes) {
-  put_checked(name, std::nullopt, bytes);
-}
-
-void SafetensorsWriter::put_checked(const std::string& name, std::optional<SafetensorsType> type,
-                                    std::span<const std::byte> bytes) {
+void SafetensorsWriter::put_bytes(const std::string& name, std::span<const std::byte> bytes,
+                                  std::optional<SafetensorsType> type) {
   const auto found = slots_.find(name);
   if (found == slots_.end()) throw std::logic_error("safetensors: no tensor is called " + name);
   Slot& slot = found->second;

@@ -1,6 +1,6 @@
 #include "sim/base/error.h"
 #include "sim/checkpoint/safetensors_view.h"
-#include "sim/checkpoint/tensor_index.h"
+#include "sim/checkpoint/tensor_files.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "tests/support/doctest.h"
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "sim/base/error.h"
-#include "sim/checkpoint/tensor_index.h"
+#include "sim/checkpoint/tensor_files.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   try {

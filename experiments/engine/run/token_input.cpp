@@ -11,6 +11,7 @@
 #include "sim/checkpoint/file_error.h"
 #include "sim/checkpoint/llama2c_tokenizer.h"
 #include "sim/core/backend.h"
+#include "sim/files/mapped_file.h"
 
 namespace periscope::stacks {
 namespace {
@@ -154,7 +155,7 @@ std::unique_ptr<Tokenizer> find_tokenizer(const std::string& choice, int vocab, 
     if (name.ends_with(".json") || name.ends_with(".model") || name.ends_with(".txt")) {
       throw unsupported(name, other_ways);
     }
-    return Llama2cTokenizer::read(name, vocab);
+    return std::make_unique<Llama2cTokenizer>(MappedFile(name).bytes(), name, vocab);
   }
   if (vocab == 256 && other_tokenizer(folder).empty()) return std::make_unique<ByteTokenizer>();
   name = "none";
