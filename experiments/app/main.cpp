@@ -17,8 +17,8 @@
 #include <sys/auxv.h>
 #endif
 
-#include "experiments/app/arguments.h"
 #include "experiments/app/command_line_faults.h"
+#include "experiments/app/publish.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
 #include "experiments/app/tools/tools.h"
@@ -159,7 +159,7 @@ int exit_code(int argc, char** argv) {
     periscope::app::prepare_standard_streams();
     periscope::app::install_stop_signals();
     periscope::app::keep_freed_memory();
-    periscope::app::set_argv({argv, argv + argc});
+    periscope::app::command_line.assign(argv, argv + argc);
     return periscope::app::run(argc, argv);
   } catch (const periscope::Error& error) {
     periscope::app::print_message(fmt::format("periscope: {}\n", periscope::printable(error.what())));

@@ -88,6 +88,29 @@ void CommonOptions::add_to(CLI::App& command, const study::Study& study) {
       ->allow_extra_args(false);
 }
 
+void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, study::FlagValues& values) {
+  for (const study::FlagText& flag : flags) {
+    const std::string shown = flag.positional ? flag.name : "--" + flag.name;
+    if (flag.toggle) {
+      command.add_flag_callback(
+          shown, [&values, name = flag.name] { values[name] = {}; }, flag.meaning);
+      continue;
+    }
+    CLI::Option* option = command.add_option_function<std::vector<std::string>>(
+        shown, [&values, name = flag.name](const std::vector<std::string>& words) { values[name] = words; },
+        flag.meaning);
+    option->type_name(flag.number ? "NUMBER" : flag.list ? "TEXT,..." : "TEXT")->expected(1);
+    if (!flag.positional) option->allow_extra_args(false);
+    if (flag.list) {
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    } else if (!flag.positional) {  // a second word without a flag is an error
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    }
+    if (!flag.standard.empty()) option->default_str(flag.standard);
+    if (flag.required) option->required();
+  }
+}
+
 study::Request CommonOptions::request(std::string command, std::vector<std::string> acting,
                                       study::FlagValues flags) const {
   config::require_variations(sections(), variations);

@@ -27,4 +27,7 @@ struct CommonOptions {
                                        study::FlagValues flags = {}) const;
 };
 
+/// Adds a command's own flags; their values go to `values`, which outlives the command.
+void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, study::FlagValues& values);
+
 }  // namespace periscope::app

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <optional>
 
-#include "experiments/app/arguments.h"
 #include "experiments/app/netcdf_file.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/engine/result/csv.h"
@@ -79,7 +78,7 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
                  double seconds, stacks::Progress& progress) {
   if (outcome.data) {
     study::seal(study, job, outcome);
-    outcome.data->circumstances = study::circumstances(argv(), study::threads_of(job.run_options), seconds);
+    outcome.data->circumstances = study::circumstances(command_line, study::threads_of(job.run_options), seconds);
   }
   outcome.table = dataset::within_table_width(outcome.table);
   nlohmann::ordered_json json;

@@ -3,11 +3,15 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "experiments/app/options.h"
 #include "experiments/engine/study/study.h"
 
 namespace periscope::app {
+
+/// The command line that started this process, which results state; set by main.
+inline std::vector<std::string> command_line;
 
 /// A finished run, which is cached so that --skip-finished need not compute its result again.
 struct FinishedRun {

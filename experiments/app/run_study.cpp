@@ -11,10 +11,8 @@
 #include "experiments/app/command.h"
 #include "experiments/app/options.h"
 #include "experiments/app/publish.h"
-#include "experiments/app/shipped_file.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
-#include "experiments/app/study_flags.h"
 #include "experiments/app/terminal_progress.h"
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/memory_estimate.h"
@@ -102,9 +100,26 @@ ExitCode run_and_publish(const study::Study& study, const study::Job& job, const
   }
 }
 
+/// Returns the path of a configuration of the project, given by its path from the project's folder: in the working
+/// directory, beside the folder that the program was built in, or in share/periscope/configs beside the folder of the
+/// installed program. Throws ConfigError if it is in none of them.
+std::string shipped_configuration(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path prefix =
+      std::filesystem::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+  const std::filesystem::path name = std::filesystem::path(path).filename();
+  for (const std::filesystem::path& place :
+       {std::filesystem::path(path), prefix / path, prefix / "share/periscope/configs" / name}) {
+    if (std::filesystem::is_regular_file(place, error)) return place.string();
+  }
+  throw ConfigError(fmt::format(
+      "--config: {} is neither in the working directory nor beside the program's folder; expected a configuration",
+      path));
+}
+
 ExitCode run_study(const study::Study& study, const CommonOptions& options, const study::FlagValues& flags) {
   study::Request request = options.request(study.name, study::acting_keys(study), flags);
-  if (request.file.empty() && !study.configuration.empty()) request.file = shipped_file(study.configuration);
+  if (request.file.empty() && !study.configuration.empty()) request.file = shipped_configuration(study.configuration);
   const study::Job job = study.resolve(request);
   if (options.skip_finished && !job.unskippable.empty()) {
     throw ConfigError(fmt::format("--skip-finished with {}", job.unskippable));

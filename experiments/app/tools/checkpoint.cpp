@@ -10,7 +10,6 @@
 #include "experiments/app/command.h"
 #include "experiments/app/publish.h"
 #include "experiments/app/standard_streams.h"
-#include "experiments/app/study_flags.h"
 #include "experiments/app/terminal_progress.h"
 #include "experiments/app/tools/info.h"
 #include "experiments/app/tools/tools.h"
