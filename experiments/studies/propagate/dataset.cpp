@@ -7,6 +7,7 @@
 #include <set>
 
 #include "experiments/engine/judge/imprecise.h"
+#include "experiments/engine/judge/verdict_columns.h"
 #include "experiments/engine/result/curves.h"
 #include "experiments/engine/run/cost.h"
 #include "experiments/studies/propagate/propagate.h"
@@ -20,6 +21,8 @@ using dataset::Type;
 using Row = Builder::Row;
 
 const std::string on_stack = "input placement";
+
+bool is_contrast(const judge::Test& test) { return !test.contrast.empty(); }
 
 /// One stack of a run.
 struct Stack {
@@ -40,6 +43,7 @@ std::vector<double> z_scores(const Curve& measured, const Curve& predicted) {
   return z;
 }
 
+/// Puts all versions of a curve that is measured, predicted or both; NaN for the one that is not there.
 template <class At>
 void put_versions(const Stack& s, const Row& row, Statistic statistic, At at) {
   const auto put = [&](const std::string& version, const std::vector<double>& values) {
@@ -47,14 +51,13 @@ void put_versions(const Stack& s, const Row& row, Statistic statistic, At at) {
   };
   const Curve* measured = s.measured() == nullptr ? nullptr : s.measured()->find(statistic, at);
   const Curve* predicted = s.predicted().find(statistic, at);
-  if (measured != nullptr) {
-    put("measured", measured->value);
-    put("stderr", measured->standard_error);
+  const std::vector<double> nothing((measured == nullptr ? predicted : measured)->value.size(), std::nan(""));
+  if (s.measured() != nullptr) {
+    put("measured", measured == nullptr ? nothing : measured->value);
+    put("stderr", measured == nullptr ? nothing : measured->standard_error);
   }
-  if (predicted != nullptr) {
-    put("predicted", predicted->value);
-    put("predicted_stderr", predicted->standard_error);
-  }
+  put("predicted", predicted == nullptr ? nothing : predicted->value);
+  put("predicted_stderr", predicted == nullptr ? nothing : predicted->standard_error);
   if constexpr (std::is_same_v<At, Signal>) {
     const Curve* limit = s.result.prediction.limit.find(statistic, at);
     if (s.result.prediction.exact_at_width_for(statistic, at) && limit != nullptr) {
@@ -175,6 +178,39 @@ dataset::Table<stacks::Measurement> measurement_table() {
   return table;
 }
 
+/// The detectable error (T22) of the stream's second moment at every depth.
+std::vector<double> second_moment_power(const judge::StackVerdict& v) {
+  std::vector<double> power;
+  for (const judge::Test& test : v.tests) {
+    const bool counts = test.statistic == Statistic::second_moment && test.signal == Signal::x_out && !test.weight;
+    if (!counts || is_contrast(test)) continue;
+    power.resize(static_cast<std::size_t>(test.index) + 1, std::nan(""));
+    power.back() = test.detectable;
+  }
+  return power;
+}
+
+std::vector<judge::Test> contrasts_of(const judge::StackVerdict& v) {
+  std::vector<judge::Test> all;
+  std::ranges::copy_if(v.tests, std::back_inserter(all), is_contrast);
+  return all;
+}
+
+dataset::Table<judge::StackVerdict> verdict_table() {
+  const std::string on_contrast = on_stack + " contrast";
+  dataset::Table<judge::Test> contrasts =
+      judge::test_columns("contrast", on_contrast, "1", "contrast over depth, as a deviation from theory");
+  contrasts.column({"contrast_name", on_contrast, "", "contrast over depth"}, &judge::Test::name);
+  dataset::Table<judge::StackVerdict> tests;
+  tests
+      .column(
+          {"second_moment_power", on_stack + " depth", "1", "second_moment of the stream: " + judge::detectable_words},
+          second_moment_power)
+      .rows("contrast", contrasts, contrasts_of);
+  return judge::verdict_columns("", on_stack, "agreement of measurement and theory (T19)")
+      .part(tests, [](const judge::StackVerdict& v) { return v.worst < 0 ? nullptr : &v; });
+}
+
 std::vector<dataset::ColumnSpec> curves() {
   return dataset::curve_columns(
       on_stack,
@@ -201,30 +237,10 @@ const dataset::Table<Stack>& table() {
         .part(theory_table(), [](const Stack& s) { return &s.result.prediction; })
         .part(measurement_table(), measurement)
         .family(top_columns(), put_top_magnitudes)
-        .part(verdict_table(on_stack),
-              [](const Stack& s) { return s.measured() != nullptr ? &s.result.judged : nullptr; });
+        .part(verdict_table(), [](const Stack& s) { return s.measured() != nullptr ? &s.result.judged : nullptr; });
     return t;
   }();
   return all;
-}
-
-/// The curves that some stack has are there in all versions, with NaN where one is not predicted or not measured.
-void mention_all(Builder& builder, const std::vector<stacks::StackResult>& results) {
-  std::set<std::string> stems;
-  const auto look = [&](const Profile& profile) {
-    for (const auto& item : profile.curves) stems.insert(dataset::curve_stem(item.first.first, item.first.second));
-    for (const auto& item : profile.weight_curves) stems.insert("weight_" + text_of(item.first.first));
-  };
-  for (const stacks::StackResult& r : results) {
-    look(r.prediction.profile);
-    if (r.measurement) look(r.measurement->profile);
-  }
-  for (const std::string& stem : stems) {
-    for (const char* version : {"predicted", "predicted_stderr", "measured", "stderr"}) {
-      if (version[0] != 'p' && !results.front().measurement) continue;
-      builder.mention(stem + "_" + version);
-    }
-  }
 }
 
 }  // namespace
@@ -237,11 +253,10 @@ const dataset::Schema& schema() {
         {"seed", Type::integer, "1",
          "seed of weights and input; if run.paired = false, each stack adds its own offset"}};
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
-    dimensions.push_back({"statistic", Type::text, "", "statistic"});
     dimensions.push_back({"contrast", Type::integer, "1", "number of the contrast, which contrast_name names"});
     std::vector<dataset::ColumnSpec> columns = table().specs();
     columns.push_back(dataset::placement_settings());
-    return dataset::Schema("stack", 5, std::move(dimensions), std::move(columns));
+    return dataset::Schema("stack", 6, std::move(dimensions), std::move(columns));
   }();
   return declared;
 }
@@ -257,18 +272,15 @@ dataset::Dataset dataset_of(const config::Config& config, const std::vector<stac
   std::size_t depths = 0;
   for (const stacks::StackResult& r : results) depths = std::max(depths, r.spec.model.depths());
   dataset::put_curve_coordinates(builder, results.front().spec.model, depths, top_count, weights);
-  builder.put("statistic", statistic_names);
   if (results.front().measurement) {
     builder.count("seed", static_cast<std::size_t>(config.run.seeds), static_cast<std::int64_t>(config.run.seed));
   }
   std::ptrdiff_t contrasts = 0;
   for (const stacks::StackResult& r : results) {
     if (r.judged.worst < 0) continue;
-    const auto is_contrast = [](const judge::Test& test) { return !test.contrast.empty(); };
     contrasts = std::max(contrasts, std::ranges::count_if(r.judged.tests, is_contrast));
   }
   if (contrasts > 0) builder.count("contrast", static_cast<std::size_t>(contrasts));
-  mention_all(builder, results);
   for (std::size_t i = 0; i < results.size(); ++i) {
     const stacks::StackResult& r = results[i];
     const std::size_t input = i / config.stacks_per_input();

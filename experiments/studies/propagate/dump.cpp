@@ -7,7 +7,6 @@
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/studies/propagate/propagate.h"
 #include "sim/backends.h"
-#include "sim/base/error.h"
 #include "sim/files/output_folder.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
@@ -113,13 +112,6 @@ void write_activations(const StackContext& c, const StackSpec& spec, const confi
 }
 
 }  // namespace
-
-void require_one_stack(const config::Config& config, const std::string& folder) {
-  const std::size_t stacks = config.stacks().size();
-  if (stacks == 1) return;
-  throw ConfigError(
-      fmt::format("--dump {}: expected one placement and one kind of input, not {} stacks", folder, stacks));
-}
 
 void dump(const config::Config& config, const std::string& folder, bool overwrite,
           const std::function<void()>& before_commit) {

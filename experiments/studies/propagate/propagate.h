@@ -4,14 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/result/table.h"
+#include "experiments/engine/result/schema.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/settings/config.h"
 
 namespace periscope::propagate {
-
-/// Throws ConfigError if the configuration has more than one stack, which --dump `folder` cannot hold.
-void require_one_stack(const config::Config& config, const std::string& folder);
 
 /// Writes what an outside program needs to check every number of one pass, the run's first seed, into `folder`:
 /// config.json, model.safetensors (parameters, named by sim/model/parameters.h) and activations.safetensors
@@ -21,9 +18,6 @@ void require_one_stack(const config::Config& config, const std::string& folder);
 /// Throws ConfigError for files that are there already unless `overwrite`.
 void dump(const config::Config& config, const std::string& folder, bool overwrite,
           const std::function<void()>& before_commit);
-
-/// The verdict and what it rests on, on the dimensions `on`: detectable errors (T22) by statistic, and contrasts.
-dataset::Table<judge::StackVerdict> verdict_table(const std::string& on);
 
 /// The result of propagate and theory, on the dimensions (input, placement, …).
 const dataset::Schema& schema();

@@ -20,26 +20,24 @@ using study::Request;
 
 namespace {
 
-struct PropagateFlags {
+struct Flags {
   bool fail_on_divergence = false;
   bool backward = false;
   std::string dump;
 };
-const std::vector<study::Flag<PropagateFlags>>& propagate_flags() {
-  static const std::vector<study::Flag<PropagateFlags>> all{
-      {"fail-on-divergence", &PropagateFlags::fail_on_divergence,
+
+const std::vector<study::Flag<Flags>>& propagate_flags() {
+  static const std::vector<study::Flag<Flags>> all{
+      {"fail-on-divergence", &Flags::fail_on_divergence,
        "Exit 5 if the mean square of a seed's stream stops being finite"},
-      {"backward", &PropagateFlags::backward, "Predict and measure gradients too"},
-      {"dump", &PropagateFlags::dump,
+      {"backward", &Flags::backward, "Predict and measure gradients too"},
+      {"dump", &Flags::dump,
        "Folder for weights, activations and, with --backward, gradients of the first seed, in f64"}};
   return all;
 }
 
-struct TheoryFlags {
-  bool backward = false;
-};
-const std::vector<study::Flag<TheoryFlags>>& theory_flags() {
-  static const std::vector<study::Flag<TheoryFlags>> all{{"backward", &TheoryFlags::backward, "Predict gradients too"}};
+const std::vector<study::Flag<Flags>>& theory_flags() {
+  static const std::vector<study::Flag<Flags>> all{{"backward", &Flags::backward, "Predict gradients too"}};
   return all;
 }
 
@@ -49,15 +47,15 @@ Outcome outcome_of(const config::Config& config, const stacks::ConfrontedStacks&
           .table = stacks::verdict_table(result.stacks, config.agreement, true) + config::override_lines(config)};
 }
 
-/// Weights and activations of the first seed, in f64 and in memory of their own. A resumed run writes over what
-/// it wrote before.
+/// Writes weights and activations of the first seed in f64, after its own check of the memory. A resumed run overwrites
+/// what it wrote before.
 void write_dump(const config::Config& config, const std::string& folder, bool force, stacks::Progress& progress) {
   const std::string writing = stacks::writing_task(config.run, {folder});
   const bool is_own = stacks::find_cached<bool>(progress, writing).has_value();
   const auto begins = [&] { stacks::store(progress, writing, cache::encode(true)); };
   config::RunOptions dumped = config.run;
   dumped.dtype = DType::f64;
-  constexpr double copies = 2.0;  // of every signal: of both ways, or with what completes matrices that are not drawn
+  constexpr double copies = 2.0;  // of every signal: both passes, or the readings of matrix-free weights
   const stacks::MemoryEstimate memory = stacks::reading_memory(config.base, dumped, 1, omp_get_max_threads(), copies);
   stacks::within_memory(memory, force, progress, [&] { dump(config, folder, force || is_own, begins); });
   progress.say(fmt::format("wrote {}\n", printable(folder)));
@@ -79,7 +77,10 @@ Job resolve_propagate(const Request& request) {
   const auto own = study::read_flags(propagate_flags(), request.flags);
   config::Config config = request.load(study::Matrices::any);
   config.run.backward = config.run.backward || own.backward;
-  if (!own.dump.empty()) require_one_stack(config, own.dump);
+  if (const std::size_t stacks = config.stacks().size(); !own.dump.empty() && stacks != 1) {
+    throw ConfigError(
+        fmt::format("--dump {}: expected one placement and one kind of input, not {} stacks", own.dump, stacks));
+  }
   Job job = job_of(config, "propagate", true);
   if (own.fail_on_divergence) {
     job.unskippable = "--fail-on-divergence: a result file does not keep that flag's exit code";
