@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -123,110 +125,95 @@ class MemoryFile {
   bool is_open_ = true;
 };
 
-void put_text(const MemoryFile& file, int variable, const char* name, const std::string& text) {
-  file.check(nc_put_att_text(file.id(), variable, name, text.size(), text.c_str()));
+void put_attribute(const MemoryFile& file, int variable, const char* name, std::int64_t value) {
+  const long long number = value;
+  file.check(nc_put_att_longlong(file.id(), variable, name, NC_INT64, 1, &number));
+}
+void put_attribute(const MemoryFile& file, int variable, const char* name, double value) {
+  file.check(nc_put_att_double(file.id(), variable, name, NC_DOUBLE, 1, &value));
+}
+void put_attribute(const MemoryFile& file, int variable, const char* name, const std::string& text) {
+  const std::string valid = config::valid_utf8(text);
+  file.check(nc_put_att_text(file.id(), variable, name, valid.size(), valid.c_str()));
+}
+void put_attribute(const MemoryFile& file, int variable, const char* name, const dataset::JsonText& json) {
+  put_attribute(file, variable, name, json.text);
 }
 
-void put_attributes(const MemoryFile& file, const dataset::Facts& facts) {
-  for (const auto& [name, value] : facts) {
-    if (const auto* whole = std::get_if<std::int64_t>(&value)) {
-      const long long number = *whole;
-      file.check(nc_put_att_longlong(file.id(), NC_GLOBAL, name.c_str(), NC_INT64, 1, &number));
-    } else if (const auto* number = std::get_if<double>(&value)) {
-      file.check(nc_put_att_double(file.id(), NC_GLOBAL, name.c_str(), NC_DOUBLE, 1, number));
-    } else {
-      const auto* json = std::get_if<dataset::JsonText>(&value);
-      const std::string& text = json != nullptr ? json->text : std::get<std::string>(value);
-      put_text(file, NC_GLOBAL, name.c_str(), config::valid_utf8(text));
-    }
+/// Returns the names of the label columns of a column's dimensions, separated by spaces, as the attribute "coordinates"
+/// of the CF conventions has them.
+std::string labels_of(const dataset::Dataset& data, const dataset::Column& column) {
+  if (column.label || column.is_coordinate()) return "";
+  const auto is_on = [&](const std::string& dimension) {
+    return std::ranges::find(column.dimensions, dimension) != column.dimensions.end();
+  };
+  std::vector<std::string> names;
+  for (const dataset::Column& label : data.columns) {
+    if (label.label && std::ranges::all_of(label.dimensions, is_on)) names.push_back(label.name);
   }
+  return fmt::format("{}", fmt::join(names, " "));
 }
 
-nc_type type_in_file(dataset::Type type) {
-  switch (type) {
-    case dataset::Type::real: return NC_DOUBLE;
-    case dataset::Type::integer: return NC_INT64;
-    case dataset::Type::boolean: return NC_UBYTE;
-    case dataset::Type::text: break;
+/// Defines a variable. The attribute _FillValue of integers and booleans is the value that stands for a missing one; a
+/// missing real number is NaN, which needs no attribute.
+int define(const MemoryFile& file, const dataset::Dataset& data, const dataset::Column& column,
+           const std::vector<int>& dimensions) {
+  constexpr std::array types{NC_DOUBLE, NC_INT64, NC_UBYTE, NC_STRING};  // in the order of dataset::Type
+  int id = 0;
+  file.check(nc_def_var(file.id(), column.name.c_str(), types.at(column.values.index()),
+                        static_cast<int>(dimensions.size()), dimensions.data(), &id));
+  put_attribute(file, id, "units", column.units);
+  put_attribute(file, id, "long_name", column.meaning);
+  if (const std::string labels = labels_of(data, column); !labels.empty()) {
+    put_attribute(file, id, "coordinates", labels);
   }
-  return NC_STRING;
-}
-
-/// Writes the attribute _FillValue, the value that stands for a missing integer or boolean. A missing real number is
-/// NaN, which needs no attribute.
-void put_fill_value(const MemoryFile& file, int id, dataset::Type type) {
-  if (type == dataset::Type::integer) {
-    const long long missing = dataset::missing_integer;
-    file.check(nc_put_att_longlong(file.id(), id, "_FillValue", NC_INT64, 1, &missing));
-  } else if (type == dataset::Type::boolean) {
+  if (column.type() == dataset::Type::integer) put_attribute(file, id, "_FillValue", dataset::missing_integer);
+  if (column.type() == dataset::Type::boolean) {
     file.check(nc_put_att_uchar(file.id(), id, "_FillValue", NC_UBYTE, 1, &dataset::missing_boolean));
   }
+  return id;
 }
 
-/// With explicit lengths, which make unlimited dimensions as long as they are.
+/// Writes values with explicit lengths, which make unlimited dimensions as long as they are.
 void put_values(const MemoryFile& file, int id, const dataset::Column& column, const std::vector<std::size_t>& shape) {
   const std::vector<std::size_t> start(shape.size(), 0);
+  const auto put = [&](const auto& function, auto* values) {
+    file.check(function(file.id(), id, start.data(), shape.data(), values));
+  };
   if (const auto* numbers = std::get_if<std::vector<double>>(&column.values)) {
-    file.check(nc_put_vara_double(file.id(), id, start.data(), shape.data(), numbers->data()));
-    return;
+    put(nc_put_vara_double, numbers->data());
+  } else if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&column.values)) {
+    put(nc_put_vara_longlong, std::vector<long long>(integers->begin(), integers->end()).data());
+  } else if (const auto* flags = std::get_if<std::vector<std::uint8_t>>(&column.values)) {
+    put(nc_put_vara_uchar, flags->data());
+  } else {
+    std::vector<std::string> valid;
+    std::ranges::transform(std::get<std::vector<std::string>>(column.values), std::back_inserter(valid),
+                           config::valid_utf8);
+    std::vector<const char*> words;
+    for (const std::string& word : valid) words.push_back(word.c_str());
+    put(nc_put_vara_string, words.data());
   }
-  if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&column.values)) {
-    const std::vector<long long> numbers(integers->begin(), integers->end());
-    file.check(nc_put_vara_longlong(file.id(), id, start.data(), shape.data(), numbers.data()));
-    return;
-  }
-  if (const auto* flags = std::get_if<std::vector<std::uint8_t>>(&column.values)) {
-    file.check(nc_put_vara_uchar(file.id(), id, start.data(), shape.data(), flags->data()));
-    return;
-  }
-  std::vector<std::string> valid;
-  for (const std::string& word : std::get<std::vector<std::string>>(column.values))
-    valid.push_back(config::valid_utf8(word));
-  std::vector<const char*> words;
-  for (const std::string& word : valid) words.push_back(word.c_str());
-  file.check(nc_put_vara_string(file.id(), id, start.data(), shape.data(), words.data()));
-}
-
-/// The columns that say what positions on a column's dimensions are, beside their coordinates: names separated by
-/// spaces, as the CF conventions' attribute "coordinates" has them.
-std::string labels_of(const dataset::Dataset& data, const dataset::Column& column) {
-  std::string names;
-  if (column.label || column.is_coordinate()) return names;
-  for (const dataset::Column& label : data.columns) {
-    const auto is_on = [&](const std::string& dimension) {
-      return std::ranges::find(column.dimensions, dimension) != column.dimensions.end();
-    };
-    if (label.label && std::ranges::all_of(label.dimensions, is_on)) names += (names.empty() ? "" : " ") + label.name;
-  }
-  return names;
 }
 
 void write_content(const MemoryFile& file, const dataset::Dataset& data) {
   std::map<std::string, int> dimension_ids;
-  std::map<std::string, std::size_t> length_of;
   for (const auto& [name, length, free] : data.dimensions) {
     file.check(nc_def_dim(file.id(), name.c_str(), free ? NC_UNLIMITED : length, &dimension_ids[name]));
-    length_of[name] = length;
   }
-  put_attributes(file, dataset::attributes_of(data));
+  for (const auto& [name, fact] : dataset::attributes_of(data)) {
+    std::visit([&, key = name.c_str()](const auto& value) { put_attribute(file, NC_GLOBAL, key, value); }, fact);
+  }
   std::vector<int> ids;
-  for (const dataset::Column& v : data.columns) {
-    std::vector<int> dims;
-    for (const std::string& name : v.dimensions) dims.push_back(dimension_ids.at(name));
-    ids.push_back(0);
-    file.check(nc_def_var(file.id(), v.name.c_str(), type_in_file(v.type()), static_cast<int>(dims.size()), dims.data(),
-                          &ids.back()));
-    put_text(file, ids.back(), "units", v.units);
-    put_text(file, ids.back(), "long_name", v.meaning);
-    if (const std::string labels = labels_of(data, v); !labels.empty()) {
-      put_text(file, ids.back(), "coordinates", labels);
-    }
-    put_fill_value(file, ids.back(), v.type());
+  for (const dataset::Column& column : data.columns) {
+    std::vector<int> dimensions;
+    for (const std::string& name : column.dimensions) dimensions.push_back(dimension_ids.at(name));
+    ids.push_back(define(file, data, column, dimensions));
   }
   file.check(nc_enddef(file.id()));
   for (std::size_t i = 0; i < ids.size(); ++i) {
     std::vector<std::size_t> shape;
-    for (const std::string& name : data.columns[i].dimensions) shape.push_back(length_of.at(name));
+    for (const std::string& name : data.columns[i].dimensions) shape.push_back(data.length(name));
     put_values(file, ids[i], data.columns[i], shape);
   }
 }
