@@ -1,6 +1,7 @@
 #include "experiments/engine/settings/theory_override.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -8,41 +9,34 @@
 #include "experiments/engine/settings/resolved.h"
 #include "experiments/engine/settings/variants.h"
 #include "sim/base/error.h"
-#include "sim/base/printable.h"
 
 namespace periscope::config {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json differences(const StackSpec& measured, const StackSpec& overridden, bool for_hash) {
-  const Json other = flat_json(overridden, for_hash);
-  Json all = Json::object();
-  const Json own = flat_json(measured, for_hash);
-  for (const auto& [key, value] : own.items()) {
-    const Json told = other.value(key, Json());
-    if (value != told) all[key] = {{"measured", value}, {"told", told}};
-  }
-  return all;
-}
-
-std::string_view fault_name(const Config& config) {
-  return theory::fault_names[static_cast<std::size_t>(config.theory.fault)];
-}
-
 }  // namespace
 
 PlantedFault planted_fault(const Config& config, const PlantedFault& own) {
   if (!own.key.empty()) return own;
   const bool planted = config.theory.fault != theory::Fault::none;
-  return {planted ? "theory.fault" : "", fault_name(config), meaning_of(config.theory.fault)};
+  return {planted ? "theory.fault" : "", theory::fault_names[static_cast<std::size_t>(config.theory.fault)],
+          meaning_of(config.theory.fault)};
 }
 
 Json override_differences(const Config& config, bool for_hash) {
   Json all = Json::array();
   const std::vector<StackSpec> measured = config.stacks();
-  for (std::size_t i = 0; i < config.overridden.size(); ++i)
-    all.push_back(differences(measured[i], config.overridden[i], for_hash));
+  for (std::size_t i = 0; i < config.overridden.size(); ++i) {
+    const Json own = flat_json(measured[i], for_hash);
+    const Json overridden = flat_json(config.overridden[i], for_hash);
+    Json stack = Json::object();
+    for (const auto& [key, value] : own.items()) {
+      const Json told = overridden.value(key, Json());
+      if (value != told) stack[key] = {{"measured", value}, {"told", told}};
+    }
+    all.push_back(stack);
+  }
   return all;
 }
 
@@ -57,36 +51,30 @@ Json override_json(const Config& config, const PlantedFault& own) {
 
 std::string override_lines(const Config& config, const PlantedFault& own) {
   const PlantedFault fault = planted_fault(config, own);
-  std::string lines;
-  if (!fault.key.empty()) {
-    lines =
-        fmt::format("PLANTED FAULT: theory is wrong on purpose ({} = {}: {})\n", fault.key, fault.name, fault.meaning);
-  }
+  std::string lines = fault.key.empty() ? ""
+                                        : fmt::format("PLANTED FAULT: theory is wrong on purpose ({} = {}: {})\n",
+                                                      fault.key, fault.name, fault.meaning);
   if (config.overridden.empty()) return lines;
   Json all = Json::object();  // the same difference is stated once for all stacks
   for (const Json& stack : override_differences(config)) all.update(stack);
-  std::string words;
+  std::vector<std::string> words;
   for (const auto& [key, values] : all.items()) {
-    if (!words.empty()) words += ", ";
-    words += key == "model.placement" && config.variants.size() > 1
-                 ? "other placements"
-                 : fmt::format("{} = {} (measured: {})", key, json_text(values["told"]), json_text(values["measured"]));
+    words.push_back(
+        key == "model.placement" && config.variants.size() > 1
+            ? "other placements"
+            : fmt::format("{} = {} (measured: {})", key, json_text(values["told"]), json_text(values["measured"])));
   }
-  return words.empty() ? lines : lines + fmt::format("THEORY WAS TOLD: {}\n", words);
+  return words.empty() ? lines : fmt::format("{}THEORY WAS TOLD: {}\n", lines, fmt::join(words, ", "));
 }
 
 void require_fault_acts(const Config& config) {
   const theory::Fault fault = config.theory.fault;
-  if (fault == theory::Fault::none) return;
-  const std::vector<StackSpec> overridden = config.predicted_stacks();
-  const bool acts = std::ranges::any_of(
-      overridden, [&](const StackSpec& spec) { return theory::acts_on(fault, spec, config.run.backward); });
-  if (acts) return;
-  const char* expected = "run.backward, as it acts on gradients alone";
-  if (fault == theory::Fault::depth_constant) {
-    expected = "a placement with constants that depend on depth, as deepnorm or lns";
-  }
-  throw ConfigError(fmt::format("theory.fault = \"{}\": expected {}", fault_name(config), expected));
+  const auto acts = [&](const StackSpec& spec) { return theory::acts_on(fault, spec, config.run.backward); };
+  if (fault == theory::Fault::none || std::ranges::any_of(config.predicted_stacks(), acts)) return;
+  throw ConfigError(fmt::format("theory.fault = \"{}\": expected {}", planted_fault(config).name,
+                                fault == theory::Fault::depth_constant
+                                    ? "a placement with constants that depend on depth, as deepnorm or lns"
+                                    : "run.backward, as it acts on gradients alone"));
 }
 
 void require_swept_is_one_value(const Config& config, std::string_view key, std::string_view by,

@@ -27,38 +27,37 @@ std::string value_text(const toml::node& node) {
   return toml_line(node);
 }
 
-/// Calls `visit` with a section, a key and its list, for every key of stacks that has a list.
-template <class Visit>
-void visit_lists(const Tree& tree, const Visit& visit) {
+/// Returns the keys that have lists, in their order.
+std::vector<ListedKey> listed_keys(const Tree& tree) {
+  std::vector<ListedKey> all;
   for (const char* section : {"model", "init", "input"}) {
     const toml::table* keys = tree.values.get_as<toml::table>(section);
     if (keys == nullptr) continue;
-    const TomlReader reader(keys, section, tree.file);
     for (const auto& [key, node] : *keys) {
-      const bool is_one_value =
-          section == std::string_view("input") ? key.str() == "kind" : key.str() == "layer_placement";
-      if (node.is_array() && !is_one_value) visit(reader, std::string(key.str()), *node.as_array());
+      const std::string name = fmt::format("{}.{}", section, key.str());
+      const toml::array* list = node.as_array();
+      if (list == nullptr || name == "input.kind" || name == "model.layer_placement") continue;
+      if (list->empty()) TomlReader(keys, section, tree.file).fail(key.str(), node, "at least one value");
+      const toml::source_position& at = node.source().begin;
+      ListedKey& listed = all.emplace_back(ListedKey{.name = name, .texts = {}, .order = {0, at.line, at.column}});
+      for (const toml::node& value : *list) listed.texts.push_back(value_text(value));
+      for (std::size_t i = 0; i < tree.settings.size(); ++i) {
+        if (key_of_setting(tree.settings[i], "--set") == name) listed.order = {i + 1, 0, 0};
+      }
     }
   }
+  std::ranges::sort(all, {}, &ListedKey::order);
+  return all;
 }
 
 }  // namespace
 
-Lists::Lists(const Tree& tree) {
-  visit_lists(tree, [&](const TomlReader& section, const std::string& key, const toml::array& list) {
-    const toml::source_position& at = list.source().begin;
-    ListedKey listed{.name = section.name() + "." + key, .texts = {}, .order = {0, at.line, at.column}};
-    if (list.empty()) section.fail(key, list, "at least one value");
-    for (const toml::node& value : list) listed.texts.push_back(value_text(value));
-    require_different(listed.name, listed.texts);
-    for (std::size_t i = 0; i < tree.settings.size(); ++i) {
-      if (key_of_setting(tree.settings[i], "--set") == listed.name) listed.order = {i + 1, 0, 0};
-    }
-    keys_.push_back(std::move(listed));
-  });
-  std::ranges::sort(keys_, {}, &ListedKey::order);
+Lists::Lists(const Tree& tree) : keys_(listed_keys(tree)) {
   double count = 1.0;
-  for (const ListedKey& key : keys_) count *= static_cast<double>(key.texts.size());
+  for (const ListedKey& key : keys_) {
+    require_different(key.name, key.texts);
+    count *= static_cast<double>(key.texts.size());
+  }
   if (count > most_combinations) {
     throw ConfigError(
         fmt::format("{}: {:g} combinations: expected at most {:g} stacks", names(), count, most_combinations));
@@ -99,16 +98,16 @@ Choice Lists::choice(std::size_t i) const {
 Choice Lists::choice(std::size_t i, const Tree& overridden) const {
   const Choice measured = choice(i);
   Choice choice;
-  visit_lists(overridden, [&](const TomlReader& section, const std::string& key, const toml::array& list) {
-    const std::string name = section.name() + "." + key;
-    const auto known = std::ranges::find(keys_, name, &ListedKey::name);
+  for (const ListedKey& key : listed_keys(overridden)) {
+    const auto known = std::ranges::find(keys_, key.name, &ListedKey::name);
     const std::size_t count = known == keys_.end() ? 1 : known->texts.size();
-    if (list.size() != 1 && list.size() != count) {
-      throw ConfigError(fmt::format("--theory-set {}: {} values, expected one{}", name, list.size(),
+    const std::size_t values = key.texts.size();
+    if (values != 1 && values != count) {
+      throw ConfigError(fmt::format("--theory-set {}: {} values, expected one{}", key.name, values,
                                     count > 1 ? fmt::format(", or {} as measured", count) : ", as measured"));
     }
-    choice[name] = list.size() == 1 ? 0 : measured.at(name);
-  });
+    choice[key.name] = values == 1 ? 0 : measured.at(key.name);
+  }
   return choice;
 }
 

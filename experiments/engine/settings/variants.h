@@ -11,7 +11,7 @@
 
 namespace periscope::config {
 
-/// A key of [model], [init] or [input] that has a list: a run goes through its values.
+/// A key of [model], [init] or [input] whose value is a list.
 struct ListedKey {
   std::string name;                ///< "model.qk_norm"
   std::vector<std::string> texts;  ///< of its values, for people
@@ -21,8 +21,8 @@ struct ListedKey {
   [[nodiscard]] bool varies() const { return texts.size() > 1; }
 };
 
-/// The lists of a configuration. Their cross product are the run's variants, the first list outermost. input.kind,
-/// whose list is a dimension of results itself, is none of them.
+/// The lists of a configuration, whose cross product gives the run's variants, the first list outermost. input.kind
+/// does not count, as its list is a dimension of results.
 class Lists {
  public:
   /// Throws ConfigError for a list that is empty or holds an entry twice, and for more than 1000 combinations.
@@ -36,7 +36,7 @@ class Lists {
   /// Returns the entries of combination `i` in `overridden`, the tree with the values of --theory-set: one value for
   /// all combinations, or a list as long as the measured one. Throws ConfigError for a list of another length.
   [[nodiscard]] Choice choice(std::size_t i, const Tree& overridden) const;
-  /// "peri, qk_norm full": what results call the stack of combination `i`: its recipe if recipes vary, else its
+  /// Returns the name of combination `i`'s stack in results, "peri, qk_norm full": its recipe if recipes vary, else its
   /// placement, then the value of every other key that varies.
   [[nodiscard]] std::string label(std::size_t i, const StackSpec& spec) const;
   /// Throws ConfigError if two of the stacks are equal or have one name, or if they have different numbers of layers.
@@ -49,7 +49,7 @@ class Lists {
   std::vector<ListedKey> keys_;
 };
 
-/// Throws ConfigError if stacks of the run differ in `key`, which `why` says they may not.
+/// Throws ConfigError if stacks of the run differ in `key`; `why` ends the sentence.
 void require_one_value(const Config& config, std::string_view key, std::string_view why,
                        const std::function<double(const StackSpec&)>& value);
 
