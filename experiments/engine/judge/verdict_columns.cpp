@@ -38,8 +38,7 @@ dataset::Table<Test> test_columns(const std::string& name, const std::string& on
   number("_excess", "1", "standard errors beyond the tolerated bias", if_checked(&Test::excess));
   number("_critical", "1", "excess above which it is rejected", if_checked(&Test::critical));
   number("_power", units, detectable_words, if_checked(&Test::detectable));
-  return table.part(verdict_column(name + "_verdict", on, "agreement with theory: " + meaning),
-                    [](const Test& t) { return &t; });
+  return table;
 }
 
 dataset::Table<StackVerdict> verdict_columns(const std::string& prefix, const std::string& on,

@@ -12,8 +12,8 @@ inline const std::string detectable_words = "error that would have been rejected
 /// NAME, the verdict of a test as the answer to `question`, and NAME_reason.
 dataset::Table<Test> verdict_column(const std::string& name, const std::string& on, const std::string& question);
 
-/// All of a test: NAME_measured, NAME_stderr, NAME_predicted, NAME_predicted_stderr; NAME_excess, NAME_critical and
-/// NAME_power, missing for a test that was not checked; NAME_verdict and NAME_verdict_reason.
+/// A test's numbers: NAME_measured, NAME_stderr, NAME_predicted, NAME_predicted_stderr; and NAME_excess, NAME_critical
+/// and NAME_power, which a test that was not checked lacks.
 dataset::Table<Test> test_columns(const std::string& name, const std::string& on, const std::string& units,
                                   const std::string& meaning);
 

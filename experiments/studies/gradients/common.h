@@ -61,7 +61,7 @@ void add_measured(Columns& columns, const dataset::ColumnText& curve);
 /// NAME_predicted and NAME_predicted_stderr of Case::predicted.
 void add_predicted(Columns& columns, const dataset::ColumnText& curve);
 void add_compared(Columns& columns, const dataset::ColumnText& curve);
-/// judge::test_columns of the deciding test.
+/// judge::test_columns of the deciding test, NAME_verdict and NAME_verdict_reason.
 void add_test(Columns& columns, const dataset::ColumnText& test);
 /// NAME and NAME_reason, of the deciding test.
 void add_verdict(Columns& columns, const std::string& name, const std::string& row, const std::string& question);

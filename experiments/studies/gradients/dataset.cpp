@@ -74,8 +74,10 @@ void add_compared(Columns& columns, const ColumnText& curve) {
 }
 
 void add_test(Columns& columns, const ColumnText& test) {
-  columns.part(judge::test_columns(test.name, test.dimensions, test.units, test.meaning),
-               [name = test.name](const Case& c) { return std::optional(c.test(name)); });
+  const auto deciding = [name = test.name](const Case& c) { return std::optional(c.test(name)); };
+  columns.part(judge::test_columns(test.name, test.dimensions, test.units, test.meaning), deciding)
+      .part(judge::verdict_column(test.name + "_verdict", test.dimensions, "agreement with theory: " + test.meaning),
+            deciding);
 }
 
 void add_verdict(Columns& columns, const std::string& name, const std::string& row, const std::string& question) {
