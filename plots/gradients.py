@@ -94,8 +94,8 @@ def gradient_vs_depth(ds: xr.Dataset) -> style.Page:
 
 def _exponents(ds: xr.Dataset, axes: Axes, looks: list[style.Look]) -> None:
     for row, look in enumerate(looks):
-        if np.isfinite(array(ds, "claimed_exponent")[row]):
-            axes.plot(array(ds, "claimed_exponent")[row], row, **CLAIMED, linestyle="")
+        if np.isfinite(array(ds, "claim_number")[row]):
+            axes.plot(array(ds, "claim_number")[row], row, **CLAIMED, linestyle="")
         axes.plot(array(ds, "late_exponent_predicted")[row], row, **THEORY)
         axes.plot(array(ds, "limit_exponent")[row], row, **GREATEST)
         axes.errorbar(array(ds, "late_exponent_measured")[row], row, xerr=2 * array(ds, "late_exponent_stderr")[row],
@@ -111,7 +111,7 @@ CLAIM: dict[str, Any] = {"color": "0.72", "linewidth": 2.5, "zorder": 1}
 
 
 @kind("attenuation", "gradients from the top of a stack to its bottom",
-      coordinates("layers_passed layer") | on("case", "qk_factor", "claimed_rate")
+      coordinates("layers_passed layer") | on("case", "qk_factor", "stream_claim_number")
       | on("case layers_passed", "log_stream_predicted") | on("case layer", "log_down_predicted"))  # fmt: skip
 def attenuation(ds: xr.Dataset) -> style.Page:
     factors = list(dict.fromkeys(array(ds, "qk_factor")))
@@ -124,8 +124,8 @@ def attenuation(ds: xr.Dataset) -> style.Page:
             for k in np.flatnonzero(array(ds, "qk_factor") == factor).tolist():
                 every.append(curves.norms(curves.select(ds, name, (k,))))
                 curves.draw(axes, looks[k], x, every[-1], slice(None))
-                rate = array(ds, "claimed_rate")[k]
-                if array(ds, "claim")[k] == "G10":
+                rate = array(ds, "stream_claim_number")[k]
+                if array(ds, "stream_claim")[k] == "G10":
                     axes.plot(x, every[-1]["predicted"][-1] * np.exp(rate * (x[-1] - x)), **CLAIM)
             curves.log_scale([axes], every)
             scales.whole_numbers(axes, 5)
@@ -140,7 +140,7 @@ def attenuation(ds: xr.Dataset) -> style.Page:
 
 @kind("identity-path", "the gradient's part that came down the skip connections",
       coordinates("depth sublayer") | on("case depth", "skip_share_predicted", "log_skip_predicted")
-      | on("case sublayer", "branch_term") | on("case", "identity_error"))  # fmt: skip
+      | on("case sublayer", "branch_term_measured") | on("case", "identity_error"))  # fmt: skip
 def identity_path(ds: xr.Dataset) -> style.Page:
     looks, depth = captions.looks(ds), array(ds, "depth")
     figure, ((share, skip, branch),) = style.panels(1, 3, 2.7, style.PAGE)
@@ -151,7 +151,7 @@ def identity_path(ds: xr.Dataset) -> style.Page:
         curves.draw(share, look, depth, shares[-1], points[p])
         skips.append(curves.norms(curves.select(ds, "log_skip", (p,))))
         curves.draw(skip, look, depth, skips[-1], points[p])
-        branch.errorbar(array(ds, "sublayer"), array(ds, "branch_term")[p], 2 * array(ds, "branch_term_stderr")[p],
+        branch.errorbar(array(ds, "sublayer"), array(ds, "branch_term_measured")[p], 2 * array(ds, "branch_term_stderr")[p],
                         **look.line, linewidth=0.8, elinewidth=0.7)  # fmt: skip
     curves.log_scale([share], shares)
     curves.log_scale([skip], skips)
