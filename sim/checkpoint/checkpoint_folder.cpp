@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/checkpoint/file_error.h"
+#include "sim/files/destination.h"
 
 namespace periscope {
 namespace {
@@ -91,7 +92,7 @@ std::string config_file_of(const std::string& folder) {
                                  : other ? ", which alone are read, as save_pretrained of transformers writes them"
                                          : ""));
   }
-  if (fs::symlink_status(file, error).type() != fs::file_type::not_found) return file;
+  if (has_entry(file)) return file;
   if (const fs::path snapshot = snapshot_in(folder); !snapshot.empty()) {
     throw InputError(
         fmt::format("{}: a model's place in Hugging Face's cache; its files are in {}", folder, snapshot.string()));

@@ -10,6 +10,7 @@
 #include "sim/checkpoint/checkpoint_folder.h"
 #include "sim/checkpoint/file_error.h"
 #include "sim/checkpoint/strict_json.h"
+#include "sim/files/destination.h"
 
 namespace periscope {
 namespace {
@@ -18,12 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* single_name = "model.safetensors";
 constexpr const char* index_name = "model.safetensors.index.json";
-
-/// True if something has that name, be it a broken link.
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::symlink_status(path, error).type() != fs::file_type::not_found;
-}
 
 std::string inside(const std::string& folder, const std::string& file) { return (fs::path(folder) / file).string(); }
 
@@ -108,15 +103,15 @@ TensorFiles::TensorFiles(const std::string& folder) : folder_(folder) {
   }
   const std::string single = inside(folder, single_name);
   const std::string index = inside(folder, index_name);
-  if (!is_there(single)) {
-    if (!is_there(index)) {
+  if (!has_entry(single)) {
+    if (!has_entry(index)) {
       throw InputError(
           fmt::format("{}: neither {} nor {} is there{}", folder, single_name, index_name, weights_in(folder)));
     }
     open_shards(index);
     return;
   }
-  if (is_there(index)) warnings_.push_back(fmt::format("{}: not read, as there is {} too", index, single_name));
+  if (has_entry(index)) warnings_.push_back(fmt::format("{}: not read, as there is {} too", index, single_name));
   files_.emplace_back(single);
   for (const auto& [name, view] : files_.front().tensors()) holders_[name] = 0;
 }
@@ -135,7 +130,7 @@ void TensorFiles::open_shards(const std::string& index_path) {
   for (const auto& [tensor, shard] : index.weight_map) shards.insert(shard);
   std::vector<std::string> missing;
   for (const std::string& shard : shards) {
-    if (!is_there(inside(folder_, shard))) missing.push_back(in_quotes(shard));
+    if (!has_entry(inside(folder_, shard))) missing.push_back(in_quotes(shard));
   }
   if (!missing.empty()) {
     throw InputError(fmt::format("{}: {} of the {} files that {} names are missing, the first is {}", folder_,

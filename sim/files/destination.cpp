@@ -18,16 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The number of links that Linux follows before it gives up.
+/// The number of links that Linux follows.
 constexpr int most_links = 40;
-
-std::string_view kind_of(mode_t mode) {
-  if (S_ISREG(mode)) return "a regular file";
-  if (S_ISDIR(mode)) return "a folder";
-  if (S_ISFIFO(mode)) return "a FIFO";
-  if (S_ISBLK(mode)) return "a block device";
-  return S_ISCHR(mode) ? "a character device" : "a socket";
-}
 
 /// N if the path is that of this process's descriptor N in /proc, to which /dev/fd and /dev/stdout lead.
 std::optional<int> descriptor_named(const fs::path& path) {
@@ -54,6 +46,19 @@ fs::path step(const fs::path& path) {
 }
 
 }  // namespace
+
+std::string_view kind_of_file(mode_t mode) {
+  if (S_ISREG(mode)) return "a regular file";
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISBLK(mode)) return "a block device";
+  return S_ISCHR(mode) ? "a character device" : "a socket";
+}
+
+bool has_entry(const std::string& path) {
+  std::error_code error;
+  return fs::symlink_status(path, error).type() != fs::file_type::not_found;
+}
 
 Error cannot_write(const std::string& path, int error) {
   return {ExitCode::runtime_failure, fmt::format("cannot write {}: {}", path, std::strerror(error))};
@@ -86,7 +91,7 @@ Destination destination_of(const std::string& path) {
   }
   if (S_ISDIR(status.st_mode) || S_ISBLK(status.st_mode)) {
     throw ConfigError(
-        fmt::format("{}: expected a file to replace, or a new name; found {}", path, kind_of(status.st_mode)));
+        fmt::format("{}: expected a file to replace, or a new name; found {}", path, kind_of_file(status.st_mode)));
   }
   return {.path = at.string(), .is_stream = !S_ISREG(status.st_mode), .descriptor = {}};
 }
@@ -97,7 +102,7 @@ std::string replaceable_file(const std::string& path) {
   struct stat status {};
   const bool is_known = !to.descriptor && ::stat(to.path.c_str(), &status) == 0;
   throw ConfigError(fmt::format("{}: expected a file to replace, or a new name; found {}", path,
-                                is_known ? kind_of(status.st_mode) : "an open descriptor"));
+                                is_known ? kind_of_file(status.st_mode) : "an open descriptor"));
 }
 
 bool leads_to(const std::string& path, int descriptor) {
@@ -121,7 +126,7 @@ void create_folders(const std::string& folder, const std::string& path) {
   if (::stat(folder.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) return;
     throw ConfigError(
-        fmt::format("cannot write {}: {}: expected a folder, found {}", path, folder, kind_of(status.st_mode)));
+        fmt::format("cannot write {}: {}: expected a folder, found {}", path, folder, kind_of_file(status.st_mode)));
   }
   if (errno != ENOENT && errno != ENOTDIR) throw cannot_write(path, errno);
   const std::string above = folder_of(folder);

@@ -1,18 +1,27 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "sim/base/error.h"
 
 namespace periscope {
 
-/// "cannot write PATH: " and what the system says of `error`, a value of errno. To be thrown.
+/// "a FIFO", for messages.
+[[nodiscard]] std::string_view kind_of_file(mode_t mode);
+
+/// True if something has that name, even a broken link.
+[[nodiscard]] bool has_entry(const std::string& path);
+
+/// "cannot write PATH: " and the system's message for `error`, a value of errno. To be thrown.
 [[nodiscard]] Error cannot_write(const std::string& path, int error);
 
-/// The place where something written to a path arrives, symbolic links followed.
+/// Where output to a path goes, symbolic links followed.
 struct Destination {
-  std::string path;               ///< of a regular file, of nothing yet, or of what `is_stream` says
+  std::string path;
   bool is_stream = false;         ///< a FIFO, a character device or a socket: written into, never replaced
   std::optional<int> descriptor;  ///< the path means this process's open descriptor, as /dev/stdout does
 };
@@ -28,15 +37,14 @@ struct Destination {
 /// True if the path still leads to the open regular file: another process may have removed or replaced it.
 [[nodiscard]] bool leads_to(const std::string& path, int descriptor);
 
-/// Creates the folder and those above it, and makes their names last. Throws ConfigError if something else has the
-/// name, also a dangling symbolic link; Error (run-time failure) naming `path`, for which it is wanted, if the system
-/// refuses.
+/// Creates the folder and its parents, and syncs their names. Throws ConfigError if something else has the name, also a
+/// dangling symbolic link; Error (run-time failure) naming `path`, the file to be written, if the system refuses.
 void create_folders(const std::string& folder, const std::string& path);
 
-/// Makes the names in a folder last. Throws Error (run-time failure).
+/// Syncs the names in a folder. Throws Error (run-time failure).
 void sync_folder(const std::string& folder);
 
-/// The folder that a path is in: "." for a mere name.
+/// "." for a mere name.
 [[nodiscard]] std::string folder_of(const std::string& path);
 
 }  // namespace periscope

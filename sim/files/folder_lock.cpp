@@ -6,17 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 
 #include "sim/files/destination.h"
 
 namespace periscope {
 namespace {
-
-bool is_there(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::exists(std::filesystem::symlink_status(path, error));
-}
 
 int open_folder(const std::string& folder) {
   create_folders(folder, folder);
@@ -26,13 +20,13 @@ int open_folder(const std::string& folder) {
 }  // namespace
 
 FolderLock::FolderLock(std::string folder)
-    : folder_(std::move(folder)), made_(!is_there(folder_)), descriptor_(open_folder(folder_)) {
+    : folder_(std::move(folder)), made_(!has_entry(folder_)), descriptor_(open_folder(folder_)) {
   if (descriptor_ < 0) {
     const int error = errno;
     release();
     throw cannot_write(folder_, error);
   }
-  // Any other error: a file system without locks, where temporary names alone keep the writers apart.
+  // Any other error: a file system without locks, where only temporary names separate the writers.
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   made_ = false;
   release();

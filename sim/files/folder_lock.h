@@ -4,12 +4,12 @@
 
 namespace periscope {
 
-/// A folder that this process alone writes into while this lives. At its end a folder that it made and that is still
-/// empty is gone again.
+/// Locks a folder against other writing processes. The destructor removes a folder that the constructor made and that
+/// is still empty.
 class FolderLock {
  public:
-  /// Creates the folder, and those above it, if needed. Throws ConfigError if another process has the lock, otherwise
-  /// as create_folders.
+  /// Creates the folder and its parents if needed. Throws ConfigError if another process has the lock, otherwise as
+  /// create_folders.
   explicit FolderLock(std::string folder);
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

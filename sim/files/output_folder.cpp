@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <filesystem>
-
 #include "sim/files/destination.h"
 
 namespace periscope {
@@ -13,7 +11,7 @@ OutputFolder::OutputFolder(std::string folder, const std::vector<std::string>& n
     : lock_(std::move(folder)) {
   for (const std::string& name : names) {
     const std::string path = lock_.folder() + "/" + name;
-    if (!overwrite && std::filesystem::exists(std::filesystem::symlink_status(path))) {
+    if (!overwrite && has_entry(path)) {
       throw ConfigError(fmt::format("{}: is there already; expected another folder, or --force to overwrite", path));
     }
   }

@@ -92,8 +92,8 @@ TEST_CASE("what is no file that can be read is refused at once") {
   refused(folder.path(), "this is a folder, expected a regular file");
   const std::string pipe = folder.path("pipe");
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  refused(pipe, "this is a pipe, expected a regular file");  // without waiting for somebody to write to it
-  refused("/dev/null", "this is a device, expected a regular file");
+  refused(pipe, "this is a FIFO, expected a regular file");  // without waiting for somebody to write to it
+  refused("/dev/null", "this is a character device, expected a regular file");
   const std::string loop = folder.path("loop");
   fs::create_symlink(loop, loop);
   refused(loop, "cannot open it: Too many levels of symbolic links");

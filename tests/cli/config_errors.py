@@ -60,7 +60,7 @@ class ConfigErrors(FolderTest):
         (self.folder / "nested.toml").write_text("a = " + "[" * 100000)
         for i, text in enumerate(("a." * 100000 + "b = 1", "[" + "a." * 100000 + "b]", "x = {" + "a . " * 100000)):
             (self.folder / f"deep{i}.toml").write_text("\n" + text)
-        for name, *words in (("loop.toml", "symbolic links"), ("fifo.toml", "a pipe, expected a regular file"),
+        for name, *words in (("loop.toml", "symbolic links"), ("fifo.toml", "a FIFO, expected a regular file"),
                              ("x" * 5000, "ame too long", "(5000 bytes)"), ("a\x1b[2J", "a\\x1b[2J", "No such file"),
                              ("large.toml", "more than 1048576 bytes"), ("nested.toml", "nested.toml:1", "not TOML"),
                              *((f"deep{i}.toml", f"deep{i}.toml:2", "parts") for i in range(3))):
