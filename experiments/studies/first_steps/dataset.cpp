@@ -16,21 +16,16 @@ using dataset::Type;
 const std::string on_stack = "placement";
 const std::string on_step = "placement step";
 
+/// Without curves where nothing is measured or predicted.
 struct Step {
-  const StackSteps& stack;
-  std::size_t number;
-  [[nodiscard]] const MeasuredStep& measured() const { return stack.measured[number]; }
-  /// Without curves where nothing is predicted.
-  [[nodiscard]] const theory::StepReading& predicted() const {
-    static const theory::StepReading none;
-    return number < stack.prediction.steps.size() ? stack.prediction.steps[number] : none;
-  }
+  const MeasuredStep& measured;
+  const theory::StepReading& predicted;
 };
 
-/// The matrix `weight` at a step: every curve of it is over the layers.
+/// A matrix at a step: every curve of it is over the layers.
 struct Update {
-  const Step& step;
-  Weight weight;
+  judge::SeedRows measured;
+  Curve predicted;
 };
 
 /// Adds NAME_measured, NAME_stderr, NAME_predicted and NAME_predicted_stderr.
@@ -40,25 +35,17 @@ void add_both(Table<S>& table, const std::string& name, const std::string& dimen
   table
       .curve({name + "_measured", dimensions, units, meaning + ": mean over seeds"},
              {name + "_stderr", dimensions, units, meaning + ": standard error over seeds"},
-             [measured](const S& s) { return std::optional(measured(s).curve()); })
+             [measured](const S& s) { return std::optional(std::invoke(measured, s).curve()); })
       .curve({name + "_predicted", dimensions, units, meaning + ": prediction (T28)"},
              {name + "_predicted_stderr", dimensions, units, meaning + ": standard error of the prediction"},
-             [predicted](const S& s) { return std::optional(predicted(s)); });
-}
-
-template <class T>
-T value_or_empty(const std::map<Weight, T>& by_weight, Weight weight) {
-  const auto found = by_weight.find(weight);
-  return found == by_weight.end() ? T() : found->second;
+             [predicted](const S& s) { return &std::invoke(predicted, s); });
 }
 
 std::vector<std::pair<std::size_t, Update>> updates_of(const Step& step) {
-  std::vector<std::pair<std::size_t, Update>> all;
-  for (const Weight weight : layer_matrices) {
-    if (!step.measured().update.contains(weight) && !step.predicted().update.contains(weight)) continue;
-    all.push_back({dataset::weight_index(weight), {step, weight}});
-  }
-  return all;
+  std::map<std::size_t, Update> all;
+  for (const auto& [weight, rows] : step.measured.update) all[dataset::weight_index(weight)].measured = rows;
+  for (const auto& [weight, curve] : step.predicted.update) all[dataset::weight_index(weight)].predicted = curve;
+  return {all.begin(), all.end()};
 }
 
 /// A curve that is measured and predicted at every step.
@@ -85,26 +72,27 @@ Table<Step> step_table() {
   for (const ComparedCurve& c : compared_curves) {
     add_both(
         table, c.name, on_step + c.along, c.units, c.meaning,
-        [at = c.measured](const Step& s) { return s.measured().*at; },
-        [at = c.predicted](const Step& s) { return s.predicted().*at; });
+        [at = c.measured](const Step& s) -> const judge::SeedRows& { return s.measured.*at; },
+        [at = c.predicted](const Step& s) -> const Curve& { return s.predicted.*at; });
   }
   const std::string coherent = "part of the stream's second moment that follows the gradients: ";
   table.curve({"coherent_predicted", on_step + " depth", "1", coherent + "prediction (T28)"},
               {"coherent_predicted_stderr", on_step + " depth", "1", coherent + "standard error of the prediction"},
-              [](const Step& s) { return &s.predicted().coherent; });
+              [](const Step& s) { return &s.predicted.coherent; });
   Table<Update> update;
-  add_both(
-      update, "update", on_step + " weight layer", "1",
-      "mean square of an entry of (W - W_0) h, h what the matrix reads",
-      [](const Update& u) { return value_or_empty(u.step.measured().update, u.weight); },
-      [](const Update& u) { return value_or_empty(u.step.predicted().update, u.weight); });
+  add_both(update, "update", on_step + " weight layer", "1",
+           "mean square of an entry of (W - W_0) h, h what the matrix reads", &Update::measured, &Update::predicted);
   table.rows_at("weight", update, updates_of);
   return table;
 }
 
 std::vector<Step> steps_of(const StackSteps& s) {
+  static const theory::StepReading none;
+  const std::vector<theory::StepReading>& predicted = s.prediction.steps;
   std::vector<Step> steps;
-  for (std::size_t i = 0; i < s.measured.size(); ++i) steps.push_back({s, i});
+  for (std::size_t i = 0; i < s.measured.size(); ++i) {
+    steps.push_back({s.measured[i], i < predicted.size() ? predicted[i] : none});
+  }
   return steps;
 }
 

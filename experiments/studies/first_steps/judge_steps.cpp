@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "experiments/studies/first_steps/first_steps.h"
 #include "sim/numerics/allowances.h"
@@ -10,124 +9,83 @@
 namespace periscope::first_steps {
 namespace {
 
-using judge::Estimate;
 using judge::Test;
 
-Estimate at(const Curve& curve, std::size_t i) {
-  return {curve.value[i], curve.standard_error.empty() ? 0.0 : curve.standard_error[i]};
+/// True where one branch is added to one stream, as in T15, with factors other than 0: else nothing is measured.
+bool has_cosine(const ModelSpec& model, int sublayer) {
+  const SublayerRule rule = model.rule(sublayer);
+  return model.step(model.step_with(sublayer)).is_one_addition() && rule.alpha != 0.0 && rule.beta != 0.0;
 }
 
-/// Collects the tests of one stack.
-class Collector {
- public:
-  Collector(const StackSteps& stack, const FirstStepsConfig& config)
-      : stack_(stack), config_(config), rounding_(pass_allowance(format_of(config.run.dtype))) {}
-
-  std::vector<Test> take() {
-    const auto last = static_cast<std::size_t>(stack_.prediction.holds_until);
-    add_start();
-    for (std::size_t step = 1; step <= last && step < stack_.measured.size(); ++step) {
-      add_changes(step);
-      add_cosines(step);
-      add_loss(step);
-      add_updates(step);
-    }
-    return std::move(tests_);
-  }
-
- private:
-  /// Where the changes begin: a theory of another stream may predict the same changes.
-  void add_start() {
-    for (Test& test :
-         add("second_moment", "second_moment x_out[{}]", 0, stack_.measured.front().second_moment,
-             stack_.prediction.steps.front().second_moment, config_.agreement.power_limits.second_moment)) {
-      test.scale = std::abs(test.predicted.value);
-      test.tolerated_bias = (stack_.stated.change + rounding_) * test.scale;
-    }
-  }
-
-  void add_changes(std::size_t step) {
-    const theory::StepReading& predicted = stack_.prediction.steps[step];
-    const Curve moments = stack_.measured[step].second_moment.curve();
-    for (Test& test : add("change", "change of second_moment x_out[{}]", step, stack_.measured[step].change,
-                          predicted.change, config_.change_limit)) {
-      const auto i = static_cast<std::size_t>(test.index);
-      const double moved = predicted.second_moment.value[i] - stack_.prediction.steps.front().second_moment.value[i];
-      const double own = std::max(std::abs(moved), predicted.coherent.value[i]);
-      test.scale = change_scale(stack_.prediction, step);
-      test.tolerated_bias = (stack_.stated.change + predicted.left_out) * own +
-                            (predicted.gains + rounding_) * std::abs(moments.value[i]);
-    }
-  }
-
-  void add_cosines(std::size_t step) {
-    const theory::StepReading& predicted = stack_.prediction.steps[step];
-    Curve cosines = predicted.branch_cosine;
-    for (std::size_t i = 0; i < cosines.value.size(); ++i) {
-      if (!has_cosine(static_cast<int>(i))) cosines.value[i] = std::nan("");
-    }
-    for (Test& test : add("branch_cosine", "branch_cosine B_out[{}]", step, stack_.measured[step].branch_cosine,
-                          cosines, config_.cosine_limit)) {
-      test.tolerated_bias = stack_.stated.cosine + predicted.left_out * std::abs(test.predicted.value) + rounding_;
-    }
-  }
-  /// True where one branch is added to one stream, as in T15, with factors other than 0: else nothing is measured.
-  [[nodiscard]] bool has_cosine(int sublayer) const {
-    const ModelSpec& model = stack_.spec.model;
-    const SublayerRule rule = model.rule(sublayer);
-    return model.step(model.step_with(sublayer)).is_one_addition() && rule.alpha != 0.0 && rule.beta != 0.0;
-  }
-
-  void add_loss(std::size_t step) {
-    const theory::StepReading& predicted = stack_.prediction.steps[step];
-    Test& test = add("loss", "change of the loss", step, stack_.measured[step].loss_change, predicted.loss_change,
-                     config_.loss_limit)
-                     .front();
-    test.scale = std::abs(test.predicted.value);
-    test.tolerated_bias =
-        (stack_.stated.change + predicted.left_out) * test.scale + rounding_ * std::abs(predicted.loss.value.front());
-  }
-
-  void add_updates(std::size_t step) {
-    const theory::StepReading& predicted = stack_.prediction.steps[step];
-    for (const auto& [weight, rows] : stack_.measured[step].update) {
-      const auto found = predicted.update.find(weight);
-      if (found == predicted.update.end()) continue;
-      for (Test& test : add("update", fmt::format("update of W_{}[{{}}]", periscope::name_of(weight)), step, rows,
-                            found->second, config_.update_limit)) {
-        test.weight = weight;
-        test.scale = std::abs(test.predicted.value);
-        test.tolerated_bias = (stack_.stated.update + predicted.left_out + rounding_) * test.scale;
-      }
-    }
-  }
-
-  /// Adds a test for every number of a curve that either side has; `name` is a format of fmt's, of the number's index.
-  std::span<Test> add(const char* quantity, const std::string& name, std::size_t step, const judge::SeedRows& rows,
-                      const Curve& predicted, double limit) {
-    const std::size_t first = tests_.size();
+std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& config) {
+  std::vector<Test> tests;
+  const double rounding = pass_allowance(format_of(config.run.dtype));
+  // Adds a test for every number of a curve that either side has, and completes it with `set`; `name` is a format of
+  // fmt's, of the number's index.
+  const auto add = [&](const char* quantity, const std::string& name, std::size_t step, const judge::SeedRows& rows,
+                       const Curve& predicted, double limit, const auto& set) {
     const Curve measured = rows.curve();
     for (std::size_t i = 0; i < measured.value.size(); ++i) {
       if (std::isnan(measured.value[i]) && std::isnan(predicted.value[i])) continue;
-      tests_.push_back({.index = static_cast<int>(i),
-                        .step = static_cast<int>(step),
-                        .quantity = quantity,
-                        .label = fmt::format(fmt::runtime(name), i) + fmt::format(" at step {}", step),
-                        .measured = at(measured, i),
-                        .predicted = at(predicted, i),
-                        .limit = limit,
-                        .seeds = stack_.seeds,
-                        .replicates = config_.chains,
-                        .precision_key = "first_steps.chains"});
+      set(tests.emplace_back(Test{.index = static_cast<int>(i),
+                                  .step = static_cast<int>(step),
+                                  .quantity = quantity,
+                                  .label = fmt::format(fmt::runtime(name), i) + fmt::format(" at step {}", step),
+                                  .measured = judge::entry(measured, i),
+                                  .predicted = judge::entry(predicted, i),
+                                  .limit = limit,
+                                  .seeds = stack.seeds,
+                                  .replicates = config.chains,
+                                  .precision_key = "first_steps.chains"}));
     }
-    return std::span(tests_).subspan(first);
+  };
+  const auto relative = [](Test& test, double bias) {
+    test.scale = std::abs(test.predicted.value);
+    test.tolerated_bias = bias * test.scale;
+  };
+  const theory::StepReading& start = stack.prediction.steps.front();
+  // Where the changes begin: a theory of another stream may predict the same changes.
+  add("second_moment", "second_moment x_out[{}]", 0, stack.measured.front().second_moment, start.second_moment,
+      config.agreement.power_limits.second_moment, [&](Test& test) { relative(test, stack.stated.change + rounding); });
+  const auto last = static_cast<std::size_t>(stack.prediction.holds_until);
+  for (std::size_t step = 1; step <= last && step < stack.measured.size(); ++step) {
+    const MeasuredStep& measured = stack.measured[step];
+    const theory::StepReading& predicted = stack.prediction.steps[step];
+    const Curve moments = measured.second_moment.curve();
+    add("change", "change of second_moment x_out[{}]", step, measured.change, predicted.change, config.change_limit,
+        [&](Test& test) {
+          const auto i = static_cast<std::size_t>(test.index);
+          const double moved = std::abs(predicted.second_moment.value[i] - start.second_moment.value[i]);
+          test.scale = change_scale(stack.prediction, step);
+          test.tolerated_bias =
+              (stack.stated.change + predicted.left_out) * std::max(moved, predicted.coherent.value[i]) +
+              (predicted.gains + rounding) * std::abs(moments.value[i]);
+        });
+    Curve cosines = predicted.branch_cosine;
+    for (std::size_t i = 0; i < cosines.value.size(); ++i) {
+      if (!has_cosine(stack.spec.model, static_cast<int>(i))) cosines.value[i] = std::nan("");
+    }
+    add("branch_cosine", "branch_cosine B_out[{}]", step, measured.branch_cosine, cosines, config.cosine_limit,
+        [&](Test& test) {
+          test.tolerated_bias = stack.stated.cosine + predicted.left_out * std::abs(test.predicted.value) + rounding;
+        });
+    add("loss", "change of the loss", step, measured.loss_change, predicted.loss_change, config.loss_limit,
+        [&](Test& test) {
+          relative(test, stack.stated.change + predicted.left_out);
+          test.tolerated_bias += rounding * std::abs(predicted.loss.value.front());
+        });
+    for (const auto& [weight, rows] : measured.update) {
+      const auto found = predicted.update.find(weight);
+      if (found == predicted.update.end()) continue;
+      add("update", fmt::format("update of W_{}[{{}}]", periscope::name_of(weight)), step, rows, found->second,
+          config.update_limit, [&, matrix = weight](Test& test) {
+            test.weight = matrix;
+            relative(test, stack.stated.change + predicted.left_out + rounding);
+          });
+    }
   }
-
-  const StackSteps& stack_;
-  const FirstStepsConfig& config_;
-  double rounding_;
-  std::vector<Test> tests_;
-};
+  return tests;
+}
 
 std::string withheld(const StackSteps& stack) {
   if (!stack.prediction.refusal.empty()) return stack.prediction.refusal;
@@ -156,7 +114,7 @@ void judge_steps(std::vector<StackSteps>& stacks, const FirstStepsConfig& config
   std::vector<judge::StackVerdict*> verdicts;
   for (StackSteps& stack : stacks) {
     stack.verdict = {.reason = withheld(stack), .width = stack.spec.model.width};
-    if (stack.verdict.reason.empty()) stack.verdict.tests = Collector(stack, config).take();
+    if (stack.verdict.reason.empty()) stack.verdict.tests = tests_of(stack, config);
     verdicts.push_back(&stack.verdict);
   }
   judge::judge(verdicts, config.agreement.familywise_error);

@@ -145,7 +145,7 @@ stacks::MemoryEstimate prediction_memory(const FirstStepsConfig& config) {
 
 StatedError stated_error(const StackSpec& spec) {
   const double width = spec.model.width;
-  return {.change = 8.0 / width, .cosine = 3.0 / width, .update = 8.0 / width};
+  return {.change = 8.0 / width, .cosine = 3.0 / width};
 }
 
 }  // namespace first_steps

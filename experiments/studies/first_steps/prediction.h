@@ -36,9 +36,8 @@ void require_override_is_seen(const FirstStepsConfig& config, const theory::Firs
 /// Tolerated bias: terms of first order in 1/D, which the theory lacks. Measured updates resolve no such term
 /// (docs/lab_notes/first_steps.md).
 struct StatedError {
-  double change = 0.0;  ///< relative
+  double change = 0.0;  ///< relative, of second moments, losses and updates
   double cosine = 0.0;  ///< absolute
-  double update = 0.0;  ///< relative, of the mean square of ΔW·h of one matrix
 };
 [[nodiscard]] StatedError stated_error(const StackSpec& spec);
 

@@ -3,56 +3,75 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "sim/model/input.h"
 #include "sim/model/stack.h"
 
 namespace periscope::first_steps {
+namespace {
 
-UpdateProbe::UpdateProbe(const StackContext& context, const ResidentWeights& trained, const GeneratedWeights& initial,
-                         DType masters)
-    : context_(context), trained_(trained), initial_(initial), masters_(masters) {}
-
-// The module's input arises before its other signals, and its output f_out behind them all: what W_o and W_down read is
-// the last of the signals that they can read, since a norm or a gate in between emits one of its own.
-void UpdateProbe::on_signal(const Emission& at, const Tensor& x) {
-  if (at.pass != Pass::forward || at.sublayer < 0 || at.sublayer >= context_.model.sublayers()) return;
-  const bool attention = ModelSpec::is_attention(at.sublayer);
-  const int layer = at.sublayer / 2;
-  switch (at.signal) {
-    case Signal::A_out:
-      for (const Weight weight : layer_matrices) {
-        if (is_of_mlp(weight) == attention || weight == Weight::o || weight == Weight::down) continue;
-        read(layer, weight, x);
-      }
-      break;
-    case Signal::mixed:
-    case Signal::gated_mixed:
-    case Signal::hidden:
-    case Signal::inner: mixed_ = x; break;
-    case Signal::f_out:
-      read(layer, attention ? Weight::o : Weight::down, mixed_);
-      mixed_ = {};
-      break;
-    default: break;
+/// Measures updates while a pass reads the trained weights.
+class UpdateProbe final : public SignalRecorder {
+ public:
+  /// `context` has the trained weights, `initial` those of before, in the format `masters`, in which the products are
+  /// computed. All outlive this.
+  UpdateProbe(const StackContext& context, const ResidentWeights& trained, const GeneratedWeights& initial,
+              DType masters)
+      : context_(context), trained_(trained), initial_(initial), masters_(masters) {}
+  // The module's input arises before its other signals, and its output f_out behind them all: what W_o and W_down read
+  // is the last of the signals that they can read, since a norm or a gate in between emits one of its own.
+  void on_signal(const Emission& at, const Tensor& x) override {
+    if (at.pass != Pass::forward || at.sublayer < 0 || at.sublayer >= context_.model.sublayers()) return;
+    const bool attention = ModelSpec::is_attention(at.sublayer);
+    const int layer = at.sublayer / 2;
+    switch (at.signal) {
+      case Signal::A_out:
+        for (const Weight weight : layer_matrices) {
+          if (is_of_mlp(weight) == attention || weight == Weight::o || weight == Weight::down) continue;
+          read(layer, weight, x);
+        }
+        break;
+      case Signal::mixed:
+      case Signal::gated_mixed:
+      case Signal::hidden:
+      case Signal::inner: mixed_ = x; break;
+      case Signal::f_out:
+        read(layer, attention ? Weight::o : Weight::down, mixed_);
+        mixed_ = {};
+        break;
+      default: break;
+    }
   }
-}
+  /// By matrix and layer [L].
+  [[nodiscard]] const std::map<Weight, std::vector<double>>& moments() const { return moments_; }
 
-void UpdateProbe::read(int layer, Weight weight, const Tensor& h) {
-  const auto found = trained_.parameters().find(matrix_id(layer, weight));
-  if (found == trained_.parameters().end()) return;
-  const Backend& ops = context_.ops;
-  // What a pass saw before training is the initial weights in the format of the pass.
-  const Tensor before = ops.cast(ops.cast(initial_.matrix(layer, weight)->dense(), found->second.dtype()), masters_);
-  const Tensor change = ops.axpby(1.0, ops.cast(found->second, masters_), -1.0, before);
-  const RowMoments rows = ops.row_moments(ops.linear(ops.cast(h, masters_), change));
-  std::vector<double>& of_layers = moments_[weight];
-  of_layers.resize(static_cast<std::size_t>(context_.model.layers), std::numeric_limits<double>::quiet_NaN());
-  of_layers[static_cast<std::size_t>(layer)] =
-      std::accumulate(rows[Statistic::second_moment].begin(), rows[Statistic::second_moment].end(), 0.0) /
-      static_cast<double>(rows[Statistic::second_moment].size());
-}
+ private:
+  void read(int layer, Weight weight, const Tensor& h) {
+    const auto found = trained_.parameters().find(matrix_id(layer, weight));
+    if (found == trained_.parameters().end()) return;
+    const Backend& ops = context_.ops;
+    // What a pass saw before training is the initial weights in the format of the pass.
+    const Tensor before = ops.cast(ops.cast(initial_.matrix(layer, weight)->dense(), found->second.dtype()), masters_);
+    const Tensor change = ops.axpby(1.0, ops.cast(found->second, masters_), -1.0, before);
+    const RowMoments rows = ops.row_moments(ops.linear(ops.cast(h, masters_), change));
+    std::vector<double>& of_layers = moments_[weight];
+    of_layers.resize(static_cast<std::size_t>(context_.model.layers), std::numeric_limits<double>::quiet_NaN());
+    of_layers[static_cast<std::size_t>(layer)] =
+        std::accumulate(rows[Statistic::second_moment].begin(), rows[Statistic::second_moment].end(), 0.0) /
+        static_cast<double>(rows[Statistic::second_moment].size());
+  }
+
+  const StackContext& context_;
+  const ResidentWeights& trained_;
+  const GeneratedWeights& initial_;
+  DType masters_;
+  Tensor mixed_;  ///< what W_o or W_down would read, by the last signal that could be it
+  std::map<Weight, std::vector<double>> moments_;
+};
+
+}  // namespace
 
 void add_updates(const Backend& ops, const training::TrainCell& cell, const Corpus& corpus,
                  const ResidentWeights& weights, training::RecordedValues& values) {
