@@ -3,15 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <variant>
 #include <vector>
 
+#include "experiments/engine/result/dataset.h"
 #include "sim/base/error.h"
 #include "sim/base/key.h"
 
@@ -47,20 +47,29 @@ struct FlagText {
 };
 
 namespace flag_details {
-using Words = std::vector<std::string>;
-/// Read a flag's words, numbers in decimal. Throw ConfigError "--name word: expected a whole number from … to …".
-void take(const std::string& flag, const Words& words, const Range& range, bool& value);
-void take(const std::string& flag, const Words& words, const Range& range, int& value);
-void take(const std::string& flag, const Words& words, const Range& range, double& value);
-void take(const std::string& flag, const Words& words, const Range& range, std::string& value);
-void take(const std::string& flag, const Words& words, const Range& range, Words& value);
+/// Parse a decimal number. Throw ConfigError "FLAG WORD: expected a whole number from … to …".
+int whole_number(const std::string& flag, const std::string& word, const Range& range);
+double number(const std::string& flag, const std::string& word, const Range& range);
+
+/// Sets a field to the words that a flag was given, the last of them unless the field is a list.
 template <class T>
-void take(const std::string& flag, const Words& words, const Range& range, std::optional<T>& value) {
-  take(flag, words, range, value.emplace());
+void set(T& value, const std::string& flag, const std::vector<std::string>& words, const Range& range) {
+  if constexpr (std::is_same_v<T, bool>) {
+    value = true;
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    value = words.back();
+  } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+    value.clear();
+    for (const std::string& word : words) std::ranges::move(dataset::words_of(word, ','), std::back_inserter(value));
+  } else if constexpr (std::is_same_v<T, int> || std::is_same_v<T, std::optional<int>>) {
+    value = whole_number(flag, words.back(), range);
+  } else {
+    value = number(flag, words.back(), range);
+  }
 }
 }  // namespace flag_details
 
-/// Bytes of "8G", "500M" or "1073741824". Throws ConfigError "FLAG WORD: expected …".
+/// Parses a number of bytes, "8G", "500M" or "1073741824". Throws ConfigError "FLAG WORD: expected …".
 double bytes_of(const std::string& flag, const std::string& word);
 
 template <class F>
@@ -69,7 +78,7 @@ std::vector<FlagText> flag_texts(const std::vector<Flag<F>>& flags) {
   const F standard;
   for (const Flag<F>& flag : flags) {
     std::visit(
-        [&](const auto& field) {
+        [&](auto field) {
           using V = std::remove_cvref_t<decltype(standard.*field)>;
           constexpr bool toggle = std::is_same_v<V, bool>;
           constexpr bool list = std::is_same_v<V, std::vector<std::string>>;
@@ -89,27 +98,22 @@ std::vector<FlagText> flag_texts(const std::vector<Flag<F>>& flags) {
   return texts;
 }
 
-/// Reads the values. Throws ConfigError for a word that a flag does not take, a name that there is not, and a required
-/// flag without a word.
+/// Reads the values. Throws ConfigError for an invalid word, an unknown flag, and a required flag without a value.
 template <class F>
 F read_flags(const std::vector<Flag<F>>& flags, const FlagValues& given) {
   F values;
   for (const auto& item : given) {
-    const auto is_it = [&](const Flag<F>& flag) { return flag.name == item.first; };
-    if (std::ranges::none_of(flags, is_it)) throw ConfigError("--" + item.first + ": there is no such flag");
+    if (std::ranges::find(flags, item.first, &Flag<F>::name) != flags.end()) continue;
+    throw ConfigError("--" + item.first + ": there is no such flag");
   }
   for (const Flag<F>& flag : flags) {
     const auto it = given.find(flag.name);
+    if (it == given.end() && !flag.required) continue;
     const std::string shown = flag.positional ? flag.name : "--" + flag.name;
-    if (it == given.end()) {
-      if (flag.required) throw ConfigError(shown + ": expected a value, found none");
-      continue;
-    }
-    if (it->second.empty() && !std::holds_alternative<bool F::*>(flag.field)) {
+    if (it == given.end() || (it->second.empty() && !std::holds_alternative<bool F::*>(flag.field))) {
       throw ConfigError(shown + ": expected a value, found none");
     }
-    std::visit([&](const auto& field) { flag_details::take(shown, it->second, flag.range, values.*field); },
-               flag.field);
+    std::visit([&](auto field) { flag_details::set(values.*field, shown, it->second, flag.range); }, flag.field);
   }
   return values;
 }
