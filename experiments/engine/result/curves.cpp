@@ -6,50 +6,35 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <ranges>
 
 namespace periscope::dataset {
 namespace {
 
-/// q … down, the matrices that every layer has.
+/// The matrices that every layer has, q … down.
 constexpr std::size_t usual_weights = layer_matrices.size() - 1;
 static_assert(layer_matrices[usual_weights] == Weight::attention_gate);
-/// The positions on the dimension site. What runs over depth is stored there.
+/// The positions on the dimension `site`.
 constexpr std::array sites{Signal::x_in, Signal::A_out, Signal::f_out, Signal::B_out, Signal::sum};
 constexpr std::array weight_statistics{Statistic::grad_sq, Statistic::log_grad_sq};
 
 }  // namespace
 
 std::vector<ColumnSpec> sublayer_labels() {
-  const auto label = [&](const std::string& name, Type type, std::string units, std::string meaning) {
-    return ColumnSpec{.name = name,
-                      .dimensions = "sublayer",
-                      .type = type,
-                      .units = std::move(units),
-                      .meaning = std::move(meaning),
-                      .label = true};
-  };
-  return {label("sublayer_layer", Type::integer, "1", "layer of a sublayer, from 0"),
-          label("sublayer_kind", Type::text, "", "module of a sublayer: attention or mlp"),
-          label("sublayer_branch", Type::integer, "1", "branch of a sublayer among those that read one stream")};
+  return {{"sublayer_layer", "sublayer", Type::integer, "1", "layer of a sublayer, from 0", true},
+          {"sublayer_kind", "sublayer", Type::text, "", "module of a sublayer: attention or mlp", true},
+          {"sublayer_branch", "sublayer", Type::integer, "1", "branch of a sublayer among those that read one stream",
+           true}};
 }
-
-namespace {
-
-int branch_in_step(const ModelSpec& model, int sublayer) {
-  const Step step = model.step(model.step_with(sublayer));
-  return static_cast<int>(std::ranges::find(step.branches, sublayer, &Branch::sublayer) - step.branches.begin());
-}
-
-}  // namespace
 
 void put_sublayers(Builder& result, const ModelSpec& model) {
-  const auto sublayers = static_cast<std::size_t>(model.sublayers());
-  result.count("sublayer", sublayers);
-  for (std::size_t s = 0; s < sublayers; ++s) {
-    const Builder::Row row = result.at("sublayer", s);
-    row.put("sublayer_layer", ModelSpec::layer_of(static_cast<int>(s)));
-    row.put("sublayer_kind", ModelSpec::is_attention(static_cast<int>(s)) ? "attention" : "mlp");
-    row.put("sublayer_branch", branch_in_step(model, static_cast<int>(s)));
+  result.count("sublayer", static_cast<std::size_t>(model.sublayers()));
+  for (int s = 0; s < model.sublayers(); ++s) {
+    const Builder::Row row = result.at("sublayer", static_cast<std::size_t>(s));
+    row.put("sublayer_layer", ModelSpec::layer_of(s));
+    row.put("sublayer_kind", ModelSpec::is_attention(s) ? "attention" : "mlp");
+    const Step step = model.step(model.step_with(s));
+    row.put("sublayer_branch", std::ranges::find(step.branches, s, &Branch::sublayer) - step.branches.begin());
   }
 }
 
@@ -65,10 +50,8 @@ void put_placement(Builder& result, std::size_t index, const std::string& label,
 
 std::span<const Weight> weights_of_curves(const std::vector<StackSpec>& stacks) {
   const bool gated = std::ranges::any_of(stacks, [](const StackSpec& spec) {
-    for (int layer = 0; layer < spec.model.layers; ++layer) {
-      if (spec.model.gates_at(layer) > 0) return true;
-    }
-    return false;
+    return std::ranges::any_of(std::views::iota(0, spec.model.layers),
+                               [&](int layer) { return spec.model.gates_at(layer) > 0; });
   });
   return std::span(layer_matrices).first(usual_weights + (gated ? 1 : 0));
 }
@@ -97,17 +80,14 @@ std::vector<DimensionSpec> curve_dimensions() {
 
 void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t depths, std::size_t ranks,
                            std::span<const Weight> weights) {
+  const auto names = std::views::transform([](const auto& one) { return name_of(one); });
   result.count("depth", depths);
   result.count("other_depth", depths);
-  std::vector<std::string_view> names;
-  for (const Signal signal : sites) names.push_back(name_of(signal));
-  result.put("site", names);
+  result.put("site", sites | names);
   put_sublayers(result, model);
   result.count("rank", ranks, 1);
   if (weights.empty()) return;
-  names.clear();
-  for (const Weight weight : weights) names.push_back(name_of(weight));
-  result.put("weight", names);
+  result.put("weight", weights | names);
   result.count("layer", static_cast<std::size_t>(model.layers));
 }
 

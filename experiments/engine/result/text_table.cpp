@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <ranges>
 
 #include "experiments/engine/result/dataset.h"
 
@@ -14,7 +15,10 @@ namespace {
 constexpr std::size_t longest_word = 32;  ///< a longer one may be broken anywhere
 constexpr std::string_view no_colour = "\x1b[0m";
 
-/// The words of a line that stay together.
+/// Whether a byte of UTF-8 begins a character.
+bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
+
+/// The words of a line, with those that stay together in one piece.
 std::vector<std::string> pieces_of(std::string_view line) {
   const auto binds = [](std::string_view word) {
     return word == "±" || word == "/" || word == "=" || word == "≤" || word == "%";
@@ -36,15 +40,14 @@ std::vector<std::string> pieces_of(std::string_view line) {
 std::size_t bytes_within(std::string_view text, std::size_t width) {
   std::size_t end = 0;
   for (std::size_t next = 1; next <= text.size(); ++next) {
-    const bool inside = next < text.size() && (static_cast<unsigned char>(text[next]) & 0xC0U) == 0x80U;
-    if (inside) continue;
+    if (next < text.size() && !begins_character(text[next])) continue;
     if (printed_width(text.substr(0, next)) > width) break;
     end = next;
   }
   return end;
 }
 
-/// A colour that a line leaves on ends with it and begins again in the next.
+/// Ends a colour that a line leaves on with the line, and begins it again in the next.
 void close_colours(std::vector<std::string>& lines) {
   std::string on;
   for (std::string& line : lines) {
@@ -57,7 +60,8 @@ void close_colours(std::vector<std::string>& lines) {
   }
 }
 
-/// The narrowest column that holds a cell without breaking a word, nor what is aligned by spaces.
+/// The width of the narrowest column that holds a cell without breaking a word. A cell that begins with a space is
+/// aligned by spaces, and not broken at all.
 std::size_t narrowest(std::string_view cell) {
   if (cell.starts_with(' ')) return printed_width(cell);
   std::size_t width = 0;
@@ -68,15 +72,7 @@ std::size_t narrowest(std::string_view cell) {
 }  // namespace
 
 std::size_t printed_width(std::string_view text) {
-  std::size_t width = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\x1b') {
-      i = std::min(text.find('m', i), text.size());
-    } else if ((static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U) {
-      ++width;  // not a continuation byte of UTF-8
-    }
-  }
-  return width;
+  return static_cast<std::size_t>(std::ranges::count_if(without_colours(text), begins_character));
 }
 
 TextTable::TextTable(const std::vector<std::string>& titles) {
@@ -136,7 +132,7 @@ std::string within_table_width(std::string_view text) {
     const std::size_t begin = std::min(line.find_first_not_of(' '), table_width / 2);
     std::string_view head = line.substr(0, gap == std::string_view::npos ? 0 : gap + 2);
     std::size_t indent = printed_width(head);
-    constexpr std::size_t far = 8;  // a line that begins there is one of a column whose first cells are empty
+    constexpr std::size_t far = 8;  // a line that begins there has empty first cells
     if (3 * indent > 2 * table_width || (begin >= head.size() && begin < far)) {
       indent = begin + 2;
       head = {};
@@ -166,69 +162,60 @@ std::string with_error(double value, double error, const char* format, const cha
                                                       : words;
 }
 
-TextTable::Widths TextTable::widths() const {
-  Widths all{std::vector<std::size_t>(right_.size(), 0), std::vector<std::size_t>(right_.size(), 0)};
-  for (const Row& row : rows_) {
-    for (std::size_t k = 0; k < (row.note ? 1 : row.cells.size()); ++k) {
-      all.wide.at(k) = std::max(all.wide.at(k), printed_width(row.cells[k]));
-      all.narrow.at(k) = std::max(all.narrow.at(k), narrowest(row.cells[k]));
-    }
-  }
-  return all;
-}
-
-TextTable TextTable::part(std::size_t begin, std::size_t end) const {
-  TextTable some({});
-  const auto take = [&](const auto& all, auto& into) {
-    into.push_back(all.front());
-    for (std::size_t k = begin; k < std::min(end, all.size()); ++k) into.push_back(all[k]);
-  };
-  take(right_, some.right_);
-  some.rows_.clear();
-  for (const Row& row : rows_) {
-    if (row.note && begin > 1) continue;
-    Row& copy = some.rows_.emplace_back(Row{{}, row.note});
-    if (row.note) {
-      copy.cells = row.cells;
-    } else {
-      take(row.cells, copy.cells);
-    }
-  }
-  return some;
-}
-
 std::string TextTable::text(std::size_t indent, std::size_t width) const {
   const std::size_t room = width - std::min(indent, width);
-  const Widths all = widths();
-  const auto total = [](const std::vector<std::size_t>& columns, std::size_t count) {
-    return std::accumulate(columns.begin(), columns.begin() + static_cast<std::ptrdiff_t>(count), 2 * (count - 1));
-  };
-  std::size_t fits = right_.size();
-  if (total(all.narrow, fits) <= room) return lines(indent, room);
-  while (fits > 2 && total(all.wide, fits) > room) --fits;
-  if (fits >= right_.size()) return lines(indent, room);
-  return part(1, fits).lines(indent, room) + "\n" + part(fits, right_.size()).text(indent, width);
+  std::string text;
+  std::size_t begin = 1;
+  do {
+    Part part{.columns = std::vector<std::size_t>(right_.size() - begin + 1, 0), .notes = begin == 1};
+    std::iota(part.columns.begin() + 1, part.columns.end(), begin);
+    measure(part);
+    const auto total = [](const std::vector<std::size_t>& widths) {
+      return std::accumulate(widths.begin(), widths.end(), 2 * (widths.size() - 1));
+    };
+    if (total(part.narrow) > room) {
+      while (part.columns.size() > 2 && total(part.wide) > room) {
+        part.columns.pop_back();
+        part.wide.pop_back();
+      }
+      measure(part);
+    }
+    while (total(part.wide) > room) {
+      const auto shrinkable = [&](std::size_t k) { return part.wide[k] > part.narrow[k] ? part.wide[k] : 0; };
+      const std::size_t widest = std::ranges::max(std::views::iota(std::size_t{0}, part.wide.size()), {}, shrinkable);
+      if (shrinkable(widest) == 0) break;
+      --part.wide[widest];
+    }
+    text += (begin > 1 ? "\n" : "") + lines(part, indent, room);
+    begin += part.columns.size() - 1;
+  } while (begin < right_.size());
+  return text;
 }
 
-std::string TextTable::lines(std::size_t indent, std::size_t room) const {
-  const Widths all = widths();
-  std::vector<std::size_t> wide = all.wide;
-  while (std::accumulate(wide.begin(), wide.end(), 2 * (wide.size() - 1)) > room) {
-    std::size_t widest = wide.size();
-    for (std::size_t k = 0; k < wide.size(); ++k) {
-      if (wide[k] > all.narrow[k] && (widest == wide.size() || wide[k] > wide[widest])) widest = k;
+void TextTable::measure(Part& part) const {
+  part.wide = part.narrow = std::vector<std::size_t>(part.columns.size(), 0);
+  for (const Row& row : rows_) {
+    if (row.note && !part.notes) continue;
+    for (std::size_t k = 0; k < (row.note ? 1 : part.columns.size()); ++k) {
+      if (part.columns[k] >= row.cells.size()) continue;
+      const std::string& cell = row.cells[part.columns[k]];
+      part.wide[k] = std::max(part.wide[k], printed_width(cell));
+      part.narrow[k] = std::max(part.narrow[k], narrowest(cell));
     }
-    if (widest == wide.size()) break;
-    --wide[widest];
   }
+}
+
+std::string TextTable::lines(const Part& part, std::size_t indent, std::size_t room) const {
   std::string text;
   for (const Row& row : rows_) {
+    if (row.note && !part.notes) continue;
     std::vector<std::vector<std::string>> cells;
     std::size_t height = 1;
-    for (std::size_t k = 0; k < row.cells.size(); ++k) {
-      const bool words = row.note && k > 0;
-      const std::size_t left = std::max(room - std::min(room, wide[0] + 2), longest_word);
-      cells.push_back(broken(row.cells[k], words ? left : wide[k]));
+    for (std::size_t k = 0; k < (row.note ? 2 : part.columns.size()); ++k) {
+      const std::size_t column = row.note ? k : part.columns[k];
+      const std::size_t left = std::max(room - std::min(room, part.wide[0] + 2), longest_word);
+      cells.push_back(
+          broken(column < row.cells.size() ? row.cells[column] : "", row.note && k > 0 ? left : part.wide[k]));
       height = std::max(height, cells.back().size());
     }
     for (std::size_t l = 0; l < height; ++l) {
@@ -236,8 +223,8 @@ std::string TextTable::lines(std::size_t indent, std::size_t room) const {
       for (std::size_t k = 0; k < cells.size(); ++k) {
         const std::string cell = l < cells[k].size() ? cells[k][l] : "";
         const std::size_t printed = printed_width(cell);
-        const std::string space(wide[k] > printed ? wide[k] - printed : 0, ' ');
-        line += (k > 0 ? "  " : "") + (right_[k] && !row.note ? space + cell : cell + space);
+        const std::string space(part.wide[k] > printed ? part.wide[k] - printed : 0, ' ');
+        line += (k > 0 ? "  " : "") + (right_[part.columns[k]] && !row.note ? space + cell : cell + space);
       }
       line.erase(line.find_last_not_of(' ') + 1);
       text += line + '\n';
@@ -246,10 +233,10 @@ std::string TextTable::lines(std::size_t indent, std::size_t room) const {
   return text;
 }
 
-std::string without_colours(const std::string& text) {
+std::string without_colours(std::string_view text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text.compare(i, 2, "\033[") == 0) {
+    if (text[i] == '\x1b') {
       i = std::min(text.find('m', i), text.size());
     } else {
       plain += text[i];
