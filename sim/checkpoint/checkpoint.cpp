@@ -82,7 +82,7 @@ Checkpoint::Checkpoint(std::shared_ptr<const MemoryModel> model, const std::vect
 TensorNames Checkpoint::tensor_names() const { return {files_.names(), *family_, folder(), files_.aliases()}; }
 
 FamilyStack Checkpoint::stack_of(ConfigReader& config, const TensorNames& names) const {
-  config.set_stored(files_.counts());
+  config.set_counts(files_.counts());
   config.ignore(ignored_keys_);
   FamilyStack stack = family_->read(config, names);
   config.must_be("quantization_config", nullptr);

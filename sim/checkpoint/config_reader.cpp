@@ -1,6 +1,7 @@
 #include "sim/checkpoint/config_reader.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -57,8 +58,7 @@ const nlohmann::json* ConfigReader::find(std::string_view key) {
   if (shared_->ignored.contains(prefix_ + std::string(key))) {
     throw cannot_be_ignored(key, "it is read from models of this family");
   }
-  const auto it = object_.find(std::string(key));
-  return it == object_.end() || it->is_null() ? nullptr : &*it;
+  return has(key) ? stored(key) : nullptr;
 }
 
 const nlohmann::json& ConfigReader::get(std::string_view key, std::string_view expected) {
@@ -67,31 +67,27 @@ const nlohmann::json& ConfigReader::get(std::string_view key, std::string_view e
   return *value;
 }
 
-bool ConfigReader::has(std::string_view key) const {
-  const auto it = object_.find(std::string(key));
-  return it != object_.end() && !it->is_null();
+const nlohmann::json* ConfigReader::stored(std::string_view key) const {
+  const auto it = object_.find(key);
+  return it == object_.end() ? nullptr : &*it;
 }
+
+bool ConfigReader::has(std::string_view key) const { return stored(key) != nullptr && !stored(key)->is_null(); }
 
 bool ConfigReader::is_given(std::string_view key) const {
-  return has(key) || (object_.contains(std::string(key)) && !absent_at_null_.contains(key));
+  return has(key) || (stored(key) != nullptr && !absent_at_null_.contains(key));
 }
 
-bool ConfigReader::holds_object(std::string_view key) const {
-  const auto it = object_.find(std::string(key));
-  return it != object_.end() && it->is_object();
-}
+bool ConfigReader::holds_object(std::string_view key) const { return has(key) && stored(key)->is_object(); }
 
-bool ConfigReader::holds_text(std::string_view key) const {
-  const auto it = object_.find(std::string(key));
-  return it != object_.end() && it->is_string();
-}
+bool ConfigReader::holds_text(std::string_view key) const { return has(key) && stored(key)->is_string(); }
 
 std::string ConfigReader::found(std::string_view key) const {
-  const auto it = object_.find(std::string(key));
+  const nlohmann::json* const json = stored(key);
   const std::string name = in_quotes(prefix_ + std::string(key));
-  if (it == object_.end()) return fmt::format("key {} is missing", name);
-  std::string value = it->is_string() ? in_quotes(it->get<std::string>())
-                                      : it->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  if (json == nullptr) return fmt::format("key {} is missing", name);
+  std::string value = json->is_string() ? in_quotes(json->get<std::string>())
+                                        : json->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   constexpr std::size_t most = 60;
   if (value.size() > most) value = value.substr(0, most) + "…";
   return fmt::format("key {} = {}", name, value);
@@ -121,7 +117,7 @@ template <class T, class Read>
 std::optional<T> ConfigReader::read_or_none(std::string_view key, std::optional<T> fallback, const Read& read) {
   if (has(key)) return read();
   (void)find(key);
-  if (object_.contains(std::string(key))) return std::nullopt;
+  if (stored(key) != nullptr) return std::nullopt;
   note_default(key, fallback ? nlohmann::json(*fallback) : nlohmann::json());
   return fallback;
 }
@@ -149,18 +145,16 @@ double ConfigReader::positive_or(std::string_view key, double fallback) {
 
 double ConfigReader::number_or(std::string_view key, double fallback) {
   return read_or(key, fallback, [&] {
-    constexpr std::string_view expected = "a finite number";
-    const nlohmann::json& value = get(key, expected);
-    if (!value.is_number() || !std::isfinite(value.get<double>())) throw malformed_value(key, expected);
+    const nlohmann::json& value = get(key, "a finite number");
+    if (!value.is_number() || !std::isfinite(value.get<double>())) throw malformed_value(key, "a finite number");
     return value.get<double>();
   });
 }
 
 bool ConfigReader::flag_or(std::string_view key, bool fallback) {
   return read_or(key, fallback, [&] {
-    constexpr std::string_view expected = "true or false";
-    const nlohmann::json& value = get(key, expected);
-    if (!value.is_boolean()) throw malformed_value(key, expected);
+    const nlohmann::json& value = get(key, "true or false");
+    if (!value.is_boolean()) throw malformed_value(key, "true or false");
     return value.get<bool>();
   });
 }
@@ -187,12 +181,14 @@ std::vector<std::string> ConfigReader::texts(std::string_view key) {
   return all;
 }
 
-ConfigReader ConfigReader::object(std::string_view key) {
-  ConfigReader inner(get(key, "an object"), path_, prefix_ + std::string(key) + ".");
+ConfigReader ConfigReader::nested(const nlohmann::json& object, const std::string& name) const {
+  ConfigReader inner(object, path_, prefix_ + name + ".");
   inner.shared_ = shared_;
-  inner.stored_ = stored_;
+  inner.counts_ = counts_;
   return inner;
 }
+
+ConfigReader ConfigReader::object(std::string_view key) { return nested(get(key, "an object"), std::string(key)); }
 
 std::vector<ConfigReader> ConfigReader::objects(std::string_view key) {
   constexpr std::string_view expected = "a list of objects";
@@ -201,9 +197,7 @@ std::vector<ConfigReader> ConfigReader::objects(std::string_view key) {
   std::vector<ConfigReader> all;
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (!list[i].is_object()) throw malformed_value(key, expected);
-    all.emplace_back(list[i], path_, fmt::format("{}{}[{}].", prefix_, key, i));
-    all.back().shared_ = shared_;
-    all.back().stored_ = stored_;
+    all.push_back(nested(list[i], fmt::format("{}[{}]", key, i)));
   }
   return all;
 }
@@ -218,7 +212,7 @@ std::optional<double> ConfigReader::positive_or_none(std::string_view key, std::
 
 void ConfigReader::must_be(std::string_view key, const nlohmann::json& expected) {
   const nlohmann::json* value = find(key);
-  if (value == nullptr && expected == true && object_.contains(std::string(key))) value = &object_[std::string(key)];
+  if (value == nullptr && expected == true) value = stored(key);
   if (value != nullptr && *value != expected) throw unsupported_value(key, expected.dump());
 }
 
@@ -229,8 +223,7 @@ std::optional<std::string> ConfigReader::inert_values(const std::string& key, co
   const auto row = std::ranges::find_if(inert_, matches);
   if (row == inert_.end()) return std::nullopt;
   if (!row->same_as.empty()) {
-    const auto other = object_.find(std::string(row->same_as));
-    if (other != object_.end() && *other == value) return "";
+    if (const nlohmann::json* other = stored(row->same_as); other != nullptr && *other == value) return "";
     const auto by_default = shared_->defaults.find(prefix_ + std::string(row->same_as));
     if (by_default != shared_->defaults.end() && by_default->second == value.dump()) return "";
     return fmt::format("the same as {}", row->same_as);
@@ -238,9 +231,9 @@ std::optional<std::string> ConfigReader::inert_values(const std::string& key, co
   if (row->values.empty()) return "";
   const nlohmann::json values = nlohmann::json::parse(row->values);
   if (std::ranges::find(values, value) != values.end()) return "";
-  std::string expected;
-  for (const nlohmann::json& one : values) expected += (expected.empty() ? "" : " or ") + one.dump();
-  return expected;
+  std::vector<std::string> expected;
+  for (const nlohmann::json& one : values) expected.push_back(one.dump());
+  return fmt::format("{}", fmt::join(expected, " or "));
 }
 
 ConfigError ConfigReader::cannot_be_ignored(std::string_view key, std::string_view why) const {

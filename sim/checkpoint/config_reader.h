@@ -17,45 +17,41 @@
 
 namespace periscope {
 
-/// Counts of what the files of a checkpoint hold. A config.json is short, but may claim to describe a stack of any
-/// size; these counts bound what is allocated for it.
+/// Contents of a checkpoint's files. They bound what is allocated for a config.json, which may claim any size.
 struct StoredCounts {
   std::uint64_t tensors = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t numbers = std::numeric_limits<std::uint64_t>::max();  ///< in all of them
 };
 
-/// A key that no public implementation of the families reads, and the values that agree with what they compute.
+/// A key that no public implementation reads, and the values that agree with what they compute.
 struct InertKey {
   std::string_view key;           ///< "unsloth_*": every key with that prefix
   std::string_view values = {};   ///< a JSON list; empty: any value
   std::string_view same_as = {};  ///< a key whose value, or default, it must repeat
 };
 
-/// Reads one object of a checkpoint's config.json. Every key has to be asked for: it is read, or must_be the one value
-/// that leaves the function unchanged, or is harmless, or inert at its value; finish() rejects all others by name.
-/// Null is rejected like any other wrong value, because the public implementation fails at it, but for the keys of
-/// null_is_absent and the functions that give it a meaning.
-/// Errors are InputError and name file, key, what was found and what was expected.
+/// Reads one object of a checkpoint's config.json. Every key is read, or must_be the one value that leaves the function
+/// unchanged, or is harmless, or inert at its value; finish() rejects all others by name. Null is a wrong value, since
+/// the public implementation fails at it, except for null_is_absent and the functions that give it a meaning. Errors
+/// are InputError and name file, key, what was found and what was expected.
 class ConfigReader {
  public:
-  /// `object` is an object; `prefix` comes before its keys in messages, such as "text_config.".
+  /// `prefix` comes before keys in messages, such as "text_config.". Throws InputError unless `object` is an object.
   ConfigReader(nlohmann::json object, std::string path, std::string prefix = "");
 
-  [[nodiscard]] const std::string& path() const { return path_; }
-  /// Sets what the files beside it hold, also for the objects within this one.
-  void set_stored(const StoredCounts& stored) { stored_ = stored; }
-  [[nodiscard]] const StoredCounts& stored() const { return stored_; }
-  /// Lets finish() accept these keys if they are unknown. Keys of nested objects have their object's name as prefix
-  /// ("text_config.x"). A key that is read throws ConfigError where it is asked for, one that is known to change the
-  /// function at its value in finish(), and one that is not there in require_ignored().
+  /// Bounds of sizes, also for nested objects; none unless set.
+  void set_counts(const StoredCounts& counts) { counts_ = counts; }
+  [[nodiscard]] const StoredCounts& counts() const { return counts_; }
+  /// Lets finish() accept these keys if they are unknown ("text_config.x" in a nested object). Throws ConfigError when
+  /// such a key is read, and in finish() if it is known to change the function at its value.
   void ignore(std::span<const std::string> keys);
-  /// Throws ConfigError for a key given to ignore() that no finished object has; the message names the nearest.
+  /// Throws ConfigError for an ignored key that no finished object has; the message names the nearest.
   void require_ignored() const;
-  /// True if the key is there and not null.
+  /// True if the key is present and not null.
   [[nodiscard]] bool has(std::string_view key) const;
-  /// Makes null count as absent for a key, as in the public implementation of the family.
+  /// Null counts as absent for this key, as in the family's public implementation.
   void null_is_absent(std::string_view key) { absent_at_null_.emplace(key); }
-  /// True if the key is there; if it is null, only where null does not count as absent.
+  /// True if the key is present, unless it is null and null counts as absent.
   [[nodiscard]] bool is_given(std::string_view key) const;
 
   /// A whole number from `least` to `most`.
@@ -72,9 +68,8 @@ class ConfigReader {
   [[nodiscard]] std::vector<std::string> texts(std::string_view key);
   [[nodiscard]] bool holds_object(std::string_view key) const;
   [[nodiscard]] bool holds_text(std::string_view key) const;
-  /// The object under a key, whose keys have to be asked for in the same way.
+  /// A nested object, with a finish() of its own.
   [[nodiscard]] ConfigReader object(std::string_view key);
-  /// Those of a list of objects.
   [[nodiscard]] std::vector<ConfigReader> objects(std::string_view key);
   [[nodiscard]] bool same_as(const ConfigReader& other) const { return object_ == other.object_; }
 
@@ -82,14 +77,14 @@ class ConfigReader {
   [[nodiscard]] std::optional<int> integer_or_none(std::string_view key, std::optional<int> fallback, int most);
   [[nodiscard]] std::optional<double> positive_or_none(std::string_view key, std::optional<double> fallback);
 
-  /// The key may be absent or this value; also null, which counts as false, unless the value is true.
+  /// The key may be absent, this value, or null (which counts as false, so not if the value is true).
   void must_be(std::string_view key, const nlohmann::json& expected);
   void harmless(std::span<const std::string_view> keys) { asked_.insert(keys.begin(), keys.end()); }
   void harmless(std::initializer_list<std::string_view> keys) { harmless(std::span(keys.begin(), keys.size())); }
-  /// Sets the rows by which finish() accepts keys that nothing asks for. `rows` must outlive this object.
+  /// Rows of unread keys that finish() accepts. `rows` must outlive this object.
   void inert(std::span<const InertKey> rows) { inert_ = rows; }
 
-  /// Rejects the keys that nothing asked for, unless they are null, inert at their value, or ignored.
+  /// Rejects unread keys, unless they are null, inert at their value, or ignored.
   void finish() const;
 
   /// "unsupported: PATH: key K = FOUND: expected EXPECTED". To be thrown.
@@ -97,11 +92,13 @@ class ConfigReader {
   /// "malformed: …", for what no valid file has.
   [[nodiscard]] InputError malformed_value(std::string_view key, std::string_view expected) const;
 
-  /// Keys that were absent, also in objects within this one, and the values used instead, which are the public
-  /// implementation's.
+  /// Absent keys, also of nested objects, and the public implementation's defaults.
   [[nodiscard]] const std::map<std::string, std::string>& defaults() const { return shared_->defaults; }
 
  private:
+  [[nodiscard]] ConfigReader nested(const nlohmann::json& object, const std::string& name) const;
+  /// The value, even if null; nullptr if the key is absent.
+  [[nodiscard]] const nlohmann::json* stored(std::string_view key) const;
   [[nodiscard]] const nlohmann::json* find(std::string_view key);
   [[nodiscard]] const nlohmann::json& get(std::string_view key, std::string_view expected);
   template <class T, class Read>
@@ -110,7 +107,7 @@ class ConfigReader {
   [[nodiscard]] std::optional<T> read_or_none(std::string_view key, std::optional<T> fallback, const Read& read);
   [[nodiscard]] std::string found(std::string_view key) const;
   void note_default(std::string_view key, const nlohmann::json& value);
-  /// Returns nullopt if no row has the key, "" if it is inert at this value, else the values at which it is.
+  /// nullopt if no row has the key, "" if it is inert at this value, else the values at which it is.
   [[nodiscard]] std::optional<std::string> inert_values(const std::string& key, const nlohmann::json& value) const;
   /// "--ignore-key K: expected a key that does not change the function; WHY". To be thrown.
   [[nodiscard]] ConfigError cannot_be_ignored(std::string_view key, std::string_view why) const;
@@ -125,7 +122,7 @@ class ConfigReader {
   nlohmann::json object_;
   std::string path_;
   std::string prefix_;
-  StoredCounts stored_;
+  StoredCounts counts_;
   std::set<std::string, std::less<>> asked_, absent_at_null_;
   std::span<const InertKey> inert_;
   std::shared_ptr<Shared> shared_;

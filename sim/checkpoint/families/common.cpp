@@ -105,7 +105,7 @@ bool is_headless(ConfigReader& config) {
 
 int read_layers(ConfigReader& config, std::string_view key, std::optional<int> fallback) {
   const int layers = fallback ? config.integer_or(key, *fallback, most_layers) : config.integer(key, most_layers);
-  const std::uint64_t tensors = config.stored().tensors;
+  const std::uint64_t tensors = config.counts().tensors;
   if (config.has(key) && static_cast<std::uint64_t>(layers) > tensors) {
     throw config.malformed_value(key, fmt::format("at most {}, the tensors that the files hold", tensors));
   }
@@ -149,7 +149,7 @@ void read_head_dim(ConfigReader& config, ModelSpec& m, int fallback) {
   if (static_cast<std::int64_t>(m.heads) * m.head_dim > most_wide) {
     throw config.malformed_value("head_dim", fmt::format("at most {} with all heads", most_wide));
   }
-  const std::uint64_t numbers = config.stored().numbers;
+  const std::uint64_t numbers = config.counts().numbers;
   if (static_cast<std::uint64_t>(m.layers) * static_cast<std::uint64_t>(m.head_dim) > numbers) {
     throw config.malformed_value(
         "head_dim", fmt::format("no more than the files hold: {} layers with heads of {} are more than {} numbers",
