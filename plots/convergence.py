@@ -105,6 +105,7 @@ def caption(ds: xr.Dataset) -> str:
     for f, look in enumerate(style.looks(array(ds, "convergence_placement"))):
         if not is_drawn(ds, f):
             statistic = array(ds, "convergence_statistic")[f].replace("_", " ")
-            left_out.setdefault(f"{statistic}, {array(ds, 'bias_reason')[f].split(':')[0]}", []).append(look.label)
+            why = array(ds, "bias_verdict_reason")[f].split(":")[0]
+            left_out.setdefault(f"{statistic}, {why}", []).append(look.label)
     words += "".join(f"Left out ({why}): {', '.join(labels)}. " for why, labels in left_out.items())
     return words + captions.setting(ds)

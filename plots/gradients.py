@@ -151,8 +151,8 @@ def identity_path(ds: xr.Dataset) -> style.Page:
         curves.draw(share, look, depth, shares[-1], points[p])
         skips.append(curves.norms(curves.select(ds, "log_skip", (p,))))
         curves.draw(skip, look, depth, skips[-1], points[p])
-        branch.errorbar(array(ds, "sublayer"), array(ds, "branch_term_measured")[p], 2 * array(ds, "branch_term_stderr")[p],
-                        **look.line, linewidth=0.8, elinewidth=0.7)  # fmt: skip
+        branch.errorbar(array(ds, "sublayer"), array(ds, "branch_term_measured")[p],
+                        2 * array(ds, "branch_term_stderr")[p], **look.line, linewidth=0.8, elinewidth=0.7)  # fmt: skip
     curves.log_scale([share], shares)
     curves.log_scale([skip], skips)
     branch.set_yscale("log")

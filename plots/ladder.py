@@ -15,7 +15,7 @@ from .makers import kind
 
 NEEDS = (
     coordinates("ladder_width inverse_width quantity")
-    | on("quantity", "limit_predicted", "limit")
+    | on("quantity", "limit_predicted", "limit_measured")
     | on("quantity ladder_width", "ladder_measured", "ladder_stderr")
     | on("quantity inverse_width", "fit")
 )
@@ -34,7 +34,7 @@ Cases = dict[str, tuple[str, str, list[int]]]  # placement, input and positions 
 def checked(ds: xr.Dataset, wanted: Callable[[str], bool] = lambda quantity: True) -> Cases:
     """The means over depth that have a verdict, by stack."""
     found: Cases = {}
-    columns = (array(ds, name) for name in ("quantity", "quantity_placement", "quantity_input", "ladder_verdict"))
+    columns = (array(ds, name) for name in ("quantity", "quantity_placement", "quantity_input", "limit_verdict"))
     for i, (quantity, placement, name, verdict) in enumerate(zip(*columns, strict=True)):
         if " mean over " in quantity and verdict != "not-checked" and wanted(quantity):
             safe = "".join(c if c.isalnum() or c in "-+" else "_" for c in placement)
@@ -106,7 +106,7 @@ def _error_panel(ds: xr.Dataset, axes: Axes, i: int) -> None:
     theory = array(ds, "limit_predicted_stderr")[i]
     inverse = array(ds, "inverse_width")
     seen = inverse > 0
-    fit = np.abs(array(ds, "fit")[i] - array(ds, "limit")[i])[seen]
+    fit = np.abs(array(ds, "fit")[i] - array(ds, "limit_measured")[i])[seen]
     low = max(min(error.min(), bar.min()) / 3, 1e-300)
     axes.plot(1 / inverse[seen], fit, color=CURVE, linewidth=1.2)
     axes.errorbar(width, error, [np.minimum(bar, np.maximum(error - low, 0)), bar], **MEASURED, elinewidth=0.9)
@@ -147,7 +147,7 @@ def _panel(ds: xr.Dataset, axes: Axes, i: int) -> None:
     axes.errorbar([0], [0], [2 * array(ds, "limit_predicted_stderr")[i]], color=THEORY, marker="D", markersize=4.5,
                   elinewidth=0.9, zorder=4)  # fmt: skip
     axes.axhline(0, color=style.INK, linewidth=0.5, zorder=1)
-    axes.set_title(f"{name_of(array(ds, 'quantity')[i])}\n{array(ds, 'ladder_verdict')[i]}", fontsize=6.5)
+    axes.set_title(f"{name_of(array(ds, 'quantity')[i])}\n{array(ds, 'limit_verdict')[i]}", fontsize=6.5)
     axes.set_xscale("function", functions=(scales.root, scales.square))
     axes.set_xlim(-0.0001 * x.max(), 1.1 * x.max())
     ticks = apart(x)

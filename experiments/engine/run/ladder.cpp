@@ -54,13 +54,6 @@ constexpr Key<LadderConfig> keys[] = {
 };
 // clang-format on
 
-constexpr std::pair<Statistic, Signal> followed[] = {
-    {Statistic::second_moment, Signal::x_out}, {Statistic::token_cosine, Signal::x_out},
-    {Statistic::second_moment, Signal::f_out}, {Statistic::token_cosine, Signal::f_out},
-    {Statistic::second_moment, Signal::r_out}, {Statistic::log_grad_sq, Signal::x_out},
-    {Statistic::score_share, Signal::A_out},
-};
-
 bool is_moment(Statistic statistic) { return statistic == Statistic::second_moment; }
 
 const Curve* curve_of(const judge::Test& t, const Profile& profile) {
@@ -111,13 +104,13 @@ void follow(std::vector<LadderQuantity>& all, const judge::Test& prototype, cons
   if (mean.weights.size() > 1) all.push_back(std::move(mean));
 }
 
-/// Returns the quantities of a stack whose dependence on width is examined: those of `followed` that theory predicts,
-/// entry by entry, and their means over sublayers.
+/// Returns the quantities that are followed along the widths: what verdicts compare and theory predicts, but for the
+/// variance, entry by entry, and means over sublayers.
 std::vector<LadderQuantity> quantities_of(const Profile& predicted) {
   std::vector<LadderQuantity> all;
-  for (const auto& [statistic, signal] : followed) {
+  for (const auto& [statistic, signal] : judge::compared_curves) {
     const judge::Test prototype{.statistic = statistic, .signal = signal};
-    if (curve_of(prototype, predicted) == nullptr) continue;
+    if (statistic == Statistic::variance || curve_of(prototype, predicted) == nullptr) continue;
     if (signal == Signal::f_out) {
       follow(all, prototype, predicted, 0, 2, "attention");
       follow(all, prototype, predicted, 1, 2, "mlp");
@@ -132,7 +125,6 @@ std::vector<LadderQuantity> quantities_of(const Profile& predicted) {
   return all;
 }
 
-/// LadderStack::stream_means.
 std::vector<LadderQuantity> stream_means_of(const Profile& predicted) {
   std::vector<LadderQuantity> all;
   for (const Statistic statistic : {Statistic::second_moment, Statistic::token_cosine}) {
@@ -174,7 +166,7 @@ theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& me
 
 LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& backend, const StackSpec& spec,
                                  const StackSpec& overridden, Progress& progress) {
-  LadderStack stack{.spec = spec, .refusal = {}, .quantities = {}};
+  LadderStack stack{.spec = spec};
   const StackSpec wide = at_infinite_width(overridden, config.widths.back());
   const std::string name(config::short_label(spec));
   const auto task = [&] {
@@ -216,7 +208,9 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   return stack;
 }
 
-void require_growing(const LadderConfig& config) {
+}  // namespace
+
+void require_limit(const LadderConfig& config) {
   if (config.widths.size() < fewest_widths) {
     throw ConfigError(
         fmt::format("ladder.widths: {} widths, expected at least {}", config.widths.size(), fewest_widths));
@@ -224,12 +218,6 @@ void require_growing(const LadderConfig& config) {
   if (std::ranges::adjacent_find(config.widths, std::greater_equal{}) != config.widths.end()) {
     throw ConfigError("ladder.widths: expected widths that grow from one to the next");
   }
-}
-
-}  // namespace
-
-void require_limit(const LadderConfig& config) {
-  require_growing(config);
   if (std::ranges::find(config.inputs, InputKind::tokens) != config.inputs.end()) {
     throw ConfigError(
         "input.kind = tokens: theory averages over 64 sequences, a ladder measures one a seed and width, without an "

@@ -23,8 +23,8 @@ struct LadderQuantity {
 
 struct LadderStack {
   StackSpec spec;
-  std::string refusal;  ///< why nothing was predicted, or what is predicted cannot be measured
-  std::vector<LadderQuantity> quantities;
+  std::string refusal = {};  ///< why nothing was predicted, or what is predicted cannot be measured
+  std::vector<LadderQuantity> quantities = {};
   /// Second moment and token cosine of the stream, mean over depths 1 … 2L (T20). Not judged here.
   std::vector<LadderQuantity> stream_means = {};
   judge::Verdict verdict = judge::Verdict::not_checked;

@@ -22,6 +22,7 @@ void judge_ladder(LadderResult& result, int seeds, const config::AgreementOption
     for (LadderQuantity& q : stack.quantities) {
       judge::Test& t = q.test;
       t.reason = !stack.refusal.empty() ? stack.refusal : is_finite(q) ? "" : "not finite";
+      t.measured = {std::nan(""), std::nan("")};
       if (!t.reason.empty()) continue;
       q.fit = judge::fit_width(result.widths, q.measured, seeds, t.tolerated_bias / 10.0);
       t.measured = q.fit.limit;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/engine/judge/verdict_columns.h"
 #include "experiments/engine/result/table.h"
 #include "experiments/engine/run/cost.h"
 #include "experiments/engine/settings/stack_rules.h"
@@ -45,11 +46,9 @@ struct Followed {
   const StackSpec& spec;
   const stacks::LadderQuantity& quantity;
   const Values& grid;
-
-  [[nodiscard]] bool judged() const { return quantity.test.verdict != judge::Verdict::not_checked; }
 };
 
-Curve curve_of(const std::vector<Estimate>& points) {
+std::optional<Curve> curve_of(const std::vector<Estimate>& points) {
   Curve curve;
   for (const Estimate& point : points) {
     curve.value.push_back(point.value);
@@ -59,50 +58,31 @@ Curve curve_of(const std::vector<Estimate>& points) {
 }
 
 std::optional<Curve> fitted(const Followed& f) {
-  if (!f.judged()) return std::nullopt;
+  if (f.quantity.test.verdict == judge::Verdict::not_checked) return std::nullopt;
   std::vector<Estimate> points;
   for (const double x : f.grid) points.push_back(f.quantity.fit.at(x));
   return curve_of(points);
 }
 
 const Table<Followed>& quantity_table() {
-  using Q = stacks::LadderQuantity;
   static const Table<Followed> all = [] {
     Table<Followed> table;
     const std::string one = "quantity";
-    const auto add = [&](const std::string& name, const std::string& units, const std::string& meaning, auto value) {
-      table.column({name, one, units, meaning}, [value](const Followed& f) { return value(f.quantity); });
-    };
-    // Nothing of what was not judged, so that no figure shows it.
-    const auto judged = [&](const std::string& name, const std::string& meaning, auto value) {
-      table.column({name, one, "1", meaning},
-                   [value](const Followed& f) { return f.judged() ? std::optional(value(f.quantity)) : std::nullopt; });
-    };
+    const auto test = [](const Followed& f) { return &f.quantity.test; };
     add_stack(table, one);
-    table.curve({"ladder_measured", one + " ladder_width", "1", "mean over seeds, in the quantity's units"},
-                {"ladder_stderr", one + " ladder_width", "1", "its standard error"},
-                [](const Followed& f) { return std::optional(curve_of(f.quantity.measured)); });
-    judged("limit", "m of m + b/D + c/D^2 fitted to the measured", [](const Q& q) { return q.fit.limit.value; });
-    judged("limit_stderr", "its standard error", [](const Q& q) { return q.fit.limit.error; });
-    judged("slope", "b", [](const Q& q) { return q.fit.slope.value; });
-    add("limit_predicted", "1", "theory at infinite width", [](const Q& q) { return q.test.predicted.value; });
-    add("limit_predicted_stderr", "1", "its standard error", [](const Q& q) { return q.test.predicted.error; });
-    judged("limit_excess", "standard errors between limit and theory", [](const Q& q) { return q.test.excess(); });
-    judged("limit_critical", "where it is rejected", [](const Q& q) { return q.test.critical; });
-    judged("limit_power", "smallest relative error that is refused with 95 %",
-           [](const Q& q) { return q.test.detectable; });
-    judged("scale", "what relative errors are relative to", [](const Q& q) { return q.test.scale; });
-    add("ladder_verdict", "", "limit of infinite width against theory (T23)",
-        [](const Q& q) { return name_of(q.test.verdict); });
-    add("ladder_reason", "", "why it is inconclusive or was not checked", [](const Q& q) { return q.test.reason; });
-    table.curve({"fit", one + " inverse_width", "1", "the fitted parabola"},
-                {"fit_stderr", one + " inverse_width", "1", "its standard error"}, fitted);
-    return table;
+    return table
+        .curve({"ladder_measured", one + " ladder_width", "1", "mean over seeds, in the quantity's units"},
+               {"ladder_stderr", one + " ladder_width", "1", "its standard error"},
+               [](const Followed& f) { return curve_of(f.quantity.measured); })
+        .part(judge::test_columns("limit", one, "1", "m of m + b/D + c/D^2 fitted to ladder_measured"), test)
+        .part(judge::verdict_column("limit_verdict", one, "limit of infinite width against theory (T23)"), test)
+        .curve({"fit", one + " inverse_width", "1", "the fitted parabola"},
+               {"fit_stderr", one + " inverse_width", "1", "its standard error"}, fitted);
   }();
   return all;
 }
 
-/// NAME on `along`, and its law's fit, of which nothing is put where nothing was fitted, so that no figure shows it.
+/// NAME on `along` with its errors, and its law's fit, which is missing where nothing was fitted.
 void add_law(Table<Convergence>& table, const std::string& name, const std::string& along, const std::string& meaning,
              const std::string& exponent, FittedLaw Convergence::*law) {
   using C = Convergence;
@@ -118,11 +98,8 @@ void add_law(Table<Convergence>& table, const std::string& name, const std::stri
   fitted("_exponent", "exponent of " + along + " fitted to it", &judge::PowerLaw::exponent);
   fitted("_exponent_stderr", "its standard error", &judge::PowerLaw::exponent_error);
   fitted("_amplitude", name + " = amplitude * " + along + " ^ exponent", &judge::PowerLaw::amplitude);
-  table
-      .column({name + "_verdict", one, "", "exponent " + exponent + " (T20)"},
-              [law](const C& c) { return name_of((c.*law).test.verdict); })
-      .column({name + "_reason", one, "", "why it is inconclusive or was not checked"},
-              [law](const C& c) { return (c.*law).test.reason; });
+  table.part(judge::verdict_column(name + "_verdict", one, "exponent " + exponent + " (T20)"),
+             [law](const C& c) { return &(c.*law).test; });
 }
 
 const Table<Convergence>& convergence_table() {
@@ -162,7 +139,7 @@ const dataset::Schema& schema() {
     for (const auto* more : {&stack_table().specs(), &quantity_table().specs(), &convergence_table().specs()}) {
       columns.insert(columns.end(), more->begin(), more->end());
     }
-    return dataset::Schema("ladder", 4,
+    return dataset::Schema("ladder", 5,
                            {{"stack"},
                             {"quantity", Type::text, "", "what is followed along the widths"},
                             {"ladder_width", Type::integer, "1", "D"},
