@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "experiments/engine/result/table.h"
@@ -59,7 +60,7 @@ Table<PowerRow> row_table() {
   return table;
 }
 
-/// Names of files are text in files, whatever their bytes are.
+/// A file's name may hold any bytes; a column is UTF-8.
 Table<PowerConfig> listed_table() {
   using C = PowerConfig;
   Table<C> table;
@@ -109,20 +110,18 @@ dataset::Dataset dataset_of(const PowerResult& result) {
 
 std::string table(const PowerResult& result) {
   dataset::TextTable table({"theory", "configuration", "verdict", ">excess / limit", "nearest test"});
-  int wrong = 0;
   int rejected = 0;
   for (const PowerRow& row : result.rows) {
     const ComparedStack& c = row.clearest();
     table.add({row.theory, row.config, outcome(row), fmt::format("{:.1f} / {:.1f}", c.excess, c.critical), c.nearest});
-    if (row.is_true) continue;
-    ++wrong;
-    rejected += row.rejected() ? 1 : 0;
+    if (!row.is_true && row.rejected()) ++rejected;
   }
-  return table.text() + fmt::format(
-                            "{} of {} wrong theories are rejected. A wrong theory is compared with one stack at a "
-                            "time; the familywise "
-                            "error is {:g} over the whole run.\n",
-                            rejected, wrong, result.familywise_error);
+  return table.text() +
+         fmt::format(
+             "{} of {} wrong theories are rejected. A wrong theory is compared with one stack at a time; the "
+             "familywise error is {:g} over the whole run.\n",
+             rejected, std::ranges::count(result.rows, false, &PowerRow::is_true),
+             result.list.configs.front().config.agreement.familywise_error);
 }
 
 }  // namespace periscope::power

@@ -7,7 +7,6 @@
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/ladder.h"
 #include "experiments/engine/run/stacks.h"
-#include "experiments/engine/settings/theory_override.h"
 #include "sim/base/error.h"
 
 namespace periscope::power {
@@ -15,10 +14,6 @@ namespace periscope::power {
 namespace {
 
 std::string_view input_of(const StackSpec& spec) { return input_kind_names[static_cast<std::size_t>(spec.input.kind)]; }
-
-bool is_meant(const std::vector<std::string>& words, std::string_view word) {
-  return words.empty() || std::ranges::find(words, word) != words.end();
-}
 
 /// `config` with its stack `index` alone.
 config::Config alone(const config::Config& config, std::size_t index) {
@@ -66,10 +61,6 @@ std::vector<ComparedStack> compare_truth(const Stage& stage) {
   return all;
 }
 
-bool is_meant(const WrongTheory& theory, const StackSpec& spec) {
-  return is_meant(theory.placements, config::placement_label(spec)) && is_meant(theory.inputs, input_of(spec));
-}
-
 std::vector<ComparedStack> compare_wrong(const WrongTheory& theory, const Stage& stage, stacks::Progress& progress) {
   const config::Config& overridden = theory.overridden;
   std::vector<ComparedStack> all;
@@ -79,7 +70,7 @@ std::vector<ComparedStack> compare_wrong(const WrongTheory& theory, const Stage&
     const config::Config one = alone(overridden, i);
     const bool acts = overridden.theory.fault == theory::Fault::none ||
                       acts_on(overridden.theory.fault, one.predicted_stacks().front(), overridden.run.backward);
-    if (!acts || !is_meant(theory, spec)) continue;
+    if (!acts || !theory.is_meant(spec)) continue;
     const std::vector<stacks::StackResult> wrong =
         stacks::predict_stacks(one, one.theory.finite_width.value_or(true), progress);
     std::vector<const theory::Prediction*> predictions = truth;
@@ -88,13 +79,6 @@ std::vector<ComparedStack> compare_wrong(const WrongTheory& theory, const Stage&
   }
   if (all.empty()) all.push_back({.reason = "the fault acts on no stack that is meant"});
   return all;
-}
-
-/// Throws ConfigError unless a stack of the configuration is meant.
-void require_meant(const WrongTheory& theory, const config::Config& config) {
-  if (std::ranges::any_of(config.stacks(), [&](const StackSpec& spec) { return is_meant(theory, spec); })) return;
-  throw ConfigError(fmt::format("theory \"{}\": no stack of config \"{}\" is meant by its placements and inputs",
-                                theory.name, theory.config));
 }
 
 /// A ladder is measured anew for every theory: its sums over depth are relative to what is predicted.
@@ -158,6 +142,13 @@ void add_rows(const PowerList& list, const PowerConfig& listed, std::vector<Powe
 
 }  // namespace
 
+bool WrongTheory::is_meant(const StackSpec& spec) const {
+  const auto holds = [](const std::vector<std::string>& words, std::string_view word) {
+    return words.empty() || std::ranges::find(words, word) != words.end();
+  };
+  return holds(placements, config::placement_label(spec)) && holds(inputs, input_of(spec));
+}
+
 const ComparedStack& PowerRow::clearest() const {
   return *std::ranges::max_element(stacks, {},
                                    [](const ComparedStack& s) { return std::pair(judge::disagrees(s), s.margin()); });
@@ -165,21 +156,6 @@ const ComparedStack& PowerRow::clearest() const {
 
 ComparedStack compared(const StackSpec& spec, const judge::StackVerdict& judged) {
   return compared_stack(spec, judged.verdict, judged.reason, judged.worst < 0 ? nullptr : &judged.worst_test());
-}
-
-PowerList load_power(const std::string& file, const LoadListed& load) {
-  PowerList list = read_power_list(file);
-  for (PowerConfig& listed : list.configs) {
-    listed.config = load(listed, {});
-    if (listed.ladder) stacks::require_limit(listed.config);
-  }
-  for (WrongTheory& theory : list.theories) {
-    const PowerConfig& listed = *std::ranges::find(list.configs, theory.config, &PowerConfig::name);
-    theory.overridden = load(listed, theory.settings);
-    config::require_fault_acts(theory.overridden);
-    listed.ladder ? stacks::require_limit(theory.overridden) : require_meant(theory, listed.config);
-  }
-  return list;
 }
 
 config::Resolved resolved(const PowerList& list) {
@@ -197,8 +173,7 @@ config::Resolved resolved(const PowerList& list) {
 }
 
 PowerResult run(const PowerList& list, stacks::Progress& progress) {
-  PowerResult result{
-      .list = list, .familywise_error = list.configs.front().config.agreement.familywise_error, .rows = {}};
+  PowerResult result{.list = list, .rows = {}};
   result.stopped_early = stacks::until_stopped([&] {
     for (const PowerConfig& listed : list.configs) add_rows(list, listed, result.rows, progress);
   });

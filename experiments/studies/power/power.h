@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
@@ -12,6 +11,7 @@
 #include "experiments/engine/run/ladder.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/settings/resolved.h"
+#include "experiments/engine/study/request.h"
 
 namespace periscope::power {
 
@@ -25,24 +25,25 @@ struct PowerConfig {
   stacks::LadderConfig config = {};   ///< loaded
 };
 
-/// A theory that is wrong on purpose, and where that has to be noticed.
+/// A theory that is wrong on purpose, and the stacks whose right theory it replaces.
 struct WrongTheory {
   std::string name;
-  std::vector<std::string> settings;     ///< what is overridden for theory, as after --theory-set
+  std::vector<std::string> settings;     ///< overrides of the theory, as after --theory-set
   std::string config;                    ///< name of a PowerConfig
-  std::vector<std::string> placements;   ///< of the stacks that it replaces the right theory of; empty: all
-  std::vector<std::string> inputs;       ///< the same of inputs
+  std::vector<std::string> placements;   ///< of the stacks; empty: all
+  std::vector<std::string> inputs;       ///< of the stacks; empty: all
   stacks::LadderConfig overridden = {};  ///< the configuration with this theory
+
+  [[nodiscard]] bool is_meant(const StackSpec& spec) const;  ///< by `placements` and `inputs`
 };
 
-/// The list that `periscope power` runs through.
 struct PowerList {
   std::string file;
   std::vector<PowerConfig> configs;
   std::vector<WrongTheory> theories;
 };
 
-/// A stack of a configuration, compared with one theory.
+/// A stack, compared with one theory.
 struct ComparedStack {
   std::string placement = {};
   std::string input = {};
@@ -60,7 +61,7 @@ inline auto parts(ComparedStack& s) {
   return std::tie(s.placement, s.input, s.verdict, s.reason, s.nearest, s.excess, s.critical);
 }
 
-/// A theory, compared with a configuration. It is rejected if any stack rejects it.
+/// A theory, compared with a configuration; it is rejected if any stack rejects it.
 struct PowerRow {
   std::string theory = "true";
   bool is_true = true;
@@ -77,49 +78,39 @@ struct PowerRow {
 
 struct PowerResult {
   PowerList list;
-  double familywise_error = 0.0;  ///< of the first configuration
   std::vector<PowerRow> rows;
   bool stopped_early = false;  ///< rows are those that were finished
 };
 
-/// Loads a configuration of the list, changed by the common flags, with what --theory-set overrides, `overridden`.
-/// Throws ConfigError.
-using LoadListed = std::function<stacks::LadderConfig(const PowerConfig&, const std::vector<std::string>& overridden)>;
+/// Reads the list in request.file (TOML: [[config]] and [[theory]]) and its configurations, whose files are relative to
+/// it, with the settings of the request on top. Throws ConfigError.
+PowerList load_power(const study::Request& request);
 
-/// Reads a list (TOML: [[config]] and [[theory]]) without its configurations, whose files are relative to it. Throws
-/// ConfigError.
-PowerList read_power_list(const std::string& file);
-/// Reads the list in `file` and its configurations, before hours may be spent on the first. Throws ConfigError.
-PowerList load_power(const std::string& file, const LoadListed& load);
-
-/// Returns the settings behind the rows: the first configuration as it is printed; the hash covers all of them, and
-/// all overrides.
+/// Returns the settings of the first configuration; the hash covers all configurations and all overrides.
 config::Resolved resolved(const PowerList& list);
 
 /// Returns a judged stack with its test nearest to rejection.
 ComparedStack compared(const StackSpec& spec, const judge::StackVerdict& judged);
 
 /// Measures every configuration once and compares it with the right theory and with every wrong one. A wrong theory
-/// replaces the right one in the verdicts of the whole run, one stack at a time, so that its stack is judged at the
-/// same familywise error as in a run of its own.
+/// replaces the right one of one stack at a time, so that this stack is judged at the familywise error of a whole run.
 PowerResult run(const PowerList& list, stacks::Progress& progress);
 
 bool all_as_they_should_be(const PowerResult& result);
 
-/// The result of `power`, on the dimensions (row, stack) and, of the configurations that the list names, `listed`.
+/// Dimensions: (row, stack), and `listed`, the configurations of the list.
 const dataset::Schema& schema();
 dataset::Dataset dataset_of(const PowerResult& result);
 
-/// Returns the result in short, for people.
 std::string table(const PowerResult& result);
 
-/// The number of times that one configuration rejected the right theory.
+/// How often one configuration rejected the right theory.
 struct FalseAlarms {
   std::string config;
   int runs = 0;
   int rejected = 0;
   int inconclusive = 0;
-  int allowed = 0;  ///< more would have a chance below 1 % if the familywise error were what it claims to be
+  int allowed = 0;  ///< more have a chance below 1 % at the stated familywise error
 };
 
 struct FalseAlarmResult {
@@ -128,12 +119,12 @@ struct FalseAlarmResult {
   bool stopped_early = false;      ///< runs are those that were finished
 };
 
-/// Runs every configuration of the list that is marked for it with `master_seeds` master seeds and the right theory.
-/// Master seed m shifts run.seed by (m + 1)·2^20, so that all random numbers are fresh, those of the prediction too.
-/// Cached runs are not repeated. Nothing removes them from the cache.
+/// Runs every configuration that is marked for it with `master_seeds` master seeds and the right theory. Master seed m
+/// shifts run.seed by (m + 1)·2^20, so that all random numbers are fresh, also those of the prediction. Runs stay in
+/// the cache. Throws ConfigError if no configuration is marked.
 FalseAlarmResult count_false_alarms(const PowerList& list, int master_seeds, stacks::Progress& progress);
 
-/// The right theory was rejected more often than it may be.
+/// The right theory was rejected more often than allowed.
 bool too_many(const FalseAlarmResult& result);
 std::string false_alarm_table(const FalseAlarmResult& result);
 nlohmann::ordered_json false_alarm_json(const FalseAlarmResult& result);

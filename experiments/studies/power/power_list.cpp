@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "experiments/engine/settings/theory_override.h"
 #include "experiments/engine/settings/toml_reader.h"
 #include "experiments/studies/power/power.h"
 #include "sim/base/error.h"
@@ -30,8 +31,7 @@ void require(config::TomlReader& reader, std::string_view key, std::string& targ
   if (!reader.read(key, target)) throw ConfigError(fmt::format("{}: a table without the key \"{}\"", file, key));
 }
 
-}  // namespace
-
+/// Reads a list without its configurations.
 PowerList read_power_list(const std::string& file) {
   const std::shared_ptr<const config::Tree> tree = config::read_tree(file);
   PowerList list{.file = file, .configs = {}, .theories = {}};
@@ -58,7 +58,8 @@ PowerList read_power_list(const std::string& file) {
     reader.read("placements", theory.placements);
     reader.read("inputs", theory.inputs);
     if (theory.settings.empty()) {
-      throw ConfigError(fmt::format("{}: theory \"{}\" has no set: expected what it is told", file, theory.name));
+      throw ConfigError(
+          fmt::format("{}: theory \"{}\" has no set: expected overrides of the theory", file, theory.name));
     }
     if (std::ranges::find(list.configs, theory.config, &PowerConfig::name) == list.configs.end()) {
       throw ConfigError(fmt::format("{}: theory \"{}\" names the config \"{}\": expected the name of a [[config]]",
@@ -66,13 +67,45 @@ PowerList read_power_list(const std::string& file) {
     }
     const auto same = [&](const WrongTheory& t) { return t.name == theory.name && t.config == theory.config; };
     if (theory.name == "true" || std::ranges::any_of(list.theories, same)) {
-      throw ConfigError(fmt::format("{}: theory \"{}\" of config \"{}\": expected a name of its own, and not \"true\"",
-                                    file, theory.name, theory.config));
+      throw ConfigError(
+          fmt::format("{}: theory \"{}\" of config \"{}\": expected a name that is used once, and not \"true\"", file,
+                      theory.name, theory.config));
     }
     list.theories.push_back(theory);
   });
   root.finish();
   if (list.configs.empty()) throw ConfigError(fmt::format("{}: no [[config]]: expected at least one", file));
+  return list;
+}
+
+/// Loads a configuration of the list with the settings of the request on top, and overrides of the theory.
+stacks::LadderConfig load(study::Request request, const PowerConfig& listed,
+                          const std::vector<std::string>& overrides) {
+  request.file = listed.file;
+  request.entries.insert(request.entries.begin(), listed.settings.begin(), listed.settings.end());
+  request.theory_settings = overrides;
+  return request.load(stacks::ladder_section);
+}
+
+}  // namespace
+
+PowerList load_power(const study::Request& request) {
+  PowerList list = read_power_list(request.file);
+  for (PowerConfig& listed : list.configs) {
+    listed.config = load(request, listed, {});
+    if (listed.ladder) stacks::require_limit(listed.config);
+  }
+  for (WrongTheory& theory : list.theories) {
+    const PowerConfig& listed = *std::ranges::find(list.configs, theory.config, &PowerConfig::name);
+    theory.overridden = load(request, listed, theory.settings);
+    config::require_fault_acts(theory.overridden);
+    if (listed.ladder) {
+      stacks::require_limit(theory.overridden);
+    } else if (std::ranges::none_of(listed.config.stacks(), [&](const StackSpec& s) { return theory.is_meant(s); })) {
+      throw ConfigError(fmt::format("theory \"{}\": no stack of config \"{}\" is meant by its placements and inputs",
+                                    theory.name, theory.config));
+    }
+  }
   return list;
 }
 

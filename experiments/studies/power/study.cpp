@@ -23,10 +23,8 @@ const std::vector<study::Flag<PowerFlags>>& flags() {
   return all;
 }
 
-const config::RunOptions& options_of(const PowerList& list) { return list.configs.front().config.run; }
-
 stacks::MemoryEstimate memory_of(const PowerList& list) {
-  const int threads = study::threads_of(options_of(list));
+  const int threads = study::threads_of(list.configs.front().config.run);
   stacks::MemoryEstimate all;
   const auto add = [&](const stacks::LadderConfig& config, bool measures) {
     all.then(stacks::stacks_memory(config, config.theory.finite_width.value_or(true), measures, threads));
@@ -41,58 +39,37 @@ stacks::MemoryEstimate memory_of(const PowerList& list) {
   return all;
 }
 
-/// Returns a configuration of the list with what `request` sets on top of it, and with what --theory-set overrides,
-/// `overridden`.
-stacks::LadderConfig load_listed(const study::Request& request, const PowerConfig& config,
-                                 const std::vector<std::string>& overridden) {
-  study::Request own = request;
-  own.file = config.file;
-  own.entries = config.settings;
-  own.entries.insert(own.entries.end(), request.entries.begin(), request.entries.end());
-  own.theory_settings = overridden;
-  return own.load(stacks::ladder_section);
+study::Outcome compare(const PowerList& list, stacks::Progress& progress) {
+  const PowerResult result = power::run(list, progress);
+  if (result.stopped_early) return {.stopped_early = true};
+  return {.data = dataset_of(result), .table = table(result), .code = study::code_of(all_as_they_should_be(result))};
 }
 
-study::Job power_job(const std::shared_ptr<const PowerList>& run) {
-  return {.file = "power",
-          .run_options = options_of(*run),
-          .resolved = resolved(*run),
-          .memory = memory_of(*run),
-          .run = [run](stacks::Progress& progress) -> study::Outcome {
-            const PowerResult result = power::run(*run, progress);
-            if (result.stopped_early) return {.stopped_early = true};
-            return {.data = dataset_of(result),
-                    .table = table(result),
-                    .code = study::code_of(all_as_they_should_be(result))};
-          }};
-}
-
-study::Job false_alarm_job(const std::shared_ptr<const PowerList>& run, int master_seeds) {
-  return {.file = "",
-          .run_options = options_of(*run),
-          .resolved = resolved(*run),
-          .memory = memory_of(*run),
-          .unskippable = "--master-seeds: finished runs are cached anyhow",
-          .run = [run, master_seeds](stacks::Progress& progress) -> study::Outcome {
-            const FalseAlarmResult result = count_false_alarms(*run, master_seeds, progress);
-            if (result.stopped_early) {
-              progress.say(false_alarm_table(result));
-              return {.stopped_early = true};
-            }
-            return {.document = false_alarm_json(result),
-                    .table = false_alarm_table(result),
-                    .code = study::code_of(!too_many(result))};
-          }};
+study::Outcome count(const PowerList& list, int master_seeds, stacks::Progress& progress) {
+  const FalseAlarmResult result = count_false_alarms(list, master_seeds, progress);
+  if (!result.stopped_early) {
+    return {.document = false_alarm_json(result),
+            .table = false_alarm_table(result),
+            .code = study::code_of(!too_many(result))};
+  }
+  progress.say(false_alarm_table(result));
+  return {.stopped_early = true};
 }
 
 study::Job resolve(const study::Request& request) {
   const auto own = study::read_flags(flags(), request.flags);
   if (request.file.empty()) throw ConfigError("--config: expected a list of wrong theories, as " + shipped_list);
-  const auto run = std::make_shared<const PowerList>(
-      load_power(request.file, [&](const PowerConfig& config, const std::vector<std::string>& overridden) {
-        return load_listed(request, config, overridden);
-      }));
-  return own.master_seeds ? false_alarm_job(run, *own.master_seeds) : power_job(run);
+  const auto list = std::make_shared<const PowerList>(load_power(request));
+  study::Job job{.file = "power",
+                 .run_options = list->configs.front().config.run,
+                 .resolved = resolved(*list),
+                 .memory = memory_of(*list),
+                 .run = [list](stacks::Progress& progress) { return compare(*list, progress); }};
+  if (!own.master_seeds) return job;
+  job.file = "";
+  job.unskippable = "--master-seeds: finished runs are cached anyhow";
+  job.run = [list, seeds = *own.master_seeds](stacks::Progress& progress) { return count(*list, seeds, progress); };
+  return job;
 }
 
 }  // namespace
