@@ -29,6 +29,15 @@ constexpr std::pair<std::string_view, Numbers CellHistory::*> series[] = {
     {"grad_norm", &CellHistory::grad_norm},
     {"last_layer_norm", &CellHistory::last_layer_norm}};
 
+/// Calls visit(name, numbers) for every list of numbers of a history, in the order of the file.
+template <class Visit>
+void visit_numbers(const CellHistory& history, const Visit& visit) {
+  for (const auto& [name, part] : series) visit(std::string(name), history.*part);
+  for (const auto& [step, values] : history.records) {
+    for (const auto& [name, x] : values) visit(fmt::format("{}{}.{}", record_prefix, step, name), x);
+  }
+}
+
 /// Calls visit(name, tensor) for every tensor of a state, in the order of the file.
 template <class Visit>
 void visit_tensors(const TrainingState& state, const Visit& visit) {
@@ -39,25 +48,16 @@ void visit_tensors(const TrainingState& state, const Visit& visit) {
   }
 }
 
-std::span<const std::byte> bytes_of(std::span<const double> values) { return std::as_bytes(values); }
-
 std::string hash_of(std::span<const std::byte> bytes) {
   return config::sha256_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-/// Sums up the parts of a file: their names and hashes, in any order.
-class Checksum {
- public:
-  void add(const std::string& name, std::span<const std::byte> bytes) { parts_[name] = hash_of(bytes); }
-  [[nodiscard]] std::string text(const std::string& identity, int steps) const {
-    std::string all = fmt::format("{} {}\n", identity, steps);
-    for (const auto& [name, hash] : parts_) all += fmt::format("{} {}\n", name, hash);
-    return config::sha256_hex(all);
-  }
-
- private:
-  std::map<std::string, std::string> parts_;
-};
+/// The checksum of a file whose parts have these hashes, by name.
+std::string checksum_of(const std::map<std::string, std::string>& hashes, const std::string& identity, int steps) {
+  std::string all = fmt::format("{} {}\n", identity, steps);
+  for (const auto& [name, hash] : hashes) all += fmt::format("{} {}\n", name, hash);
+  return config::sha256_hex(all);
+}
 
 [[noreturn]] void refuse_file(const std::string& path, const std::string& reason) {
   throw InputError(fmt::format("{}: {}", path, reason));
@@ -81,38 +81,28 @@ void read_record(const std::string& tensor, const SafetensorsFile& file, CellHis
 
 void StateFile::write(const Backend& ops, const TrainingState& state, const CellHistory& history) const {
   std::vector<SafetensorsEntry> entries;
-  const auto shape = [](const Tensor& x) { return std::vector<std::int64_t>{x.rows(), x.cols()}; };
-  const auto length = [](const Numbers& x) { return std::vector{static_cast<std::int64_t>(x.size())}; };
-  for (const auto& [name, part] : series) {
-    entries.push_back({std::string(name), SafetensorsType::f64, length(history.*part)});
-  }
-  for (const auto& [step, values] : history.records) {
-    for (const auto& [name, x] : values) {
-      entries.push_back({fmt::format("{}{}.{}", record_prefix, step, name), SafetensorsType::f64, length(x)});
-    }
-  }
+  visit_numbers(history, [&](const std::string& name, const Numbers& x) {
+    entries.push_back({name, SafetensorsType::f64, {static_cast<std::int64_t>(x.size())}});
+  });
   visit_tensors(state, [&](const std::string& name, const Tensor& x) {
-    entries.push_back({name, written_type(x.dtype()), shape(x)});
+    entries.push_back({name, written_type(x.dtype()), {x.rows(), x.cols()}});
   });
   entries.push_back({std::string(checksum), SafetensorsType::u8, {static_cast<std::int64_t>(checksum_length)}});
   OutputFile file(path_);
   SafetensorsWriter writer(file, entries, {{"identity", identity_}, {"steps", fmt::format("{}", state.steps)}});
-  Checksum sum;
-  const auto put = [&](const std::string& name, std::span<const std::byte> bytes) {
-    sum.add(name, bytes);
+  std::map<std::string, std::string> hashes;
+  const auto put = [&]<class T>(const std::string& name, const std::vector<T>& values) {
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+    hashes[name] = hash_of(bytes);
     writer.put_bytes(name, bytes);
   };
-  for (const auto& [name, part] : series) put(std::string(name), bytes_of(history.*part));
-  for (const auto& [step, values] : history.records) {
-    for (const auto& [name, x] : values) put(fmt::format("{}{}.{}", record_prefix, step, name), bytes_of(x));
-  }
+  visit_numbers(history, put);
   visit_tensors(state, [&](const std::string& name, const Tensor& x) {
     const Numbers values = ops.to_host(x);
-    if (x.dtype() == DType::f64) return put(name, bytes_of(values));
-    const std::vector<float> narrow(values.begin(), values.end());
-    put(name, std::as_bytes(std::span(narrow)));
+    if (x.dtype() == DType::f64) return put(name, values);
+    put(name, std::vector<float>(values.begin(), values.end()));
   });
-  const std::string total = sum.text(identity_, state.steps);
+  const std::string total = checksum_of(hashes, identity_, state.steps);
   writer.put_bytes(std::string(checksum), std::as_bytes(std::span(total)));
   writer.close();
   file.commit();
@@ -122,9 +112,7 @@ std::optional<StateFile::Content> StateFile::read(const Backend& ops, const Trai
   const std::filesystem::file_status status = std::filesystem::symlink_status(path_);
   if (!std::filesystem::exists(status)) return std::nullopt;
   try {
-    if (std::filesystem::is_symlink(status)) {
-      refuse_file(path_, "this is a symbolic link, expected a regular file");
-    }
+    if (std::filesystem::is_symlink(status)) refuse_file(path_, "this is a symbolic link, expected a regular file");
     return content_of(SafetensorsFile(path_), ops, like);
   } catch (const InputError& error) {
     throw InputError(fmt::format("{}; without this file its run begins again", error.what()));
@@ -143,12 +131,12 @@ StateFile::Content StateFile::content_of(const SafetensorsFile& file, const Back
   }
   Content content{.state = like, .history = {}};
   content.state.steps = number_in(metadata("steps"), path_);
-  Checksum sum;
+  std::map<std::string, std::string> hashes;
   for (const auto& [name, view] : file.tensors()) {
-    if (name != checksum) sum.add(name, view.bytes);
+    if (name != checksum) hashes[name] = hash_of(view.bytes);
   }
   const SafetensorsView& written = file.find(std::string(checksum));
-  const std::string expected = sum.text(identity_, content.state.steps);
+  const std::string expected = checksum_of(hashes, identity_, content.state.steps);
   if (!std::ranges::equal(written.bytes, std::as_bytes(std::span(expected)))) {
     refuse_file(path_, "damaged: its content is not what its checksum says");
   }

@@ -7,9 +7,10 @@
 #include <cctype>
 #include <iterator>
 #include <limits>
-#include <map>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "experiments/engine/cache/cache.h"
 #include "experiments/engine/run/cost.h"
@@ -46,25 +47,6 @@ StateFile state_of(const TrainCell& cell, const SavedStates& states) {
   const std::string identity = config::sha256_hex(states.identity + identity_of(cell));
   return {fmt::format("{}/{}-{}.safetensors", states.folder, cell.name, identity.substr(0, 12)), identity};
 }
-
-/// Hands results on in the order of the list, whatever the order in which they come.
-class InOrder {
- public:
-  explicit InOrder(const std::function<void(TrainedCell)>& use) : use_(use) {}
-  void put(std::size_t index, TrainedCell cell) {
-    waiting_.emplace(index, std::move(cell));
-    for (auto it = waiting_.find(next_); it != waiting_.end(); it = waiting_.find(next_)) {
-      use_(std::move(it->second));
-      waiting_.erase(it);
-      ++next_;
-    }
-  }
-
- private:
-  const std::function<void(TrainedCell)>& use_;
-  std::map<std::size_t, TrainedCell> waiting_;
-  std::size_t next_ = 0;
-};
 
 }  // namespace
 
@@ -145,32 +127,16 @@ stacks::MemoryEstimate training_memory(const TrainConfig& config, double cells, 
 void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
                  const SavedStates& states, stacks::Progress& progress, const std::function<void(TrainedCell)>& use) {
   std::mutex mutex;
-  InOrder results(use);
+  std::vector<std::optional<TrainedCell>> done(cells.size());  // until those before them have been used
+  std::size_t used = 0;
   FirstException failure;
   const auto run = [&](std::size_t i) {
     const TrainCell& cell = cells[i];
     std::optional<StateFile> state;
     if (!states.folder.empty()) state.emplace(state_of(cell, states));
-    // After another cell's failure this one stops too, its state being kept, so that the failure is told at once.
-    CellCallbacks callbacks{.stop_requested = [&] { return progress.stop_requested() || failure.failed(); },
-                            .on_step =
-                                [&] {
-                                  const std::lock_guard lock(mutex);
-                                  progress.step(cell.name);
-                                },
-                            .on_kept =
-                                [&](int steps) {
-                                  const std::lock_guard lock(mutex);
-                                  progress.cached(cell.name, steps);
-                                },
-                            .on_state =
-                                [&] {
-                                  const std::lock_guard lock(mutex);
-                                  progress.set_resumable(states.folder);
-                                }};
-    callbacks.on_record = [&](int step, const CellHistory& history) {
-      const std::lock_guard lock(mutex);
+    const auto on_record = [&](int step, const CellHistory& history) {
       constexpr double none = std::numeric_limits<double>::quiet_NaN();
+      const std::lock_guard lock(mutex);
       return progress.recorded({.run = cell.name,
                                 .placement = config::placement_label(cell.spec),
                                 .seed = cell.seed,
@@ -180,13 +146,25 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
                                 .grad_norm = history.grad_norm.empty() ? none : history.grad_norm.back(),
                                 .values = &history.records.at(step)});
     };
-    callbacks.at_record = states.at_record;
-    callbacks.at_end = states.at_end;
-    callbacks.forgets_weights = states.forgets_weights;
+    const CellCallbacks callbacks{
+        // After another cell's failure this one stops too and saves its state, so that the failure is reported at once.
+        .stop_requested = [&] { return progress.stop_requested() || failure.failed(); },
+        .on_step = [&] { progress.step(cell.name); },
+        .on_kept = [&](int steps) { progress.cached(cell.name, steps); },
+        .on_state =
+            [&] {
+              const std::lock_guard lock(mutex);
+              progress.set_resumable(states.folder);
+            },
+        .on_record = on_record,
+        .at_record = states.at_record,
+        .at_end = states.at_end,
+        .forgets_weights = states.forgets_weights};
     TrainedCell trained = run_cell(ops, cell, corpus, state ? &*state : nullptr, callbacks);
-    const std::lock_guard lock(mutex);
     progress.step(cell.name, cell.train.steps - static_cast<int>(trained.history.loss.size()));
-    results.put(i, std::move(trained));
+    const std::lock_guard lock(mutex);
+    done[i] = std::move(trained);
+    for (; used < done.size() && done[used]; ++used) use(*std::exchange(done[used], std::nullopt));
   };
   const auto threads = static_cast<std::size_t>(omp_get_max_threads());
   const std::size_t beside = threads > 1 ? cells.size() / threads * threads : 0;
