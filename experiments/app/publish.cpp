@@ -14,7 +14,6 @@
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"
-#include "experiments/engine/study/origin.h"
 #include "sim/base/printable.h"
 #include "sim/files/destination.h"
 #include "sim/files/output_file.h"

@@ -12,7 +12,7 @@
 #include "experiments/bench/measure.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/settings/build_info.h"
-#include "experiments/engine/study/origin.h"
+#include "experiments/engine/study/study.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
 

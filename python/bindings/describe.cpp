@@ -1,5 +1,3 @@
-#include "python/bindings/describe.h"
-
 #include <fmt/format.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
@@ -15,9 +13,10 @@
 #include "experiments/engine/settings/config.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/resolved.h"
-#include "experiments/engine/study/origin.h"
+#include "experiments/engine/study/study.h"
 #include "experiments/studies/describe.h"
 #include "experiments/studies/studies.h"
+#include "python/bindings/bindings.h"
 #include "python/bindings/own_thread.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"

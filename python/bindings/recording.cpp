@@ -1,5 +1,3 @@
-#include "python/bindings/recording.h"
-
 #include <fmt/format.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -17,14 +15,13 @@
 
 #include "experiments/engine/settings/config.h"
 #include "experiments/engine/settings/json_text.h"
-#include "experiments/engine/study/origin.h"
+#include "experiments/engine/study/study.h"
 #include "experiments/studies/probe/replay.h"
-#include "python/bindings/model.h"
+#include "python/bindings/bindings.h"
 #include "python/bindings/own_thread.h"
-#include "python/bindings/run.h"
 #include "sim/base/error.h"
 #include "sim/checkpoint/checkpoint.h"
-#include "sim/core/idle_memory.h"
+#include "sim/core/memory_reserve.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -1,5 +1,3 @@
-#include "python/bindings/run.h"
-
 #include <fmt/format.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
@@ -16,12 +14,10 @@
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/threads.h"
 #include "experiments/engine/settings/json_text.h"
-#include "experiments/engine/study/origin.h"
 #include "experiments/studies/studies.h"
-#include "python/bindings/model.h"
+#include "python/bindings/bindings.h"
 #include "python/bindings/own_thread.h"
 #include "sim/base/printable.h"
-#include "sim/core/idle_memory.h"
 #include "sim/core/memory_reserve.h"
 #include "sim/files/output_file.h"
 
@@ -75,6 +71,12 @@ nb::dict record_of(const stacks::TrainingRecord& record) {
   return all;
 }
 
+/// Shows what happened since the last snapshot.
+void show(WatchedProgress& progress, const nb::object& on_progress) {
+  if (on_progress.is_none()) return;
+  if (const auto snapshot = progress.snapshot()) on_progress(*snapshot);
+}
+
 std::function<void()> watcher(WatchedProgress& progress, const nb::object& on_progress, const nb::object& on_record) {
   return [&] {
     if (const stacks::TrainingRecord* record = progress.record(); record != nullptr) {
@@ -83,8 +85,7 @@ std::function<void()> watcher(WatchedProgress& progress, const nb::object& on_pr
       if (truth < 0) throw nb::python_error();
       progress.answer(truth == 1);
     }
-    if (on_progress.is_none()) return;
-    if (const auto snapshot = progress.snapshot()) on_progress(*snapshot);
+    show(progress, on_progress);
   };
 }
 
@@ -150,16 +151,9 @@ std::string json(Result& result, const std::vector<std::string>& argv) {
   return config::json_text(study::whole_json(result.outcome));
 }
 
-}  // namespace
-
-const study::Study& study_named(const std::string& name) {
-  const auto found = std::ranges::find(studies(), name, &study::Study::name);
-  if (found != studies().end()) return *found;
-  std::vector<std::string> names;
-  for (const study::Study& one : studies()) names.push_back(one.name);
-  throw ConfigError(fmt::format("{}: there is no such study; nearest is {}", shortened(name), nearest(name, names)));
-}
-
+/// Runs a study on a thread of its own, with the OpenMP threads that the request has, while the calling thread looks
+/// for signals every 50 ms, and calls `on_progress` (Snapshot) and `on_record` (a dictionary; false ends that stack's
+/// training). Both may be None. An exception of theirs, and KeyboardInterrupt, stop the run and go to the caller.
 std::shared_ptr<Result> run(const std::string& name, study::Request request, const nb::object& on_progress,
                             const nb::object& on_record) {
   const auto result = std::make_shared<Result>();
@@ -176,12 +170,12 @@ std::shared_ptr<Result> run(const std::string& name, study::Request request, con
   } catch (const Error& error) {
     throw_naming_cache(error, progress, result->tasks);
   }
-  if (!on_progress.is_none()) {
-    if (const auto last = progress.snapshot()) on_progress(*last);
-  }
+  show(progress, on_progress);
   return result;
 }
 
+/// Completes a result whose own file is written: writes the study's other files, as exported models, and removes the
+/// cached tasks.
 void commit(const std::shared_ptr<Result>& result, const nb::object& on_progress) {
   WatchedProgress progress(false);
   progress.use_cache(result->tasks ? &*result->tasks : nullptr);
@@ -196,12 +190,40 @@ void commit(const std::shared_ptr<Result>& result, const nb::object& on_progress
         result->tasks.reset();
       },
       [] {});
-  if (!on_progress.is_none()) {
-    if (const auto last = progress.snapshot()) on_progress(*last);
-  }
+  show(progress, on_progress);
+}
+
+}  // namespace
+
+const study::Study& study_named(const std::string& name) {
+  const auto found = std::ranges::find(studies(), name, &study::Study::name);
+  if (found != studies().end()) return *found;
+  std::vector<std::string> names;
+  for (const study::Study& one : studies()) names.push_back(one.name);
+  throw ConfigError(fmt::format("{}: there is no such study; nearest is {}", shortened(name), nearest(name, names)));
 }
 
 void add_run(nb::module_& module) {
+  nb::class_<study::Request>(module, "Request", "What a caller asks of a study.")
+      .def(nb::init<>())
+      .def_rw("file", &study::Request::file)
+      .def_rw("entries", &study::Request::entries)
+      .def_rw("settings", &study::Request::settings)
+      .def_rw("theory_settings", &study::Request::theory_settings)
+      .def_rw("seed", &study::Request::seed)
+      .def_rw("seeds", &study::Request::seeds)
+      .def_rw("threads", &study::Request::threads)
+      .def_rw("device", &study::Request::device)
+      .def_rw("dtype", &study::Request::dtype)
+      .def_rw("out", &study::Request::out)
+      .def_rw("force", &study::Request::force)
+      .def_rw("flags", &study::Request::flags)
+      .def_prop_rw(
+          "memory", [](const study::Request& r) { return r.memory; },
+          [](study::Request& r, const std::string& word) { r.memory = study::bytes_of("memory", word); })
+      .def_prop_rw(
+          "model", [](const study::Request& r) { return Model{r.model}; },
+          [](study::Request& r, const Model& model) { r.model = model.memory; });
   nb::class_<Snapshot>(module, "Snapshot", "How far a run is.")
       .def_ro("what", &Snapshot::what)
       .def_ro("label", &Snapshot::label)
@@ -227,37 +249,8 @@ void add_run(nb::module_& module) {
       .def("facts", &facts)
       .def("circumstances", &circumstances, "argv"_a)
       .def("json", &json, "argv"_a);
-  module.def(
-      "run",
-      [](const std::string& name, const std::string& file, const std::vector<std::string>& entries,
-         const std::vector<std::string>& settings, const std::vector<std::string>& theory_settings,
-         std::optional<std::uint64_t> seed, std::optional<int> seeds, std::optional<int> threads,
-         std::optional<std::string> device, std::optional<std::string> dtype, std::optional<std::string> out,
-         const std::optional<std::string>& memory, bool force, const study::FlagValues& flags,
-         const std::optional<Model>& model, const nb::object& on_progress, const nb::object& on_record) {
-        return run(name,
-                   {.file = file,
-                    .entries = entries,
-                    .settings = settings,
-                    .theory_settings = theory_settings,
-                    .seed = seed,
-                    .seeds = seeds,
-                    .threads = threads,
-                    .device = std::move(device),
-                    .dtype = std::move(dtype),
-                    .out = std::move(out),
-                    .memory = memory ? std::optional(study::bytes_of("memory", *memory)) : std::nullopt,
-                    .force = force,
-                    .flags = flags,
-                    .model = model ? model->memory : nullptr},
-                   on_progress, on_record);
-      },
-      "name"_a, nb::kw_only(), "file"_a = "", "entries"_a = std::vector<std::string>(),
-      "settings"_a = std::vector<std::string>(), "theory_settings"_a = std::vector<std::string>(),
-      "seed"_a = nb::none(), "seeds"_a = nb::none(), "threads"_a = nb::none(), "device"_a = nb::none(),
-      "dtype"_a = nb::none(), "out"_a = nb::none(), "memory"_a = nb::none(), "force"_a = false,
-      "flags"_a = study::FlagValues(), "model"_a = nb::none(), "on_progress"_a = nb::none(), "on_record"_a = nb::none(),
-      "Runs a study.");
+  module.def("run", &run, "name"_a, "request"_a, "on_progress"_a = nb::none(), "on_record"_a = nb::none(),
+             "Runs a study.");
   module.def("commit", &commit, "result"_a, "on_progress"_a = nb::none(),
              "Writes the other files of a result, whose own file is written, and removes its cached tasks.");
 }

@@ -11,7 +11,7 @@
 #include "experiments/app/command.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/tools/tools.h"
-#include "experiments/engine/study/origin.h"
+#include "experiments/engine/study/study.h"
 #include "sim/base/printable.h"
 
 namespace periscope::app {

@@ -1,9 +1,67 @@
 #include "experiments/engine/study/study.h"
 
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <fstream>
 #include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "experiments/engine/result/json.h"
+#include "experiments/engine/settings/build_info.h"
+#include "experiments/engine/settings/json_text.h"
+#include "experiments/engine/settings/sha256.h"
+#include "sim/backends.h"
 
 namespace periscope::study {
+namespace {
+
+std::int64_t peak_memory() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return std::int64_t{used.ru_maxrss} * 1024;  // Linux counts in KiB
+}
+
+/// Escapes text for use inside braces of BibTeX.
+std::string bibtex(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (std::string_view("\\{}~^").find(c) != std::string_view::npos) continue;
+    if (std::string_view("%&#_$").find(c) != std::string_view::npos) escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
+std::string entries(const std::string& version, const std::string& commit, const std::string& result) {
+  return fmt::format(
+      R"(@software{{periscope,
+  title = {{Periscope: a laboratory for normalization placement in deep residual stacks}},
+  author = {{{{The Periscope authors}}}},
+  version = {{{}}},
+  note = {{Commit {}{}}}
+}}
+
+@inproceedings{{kim2025periln,
+  title = {{{{Peri-LN}}: Revisiting Normalization Layer in the Transformer Architecture}},
+  author = {{Kim, Jeonghoon and Lee, Byeongchan and Park, Cheonbok and Oh, Yeontaek and Kim, Beomjun and Yoo, Taehwan and
+            Shin, Seongjin and Han, Dongyoon and Shin, Jinwoo and Yoo, Kang Min}},
+  booktitle = {{Proceedings of the 42nd International Conference on Machine Learning}},
+  series = {{Proceedings of Machine Learning Research}},
+  volume = {{267}},
+  year = {{2025}},
+  note = {{arXiv:2502.02732}}
+}}
+)",
+      bibtex(version), bibtex(commit), bibtex(result));
+}
+
+}  // namespace
 
 std::vector<std::string> acting_keys(const Study& study) {
   std::vector<std::string> keys = study.shared_keys;
@@ -19,6 +77,57 @@ std::string result_file(const Job& job, const std::string& extension) {
 std::optional<cache::Cache> cache_of(const Study& study, const Job& job) {
   if (job.run_options.out.empty() || job.resolved.hashed.is_null()) return std::nullopt;
   return cache::Cache(job.run_options.out, job.file.empty() ? study.name : job.file, job.resolved);
+}
+
+void seal(const Study& study, const Job& job, Outcome& outcome) {
+  const config::Resolved& resolved = outcome.resolved ? *outcome.resolved : job.resolved;
+  const auto json = [](const nlohmann::ordered_json& value) { return dataset::JsonText{config::json_text(value)}; };
+  dataset::Facts facts{{"program", "periscope"},
+                       {"version", std::string(build_info::version)},
+                       {"commit", std::string(build_info::commit)},
+                       {"compiler", std::string(build_info::compiler)},
+                       {"program_sha256", config::program_sha256()},
+                       {"device", job.run_options.device},
+                       {"instructions", std::string(instructions_of(job.run_options.device))},
+                       {"config_sha256", config::config_sha256(resolved)},
+                       {"config", json(resolved.printed)}};
+  if (!resolved.differences.is_null()) facts.emplace_back("config_differences", json(resolved.differences));
+  if (!job.overridden.is_null()) facts.emplace_back("theory_told", json(job.overridden));
+  facts.emplace_back("study", study.name);
+  facts.emplace_back("result", study.schema->kind());
+  facts.emplace_back("result_version", std::int64_t{study.schema->version()});
+  for (auto& [name, value] : outcome.data->facts) dataset::set(facts, name, std::move(value));
+  dataset::set(facts, "exit_code", std::int64_t{static_cast<int>(outcome.code)});
+  outcome.data->facts = std::move(facts);
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+dataset::Facts circumstances(const std::vector<std::string>& argv, int threads, double seconds) {
+  return {{"created", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+          {"argv", dataset::JsonText{config::json_text(argv)}},
+          {"cpu", cpu_name()},
+          {"threads", std::int64_t{threads}},
+          {"seconds", std::round(seconds * 1e3) / 1e3},
+          {"peak_memory", peak_memory()}};
+}
+
+nlohmann::ordered_json whole_json(const Outcome& outcome) {
+  return outcome.data ? dataset::json_of(*outcome.data) : outcome.document;
+}
+
+std::string citation(const std::function<std::string(const char*)>& attribute) {
+  if (!attribute) return entries(build_info::version, build_info::commit, "");
+  const std::string result =
+      fmt::format("; a result of its study {} on {}, {}, with the configuration of SHA-256 {}", attribute("study"),
+                  attribute("device"), attribute("instructions"), attribute("config_sha256"));
+  return entries(attribute("version"), attribute("commit"), result);
 }
 
 }  // namespace periscope::study
