@@ -1,6 +1,6 @@
-#include <array>
 #include <cmath>
 #include <optional>
+#include <ranges>
 
 #include "experiments/engine/judge/width_bias.h"
 #include "experiments/engine/result/curves.h"
@@ -15,9 +15,6 @@ using dataset::Builder;
 using dataset::Table;
 using dataset::text_of;
 using dataset::Type;
-
-/// The statistics for which theory at initialisation has a band.
-constexpr std::array banded{Statistic::second_moment, Statistic::variance, Statistic::grad_sq};
 
 std::vector<dataset::ColumnSpec> curves() {
   return dataset::curve_columns("", {{"measured", "measured"},
@@ -69,17 +66,15 @@ std::optional<std::vector<double>> end_of_band(const ProbeResult& r, Statistic s
   return end;
 }
 
-Table<ProbeResult> bands_table() {
-  Table<ProbeResult> table;
-  for (const Statistic s : banded) {
-    for (const bool is_low : {true, false}) {
-      const std::string end = is_low ? "low" : "high";
+void add_bands(Table<ProbeResult>& table) {
+  for (const Statistic s : {Statistic::variance, Statistic::grad_sq}) {
+    for (const double side : {-1.0, 1.0}) {
+      const std::string end = side < 0.0 ? "low" : "high";
       table.column_if_any({text_of(s) + "_at_init_" + end, "depth", std::string(units_of(s)),
                            end + " end of theory's band: 2 standard errors and the finite-width term of T19"},
-                          [s, side = is_low ? -1.0 : 1.0](const ProbeResult& r) { return end_of_band(r, s, side); });
+                          [s, side](const ProbeResult& r) { return end_of_band(r, s, side); });
     }
   }
-  return table;
 }
 
 std::vector<std::string> token_texts(const ProbeResult& r) {
@@ -89,34 +84,27 @@ std::vector<std::string> token_texts(const ProbeResult& r) {
   return texts;
 }
 
-std::optional<std::vector<double>> angular_distance(const ProbeResult& r) {
-  const std::vector<double>& measured = r.measured.reading.profile.angular_distance;
-  const std::size_t depths = r.measured.growth.size() + 1;
-  return measured.size() == depths * depths ? std::optional(measured) : std::nullopt;
-}
-
-Table<ProbeResult> tokens_table() {
+void add_tokens(Table<ProbeResult>& table) {
   using R = ProbeResult;
-  Table<R> table;
-  table.column({"model", "", "", "what the model is called"}, &R::model)
-      .column({"family", "", "", "of checkpoints; nothing for other weights"}, &R::family)
-      .column({"tokenizer", "", "", "what the tokens come from"}, [](const R& r) { return r.input.tokenizer_name; })
-      .column({"token_id", "token", "1", "what the model reads"}, [](const R& r) { return r.input.ids; })
-      .column({"token_text", "token", "", "what the id stands for"}, token_texts)
-      .column({"label", "token", "1", "what the model is to predict; -1: nothing"},
-              [](const R& r) { return r.input.labels; })
+  table.column({"model", "", "", "name of the model"}, &R::model)
+      .column({"family", "", "", "family of the checkpoint; empty for other weights"}, &R::family)
+      .column({"tokenizer", "", "", "source of the tokens"}, [](const R& r) { return r.input.tokenizer_name; })
+      .column({"token_id", "token", "1", "id of the token"}, [](const R& r) { return r.input.ids; })
+      .column({"token_text", "token", "", "text of the token"}, token_texts)
+      .column({"label", "token", "1", "id to predict; -1: none"}, [](const R& r) { return r.input.labels; })
       .column({"loss", "", "nat", "mean loss of the tokens that have a label"},
               [](const R& r) { return r.measured.loss; })
       .column({"token_loss", "token", "nat", "negative logarithm of the label's probability"},
               [](const R& r) { return r.measured.token_losses; })
-      .column_if_any({"angular_distance_measured", "depth other_depth", "1",
-                      "angular distance arccos(cos)/pi between the stream at two depths, mean over at most 32 evenly "
-                      "spaced tokens"},
-                     angular_distance);
-  return table;
+      .family({{"angular_distance_measured", "depth other_depth", Type::real, "1",
+                "angular distance arccos(cos)/pi between the stream at two depths, mean over at most 32 evenly spaced "
+                "tokens"}},
+              [](const R& r, const Builder::Row& row) {
+                dataset::put_square(row, "angular_distance_measured", r.measured.reading.profile.angular_distance);
+              });
 }
 
-/// Without those that nothing is known of.
+/// The nulls that something is known of, by their index.
 std::vector<std::pair<std::size_t, LeftOver>> nulls_of(const ProbeResult& r) {
   std::vector<std::pair<std::size_t, LeftOver>> all;
   for (std::size_t i = 0; i < stacks::size_nulls.size() && growth_split(r); ++i) {
@@ -125,37 +113,35 @@ std::vector<std::pair<std::size_t, LeftOver>> nulls_of(const ProbeResult& r) {
   return all;
 }
 
-Table<ProbeResult> split_table() {
-  using N = LeftOver;
-  Table<N> nulls;
-  nulls.column({"null_draws", "null", "1", "random models that were drawn"}, &N::draws)
+void add_split(Table<ProbeResult>& table) {
+  Table<LeftOver> nulls;
+  nulls.column({"null_draws", "null", "1", "random models that were drawn"}, &LeftOver::draws)
       .column({"null_left_over", "null depth", "nat",
                "log of the stream's measured second moment over the null's: theory's, of the last one the draws' "
                "geometric mean"},
-              &N::value)
+              &LeftOver::value)
       .column_if_any(
           {"null_left_over_error", "null depth", "nat", "what models of the null have for it, root mean square"},
-          [](const N& n) { return n.draws > 0 ? std::optional(n.error) : std::nullopt; });
+          [](const LeftOver& n) { return n.draws > 0 ? std::optional(n.error) : std::nullopt; });
   Table<GrowthSplit> parts;
   parts
       .column({"log_growth_from_scales", "depth", "nat",
                "log of the stream's second moment at the matrices' own root mean squares and gains over that at "
                "initialisation"},
-              [](const GrowthSplit& g) { return g.from_scales; })
+              &GrowthSplit::from_scales)
       .column({"log_growth_from_sizes_inside", "depth", "nat",
                "log of the stream's second moment at profiles of rank one (scale of every row and column, of embedding "
                "tables of the rows in use) over that at the matrices' scales (T29)"},
-              [](const GrowthSplit& g) { return g.from_sizes_inside; })
+              &GrowthSplit::from_sizes_inside)
       .column({"log_growth_from_alignment", "depth", "nat",
                "log of the stream's measured second moment over that of random weights with these profiles"},
               [](const GrowthSplit& g) { return g.from_alignment.value; });
-  Table<ProbeResult> table;
   table.part(parts, growth_split).rows_at("null", nulls, nulls_of);
-  return table;
 }
 
-Table<ProbeResult> growth_table() {
+void add_growth(Table<ProbeResult>& table) {
   using G = Growth;
+  using R = ProbeResult;
   const std::string mean = ", mean over tokens (T15)";
   const auto over = [](double G::*a, double G::*b) { return [=](const G& g) { return g.*a / g.*b; }; };
   Table<G> identity;
@@ -171,17 +157,14 @@ Table<ProbeResult> growth_table() {
               over(&G::cross, &G::branch))
       .column({"growth_residual", "sublayer", "1", "worst token's violation of T15 in units of what rounding explains"},
               &G::residual);
-  using R = ProbeResult;
-  Table<R> table;
   table.rows("sublayer", identity, [](const R& r) { return r.measured.growth; })
       .column({"growth_violated", "", "1", "1: T15 is violated beyond rounding in some sublayer"},
               [](const R& r) { return violates_growth_identity(r.measured); })
       .column({"branch_from_gains", "sublayer", "1", "beta^2 E[b^2] from norm B's gains (and biases) alone"},
               [](const R& r) { return r.measured.branch_from_gains; });
-  return table;
 }
 
-/// By signal and sublayer: those by depth from the first sublayer on.
+/// Largest |x| by signal and sublayer; of a signal by depth, from the first sublayer on.
 std::vector<double> maxima(const ProbeResult& r) {
   std::vector<double> all;
   for (const SignalPeaks& signal : signal_peaks(r.measured)) {
@@ -198,7 +181,7 @@ std::vector<double> margins(const ProbeResult& r) {
   return all;
 }
 
-Table<ProbeResult> extremes_table() {
+void add_extremes(Table<ProbeResult>& table) {
   using R = ProbeResult;
   const std::string on = "depth rank";
   Table<Entry> entries;
@@ -215,32 +198,25 @@ Table<ProbeResult> extremes_table() {
         for (const Entry& entry : e.top) all.push_back(std::abs(entry.value) / e.median);
         return all;
       });
-  Table<NumberFormat> formats;
-  formats.column({"format_largest", "format", "1", "largest finite number of the format"}, &NumberFormat::largest);
-  Table<R> table;
-  table
-      .rows(
-          "depth", extremes, [](const R& r) -> const auto& { return r.measured.extremes; })
+  table.rows("depth", extremes, [](const R& r) { return r.measured.extremes; })
       .column({"signal_maximum", "signal sublayer", "1", "max |x| over all tokens and features"}, maxima)
-      .rows(
-          "format", formats, [](const R& /*r*/) -> const auto& { return number_formats; })
+      .column({"format_largest", "format", "1", "largest finite number of the format"},
+              [](const R&) { return number_formats | std::views::transform(&NumberFormat::largest); })
       .column({"margin", "format signal sublayer", "1", "a format's largest number over max |x|"}, margins);
-  return table;
 }
 
 std::optional<std::string> if_said(const std::string& words) {
   return words.empty() ? std::nullopt : std::optional(words);
 }
 
-Table<ProbeResult> remarks_table() {
+void add_remarks(Table<ProbeResult>& table) {
   using R = ProbeResult;
-  Table<R> table;
   table
       .column_if_any({"theory_refusal", "", "", "why there is no prediction"},
                      [](const R& r) { return if_said(r.initial.refusal); })
       .column_if_any({"scales_theory_refusal", "", "", "why there is no prediction at the model's own scales"},
                      [](const R& r) { return if_said(r.nulls[stacks::matrices_null].predicted.refusal); })
-      .column_if_any({"gradient_theory_refusal", "", "", "why there is none of gradients"},
+      .column_if_any({"gradient_theory_refusal", "", "", "why there is no prediction of gradients"},
                      [](const R& r) { return if_said(r.initial.gradient_refusal); })
       .column_if_any({"diverged_at", "", "1", "first sublayer whose stream is not finite"},
                      [](const R& r) {
@@ -249,21 +225,14 @@ Table<ProbeResult> remarks_table() {
                      })
       .column_if_any({"not_finite", "", "", "first signal, gradient or loss that is not finite"},
                      [](const R& r) { return if_said(not_finite(r)); })
-      .column({"notes", "note", "", "what else there is to know"}, &R::notes);
-  return table;
+      .column({"notes", "note", "", "remarks on the run"}, &R::notes);
 }
 
 const Table<ProbeResult>& table_of_all() {
   static const Table<ProbeResult> all = [] {
-    const auto itself = [](const ProbeResult& r) { return &r; };
     Table<ProbeResult> table;
-    table.family(curves(), put_curves)
-        .part(bands_table(), itself)
-        .part(tokens_table(), itself)
-        .part(split_table(), itself)
-        .part(growth_table(), itself)
-        .part(extremes_table(), itself)
-        .part(remarks_table(), itself);
+    table.family(curves(), put_curves);
+    for (const auto& add : {add_bands, add_tokens, add_split, add_growth, add_extremes, add_remarks}) add(table);
     return table;
   }();
   return all;
@@ -279,7 +248,7 @@ const dataset::Schema& schema() {
     dimensions.push_back({"format", Type::text, "", "number format"});
     dimensions.push_back({"null", Type::text, "", "law of random weights that the model is compared with"});
     dimensions.push_back({"note"});
-    return dataset::Schema("probe", 7, std::move(dimensions), table_of_all().specs());
+    return dataset::Schema("probe", 8, std::move(dimensions), table_of_all().specs());
   }();
   return declared;
 }
