@@ -15,7 +15,6 @@ namespace periscope::train {
 namespace {
 
 using dataset::Builder;
-using dataset::ColumnSpec;
 using dataset::text_of;
 using dataset::Type;
 using Values = std::vector<double>;
@@ -24,85 +23,64 @@ using Row = Builder::Row;
 const std::string on_cell = "placement seed";
 const std::string on_record = on_cell + " record";
 
-ColumnSpec on_records(std::string name, const std::string& dimensions, std::string units, std::string meaning) {
-  return {.name = std::move(name),
-          .dimensions = dimensions.empty() ? on_record : on_record + " " + dimensions,
-          .type = Type::real,
-          .units = std::move(units),
-          .meaning = std::move(meaning)};
-}
-
-/// Returns the columns of the numbers that a record has besides curves, by the names that Recorder gives them.
-const std::vector<std::pair<std::string, ColumnSpec>>& record_columns() {
-  static const std::vector<std::pair<std::string, ColumnSpec>> all = [] {
-    std::vector<std::pair<std::string, ColumnSpec>> columns;
-    for (ColumnSpec c :
-         {on_records("validation_loss", "", "nat", "cross-entropy on the held-out windows"),
-          on_records("growth_stream", "sublayer", "1", "T15: alpha^2 q, mean over tokens"),
-          on_records("growth_branch", "sublayer", "1", "T15: beta^2 s^2"),
-          on_records("growth_cross", "sublayer", "1", "T15: 2 alpha beta sqrt(q) s cos(x, branch)"),
-          on_records("growth_sum", "sublayer", "1", "T15: q of the stream after the sublayer, before norm C"),
-          on_records("growth_residual", "sublayer", "1",
-                     "T15: worst token's deviation in units of what rounding explains"),
-          on_records("largest", "sublayer", "1", "largest |x| of any signal of the sublayer, infinite if one is NaN"),
-          on_records("top_magnitudes", "rank", "1", "largest |x| of the stream at all depths"),
-          on_records("top_depths", "rank", "1", "the depths at which they are"),
-          on_records("angular_distance", "depth other_depth", "1",
-                     "arccos(cos)/pi between the stream at two depths, mean over at most 32 evenly spaced tokens"),
-          on_records("attention_entropy", "layer", "nat",
-                     "entropy of attention, mean over heads and tokens that see two or more")}) {
-      columns.emplace_back(c.name, std::move(c));
-    }
-    for (const Weight norm : {Weight::norm_a, Weight::norm_b, Weight::norm_c}) {
-      const std::string name = text_of(norm);
-      columns.emplace_back("gain_mean." + name, on_records("gain_mean_" + name, "sublayer", "1",
-                                                           "mean over features of the gain of " + name));
-      columns.emplace_back("gain_rms." + name,
-                           on_records("gain_rms_" + name, "sublayer", "1", "root mean square of the gain of " + name));
-    }
-    return columns;
-  }();
-  return all;
-}
-
 const Values* find(const training::RecordedValues& values, const std::string& name) {
   const auto it = values.find(name);
   return it == values.end() || it->second.empty() ? nullptr : &it->second;
 }
 
-std::vector<ColumnSpec> value_columns() {
-  std::vector<ColumnSpec> all;
-  for (const auto& column : record_columns()) all.push_back(column.second);
-  all.push_back(on_records("weight_root_mean_square", "weight layer", "1", "of a matrix's entries"));
-  all.push_back(on_records("margin", "format", "1", "the format's largest number over the largest |x| of any signal"));
-  return all;
-}
-
-void put_values(const training::RecordedValues& values, const Row& row) {
-  for (const auto& [name, column] : record_columns()) {
-    const Values* found = find(values, name);
-    if (found == nullptr) continue;
-    if (name == "angular_distance") {
-      dataset::put_square(row, name, *found);
-    } else {
-      row.put(column.name, *found);
-    }
+/// The columns of the numbers that a record has besides curves.
+dataset::Table<training::RecordedValues> value_table() {
+  using R = training::RecordedValues;
+  dataset::Table<R> table;
+  const auto add = [&](const std::string& name, const std::string& along, const std::string& units,
+                       const std::string& meaning, const std::string& recorded = "") {
+    table.column_if_any({name, on_record + along, units, meaning},
+                        [record = recorded.empty() ? name : recorded](const R& values) {
+                          const Values* found = find(values, record);
+                          return found == nullptr ? std::nullopt : std::optional(*found);
+                        });
+  };
+  add("validation_loss", "", "nat", "cross-entropy on the held-out windows");
+  add("growth_stream", " sublayer", "1", "T15: alpha^2 q, mean over tokens");
+  add("growth_branch", " sublayer", "1", "T15: beta^2 s^2");
+  add("growth_cross", " sublayer", "1", "T15: 2 alpha beta sqrt(q) s cos(x, branch)");
+  add("growth_sum", " sublayer", "1", "T15: q of the stream after the sublayer, before norm C");
+  add("growth_residual", " sublayer", "1", "T15: worst token's deviation in units of what rounding explains");
+  add("largest", " sublayer", "1", "largest |x| of any signal of the sublayer, infinite if one is NaN");
+  add("top_magnitudes", " rank", "1", "largest |x| of the stream at all depths");
+  add("top_depths", " rank", "1", "the depths at which they are");
+  table.family({{"angular_distance", on_record + " depth other_depth", Type::real, "1",
+                 "arccos(cos)/pi between the stream at two depths, mean over at most 32 evenly spaced tokens"}},
+               [](const R& values, const Row& row) {
+                 if (const Values* found = find(values, "angular_distance")) {
+                   dataset::put_square(row, "angular_distance", *found);
+                 }
+               });
+  add("attention_entropy", " layer", "nat", "entropy of attention, mean over heads and tokens that see two or more");
+  for (const Weight norm : {Weight::norm_a, Weight::norm_b, Weight::norm_c}) {
+    const std::string name = text_of(norm);
+    add("gain_mean_" + name, " sublayer", "1", "mean over features of the gain of " + name, "gain_mean." + name);
+    add("gain_rms_" + name, " sublayer", "1", "root mean square of the gain of " + name, "gain_rms." + name);
   }
-  for (const Weight weight : layer_matrices) {
-    if (const Values* found = find(values, fmt::format("root_mean_square.weight.{}", name_of(weight)))) {
-      row.at("weight", dataset::weight_index(weight)).put("weight_root_mean_square", *found);
-    }
-  }
-  const Values* largest = find(values, "largest");
-  if (largest == nullptr) return;
-  const double most = *std::ranges::max_element(*largest);
-  for (std::size_t f = 0; f < number_formats.size(); ++f) {
-    row.at("format", f).put("margin", number_formats[f].largest / most);
-  }
-}
-
-std::vector<ColumnSpec> curves() {
-  return dataset::curve_columns(on_record, {{"measured", "on the held-out windows, mean over their tokens"}});
+  table.family({{"weight_root_mean_square", on_record + " weight layer", Type::real, "1", "of a matrix's entries"}},
+               [](const R& values, const Row& row) {
+                 for (const Weight weight : layer_matrices) {
+                   const Values* found = find(values, fmt::format("root_mean_square.weight.{}", name_of(weight)));
+                   if (found == nullptr) continue;
+                   row.at("weight", dataset::weight_index(weight)).put("weight_root_mean_square", *found);
+                 }
+               });
+  table.column_if_any(
+      {"margin", on_record + " format", "1", "the format's largest number over the largest |x| of any signal"},
+      [](const R& values) -> std::optional<Values> {
+        const Values* largest = find(values, "largest");
+        if (largest == nullptr) return std::nullopt;
+        const double most = *std::ranges::max_element(*largest);
+        Values margins;
+        for (const NumberFormat& format : number_formats) margins.push_back(format.largest / most);
+        return margins;
+      });
+  return table;
 }
 
 void put_curves(const training::RecordedValues& values, const Row& row) {
@@ -165,8 +143,9 @@ void add_spikes(dataset::Table<Run>& table, const std::string& series, const std
 const dataset::Table<Run>& run_table() {
   static const dataset::Table<Run> all = [] {
     const std::string on_step = on_cell + " step";
-    dataset::Table<training::RecordedValues> records;
-    records.family(value_columns(), put_values).family(curves(), put_curves);
+    dataset::Table<training::RecordedValues> records = value_table();
+    records.family(dataset::curve_columns(on_record, {{"measured", "on the held-out windows, mean over their tokens"}}),
+                   put_curves);
     dataset::Table<Run> table;
     table
         .column({"loss", on_step, "nat", "training loss: mean over the batch, before the step"},
@@ -195,19 +174,11 @@ const dataset::Table<Run>& run_table() {
 const dataset::Table<training::TrainResult>& result_table() {
   using P = theory::Prediction;
   static const dataset::Table<training::TrainResult> all = [] {
-    const auto variance = [](std::vector<double> Curve::*numbers) {
-      return [numbers](const P& p) -> std::optional<Values> {
-        const Curve* curve = p.profile.find(Statistic::variance, Signal::x_out);
-        return curve == nullptr ? std::nullopt : std::optional(curve->*numbers);
-      };
-    };
     dataset::Table<P> theory;
-    theory
-        .column_if_any({"variance_predicted", "placement depth", "1",
-                        "predicted variance of the stream before training, on the held-out windows"},
-                       variance(&Curve::value))
-        .column_if_any({"variance_predicted_stderr", "placement depth", "1", "its standard error"},
-                       variance(&Curve::standard_error));
+    theory.curve({"variance_predicted", "placement depth", "1",
+                  "predicted variance of the stream before training, on the held-out windows"},
+                 {"variance_predicted_stderr", "placement depth", "1", "its standard error"},
+                 [](const P& p) { return p.profile.find(Statistic::variance, Signal::x_out); });
     dataset::Table<training::TrainResult> table;
     table
         .column_if_any({"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known"},
@@ -228,7 +199,7 @@ const dataset::Schema& schema() {
                                                    {"record", Type::integer, "1", "steps done"},
                                                    {"format", Type::text, "", "number format"}};
     std::ranges::move(dataset::curve_dimensions(), std::back_inserter(dimensions));
-    std::vector<ColumnSpec> columns = run_table().specs();
+    std::vector<dataset::ColumnSpec> columns = run_table().specs();
     std::ranges::copy(result_table().specs(), std::back_inserter(columns));
     columns.push_back(dataset::placement_settings());
     return dataset::Schema("train", 7, std::move(dimensions), std::move(columns));

@@ -16,32 +16,6 @@ namespace {
 
 constexpr std::array<std::string_view, 5> families{"llama", "qwen3", "gemma2", "gemma3", "olmo2"};
 
-/// Another source's weights for a family that multiplies rows of the embedding table by a factor.
-class DividedTable final : public WeightSource {
- public:
-  DividedTable(const Backend& ops, const WeightSource& weights, double factor)
-      : ops_(ops), weights_(weights), factor_(factor) {}
-
-  [[nodiscard]] SublayerWeights fetch(int sublayer) const override {
-    SublayerWeights all = weights_.fetch(sublayer);
-    const auto table = all.linear.find(Weight::embedding);
-    if (table != all.linear.end()) {
-      table->second.map =
-          dense_map([this, map = table->second.map] { return ops_.scale(1.0 / factor_, map->dense()); });
-    }
-    return all;
-  }
-  [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override {
-    const Tensor rows = weights_.rows(ops, table, ids);
-    return table == Weight::embedding ? ops.scale(1.0 / factor_, rows) : rows;
-  }
-
- private:
-  const Backend& ops_;
-  const WeightSource& weights_;
-  double factor_;
-};
-
 /// The layout of the first family that expresses the stack.
 std::optional<std::pair<std::string, CheckpointLayout>> layout_of_family(const ModelSpec& model) {
   for (const std::string_view name : families) {
@@ -73,9 +47,10 @@ std::string export_model(const std::string& folder, const Backend& ops, const tr
     write_plain(folder, ops, trained, overwrite);
     return "periscope";
   }
-  const ResidentWeights weights(trained.cell.spec.model, trained.parameters);
-  const DividedTable divided(ops, weights, layout->second.model.embedding.scale);
-  write_checkpoint(folder, layout->second, ops, divided, written_type(trained.cell.dtype), overwrite);
+  ResidentWeights weights(trained.cell.spec.model, trained.parameters);
+  Tensor& table = weights.parameters().at(matrix_id(0, Weight::embedding));
+  table = ops.scale(1.0 / layout->second.model.embedding.scale, table);  // the family multiplies its rows
+  write_checkpoint(folder, layout->second, ops, weights, written_type(trained.cell.dtype), overwrite);
   return layout->first;
 }
 

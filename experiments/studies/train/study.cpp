@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -23,132 +22,122 @@ struct TrainFlags {
   std::string export_to;
   bool fail_on_divergence = false;
 };
-const std::vector<study::Flag<TrainFlags>>& flags() {
-  static const std::vector<study::Flag<TrainFlags>> all{
-      {"corpus", &TrainFlags::corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus"},
-      {"dump", &TrainFlags::dump,
-       "Folder for the batches, the weights before and after, and every step's loss, in f64; one placement and one "
-       "seed"},
-      {"export", &TrainFlags::export_to,
-       "Folder for the trained models, each in a folder of its own: Hugging Face's layout where a family computes the "
-       "same"},
-      {"fail-on-divergence", &TrainFlags::fail_on_divergence, "Exit 5 if a run diverged"}};
-  return all;
-}
+const std::vector<study::Flag<TrainFlags>> flags{
+    {"corpus", &TrainFlags::corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus"},
+    {"dump", &TrainFlags::dump,
+     "Folder for the batches, the weights before and after, and every step's loss, in f64; one placement and one "
+     "seed"},
+    {"export", &TrainFlags::export_to,
+     "Folder for the trained models, each in a folder of its own: Hugging Face's layout where a family computes the "
+     "same"},
+    {"fail-on-divergence", &TrainFlags::fail_on_divergence, "Exit 5 if a run diverged"}};
 
-/// A run of `train`, from its request to its files.
-class Training {
- public:
-  Training(training::TrainConfig config, TrainFlags own, bool force)
-      : config_(std::move(config)),
-        own_(std::move(own)),
-        force_(force),
-        corpus_(training::corpus_of(config_)),
-        resolved_(training::resolved(config_, corpus_, config::resolved(config_))),
-        ops_(make_backend(config_.run.device)) {}
+/// A run, from its request to its files.
+struct Run {
+  training::TrainConfig config;
+  TrainFlags own;
+  bool force;
+  Corpus corpus = training::corpus_of(config);
+  config::Resolved resolved = training::resolved(config, corpus, config::resolved(config));
+  std::unique_ptr<Backend> ops = make_backend(config.run.device);
+  std::optional<training::Dump> dump = {};
+  std::optional<FolderLock> models = {};
+  bool overwrite = false;  ///< files of --dump and --export
+  training::TrainResult result = {};
 
-  [[nodiscard]] const training::TrainConfig& config() const { return config_; }
-  [[nodiscard]] const config::Resolved& resolved() const { return resolved_; }
-  [[nodiscard]] stacks::MemoryEstimate memory() const {
-    const double cells = static_cast<double>(config_.stacks_per_input()) * config_.run.seeds;
-    // The weights of finished cells stay until all are written.
-    stacks::MemoryEstimate memory = training::training_memory(config_, cells, cells, study::threads_of(config_.run));
-    if (!own_.dump.empty()) {  // all batches are written at once
-      const double tokens = static_cast<double>(config_.train.batch) * (config_.base.input.tokens + 1);
-      memory.add(sizeof(std::int64_t) * tokens * config_.train.steps, "train.steps");
-    }
-    return memory;
-  }
-
-  study::Outcome run(stacks::Progress& progress) {
-    const std::vector<training::TrainCell> cells = training::cells_of(config_);
-    // What this very run was writing when it ended may be there.
-    open_folders(force_ || stacks::find_cached<bool>(progress, writing()));
-    const training::SavedStates kept{.folder = progress.task_cache() == nullptr ? "" : progress.task_cache()->folder(),
-                                     .identity = training::identity_of_runs(config_, resolved_)};
-    progress.begin("train", static_cast<std::int64_t>(cells.size()) * config_.train.steps);
-    result_.loss_floor = corpus_.loss_floor(config_.base.input.tokens);
-    result_.stopped_early = stacks::until_stopped([&] {
-      training::train_cells(*ops_, cells, corpus_, kept, progress,
-                            [&](training::TrainedCell cell) { result_.cells.push_back(std::move(cell)); });
-      progress.finish("theory");
-      for (const StackSpec& spec : config_.stacks()) {
-        result_.initial.push_back(training::predict_before_training(corpus_, spec, config_, progress));
-      }
-    });
-    if (result_.stopped_early) return {.stopped_early = true};
-    const auto ended_before = [&](const training::TrainedCell& c) {
-      return c.history.is_finite() && static_cast<int>(c.history.loss.size()) < config_.train.steps;
-    };
-    dataset::Dataset data = dataset_of(config_, result_);
-    if (std::ranges::any_of(result_.cells, ended_before)) dataset::set(data.facts, "stopped_early", std::int64_t{1});
-    const bool diverged = std::ranges::any_of(
-        result_.cells, [](const training::TrainedCell& c) { return training::divergence_step(c.history).has_value(); });
-    return {.data = std::move(data),
-            .table = table(result_),
-            .code = diverged && own_.fail_on_divergence ? ExitCode::diverged : ExitCode::ok};
-  }
-
-  /// Writes --dump and --export.
-  void write_files(stacks::Progress& progress) {
-    if (dump_ || models_) stacks::store(progress, writing(), cache::encode(true));
-    if (dump_) dump_->write(*ops_, result_.cells.front(), corpus_);
-    for (std::size_t i = 0; models_ && i < result_.cells.size(); ++i) {
-      const std::string model = path_of(result_.cells[i].cell);
-      const std::string layout = export_model(model, *ops_, result_.cells[i], overwrite_);
-      progress.say(fmt::format("wrote {} (layout: {})\n", printable(model), layout));
-    }
-  }
-
- private:
-  [[nodiscard]] std::string writing() const { return stacks::writing_task(config_.run, {own_.dump, own_.export_to}); }
+  [[nodiscard]] std::string writing() const { return stacks::writing_task(config.run, {own.dump, own.export_to}); }
   [[nodiscard]] std::string path_of(const training::TrainCell& cell) const {
-    return models_->folder() + "/" + cell.name;
+    return models->folder() + "/" + cell.name;
   }
-  /// Tries the folders of --dump and --export before anything is trained. Throws ConfigError if a file or a model is
-  /// there, unless `overwrite`; and as OutputFolder does.
-  void open_folders(bool overwrite) {
-    overwrite_ = overwrite;
-    if (!own_.dump.empty()) dump_.emplace(own_.dump, overwrite);
-    if (own_.export_to.empty()) return;
-    models_.emplace(own_.export_to);
-    for (const training::TrainCell& cell : training::cells_of(config_)) {
-      const std::string model = path_of(cell);
-      if (!overwrite && std::filesystem::exists(std::filesystem::symlink_status(model))) {
-        throw ConfigError(fmt::format("--export: {} is there already; --force overwrites its files", printable(model)));
-      }
-      const OutputFolder trial(model, {"config.json", "model.safetensors"}, true);
-    }
-  }
-
-  training::TrainConfig config_;
-  TrainFlags own_;
-  bool force_;
-  Corpus corpus_;
-  config::Resolved resolved_;
-  std::unique_ptr<Backend> ops_;
-  bool overwrite_ = false;
-  std::optional<training::Dump> dump_;
-  std::optional<FolderLock> models_;
-  training::TrainResult result_;
 };
 
+stacks::MemoryEstimate memory_of(const Run& r) {
+  const double cells = static_cast<double>(r.config.stacks_per_input()) * r.config.run.seeds;
+  // The weights of finished cells stay until all are written.
+  stacks::MemoryEstimate memory = training::training_memory(r.config, cells, cells, study::threads_of(r.config.run));
+  if (!r.own.dump.empty()) {  // all batches are written at once
+    const double tokens = static_cast<double>(r.config.train.batch) * (r.config.base.input.tokens + 1);
+    memory.add(sizeof(std::int64_t) * tokens * r.config.train.steps, "train.steps");
+  }
+  return memory;
+}
+
+/// Tries the folders of --dump and --export before anything is trained. Throws ConfigError if a file or a model is
+/// there, unless it may be overwritten; and as OutputFolder does.
+void open_folders(Run& r, const std::vector<training::TrainCell>& cells) {
+  if (!r.own.dump.empty()) r.dump.emplace(r.own.dump, r.overwrite);
+  if (r.own.export_to.empty()) return;
+  r.models.emplace(r.own.export_to);
+  for (const training::TrainCell& cell : cells) {
+    const std::string model = r.path_of(cell);
+    if (!r.overwrite && std::filesystem::exists(std::filesystem::symlink_status(model))) {
+      throw ConfigError(fmt::format("--export: {} is there already; --force overwrites its files", printable(model)));
+    }
+    const OutputFolder trial(model, {"config.json", "model.safetensors"}, true);
+  }
+}
+
+study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
+  const std::vector<training::TrainCell> cells = training::cells_of(r.config);
+  // What this very run was writing when it ended may be there.
+  r.overwrite = r.force || stacks::find_cached<bool>(progress, r.writing());
+  open_folders(r, cells);
+  const training::SavedStates kept{.folder = progress.task_cache() == nullptr ? "" : progress.task_cache()->folder(),
+                                   .identity = training::identity_of_runs(r.config, r.resolved)};
+  progress.begin("train", static_cast<std::int64_t>(cells.size()) * r.config.train.steps);
+  training::TrainResult& result = r.result;
+  result.loss_floor = r.corpus.loss_floor(r.config.base.input.tokens);
+  result.stopped_early = stacks::until_stopped([&] {
+    training::train_cells(*r.ops, cells, r.corpus, kept, progress,
+                          [&](training::TrainedCell cell) { result.cells.push_back(std::move(cell)); });
+    progress.finish("theory");
+    for (const StackSpec& spec : r.config.stacks()) {
+      result.initial.push_back(training::predict_before_training(r.corpus, spec, r.config, progress));
+    }
+  });
+  if (result.stopped_early) return {.stopped_early = true};
+  dataset::Dataset data = dataset_of(r.config, result);
+  bool diverged = false;
+  bool ended_early = false;
+  for (const training::TrainedCell& cell : result.cells) {
+    const training::CellHistory& history = cell.history;
+    diverged = diverged || training::divergence_step(history);
+    ended_early = ended_early || (history.is_finite() && static_cast<int>(history.loss.size()) < r.config.train.steps);
+  }
+  if (ended_early) dataset::set(data.facts, "stopped_early", std::int64_t{1});
+  return {.data = std::move(data),
+          .table = table(result),
+          .code = diverged && r.own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok};
+}
+
+/// Writes --dump and --export.
+void write_files(Run& r, stacks::Progress& progress) {
+  if (r.dump || r.models) stacks::store(progress, r.writing(), cache::encode(true));
+  if (r.dump) r.dump->write(*r.ops, r.result.cells.front(), r.corpus);
+  if (!r.models) return;
+  for (const training::TrainedCell& trained : r.result.cells) {
+    const std::string model = r.path_of(trained.cell);
+    const std::string layout = export_model(model, *r.ops, trained, r.overwrite);
+    progress.say(fmt::format("wrote {} (layout: {})\n", printable(model), layout));
+  }
+}
+
 study::Job resolve(const study::Request& request) {
-  const auto own = study::read_flags(flags(), request.flags);
+  const auto own = study::read_flags(flags, request.flags);
   training::TrainConfig config = training::train_config(request, own.corpus);
   if (!own.dump.empty()) config.run.dtype = config.run.dtype_choice.value_or(DType::f64);
   training::check_apart("--dump", own.dump, config.run.out, "train");
   training::check_apart("--export", own.export_to, config.run.out, "train");
   training::check_not_nested(own.dump, own.export_to);
   if (!own.dump.empty()) training::require_one_run(config, own.dump);
-  const auto training = std::make_shared<Training>(std::move(config), own, request.force);
+  const auto run = std::shared_ptr<Run>(new Run{std::move(config), own, request.force});
   study::Job job{.file = "train",
-                 .run_options = training->config().run,
-                 .resolved = training->resolved(),
-                 .memory = training->memory(),
-                 .run = [training](stacks::Progress& progress) {
-                   study::Outcome outcome = training->run(progress);
-                   outcome.write_files = [training](stacks::Progress& to) { training->write_files(to); };
+                 .run_options = run->config.run,
+                 .resolved = run->resolved,
+                 .memory = memory_of(*run),
+                 .run = [run](stacks::Progress& progress) {
+                   study::Outcome outcome = outcome_of(*run, progress);
+                   outcome.write_files = [run](stacks::Progress& to) { write_files(*run, to); };
                    return outcome;
                  }};
   if (own.fail_on_divergence || !own.dump.empty() || !own.export_to.empty()) {
@@ -166,7 +155,7 @@ std::vector<study::Study> studies() {
            .question = "Train twins, stacks that differ in their placement alone; record their signals",
            .example = "train --config experiments/configs/twins.toml",
            .sections = {config::any_section(train_section)},
-           .flags = flag_texts(flags()),
+           .flags = flag_texts(flags),
            .schema = &schema(),
            .skips = true,
            .common = {.memory = false},
