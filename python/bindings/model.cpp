@@ -1,5 +1,3 @@
-#include "python/bindings/model.h"
-
 #include <fmt/format.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
@@ -14,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "python/bindings/bindings.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 

@@ -6,11 +6,8 @@
 
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/progress.h"
-#include "python/bindings/describe.h"
-#include "python/bindings/model.h"
+#include "python/bindings/bindings.h"
 #include "python/bindings/own_thread.h"
-#include "python/bindings/recording.h"
-#include "python/bindings/run.h"
 #include "sim/base/error.h"
 
 namespace nb = nanobind;
@@ -40,8 +37,7 @@ NB_MODULE(_periscope, module) {
         }
       },
       nullptr);
-  module.def(
-      "stop_all", [] { periscope::python::Runs::all().stop_all(); }, "Stops all runs, and waits for them.");
+  module.def("stop_all", &periscope::python::stop_all, "Stops all runs, and waits for them.");
   nb::module_::import_("atexit").attr("register")(module.attr("stop_all"));
   periscope::python::add_descriptions(module);
   periscope::python::add_model(module);

@@ -1,119 +1,78 @@
 #pragma once
 
-#include <nanobind/nanobind.h>
-
-#include "python/bindings/watched_progress.h"
-
-#include <pthread.h>
-#include <unistd.h>
-
+#include <atomic>
 #include <condition_variable>
-#include <csignal>
-#include <exception>
+#include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
-#include <set>
-#include <thread>
+#include <string>
+#include <vector>
+
+#include "experiments/engine/run/progress.h"
 
 namespace periscope::python {
 
-/// Blocks signals of the calling thread, and so of the threads that it starts, while it lives: they are for the
-/// interpreter's own threads. Those of a thread's own faults stay.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    for (const int of_a_fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, of_a_fault);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_{};
+/// How far a run is, at one moment.
+struct Snapshot {
+  std::string what;    ///< "propagate"
+  std::string label;   ///< what the step in hand belongs to
+  double share = 0.0;  ///< of all work, 0 to 1
+  double steps_done = 0.0;
+  std::int64_t steps = 0;
+  double seconds = 0.0;  ///< since `what` began
+  std::optional<double> seconds_left;
+  std::vector<std::string> said;  ///< lines for people since the last snapshot
 };
 
-/// The runs of this process. At the interpreter's end all are stopped and waited for. A daemon thread that comes back
-/// to an ending interpreter would end the process by std::terminate, so it sleeps until the process ends.
-class Runs {
+/// Progress of a run on one thread that another thread watches: it reads snapshots, answers what the run asks, and can
+/// stop it.
+class WatchedProgress final : public stacks::Progress {
  public:
-  /// Those of this process; to be called with the GIL.
-  static Runs& all();
-  /// Both are called with the GIL. Once the interpreter is ending, begin throws Error on the thread that ends it, and
-  /// neither returns on another one.
-  void begin(WatchedProgress& progress);
-  void end(WatchedProgress& progress);
-  /// Called with the GIL, which it lets go while it waits.
-  void stop_all();
+  /// `answers_records`: somebody asks for records and answers them.
+  explicit WatchedProgress(bool answers_records) : answers_records_(answers_records) {}
+
+  // -- the run's side
+  void say(const std::string& lines) override;
+  /// Waits for the watcher's answer, or until the run is asked to stop.
+  [[nodiscard]] bool recorded(const stacks::TrainingRecord& record) override;
+  [[nodiscard]] bool stop_requested() const override { return stop_; }
+  void done();
+
+  // -- the watcher's side
+  void stop();
+  /// Waits for the end of the run, a record, or `milliseconds`. True at the end of the run.
+  [[nodiscard]] bool wait(int milliseconds);
+  /// Nothing if nothing happened since the last one.
+  [[nodiscard]] std::optional<Snapshot> snapshot();
+  /// The record that the run waits with, or null. It lives until it is answered.
+  [[nodiscard]] const stacks::TrainingRecord* record();
+  void answer(bool go_on);
 
  private:
-  void sleep_if_ending();
+  void on_report(Report /*change*/) override { changed_ = true; }
 
-  std::mutex mutex_;
-  std::condition_variable none_left_;
-  std::set<WatchedProgress*> running_;
-  const pid_t process_ = ::getpid();
-  std::optional<std::thread::id> ending_;  ///< the thread that ends the interpreter, once it does
+  bool answers_records_;
+  std::atomic<bool> stop_ = false;
+  std::condition_variable for_watcher_;
+  std::condition_variable for_run_;
+  bool done_ = false;
+  bool changed_ = false;
+  std::vector<std::string> said_;
+  const stacks::TrainingRecord* record_ = nullptr;
+  std::optional<bool> answer_;
 };
 
-/// Runs `work` on a thread of its own: OpenMP's threads then belong to that thread, so that the caller's OpenMP is as
-/// it was and a forked child of the process can use its own. The calling thread, which has the GIL, lets it go, and
+/// Runs `work` on a thread of its own: OpenMP's threads then belong to that thread, so that the caller's OpenMP is
+/// unchanged and a forked child of the process can use its own. The calling thread, which has the GIL, releases it, and
 /// every 50 ms looks for signals and calls `watch`. What either of them throws stops the work and, once that has ended,
 /// goes to the caller. What `work` throws does too.
-inline void on_own_thread(WatchedProgress& progress, const std::function<void()>& work,
-                          const std::function<void()>& watch) {
-  constexpr int milliseconds = 50;
-  struct Registered {
-    explicit Registered(WatchedProgress& of) : progress(of) { Runs::all().begin(progress); }
-    Registered(const Registered&) = delete;
-    Registered& operator=(const Registered&) = delete;
-    ~Registered() { Runs::all().end(progress); }
-    WatchedProgress& progress;
-  };
-  const Registered registered(progress);
-  std::exception_ptr failure;
-  std::exception_ptr interruption;
-  std::thread thread;
-  {
-    const SignalsBlocked blocked;
-    thread = std::thread([&] {
-      try {
-        work();
-      } catch (...) {
-        failure = std::current_exception();
-      }
-      progress.done();
-    });
-  }
-  for (bool done = false; !done;) {
-    {
-      const nanobind::gil_scoped_release released;
-      done = progress.wait(milliseconds);
-    }
-    if (interruption) continue;
-    try {
-      if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
-      watch();
-    } catch (...) {  // whatever it is, the thread has to end before it may go on
-      interruption = std::current_exception();
-      progress.stop();
-    }
-  }
-  {
-    const nanobind::gil_scoped_release released;  // the thread may still end its OpenMP threads
-    thread.join();
-  }
-  if (interruption) std::rethrow_exception(interruption);
-  if (failure) std::rethrow_exception(failure);
-}
+void on_own_thread(WatchedProgress& progress, const std::function<void()>& work, const std::function<void()>& watch);
 
-/// The same for work without progress.
-inline void on_own_thread(const std::function<void()>& work) {
-  WatchedProgress progress(false);
-  on_own_thread(progress, work, [] {});
-}
+/// Runs work without progress likewise.
+void on_own_thread(const std::function<void()>& work);
+
+/// Stops all runs of this process and waits for them, at the interpreter's end. Called with the GIL, which it releases
+/// while it waits.
+void stop_all();
 
 }  // namespace periscope::python

@@ -37,6 +37,24 @@ class Model:
     @property
     def name(self) -> str: ...
 
+class Request:
+    """What a caller asks of a study."""
+
+    file: str
+    entries: Sequence[str]
+    settings: Sequence[str]
+    theory_settings: Sequence[str]
+    seed: int | None
+    seeds: int | None
+    threads: int | None
+    device: str | None
+    dtype: str | None
+    out: str | None
+    force: bool
+    flags: dict[str, list[str]]
+    memory: Any
+    model: Model
+
 class Result:
     """What a study found."""
 
@@ -65,21 +83,7 @@ def parameters(file: str, entries: Sequence[str]) -> list[tuple[str, list[int]]]
 def resolve(file: str, entries: Sequence[str]) -> str: ...
 def run(
     name: str,
-    *,
-    file: str = "",
-    entries: Sequence[str] = ...,
-    settings: Sequence[str] = ...,
-    theory_settings: Sequence[str] = ...,
-    seed: int | None = None,
-    seeds: int | None = None,
-    threads: int | None = None,
-    device: str | None = None,
-    dtype: str | None = None,
-    out: str | None = None,
-    memory: str | None = None,
-    force: bool = False,
-    flags: dict[str, list[str]] = ...,
-    model: Model | None = None,
+    request: Request,
     on_progress: Callable[[Snapshot], object] | None = None,
     on_record: Callable[[dict[str, Any]], object] | None = None,
 ) -> Result: ...

@@ -88,22 +88,28 @@ def results(
     own = flat({section: keys for section, keys in sections.items() if keys is not None})
     known = {flag["name"]: flag for flag in _study(name)["flags"]}
     words = {flag: w for flag, value in flags.items() if (w := _words(known[flag], value)) is not None}
-    shared = _common(common)
+    asked = request(
+        file=given.file,
+        entries=settings(given.keys),
+        settings=[*settings(own), *(utf8("--set", w) for w in set_words)],
+        theory_settings=[*settings(flat(theory_set or {})), *(utf8("--theory-set", w) for w in theory_words)],
+        flags=words,
+        **({} if model is None else {"model": model}),
+        **_common(common),
+    )
     with _shown(progress) as on_progress:
-        result = _periscope.run(
-            name,
-            file=given.file,
-            entries=settings(given.keys),
-            settings=[*settings(own), *(utf8("--set", w) for w in set_words)],
-            theory_settings=[*settings(flat(theory_set or {})), *(utf8("--theory-set", w) for w in theory_words)],
-            flags=words,
-            model=model,
-            on_progress=on_progress,
-            on_record=None if callback is None else lambda record: callback(Record(**record)),
-            **shared,
-        )
+        on_record = None if callback is None else lambda record: callback(Record(**record))
+        result = _periscope.run(name, asked, on_progress, on_record)
         ds = _finished(result, on_progress)
     return result, ds
+
+
+def request(**given: Any) -> _periscope.Request:
+    """Returns a request of the compiled module with these attributes."""
+    made = _periscope.Request()
+    for name, value in given.items():
+        setattr(made, name, value)
+    return made
 
 
 def _study(name: str) -> dict[str, Any]:

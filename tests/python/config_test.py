@@ -17,7 +17,7 @@ import numpy as np
 from studies import rejected
 
 import periscope as ps
-from periscope import _periscope, _toml
+from periscope import _periscope, _run, _toml
 from periscope.model import compiled
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "golden"))
@@ -170,9 +170,9 @@ class Errors(unittest.TestCase):
             self.assertEqual(list(same.token_id.values), [1, 2])
             self.assertTrue(same.second_moment_measured.equals(ds.second_moment_measured))
         with self.assertRaises(ps.ConfigError):
-            _periscope.run("propagate", flags={"dump": []})
+            _periscope.run("propagate", _run.request(flags={"dump": []}))
         with rejected("nearest is propagate", ps.ConfigError):
-            _periscope.run("propagat")
+            _periscope.run("propagat", _run.request())
         with rejected("no/such/folder"):
             ps.probe("no/such/folder", tokens=[1])
 

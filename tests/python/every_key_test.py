@@ -21,6 +21,7 @@ SECONDS = 240  # for all of them; some 6 are used
 RUNS = """
 import json, sys, time
 from periscope import _periscope, errors
+from periscope._run import request
 from periscope.describe import description
 small, values, start = json.loads(sys.stdin.read())
 keys = [key["name"] for section in description()["sections"] for key in section["keys"]]
@@ -29,7 +30,7 @@ for number, (key, value) in enumerate(cases[start:], start):
     print(json.dumps([number, key, value[:60]]), flush=True)
     begin = time.monotonic()
     try:
-        _periscope.run("theory", entries=small, settings=[f"{key}={value}"])
+        _periscope.run("theory", request(entries=small, settings=[f"{key}={value}"]))
         message, code = "", 0
     except errors.Error as error:
         message, code = str(error), error.exit_code

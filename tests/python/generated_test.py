@@ -56,6 +56,7 @@ class Generated(unittest.TestCase):
             self.assertEqual(re.findall(r"(?:\(|, )(\w+): ", signature), declared, name)
         for name, described in classes.items():
             members = {node.name for node in described.body if isinstance(node, ast.FunctionDef)}
+            members |= {node.target.id for node in described.body if isinstance(node, ast.AnnAssign)}
             real = {m for m in dir(getattr(_periscope, name)) if not m.startswith("_")} - set(dir(Exception))
             self.assertLessEqual(real, members, name)
             self.assertLessEqual(members - {"__init__"}, real, name)
