@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <string_view>
 
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
@@ -31,13 +33,12 @@ void require_other_folder(std::string_view key, const std::string& folder, const
                                 printable(folder), printable((std::filesystem::path(folder) / "results").string())));
 }
 
-config::Config load_for_checkpoint(const study::Request& request) {
+config::Config load_for_checkpoint(const Request& request) {
   config::Config config = request.load();
   for (const std::string& key : config.given) {
-    if (key.starts_with("init.") || key.starts_with("run.") || key.starts_with("theory.") ||
-        key.starts_with("agreement.") || key == "input.second_moment") {
-      continue;
-    }
+    const auto is_of = [&](std::string_view section) { return key.starts_with(section); };
+    constexpr std::string_view sections[] = {"init.", "run.", "theory.", "agreement."};
+    if (key == "input.second_moment" || std::ranges::any_of(sections, is_of)) continue;
     throw ConfigError(fmt::format(
         "{}: not for a checkpoint; expected keys of init, run, theory and agreement, or input.second_moment", key));
   }

@@ -13,7 +13,7 @@
 namespace periscope::study {
 
 template <class F>
-study::Flag<F> ignore_key_flag() {
+Flag<F> ignore_key_flag() {
   return {"ignore-key", &F::ignore_keys,
           "Key of config.json that does not change the function although it is unknown; repeatable"};
 }
@@ -25,7 +25,7 @@ struct CheckpointFlags : stacks::TokenSource {
 };
 
 template <class F>
-std::vector<study::Flag<F>> checkpoint_flags() {
+std::vector<Flag<F>> checkpoint_flags() {
   return {{.name = "checkpoint",
            .field = &F::checkpoint,
            .meaning = "Folder with config.json and safetensors files",
@@ -50,13 +50,13 @@ struct CheckpointConfig : config::Config, CheckpointFlags {
   [[nodiscard]] std::string model_name() const;
 };
 
-/// Sets the attributes `checkpoint` and, if there are any, `ignored_keys` of a result.
+/// Sets a result's attributes `checkpoint` and, unless empty, `ignored_keys`.
 void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys);
 
-/// Throws ConfigError, which names `key`, if `folder`, which results go into, is the checkpoint's own.
+/// Throws ConfigError, which names `key`, if the folder for results is the checkpoint's own.
 void require_other_folder(std::string_view key, const std::string& folder, const std::string& checkpoint);
 
-/// Reads a study's flags and adds `config`. Throws ConfigError also if results go into the checkpoint's folder.
+/// Reads a study's flags and adds `config`. Throws ConfigError also if results would go into the checkpoint's folder.
 template <class C>
 C checkpoint_config(const std::vector<Flag<C>>& flags, const Request& request, config::Config config) {
   C own = read_flags(flags, request.flags);
@@ -67,8 +67,8 @@ C checkpoint_config(const std::vector<Flag<C>>& flags, const Request& request, c
   return own;
 }
 
-/// The configuration for a checkpoint's model: computed in f64 unless a dtype was asked for. Refuses keys that the
-/// checkpoint answers.
-config::Config load_for_checkpoint(const study::Request& request);
+/// Loads the configuration for a checkpoint's model: f64 unless a dtype is given. Throws ConfigError for keys that the
+/// checkpoint determines.
+config::Config load_for_checkpoint(const Request& request);
 
 }  // namespace periscope::study

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "experiments/engine/settings/stack_rules.h"
 #include "experiments/engine/settings/toml_reader.h"
@@ -36,22 +37,12 @@ void choose_dtype(config::RunOptions& run) {
 }
 
 bool acts_here(const Request& request, std::string_view key) {
-  const auto has_it = [&](const std::string& name) {
-    return name.ends_with('.') ? key.starts_with(name) : key == name;
-  };
-  return request.acting.empty() || std::ranges::any_of(request.acting, has_it);
+  return request.acting.empty() || std::ranges::any_of(request.acting, [&](const std::string& name) {
+           return name.ends_with('.') ? key.starts_with(name) : key == name;
+         });
 }
 
-/// Throws ConfigError if the key of `setting` does nothing in the request's command.
-void require_acts_here(const Request& request, const std::string& setting, const std::string& key) {
-  if (acts_here(request, key)) return;
-  std::vector<std::string> shown;
-  for (const std::string& name : request.acting) shown.push_back(name.ends_with('.') ? name + "*" : name);
-  throw ConfigError(fmt::format("--set {}: {} does nothing in {}; expected a key among {}", shortened(setting), key,
-                                request.command, fmt::join(shown, ", ")));
-}
-
-/// A key of stacks that acts only with certain values of another key.
+/// A key of stacks that has an effect only with certain values of another key.
 struct ConditionalKey {
   std::string_view key;
   std::string_view condition;
@@ -69,9 +60,16 @@ constexpr ConditionalKey conditional_keys[] = {
     {"input.path", "input.kind = \"text\"", [](const StackSpec& spec) { return spec.input.kind == InputKind::text; }},
 };
 
-/// Throws ConfigError if the key of `setting` does nothing in any stack of the run.
-void require_acts_in_stacks(const config::Config& config, const std::string& setting, const std::string& key) {
-  const auto found = std::ranges::find(conditional_keys, key, &ConditionalKey::key);
+/// Throws ConfigError if the key of `setting` has no effect in the request's command, or in any stack of the run.
+void require_acts(const Request& request, const config::Config& config, const std::string& setting) {
+  const std::string key = config::key_of_setting(setting, "--set");
+  if (!acts_here(request, key)) {
+    std::vector<std::string> shown;
+    for (const std::string& name : request.acting) shown.push_back(name.ends_with('.') ? name + "*" : name);
+    throw ConfigError(fmt::format("--set {}: {} does nothing in {}; expected a key among {}", shortened(setting), key,
+                                  request.command, fmt::join(shown, ", ")));
+  }
+  const auto* const found = std::ranges::find(conditional_keys, key, &ConditionalKey::key);
   if (found == std::end(conditional_keys) || std::ranges::any_of(config.stacks(), found->acts)) return;
   throw ConfigError(
       fmt::format("--set {}: {} acts only with {}; expected that too", shortened(setting), key, found->condition));
@@ -81,12 +79,14 @@ void require_acts_in_stacks(const config::Config& config, const std::string& set
 
 std::vector<std::string> keys_of(const CommonFlags& flags) {
   std::vector<std::string> keys;
-  if (flags.seed) keys.emplace_back("run.seed");
-  if (flags.seeds) keys.emplace_back("run.seeds");
-  if (flags.threads) keys.emplace_back("run.threads");
-  if (flags.device) keys.emplace_back("run.device");
-  if (flags.dtype) keys.emplace_back("run.dtype");
-  if (flags.out) keys.emplace_back("run.out");
+  for (const auto& [acts, key] : {std::pair{flags.seed, "run.seed"},
+                                  {flags.seeds, "run.seeds"},
+                                  {flags.threads, "run.threads"},
+                                  {flags.device, "run.device"},
+                                  {flags.dtype, "run.dtype"},
+                                  {flags.out, "run.out"}}) {
+    if (acts) keys.emplace_back(key);
+  }
   return keys;
 }
 
@@ -98,11 +98,7 @@ std::vector<std::string> Request::all_settings() const {
 
 config::Config Request::load(Matrices matrices) const {
   config::Config c = config::load_config(known, file, all_settings(), theory_settings);
-  for (const std::string& setting : settings) {
-    const std::string key = config::key_of_setting(setting, "--set");
-    require_acts_here(*this, setting, key);
-    require_acts_in_stacks(c, setting, key);
-  }
+  for (const std::string& setting : settings) require_acts(*this, c, setting);
   c.run.seed = seed.value_or(c.run.seed);
   c.run.seeds = seeds.value_or(c.run.seeds);
   c.run.threads = threads.value_or(c.run.threads);

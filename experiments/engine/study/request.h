@@ -13,8 +13,7 @@
 
 namespace periscope::study {
 
-/// Which of the flags that commands share act in one of them; a command refuses the others. --json and --quiet act in
-/// all.
+/// The shared flags that a command takes, in addition to --json and --quiet.
 struct CommonFlags {
   bool config = true;  ///< --config and --set
   bool vary = true;    ///< --vary
@@ -31,15 +30,15 @@ struct CommonFlags {
 /// The keys of [run] that act with their flags: "run.seed" where --seed does.
 std::vector<std::string> keys_of(const CommonFlags& flags);
 
-/// Which matrices a study can do with: dense alone, or whatever run.weights says.
+/// The matrices that a study supports: dense ones only, or any value of run.weights.
 enum class Matrices { dense, any };
 
-/// The request of a caller to a study: a configuration, common flags on top of it, and the study's own flags.
+/// A caller's request to a study: a configuration, common flags that override it, and the study's own flags.
 struct Request {
   std::span<const config::AnySection> known = {};  ///< the sections that a configuration may have: those of all studies
   std::string file = {};                           ///< of the configuration (TOML); "" for none
-  std::vector<std::string> entries = {};           ///< "a.b=value", as if they stood in the file
-  std::vector<std::string> settings = {};          ///< likewise, on top; every one of them must act
+  std::vector<std::string> entries = {};           ///< "a.b=value", as if written in the file
+  std::vector<std::string> settings = {};          ///< override these; every one of them must have an effect
   std::vector<std::string> theory_settings = {};
   std::optional<std::uint64_t> seed = {};
   std::optional<int> seeds = {};
@@ -48,22 +47,21 @@ struct Request {
   std::optional<std::string> dtype = {};
   std::optional<std::string> out = {};
   std::optional<double> memory = {};  ///< bytes
-  bool force = false;                 ///< do what would overwrite a model or not fit
-  bool reads_texts = true;            ///< false: the texts of inputs are not needed
+  bool force = false;                 ///< overwrite models, ignore memory estimates
+  bool reads_texts = true;
   FlagValues flags = {};
-  /// A model in memory, for studies of checkpoints: the folder that the flags give is then its name.
+  /// A model in memory, for studies of checkpoints; the flag `checkpoint` is then its name.
   std::shared_ptr<const MemoryModel> model = {};
   std::string command = {};              ///< for messages
-  std::vector<std::string> acting = {};  ///< keys that act in it, "model." for a whole table; none: all do
+  std::vector<std::string> acting = {};  ///< keys that have an effect, "model." for a whole table; empty: all
 
-  /// The entries and the settings, the last of a key wins.
+  /// Returns the entries and then the settings; the last setting of a key wins.
   [[nodiscard]] std::vector<std::string> all_settings() const;
-  /// The configuration with the common flags on top, checked against the device, with defaults resolved and texts read.
-  /// A study that reads a matrix more than once, or by its entries, or pairs stacks by their weights has them dense.
-  /// Throws ConfigError, for a setting of a key that does not act too, in this command or with the values of other
-  /// keys, and InputError.
+  /// Returns the configuration with the common flags applied, checked against the device, defaults resolved and texts
+  /// read. Studies that read a matrix more than once or by entry, or pair stacks by their weights, need dense matrices.
+  /// Throws InputError, and ConfigError, also for a setting without effect.
   [[nodiscard]] config::Config load(Matrices matrices = Matrices::dense) const;
-  /// Loads the configuration as `load` does, and the study's own section with it.
+  /// Loads the configuration and the study's own section.
   template <class Own>
   [[nodiscard]] Own load(const Section<Own>& section, Matrices matrices = Matrices::dense) const {
     Own own;
