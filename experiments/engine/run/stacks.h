@@ -85,8 +85,7 @@ ConfrontedStacks predict_alone(const config::Config& config, Progress& progress)
 /// judges all of them together. `what` is the study, for messages.
 ConfrontedStacks confront(const config::Config& config, const std::string& what, Progress& progress);
 
-/// For people: one row per stack, and below how the verdicts were reached. Coloured if `colour`.
-std::string verdict_table(const std::vector<StackResult>& results, const config::AgreementOptions& options,
-                          bool colour);
+/// For people: one row per stack, and below it how the verdicts were reached. Coloured.
+std::string verdict_table(const std::vector<StackResult>& results, double familywise_error);
 
 }  // namespace periscope::stacks

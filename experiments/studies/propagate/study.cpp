@@ -44,7 +44,8 @@ const std::vector<study::Flag<Flags>>& theory_flags() {
 Outcome outcome_of(const config::Config& config, const stacks::ConfrontedStacks& result) {
   if (result.stopped_early) return {.stopped_early = true};
   return {.data = dataset_of(config, result.stacks),
-          .table = stacks::verdict_table(result.stacks, config.agreement, true) + config::override_lines(config)};
+          .table =
+              stacks::verdict_table(result.stacks, config.agreement.familywise_error) + config::override_lines(config)};
 }
 
 /// Writes weights and activations of the first seed in f64, after its own check of the memory. A resumed run overwrites
