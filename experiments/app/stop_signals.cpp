@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <ctime>
 
-#include "sim/files/temporary_files.h"
+#include "sim/files/output_file.h"
 
 namespace periscope::app {
 namespace {

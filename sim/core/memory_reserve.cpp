@@ -7,7 +7,6 @@
 #include <mutex>
 #include <new>
 
-#include "sim/core/idle_memory.h"
 #include "sim/core/storage.h"
 
 namespace periscope {

@@ -2,10 +2,12 @@
 
 namespace periscope {
 
+/// Frees the pool of idle host tensors, for a process that has finished computing.
+void free_idle_memory();
+
 /// Prepares this process for running out of memory: sets a new-handler that frees idle tensors and then a reserve, so
-/// that destructors which allocate (those of nlohmann::json) succeed while std::bad_alloc unwinds the stack. Calls the
-/// handler that was set before, if there is one, when it has nothing left to free. Later calls fill the reserve again.
-/// Safe for threads.
+/// that destructors which allocate (those of nlohmann::json) succeed while std::bad_alloc unwinds the stack. With
+/// nothing left to free it calls the previous handler. Later calls fill the reserve again. Safe for threads.
 void prepare_for_lack_of_memory();
 
 }  // namespace periscope

@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "sim/core/idle_memory.h"
+#include "sim/core/memory_reserve.h"
 
 namespace periscope {
 namespace {

@@ -1,13 +1,29 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "sim/files/temporary_files.h"
-
 namespace periscope {
+
+/// While this lives, remove_temporary_files() removes the file at `path`.
+class RemovedAtExit {
+ public:
+  /// Throws std::logic_error if 64 are alive.
+  explicit RemovedAtExit(const std::string& path);
+  RemovedAtExit(const RemovedAtExit&) = delete;
+  RemovedAtExit& operator=(const RemovedAtExit&) = delete;
+  ~RemovedAtExit();
+
+ private:
+  std::atomic<const char*>* slot_;
+};
+
+/// Removes the files of every living RemovedAtExit, in any thread. Async-signal-safe, for a handler that ends the
+/// process.
+void remove_temporary_files() noexcept;
 
 /// A file that has its name only when it is whole: it is written under a temporary name beside it, synced, and renamed.
 /// The temporary name is this writer's alone. It goes when this goes, or when a signal ends the process; what a killed

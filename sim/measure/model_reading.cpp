@@ -1,6 +1,5 @@
 #include "sim/measure/model_reading.h"
 
-#include "sim/measure/model_probes.h"
 #include "sim/measure/running_moments.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sim/measure/extremes_probe.h"
+#include "sim/measure/gradient_probe.h"
 #include "sim/measure/growth_probe.h"
 #include "sim/measure/probe.h"
 
@@ -15,10 +16,10 @@ struct ModelPass {
   std::vector<int> labels;  ///< one per token, no_label for none
   bool backward = false;    ///< gradients too; then there must be a label
   int top = 10;             ///< largest entries of the stream kept per depth
-  Hooks hooks = {};         ///< told besides the probes, after them
+  Hooks hooks = {};         ///< called after the probes
 };
 
-/// The numbers that the pass showed.
+/// Results of the pass.
 struct ModelReading {
   Reading reading;                                      ///< every statistic; with backward also of gradients
   std::vector<Growth> growth;                           ///< T15, by sublayer
@@ -31,7 +32,22 @@ struct ModelReading {
   Tensor logits;                                        ///< [T, V]
 };
 
-/// Forward, and if asked for backward. A forward pass keeps the stream, one matrix and the logits; a backward pass
+/// The probes that fill a ModelReading, from a pass or from recorded signals.
+struct ModelProbes {
+  ModelProbes(const StackContext& context, int top);
+
+  /// Points into this object.
+  [[nodiscard]] Hooks hooks();
+  /// Fills everything but losses and tensors; gradients only if `backward`.
+  void take_into(const StackContext& context, bool backward, ModelReading& reading);
+
+  Probe probe;
+  GrowthProbe growth;
+  ExtremesProbe extremes;
+  GradientProbe gradients;
+};
+
+/// Forward, and backward if requested. A forward pass keeps the stream, one matrix and the logits; a backward pass
 /// also the stream at every depth and one sublayer's matrices.
 [[nodiscard]] ModelReading read_model(const StackContext& context, const ModelPass& pass);
 

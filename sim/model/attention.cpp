@@ -1,4 +1,7 @@
-#include "sim/model/attention_gate.h"
+#include <algorithm>
+#include <span>
+#include <utility>
+
 #include "sim/model/key_value_cache.h"
 #include "sim/model/modules.h"
 
@@ -7,7 +10,7 @@ namespace {
 
 int layer_of(const SublayerPass& p) { return p.sublayer() / 2; }
 
-/// Tokens of the sequence before those of this pass.
+/// Tokens of the sequence before this pass.
 Tensor::Index offset_of(const StackContext& c) { return c.cache != nullptr ? c.cache->tokens() : 0; }
 
 AttentionShape shape_of(const SublayerPass& p) {
@@ -16,7 +19,7 @@ AttentionShape shape_of(const SublayerPass& p) {
   return {m.heads, m.kv_heads, m.head_dim, c.sequences, m.causal, m.scores_at(layer_of(p)), offset_of(c)};
 }
 
-/// Turns a projection into what the heads read: QK-norm, then RoPE.
+/// From a projection to what the heads read: QK-norm, then RoPE.
 struct Heads {
   Weight norm;
   int count;
@@ -52,7 +55,72 @@ Tensor values_backward(SublayerPass& p, const Tensor& dy) {
   return p.emit_back(Signal::v_in, p.linear_back(Weight::v, dv));
 }
 
-/// Attention to the keys and values of this pass, and to those of the tokens before it.
+// What a layer does to the heads' outputs before W_o: mixed ∘ σ(g), where g = W_g A_out has one entry for every query
+// head, which multiplies all of its channels, or one for every channel.
+
+AttentionGate gate_of(const SublayerPass& p) { return p.context().model.attention_gate_at(layer_of(p)); }
+
+/// Ones where channel j belongs to head h [H·e, H]: a linear map that repeats every head's number for its channels; its
+/// backward pass sums the channels of a head. Exact in every format, and 1/e of W_q's size.
+Tensor channels_of_heads(const StackContext& c, DType dtype) {
+  const auto heads = static_cast<std::size_t>(c.model.heads);
+  const auto e = static_cast<Tensor::Index>(c.model.head_dim);
+  const auto fill = [&]<class T>(Tensor::Index first, Tensor::Index count, std::span<T> values) {
+    for (Tensor::Index i = 0; i < count; ++i) {
+      const std::span<T> row = values.subspan(static_cast<std::size_t>(i) * heads, heads);
+      std::fill(row.begin(), row.end(), T(0));
+      row[static_cast<std::size_t>((first + i) / e)] = T(1);
+    }
+  };
+  return c.ops.from_rows(c.model.query_width(), c.model.heads, dtype, fill);
+}
+
+/// g [N, H] or [N, H·e]; empty without gates.
+Tensor gate_forward(SublayerPass& p, const Tensor& a_out) {
+  if (gate_of(p) == AttentionGate::none) return {};
+  return p.emit(Signal::attention_gate, p.linear(Weight::attention_gate, p.emit(Signal::gate_in, a_out)));
+}
+
+/// mixed∘σ(g) [N, H·e], or `mixed` itself where g is empty.
+Tensor gated_heads_forward(SublayerPass& p, const Tensor& mixed, const Tensor& gate) {
+  if (gate.empty()) return mixed;
+  const StackContext& c = p.context();
+  Tensor y;
+  if (gate_of(p) == AttentionGate::channel) {
+    y = c.ops.gated(Activation::sigmoid, gate, mixed);
+  } else {
+    const Tensor open = c.ops.activate(Activation::sigmoid, gate);
+    y = c.ops.multiply(c.ops.linear(open, channels_of_heads(c, gate.dtype())), mixed);
+  }
+  return p.emit(Signal::gated_mixed, std::move(y));
+}
+
+/// Gradients of the heads' outputs [N, H·e], and of A_out through W_g, empty without gates.
+struct GateGradient {
+  Tensor dmixed;
+  Tensor da_out;
+};
+
+GateGradient gated_heads_backward(SublayerPass& p, const Tensor& dgated) {
+  if (gate_of(p) == AttentionGate::none) return {dgated, {}};
+  const StackContext& c = p.context();
+  const Tensor dy = p.emit_back(Signal::gated_mixed, dgated);
+  const Tensor gate = p.take(Signal::attention_gate);
+  const Tensor mixed = p.take(Signal::mixed);
+  GatedGradient g;
+  if (gate_of(p) == AttentionGate::channel) {
+    g = c.ops.gated_backward(Activation::sigmoid, gate, mixed, dy);
+  } else {
+    const Tensor channels = channels_of_heads(c, gate.dtype());
+    g.dup = c.ops.multiply(c.ops.linear(c.ops.activate(Activation::sigmoid, gate), channels), dy);
+    const Tensor of_heads = c.ops.linear_backward_input(c.ops.multiply(mixed, dy), channels);
+    g.dgate = c.ops.activate_backward(Activation::sigmoid, gate, of_heads);
+  }
+  const Tensor da = p.linear_back(Weight::attention_gate, p.emit_back(Signal::attention_gate, std::move(g.dgate)));
+  return {std::move(g.dup), p.emit_back(Signal::gate_in, da)};
+}
+
+/// Attention to the keys and values of this pass and of earlier tokens.
 Attended attend(const SublayerPass& p, const Tensor& q, const Tensor& k, const Tensor& v) {
   const StackContext& c = p.context();
   if (c.cache == nullptr) return c.ops.attention(q, k, v, shape_of(p));

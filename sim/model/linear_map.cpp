@@ -1,18 +1,32 @@
 #include "sim/model/linear_map.h"
 
+#include <algorithm>
+#include <span>
+#include <vector>
+
 namespace periscope {
 namespace {
 
-class DenseReading final : public LinearReading {
+/// A reading that keeps its input, with gradients as dense products.
+class ReadingOf : public LinearReading {
  public:
-  DenseReading(const Backend& ops, std::function<Tensor()> matrix, Tensor x)
-      : ops_(ops), matrix_(std::move(matrix)), x_(std::move(x)) {}
-
+  ReadingOf(const Backend& ops, Tensor x) : ops_(ops), x_(std::move(x)) {}
   [[nodiscard]] const Tensor& input() const override { return x_; }
-  [[nodiscard]] Tensor output() override { return ops_.linear(x_, w()); }
-  [[nodiscard]] Tensor pull(const Tensor& dy) override { return ops_.linear_backward_input(dy, w()); }
   [[nodiscard]] Tensor gradient(const Tensor& dy) const override { return ops_.linear_backward_weight(dy, x_); }
   [[nodiscard]] Tensor gradient_squares(const Tensor& dy) const override { return ops_.linear_weight_square(dy, x_); }
+
+ protected:
+  const Backend& ops_;
+  Tensor x_;
+};
+
+class DenseReading final : public ReadingOf {
+ public:
+  DenseReading(const Backend& ops, std::function<Tensor()> matrix, Tensor x)
+      : ReadingOf(ops, std::move(x)), matrix_(std::move(matrix)) {}
+
+  [[nodiscard]] Tensor output() override { return ops_.linear(x_, w()); }
+  [[nodiscard]] Tensor pull(const Tensor& dy) override { return ops_.linear_backward_input(dy, w()); }
   void release() override { w_ = {}; }
 
  private:
@@ -21,9 +35,7 @@ class DenseReading final : public LinearReading {
     return w_;
   }
 
-  const Backend& ops_;
   std::function<Tensor()> matrix_;
-  Tensor x_;
   Tensor w_;
 };
 
@@ -39,21 +51,16 @@ class DenseMap final : public LinearMap {
   std::function<Tensor()> matrix_;
 };
 
-class DrawnReading final : public LinearReading {
+class DrawnReading final : public ReadingOf {
  public:
-  DrawnReading(const Backend& ops, const DrawnMatrix& w, Tensor x) : ops_(ops), w_(w), x_(std::move(x)) {}
+  DrawnReading(const Backend& ops, const DrawnMatrix& w, Tensor x) : ReadingOf(ops, std::move(x)), w_(w) {}
 
-  [[nodiscard]] const Tensor& input() const override { return x_; }
   [[nodiscard]] Tensor output() override { return ops_.linear_drawn(x_, w_); }
   [[nodiscard]] Tensor pull(const Tensor& dy) override { return ops_.linear_drawn_backward_input(dy, w_); }
-  [[nodiscard]] Tensor gradient(const Tensor& dy) const override { return ops_.linear_backward_weight(dy, x_); }
-  [[nodiscard]] Tensor gradient_squares(const Tensor& dy) const override { return ops_.linear_weight_square(dy, x_); }
   void release() override {}
 
  private:
-  const Backend& ops_;
   DrawnMatrix w_;
-  Tensor x_;
 };
 
 class DrawnMap final : public LinearMap {
@@ -70,6 +77,66 @@ class DrawnMap final : public LinearMap {
   DrawnMatrix w_;
 };
 
+/// A profile's sides as rows on the device; empty where they are 1.
+struct Sides {
+  Tensor rows;     // [1, m]
+  Tensor columns;  // [1, n]
+};
+
+/// x_tk·side_k: x [N, n], side [1, n] or empty.
+Tensor scaled_channels(const Backend& ops, Tensor x, const Tensor& side) {
+  if (side.empty()) return x;
+  const std::vector<int> first(static_cast<std::size_t>(x.rows()), 0);
+  return ops.multiply(std::move(x), ops.gather(side, first));
+}
+
+/// The gradients are of W itself, without the profile.
+class ProfiledReading final : public ReadingOf {
+ public:
+  ProfiledReading(const Backend& ops, std::unique_ptr<LinearReading> inner, Sides sides, Tensor x)
+      : ReadingOf(ops, std::move(x)), inner_(std::move(inner)), sides_(std::move(sides)) {}
+
+  [[nodiscard]] Tensor output() override { return scaled_channels(ops_, inner_->output(), sides_.rows); }
+  [[nodiscard]] Tensor pull(const Tensor& dy) override {
+    return scaled_channels(ops_, inner_->pull(scaled_channels(ops_, dy, sides_.rows)), sides_.columns);
+  }
+  void release() override { inner_->release(); }
+
+ private:
+  std::unique_ptr<LinearReading> inner_;
+  Sides sides_;
+};
+
+class ProfiledMap final : public LinearMap {
+ public:
+  ProfiledMap(const Backend& ops, std::shared_ptr<const LinearMap> z, Sides sides)
+      : ops_(ops), z_(std::move(z)), sides_(std::move(sides)) {}
+
+  [[nodiscard]] std::unique_ptr<LinearReading> read(const Backend& ops, const Tensor& x, Keep keep) const override {
+    return std::make_unique<ProfiledReading>(ops, z_->read(ops, scaled_channels(ops, x, sides_.columns), keep), sides_,
+                                             x);
+  }
+  [[nodiscard]] Tensor dense() const override {
+    Tensor w = scaled_channels(ops_, z_->dense(), sides_.columns);
+    if (sides_.rows.empty()) return w;
+    const std::vector<double> rows = ops_.to_host(sides_.rows);
+    const auto width = static_cast<std::size_t>(w.cols());
+    const auto fill = [&]<class T>(Tensor::Index first, Tensor::Index count, std::span<T> values) {
+      for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+        const auto size = static_cast<T>(rows[static_cast<std::size_t>(first) + i]);
+        std::ranges::fill(values.subspan(i * width, width), size);
+      }
+    };
+    const Tensor sizes = ops_.from_rows(w.rows(), w.cols(), w.dtype(), fill);
+    return ops_.multiply(std::move(w), sizes);
+  }
+
+ private:
+  const Backend& ops_;
+  std::shared_ptr<const LinearMap> z_;
+  Sides sides_;
+};
+
 }  // namespace
 
 std::shared_ptr<const LinearMap> drawn_map(const Backend& ops, DType dtype, const DrawnMatrix& w) {
@@ -78,6 +145,15 @@ std::shared_ptr<const LinearMap> drawn_map(const Backend& ops, DType dtype, cons
 
 std::shared_ptr<const LinearMap> dense_map(std::function<Tensor()> matrix) {
   return std::make_shared<DenseMap>(std::move(matrix));
+}
+
+std::shared_ptr<const LinearMap> profiled_map(const Backend& ops, DType dtype, std::shared_ptr<const LinearMap> z,
+                                              VarianceProfile profile) {
+  if (profile.rows.empty() && profile.columns.empty()) return z;
+  const auto on_device = [&](const std::vector<double>& side) {
+    return side.empty() ? Tensor() : ops.from_host(1, static_cast<Tensor::Index>(side.size()), dtype, side);
+  };
+  return std::make_shared<ProfiledMap>(ops, std::move(z), Sides{on_device(profile.rows), on_device(profile.columns)});
 }
 
 }  // namespace periscope

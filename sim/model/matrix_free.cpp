@@ -4,8 +4,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "sim/model/profiled_map.h"
-
 namespace periscope {
 namespace {
 

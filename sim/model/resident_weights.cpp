@@ -19,8 +19,7 @@ Tensor ResidentWeights::held(const ParameterId& id) const {
 SublayerWeights ResidentWeights::fetch(int sublayer) const {
   SublayerWeights weights;
   for (const Weight weight : weights_in(model_, sublayer)) {
-    const ParameterId id =
-        is_norm(weight) ? gain_id(sublayer, weight) : matrix_id(is_of_layer(weight) ? sublayer / 2 : 0, weight);
+    const ParameterId id = is_norm(weight) ? gain_id(sublayer, weight) : matrix_id(sublayer / 2, weight);
     const Tensor tensor = held(id);
     if (tensor.empty()) continue;
     if (is_norm(weight)) {

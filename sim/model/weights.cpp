@@ -4,7 +4,6 @@
 #include <string>
 
 #include "sim/model/parameters.h"
-#include "sim/model/profiled_map.h"
 #include "sim/random/normal.h"
 
 namespace periscope {

@@ -9,10 +9,8 @@
 #include <vector>
 
 #include "sim/base/enumerators.h"
-#include "sim/spec/module_rule.h"
 #include "sim/spec/norm_kind.h"
 #include "sim/spec/placement.h"
-#include "sim/spec/stream_mixing.h"
 
 namespace periscope {
 
@@ -20,6 +18,23 @@ enum class Activation { relu, gelu, silu, gelu_tanh, sigmoid };
 enum class MlpKind { relu, gelu, silu, swiglu, geglu, gelu_tanh, geglu_tanh };
 enum class InitScheme { normal, lecun, he, xavier, scaled, mitchell };
 enum class InputKind { gaussian, tokens, text };
+
+/// How Hyper-Connections mix their streams at every step.
+enum class StreamMixing {
+  identity,  ///< not at all
+  uniform,   ///< each becomes the mean of all
+  random,    ///< by a doubly stochastic matrix, another one at every step
+};
+inline constexpr std::array<std::string_view, 3> stream_mixing_names{"identity", "uniform", "random"};
+static_assert(are_names_of<StreamMixing>(stream_mixing_names));
+
+/// Which streams a module's output is added to.
+enum class StreamWrite {
+  all,
+  one,  ///< the one that the module read
+};
+inline constexpr std::array<std::string_view, 2> stream_write_names{"all", "one"};
+static_assert(are_names_of<StreamWrite>(stream_write_names));
 
 /// The names that configuration files use, in the order of the enumerators.
 inline constexpr std::array<std::string_view, 7> mlp_kind_names{"relu",  "gelu",      "silu",      "swiglu",

@@ -1,8 +1,11 @@
 #include "sim/spec/wiring.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <random>
 
 namespace periscope {
 namespace {
@@ -70,6 +73,44 @@ Step with_first_input(const ModelSpec& m, int index, int more_layers) {
     stream = {rule.alpha * kept, rule.alpha * added};
   }
   return {.branches = {branch}, .mixing = {stream, {0.0, 1.0}}, .norm_c = {rule.norm_c, false}};
+}
+
+using Square = std::vector<std::vector<double>>;
+
+/// Sinkhorn's iteration from positive entries, which converges geometrically.
+void make_doubly_stochastic(Square& h) {
+  constexpr int iterations = 200;
+  const std::size_t n = h.size();
+  for (int k = 0; k < iterations; ++k) {
+    for (std::size_t j = 0; j < n; ++j) {
+      double sum = 0.0;
+      for (std::size_t i = 0; i < n; ++i) sum += h[i][j];
+      for (std::size_t i = 0; i < n; ++i) h[i][j] /= sum;
+    }
+    for (std::vector<double>& row : h) {
+      double sum = 0.0;
+      for (const double x : row) sum += x;
+      for (double& x : row) x /= sum;
+    }
+  }
+}
+
+/// The mixing [n][n] of step `index`: rows and columns are ≥ 0 and sum to 1. Random ones are Sinkhorn's limit of
+/// exp(4 u − 2), u uniform in [0, 1), seeded by the step alone: the same for every seed of a run.
+Square mixing_matrix(StreamMixing mixing, int streams, int index) {
+  const auto n = static_cast<std::size_t>(streams);
+  Square h(n, std::vector<double>(n, mixing == StreamMixing::uniform ? 1.0 / streams : 0.0));
+  if (mixing == StreamMixing::identity) {
+    for (std::size_t i = 0; i < n; ++i) h[i][i] = 1.0;
+  }
+  if (mixing == StreamMixing::random) {
+    std::mt19937_64 engine(static_cast<std::uint64_t>(index) + 1);
+    for (std::vector<double>& row : h) {
+      for (double& x : row) x = std::exp(4.0 * (static_cast<double>(engine() >> 11U) * 0x1p-53) - 2.0);
+    }
+    make_doubly_stochastic(h);
+  }
+  return h;
 }
 
 Step of_many_streams(const ModelSpec& m, int index, int more_layers) {

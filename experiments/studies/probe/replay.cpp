@@ -15,7 +15,7 @@
 #include "sim/backends.h"
 #include "sim/base/error.h"
 #include "sim/checkpoint/checkpoint_weights.h"
-#include "sim/measure/model_probes.h"
+#include "sim/measure/model_reading.h"
 #include "sim/measure/running_moments.h"
 #include "sim/model/parameters.h"
 
