@@ -124,12 +124,12 @@ TEST_CASE("log second moments of a pass are the probe's, and deviations are abou
   const std::vector<double> one = stacks::log_second_moments(*ops, spec.model, weights, std::vector<int>{1, 2, 3}, 1);
   REQUIRE(two.size() == static_cast<std::size_t>(spec.model.sublayers()) + 1);
   for (std::size_t i = 0; i < two.size(); ++i) CHECK(two[i] == doctest::Approx(one[i]).epsilon(1e-12));
-  const stacks::NullDraws draws{.draws = 3, .log_moment = {{1.0}, {2.0}, {4.5}}};
+  const stacks::NullDraws draws{.log_moment = {{1.0}, {2.0}, {4.5}}};
   CHECK(draws.mean(0) == doctest::Approx(2.5));
   CHECK(draws.deviation_from(2.0, 0) == doctest::Approx(std::sqrt((1.0 + 0.0 + 6.25) / 3.0)));
   CHECK(draws.deviation_from_mean(0) == doctest::Approx(std::sqrt((2.25 + 0.25 + 4.0) / 2.0 * (4.0 / 3.0))));
   CHECK(std::isnan(stacks::NullDraws{}.mean(0)));
-  CHECK(std::isnan(stacks::NullDraws{.draws = 1, .log_moment = {{1.0}}}.deviation_from_mean(0)));
+  CHECK(std::isnan(stacks::NullDraws{.log_moment = {{1.0}}}.deviation_from_mean(0)));
 }
 
 }  // namespace

@@ -94,20 +94,18 @@ StackSpec at_sizes(const Backend& ops, StackSpec spec, const WeightSource& weigh
 NullDraws draw_null(const Backend& ops, const StackSpec& spec, const WeightSource& weights, std::span<const int> ids,
                     int sequences, const SizeNull& null, DType dtype, std::uint64_t first, int draws,
                     const std::function<void()>& before_each) {
-  NullDraws all{.draws = draws, .log_moment = std::vector<std::vector<double>>(static_cast<std::size_t>(draws))};
+  NullDraws all{.log_moment = std::vector<std::vector<double>>(static_cast<std::size_t>(draws))};
   const StackSpec sized = null.kept ? at_sizes(ops, spec, weights, ids, *null.kept) : spec;
-  const auto measure = [&](int d) {
-    const std::uint64_t seed = null_seeds + first + static_cast<std::uint64_t>(d);
-    if (!null.kept) return log_second_moments(ops, spec.model, RandomSigns(ops, weights, seed), ids, sequences);
-    return log_second_moments(ops, spec.model, GeneratedWeights(ops, sized, dtype, seed), ids, sequences);
-  };
   std::mutex mutex;
   const auto draw = [&](int d) {
     {
       const std::scoped_lock lock(mutex);
       before_each();
     }
-    all.log_moment[static_cast<std::size_t>(d)] = measure(d);
+    const std::uint64_t seed = null_seeds + first + static_cast<std::uint64_t>(d);
+    all.log_moment[static_cast<std::size_t>(d)] =
+        null.kept ? log_second_moments(ops, spec.model, GeneratedWeights(ops, sized, dtype, seed), ids, sequences)
+                  : log_second_moments(ops, spec.model, RandomSigns(ops, weights, seed), ids, sequences);
   };
   in_parallel(draws, draw, is_small_pass(spec.model, static_cast<int>(ids.size()), false));
   return all;

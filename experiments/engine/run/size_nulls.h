@@ -35,8 +35,7 @@ inline constexpr std::size_t signs_null = 3;
 /// The logarithm of the stream's second moment at depths 0 … 2L, mean over tokens, over random models of a null at the
 /// given weights' own widths, on their tokens.
 struct NullDraws {
-  int draws = 0;
-  std::vector<std::vector<double>> log_moment;  ///< [draws][2L + 1]
+  std::vector<std::vector<double>> log_moment = {};  ///< [draws][2L + 1]
 
   /// Mean over the draws at a depth; NaN without any.
   [[nodiscard]] double mean(std::size_t depth) const;

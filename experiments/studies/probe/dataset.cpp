@@ -108,7 +108,7 @@ void add_tokens(Table<ProbeResult>& table) {
 std::vector<std::pair<std::size_t, LeftOver>> nulls_of(const ProbeResult& r) {
   std::vector<std::pair<std::size_t, LeftOver>> all;
   for (std::size_t i = 0; i < stacks::size_nulls.size() && growth_split(r); ++i) {
-    if (r.nulls[i].drawn.draws > 0 || stacks::size_nulls[i].kept) all.emplace_back(i, left_over(r, i));
+    if (!r.nulls[i].drawn.log_moment.empty() || stacks::size_nulls[i].kept) all.emplace_back(i, left_over(r, i));
   }
   return all;
 }

@@ -68,8 +68,9 @@ std::vector<double> log_ratio(const Profile& a, const Profile* b, std::size_t de
 LeftOver left_over(const ProbeResult& result, std::size_t null) {
   const auto& [predicted, drawn] = result.nulls.at(null);
   const std::size_t depths = result.measured.growth.size() + 1;
-  LeftOver left{
-      .draws = drawn.draws, .value = log_ratio(result.measured.reading.profile, nullptr, depths), .error = {}};
+  LeftOver left{.draws = drawn.log_moment.size(),
+                .value = log_ratio(result.measured.reading.profile, nullptr, depths),
+                .error = {}};
   const std::vector<double> theory = log_ratio(predicted.profile, nullptr, depths);
   for (std::size_t depth = 0; depth < depths; ++depth) {
     const bool kept = stacks::size_nulls.at(null).kept.has_value();

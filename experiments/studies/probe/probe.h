@@ -56,7 +56,7 @@ struct ProbeResult {
 /// The excess of the measured log q over a null's, q being the stream's second moment, at depths 0 … 2L. NaN where
 /// theory has no number.
 struct LeftOver {
-  int draws;                  ///< random models of the null
+  std::size_t draws;          ///< random models of the null
   std::vector<double> value;  ///< log(q / q of the null): theory's, or the draws' geometric mean where it has none
   std::vector<double> error;  ///< what models of the null have for `value`, root mean square; NaN without draws
 };

@@ -98,7 +98,7 @@ std::string split_row(const ProbeResult& r) {
     text += fmt::format("  beyond random weights with {}: {}\n", stacks::size_nulls[i].meaning,
                         with_error(left.value.back(), left.error.back()));
   }
-  if (const int draws = r.nulls[stacks::rank_one_null].drawn.draws; draws > 0) {
+  if (const std::size_t draws = r.nulls[stacks::rank_one_null].drawn.log_moment.size(); draws > 0) {
     text += fmt::format("  ±: what one random model has there, root mean square over {} of each\n", draws);
   }
   return text;
