@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -8,13 +7,8 @@
 
 namespace periscope::judge {
 
-/// The entries of a predicted curve that miss the standard error that was wanted, of gradients and score_share, which
-/// verdicts ask it of; no entry is missed by other statistics or by what is no number. `curve` may be null.
-std::vector<std::size_t> imprecise_entries(const theory::Prediction& prediction, Statistic statistic,
-                                           const Curve* curve);
-
-/// Names the imprecise entries of a whole prediction, one text per curve: "log_grad_sq q[0-5]", "score_share A_out[0,
-/// 2]". A squared gradient is imprecise where its logarithm is, and is not named by itself.
+/// Names the entries that miss the wanted standard error, of logarithms of gradients and of score_share, one text per
+/// curve: "log_grad_sq q[0-5]", "score_share A_out[0, 2]".
 std::vector<std::string> imprecise_names(const theory::Prediction& prediction);
 
 }  // namespace periscope::judge

@@ -4,19 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "experiments/engine/judge/remedy.h"
 
 namespace periscope::judge {
 namespace {
-
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0.0;
-  const auto middle = values.begin() + static_cast<long>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 /// The tolerance, a little larger than needed, that an imprecise gradient's prediction does meet (theory::is_precise).
 std::string met_tolerance(const Test& test) {
@@ -88,38 +82,45 @@ std::pair<int, double> rank(const Test& t) {
   return {0, 0.0};
 }
 
+/// The median of the detectable errors, 0 of none.
+double median_detectable(const std::vector<const Test*>& tests) {
+  if (tests.empty()) return 0.0;
+  std::vector<double> values;
+  for (const Test* t : tests) values.push_back(t->detectable);
+  const auto middle = values.begin() + static_cast<long>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
 /// Detectable errors of judged tests.
 Power power_of(const std::vector<Test>& tests) {
   Power power;
-  std::vector<double> all;
-  std::vector<std::vector<double>> by_group;
-  bool any_signal = false;
-  bool signal_over = false;
-  for (std::size_t i = 0; i < tests.size(); ++i) {
-    const Test& t = tests[i];
+  std::vector<const Test*> counted;
+  for (const Test& t : tests) {
     if (!t.is_finite() || std::isinf(t.limit)) continue;
-    const auto k =
-        static_cast<std::size_t>(std::ranges::find(power.groups, t.group(), &GroupPower::group) - power.groups.begin());
-    if (k == power.groups.size()) {
-      power.groups.push_back({.group = t.group()});
-      by_group.emplace_back();
-    }
-    all.push_back(t.detectable);
-    by_group[k].push_back(t.detectable);
+    counted.push_back(&t);
     power.worst = std::max(power.worst, t.detectable);  // never NaN
-    ++power.tests;
-    power.over += t.underpowered() ? 1 : 0;
-    any_signal |= !is_gradient(t.statistic);
-    signal_over |= !is_gradient(t.statistic) && t.underpowered();
-    GroupPower& group = power.groups[k];
-    if (group.test >= 0 && t.detectable / t.limit <= group.worst / group.limit) continue;
-    group.worst = t.detectable;
-    group.limit = t.limit;
-    group.test = static_cast<int>(i);
+    if (std::ranges::find(power.groups, t.group(), &GroupPower::group) == power.groups.end())
+      power.groups.push_back({.group = t.group()});
   }
-  for (std::size_t k = 0; k < by_group.size(); ++k) power.groups[k].median = median_of(std::move(by_group[k]));
-  power.median = median_of(std::move(all));
-  power.only_gradients_over = power.over > 0 && any_signal && !signal_over;
+  power.median = median_detectable(counted);
+  for (GroupPower& group : power.groups) {
+    std::vector<const Test*> members;
+    std::ranges::copy_if(counted, std::back_inserter(members),
+                         [&](const Test* t) { return t->group() == group.group; });
+    const auto in_limits = [](const Test* t) { return t->detectable / t->limit; };
+    const Test& worst = **std::ranges::max_element(members, {}, in_limits);
+    group.worst = worst.detectable;
+    group.limit = worst.limit;
+    group.test = static_cast<int>(&worst - tests.data());
+    group.median = median_detectable(members);
+  }
+  const auto is_signal = [](const Test* t) { return !is_gradient(t->statistic); };
+  power.tests = static_cast<int>(counted.size());
+  power.over = static_cast<int>(std::ranges::count_if(counted, &Test::underpowered));
+  power.only_gradients_over =
+      power.over > 0 && std::ranges::any_of(counted, is_signal) &&
+      std::ranges::none_of(counted, [&](const Test* t) { return is_signal(t) && t->underpowered(); });
   return power;
 }
 

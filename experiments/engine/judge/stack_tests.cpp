@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "experiments/engine/judge/gradient_floor.h"
+#include "experiments/engine/judge/seed_rows.h"
 #include "experiments/engine/judge/width_bias.h"
 #include "sim/numerics/allowances.h"
 
@@ -19,8 +20,8 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 /// Below this the squared deviations over seeds of a squared gradient underflow, and its standard error with them.
 constexpr double unresolved_square = 1e-140;
 
-/// An imprecise prediction of a forward statistic counts in the test's error, as it does of a square that stands in for
-/// its logarithm; other gradients promise more.
+/// True for gradients other than squares that replace their logarithms. An imprecise prediction of any other statistic
+/// only enters the test's error.
 bool promises_precision(Statistic statistic) { return is_gradient(statistic) && statistic != Statistic::grad_sq; }
 
 /// Collects the tests of one comparison.
@@ -45,8 +46,13 @@ class Collector {
         }
       }
     }
-    for (const auto& entry : c_.measured.weight_curves) {
-      if (entry.first.first == Statistic::log_grad_sq) weight_gradient(entry.first.second, entry.second);
+    for (const auto& [key, curve] : c_.measured.weight_curves) {
+      const auto& [statistic, weight] = key;
+      if (statistic != Statistic::log_grad_sq) continue;
+      for (std::size_t i = 0; i < curve.value.size(); ++i) {
+        gradient(weight, i, bias_.of_log_gradient(before(2 * i), is_of_attention(weight)),
+                 gradient_floor(c_.spec, c_.measured, c_.dtype, weight, static_cast<int>(i)));
+      }
     }
     withdraw_bounds();
     return std::move(tests_);
@@ -55,11 +61,8 @@ class Collector {
  private:
   static std::size_t length_of(const Curve* curve) { return curve == nullptr ? 0 : curve->value.size(); }
 
-  static Estimate at(const Curve& curve, std::size_t i) { return {curve.value[i], curve.standard_error[i]}; }
-
-  /// The test of entry i of a curve, or nothing where there is nothing to compare: neither side has a number, as of
-  /// the token cosine of one token or an MLP's score path. A measured number that theory has none for is a test, whose
-  /// prediction is NaN: no verdict may pass over it (judge.h).
+  /// Returns the test of entry i of a curve; nullopt if neither side has a number, as for the token cosine of one token
+  /// or an MLP's score path. A measured number without a prediction is a test whose prediction is NaN.
   template <class Place>
   [[nodiscard]] std::optional<Test> entry(Statistic statistic, Place place, std::size_t i) const {
     const Curve* measured = c_.measured.find(statistic, place);
@@ -68,8 +71,8 @@ class Collector {
     const bool known = i < length_of(predicted);
     Test test{.statistic = statistic,
               .index = static_cast<int>(i),
-              .measured = at(*measured, i),
-              .predicted = known ? at(*predicted, i) : Estimate{nan, nan},
+              .measured = judge::entry(*measured, i),
+              .predicted = known ? judge::entry(*predicted, i) : Estimate{nan, nan},
               .seeds = c_.seeds,
               .replicates = prediction_.replicates,
               .precise = known &&
@@ -116,7 +119,7 @@ class Collector {
   }
   [[nodiscard]] double variance(const Test& test) const { return c_.seeds * test.measured.error * test.measured.error; }
 
-  /// One gradient: by its logarithm, or as it is where that is not known to a tenth for rounding.
+  /// Adds the test of one gradient: of its logarithm, or of the square itself if rounding may change it by a tenth.
   template <class Place>
   void gradient(Place place, std::size_t i, double width_term, const GradientFloor& floor) {
     std::optional<Test> plain = entry(Statistic::grad_sq, place, i);
@@ -133,20 +136,12 @@ class Collector {
       return;
     }
     plain->scale = std::max(t, floor.size);
-    // What the logarithm may differ by, as a factor on the square.
+    // The logarithm's tolerated bias as a factor on the square.
     const double half_variance = std::isfinite(variance(*log)) ? variance(*log) / 2.0 : 0.0;
     const double by_width = t == 0.0 ? 0.0 : t * std::expm1(width_term + half_variance);
     plain->tolerated_bias = t == 0.0 && plain->measured.value == 0.0 ? 0.0 : rounded + unresolved_square + by_width;
     if (std::isnan(plain->predicted.error)) plain->predicted.error = 0.0;
     tests_.push_back(std::move(*plain));
-  }
-
-  void weight_gradient(Weight weight, const Curve& curve) {
-    for (std::size_t i = 0; i < curve.value.size(); ++i) {
-      const auto layer = static_cast<int>(i);
-      gradient(weight, i, bias_.of_log_gradient(before(2 * i), is_of_attention(weight)),
-               gradient_floor(c_.spec, c_.measured, c_.dtype, weight, layer));
-    }
   }
 
   /// A share p = S/(S+V): the logarithm of S/V has a gradient's bias, and dp = p(1−p) d log(S/V).
@@ -192,34 +187,33 @@ class Collector {
   std::vector<Test> tests_;
 };
 
-/// Theory multiplies squares of these: one that underflows makes an exact zero of what is small, silently.
+/// Returns the first scale whose square under- or overflows, which would silently become an exact zero or inf in
+/// theory, or "".
 std::string unusable_scale(const StackSpec& spec) {
-  const auto unusable = [](double scale) { return scale != 0.0 && !std::isnormal(scale * scale); };
-  const auto reason = [](const std::string& name, double scale) {
-    return fmt::format("{} is {:.2g}: its square is too {} for f64", name, scale,
-                       std::abs(scale) < 1.0 ? "small" : "large");
+  std::string reason;
+  const auto check = [&](double scale, const std::string& name) {
+    if (!reason.empty() || scale == 0.0 || std::isnormal(scale * scale)) return;
+    reason = fmt::format("{} is {:.2g}: its square is too {} for f64", name, scale,
+                         std::abs(scale) < 1.0 ? "small" : "large");
   };
   const ModelSpec& m = spec.model;
-  if (unusable(m.gamma)) return reason("model.gamma", m.gamma);
+  check(m.gamma, "model.gamma");
   for (int s = 0; s < m.steps(); ++s) {
     const Step step = m.step(s);
     for (const Branch& branch : step.branches) {
       for (std::size_t i = 0; i < step.mixing.size(); ++i) {
-        const double alpha = step.mixing[i][i];
-        if (unusable(alpha)) return reason(fmt::format("alpha of sublayer {}", branch.sublayer), alpha);
-        const double beta = branch.writes[i];
-        if (unusable(beta)) return reason(fmt::format("beta of sublayer {}", branch.sublayer), beta);
+        check(step.mixing[i][i], fmt::format("alpha of sublayer {}", branch.sublayer));
+        check(branch.writes[i], fmt::format("beta of sublayer {}", branch.sublayer));
       }
     }
   }
   for (int layer = 0; layer < m.layers; ++layer) {
     for (const Weight weight : layer_matrices) {
       if (weight == Weight::attention_gate && m.gates_at(layer) == 0) continue;
-      const double std = stddev_of(spec, layer, weight);
-      if (unusable(std)) return reason(fmt::format("the standard deviation of {}", name_of(weight)), std);
+      check(stddev_of(spec, layer, weight), fmt::format("the standard deviation of {}", name_of(weight)));
     }
   }
-  return {};
+  return reason;
 }
 
 }  // namespace
@@ -263,18 +257,13 @@ void SeedCurves::add(const Profile& profile) {
     if (const Curve* curve = profile.find(statistic, signal)) curves_[{statistic, signal}].push_back(curve->value);
   }
   for (const auto& [key, curve] : profile.weight_curves) {
-    if (key.first == Statistic::log_grad_sq) weight_curves_[key].push_back(curve.value);
+    if (key.first == Statistic::log_grad_sq) curves_[key].push_back(curve.value);
   }
 }
 
-const SeedCurves::Rows* SeedCurves::find(Statistic statistic, Signal signal) const {
-  const auto it = curves_.find({statistic, signal});
+const SeedCurves::Rows* SeedCurves::find(Statistic statistic, Place place) const {
+  const auto it = curves_.find({statistic, place});
   return it == curves_.end() ? nullptr : &it->second;
-}
-
-const SeedCurves::Rows* SeedCurves::find(Statistic statistic, Weight weight) const {
-  const auto it = weight_curves_.find({statistic, weight});
-  return it == weight_curves_.end() ? nullptr : &it->second;
 }
 
 }  // namespace periscope::judge

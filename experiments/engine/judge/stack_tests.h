@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "experiments/engine/judge/test.h"
@@ -13,21 +14,20 @@
 
 namespace periscope::judge {
 
-/// The curves of the stream and the modules that verdicts compare, a row per seed: sums over depth need how the numbers
-/// of a seed depend on each other. Everything else is averaged as it comes (SeedAverage).
+/// The curves that verdicts compare, one row per seed, because sums over depth need the correlations within a seed.
+/// Everything else is averaged at once (SeedAverage).
 class SeedCurves {
  public:
   using Rows = std::vector<std::vector<double>>;
+  using Place = std::variant<Signal, Weight>;
 
-  /// Appends the curves that verdicts compare of one seed's profile.
+  /// Appends the compared curves of one seed's profile.
   void add(const Profile& profile);
-  /// Null for what is not compared or was not measured.
-  [[nodiscard]] const Rows* find(Statistic statistic, Signal signal) const;
-  [[nodiscard]] const Rows* find(Statistic statistic, Weight weight) const;
+  /// Returns null for a curve that is not compared or was not measured.
+  [[nodiscard]] const Rows* find(Statistic statistic, Place place) const;
 
  private:
-  std::map<std::pair<Statistic, Signal>, Rows> curves_;
-  std::map<std::pair<Statistic, Weight>, Rows> weight_curves_;
+  std::map<std::pair<Statistic, Place>, Rows> curves_;
 };
 
 /// A stack's two profiles.
@@ -38,8 +38,8 @@ struct Comparison {
   int diverged_seeds;
   DType dtype;
   const theory::Prediction& prediction;
-  double rounding = 0.0;                 ///< relative, what rounding beyond that of dtype may do to a forward statistic
-  const SeedCurves* per_seed = nullptr;  ///< for contrasts over depth; none are tested without
+  double rounding = 0.0;  ///< relative error of a forward statistic by rounding in addition to that of dtype
+  const SeedCurves* per_seed = nullptr;  ///< for contrasts over depth; null: none are tested
 };
 
 /// Lists the curves that verdicts compare: second moment, variance and token cosine of the stream (x_out), second
@@ -55,12 +55,11 @@ inline constexpr std::array<std::pair<Statistic, Signal>, 8> compared_curves{{{S
                                                                               {Statistic::log_grad_sq, Signal::x_out},
                                                                               {Statistic::score_share, Signal::A_out}}};
 
-/// The limit of the detectable errors of a statistic: that of log_grad_sq for grad_sq, which stands in
-/// for it where it is zero.
+/// The limit of the detectable errors of a statistic; grad_sq has that of log_grad_sq, which it replaces at zero.
 double limit_of(const config::PowerLimits& limits, Statistic statistic);
 
-/// Every test of a comparison with its tolerated bias: of every measured number, whose prediction is NaN where theory
-/// has none for it. What neither side has a number for, as the score path's share of an MLP, is no test.
+/// Returns a test of every measured number with its tolerated bias. Its prediction is NaN if theory has none; a number
+/// that neither side has, as the score path's share of an MLP, gives no test.
 /// Forward: rounding alone if the prediction is exact at the stack's width (T25), else also WidthBias::of_signal
 /// (T19). Gradients: WidthBias::of_log_gradient plus half the variance over seeds of the logarithm, by which a
 /// log-normal spread lowers the mean of logarithms. A share p has the bias of log(p/(1−p)) times p(1−p). If that
@@ -70,9 +69,8 @@ double limit_of(const config::PowerLimits& limits, Statistic statistic);
 /// terms that cancel in it.
 std::vector<Test> stack_tests(const Comparison& comparison, const config::AgreementOptions& options);
 
-/// Why a run of this dtype, or a theory in double, cannot show what is predicted, or "": a scale of the specification
-/// whose square is no normal number of f64, or the first predicted second moment of a signal whose squares the dtype
-/// cannot hold.
+/// Returns why the prediction is out of the range of dtype or double, or "": a scale of the specification whose square
+/// is not a normal f64, or the first predicted second moment of a signal whose squares the dtype cannot represent.
 std::string out_of_range(const StackSpec& spec, const Profile& predicted, DType dtype);
 
 }  // namespace periscope::judge
