@@ -123,9 +123,6 @@ TEST_CASE("a format's headroom is that of the run that stores in it, or else of 
   };
   const theory::Certificate exact = with_bounds(1.0, 16.0);
   const certify::Headroom h = certify::headroom_of(model, {exact, runs}, {}, nullptr, scaled);
-  REQUIRE(h.possible);
-  CHECK(h.stream_bound == 1.0);
-  CHECK(std::isnan(h.stream_measured));
   REQUIRE(h.formats.size() == number_formats.size());
   for (const certify::FormatHeadroom& f : h.formats) {
     CAPTURE(std::string(f.format.name));

@@ -145,7 +145,6 @@ TEST_CASE("the table explains only what it shows, and says where any factor fits
   r.formats = {fp16};
   r.arithmetic = Arithmetic::exact;
   r.certificates.exact = {.bounds = {bound(Signal::x_out, -1, {1.0}), bound(Signal::x_out, 1, {16.0})}};
-  r.headroom.possible = true;
   r.headroom.formats = {{.format = fp16, .stream = 2.0, .branch = std::nan(""), .measured = infinity, .fitting = {}}};
   const auto says = [&](const char* words) { return certify::table(r).find(words) != std::string::npos; };
   CHECK_FALSE(says("dots:"));

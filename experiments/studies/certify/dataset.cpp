@@ -115,44 +115,40 @@ struct InFormat {
   const FormatHeadroom* headroom;  ///< null if the stream cannot be scaled
 
   [[nodiscard]] const Certificate& certificate() const { return r.certificates.in(format); }
-  [[nodiscard]] bool is_judged() const {
-    return std::ranges::find(r.formats, format.name, &NumberFormat::name) != r.formats.end();
-  }
   [[nodiscard]] bool is_run() const { return certificate().arithmetic.kind != Arithmetic::exact; }
-  [[nodiscard]] bool is_certified(std::optional<SignalClass> kind) const { return r.verdict(kind, format).certified; }
-  [[nodiscard]] std::string reason(std::optional<SignalClass> kind) const {
-    return reason_of(r.verdict(kind, format), r.spec.model);
-  }
+  [[nodiscard]] theory::Verdict verdict(std::optional<SignalClass> kind) const { return r.verdict(kind, format); }
 };
 
 std::vector<InFormat> formats_of(const CertifyResult& r) {
   std::vector<InFormat> all;
-  for (std::size_t i = 0; i < number_formats.size(); ++i) {
-    all.push_back({r, number_formats[i], r.headroom.possible ? &r.headroom.formats[i] : nullptr});
+  for (const NumberFormat& f : number_formats) {
+    all.push_back({r, f, r.headroom.formats.empty() ? nullptr : &r.headroom.formats[all.size()]});
   }
   return all;
 }
 
+/// Columns of a format that is judged.
 Table<InFormat> verdict_table() {
   using F = InFormat;
   Table<F> table;
   table
       .column({"stream_certified", "format", "1", "1: no input can overflow the residual stream"},
-              [](const F& f) { return f.is_certified(SignalClass::stream); })
+              [](const F& f) { return f.verdict(SignalClass::stream).certified; })
       .column({"everywhere_certified", "format", "1", "1: nor anything else"},
-              [](const F& f) { return f.is_certified(std::nullopt); })
-      .column({"stream_reason", "format", "", "what stands against the stream's certificate"},
-              [](const F& f) { return f.reason(SignalClass::stream); })
-      .column({"everywhere_reason", "format", "", "what stands against the other"},
-              [](const F& f) { return f.reason(std::nullopt); });
+              [](const F& f) { return f.verdict(std::nullopt).certified; })
+      .column({"stream_reason", "format", "", "why the stream is not certified"},
+              [](const F& f) { return reason_of(f.verdict(SignalClass::stream), f.r.spec.model); })
+      .column({"everywhere_reason", "format", "", "why not everything is"},
+              [](const F& f) { return reason_of(f.verdict(std::nullopt), f.r.spec.model); });
   return table;
 }
 
+/// Columns of a format that has a certificate of a run.
 Table<InFormat> run_table() {
   using F = InFormat;
   Table<F> table;
   table
-      .column({"run_weights_rounded", "format", "1", "1: weights are no numbers of the format"},
+      .column({"run_weights_rounded", "format", "1", "1: weights are rounded to the format"},
               [](const F& f) { return f.certificate().weights_rounded; })
       .column({"certified", "format class", "1", "1: no input can overflow the format there; 0: not certified"},
               [](const F& f) { return certified(f.certificate(), f.format); })
@@ -185,32 +181,22 @@ Table<FormatHeadroom> factor_table() {
 
 Table<InFormat> format_table() {
   using F = InFormat;
+  const auto judged = [](const F& f) {
+    return std::ranges::count(f.r.formats, f.format.name, &NumberFormat::name) > 0 ? &f : nullptr;
+  };
   Table<F> table;
   table
       .column({"format_largest", "format", "1", "largest finite number of the format"},
               [](const F& f) { return f.format.largest; })
-      .part(verdict_table(), [](const F& f) { return f.is_judged() ? &f : nullptr; })
+      .part(verdict_table(), judged)
       .part(run_table(), [](const F& f) { return f.is_run() ? &f : nullptr; })
-      .part(factor_table(), [](const F& f) { return f.headroom; })
+      .part(factor_table(), &F::headroom)
       .column_if_any({"scaled_run_certified", "format class", "1", "certified of the stack that was scaled"},
                      [](const F& f) {
                        const std::optional<ScaledRun>& run = f.r.headroom.run;
                        return run && f.is_run() ? std::optional(certified(run->certificates.in(f.format), f.format))
                                                 : std::nullopt;
                      });
-  return table;
-}
-
-Table<AttackResult> attack_table() {
-  using A = AttackResult;
-  const std::string on = "attack";
-  Table<A> table;
-  table
-      .column({"attack_signal", on, "", "signal that was attacked"}, [](const A& a) { return name_of(a.place.signal); })
-      .column({"attack_sublayer", on, "1", "its sublayer"}, [](const A& a) { return a.place.sublayer; })
-      .column({"attack_feature", on, "1", "its feature"}, [](const A& a) { return a.place.channel; })
-      .column({"attack_bound", on, "1", "its bound"}, &A::bound)
-      .column({"attack_reached", on, "1", "largest magnitude reached"}, &A::reached);
   return table;
 }
 
@@ -229,25 +215,20 @@ Table<ScaledRun> scaled_table() {
   return table;
 }
 
-Table<Headroom> headroom_table() {
-  using H = Headroom;
-  Table<H> table;
-  table.column({"headroom_stream_bound", "", "1", "largest bound of what grows with c"}, &H::stream_bound)
-      .column({"headroom_stream_measured", "", "1", "largest magnitude measured of it"}, &H::stream_measured)
-      .part(scaled_table(), &H::run);
-  return table;
-}
-
 const Table<CertifyResult>& result_table() {
   using R = CertifyResult;
+  using A = AttackResult;
   static const Table<R> all = [] {
     const auto itself = [](const R& r) { return &r; };
+    Table<A> attacks;
+    attacks.column({"attack_bound", "attack", "1", "bound that was attacked"}, &A::bound)
+        .column({"attack_reached", "attack", "1", "largest magnitude reached"}, &A::reached);
     Table<R> table;
     table.part(model_table(), itself)
         .part(bounds_table(), itself)
         .rows("format", format_table(), formats_of)
-        .rows("attack", attack_table(), &R::attacks)
-        .column_if_any({"exceeded", "", "", "where a run passed a bound, which is a bug of this program"},
+        .rows("attack", attacks, &R::attacks)
+        .column_if_any({"exceeded", "", "", "where a run exceeded a bound, which is a bug of this program"},
                        [](const R& r) {
                          const auto& at = r.check.exceeded;
                          return at ? std::optional(place_text(at->place, r.spec.model)) : std::nullopt;
@@ -257,7 +238,8 @@ const Table<CertifyResult>& result_table() {
                          const auto& at = r.check.overflowed;
                          return at ? std::optional(place_text(*at, r.spec.model)) : std::nullopt;
                        })
-        .part(headroom_table(), [](const R& r) { return r.headroom.possible ? &r.headroom : nullptr; });
+        .part(
+            scaled_table(), [](const R& r) -> const auto& { return r.headroom.run; });
     return table;
   }();
   return all;
@@ -267,7 +249,7 @@ const Table<CertifyResult>& result_table() {
 
 const dataset::Schema& schema() {
   static const dataset::Schema schema(
-      "certify", 7,
+      "certify", 8,
       {{"signal", Type::text, "", "signal"},
        {"class", Type::text, "", "class of signals"},
        {"place", Type::integer, "1", "sublayer; -1: before the first, 2L: after the last"},
@@ -275,7 +257,7 @@ const dataset::Schema& schema() {
        {"feature"},
        {"format", Type::text, "", "number format"},
        {"weights", Type::text, "", "file of weights, or drawn"},
-       {"attack"},
+       {"attack", Type::text, "", "signal that was attacked"},
        {"exclusion"}},
       result_table().specs());
   return schema;
@@ -283,18 +265,21 @@ const dataset::Schema& schema() {
 
 dataset::Dataset dataset_of(const CertifyResult& result) {
   dataset::Builder builder(schema());
-  for (std::size_t s = 0; s < theory::certified_signals.size(); ++s) {
-    builder.at("signal", s).put("signal", name_of(theory::certified_signals[s]));
-  }
-  builder.put("class", theory::signal_class_names);
+  const auto label = [&](const char* dimension, const auto& rows, const auto& name) {
+    std::vector<std::string> names;
+    for (const auto& row : rows) names.emplace_back(std::invoke(name, row));
+    builder.put(dimension, names);
+  };
+  label("signal", theory::certified_signals, [](Signal s) { return name_of(s); });
+  label("class", theory::signal_class_names, std::identity{});
+  label("format", number_formats, &NumberFormat::name);
+  label("weights", result.weights, &stacks::NamedHash::first);
+  label("attack", result.attacks, [&](const AttackResult& a) { return place_text(a.place, result.spec.model); });
   const auto sublayers = static_cast<std::size_t>(result.spec.model.sublayers());
   builder.count("place", sublayers + 2, -1);
   builder.count("depth", sublayers + 1);
-  for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
-  for (std::size_t k = 0; k < result.weights.size(); ++k)
-    builder.at("weights", k).put("weights", result.weights[k].first);
   result_table().put(result, builder.row());
-  // What figures look for is there even if exact arithmetic alone was certified.
+  // Figures read these even if exact arithmetic alone was certified.
   builder.mention("run_bound");
   builder.mention("certified");
   return builder.finish();

@@ -118,22 +118,18 @@ std::string why_unscalable(const ModelSpec& m) {
 
 Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<const NumberFormat> formats,
                      const SignalMaxima* measured, const CertifyScaled& certify_at, TableFactor embedding) {
-  Headroom h;
-  h.possible = can_scale(m);
-  if (!h.possible) return h;
-  h.recipe = recipe_of(m, embedding);
-  if (measured == nullptr) h.stream_measured = nan;
+  if (!can_scale(m)) return {};
+  Headroom h{.recipe = recipe_of(m, embedding), .formats = {}, .run = {}};
   const stacks::StreamReach exact = stacks::reach_of(m, all.exact);
-  h.stream_bound = exact.stream;
+  double largest = measured == nullptr ? nan : 0.0;  // measured of what grows with c
   for (const theory::SignalBound& b : all.exact.bounds) {
     if (measured == nullptr || !stacks::grows_with_stream(m, b)) continue;
-    h.stream_measured = std::max(h.stream_measured, measured->largest(b.signal, b.sublayer));
+    largest = std::max(largest, measured->largest(b.signal, b.sublayer));
   }
   for (const NumberFormat& format : number_formats) {
     const theory::Certificate& certificate = all.in(format);
-    const bool is_judged = all.runs.empty()
-                               ? std::ranges::find(formats, format.name, &NumberFormat::name) != formats.end()
-                               : &certificate != &all.exact;
+    const bool is_judged = all.runs.empty() ? std::ranges::count(formats, format.name, &NumberFormat::name) > 0
+                                            : &certificate != &all.exact;
     // A run without any bound, as with weights beyond the format, starts from the exact bounds.
     stacks::StreamReach reach = stacks::reach_of(m, certificate);
     if (!std::isfinite(reach.stream)) reach.stream = exact.stream;
@@ -141,7 +137,7 @@ Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<cons
     FormatHeadroom f{.format = format,
                      .stream = nan,
                      .branch = nan,
-                     .measured = format.largest / (Headroom::margin * h.stream_measured),
+                     .measured = format.largest / (Headroom::margin * largest),
                      .fitting = {.stream = fitting_factor(format, reach.stream), .embedding = embedding}};
     if (const double k = fitting_factor(format, reach.branch); k > 0.0) f.fitting.branch = std::min(1.0, k);
     if (is_judged) judge(m, certificate, certify_at, exact, f);

@@ -23,7 +23,7 @@ struct Certificates {
   [[nodiscard]] const theory::Certificate& in(const NumberFormat& format) const;
 };
 
-/// The headroom that certified or measured signals leave in a number format, and the factors that bring them into it.
+/// The factors by which a stack's stream and branches can be scaled in a number format.
 struct FormatHeadroom {
   NumberFormat format;
   double stream;            ///< largest power of two c with which every class of the scaled stack is certified, or NaN
@@ -44,17 +44,13 @@ struct ScaledRun {
   Certificates certificates = {};  ///< of it
 };
 
-/// The headroom advisor: T17 for stacks whose stream is scaled by c, and branches before norms B by k, with the
-/// function kept.
+/// T17 for stacks whose stream is scaled by c, and branches before norms B by k, with the function kept.
 struct Headroom {
   static constexpr double margin = 4.0;
   static constexpr int most_doublings = 40;  ///< c and k are between 2^-40 and 2^40
 
-  bool possible = false;
   ScaleRecipe recipe;
-  double stream_bound = 0.0;            ///< the largest bound of what grows with c
-  double stream_measured = 0.0;         ///< NaN if nothing was measured
-  std::vector<FormatHeadroom> formats;  ///< one per entry of number_formats, in its order; empty unless `possible`
+  std::vector<FormatHeadroom> formats;  ///< one per entry of number_formats; empty if the stack cannot be scaled
   std::optional<ScaledRun> run;
 };
 
@@ -64,8 +60,8 @@ std::string why_unscalable(const ModelSpec& model);
 /// Certifies the scaled stack in the arithmetic of `like`, a certificate of the stack itself.
 using CertifyScaled = std::function<theory::Certificate(const StackScale& scale, const theory::Certificate& like)>;
 
-/// Judges the formats of the runs, or without runs `formats` in exact arithmetic. The search usually takes one to three
-/// certificates of `certify_at` per format, at most about ten. `measured` may be null.
+/// Judges the formats of the runs, or without runs `formats` in exact arithmetic, by usually one to three, at most
+/// about ten calls of `certify_at` per format. `measured` may be null.
 Headroom headroom_of(const ModelSpec& model, const Certificates& certificates, std::span<const NumberFormat> formats,
                      const SignalMaxima* measured, const CertifyScaled& certify_at,
                      TableFactor embedding = TableFactor::scale);
@@ -74,8 +70,7 @@ Headroom headroom_of(const ModelSpec& model, const Certificates& certificates, s
 CertifyScaled certify_scaled(const StackContext& context, const theory::InputDomain& domain,
                              config::EntryNames names = {});
 
-/// Scales the stack of `context`, runs both on `ids`, and certifies the scaled one in each arithmetic of
-/// `certificates`.
+/// Scales the stack, runs both on `ids`, and certifies the scaled one in each arithmetic of `certificates`.
 ScaledRun run_scaled(const StackContext& context, const StackScale& scale, std::span<const int> ids,
                      const Certificates& certificates, const CertifyScaled& certify_at);
 

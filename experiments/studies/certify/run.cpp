@@ -104,7 +104,7 @@ theory::InputDomain run_domain(theory::InputDomain domain) {
   return domain;
 }
 
-/// The tokens to measure: those that were asked for, or 32 random ones to run scaled stacks on.
+/// The tokens to measure, or random ones to run scaled stacks on.
 std::vector<int> ids_of(const ModelToCertify& s, const CertifyConfig& own) {
   if (s.checkpoint == nullptr) return stacks::token_ids(s.spec, own.run.seed);
   return own.measures() ? stacks::read_token_input(own, s.spec.model, own.checkpoint).ids
@@ -158,19 +158,16 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
   }
 }
 
-/// Certifies, measures and attacks a model; a random stack's weights are hashed on the way.
+/// Makes the certificates, and the hashes of the weights: of a random stack from what certify reads.
 void certify_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Progress& progress, CertifyResult& result) {
-  const config::TheoryParameters parameters(*s.backend, s.spec.model, *s.weights, s.entry_names());
   const ModelSpec& m = s.spec.model;
-  if (s.checkpoint != nullptr) {
-    result.weights = stacks::hashes_of_files(s.checkpoint->files());  // before they are read for long
-    result.certificates.exact = theory::certify(m, parameters, result.domain);
-  } else {
-    config::Sha256 digest;
-    const config::TheoryParameters hashed(*s.backend, m, *s.weights, s.entry_names(), &digest);
-    result.certificates.exact = theory::certify(m, hashed, result.domain);
-    result.weights = {{"drawn", digest.hex()}};
-  }
+  const bool is_drawn = s.checkpoint == nullptr;
+  const config::TheoryParameters parameters(*s.backend, m, *s.weights, s.entry_names());
+  config::Sha256 digest;
+  const config::TheoryParameters hashed(*s.backend, m, *s.weights, s.entry_names(), &digest);
+  if (!is_drawn) result.weights = stacks::hashes_of_files(s.checkpoint->files());  // before they are read for long
+  result.certificates.exact = theory::certify(m, is_drawn ? hashed : parameters, result.domain);
+  if (is_drawn) result.weights = {{"drawn", digest.hex()}};
   for (const NumberFormat& f : own.formats) {
     progress.throw_if_stop_requested();
     if (result.arithmetic == Arithmetic::exact) break;

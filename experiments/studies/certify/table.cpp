@@ -152,7 +152,8 @@ std::string attacks(const CertifyResult& r) {
 
 std::string headroom(const CertifyResult& r) {
   const Headroom& h = r.headroom;
-  if (!h.possible) return fmt::format("headroom: {}, so the stream cannot be scaled\n", why_unscalable(r.spec.model));
+  if (h.formats.empty())
+    return fmt::format("headroom: {}, so the stream cannot be scaled\n", why_unscalable(r.spec.model));
   std::string text = fmt::format(
       "headroom: the stream can be c times as large and the function the same, but for eps, if\n  c multiplies {}\n",
       fmt::join(h.recipe.multiplied, "; "));
