@@ -5,7 +5,6 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,21 +13,7 @@ from ._layout import OUT_OF, Layout, Place
 from ._patches import functions_mode, leave_rotations, watch_rotations
 from .errors import InputError
 
-
-@dataclass
-class Passed:
-    """A pass as the compiled module takes it."""
-
-    sequences: int
-    ids: list[int]
-    labels: list[int]
-    signals: list[tuple[int, str, bool, np.ndarray]]
-    gradients: list[tuple[int, str, float]]
-    logits: np.ndarray | None
-    dtype: str
-    unit_roundoff: float
-
-
+Kept = dict[tuple[int, str], Any]  # tensors by sublayer and name of the signal
 # Signals of which nothing but the largest magnitude is asked for.
 _LARGEST_ONLY = {"q_projected", "k_projected", "q", "k", "v", "scores", "mixed", "gate", "up", "hidden"}
 
@@ -46,24 +31,20 @@ class _Hook:
         return getattr, (nullcontext(), "__exit__")  # takes any arguments, also where Periscope is not installed
 
 
-@dataclass
-class _Kept:
-    signals: dict[tuple[int, str], Any] = field(default_factory=dict)
-    gradients: dict[tuple[int, str], Any] = field(default_factory=dict)
-
-
 class Watched:
     """The hooks of one step, for its first micro-batch."""
 
     def __init__(self, model: Any, layout: Layout, gradients: bool) -> None:
         self._model, self._layout, self._gradients = model, layout, gradients
+        self._rules: list[dict[str, bool]] = layout.facts["rules"]  # by sublayer
         self._parameters = dict(model.named_parameters())
         self._matrix_of = {
             (layer, weight): (tensor, rows, transposed)
             for tensor, uses in layout.matrices.items()
             for layer, weight, rows, transposed in uses
         }
-        self._kept = _Kept()
+        self._signals: Kept = {}
+        self._signal_gradients: Kept = {}
         self._sums: dict[tuple[int, str], float] = {}
         self._backward_pass: int | None = None  # the first one that reached what was recorded
         self._ids: Any = None
@@ -72,7 +53,7 @@ class Watched:
         self._current = -1
         self._is_running = False  # the pass that is recorded
         self._thread = 0  # of the recorded pass
-        self._is_over = False
+        self.is_complete = False
         self._is_twice = False
         self._latest: tuple[Any, Any, Any] | None = None
         self._logits_version: Any = None
@@ -81,10 +62,6 @@ class Watched:
         self._of_the_pass: list[Any] = []
         self._mode: Any = None
         self._attach()
-
-    @property
-    def is_complete(self) -> bool:
-        return self._is_over
 
     def _attach(self) -> None:
         """Registers hooks on the model and its parameters; its modules have hooks during the recorded pass only."""
@@ -108,9 +85,13 @@ class Watched:
             by_module.setdefault((place.module, place.is_input), []).append(place)
         for (name, is_input), places in by_module.items():
             if is_input:
-                keep(modules[name].register_forward_pre_hook(_Hook(self._input_hook(places)), with_kwargs=True))
+                hook = _Hook(lambda _, arguments, named, p=places: self._keep_all(
+                    p, arguments[0] if arguments else named.get("hidden_states")))  # fmt: skip
+                keep(modules[name].register_forward_pre_hook(hook, with_kwargs=True))
             else:
-                keep(modules[name].register_forward_hook(_Hook(self._output_hook(places))))
+                hook = _Hook(lambda _, __, output, p=places: self._keep_all(
+                    p, output[0] if isinstance(output, tuple) else output))  # fmt: skip
+                keep(modules[name].register_forward_hook(hook))
         for name, sublayer in self._layout.attention.items():
             keep(modules[name].register_forward_pre_hook(_Hook(lambda *_, s=sublayer: self._enter_attention(s))))
             keep(modules[name].register_forward_hook(_Hook(lambda *_: self._enter_attention(-1)), always_call=True))
@@ -134,7 +115,7 @@ class Watched:
         if not self._is_counted():
             return
         is_other_thread = self._is_running
-        if self._is_over or is_other_thread:  # a further micro-batch, or a second pass before any gradients
+        if self.is_complete or is_other_thread:  # a further micro-batch, or a second pass before any gradients
             self._is_twice = self._is_twice or (self._gradients and self._backward_pass is None)
             return
         named = _by_name(module, arguments, named)
@@ -147,7 +128,7 @@ class Watched:
         mask = named.get("attention_mask")
         if mask is not None and mask.dim() == 2 and not bool((mask != 0).all()):
             raise InputError("record: found padding in attention_mask; expected sequences of one length")
-        self._kept = _Kept()
+        self._signals, self._signal_gradients = {}, {}
         self._thread = threading.get_ident()
         self._is_running = True
         self._ids, self._labels = ids.detach().cpu(), named.get("labels")
@@ -165,7 +146,7 @@ class Watched:
         if logits is not None:
             self._logits = logits.detach()
             self._logits_version = _version(self._logits)
-        self._is_over = True
+        self.is_complete = True
 
     def _is_recording(self) -> bool:
         """Returns whether this thread runs the recorded pass; another thread may call the same model meanwhile."""
@@ -217,51 +198,37 @@ class Watched:
             return
         size = scores.detach().abs()
         size = size.masked_fill(scores < torch.finfo(scores.dtype).min / 2, 0.0)
-        self._kept.signals.setdefault((self._current, "scores"), size.amax(-1).transpose(1, 2).flatten(0, 1))
-
-    def _input_hook(self, places: list[Place]) -> Any:
-        def hook(module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-            self._keep_all(places, arguments[0] if arguments else named.get("hidden_states"))
-
-        return hook
-
-    def _output_hook(self, places: list[Place]) -> Any:
-        def hook(module: Any, arguments: tuple[Any, ...], output: Any) -> None:
-            self._keep_all(places, output[0] if isinstance(output, tuple) else output)
-
-        return hook
+        self._signals.setdefault((self._current, "scores"), size.amax(-1).transpose(1, 2).flatten(0, 1))
 
     def _keep_all(self, places: list[Place], x: Any) -> None:
         for place in places:
-            whole = place.columns is None or place.columns == slice(0, x.shape[-1])
-            self._keep(place.sublayer, place.signal, x, x if whole else x[..., place.columns], place.columns)
+            columns = None if place.columns == slice(0, x.shape[-1]) else place.columns
+            self._keep(place.sublayer, place.signal, x, x if columns is None else x[..., columns], columns)
             if place.signal in ("f_out", "B_out") and self._is_recording():
                 self._branch = (place.sublayer, x)
 
     def _keep(self, sublayer: int, signal: str, x: Any, seen: Any, columns: slice | None = None) -> None:
         """Keeps a signal, and its gradient once it comes; ``seen`` is x as [sequences, tokens, columns]."""
         key = (sublayer, signal)
-        if not self._is_recording() or key in self._kept.signals:
+        if not self._is_recording() or key in self._signals:
             return
-        self._kept.signals[key] = self._rows_of(x, seen.detach().flatten(0, -2), signal)
+        self._signals[key] = self._rows_of(x, seen.detach().flatten(0, -2), signal)
         through = next((weight for weight, made in OUT_OF.items() if made == signal), None)
         is_asked_for = signal not in _LARGEST_ONLY or self._is_asked_for(sublayer, through)
         if not (self._gradients and x.requires_grad and is_asked_for):
             return
-        kept = self._kept
+        gradients = self._signal_gradients  # of this pass, even if another replaces it
 
         def on_gradient(gradient: Any) -> None:
             if self._backward_pass is None:
                 self._backward_pass = _current_backward_pass()
             if self._backward_pass != _current_backward_pass():
                 return
-            if columns is not None and columns != slice(0, gradient.shape[-1]):
-                gradient = gradient[..., columns]
-            gradient = gradient.detach().flatten(0, -2)
+            gradient = (gradient if columns is None else gradient[..., columns]).detach().flatten(0, -2)
             if through is None:
-                kept.gradients.setdefault(key, gradient)
+                gradients.setdefault(key, gradient)
             else:  # now, as the optimizer changes the matrix
-                kept.gradients.setdefault((sublayer, f"{through}_in"), self._through(sublayer, through, gradient))
+                gradients.setdefault((sublayer, f"{through}_in"), self._through(sublayer, through, gradient))
 
         x.register_hook(on_gradient)
 
@@ -275,11 +242,9 @@ class Watched:
         return self._latest[2]
 
     def _is_asked_for(self, sublayer: int, through: str | None) -> bool:
-        """The parts of the gradient of what attention reads are; the sum of a module's stands for what it reads where
-        that has no tensor of its own, without norm A."""
-        if through is None:
-            return False
-        return through in ("q", "k", "v") or not self._layout.facts["rules"][sublayer]["norm_a"]
+        """Returns whether the part of a gradient that comes through a matrix is recorded: for attention, and without
+        norm A, where the sum over a module's matrices is the gradient of its input, which has no tensor of its own."""
+        return through in ("q", "k", "v") or (through is not None and not self._rules[sublayer]["norm_a"])
 
     def _through(self, sublayer: int, weight: str, gradient: Any) -> Any:
         """The part of the gradient of what a module reads that comes through one matrix."""
@@ -302,9 +267,10 @@ class Watched:
                 self._sums[(layer, weight)] = float(part.to(torch.float64).square().sum())
 
     # -- what was seen
-    def outcome(self) -> Passed:
-        """Returns the pass in the order of the dataflow. Raises InputError if the loop has changed recorded tensors or
-        mixed two passes, or if the pass left out a layer."""
+    def outcome(self) -> dict[str, Any]:
+        """Returns the pass as arguments of ``replay`` of the compiled module, signals in the order of the dataflow.
+        Raises InputError if the loop has changed recorded tensors or mixed two passes, or if the pass left out a
+        layer."""
         import torch
 
         if self._is_twice:
@@ -312,20 +278,18 @@ class Watched:
                              "one, or gradients=False")  # fmt: skip
         if self._logits is not None and _version(self._logits) != self._logits_version:
             raise InputError("record: found logits that were changed in place; expected them to stay for the step")
-        sequences = int(self._ids.shape[0])
-        kept = self._kept.signals
-        single = any(x.dtype.itemsize <= 4 for x in kept.values())
-        stream = {x.dtype for (_, signal), x in kept.items() if signal in ("x_in", "sum", "x_out")}
-        return Passed(
-            sequences=sequences,
-            ids=[int(i) for i in self._ids.reshape(-1)],
-            labels=self._labels_of(),
-            signals=[*self._forward(), *self._backward()],
-            gradients=[(layer, weight, value) for (layer, weight), value in sorted(self._sums.items())],
-            logits=None if self._logits is None else _numbers(self._logits.flatten(0, -2)),
-            dtype="f32" if single else "f64",
-            unit_roundoff=max(float(torch.finfo(dtype).eps) for dtype in stream) / 2,
-        )
+        single = any(x.dtype.itemsize <= 4 for x in self._signals.values())
+        stream = {x.dtype for (_, signal), x in self._signals.items() if signal in ("x_in", "sum", "x_out")}
+        return {
+            "sequences": int(self._ids.shape[0]),
+            "ids": self._ids.flatten().tolist(),
+            "labels": self._labels_of(),
+            "signals": [*self._forward(), *self._backward()],
+            "gradients": [(layer, weight, value) for (layer, weight), value in sorted(self._sums.items())],
+            "logits": None if self._logits is None else _numbers(self._logits.flatten(0, -2)),
+            "dtype": "f32" if single else "f64",
+            "unit_roundoff": max(float(torch.finfo(dtype).eps) for dtype in stream) / 2,
+        }
 
     def _labels_of(self) -> list[int]:
         """The next token, or what the batch's labels say; −1 where there is none."""
@@ -334,20 +298,15 @@ class Watched:
         causal = self._layout.facts["causal"]
         if self._logits is None or (self._labels is None and not causal):
             return [-1] * self._ids.numel()
-        if self._labels is None:
-            labels = self._ids
-        else:
-            labels = self._labels.detach().cpu()
+        labels = self._ids if self._labels is None else self._labels.detach().cpu()
         if causal:
             labels = torch.cat([labels[:, 1:], torch.full_like(labels[:, :1], -1)], dim=1)
-        return [int(i) if i >= 0 else -1 for i in labels.reshape(-1)]
+        return list(labels.clamp(min=-1).flatten().tolist())
 
-    def _streams(self, kept: dict[tuple[int, str], Any]) -> dict[tuple[int, str], Any]:
-        """With the names that are other signals where a norm is absent."""
+    def _streams(self, kept: Kept) -> Kept:
+        """Returns the tensors with the names that are other signals where a norm is absent."""
         found = dict(kept)
-        sublayers = 2 * self._layout.facts["layers"]
-        for s in range(sublayers):
-            rule = self._layout.facts["rules"][s]
+        for s, rule in enumerate(self._rules):
             if not rule["norm_b"] and (s, "f_out") in found:
                 found.setdefault((s, "B_out"), found[(s, "f_out")])
             if (s + 1, "x_in") in found:
@@ -357,44 +316,42 @@ class Watched:
         return found
 
     def _forward(self) -> list[tuple[int, str, bool, np.ndarray]]:
-        found = self._streams(self._kept.signals)
-        facts = self._layout.facts
-        last = 2 * facts["layers"] - 1
+        found = self._streams(self._signals)
+        last = len(self._rules) - 1
+        has_rope = self._layout.facts["rope"]
         needed = [(s, signal) for s in range(last + 1) for signal in ("x_in", "f_out")] + [(last, "x_out")]
-        if not facts["rope"]:
+        if not has_rope:
             needed += [(s, signal) for s in range(0, last, 2) for signal in ("q_projected", "k_projected")]
-        left_out = next((key[0] // 2 for key in needed if key not in found), None)
+        left_out = next((s // 2 for s, signal in needed if (s, signal) not in found), None)
         if left_out is not None:
             raise InputError(f"record: layer {left_out} was left out of the pass, or code took the place of its "
                              "modules; expected all layers (layerdrop = 0), without fused code")  # fmt: skip
-        for s in range(2 * facts["layers"]):
-            rule = facts["rules"][s]
+        for s, rule in enumerate(self._rules):
             if not rule["norm_a"]:
                 found.setdefault((s, "A_out"), found[(s, "x_in")])
             if not rule["norm_c"]:
                 found.setdefault((s, "sum"), found[(s, "x_out")])
-            if s % 2 == 0 and not facts["rope"]:
+            if s % 2 == 0 and not has_rope:
                 for signal in ("q", "k"):
                     found.setdefault((s, signal), found[(s, f"{signal}_projected")])
         order = ("x_in", "A_out", "q_projected", "k_projected", "q", "k", "v", "scores", "mixed", "gate", "up",
                  "hidden", "f_out", "B_out", "sum", "x_out")  # fmt: skip
-        return _arrays(found, order, range(-1, 2 * facts["layers"]), False)
+        return _arrays(found, order, range(-1, last + 1), False)
 
     def _backward(self) -> list[tuple[int, str, bool, np.ndarray]]:
-        if not self._kept.gradients:
+        if not self._signal_gradients:
             return []
-        found = self._streams(self._kept.gradients)
-        sublayers = 2 * self._layout.facts["layers"]
-        for s in range(sublayers):
+        found = self._streams(self._signal_gradients)
+        for s, rule in enumerate(self._rules):
             reads = [found[(s, f"{weight}_in")] for weight in OUT_OF if (s, f"{weight}_in") in found]
-            if not self._layout.facts["rules"][s]["norm_a"] and reads:
+            if not rule["norm_a"] and reads:
                 found[(s, "A_out")] = sum(reads)
         order = ("x_out", "B_out", "f_out", "q_in", "k_in", "v_in", "A_out", "x_in")
-        return _arrays(found, order, range(sublayers - 1, -2, -1), True)
+        return _arrays(found, order, range(len(self._rules) - 1, -2, -1), True)
 
 
 def _arrays(
-    found: dict[tuple[int, str], Any], order: tuple[str, ...], sublayers: range, is_gradient: bool
+    found: Kept, order: tuple[str, ...], sublayers: range, is_gradient: bool
 ) -> list[tuple[int, str, bool, np.ndarray]]:
     """One array for every tensor: two signals without a norm between them are one, and are measured once."""
     known: dict[int, np.ndarray] = {}

@@ -156,7 +156,7 @@ class Recorder:
         if watched.is_complete:  # else no forward pass since
             from . import _periscope
 
-            result = _periscope.replay(self._compiled, **vars(watched.outcome()), top=self._top)
+            result = _periscope.replay(self._compiled, **watched.outcome(), top=self._top)
             self.datasets[self._step] = dataset.of_result(result, [])
 
 
