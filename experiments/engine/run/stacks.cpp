@@ -19,7 +19,6 @@
 #include "theory/predict/finite_width_chain.h"
 
 namespace periscope::stacks {
-
 namespace {
 
 std::string label_of(const StackSpec& spec) {
@@ -27,7 +26,8 @@ std::string label_of(const StackSpec& spec) {
                      input_kind_names[static_cast<std::size_t>(spec.input.kind)]);
 }
 
-/// Returns the operations that T25's replicates for the measurement of `spec` may use; infinite if they were asked for.
+/// Returns the operations that the replicates of the finite-width chain (T25) may use; infinite if theory.finite_width
+/// was given.
 double affordable_chain(const StackSpec& spec, const config::Config& config) {
   if (config.theory.finite_width.has_value()) return std::numeric_limits<double>::infinity();
   return config.run.seeds * reading_operations(spec, config.run);
@@ -80,7 +80,7 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
                                       .fault = config.theory.fault,
                                       .on_share = progress.on_share()};
     if (config.run.backward) options.labels = distinct_label_ids(spec, seed, config.run.seeds);
-    // Token ids and labels are the run's own, whatever else is overridden for theory.
+    // Token ids and labels are those of the measured stack, whatever else is overridden for theory.
     const std::vector<std::vector<int>> ids = distinct_token_ids(spec, seed, config.run.seeds);
     const auto task = [&](std::string_view what) {
       return [&, what] { return prediction_task(what, spec, overridden[i], config); };
@@ -139,26 +139,17 @@ std::vector<judge::StackVerdict> judge_stacks(const config::Config& config, cons
   return judge::verdicts_of(comparisons, config.agreement);
 }
 
-ConfrontedStacks predict_alone(const config::Config& config, Progress& progress) {
-  ConfrontedStacks result;
-  const bool at_width = config.theory.finite_width.value_or(false);
-  progress.begin("theory", tasks_of_stacks(config, at_width, false));
-  result.stopped_early = until_stopped([&] { result.stacks = predict_stacks(config, at_width, progress); });
-  return result;
-}
-
-ConfrontedStacks confront(const config::Config& config, const std::string& what, Progress& progress) {
+ConfrontedStacks confront(const config::Config& config, const std::string& what, Progress& progress, bool measures) {
   ConfrontedStacks result;
   std::vector<Measurement> measured;
-  const bool at_width = config.theory.finite_width.value_or(true);
-  config::require_fault_acts(config);
-  require_override_is_seen(config, what, at_width, verdict_numbers);
-  progress.begin(what, tasks_of_stacks(config, at_width, true));
+  const bool at_width = config.theory.finite_width.value_or(measures);
+  if (measures) require_override_is_seen(config, what, at_width, verdict_numbers);
+  progress.begin(what, tasks_of_stacks(config, at_width, measures));
   result.stopped_early = until_stopped([&] {
     result.stacks = predict_stacks(config, at_width, progress);
-    measured = measure_stacks(config, progress);
+    if (measures) measured = measure_stacks(config, progress);
   });
-  if (result.stopped_early) return result;
+  if (result.stopped_early || !measures) return result;
   progress.finish("judging");
   std::vector<const theory::Prediction*> predictions;
   for (const StackResult& stack : result.stacks) predictions.push_back(&stack.prediction);

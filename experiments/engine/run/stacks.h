@@ -26,7 +26,7 @@ struct Measurement {
   judge::SeedCurves per_seed = {};  ///< what verdicts compare, for contrasts over depth
 };
 
-/// One cell of a run: a stack, its prediction and, unless only theory was asked for, its measurement.
+/// A stack, its prediction and, unless only theory was asked for, its measurement and verdict.
 struct StackResult {
   StackSpec spec;
   theory::Prediction prediction;
@@ -41,26 +41,24 @@ inline bool any_disagrees(const std::vector<StackResult>& results) {
 /// The input [T, D] of seed `seed`, before the embedding norm: Gaussian, or rows of the embedding table.
 Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dtype, std::uint64_t seed);
 
-/// The run of one stack of `config`. Unless run.paired is set, its seeds are its own: run.seed plus a number that
-/// follows from the stack's label and kind of input, whatever other stacks there are.
+/// The run of one stack of `config`. Unless run.paired is set, its first seed is run.seed plus a number that depends on
+/// the stack's label and kind of input alone.
 config::RunOptions run_of(const config::Config& config, const StackSpec& spec);
 
-/// Propagates the seeds run.seed … run.seed + seeds − 1 through fresh stacks of `spec`, with run.backward also
-/// back from the loss of label_ids, and averages. Calls `on_seed` with every reading, in the order of the seeds, one at
-/// a time. Cached readings are not measured again. Every seed is a task of progress, called `label`. Throws what a seed
-/// throws, and Stopped.
+/// Averages the readings of random stacks of `spec` with the seeds run.seed … run.seed + seeds − 1: of a forward pass
+/// and, with run.backward, of the gradients of the loss on label_ids. Calls `on_seed` with every reading, in the order
+/// of the seeds, one at a time. Seeds are cached tasks (over_cached_seeds).
 SeedAverage measure_stack(const Backend& backend, const StackSpec& spec, const config::RunOptions& run, int seeds,
                           const std::string& label, Progress& progress,
                           const std::function<void(const Reading&)>& on_seed);
 
-/// Returns the task of `what` is predicted of one stack of a run: it covers all that the prediction depends on.
-/// Requires read_texts.
+/// Returns the name of the task that predicts `what` of one stack of a run; it covers all that the prediction depends
+/// on. Requires read_texts.
 std::string prediction_task(std::string_view what, const StackSpec& measured, const StackSpec& overridden,
                             const config::Config& config);
 
-/// Predicts every stack of `config`, measures nothing. With `at_width` forward statistics are those of the stack's own
-/// widths (T25), else their limit; gradients are those of the limit either way.
-/// Cached predictions are not computed again. Throws Stopped.
+/// Predicts every stack of `config`, as cached tasks. With `at_width` forward statistics are those of the stack's own
+/// widths (T25), else their limit; gradients are those of the limit either way. Throws Stopped.
 std::vector<StackResult> predict_stacks(const config::Config& config, bool at_width, Progress& progress);
 
 /// Returns the number of tasks of predict_stacks and, if `measures`, of measure_stacks, for Progress::begin.
@@ -78,12 +76,10 @@ struct ConfrontedStacks {
   bool stopped_early = false;  ///< stacks are predicted, some measured, none judged
 };
 
-/// Predicts every stack of `config`, at the stacks' own widths only if theory.finite_width is true.
-ConfrontedStacks predict_alone(const config::Config& config, Progress& progress);
-
-/// Predicts, at the stack's own widths unless theory.finite_width is false, and measures every stack of `config`, and
-/// judges all of them together. `what` is the study, for messages.
-ConfrontedStacks confront(const config::Config& config, const std::string& what, Progress& progress);
+/// Predicts every stack of `config` and, if it `measures`, measures it and judges all of them together. Predictions are
+/// at the stacks' own widths as theory.finite_width says, by default if it measures. `what` is the study, for messages.
+ConfrontedStacks confront(const config::Config& config, const std::string& what, Progress& progress,
+                          bool measures = true);
 
 /// For people: one row per stack, and below it how the verdicts were reached. Coloured.
 std::string verdict_table(const std::vector<StackResult>& results, double familywise_error);

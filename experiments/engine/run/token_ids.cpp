@@ -24,29 +24,33 @@ std::vector<int> bytes_of(const InputSpec& input, std::ptrdiff_t first) {
   return ids;
 }
 
+std::vector<int> uniform_ids(StreamKey key, int classes, int count) {
+  std::vector<int> ids(static_cast<std::size_t>(count));
+  fill_uniform_int(key, classes, ids);
+  return ids;
+}
+
+/// ids_of(spec, s) of all seeds s, once if every seed reads the same text.
+std::vector<std::vector<int>> distinct(const StackSpec& spec, std::uint64_t seed, int seeds,
+                                       std::vector<int> (*ids_of)(const StackSpec&, std::uint64_t)) {
+  std::vector<std::vector<int>> all;
+  const int count = spec.input.kind == InputKind::text ? 1 : seeds;
+  for (int i = 0; i < count; ++i) all.push_back(ids_of(spec, seed + static_cast<std::uint64_t>(i)));
+  return all;
+}
+
 }  // namespace
 
 std::vector<int> token_ids(const StackSpec& spec, std::uint64_t seed) {
-  switch (spec.input.kind) {
-    case InputKind::gaussian: break;
-    case InputKind::text: return bytes_of(spec.input, 0);
-    case InputKind::tokens: {
-      std::vector<int> ids(static_cast<std::size_t>(spec.input.tokens));
-      fill_uniform_int({seed, 0, Stream::token_ids}, spec.model.vocab, ids);
-      return ids;
-    }
-  }
-  return {};
+  if (spec.input.kind == InputKind::gaussian) return {};
+  if (spec.input.kind == InputKind::text) return bytes_of(spec.input, 0);
+  return uniform_ids({seed, 0, Stream::token_ids}, spec.model.vocab, spec.input.tokens);
 }
 
 std::vector<int> label_ids(const StackSpec& spec, std::uint64_t seed) {
   const ModelSpec& m = spec.model;
   const int classes = m.unembedding ? m.vocab : m.width;
-  if (spec.input.kind != InputKind::text) {
-    std::vector<int> labels(static_cast<std::size_t>(spec.input.tokens));
-    fill_uniform_int({seed, 0, Stream::labels}, classes, labels);
-    return labels;
-  }
+  if (spec.input.kind != InputKind::text) return uniform_ids({seed, 0, Stream::labels}, classes, spec.input.tokens);
   std::vector<int> labels = bytes_of(spec.input, 1);
   const int largest = *std::ranges::max_element(labels);
   if (largest >= classes) {
@@ -58,17 +62,11 @@ std::vector<int> label_ids(const StackSpec& spec, std::uint64_t seed) {
 
 std::vector<std::vector<int>> distinct_token_ids(const StackSpec& spec, std::uint64_t seed, int seeds) {
   if (spec.input.kind == InputKind::gaussian) return {};
-  if (spec.input.kind == InputKind::text) return {token_ids(spec, seed)};
-  std::vector<std::vector<int>> all;
-  for (int i = 0; i < seeds; ++i) all.push_back(token_ids(spec, seed + static_cast<std::uint64_t>(i)));
-  return all;
+  return distinct(spec, seed, seeds, token_ids);
 }
 
 std::vector<std::vector<int>> distinct_label_ids(const StackSpec& spec, std::uint64_t seed, int seeds) {
-  std::vector<std::vector<int>> all;
-  const int distinct = spec.input.kind == InputKind::text ? 1 : seeds;
-  for (int i = 0; i < distinct; ++i) all.push_back(label_ids(spec, seed + static_cast<std::uint64_t>(i)));
-  return all;
+  return distinct(spec, seed, seeds, label_ids);
 }
 
 }  // namespace periscope::stacks

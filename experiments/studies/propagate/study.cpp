@@ -106,7 +106,7 @@ Job resolve_theory(const Request& request) {
   config.run.backward = config.run.backward || study::read_flags(theory_flags(), request.flags).backward;
   Job job = job_of(config, "theory", false);
   job.run = [config](stacks::Progress& progress) {
-    return outcome_of(config, stacks::predict_alone(config, progress));
+    return outcome_of(config, stacks::confront(config, "theory", progress, false));
   };
   return job;
 }
