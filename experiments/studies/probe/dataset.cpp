@@ -256,9 +256,8 @@ const dataset::Schema& schema() {
 dataset::Dataset dataset_of(const ProbeResult& result) {
   Builder builder(schema());
   const ModelSpec& model = result.at_init.model;
-  std::span<const Weight> weights;
-  if (!result.measured.reading.profile.weight_curves.empty()) weights = dataset::weights_of_curves({result.at_init});
-  dataset::put_curve_coordinates(builder, model, model.depths(), result.measured.extremes.front().top.size(), weights);
+  dataset::put_curve_coordinates(builder, model, model.depths(), result.measured.extremes.front().top.size(),
+                                 dataset::weights_of_curves({result.at_init}));
   builder.count("token", result.input.ids.size());
   std::vector<std::string> signals;
   for (const SignalPeaks& peaks : signal_peaks(result.measured)) signals.push_back(peaks.name());

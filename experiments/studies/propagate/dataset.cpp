@@ -108,11 +108,8 @@ constexpr std::array statistics_per_seed{Statistic::second_moment, Statistic::va
 std::vector<dataset::ColumnSpec> seed_columns() {
   std::vector<dataset::ColumnSpec> all;
   for (const Statistic s : statistics_per_seed) {
-    all.push_back({.name = text_of(s) + "_per_seed",
-                   .dimensions = on_stack + " seed depth",
-                   .type = Type::real,
-                   .units = std::string(units_of(s)),
-                   .meaning = fmt::format("{} of the stream: measured, seed by seed", name_of(s))});
+    all.push_back({text_of(s) + "_per_seed", on_stack + " seed depth", Type::real, std::string(units_of(s)),
+                   fmt::format("{} of the stream: measured, seed by seed", name_of(s))});
   }
   return all;
 }
@@ -127,13 +124,9 @@ void put_seeds(const Stack& s, const Row& row) {
 }
 
 dataset::ColumnSpec angular_distance(const std::string& version, const std::string& words) {
-  return {.name = "angular_distance_" + version,
-          .dimensions = on_stack + " depth other_depth",
-          .type = Type::real,
-          .units = "1",
-          .meaning =
-              "angular distance arccos(cos)/pi between the stream at two depths, measured over at most 32 evenly "
-              "spaced tokens: " +
+  return {"angular_distance_" + version, on_stack + " depth other_depth", Type::real, "1",
+          "angular distance arccos(cos)/pi between the stream at two depths, measured over at most 32 evenly spaced "
+          "tokens: " +
               words};
 }
 
@@ -263,30 +256,20 @@ const dataset::Schema& schema() {
 
 dataset::Dataset dataset_of(const config::Config& config, const std::vector<stacks::StackResult>& results) {
   Builder builder(schema());
-  const auto has_weights = [](const stacks::StackResult& r) {
-    return !r.prediction.profile.weight_curves.empty() ||
-           (r.measurement && !r.measurement->profile.weight_curves.empty());
-  };
-  std::span<const Weight> weights;
-  if (std::ranges::any_of(results, has_weights)) weights = dataset::weights_of_curves(config.stacks());
   std::size_t depths = 0;
   for (const stacks::StackResult& r : results) depths = std::max(depths, r.spec.model.depths());
-  dataset::put_curve_coordinates(builder, results.front().spec.model, depths, top_count, weights);
+  dataset::put_curve_coordinates(builder, results.front().spec.model, depths, top_count,
+                                 dataset::weights_of_curves(config.stacks()));
   if (results.front().measurement) {
     builder.count("seed", static_cast<std::size_t>(config.run.seeds), static_cast<std::int64_t>(config.run.seed));
   }
-  std::ptrdiff_t contrasts = 0;
-  for (const stacks::StackResult& r : results) {
-    if (r.judged.worst < 0) continue;
-    contrasts = std::max(contrasts, std::ranges::count_if(r.judged.tests, is_contrast));
-  }
-  if (contrasts > 0) builder.count("contrast", static_cast<std::size_t>(contrasts));
   for (std::size_t i = 0; i < results.size(); ++i) {
     const stacks::StackResult& r = results[i];
     const std::size_t input = i / config.stacks_per_input();
     const std::size_t placement = i % config.stacks_per_input();
     builder.at("input", input).put("input", input_kind_names[static_cast<std::size_t>(r.spec.input.kind)]);
     dataset::put_placement(builder, placement, config::placement_label(r.spec), r.spec.settings);
+    builder.count("contrast", contrasts_of(r.judged).size());
     table().put({r, config.run}, builder.at("input", input).at("placement", placement));
   }
   return builder.finish();
