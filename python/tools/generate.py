@@ -33,9 +33,9 @@ def class_name(section: str) -> str:
     return "".join(part.title() for part in section.replace(".", "_").split("_")) + "Keys"
 
 
-def wrapped(text: str, indent: int, width: int = WIDTH) -> str:
-    pad = " " * indent
-    return textwrap.fill(text, width, initial_indent=pad, subsequent_indent=pad, break_long_words=False)
+def wrapped(text: str, indent: int, further: int | None = None) -> str:
+    return textwrap.fill(text, WIDTH, initial_indent=" " * indent, break_long_words=False,
+                         subsequent_indent=" " * (indent if further is None else further))  # fmt: skip
 
 
 def sentence(text: str) -> str:
@@ -93,13 +93,8 @@ COMMON = {
 }  # fmt: skip
 
 
-def sections_of(study: dict[str, Any], all_names: list[str]) -> list[str]:
-    top = [name for name in all_names if "." not in name]
-    return [name for name in top if any(key.startswith(name + ".") for key in study["acting"])]
-
-
 def argument(name: str) -> str:
-    return name.replace("-", "_")
+    return name.replace(" ", "_").replace("-", "_")
 
 
 def flag_type(flag: dict[str, Any]) -> str:
@@ -112,60 +107,58 @@ def flag_type(flag: dict[str, Any]) -> str:
     return "float | None" if flag["number"] else "PathLike | None"
 
 
-def verb_text(study: dict[str, Any], names: list[str]) -> str:
-    verb = study["name"].replace(" ", "_").replace("-", "_")
-    first = [f for f in study["flags"] if f["positional"]]
-    others = [f for f in study["flags"] if not f["positional"]]
-    sections = sections_of(study, names) if study["common"]["config"] else []
-    common = [name for name in COMMON if study["common"][name]]
-    arguments: list[str] = []
-    words: list[tuple[str, str]] = []
-    for flag in first:
-        required = "" if flag["required"] else " | None = None"
-        arguments.append(f"{argument(flag['name'])}: {flag_type(flag)}{required}")
-        words.append((argument(flag["name"]), sentence(in_python(flag["meaning"]))))
-    arguments.append("config: ConfigLike = None")
-    words.append(("config", "A Config, a dictionary of keys, or the path of a TOML file."))
-    arguments.append("*")
-    for flag in others:
-        standard = "False" if flag["toggle"] else "None"
-        arguments.append(f"{argument(flag['name'])}: {flag_type(flag)} = {standard}")
-        default = f" Default: {flag['default']}." if flag["default"] else ""
-        words.append((argument(flag["name"]), sentence(in_python(flag["meaning"])) + default))
-    for section in sections:
-        arguments.append(f"{section}: _keys.{class_name(section)} | None = None")
-        words.append((section, f"Keys of [{section}] on top of ``config``; each has to act."))
+def arguments_of(study: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Returns the arguments of a verb: name and type, default ("" for none), meaning."""
+    meaning_of = {flag["name"]: sentence(in_python(flag["meaning"])) for flag in study["flags"]}
+    found = []
+    for flag in study["flags"]:
+        if flag["positional"]:
+            kind, default = (flag_type(flag), "") if flag["required"] else (f"{flag_type(flag)} | None", "None")
+            found.append((f"{argument(flag['name'])}: {kind}", default, meaning_of[flag["name"]]))
+    found.append(("config: ConfigLike", "None", "A Config, a dictionary of keys, or the path of a TOML file."))
+    for flag in study["flags"]:
+        if not flag["positional"]:
+            standard = f" Default: {flag['default']}." if flag["default"] else ""
+            found.append((f"{argument(flag['name'])}: {flag_type(flag)}", "False" if flag["toggle"] else "None",
+                          meaning_of[flag["name"]] + standard))  # fmt: skip
+    for section in (s["name"] for s in description()["sections"] if study["common"]["config"]):
+        if "." not in section and any(key.startswith(section + ".") for key in study["acting"]):
+            found.append((f"{section}: _keys.{class_name(section)} | None", "None",
+                          f"Keys of [{section}] on top of ``config``; each has to act."))  # fmt: skip
     if study["compares"]:
-        arguments.append("theory_set: Mapping[str, Any] | None = None")
-        words.append(("theory_set", 'What theory is told instead of the truth, as ``{"model.rope": False}``.'))
-    for name in common:
-        kind, meaning = COMMON[name]
-        arguments.append(f"{name}: {kind} = {'False' if kind == 'bool' else 'None'}")
-        words.append((name, meaning))
-    if verb == "train":
-        arguments.append("callback: Callable[[Record], object] | None = None")
-        words.append(("callback", "Called with every record of every stack; False ends that stack's training there."))
-    arguments += ["progress: Progress = False", "check: bool = False"]
-    words.append(("progress", "True shows a bar, or lines in a file; a function is called with every Snapshot."))
-    words.append(("check", "Raise CheckFailed where the program would end with exit code 4 or 5."))
-    names_of = [a.partition(":")[0] for a in arguments if a != "*"]
-    assert len(names_of) == len(set(names_of)), (verb, names_of)
-    lines = [f"def {verb}("]
-    lines += [f"    {a}," for a in arguments]
+        found.append(("theory_set: Mapping[str, Any] | None", "None",
+                      'What theory is told instead of the truth, as ``{"model.rope": False}``.'))  # fmt: skip
+    for name, (kind, meaning) in COMMON.items():
+        if study["common"][name]:
+            found.append((f"{name}: {kind}", "False" if kind == "bool" else "None", meaning))
+    if study["name"] == "train":
+        found.append(("callback: Callable[[Record], object] | None", "None",
+                      "Called with every record of every stack; False ends that stack's training there."))  # fmt: skip
+    found.append(("progress: Progress", "False",
+                  "True shows a bar, or lines in a file; a function is called with every Snapshot."))  # fmt: skip
+    found.append(("check: bool", "False", "Raise CheckFailed where the program would end with exit code 4 or 5."))
+    return found
+
+
+def verb_text(study: dict[str, Any]) -> str:
+    arguments = arguments_of(study)
+    names = [declared.partition(":")[0] for declared, _, _ in arguments]
+    assert len(names) == len(set(names)), (study["name"], names)
+    lines = [f"def {argument(study['name'])}("]
+    for name, (declared, default, _) in zip(names, arguments, strict=True):
+        lines.append(f"    {declared} = {default}," if default else f"    {declared},")
+        lines += ["    *,"] if name == "config" else []
     kind = f"of the kind {study['result']!r} (``periscope.columns``)" if study["result"] else ""
     lines += [") -> xr.Dataset:", wrapped(f'"""{sentence(study["question"])}', 4), ""]
     lines += [wrapped(f"Returns a dataset {kind}. Raises ConfigError and InputError.", 4), "", "    Arguments:"]
-    for name, meaning in words:
-        lines.append(textwrap.fill(f"{name}: {meaning}", WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12,
-                                   break_long_words=False))  # fmt: skip
+    for name, (_, _, meaning) in zip(names, arguments, strict=True):
+        lines.append(wrapped(f"{name}: {meaning}", 8, 12))
     lines += ['    """', f'    return run_study("{study["name"]}", locals())']
     return "\n".join(lines)
 
 
 def verbs_text() -> str:
-    names = [s["name"] for s in description()["sections"]]
     studies = description()["studies"]
-    verbs = [study["name"].replace(" ", "_").replace("-", "_") for study in studies]
     header = [
         '"""Every study as a function. Made by generate.py from the program\'s registry of studies."""',
         "", "from collections.abc import Callable, Mapping, Sequence", "from typing import Any", "",
@@ -173,9 +166,9 @@ def verbs_text() -> str:
         "from ._run import CheckpointLike, PathLike, Progress, Record, TokenizerLike, TokensLike",
         "from ._run import run as run_study",
         "from .config import ConfigLike", "",
-        "__all__ = [", *[f'    "{verb}",' for verb in verbs], "]",
+        "__all__ = [", *[f'    "{argument(study["name"])}",' for study in studies], "]",
     ]  # fmt: skip
-    return "\n".join(header) + "\n\n\n" + "\n\n\n".join(verb_text(study, names) for study in studies) + "\n"
+    return "\n".join(header) + "\n\n\n" + "\n\n\n".join(map(verb_text, studies)) + "\n"
 
 
 if __name__ == "__main__":
