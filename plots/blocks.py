@@ -165,9 +165,9 @@ def caption(ds: xr.Dataset, i: int, every: list[Curves], shown: list[int],
     if nearest:
         left = [f"{labels[p]} ({labels[q]}, {d:.2g})" for p, (q, d) in sorted(nearest.items(), key=lambda kv: kv[1][1])]
         words.append(
-            f"The {len(shown)} most different of {len(labels)} stacks. Not shown, with the one shown that is "
-            "nearest and the largest difference at any depth, of the logarithm of the stream's standard deviation or "
-            f"gradient or of the angle in radians: {', '.join(left)}."
+            f"The {len(shown)} most different of {len(labels)} stacks. Not shown, with the nearest one shown and their "
+            "largest difference over depth, of the logarithm of the stream's standard deviation or gradient or of the "
+            f"angle in radians: {', '.join(left)}."
         )
     missing = [labels[p] for p in range(len(labels)) if p not in shown and p not in nearest]
     if missing:

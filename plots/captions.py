@@ -104,13 +104,13 @@ def _differing(ds: xr.Dataset, every: list[dict[str, Any]]) -> Iterator[tuple[st
         tables = every
     for key in dict.fromkeys(key for table in tables for key in table if key not in OF_PANELS):
         values = [table.get(key) for table in tables]
-        shown = [style.looks([_name(v)])[0].label if key == "model.placement" else _value(v) for v in values]
-        if key != "theory" and all(_tells(label, key, value) for label, value in zip(labels, shown, strict=True)):
-            if key != "model.placement" and len(set(shown)) > 1:
+        words = [style.looks([_name(v)])[0].label if key == "model.placement" else shown(v) for v in values]
+        if key != "theory" and all(_tells(label, key, value) for label, value in zip(labels, words, strict=True)):
+            if key != "model.placement" and len(set(words)) > 1:
                 yield key, "as the legend says"
             continue
         owners: dict[str, list[str]] = {}
-        for label, value in zip(labels, shown, strict=True):
+        for label, value in zip(labels, words, strict=True):
             owners.setdefault(value, []).append(label)
         if len(owners) > 1:
             yield key, ", ".join(f"{value} ({_owners(names, labels)})" for value, names in owners.items())
@@ -124,12 +124,12 @@ def _tells(label: str, key: str, value: str) -> bool:
 
 def _owners(names: list[str], labels: list[str]) -> str:
     """Labels for people; one word stands for all labels that begin with it, if all are there."""
-    shown: list[str] = []
+    found: list[str] = []
     for word in dict.fromkeys(name.partition(", ")[0] for name in names):
         mine = [name for name in dict.fromkeys(names) if name.partition(", ")[0] == word]
         every = {label for label in labels if label.partition(", ")[0] == word}
-        shown += [word] if set(mine) == every else mine
-    return ("; " if any(", " in name for name in shown) else ", ").join(shown)
+        found += [word] if set(mine) == every else mine
+    return ("; " if any(", " in name for name in found) else ", ").join(found)
 
 
 def _name(value: Any) -> str:
@@ -137,10 +137,10 @@ def _name(value: Any) -> str:
 
 
 def _listed(values: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {_value(value)}" for key, value in values.items())
+    return ", ".join(f"{key} {shown(value)}" for key, value in values.items())
 
 
-def _value(value: Any) -> str:
+def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else _name(value)
 
 

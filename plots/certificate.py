@@ -37,7 +37,6 @@ PANELS = {
         Curve("MLP's hidden layer", "#009E73", "^", "-", "mlp", 2, 2),
     ),
 }
-FORMATS = {"fp16": "FP16", "bf16": "BF16", "fp8_e4m3": "FP8 E4M3", "fp8_e5m2": "FP8 E5M2", "fp32": "FP32"}
 FP16 = 65504.0  # the largest finite number
 # What a run does in an arithmetic, its format in braces; for a caption.
 ARITHMETICS = {
@@ -53,7 +52,7 @@ def bounds(ds: xr.Dataset) -> tuple[np.ndarray, str, str]:
     judged = [name for name in fp16_first if np.isfinite(array(ds, "run_bound")[names.index(name)]).any()]
     if arithmetic not in ARITHMETICS or not judged:
         return array(ds, "class_bound"), "exact", "in exact arithmetic"
-    label = FORMATS.get(judged[0], judged[0])
+    label = style.format_name(judged[0])
     words = ARITHMETICS[arithmetic].format(label)
     return array(ds, "run_bound")[names.index(judged[0])], f"{arithmetic}, {label}", words
 
@@ -118,7 +117,7 @@ def _scale(ds: xr.Dataset, panels: list[Axes], bounds: np.ndarray, measured: boo
         for axes in panels:
             axes.axhline(largest, color=style.INK, linewidth=0.7, linestyle=(0, (1, 1.5)), zorder=1)
         below = name == "fp8_e5m2"  # lies just under FP16's limit
-        words = FORMATS.get(name, name) + certified(ds, name)
+        words = style.format_name(name) + certified(ds, name)
         panels[-1].annotate(words, (1, largest), xycoords=("axes fraction", "data"), fontsize=6.5,
                             xytext=(-2, -2 if below else 1.5), textcoords="offset points", ha="right",
                             va="top" if below else "bottom", color=style.INK,

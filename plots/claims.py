@@ -54,12 +54,11 @@ def claims(ds: xr.Dataset, shown: list[int]) -> style.Page:
     right = side(np.array(ticks))
     labels = [f"{p:g}" for p in ticks]
     axes.set_xticks([*-right[::-1], *right], [*labels[::-1], *labels])
-    axes.set_yticks(range(len(shown)), [name(ds, c) for c in shown], fontsize=6)
-    axes.set(xlim=(-far, far), ylim=(len(shown) - 0.4, -0.6),
-             xlabel="p of the opposite ←    0.5    → p of the claim (both logarithmic)")  # fmt: skip
-    axes.grid(axis="y", visible=False)
-    keys = [style.entry(**mark(verdict), label=f"{groups.SPELT.get(verdict, verdict)} ({count(ds, verdict)})")
-            for verdict in groups.VERDICTS]  # fmt: skip
+    style.rows(axes, [name(ds, c) for c in shown], fontsize=6)
+    axes.set(xlim=(-far, far), xlabel="p of the opposite ←    0.5    → p of the claim (both logarithmic)")
+    counts = {verdict: (array(ds, "claim_verdict") == verdict).sum() for verdict in groups.VERDICTS}
+    keys = [style.entry(**mark(verdict), label=f"{groups.SPELT.get(verdict, verdict)} ({n})")
+            for verdict, n in counts.items()]  # fmt: skip
     keys += [style.entry(color=style.INK, marker="o", markersize=5, linestyle="", markeredgecolor=style.INK,
                     markerfacecolor=colour, markeredgewidth=0.9, label=words)
              for colour, words in ((style.INK, "filled: decided with all claims allowed for"),
@@ -103,20 +102,14 @@ def number(ds: xr.Dataset, c: int) -> str:
     return f"{mean(ds, c)}{found}\n{groups.chances(ds, c)}"
 
 
-def count(ds: xr.Dataset, verdict: str) -> int:
-    return int((array(ds, "claim_verdict") == verdict).sum())
-
-
 def caption(ds: xr.Dataset) -> str:
-    tested = int(np.isfinite(array(ds, "claim_p")).sum())
+    tests = int(np.isfinite(array(ds, "claim_p")).sum())
     words = (
-        f"Each claim is one number that it says is positive, over {seeds_in_words(ds)} (twins); at the right its "
-        "mean ± one standard error in its own units, in brackets the smallest true mean that the test finds with 95 %, "
-        "if the seeds' spread is the true one. Grey: not decided by a one-sided test at 5 %, one way or the other; "
-        "right of it a claim holds, left of it its opposite does. "
-        f"Of {tested} tested claims up to {2 * LEVEL * tested:.1f} would be "
-        "decided by chance if every number were 0; filled: decided when the number of claims is allowed for (Holm's p "
-        "at most 5 %, both sides, the second p at the right). "
+        f"Each claim says that one number is positive, over {seeds_in_words(ds)}; at the right its mean ± one standard "
+        "error, in brackets the smallest true mean that the test detects with 95 % probability. Grey: undecided by "
+        "one-sided tests at 5 %; right of it a claim holds, left of it its opposite. Of "
+        f"{tests} tested claims up to {2 * LEVEL * tests:.1f} would be decided by chance if every number were 0; "
+        "filled: decided for all claims together (Holm's p at most 5 %, both sides, the second p at the right). "
     )
     for verdict, spelt in (("not-testable-here", "Not testable here"), ("not-run", "Not run")):
         missing = [str(c) for c in array(ds, "claim")[array(ds, "claim_verdict") == verdict]]
@@ -150,15 +143,15 @@ def claims_together(ds: xr.Dataset, rows: list[int]) -> style.Page:
     axes.set_xticks(np.arange(len(results)) + 0.5, ["\n".join(textwrap.wrap(str(name), 30)) for name in results])
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
-    axes.set_yticks(range(len(rows)), [name(ds, c, 58) for c in rows], fontsize=6)
-    axes.set(xlim=(0, len(results)), ylim=(len(rows) - 0.4, -0.6))
+    style.rows(axes, [name(ds, c, 58) for c in rows], fontsize=6)
+    axes.set_xlim(0, len(results))
     axes.grid(visible=False)
     keys = [style.entry(**mark(verdict), label=groups.SPELT.get(verdict, verdict))
             for verdict in groups.VERDICTS]  # fmt: skip
     regimes = "; ".join(f"{name}: {regime}" for name, regime in zip(results, array(ds, "regime"), strict=True))
     caption = (
-        f"Each claim is one number that it says is positive: mean ± one standard error over {seeds_in_words(ds)} "
-        "(twins), p of a one-sided test, and Holm's p of all claims of that result; filled: at most 5 %. "
+        f"Each claim says that one number is positive: mean ± one standard error over {seeds_in_words(ds)}, p of a "
+        "one-sided test, and Holm's p of all claims of that result; filled: at most 5 %. "
         f"Regimes: {regimes}. {version(ds)}"
     )
     return style.finish(figure, keys, caption)

@@ -65,7 +65,7 @@ def _curves(ds: xr.Dataset, looks: list[style.Look], axes: Axes, fits: Sequence[
 def _points(axes: Axes, look: style.Look, x: np.ndarray, y: np.ndarray, bar: np.ndarray) -> list[float]:
     """Values with bars; where a bar reaches zero, an open marker with an arrow at its upper end. Returns them."""
     seen = y > bar
-    axes.errorbar(x[seen], y[seen], bar[seen], **look.marks, elinewidth=0.9)
+    style.points(axes, look, x[seen], y[seen], bar[seen])
     limit = (y + bar)[~seen]
     axes.errorbar(x[~seen], limit, 0.3 * limit, **look.hollow, markeredgewidth=0.9, elinewidth=0.9, uplims=True,
                   capsize=2.0)  # fmt: skip
@@ -78,8 +78,7 @@ def _exponents(ds: xr.Dataset, axes: Axes, fits: Sequence[int], name: str, slope
     value, bar = array(ds, f"{name}_exponent"), 2 * array(ds, f"{name}_exponent_stderr")
     for row, f in enumerate(fits):
         look = style.looks(array(ds, "convergence_placement"))[f]
-        axes.errorbar(value[f], row, xerr=bar[f], color=look.colour, marker=look.marker, markersize=look.size,
-                      elinewidth=0.9)  # fmt: skip
+        style.points(axes, look, value[f], row, xerr=bar[f])
     if not np.isfinite(value[fits]).any():
         axes.text(0.3, 0.5, f"no {name} to fit", transform=axes.transAxes, rotation=90, ha="center", va="center",
                   fontsize=7, color=style.INK)  # fmt: skip
@@ -97,9 +96,9 @@ def _exponents(ds: xr.Dataset, axes: Axes, fits: Sequence[int], name: str, slope
 def caption(ds: xr.Dataset) -> str:
     words = (
         f"Left: measured minus theory of infinite width, mean over depth and {seeds(ds)} seeds; open markers with "
-        "arrows: upper limits, where it is within 2 standard errors of zero. Right: spread of means over groups of "
-        "seeds, at the largest width. Lines: fitted power laws, with their exponents beside the panels; a bias that "
-        "does not stand out is not fitted. Bars: ± 2 standard errors. Points are shifted sideways to be told apart. "
+        "arrows: upper limits, within 2 standard errors of zero. Right: spread of means over groups of seeds, at the "
+        "largest width. Lines: fitted power laws, exponents next to the panels; an insignificant bias is not fitted. "
+        "Bars: ± 2 standard errors. Points are shifted sideways. "
     )
     left_out: dict[str, list[str]] = {}
     for f, look in enumerate(style.looks(array(ds, "convergence_placement"))):

@@ -39,8 +39,7 @@ def draw(axes: Axes, look: style.Look, x: np.ndarray, curve: Curve, points: slic
     margin = 2 * curve["predicted_stderr"]
     axes.fill_between(x, curve["predicted"] - margin, curve["predicted"] + margin, color=look.colour, alpha=0.25, lw=0)
     if "measured" in curve:
-        axes.errorbar(x[points], curve["measured"][points], 2 * curve["stderr"][points], **look.marks, elinewidth=0.9,
-                      zorder=2.5)  # fmt: skip
+        style.points(axes, look, x[points], curve["measured"][points], 2 * curve["stderr"][points], zorder=2.5)
 
 
 def turns(points: int, curves: int) -> list[slice]:

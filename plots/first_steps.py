@@ -97,8 +97,8 @@ def matrices(ds: xr.Dataset) -> style.Page:
             predicted = {v: curve[v] for v in ("predicted", "predicted_stderr")}
             curves.draw(axes, matrix, step[1:], predicted, slice(None))
             aside = step[1:] + BESIDE * (w - (len(names) - 1) / 2)  # matrices that grow alike would hide each other
-            axes.errorbar(aside, curve["measured"], 2 * curve["stderr"], elinewidth=0.7, zorder=2.5,
-                          **matrix.marks | {"markersize": matrix.size - 1})  # fmt: skip
+            style.points(axes, matrix, aside, curve["measured"], 2 * curve["stderr"], zorder=2.5, elinewidth=0.7,
+                         markersize=matrix.size - 1)  # fmt: skip
         axes.set_title(curves.titled(look, str(array(ds, "verdict")[p])))
         _steps(axes, step)
         axes.set_xlim(0.5, step[-1] + 0.5)

@@ -76,8 +76,7 @@ def gradient_vs_depth(ds: xr.Dataset) -> style.Page:
         shown = curves.norms(curves.select(ds, "log_gradient", (p,)))  # on more layers predicted than measured
         every.append({k: shown[k] for k in ("predicted", "predicted_stderr")})
         curves.draw(axes, look, array(ds, "theory_layers"), every[-1], slice(None))
-        axes.errorbar(array(ds, "layers"), shown["measured"], 2 * shown["stderr"], **look.marks, elinewidth=0.9,
-                      zorder=2.5)  # fmt: skip
+        style.points(axes, look, array(ds, "layers"), shown["measured"], 2 * shown["stderr"], zorder=2.5)
     curves.log_scale([axes], every)
     scales.log_ticks_at(axes, array(ds, "theory_layers"))
     axes.set(xlabel="Layers $L$",
@@ -98,11 +97,11 @@ def _exponents(ds: xr.Dataset, axes: Axes, looks: list[style.Look]) -> None:
             axes.plot(array(ds, "claim_number")[row], row, **CLAIMED, linestyle="")
         axes.plot(array(ds, "late_exponent_predicted")[row], row, **THEORY)
         axes.plot(array(ds, "limit_exponent")[row], row, **GREATEST)
-        axes.errorbar(array(ds, "late_exponent_measured")[row], row, xerr=2 * array(ds, "late_exponent_stderr")[row],
-                      color=look.colour, marker=look.marker, markersize=look.size, elinewidth=0.9)  # fmt: skip
+        measured, error = (array(ds, f"late_exponent_{part}")[row] for part in ("measured", "stderr"))
+        style.points(axes, look, measured, row, xerr=2 * error)
     words = [f"{look.label}\n{v}" for look, v in zip(looks, array(ds, "claim_verdict"), strict=True)]
-    axes.set(xlabel="Exponent of $L$", ylim=(len(looks) - 0.5, -0.5))
-    axes.set_yticks(range(len(looks)), words, fontsize=6.5)
+    axes.set_xlabel("Exponent of $L$")
+    style.rows(axes, words, fontsize=6.5)
 
 
 QUANTITIES = (("log_stream", "layers_passed", r"$\|\partial\,\mathrm{loss}/\partial x\|$", "Layers passed"),
@@ -183,8 +182,8 @@ def crossover(ds: xr.Dataset) -> style.Page:
         every.append(ratio)
         predicted = {k: ratio[k] for k in ("predicted", "predicted_stderr")}
         curves.draw(axes, look, size["predicted"], predicted, slice(None))
-        axes.errorbar(size["measured"], ratio["measured"], 2 * ratio["stderr"], 2 * size["stderr"], **look.marks,
-                      elinewidth=0.9, zorder=2.5)  # fmt: skip
+        bars = {"bar": 2 * ratio["stderr"], "xerr": 2 * size["stderr"]}
+        style.points(axes, look, size["measured"], ratio["measured"], **bars, zorder=2.5)
         axes.plot(size["measured"], np.exp(array(ds, "log_law_measured")[p]), **LAW)
         at, error = array(ds, "log_crossing_measured")[p], 2 * array(ds, "log_crossing_stderr")[p]
         if np.isfinite(at):

@@ -65,7 +65,7 @@ def bars(mean: np.ndarray, error: np.ndarray) -> np.ndarray:
 
 def measured(axes: Axes, look: style.Look, x: np.ndarray, mean: np.ndarray, error: np.ndarray, **other: Any) -> None:
     """A geometric mean over seeds as markers; bars of two standard errors of the mean logarithm, up and down."""
-    axes.errorbar(x, mean, np.abs(bars(mean, error) - mean), elinewidth=0.9, **look.marks | {"zorder": 2.5} | other)
+    style.points(axes, look, x, mean, np.abs(bars(mean, error) - mean), **{"zorder": 2.5} | other)
 
 
 def predicted(axes: Axes, colour: str, ds: xr.Dataset, x: np.ndarray, name: str, g: int) -> None:

@@ -57,8 +57,8 @@ def gap(ds: xr.Dataset, shown: list[int]) -> style.Page:
     groups.step_axis(axes, step[-1])
     axes.set_ylabel("ln(second moment / Eq. 4) at the top")
     words = (
-        "Every seed: what Eq. 4 of the paper, the growth of the second moment without the cosine of stream and branch, "
-        "misses at the top of the stack; above 0 branches are aligned with the stream that they join."
+        "Every seed: what Eq. 4 of the paper, growth of the second moment without the cosine of stream and branch, "
+        "misses at the top of the stack; above 0 branches are aligned with the stream."
     )
     return groups.finish(figure, ds, [style.key(look, False) for look in looks], words, ["growth"], shown)
 
@@ -97,14 +97,12 @@ def parts(ds: xr.Dataset, shown: list[int]) -> style.Page:
             axes.plot(array(ds, name)[g], np.full(seeds(ds), row - shift), **look)
         keys.append(style.entry(**look))
     axes.axvline(0, color=style.INK, linewidth=0.6)
-    axes.set_yticks(range(len(shown)), [look.label for look in groups.looks(ds, shown)])
-    axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel="ln of growth at the top from before training to its end (nat)")
-    axes.grid(axis="y", visible=False)
+    style.rows(axes, [look.label for look in groups.looks(ds, shown)])
+    axes.set_xlabel("ln of growth at the top from before training to its end (nat)")
     words = (
-        "Every seed: ln of the second moment that random weights of the trained matrices' root mean squares and gains "
-        "have at the top, over the measured one before training; what the sizes of every row and column add; and "
-        "ln of the measured one at the end over that. Their sum is the growth. Hollow, in the other order: what the "
-        "trained matrices have at their sizes before training, and what the trained sizes and gains add to that; "
-        "their sum is the growth too."
+        "Every seed: ln of the second moment at the top of random weights with the trained matrices' root mean squares "
+        "and gains, over the measured one before training; what the sizes of every row and column add; and the rest, "
+        "alignment. Their sum is the growth. Hollow, in the other order: the trained matrices at their sizes before "
+        "training, and what the trained sizes and gains add; their sum is the growth too."
     )
     return groups.finish(figure, ds, keys, words, [], shown)

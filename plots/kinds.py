@@ -1,5 +1,6 @@
 """All kinds of figures: which there are, and which of them a result has."""
 
+import operator
 from collections.abc import Callable, Hashable
 from importlib import import_module
 
@@ -29,9 +30,7 @@ def of(ds: xr.Dataset) -> list[Kind]:
     a variable of the same name. Where there is none, those are meant of which a selection has taken dimensions away."""
 
     def kinds(is_on: Callable[[set[Hashable], set[str]], bool]) -> list[Kind]:
-        def is_there(name: str, where: tuple[str, ...]) -> bool:
-            return name in ds and is_on(set(ds[name].dims), set(where))
+        return [kind for kind in KINDS if all(
+            name in ds and is_on(set(ds[name].dims), set(where)) for name, where in kind.needs.items())]  # fmt: skip
 
-        return [kind for kind in KINDS if all(is_there(name, where) for name, where in kind.needs.items())]
-
-    return kinds(lambda there, needed: there == needed) or kinds(lambda there, needed: there <= needed)
+    return kinds(operator.eq) or kinds(operator.le)

@@ -71,8 +71,7 @@ def _limits(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style
     words = (
         f"{style.looks([placement])[0].label}, {style.INPUTS[name]}: means over depth (of moments: of measured over "
         f"theory) minus theory, against 1/width; {config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard "
-        "errors. The parabola's value at 0 is held against theory, with nothing allowed for finite width; under the "
-        "titles: the verdicts. "
+        "errors. The parabola's value at 0 is compared with theory; under the titles: the verdicts. "
     )
     return style.finish(figure, keys, words + captions.setting(ds))
 
@@ -92,10 +91,10 @@ def errors(ds: xr.Dataset, placement: str, name: str, rows: list[int]) -> style.
         style.entry(color=THEORY, linewidth=1.0, linestyle=(0, (4, 2)), label="theory's own standard error"),
     ]
     words = (
-        f"{style.looks([placement])[0].label}, {style.INPUTS[name]}: how far measured means over depth (of moments: "
-        "of measured over theory) are from the theory of infinite width, against width, and what the fit says of "
-        f"finite width; {config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard errors. In the panels: "
-        "the error at the largest width. Wide stacks are drawn without matrices. "
+        f"{style.looks([placement])[0].label}, {style.INPUTS[name]}: distance of measured means over depth (moments: "
+        "of measured over theory) from the theory of infinite width, and the fitted finite-width part; "
+        f"{config(ds)['ladder']['seeds']} seeds per width, bars ± 2 standard errors. In the panels: the error at the "
+        "largest width. "
     )
     return style.finish(figure, keys, words + captions.setting(ds))
 

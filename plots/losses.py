@@ -37,7 +37,10 @@ def rates(ds: xr.Dataset, present: list[tuple[str, str, str, bool]]) -> style.Pa
     for axes, (study, title, _, with_base) in zip(panels, present, strict=False):
         for look, swept in _swept(ds, study, with_base):
             looks[look.label] = look
-            _line(axes, ds, look, swept)
+            rate, mean, error = (array(ds, n)[swept] for n in ("lr", "final_loss_mean", "final_loss_stderr"))
+            axes.errorbar(rate, mean, 2 * error, **look.marks | look.line, linewidth=0.9, elinewidth=0.9)
+            lost = np.isfinite(array(ds, "diverged_at")[swept]).any(axis=1)
+            axes.plot(rate[lost], mean[lost], **look.hollow, markeredgewidth=0.9, zorder=3)
         axes.set(title=title, xscale="log")
         rates = np.unique(array(ds, "lr")[[g for _, swept in _swept(ds, study, with_base) for g in swept]])
         axes.set_xticks(rates)
@@ -65,13 +68,6 @@ def _swept(ds: xr.Dataset, study: str, with_base: bool) -> Iterator[tuple[style.
         yield style.looks([placement])[0], sorted(rows, key=lambda g: array(ds, "lr")[g])
 
 
-def _line(axes: Axes, ds: xr.Dataset, look: style.Look, swept: list[int]) -> None:
-    rate, mean, error = (array(ds, n)[swept] for n in ("lr", "final_loss_mean", "final_loss_stderr"))
-    axes.errorbar(rate, mean, 2 * error, **look.marks | look.line, linewidth=0.9, elinewidth=0.9)
-    lost = np.isfinite(array(ds, "diverged_at")[swept]).any(axis=1)
-    axes.plot(rate[lost], mean[lost], **look.hollow, markeredgewidth=0.9, zorder=3)
-
-
 SPIKE: dict[str, Any] = {"linestyle": "", "marker": "v", "markersize": 5, "markeredgewidth": 0.5, "zorder": 3}
 
 
@@ -96,11 +92,9 @@ def instability(ds: xr.Dataset, shown: list[int]) -> style.Page:
         axes.set_title(f"{look.label}: {counts} spikes, seed by seed")
         below.set(xlabel="Step", xlim=(0, step[-1]))
     words = (
-        "Every seed on its own, in shades of one colour; the two placements see the same batches. Spikes: events "
-        "in which the logarithm of loss "
-        "or gradient norm is 6 robust standard deviations above its median of the last 128 steps; steps that are at "
-        "most 16 apart are of one event, whose first step is marked in both rows whichever of both it is. Gradient "
-        "norm: of all gradients before clipping."
+        "Every seed, in shades of one colour; the two placements see the same batches. Spikes: the logarithm of loss "
+        "or gradient norm is 6 robust standard deviations above its median of the last 128 steps; steps at most 16 "
+        "apart are one spike, whose first step is marked in both rows. Gradient norm: of all gradients before clipping."
     )
     keys = [style.entry(color=look.colour, linewidth=1.2, label=look.label) for look in looks]
     if "spike" in ds:
@@ -173,13 +167,12 @@ def decay_init(ds: xr.Dataset, present: list[str]) -> style.Page:
 def _losses(axes: Axes, ds: xr.Dataset, found: list[tuple[str, list[int]]], colours: np.ndarray) -> None:
     for row, (_, members) in enumerate(found):
         for g, look in zip(members, groups.looks(ds, members), strict=True):
-            axes.errorbar(array(ds, "final_loss_mean")[g], row + (0.12 if look.label == "Peri-LN" else -0.12),
-                          xerr=2 * array(ds, "final_loss_stderr")[g], **look.marks, elinewidth=0.9)  # fmt: skip
-    axes.set_yticks(range(len(found)), [name for name, _ in found], fontsize=6.5)
+            mean, error = (array(ds, f"final_loss_{part}")[g] for part in ("mean", "stderr"))
+            style.points(axes, look, mean, row + (0.12 if look.label == "Peri-LN" else -0.12), xerr=2 * error)
+    style.rows(axes, [name for name, _ in found], fontsize=6.5)
     for tick, colour in zip(axes.get_yticklabels(), colours, strict=True):
         tick.set_color(colour)
-    axes.set(ylim=(len(found) - 0.5, -0.5), xlabel="Final training loss (nat)")
-    axes.grid(axis="y", visible=False)
+    axes.set_xlabel("Final training loss (nat)")
 
 
 LOSSES = {"base": "table5", "frozen": "8", "layer-norm": "19", "embedding-norm": "20", "olmo": "32"}
@@ -196,15 +189,14 @@ def final_losses(ds: xr.Dataset, shown: list[int]) -> style.Page:
     for row, (g, look) in enumerate(zip(shown, looks, strict=True)):
         axes.plot(array(ds, "final_loss")[g], np.full(seeds(ds), row + 0.22), color=look.colour, marker=".",
                   markersize=5, markeredgewidth=0, linestyle="")  # fmt: skip
-        axes.errorbar(mean[g], row - 0.08, xerr=bar[g], **look.marks, elinewidth=0.9)
-    axes.set_yticks(range(len(shown)), [groups.label(ds, g) for g in shown])
-    axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel="Final training loss (nat)")
-    axes.grid(axis="y", visible=False)
+        style.points(axes, look, mean[g], row - 0.08, xerr=bar[g])
+    style.rows(axes, [groups.label(ds, g) for g in shown])
+    axes.set_xlabel("Final training loss (nat)")
     keys = [style.entry(color="0.3", marker="o", markersize=5, linestyle="", label="mean ± 2 standard errors"),
             style.entry(color="0.3", marker=".", markersize=6, linestyle="", label="each seed")]  # fmt: skip
     words = (
-        "Mean training loss of the last tenth of the steps, ln V if not finite. Seeds are twins: they see the same "
-        "batches in every group, so that differences, which the claims test, are surer than the bars."
+        "Mean training loss of the last tenth of the steps, ln V if not finite. A seed sees the same batches in every "
+        "group, so differences, which the claims test, are more certain than the bars."
     )
     exhibits = [exhibit for study, exhibit in LOSSES.items() if study in array(ds, "study")]
     return groups.finish(figure, ds, keys, words, exhibits, shown)

@@ -25,25 +25,19 @@ class Kind:
     draw: Callable[[xr.Dataset], Makers]
 
 
-def once(_: xr.Dataset) -> dict[str, tuple[Any, ...]]:
-    return {"": ()}
-
-
 def inputs(ds: xr.Dataset) -> dict[str, tuple[Any, ...]]:
     return {str(name): (i,) for i, name in enumerate(array(ds, "input"))}
 
 
 def kind(
-    name: str, words: str, needs: Needs, cases: Callable[[xr.Dataset], Mapping[str, tuple[Any, ...]]] = once
-) -> Callable[[Callable[..., style.Page]], Kind]:
+    name: str, words: str, needs: Needs,
+    cases: Callable[[xr.Dataset], Mapping[str, tuple[Any, ...]]] = lambda _: {"": ()},
+) -> Callable[[Callable[..., style.Page]], Kind]:  # fmt: skip
     """Makes a kind of the function that draws a figure of it. `cases(ds)` holds that function's arguments after the
     dataset, by the end of the figure's name."""
 
-    def decorate(make: Callable[..., style.Page]) -> Kind:
-        return Kind(name, words, needs, lambda ds: {
-            f"{name}-{end}" if end else name: partial(make, ds, *arguments) for end, arguments in cases(ds).items()})
-
-    return decorate
+    return lambda make: Kind(name, words, needs, lambda ds: {
+        f"{name}-{end}" if end else name: partial(make, ds, *arguments) for end, arguments in cases(ds).items()})
 
 
 def made(make: Callable[[], style.Page]) -> style.Page:

@@ -16,8 +16,6 @@ NEEDS = (
     | on("stack format features site place", "sqnr", "sqnr_stderr", "second_moment_drift")
     | on("stack format features", "overflow_seeds")
 )
-FORMATS = {"fp64": "FP64", "fp32": "FP32", "bf16": "BF16", "fp16": "FP16", "fp8_e5m2": "FP8 E5M2",
-           "fp8_e4m3": "FP8 E4M3", "int8": "INT8", "int4": "INT4"}  # fmt: skip
 MARKERS = 13  # along one curve
 
 
@@ -30,10 +28,6 @@ def by_input(ds: xr.Dataset) -> dict[str, tuple[list[int], str]]:
 def formats_of(ds: xr.Dataset) -> list[int]:
     """Positions of the formats, without the run in f64 that they are compared with."""
     return [i for i, name in enumerate(array(ds, "format")) if name != "fp64"]
-
-
-def name_of(word: str) -> str:
-    return FORMATS.get(word, word)
 
 
 def _markers(count: int) -> np.ndarray:
@@ -74,14 +68,13 @@ def _noise(ds: xr.Dataset, stacks: list[int], name: str, site: str) -> style.Pag
                 curve = array(ds, "stream_sqnr_predicted")[i, f, 0, 1:]
                 axes.plot(depth, curve, **look.line, linewidth=1.2)
             at = _markers(len(values))
-            axes.errorbar(depth[at], values[at], 2 * error[at], **look.marks | {"markersize": 0.8 * look.size},
-                          elinewidth=0.8)  # fmt: skip
+            style.points(axes, look, depth[at], values[at], 2 * error[at], markersize=0.8 * look.size)
             prefix = "grad_overflow" if site.startswith("grad") else "overflow"
             if array(ds, f"{prefix}_seeds")[i, f, 0] > 0:
                 overflowed = True
                 axes.axvline(array(ds, f"{prefix}_sublayer")[i, f, 0] + 1, **look.line, linewidth=0.8)
         shown = array(ds, "sqnr")[stacks][:, f, 0, place, :-1]
-        axes.set_title(name_of(array(ds, "format")[f]))
+        axes.set_title(style.format_name(array(ds, "format")[f]))
         if not np.isfinite(shown).any():
             scales.nothing_finite(axes)
     keys = [style.key(look, True) if predicted else _marker(look) for look in looks]
@@ -105,7 +98,7 @@ def _marker(look: style.Look) -> Line2D:
 def _held(ds: xr.Dataset) -> str:
     own = config(ds)["formats"]
     covers = ", ".join(own["covers"]) or "all tensors, in 8 bits or fewer what matrices read and their weights"
-    return f"Held in the format: {covers}; the rest in {name_of(own['rest'])}; sums in {own['accumulate']}. "
+    return f"Held in the format: {covers}; the rest in {style.format_name(own['rest'])}; sums in {own['accumulate']}. "
 
 
 @kind("law", "second moments in number formats", NEEDS | on("stack place", "second_moment_predicted"), by_input)
@@ -129,12 +122,11 @@ def law(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
                 bars = 2 * array(ds, "second_moment_drift_stderr")[i, f, 0, site, :-1]
             at = _markers(len(theory))
             shift = 0.012 * len(theory) * (rank - 0.5 * (len(stacks) - 1))
-            axes.errorbar(depth[at] + shift, values[at], bars[at], **look.marks | {"markersize": 0.7 * look.size},
-                          elinewidth=0.8)  # fmt: skip
+            style.points(axes, look, depth[at] + shift, values[at], bars[at], markersize=0.7 * look.size)
         axes.axhline(0, color=style.INK, linewidth=0.8, zorder=1)
         verdicts = [str(array(ds, "verdict" if exact else "drift_verdict")[i, f]) for i in stacks]
         words = verdicts[0] if len(set(verdicts)) == 1 else textwrap.fill(", ".join(verdicts), 22)
-        over = "FP64 over theory" if exact else f"{name_of(array(ds, 'format')[f])} over FP64"
+        over = "FP64 over theory" if exact else f"{style.format_name(array(ds, 'format')[f])} over FP64"
         axes.set_title(f"{over}\n{words}", fontsize=6.5)
         axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
         axes.yaxis.get_offset_text().set_fontsize(6)
@@ -159,9 +151,10 @@ def massive(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
             shift = 0.22 * (rank - 0.5 * (len(stacks) - 1))
             loss = array(ds, f"massive_{place}_cost")[i, formats]
             bars = 2 * array(ds, f"massive_{place}_cost_stderr")[i, formats]
-            axes.errorbar(np.arange(len(formats)) + shift, loss, bars, **look.marks, elinewidth=0.9)
+            style.points(axes, look, np.arange(len(formats)) + shift, loss, bars)
         axes.axhline(0, color=style.INK, linewidth=0.6, zorder=1)
-        axes.set_xticks(range(len(formats)), map(name_of, array(ds, "format")[formats]), rotation=25, ha="right")
+        names = [style.format_name(name) for name in array(ds, "format")[formats]]
+        axes.set_xticks(range(len(formats)), names, rotation=25, ha="right")
         axes.set(title=words, ylabel="SQNR lost (dB)")
     own = config(ds)["formats"]
     words = (f"What {own['massive_features']} feature(s) of the input, {own['massive']:g} times as large, cost in "

@@ -19,7 +19,7 @@ AROUND = {"A_out": ("#56B4E9", "^"), "f_out": ("#E69F00", "s"), "B_out": ("#CC79
           "r_out": ("#882255", ">")}  # fmt: skip
 INSIDE = {"q": ("#0072B2", "o"), "k": ("#56B4E9", "^"), "v": ("#009E73", "s"), "mixed": ("#000000", "D"),
           "gate": ("#E69F00", "v"), "up": ("#D55E00", "<"), "hidden": ("#CC79A7", "P")}  # fmt: skip
-FORMATS = {"fp16": "FP16", "fp8_e5m2": "FP8 E5M2", "fp8_e4m3": "FP8 E4M3"}
+FORMATS = ("fp16", "fp8_e5m2", "fp8_e4m3")
 
 
 @kind("massive", "the largest activations of a checkpoint", NEEDS)
@@ -95,15 +95,14 @@ def margins(ds: xr.Dataset) -> style.Page:
         for name, value in largest.items():
             axes.axhline(value, color="#B00000", linewidth=0.8, linestyle=":" if name == "fp8_e5m2" else "-")
     for name, below in (("fp16", False), ("fp8_e5m2", True), ("fp8_e4m3", True)):
-        row[0].annotate(f"{FORMATS[name]}: {largest[name]:g}", (0.02, largest[name]), (0, -2 if below else 1),
+        row[0].annotate(f"{style.format_name(name)}: {largest[name]:g}", (0.02, largest[name]), (0, -2 if below else 1),
                         xycoords=("axes fraction", "data"), textcoords="offset points", fontsize=6.5, color="#B00000",
                         va="top" if below else "bottom")  # fmt: skip
     row[0].set_ylabel("Largest $|x|$")
-    words = ("The largest magnitude of every signal over all tokens and features, on these tokens, below the largest "
-             "numbers of formats: the distance is the margin. Signals: A_out, the module's input, after norm A if "
-             "there is one; f_out, the module's output; B_out, the same after norm B; x_out, the stream after the "
-             "sublayer; r_out, ResiDual's second stream; q, k, v, mixed inside attention; gate, up, hidden inside "
-             "the MLP.")  # fmt: skip
+    words = ("The largest magnitude of every signal over these tokens and all features, below the largest numbers of "
+             "formats. A_out: the module's input, after norm A if there is one; f_out: the module's output; B_out: the "
+             "same after norm B; x_out: the stream after the sublayer; r_out: ResiDual's second stream; q, k, v, mixed "
+             "inside attention; gate, up, hidden inside the MLP.")  # fmt: skip
     return style.finish(figure, [], caption(ds, words))
 
 

@@ -185,6 +185,11 @@ def shade(colour: str, rank: int) -> str:
     return to_hex((red, green, blue))
 
 
+def format_name(word: str) -> str:
+    """A number format for people, "FP8 E4M3"."""
+    return word.upper().replace("_", " ")
+
+
 def title(words: str) -> str:
     return words[0].upper() + words[1:]
 
@@ -322,6 +327,18 @@ def patch(**look: Any) -> Patch:
 def theory_and_measurement(words: str = "line: theory, marker: measured") -> Line2D:
     """Returns the legend entry that explains lines and markers of a figure that has both."""
     return Line2D([], [], color=INK, linewidth=1.3, marker="o", markersize=4.5, label=words)
+
+
+def points(axes: Axes, look: Look, x: Any, y: Any, bar: Any = None, **other: Any) -> None:
+    """Draws markers with error bars."""
+    axes.errorbar(x, y, bar, **look.marks | {"elinewidth": 0.9} | other)
+
+
+def rows(axes: Axes, labels: Sequence[str], **other: Any) -> None:
+    """A labelled row for each thing to compare, from the top down."""
+    axes.set_yticks(range(len(labels)), labels, **other)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.grid(axis="y", visible=False)
 
 
 def key(look: Look, measured: bool, note: str = "") -> Line2D:

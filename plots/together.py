@@ -133,7 +133,8 @@ def names(found: Mapping[Path, xr.Dataset]) -> list[str]:
     differing = [key for key in keys if len({json.dumps(table.get(key)) for table in tables}) > 1
                  and key not in ("model.placement", "input.kind", "input.path")]  # fmt: skip
     if 0 < len(differing) <= MOST_KEYS:
-        words = [", ".join(f"{key.split('.')[-1]} {_plain(table.get(key))}" for key in differing) for table in tables]
+        words = [", ".join(f"{key.split('.')[-1]} {captions.shown(table.get(key))}" for key in differing)
+                 for table in tables]  # fmt: skip
         if len(set(words)) == len(words):
             return words
     return _of_files(list(found))
@@ -148,8 +149,4 @@ def _of_files(paths: Sequence[Path]) -> list[str]:
             break
     same_stem = len({path.stem for path in paths}) == 1
     return [end.rpartition("/")[0] if same_stem and "/" in end else end for end in ends]
-
-
-def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 

@@ -6,7 +6,6 @@ from typing import Any
 import matplotlib
 import numpy as np
 import xarray as xr
-from matplotlib.axes import Axes
 from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 
 from . import curves, groups, scales, style
@@ -29,7 +28,10 @@ def variance(ds: xr.Dataset, shown: list[int]) -> style.Page:
     points = curves.turns(len(depth), len(looks))
     for axes, r in zip(panels, at, strict=False):
         for g, look, some in zip(shown, looks, points, strict=True):
-            _over_depth(axes, ds, g, r, look, some)
+            mean, error = (array(ds, f"variance_{part}")[g, r] for part in ("measured", "stderr"))
+            line, linewidth = (array(ds, "variance_predicted")[g], 1.3) if step[r] == 0 else (mean, 0.7)
+            axes.plot(depth, line, **look.line, linewidth=linewidth)
+            groups.measured(axes, look, depth[some], mean[some], error[some])
         axes.set_title("Before training" if step[r] == 0 else f"After {step[r]:g} steps")
         axes.set_xlim(-0.02 * depth[-1], 1.02 * depth[-1])
     for g, look in zip(shown, looks, strict=True):
@@ -49,13 +51,6 @@ def variance(ds: xr.Dataset, shown: list[int]) -> style.Page:
         f"elsewhere they join the markers. {laws(ds, shown)}"
     )
     return groups.finish(figure, ds, keys, words, ["1"], shown)
-
-
-def _over_depth(axes: Axes, ds: xr.Dataset, g: int, r: int, look: style.Look, some: slice) -> None:
-    depth, mean, error = array(ds, "depth"), array(ds, "variance_measured")[g, r], array(ds, "variance_stderr")[g, r]
-    line = array(ds, "variance_predicted")[g] if array(ds, "record")[r] == 0 else mean
-    axes.plot(depth, line, **look.line, linewidth=1.3 if line is not mean else 0.7)
-    groups.measured(axes, look, depth[some], mean[some], error[some])
 
 
 def laws(ds: xr.Dataset, shown: list[int]) -> str:
@@ -94,9 +89,13 @@ def layer_gradients(ds: xr.Dataset, shown: list[int]) -> style.Page:
     figure, panels = style.small_multiples(
         len(shown), 1.95, "Layer (from 0)", "Squared gradient norm\nof a layer's matrices (nat²)",
         style.threes(len(shown)), style.PAGE, sharex=True, sharey=True)  # fmt: skip
+    layer, mean, error = (array(ds, n) for n in ("layer", "layer_gradient_measured", "layer_gradient_stderr"))
     for axes, g, look in zip(panels, shown, looks, strict=True):
-        _panel(axes, ds, g, look)
-    means, errors = (array(ds, f"layer_gradient_{part}")[shown][:, [0, -1]] for part in ("measured", "stderr"))
+        groups.predicted(axes, look.colour, ds, layer, "layer_gradient", g)
+        groups.measured(axes, look, layer, mean[g, 0], error[g, 0], **look.hollow, markeredgewidth=0.9)
+        groups.measured(axes, look, layer, mean[g, -1], error[g, -1], linestyle="-", linewidth=0.7, zorder=2.6)
+        axes.set_title(look.label)
+    means, errors = (values[shown][:, [0, -1]] for values in (mean, error))
     theory = array(ds, "layer_gradient_predicted")[shown][:, None]
     scales.log_axis(panels, np.concatenate([means, theory], axis=1), groups.bars(means, errors))
     marks: dict[str, Any] = {"color": "0.3", "marker": "o", "markersize": 4.5, "markeredgecolor": "0.3",
@@ -111,14 +110,6 @@ def layer_gradients(ds: xr.Dataset, shown: list[int]) -> style.Page:
         "± 2 standard errors, at most, of the prediction."
     )
     return groups.finish(figure, ds, keys, words, ["7"], shown)
-
-
-def _panel(axes: Axes, ds: xr.Dataset, g: int, look: style.Look) -> None:
-    layer, mean, error = (array(ds, n) for n in ("layer", "layer_gradient_measured", "layer_gradient_stderr"))
-    groups.predicted(axes, look.colour, ds, layer, "layer_gradient", g)
-    groups.measured(axes, look, layer, mean[g, 0], error[g, 0], **look.hollow, markeredgewidth=0.9)
-    groups.measured(axes, look, layer, mean[g, -1], error[g, -1], linestyle="-", linewidth=0.7, zorder=2.6)
-    axes.set_title(look.label)
 
 
 SHARES = (0.0, 0.2, 0.5, 1.0)

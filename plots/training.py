@@ -52,13 +52,9 @@ def training(ds: xr.Dataset) -> style.Page:
                        label="during and after training"))  # fmt: skip
     if floor is not None:
         keys.append(style.entry(color=style.INK, linewidth=0.8, linestyle=":", label="least loss of any predictor"))
-    return style.finish(figure, keys, caption(ds))
-
-
-def caption(ds: xr.Dataset) -> str:
-    counts = zip(captions.looks(ds), np.isfinite(array(ds, "diverged_at")).sum(axis=1), strict=True)
+    counts = zip(looks, np.isfinite(array(ds, "diverged_at")).sum(axis=1), strict=True)
     lost = [f"{look.label} ({n} of {seeds(ds)} seeds)" for look, n in counts if n]
     words = "Every seed on its own; records are of the held-out windows. Over depth, lines beside hollow markers "
     words += "are theory for random weights at infinite width; thin lines join solid ones. "
     words += f"Diverged: {', '.join(lost)}. " if lost else ""
-    return words + groups.run(ds)
+    return style.finish(figure, keys, words + groups.run(ds))

@@ -13,7 +13,7 @@ from .makers import inputs, kind
 
 STATISTICS = {"variance": ("variance", "#0072B2", "o"), "token_cosine": ("token cosine", "#E69F00", "^")}
 GREY: dict[str, Any] = {"color": "0.93", "zorder": 0}
-REJECTION: dict[str, Any] = {"color": style.INK, "linewidth": 0.7, "linestyle": (0, (4, 2)), "zorder": 1}
+LIMIT: dict[str, Any] = {"color": style.INK, "linewidth": 0.7, "linestyle": (0, (4, 2))}
 
 
 def residual(curve: curves.Curve) -> np.ndarray:
@@ -31,7 +31,7 @@ def agreement(ds: xr.Dataset, i: int) -> style.Page:
         axes.axhspan(-2, 2, **GREY)
         for limit in critical[p] * np.array([-1, 1]):
             if np.isfinite(limit):
-                axes.axhline(limit, **REJECTION)
+                axes.axhline(limit, **LIMIT, zorder=1)
         axes.axhline(0, color=style.INK, linewidth=0.6, zorder=1)
         shown = {name: residual(curves.select(ds, name, (i, p))) for name in STATISTICS}
         if not any(np.isfinite(z).any() for z in shown.values()):
@@ -47,22 +47,20 @@ def agreement(ds: xr.Dataset, i: int) -> style.Page:
                           for words, c, m in STATISTICS.values()]  # fmt: skip
     keys.append(style.patch(**GREY, label="± 2 standard errors, for the eye"))
     if np.isfinite(critical).any():
-        keys.append(style.entry(**REJECTION, label=f"limit of rejection, {critical[np.isfinite(critical)][0]:.2g}"))
+        keys.append(style.entry(**LIMIT, label=f"limit of rejection, {critical[np.isfinite(critical)][0]:.2g}"))
     name = style.title(style.INPUTS[array(ds, "input")[i]])
     words = (
-        f"{name}: measured minus predicted over their combined standard error "
-        f"({seeds_in_words(ds)}); grey: ± 2, which one value in 22 leaves by chance; dashed: the limit at which all "
-        "sites together reject, with what is allowed for added to it. Depths of one stack are correlated, and stacks "
-        "share their random draws: what several have in common happened once. Titles: the verdict over all "
-        "tested signals and gradients, which counts only what goes beyond what is allowed: rounding, and a "
-        "finite-width term where theory is not exact at the width."
+        f"{name}: measured minus predicted, over their combined standard error ({seeds_in_words(ds)}); grey: ± 2, "
+        "which one value in 22 exceeds by chance; dashed: the limit of rejection over all sites, beyond the tolerated "
+        "bias. Depths of one stack are correlated, and stacks share their random draws. Titles: the verdict over all "
+        "tested signals and gradients; it tolerates rounding and, where theory is not exact at the width, a "
+        "finite-width term."
     )
     return style.finish(figure, keys, f"{words} {captions.setting(ds)}")
 
 
 BAND = "#56B4E9"
 LINE = "#0072B2"
-LIMIT: dict[str, Any] = {"color": style.INK, "linewidth": 0.6, "linestyle": (0, (4, 2))}
 
 
 def judged(ds: xr.Dataset) -> dict[str, tuple[int]]:
@@ -113,7 +111,7 @@ def power(ds: xr.Dataset, i: int) -> style.Page:
     words = (
         f"{style.title(style.INPUTS[array(ds, 'input')[i]])}: second moment of the stream, measured over predicted "
         f"({seeds_in_words(ds)}). Band: the smallest error that the test would have rejected with 95 % probability; "
-        f"a verdict whose band leaves the limit, ± {limit:g} %{where}, is inconclusive. Titles: the verdict over all "
-        "tested signals and gradients, of which each can make it inconclusive."
+        f"if it leaves the limit, ± {limit:g} %{where}, the verdict is inconclusive. Titles: the verdict over all "
+        "tested signals and gradients."
     )
     return style.finish(figure, keys, f"{words} {captions.setting(ds)}")

@@ -134,16 +134,12 @@ def _widths(ds: xr.Dataset, axes: Axes, k: int) -> None:
     scales.log_ticks_at(axes, [1, 2, 4, 8, 16, 32, 64])
 
 
-def look_of(placement: str, final_norm: float) -> style.Look:
-    look = FINAL if final_norm else style.LOOKS[placement]
-    return replace(look, label="Pre-LN, no final norm") if placement == "pre" and not final_norm else look
-
-
 @kind("massive_activations", "an MLP's gradient against the size of its hidden activation", NEEDS)
 def massive(ds: xr.Dataset) -> style.Page:
     figure, (row,) = style.panels(1, 2, 2.9, style.PAGE)
     ceiling = array(ds, "massive_ceiling")
-    looks = list(map(look_of, array(ds, "massive_placement"), array(ds, "massive_final_norm")))
+    stacks = zip(array(ds, "massive_placement"), array(ds, "massive_final_norm"), strict=True)
+    looks = [FINAL if norm else SHARP["T14a"] if name == "pre" else style.LOOKS[name] for name, norm in stacks]
     _activations(ds, row[0], looks, range(len(looks)))
     row[0].set(title="All placements", yscale="log", ylabel=r"$\|\partial\,loss/\partial W_2\|_F$")
     row[0].yaxis.set_major_locator(LogLocator(numticks=12))
@@ -152,10 +148,10 @@ def massive(ds: xr.Dataset) -> style.Page:
     row[1].set(title="After a norm: linear scale", ylim=(0, 1.25 * np.nanmax(ceiling)))
     keys = [style.key(look, True) for look in looks]
     keys.append(style.entry(color=style.INK, linestyle=":", linewidth=1.0, label="bound for every factor"))
-    stacks, width, hidden = (fact(ds, f"massive_{name}") for name in ("stacks", "width", "hidden"))
+    count, width, hidden = (fact(ds, f"massive_{name}") for name in ("stacks", "width", "hidden"))
     words = (
         "Lines: sharp bounds (median over the stacks); dotted: one bound for all factors at once. Markers, shifted "
-        f"sideways to be told apart: gradient, median and quantiles 0.16 and 0.84 of {stacks} random ReLU "
+        f"sideways to be told apart: gradient, median and quantiles 0.16 and 0.84 of {count} random ReLU "
         f"stacks, width {width}, hidden width {hidden}, one token. Only Pre-LN without a "
         f"final norm grows with the activation. {version(ds)}"
     )
@@ -170,8 +166,7 @@ def _activations(ds: xr.Dataset, axes: Axes, looks: list[style.Look], curves: It
         aside = ASIDE ** (bounded.index(k) - 1) if k in bounded else 1.0
         middle, low, high = (array(ds, f"massive_gradient{part}")[k] for part in ("", "_low", "_high"))
         axes.plot(factor, array(ds, "massive_bound")[k], **looks[k].line, linewidth=1.3, zorder=2)
-        axes.errorbar(factor * aside, middle, (middle - low, high - middle), **looks[k].marks, elinewidth=0.9,
-                      zorder=2.5)  # fmt: skip
+        style.points(axes, looks[k], factor * aside, middle, (middle - low, high - middle), zorder=2.5)
         axes.axhline(ceiling[k], color=looks[k].colour, linestyle=":", linewidth=1.0, zorder=1.5)
     axes.set(xscale="log", xlabel=r"Factor on $\|h\|$")
     axes.xaxis.set_major_locator(LogLocator(numticks=12))

@@ -35,11 +35,10 @@ def wrong_theories(ds: xr.Dataset) -> style.Page:
         axes.text(1.02, row, clearest(ds, i), transform=axes.get_yaxis_transform(), va="center", fontsize=5.5,
                   color=style.INK)  # fmt: skip
     axes.axvline(1.0, color=style.INK, linewidth=0.8, zorder=1)
-    axes.set_yticks(range(len(order)), [f"{array(ds, 'theory')[i]} ({array(ds, 'configuration')[i]})" for i in order])
-    axes.set(xscale="log", ylim=(len(order) - 0.4, -0.6), xlabel="Excess over the limit of rejection")
+    style.rows(axes, [f"{array(ds, 'theory')[i]} ({array(ds, 'configuration')[i]})" for i in order])
+    axes.set(xscale="log", xlabel="Excess over the limit of rejection")
     axes.set_xlim(0.8 * LEAST, 1.4 * MOST)
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.grid(axis="y", visible=False)
     keys = [style.entry(marker="o", linestyle="", color=c, label=words, markerfacecolor=f, markeredgecolor=c, ms=4.5)
             for c, f, words in ((WRONG, WRONG, "wrong theory, rejected"),
                                 (WRONG, "white", "wrong theory, not rejected"),
@@ -48,10 +47,10 @@ def wrong_theories(ds: xr.Dataset) -> style.Page:
     if not any(array(ds, "theory_is_true").astype(bool) & array(ds, "theory_rejected").astype(bool)):
         del keys[2]  # what should not be is explained only where it is
     words = (
-        "Each theory against the configuration in brackets: standard errors beyond the allowance of the test that "
-        "says it most clearly (at the right), over the number at which it is rejected (line at 1). Wrong "
-        "theories are told to one stack at a time, with the familywise error of the whole run. Theories within their "
-        f"allowance are drawn at {LEAST:g}, those beyond {MOST:g} (triangles) there, with their number. "
+        "Each theory against the configuration in brackets: standard errors beyond the tolerated bias in the clearest "
+        "test (at the right), over the number at which it is rejected (line at 1), with the familywise error of the "
+        f"whole run. Theories within the tolerated bias are drawn at {LEAST:g}, those beyond {MOST:g} (triangles) "
+        "there, with their number. "
     )
     return style.finish(figure, keys, words + version(ds))
 
