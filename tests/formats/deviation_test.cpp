@@ -86,7 +86,7 @@ TEST_CASE("the first overflow, forward and backward") {
   CHECK(e4m3.forward.sublayer == 0);  // the norm's output of √32·300 at most
   CHECK(e4m3.forward.signal == Signal::A_out);
   CHECK_FALSE(reading[0][0].forward.found);
-  config.overflow = formats::OverflowMode::saturate;
+  config.saturates = true;
   CHECK_FALSE(reading_of(config)[0][1].forward.found);
   config = small_config("peri", {"fp16"});
   config.loss_scale = 1e9;

@@ -141,7 +141,7 @@ TEST_CASE("the backward pass through an MLP in FP16, step by step: every gradien
 
 TEST_CASE("stochastic rounding: a token's row is the same wherever it stands, and that of the table") {
   FormatsConfig config = small_config("peri", {"bf16"});
-  config.rounding = formats::RoundingMode::stochastic;
+  config.stochastic = true;
   const FormatPass pass(config, "bf16");
   const std::vector<int> ids{3, 5, 3};
   const std::vector<double> rows = quick().to_host(pass.weights.rows(quick(), Weight::embedding, ids));
@@ -157,9 +157,9 @@ TEST_CASE("stochastic rounding: a token's row is the same wherever it stands, an
 TEST_CASE("stochastic rounding: whatever a product reads has a stream of its own, in the backward pass too") {
   for (const bool sums : {false, true}) {
     FormatsConfig config = small_config("peri", {"bf16"});
-    config.rounding = formats::RoundingMode::stochastic;
+    config.stochastic = true;
     config.base.model.gamma = 1.1;
-    if (sums) config.accumulate = formats::Accumulate::format;
+    config.accumulates_in_format = sums;
     FormatPass pass(config, "bf16");
     const auto held = [&](const Tensor& x, Part part, Stream stream) {
       return quantized(x, pass.holding.of(part), {pass.holding.seed, 2, stream});  // sublayer 1
@@ -197,7 +197,7 @@ TEST_CASE("stochastic rounding: whatever a product reads has a stream of its own
 
 TEST_CASE("stochastic rounding: a signal and its gradient have streams of their own; the loss scale enters once") {
   FormatsConfig config = small_config("peri", {"bf16"});
-  config.rounding = formats::RoundingMode::stochastic;
+  config.stochastic = true;
   config.loss_scale = 8.0;
   FormatPass pass(config, "bf16");
   const Tensor x = quick().normal(12, 32, DType::f32, {8, 0, Stream::input}, 1.0);
@@ -218,7 +218,7 @@ TEST_CASE("stochastic rounding: a signal and its gradient have streams of their 
 
 TEST_CASE("stochastic rounding: a recomputation is rounded like the pass") {
   FormatsConfig config = small_config("peri", {"bf16"});
-  config.rounding = formats::RoundingMode::stochastic;
+  config.stochastic = true;
   FormatPass pass(config, "bf16");
   const Tensor input = quantized(gaussian_input(quick(), pass.spec, DType::f64, 3), pass.holding.of(Part::stream), {});
   const auto gradient = [&](std::size_t budget) {
@@ -252,7 +252,7 @@ TEST_CASE("what holds which signal") {
   CHECK(part("post", Signal::sum) == Part::stream);
   CHECK(part("post", Signal::hidden) == Part::modules);
   FormatsConfig in_format = small_config("pre", {});
-  in_format.accumulate = formats::Accumulate::format;
+  in_format.accumulates_in_format = true;
   // Sums of whole numbers, and those in fp32, are what they are without being rounded step by step.
   for (const TensorFormat& format : tensor_formats) {
     const bool rounded = !format.is_integer() && format.name != fp32.name;

@@ -74,9 +74,9 @@ TEST_CASE("T27: stochastic rounding has twice the noise, of signals as of matric
     RunningMoments fall;
     std::vector<SeedReading> readings;
     for (std::uint64_t seed = 0; seed < 8; ++seed) {
-      config.rounding = formats::RoundingMode::nearest;
+      config.stochastic = false;
       const double nearest = reading_of(config, seed)[0][1].predicted.back();
-      config.rounding = formats::RoundingMode::stochastic;
+      config.stochastic = true;
       readings.push_back(reading_of(config, seed));
       fall.add(nearest - readings.back()[0][1].predicted.back());
     }

@@ -34,7 +34,7 @@ TEST_CASE("formats: what one rounding of the stream may do to its mean square, b
   const auto allowed = [](bool stochastic, const std::vector<std::string>& covers) {
     FormatsConfig config = tiny_config({"bf16", "int8", "fp8_e4m3"}, covers, "fp16");
     config.certificates = false;
-    if (stochastic) config.rounding = formats::RoundingMode::stochastic;
+    config.stochastic = stochastic;
     std::vector<double> allowances;
     for (const auto& format : stack_of(config).formats) allowances.push_back(format.stream_rounding);
     return allowances;
@@ -61,7 +61,7 @@ TEST_CASE("formats: certificates where something is stored in the format without
   const auto certified = [](const std::string& format, const std::vector<std::string>& covers, const std::string& rest,
                             bool stochastic = false) {
     FormatsConfig config = tiny_config({format}, covers, rest);
-    if (stochastic) config.rounding = formats::RoundingMode::stochastic;
+    config.stochastic = stochastic;
     return stack_of(config).formats[1].certificate.has_value();
   };
   CHECK(certified("fp16", {}, "bf16"));

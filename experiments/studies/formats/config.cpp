@@ -17,9 +17,9 @@ constexpr Key<FormatsConfig> keys[] = {
     {.name = "covers", .field = &FormatsConfig::covers, .meaning = "what the format holds: stream, norms, modules, inputs (of matrices), weights", .standard = "all; inputs, weights of 8 bits or fewer"},
     {.name = "rest", .field = &FormatsConfig::rest, .meaning = "what holds the other tensors: fp32, bf16, fp16"},
     {.name = "scale", .field = word_field<&FormatsConfig::scale, scale_over_names>(), .meaning = "none, tensor, row, block (of 32): what shares a scale in formats of 8 bits or fewer; of FP8 inputs and weights alone"},
-    {.name = "accumulate", .field = word_field<&FormatsConfig::accumulate, accumulate_names>(), .meaning = "f32, format: what rounds the partial sums of products with matrices"},
-    {.name = "rounding", .field = word_field<&FormatsConfig::rounding, rounding_mode_names>(), .meaning = "nearest (ties to even), stochastic"},
-    {.name = "overflow", .field = word_field<&FormatsConfig::overflow, overflow_mode_names>(), .meaning = "infinity (E4M3: not a number), saturate"},
+    {.name = "accumulate", .field = word_field<&FormatsConfig::accumulates_in_format, accumulate_names>(), .meaning = "f32, format: what rounds the partial sums of products with matrices"},
+    {.name = "rounding", .field = word_field<&FormatsConfig::stochastic, rounding_names>(), .meaning = "nearest (ties to even), stochastic"},
+    {.name = "overflow", .field = word_field<&FormatsConfig::saturates, overflow_names>(), .meaning = "infinity (E4M3: not a number), saturate"},
     {.name = "loss_scale", .field = &FormatsConfig::loss_scale, .range = between(0, 1e30), .meaning = "factor of the loss in the backward pass, taken off where gradients are compared"},
     {.name = "massive", .field = &FormatsConfig::massive, .range = from_to(1, 1e6), .meaning = "factor of some features of the input in runs of their own; 1: none"},
     {.name = "massive_features", .field = &FormatsConfig::massive_features, .range = from_to(1, 1 << 20), .meaning = "how many features"},
@@ -94,11 +94,10 @@ Holding holding_for(const FormatsConfig& config, const TensorFormat& format, std
     const bool scaled = covered && (format.is_integer() || (part >= Part::inputs && format.is_narrow()));
     holding.parts[p] = {.format = covered ? format : *find_tensor_format(config.rest),
                         .scale = scaled ? config.scale : ScaleOver::nothing,
-                        .overflow = config.overflow == OverflowMode::saturate ? Rounding::Overflow::saturate
-                                                                              : Rounding::Overflow::as_stored,
-                        .stochastic = config.rounding == RoundingMode::stochastic};
+                        .overflow = config.saturates ? Rounding::Overflow::saturate : Rounding::Overflow::as_stored,
+                        .stochastic = config.stochastic};
   }
-  if (config.accumulate == Accumulate::format && !format.is_integer() && format.floating.precision < 24) {
+  if (config.accumulates_in_format && !format.is_integer() && format.floating.precision < 24) {
     holding.sums = format.floating;
   }
   return holding;

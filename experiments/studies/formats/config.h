@@ -9,19 +9,10 @@
 
 namespace periscope::formats {
 
-/// In what the sums of products with weight matrices are accumulated.
-enum class Accumulate { f32, format };
+/// The words of flags: false and true.
 inline constexpr std::array<std::string_view, 2> accumulate_names{"f32", "format"};
-static_assert(are_names_of<Accumulate>(accumulate_names));
-
-enum class RoundingMode { nearest, stochastic };
-inline constexpr std::array<std::string_view, 2> rounding_mode_names{"nearest", "stochastic"};
-static_assert(are_names_of<RoundingMode>(rounding_mode_names));
-
-/// The fate of numbers beyond the largest of a format.
-enum class OverflowMode { infinity, saturate };
-inline constexpr std::array<std::string_view, 2> overflow_mode_names{"infinity", "saturate"};
-static_assert(are_names_of<OverflowMode>(overflow_mode_names));
+inline constexpr std::array<std::string_view, 2> rounding_names{"nearest", "stochastic"};
+inline constexpr std::array<std::string_view, 2> overflow_names{"infinity", "saturate"};
 
 /// [formats]: in which formats a pass is run, and what of it is held in them.
 struct FormatsConfig : config::Config {
@@ -29,9 +20,9 @@ struct FormatsConfig : config::Config {
   std::vector<std::string> covers{};  ///< parts; empty: all, of formats of 8 bits or fewer inputs and weights
   std::string rest = "bf16";          ///< the format of the other parts
   ScaleOver scale = ScaleOver::row;
-  Accumulate accumulate = Accumulate::f32;
-  RoundingMode rounding = RoundingMode::nearest;
-  OverflowMode overflow = OverflowMode::infinity;
+  bool accumulates_in_format = false;  ///< sums of products with weight matrices, else in f32
+  bool stochastic = false;
+  bool saturates = false;    ///< numbers beyond the largest of a format
   double loss_scale = 1.0;   ///< factor of the loss's gradient, which is taken off again where gradients are compared
   double massive = 1.0;      ///< factor of the first features of the input in runs of their own; 1: no such runs
   int massive_features = 1;  ///< how many

@@ -8,6 +8,7 @@
 #include "experiments/engine/judge/verdict_columns.h"
 #include "experiments/engine/result/table.h"
 #include "experiments/studies/formats/formats.h"
+#include "theory/kernels/kernel.h"
 
 namespace periscope::formats {
 namespace {
@@ -176,12 +177,23 @@ Table<Row> format_table() {
   return table;
 }
 
+const Curve* predicted_moment(const Row& c) {
+  return c.stack.prediction.profile.find(Statistic::second_moment, Signal::x_out);
+}
+
+std::optional<std::vector<double>> predicted_maxima(const Row& c) {
+  const Curve* q = predicted_moment(c);
+  if (q == nullptr) return std::nullopt;
+  // |x| of n symmetric entries is as large as the largest of 2n.
+  const double entries = 2.0 * c.stack.spec.input.tokens * c.stack.spec.model.width;
+  std::vector<double> maxima;
+  for (const double moment : q->value) maxima.push_back(theory::typical_maximum(entries, std::sqrt(moment)));
+  return maxima;
+}
+
 const Table<Row>& stack_table() {
   static const Table<Row> all = [] {
     const std::string on_depth = "stack depth";
-    const auto predicted = [](const Row& c) {
-      return c.stack.prediction.profile.find(Statistic::second_moment, Signal::x_out);
-    };
     Table<Row> table;
     table
         .column({"placement", "stack", "", "normalization placement (T1)"},
@@ -189,12 +201,10 @@ const Table<Row>& stack_table() {
         .column({"input", "stack", "", "what enters the stack"},
                 [](const Row& c) { return input_kind_names[static_cast<std::size_t>(c.stack.spec.input.kind)]; })
         .curve({"second_moment_predicted", on_depth, "1", "mean square of the stream, predicted at this width (T25)"},
-               {"second_moment_predicted_stderr", on_depth, "1", "its standard error"}, predicted)
+               {"second_moment_predicted_stderr", on_depth, "1", "its standard error"}, predicted_moment)
         .column_if_any({"maximum_predicted", on_depth, "1",
                         "about the largest |x| of the stream, after norm C where there is one (T18)"},
-                       [=](const Row& c) {
-                         return predicted(c) == nullptr ? std::nullopt : std::optional(c.stack.predicted_maxima());
-                       })
+                       predicted_maxima)
         .rows("format", format_table(), [](const Row& c) {
           std::vector<Row> rows;
           for (const FormatResult& format : c.stack.formats) rows.push_back({c.sites, c.stack, &format});

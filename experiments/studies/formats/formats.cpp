@@ -8,7 +8,6 @@
 #include "experiments/engine/settings/theory_parameters.h"
 #include "sim/backends.h"
 #include "theory/certify/certificate.h"
-#include "theory/kernels/kernel.h"
 
 namespace periscope::formats {
 namespace {
@@ -69,7 +68,7 @@ void certify_formats(const FormatsConfig& config, const std::vector<TensorFormat
   const config::TheoryParameters parameters(ops, spec.model, weights);
   const theory::InputDomain domain{.tokens = spec.input.kind != InputKind::gaussian,
                                    .largest = spec.model.embedding_norm ? theory::infinity : stack.largest_input};
-  const Arithmetic kind = config.accumulate == Accumulate::format ? Arithmetic::pure : Arithmetic::mixed;
+  const Arithmetic kind = config.accumulates_in_format ? Arithmetic::pure : Arithmetic::mixed;
   for (std::size_t f = 0; f < formats.size(); ++f) {
     if (!certificate_counts(holding_for(config, formats[f], 0), formats[f])) continue;
     progress.throw_if_stop_requested();
@@ -110,18 +109,6 @@ FormatsStack empty_stack(const FormatsConfig& config, const std::vector<TensorFo
 
 std::size_t FormatsStack::position(const Site& site) const {
   return static_cast<std::size_t>(std::ranges::find(sites, site) - sites.begin());
-}
-
-std::vector<double> FormatsStack::predicted_maxima() const {
-  const Curve* q = prediction.profile.find(Statistic::second_moment, Signal::x_out);
-  std::vector<double> maxima;
-  if (q == nullptr) return maxima;
-  // |x| of n symmetric entries is as large as the largest of 2n.
-  const double entries = 2.0 * spec.input.tokens * spec.model.width;
-  for (const double second_moment : q->value) {
-    maxima.push_back(theory::typical_maximum(entries, std::sqrt(second_moment)));
-  }
-  return maxima;
 }
 
 void add(FormatsStack& stack, const SeedReading& reading) {

@@ -88,8 +88,6 @@ struct FormatsStack {
   }
   /// The position of a site; sites.size() if the run does not compare it.
   [[nodiscard]] std::size_t position(const Site& site) const;
-  /// T18: about the largest |x_out| at every depth, from the predicted second moment.
-  [[nodiscard]] std::vector<double> predicted_maxima() const;
 };
 
 struct FormatsResult {

@@ -27,7 +27,6 @@ class NoiseSum {
   NoiseSum(const Backend& ops, const StackSpec& spec, const TruthKeeper& truth, const WeightGradientSizes& weights,
            const Holding& holding)
       : ops_(ops), spec_(spec), truth_(truth), weights_(weights), holding_(holding) {}
-
   void add_input(const Entering& entering) {
     const Quantization& stream = holding_.of(Part::stream);
     if (spec_.input.kind == InputKind::gaussian) return rounded(stream, -1, Signal::x_out);

@@ -77,9 +77,8 @@ std::string table(const FormatsResult& result, const FormatsConfig& config) {
              "held in the format: {}; in {}: the rest. sums in {}, rounding {}, scale over {}.\n",
              config.covers.empty() ? "everything, in 8 bits or fewer what matrices read and their weights"
                                    : fmt::format("{}", fmt::join(config.covers, ", ")),
-             config.rest, accumulate_names[static_cast<std::size_t>(config.accumulate)],
-             rounding_mode_names[static_cast<std::size_t>(config.rounding)],
-             scale_over_names[static_cast<std::size_t>(config.scale)]);
+             config.rest, accumulate_names[config.accumulates_in_format ? 1 : 0],
+             rounding_names[config.stochastic ? 1 : 0], scale_over_names[static_cast<std::size_t>(config.scale)]);
 }
 
 }  // namespace periscope::formats
