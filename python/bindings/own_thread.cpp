@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -17,91 +18,64 @@
 namespace periscope::python {
 namespace {
 
-/// Blocks signals of the calling thread, and so of the threads that it starts, while it lives: they are for the
-/// interpreter's own threads. Those of a thread's own faults stay.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    for (const int of_a_fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, of_a_fault);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+/// Blocks signals of the calling thread, and so of the threads that it starts: they are for the interpreter's own
+/// threads. Signals of a thread's own faults stay.
+void block_signals() {
+  sigset_t all;
+  sigfillset(&all);
+  for (const int of_a_fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, of_a_fault);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+}
 
- private:
-  sigset_t before_{};
-};
-
-/// The runs of this process. At the interpreter's end all are stopped and waited for. A daemon thread that comes back
-/// to an ending interpreter would end the process by std::terminate, so it sleeps until the process ends.
+/// The runs of this process, all of whose functions are called with the GIL. At the interpreter's end all runs are
+/// stopped and waited for. A daemon thread that comes back to an ending interpreter would end the process by
+/// std::terminate, so it sleeps until the process ends.
 class Runs {
  public:
-  /// To be called with the GIL.
-  static Runs& all();
-  /// Both are called with the GIL. Once the interpreter is ending, begin throws Error on the thread that ends it, and
-  /// neither returns on another one.
-  void begin(WatchedProgress& progress);
-  void end(WatchedProgress& progress);
-  /// Called with the GIL, which it lets go while it waits.
-  void stop_all();
+  /// Never destroyed, as threads may end after every static object. A forked child has none of its parent's threads,
+  /// and no run.
+  static Runs& all() {
+    static Runs* runs = new Runs;
+    if (runs->process_ != ::getpid()) runs = new Runs;
+    return *runs;
+  }
+  /// Throws Error on the thread that ends the interpreter.
+  void begin(WatchedProgress& progress) {
+    sleep_if_ending();
+    if (ending_) throw Error(ExitCode::stopped_early, "the interpreter is ending: no run begins");
+    const std::lock_guard lock(mutex_);
+    running_.insert(&progress);
+  }
+  void end(WatchedProgress& progress) {
+    {
+      const std::lock_guard lock(mutex_);
+      running_.erase(&progress);
+      none_left_.notify_all();
+    }
+    sleep_if_ending();
+  }
+  /// Releases the GIL while it waits.
+  void stop_all() {
+    ending_ = std::this_thread::get_id();
+    const nanobind::gil_scoped_release released;
+    std::unique_lock lock(mutex_);
+    for (WatchedProgress* progress : running_) progress->stop();
+    none_left_.wait(lock, [&] { return running_.empty(); });
+  }
 
  private:
-  void sleep_if_ending();
-
-  std::mutex mutex_;
-  std::condition_variable none_left_;
-  std::set<WatchedProgress*> running_;
-  const pid_t process_ = ::getpid();
-  std::optional<std::thread::id> ending_;  ///< the thread that ends the interpreter, once it does
-};
-
-/// Threads may end after every static object. A forked child has none of its parent's threads, and no run.
-Runs& Runs::all() {
-  static Runs* runs = new Runs;
-  if (runs->process_ != ::getpid()) runs = new Runs;
-  return *runs;
-}
-
-void Runs::begin(WatchedProgress& progress) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!ending_) {
-      running_.insert(&progress);
-      return;
-    }
-  }
-  sleep_if_ending();
-  throw Error(ExitCode::stopped_early, "the interpreter is ending: no run begins");
-}
-
-void Runs::end(WatchedProgress& progress) {
-  {
-    const std::lock_guard lock(mutex_);
-    running_.erase(&progress);
-    none_left_.notify_all();
-  }
-  sleep_if_ending();
-}
-
-void Runs::sleep_if_ending() {
-  {
-    const std::lock_guard lock(mutex_);
+  void sleep_if_ending() const {
     if (!ending_ || *ending_ == std::this_thread::get_id()) return;
+    PyEval_SaveThread();
+    while (true) ::pause();
   }
-  PyEval_SaveThread();
-  while (true) ::pause();
-}
 
-void Runs::stop_all() {
-  const nanobind::gil_scoped_release released;
-  std::unique_lock lock(mutex_);
-  ending_ = std::this_thread::get_id();
-  for (WatchedProgress* progress : running_) progress->stop();
-  none_left_.wait(lock, [&] { return running_.empty(); });
-}
+  const pid_t process_ = ::getpid();
+  std::optional<std::thread::id> ending_;  ///< the thread that ends the interpreter, once it does; under the GIL
+  std::mutex mutex_;
+  std::set<WatchedProgress*> running_;
+  std::condition_variable none_left_;
+};
 
 }  // namespace
 
@@ -168,28 +142,19 @@ void WatchedProgress::answer(bool go_on) {
 
 void on_own_thread(WatchedProgress& progress, const std::function<void()>& work, const std::function<void()>& watch) {
   constexpr int milliseconds = 50;
-  struct Registered {
-    explicit Registered(WatchedProgress& of) : progress(of) { Runs::all().begin(progress); }
-    Registered(const Registered&) = delete;
-    Registered& operator=(const Registered&) = delete;
-    ~Registered() { Runs::all().end(progress); }
-    WatchedProgress& progress;
-  };
-  const Registered registered(progress);
+  Runs::all().begin(progress);
+  const std::shared_ptr<void> ended(nullptr, [&](void*) { Runs::all().end(progress); });  // whatever is thrown
   std::exception_ptr failure;
   std::exception_ptr interruption;
-  std::thread thread;
-  {
-    const SignalsBlocked blocked;
-    thread = std::thread([&] {
-      try {
-        work();
-      } catch (...) {
-        failure = std::current_exception();
-      }
-      progress.done();
-    });
-  }
+  std::thread thread([&] {
+    block_signals();
+    try {
+      work();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    progress.done();
+  });
   for (bool done = false; !done;) {
     {
       const nanobind::gil_scoped_release released;

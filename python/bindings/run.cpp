@@ -47,15 +47,6 @@ void compute(Result& result, const study::Request& request, WatchedProgress& pro
   free_idle_memory();
 }
 
-/// Rethrows the error in flight; adds where tasks are cached.
-template <class E>
-[[noreturn]] void throw_naming_cache(const E& error, const stacks::Progress& progress,
-                                     const std::optional<cache::Cache>& tasks) {
-  if (!progress.is_resumable() || !tasks) throw;
-  throw E(error.code(), fmt::format("{}; finished tasks are cached in {}, and the same call resumes from them",
-                                    error.what(), tasks->folder()));
-}
-
 nb::dict record_of(const stacks::TrainingRecord& record) {
   nb::dict values;
   for (const auto& [name, numbers] : *record.values) values[name.c_str()] = numbers;
@@ -122,25 +113,24 @@ nb::dict variables(nb::handle self) {
   return all;
 }
 
-nb::dict facts(const Result& result) {
+/// The attributes of the result's file.
+nb::dict attributes(const Result& result, const std::vector<std::string>& argv) {
+  dataset::Dataset data;
+  if (result.outcome.data) data.facts = result.outcome.data->facts;
+  data.circumstances = study::circumstances(argv, result.threads, result.seconds);
   nb::dict all;
-  if (!result.outcome.data) return all;
-  for (const auto& [name, value] : result.outcome.data->facts) {
-    if (const auto* text = std::get_if<std::string>(&value)) {
+  for (const auto& [name, fact] : dataset::attributes_of(data)) {
+    if (const auto* text = std::get_if<std::string>(&fact)) {
       all[name.c_str()] = config::valid_utf8(*text);
-    } else if (const auto* json = std::get_if<dataset::JsonText>(&value)) {
+    } else if (const auto* json = std::get_if<dataset::JsonText>(&fact)) {
       all[name.c_str()] = config::valid_utf8(json->text);
-    } else if (const auto* whole = std::get_if<std::int64_t>(&value)) {
+    } else if (const auto* whole = std::get_if<std::int64_t>(&fact)) {
       all[name.c_str()] = *whole;
     } else {
-      all[name.c_str()] = std::get<double>(value);
+      all[name.c_str()] = std::get<double>(fact);
     }
   }
   return all;
-}
-
-std::string circumstances(const Result& result, const std::vector<std::string>& argv) {
-  return config::json_text(dataset::json_of(study::circumstances(argv, result.threads, result.seconds)));
 }
 
 /// The whole answer as JSON, as --json has it.
@@ -165,10 +155,12 @@ std::shared_ptr<Result> run(const std::string& name, study::Request request, con
   try {
     on_own_thread(
         progress, [&] { compute(*result, request, progress); }, watcher(progress, on_progress, on_record));
-  } catch (const stacks::OutOfMemory& error) {
-    throw_naming_cache(error, progress, result->tasks);
   } catch (const Error& error) {
-    throw_naming_cache(error, progress, result->tasks);
+    if (!progress.is_resumable() || !result->tasks) throw;
+    const std::string what = fmt::format("{}; finished tasks are cached in {}, and the same call resumes from them",
+                                         error.what(), result->tasks->folder());
+    if (dynamic_cast<const stacks::OutOfMemory*>(&error) != nullptr) throw stacks::OutOfMemory(error.code(), what);
+    throw Error(error.code(), what);
   }
   show(progress, on_progress);
   return result;
@@ -246,8 +238,7 @@ void add_run(nb::module_& module) {
                      return config::valid_utf8(dataset::without_colours(dataset::within_table_width(r.outcome.table)));
                    })
       .def("variables", [](nb::handle self) { return variables(self); })
-      .def("facts", &facts)
-      .def("circumstances", &circumstances, "argv"_a)
+      .def("attributes", &attributes, "argv"_a)
       .def("json", &json, "argv"_a);
   module.def("run", &run, "name"_a, "request"_a, "on_progress"_a = nb::none(), "on_record"_a = nb::none(),
              "Runs a study.");

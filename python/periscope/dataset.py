@@ -43,8 +43,7 @@ def of_result(result: "Result", argv: list[str]) -> xr.Dataset:
         values = tidy(values, _STORED[kind].get("_FillValue"))
         variable = xr.Variable(dimensions, values, {k: v for k, v in words.items() if v})
         (coordinates if is_label or dimensions == [name] else data)[name] = variable
-    attributes = {**result.facts(), "circumstances": result.circumstances(argv)}
-    return xr.Dataset(data, coordinates, attributes)
+    return xr.Dataset(data, coordinates, result.attributes(argv))
 
 
 def open(path: "str | os.PathLike[str]") -> xr.Dataset:  # noqa: A001  # the name that libraries of datasets use
