@@ -13,7 +13,6 @@ namespace periscope::dataset {
 namespace {
 
 constexpr std::size_t longest_word = 32;  ///< a longer one may be broken anywhere
-constexpr std::string_view no_colour = "\x1b[0m";
 
 /// Whether a byte of UTF-8 begins a character.
 bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
@@ -45,19 +44,6 @@ std::size_t bytes_within(std::string_view text, std::size_t width) {
     end = next;
   }
   return end;
-}
-
-/// Ends a colour that a line leaves on with the line, and begins it again in the next.
-void close_colours(std::vector<std::string>& lines) {
-  std::string on;
-  for (std::string& line : lines) {
-    line.insert(0, on);
-    for (std::size_t at = line.find("\x1b["); at != std::string::npos; at = line.find("\x1b[", at + 1)) {
-      const std::string code = line.substr(at, line.find('m', at) - at + 1);
-      on = code == no_colour ? "" : code;
-    }
-    if (!on.empty()) line += no_colour;
-  }
 }
 
 /// The width of the narrowest column that holds a cell without breaking a word. A cell that begins with a space is
@@ -119,7 +105,6 @@ std::vector<std::string> broken(std::string_view line, std::size_t width) {
     is_empty = false;
   }
   if (!current.empty()) lines.push_back(std::move(current));
-  close_colours(lines);
   return lines;
 }
 

@@ -16,10 +16,10 @@ class Cache;
 
 namespace periscope::stacks {
 
-/// Thrown from the depth of a function that was asked to stop; until_stopped catches it at the top.
+/// Thrown by a function that was asked to stop; until_stopped catches it.
 struct Stopped {};
 
-/// Calls f; true if it was stopped.
+/// Calls f; returns true if it was stopped.
 template <class F>
 bool until_stopped(const F& f) {
   try {
@@ -30,16 +30,17 @@ bool until_stopped(const F& f) {
   }
 }
 
-/// A record of a stack that trains, as whoever watches sees it.
+/// A record of a stack in training, as callers see it.
 struct TrainingRecord {
   std::string run;  ///< "peri-seed0"
   std::string placement;
   std::uint64_t seed = 0;
   int step = 0;  ///< steps that are done
   int steps = 0;
-  double loss = 0.0;       ///< of the last step; NaN before the first [nat]
-  double grad_norm = 0.0;  ///< likewise, before clipping [nat]
-  /// What was recorded, by column (training::RecordedValues).
+  // Of the last step; NaN before the first [nat].
+  double loss = 0.0;
+  double grad_norm = 0.0;  ///< before clipping
+  /// By column (training::RecordedValues).
   const std::map<std::string, std::vector<double>>* values = nullptr;
 };
 
@@ -62,9 +63,9 @@ class ProgressMeter {
 
   [[nodiscard]] std::int64_t tasks() const { return tasks_; }
   [[nodiscard]] bool is_within_task() const { return part_ > 0.0; }
-  /// Tasks that are done, with the share of the one in hand.
+  /// Tasks that are done, with the share of the current one.
   [[nodiscard]] double done() const { return computed_ + cached_ + part_; }
-  /// Returns the share of all tasks that is done, 0 to 1; nothing before any were begun.
+  /// Returns the share of all tasks that is done, 0 to 1; nothing before begin.
   [[nodiscard]] std::optional<double> share() const {
     return tasks_ == 0 ? std::nullopt : std::optional(std::min(1.0, done() / static_cast<double>(tasks_)));
   }
@@ -84,9 +85,8 @@ class ProgressMeter {
 
  private:
   std::int64_t tasks_ = 0;
-  double computed_ = 0.0;  ///< tasks, by this run
-  double cached_ = 0.0;    ///< tasks
-  double part_ = 0.0;      ///< of the task in hand
+  // In tasks; part_ of the current one.
+  double computed_ = 0.0, cached_ = 0.0, part_ = 0.0;
   Clock::time_point start_ = Clock::now();
 };
 
@@ -101,52 +101,45 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   virtual ~Progress() = default;
 
-  /// Begins `what`, a number of tasks; what was counted before is done.
+  /// Begins `what`, a number of tasks; the previous ones are done.
   void begin(const std::string& what, std::int64_t tasks) {
-    report(Report::begun, [&] {
+    report(Report::begun, "", [&] {
       what_ = what;
-      label_ = "";
       meter_.start(tasks);
     });
   }
   /// The next tasks are called `label`.
   void next(const std::string& label) {
-    report(Report::next, [&] { label_ = label; });
+    report(Report::next, label, [] {});
   }
   /// `count` tasks, called `label`, were computed.
   void step(const std::string& label, int count = 1) {
-    report(Report::computed, [&] {
-      label_ = label;
-      meter_.step(count);
-    });
+    report(Report::computed, label, [&] { meter_.step(count); });
   }
   /// `count` tasks were restored from the cache; excluded from the rate estimate.
   void cached(const std::string& label, int count = 1) {
-    report(Report::cached, [&] {
-      label_ = label;
-      meter_.cached(count);
-    });
+    report(Report::cached, label, [&] { meter_.cached(count); });
   }
   /// This share of the next task is done, for tasks that take long.
   void part(double share) {
-    report(Report::part, [&] { meter_.part(share); });
+    report(Report::part, std::nullopt, [&] { meter_.part(share); });
   }
   /// All tasks are done; `what` names the work that remains.
   void finish(const std::string& what) {
-    report(Report::finishing, [&] { label_ = what; });
+    report(Report::finishing, what, [] {});
   }
-  /// A stack that trains was recorded. False: it ends here, with what it has; the others go on. One thread at a time.
+  /// A stack in training was recorded. Returns false to end its run here; others continue. One thread at a time.
   [[nodiscard]] virtual bool recorded(const TrainingRecord& /*record*/) { return true; }
   /// Whole lines for people.
   virtual void say(const std::string& /*lines*/) {}
-  /// From now on the same command resumes a run that is stopped from `folder`. One thread at a time.
+  /// From now on the same command resumes a stopped run from `folder`. One thread at a time.
   void set_resumable(const std::string& folder) {
     resumable_ = true;
     on_resumable(folder);
   }
   [[nodiscard]] bool is_resumable() const { return resumable_; }
 
-  /// A function that sees this ends soon, with a result that is marked stopped_early. Any thread may ask.
+  /// Whether the function should end soon, with a result that is marked stopped_early. Any thread may ask.
   [[nodiscard]] virtual bool stop_requested() const { return false; }
   void throw_if_stop_requested() const {
     if (stop_requested()) throw Stopped();
@@ -154,8 +147,8 @@ class Progress {
   /// Null if nothing is cached.
   [[nodiscard]] const cache::Cache* task_cache() const { return cache_; }
   void use_cache(const cache::Cache* cache) { cache_ = cache; }
-  /// For a prediction (theory::OnShare), which is the next task: shows how far it is, and ends it, by Stopped, when
-  /// the run is asked to stop.
+  /// For a prediction (theory::OnShare), which is the next task: shows its share, and throws Stopped when asked to
+  /// stop.
   [[nodiscard]] std::function<void(double)> on_share() {
     return [this](double share) {
       throw_if_stop_requested();
@@ -171,13 +164,14 @@ class Progress {
 
   std::mutex mutex_;
   std::string what_;
-  std::string label_;  ///< of the task that was done last, or is in hand
+  std::string label_;  ///< of the last or current task
   ProgressMeter meter_;
 
  private:
   template <class Change>
-  void report(Report kind, const Change& change) {
+  void report(Report kind, const std::optional<std::string>& label, const Change& change) {
     const std::scoped_lock lock(mutex_);
+    if (label) label_ = *label;
     change();
     on_report(kind);
   }

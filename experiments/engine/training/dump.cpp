@@ -24,27 +24,20 @@ std::vector<std::string> file_names(bool with_windows) {
   return names;
 }
 
-void write_batches(const Backend& ops, const TrainCell& cell, const Corpus& corpus, OutputFile& output) {
-  const TrainSpec& train = cell.train;
-  const int length = cell.spec.input.tokens + 1;
-  stacks::TensorFile file(ops, output, {{"tokens", SafetensorsType::i64, {train.steps, train.batch, length}}});
-  std::vector<std::int64_t> all;
-  all.reserve(static_cast<std::size_t>(train.steps) * static_cast<std::size_t>(train.batch) *
-              static_cast<std::size_t>(length));
-  for (int step = 1; step <= train.steps; ++step) {
-    const Windows batch = training_batch(corpus, length, train.batch, cell.seed, step);
-    all.insert(all.end(), batch.tokens.begin(), batch.tokens.end());
-  }
-  file.put("tokens", all);
+void write_tokens(const Backend& ops, const std::vector<std::int64_t>& shape, const std::vector<int>& tokens,
+                  OutputFile& output) {
+  stacks::TensorFile file(ops, output, {{"tokens", SafetensorsType::i64, shape}});
+  file.put("tokens", tokens);
   file.close();
 }
 
-void write_windows(const Backend& ops, const TrainCell& cell, const Corpus& corpus, OutputFile& output) {
-  const int length = cell.spec.input.tokens + 1;
-  const int count = cell.train.record_sequences;
-  stacks::TensorFile file(ops, output, {{"tokens", SafetensorsType::i64, {count, length}}});
-  file.put("tokens", held_out(corpus, length, count).tokens);
-  file.close();
+std::vector<int> all_batches(const TrainCell& cell, const Corpus& corpus) {
+  std::vector<int> all;
+  for (int step = 1; step <= cell.train.steps; ++step) {
+    const Windows batch = training_batch(corpus, cell.spec.input.tokens + 1, cell.train.batch, cell.seed, step);
+    all.insert(all.end(), batch.tokens.begin(), batch.tokens.end());
+  }
+  return all;
 }
 
 void write_steps(const Backend& ops, const CellHistory& history, OutputFile& output) {
@@ -121,9 +114,14 @@ void Dump::write(const Backend& ops, const TrainedCell& trained, const Corpus& c
   const ResidentWeights fresh(cell.spec, GeneratedWeights(ops, cell.spec, master_dtype(cell.dtype), cell.seed));
   write_weights(ops, fresh.parameters(), SafetensorsType::f64, files_.file(initial));
   write_weights(ops, trained.parameters, SafetensorsType::f64, files_.file(final_weights));
-  write_batches(ops, cell, corpus, files_.file(batches));
+  const TrainSpec& train = cell.train;
+  const int length = cell.spec.input.tokens + 1;
+  write_tokens(ops, {train.steps, train.batch, length}, all_batches(cell, corpus), files_.file(batches));
   write_steps(ops, trained.history, files_.file(steps));
-  if (with_windows_) write_windows(ops, cell, corpus, files_.file(windows));
+  if (with_windows_) {
+    const Windows windows_read = held_out(corpus, length, train.record_sequences);
+    write_tokens(ops, {train.record_sequences, length}, windows_read.tokens, files_.file(windows));
+  }
   nlohmann::ordered_json resolved = config::resolved_json(cell.spec);
   resolved["train"] = config::section_json(train_section, cell.train);
   files_.file(configuration).write_at(0, config::json_text(resolved, 2) + "\n");
