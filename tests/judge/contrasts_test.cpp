@@ -1,4 +1,4 @@
-#include "experiments/engine/judge/contrasts.h"
+#include "experiments/engine/judge/stack_verdicts.h"
 
 #include <vector>
 

@@ -1,5 +1,8 @@
 #include "experiments/engine/judge/depth_fit.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
@@ -66,41 +69,28 @@ struct Fitted {
   MatrixXd derivatives;
 };
 
-/// At lag one, about 0.
-double autocorrelation(const VectorXd& residuals) {
-  const double square = residuals.squaredNorm();
-  if (square == 0.0) return 0.0;
-  const Eigen::Index pairs = residuals.size() - 1;
-  return residuals.head(pairs).dot(residuals.tail(pairs)) / square;
-}
-
-/// Σ_ij x_ij ρ^|i−j|, of the sums of x by |i − j|.
-double with_powers(const VectorXd& diagonal_sums, double rho) {
-  double sum = 0.0;
-  for (Eigen::Index lag = diagonal_sums.size() - 1; lag >= 0; --lag) sum = sum * rho + diagonal_sums(lag);
-  return sum;
-}
-
-/// Sums of a symmetric matrix's entries by |i − j|.
-VectorXd diagonal_sums_of(const MatrixXd& x) {
-  VectorXd sums(x.rows());
-  for (Eigen::Index lag = 0; lag < x.rows(); ++lag) sums(lag) = (lag == 0 ? 1.0 : 2.0) * x.diagonal(lag).sum();
-  return sums;
-}
-
-/// The autocorrelation of the errors, at least 0, whose residuals would be expected to have theirs: see GrowthFit.
+/// Returns ρ of GrowthFit for the closest law's fit: the root of Σ_ij (MAM − r M)_ij ρ^|i−j|, where r is the residuals'
+/// autocorrelation at lag one; 0 if that is negative.
 double error_autocorrelation(const Fitted& law) {
   constexpr double largest = 0.99;
-  const Eigen::Index n = law.residuals.size();
+  const VectorXd& r = law.residuals;
+  const Eigen::Index n = r.size();
+  const double square = r.squaredNorm();
+  const double found = square == 0.0 ? 0.0 : r.head(n - 1).dot(r.tail(n - 1)) / square;
   const MatrixXd q =
       Eigen::HouseholderQR<MatrixXd>(law.derivatives).householderQ() * MatrixXd::Identity(n, law.derivatives.cols());
   const MatrixXd left = MatrixXd::Identity(n, n) - q * q.transpose();
   MatrixXd neighbours = MatrixXd::Zero(n, n);
   neighbours.diagonal(1).setConstant(0.5);
   neighbours.diagonal(-1).setConstant(0.5);
-  const VectorXd products = diagonal_sums_of(left * neighbours * left), squares = diagonal_sums_of(left);
-  const double found = autocorrelation(law.residuals);
-  const auto is_below = [&](double rho) { return with_powers(products, rho) < found * with_powers(squares, rho); };
+  const MatrixXd difference = left * neighbours * left - found * left;
+  const auto is_below = [&](double rho) {
+    double sum = 0.0;
+    for (Eigen::Index lag = n - 1; lag >= 0; --lag) {
+      sum = sum * rho + (lag == 0 ? 1.0 : 2.0) * difference.diagonal(lag).sum();
+    }
+    return sum < 0.0;
+  };
   if (!is_below(0.0)) return 0.0;
   double low = 0.0, high = largest;
   while (high - low > 1e-9) {
@@ -172,13 +162,12 @@ std::vector<GrowthLaw> likely_laws(const GrowthFit& fit) {
 }
 
 std::string likely_laws_in_words(const GrowthFit& fit) {
-  std::string words;
-  const std::vector<GrowthLaw> likely = likely_laws(fit);
-  for (const GrowthLaw law : likely) {
-    if (!words.empty()) words += law == likely.back() ? " and " : ", ";
-    words += growth_law_names[static_cast<std::size_t>(law)];
-  }
-  return likely.empty() ? std::string(no_growth_law) : (likely.size() > 1 ? "not decided between " : "") + words;
+  std::vector<std::string_view> names;
+  for (const GrowthLaw law : likely_laws(fit)) names.push_back(growth_law_names[static_cast<std::size_t>(law)]);
+  if (names.size() < 2) return std::string(names.empty() ? no_growth_law : names.front());
+  const std::string_view last = names.back();
+  names.pop_back();
+  return fmt::format("not decided between {} and {}", fmt::join(names, ", "), last);
 }
 
 }  // namespace periscope::judge

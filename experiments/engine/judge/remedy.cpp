@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <ranges>
 
 namespace periscope::judge {
 namespace {
@@ -54,23 +55,6 @@ std::string keys_in_the_way(const std::vector<Test>& tests, double level, int wi
   return fmt::format("{}", fmt::join(keys, ", "));
 }
 
-/// The fewest seeds, from `seeds` to 1024 times as many, of which `enough` is true, which is true of all that are more;
-/// 0 if there are none.
-template <class Enough>
-int seeds_that_decide(int seeds, const Enough& enough) {
-  int high = seeds;
-  while (!enough(high)) {
-    if (high >= most_times * seeds || high > std::numeric_limits<int>::max() / 2) return 0;
-    high *= 2;
-  }
-  int low = high == seeds ? seeds - 1 : high / 2;  // too few, or not less than there are
-  while (high - low > 1) {
-    const int middle = low + (high - low) / 2;
-    (enough(middle) ? high : low) = middle;
-  }
-  return high;
-}
-
 /// A number of seeds to two digits, upwards.
 int rounded_up(int seeds) {
   if (seeds < 100) return seeds;
@@ -78,10 +62,17 @@ int rounded_up(int seeds) {
   return (seeds + unit - 1) / unit * unit;
 }
 
-/// The fewest seeds with which it decides at this width, or 0.
+/// Returns the fewest seeds, from `seeds` to 1024 times as many, with which all tests decide; 0 if there are none.
 int fewest(const std::vector<Test>& tests, double level, int seeds, double width_times, double sharper) {
-  return seeds_that_decide(
-      seeds, [&](int n) { return decides(tests, level, static_cast<double>(n) / seeds, width_times, sharper); });
+  const auto too_few = [&](int n) {
+    return !decides(tests, level, static_cast<double>(n) / seeds, width_times, sharper);
+  };
+  int high = seeds;
+  for (; too_few(high); high *= 2) {
+    if (high >= most_times * seeds || high > std::numeric_limits<int>::max() / 2) return 0;
+  }
+  const auto fewer = std::views::iota(std::min(high, std::max(seeds, high / 2 + 1)), high);
+  return high - static_cast<int>(fewer.end() - std::ranges::partition_point(fewer, too_few));
 }
 
 /// The smallest width, in powers of two times this one, at which `condition(times)` holds, or 0.

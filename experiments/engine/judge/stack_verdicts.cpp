@@ -3,15 +3,82 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <map>
+#include <string>
+#include <tuple>
 #include <utility>
 
-#include "experiments/engine/judge/contrasts.h"
+#include "experiments/engine/judge/seed_rows.h"
 
 namespace periscope::judge {
 namespace {
 
-/// Why a comparison cannot be judged, or "".
+/// The key of one contrast: statistic, place, and of modules whether it is attention.
+using Group = std::tuple<Statistic, Signal, std::optional<Weight>, std::string>;
+
+Group group_of(const Test& test) {
+  std::string kind;
+  if (!test.weight && test.signal == Signal::f_out) kind = ModelSpec::is_attention(test.index) ? "attention " : "mlp ";
+  return {test.statistic, test.signal, test.weight, kind};
+}
+
+/// The weighted sum of each row's numbers at the tests' places.
+Estimate weighted(const SeedCurves::Rows& rows, const std::vector<const Test*>& tests,
+                  const std::vector<double>& weights) {
+  std::vector<double> sums;
+  for (const std::vector<double>& row : rows) {
+    double& sum = sums.emplace_back(0.0);
+    for (std::size_t i = 0; i < tests.size(); ++i) {
+      sum += weights[i] * row.at(static_cast<std::size_t>(tests[i]->index)) / tests[i]->scale;
+    }
+  }
+  return mean_over_seeds(sums);
+}
+
+/// The error and the spread of the same sum over the replicates of T25's chain, within each sequence of token ids.
+void from_draws(const theory::Prediction& prediction, const std::vector<const Test*>& tests,
+                const std::vector<double>& weights, Test& result) {
+  const int block = prediction.draws_per_sequence;
+  double squares = 0.0;
+  for (std::size_t first = 0; first + static_cast<std::size_t>(block) <= prediction.draws.size();
+       first += static_cast<std::size_t>(block)) {
+    SeedCurves::Rows rows;
+    for (std::size_t r = first; r < first + static_cast<std::size_t>(block); ++r) {
+      rows.push_back(prediction.draws[r].find(result.statistic, result.signal)->value);
+    }
+    const double error = weighted(rows, tests, weights).error;  // NaN for one replicate
+    squares += error * error * block * (block - 1.0);
+  }
+  result.spread_degrees = prediction.finite_width_degrees;
+  result.replicates = prediction.finite_width_replicates;
+  result.spread = std::sqrt(squares / result.spread_degrees);
+  result.predicted.error = result.spread / std::sqrt(result.replicates);
+}
+
+Test contrast(const std::string& name, const SeedCurves::Rows& rows, const std::vector<const Test*>& tests,
+              const std::vector<double>& weights) {
+  Test result = *tests.front();
+  result.contrast = name;
+  result.index = 0;
+  result.scale = 1.0;
+  result.measured = weighted(rows, tests, weights);  // as a deviation from the prediction
+  result.predicted = {};
+  result.tolerated_bias = 0.0;
+  result.spread_degrees = 0;  // of one test, not of the sum
+  double predicted = 0.0;
+  for (std::size_t i = 0; i < tests.size(); ++i) {
+    const Test& test = *tests[i];
+    predicted += weights[i] * test.predicted.value / test.scale;
+    result.predicted.error += std::abs(weights[i]) * test.predicted.error / test.scale;
+    result.tolerated_bias += std::abs(weights[i]) * test.tolerated_bias / test.scale;
+  }
+  result.measured.value -= predicted;
+  return result;
+}
+
+/// Returns why a comparison cannot be judged, or "".
 std::string obstacle(const Comparison& c) {
   if (!c.prediction.refusal.empty()) return c.prediction.refusal;
   if (c.diverged_seeds > 0) return fmt::format("{} of {} seeds diverged", c.diverged_seeds, c.seeds);
@@ -33,6 +100,42 @@ StackVerdict tests_of(const Comparison& c, const config::AgreementOptions& optio
 
 }  // namespace
 
+std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test>& tests,
+                            const config::PowerLimits& limits) {
+  if (comparison.per_seed == nullptr) return {};
+  std::map<Group, std::vector<const Test*>> groups;
+  for (const Test& test : tests) {
+    // Tests of grad_sq replace those of log_grad_sq where a gradient is about zero; contrasts leave them out.
+    if (test.statistic == Statistic::grad_sq || !test.is_finite() || !(test.scale > 0.0)) continue;
+    groups[group_of(test)].push_back(&test);
+  }
+  std::vector<Test> all;
+  for (const auto& entry : groups) {
+    const auto& [statistic, signal, weight, kind] = entry.first;
+    const std::vector<const Test*>& members = entry.second;
+    const SeedCurves::Rows* rows =
+        weight ? comparison.per_seed->find(statistic, *weight) : comparison.per_seed->find(statistic, signal);
+    if (rows == nullptr || members.size() < 2) continue;
+    const std::vector<double> equal(members.size(), 1.0 / static_cast<double>(members.size()));
+    const bool drawn = !weight && comparison.prediction.exact_at_width_for(statistic, signal) &&
+                       comparison.prediction.draws_per_sequence > 1;
+    const auto add = [&](const std::string& name, const std::vector<double>& weights, double in_limits) {
+      Test test = contrast(std::get<std::string>(entry.first) + name, *rows, members, weights);
+      if (drawn) from_draws(comparison.prediction, members, weights, test);
+      test.limit = in_limits * limit_of(limits, test.statistic);
+      all.push_back(test);
+    };
+    add("mean", equal, 1.0);
+    if (members.size() < 3) continue;
+    std::vector<double> x;
+    for (const Test* test : members) x.push_back(test->index);
+    std::vector<double> slope = slope_weights(x);
+    for (double& w : slope) w *= x.back() - x.front();
+    add("slope", slope, 2.0);
+  }
+  return all;
+}
+
 std::vector<StackVerdict> verdicts_of(const std::vector<Comparison>& comparisons,
                                       const config::AgreementOptions& options) {
   std::vector<StackVerdict> stacks;
@@ -43,8 +146,9 @@ std::vector<StackVerdict> verdicts_of(const std::vector<Comparison>& comparisons
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     const std::string& refusal = comparisons[i].prediction.gradient_refusal;
     const bool measured = comparisons[i].measured.find(Statistic::grad_sq, Signal::x_out) != nullptr;
-    if (stacks[i].verdict == Verdict::inconclusive && measured && !refusal.empty())
+    if (stacks[i].verdict == Verdict::inconclusive && measured && !refusal.empty()) {
       stacks[i].reason = "gradients are not predicted: " + refusal;
+    }
   }
   return stacks;
 }

@@ -26,7 +26,7 @@ Estimate WidthFit::at(double inverse_width) const {
   const std::array<double, 3> x{1.0, inverse_width, inverse_width * inverse_width};
   double variance = 0.0;
   for (std::size_t i = 0; i < 3; ++i) {
-    for (std::size_t j = 0; j < 3; ++j) variance += x[i] * x[j] * covariance[i][j];
+    for (std::size_t j = 0; j < 3; ++j) variance += x[i] * x[j] * covariance(static_cast<int>(i), static_cast<int>(j));
   }
   return {limit.value + slope.value * x[1] + curvature.value * x[2], std::sqrt(std::max(0.0, variance))};
 }
@@ -51,20 +51,15 @@ WidthFit fit_width(const std::vector<int>& widths, const std::vector<Estimate>& 
   const Eigen::Vector3d coefficients = map * y;
   const Eigen::Vector3d scale(1.0, unit, unit * unit);
   const Eigen::MatrixXd spread = map * error.asDiagonal();
-  const Eigen::Matrix3d covariance = scale.asDiagonal() * (spread * spread.transpose()) * scale.asDiagonal();
 
   WidthFit fit;
+  fit.covariance = scale.asDiagonal() * (spread * spread.transpose()) * scale.asDiagonal();
   const auto estimate = [&](Eigen::Index i) {
-    return Estimate{coefficients(i) * scale(i), std::sqrt(covariance(i, i))};
+    return Estimate{coefficients(i) * scale(i), std::sqrt(fit.covariance(i, i))};
   };
   fit.limit = estimate(0);
   fit.slope = estimate(1);
   fit.curvature = estimate(2);
-  for (Eigen::Index i = 0; i < 3; ++i) {
-    for (Eigen::Index j = 0; j < 3; ++j) {
-      fit.covariance[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = covariance(i, j);
-    }
-  }
   const double largest = spread.row(0).cwiseAbs().maxCoeff();
   const Eigen::ArrayXd parts = (spread.row(0).array() / (largest > 0.0 ? largest : 1.0)).square();
   fit.degrees = largest > 0.0 ? parts.sum() * parts.sum() / (parts.square().sum() / (seeds - 1.0)) : seeds - 1.0;
