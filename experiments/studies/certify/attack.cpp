@@ -48,24 +48,13 @@ class Seed final : public SignalReplacer {
   Signal signal_;
 };
 
-/// The soft cap is monotone: climbing the scores climbs the logits too, and further where those are flat.
-Signal climbed(const ModelSpec& m, Signal signal) {
-  return signal == Signal::logits && m.head.soft_cap > 0.0 ? Signal::head_scores : signal;
-}
-
-/// The step in which a signal arises; −1 for what comes before the first.
-int step_of(const ModelSpec& m, const SignalPlace& place) {
-  return place.sublayer < 0 || is_of_step(place.signal) ? place.sublayer : m.step_with(place.sublayer);
-}
-
 double norm_of(const Backend& ops, const Tensor& x) {
   double sum = 0.0;
   for (const double s : ops.row_dots(x, x)) sum += s;
   return std::sqrt(sum);
 }
 
-/// Climbs from a random start: along the normalised gradient, a little farther after every success, half as far after
-/// every failure.
+/// Climbs from a random start along the normalized gradient. The step grows after a success and halves after a failure.
 AttackResult climb(const StackContext& c, const SignalPlace& place, double largest, const AttackOptions& o,
                    std::uint32_t restart) {
   const double spread = std::isinf(largest) ? 1.0 : largest;
@@ -125,15 +114,19 @@ bool can_climb(Signal signal) {
 }
 
 PeakGradient peak_gradient_at(const StackContext& c, const Tensor& input, const SignalPlace& place, bool back) {
-  const int end = c.model.sublayers();
+  const ModelSpec& m = c.model;
+  const int end = m.sublayers();
   SignalKeeper seen(Pass::forward);
-  Seed seed(place.sublayer, climbed(c.model, place.signal));
+  // The soft cap is monotone: climbing the scores climbs the logits too, and further where those are flat.
+  const bool capped = place.signal == Signal::logits && m.head.soft_cap > 0.0;
+  Seed seed(place.sublayer, capped ? Signal::head_scores : place.signal);
   const Hooks hooks{.recorders = {&seen}, .replacers = {&seed}};
   StackTape tape;
   tape.budget = std::numeric_limits<std::size_t>::max();
   StackTape* kept = back ? &tape : nullptr;
   const bool of_head = place.sublayer == end && !is_of_step(place.signal);
-  const int steps = of_head ? c.model.steps() : step_of(c.model, place) + 1;
+  const int step = place.sublayer < 0 || is_of_step(place.signal) ? place.sublayer : m.step_with(place.sublayer);
+  const int steps = of_head ? m.steps() : step + 1;
   Streams top = pass_steps(c, enter_stack(c, input, hooks, kept), 0, steps, hooks, kept);
   SublayerPass head(c, hooks, end, Pass::forward, Keep::for_backward);
   if (of_head) top.front() = head_forward(head, leave_stack(c, top, hooks, kept));
@@ -155,17 +148,17 @@ Tensor clamped(const Backend& ops, const Tensor& x, double largest) {
   return ops.from_host(x.rows(), x.cols(), x.dtype(), values);
 }
 
-// Small stacks run one restart per thread; in a large one the ops use the threads, so that one sublayer's weights are
-// in memory.
+// Small stacks run one restart per thread. In a large one the ops use the threads, so that the weights of only one
+// sublayer are in memory.
 AttackResult attack(const StackContext& c, const theory::Certificate& certificate, const SignalPlace& place,
                     const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen) {
-  constexpr long largest = 1L << 20U;  // entries of a matrix
+  constexpr long most_entries = 1L << 20U;  // of a matrix
   std::vector<AttackResult> found(static_cast<std::size_t>(options.restarts));
   const auto attempt = [&](std::size_t i) {
     const auto restart = static_cast<std::uint32_t>(i);
     found[i] = domain.tokens ? search(c, place, options, restart) : climb(c, place, domain.largest, options, restart);
   };
-  in_parallel(found.size(), attempt, static_cast<long>(c.model.mlp_width) * c.model.width <= largest);
+  in_parallel(found.size(), attempt, static_cast<long>(c.model.mlp_width) * c.model.width <= most_entries);
   for (const AttackResult& one : found) domain.tokens ? seen.add(c, one.ids) : seen.add(c, one.input);
   AttackResult best = found.front();
   best.reached = std::max(0.0, best.reached);  // not NaN

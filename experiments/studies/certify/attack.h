@@ -15,25 +15,24 @@ struct SignalPlace {
   Tensor::Index channel;
 };
 
-/// True if an attack climbs there: all signals but tables, heads' inputs after their norms, scores and mixed heads.
+/// True for signals that attacks can aim at: all but tables, heads' inputs after their norms, scores and mixed heads.
 bool can_climb(Signal signal);
 
-/// The largest |value| of a feature over the tokens of an input, and the gradient of that |value| with respect to the
-/// input.
+/// The largest |value| of a feature over the tokens of an input, and its gradient with respect to the input.
 struct PeakGradient {
   double value;
-  Tensor gradient;  ///< [N, D]; empty if it was not asked for
+  Tensor gradient;  ///< [N, D]; empty unless requested
 };
 
 /// Runs a real-valued input [N, D] (before the embedding norm) through the stack up to the place and, with `back`, the
-/// gradient of its |value| back to the input: a replacer puts it where the gradient of the place arises, and nothing
-/// comes from above. Throws std::logic_error for a signal that the stack does not have.
+/// gradient of |value| back to the input: a replacer puts it where the gradient of the place arises; upstream it is 0.
+/// Throws std::logic_error for a signal that the stack does not have.
 PeakGradient peak_gradient_at(const StackContext& context, const Tensor& input, const SignalPlace& place, bool back);
 
 struct AttackOptions {
-  int steps = 200;  ///< gradient steps, or greedy changes of one token, of every restart
+  int steps = 200;  ///< of every restart: gradient steps, or greedy changes of one token
   int restarts = 4;
-  int tokens = 4;  ///< length of the sequences that are tried
+  int tokens = 4;  ///< length of the sequences
   std::uint64_t seed = 0;
   DType dtype = DType::f64;  ///< of the weights, and so of the inputs
 };
@@ -48,18 +47,18 @@ struct AttackResult {
 };
 
 /// Tries to exceed the bound of one place: real vectors by gradient ascent, token ids by greedy changes of one token.
-/// Adds all signals of the best inputs to `seen`.
+/// Adds all signals of the best input of every restart to `seen`.
 AttackResult attack(const StackContext& context, const theory::Certificate& certificate, const SignalPlace& place,
                     const theory::InputDomain& domain, const AttackOptions& options, SignalMaxima& seen);
 
-/// Every entry moved into [−largest, largest].
+/// Clamps every entry to [−largest, largest].
 Tensor clamped(const Backend& ops, const Tensor& x, double largest);
 
 /// The place of the largest bound of every class that can be climbed, the last sublayer's stream among them.
 std::vector<SignalPlace> attack_places(const theory::Certificate& certificate);
 
 struct BoundsCheck {
-  std::optional<AttackResult> exceeded = {};   ///< by more than rounding, the farthest
+  std::optional<AttackResult> exceeded = {};   ///< the one farthest beyond its bound and rounding
   std::optional<SignalPlace> overflowed = {};  ///< the first place where the run overflowed, as the certificate allows
 };
 

@@ -35,34 +35,33 @@ struct CertifyConfig : study::CheckpointConfig {  // without a checkpoint: the r
   std::optional<double> input_maximum;   ///< of real inputs of a random stack: largest |x|
   bool measure = false;                  ///< of a random stack: measure its input
   std::string headroom;                  ///< the format that the stack is scaled into; "": none
-  // What the words say.
-  std::vector<NumberFormat> formats;  ///< that are judged
+  // Parsed from the words.
+  std::vector<NumberFormat> formats;  ///< to judge
   std::vector<Requirement> requirements;
-  Arithmetic arithmetic = Arithmetic::mixed;  ///< that verdicts are for
-  int attack = 0;                             ///< steps of every attack on a bound; 0: none
+  Arithmetic arithmetic = Arithmetic::mixed;  ///< of the verdicts
+  int attack = 0;                             ///< steps of every attack; 0: none
 
   [[nodiscard]] bool measures() const { return measure || !tokens.empty() || !text.empty(); }
 };
 
 struct CertifyResult {
-  std::string model;   ///< what it is called
-  std::string family;  ///< "" for weights that are no checkpoint's
+  std::string model;   ///< its name
+  std::string family;  ///< of a checkpoint; "" for a random stack
   StackSpec spec;
   theory::InputDomain domain;
-  std::vector<NumberFormat> formats = {};     ///< that are judged
-  Arithmetic arithmetic = Arithmetic::mixed;  ///< that verdicts are for
+  std::vector<NumberFormat> formats = {};     ///< that were judged
+  Arithmetic arithmetic = Arithmetic::mixed;  ///< of the verdicts
   Certificates certificates = {};             ///< of exact arithmetic and, unless it is exact, of `arithmetic`
-  /// The certificate of what was run here, pure arithmetic in f64 or f32; compared with measurements and attacks.
+  /// Of this program's own arithmetic, pure in f64 or f32; compared with measurements and attacks.
   std::optional<theory::Certificate> own = {};
   std::vector<stacks::NamedHash> weights = {};
   std::vector<std::string> ignored_keys = {};  ///< of the checkpoint's config.json
   std::optional<SignalMaxima> measured = {};
-  int tokens = 0;  ///< that were measured
   std::vector<AttackResult> attacks = {};
-  BoundsCheck check = {};  ///< of all that was run here; an exceeded bound is a bug of this program
+  BoundsCheck check = {};  ///< of all runs; an exceeded bound is a bug of this program
   Headroom headroom = {};
-  config::Resolved resolved = {};  ///< what it was made from: the configuration, hashes of the checkpoint's files, ids
-  bool stopped_early = false;      ///< some of it is missing
+  config::Resolved resolved = {};  ///< the configuration, hashes of the checkpoint's files, token ids
+  bool stopped_early = false;
 
   [[nodiscard]] theory::Verdict verdict(std::optional<theory::SignalClass> kind, const NumberFormat& format) const {
     return verdict_of(certificates.in(format), {kind, format});
@@ -75,11 +74,11 @@ bool passed(const CertifyResult& result, const std::vector<Requirement>& require
 /// Returns "squares, layer 3 MLP: may reach 1e+40 > 3.4e+38", or "" for a certificate.
 std::string reason_of(const theory::Verdict& verdict, const ModelSpec& model);
 
-/// Flash attention divides by softmax's denominator after averaging: in blocks of so many tokens or more.
+/// Smallest block of flash attention, which divides by softmax's denominator after averaging.
 constexpr int smallest_block = 64;
 
-/// The longest input of which a certificate of a run's arithmetic also covers attention that divides after averaging,
-/// in such blocks (docs/theory/certificates.md, "Division after averaging"). 0: none.
+/// The longest input for which a certificate of a run's arithmetic also covers such attention
+/// (docs/theory/certificates.md, "Division after averaging"). 0: none.
 int longest_divided_after(const theory::Certificate& certificate, const ModelSpec& model);
 
 /// Returns the inputs and runs that no certificate covers, in words.
@@ -92,12 +91,11 @@ std::string table(const CertifyResult& result);
 const dataset::Schema& schema();
 dataset::Dataset dataset_of(const CertifyResult& result);
 
-/// Throws ConfigError for what does not go together.
+/// Throws ConfigError for flags and keys that exclude each other.
 void require_model(const CertifyConfig& config);
 
-/// Bounds every signal for every input from the weights alone (T17, T24), and compares what is measured and attacked
-/// with the bounds. Throws as require_model, ConfigError where --headroom cannot be met, InputError for a bad
-/// checkpoint.
+/// Bounds every signal for every input from the weights alone (T17, T24), and compares measurements and attacks with
+/// the bounds. Throws as require_model, ConfigError if --headroom cannot be met, InputError for a bad checkpoint.
 CertifyResult run(const CertifyConfig& config, stacks::Progress& progress);
 
 }  // namespace periscope::certify

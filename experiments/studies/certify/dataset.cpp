@@ -65,8 +65,6 @@ Table<CertifyResult> model_table() {
                        const auto& runs = r.certificates.runs;
                        return runs.empty() ? std::nullopt : std::optional(runs.front().longest);
                      })
-      .column_if_any({"measured_tokens", "", "1", "tokens that were measured"},
-                     [](const R& r) { return r.measured ? std::optional(r.tokens) : std::nullopt; })
       .column({"excluded", "exclusion", "", "inputs and runs that are not covered"}, not_covered);
   return table;
 }

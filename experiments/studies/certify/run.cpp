@@ -98,7 +98,7 @@ void require_random_stack(const CertifyConfig& own) {
        {is_gaussian && !own.headroom.empty(), "--headroom: expected token input, to run both stacks on"}});
 }
 
-/// Limits the domain of real vectors to those that are run here: the squares of larger ones overflow.
+/// Limits real vectors to those that can be run here: the squares of larger ones overflow.
 theory::InputDomain run_domain(theory::InputDomain domain) {
   domain.largest = std::min(domain.largest, 1e6);
   return domain;
@@ -114,14 +114,11 @@ std::vector<int> ids_of(const ModelToCertify& s, const CertifyConfig& own) {
 void measure(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& result) {
   SignalMaxima& seen = result.measured.emplace();
   if (result.domain.tokens) {
-    const std::vector<int> ids = ids_of(s, own);
-    seen.add(s.context(), ids);
-    result.tokens = static_cast<int>(ids.size());
-    return;
+    seen.add(s.context(), ids_of(s, own));
+  } else {
+    const Tensor input = stacks::stack_input(s.context(), s.spec, s.dtype, own.run.seed);
+    seen.add(s.context(), clamped(*s.backend, input, run_domain(result.domain).largest));
   }
-  const Tensor input = stacks::stack_input(s.context(), s.spec, s.dtype, own.run.seed);
-  seen.add(s.context(), clamped(*s.backend, input, run_domain(result.domain).largest));
-  result.tokens = static_cast<int>(input.rows());
 }
 
 void attack_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Progress& progress, CertifyResult& result,
@@ -141,7 +138,7 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
   const Certificates& all = result.certificates;
   const StackContext context = s.context();
   const CertifyScaled certify_at = certify_scaled(context, result.domain, s.entry_names());
-  // A tied table is the head's too, which the embedding's scale leaves as it is.
+  // A tied table is the head's too, so there the embedding's scale takes the factor.
   const bool tied = s.checkpoint != nullptr && s.checkpoint->tied();
   result.headroom = headroom_of(s.spec.model, all, own.formats, result.measured ? &*result.measured : nullptr,
                                 certify_at, tied ? TableFactor::scale : TableFactor::table);
@@ -150,8 +147,9 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
   require_scalable(own, s.spec.model);
   for (const FormatHeadroom& f : result.headroom.formats) {
     if (f.format.name != format.name) continue;
-    if (!(f.fitting.stream > 0.0))
+    if (!(f.fitting.stream > 0.0)) {
       throw ConfigError("--headroom: the stream has no bound, so no factor brings it into a format");
+    }
     StackScale scale = f.fitting;
     if (!std::isnan(f.stream)) scale.stream = f.stream;
     result.headroom.run = run_scaled(context, scale, ids_of(s, own), all, certify_at);

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The progress of a part of a run: it is not shown, and it stops when the run is asked to.
+/// Progress of a part of a run: not shown, and stops with the whole.
 class Hidden : public stacks::Progress {
  public:
   explicit Hidden(const stacks::Progress& whole) : whole_(whole) {}
@@ -24,7 +24,7 @@ class Hidden : public stacks::Progress {
   const stacks::Progress& whole_;
 };
 
-/// The stacks of a run under the right theory. Throws Stopped.
+/// Runs a configuration with the right theory. Throws Stopped.
 std::vector<ComparedStack> run_once(const config::Config& config, const stacks::Progress& progress) {
   Hidden own(progress);
   const stacks::ConfrontedStacks run = stacks::confront(config, "power", own);
@@ -34,21 +34,13 @@ std::vector<ComparedStack> run_once(const config::Config& config, const stacks::
   return all;
 }
 
-/// The configurations that are marked for it.
-std::vector<const PowerConfig*> marked(const PowerList& list) {
-  std::vector<const PowerConfig*> all;
-  for (const PowerConfig& config : list.configs) {
-    if (config.master_seeds) all.push_back(&config);
-  }
-  if (all.empty()) throw ConfigError(fmt::format("{}: no config with master_seeds = true: expected one", list.file));
-  return all;
-}
-
 }  // namespace
 
 FalseAlarmResult count_false_alarms(const PowerList& list, int master_seeds, stacks::Progress& progress) {
   FalseAlarmResult result{.configs = {}, .records = Json::array()};
-  progress.begin("power", static_cast<std::int64_t>(marked(list).size()) * master_seeds);
+  const auto marked = std::ranges::count(list.configs, true, &PowerConfig::master_seeds);
+  if (marked == 0) throw ConfigError(fmt::format("{}: no config with master_seeds = true: expected one", list.file));
+  progress.begin("power", marked * master_seeds);
   const auto count = [&](config::Config config, FalseAlarms& alarms) {
     const std::uint64_t first = config.run.seed;
     for (int m = 0; m < master_seeds; ++m) {
@@ -74,11 +66,11 @@ FalseAlarmResult count_false_alarms(const PowerList& list, int master_seeds, sta
                                 {"critical", clearest.critical}});
     }
   };
-  for (const PowerConfig* listed : marked(list)) {
-    const stacks::LadderConfig& config = listed->config;
-    FalseAlarms& alarms = result.configs.emplace_back(FalseAlarms{.config = listed->name});
-    if (stacks::until_stopped([&] { count(config, alarms); })) result.stopped_early = true;
-    alarms.allowed = judge::allowed_rejections(alarms.runs, config.agreement.familywise_error);
+  for (const PowerConfig& listed : list.configs) {
+    if (!listed.master_seeds) continue;
+    FalseAlarms& alarms = result.configs.emplace_back(FalseAlarms{.config = listed.name});
+    if (stacks::until_stopped([&] { count(listed.config, alarms); })) result.stopped_early = true;
+    alarms.allowed = judge::allowed_rejections(alarms.runs, listed.config.agreement.familywise_error);
   }
   return result;
 }
