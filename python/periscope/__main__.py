@@ -39,16 +39,12 @@ def _add_study(parser: argparse.ArgumentParser, study: dict[str, Any]) -> None:
     if study["common"]["force"]:
         add("--force", action="store_true", dest="common_force")
     for flag in study["flags"]:
-        names = [flag["name"]] if flag["positional"] else [f"--{flag['name']}"]
         words: dict[str, Any] = {"help": flag["meaning"].replace("%", "%%")}
         if flag["positional"]:
-            words["nargs"] = None if flag["required"] else "?"
-        else:
-            words["dest"] = f"flag_{flag['name']}"
-            words["action"] = "store_true" if flag["toggle"] else "store"
-            if not flag["toggle"]:
-                words["metavar"] = flag["name"].upper()
-        add(*names, **words)
+            add(f"flag_{flag['name']}", metavar=flag["name"], nargs=None if flag["required"] else "?", **words)
+            continue
+        words |= {"action": "store_true"} if flag["toggle"] else {"metavar": flag["name"].upper()}
+        add(f"--{flag['name']}", dest=f"flag_{flag['name']}", **words)
     add("--json", action="store_true", help="print the result as JSON")
     add("--quiet", action="store_true", help="no progress and no table")
 
@@ -57,10 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs, and returns the program's exit code."""
     given = vars(_parser().parse_args(arguments))
     study = given["described"]
-    flags = {}
-    for flag in study["flags"]:
-        value = given[flag["name"] if flag["positional"] else f"flag_{flag['name']}"]
-        flags[flag["name"]] = value
+    flags = {flag["name"]: given[f"flag_{flag['name']}"] for flag in study["flags"]}
     common = {name[7:]: value for name, value in given.items() if name.startswith("common_")}
     try:
         result, _ = _run.results(
@@ -73,16 +66,13 @@ def main(arguments: list[str] | None = None) -> int:
             theory_words=given.get("theory_set", []),
             progress=not given["quiet"],
         )
-    except Error as error:
+    except (Error, OSError) as error:
         print(f"periscope: {error}", file=sys.stderr)
-        return error.exit_code
+        return getattr(error, "exit_code", Error.exit_code)
     except KeyboardInterrupt:
         print("periscope: stopped", file=sys.stderr)
         out = common.get("out")
         return Stopped.exit_code if out and any(Path(out).glob("cache/*/*")) else 130
-    except OSError as error:
-        print(f"periscope: {error}", file=sys.stderr)
-        return Error.exit_code
     if not given["quiet"]:
         print(result.table, file=sys.stderr, end="")
     if given["json"]:

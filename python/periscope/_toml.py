@@ -13,15 +13,22 @@ _DEEPEST = 16  # tables and lists in one another; keys need three
 
 
 def plain(key: str, value: Any, depth: int = 0) -> Any:
-    """A copy of Python's own scalars, lists and dictionaries. Raises ConfigError for what is nested too deep."""
+    """Returns a copy in Python's own scalars, lists and dictionaries, which also stand for paths and for arrays and
+    scalars of numpy, torch or jax. Raises ConfigError for what is nested too deep."""
     if depth > _DEEPEST:
         raise ConfigError(f"{key}: found more than {_DEEPEST} tables or lists in one another; expected fewer")
-    value = _plain(value)
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if not isinstance(value, (bool, int, float, str, bytes, Mapping)) and hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, Mapping):
         return {name: plain(key, item, depth + 1) for name, item in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray)):
         return [plain(key, item, depth + 1) for item in value]
-    return value
+    if isinstance(value, str):
+        return str.__str__(value)  # of an enumeration
+    kind = next((k for k in (bool, int, float) if isinstance(value, k)), None)
+    return value if kind is None else kind(value)  # of an enumeration or numpy
 
 
 def text(key: str, value: Any) -> str:
@@ -50,21 +57,6 @@ def _text(key: str, value: Any) -> str:
         return "[" + ", ".join(_text(key, item) for item in value) + "]"
     raise ConfigError(f"{key} = {short(value)}: expected a number, text, truth value, list or table, "
                       f"found {type(value).__name__}")  # fmt: skip
-
-
-def _plain(value: Any) -> Any:
-    """Scalars and arrays of numpy, torch or jax, and paths, as Python's own."""
-    if isinstance(value, os.PathLike):
-        value = os.fspath(value)
-    if not isinstance(value, (bool, int, float, str, bytes, Mapping)) and hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, int) and not isinstance(value, bool):
-        return int(value)  # of an enumeration
-    if isinstance(value, float):
-        return float(value)  # of numpy
-    if isinstance(value, str):
-        return str.__str__(value)
-    return value
 
 
 def _string(key: str, value: str) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,9 +109,7 @@ def _of_torch(name: str, value: Any) -> tuple[str, list[int], np.ndarray]:
     return kind, list(value.shape), flat.view(torch.uint8).numpy()
 
 
-def from_torch(
-    model: Any, *, copy: bool = True, name: str | None = None, ignore_keys: Sequence[str] = ()
-) -> Model:
+def from_torch(model: Any, *, copy: bool = True, name: str | None = None, ignore_keys: Sequence[str] = ()) -> Model:
     """A live model of Hugging Face's transformers, of a family that Periscope reads, as ``probe`` and ``certify`` take
     it: without a detour over files.
 
@@ -131,17 +129,17 @@ def compiled_from_torch(
     *,
     copy: bool,
     name: str | None = None,
-    copied: Callable[[str, Any], bool] | None = None,
+    copied_vectors: bool = False,
     ignore_keys: Sequence[str] = (),
 ) -> "_periscope.Model":
-    """The model of the compiled module, of one that ``require_plain`` has let pass. Without ``copy`` the tensors that
-    ``copied`` says are copied all the same."""
+    """Returns the compiled module's form of a model that ``require_plain`` accepts. Without ``copy`` its vectors can be
+    copied nevertheless."""
     config = json.loads(model.config.to_json_string(use_diff=False))
     if not config.get("architectures"):
         config["architectures"] = [type(model).__name__]
     tensors = {key: value for key, value in model.state_dict().items() if hasattr(value, "data_ptr")}
-    if copied is not None:
-        tensors = {key: value.clone() if copied(key, value) else value for key, value in tensors.items()}
+    if copied_vectors:
+        tensors = {key: value.clone() if value.dim() < 2 else value for key, value in tensors.items()}
     return compiled(name or type(model).__name__, json.dumps(config), tensors, copy, ignore_keys)
 
 
@@ -162,10 +160,9 @@ def require_plain(model: Any) -> None:
     if not hasattr(model, "state_dict") or not hasattr(getattr(model, "config", None), "to_json_string"):
         raise InputError(f"model: found {kind}; expected a model of transformers, with its configuration")
     for key, value in model.state_dict().items():
-        parts = (type(value).__name__, str(getattr(getattr(value, "device", None), "type", "")))
-        if parts[0] in ("DTensor", "ShardedTensor"):
-            raise InputError(f"model: {key} is a {parts[0]}, sharded over processes; expected whole tensors")
-        if parts[1] == "meta":
+        if (tensor := type(value).__name__) in ("DTensor", "ShardedTensor"):
+            raise InputError(f"model: {key} is a {tensor}, sharded over processes; expected whole tensors")
+        if getattr(getattr(value, "device", None), "type", "") == "meta":
             raise InputError(f"model: {key} has no values (device meta); expected weights in memory")
 
 

@@ -144,7 +144,7 @@ class Recorder:
         if self._is_entered and self._due(self._step):
             _require_seen(self._model)
             self._compiled = compiled_from_torch(
-                self._model, copy=False, copied=lambda name, x: x.dim() < 2, ignore_keys=self._ignore_keys
+                self._model, copy=False, copied_vectors=True, ignore_keys=self._ignore_keys
             )
             self._watched = _hooks.Watched(self._model, self._layout, self._gradients)
 
