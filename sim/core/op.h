@@ -12,7 +12,7 @@
 
 namespace periscope {
 
-/// The dtype of what an op returns.
+/// The dtype of an op's result.
 enum class OutputType { requested, of_inputs, f64 };
 inline constexpr std::array<std::string_view, 3> output_type_names{"requested", "of inputs", "f64"};
 static_assert(are_names_of<OutputType>(output_type_names));
@@ -26,54 +26,52 @@ struct OpFacts {
   std::string_view name;
   std::string_view shapes;  ///< of the inputs, then of the outputs; N rows
   std::string_view formula;
-  OutputType output;
-  Accumulation accumulation;
+  OutputType output = OutputType::of_inputs;
+  Accumulation accumulation = Accumulation::none;
 };
 
-/// The ops: each is its checked arguments, with allocated outputs (references). An output may share its buffer with an
-/// input that the function of Backend takes by value.
+/// An op is its checked arguments and its allocated outputs (references). An output may share its buffer with an input
+/// that the function of Backend takes by value.
 namespace op {
 
 using enum OutputType;
 using enum Accumulation;
 
 struct Constant {
-  static constexpr OpFacts facts{"constant", "-> [rows, cols]", "one value everywhere", requested, none};
+  static constexpr OpFacts facts{"constant", "-> [rows, cols]", "one value everywhere", requested};
   double value;
   Tensor& y;
 };
 
 struct FromHost {
   static constexpr OpFacts facts{"from_host", "values -> [rows, cols]", "row-major values, rounded to the dtype",
-                                 requested, none};
+                                 requested};
   std::span<const double> values;
   Tensor& y;
 };
 
 struct FromRows {
   static constexpr OpFacts facts{"from_rows", "values by pieces -> [rows, cols]",
-                                 "the same from a source that is asked for some rows at a time", requested, none};
+                                 "the same from a source that is asked for some rows at a time", requested};
   const FillRows& fill;
   Tensor& y;
 };
 
 struct ToHost {
-  static constexpr OpFacts facts{"to_host", "x [N, D] -> N*D numbers", "the values", f64, none};
+  static constexpr OpFacts facts{"to_host", "x [N, D] -> N*D numbers", "the values", f64};
   std::span<const Tensor> tensors;
   std::vector<std::vector<double>>& values;
 };
 
 struct Normal {
-  static constexpr OpFacts facts{"normal", "-> [rows, cols]", "independent N(0, stddev^2) from a stream", requested,
-                                 none};
+  static constexpr OpFacts facts{"normal", "-> [rows, cols]", "independent N(0, stddev^2) from a stream", requested};
   StreamKey key;
   double stddev;
   Tensor& y;
 };
 
 struct Cast {
-  static constexpr OpFacts facts{"cast", "x [N, D] -> [N, D]", "the values of x, rounded to the dtype", requested,
-                                 none};
+  static constexpr OpFacts facts{"cast", "x [N, D] -> [N, D]", "the values of x, rounded to the dtype", requested};
   const Tensor& x;
   Tensor& y;
 };
@@ -122,7 +120,7 @@ struct LinearDrawnBackwardInput {
 };
 
 struct Axpby {
-  static constexpr OpFacts facts{"axpby", "x [N, D], y [N, D] -> [N, D]", "a x + b y", of_inputs, none};
+  static constexpr OpFacts facts{"axpby", "x [N, D], y [N, D] -> [N, D]", "a x + b y"};
   double a;
   const Tensor& x;
   double b;
@@ -131,20 +129,20 @@ struct Axpby {
 };
 
 struct Scale {
-  static constexpr OpFacts facts{"scale", "x [N, D] -> [N, D]", "a x", of_inputs, none};
+  static constexpr OpFacts facts{"scale", "x [N, D] -> [N, D]", "a x"};
   double a;
   const Tensor& x;
   Tensor& y;
 };
 
 struct Multiply {
-  static constexpr OpFacts facts{"multiply", "x [N, D], y [N, D] -> [N, D]", "x_ij y_ij", of_inputs, none};
+  static constexpr OpFacts facts{"multiply", "x [N, D], y [N, D] -> [N, D]", "x_ij y_ij"};
   const Tensor &x, &y;
   Tensor& z;
 };
 
 struct AddRow {
-  static constexpr OpFacts facts{"add_row", "x [N, D], row [1, D] -> [N, D]", "x_ij + row_j", of_inputs, none};
+  static constexpr OpFacts facts{"add_row", "x [N, D], row [1, D] -> [N, D]", "x_ij + row_j"};
   const Tensor &x, &row;
   Tensor& y;
 };
@@ -156,7 +154,7 @@ struct ColumnSums {
 };
 
 struct Gather {
-  static constexpr OpFacts facts{"gather", "table [V, D], ids [N] -> [N, D]", "rows ids of the table", of_inputs, none};
+  static constexpr OpFacts facts{"gather", "table [V, D], ids [N] -> [N, D]", "rows ids of the table"};
   const Tensor& table;
   std::span<const int> ids;
   Tensor& y;
@@ -164,7 +162,7 @@ struct Gather {
 
 struct ReplaceRows {
   static constexpr OpFacts facts{"replace_rows", "x [N, D], rows [n, D] -> [N, D]",
-                                 "x with rows in the place of n of its own", of_inputs, none};
+                                 "x with rows in the place of n of its own"};
   const Tensor& x;
   Tensor::Index first;
   const Tensor& rows;
@@ -187,21 +185,21 @@ struct RowBasis {
 };
 
 struct Activate {
-  static constexpr OpFacts facts{"activate", "x [N, D] -> [N, D]", "phi(x)", of_inputs, none};
+  static constexpr OpFacts facts{"activate", "x [N, D] -> [N, D]", "phi(x)"};
   Activation kind;
   const Tensor& x;
   Tensor& y;
 };
 
 struct ActivateBackward {
-  static constexpr OpFacts facts{"activate_backward", "x [N, D], dy [N, D] -> [N, D]", "phi'(x) dy", of_inputs, none};
+  static constexpr OpFacts facts{"activate_backward", "x [N, D], dy [N, D] -> [N, D]", "phi'(x) dy"};
   Activation kind;
   const Tensor &x, &dy;
   Tensor& dx;
 };
 
 struct Gated {
-  static constexpr OpFacts facts{"gated", "gate [N, D], up [N, D] -> [N, D]", "phi(gate) up", of_inputs, none};
+  static constexpr OpFacts facts{"gated", "gate [N, D], up [N, D] -> [N, D]", "phi(gate) up"};
   Activation kind;
   const Tensor &gate, &up;
   Tensor& y;
@@ -209,22 +207,21 @@ struct Gated {
 
 struct GatedBackward {
   static constexpr OpFacts facts{"gated_backward", "gate, up, dy [N, D] -> dgate, dup [N, D]",
-                                 "phi'(gate) up dy, phi(gate) dy", of_inputs, none};
+                                 "phi'(gate) up dy, phi(gate) dy"};
   Activation kind;
   const Tensor &gate, &up, &dy;
   GatedGradient& g;
 };
 
 struct SoftCap {
-  static constexpr OpFacts facts{"soft_cap", "x [N, D] -> [N, D]", "cap tanh(x/cap)", of_inputs, none};
+  static constexpr OpFacts facts{"soft_cap", "x [N, D] -> [N, D]", "cap tanh(x/cap)"};
   double cap;
   const Tensor& x;
   Tensor& y;
 };
 
 struct SoftCapBackward {
-  static constexpr OpFacts facts{"soft_cap_backward", "x [N, D], dy [N, D] -> [N, D]", "dy (1 - tanh^2(x/cap))",
-                                 of_inputs, none};
+  static constexpr OpFacts facts{"soft_cap_backward", "x [N, D], dy [N, D] -> [N, D]", "dy (1 - tanh^2(x/cap))"};
   double cap;
   const Tensor &x, &dy;
   Tensor& dx;
@@ -253,7 +250,7 @@ struct NormBackward {
 
 struct Rope {
   static constexpr OpFacts facts{"rope", "x [sequences*T, heads*e], frequencies [e/2] -> the same",
-                                 "pairs (i, i + e/2) turned by t f_i", of_inputs, none};
+                                 "pairs (i, i + e/2) turned by t f_i"};
   const Tensor& x;
   int heads, sequences;
   std::span<const double> frequencies;
@@ -263,7 +260,7 @@ struct Rope {
 
 struct RopeBackward {
   static constexpr OpFacts facts{"rope_backward", "dy [sequences*T, heads*e], frequencies [e/2] -> the same",
-                                 "the inverse rotation", of_inputs, none};
+                                 "the inverse rotation"};
   const Tensor& dy;
   int heads, sequences;
   std::span<const double> frequencies;
@@ -306,7 +303,7 @@ struct TokenLosses {
 struct Adamw {
   static constexpr OpFacts facts{
       "adamw", "parameter, mean, square, gradient [N, D] -> parameter, mean, square",
-      "a step of AdamW: decay, then -rate mean/(sqrt(square) + eps), both freed of their start at 0", of_inputs, none};
+      "a step of AdamW: decay, then -rate mean/(sqrt(square) + eps), both freed of their start at 0"};
   AdamState& state;
   const Tensor& gradient;
   const AdamRule& rule;
@@ -339,7 +336,7 @@ template <class... Ops>
 constexpr std::array<OpFacts, sizeof...(Ops)> facts_of(OpList<Ops...> /*ops*/) {
   return {Ops::facts...};
 }
-/// One row per op. `periscope list` prints it; the tests go through it, so that an op that nobody tests fails.
+/// One row per op. `periscope list` prints it; a test fails for an op without a test.
 inline constexpr auto op_table = facts_of(AllOps{});
 
 /// Declares run() for every op of a list.

@@ -6,7 +6,7 @@
 
 namespace periscope {
 
-/// Mean and spread of numbers that come one at a time (Welford), in double.
+/// Mean and spread by Welford's method.
 class RunningMoments {
  public:
   void add(double x) {

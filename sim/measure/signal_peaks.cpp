@@ -31,7 +31,7 @@ Margin smallest_margin(const std::vector<SignalPeaks>& peaks, double largest) {
   for (const SignalPeaks& signal : peaks) {
     for (std::size_t i = 0; i < signal.values.size(); ++i) {
       const double margin = largest / signal.values[i];
-      if (margin < smallest.value) smallest = {margin, signal.name(), static_cast<int>(i)};
+      if (margin < smallest.value) smallest = {margin, std::string(name_of(signal.signal)), static_cast<int>(i)};
     }
   }
   return smallest;
@@ -44,7 +44,7 @@ std::vector<double> largest_by_sublayer(const ModelReading& reading) {
   };
   for (const SignalPeaks& peaks : signal_peaks(reading)) {
     for (std::size_t i = 0; i < peaks.values.size(); ++i) {
-      const std::size_t sublayer = peaks.is_by_depth() && i > 0 ? i - 1 : i;
+      const std::size_t sublayer = runs_over_depth(peaks.signal) && i > 0 ? i - 1 : i;
       if (!std::isnan(peaks.values[i])) raise(sublayer, peaks.values[i]);
     }
   }

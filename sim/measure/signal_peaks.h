@@ -10,11 +10,7 @@ namespace periscope {
 /// The largest |x| of a signal over all tokens and features.
 struct SignalPeaks {
   Signal signal;
-  std::vector<double> values;  ///< by sublayer, NaN where there is no such signal; of x_out and r_out by depth 0 … 2L
-
-  [[nodiscard]] std::string name() const { return std::string(name_of(signal)); }
-  /// True if values are by depth.
-  [[nodiscard]] bool is_by_depth() const { return signal == Signal::x_out || signal == Signal::r_out; }
+  std::vector<double> values;  ///< by sublayer, NaN where there is no such signal; by depth if runs_over_depth(signal)
 };
 
 /// Returns the peaks of every signal, in the order of the dataflow.
@@ -28,8 +24,8 @@ struct Margin {
 };
 [[nodiscard]] Margin smallest_margin(const std::vector<SignalPeaks>& peaks, double largest);
 
-/// The largest |x| of all signals of every sublayer [2L]; what enters the stack counts for the first one. Infinite
-/// where a number of the stream is NaN; inside modules a NaN counts as infinite already.
+/// The largest |x| of all signals of every sublayer [2L]; the stack's input counts for the first one. NaN counts as
+/// infinite.
 [[nodiscard]] std::vector<double> largest_by_sublayer(const ModelReading& reading);
 
 }  // namespace periscope

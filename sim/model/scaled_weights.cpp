@@ -84,14 +84,6 @@ double norm_factor(const ModelSpec& m, const StackScale& scale, Weight norm) {
   }
 }
 
-/// The sublayer whose module reads a stream raw, or behind a norm that bends every entry by itself; or nothing.
-std::optional<int> raw_reader(const ModelSpec& m) {
-  for (int l = 0; l < m.sublayers(); ++l) {
-    if (!m.rule(l).norm_a) return l;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 ModelSpec scaled_model(ModelSpec model, const StackScale& scale) {
@@ -188,8 +180,8 @@ std::optional<std::string> gauge_refusal(const ModelSpec& m, TableFactor embeddi
       if (c) return fmt::format("norm C sets the size of the stream, first after addition {}", s);
     }
   }
-  if (const std::optional<int> l = raw_reader(m)) {
-    return fmt::format("without a norm A sublayer {} reads the stream as it is", *l);
+  for (int l = 0; l < m.sublayers(); ++l) {
+    if (!m.rule(l).norm_a) return fmt::format("without a norm A sublayer {} reads the stream as it is", l);
   }
   if (m.ends().has_plain()) return "the output holds a stream as it is";
   if (!m.final_norm) return "without a final norm the stream's size is the output's";

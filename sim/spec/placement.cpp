@@ -117,15 +117,7 @@ const std::array table{
 };
 // clang-format on
 
-/// Names that rows had before.
-struct FormerName {
-  std::string_view former;
-  std::string_view name;
-};
-constexpr std::array former_names{FormerName{.former = "residual", .name = "residual-dual"}};
-
-/// Returns the same text in memory that lives as long as the program: placements are copied freely, and all refer to
-/// it.
+/// The same text in memory that lives as long as the program, since copied placements refer to it.
 std::string_view kept(std::string_view name) {
   static std::mutex mutex;
   static std::set<std::string, std::less<>> names;
@@ -147,10 +139,8 @@ double scale_at(const DepthExpression& scale, std::string_view module, std::stri
 std::span<const Placement> placement_table() { return table; }
 
 std::optional<Placement> find_placement(std::string_view name) {
-  const auto* former = std::ranges::find(former_names, name, &FormerName::former);
-  const auto* row = std::ranges::find(table, former == former_names.end() ? name : former->name, &Placement::name);
-  if (row == table.end()) return std::nullopt;
-  return *row;
+  const auto* row = std::ranges::find(table, name == "residual" ? "residual-dual" : name, &Placement::name);
+  return row == table.end() ? std::nullopt : std::optional(*row);
 }
 
 SublayerRule FreeForm::at(const RulePlace& place) const {

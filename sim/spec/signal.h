@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string_view>
@@ -8,8 +9,8 @@
 
 namespace periscope {
 
-/// Every place of a stack where a signal arises, in the order of the dataflow (T1). Simulation, predictions and
-/// certificates speak of these and of no others. N = sequences · tokens, D = width, H = heads, e = head_dim,
+/// Every place of a stack where a signal arises, in the order of the dataflow (T1), for simulation, predictions and
+/// certificates. N = sequences · tokens, D = width, H = heads, e = head_dim,
 /// h = mlp_width, V = vocab, D' = the embedding table's width. "Sublayer" −1 stands for what is before the first one
 /// and 2L for what is after the last.
 enum class Signal {
@@ -45,7 +46,7 @@ enum class Signal {
   head_scores,  ///< transformed Uᵀ [N, V], before the soft cap
   logits,       ///< [N, V]
 
-  // What only the arithmetic of a run stores (T24). From `products` on each is one number, the largest of its sublayer.
+  // Stored by the arithmetic of a run alone (T24). From `products` on each is one number, the largest of its sublayer.
   dots,          ///< q·k of every head, before scale and soft cap
   cap_inputs,    ///< of every head under a soft cap c: the scaled score z and z/c; of the head likewise
   gated,         ///< φ(gate), before the product with up
@@ -84,14 +85,11 @@ inline constexpr std::array<Signal, 6> stream_signals{Signal::x_in,  Signal::A_o
                                                       Signal::B_out, Signal::x_out, Signal::r_out};
 
 [[nodiscard]] constexpr bool is_stream_signal(Signal signal) {
-  for (const Signal s : stream_signals) {
-    if (s == signal) return true;
-  }
-  return false;
+  return std::ranges::find(stream_signals, signal) != stream_signals.end();
 }
 
-/// True if the curves of a signal run over depth, with 2L + 1 entries from the stack's input on. Those of others run
-/// over the 2L sublayers.
+/// True if the curves of a signal run over depth, with 2L + 1 entries from the stack's input on, not over the 2L
+/// sublayers.
 [[nodiscard]] constexpr bool runs_over_depth(Signal signal) {
   return signal == Signal::x_out || signal == Signal::r_out;
 }
@@ -99,7 +97,7 @@ inline constexpr std::array<Signal, 6> stream_signals{Signal::x_in,  Signal::A_o
 /// True if a signal belongs to a step as a whole (sim/spec/block.h), and not to one of its branches.
 [[nodiscard]] constexpr bool is_of_step(Signal signal) { return runs_over_depth(signal) || signal == Signal::sum; }
 
-/// True for signals that only the arithmetic of a run stores, and that are one number for a sublayer.
+/// True for signals of the arithmetic that are one number for a sublayer.
 [[nodiscard]] constexpr bool is_one_number(Signal signal) {
   return signal >= Signal::products && signal <= Signal::denominators;
 }

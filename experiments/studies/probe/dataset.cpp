@@ -168,7 +168,7 @@ void add_growth(Table<ProbeResult>& table) {
 std::vector<double> maxima(const ProbeResult& r) {
   std::vector<double> all;
   for (const SignalPeaks& signal : signal_peaks(r.measured)) {
-    all.insert(all.end(), signal.values.begin() + (signal.is_by_depth() ? 1 : 0), signal.values.end());
+    all.insert(all.end(), signal.values.begin() + (runs_over_depth(signal.signal) ? 1 : 0), signal.values.end());
   }
   return all;
 }
@@ -260,7 +260,7 @@ dataset::Dataset dataset_of(const ProbeResult& result) {
                                  dataset::weights_of_curves({result.at_init}));
   builder.count("token", result.input.ids.size());
   std::vector<std::string> signals;
-  for (const SignalPeaks& peaks : signal_peaks(result.measured)) signals.push_back(peaks.name());
+  for (const SignalPeaks& peaks : signal_peaks(result.measured)) signals.emplace_back(name_of(peaks.signal));
   builder.put("signal", signals);
   for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
   for (std::size_t i = 0; i < stacks::size_nulls.size(); ++i)

@@ -10,7 +10,7 @@
 #include "experiments/studies/train/report.h"
 #include "sim/backends.h"
 #include "sim/base/printable.h"
-#include "sim/files/folder_lock.h"
+#include "sim/files/output_folder.h"
 #include "sim/files/output_folder.h"
 
 namespace periscope::train {
