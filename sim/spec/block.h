@@ -5,8 +5,8 @@
 
 #include "sim/spec/signal.h"
 
-/// The description of a stack's residual part, which simulation and theory interpret each on their own. A stack is a
-/// list of steps, one for every addition to its streams:
+/// A stack's residual part, which simulation and theory interpret separately: a list of steps, one per addition to the
+/// streams,
 ///   y_b = s ∘ B( f( input_gain·A( Σ_j reads_j x_j ) ) )        of every branch b, s a factor for every channel or 1,
 ///   x_i⁺ = C( Σ_j mixing_ij x_j + Σ_b writes_bi y_b )          of every stream i.
 /// With one stream and one branch that is T1.
@@ -33,16 +33,16 @@ struct Branch {
   int sublayer = 0;  ///< names its weights: 2·layer of attention, 2·layer + 1 of an MLP
   ModuleKind kind = ModuleKind::attention;
   std::vector<double> reads = {1.0};  ///< the weight of every stream in what it reads
-  bool shares_input = false;          ///< it reads A_out of the step's first branch, whose norm A is the only one
+  bool shares_input = false;          ///< it reads A_out of the step's first branch
   bool norm_a = false;
   double input_gain = 1.0;
   bool norm_b = false;
-  /// What the factors of the channels behind B begin as (LayerScale), where there are any; they are in no write.
+  /// Initial factor of every channel after B (LayerScale), not included in `writes`.
   std::optional<double> channel_scale = {};
-  std::vector<double> writes = {1.0};  ///< what B_out is multiplied by as it is added to every stream
+  std::vector<double> writes = {1.0};  ///< factor on B_out in every stream
 
   [[nodiscard]] int layer() const { return sublayer / 2; }
-  /// The stream that it reads as it is, if it reads no other.
+  /// The one stream that it reads, with weight 1; nullopt for a mixture.
   [[nodiscard]] std::optional<int> read_stream() const;
 
   bool operator==(const Branch&) const = default;
@@ -55,29 +55,29 @@ struct Step {
   std::vector<bool> norm_c = {false};                 ///< of every stream
 
   [[nodiscard]] int streams() const { return static_cast<int>(mixing.size()); }
-  /// T1's addition to the first stream, αx + βy of what one branch makes of x, whatever other streams there are.
+  /// T1's addition to the first stream, αx + βy of one branch's y of x; there may be other streams.
   [[nodiscard]] bool is_one_addition() const;
 
   bool operator==(const Step&) const = default;
 };
 
-/// |β/α| of branch_ratio, rms(β·B_out)/rms(α·x_in): what a branch writes to the stream that it reads, and that stream's
-/// own weight in itself. A mixture of streams, or what does not go on where it was read, counts as it is read.
+/// |β/α| of branch_ratio, rms(β·B_out)/rms(α·x_in): the branch's weight in the stream that it reads, over that stream's
+/// own weight, which counts as 1 for a mixture of streams and for a stream that does not continue.
 [[nodiscard]] double branch_scale(const Step& step, const Branch& branch);
 
-/// How the streams begin and end. All of them begin as the stack's input, behind the embedding norm if there is one;
-/// the output is Σ_i plain_i x_i + N( Σ_i normed_i x_i ), N the final norm, or the identity if there is none.
+/// How the streams begin and end. All begin as the stack's input, after an embedding norm; the output is
+/// Σ_i plain_i x_i + N( Σ_i normed_i x_i ), N the final norm or the identity.
 struct StreamEnds {
   std::vector<double> plain = {0.0};
   std::vector<double> normed = {1.0};
-  /// What a stream is called where it is recorded after every step; a memory, which nothing new is added to, is not.
-  /// Several streams of one name are parts of one signal.
+  /// The signal under which a stream is recorded after every step; nullopt for a memory. Streams of one name are parts
+  /// of one signal.
   std::vector<std::optional<Signal>> names = {Signal::x_out};
 
   [[nodiscard]] int streams() const { return static_cast<int>(names.size()); }
   [[nodiscard]] bool has(Signal name) const;
   [[nodiscard]] bool has_plain() const;
-  /// How many streams are parts of x_out: a statistic of it is a mean over them, a squared gradient a sum.
+  /// The number of parts of x_out: its statistics are means over them, its squared gradient a sum.
   [[nodiscard]] int parts_of_stream() const;
 };
 

@@ -46,22 +46,22 @@ static_assert(are_names_of<InitScheme>(init_scheme_names));
 inline constexpr std::array<std::string_view, 3> input_kind_names{"gaussian", "tokens", "text"};
 static_assert(are_names_of<InputKind>(input_kind_names));
 
-/// The rule by which one layer's attention changes its scores q·k besides the causal mask.
+/// How one layer's attention changes its scores q·k, apart from the causal mask.
 struct ScoreRule {
   double scale = 0.0;     ///< factor on q·k; 0: 1/√head_dim
   double soft_cap = 0.0;  ///< c: the scaled scores z become c·tanh(z/c) before the mask; 0: they stay
   int window = 0;         ///< token t sees token s only if t − s < window; 0: no such limit. Causal attention only
 };
 
-/// The attention of one layer, where checkpoints differ from softmax(q kᵀ/√e) with RoPE of base 10000.
+/// One layer's attention. The default is softmax(q kᵀ/√e) with RoPE of base 10000.
 struct AttentionRule {
   ScoreRule scores = {};
-  /// RoPE: by what angle a position turns pair i of a head, i < e/2. Empty: base^(−2i/e) with base 10000.
+  /// RoPE: the angle per position of pair i of a head, i < e/2. Empty: base^(−2i/e) with base 10000.
   std::vector<double> rope_frequencies = {};
 };
 
-/// Describes how token ids become the stack's input: scale · E[id], projected if the table is not as wide as the stack,
-/// plus P[position + position_offset], plus the first row of the token-type table.
+/// The stack's input from token ids: scale · E[id], projected if the table is not as wide as the stack, plus
+/// P[position + position_offset], plus the first row of the token-type table.
 struct EmbeddingSpec {
   double scale = 1.0;
   int width = 0;      ///< of the table E [V, width], and of the head's matrix; 0: the stack's
@@ -70,19 +70,18 @@ struct EmbeddingSpec {
   int token_types = 0;  ///< rows of a token-type table [token_types, D]; 0: none
 };
 
-/// Describes what lies between the stack's output and the logits besides the unembedding: a projection to
-/// embedding.width if that is not D, then BERT's transform norm(φ(x Wᵀ)), the unembedding, and the soft cap.
+/// From the stack's output to the logits: a projection to embedding.width if that is not D, BERT's transform
+/// norm(φ(x Wᵀ)), the unembedding, and the soft cap.
 struct HeadSpec {
   bool transform = false;
   double soft_cap = 0.0;  ///< c: the logits z become c·tanh(z/c); 0: they stay
 };
 
-/// What a range of layers has in the place of the stack's placement.
+/// Overrides in a range of layers.
 struct LayerPlacement {
   int first = 0;
-  int last = 0;  ///< itself in the range
+  int last = 0;  ///< inclusive
   std::optional<Placement> placement = {};
-  // What the modules have inside; as everywhere where it is not said.
   std::optional<QkNorm> qk_norm = {};
   std::optional<bool> v_norm = {};
   std::optional<InnerNorm> inner_norm = {};
@@ -109,7 +108,7 @@ struct ModelSpec {
   int streams = 4;  ///< of placement "hyper"
   StreamMixing stream_mixing = StreamMixing::identity;
   StreamWrite stream_write = StreamWrite::all;
-  double layer_scale = 0.1;  ///< of placement "layer-scale": what every channel's factor begins as
+  double layer_scale = 0.1;  ///< of placement "layer-scale": initial factor of every channel
   bool embedding_norm = false;
   bool final_norm = true;
   QkNorm qk_norm = QkNorm::none;  ///< an RMSNorm with gain 1, before RoPE
@@ -121,39 +120,37 @@ struct ModelSpec {
   bool v_norm = false;                                 ///< an RMSNorm with gain 1 of each head's values
   InnerNorm inner_norm = InnerNorm::none;              ///< an RMSNorm with gain 1 before W_o, before W_down, or both
   AttentionGate attention_gate = AttentionGate::none;  ///< a sigmoid gate on every head's output, or on its channels
-  // What only checkpoints set; the defaults are a plain stack.
+  // Set by checkpoints only; the defaults are a plain stack.
   std::vector<AttentionRule> attention = {};  ///< of every layer; empty: the plain rule
   EmbeddingSpec embedding = {};
   HeadSpec head = {};
 
   /// The modules of all layers, two of each.
   [[nodiscard]] int sublayers() const { return 2 * layers; }
-  /// The additions to the streams, as sim/spec/wiring.h describes them.
+  /// The additions to the streams (sim/spec/wiring.h).
   [[nodiscard]] int steps() const;
   [[nodiscard]] Step step(int index) const;
   [[nodiscard]] StreamEnds ends() const;
-  /// The step of which a sublayer is a branch.
   [[nodiscard]] int step_with(int sublayer) const { return steps() == sublayers() ? sublayer : layer_of(sublayer); }
-  /// A sublayer as a branch of its step.
   [[nodiscard]] Branch branch(int sublayer) const;
-  /// The other sublayers that read what this one does.
+  /// The other sublayers with the same input.
   [[nodiscard]] std::vector<int> reading_with(int sublayer) const;
   [[nodiscard]] double branch_scale_at(int sublayer) const;
-  /// Entries of a signal's curve: over depth, steps + 1 from the stack's input on, or one for every sublayer.
+  /// Length of a signal's curve: steps + 1 over depth, from the stack's input on, or one entry per sublayer.
   [[nodiscard]] std::size_t curve_length(Signal signal) const;
   [[nodiscard]] std::size_t depths() const { return static_cast<std::size_t>(steps()) + 1; }
   [[nodiscard]] int query_width() const { return heads * head_dim; }
   [[nodiscard]] int key_width() const { return kv_heads * head_dim; }
   /// T1's rule of a sublayer; `more_layers` as step_of has it.
   [[nodiscard]] SublayerRule rule(int sublayer, int more_layers = 0) const;
-  /// Width of the embedding table and of the unembedding.
+  /// Of the embedding table and of the unembedding.
   [[nodiscard]] int embedding_width() const { return embedding.width > 0 ? embedding.width : width; }
   [[nodiscard]] bool projects_embedding() const { return embedding_width() != width; }
   [[nodiscard]] ScoreRule scores_at(int layer) const;
   [[nodiscard]] QkNorm qk_norm_at(int layer) const { return at_layer(layer, &LayerPlacement::qk_norm, qk_norm); }
-  /// An RMSNorm of the values of every key/value head by itself, before they are mixed.
+  /// An RMSNorm of every key/value head's values.
   [[nodiscard]] bool v_norm_at(int layer) const { return at_layer(layer, &LayerPlacement::v_norm, v_norm); }
-  /// Sub-LN: an RMSNorm of all that W_o reads (H·e features of all heads together), or that W_down reads (h).
+  /// Sub-LN: an RMSNorm of the input of W_o (H·e features of all heads together) or of W_down (h).
   [[nodiscard]] bool inner_norm_at(int sublayer) const {
     const InnerNorm own = inner_norm_of(layer_of(sublayer));
     return own == InnerNorm::both || own == (is_attention(sublayer) ? InnerNorm::o : InnerNorm::down);
@@ -161,23 +158,22 @@ struct ModelSpec {
   [[nodiscard]] InnerNorm inner_norm_of(int layer) const {
     return at_layer(layer, &LayerPlacement::inner_norm, inner_norm);
   }
-  /// mixed ∘ σ(W_g A_out), before the inner norm and W_o; every gate is one head's, or one channel's of one head.
+  /// mixed ∘ σ(W_g A_out), before the inner norm and W_o; a gate per head, or per channel of a head.
   [[nodiscard]] AttentionGate attention_gate_at(int layer) const {
     return at_layer(layer, &LayerPlacement::attention_gate, attention_gate);
   }
   /// The rows of a layer's W_g: H, or H·e; 0 without gates.
   [[nodiscard]] int gates_at(int layer) const;
-  /// Returns the frequencies of AttentionRule, which are never empty; without RoPE there are none.
+  /// The frequencies of AttentionRule, with the default filled in; empty without RoPE.
   [[nodiscard]] std::vector<double> rope_frequencies_at(int layer) const;
-  /// The module of a sublayer. A layer is attention, then an MLP, by the names of their weights and in what is listed
-  /// by sublayer; how they follow each other says step().
+  /// Sublayers are numbered by weights: attention, then MLP, of every layer. Their order in the dataflow is step()'s.
   [[nodiscard]] static ModuleKind kind_of(int sublayer) {
     return sublayer % 2 == 0 ? ModuleKind::attention : ModuleKind::mlp;
   }
   [[nodiscard]] static bool is_attention(int sublayer) { return kind_of(sublayer) == ModuleKind::attention; }
   [[nodiscard]] static int layer_of(int sublayer) { return sublayer / 2; }
-  /// True if a norm stands before, in or behind a step. A pointwise one counts: it bounds what a branch and its
-  /// gradient are, so that fluctuations add up and do not multiply.
+  /// True if some step has a norm. A pointwise one counts: it bounds a branch and its gradient, so that fluctuations
+  /// add up and do not multiply.
   [[nodiscard]] bool has_norms() const;
 
  private:
@@ -200,7 +196,7 @@ inline constexpr double rope_base = 10000.0;
 }
 [[nodiscard]] Activation activation_of(MlpKind kind);
 
-/// Describes how the weight matrices are drawn: independent N(0, variance).
+/// How weight matrices are drawn: independent N(0, variance).
 struct InitSpec {
   InitScheme scheme = InitScheme::normal;
   double std = 0.02;         ///< of scheme "normal"
@@ -208,10 +204,10 @@ struct InitSpec {
   double qk_factor = 1.0;    ///< on the standard deviation of W_q and W_k; 0 gives uniform attention (T3)
   double o_factor = 1.0;     ///< on the standard deviation of W_o
   double down_factor = 1.0;  ///< on the standard deviation of W_down
-  /// On the standard deviation of W_o and W_down of every sublayer, in place of o_factor and down_factor.
+  /// On the standard deviation of W_o and W_down, instead of o_factor and down_factor.
   DepthExpression residual = 1.0;
-  /// Truncation point in standard deviations: multiplies every standard deviation by that of a standard normal number
-  /// truncated there; entries stay Gaussian. 0: 3 for scheme "mitchell", else none.
+  /// In standard deviations: every standard deviation is multiplied by that of a standard normal number truncated
+  /// there; entries stay Gaussian. 0: 3 for scheme "mitchell", else none.
   double truncation = 0.0;
   /// Standard deviations of the embedding table, the unembedding and the position table. nullopt: the embedding follows
   /// input.second_moment, the unembedding `scheme`, positions the embedding.
@@ -220,14 +216,14 @@ struct InitSpec {
   std::optional<double> position_std = {};
 };
 
-/// A file of text, as it was when a run read it.
+/// A text file when a run read it.
 struct TextFile {
   std::string head;        ///< the first 64 MiB, or all
   std::uint64_t size = 0;  ///< of the whole file, bytes
   std::string sha256;      ///< of the whole file, in hex
 };
 
-/// Describes what enters the stack.
+/// The stack's input.
 struct InputSpec {
   InputKind kind = InputKind::gaussian;
   int tokens = 128;            ///< T
@@ -239,29 +235,26 @@ struct InputSpec {
 
 struct WeightScales;  // sim/spec/weight_scales.h
 
-/// Everything that simulation and theory are given.
+/// The input of simulation and theory.
 struct StackSpec {
   ModelSpec model;
   InitSpec init;
   InputSpec input;
-  /// Standard deviations and gains of single matrices and norms; null: as `init`, `model.gamma` and
-  /// `input.second_moment` say.
+  /// Of single matrices and norms, instead of `init`, `model.gamma` and `input.second_moment`.
   std::shared_ptr<const WeightScales> scales = nullptr;
   std::string recipe = {};    ///< model.recipe, which has set keys of all three; "" for none
-  std::string label = {};     ///< what results call the stack; "": its placement
-  std::string settings = {};  ///< the keys in which it differs from the run's other stacks, as JSON; "" if it is alone
+  std::string label = {};     ///< the stack's name in results; "": its placement
+  std::string settings = {};  ///< the keys that differ between the run's stacks, as JSON; "" for a single stack
 };
 
-/// Sets what a placement has defaults of its own for: the final norm, and a norm of the embedding, norms inside modules
-/// and their kind where it has them.
+/// Sets the final norm, and the embedding norm, norms inside modules and norm kind where the placement has them.
 void take_defaults(const Placement& placement, ModelSpec& model);
 
-/// Throws ConfigError that names the key for a shape or a value that cannot be.
+/// Throws ConfigError that names the key of an impossible shape or value.
 void validate(const StackSpec& spec);
 
-/// A model size of the Peri-LN paper's Table 4. Hidden width 4·D and 8 key/value heads are not in the
-/// paper: they are inferred from the parameter counts that the names state. 70B is the shape of public models of that
-/// size, as Llama 2.
+/// A model size of the Peri-LN paper's Table 4. Hidden width 4·D and 8 key/value heads are inferred from the parameter
+/// counts in the names. 70B is the shape of public models such as Llama 2.
 struct Preset {
   std::string_view name;
   int layers, width, heads, kv_heads, head_dim, mlp_width;

@@ -33,7 +33,7 @@ struct RulePlace {
   int addition = 0;  ///< l, of the additions to the stream before this one: from 0 to 2L−1, of parallel blocks to L−1
 };
 
-/// How branches and streams hang together, besides what T1's rule of a sublayer says (sim/spec/wiring.h).
+/// How branches and streams are connected, apart from T1's rule of a sublayer (sim/spec/wiring.h).
 enum class Wiring {
   sequential,    ///< attention, then the MLP, on one stream
   dual,          ///< ResiDual: r⁺ = r + f(x) beside the stream; output x_L + N(r_L)
@@ -44,7 +44,7 @@ enum class Wiring {
   hyper,         ///< model.streams streams, which take turns to be read and are mixed by model.stream_mixing
 };
 
-/// What a placement has inside its modules, and at the stack's ends, unless the configuration says otherwise.
+/// A placement's defaults inside modules and at the stack's ends.
 struct PlacementDefaults {
   bool final_norm = false;
   bool embedding_norm = false;
@@ -56,7 +56,7 @@ struct PlacementDefaults {
 
 struct FreeForm;
 
-/// The places where a stack puts its norms: a row of T1's table, or the free form {A, B, C, alpha, beta}.
+/// Where a stack puts its norms: a row of T1's table, or the free form {A, B, C, alpha, beta}.
 struct Placement {
   std::string_view name;
   std::string_view norms;   ///< letters of T1, for people
@@ -68,17 +68,17 @@ struct Placement {
   double (*branch_init_gain)(int layers) = nullptr;  ///< factor on W_v, W_o, W_up, W_down; null: 1
   std::shared_ptr<const FreeForm> custom = nullptr;  ///< null for a row
 
-  /// Throws ConfigError where an expression of a free form has no finite value.
+  /// Throws ConfigError if an expression of a free form has no finite value.
   [[nodiscard]] SublayerRule at(const RulePlace& place) const;
   [[nodiscard]] bool is_custom() const { return rule == nullptr; }
   /// A free form with a name of its own.
   [[nodiscard]] bool is_named_custom() const;
 };
 
-/// What a free form says: one rule for all sublayers, or a placement for each kind of module.
+/// One rule for all sublayers, or a placement for each kind of module.
 struct FreeForm {
   SublayerRule rule = {};
-  std::optional<DepthExpression> alpha = {};  ///< in the place of rule.alpha, where it depends on depth; likewise beta
+  std::optional<DepthExpression> alpha = {};  ///< instead of rule.alpha, if it depends on depth
   std::optional<DepthExpression> beta = {};
   std::shared_ptr<const Placement> attention = nullptr;  ///< with `mlp`: in the place of `rule`
   std::shared_ptr<const Placement> mlp = nullptr;
@@ -86,20 +86,18 @@ struct FreeForm {
   [[nodiscard]] SublayerRule at(const RulePlace& place) const;
 };
 
-/// Every named placement, in the order of T1's table. This table is the only place that defines them.
+/// Every named placement, in the order of T1's table.
 std::span<const Placement> placement_table();
 
-/// The row called `name`, now or formerly ("residual" is residual-dual's), or nothing.
+/// The row called `name` ("residual" is a former name of residual-dual), or nullopt.
 std::optional<Placement> find_placement(std::string_view name);
 
-/// The name of a free form that was given none.
 inline constexpr std::string_view unnamed_placement = "custom";
 
-/// The free form. Its final norm is on by default when the stream itself is never normalised (no C)
-/// but the branches are (A or B), which is the rule that the named rows follow too.
-/// `name` is what results call it; it is kept for as long as the program runs.
+/// The free form, called `name` in results. Like the named rows it has a final norm by default if branches are
+/// normalised (A or B) and the stream is not (no C).
 Placement custom_placement(const SublayerRule& rule, std::string_view name = unnamed_placement);
-/// Likewise, of a form that may depend on depth and on the kind of module.
+/// The same for a form that depends on depth or on the kind of module.
 Placement free_placement(FreeForm form, std::string_view name = unnamed_placement);
 
 }  // namespace periscope

@@ -14,7 +14,7 @@
 
 namespace periscope {
 
-/// The statistics that are measured. Every estimator is a mean over the T tokens unless it says otherwise.
+/// The measured statistics, means over the T tokens unless stated otherwise.
 enum class Statistic {
   second_moment,  ///< mean over features of x²
   variance,       ///< population variance over features (1/D)
@@ -28,7 +28,7 @@ enum class Statistic {
   log_grad_sq,    ///< natural logarithm of grad_sq: its mean over seeds is robust to heavy tails
   score_share,    ///< S/(S+V): S is ‖gradient through queries and keys‖², V through values (A_out, attention)
 };
-/// Its name, and its units: the loss is in nat, its squared gradient in nat², a natural logarithm in nat.
+/// The loss is in nat, its squared gradient in nat², a natural logarithm in nat.
 struct StatisticFacts {
   std::string_view name, units;
 };
@@ -51,22 +51,21 @@ static_assert(are_names_of<Statistic>(statistic_names));
   return statistic_facts[static_cast<std::size_t>(statistic)].units;
 }
 
-/// Those of one row of features. Backends measure them in one pass over the row (sim/core/statistics.h).
+/// Statistics of one row of features, which backends measure in one pass (sim/core/statistics.h).
 inline constexpr std::array row_statistics{Statistic::second_moment, Statistic::variance, Statistic::mean,
                                            Statistic::kurtosis, Statistic::maximum};
-/// The position of one of them.
 [[nodiscard]] constexpr std::size_t row_statistic(Statistic statistic) {
   return static_cast<std::size_t>(std::ranges::find(row_statistics, statistic) - row_statistics.begin());
 }
 
-/// A statistic over depth: `value[i]` and its standard error. At x_out (and r_out) there are 2L+1
-/// entries and entry 0 is the stack's input; for the other signals entry i belongs to sublayer i of 2L.
+/// A statistic over depth. x_out and r_out have 2L+1 entries, entry 0 being the stack's input; of other signals entry i
+/// belongs to sublayer i of 2L.
 struct Curve {
   std::vector<double> value;
   std::vector<double> standard_error;
 };
 
-/// The statistics of one stack, as simulation measures or as theory predicts them.
+/// The measured or predicted statistics of one stack.
 struct Profile {
   std::map<std::pair<Statistic, Signal>, Curve> curves;
   /// Angular distance arccos(cos(x_i, x_j))/π between the stream at depths i and j, mean over tokens;

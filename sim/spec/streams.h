@@ -5,11 +5,11 @@
 #include "sim/spec/signal.h"
 #include "sim/spec/weight.h"
 
-/// The registry of random streams: every number that tells two streams apart stands in this file.
+/// The registry of random streams: all numbers that distinguish streams.
 namespace periscope {
 
-/// The purpose of a stream of the simulation or of an experiment. The numbers are part of the generator's counter:
-/// never renumber, never use one twice (tests/random/streams_test.cpp does not compile then).
+/// The purpose of a random stream. The numbers are part of the generator's counter: never renumber, never use one twice
+/// (tests/random/streams_test.cpp would not compile).
 enum class Stream : std::uint32_t {
   // 0 … 99: the matrices, see stream_of
   input = 100,
@@ -44,8 +44,8 @@ enum class Stream : std::uint32_t {
 /// The bias of a matrix or norm; `layer` of the key is the sublayer.
 [[nodiscard]] constexpr Stream bias_stream(Weight weight) { return Stream{500 + static_cast<std::uint32_t>(weight)}; }
 
-/// The kinds of tensors that are rounded stochastically in a number format: a signal or its gradient; a matrix or gain,
-/// its bias, what the matrix reads, and the gradient of its output.
+/// Tensors that are rounded stochastically: a signal or its gradient; a matrix or gain, its bias, and the matrix's
+/// input.
 enum class Rounded : std::uint32_t { signal, gradient, weight, bias, input };
 
 /// `layer` of the key is the sublayer + 1.
@@ -56,8 +56,7 @@ enum class Rounded : std::uint32_t { signal, gradient, weight, bias, input };
   return Stream{4500 + 100 * static_cast<std::uint32_t>(what) + static_cast<std::uint32_t>(weight)};
 }
 
-/// Names one stream of random numbers. Distinct keys give independent streams: layer and stream are part of the
-/// generator's counter, the seed is its key.
+/// Distinct keys give independent streams: layer and stream are part of the generator's counter, the seed is its key.
 struct StreamKey {
   std::uint64_t seed;
   std::uint32_t layer;
@@ -65,7 +64,7 @@ struct StreamKey {
 };
 
 /// Theory draws from another generator (Threefry), with seed and replicate as two words of its key. The third is a
-/// place: a number below 2³² is a sublayer of T25's chain, the others are the sums of these.
+/// place: below 2³² a sublayer of the finite-width chain (T25), else a sum of these.
 namespace theory::place {
 
 inline constexpr std::uint64_t input = std::uint64_t{1} << 32U;  ///< what T25's chain draws before the first sublayer

@@ -12,8 +12,8 @@
 
 namespace periscope {
 
-/// The weights of a stack: its matrices and tables, and the gains of its norms. The numbers of the matrices and tables
-/// are part of the random streams' keys and must never change.
+/// The weights of a stack: matrices, tables, and gains of norms. The numbers of matrices and tables are part of the
+/// random streams' keys and must never change.
 enum class Weight : std::uint32_t {
   q,
   k,
@@ -59,24 +59,22 @@ static_assert(are_names_of<Weight>(weight_names));
 [[nodiscard]] constexpr bool is_norm(Weight weight) {
   return weight >= Weight::norm_a && weight != Weight::attention_gate;
 }
-/// The norms inside modules: RMSNorms whatever ModelSpec::norm is, of gain 1 at the start and without bias.
+/// Norms inside modules: RMSNorms for any ModelSpec::norm, with initial gain 1 and no bias.
 [[nodiscard]] constexpr bool is_module_norm(Weight weight) {
   return weight == Weight::q_norm || weight == Weight::k_norm || weight == Weight::v_norm ||
          weight == Weight::inner_norm;
 }
-/// The matrices of layers, in the order of results: those that every layer has (`gate` if the MLP is gated), and then
-/// those that some have.
+/// The matrices of layers, in the order of results. Not every stack has `gate`, not every layer attention_gate.
 inline constexpr std::array<Weight, 8> layer_matrices{Weight::q,    Weight::k,  Weight::v,    Weight::o,
                                                       Weight::gate, Weight::up, Weight::down, Weight::attention_gate};
 [[nodiscard]] constexpr bool is_layer_matrix(Weight weight) {
   return weight <= Weight::down || weight == Weight::attention_gate;
 }
-/// True if every layer has its own: its matrices, and the norms of its sublayers.
+/// True for matrices of layers and norms of sublayers.
 [[nodiscard]] constexpr bool is_of_layer(Weight weight) {
   return is_layer_matrix(weight) || is_module_norm(weight) || weight == Weight::norm_a || weight == Weight::norm_b ||
          weight == Weight::norm_c || weight == Weight::branch_scale;
 }
-/// Tables, of which rows are looked up.
 [[nodiscard]] constexpr bool is_table(Weight weight) {
   return weight == Weight::embedding || weight == Weight::positions || weight == Weight::token_types;
 }
@@ -84,12 +82,11 @@ inline constexpr std::array<Weight, 8> layer_matrices{Weight::q,    Weight::k,  
   return weight == Weight::gate || weight == Weight::up || weight == Weight::down;
 }
 
-/// Names one parameter of a stack, a tensor: a matrix or table W [fan_out, fan_in], a norm's gain [1, n], or what is
-/// added to the product with the matrix or to the normalised vector, a bias [1, fan_out] or [1, n], or the number α
-/// [1, 1] inside a pointwise norm.
+/// Names one parameter tensor of a stack: a matrix or table W [fan_out, fan_in], a norm's gain [1, n], the bias of a
+/// matrix or norm [1, fan_out] or [1, n], or the number α [1, 1] inside a pointwise norm.
 struct ParameterId {
   enum class Part { matrix, gain, bias, alpha };
-  int sublayer;  ///< 0 … 2L−1; 0 for what no layer owns
+  int sublayer;  ///< 0 … 2L−1; 0 for parameters outside layers
   Weight weight;
   Part part;
 
@@ -97,20 +94,18 @@ struct ParameterId {
   [[nodiscard]] int layer() const { return sublayer / 2; }
 };
 
-/// The id of the matrix `weight` of `layer`; the layer of what no layer owns does not matter.
+/// `layer` is ignored for weights outside layers.
 [[nodiscard]] constexpr ParameterId matrix_id(int layer, Weight weight) {
   return {is_of_layer(weight) ? 2 * layer + (is_of_mlp(weight) ? 1 : 0) : 0, weight, ParameterId::Part::matrix};
 }
-/// The id of the gain of the norm `weight` of `sublayer`.
 [[nodiscard]] constexpr ParameterId gain_id(int sublayer, Weight weight) {
   return {is_of_layer(weight) ? sublayer : 0, weight, ParameterId::Part::gain};
 }
-/// The id of the bias that goes with a matrix or a gain.
+/// The bias that goes with a matrix or a gain.
 [[nodiscard]] constexpr ParameterId bias_of(ParameterId id) {
   return {id.sublayer, id.weight, ParameterId::Part::bias};
 }
-
-/// The id of the α of the norm with this gain.
+/// α of the norm with this gain.
 [[nodiscard]] constexpr ParameterId alpha_of(ParameterId gain) {
   return {gain.sublayer, gain.weight, ParameterId::Part::alpha};
 }
@@ -121,42 +116,38 @@ struct WeightShape {
   int fan_in;
 };
 
-/// Returns the shape of a matrix or table of `layer`, which matters for the attention's gate alone. Throws
-/// std::logic_error for a norm.
+/// `layer` matters for the attention's gate only. Throws std::logic_error for a norm.
 WeightShape shape_of(const ModelSpec& model, Weight weight, int layer = 0);
 
-/// n, the features of a norm's gain: D, those of a head or of a whole projection for QK-norms, of a head for the
-/// values', of what W_o or W_down reads for the inner norm of `sublayer`, or D' for the head's.
+/// n, the features of a norm's gain: D; of a head or a whole projection for QK-norms; of a head for v_norm; of the
+/// input of W_o or W_down for the inner norm of `sublayer`; D' for the head's norm.
 int norm_width(const ModelSpec& model, Weight norm, int sublayer);
 
 /// The length of a norm's gain, bias or α: norm_width, or 1.
 int vector_length(const ModelSpec& model, const ParameterId& id);
 
-/// Returns the standard deviation of a standard normal number truncated as `init` says; 1 without truncation.
+/// Standard deviation of a standard normal number truncated as in `init`; 1 without truncation.
 double truncation_factor(const InitSpec& init);
 
-/// Standard deviation of the entries of the matrix or table `weight` of `layer`: as `scales` say, or else as `init` and
-/// the placement (DeepNorm) set it. Tables are inputs, not maps: without scales and init.embedding_std their standard
-/// deviation is √input.second_moment. The layer of what no layer owns does not matter. Throws std::logic_error where
-/// there are scales, but none of this matrix.
+/// Standard deviation of the entries of a matrix or table, from `scales`, or else `init` and the placement (DeepNorm).
+/// Tables are inputs: without scales and init.embedding_std their standard deviation is √input.second_moment. Throws
+/// std::logic_error if there are scales, but none of this matrix.
 double stddev_of(const StackSpec& spec, int layer, Weight weight);
 
-/// Returns the standard deviation that `init` gives an embedding table: init.embedding_std, or that of a matrix of its
-/// shape. A stack's own tables follow input.second_moment, which may differ.
+/// Standard deviation of an embedding table by `init`: init.embedding_std, or that of a matrix of its shape. The
+/// stack's own tables follow input.second_moment, which may differ.
 double drawn_embedding_stddev(const StackSpec& spec);
 
-/// Standard deviation of the entries of the bias that goes with the matrix or the gain `of`: 0 where there is none.
+/// Standard deviation of the entries of the bias of a matrix or gain; 0 without bias.
 double bias_stddev_of(const StackSpec& spec, const ParameterId& of);
 
-/// Gains of the norm `norm` of `sublayer`, norm_width of them: as `scales` say, or else model.gamma, and 1 of
-/// norms inside modules, model.layer_scale of branch_scale. Throws as stddev_of does, also where their number is not
-/// the norm's width.
+/// Gains of a norm [norm_width]: from `scales`, or else model.gamma, 1 of norms inside modules, model.layer_scale of
+/// branch_scale. Throws as stddev_of does, also if their number is not the norm's width.
 std::vector<double> gain_of(const StackSpec& spec, int sublayer, Weight norm);
 
-/// α of the norm `norm` of `sublayer`, likewise: as `scales` say, or else model.norm_alpha.
+/// α of a norm: from `scales`, or else model.norm_alpha.
 double alpha_of(const StackSpec& spec, int sublayer, Weight norm);
 
-/// The kind of the norm `norm`.
 [[nodiscard]] constexpr NormKind kind_of(const ModelSpec& model, Weight norm) {
   if (norm == Weight::branch_scale) return NormKind::none;
   return is_module_norm(norm) ? NormKind::rms : model.norm;
