@@ -33,6 +33,14 @@ theory::FirstStepsSizes sizes_of(const FirstStepsConfig& config) {
           .held_out = config.train.record_sequences * tokens};
 }
 
+/// Number of seeds whose batches the prediction uses: all that are trained, or, where nothing is trained, at most one
+/// for every chain.
+int predicted_runs(const FirstStepsConfig& config) { return std::min(config.chains, config.run.seeds); }
+
+theory::FirstStepsOptions prediction_options(const FirstStepsConfig& config) {
+  return {.neurons = config.neurons, .chains = config.chains, .seed = config.run.seed, .fault = config.fault};
+}
+
 /// The predicted curves that a verdict compares, encoded so that NaN equals NaN.
 std::string foretold(const FirstStepsConfig& config, const StackSpec& spec, const theory::FirstStepsInput& input,
                      theory::StepFault fault) {
@@ -65,8 +73,6 @@ theory::OptimizerLaw optimizer_of(const TrainSpec& train) {
   return law;
 }
 
-int predicted_runs(const FirstStepsConfig& config) { return std::min(config.chains, config.run.seeds); }
-
 theory::FirstStepsInput prediction_input(const FirstStepsConfig& config, const Corpus& corpus) {
   const TrainSpec& train = config.train;
   const int length = config.base.input.tokens + 1;
@@ -84,14 +90,6 @@ theory::FirstStepsInput prediction_input(const FirstStepsConfig& config, const C
   input.ids = windows.inputs(0, windows.count());
   input.labels = windows.labels(0, windows.count());
   return input;
-}
-
-theory::FirstStepsOptions prediction_options(const FirstStepsConfig& config) {
-  return {.neurons = config.neurons,
-          .chains = config.chains,
-          .seed = config.run.seed,
-          .fault = config.fault,
-          .on_share = {}};
 }
 
 theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& told, const theory::FirstStepsInput& input,

@@ -7,18 +7,12 @@
 
 namespace periscope::first_steps {
 
-/// Returns the number of seeds whose batches the prediction uses: all that are trained, or, where nothing is trained,
-/// at most one for every chain.
-[[nodiscard]] int predicted_runs(const FirstStepsConfig& config);
-
 /// Returns the optimizer of [train] as the theory needs it.
 [[nodiscard]] theory::OptimizerLaw optimizer_of(const TrainSpec& train);
 
-/// What theory is told of a run: the batches of the first predicted_runs seeds, the windows of the records, the
-/// optimizer.
+/// What theory is told of a run: the batches of its seeds, of which a chain uses one each, the windows of the records,
+/// the optimizer.
 [[nodiscard]] theory::FirstStepsInput prediction_input(const FirstStepsConfig& config, const Corpus& corpus);
-
-[[nodiscard]] theory::FirstStepsOptions prediction_options(const FirstStepsConfig& config);
 
 /// Predicts the stack `told`, unless it is cached. One task of progress, called "`label`: theory".
 [[nodiscard]] theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& told,

@@ -150,10 +150,11 @@ dataset::Table<theory::Prediction> theory_table() {
   return table;
 }
 
-judge::Estimate mean_final_loss(const GroupRuns& g) {
-  std::vector<double> losses;
-  for (const TrainedCell& cell : g.cells) losses.push_back(final_loss(cell));
-  return judge::mean_over_seeds(losses);
+/// One number, mean over seeds.
+std::optional<Curve> mean_final_loss(const GroupRuns& g) {
+  judge::SeedRows losses;
+  for (const TrainedCell& cell : g.cells) losses.add({final_loss(cell)});
+  return losses.curve();
 }
 
 const dataset::Table<GroupRuns>& group_table() {
@@ -172,10 +173,8 @@ const dataset::Table<GroupRuns>& group_table() {
               const InitSpec& init = g.group.spec.init;
               return init.scheme == InitScheme::normal ? std::optional(init.std) : std::nullopt;
             })
-        .column({"final_loss_mean", "group", "nat", "mean over seeds of final_loss"},
-                [](const G& g) { return mean_final_loss(g).value; })
-        .column({"final_loss_stderr", "group", "nat", "its standard error"},
-                [](const G& g) { return mean_final_loss(g).error; })
+        .curve({"final_loss_mean", "group", "nat", "mean over seeds of final_loss"},
+               {"final_loss_stderr", "group", "nat", "its standard error"}, mean_final_loss)
         .rows("seed", run_table(), &G::cells)
         .part(theory_table(),
               [](const G& g) { return g.initial && g.initial->refusal.empty() ? &*g.initial : nullptr; });

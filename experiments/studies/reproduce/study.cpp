@@ -51,22 +51,18 @@ ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
 
 config::Resolved resolved_of(const ReproduceConfig& config, const Corpus& corpus) {
   config::Resolved all = training::resolved(config, corpus, config::resolved(config));
-  for (auto* json : {&all.printed, &all.hashed}) {
-    (*json)["reproduce"] = {{"figures", config.figures}, {"quick", config.quick}};
-  }
+  all.printed["reproduce"] = all.hashed["reproduce"] = {{"figures", config.figures}, {"quick", config.quick}};
   return all;
-}
-
-/// Which claims fewer than three seeds leave untested.
-std::string warning_of(int seeds) {
-  return fmt::format("run.seeds = {}: {}\n", seeds,
-                     seeds < 2 ? "figures only; no claim can be tested with fewer than 2 seeds"
-                               : "claims about spreads (R9) cannot be tested with fewer than 3 seeds");
 }
 
 study::Outcome outcome_of(const ReproduceConfig& config, const Corpus& corpus, const config::Resolved& all,
                           stacks::Progress& progress) {
-  if (config.run.seeds < 3) progress.say(warning_of(config.run.seeds));
+  if (config.run.seeds < 3) {
+    progress.say(fmt::format("run.seeds = {}: {}\n", config.run.seeds,
+                             config.run.seeds < 2
+                                 ? "figures only; no claim can be tested with fewer than 2 seeds"
+                                 : "claims about spreads (R9) cannot be tested with fewer than 3 seeds"));
+  }
   // Other figures have runs in common with these: they stay in a folder of their own.
   const training::SavedStates kept{.folder = config.run.out.empty() ? "" : config.run.out + "/cache/runs",
                                    .identity = training::identity_of_runs(config, all)};
