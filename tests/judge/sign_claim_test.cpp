@@ -1,4 +1,4 @@
-#include "experiments/engine/judge/sign_claim.h"
+#include "experiments/engine/judge/claims.h"
 
 #include <array>
 #include <cmath>

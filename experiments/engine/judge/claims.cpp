@@ -1,10 +1,62 @@
 #include "experiments/engine/judge/claims.h"
 
+#include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 
 #include "experiments/engine/judge/judge.h"
+#include "experiments/engine/judge/seed_rows.h"
 
 namespace periscope::judge {
+namespace {
+
+using Values = std::vector<double>;
+
+constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+
+/// One-sided p-values of a number under the null hypothesis that its true value is 0.
+struct Chances {
+  double positive = unknown;  ///< of a number as large or larger
+  double negative = unknown;  ///< of a number as small or smaller
+};
+
+Chances chances_of(double t, double degrees) {
+  const boost::math::students_t law(degrees);
+  return {boost::math::cdf(boost::math::complement(law, t)), boost::math::cdf(law, t)};
+}
+
+/// Returns those of a mean over seeds; NaN unless the spread exceeds what rounding makes of equal values.
+Chances chances_of(const Values& values) {
+  const Estimate mean = mean_over_seeds(values);
+  if (values.size() < 2 || !std::isfinite(mean.value) || !(mean.error > 1e-12 * std::abs(mean.value))) return {};
+  return chances_of(mean.value / mean.error, static_cast<double>(values.size() - 1));
+}
+
+void decide(SignClaim& claim, const Chances& chances) {
+  claim.mean = mean_over_seeds(claim.values);
+  claim.p = claim.detectable = unknown;
+  claim.verdict = ClaimVerdict::not_shown;
+  if (std::isnan(chances.positive)) {
+    add_reason(claim, claim.values.size() < 2            ? "too few seeds to tell a spread"
+                      : !std::isfinite(claim.mean.value) ? "a seed's value is not finite"
+                                                         : "no spread over seeds");
+    return;
+  }
+  // Tests of several numbers may find both signs equally likely.
+  claim.p = chances.positive < 0.5 ? chances.positive : chances.negative < 0.5 ? 1.0 - chances.negative : 0.5;
+  if (chances.positive <= sign_claim_level) claim.verdict = ClaimVerdict::holds;
+  if (chances.negative <= sign_claim_level) claim.verdict = ClaimVerdict::fails;
+}
+
+/// Returns the entry that decides whether a row of positive means exists: the largest of the rows' smallest means.
+const Values& decisive(const SeedTable& table) {
+  const auto mean_of = [](const Values& values) { return mean_over_seeds(values).value; };
+  const auto least_of = [&](const std::vector<Values>& row) { return std::ranges::min_element(row, {}, mean_of); };
+  const auto least_mean = [&](const std::vector<Values>& row) { return mean_of(*least_of(row)); };
+  return *least_of(*std::ranges::max_element(table, {}, least_mean));
+}
+
+}  // namespace
 
 Test test_of_claim(const Test& measured, double claimed) {
   return {.measured = measured.measured, .predicted = {claimed, 0.0}, .limit = measured.limit, .seeds = measured.seeds};
@@ -24,6 +76,92 @@ void judge(const std::vector<Claim*>& claims, double familywise_error) {
                      : test.underpowered()                        ? ClaimVerdict::not_shown
                      : unconditional                              ? ClaimVerdict::holds
                                                                   : ClaimVerdict::holds_with_condition;
+  }
+}
+
+void add_reason(SignClaim& claim, const std::string& reason) {
+  claim.reason += (claim.reason.empty() ? "" : "; ") + reason;
+}
+
+void set_not_testable(SignClaim& claim, const std::string& reason) {
+  claim.verdict = ClaimVerdict::not_testable;
+  claim.p = claim.detectable = unknown;
+  add_reason(claim, reason);
+}
+
+void test_some_row_positive(SignClaim& claim, const SeedTable& table) {
+  const auto rows = static_cast<double>(table.size());
+  claim.values = decisive(table);
+  bool tested = false;
+  double positive = 1.0;
+  Values negative(table.front().size(), 0.0);  // the largest p-value of each column
+  for (const std::vector<Values>& row : table) {
+    double largest = 0.0;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const Chances entry = chances_of(row[c]);
+      const bool has_test = !std::isnan(entry.positive);
+      tested = tested || has_test;
+      largest = std::max(largest, has_test ? entry.positive : 1.0);
+      negative[c] = std::max(negative[c], has_test ? entry.negative : 1.0);
+    }
+    positive = std::min(positive, rows * largest);
+  }
+  const double opposite = std::min(1.0, static_cast<double>(negative.size()) * std::ranges::min(negative));
+  tested = tested && std::isfinite(mean_over_seeds(claim.values).value);
+  decide(claim, tested ? Chances{positive, opposite} : Chances{});
+  if (!tested) return;
+  const Test test{.measured = claim.mean, .seeds = static_cast<int>(claim.values.size())};
+  claim.detectable = test.detectable_at(2.0 * sign_claim_level / rows);  // the t test is one-sided
+}
+
+SeedTable alike(const Values& large, const Values& small) {
+  SeedTable table(2, std::vector<Values>(2));
+  for (std::size_t seed = 0; seed < large.size(); ++seed) {
+    for (const std::size_t row : {0, 1}) {
+      const double half = (row == 0 ? 0.5 : -0.5) * large[seed];
+      table[row][0].push_back(half - small[seed]);
+      table[row][1].push_back(half + small[seed]);
+    }
+  }
+  return table;
+}
+
+void test_spreads_more(SignClaim& claim, const Values& first, const Values& second) {
+  if (first.size() < 3) {  // two are as far from their mean as each other
+    decide(claim, {});
+    return;
+  }
+  Values sum, difference;
+  for (std::size_t seed = 0; seed < first.size(); ++seed) {
+    sum.push_back(first[seed] + second[seed]);
+    difference.push_back(first[seed] - second[seed]);
+  }
+  const double sum_mean = mean_over_seeds(sum).value, difference_mean = mean_over_seeds(difference).value;
+  double covariance = 0.0, of_sum = 0.0, of_difference = 0.0;
+  for (std::size_t seed = 0; seed < first.size(); ++seed) {
+    const double s = sum[seed] - sum_mean, d = difference[seed] - difference_mean;
+    claim.values.push_back(s * d);
+    covariance += s * d;
+    of_sum += s * s;
+    of_difference += d * d;
+  }
+  const double r = covariance / std::sqrt(of_sum * of_difference);
+  const auto degrees = static_cast<double>(first.size() - 2);
+  const double t = r * std::sqrt(degrees / std::max(1.0 - r * r, std::numeric_limits<double>::min()));
+  decide(claim, std::isfinite(r) ? chances_of(t, degrees) : Chances{});
+}
+
+void correct_for_number(std::vector<SignClaim>& claims) {
+  std::vector<SignClaim*> tested;
+  for (SignClaim& claim : claims) {
+    if (!std::isnan(claim.p) && claim.verdict != ClaimVerdict::not_run) tested.push_back(&claim);
+  }
+  const auto two_sided = [](const SignClaim* claim) { return std::min(1.0, 2.0 * std::min(claim->p, 1.0 - claim->p)); };
+  std::ranges::sort(tested, {}, two_sided);
+  double before = 0.0;  // corrected p-values keep their order
+  for (std::size_t i = 0; i < tested.size(); ++i) {
+    before = std::max(before, std::min(1.0, static_cast<double>(tested.size() - i) * two_sided(tested[i])));
+    tested[i]->holm = before;
   }
 }
 

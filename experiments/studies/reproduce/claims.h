@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "experiments/engine/judge/sign_claim.h"
+#include "experiments/engine/judge/claims.h"
 #include "experiments/studies/reproduce/readings.h"
 
 namespace periscope::reproduce {
