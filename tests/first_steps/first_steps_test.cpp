@@ -10,7 +10,7 @@
 #include "tests/support/doctest.h"
 #include "theory/first_steps/activation_values.h"
 #include "theory/first_steps/attention_heads.h"
-#include "theory/first_steps/initial_stack.h"
+#include "theory/first_steps/chain.h"
 #include "theory/kernels/normal_stream.h"
 #include "theory/width/gram_signal.h"
 

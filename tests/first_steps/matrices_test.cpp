@@ -4,10 +4,9 @@
 
 #include "tests/first_steps/small_case.h"
 #include "tests/support/doctest.h"
-#include "theory/first_steps/first_matrix.h"
-#include "theory/first_steps/last_matrix.h"
-#include "theory/first_steps/moved_embedding.h"
+#include "theory/first_steps/moved_ends.h"
 #include "theory/first_steps/moved_norm.h"
+#include "theory/first_steps/trained_matrices.h"
 
 /// The parts of the prediction that AdamW's updates go through, each by itself.
 namespace periscope::theory {

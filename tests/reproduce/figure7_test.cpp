@@ -6,7 +6,7 @@
 #include "tests/support/doctest.h"
 #include "tests/support/hypothesis.h"
 #include "tests/support/recorded_stack.h"
-#include "theory/predict/predict_batch.h"
+#include "theory/predict/predict.h"
 
 namespace periscope::testing {
 namespace {

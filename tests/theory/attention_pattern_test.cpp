@@ -322,7 +322,7 @@ void check_closed_form(const std::string& what, const PatternLaw& law) {
   std::vector<std::vector<double>> sampled(4 * 25);
   for (std::uint64_t r = 0; r < replicates; ++r) {
     const auto a = kernels(average.gradients(k, g, 256, {.seed = 1, .replicate = r, .sublayer = 0}));
-    const auto b = kernels(average.sampled_gradients(k, g, 1024, {.seed = 2, .replicate = r, .sublayer = 0}));
+    const auto b = kernels(average.sampled_gradients(k, k, g, 1024, {.seed = 2, .replicate = r, .sublayer = 0}));
     for (std::size_t i = 0; i < 100; ++i) {
       closed[i].push_back(a[i / 25](static_cast<Eigen::Index>(i % 25)));
       sampled[i].push_back(b[i / 25](static_cast<Eigen::Index>(i % 25)));
@@ -400,7 +400,7 @@ TEST_CASE("T9: no product of pattern and kernel leaves out a token where blocks 
   const HeadGradients a = AttentionAverage(plain_law, tokens).gradients(k, g, 2, stream);
   const HeadGradients b = AttentionAverage(windowed, tokens).gradients(k, g, 2, stream);
   CHECK(a.key.isApprox(b.key, 1e-12));
-  const HeadGradients sampled = AttentionAverage(plain_law, tokens).sampled_gradients(k, g, 512, stream);
+  const HeadGradients sampled = AttentionAverage(plain_law, tokens).sampled_gradients(k, k, g, 512, stream);
   const HeadGradients many = AttentionAverage(plain_law, tokens).gradients(k, g, 512, stream);
   CHECK(many.output.isApprox(sampled.output, 1e-5));  // the same patterns
   CHECK(many.value.isApprox(sampled.value, 1e-5));

@@ -1,4 +1,4 @@
-#include "theory/formats/quantization.h"
+#include "theory/formats/rounding_noise.h"
 
 #include <algorithm>
 #include <boost/random/mersenne_twister.hpp>

@@ -6,7 +6,7 @@
 
 #include "tests/support/doctest.h"
 #include "theory/passes/backward.h"
-#include "theory/predict/predict_batch.h"
+#include "theory/predict/predict.h"
 
 namespace periscope::testing {
 namespace {

@@ -14,23 +14,12 @@
 namespace periscope::theory {
 namespace {
 
-using Index = Eigen::Index;
-
-/// Turns every row by its position's angles; `direction` −1 turns back.
-Sample turned(const Sample& x, const Sample& cos, const Sample& sin, float direction) {
-  const Index half = cos.cols();
-  Sample y(x.rows(), x.cols());
-  y.leftCols(half) = x.leftCols(half).cwiseProduct(cos) - direction * x.rightCols(half).cwiseProduct(sin);
-  y.rightCols(half) = x.rightCols(half).cwiseProduct(cos) + direction * x.leftCols(half).cwiseProduct(sin);
-  return y;
-}
-
 /// Returns the factor of QK-norm: 1/rms, or 1 for a token that is 0 (and stays 0).
 Eigen::VectorXf inverse_or_one(const Eigen::VectorXf& rms) {
   return rms.unaryExpr([](float r) { return r > 0 ? 1.0F / r : 1.0F; });
 }
 
-/// One of `heads`, as likely as its weight says: by where a normal number is among all of them.
+/// Samples one of `heads` with probability proportional to its weight.
 int drawn_head(NormalStream& numbers, int heads, const std::vector<double>& weights) {
   const double z = numbers.normals(1, 1)(0, 0);
   const double place = 0.5 * std::erfc(-z / std::numbers::sqrt2);
@@ -53,6 +42,12 @@ double mean_of_others(const std::vector<double>& rows, int head, int head_dim) {
   if (rows.size() == e) return 1.0;
   const double own = square(std::span(rows).subspan(static_cast<std::size_t>(head) * e, e));
   return (square(rows) - own) / static_cast<double>(rows.size() - e);
+}
+
+std::vector<Index> positions_in(const PatternLaw& law, Index tokens) {
+  std::vector<Index> positions;
+  for (Index t = 0; t < tokens; ++t) positions.push_back(law.position(t));
+  return positions;
 }
 
 }  // namespace
@@ -112,34 +107,32 @@ Matrix CentredKernel::output_kernel(const Sample& a, const Sample& of_unit) cons
   return (scale * m).array() + mean;
 }
 
-namespace {
-
-std::vector<Index> positions_in(const PatternLaw& law, Index tokens) {
-  std::vector<Index> positions;
-  for (Index t = 0; t < tokens; ++t) positions.push_back(law.position(t));
-  return positions;
-}
-
-}  // namespace
-
 AttentionHead::AttentionHead(const PatternLaw& law, Index tokens) : AttentionHead(law, positions_in(law, tokens)) {}
 
 AttentionHead::AttentionHead(const PatternLaw& law, const std::vector<Index>& positions) : law_(law) {
   if (!law.rope) return;
-  const auto tokens = static_cast<Index>(positions.size());
-  const int half = law.head_dim / 2;
-  const std::vector<double> frequencies =
-      law.rope_frequencies.empty() ? rope_frequencies(law.head_dim, rope_base) : law.rope_frequencies;
-  cos_.resize(tokens, half);
-  sin_.resize(tokens, half);
-  for (int i = 0; i < half; ++i) {
-    const double frequency = frequencies[static_cast<std::size_t>(i)];
-    for (Index t = 0; t < tokens; ++t) {
-      const double angle = static_cast<double>(positions[static_cast<std::size_t>(t)]) * frequency;
-      cos_(t, i) = static_cast<float>(std::cos(angle));
-      sin_(t, i) = static_cast<float>(std::sin(angle));
+  rotation_ = Rotation(positions,
+                       law.rope_frequencies.empty() ? rope_frequencies(law.head_dim, rope_base) : law.rope_frequencies);
+}
+
+Rotation::Rotation(const std::vector<Index>& positions, const std::vector<double>& frequencies)
+    : cos(static_cast<Index>(positions.size()), static_cast<Index>(frequencies.size())), sin(cos.rows(), cos.cols()) {
+  for (Index i = 0; i < cos.cols(); ++i) {
+    for (Index t = 0; t < cos.rows(); ++t) {
+      const double angle =
+          static_cast<double>(positions[static_cast<std::size_t>(t)]) * frequencies[static_cast<std::size_t>(i)];
+      cos(t, i) = static_cast<float>(std::cos(angle));
+      sin(t, i) = static_cast<float>(std::sin(angle));
     }
   }
+}
+
+Sample Rotation::turned(const Sample& x, float direction) const {
+  const Index half = cos.cols();
+  Sample y(x.rows(), x.cols());
+  y.leftCols(half) = x.leftCols(half).cwiseProduct(cos) - direction * x.rightCols(half).cwiseProduct(sin);
+  y.rightCols(half) = x.rightCols(half).cwiseProduct(cos) + direction * x.leftCols(half).cwiseProduct(sin);
+  return y;
 }
 
 // QK-norm over the whole projection: the other heads enter by their mean, they are many and independent.
@@ -172,7 +165,7 @@ Projection AttentionHead::project(Sample rows, double scale, const Vector& unit,
       p.normalised.col(i) *= static_cast<float>(part.gain[static_cast<std::size_t>(first + i)]);
     }
   }
-  p.rotated = law_.rope ? turned(p.normalised, cos_, sin_, 1.0F) : p.normalised;
+  p.rotated = law_.rope ? rotation_.turned(p.normalised, 1.0F) : p.normalised;
   return p;
 }
 
@@ -271,7 +264,7 @@ Sample AttentionHead::logit_derivative(const HeadSample& head) const {
 }
 
 Sample AttentionHead::pull_back(const Projection& p, const Sample& gradient, int heads) const {
-  Sample g = law_.rope ? turned(gradient, cos_, sin_, -1.0F) : gradient;
+  Sample g = law_.rope ? rotation_.turned(gradient, -1.0F) : gradient;
   if (law_.qk_norm == QkNorm::none) return g;
   const auto features = static_cast<float>(law_.head_dim * (law_.qk_norm == QkNorm::full ? heads : 1));
   const Eigen::VectorXf along = g.cwiseProduct(p.normalised).rowwise().sum() / features;

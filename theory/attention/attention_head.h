@@ -25,25 +25,23 @@ struct PatternLaw {
   std::vector<double> rope_frequencies = {};  ///< as in AttentionRule; empty: base 10000
   double query_bias = 0.0;  ///< standard deviation of the biases' entries, which are the same for every token
   double key_bias = 0.0;
-  /// Gains of QK-norm, as gain_of has them: of head_dim features, or of those of all heads, of which a drawn query head
-  /// and the key head that it reads have their parts. Empty: 1.
+  /// Gains of QK-norm (gain_of), of head_dim features or of those of all heads. Empty: 1.
   std::vector<double> query_gain = {};
   std::vector<double> key_gain = {};
-  /// Rows of W_q and W_k (T29): what multiplies the features of all heads before their biases. Empty: 1.
+  /// Rows of W_q and W_k (T29): factors of the features of all heads, before biases. Empty: 1.
   std::vector<double> query_rows = {};
   std::vector<double> key_rows = {};
-  /// The share of the module's output that comes from each query head, where a drawn head stands for one of them; empty
-  /// if all are alike.
+  /// Probabilities of drawing each query head, up to a factor: its share of the module's output. Empty: all equal.
   std::vector<double> head_weights = {};
   int sequence = 0;  ///< tokens of each of several sequences, one behind the other, that do not see each other; 0: one
 
   /// Factor on q·k.
   [[nodiscard]] double scale() const;
   /// Returns the position of token t in its sequence.
-  [[nodiscard]] Eigen::Index position(Eigen::Index t) const { return sequence > 0 ? t % sequence : t; }
+  [[nodiscard]] Index position(Index t) const { return sequence > 0 ? t % sequence : t; }
   /// The first of the tokens that token t sees, and the one behind the last, of `tokens` in all.
-  [[nodiscard]] Eigen::Index first_seen(Eigen::Index t) const;
-  [[nodiscard]] Eigen::Index end_seen(Eigen::Index t, Eigen::Index tokens) const;
+  [[nodiscard]] Index first_seen(Index t) const;
+  [[nodiscard]] Index end_seen(Index t, Index tokens) const;
 };
 
 /// Names the random numbers of one average: its replicate and its sublayer.
@@ -54,7 +52,7 @@ struct PatternStream {
   const OnWork* on_work = nullptr;  ///< null, or told of every pattern that was averaged
 };
 
-/// Samples are float: their rounding is far below their own spread, and they are most of the work.
+/// Samples are float: their rounding is far below their spread, and they take most of the time.
 using Sample = Eigen::MatrixXf;
 
 /// The random numbers of a stream; none of them is one of T25's chain.
@@ -69,8 +67,8 @@ struct ScaledKernel {
   bool triangular;     ///< F is lower triangular: always, but where tokens repeat
 };
 
-/// The part of a kernel that softmax's Jacobian leaves: J_t (k + a 1ᵀ + 1 bᵀ) J_t'ᵀ = J_t k J_t'ᵀ, so the part that all
-/// tokens have in common is taken off before anything is rounded to float. k = mean + ρ1ᵀ + 1ρᵀ + scale·unit.
+/// k = mean + ρ1ᵀ + 1ρᵀ + scale·unit. Softmax's Jacobian leaves of k only `unit`, J_t (k + a 1ᵀ + 1 bᵀ) J_t'ᵀ =
+/// J_t k J_t'ᵀ, so the common part is subtracted before k is rounded to float.
 struct CentredKernel {
   /// `scale` as in ScaledKernel.
   CentredKernel(const Matrix& k, double scale_of_k);
@@ -84,6 +82,16 @@ struct CentredKernel {
   [[nodiscard]] Matrix output_kernel(const Sample& a, const Sample& of_unit) const;
 };
 
+/// RoPE's cosines and sines of tokens at some positions [T, e/2].
+struct Rotation {
+  Sample cos, sin;
+
+  Rotation() = default;
+  Rotation(const std::vector<Index>& positions, const std::vector<double>& frequencies);
+  /// Turns every row of x by its position's angles, or back with direction −1.
+  [[nodiscard]] Sample turned(const Sample& x, float direction) const;
+};
+
 /// Queries or keys of one head over all tokens.
 struct Projection {
   Sample rotated;       ///< what enters the logits [T, head_dim]
@@ -91,9 +99,8 @@ struct Projection {
   Eigen::VectorXf rms;  ///< what QK-norm divided by [T], 1 without it
 };
 
-/// One head's queries and keys. (q, k) and (−q, k) are equally likely, so a sample serves two patterns, those of
-/// `logits` and of −logits: what is odd in the logits cancels between them, and only that is large where tokens are
-/// much alike.
+/// One head's queries and keys. (q, k) and (−q, k) are equally likely, so a sample serves two patterns, of `logits` and
+/// of −logits, between which odd terms cancel: the large ones where tokens are nearly equal.
 struct HeadSample {
   Projection query, key;
   Sample logits;  ///< scale·q kᵀ, before a soft cap [T, T]
@@ -102,18 +109,16 @@ struct HeadSample {
 /// One head of a law over T tokens: draws queries and keys, softmax patterns, and takes gradients back.
 class AttentionHead {
  public:
-  AttentionHead(const PatternLaw& law, Eigen::Index tokens);
+  AttentionHead(const PatternLaw& law, Index tokens);
   /// A head over tokens at these positions of one sequence.
-  AttentionHead(const PatternLaw& law, const std::vector<Eigen::Index>& positions);
+  AttentionHead(const PatternLaw& law, const std::vector<Index>& positions);
 
-  /// Queries and keys: rows from Gaussian processes over tokens with covariances query_variance·k, key_variance·k, plus
-  /// the biases. Where heads have gains of their own, a head is drawn first.
-  [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& k) const { return draw(numbers, k, k); }
-  /// Draws a head where W_q and W_k read unlike kernels of one input (read_kernel).
+  /// Draws queries and keys: rows from Gaussian processes over tokens with covariances query_variance·of_query and
+  /// key_variance·of_key, plus the biases. Where heads have gains of their own, a head is drawn first.
   [[nodiscard]] HeadSample draw(NormalStream& numbers, const ScaledKernel& of_query, const ScaledKernel& of_key) const;
 
-  /// Queries or keys of a head where all heads are alike, from rows of variance `unit` [T]: scaled by query_variance
-  /// (or key_variance) and `scale`, with bias, QK-norm and RoPE.
+  /// Queries or keys of a head, where all heads are alike, from rows of variance `unit` [T]: scaled by query_variance
+  /// (key_variance) and `scale`, with bias, QK-norm and RoPE.
   [[nodiscard]] Projection query(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const;
   [[nodiscard]] Projection key(Sample rows, double scale, const Vector& unit, NormalStream& numbers) const;
 
@@ -139,9 +144,9 @@ class AttentionHead {
   [[nodiscard]] Part key_part(int head) const;
   [[nodiscard]] Projection project(Sample rows, double scale, const Vector& unit, const Part& part,
                                    NormalStream& numbers) const;
+
   PatternLaw law_;
-  Sample cos_;  // RoPE, [T, head_dim/2]
-  Sample sin_;
+  Rotation rotation_;  // empty without RoPE
 };
 
 }  // namespace periscope::theory

@@ -10,8 +10,6 @@
 namespace periscope::theory {
 namespace {
 
-using Index = Eigen::Index;
-
 /// a·k·aᵀ.
 Matrix sandwich(const Matrix& a, const Matrix& k) { return a * k * a.transpose(); }
 

@@ -15,7 +15,7 @@ bool is_uniform(const PatternLaw& law);
 
 /// The pattern of σ_q σ_k = 0: every token that the law lets see gets the same, 1/t (causal), 1/T or one over the
 /// window, of its own sequence.
-Matrix uniform_pattern(Eigen::Index tokens, const PatternLaw& law);
+Matrix uniform_pattern(Index tokens, const PatternLaw& law);
 
 /// Gradient kernels of one attention head, each [T, T].
 struct HeadGradients {
@@ -30,23 +30,21 @@ struct HeadGradients {
 /// same stream meets the same patterns forward and backward.
 class AttentionAverage {
  public:
-  AttentionAverage(const PatternLaw& law, Eigen::Index tokens) : law_(law), head_(law, tokens) {}
+  AttentionAverage(const PatternLaw& law, Index tokens) : law_(law), head_(law, tokens) {}
   /// Averages of kernels of a grid's kept tokens; forward ones alone, of one kernel for queries and keys. The grid must
   /// outlive this.
   AttentionAverage(const PatternLaw& law, const TokenGrid& grid)
-      : law_(law), head_(law, Eigen::Index{0}), grid_(std::make_shared<const GridAttention>(law, grid)) {}
+      : law_(law), head_(law, Index{0}), grid_(std::make_shared<const GridAttention>(law, grid)) {}
 
   /// E_A[A K̃ Aᵀ] (T4), the kernel of a head's output before W_o, for the kernel `k` [T, T] of the module's input: the
-  /// mean over `samples` sampled single-head patterns, which come in pairs (HeadSample); exact and without sampling for
-  /// a uniform pattern.
+  /// mean over `samples` sampled patterns, which come in pairs (HeadSample); exact for a uniform pattern.
   [[nodiscard]] Matrix head_output_kernel(const Matrix& k, int samples, PatternStream stream) const;
   /// Returns the kernel where W_q, W_k and W_v read unlike kernels of one input (T29, read_kernel).
   [[nodiscard]] Matrix head_output_kernel(const Matrix& of_query, const Matrix& of_key, const Matrix& of_value,
                                           int samples, PatternStream stream) const;
 
-  /// T9 for the input kernel `k` and the gradient kernel `g` at the module's output, averaged over the same patterns:
-  /// values and output gradients are averaged over in closed form (ScorePathSum). Exactly 0 for queries and keys where
-  /// all tokens are alike or there is one.
+  /// T9 for the input kernel `k` and the gradient kernel `g` at the module's output, values and output gradients in
+  /// closed form (ScorePathSum). Exactly 0 for queries and keys of equal tokens or a single one.
   [[nodiscard]] HeadGradients gradients(const Matrix& k, const Matrix& g, int samples, PatternStream stream) const {
     return gradients(k, k, g, samples, stream);
   }
@@ -54,13 +52,9 @@ class AttentionAverage {
   [[nodiscard]] HeadGradients gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,
                                         PatternStream stream) const;
 
-  /// Returns the gradients with the score path sampled whole: values and output gradients of one head are drawn from
-  /// their kernels, one of each per pattern, and the head's backward pass is run, softmax, RoPE and QK-norm included. A
-  /// check on the closed form, with several times its noise; and what `gradients` does with logits beyond 1000.
-  [[nodiscard]] HeadGradients sampled_gradients(const Matrix& k, const Matrix& g, int samples,
-                                                PatternStream stream) const {
-    return sampled_gradients(k, k, g, samples, stream);
-  }
+  /// Samples the score path whole: draws values and output gradients of one head, one of each per pattern, and runs the
+  /// head's backward pass, softmax, RoPE and QK-norm included. `gradients` does this for logits beyond 1000, and tests
+  /// compare the closed form with it; it has several times the noise.
   [[nodiscard]] HeadGradients sampled_gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,
                                                 PatternStream stream) const;
 

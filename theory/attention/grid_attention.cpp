@@ -12,8 +12,6 @@
 namespace periscope::theory {
 namespace {
 
-using Index = Eigen::Index;
-
 /// Kept tokens whose products are taken together. Behind a causal mask they then leave out the tokens that the last of
 /// them does not see.
 constexpr Index keys_at_once = 8;

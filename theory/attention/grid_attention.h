@@ -7,9 +7,9 @@
 
 namespace periscope::theory {
 
-/// T4's average over sampled patterns for sequences too long for T×T matrices: kernels are those of a grid's kept
-/// tokens [p, p], queries those of these tokens, and keys and values those of all T tokens, whose kernel is W O Wᵀ + V
-/// C Vᵀ + D (TokenGrid). A pattern then costs p rows of A and p²T operations, and nothing of the size of T² is held:
+/// T4's average over sampled patterns for sequences too long for T×T matrices: kernels and queries are those of a
+/// grid's kept tokens [p, p], keys and values those of all T tokens, of kernel W O Wᵀ + V C Vᵀ + D (TokenGrid). A
+/// pattern costs p rows of A and p²T operations, and nothing of size T² is stored:
 ///   A K Aᵀ = (A W) O (A W)ᵀ + (A V) C (A V)ᵀ + A D Aᵀ.
 /// For the laws of one sequence without a window and without profiles (T29).
 class GridAttention {
@@ -31,7 +31,7 @@ class GridAttention {
   class Sum;
   [[nodiscard]] Projection draw_keys(const Keys& keys, NormalStream& numbers) const;
   void add_pattern(const Sample& logits, float sign, const Values& values, Sum& sum) const;
-  [[nodiscard]] Eigen::Index end_seen(Eigen::Index kept) const {
+  [[nodiscard]] Index end_seen(Index kept) const {
     return law_.end_seen(grid_.kept()[static_cast<std::size_t>(kept)], grid_.tokens());
   }
 

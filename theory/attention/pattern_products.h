@@ -26,8 +26,8 @@ inline FloatFactor pattern_factor(const Sample& a, bool causal) {
 }
 
 /// a·b for a [rows, depth] and b [depth, columns].
-inline void product_into(Sample& out, const FloatFactor& a, Eigen::Index rows, Eigen::Index depth, const FloatFactor& b,
-                         Eigen::Index columns, bool lower_only = false) {
+inline void product_into(Sample& out, const FloatFactor& a, Index rows, Index depth, const FloatFactor& b,
+                         Index columns, bool lower_only = false) {
   out.resize(rows, columns);
   multiply({.a = a,
             .b = b,
@@ -80,19 +80,19 @@ inline void add_outer(Sample& sum, const Sample& x, float weight) {
 
 /// Copies the lower triangle onto the upper one, by blocks that stay in the nearest cache.
 inline void mirror_lower(Sample& x) {
-  constexpr Eigen::Index block = 16;
-  const Eigen::Index step = x.outerStride();
-  for (Eigen::Index i = 0; i < x.rows(); i += block) {
-    const Eigen::Index end = std::min(i + block, x.rows());
-    for (Eigen::Index j = 0; j <= i; j += block) {
+  constexpr Index block = 16;
+  const Index step = x.outerStride();
+  for (Index i = 0; i < x.rows(); i += block) {
+    const Index end = std::min(i + block, x.rows());
+    for (Index j = 0; j <= i; j += block) {
       float block_of_x[block][block];
-      const Eigen::Index columns = std::min(block, x.rows() - j);
-      for (Eigen::Index c = 0; c < columns; ++c) {
-        for (Eigen::Index r = i; r < end; ++r) block_of_x[r - i][c] = x.data()[r + (j + c) * step];
+      const Index columns = std::min(block, x.rows() - j);
+      for (Index c = 0; c < columns; ++c) {
+        for (Index r = i; r < end; ++r) block_of_x[r - i][c] = x.data()[r + (j + c) * step];
       }
-      for (Eigen::Index r = i; r < end; ++r) {
-        const Eigen::Index above = std::min(columns, r - j);
-        for (Eigen::Index c = 0; c < above; ++c) x.data()[j + c + r * step] = block_of_x[r - i][c];
+      for (Index r = i; r < end; ++r) {
+        const Index above = std::min(columns, r - j);
+        for (Index c = 0; c < above; ++c) x.data()[j + c + r * step] = block_of_x[r - i][c];
       }
     }
   }

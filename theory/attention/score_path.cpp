@@ -7,8 +7,6 @@
 namespace periscope::theory {
 namespace {
 
-using Index = Eigen::Index;
-
 /// x with its rows divided by what QK-norm divided by.
 Sample divided(const Projection& p, Sample x) {
   for (Index t = 0; t < x.rows(); ++t) {

@@ -6,26 +6,24 @@
 
 namespace periscope::theory {
 
-/// Called with the share of a prediction that is done, about: from 0 to 1, never less than before, often, by one thread
-/// at a time but not always by the same. What it throws ends the prediction and leaves it.
+/// Receives the approximate share of a prediction that is done, from 0 to 1, never decreasing, from any thread but one
+/// at a time. An exception that it throws ends the prediction.
 using OnShare = std::function<void(double share)>;
 
-/// Called by a chain with the work that it has done since the last call, in patterns of one attention or, where there
-/// are none, in sublayers. What it throws ends the chain.
+/// Receives the work that a chain has done since the last call, in patterns of one attention or in sublayers.
 using OnWork = std::function<void(double patterns)>;
 
-/// Adds up the work of chains that run beside each other.
+/// Aggregates the progress of concurrent chains.
 class ShareDone {
  public:
   /// `on_share` may be empty, and outlives this.
   explicit ShareDone(const OnShare& on_share) : on_share_(on_share) {}
 
-  /// So much more is to be done.
   void expect(double work) {
     const std::lock_guard lock(mutex_);
     expected_ += work;
   }
-  /// So much is done. Any thread may call it.
+  /// Any thread may call it.
   void add(double work) {
     if (!on_share_) return;
     const std::lock_guard lock(mutex_);

@@ -7,8 +7,6 @@
 namespace periscope::theory {
 namespace {
 
-using Index = Eigen::Index;
-
 constexpr Index first_tokens = 32;     // behind a causal mask, kept one by one
 constexpr double usual_ratio = 1.047;  // of the positions of two nodes, behind a causal mask
 constexpr double usual_nodes = 120.0;  // without one

@@ -1,11 +1,9 @@
 #include <vector>
 
-#include "theory/certify/inside_bounds.h"
+#include "theory/certify/module_bounds.h"
 
 namespace periscope::theory {
 namespace {
-
-using Index = Eigen::Index;
 
 BoundedSet part(const BoundedSet& x, Index first, Index size) {
   BoundedSet y{x.low.segment(first, size), x.high.segment(first, size), {}};
@@ -42,29 +40,26 @@ struct HeadInputs {
   std::vector<BoundedSet> read;
 };
 
-HeadInputs head_inputs(const ModelSpec& m, const Parameters& p, int layer, Weight weight, const BoundedSet& x,
-                       ComputedOps& ops) {
-  const bool query = weight == Weight::q;
-  const int heads = query ? m.heads : m.kv_heads;
+HeadInputs head_inputs(const BoundedModule& module, Weight weight, Weight norm) {
+  const ModelSpec& m = module.model;
+  ComputedOps& ops = module.ops;
+  const QkNorm qk_norm = m.qk_norm_at(module.layer());
+  const int heads = weight == Weight::q ? m.heads : m.kv_heads;
   const Index e = m.head_dim;
-  const RowMatrix w = p.matrix(layer, weight);
-  const Vector bias = p.bias(layer, weight);
-  HeadInputs inputs{ops.linear(w, bias, x), {}, {}};
-  std::optional<NormBound> norm;
-  if (m.qk_norm_at(layer) != QkNorm::none) {
-    const NormParameters n = p.norm(2 * layer, query ? Weight::q_norm : Weight::k_norm);
-    norm = NormBound{NormKind::rms, m.norm_eps, n.gain, n.bias};
-  }
+  const RowMatrix w = module.matrix(weight);
+  const Vector bias = module.bias(weight);
+  HeadInputs inputs{ops.linear(w, bias, module.input), {}, {}};
   BoundedSet whole;
-  if (m.qk_norm_at(layer) == QkNorm::full) whole = ops.normalised(inputs.projected, *norm);
+  if (qk_norm == QkNorm::full) whole = ops.normalised(inputs.projected, module.norm(norm));
   for (int h = 0; h < heads; ++h) {
     BoundedSet head;
-    if (m.qk_norm_at(layer) == QkNorm::full) {
+    if (qk_norm == QkNorm::full) {
       head = part(whole, h * e, e);
-    } else if (m.qk_norm_at(layer) == QkNorm::head) {
-      head = ops.normalised(part(inputs.projected, h * e, e), *norm);
+    } else if (qk_norm == QkNorm::head) {
+      head = ops.normalised(part(inputs.projected, h * e, e), module.norm(norm));
     } else {
-      head = ops.mapped(w.middleRows(h * e, e), bias.size() > 0 ? Vector(bias.segment(h * e, e)) : bias, x).image;
+      const Vector own = bias.size() > 0 ? Vector(bias.segment(h * e, e)) : bias;
+      head = ops.mapped(w.middleRows(h * e, e), own, module.input).image;
     }
     inputs.normed.push_back(head);
     inputs.read.push_back(m.rope ? rotated(head, ops) : head);
@@ -104,12 +99,14 @@ double dot_bound(const BoundedSet& q, const BoundedSet& k, bool rope) {
   return outward(bound, q.size());
 }
 
-void bound_scores(const ModelSpec& m, int layer, const HeadInputs& q, const HeadInputs& k, ComputedOps& ops,
-                  AttentionBounds& bounds) {
-  const ScoreRule rule = m.scores_at(layer);
+void note_scores(const BoundedModule& module, const HeadInputs& q, const HeadInputs& k) {
+  const ModelSpec& m = module.model;
+  ComputedOps& ops = module.ops;
+  const ScoreRule rule = m.scores_at(module.layer());
   const double scale = rule.scale != 0.0 ? std::abs(rule.scale) : 1.0 / std::sqrt(static_cast<double>(m.head_dim));
-  bounds.dots = bounds.scores = Vector(m.heads);
-  if (rule.soft_cap > 0.0) bounds.cap_inputs = Vector(m.heads);
+  Vector dots(m.heads);
+  Vector cap_inputs(m.heads);
+  Vector scores(m.heads);
   // What rounded rotations add to a vector of norm r: 4u(|x_i| + |x_j|) + 4η in both features of a pair, at most
   // 4u·2r + 4η√e together.
   const auto turned_by = [&](double r) {
@@ -126,10 +123,13 @@ void bound_scores(const ModelSpec& m, int layer, const HeadInputs& q, const Head
     const double dot = dot_bound(q.normed[query], k.normed[key], m.rope) + of_query * of_keys + of_queries * of_key;
     const ComputedOps::Score score =
         ops.score(outward(dot), outward(of_queries), outward(of_keys), m.head_dim, scale, rule.soft_cap);
-    bounds.dots[h] = score.dot;
-    bounds.scores[h] = score.score;
-    if (rule.soft_cap > 0.0) bounds.cap_inputs[h] = score.cap_input;
+    dots[h] = score.dot;
+    cap_inputs[h] = score.cap_input;
+    scores[h] = score.score;
   }
+  if (!ops.exact()) module.note(Signal::dots, dots);
+  if (!ops.exact() && rule.soft_cap > 0.0) module.note(Signal::cap_inputs, cap_inputs);
+  module.note(Signal::scores, scores);
 }
 
 /// x divided by 2^exponent so that its largest entry is near 1.
@@ -173,31 +173,31 @@ Vector output_radius(const ModelSpec& m, const RowMatrix& wo, const MatrixOver& 
 
 }  // namespace
 
-AttentionBounds attention_bounds(const ModelSpec& m, const Parameters& p, int layer, const BoundedSet& x,
-                                 bool with_norm, ComputedOps& ops) {
-  AttentionBounds bounds;
-  {
-    const HeadInputs q = head_inputs(m, p, layer, Weight::q, x, ops);
-    const HeadInputs k = head_inputs(m, p, layer, Weight::k, x, ops);
-    if (m.qk_norm_at(layer) != QkNorm::none) {
-      bounds.q_projected = q.projected;
-      bounds.k_projected = k.projected;
-    }
-    bounds.q = joined(q.read);
-    bounds.k = joined(k.read);
-    bound_scores(m, layer, q, k, ops, bounds);
+BoundedSet attention_bounds(const BoundedModule& module) {
+  const ModelSpec& m = module.model;
+  const BoundedSet& x = module.input;
+  ComputedOps& ops = module.ops;
+  const int layer = module.layer();
+  const HeadInputs q = head_inputs(module, Weight::q, Weight::q_norm);
+  const HeadInputs k = head_inputs(module, Weight::k, Weight::k_norm);
+  if (m.qk_norm_at(layer) != QkNorm::none) {
+    module.note(Signal::q_projected, q.projected.magnitude());
+    module.note(Signal::k_projected, k.projected.magnitude());
   }
-  const RowMatrix wv = p.matrix(layer, Weight::v);
-  const RowMatrix wo = p.matrix(layer, Weight::o);
-  const Vector bv = p.bias(layer, Weight::v);
+  module.note(Signal::q, joined(q.read).magnitude());
+  module.note(Signal::k, joined(k.read).magnitude());
+  const RowMatrix wv = module.matrix(Weight::v);
+  const RowMatrix wo = module.matrix(Weight::o);
+  const Vector bv = module.bias(Weight::v);
   ComputedImage v = ops.summed(image_and_sums(wv, x), wv.cols(), bv);
   std::optional<NormedValues> normed;
   if (m.v_norm_at(layer)) {
-    bounds.v_projected = v.set;
-    normed = normed_value_sets(m, p, layer, v.set, ops);
+    module.note(Signal::v_projected, v.set.magnitude());
+    normed = normed_value_sets(module, v.set);
     v.set = normed->all;
   }
-  bounds.v = v.set;
+  module.note(Signal::v, v.set.magnitude());
+  note_scores(module, q, k);
   const Index window = m.scores_at(layer).window;
   const WeightSum weights = ops.attention_weights(window);
   const ComputedImage averages = ops.weighted_values(weights, window, v.set);
@@ -208,32 +208,17 @@ AttentionBounds attention_bounds(const ModelSpec& m, const Parameters& p, int la
     for (Index h = 0; h < m.heads; ++h) all.segment(h * e, e) = of_groups.segment((h / share) * e, e);
     return all;
   };
-  bounds.mixed = {to_heads(averages.set.low), to_heads(averages.set.high), {}};
-  const Vector bo = p.bias(layer, Weight::o);
+  const BoundedSet mixed{to_heads(averages.set.low), to_heads(averages.set.high), {}};
+  module.note(Signal::mixed, mixed.magnitude());
   const bool inside = normed || m.gates_at(layer) > 0 || m.inner_norm_at(2 * layer);
   // From the set of all heads' outputs to the module's.
-  const auto finish = [&](BoundedSet heads) {
-    if (m.gates_at(layer) > 0) {
-      GateBounds gate = gate_bounds(m, p, layer, x, heads, ops);
-      bounds.gate = std::move(gate.projected);
-      bounds.acted = std::move(gate.acted);
-      bounds.gated_mixed = heads = std::move(gate.gated);
-    }
-    if (m.inner_norm_at(2 * layer)) {
-      InnerBounds inner = inner_bounds(m, p, 2 * layer, Weight::o, heads, with_norm, ops);
-      bounds.inner = std::move(inner.inner);
-      bounds.out = std::move(inner.out);
-    } else {
-      bounds.out = with_norm ? ops.mapped(wo, bo, heads).image : ops.linear(wo, bo, heads);
-    }
-    return bounds;
+  const auto finish = [&](const BoundedSet& heads) {
+    const BoundedSet read = m.gates_at(layer) > 0 ? gated_heads(module, heads) : heads;
+    return m.inner_norm_at(module.sublayer) ? after_inner_norm(module, Weight::o, read)
+                                            : module.written(Weight::o, read);
   };
   if (normed) return finish(mixed_normed_values(m, *normed, weights, averages));
-  if (!x.ellipsoid) {
-    if (inside) return finish(bounds.mixed);
-    bounds.out = ops.linear(wo, bo, bounds.mixed);
-    return bounds;
-  }
+  if (!x.ellipsoid) return inside ? finish(mixed) : ops.linear(wo, module.bias(Weight::o), mixed);
 
   // A head computes S·(W_v(c + axes∘ū + ē) + b_v) + what was rounded, S the sum of its weights.
   const MatrixOver over = matrix_over(wv, *x.ellipsoid);
@@ -248,27 +233,26 @@ AttentionBounds attention_bounds(const ModelSpec& m, const Parameters& p, int la
       (1.0 + rounding(0));
   // ‖mixed − centre‖ ≤ S √(Σ_h ‖A^g(h)‖²), needed for the sums behind it or for the output's norm.
   double squares = 0.0;
-  for (Index g = 0; (with_norm || inside || !ops.exact()) && g < m.kv_heads; ++g) {
+  for (Index g = 0; (module.with_norm || inside || !ops.exact()) && g < m.kv_heads; ++g) {
     const double head = spectral_bound(over.matrix.middleRows(g * e, e)) + over.lost;
     squares = std::hypot(squares, std::sqrt(static_cast<double>(share)) * head * (1.0 + rounding(0)));
   }
   const double reach = outward(weights.high * squares, m.heads);
-  BoundedSet around = bounds.mixed;
+  BoundedSet around = mixed;
   around.ellipsoid = Ellipsoid{to_heads(value.value), Vector::Constant(wo.cols(), reach), error, false};
   if (inside) return finish(cleaned(std::move(around)));
   const Centre centre = centre_of(wo, *around.ellipsoid);
-  if (ops.exact() && !with_norm) around.ellipsoid.reset();
+  if (ops.exact() && !module.with_norm) around.ellipsoid.reset();
   LinearImage image = image_and_sums(wo, cleaned(std::move(around)));
   const Vector radius = weights.high * (1.0 + rounding(0)) * output_radius(m, wo, over) + centre.error;
   const Vector slack = rounding(0) * (centre.value.cwiseAbs() + radius);
   image.set = within(image.set, cleaned({centre.value - radius - slack, centre.value + radius + slack, {}}));
-  if (with_norm) {
+  if (module.with_norm) {
     const double all = outward(spectral_bound(wo) * reach);
     image.set.ellipsoid = Ellipsoid{centre.value, Vector::Constant(wo.rows(), all), centre.error, false};
     image.set = cleaned(std::move(image.set));
   }
-  bounds.out = ops.summed(std::move(image), wo.cols(), bo).set;
-  return bounds;
+  return ops.summed(std::move(image), wo.cols(), module.bias(Weight::o)).set;
 }
 
 }  // namespace periscope::theory

@@ -13,8 +13,6 @@
 namespace periscope::theory {
 namespace {
 
-using Index = Eigen::Index;
-
 struct Interval {
   double low = -infinity;
   double high = infinity;

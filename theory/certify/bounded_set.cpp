@@ -5,8 +5,6 @@
 namespace periscope::theory {
 namespace {
 
-using Index = Eigen::Index;
-
 bool is_finite(const Ellipsoid& e) {
   return std::isfinite(largest_of(e.centre)) && std::isfinite(largest_of(e.axes)) && std::isfinite(largest_of(e.error));
 }

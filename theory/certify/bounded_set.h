@@ -30,7 +30,7 @@ struct BoundedSet {
   Vector high;
   std::optional<Ellipsoid> ellipsoid = {};
 
-  [[nodiscard]] Eigen::Index size() const { return low.size(); }
+  [[nodiscard]] Index size() const { return low.size(); }
   /// max |x_k| of every feature.
   [[nodiscard]] Vector magnitude() const { return low.cwiseAbs().cwiseMax(high.cwiseAbs()); }
   /// A bound on ‖x‖₂.
@@ -42,7 +42,7 @@ BoundedSet ball(const Vector& m, double radius);
 /// The one point.
 BoundedSet point(const Vector& x);
 /// Every x [n].
-BoundedSet unbounded(Eigen::Index n);
+BoundedSet unbounded(Index n);
 
 /// x with NaN, or a bound beyond all numbers, replaced by no bound.
 BoundedSet cleaned(BoundedSet x);

@@ -60,9 +60,9 @@ double grown_second_moment(double stream, double branch, double cosine);
 /// T16: rms of a branch behind norm B for every input and every weight: max|γ| + rms(bias).
 double normed_rms_bound(double max_gain, double bias_rms);
 
-/// T14d for a massive activation: the largest value, over all factors k > 0, of √2 max|γ| √D ‖kh‖/‖x + ka‖, which
-/// bounds the gradient of a stack with one norm behind x + ka. The distance of x + ka from zero is at least
-/// k‖a‖ sin θ, θ the angle between a and −x (a right angle if it is obtuse). x and a: D numbers, LayerNorm: centred.
+/// T14d for a massive activation: the maximum over k > 0 of √2 max|γ| √D ‖kh‖/‖x + ka‖, which bounds the gradient of a
+/// stack with one norm after x + ka: ‖x + ka‖ ≥ k‖a‖ sin θ, θ the angle between a and −x (at most a right angle). x and
+/// a: D numbers, for LayerNorm centred.
 double massive_ceiling(double max_gain, double hidden, std::span<const double> x, std::span<const double> a);
 
 }  // namespace periscope::theory

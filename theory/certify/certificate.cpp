@@ -9,8 +9,6 @@
 namespace periscope::theory {
 namespace {
 
-using Index = Eigen::Index;
-
 double longest_row(const RowMatrix& rows) {
   double longest = 0.0;
   for (Index i = 0; i < rows.rows(); ++i) {
@@ -164,13 +162,16 @@ class BoundPropagation {
     return sum;
   }
 
-  [[nodiscard]] BoundedSet mixed(const std::vector<double>& weights, const std::vector<BoundedSet>& streams) {
+  static std::vector<std::pair<double, const BoundedSet*>> terms_of(const std::vector<double>& weights,
+                                                                    const std::vector<BoundedSet>& streams) {
     std::vector<std::pair<double, const BoundedSet*>> terms;
     for (std::size_t i = 0; i < streams.size(); ++i) {
       if (weights[i] != 0.0 || streams.size() == 1) terms.emplace_back(weights[i], &streams[i]);
     }
-    return sum_of(terms);
+    return terms;
   }
+
+  [[nodiscard]] BoundedSet mixed(const std::vector<double>& weights) { return sum_of(terms_of(weights, streams_)); }
 
   /// Notes everything of one step and moves the streams to its output.
   void step(int index) {
@@ -182,14 +183,16 @@ class BoundPropagation {
       const int l = b.sublayer;
       BoundedSet a = shared;
       if (!b.shares_input) {
-        const BoundedSet read = mixed(b.reads, streams_);
+        const BoundedSet read = mixed(b.reads);
         a = b.norm_a ? normed(l, Weight::norm_a, read) : read;
         if (b.input_gain != 1.0) a = ops_.scaled(b.input_gain, a);
         if (b.norm_a || b.input_gain != 1.0) note(Signal::A_out, l, a);
       }
       if (step.branches.size() > 1) shared = a;
       const bool with_norm = !b.norm_b && !norm_c && is_read_raw_after(index);
-      BoundedSet branch = b.kind == ModuleKind::attention ? attention(l, a, with_norm) : mlp(l, a, with_norm);
+      const auto note_inside = [this, l](Signal signal, const Vector& magnitude) { note(signal, l, magnitude); };
+      const BoundedModule module{m_, p_, l, a, with_norm, ops_, note_inside};
+      BoundedSet branch = b.kind == ModuleKind::attention ? attention_bounds(module) : mlp_bounds(module);
       note(Signal::f_out, l, branch);
       if (b.norm_b) {
         branch = normed(l, Weight::norm_b, branch);
@@ -202,10 +205,7 @@ class BoundPropagation {
     const std::vector<BoundedSet> before = streams_;
     const int last = step.branches.back().sublayer;
     for (std::size_t i = 0; i < streams_.size(); ++i) {
-      std::vector<std::pair<double, const BoundedSet*>> terms;
-      for (std::size_t j = 0; j < before.size(); ++j) {
-        if (step.mixing[i][j] != 0.0 || before.size() == 1) terms.emplace_back(step.mixing[i][j], &before[j]);
-      }
+      auto terms = terms_of(step.mixing[i], before);
       for (std::size_t b = 0; b < written.size(); ++b) {
         const double weight = step.branches[b].writes[i];
         if (weight != 0.0 || before.size() == 1) terms.emplace_back(weight, &written[b]);
@@ -229,42 +229,11 @@ class BoundPropagation {
     note(Signal::x_out, step, std::move(magnitude));
   }
 
-  BoundedSet attention(int l, const BoundedSet& x, bool with_norm) {
-    const AttentionBounds b = attention_bounds(m_, p_, l / 2, x, with_norm, ops_);
-    if (b.q_projected) note(Signal::q_projected, l, *b.q_projected);
-    if (b.k_projected) note(Signal::k_projected, l, *b.k_projected);
-    note(Signal::q, l, b.q);
-    note(Signal::k, l, b.k);
-    if (b.v_projected) note(Signal::v_projected, l, *b.v_projected);
-    note(Signal::v, l, b.v);
-    if (!ops_.exact()) {
-      note(Signal::dots, l, b.dots);
-      if (b.cap_inputs.size() > 0) note(Signal::cap_inputs, l, b.cap_inputs);
-    }
-    note(Signal::scores, l, b.scores);
-    note(Signal::mixed, l, b.mixed);
-    if (b.gate) note(Signal::attention_gate, l, *b.gate);
-    if (b.acted && !ops_.exact()) note(Signal::gated, l, *b.acted);
-    if (b.gated_mixed) note(Signal::gated_mixed, l, *b.gated_mixed);
-    if (b.inner) note(Signal::inner, l, *b.inner);
-    return b.out;
-  }
-
-  BoundedSet mlp(int l, const BoundedSet& x, bool with_norm) {
-    const MlpBounds b = mlp_bounds(m_, p_, l / 2, x, with_norm, ops_);
-    if (b.gate) note(Signal::gate, l, *b.gate);
-    note(Signal::up, l, b.up);
-    if (b.acted && !ops_.exact()) note(Signal::gated, l, *b.acted);
-    note(Signal::hidden, l, b.hidden);
-    if (b.inner) note(Signal::inner, l, *b.inner);
-    return b.out;
-  }
-
   void head() {
     const int end = m_.sublayers();
-    const BoundedSet read = mixed(ends_.normed, streams_);
+    const BoundedSet read = mixed(ends_.normed);
     BoundedSet y = m_.final_norm ? normed(end, Weight::final_norm, read) : read;
-    if (ends_.has_plain()) y = ops_.weighted_sum(1.0, mixed(ends_.plain, streams_), 1.0, y);
+    if (ends_.has_plain()) y = ops_.weighted_sum(1.0, mixed(ends_.plain), 1.0, y);
     note(Signal::output, end, y);
     if (!m_.unembedding) return;
     if (m_.projects_embedding()) note(Signal::projected, end, mapped(Weight::project_out, last_));

@@ -20,12 +20,11 @@ struct SignalBound {
   int sublayer;  ///< 0 … 2L−1; −1 before the first and 2L after the last
   Vector magnitude;
   double largest = 0.0;
-  Eigen::Index channel = 0;
+  Index channel = 0;
 };
 
-/// The set of inputs that may enter a stack: any token ids up to the position table, or any real vectors of entries up
-/// to `largest`, of which a run overflows if its format does not reach so far. Infinite: whatever numbers the format
-/// has.
+/// The inputs of a stack: any token ids up to the position table, or any real vectors of entries up to `largest` (a run
+/// overflows if its format does not reach it), infinite for all numbers of the format.
 struct InputDomain {
   bool tokens = true;
   double largest = infinity;
@@ -59,8 +58,7 @@ struct Verdict {
 };
 
 /// Gives the verdict for a run in the certificate's own arithmetic (not for `exact`). A class is certified if every
-/// signal upstream of its last one fits too, since what overflows there reaches it as infinity or NaN; no class:
-/// everything.
+/// signal upstream of its last one fits too, as infinity and NaN propagate. No class: everything.
 Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind);
 
 /// True if a run in the certificate's arithmetic may overflow at `bound`, one of the certificate's, or upstream of it.
@@ -71,8 +69,8 @@ bool may_overflow(const Certificate& certificate, const SignalBound& bound);
 Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format);
 
 /// Bounds every signal of a stack with these weights. In exact arithmetic inputs may have any length, otherwise up to
-/// `longest` tokens (or the position table's end). Throws nothing of its own. Infinite bounds are possible: an
-/// unbounded input, a placement without norms, ε that is 0 in the format.
+/// `longest` tokens (or the position table's end). Bounds are infinite for an unbounded input, a placement without
+/// norms, or an ε that is 0 in the format.
 Certificate certify(const ModelSpec& model, const Parameters& parameters, const InputDomain& domain,
                     const RunArithmetic& arithmetic = {}, int longest = default_longest);
 

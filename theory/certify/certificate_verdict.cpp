@@ -2,46 +2,25 @@
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "theory/certify/certificate.h"
 
 namespace periscope::theory {
 
 SignalClass class_of(Signal signal) {
-  switch (signal) {
-    case Signal::embedding:
-    case Signal::input:
-    case Signal::sum:
-    case Signal::x_out:
-    case Signal::r_out: return SignalClass::stream;
-    case Signal::A_out:
-    case Signal::inner:
-    case Signal::f_out:
-    case Signal::B_out: return SignalClass::branch;
-    case Signal::q_projected:
-    case Signal::k_projected:
-    case Signal::q:
-    case Signal::k:
-    case Signal::v_projected:
-    case Signal::v:
-    case Signal::mixed:
-    case Signal::attention_gate:
-    case Signal::gated_mixed: return SignalClass::attention;
-    case Signal::dots:
-    case Signal::cap_inputs:
-    case Signal::scores: return SignalClass::scores;
-    case Signal::gate:
-    case Signal::up:
-    case Signal::gated:
-    case Signal::hidden: return SignalClass::mlp;
-    case Signal::output:
-    case Signal::projected:
-    case Signal::dense:
-    case Signal::activated:
-    case Signal::transformed:
-    case Signal::head_scores:
-    case Signal::logits: return SignalClass::head;
-    default: break;
+  using enum Signal;
+  static const std::vector<std::pair<SignalClass, std::vector<Signal>>> classes{
+      {SignalClass::stream, {embedding, input, sum, x_out, r_out}},
+      {SignalClass::branch, {A_out, inner, f_out, B_out}},
+      {SignalClass::attention, {q_projected, k_projected, q, k, v_projected, v, mixed, attention_gate, gated_mixed}},
+      {SignalClass::scores, {dots, cap_inputs, scores}},
+      {SignalClass::mlp, {gate, up, gated, hidden}},
+      {SignalClass::head, {output, projected, dense, activated, transformed, head_scores, logits}},
+  };
+  for (const auto& [kind, signals] : classes) {
+    if (std::ranges::find(signals, signal) != signals.end()) return kind;
   }
   if (is_one_number(signal)) return SignalClass::inside;
   throw std::logic_error("no certificate bounds " + std::string(name_of(signal)));

@@ -7,8 +7,6 @@
 namespace periscope::theory {
 namespace {
 
-using Index = Eigen::Index;
-
 Vector constant(Index n, double x) { return Vector::Constant(n, x); }
 
 /// u|x| + η of every feature, rounded up.

@@ -34,7 +34,7 @@ struct WeightSum {
 class ComputedOps {
  public:
   /// Attention reads at most `longest` tokens.
-  ComputedOps(const RunArithmetic& arithmetic, Eigen::Index longest);
+  ComputedOps(const RunArithmetic& arithmetic, Index longest);
 
   [[nodiscard]] bool exact() const { return exact_; }
   [[nodiscard]] double largest_stored() const { return exact_ ? infinity : arithmetic_.stored.largest; }
@@ -48,7 +48,7 @@ class ComputedOps {
   /// once, and any order of additions adds (n−1)u' times their magnitudes (Rump; Jeannerod and Rump 2013).
   BoundedSet linear(const RowMatrix& w, const Vector& bias, const BoundedSet& x);
   /// Adds the rounding of sums to an image of exact arithmetic that is already there, `n` products a row.
-  ComputedImage summed(LinearImage image, Eigen::Index n, const Vector& bias);
+  ComputedImage summed(LinearImage image, Index n, const Vector& bias);
   /// linear, with what it does to x's ellipsoid; the image has one of its own (a ball).
   Mapped mapped(const RowMatrix& w, const Vector& bias, const BoundedSet& x);
   /// T2. docs/theory/certificates.md derives the bounds of a computed norm.
@@ -64,7 +64,7 @@ class ComputedOps {
     return (magnitude.array() * (3.0 * u_ + 2.0 * eta_) + 3.0 * eta_ + underflow(0)).matrix();
   }
   /// A bound on ‖x‖₁ of n features after rounding.
-  [[nodiscard]] double stored_sum(double sum, Eigen::Index n) const {
+  [[nodiscard]] double stored_sum(double sum, Index n) const {
     return outward(sum * (1.0 + u_) + static_cast<double>(n) * eta_);
   }
   /// φ to within 8u'|x| + η', an allowance for three to six rounded steps. The tanh form of GELU, x/2·(1 + tanh t), may
@@ -75,9 +75,9 @@ class ComputedOps {
   /// Over at most `seen` tokens (0: all): weights ê_i/Σ̂ê. Errors of ê cancel; the denominator is at least
   /// Σê/(1+(n−1)u'), as an addition of positive numbers is off by at most u' times its result and no partial result
   /// exceeds the last.
-  WeightSum attention_weights(Eigen::Index seen);
+  WeightSum attention_weights(Index seen);
   /// Σ ŵ_i v_i for such weights and any v_i of the set.
-  ComputedImage weighted_values(const WeightSum& weights, Eigen::Index seen, const BoundedSet& v);
+  ComputedImage weighted_values(const WeightSum& weights, Index seen, const BoundedSet& v);
   /// Angles are any, as RoPE's are; x is rotated by rounded sines and cosines: how far a pair's results may be off,
   /// given their magnitudes' sum.
   [[nodiscard]] double rotation_error(double sum) const { return exact_ ? 0.0 : outward(4.0 * u_ * sum + 4.0 * eta_); }
@@ -89,7 +89,7 @@ class ComputedOps {
     double cap_input;  ///< NaN without soft cap
     double score;
   };
-  Score score(double dot, double query, double key, Eigen::Index n, double scale, double soft_cap);
+  Score score(double dot, double query, double key, Index n, double scale, double soft_cap);
 
   /// Keeps the largest magnitude that was noted for this signal.
   void note(Signal signal, double magnitude);
@@ -100,11 +100,11 @@ class ComputedOps {
   /// |z/cap| as it is stored, for a cap that may be rounded first; infinite if that leaves none.
   [[nodiscard]] double cap_input(double z, double cap) const;
   /// κ and the floor of a sum of n products.
-  [[nodiscard]] double sum_factor(Eigen::Index n) const;
-  [[nodiscard]] double sum_floor(Eigen::Index n) const;
+  [[nodiscard]] double sum_factor(Index n) const;
+  [[nodiscard]] double sum_floor(Index n) const;
 
   RunArithmetic arithmetic_;
-  Eigen::Index longest_;
+  Index longest_;
   bool exact_;
   double u_ = 0.0, eta_ = 0.0;          ///< of what is stored
   double sum_u_ = 0.0, sum_eta_ = 0.0;  ///< of what is accumulated: u', η'

@@ -1,29 +1,18 @@
-#include "theory/certify/inside_bounds.h"
+#include "theory/certify/module_bounds.h"
 
 #include <algorithm>
 #include <cmath>
 
 namespace periscope::theory {
-namespace {
 
-using Index = Eigen::Index;
-
-NormBound norm_bound(const ModelSpec& m, const Parameters& p, int sublayer, Weight weight) {
-  const NormParameters n = p.norm(sublayer, weight);
-  return {NormKind::rms, m.norm_eps, n.gain, n.bias};
-}
-
-}  // namespace
-
-NormedValues normed_value_sets(const ModelSpec& m, const Parameters& p, int layer, const BoundedSet& projected,
-                               ComputedOps& ops) {
-  const NormBound norm = norm_bound(m, p, 2 * layer, Weight::v_norm);
-  const Index e = m.head_dim;
+NormedValues normed_value_sets(const BoundedModule& module, const BoundedSet& projected) {
+  const NormBound norm = module.norm(Weight::v_norm);
+  const Index e = module.model.head_dim;
   NormedValues values;
   values.all = unbounded(projected.size());
-  for (int g = 0; g < m.kv_heads; ++g) {
+  for (int g = 0; g < module.model.kv_heads; ++g) {
     BoundedSet head{projected.low.segment(g * e, e), projected.high.segment(g * e, e), {}};
-    head = ops.normalised(head, norm);
+    head = module.ops.normalised(head, norm);
     values.all.low.segment(g * e, e) = head.low;
     values.all.high.segment(g * e, e) = head.high;
     values.heads.push_back(std::move(head));
@@ -54,42 +43,38 @@ BoundedSet mixed_normed_values(const ModelSpec& m, const NormedValues& values, c
   return cleaned(std::move(mixed));
 }
 
-GateBounds gate_bounds(const ModelSpec& m, const Parameters& p, int layer, const BoundedSet& x, const BoundedSet& mixed,
-                       ComputedOps& ops) {
-  GateBounds bounds;
-  bounds.projected = ops.linear(p.matrix(layer, Weight::attention_gate), p.bias(layer, Weight::attention_gate), x);
-  const bool of_heads = m.attention_gate_at(layer) == AttentionGate::head;
-  const Index channels = of_heads ? m.head_dim : 1;
-  bounds.acted = ops.sigmoid(bounds.projected);
-  const BoundedSet& acted = bounds.acted;
+BoundedSet gated_heads(const BoundedModule& module, const BoundedSet& mixed) {
+  const BoundedSet projected =
+      module.ops.linear(module.matrix(Weight::attention_gate), module.bias(Weight::attention_gate), module.input);
+  module.note(Signal::attention_gate, projected.magnitude());
+  const BoundedSet acted = module.ops.sigmoid(projected);
+  if (!module.ops.exact()) module.note(Signal::gated, acted.magnitude());
+  const bool of_heads = module.model.attention_gate_at(module.layer()) == AttentionGate::head;
+  const Index channels = of_heads ? module.model.head_dim : 1;
   BoundedSet factor = unbounded(mixed.size());
   for (Index i = 0; i < mixed.size(); ++i) {
     factor.low[i] = acted.low[i / channels];
     factor.high[i] = acted.high[i / channels];
   }
-  if (of_heads) ops.note(Signal::sums, 1.0);  // a head's number is repeated by a product with ones
-  bounds.gated = interval_product({mixed.low, mixed.high, {}}, factor);
+  if (of_heads) module.ops.note(Signal::sums, 1.0);  // a head's number is repeated by a product with ones
+  BoundedSet gated = interval_product({mixed.low, mixed.high, {}}, factor);
   if (mixed.ellipsoid && mixed.ellipsoid->centre.isZero(0.0)) {
-    bounds.gated.ellipsoid = mixed.ellipsoid;
+    gated.ellipsoid = mixed.ellipsoid;
   } else {
     const double radius = outward(mixed.norm());
     if (std::isfinite(radius)) {
-      bounds.gated.ellipsoid = ellipsoid_around(Vector::Zero(mixed.size()), Vector::Constant(mixed.size(), radius));
+      gated.ellipsoid = ellipsoid_around(Vector::Zero(mixed.size()), Vector::Constant(mixed.size(), radius));
     }
   }
-  bounds.gated = ops.stored(cleaned(std::move(bounds.gated)));
-  return bounds;
+  gated = module.ops.stored(cleaned(std::move(gated)));
+  module.note(Signal::gated_mixed, gated.magnitude());
+  return gated;
 }
 
-InnerBounds inner_bounds(const ModelSpec& m, const Parameters& p, int sublayer, Weight writer, const BoundedSet& x,
-                         bool with_norm, ComputedOps& ops) {
-  const int layer = ModelSpec::layer_of(sublayer);
-  InnerBounds bounds;
-  bounds.inner = ops.normalised(x, norm_bound(m, p, sublayer, Weight::inner_norm));
-  const RowMatrix w = p.matrix(layer, writer);
-  const Vector bias = p.bias(layer, writer);
-  bounds.out = with_norm ? ops.mapped(w, bias, bounds.inner).image : ops.linear(w, bias, bounds.inner);
-  return bounds;
+BoundedSet after_inner_norm(const BoundedModule& module, Weight last, const BoundedSet& x) {
+  const BoundedSet inner = module.ops.normalised(x, module.norm(Weight::inner_norm));
+  module.note(Signal::inner, inner.magnitude());
+  return module.written(last, inner);
 }
 
 }  // namespace periscope::theory

@@ -1,9 +1,7 @@
-#include "theory/certify/inside_bounds.h"
+#include "theory/certify/module_bounds.h"
 
 namespace periscope::theory {
 namespace {
-
-using Index = Eigen::Index;
 
 /// ‖g₀b + p₀a‖ from its parts, where squares neither overflow nor underflow, else ‖g₀b‖ + ‖p₀a‖.
 double cross_bound(double gb, double pa, double product, double slack) {
@@ -64,48 +62,39 @@ void add_ball(const RowMatrix& down, const BoundedSet& hidden, bool with_norm, L
   image.set = cleaned(std::move(image.set));
 }
 
-/// The bounds with what an inner norm makes of the hidden layer, and W_down of that.
-MlpBounds behind_norm(MlpBounds bounds, const ModelSpec& m, const Parameters& p, int layer, bool with_norm,
-                      ComputedOps& ops) {
-  InnerBounds inner = inner_bounds(m, p, 2 * layer + 1, Weight::down, bounds.hidden, with_norm, ops);
-  bounds.inner = std::move(inner.inner);
-  bounds.out = std::move(inner.out);
-  return bounds;
-}
-
-MlpBounds gated_bounds(const ModelSpec& m, const Parameters& p, int layer, const BoundedSet& x, bool with_norm,
-                       ComputedOps& ops) {
-  MlpBounds bounds;
-  const RowMatrix down = p.matrix(layer, Weight::down);
+BoundedSet gated_bounds(const BoundedModule& module) {
+  ComputedOps& ops = module.ops;
+  const RowMatrix down = module.matrix(Weight::down);
+  BoundedSet hidden;
   double one = infinity;
   {
-    const Mapped gate = ops.mapped(p.matrix(layer, Weight::gate), p.bias(layer, Weight::gate), x);
-    const Mapped up = ops.mapped(p.matrix(layer, Weight::up), p.bias(layer, Weight::up), x);
-    const ComputedImage acted = ops.activated(activation_of(m.mlp), gate.image);
-    bounds.gate = gate.image;
-    bounds.up = up.image;
-    bounds.acted = acted.set;
-    bounds.hidden = interval_product(acted.set, up.image);
-    if (x.ellipsoid) {
+    const Mapped gate = ops.mapped(module.matrix(Weight::gate), module.bias(Weight::gate), module.input);
+    const Mapped up = ops.mapped(module.matrix(Weight::up), module.bias(Weight::up), module.input);
+    const ComputedImage acted = ops.activated(activation_of(module.model.mlp), gate.image);
+    module.note(Signal::gate, gate.image.magnitude());
+    module.note(Signal::up, up.image.magnitude());
+    if (!ops.exact()) module.note(Signal::gated, acted.set.magnitude());
+    hidden = interval_product(acted.set, up.image);
+    if (module.input.ellipsoid) {
       // φ(g) was off by acted.error before it was multiplied.
       const Vector off = acted.error.cwiseProduct(up.image.magnitude());
-      bounds.hidden = within(bounds.hidden, widened(gated_box(gate, up), off));
+      hidden = within(hidden, widened(gated_box(gate, up), off));
     }
     one = acted.set.norm() * up.image.norm();
     const double two = std::min(largest_of(acted.set.magnitude()) * up.image.norm(),
                                 acted.set.norm() * largest_of(up.image.magnitude()));
-    const double all = std::min(outward(two), BoundedSet{bounds.hidden.low, bounds.hidden.high, {}}.norm());
-    const Index n = bounds.hidden.size();
-    bounds.hidden.ellipsoid = ellipsoid_around(Vector::Zero(n), Vector::Constant(n, all));
-    bounds.hidden = ops.stored(cleaned(std::move(bounds.hidden)));
+    const double all = std::min(outward(two), BoundedSet{hidden.low, hidden.high, {}}.norm());
+    const Index n = hidden.size();
+    hidden.ellipsoid = ellipsoid_around(Vector::Zero(n), Vector::Constant(n, all));
+    hidden = ops.stored(cleaned(std::move(hidden)));
     one = ops.stored_sum(one, n);
   }
-  if (m.inner_norm_at(2 * layer + 1)) return behind_norm(std::move(bounds), m, p, layer, with_norm, ops);
-  LinearImage image = image_and_sums(down, bounds.hidden);
-  meet_norms(down, bounds.hidden.norm(), outward(one), image);
-  add_ball(down, bounds.hidden, with_norm, image);
-  bounds.out = ops.summed(std::move(image), down.cols(), p.bias(layer, Weight::down)).set;
-  return bounds;
+  module.note(Signal::hidden, hidden.magnitude());
+  if (module.model.inner_norm_at(module.sublayer)) return after_inner_norm(module, Weight::down, hidden);
+  LinearImage image = image_and_sums(down, hidden);
+  meet_norms(down, hidden.norm(), outward(one), image);
+  add_ball(down, hidden, module.with_norm, image);
+  return ops.summed(std::move(image), down.cols(), module.bias(Weight::down)).set;
 }
 
 /// W(p/2) ± (½(‖(W_down A)_k‖ + ‖W_k‖·‖p‖) + |W_k|·(½ error of p + error of φ)) for p = p₀ + A u.
@@ -127,27 +116,23 @@ BoundedSet from_half(const RowMatrix& down, const Mapped& up, const Vector& off)
   return cleaned(std::move(box));
 }
 
-MlpBounds plain_bounds(const ModelSpec& m, const Parameters& p, int layer, const BoundedSet& x, bool with_norm,
-                       ComputedOps& ops) {
-  MlpBounds bounds;
-  const Mapped up = ops.mapped(p.matrix(layer, Weight::up), p.bias(layer, Weight::up), x);
-  const RowMatrix down = p.matrix(layer, Weight::down);
-  ComputedImage hidden = ops.activated(activation_of(m.mlp), up.image);
-  bounds.up = up.image;
-  bounds.hidden = std::move(hidden.set);
-  if (m.inner_norm_at(2 * layer + 1)) return behind_norm(std::move(bounds), m, p, layer, with_norm, ops);
-  LinearImage image = image_and_sums(down, bounds.hidden);
-  if (x.ellipsoid) image.set = within(image.set, from_half(down, up, hidden.error));
-  add_ball(down, bounds.hidden, with_norm, image);
-  bounds.out = ops.summed(std::move(image), down.cols(), p.bias(layer, Weight::down)).set;
-  return bounds;
+BoundedSet plain_bounds(const BoundedModule& module) {
+  const Mapped up = module.ops.mapped(module.matrix(Weight::up), module.bias(Weight::up), module.input);
+  const ComputedImage hidden = module.ops.activated(activation_of(module.model.mlp), up.image);
+  module.note(Signal::up, up.image.magnitude());
+  module.note(Signal::hidden, hidden.set.magnitude());
+  if (module.model.inner_norm_at(module.sublayer)) return after_inner_norm(module, Weight::down, hidden.set);
+  const RowMatrix down = module.matrix(Weight::down);
+  LinearImage image = image_and_sums(down, hidden.set);
+  if (module.input.ellipsoid) image.set = within(image.set, from_half(down, up, hidden.error));
+  add_ball(down, hidden.set, module.with_norm, image);
+  return module.ops.summed(std::move(image), down.cols(), module.bias(Weight::down)).set;
 }
 
 }  // namespace
 
-MlpBounds mlp_bounds(const ModelSpec& m, const Parameters& p, int layer, const BoundedSet& x, bool with_norm,
-                     ComputedOps& ops) {
-  return is_gated(m.mlp) ? gated_bounds(m, p, layer, x, with_norm, ops) : plain_bounds(m, p, layer, x, with_norm, ops);
+BoundedSet mlp_bounds(const BoundedModule& module) {
+  return is_gated(module.model.mlp) ? gated_bounds(module) : plain_bounds(module);
 }
 
 }  // namespace periscope::theory

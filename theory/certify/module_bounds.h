@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "theory/certify/computed_ops.h"
 #include "theory/certify/parameters.h"
 
@@ -7,41 +10,65 @@
 /// a set, another member of it at every token.
 namespace periscope::theory {
 
-/// Sets of an attention module's signals; q_projected and k_projected only with QK-norm.
-struct AttentionBounds {
-  std::optional<BoundedSet> q_projected, k_projected;
-  std::optional<BoundedSet> v_projected;               ///< only with V-norm
-  std::optional<BoundedSet> gate, acted, gated_mixed;  ///< only with gates: W_g x, σ of it, mixed∘σ
-  std::optional<BoundedSet> inner;                     ///< only with an inner norm: what W_o reads
-  BoundedSet q, k, v;                                  ///< as the heads read them, at any position
-  Vector dots;                                         ///< of every query head: largest |q·k|
-  Vector cap_inputs;                                   ///< likewise of what enters a soft cap; empty without one
-  Vector scores;  ///< of every query head: largest |score| before softmax, after scale and soft cap
-  BoundedSet mixed;
-  BoundedSet out;
+/// A module and its input.
+struct BoundedModule {
+  const ModelSpec& model;
+  const Parameters& parameters;
+  int sublayer;
+  const BoundedSet& input;
+  bool with_norm;  ///< the output's 2-norm matters: its set gets an ellipsoid
+  ComputedOps& ops;
+  /// Receives the magnitudes of every signal, feature by feature, in the order of the dataflow.
+  std::function<void(Signal signal, const Vector& magnitude)> note;
+
+  [[nodiscard]] int layer() const { return sublayer / 2; }
+  [[nodiscard]] RowMatrix matrix(Weight weight) const { return parameters.matrix(layer(), weight); }
+  [[nodiscard]] Vector bias(Weight weight) const { return parameters.bias(layer(), weight); }
+  /// A norm inside the module.
+  [[nodiscard]] NormBound norm(Weight weight) const {
+    const NormParameters n = parameters.norm(sublayer, weight);
+    return {NormKind::rms, model.norm_eps, n.gain, n.bias};
+  }
+  /// The module's output, from what its last matrix reads.
+  [[nodiscard]] BoundedSet written(Weight last, const BoundedSet& x) const {
+    return with_norm ? ops.mapped(matrix(last), bias(last), x).image : ops.linear(matrix(last), bias(last), x);
+  }
 };
 
+/// Returns a set for the module's output.
 /// A head's output is a convex combination of values, so it is W_v x̄ + b_v with x̄ in the (convex) set of x; heads
 /// choose their x̄ freely. Hence out_k = (W_o(W_v c + b_v) + b_o)_k ± Σ_h ‖(W_o^h W_v^h diag(axes))_k‖. Computed weights
 /// sum to S in [S₋, S₊] instead of 1: the sum is multiplied by S₊, and what centre and rounding add goes through |W_o|.
 /// |score| ≤ scale·‖q‖‖k‖ per head; with QK-norm and RoPE ‖q‖‖k‖ becomes e·max_i max|γ_q|·max|γ_k| over the pairs
-/// that RoPE turns. `with_norm`: also an ellipsoid for out. With norms or gates inside, out is the image of what W_o
-/// reads (inside_bounds.h).
-AttentionBounds attention_bounds(const ModelSpec& model, const Parameters& parameters, int layer, const BoundedSet& x,
-                                 bool with_norm, ComputedOps& ops);
+/// that RoPE turns. With norms or gates inside, out is the image of what W_o reads.
+BoundedSet attention_bounds(const BoundedModule& module);
 
-/// Sets of an MLP module's signals; gate and acted, φ(gate), only if there is a gate.
-struct MlpBounds {
-  std::optional<BoundedSet> gate, acted;
-  std::optional<BoundedSet> inner;  ///< only with an inner norm: what W_down reads
-  BoundedSet up, hidden, out;
-};
-
+/// Returns a set for the module's output.
 /// Gated: with gate g = g₀ + a·u and up p = p₀ + b·u for ‖u‖ ≤ 1, φ(g)p = s·gp with s in [0, 1], and
 /// gp ≤ g₀p₀ + ‖g₀b + p₀a‖ + (‖a‖‖b‖ + a·b)/2, the largest eigenvalue of the quadratic form. The output's row k is
 /// bounded by the box, by ‖W_k‖₂·‖hidden‖₂ and by max|W_kj|·‖hidden‖₁, where ‖hidden‖₁ ≤ ‖φ(g)‖₂‖p‖₂. Plain: φ(p) = p/2
 /// + τ∘p/2 with |τ| ≤ 1, so row k is within ½(‖(W_down A)_k‖ + ‖W_k‖‖p‖₂) of its centre.
-MlpBounds mlp_bounds(const ModelSpec& model, const Parameters& parameters, int layer, const BoundedSet& x,
-                     bool with_norm, ComputedOps& ops);
+BoundedSet mlp_bounds(const BoundedModule& module);
+
+// Norms and gates inside modules (inside_bounds.cpp).
+
+/// V-norm: every head's values by themselves; `heads` are the sets of the key/value heads, `all` their box.
+struct NormedValues {
+  std::vector<BoundedSet> heads;
+  BoundedSet all;
+};
+NormedValues normed_value_sets(const BoundedModule& module, const BoundedSet& projected);
+
+/// The outputs of all heads [H·e] after V-norm, given their box: Σ_s w_s v̂_s is a convex combination of values in one
+/// ellipsoid around 0, times the weights' sum S. All H heads together lie in the ellipsoid of √H S₊ times its axes.
+BoundedSet mixed_normed_values(const ModelSpec& model, const NormedValues& values, const WeightSum& weights,
+                               const ComputedImage& box);
+
+/// The heads' outputs after the gate. 0 ≤ σ ≤ 1 in every arithmetic, so a gate makes nothing larger: the box is an
+/// interval product, and a set in an ellipsoid around 0 stays in it.
+BoundedSet gated_heads(const BoundedModule& module, const BoundedSet& mixed);
+
+/// The module's output after its inner norm of x and `last`, W_o or W_down.
+BoundedSet after_inner_norm(const BoundedModule& module, Weight last, const BoundedSet& x);
 
 }  // namespace periscope::theory

@@ -14,17 +14,17 @@ namespace periscope::theory {
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// Relative rounding allowance of a sum of n products: (n + 8)·2⁻⁵², twice the standard bound.
-[[nodiscard]] inline double rounding(Eigen::Index n) {
+[[nodiscard]] inline double rounding(Index n) {
   return (static_cast<double>(n) + 8.0) * std::numeric_limits<double>::epsilon();
 }
 
 /// Absolute allowance: n products that underflow lose at most 2⁻¹⁰⁷⁵ each, and so do a few steps behind them.
-[[nodiscard]] inline double underflow(Eigen::Index n) {
+[[nodiscard]] inline double underflow(Index n) {
   return (static_cast<double>(n) + 8.0) * std::numeric_limits<double>::denorm_min();
 }
 
 /// x ≥ 0 that n operations computed, rounded up; NaN becomes infinite.
-[[nodiscard]] inline double outward(double x, Eigen::Index n = 0) {
+[[nodiscard]] inline double outward(double x, Index n = 0) {
   return std::isnan(x) ? infinity : x * (1.0 + rounding(n)) + underflow(n);
 }
 
@@ -32,8 +32,8 @@ inline constexpr double infinity = std::numeric_limits<double>::infinity();
 template <class Derived>
 [[nodiscard]] double largest_of(const Eigen::MatrixBase<Derived>& v) {
   double largest = 0.0;
-  for (Eigen::Index i = 0; i < v.rows(); ++i) {
-    for (Eigen::Index j = 0; j < v.cols(); ++j) {
+  for (Index i = 0; i < v.rows(); ++i) {
+    for (Index j = 0; j < v.cols(); ++j) {
       const double x = std::abs(v.derived().coeff(i, j));
       if (!(x <= largest)) largest = std::isnan(x) ? infinity : x;
     }

@@ -19,7 +19,7 @@ struct NormParameters {
 /// A stack's parameters as plain numbers: how theory is told about weights that are not random.
 class Parameters {
  public:
-  using BlockVisitor = std::function<void(Eigen::Index first, const RowMatrix& rows)>;
+  using BlockVisitor = std::function<void(Index first, const RowMatrix& rows)>;
 
   Parameters() = default;
   Parameters(const Parameters&) = delete;
@@ -34,7 +34,7 @@ class Parameters {
   [[nodiscard]] virtual Eigen::VectorXd bias(int layer, Weight weight) const = 0;
   [[nodiscard]] virtual NormParameters norm(int sublayer, Weight weight) const = 0;
   /// Names an entry (row-major) in messages: "layers.1.mlp.up.weight: entry 3".
-  [[nodiscard]] virtual std::string entry_name(const ParameterId& id, Eigen::Index entry) const = 0;
+  [[nodiscard]] virtual std::string entry_name(const ParameterId& id, Index entry) const = 0;
 };
 
 }  // namespace periscope::theory

@@ -16,18 +16,17 @@ double rounded_to(const NumberFormat& format, double x) {
   return std::abs(rounded) > format.largest ? std::copysign(std::numeric_limits<double>::infinity(), x) : rounded;
 }
 
-void RoundedParameters::round(double* values, Eigen::Index count, const ParameterId& parameter,
-                              Eigen::Index first) const {
+void RoundedParameters::round(double* values, Index count, const ParameterId& parameter, Index first) const {
   double largest = 0.0;
 #pragma omp parallel for schedule(static) reduction(max : largest) if (count > (1 << 16))
-  for (Eigen::Index i = 0; i < count; ++i) largest = std::max(largest, std::abs(values[i]));
+  for (Index i = 0; i < count; ++i) largest = std::max(largest, std::abs(values[i]));
   if (largest > (largest_ ? std::abs(largest_->value) : 0.0)) {
     const double* at = std::find_if(values, values + count, [&](double v) { return std::abs(v) == largest; });
     largest_ = {parameter, first + (at - values), *at};
   }
   bool changed = false;
 #pragma omp parallel for schedule(static) reduction(|| : changed) if (count > (1 << 16))
-  for (Eigen::Index i = 0; i < count; ++i) {
+  for (Index i = 0; i < count; ++i) {
     const double rounded = rounded_to(format_, values[i]);
     changed = changed || rounded != values[i];
     values[i] = rounded;
@@ -42,7 +41,7 @@ RowMatrix RoundedParameters::matrix(int layer, Weight weight) const {
 }
 
 void RoundedParameters::visit_rows(Weight weight, const BlockVisitor& visit) const {
-  parameters_.visit_rows(weight, [&](Eigen::Index first, const RowMatrix& rows) {
+  parameters_.visit_rows(weight, [&](Index first, const RowMatrix& rows) {
     RowMatrix rounded = rows;
     round(rounded.data(), rounded.size(), matrix_id(0, weight), first * rounded.cols());
     visit(first, rounded);

@@ -14,7 +14,7 @@ double rounded_to(const NumberFormat& format, double x);
 /// One entry of a stack's parameters, row-major.
 struct WeightEntry {
   ParameterId parameter;
-  Eigen::Index entry;
+  Index entry;
   double value;           ///< as stored, before it is rounded
   std::string name = {};  ///< of the parameter and the entry, as Parameters gives it
 };
@@ -30,7 +30,7 @@ class RoundedParameters final : public Parameters {
   void visit_rows(Weight weight, const BlockVisitor& visit) const override;
   [[nodiscard]] Eigen::VectorXd bias(int layer, Weight weight) const override;
   [[nodiscard]] NormParameters norm(int sublayer, Weight weight) const override;
-  [[nodiscard]] std::string entry_name(const ParameterId& id, Eigen::Index entry) const override {
+  [[nodiscard]] std::string entry_name(const ParameterId& id, Index entry) const override {
     return parameters_.entry_name(id, entry);
   }
 
@@ -43,7 +43,7 @@ class RoundedParameters final : public Parameters {
 
  private:
   /// `first` is the index of the first value in the parameter.
-  void round(double* values, Eigen::Index count, const ParameterId& parameter, Eigen::Index first = 0) const;
+  void round(double* values, Index count, const ParameterId& parameter, Index first = 0) const;
 
   const Parameters& parameters_;
   NumberFormat format_;

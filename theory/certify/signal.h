@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <string_view>
+#include <vector>
 
 #include "sim/base/enumerators.h"
 #include "sim/spec/signal.h"
@@ -15,18 +16,11 @@ namespace periscope::theory {
   return signal != Signal::x_in && !(signal >= Signal::q_in && signal <= Signal::up_in);
 }
 
-inline constexpr std::size_t certified_count = [] {
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < signal_names.size(); ++i) count += is_certified(static_cast<Signal>(i)) ? 1 : 0;
-  return count;
-}();
-
 /// The signals that a certificate bounds, in the order of the dataflow.
-inline constexpr auto certified_signals = [] {
-  std::array<Signal, certified_count> all{};
-  std::size_t next = 0;
+inline const std::vector<Signal> certified_signals = [] {
+  std::vector<Signal> all;
   for (std::size_t i = 0; i < signal_names.size(); ++i) {
-    if (is_certified(static_cast<Signal>(i))) all[next++] = static_cast<Signal>(i);
+    if (is_certified(static_cast<Signal>(i))) all.push_back(static_cast<Signal>(i));
   }
   return all;
 }();

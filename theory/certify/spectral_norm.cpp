@@ -12,8 +12,6 @@
 namespace periscope::theory {
 namespace {
 
-using Index = Eigen::Index;
-
 constexpr double epsilon = std::numeric_limits<double>::epsilon();
 constexpr Index block = 128;
 
@@ -62,6 +60,20 @@ RowMatrix gram_of_columns(const RowMatrix& a) {
   return y;
 }
 
+/// Bounds the largest eigenvalue of a Gram matrix whose trace is near 1.
+double scaled_eigenvalue_bound(const RowMatrix& gram, Index terms) {
+  const auto n = static_cast<double>(gram.rows());
+  const double trace = gram.trace() * (1.0 + n * epsilon);
+  const double of_gram = (static_cast<double>(terms) + 2.0) * epsilon * trace;
+  for (double mu = std::max(power_iteration(gram) * 1.002, trace / n); mu < trace; mu *= 1.02) {
+    RowMatrix shifted = -gram;
+    shifted.diagonal().array() += mu;
+    if (Eigen::LLT<RowMatrix>(shifted).info() != Eigen::Success) continue;
+    return std::min(trace + of_gram, mu + (n + 3.0) * epsilon * n * mu + of_gram);
+  }
+  return trace + of_gram;
+}
+
 }  // namespace
 
 RowMatrix product_transposed(const RowMatrix& a, const RowMatrix& b) {
@@ -82,24 +94,6 @@ RowMatrix gram_of(const RowMatrix& a) {
   });
   return y;
 }
-
-namespace {
-
-/// Bounds the largest eigenvalue of a Gram matrix whose trace is near 1.
-double scaled_eigenvalue_bound(const RowMatrix& gram, Index terms) {
-  const auto n = static_cast<double>(gram.rows());
-  const double trace = gram.trace() * (1.0 + n * epsilon);
-  const double of_gram = (static_cast<double>(terms) + 2.0) * epsilon * trace;
-  for (double mu = std::max(power_iteration(gram) * 1.002, trace / n); mu < trace; mu *= 1.02) {
-    RowMatrix shifted = -gram;
-    shifted.diagonal().array() += mu;
-    if (Eigen::LLT<RowMatrix>(shifted).info() != Eigen::Success) continue;
-    return std::min(trace + of_gram, mu + (n + 3.0) * epsilon * n * mu + of_gram);
-  }
-  return trace + of_gram;
-}
-
-}  // namespace
 
 double largest_eigenvalue_bound(const RowMatrix& gram, Index terms) {
   const double trace = gram.trace();

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <Eigen/Core>
-
 #include <span>
+
+#include "theory/kernels/gaussian.h"
 
 namespace periscope::theory {
 
@@ -25,6 +25,6 @@ double spectral_norm(std::span<const double> w, int rows, int cols);
 double spectral_bound(const RowMatrix& a);
 
 /// Bounds the largest eigenvalue of a Gram matrix A Aᵀ [n, n] that was summed over `terms` columns.
-double largest_eigenvalue_bound(const RowMatrix& gram, Eigen::Index terms);
+double largest_eigenvalue_bound(const RowMatrix& gram, Index terms);
 
 }  // namespace periscope::theory

@@ -2,39 +2,23 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace periscope::theory {
-namespace {
-
-using Index = Eigen::Index;
-
-}  // namespace
 
 SequenceAttention::SequenceAttention(const ModelSpec& model, int layer, Index sequence)
     : model_(model), qk_norm_(model.qk_norm_at(layer)), rule_(model.scores_at(layer)), sequence_(sequence) {
   scale_ = rule_.scale != 0.0 ? rule_.scale : 1.0 / std::sqrt(static_cast<double>(model.head_dim));
   if (!model.rope) return;
-  const std::vector<double> frequencies = model.rope_frequencies_at(layer);
-  const auto half = static_cast<Index>(frequencies.size());
-  cos_.resize(sequence, half);
-  sin_.resize(sequence, half);
-  for (Index t = 0; t < sequence; ++t) {
-    for (Index i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(t) * frequencies[static_cast<std::size_t>(i)];
-      cos_(t, i) = static_cast<float>(std::cos(angle));
-      sin_(t, i) = static_cast<float>(std::sin(angle));
-    }
-  }
+  std::vector<Index> positions(static_cast<std::size_t>(sequence));
+  std::iota(positions.begin(), positions.end(), Index{0});
+  rotation_ = Rotation(positions, model.rope_frequencies_at(layer));
 }
 
 Sampled SequenceAttention::turned(const Sampled& x, float direction) const {
-  const Index half = cos_.cols();
   Sampled y(x.rows(), x.cols());
   for (Index first = 0; first < x.rows(); first += sequence_) {
-    const auto left = x.block(first, 0, sequence_, half);
-    const auto right = x.block(first, half, sequence_, half);
-    y.block(first, 0, sequence_, half) = left.cwiseProduct(cos_) - direction * right.cwiseProduct(sin_);
-    y.block(first, half, sequence_, half) = right.cwiseProduct(cos_) + direction * left.cwiseProduct(sin_);
+    y.middleRows(first, sequence_) = rotation_.turned(x.middleRows(first, sequence_), direction);
   }
   return y;
 }
@@ -90,9 +74,9 @@ SequenceAttention::Scores SequenceAttention::scores(const Sampled& q, const Samp
 
 Sampled SequenceAttention::mixed(const Patterns& a, const Sampled& x) const {
   Sampled y(x.rows(), x.cols());
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const Index first = static_cast<Index>(i) * sequence_;
-    y.middleRows(first, sequence_).noalias() = a[i] * x.middleRows(first, sequence_);
+  for (Index first = 0; first < x.rows(); first += sequence_) {
+    y.middleRows(first, sequence_).noalias() =
+        a[static_cast<std::size_t>(first / sequence_)] * x.middleRows(first, sequence_);
   }
   return y;
 }

@@ -3,7 +3,8 @@
 #include <vector>
 
 #include "sim/spec/model_spec.h"
-#include "theory/first_steps/training_tokens.h"
+#include "theory/attention/attention_head.h"
+#include "theory/first_steps/chain.h"
 
 namespace periscope::theory {
 
@@ -11,7 +12,7 @@ namespace periscope::theory {
 /// RoPE, QK-norm and the soft cap as the stack has them. Rows are tokens.
 class SequenceAttention {
  public:
-  SequenceAttention(const ModelSpec& model, int layer, Eigen::Index sequence);
+  SequenceAttention(const ModelSpec& model, int layer, Index sequence);
 
   /// Queries or keys of one head as they enter the logits.
   struct Rotated {
@@ -45,8 +46,8 @@ class SequenceAttention {
   QkNorm qk_norm_;
   ScoreRule rule_;
   double scale_;
-  Eigen::Index sequence_;
-  Sampled cos_, sin_;  // [sequence, e/2]
+  Index sequence_;
+  Rotation rotation_;  // of one sequence; empty without RoPE
 };
 
 }  // namespace periscope::theory

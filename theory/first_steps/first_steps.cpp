@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
+#include <functional>
 
 #include "sim/base/in_parallel.h"
 #include "theory/first_steps/moved_stack.h"
@@ -13,14 +13,12 @@
 namespace periscope::theory {
 
 std::string_view meaning_of(StepFault fault) {
-  switch (fault) {
-    case StepFault::none: break;
-    case StepFault::no_noise: return "what no line in an entry's gradients explains of its update left out";
-    case StepFault::sign_constant: return "1 in the place of sqrt(2/pi), the mean |z| of a normal number";
-    case StepFault::one_gate: return "what W_down reads as Gaussian, without a gate of its own for every channel";
-    case StepFault::no_token_mean: return "what all tokens have in common in a matrix's input left out";
-  }
-  return {};
+  constexpr std::array<std::string_view, step_fault_names.size()> meanings{
+      "", "what no line in an entry's gradients explains of its update left out",
+      "1 in the place of sqrt(2/pi), the mean |z| of a normal number",
+      "what W_down reads as Gaussian, without a gate of its own for every channel",
+      "what all tokens have in common in a matrix's input left out"};
+  return meanings[static_cast<std::size_t>(fault)];
 }
 
 namespace {
@@ -34,6 +32,44 @@ bool ends_in_norms(const ModelSpec& m) {
     if (read && !last.norm_c[i]) return false;
   }
   return true;
+}
+
+/// True if some stream, or something that a module adds to it, is the output of a norm after the module.
+bool has_norms_after_modules(const StackSpec& spec) {
+  for (int s = 0; s < spec.model.steps(); ++s) {
+    const Step step = spec.model.step(s);
+    if (std::ranges::find(step.norm_c, true) != step.norm_c.end()) return true;
+    if (std::ranges::any_of(step.branches, [](const Branch& b) { return b.norm_b; })) return true;
+  }
+  return false;
+}
+
+bool is_finite(const StepReading& reading) {
+  return std::ranges::all_of(reading.second_moment.value, [](double x) { return std::isfinite(x); }) &&
+         std::isfinite(reading.loss.value.front()) && std::isfinite(reading.kept_share);
+}
+
+/// Clamps at 0: with few samples a mean square can be negative after noise was subtracted from it.
+Curve not_negative(Curve square) {
+  // Not std::max, which may lose NaN.
+  for (double& x : square.value) x = x < 0.0 ? 0.0 : x;
+  return square;
+}
+
+/// Means over chains, with standard errors, of rows of numbers.
+Curve mean_of(const std::vector<std::vector<double>>& rows) {
+  Curve curve;
+  const auto n = static_cast<double>(rows.size());
+  for (std::size_t i = 0; i < rows.front().size(); ++i) {
+    double sum = 0.0;
+    for (const auto& row : rows) sum += row[i];
+    const double mean = sum / n;
+    double square = 0.0;
+    for (const auto& row : rows) square += (row[i] - mean) * (row[i] - mean);
+    curve.value.push_back(mean);
+    curve.standard_error.push_back(rows.size() > 1 ? std::sqrt(square / (n * (n - 1.0))) : 0.0);
+  }
+  return curve;
 }
 
 }  // namespace
@@ -70,62 +106,12 @@ TrainingTokens tokens_of(const StackSpec& spec, const FirstStepsInput& input, in
     tokens.ids.insert(tokens.ids.end(), batches.inputs[s].begin(), batches.inputs[s].end());
     tokens.labels.insert(tokens.labels.end(), batches.labels[s].begin(), batches.labels[s].end());
   }
-  tokens.steps = static_cast<Eigen::Index>(input.optimizer.rates.size());
-  tokens.batch = static_cast<Eigen::Index>(batches.inputs.front().size());
+  tokens.steps = static_cast<Index>(input.optimizer.rates.size());
+  tokens.batch = static_cast<Index>(batches.inputs.front().size());
   tokens.ids.insert(tokens.ids.end(), input.ids.begin(), input.ids.end());
   tokens.labels.insert(tokens.labels.end(), input.labels.begin(), input.labels.end());
   return tokens;
 }
-
-namespace {
-
-/// True if some stream, or something that a module adds to it, is the output of a norm after the module.
-bool has_norms_after_modules(const StackSpec& spec) {
-  for (int s = 0; s < spec.model.steps(); ++s) {
-    const Step step = spec.model.step(s);
-    if (std::ranges::find(step.norm_c, true) != step.norm_c.end()) return true;
-    if (std::ranges::any_of(step.branches, [](const Branch& b) { return b.norm_b; })) return true;
-  }
-  return false;
-}
-
-bool is_finite(const StepReading& reading) {
-  const auto finite = [](double x) { return std::isfinite(x); };
-  return std::ranges::all_of(reading.second_moment.value, finite) && std::ranges::all_of(reading.loss.value, finite) &&
-         std::isfinite(reading.kept_share);
-}
-
-/// Clamps at 0: with few samples a mean square can be negative after noise was subtracted from it.
-Curve not_negative(Curve square) {
-  // Not std::max, which may lose NaN.
-  for (double& x : square.value) x = x < 0.0 ? 0.0 : x;
-  return square;
-}
-
-/// Means and standard errors over chains.
-class Averages {
- public:
-  void add(const std::vector<double>& row) { rows_.push_back(row); }
-  [[nodiscard]] Curve curve() const {
-    Curve curve;
-    const auto n = static_cast<double>(rows_.size());
-    for (std::size_t i = 0; i < rows_.front().size(); ++i) {
-      double sum = 0.0;
-      for (const auto& row : rows_) sum += row[i];
-      const double mean = sum / n;
-      double square = 0.0;
-      for (const auto& row : rows_) square += (row[i] - mean) * (row[i] - mean);
-      curve.value.push_back(mean);
-      curve.standard_error.push_back(rows_.size() > 1 ? std::sqrt(square / (n * (n - 1.0))) : 0.0);
-    }
-    return curve;
-  }
-
- private:
-  std::vector<std::vector<double>> rows_;
-};
-
-}  // namespace
 
 FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& input, const FirstStepsOptions& options) {
   FirstSteps result;
@@ -144,38 +130,39 @@ FirstSteps predict_first_steps(const StackSpec& spec, const FirstStepsInput& inp
   });
   double far = 0.0;  // sum of the rates so far
   for (std::size_t r = 0; r < readings.front().size(); ++r) {
-    Averages second, coherent, cosine, branch, kept, loss, change, loss_change;
-    std::map<Weight, Averages> update;
-    for (const auto& chain : readings) {
-      const MovedReading& one = chain[r];
-      second.add(one.second_moment);
-      coherent.add(one.coherent);
-      cosine.add(one.branch_cosine);
-      branch.add(one.branch_second_moment);
-      kept.add(one.kept);
-      loss.add({one.loss});
-      const MovedReading& first = chain.front();
-      std::vector<double> moved = one.second_moment;
-      for (std::size_t i = 0; i < moved.size(); ++i) moved[i] -= first.second_moment[i];
-      change.add(moved);
-      loss_change.add({one.loss - first.loss});
-      for (const auto& [weight, row] : one.update_square) update[weight].add(row);
-    }
+    /// `read` takes a chain's readings now and before training.
+    const auto mean = [&](const auto& read) {
+      std::vector<std::vector<double>> rows;
+      for (const auto& chain : readings) rows.push_back(read(chain[r], chain.front()));
+      return mean_of(rows);
+    };
+    const auto mean_now = [&](std::vector<double> MovedReading::*row) {
+      return mean([&](const MovedReading& now, const MovedReading&) { return now.*row; });
+    };
     StepReading reading;
-    reading.second_moment = second.curve();
-    reading.coherent = coherent.curve();
-    reading.branch_cosine = cosine.curve();
-    reading.branch_second_moment = not_negative(branch.curve());
-    reading.loss = loss.curve();
-    for (const auto& [weight, averages] : update) reading.update[weight] = not_negative(averages.curve());
-    const std::vector<double> shares = kept.curve().value;
+    reading.second_moment = mean_now(&MovedReading::second_moment);
+    reading.coherent = mean_now(&MovedReading::coherent);
+    reading.branch_cosine = mean_now(&MovedReading::branch_cosine);
+    reading.branch_second_moment = not_negative(mean_now(&MovedReading::branch_second_moment));
+    reading.loss = mean([](const MovedReading& now, const MovedReading&) { return std::vector{now.loss}; });
+    reading.loss_change =
+        mean([](const MovedReading& now, const MovedReading& before) { return std::vector{now.loss - before.loss}; });
+    reading.change = mean([](const MovedReading& now, const MovedReading& before) {
+      std::vector<double> moved = now.second_moment;
+      std::ranges::transform(moved, before.second_moment, moved.begin(), std::minus());
+      return moved;
+    });
+    for (const auto& entry : readings.front()[r].update_square) {
+      const Weight weight = entry.first;
+      reading.update[weight] = not_negative(
+          mean([&](const MovedReading& now, const MovedReading&) { return now.update_square.at(weight); }));
+    }
+    const std::vector<double> shares = mean_now(&MovedReading::kept).value;
     // NaN takes precedence; min_element would skip it.
     const auto missing = std::ranges::find_if(shares, [](double one) { return std::isnan(one); });
     const auto least = missing != shares.end() ? missing : std::ranges::min_element(shares);
     reading.kept_share = *least;
     reading.turned_sublayer = static_cast<int>(least - shares.begin());
-    reading.change = change.curve();
-    reading.loss_change = loss_change.curve();
     const double turned = std::pow(1.0 - reading.kept_share, 2);
     reading.left_out = r > 1 ? 2.0 * turned : r == 1 ? turned : 0.0;
     if (r > 0) far += input.optimizer.rates[r - 1];

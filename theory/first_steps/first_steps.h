@@ -83,11 +83,9 @@ struct StepReading {
   double gains = 0.0;
 };
 
-/// Largest StepReading::left_out for which the theory claims to hold. left_out is an estimate. At later steps it is
-/// 2 (1 − kept_share)²: a change of what a module reads and a change of its gradients are alike, so their product has
-/// size (1 − kept_share)², and a second moment grows with the square of what follows the gradients. At the first step,
-/// whose gradients have not changed, it is (1 − kept_share)², about what updates of late layers lack
-/// (docs/lab_notes/first_steps.md).
+/// Largest StepReading::left_out for which the theory claims to hold. left_out is an estimate: (1 − kept_share)² at the
+/// first step, whose gradients have not changed, about what updates of late layers lack; later 2 (1 − kept_share)²,
+/// because inputs and gradients change alike and a second moment grows with the square (docs/lab_notes/first_steps.md).
 inline constexpr double most_left_out = 0.05;
 
 /// The prediction T28 of the first steps of training.

@@ -1,4 +1,4 @@
-#include "theory/first_steps/initial_stack.h"
+#include "theory/first_steps/chain.h"
 
 #include <map>
 
@@ -8,8 +8,6 @@
 
 namespace periscope::theory {
 namespace {
-
-using Index = Eigen::Index;
 
 /// Draws the table's row of every token [all, D].
 Matrix looked_up(const StackSpec& spec, const std::vector<int>& ids, NormalStream numbers) {

@@ -5,8 +5,7 @@
 #include <numbers>
 
 #include "sim/spec/block.h"
-#include "theory/first_steps/moved_embedding.h"
-#include "theory/first_steps/moved_output.h"
+#include "theory/first_steps/moved_ends.h"
 
 namespace periscope::theory {
 namespace {
@@ -41,7 +40,7 @@ class MovedStack {
 
   std::vector<MovedReading> run() {
     std::vector<MovedReading> readings;
-    for (Eigen::Index done = 0; done <= tokens_.steps; ++done) {
+    for (Index done = 0; done <= tokens_.steps; ++done) {
       const TokensNow now{tokens_, done};
       reading_ = {};
       reading_.branch_cosine.assign(static_cast<std::size_t>(spec_.model.sublayers()), 0.0);
@@ -71,7 +70,7 @@ class MovedStack {
     const Sampled x = in.x.total().bottomRows(tokens_.held_out());
     const Sampled before = initial_of(branch).read.bottomRows(tokens_.held_out());
     double sum = 0.0;
-    for (Eigen::Index s = 0; s < tokens_.held_out(); ++s) {
+    for (Index s = 0; s < tokens_.held_out(); ++s) {
       const double both = std::sqrt(
           std::max(0.0, x.row(s).squaredNorm() + spec_.model.width * in.correction(now.next() + s, now.next() + s)) *
           before.row(s).squaredNorm());
@@ -113,7 +112,7 @@ class MovedStack {
 
   /// Mean of a·b over channels and held-out tokens, without corrections.
   [[nodiscard]] double product(const MovedParts& a, const MovedParts& b) const {
-    const Eigen::Index held = tokens_.held_out();
+    const Index held = tokens_.held_out();
     return a.total().bottomRows(held).cwiseProduct(b.total().bottomRows(held)).mean();
   }
   /// Mean of x² over channels and held-out tokens.
@@ -131,7 +130,7 @@ class MovedStack {
 
   /// Stores the mean over the streams that end as x_out.
   void read_stream(const MovedStreams& x) {
-    const Eigen::Index held = tokens_.held_out();
+    const Index held = tokens_.held_out();
     double second = 0.0;
     double coherent = 0.0;
     double parts = 0.0;

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "theory/first_steps/moved_modules.h"
+#include "theory/first_steps/moved_streams.h"
 
 namespace periscope::theory {
 

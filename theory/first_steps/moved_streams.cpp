@@ -2,7 +2,7 @@
 
 namespace periscope::theory {
 
-MovedParts MovedParts::zero(Eigen::Index rows, Eigen::Index width) {
+MovedParts MovedParts::zero(Index rows, Index width) {
   const Sampled none = Sampled::Zero(rows, width);
   return {.kept = none, .wanders = none, .follows = none};
 }

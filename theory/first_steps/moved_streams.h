@@ -1,9 +1,12 @@
 #pragma once
 
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "sim/spec/block.h"
-#include "theory/first_steps/training_tokens.h"
+#include "theory/first_steps/chain.h"
+#include "theory/first_steps/update_law.h"
 #include "theory/kernels/gaussian.h"
 
 namespace periscope::theory {
@@ -14,7 +17,7 @@ struct MovedParts {
   Sampled wanders;  ///< other changes, independent of the gradients
   Sampled follows;  ///< y, the part that follows the gradients
 
-  static MovedParts zero(Eigen::Index rows, Eigen::Index width);
+  static MovedParts zero(Index rows, Index width);
   [[nodiscard]] Sampled total() const { return kept + wanders + follows; }
   void add(double weight, const MovedParts& x);
   /// Multiplies the row of every token by its entry of `by`.
@@ -52,5 +55,34 @@ struct MovedStreams {
 
 /// Returns the streams after a step, before its norms C.
 MovedStreams added(const Step& step, const MovedStreams& x, const std::vector<MovedSignal>& written);
+
+/// A module's output f now, before norm B.
+struct MovedModule {
+  MovedSignal output;
+  std::map<Weight, double> update_square;  ///< mean square of an entry of ΔW·h of the held-out tokens
+};
+
+/// Specification, tokens, random numbers and optimizer that the modules of a chain share.
+struct ModuleContext {
+  const StackSpec& spec;
+  const TrainingTokens& tokens;
+  const ChainDraws& draws;
+  const UpdateLaw& law;
+  StepFault fault;
+};
+
+/// One module of a chain, step by step: for done = 0, 1, … first `now`, then `back`, as long as there is a next batch.
+class TrainedModule {
+ public:
+  virtual ~TrainedModule() = default;
+  [[nodiscard]] virtual MovedModule now(const MovedSignal& input, const TokensNow& now) = 0;
+  /// Returns ∂loss/∂A_out of the next batch from its ∂loss/∂f, both [next, D]. Adds the squared norm of the gradients
+  /// of the module's matrices to `square`.
+  [[nodiscard]] virtual Sampled back(const Sampled& gradients, const TokensNow& now, double& square) = 0;
+};
+
+/// The references outlive it.
+std::unique_ptr<TrainedModule> trained_mlp(const ModuleContext& context, int layer, const InitialBranch& branch);
+std::unique_ptr<TrainedModule> trained_attention(const ModuleContext& context, int layer, const InitialBranch& branch);
 
 }  // namespace periscope::theory

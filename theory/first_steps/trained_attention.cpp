@@ -1,11 +1,9 @@
 #include "theory/first_steps/attention_heads.h"
-#include "theory/first_steps/first_matrix.h"
-#include "theory/first_steps/last_matrix.h"
+#include "theory/first_steps/trained_matrices.h"
 
 namespace periscope::theory {
 namespace {
 
-using Index = Eigen::Index;
 using Patterns = SequenceAttention::Patterns;
 
 /// Returns the first rows, those of the next batch, of which gradients are taken.

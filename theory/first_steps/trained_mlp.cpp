@@ -1,11 +1,8 @@
 #include "theory/first_steps/activation_values.h"
-#include "theory/first_steps/first_matrix.h"
-#include "theory/first_steps/last_matrix.h"
+#include "theory/first_steps/trained_matrices.h"
 
 namespace periscope::theory {
 namespace {
-
-using Index = Eigen::Index;
 
 class TrainedMlp final : public TrainedModule {
  public:

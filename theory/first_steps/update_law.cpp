@@ -36,9 +36,9 @@ Array adam_step(const OptimizerLaw& o, int step, double clip, const Array& gradi
 }
 
 /// Returns the weight of each of `steps` gradients in AdamW's bias-corrected mean of decay β.
-Vector memory(double beta, Eigen::Index steps) {
+Vector memory(double beta, Index steps) {
   Vector shares(steps);
-  for (Eigen::Index b = 0; b < steps; ++b) {
+  for (Index b = 0; b < steps; ++b) {
     shares(b) = (1.0 - beta) * std::pow(beta, steps - 1 - b) / (1.0 - std::pow(beta, steps));
   }
   return shares;
@@ -56,7 +56,7 @@ Eigen::MatrixXf lattice_normals(int steps) {
       place = place * lattice_generator % lattice_points;
       return at;
     };
-    for (Eigen::Index pair = 0; pair < pairs; ++pair) {
+    for (Index pair = 0; pair < pairs; ++pair) {
       const double angle = (pair == 0 ? 1.0 : 2.0) * std::numbers::pi * coordinate();
       const double radius = std::sqrt(-2.0 * std::log(coordinate()));
       normals(i, 2 * pair) = static_cast<float>(radius * std::cos(angle));
@@ -71,11 +71,11 @@ Eigen::MatrixXf lattice_normals(int steps) {
 Matrix lower_factor(const Matrix& c) {
   constexpr double rounding = 1e-6;  // c was computed in float
   Matrix lower = Matrix::Zero(c.rows(), c.cols());
-  for (Eigen::Index k = 0; k < c.rows(); ++k) {
+  for (Index k = 0; k < c.rows(); ++k) {
     const double left = c(k, k) - lower.row(k).squaredNorm();
     if (!(left > rounding * c(k, k))) continue;
     lower(k, k) = std::sqrt(left);
-    for (Eigen::Index i = k + 1; i < c.rows(); ++i) {
+    for (Index i = k + 1; i < c.rows(); ++i) {
       lower(i, k) = (c(i, k) - lower.row(i).dot(lower.row(k))) / lower(k, k);
     }
   }
@@ -131,37 +131,37 @@ struct StepMeans {
 /// ∫ (2/√π) … |B|^(−1/2) B⁻¹m ds.
 StepMeans step_means(const Matrix& c, const Vector& m, const Vector& nu, double eps) {
   static const Nodes nodes;
-  const Eigen::Index n = c.rows();
+  const Index n = c.rows();
   const double unit = 1.0 / (std::sqrt(2.0 * nu.dot(c.diagonal())) + eps);  // of s: integrands fall beyond it
   const AtNodes square = (unit * nodes.s).square();
   // Rows of B with two right-hand sides, m and the first unit vector.
   Eigen::Array<double, node_count, Eigen::Dynamic> rows(node_count, n * (n + 2));
-  const auto at = [&](Eigen::Index i, Eigen::Index j) { return rows.col(i * (n + 2) + j); };
-  for (Eigen::Index i = 0; i < n; ++i) {
-    for (Eigen::Index j = 0; j < n; ++j) at(i, j) = 2.0 * nu(i) * c(i, j) * square + (i == j ? 1.0 : 0.0);
+  const auto at = [&](Index i, Index j) { return rows.col(i * (n + 2) + j); };
+  for (Index i = 0; i < n; ++i) {
+    for (Index j = 0; j < n; ++j) at(i, j) = 2.0 * nu(i) * c(i, j) * square + (i == j ? 1.0 : 0.0);
     at(i, n).setConstant(m(i));
     at(i, n + 1).setConstant(i == 0 ? 1.0 : 0.0);
   }
   AtNodes determinant = AtNodes::Ones();
-  for (Eigen::Index k = 0; k < n; ++k) {
+  for (Index k = 0; k < n; ++k) {
     const AtNodes pivot = at(k, k).max(1.0);  // at least 1 but for rounding
     determinant *= pivot;
     at(k, k) = pivot.inverse();
-    for (Eigen::Index i = k + 1; i < n; ++i) {
+    for (Index i = k + 1; i < n; ++i) {
       const AtNodes share = at(i, k) * at(k, k);
-      for (Eigen::Index j = k + 1; j < n + 2; ++j) at(i, j) -= share * at(k, j);
+      for (Index j = k + 1; j < n + 2; ++j) at(i, j) -= share * at(k, j);
     }
   }
-  for (Eigen::Index k = n; k-- > 0;) {
-    for (Eigen::Index side = n; side < n + 2; ++side) {
-      for (Eigen::Index j = k + 1; j < n; ++j) at(k, side) -= at(k, j) * at(j, side);
+  for (Index k = n; k-- > 0;) {
+    for (Index side = n; side < n + 2; ++side) {
+      for (Index j = k + 1; j < n; ++j) at(k, side) -= at(k, j) * at(j, side);
       at(k, side) *= at(k, k);
     }
   }
   const AtNodes mass = determinant.rsqrt();
   AtNodes once = 2.0 / std::sqrt(std::numbers::pi) * unit * nodes.once * mass;
   AtNodes twice = unit * unit * nodes.twice * mass;
-  for (Eigen::Index i = 0; eps > 0.0 && i < node_count; ++i) {
+  for (Index i = 0; eps > 0.0 && i < node_count; ++i) {
     const EpsFactors factors = eps_factors(eps * unit * nodes.s(i));
     once(i) *= factors.once;
     twice(i) *= factors.twice;
@@ -171,7 +171,7 @@ StepMeans step_means(const Matrix& c, const Vector& m, const Vector& nu, double 
   AtNodes first = AtNodes::Zero();  // of a_0, with mᵀa and with itself
   AtNodes own = AtNodes::Zero();
   const Vector cm = c * m;
-  for (Eigen::Index b = 0; b < n; ++b) {
+  for (Index b = 0; b < n; ++b) {
     means.slope(b) = (once * at(b, n)).sum();
     both += cm(b) * at(b, n);
     first += c(0, b) * at(b, n);
@@ -203,14 +203,14 @@ UpdateLaw::UpdateLaw(const OptimizerLaw& optimizer, std::vector<double> clips, d
   }
 }
 
-double UpdateLaw::kept(Eigen::Index done) const {
+double UpdateLaw::kept(Index done) const {
   double product = 1.0;
-  for (Eigen::Index s = 0; s < done; ++s) product *= left_by(static_cast<std::size_t>(s));
+  for (Index s = 0; s < done; ++s) product *= left_by(static_cast<std::size_t>(s));
   return product;
 }
 
 UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
-  const Eigen::Index n = c.rows();
+  const Index n = c.rows();
   Moments result{Vector::Zero(n), 0.0};
   if (n == 0) return result;
   if (!optimizer_.adam) {
@@ -226,15 +226,15 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
   clipped = lower * lower.transpose();
   clipped.diagonal() *= 1.0 + 1e-10;  // keeps c regular where two batches have the same gradients
   const double eps = optimizer_.eps / std::sqrt(top);
-  const auto share = [&](Eigen::Index t) {  // factor of step t's f in U
+  const auto share = [&](Index t) {  // factor of step t's f in U
     double of_step = optimizer_.rates[static_cast<std::size_t>(t)];
-    for (Eigen::Index s = t + 1; s < n; ++s) of_step *= left_by(static_cast<std::size_t>(s));
+    for (Index s = t + 1; s < n; ++s) of_step *= left_by(static_cast<std::size_t>(s));
     return of_step;
   };
   const bool starts_as_sign = eps < negligible_eps * std::sqrt(clipped(0, 0));
   double with_first = 0.0;
   double last_square = 0.0;
-  for (Eigen::Index t = 0; t < n; ++t) {
+  for (Index t = 0; t < n; ++t) {
     const Matrix seen = clipped.topLeftCorner(t + 1, t + 1);
     if (!(seen.diagonal().maxCoeff() > 0.0)) continue;
     const StepMeans means = step_means(seen, memory(optimizer_.beta1, t + 1), memory(optimizer_.beta2, t + 1), eps);
@@ -242,7 +242,7 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
     if (t > 0) with_first += share(t) * means.with_first;
     last_square = share(t) * share(t) * means.square;
   }
-  for (Eigen::Index b = 0; b < n; ++b) {
+  for (Index b = 0; b < n; ++b) {
     // Without any gradient the slope would be rate/ε; it multiplies gradients of 0.
     result.slope(b) = clipped(b, b) > 0.0 ? factor_ * clips(b) * result.slope(b) / std::sqrt(top) : 0.0;
   }
@@ -257,16 +257,16 @@ UpdateLaw::Moments UpdateLaw::moments(const Matrix& c) const {
   return result;
 }
 
-double UpdateLaw::lattice_square(const Matrix& lower, double eps, Eigen::Index from) const {
+double UpdateLaw::lattice_square(const Matrix& lower, double eps, Index from) const {
   OptimizerLaw scaled = optimizer_;
   scaled.eps = eps;
-  const Eigen::Index n = lower.rows();
+  const Index n = lower.rows();
   const Eigen::MatrixXf gradients = normals_.leftCols(n) * lower.cast<float>().transpose();
   using Array = Eigen::ArrayXf;
   Array mean = Array::Zero(lattice_points);
   Array square = mean;
   Array sum = mean;
-  for (Eigen::Index t = 0; t < n; ++t) {
+  for (Index t = 0; t < n; ++t) {
     const auto i = static_cast<std::size_t>(t);
     const Array step = adam_step<Array>(scaled, static_cast<int>(t) + 1, 1.0, gradients.col(t).array(), mean, square);
     sum = static_cast<float>(left_by(i)) * sum;
@@ -276,13 +276,13 @@ double UpdateLaw::lattice_square(const Matrix& lower, double eps, Eigen::Index f
 }
 
 Eigen::MatrixXf UpdateLaw::taken_off(const std::vector<Eigen::MatrixXf>& gradients) const {
-  const auto n = static_cast<Eigen::Index>(gradients.size());
-  const Eigen::Index rows = gradients.front().rows();
-  const Eigen::Index cols = gradients.front().cols();
+  const auto n = static_cast<Index>(gradients.size());
+  const Index rows = gradients.front().rows();
+  const Index cols = gradients.front().cols();
   using Array = Eigen::ArrayXXf;
   Array sum = Array::Zero(rows, cols);
   if (!optimizer_.adam) {
-    for (Eigen::Index b = 0; b < n; ++b) {
+    for (Index b = 0; b < n; ++b) {
       sum += static_cast<float>(weights_(n - 1, b)) * gradients[static_cast<std::size_t>(b)].array();
     }
     return sum.matrix();

@@ -20,13 +20,13 @@ class UpdateLaw {
   [[nodiscard]] bool is_linear() const { return !optimizer_.adam; }
 
   /// Sets the factor of a batch's gradients from clipping.
-  void clip(Eigen::Index batch, double factor) {
+  void clip(Index batch, double factor) {
     clips_[static_cast<std::size_t>(batch)] = factor;
     weights_.col(batch) *= factor;
   }
 
   /// Returns ρ after `done` steps.
-  [[nodiscard]] double kept(Eigen::Index done) const;
+  [[nodiscard]] double kept(Index done) const;
 
   /// Means over Gaussian gradients.
   struct Moments {
@@ -34,8 +34,8 @@ class UpdateLaw {
     double square = 0.0;  ///< E U_τ²
   };
   /// Returns the moments for gradients of covariance c [τ, τ]; τ may be 0. AdamW's slopes are integrals, accurate to
-  /// 1e-4 for any ε. So is E U² of one step, and of two if ε is small compared with the first gradient; otherwise it is
-  /// a mean over a lattice, accurate to about 1 %. The slope for a batch without any gradient is 0.
+  /// 1e-4, as is E U² of one step, or of two if ε is far below the first gradient; else E U² is a mean over a lattice,
+  /// accurate to about 1 %. The slope for a batch without any gradient is 0.
   [[nodiscard]] Moments moments(const Matrix& c) const;
 
   /// Returns U_τ, entry by entry, from the gradients of τ ≥ 1 steps.
@@ -49,7 +49,7 @@ class UpdateLaw {
 
   /// Returns E U² as a mean over a lattice, without the steps before `from` in U, for clipped gradients of covariance
   /// lower·lowerᵀ.
-  [[nodiscard]] double lattice_square(const Matrix& lower, double eps, Eigen::Index from) const;
+  [[nodiscard]] double lattice_square(const Matrix& lower, double eps, Index from) const;
 
   OptimizerLaw optimizer_;
   std::vector<double> clips_;

@@ -6,16 +6,16 @@
 
 namespace periscope::theory {
 
-DiscreteRule discrete_gauss_rule(const Vector& places, const Vector& weights, Eigen::Index most) {
+DiscreteRule discrete_gauss_rule(const Vector& places, const Vector& weights, Index most) {
   const double total = weights.sum();
   if (!(total > 0.0)) return {};
-  const Eigen::Index steps = std::min(most, places.size());
+  const Index steps = std::min(most, places.size());
   Matrix basis(places.size(), steps);
   Vector diagonal(steps);
   Vector beside = Vector::Zero(steps);
   const double rounding = 1e-13 * places.cwiseAbs().maxCoeff();
   basis.col(0) = (weights / total).cwiseSqrt();
-  Eigen::Index count = 0;
+  Index count = 0;
   while (count < steps) {
     Vector next = places.cwiseProduct(basis.col(count));
     diagonal(count) = next.dot(basis.col(count));

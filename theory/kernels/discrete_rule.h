@@ -10,10 +10,9 @@ struct DiscreteRule {
   Vector weights;
 };
 
-/// The Gauss rule of at most `most` nodes of the discrete measure with `weights` ≥ 0 at `places`, one of each for
-/// every channel: Σ_j w_j f(x_j) = Σ_i weights_i f(nodes_i) for polynomials f of degree 2·most − 1, and for every f
-/// where there are no more than `most` places (Golub and Welsch's eigenvalues of the Jacobi matrix that Lanczos'
-/// process makes of the measure, with whole orthogonalisation). Empty if all weights are 0.
-DiscreteRule discrete_gauss_rule(const Vector& places, const Vector& weights, Eigen::Index most);
+/// The Gauss rule of at most `most` nodes of the discrete measure with `weights` ≥ 0 at `places`: Σ_j w_j f(x_j) =
+/// Σ_i weights_i f(nodes_i) for polynomials f of degree 2·most − 1, and for every f with at most `most` places (Golub
+/// and Welsch, with the Jacobi matrix from a fully orthogonalised Lanczos process). Empty if all weights are 0.
+DiscreteRule discrete_gauss_rule(const Vector& places, const Vector& weights, Index most);
 
 }  // namespace periscope::theory

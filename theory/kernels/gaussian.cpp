@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
@@ -45,8 +46,8 @@ const Rule& rule() {
 template <class Pair>
 Matrix for_pairs(const Matrix& c, const Pair& pair) {
   Matrix out(c.rows(), c.cols());
-  for (Eigen::Index t = 0; t < c.rows(); ++t) {
-    for (Eigen::Index s = 0; s <= t; ++s) {
+  for (Index t = 0; t < c.rows(); ++t) {
+    for (Index s = 0; s <= t; ++s) {
       out(t, s) = pair(std::max(c(t, t), 0.0), std::max(c(s, s), 0.0), c(t, s));
       out(s, t) = out(t, s);
     }
@@ -148,39 +149,32 @@ struct Interpolation {
 /// `f` maps a vector of arguments.
 template <class F>
 Coefficients coefficients_of(const F& f, const Vector& variance) {
-  const double largest = variance.maxCoeff();
-  const bool narrow = variance.size() > interpolation_nodes && variance.minCoeff() > (1 - narrow_range) * largest;
-  if (narrow) {
-    const Interpolation tokens(variance);
-    Matrix values(interpolation_nodes, node_count);
-    for (int i = 0; i < interpolation_nodes; ++i) {
-      values.row(i) = f(Vector(std::sqrt(tokens.nodes(i)) * rule().nodes)).transpose();
-    }
-    const Matrix series = values * rule().weights;
-    const Vector rest = values.array().square().matrix() * rule().weights.col(0) - series.rowwise().squaredNorm();
-    return {tokens.weights * series, (tokens.weights * rest).cwiseMax(0.0).cwiseSqrt()};
-  }
-  Matrix values(variance.size(), node_count);
-  for (Eigen::Index t = 0; t < variance.size(); ++t) {
-    values.row(t) = f(Vector(std::sqrt(std::max(variance(t), 0.0)) * rule().nodes)).transpose();
+  const bool narrow =
+      variance.size() > interpolation_nodes && variance.minCoeff() > (1 - narrow_range) * variance.maxCoeff();
+  const std::optional<Interpolation> tokens = narrow ? std::optional<Interpolation>(variance) : std::nullopt;
+  const Vector& at = narrow ? tokens->nodes : variance;
+  Matrix values(at.size(), node_count);
+  for (Index i = 0; i < at.size(); ++i) {
+    values.row(i) = f(Vector(std::sqrt(std::max(at(i), 0.0)) * rule().nodes)).transpose();
   }
   const Matrix series = values * rule().weights;
-  const Vector total = values.array().square().matrix() * rule().weights.col(0);
-  return {series, (total - series.rowwise().squaredNorm()).cwiseMax(0.0).cwiseSqrt()};
+  const Vector rest = values.array().square().matrix() * rule().weights.col(0) - series.rowwise().squaredNorm();
+  if (!narrow) return {series, rest.cwiseMax(0.0).cwiseSqrt()};
+  return {tokens->weights * series, (tokens->weights * rest).cwiseMax(0.0).cwiseSqrt()};
 }
 
 /// Horner's rule for `block` tokens s at a time against token t, so that sums stay in registers.
 template <class F>
 Matrix kernel_by_series(const F& f, const Matrix& c) {
-  constexpr Eigen::Index block = 32;
+  constexpr Index block = 32;
   using Block = Eigen::Array<double, block, 1>;
-  const Eigen::Index tokens = c.rows();
+  const Index tokens = c.rows();
   const auto [series, rest] = coefficients_of(f, c.diagonal());
-  const Eigen::Index padded = (tokens + block - 1) / block * block;
+  const Index padded = (tokens + block - 1) / block * block;
   // Of every block of tokens the coefficients lie together: [block, terms] each.
   Eigen::ArrayXXd blocks = Eigen::ArrayXXd::Zero(block, (padded / block) * (series_terms + 1));
-  for (Eigen::Index first = 0; first < tokens; first += block) {
-    const Eigen::Index n = std::min(block, tokens - first);
+  for (Index first = 0; first < tokens; first += block) {
+    const Index n = std::min(block, tokens - first);
     blocks.block(0, first / block * (series_terms + 1), n, series_terms + 1) = series.middleRows(first, n).array();
   }
   Vector tail = Vector::Zero(padded);
@@ -188,15 +182,15 @@ Matrix kernel_by_series(const F& f, const Matrix& c) {
   const Matrix by_term = series.transpose();
   Vector rho = Vector::Zero(padded);
   Matrix out(tokens, tokens);
-  for (Eigen::Index t = 0; t < tokens; ++t) {
-    for (Eigen::Index s = 0; s < t; ++s) rho(s) = correlation(c(t, t), c(s, s), c(t, s));
+  for (Index t = 0; t < tokens; ++t) {
+    for (Index s = 0; s < t; ++s) rho(s) = correlation(c(t, t), c(s, s), c(t, s));
     rho(t) = 1.0;
-    for (Eigen::Index first = 0; first <= t; first += block) {
+    for (Index first = 0; first <= t; first += block) {
       const Block x = rho.segment<block>(first);
       Block sum = rest(t) * tail.segment<block>(first);
-      const Eigen::Index column = first / block * (series_terms + 1);
+      const Index column = first / block * (series_terms + 1);
       for (int n = series_terms; n >= 0; --n) sum = sum * x + by_term(n, t) * blocks.col(column + n).head<block>();
-      const Eigen::Index n = std::min(block, t + 1 - first);
+      const Index n = std::min(block, t + 1 - first);
       out.col(t).segment(first, n) = sum.head(n);
     }
   }

@@ -10,6 +10,7 @@ namespace periscope::theory {
 
 using Matrix = Eigen::MatrixXd;
 using Vector = Eigen::VectorXd;
+using Index = Eigen::Index;
 
 /// Φ_tt' = E[φ(u_t) φ(u_t')] for (u_t, u_t') centred Gaussian with covariance c [T, T]. Closed forms for
 /// ReLU (arc-cosine kernel, Cho & Saul 2009) and GELU (T5), Mehler's series for SiLU and the sigmoid.

@@ -55,7 +55,7 @@ TokenKernel combined(double a, const TokenKernel& x, double b, const TokenKernel
 
 TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids) {
   const InputSpec& input = spec.input;
-  const auto tokens = static_cast<Eigen::Index>(ids.empty() ? static_cast<std::size_t>(input.tokens) : ids.size());
+  const auto tokens = static_cast<Index>(ids.empty() ? static_cast<std::size_t>(input.tokens) : ids.size());
   const EmbeddingSpec& e = spec.model.embedding;
   // A table's second moment in units of `unit`, the second moment of all tables if these share one.
   const bool scaled = (spec.scales != nullptr || spec.init.embedding_std) && !ids.empty();
@@ -69,8 +69,8 @@ TokenKernel input_kernel(const StackSpec& spec, const std::vector<int>& ids) {
   const double position = e.positions > 0 ? moment(Weight::positions) : 0.0;
   const double token_type = e.token_types > 0 ? moment(Weight::token_types) : 0.0;
   Matrix k(tokens, tokens);
-  for (Eigen::Index t = 0; t < tokens; ++t) {
-    for (Eigen::Index s = 0; s < tokens; ++s) {
+  for (Index t = 0; t < tokens; ++t) {
+    for (Index s = 0; s < tokens; ++s) {
       if (ids.empty()) {
         k(t, s) = unit * (t == s ? 1.0 : input.correlation);
         continue;

@@ -11,7 +11,6 @@
 namespace periscope::theory {
 namespace {
 
-using Index = Eigen::Index;
 using Threefry = r123::Threefry4x64;
 
 constexpr int blocks = 64;                  // counters per batch

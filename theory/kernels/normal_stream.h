@@ -22,25 +22,25 @@ class NormalStream {
   explicit NormalStream(ChainStream stream);
 
   /// [rows, cols], column by column.
-  Matrix normals(Eigen::Index rows, Eigen::Index cols) { return filled<double>(rows, cols); }
-  Eigen::MatrixXf normals_float(Eigen::Index rows, Eigen::Index cols) { return filled<float>(rows, cols); }
+  Matrix normals(Index rows, Index cols) { return filled<double>(rows, cols); }
+  Eigen::MatrixXf normals_float(Index rows, Index cols) { return filled<float>(rows, cols); }
   /// Independent signs, ±1 [rows, cols].
-  Eigen::MatrixXf signs_float(Eigen::Index rows, Eigen::Index cols);
+  Eigen::MatrixXf signs_float(Index rows, Index cols);
   /// A with A Aᵀ ~ Wishart(I_size, degrees), the Gram matrix of `size` rows of `degrees` standard normal numbers:
   /// Bartlett's lower-triangular factor [size, size], or, where degrees < size makes the matrix singular, those
   /// rows themselves [size, degrees].
-  Matrix wishart_factor(Eigen::Index size, Eigen::Index degrees);
+  Matrix wishart_factor(Index size, Index degrees);
 
  private:
   template <class Real>
-  Eigen::MatrixX<Real> filled(Eigen::Index rows, Eigen::Index cols) {
+  Eigen::MatrixX<Real> filled(Index rows, Index cols) {
     Eigen::MatrixX<Real> m(rows, cols);
     fill(m.data(), m.size());
     return m;
   }
   /// The next `count` numbers.
   template <class Real>
-  void fill(Real* out, Eigen::Index count);
+  void fill(Real* out, Index count);
 
   std::array<std::uint64_t, 4> key_;
   std::uint64_t counter_ = 0;

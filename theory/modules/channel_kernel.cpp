@@ -5,6 +5,8 @@
 #include <functional>
 #include <utility>
 
+#include "sim/spec/weight_scales.h"
+
 namespace periscope::theory {
 namespace {
 
@@ -13,7 +15,7 @@ std::vector<ChannelTerm> terms_of(const ChannelKernel& x) {
 }
 
 ChannelKernel sum_of(std::vector<ChannelTerm> terms) {
-  const Eigen::Index tokens = terms.front().kernel.product.rows();
+  const Index tokens = terms.front().kernel.product.rows();
   TokenKernel total{Matrix::Zero(tokens, tokens), Matrix::Zero(tokens, tokens)};
   for (const ChannelTerm& term : terms) {
     total.product += term.mean_power() * term.kernel.product;
@@ -57,23 +59,27 @@ ChannelTerm normalised_term(ChannelTerm x, NormKind kind, double gain, const Vec
   return {std::move(x.power), {rescaled(x.kernel.product), rescaled(x.kernel.mean)}};
 }
 
+Vector squares(const std::vector<double>& sizes) {
+  return Eigen::Map<const Vector>(sizes.data(), static_cast<Index>(sizes.size())).cwiseAbs2();
+}
+
 }  // namespace
 
 Gain norm_gain(const StackSpec& spec, int sublayer, Weight norm) {
   const std::vector<double> gains = gain_of(spec, sublayer, norm);
   if (std::ranges::adjacent_find(gains, std::not_equal_to<>()) == gains.end()) return {.all = gains.front()};
-  return {.each = Eigen::Map<const Vector>(gains.data(), static_cast<Eigen::Index>(gains.size()))};
+  return {.each = Eigen::Map<const Vector>(gains.data(), static_cast<Index>(gains.size()))};
 }
 
 Matrix ChannelKernel::second_moments() const {
   if (is_uniform()) return total.product.diagonal();
-  const Eigen::Index tokens = total.product.rows();
-  Eigen::Index width = 1;
+  const Index tokens = total.product.rows();
+  Index width = 1;
   for (const ChannelTerm& term : terms) width = std::max(width, term.power.size());
-  const auto count = static_cast<Eigen::Index>(terms.size());
+  const auto count = static_cast<Index>(terms.size());
   Matrix tokens_of(tokens, count);
   Matrix channels_of(width, count);
-  for (Eigen::Index i = 0; i < count; ++i) {
+  for (Index i = 0; i < count; ++i) {
     const ChannelTerm& term = terms[static_cast<std::size_t>(i)];
     tokens_of.col(i) = term.kernel.product.diagonal();
     if (term.power.size() == 0) {
@@ -120,9 +126,41 @@ ChannelKernel combined(double a, const ChannelKernel& x, double b, const Channel
 
 ChannelKernel with_bias(ChannelKernel x, double stddev, int width) {
   if (stddev == 0.0) return x;
-  const Eigen::Index tokens = x.total.product.rows();
+  const Index tokens = x.total.product.rows();
   const Matrix same = Matrix::Constant(tokens, tokens, stddev * stddev);
   return combined(1.0, x, 1.0, {TokenKernel::of_independent_features(same, width), {}});
+}
+
+MatrixLaw matrix_law(const StackSpec& spec, int layer, Weight weight) {
+  const double sigma = stddev_of(spec, layer, weight);
+  const VarianceProfile profile = profile_of(spec, layer, weight);
+  return {.variance = sigma * sigma, .rows = squares(profile.rows), .columns = squares(profile.columns)};
+}
+
+double mean_of(const Vector& side) { return side.size() == 0 ? 1.0 : side.mean(); }
+
+double unevenness(const Vector& powers) {
+  const double mean = mean_of(powers);
+  return powers.size() == 0 || !(mean > 0.0) ? 1.0 : powers.cwiseAbs2().mean() / (mean * mean);
+}
+
+Matrix read_kernel(const ChannelKernel& x, const Vector& columns) {
+  if (columns.size() == 0) return x.total.product;
+  if (x.is_uniform()) return columns.mean() * x.total.product;
+  Matrix sum = Matrix::Zero(x.total.product.rows(), x.total.product.cols());
+  for (const ChannelTerm& term : x.terms) {
+    const double seen =
+        term.power.size() == 0 ? columns.mean() : columns.dot(term.power) / static_cast<double>(columns.size());
+    sum += seen * term.kernel.product;
+  }
+  return sum;
+}
+
+ChannelKernel with_row_powers(const Matrix& product, const Vector& rows, int width) {
+  if (rows.size() == 0) return {TokenKernel::of_independent_features(product, width), {}};
+  const double mean = rows.mean();
+  return {TokenKernel::of_independent_features(mean * product, width),
+          {{rows, {product, product * (mean / static_cast<double>(width))}}}};
 }
 
 }  // namespace periscope::theory

@@ -5,14 +5,11 @@
 namespace periscope::theory {
 
 std::string_view meaning_of(Fault fault) {
-  switch (fault) {
-    case Fault::none: break;
-    case Fault::beta0: return "the branch's kernel x1.01 behind a norm B, else x1.05, from the middle of the stack on";
-    case Fault::no_score_path: return "the gradient of queries and keys does not go on down the stack";
-    case Fault::query_gradient: return "the squared gradient of W_q x1.1";
-    case Fault::depth_constant: return "constants that depend on depth as for one layer more";
-  }
-  return {};
+  constexpr std::array<std::string_view, fault_names.size()> meanings{
+      "", "the branch's kernel x1.01 behind a norm B, else x1.05, from the middle of the stack on",
+      "the gradient of queries and keys does not go on down the stack", "the squared gradient of W_q x1.1",
+      "constants that depend on depth as for one layer more"};
+  return meanings[static_cast<std::size_t>(fault)];
 }
 
 bool acts_on(Fault fault, const StackSpec& spec, bool backward) {
@@ -32,13 +29,6 @@ bool acts_on(Fault fault, const StackSpec& spec, bool backward) {
 double branch_factor(Fault fault, const ModelSpec& model, int sublayer) {
   if (fault != Fault::beta0 || sublayer < model.layers) return 1.0;
   return model.rule(sublayer).norm_b ? 1.01 : 1.05;
-}
-
-double query_gradient_factor(Fault fault) { return fault == Fault::query_gradient ? 1.1 : 1.0; }
-
-GradientPaths paths_under(Fault fault, GradientPaths chosen) {
-  const bool all = chosen == GradientPaths::all;
-  return fault == Fault::no_score_path && all ? GradientPaths::without_scores : chosen;
 }
 
 Step step_under(Fault fault, const ModelSpec& model, int index) {

@@ -39,10 +39,6 @@ static_assert(are_names_of<Fault>(fault_names));
 
 /// Factor on the kernel of a branch (β·B's output) as it enters the residual sum of a sublayer.
 [[nodiscard]] double branch_factor(Fault fault, const ModelSpec& model, int sublayer);
-/// Factor on E‖∂loss/∂W_q‖².
-[[nodiscard]] double query_gradient_factor(Fault fault);
-/// The paths that a gradient takes under the fault, where `chosen` is what was asked for.
-[[nodiscard]] GradientPaths paths_under(Fault fault, GradientPaths chosen);
 /// A step as theory takes it to be: with what the factors of its channels begin as in its writes.
 [[nodiscard]] Step step_under(Fault fault, const ModelSpec& model, int index);
 

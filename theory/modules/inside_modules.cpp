@@ -9,8 +9,6 @@
 namespace periscope::theory {
 namespace {
 
-using Index = Eigen::Index;
-
 /// The two integrals of V-norm for heads of e features, as functions of ρ². The midpoint rule over [0, π/2] is that of
 /// a smooth periodic function over its whole period. Beyond `widest` features the first order in 1/e is as good.
 class CosineOfGaussians {

@@ -41,7 +41,7 @@ Matrix KernelStreams::between(const std::vector<double>& a, const std::vector<do
       }
     }
   }
-  const Eigen::Index tokens = own_.front().total.product.rows();
+  const Index tokens = own_.front().total.product.rows();
   return sum.size() == 0 ? Matrix(Matrix::Zero(tokens, tokens)) : sum;
 }
 

@@ -10,14 +10,13 @@
 #include "theory/attention/attention_head.h"
 #include "theory/kernels/discrete_rule.h"
 #include "theory/modules/inside_modules.h"
-#include "theory/modules/matrix_law.h"
 
 namespace periscope::theory {
 namespace {
 
 /// Nodes of the rule over hidden channels. An MLP's kernel is smooth in the size r of its channels' pre-activations,
 /// and grows with r² at both ends: tested against the sum over all channels.
-constexpr Eigen::Index most_nodes = 16;
+constexpr Index most_nodes = 16;
 
 double bias_variance(const StackSpec& spec, int layer, Weight weight) {
   const double sigma = bias_stddev_of(spec, matrix_id(layer, weight));
@@ -25,7 +24,7 @@ double bias_variance(const StackSpec& spec, int layer, Weight weight) {
 }
 
 /// a_j·b_j, where an empty vector is 1 in all of `count` entries.
-Vector product_of(const Vector& a, const Vector& b, Eigen::Index count) {
+Vector product_of(const Vector& a, const Vector& b, Index count) {
   if (a.size() == 0 && b.size() == 0) return Vector::Ones(count);
   if (a.size() == 0) return b;
   return b.size() == 0 ? a : Vector(a.cwiseProduct(b));
@@ -33,10 +32,10 @@ Vector product_of(const Vector& a, const Vector& b, Eigen::Index count) {
 
 /// A table's part of the input: `scale` is the second moment of its entries, row(t) the row that token t looks up.
 template <class Row>
-ChannelKernel looked_up(const MatrixLaw& law, double scale, Eigen::Index tokens, int width, const Row& row) {
+ChannelKernel looked_up(const MatrixLaw& law, double scale, Index tokens, int width, const Row& row) {
   Matrix k = Matrix::Zero(tokens, tokens);
-  for (Eigen::Index t = 0; t < tokens; ++t) {
-    for (Eigen::Index s = 0; s < tokens; ++s) {
+  for (Index t = 0; t < tokens; ++t) {
+    for (Index s = 0; s < tokens; ++s) {
       // Of one row, so that its two factors are one size's square.
       if (row(t) == row(s)) k(t, s) = scale * (law.rows.size() == 0 ? 1.0 : law.rows(row(t)));
     }
@@ -51,53 +50,6 @@ bool has_flat_input(const StackSpec& spec) {
                                       matrix_law(spec, 0, weight).is_flat();
                              });
 }
-
-}  // namespace
-
-ChannelKernel stack_input(const StackSpec& spec, const std::vector<int>& ids) {
-  const ModelSpec& m = spec.model;
-  const EmbeddingSpec& e = m.embedding;
-  const double bias = m.projects_embedding() ? bias_stddev_of(spec, matrix_id(0, Weight::project_in)) : 0.0;
-  if (ids.empty() || has_flat_input(spec)) return with_bias({input_kernel(spec, ids)}, bias, m.width);
-  const auto tokens = static_cast<Eigen::Index>(ids.size());
-  const MatrixLaw table = matrix_law(spec, 0, Weight::embedding);
-  ChannelKernel x = looked_up(table, e.scale * e.scale * table.variance, tokens, m.embedding_width(),
-                              [&](Eigen::Index t) { return ids[static_cast<std::size_t>(t)]; });
-  if (m.projects_embedding()) {
-    const MatrixLaw project = matrix_law(spec, 0, Weight::project_in);
-    const Matrix k = project.variance * m.embedding_width() * read_kernel(x, project.columns);
-    x = with_bias(with_row_powers(k, project.rows, m.width), bias, m.width);
-  }
-  if (e.positions > 0) {
-    const MatrixLaw law = matrix_law(spec, 0, Weight::positions);
-    x = combined(1.0, x, 1.0, looked_up(law, law.variance, tokens, m.width, [&](Eigen::Index t) {
-                   return static_cast<int>(t % spec.input.tokens) + e.position_offset;  // as input_kernel's same_place
-                 }));
-  }
-  if (e.token_types > 0) {
-    const MatrixLaw law = matrix_law(spec, 0, Weight::token_types);
-    x = combined(1.0, x, 1.0, looked_up(law, law.variance, tokens, m.width, [](Eigen::Index) { return 0; }));
-  }
-  return x;
-}
-
-Vector head_weights(const StackSpec& spec, int layer) {
-  const ModelSpec& m = spec.model;
-  const Vector seen = matrix_law(spec, layer, Weight::o).columns;
-  const Vector values = matrix_law(spec, layer, Weight::v).rows;
-  if (seen.size() == 0 && values.size() == 0) return {};
-  Vector weights = Vector::Zero(m.heads);
-  for (int h = 0; h < m.heads; ++h) {
-    const int read = h / (m.heads / m.kv_heads);
-    for (int i = 0; i < m.head_dim; ++i) {
-      weights(h) += (seen.size() == 0 ? 1.0 : seen(h * m.head_dim + i)) *
-                    (values.size() == 0 ? 1.0 : values(read * m.head_dim + i));
-    }
-  }
-  return weights / m.head_dim;
-}
-
-namespace {
 
 /// T4 of an attention with norms or gates inside, all matrices flat.
 Matrix attention_with_inside(const StackSpec& spec, int layer, const AttentionAverage& average, const Matrix& input,
@@ -121,6 +73,49 @@ Matrix attention_with_inside(const StackSpec& spec, int layer, const AttentionAv
 }
 
 }  // namespace
+
+ChannelKernel stack_input(const StackSpec& spec, const std::vector<int>& ids) {
+  const ModelSpec& m = spec.model;
+  const EmbeddingSpec& e = m.embedding;
+  const double bias = m.projects_embedding() ? bias_stddev_of(spec, matrix_id(0, Weight::project_in)) : 0.0;
+  if (ids.empty() || has_flat_input(spec)) return with_bias({input_kernel(spec, ids)}, bias, m.width);
+  const auto tokens = static_cast<Index>(ids.size());
+  const MatrixLaw table = matrix_law(spec, 0, Weight::embedding);
+  ChannelKernel x = looked_up(table, e.scale * e.scale * table.variance, tokens, m.embedding_width(),
+                              [&](Index t) { return ids[static_cast<std::size_t>(t)]; });
+  if (m.projects_embedding()) {
+    const MatrixLaw project = matrix_law(spec, 0, Weight::project_in);
+    const Matrix k = project.variance * m.embedding_width() * read_kernel(x, project.columns);
+    x = with_bias(with_row_powers(k, project.rows, m.width), bias, m.width);
+  }
+  if (e.positions > 0) {
+    const MatrixLaw law = matrix_law(spec, 0, Weight::positions);
+    x = combined(1.0, x, 1.0, looked_up(law, law.variance, tokens, m.width, [&](Index t) {
+                   return static_cast<int>(t % spec.input.tokens) + e.position_offset;  // as input_kernel's same_place
+                 }));
+  }
+  if (e.token_types > 0) {
+    const MatrixLaw law = matrix_law(spec, 0, Weight::token_types);
+    x = combined(1.0, x, 1.0, looked_up(law, law.variance, tokens, m.width, [](Index) { return 0; }));
+  }
+  return x;
+}
+
+Vector head_weights(const StackSpec& spec, int layer) {
+  const ModelSpec& m = spec.model;
+  const Vector seen = matrix_law(spec, layer, Weight::o).columns;
+  const Vector values = matrix_law(spec, layer, Weight::v).rows;
+  if (seen.size() == 0 && values.size() == 0) return {};
+  Vector weights = Vector::Zero(m.heads);
+  for (int h = 0; h < m.heads; ++h) {
+    const int read = h / (m.heads / m.kv_heads);
+    for (int i = 0; i < m.head_dim; ++i) {
+      weights(h) += (seen.size() == 0 ? 1.0 : seen(h * m.head_dim + i)) *
+                    (values.size() == 0 ? 1.0 : values(read * m.head_dim + i));
+    }
+  }
+  return weights / m.head_dim;
+}
 
 ChannelKernel attention_kernel(const StackSpec& spec, int layer, const AttentionAverage& average,
                                const ChannelKernel& input, int samples, PatternStream stream, Vector* inner) {
@@ -183,7 +178,7 @@ ChannelKernel mlp_kernel(const StackSpec& spec, int layer, const ChannelKernel& 
     const Vector places = product_of(first.rows, Vector(), m.mlp_width).cwiseSqrt();
     const DiscreteRule rule = discrete_gauss_rule(places, weights, first.rows.size() == 0 ? 1 : most_nodes);
     Matrix sum = Matrix::Zero(read.rows(), read.cols());
-    for (Eigen::Index i = 0; i < rule.nodes.size(); ++i) {
+    for (Index i = 0; i < rule.nodes.size(); ++i) {
       const double power = rule.nodes(i) * rule.nodes(i);
       sum += rule.weights(i) / m.mlp_width * activation_kernel(activation, biased(power * read, first_bias));
     }
@@ -205,7 +200,7 @@ ChannelLoss channel_loss(const StackSpec& spec, int sublayer) {
         {unevenness(of(Weight::q).columns), unevenness(of(Weight::k).columns), unevenness(of(Weight::v).columns)});
     return {.width = read * unevenness(of(Weight::o).rows), .hidden = unevenness(head_weights(spec, layer))};
   }
-  const Eigen::Index count = spec.model.mlp_width;
+  const Index count = spec.model.mlp_width;
   Vector hidden = product_of(of(Weight::down).columns, of(Weight::up).rows, count);
   double read = unevenness(of(Weight::up).columns);
   if (is_gated(spec.model.mlp)) {

@@ -12,11 +12,10 @@ namespace periscope::theory {
 /// of tokens.
 ChannelKernel stack_input(const StackSpec& spec, const std::vector<int>& ids);
 
-/// T4: the output of attention of a layer, `average` its patterns, without W_o's
-/// bias. A head counts in K_f with mean_j(c_o,j² r_v,j²) over its features j, and is sampled by it where heads have
-/// laws of their own; W_o's rows are powers of the output's channels. Rows of a pattern sum to 1, so a bias of the
-/// values passes as it is. Norms and gates inside it are those of inside_modules.h, without scales; `inner`, unless it
-/// is null, becomes the square that an inner norm divides by.
+/// T4: the output of a layer's attention, without W_o's bias. A head counts with mean_j(c_o,j² r_v,j²) over its
+/// features j, and is sampled by it where heads have laws of their own; W_o's rows are powers of the output's channels.
+/// Rows of a pattern sum to 1, so a bias of the values passes unchanged. Norms and gates inside (inside_modules.h) need
+/// a stack without scales; `inner`, unless it is null, becomes the square that an inner norm divides by.
 ChannelKernel attention_kernel(const StackSpec& spec, int layer, const AttentionAverage& average,
                                const ChannelKernel& input, int samples, PatternStream stream, Vector* inner = nullptr);
 
@@ -30,8 +29,7 @@ Vector head_weights(const StackSpec& spec, int layer);
 /// `activated`, unless it is null, becomes the activation's kernel, before the gate's factor: of flat matrices only.
 ChannelKernel mlp_kernel(const StackSpec& spec, int layer, const ChannelKernel& input, Matrix* activated = nullptr);
 
-/// The factors by which unlike channels (`unevenness`) are fewer for fluctuations: of those that a layer's module reads
-/// or puts out, and of its hidden ones, heads or MLP channels. 1 without profiles.
+/// `unevenness` of the channels that a module reads or writes, and of its heads or hidden channels. 1 without profiles.
 struct ChannelLoss {
   double width = 1.0;
   double hidden = 1.0;

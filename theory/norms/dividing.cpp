@@ -1,6 +1,6 @@
-#include "theory/norms/dividing.h"
-
 #include <cmath>
+
+#include "theory/norms/norm_law.h"
 
 namespace periscope::theory {
 namespace {

@@ -3,9 +3,6 @@
 #include <array>
 #include <stdexcept>
 
-#include "theory/norms/dividing.h"
-#include "theory/norms/pointwise.h"
-
 namespace periscope::theory {
 namespace {
 

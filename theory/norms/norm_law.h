@@ -35,6 +35,19 @@ struct NormLaw {
 };
 [[nodiscard]] const NormLaw& law_of(NormKind kind);
 
+/// The law of a norm that divides a token by a size of its own: RMSNorm, LayerNorm and their like.
+extern const NormLaw dividing_law;
+
+/// The laws of norms that bend every entry by itself, y = γ·φ(αx), for entries that are jointly normal over tokens with
+/// the kernel K. With c = α²K, the covariance of u = αx:
+///   kernel γ²E[φ(u_t)φ(u_t')], gradient G_tt' → γ²α²E[φ'(u_t)φ'(u_t')]·G_tt', slope γα·E φ'(u_t).
+/// Derf: closed forms. DyT: Mehler's series for small c. For large c tanh(u) = E_S erf(u/(S√2)) with S of the
+/// Kolmogorov distribution (Andrews and Mallows 1974: S·N(0, 1) is logistic), so that its expectations are those of
+/// erf, averaged over two such S by a Gauss rule.
+extern const NormLaw dyt_law;
+extern const NormLaw derf_law;
+extern const NormLaw scale_law;  ///< φ(u) = u
+
 /// T2: the kernel after a norm of gain gamma, eps included. That of a pointwise norm is right where entries are normal.
 TokenKernel normalised(const TokenKernel& x, const NormUse& norm, double gamma);
 
@@ -45,22 +58,21 @@ NormTrace norm_trace(const TokenKernel& x, const NormUse& norm);
 /// pointwise norm gamma·α·E φ'(αx).
 Vector norm_slope(const NormTrace& trace, const NormUse& norm, double gamma);
 
-/// T8: the gradient kernel in front of a norm from that behind it, G_tt' → gamma² G_tt'/√(r_t r_t'); of a pointwise
-/// norm gamma²α²E[φ'(αx_t)φ'(αx_t')]·G_tt'.
+/// T8: the gradient kernel at the norm's input, given the kernel at its output, gamma² G_tt'/√(r_t r_t'); of a
+/// pointwise norm gamma²α²E[φ'(αx_t)φ'(αx_t')]·G_tt'.
 Matrix gradient_before(const Matrix& g, const NormTrace& trace, const NormUse& norm, double gamma);
 
-/// ∂log/∂log of the second moment behind a norm and that in front of it: 0 where it divides by the latter, from 0 to 1
-/// where it is pointwise.
+/// ∂log(second moment after)/∂log(second moment before): 0 for norms that divide, from 0 to 1 for pointwise ones.
 double norm_elasticity(double second_moment, const NormUse& norm);
 
 /// Why the norms of a stack have no map on coordinates (T25), or "".
 std::string coordinates_refusal(const ModelSpec& model);
-/// Why the second moments of a stack are not those that the kernel maps of its norms give, or "": those of pointwise
-/// norms are right for normal entries alone, and what comes out of such a norm is not normal.
+/// Why the kernel maps of a stack's norms do not hold, or "": pointwise norms need normal entries, and their own
+/// outputs are not normal.
 std::string norm_refusal(const StackSpec& spec);
-/// The same of the final norm, which only gradients ask for.
+/// The same for the final norm, which only gradients need.
 std::string final_norm_refusal(const ModelSpec& model);
-/// Takes out of a profile kurtosis and maximum of what comes out of pointwise norms: they are those of normal entries.
+/// Removes kurtosis and maximum of outputs of pointwise norms from a profile: they were computed for normal entries.
 void leave_out_tails(const ModelSpec& model, Profile& profile);
 
 /// The norm of T1 on coordinates (T25), eps included: a row that is 0 stays 0. Throws std::logic_error where

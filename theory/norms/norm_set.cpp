@@ -46,7 +46,7 @@ BoundedSet pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
   const Vector bias = norm.bias.size() > 0 ? norm.bias : Vector::Zero(x.size());
   BoundedSet y{Vector(x.size()), Vector(x.size()), {}};
   Vector hat(x.size());
-  for (Eigen::Index k = 0; k < x.size(); ++k) {
+  for (Index k = 0; k < x.size(); ++k) {
     const BentReach reach = bent_reach(x.low[k], x.high[k], norm.alpha,
                                        [&](double m) { return bent_magnitude(bend, bend_input(norm.alpha, m)); });
     hat[k] = std::max(reach.up, reach.down);
@@ -89,7 +89,7 @@ BoundedSet ComputedOps::pointwise_normalised(const BoundedSet& x, const NormBoun
   BoundedSet y{Vector(x.size()), Vector(x.size()), {}};
   Vector floor(x.size());
   Vector hat(x.size());
-  for (Eigen::Index k = 0; k < x.size(); ++k) {
+  for (Index k = 0; k < x.size(); ++k) {
     const BentReach reach = bent_reach(x.low[k], x.high[k], norm.alpha, bent);
     const double gain = norm.gain[k];
     const double size = std::abs(gain);

@@ -2,8 +2,8 @@
 
 #include "theory/certify/bounded_set.h"
 
-/// What certificates know of pointwise norms y = γ∘φ(αx) + b (T17). φ grows and φ(0) = 0, so |φ(αx)| ≤ φ(|α|m) of a
-/// feature with |x| ≤ m; of tanh and erf it is at most 1, so that y lies in the box |y_k − b_k| ≤ |γ_k|.
+/// Bounds of pointwise norms y = γ∘φ(αx) + b (T17). φ increases and φ(0) = 0, so |φ(αx)| ≤ φ(|α|m) for |x| ≤ m; tanh
+/// and erf are at most 1, so |y_k − b_k| ≤ |γ_k|.
 namespace periscope::theory {
 
 /// φ(u) ≥ 0 for u ≥ 0, rounded up; at most 1 where φ is bounded by it.

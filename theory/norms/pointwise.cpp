@@ -1,11 +1,10 @@
-#include "theory/norms/pointwise.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <stdexcept>
 
 #include "theory/kernels/discrete_rule.h"
+#include "theory/norms/norm_law.h"
 
 namespace periscope::theory {
 namespace {
@@ -17,8 +16,8 @@ using std::numbers::pi;
 template <class Pair>
 Matrix over_pairs(const Matrix& c, const Pair& pair) {
   Matrix out(c.rows(), c.cols());
-  for (Eigen::Index t = 0; t < c.rows(); ++t) {
-    for (Eigen::Index s = 0; s <= t; ++s) {
+  for (Index t = 0; t < c.rows(); ++t) {
+    for (Index s = 0; s <= t; ++s) {
       const double limit = std::sqrt(std::max(c(t, t), 0.0) * std::max(c(s, s), 0.0));
       out(t, s) = out(s, t) = pair(std::max(c(t, t), 0.0), std::max(c(s, s), 0.0), std::clamp(c(t, s), -limit, limit));
     }
@@ -66,8 +65,8 @@ template <class F>
 double mixed(const F& f) {
   const DiscreteRule& rule = mixture();
   double sum = 0.0;
-  for (Eigen::Index i = 0; i < rule.nodes.size(); ++i) {
-    for (Eigen::Index j = 0; j < rule.nodes.size(); ++j) {
+  for (Index i = 0; i < rule.nodes.size(); ++i) {
+    for (Index j = 0; j < rule.nodes.size(); ++j) {
       sum += rule.weights[i] * rule.weights[j] * f(rule.nodes[i], rule.nodes[j]);
     }
   }
@@ -96,7 +95,7 @@ double tanh_slope(double c) {
   if (c <= smooth_variance) return gaussian_mean(tanh_derivative, c);
   const DiscreteRule& rule = mixture();
   double sum = 0.0;
-  for (Eigen::Index i = 0; i < rule.nodes.size(); ++i) sum += rule.weights[i] / std::sqrt(rule.nodes[i] + c);
+  for (Index i = 0; i < rule.nodes.size(); ++i) sum += rule.weights[i] / std::sqrt(rule.nodes[i] + c);
   return std::numbers::sqrt2 * inv_sqrtpi * sum;
 }
 

@@ -25,7 +25,8 @@ class Backward {
         chain_(chain),
         trace_(trace),
         profile_(profile),
-        paths_(paths_under(chain.fault, paths)),
+        paths_(paths == GradientPaths::all && chain.fault == Fault::no_score_path ? GradientPaths::without_scores
+                                                                                  : paths),
         norm_(norm_use(spec.model)),
         attention_(spec, chain.sequences.count) {
     const auto layers = static_cast<std::size_t>(spec.model.layers);
@@ -99,28 +100,14 @@ class Backward {
     const Matrix& input = forward.input;
     const int layer = l / 2;
     if (m.v_norm_at(layer) || m.gates_at(layer) > 0 || m.inner_norm_at(l)) return attention_inside(l, forward, g);
-    const double q = squared(std_of(l, Weight::q));
-    const double k = squared(std_of(l, Weight::k));
-    const double v = squared(std_of(l, Weight::v));
-    const double o = squared(std_of(l, Weight::o));
-    // The backward pass samples patterns of its own. A squared gradient is linear in them, so their noise leaves its
-    // mean unbiased; with the patterns of the forward pass, on which the kernels depend too, it would not.
-    const PatternStream stream{chain_.seed, chain_.replicate, place::backward_pass + static_cast<std::uint64_t>(l),
-                               &chain_.on_work};
-    const HeadGradients head = attention_.at(l / 2).gradients(input, g, backward_samples(chain_), stream);
+    const double v = variance_of(l, Weight::v);
+    const double o = variance_of(l, Weight::o);
+    const HeadGradients head = attention_.at(layer).gradients(input, g, backward_samples(chain_), patterns(l));
     const Matrix value = o * m.query_width() * head.value;
     const Matrix query = v * m.width * o * m.heads * head.query;
     const Matrix key = v * m.width * o * m.heads * head.key;
-    set(Weight::q, l, query_gradient_factor(chain_.fault) * weight_gradient(m.width, input, query));
-    set(Weight::k, l, weight_gradient(m.width, input, key));
-    set(Weight::v, l, weight_gradient(m.width, input, value));
-    set(Weight::o, l, weight_gradient(m.query_width(), v * m.width * head.output, g));
-    const Matrix through_values = m.width * v * value;
-    const Matrix through_scores = m.width * (q * query + k * key);
-    const double scores = through_scores.trace();
-    profile_.curves[{Statistic::score_share, Signal::A_out}].value[static_cast<std::size_t>(l)] =
-        scores == 0.0 ? 0.0 : scores / (scores + through_values.trace());  // 0 of 0 is none
-    return paths_ == GradientPaths::without_scores ? through_values : Matrix(through_values + through_scores);
+    return through_heads(l, input, {.output = v * m.width * head.output, .value = value, .query = query, .key = key},
+                         g);
   }
 
   /// T9 with norms and gates inside, each on the way back from W_o: the inner norm as T8, the gates, which multiply the
@@ -129,45 +116,55 @@ class Backward {
     const ModelSpec& m = spec_.model;
     const Matrix& input = forward.input;
     const int layer = l / 2;
-    const double q = squared(std_of(l, Weight::q));
-    const double k = squared(std_of(l, Weight::k));
-    const double v = squared(std_of(l, Weight::v));
-    const double o = squared(std_of(l, Weight::o));
+    const double o = variance_of(l, Weight::o);
     const bool gated = m.gates_at(layer) > 0;
     const bool normed = m.v_norm_at(layer);
-    const Matrix projected = v * m.width * input;
+    const Matrix projected = variance_of(l, Weight::v) * m.width * input;
     const Matrix values = normed ? normed_values(projected, m.head_dim, m.norm_eps) : projected;
     const Matrix behind_gate = m.inner_norm_at(l) ? through_inner_norm(g, forward.r_inner) : g;
     const GateKernels gate = gated ? gate_kernels(spec_, layer, input) : GateKernels{};
     const Matrix of_heads = gated ? Matrix(gate.open.cwiseProduct(behind_gate)) : behind_gate;
-    const PatternStream stream{chain_.seed, chain_.replicate, place::backward_pass + static_cast<std::uint64_t>(l),
-                               &chain_.on_work};
     const HeadGradients head =
-        attention_.at(layer).gradients(input, values, of_heads, backward_samples(chain_), stream);
+        attention_.at(layer).gradients(input, values, of_heads, backward_samples(chain_), patterns(l));
     Matrix value = o * m.query_width() * head.value;
     if (normed) value = value.cwiseProduct(normed_values_slope(projected, m.head_dim, m.norm_eps));
-    const Matrix query = o * m.heads * head.query;
-    const Matrix key = o * m.heads * head.key;
-    set(Weight::q, l, query_gradient_factor(chain_.fault) * weight_gradient(m.width, input, query));
-    set(Weight::k, l, weight_gradient(m.width, input, key));
-    set(Weight::v, l, weight_gradient(m.width, input, value));
     Matrix read = gated ? Matrix(gate.open.cwiseProduct(head.output)) : head.output;
     if (m.inner_norm_at(l)) read = through_inner_norm(read, forward.r_inner);
-    set(Weight::o, l, weight_gradient(m.query_width(), read, g));
-    const Matrix through_values = m.width * v * value;
-    const Matrix through_scores = m.width * (q * query + k * key);
-    const double scores = through_scores.trace();
-    profile_.curves[{Statistic::score_share, Signal::A_out}].value[static_cast<std::size_t>(l)] =
-        scores == 0.0 ? 0.0 : scores / (scores + through_values.trace());
-    Matrix in = paths_ == GradientPaths::without_scores ? through_values : Matrix(through_values + through_scores);
+    const Matrix query = o * m.heads * head.query;
+    const Matrix key = o * m.heads * head.key;
+    Matrix in = through_heads(l, input, {.output = read, .value = value, .query = query, .key = key}, g);
     if (gated) {
       // A gate of a head adds up its e channels, whose gradients are independent: all gates of a layer together have
       // the same kernel, whether there is one for a head or one for a channel.
       const Matrix dgate = o * m.query_width() * gate.slope.cwiseProduct(head.output).cwiseProduct(behind_gate);
       set(Weight::attention_gate, l, weight_gradient(m.width, input, dgate));
-      in += m.width * squared(std_of(l, Weight::attention_gate)) * dgate;
+      in += m.width * variance_of(l, Weight::attention_gate) * dgate;
     }
     return in;
+  }
+
+  /// The backward pass samples patterns of its own. A squared gradient is linear in them, so their noise leaves its
+  /// mean unbiased; with the patterns of the forward pass, on which the kernels depend too, it would not.
+  [[nodiscard]] PatternStream patterns(int l) const {
+    return {chain_.seed, chain_.replicate, place::backward_pass + static_cast<std::uint64_t>(l), &chain_.on_work};
+  }
+
+  /// T11 of the attention weights, and the gradient kernel of A_out, from the gradient kernels of all values, queries
+  /// and keys, and from g, that of W_o's output; `heads.output` is the kernel that W_o reads.
+  Matrix through_heads(int l, const Matrix& input, const HeadGradients& heads, const Matrix& g) {
+    const ModelSpec& m = spec_.model;
+    const double off = chain_.fault == Fault::query_gradient ? 1.1 : 1.0;
+    set(Weight::q, l, off * weight_gradient(m.width, input, heads.query));
+    set(Weight::k, l, weight_gradient(m.width, input, heads.key));
+    set(Weight::v, l, weight_gradient(m.width, input, heads.value));
+    set(Weight::o, l, weight_gradient(m.query_width(), heads.output, g));
+    const Matrix through_values = m.width * variance_of(l, Weight::v) * heads.value;
+    const Matrix through_scores =
+        m.width * (variance_of(l, Weight::q) * heads.query + variance_of(l, Weight::k) * heads.key);
+    const double scores = through_scores.trace();
+    profile_.curves[{Statistic::score_share, Signal::A_out}].value[static_cast<std::size_t>(l)] =
+        scores == 0.0 ? 0.0 : scores / (scores + through_values.trace());  // 0 of 0 is none
+    return paths_ == GradientPaths::without_scores ? through_values : Matrix(through_values + through_scores);
   }
 
   /// T10 and the MLP weights' T11.
@@ -175,8 +172,8 @@ class Backward {
     const ModelSpec& m = spec_.model;
     const Matrix& input = forward.input;
     const Matrix& phi = forward.activated;
-    const double u = squared(std_of(l, Weight::up));
-    const double d = squared(std_of(l, Weight::down)) * m.mlp_width;
+    const double u = variance_of(l, Weight::up);
+    const double d = variance_of(l, Weight::down) * m.mlp_width;
     const Activation activation = activation_of(m.mlp);
     const Matrix up = u * m.width * input;
     Matrix hidden = is_gated(m.mlp) ? Matrix(phi.cwiseProduct(up)) : phi;  // what W_down reads
@@ -192,7 +189,7 @@ class Backward {
       set(Weight::up, l, weight_gradient(m.width, input, du));
       return u * m.width * du;
     }
-    const double w = squared(std_of(l, Weight::gate));
+    const double w = variance_of(l, Weight::gate);
     const Matrix gate = w * m.width * input;
     const Matrix du = d * phi.cwiseProduct(g);
     const Matrix dgate = d * derivative_kernel(activation, gate).cwiseProduct(up).cwiseProduct(g);
@@ -207,7 +204,7 @@ class Backward {
     const Matrix products = input.cwiseProduct(output);
     const auto [count, of] = chain_.sequences;
     if (count == of) return fan_in * products.sum();
-    const Eigen::Index tokens = products.rows() / count;
+    const Index tokens = products.rows() / count;
     double within = 0.0;
     for (int i = 0; i < count; ++i) within += products.block(i * tokens, i * tokens, tokens, tokens).sum();
     const double n = count;
@@ -215,7 +212,7 @@ class Backward {
     return fan_in * n / batch * (within + (batch - 1.0) / (n - 1.0) * (products.sum() - within));
   }
 
-  [[nodiscard]] double std_of(int l, Weight weight) const { return stddev_of(spec_, l / 2, weight); }
+  [[nodiscard]] double variance_of(int l, Weight weight) const { return squared(stddev_of(spec_, l / 2, weight)); }
   /// ∂loss/∂x of the first stream with the others held fixed, or the sum over those that are parts of x_out. What all
   /// streams begin as has the gradient of all.
   void write(int depth, const StreamEnds& ends, const GradientStreams& g) {

@@ -19,13 +19,12 @@ std::string loss_refusal(const ModelSpec& model);
 Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vector<std::vector<int>>& labels,
                      int samples, PatternStream stream);
 
-/// Runs T7–T11 back through a forward chain and adds to `profile` the mean over tokens of E‖∂loss/∂x_t‖² at
-/// every depth (Statistic::grad_sq) and E‖∂loss/∂W‖_F² of every matrix of every layer. `labels` are the label
-/// sequences to average over. ResiDual: depth i ≥ 1 is the gradient with respect to the Post stream with the
-/// second one held fixed, depth 0 the total. Statistic::score_share at A_out is the score path's part of the trace
-/// of every attention module's input gradient (NaN at MLPs), whatever `paths` lets go on down the stack. Of some
-/// sequences of a batch (ChainSequences, at least two if there are more) the labels are those of their tokens, and what
-/// is added is what the mean over all choices of so many is of the gradients of the whole batch's loss.
+/// Runs T7–T11 back through a forward chain and adds to `profile` the mean over tokens of E‖∂loss/∂x_t‖² at every depth
+/// (Statistic::grad_sq) and E‖∂loss/∂W‖_F² of every matrix of every layer. `labels` are the label sequences to average
+/// over. ResiDual: depth i ≥ 1 is the gradient with respect to the Post stream with the second one held fixed, depth 0
+/// the total. Statistic::score_share at A_out is the score path's share of the trace of an attention's input gradient
+/// (NaN at MLPs), whatever `paths` says. For some sequences of a batch (ChainSequences, at least two if there are more)
+/// the gradients are those of the whole batch's loss, in the mean over all choices of as many sequences.
 void backward_profile(const StackSpec& spec, const ForwardChain& chain, const ForwardTrace& trace,
                       const std::vector<std::vector<int>>& labels, Profile& profile,
                       GradientPaths paths = GradientPaths::all);

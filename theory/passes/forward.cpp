@@ -29,33 +29,6 @@ bool turns(const StackSpec& spec, const ParameterId& gain) {
   return !norm_gain(spec, gain.sublayer, gain.weight).is_uniform() || bias_stddev_of(spec, gain) > 0.0;
 }
 
-}  // namespace
-
-PatternLaw pattern_law(const StackSpec& spec, int layer) {
-  const ModelSpec& m = spec.model;
-  const Vector weights = head_weights(spec, layer);
-  return {.query_variance = variance_of(spec, layer, Weight::q) * m.width,
-          .key_variance = variance_of(spec, layer, Weight::k) * m.width,
-          .head_dim = m.head_dim,
-          .query_heads = m.heads,
-          .key_heads = m.kv_heads,
-          .qk_norm = m.qk_norm_at(layer),
-          .norm_eps = m.norm_eps,
-          .rope = m.rope,
-          .causal = m.causal,
-          .scores = m.scores_at(layer),
-          .rope_frequencies = m.rope_frequencies_at(layer),
-          .query_bias = bias_stddev_of(spec, matrix_id(layer, Weight::q)),
-          .key_bias = bias_stddev_of(spec, matrix_id(layer, Weight::k)),
-          .query_gain = qk_gain(spec, layer, Weight::q_norm),
-          .key_gain = qk_gain(spec, layer, Weight::k_norm),
-          .query_rows = profile_of(spec, layer, Weight::q).rows,
-          .key_rows = profile_of(spec, layer, Weight::k).rows,
-          .head_weights = {weights.begin(), weights.end()}};
-}
-
-namespace {
-
 /// True if a norm, or QK-norm, gives every attention's logits a size of their own, and their standard deviation is at
 /// most `most`.
 bool has_logits_within(const StackSpec& spec, double most) {
@@ -86,6 +59,29 @@ bool has_logits_within(const StackSpec& spec, double most) {
 
 }  // namespace
 
+PatternLaw pattern_law(const StackSpec& spec, int layer) {
+  const ModelSpec& m = spec.model;
+  const Vector weights = head_weights(spec, layer);
+  return {.query_variance = variance_of(spec, layer, Weight::q) * m.width,
+          .key_variance = variance_of(spec, layer, Weight::k) * m.width,
+          .head_dim = m.head_dim,
+          .query_heads = m.heads,
+          .key_heads = m.kv_heads,
+          .qk_norm = m.qk_norm_at(layer),
+          .norm_eps = m.norm_eps,
+          .rope = m.rope,
+          .causal = m.causal,
+          .scores = m.scores_at(layer),
+          .rope_frequencies = m.rope_frequencies_at(layer),
+          .query_bias = bias_stddev_of(spec, matrix_id(layer, Weight::q)),
+          .key_bias = bias_stddev_of(spec, matrix_id(layer, Weight::k)),
+          .query_gain = qk_gain(spec, layer, Weight::q_norm),
+          .key_gain = qk_gain(spec, layer, Weight::k_norm),
+          .query_rows = profile_of(spec, layer, Weight::q).rows,
+          .key_rows = profile_of(spec, layer, Weight::k).rows,
+          .head_weights = {weights.begin(), weights.end()}};
+}
+
 std::optional<TokenGrid> grid_for(const StackSpec& spec) {
   constexpr double sharpest = 2.5;
   const ModelSpec& m = spec.model;
@@ -115,7 +111,7 @@ StackAttention::StackAttention(const StackSpec& spec, int sequences, const Token
       continue;
     }
     if (sequences > 1) law.sequence = spec.input.tokens;
-    averages_.emplace_back(law, Eigen::Index{sequences} * spec.input.tokens);
+    averages_.emplace_back(law, Index{sequences} * spec.input.tokens);
   }
 }
 

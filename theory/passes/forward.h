@@ -53,9 +53,8 @@ struct ForwardTrace {
 /// T3's law of one head of a layer, with profiles (T29) of a drawn one.
 PatternLaw pattern_law(const StackSpec& spec, int layer);
 
-/// The tokens whose kernels say those of all (TokenGrid) in the forward recursion of a stack of Gaussian input, where
-/// they are at most half of all: none where patterns have windows, are uniform or very sharp, or where weights have
-/// scales of their own.
+/// The grid of tokens (TokenGrid) for the forward recursion with Gaussian input, if it keeps at most half of the
+/// tokens. None where patterns have windows, are uniform or very sharp, or where weights have scales of their own.
 std::optional<TokenGrid> grid_for(const StackSpec& spec);
 
 /// The attention averages of a stack's layers, for so many sequences of input.tokens that do not see each other.
@@ -70,18 +69,16 @@ class StackAttention {
   std::vector<AttentionAverage> averages_;  // one if all layers have one law
 };
 
-/// Runs the recursion through all sublayers and reads every statistic at every site, without standard
-/// errors. Statistics follow from the kernels as docs/theory/README.md says; where T18 gives no expectation
-/// (tokens that depend on each other) the maximum is that of independent tokens. With the scales of given weights
-/// channels differ (ChannelKernel): kurtosis and maximum are those of normal entries of unlike variance, and there are
-/// no angular distances where a norm C has a gain for every channel.
-/// Fills `trace` unless it is null; with scales there is none (std::logic_error).
+/// Runs the recursion through all sublayers and reads every statistic at every site, without standard errors
+/// (docs/theory/README.md). The maximum is that of independent tokens (T18). With the scales of given weights channels
+/// differ (ChannelKernel): kurtosis and maximum are those of normal entries of unequal variance, and there are no
+/// angular distances where a norm C has a gain for every channel. Fills `trace` unless it is null.
 Profile forward_profile(const StackSpec& spec, const ForwardChain& chain, ForwardTrace* trace = nullptr);
 
 /// T19's finite-width factor w_i at depth i = 0 … 2L: w⁺ = max(1, ε²)·w + max(1/D, 1/(32 H)), where ε = ∂log q⁺/∂log q
-/// is the sublayer's elasticity; with profiles (T29) divided by what channel_loss has. It is i/D (for heads of up to 32
-/// features) wherever a norm bounds the branch, and grows geometrically in stacks without norms, whose fluctuations are
-/// multiplied at every sublayer. `q_in`, `q_branch` are the predicted second moments of x_in and f_out.
+/// is the sublayer's elasticity; with profiles (T29) divided by channel_loss. It is i/D (for heads of up to 32
+/// features) where norms bound the branches, and grows geometrically without norms, where every sublayer multiplies
+/// fluctuations. `q_in`, `q_branch` are the predicted second moments of x_in and f_out.
 std::vector<double> finite_width_factor(const StackSpec& spec, const std::vector<double>& q_in,
                                         const std::vector<double>& q_branch);
 

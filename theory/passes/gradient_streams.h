@@ -30,7 +30,7 @@ class GradientStreams {
   [[nodiscard]] Matrix at(std::size_t i, std::size_t j) const;
 
   std::vector<std::vector<Matrix>> g_;  // [i][j], i ≤ j
-  Eigen::Index tokens_;
+  Index tokens_;
 };
 
 }  // namespace periscope::theory

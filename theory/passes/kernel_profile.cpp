@@ -30,9 +30,9 @@ double KernelProfile::cosine(const Matrix& k) const {
     const Vector inverse = k.diagonal().cwiseSqrt().cwiseInverse();
     return grid_->mean_of_pairs(inverse.asDiagonal() * k * inverse.asDiagonal());
   }
-  const Eigen::Index tokens = k.rows() / sequences_;
+  const Index tokens = k.rows() / sequences_;
   double sum = 0.0;
-  for (Eigen::Index first = 0; first < k.rows(); first += tokens) {
+  for (Index first = 0; first < k.rows(); first += tokens) {
     sum += token_cosine(k.block(first, first, tokens, tokens)) / sequences_;
   }
   return sum;

@@ -49,10 +49,9 @@ class KernelProfile {
   double kurtosis_ = 0.0;
 };
 
-/// Between the streams at all pairs of depths, mean over tokens; none for very deep stacks, whose number of pairs is
-/// the square of that of the depths. `step_cosine`: of every sublayer, alpha·√(K/K⁺ before norm C) per token. Fresh
-/// branches are orthogonal to the past, so the cosine of two depths is the product over the sublayers between, negative
-/// where an odd number of alphas is.
+/// Between the streams at all pairs of depths, mean over tokens; empty for very deep stacks. `step_cosine`: of every
+/// sublayer, alpha·√(K/K⁺ before norm C) per token. Fresh branches are orthogonal to the past, so the cosine of two
+/// depths is the product over the sublayers between.
 std::vector<double> angular_distances(const std::vector<Vector>& step_cosine, const TokenGrid* grid = nullptr);
 
 }  // namespace periscope::theory

@@ -17,13 +17,13 @@ struct LabelPairs {
   Matrix same;
 };
 
-LabelPairs label_pairs(const std::vector<std::vector<int>>& labels, Eigen::Index tokens) {
+LabelPairs label_pairs(const std::vector<std::vector<int>>& labels, Index tokens) {
   LabelPairs pairs{Matrix::Zero(tokens, tokens), Matrix::Zero(tokens, tokens)};
   for (const std::vector<int>& sequence : labels) {
     const auto n = static_cast<double>(std::ranges::count_if(sequence, [](int v) { return v >= 0; }));
     const double weight = 1.0 / (n * n * static_cast<double>(labels.size()));
-    for (Eigen::Index t = 0; t < tokens; ++t) {
-      for (Eigen::Index s = 0; s < tokens; ++s) {
+    for (Index t = 0; t < tokens; ++t) {
+      for (Index s = 0; s < tokens; ++s) {
         const int a = sequence[static_cast<std::size_t>(t)];
         const int b = sequence[static_cast<std::size_t>(s)];
         if (a < 0 || b < 0) continue;
@@ -58,7 +58,7 @@ Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vec
                      int samples, PatternStream stream) {
   const ModelSpec& m = spec.model;
   if (const std::string reason = loss_refusal(m); !reason.empty()) throw std::invalid_argument(reason);
-  const Eigen::Index tokens = output.rows();
+  const Index tokens = output.rows();
   const int classes = m.unembedding ? m.vocab : m.width;
   const auto cap = static_cast<float>(m.unembedding ? m.head.soft_cap : 0.0);
   if (classes == 1) return Matrix::Zero(tokens, tokens);  // p = y: exactly no gradient

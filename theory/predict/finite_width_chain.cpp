@@ -60,6 +60,17 @@ int first_without_number(const Profile& profile) {
   return it == q.end() ? -1 : static_cast<int>(it - q.begin());
 }
 
+int usual_replicates(const StackSpec& spec, int seeds) {
+  const double each = chain_operations(spec);
+  const double wanted = std::max<double>(fewest_replicates, usual * seeds);
+  const double precise = std::max<double>(wanted, most_precise * seeds);
+  const double affordable = std::max(wanted, std::min(precise, operations_of_seconds / each));
+  return static_cast<int>(std::min(affordable, std::max<double>(fewest_of_minutes, operations_of_minutes / each)));
+}
+
+/// `wanted` or some more, so that every sequence gets equally many.
+int shared_out(int wanted, int sequences) { return std::max(1, (wanted + sequences - 1) / sequences) * sequences; }
+
 }  // namespace
 
 double chain_operations(const StackSpec& spec) {
@@ -74,21 +85,6 @@ double chain_operations(const StackSpec& spec) {
   const double features = 2.0 * (4.0 * tokens * tokens * frame + tokens * tokens * tokens);
   return in_double * m.layers * (products + features + normal * frame * (drawn + 2.0 * tokens));
 }
-
-namespace {
-
-int usual_replicates(const StackSpec& spec, int seeds) {
-  const double each = chain_operations(spec);
-  const double wanted = std::max<double>(fewest_replicates, usual * seeds);
-  const double precise = std::max<double>(wanted, most_precise * seeds);
-  const double affordable = std::max(wanted, std::min(precise, operations_of_seconds / each));
-  return static_cast<int>(std::min(affordable, std::max<double>(fewest_of_minutes, operations_of_minutes / each)));
-}
-
-/// `wanted` or some more, so that every sequence gets equally many.
-int shared_out(int wanted, int sequences) { return std::max(1, (wanted + sequences - 1) / sequences) * sequences; }
-
-}  // namespace
 
 int replicates_for(const StackSpec& spec, int seeds, int sequences, double operations) {
   const int usual_count = shared_out(usual_replicates(spec, seeds), sequences);

@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "theory/kernels/profile_moments.h"
 #include "theory/passes/forward.h"
 #include "theory/predict/predict.h"
 
@@ -15,6 +14,26 @@ struct ChainInputs {
   ChainSequences sequences = {};
   std::size_t population = 1;  ///< of how many such inputs these are some
 };
+
+/// Means over independent chains of one input of all that a profile holds, and the sums of squares of the deviations
+/// (Welford). Profiles are added in a fixed order, so that the result does not depend on who computed them.
+class ProfileMoments {
+ public:
+  void add(const Profile& chain);
+
+  [[nodiscard]] int count() const { return count_; }
+  /// Values are means; standard_error holds Σ(value − mean)².
+  [[nodiscard]] const Profile& sums() const { return sums_; }
+
+ private:
+  int count_ = 0;
+  Profile sums_;
+};
+
+/// The mean over inputs of their means. Standard errors come from the spread between chains of one input. For the mean
+/// over a larger `population` s²(1/n − 1/population) is added, s² the variance of the n inputs' means. Every input has
+/// the same number of chains, at least 2.
+Profile combined(const std::vector<ProfileMoments>& inputs, std::size_t population);
 
 /// Independent chains of the recursion T2–T11 with equally many sampled patterns at every attention, the token
 /// sequences in turn.
@@ -57,11 +76,11 @@ class PatternLevel {
 };
 
 /// A chain of S patterns is biased by a/S + O(1/S²), because the recursion is nonlinear in the sampled kernels. From
-/// the means of S/r and S patterns, m(S) + (m(S) − m(S/r))/(r − 1) is free of a: `curve` becomes that, `before` is
-/// m(S/r). The bias compounds from sublayer to sublayer, like exp(a/S); what is left is then at most about the step's
-/// square over 2(r − 1), in units of the value if `relative`, else of 1, and the standard error comes to cover it.
-/// Returned is the part of every entry's error that more chains of S patterns do not lessen: that and the noise of
-/// m(S/r). It is infinite where m(S/r) is not finite, and 0 where there is no step.
+/// the means of S/r (`before`) and S patterns, m(S) + (m(S) − m(S/r))/(r − 1) is free of a: `curve` becomes that. The
+/// bias compounds over sublayers, like exp(a/S), which leaves at most about the step's square over 2(r − 1), in units
+/// of the value if `relative`, else of 1; the standard error covers it. Returns the part of every error that more
+/// chains of S patterns do not reduce, that and the noise of m(S/r): infinite where m(S/r) is not finite, 0 without a
+/// step.
 std::vector<double> extrapolate(Curve& curve, const Curve& before, double r, bool relative);
 
 }  // namespace periscope::theory

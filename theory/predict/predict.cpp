@@ -12,7 +12,6 @@
 #include "theory/passes/backward.h"
 #include "theory/passes/forward.h"
 #include "theory/predict/pattern_level.h"
-#include "theory/predict/predict_batch.h"
 #include "theory/predict/window_pairs.h"
 
 namespace periscope::theory {
@@ -409,11 +408,11 @@ bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& 
 
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options) {
   if (std::string reason = prediction_refusal(spec); !reason.empty()) return refused(std::move(reason), options);
-  if (const std::string reason = gradient_refusal(spec); !reason.empty() && !options.labels.empty()) {
+  if (std::string reason = gradient_refusal(spec); !reason.empty() && !options.labels.empty()) {
     PredictionOptions forward = options;
     forward.labels.clear();
     Prediction prediction = predict(spec, ids, forward);
-    prediction.gradient_refusal = reason;
+    prediction.gradient_refusal = std::move(reason);
     return prediction;
   }
   ChainInputs inputs{.ids = ids.empty() ? std::vector<std::vector<int>>(1) : ids};

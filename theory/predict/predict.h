@@ -73,10 +73,9 @@ double pattern_operations(const StackSpec& spec, bool backward);
 /// `operations`: as many as these pay for.
 double affordable_patterns(const StackSpec& spec, bool backward, double wanted, double operations);
 
-/// True if entry i of a predicted curve has the standard error that was wanted: of gradients and score_share relative
-/// to the value (absolute for logarithms) at most gradient_tolerance, of cosines absolute and of everything else
-/// relative at most tolerance. An exact entry is precise, 0 and −infinity included. What is not precise is published
-/// with its error, and no verdict may rest on it.
+/// True if entry i of a predicted curve has the wanted standard error: at most gradient_tolerance for gradients and
+/// score_share, relative to the value (absolute for logarithms), and at most tolerance for everything else, relative
+/// (absolute for cosines). Exact entries are precise. Others are published with their errors; no verdict rests on them.
 bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& curve, std::size_t i);
 
 /// Why `predict` has no profile of such a stack, whatever its options, or ""; why it has no gradients, or "".
@@ -85,18 +84,21 @@ std::string gradient_refusal(const StackSpec& spec);
 
 /// Predicts T2–T6, and with labels T7–T11 (grad_sq of the stream and of every matrix, and their logarithms). `ids`
 /// holds the token sequences to average over (none for Gaussian input); of more than 64 the first 64 are used, and the
-/// errors cover what the others may differ by. Where options.operations do not pay for 16 chains of 2 and 16 patterns,
-/// it begins with fewer, at least 4 of 2 and 4; where these and what else is paid for miss the tolerance, left_out
-/// says so. The result does not depend on the number of threads. Gradients that loss_refusal
-/// (theory/passes/backward.h) names are left out, and all of them where the weights have scales of their own: the loss
-/// of a trained model is not that of random weights, and so neither is what its gradients start from. Left out with a
-/// reason are also gradients whose mean squares are infinite, behind QK-norm over one or two features and in front of a
-/// norm B of a branch that one or two numbers make, and all gradients where the sampled share of a score path is not in
-/// [0, 1] within its error.
+/// errors cover the difference that the others may make. If options.operations do not pay for 16 chains of 2 and 16
+/// patterns, it begins with fewer, at least 4 of 2 and 4; left_out says where the tolerance is then missed. Gradients
+/// are left out, with the reason, where gradient_refusal has one or where the sampled share of a score path is outside
+/// [0, 1] by more than its error. The result does not depend on the number of threads.
 Prediction predict(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options);
 
-/// One chain of two patterns: too few for a prediction, but the same random numbers for every specification. What two
-/// specifications predict alike is the same in both to the bit. No gradients where `predict` leaves them out.
+/// One chain of two patterns, with the same random numbers for every specification: too few for a prediction, but equal
+/// predictions of two specifications are equal to the bit. No gradients where `predict` leaves them out.
 Profile sketch(const StackSpec& spec, const std::vector<std::vector<int>>& ids, const PredictionOptions& options);
+
+/// predict() for the windows of one batch, with their labels or none, where the loss is the mean over all tokens of the
+/// batch. A weight's gradient is the mean of those of the windows, E‖Σ_i g_i/B‖² = (Σ_i E‖g_i‖² + Σ_i≠j E⟨g_i,
+/// g_j⟩)/B², so T2–T11 run on pairs of windows, with the kernels between them. Other statistics are means over the
+/// windows; the maximum is left out. options.labels are not read. Throws as pairs_of_windows does.
+Prediction predict_batch(const StackSpec& spec, const std::vector<std::vector<int>>& windows,
+                         const std::vector<std::vector<int>>& labels, const PredictionOptions& options);
 
 }  // namespace periscope::theory

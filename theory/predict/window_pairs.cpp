@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace periscope::theory {
 namespace {
@@ -24,24 +25,20 @@ void check(const Windows& ids, const Windows& labels) {
   }
 }
 
-struct Pair {
-  std::size_t first, second;
-};
-
 /// Row d holds the pairs of windows i and (i + d) mod B, for every i. The rows 1 … (B − 1)/2, and half of row B/2 if B
 /// is even, hold every pair once. If fewer are wanted, these are whole rows at evenly spaced distances, the last one
 /// cut short, or, if not even one row is wanted whole, evenly spaced pairs of the middle one.
-std::vector<Pair> chosen_pairs(std::size_t windows, std::size_t most) {
+std::vector<std::pair<std::size_t, std::size_t>> chosen_pairs(std::size_t windows, std::size_t most) {
   const std::size_t count = std::min(most, windows * (windows - 1) / 2);
   const std::size_t whole_rows = (windows - 1) / 2;
   const std::size_t rows = (count + windows - 1) / windows;
-  std::vector<Pair> pairs;
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;
   for (std::size_t k = 0; k < count; ++k) {
     const std::size_t row = k / windows;
     const std::size_t first = count < windows ? k * windows / count : k % windows;
     const std::size_t distance =
         1 + (rows <= whole_rows && count == most ? row * whole_rows / rows + whole_rows / (2 * rows) : row);
-    pairs.push_back({first, (first + distance) % windows});
+    pairs.emplace_back(first, (first + distance) % windows);
   }
   return pairs;
 }

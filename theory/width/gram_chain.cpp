@@ -13,8 +13,6 @@
 namespace periscope::theory {
 namespace {
 
-using Index = Eigen::Index;
-
 Matrix side_by_side(const Matrix& a, const Matrix& b) {
   Matrix all(a.rows(), a.cols() + b.cols());
   all << a, b;

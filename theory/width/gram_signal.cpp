@@ -2,20 +2,23 @@
 
 #include <Eigen/Cholesky>
 #include <Eigen/QR>
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
+
+#include "sim/spec/weight.h"
+#include "theory/modules/inside_modules.h"
 
 namespace periscope::theory {
 namespace {
-
-using Index = Eigen::Index;
 
 /// The least pivot of matrices with unit diagonal: below it Cholesky loses too many digits, and rows count as repeated.
 constexpr double well_conditioned = 1e-8;
 /// The size that rounding leaves of a pivot that is zero, with a margin.
 constexpr double vanishing = 1e-13;
 
-/// Rows of x brought to length 1; a row that is 0 stays 0.
+/// Factors that bring rows of these lengths to length 1; a row that is 0 stays 0.
 Vector inverse_of(const Vector& length) {
   return length.unaryExpr([](double n) { return n > 0.0 ? 1.0 / n : 1.0; });
 }
@@ -32,6 +35,93 @@ Matrix gram_of(const Matrix& x) {
   Matrix gram = Matrix::Zero(x.rows(), x.rows());
   gram.selfadjointView<Eigen::Lower>().rankUpdate(x);
   return gram;
+}
+
+/// Hidden features that exist at one time: few enough for a core's cache.
+constexpr Index most_hidden = 128;
+
+/// A module's input, brought to the range of float: rows of length 1. Products with normal numbers are most of the
+/// work, and their rounding in float is far below a measurement's.
+class ModuleInput {
+ public:
+  explicit ModuleInput(const Matrix& x) : length_(x.rowwise().norm()) {
+    unit_ = (inverse_of(length_).asDiagonal() * x).cast<float>();
+  }
+
+  /// Returns the image of the signal under a Gaussian matrix of this standard deviation [T, features].
+  [[nodiscard]] Matrix drawn(double stddev, Index features, NormalStream& stream) const {
+    const Eigen::MatrixXf product = unit_ * stream.normals_float(unit_.cols(), features);
+    return (stddev * length_).asDiagonal() * product.cast<double>();
+  }
+
+  [[nodiscard]] Index tokens() const { return unit_.rows(); }
+
+ private:
+  Vector length_;
+  Eigen::MatrixXf unit_;
+};
+
+/// A norm inside a module, an RMSNorm with gain 1, of every row's parts of `features` columns.
+void normalise_parts(Matrix& x, Index features, double eps) {
+  for (Index first = 0; first < x.cols(); first += features) {
+    auto part = x.middleCols(first, features);
+    const Vector square = part.rowwise().squaredNorm().array() / static_cast<double>(features) + eps;
+    const Vector scale = square.unaryExpr([](double s) { return s == 0.0 ? 0.0 : 1.0 / std::sqrt(s); });
+    part = scale.asDiagonal() * part;
+  }
+}
+
+/// RoPE of every head: position t of a sequence turns the pair (i, i + e/2) by t·frequency_i.
+void rotate(Matrix& x, Index head_dim, const std::vector<double>& frequencies, Index sequence) {
+  const Index half = head_dim / 2;
+  const Vector position =
+      Vector::LinSpaced(sequence, 0.0, static_cast<double>(sequence - 1)).replicate(x.rows() / sequence, 1);
+  for (Index i = 0; i < half; ++i) {
+    const Vector angle = frequencies[static_cast<std::size_t>(i)] * position;
+    const Vector cos = angle.array().cos();
+    const Vector sin = angle.array().sin();
+    for (Index head = 0; head < x.cols(); head += head_dim) {
+      const Vector a = x.col(head + i);
+      const Vector b = x.col(head + half + i);
+      x.col(head + i) = cos.cwiseProduct(a) - sin.cwiseProduct(b);
+      x.col(head + half + i) = cos.cwiseProduct(b) + sin.cwiseProduct(a);
+    }
+  }
+}
+
+/// softmax of the scores of one head, a column per query: [keys, queries].
+template <class Queries, class Keys>
+Matrix pattern(const ModelSpec& m, const ScoreRule& rule, const Queries& query, const Keys& key) {
+  const double scale = rule.scale != 0.0 ? rule.scale : 1.0 / std::sqrt(static_cast<double>(m.head_dim));
+  Matrix z = key * (scale * query).transpose();
+  if (rule.soft_cap > 0.0) z = rule.soft_cap * (z.array() / rule.soft_cap).tanh();
+  const Index tokens = z.cols();
+  for (Index t = 0; t < tokens; ++t) {
+    const Index first = rule.window > 0 ? std::max<Index>(0, t - rule.window + 1) : 0;
+    const Index end = m.causal ? t + 1 : tokens;
+    auto seen = z.col(t).segment(first, end - first).array();
+    seen = (seen - seen.maxCoeff()).exp();
+    seen /= seen.sum();
+    z.col(t).head(first).setZero();
+    z.col(t).tail(tokens - end).setZero();
+  }
+  return z;
+}
+
+/// φ, elementwise.
+void activate(Activation activation, Matrix& x) {
+  const double root_two_over_pi = std::sqrt(2.0 / std::numbers::pi);
+  switch (activation) {
+    case Activation::relu: x = x.cwiseMax(0.0); return;
+    case Activation::silu: x = x.array() / (1.0 + (-x.array()).exp()); return;
+    case Activation::sigmoid: x = 1.0 / (1.0 + (-x.array()).exp()); return;
+    case Activation::gelu:
+      x = x.unaryExpr([](double u) { return 0.5 * u * std::erfc(-u / std::numbers::sqrt2); });
+      return;
+    case Activation::gelu_tanh:
+      x = 0.5 * x.array() * (1.0 + (root_two_over_pi * (x.array() + 0.044715 * x.array().cube())).tanh());
+      return;
+  }
 }
 
 }  // namespace
@@ -90,6 +180,83 @@ SignalReading read_signal(const Eigen::Ref<const Matrix>& x, int width) {
           .mean = mean.mean(),
           .token_cosine =
               x.rows() > 1 ? (all - tokens) / (tokens * (tokens - 1.0)) : std::numeric_limits<double>::quiet_NaN()};
+}
+
+Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Index sequence, NormalStream& stream) {
+  const ModelSpec& m = spec.model;
+  const ModuleInput x(input);
+  Matrix q = x.drawn(stddev_of(spec, layer, Weight::q), m.query_width(), stream);
+  Matrix k = x.drawn(stddev_of(spec, layer, Weight::k), m.key_width(), stream);
+  Matrix v = x.drawn(stddev_of(spec, layer, Weight::v), m.key_width(), stream);
+  if (m.v_norm_at(layer)) normalise_parts(v, m.head_dim, m.norm_eps);
+  Matrix gate;
+  if (m.gates_at(layer) > 0) {
+    gate = x.drawn(stddev_of(spec, layer, Weight::attention_gate), m.gates_at(layer), stream);
+    activate(Activation::sigmoid, gate);
+  }
+  if (m.qk_norm_at(layer) != QkNorm::none) {
+    const bool full = m.qk_norm_at(layer) == QkNorm::full;
+    normalise_parts(q, full ? q.cols() : m.head_dim, m.norm_eps);
+    normalise_parts(k, full ? k.cols() : m.head_dim, m.norm_eps);
+  }
+  if (m.rope) {
+    const std::vector<double> frequencies = m.rope_frequencies_at(layer);
+    rotate(q, m.head_dim, frequencies, sequence);
+    rotate(k, m.head_dim, frequencies, sequence);
+  }
+  Matrix head_outputs(x.tokens(), m.query_width());
+  const int group = m.heads / m.kv_heads;
+  for (int head = 0; head < m.heads; ++head) {
+    const Index own = Index{head} * m.head_dim;
+    const Index shared = Index{head / group} * m.head_dim;
+    for (Index first = 0; first < x.tokens(); first += sequence) {
+      head_outputs.block(first, own, sequence, m.head_dim) =
+          pattern(m, m.scores_at(layer), q.block(first, own, sequence, m.head_dim),
+                  k.block(first, shared, sequence, m.head_dim))
+              .transpose() *
+          v.block(first, shared, sequence, m.head_dim);
+    }
+  }
+  if (gate.size() > 0 && m.attention_gate_at(layer) == AttentionGate::head) {
+    for (int head = 0; head < m.heads; ++head) {
+      auto output = head_outputs.middleCols(Index{head} * m.head_dim, m.head_dim);
+      output = gate.col(head).asDiagonal() * output;
+    }
+  } else if (gate.size() > 0) {
+    head_outputs = head_outputs.cwiseProduct(gate);
+  }
+  if (m.inner_norm_at(2 * layer)) normalise_parts(head_outputs, head_outputs.cols(), m.norm_eps);
+  return stddev_of(spec, layer, Weight::o) * square_root(head_outputs);
+}
+
+Matrix mlp_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream) {
+  const ModelSpec& m = spec.model;
+  const ModuleInput x(input);
+  const Index tokens = x.tokens();
+  const Activation activation = activation_of(m.mlp);
+  const auto hidden = [&](Index features) {
+    Matrix h = x.drawn(stddev_of(spec, layer, is_gated(m.mlp) ? Weight::gate : Weight::up), features, stream);
+    activate(activation, h);
+    if (is_gated(m.mlp)) h = h.cwiseProduct(x.drawn(stddev_of(spec, layer, Weight::up), features, stream));
+    return h;
+  };
+  const double down = stddev_of(spec, layer, Weight::down);
+  const bool normed = m.inner_norm_at(2 * layer + 1);
+  if (m.mlp_width <= tokens) {
+    Matrix h = hidden(m.mlp_width);
+    if (normed) normalise_parts(h, h.cols(), m.norm_eps);
+    return down * h;
+  }
+  Matrix gram = Matrix::Zero(tokens, tokens);
+  for (Index done = 0; done < m.mlp_width; done += most_hidden) {
+    gram.selfadjointView<Eigen::Lower>().rankUpdate(hidden(std::min<Index>(most_hidden, m.mlp_width - done)));
+  }
+  if (normed) {
+    // The norm divides every token by its own length, which the Gram matrix of the hidden features has.
+    const Matrix whole = gram.selfadjointView<Eigen::Lower>();
+    gram = through_inner_norm(whole, inner_square(whole / m.mlp_width, m.norm_eps));
+  }
+  return down * root_of_gram(gram);
 }
 
 }  // namespace periscope::theory

@@ -4,13 +4,11 @@
 #include "theory/kernels/kernel.h"
 #include "theory/kernels/normal_stream.h"
 
-/// Signals of the chain T25. A signal X [T, D] matters only through its Gram matrix XXᵀ and its means over features,
-/// the inner products with (1, …, 1): it is kept as coordinates [T, r] in an orthonormal frame of r ≤ D directions
-/// whose first is (1, …, 1)/√D. Norms, sums and all statistics of Gram matrices act on coordinates as on features.
-///
-/// A module stands between Gaussian matrices. A matrix of standard deviation s turns an input with coordinates a [T, r]
-/// into independent features a·g, g [r, 1] normal of standard deviation s, however wide the input is. So inside a
-/// module there are the signals of a run, and at its end the covariance of the last matrix's output.
+/// Signals of the finite-width chain (T25). A signal X [T, D] matters only through its Gram matrix XXᵀ and its means
+/// over features: it is stored as coordinates [T, r] in an orthonormal frame of r ≤ D directions, the first of them
+/// (1, …, 1)/√D. Norms, sums and statistics of Gram matrices act on coordinates as on features. A Gaussian matrix of
+/// standard deviation s maps an input with coordinates a [T, r] to independent features a·g, g [r, 1] normal of
+/// standard deviation s, so a module's signals are those of a run, up to the covariance of its output.
 namespace periscope::theory {
 
 /// L with L Lᵀ = x xᵀ and no more columns than rows; x itself if it has no more. Repeated rows stay equal.
@@ -25,7 +23,7 @@ Matrix compacted(const Matrix& x);
 /// `width` independent features with covariance root·rootᵀ over tokens, root [T, k], as coordinates in a frame of
 /// `frame` directions and of at most k new ones, orthogonal to them:  root·[N | A],  N [k, frame] standard normal,
 /// A Aᵀ ~ Wishart(I_k, width − frame). Exact in law, singular cases included.
-Matrix independent_features(const Matrix& root, Eigen::Index frame, int width, NormalStream& stream);
+Matrix independent_features(const Matrix& root, Index frame, int width, NormalStream& stream);
 
 /// One seed's estimators of Statistic, as the probes have them. The token cosine of one token is NaN.
 struct SignalReading {
@@ -36,8 +34,7 @@ SignalReading read_signal(const Eigen::Ref<const Matrix>& x, int width);
 /// Root [T, k], k ≤ T, of the covariance over tokens of one feature of attention's output: that covariance is
 /// σ_o² Σ_h (A_h V_h)(A_h V_h)ᵀ, heads of one group sharing keys and values. The rows are sequences of `sequence`
 /// tokens, one after another, that do not attend to each other.
-Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Eigen::Index sequence,
-                      NormalStream& stream);
+Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Index sequence, NormalStream& stream);
 
 /// Returns a root of the kernel of the MLP's output: σ_d² Σ_j hidden_j hidden_jᵀ over the hidden features.
 Matrix mlp_root(const StackSpec& spec, int layer, const Matrix& input, NormalStream& stream);

@@ -8,7 +8,7 @@
 #include "experiments/engine/run/size_nulls.h"
 #include "sim/backends.h"
 #include "sim/model/parameters.h"
-#include "theory/predict/predict_batch.h"
+#include "theory/predict/predict.h"
 
 namespace periscope::reproduce {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "theory/first_steps/moved_modules.h"
 #include "theory/first_steps/moved_norm.h"
+#include "theory/first_steps/trained_matrices.h"
 
 namespace periscope::theory {
 
@@ -21,7 +21,7 @@ class MovedEmbedding {
   [[nodiscard]] std::vector<Sampled> row_gradients(const TokensNow& now) const;
   /// Returns E ∂x(s)/∂(∂loss/∂x(t)) [now, trained] before the embedding norm; `sums` as from row_gradients.
   [[nodiscard]] Sampled response(const std::vector<Sampled>& sums, const TokensNow& now) const;
-  [[nodiscard]] bool same_id(Eigen::Index s, Eigen::Index t) const {
+  [[nodiscard]] bool same_id(Index s, Index t) const {
     const std::vector<int>& ids = context_.tokens.ids;
     return ids[static_cast<std::size_t>(s)] == ids[static_cast<std::size_t>(t)];
   }
@@ -30,6 +30,26 @@ class MovedEmbedding {
   const InitialStack& initial_;
   MovedNorm norm_;          // the embedding norm
   Sampled input_gradient_;  // ∂loss/∂(scaled table row) of every batch at its step [all batches, D]
+};
+
+/// Final norm, unembedding and loss of one chain, step by step: for done = 0, 1, … first `loss`, then `back` while
+/// there is a next batch. The references outlive it.
+class MovedOutput {
+ public:
+  explicit MovedOutput(const ModuleContext& context);
+  /// Returns the mean loss of the held-out tokens.
+  [[nodiscard]] double loss(const MovedStreams& x, const TokensNow& now);
+  /// Returns the gradients of the next batch's loss for every stream [next, D]; adds the squared norm of the
+  /// unembedding's gradient to `square`.
+  [[nodiscard]] std::vector<Sampled> back(const TokensNow& now, double& square);
+
+ private:
+  const ModuleContext& context_;
+  StreamEnds ends_;
+  MovedNorm norm_;  // the final norm
+  ReadHistory history_;
+  FirstMatrix unembedding_;
+  Sampled logit_gradient_;  // of the next batch [next, V]
 };
 
 }  // namespace periscope::theory

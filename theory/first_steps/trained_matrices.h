@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "theory/first_steps/moved_modules.h"
+#include "theory/first_steps/moved_streams.h"
 
 namespace periscope::theory {
 
@@ -36,11 +36,10 @@ struct FirstMatrixPlace {
   int sublayer;
   int number;  ///< index among the sublayer's matrices
   int rows;
-  Eigen::Index drawn;  ///< number of rows that are drawn
-  double stddev;       ///< of the matrix's entries before training
-  /// True if gradients pass back through the drawn rows themselves; then all rows must be drawn, and W₀ x contains the
-  /// signal's response to these gradients. Otherwise gradients pass through independent numbers of the same law, and
-  /// the response is added to W₀ x.
+  Index drawn;    ///< number of rows that are drawn
+  double stddev;  ///< of the matrix's entries before training
+  /// True if gradients pass back through the drawn rows themselves: then all rows are drawn, and W₀ x contains the
+  /// signal's response to these gradients. Otherwise they pass through independent numbers, and the response is added.
   bool transposed = false;
 };
 
@@ -82,19 +81,36 @@ class FirstMatrix {
   std::vector<Sampled> entries_;  // gradients of entries at every step [drawn, D]
 };
 
-/// Returns the kernel k that updates use under `fault`.
-Sampled seen_kernel(const Sampled& k, StepFault fault);
+/// A module's last matrix, W_o or W_down, step by step. Its update is explicit, from the drawn hidden channels to all
+/// channels of the stream.
+class LastMatrix {
+ public:
+  LastMatrix(const ModuleContext& context, const InitialBranch& branch, int sublayer, Weight weight, int fan_in,
+             Index hidden);
+  /// Returns the module's output from its hidden channels before training and now [now, hidden]; the update acts on
+  /// `seen`. `responds` is the output's response to its gradients through the module's other matrices, divided by
+  /// σ² · fan-in [now, trained].
+  [[nodiscard]] MovedModule output(const Sampled& before, const Sampled& hidden, const Sampled& seen,
+                                   const Sampled& responds, const TokensNow& now);
+  /// Returns ∂loss/∂h [next, hidden] of the next batch from its ∂loss/∂f [next, D].
+  [[nodiscard]] Sampled back(const Sampled& gradients, const TokensNow& now) const;
+  /// Stores the next batch; adds the squared norm of the whole matrix's gradient to `square`.
+  void append(const Sampled& hidden, const Sampled& gradients, const TokensNow& now, double& square);
 
-/// Moments of U over the entries of each row.
-struct RowMoments {
-  std::vector<UpdateLaw::Moments> of_row;
-  Eigen::VectorXf remainder;  ///< E u² [rows]
+ private:
+  /// Adds the update's part of the output.
+  void add_update(MovedModule& module, const Sampled& hidden, const TokensNow& now);
 
-  /// Returns c_b of every row and token, b the token's batch [trained, rows].
-  [[nodiscard]] Sampled slopes(const TokensNow& now) const;
+  const ModuleContext& context_;
+  const InitialBranch& branch_;
+  int sublayer_;
+  Weight weight_;
+  double fan_in_;
+  double sigma_;                  // of its entries before training
+  Sampled gradients_;             // ∂loss/∂f of every batch at its step [all batches, D]
+  Sampled hidden_;                // of every batch at its step [all batches, hidden]
+  std::vector<Sampled> entries_;  // gradients of entries at every step [hidden, D]
+  Sampled taken_off_;             // now [hidden, D]; empty before the first step
 };
-/// Returns the moments for Gaussian inputs of kernel k [trained, trained] and output gradients g [trained, rows], from
-/// the covariance over inputs j of an entry's gradients a_b = Σ_{t in b} g(t) x_j(t).
-RowMoments row_moments(const Sampled& k, const Sampled& g, const TokensNow& now, const UpdateLaw& law);
 
 }  // namespace periscope::theory
