@@ -14,16 +14,13 @@ constexpr double kernel_accuracy = 1e-7;
 
 double square(double x) { return x * x; }
 
-/// `otherwise` where there is no such number.
-double at(const Profile& profile, Statistic statistic, Signal signal, int sublayer, double otherwise = 0.0) {
+/// Returns the entry of a curve, or `otherwise` if there is no such number.
+double at(const Profile& profile, Statistic statistic, Signal signal, std::size_t i, double otherwise = 0.0) {
   const Curve* curve = profile.find(statistic, signal);
-  const auto i = static_cast<std::size_t>(sublayer);
-  const bool known = curve != nullptr && i < curve->value.size() && !std::isnan(curve->value[i]);
-  return known ? curve->value[i] : otherwise;
+  return curve != nullptr && i < curve->value.size() && !std::isnan(curve->value[i]) ? curve->value[i] : otherwise;
 }
 
-/// The smallest sum of `entries` squared numbers that a run can hold: its own smallest number squared, or the smallest
-/// double that a square can be.
+/// The smallest sum of `entries` squares that a run can represent: of the dtype's smallest number, or of a double.
 double underflow_of(double entries, double c, DType dtype) {
   return entries * (square(c * format_of(dtype).smallest_subnormal()) + c * std::numeric_limits<double>::denorm_min());
 }
@@ -38,16 +35,17 @@ GradientFloor gradient_floor(const StackSpec& spec, const Profile& measured, DTy
   const ModelSpec& m = spec.model;
   const WeightShape shape = shape_of(m, weight, layer);
   const double c = safety(m);
+  const auto sublayer = static_cast<std::size_t>(2 * layer);
   GradientFloor f{.measured = underflow_of(static_cast<double>(shape.fan_out) * shape.fan_in, c, dtype)};
   if (weight != Weight::q && weight != Weight::k) return f;
-  const double power = m.width * at(measured, Statistic::second_moment, Signal::A_out, 2 * layer);
-  const double g = at(measured, Statistic::grad_sq, Signal::f_out, 2 * layer);
+  const double power = m.width * at(measured, Statistic::second_moment, Signal::A_out, sublayer);
+  const double g = at(measured, Statistic::grad_sq, Signal::f_out, sublayer);
   const bool normed = m.qk_norm_at(layer) != QkNorm::none;
   const double other = square(stddev_of(spec, layer, weight == Weight::q ? Weight::k : Weight::q)) * power;
   const double own = square(stddev_of(spec, layer, weight)) * power;
   const double e = m.head_dim;
   const double tokens = spec.input.tokens;
-  const double cosine = std::min(std::abs(at(measured, Statistic::token_cosine, Signal::A_out, 2 * layer, 1.0)), 1.0);
+  const double cosine = std::min(std::abs(at(measured, Statistic::token_cosine, Signal::A_out, sublayer, 1.0)), 1.0);
   f.size = 2.0 * tokens * (1.0 + (tokens - 1.0) * cosine) * m.heads * e * square(stddev_of(spec, layer, Weight::o)) *
            g * square(stddev_of(spec, layer, Weight::v)) * power * power;
   if (m.v_norm_at(layer)) f.size /= std::max(square(stddev_of(spec, layer, Weight::v)) * power, m.norm_eps);

@@ -36,7 +36,7 @@ struct StackVerdict {
   int rejected = 0;
   int worst = -1;  ///< index of the test nearest to rejection, or farthest beyond it
   Power power = {};
-  int width = 0;  ///< of the stack, for remedies; 0: not to be named
+  int width = 0;  ///< of the stack, for remedies; 0: not named
 
   /// Requires `worst` ≥ 0.
   [[nodiscard]] const Test& worst_test() const { return tests[static_cast<std::size_t>(worst)]; }
@@ -44,7 +44,7 @@ struct StackVerdict {
 
 struct Options {
   double familywise_error = 0.01;
-  int width = 0;                    ///< of the stacks, for remedies; 0: not to be named
+  int width = 0;                    ///< of the stacks, for remedies; 0: not named
   std::string_view seeds_key = {};  ///< the key that remedies name next to a number of seeds
 };
 

@@ -19,13 +19,9 @@ constexpr int coarse_steps = 120;  // from lowest to highest
 /// Precision of the exponent: near a minimum χ² fixes its place only to half of the digits.
 constexpr int bits = std::numeric_limits<double>::digits / 2;
 
-struct Amplitude {
-  double value;
-  double chi_squared;
-};
-
-Amplitude best_amplitude(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error,
-                         double p) {
+/// Returns the law of exponent p with the best amplitude.
+PowerLaw with_exponent(double p, const std::vector<double>& x, const std::vector<double>& y,
+                       const std::vector<double>& error) {
   double yy = 0.0;
   double yf = 0.0;
   double ff = 0.0;
@@ -36,27 +32,21 @@ Amplitude best_amplitude(const std::vector<double>& x, const std::vector<double>
     yf += v * f;
     ff += f * f;
   }
-  return {yf / ff * std::pow(x[0], -p), yy - yf * yf / ff};
+  return {.exponent = p, .amplitude = yf / ff * std::pow(x[0], -p), .chi_squared = yy - yf * yf / ff};
 }
 
 }  // namespace
 
 PowerLaw fit_power_law(const std::vector<double>& x, const std::vector<double>& y, const std::vector<double>& error) {
-  const auto chi_squared = [&](double p) { return best_amplitude(x, y, error, p).chi_squared; };
-  PowerLaw best{.exponent_error = std::numeric_limits<double>::quiet_NaN(),
-                .chi_squared = std::numeric_limits<double>::infinity()};
+  const auto chi_squared = [&](double p) { return with_exponent(p, x, y, error).chi_squared; };
+  PowerLaw best{.chi_squared = std::numeric_limits<double>::infinity()};
   for (int i = 0; i <= coarse_steps; ++i) {
     const double p = lowest + i * coarse;
-    if (const double here = chi_squared(p); here < best.chi_squared) best = {p, best.exponent_error, 0.0, here};
+    if (const double here = chi_squared(p); here < best.chi_squared) best = {.exponent = p, .chi_squared = here};
   }
   if (std::isinf(best.chi_squared)) return best;
-  using boost::math::tools::brent_find_minima;
-  best.exponent = brent_find_minima(chi_squared, std::max(lowest, best.exponent - coarse),
-                                    std::min(highest, best.exponent + coarse), bits)
-                      .first;
-  const Amplitude fitted = best_amplitude(x, y, error, best.exponent);
-  best.amplitude = fitted.value;
-  best.chi_squared = fitted.chi_squared;
+  const double low = std::max(lowest, best.exponent - coarse), high = std::min(highest, best.exponent + coarse);
+  best = with_exponent(boost::math::tools::brent_find_minima(chi_squared, low, high, bits).first, x, y, error);
   double nothing = 0.0;
   for (std::size_t i = 0; i < y.size(); ++i) nothing += y[i] * y[i] / (error[i] * error[i]);
   best.significance = std::sqrt(std::max(0.0, nothing - best.chi_squared));

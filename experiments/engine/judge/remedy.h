@@ -17,11 +17,10 @@ double foreseen_error(const Test& test, double level, double seeds_times, double
 /// The remedy if neither seeds nor width within 1000 times the current ones would decide.
 inline constexpr std::string_view nothing_within_reach = "not even 1000 times the seeds or the width would decide";
 
-/// Returns what would make underpowered tests decide: "about 96 seeds, or width 512, would decide". These are the
-/// fewest seeds and the smallest width, in powers of two times `width`, with which no detectable error exceeds its
-/// limit, within 1000 times the current ones. If neither alone is enough, both together are named, or the key that
-/// makes predictions more precise if their own error is in the way. Empty if nothing is underpowered or a test is not
-/// finite. A `width` of 0 is not to be named.
+/// Returns what would make underpowered tests decide: "about 96 seeds, or width 512, would decide", the fewest seeds
+/// and the smallest width (times a power of two, within 1000 times the current ones) with which no detectable error
+/// exceeds its limit. If neither is enough, names both together, or the key that makes predictions more precise. Empty
+/// if no test is underpowered or one is not finite. A `width` of 0 is not named.
 std::string remedy(const std::vector<Test>& tests, double level, int width);
 
 }  // namespace periscope::judge

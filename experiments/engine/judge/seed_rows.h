@@ -12,8 +12,8 @@ Estimate mean_over_seeds(const std::vector<double>& per_seed);
 /// Returns entry i of a curve with its standard error.
 inline Estimate entry(const Curve& curve, std::size_t i) { return {curve.value[i], curve.standard_error[i]}; }
 
-/// One row of numbers per seed. Sums of a row's numbers get their standard error from their spread over seeds, so that
-/// it does not matter how the numbers of a seed depend on each other.
+/// One row of numbers per seed. The standard error of a sum over a row comes from its spread over seeds, so that
+/// correlations within a seed count.
 class SeedRows {
  public:
   void add(std::vector<double> row) { rows_.push_back(std::move(row)); }
@@ -28,13 +28,13 @@ class SeedRows {
   std::vector<std::vector<double>> rows_;
 };
 
-/// Weights a_i with which the slope of the least-squares line through (x_i, y_i) is Σ a_i y_i. They are zero for the
-/// first `from` points, which take no part. Throws std::invalid_argument for fewer than two different x.
+/// Returns weights a_i such that the slope of the least-squares line through (x_i, y_i) is Σ a_i y_i, zero for the
+/// first `from` points, which are left out. Throws std::invalid_argument for fewer than two different x.
 std::vector<double> slope_weights(const std::vector<double>& x, std::size_t from = 0);
 
-/// Tests Σ weights_i y_i of rows against the same sum of a predicted curve. The prediction's error is taken as if those
-/// of all points were one; the tolerated bias is that of a bias of one sign, |Σ weights_i bias_i|. `precise` says of
-/// every point whether its prediction is precise enough; points of weight 0 do not count.
+/// Tests Σ weights_i y_i of rows against the same sum of a predicted curve. The prediction's errors are fully
+/// correlated; the biases have one sign: |Σ weights_i bias_i| is tolerated. `precise` says for every point whether its
+/// prediction is precise enough. Points of weight 0 do not count.
 Test sum_test(const SeedRows& measured, const Curve& predicted, const std::vector<bool>& precise, int replicates,
               const std::vector<double>& weights, const std::vector<double>& bias);
 

@@ -12,8 +12,8 @@
 
 namespace periscope::judge {
 
-/// The outcome of a test or of several; of several that of the largest. inconclusive: not rejected, but the test could
-/// not have detected an error as large as its limit (T22), or the prediction is too imprecise.
+/// The outcome of a test, or the largest of several. inconclusive: not rejected, but the test could not have detected
+/// an error as large as its limit (T22), or the prediction is too imprecise.
 enum class Verdict { not_checked, agrees, inconclusive, disagrees };
 inline constexpr std::array<std::string_view, 4> verdict_names{"not-checked", "agrees", "inconclusive", "disagrees"};
 static_assert(are_names_of<Verdict>(verdict_names));
@@ -30,8 +30,7 @@ inline constexpr int fewest_seeds = 4;
 /// The probability with which a test rejects a prediction that is off by its detectable error (T22).
 inline constexpr double wanted_power = 0.95;
 
-/// Tolerated biases are of first order in 1/width. Where half the variance of one logarithm is 1, that order says
-/// nothing.
+/// Tolerated biases are of first order in 1/width, which is meaningless once half the variance of a logarithm is 1.
 inline constexpr double largest_fluctuation = 2.0;
 
 /// A number and its standard error.
@@ -64,8 +63,8 @@ struct Test {
   int spread_degrees = 0;               ///< degrees of freedom of that
   bool replicates_given = false;        ///< theory.replicates, which does not follow the seeds
   std::string_view precision_key = {};  ///< key that makes the prediction more precise; "": that of its statistic
-  /// For a gradient without a bound on its bias: the variance of a logarithm, over seeds or over as many patterns as
-  /// there are heads, that is the reason, largest_fluctuation or more; 0 if the reason is the width.
+  /// For a gradient without a bound on its bias: the variance of a logarithm that is the reason, largest_fluctuation or
+  /// more; 0 if the reason is the width.
   double fluctuation = 0.0;
 
   Verdict verdict = Verdict::not_checked;                       ///< this and all below: filled by judge()
@@ -81,10 +80,9 @@ struct Test {
   [[nodiscard]] std::string group() const;
   /// (measured − predicted) in units of error(); 0 if both are exact and equal.
   [[nodiscard]] double z() const;
-  /// Standard error of measured − predicted: √(s² + s_p²). Where theory predicts the spread, seeds and replicates are
-  /// draws of one law if it is right, and this is the larger of that and its value for the variance pooled over both. A
-  /// right-skewed quantity has a small spread where its mean is low, which the pooled one mends, and a large one where
-  /// it is high, which the pooled one does not see: the larger of the two errs on neither side.
+  /// Standard error of measured − predicted: √(s² + s_p²), or if theory predicts the spread, the larger of that and its
+  /// value for the variance pooled over seeds and replicates. The own error is too small if a right-skewed quantity's
+  /// mean is low, the pooled one if it is high.
   [[nodiscard]] double error() const;
   /// Degrees of freedom of Student's t: those of the pooled variance, else Welch–Satterthwaite. At least 1.
   [[nodiscard]] double degrees() const;
