@@ -94,22 +94,17 @@ double rounding_of(const BoundCase& c, const TokenFacts& token, double condition
   return fp64.unit_roundoff() * (2.0 * classes + 16.0 + std::sqrt(2.0) * token.wrong_probability * roundings);
 }
 
-void fill_probabilities(const BoundCase& c, const std::vector<double>& logits, Evaluation& e) {
-  const auto classes = static_cast<std::size_t>(c.classes());
-  const std::vector<int> labels = c.labels();
-  for (std::size_t t = 0; t < labels.size(); ++t) {
-    const double* row = logits.data() + t * classes;
-    const auto label = static_cast<std::size_t>(labels[t]);
-    const double largest = *std::max_element(row, row + classes);
-    double wrong = 0.0;
-    for (std::size_t j = 0; j < classes; ++j) {
-      if (j != label) wrong += std::exp(row[j] - largest);
-    }
-    const double total = wrong + std::exp(row[label] - largest);
-    e.tokens[t].wrong_probability = wrong / total;
-    for (std::size_t j = 0; j < classes; ++j) {
-      e.wrong.push_back(j == label ? -e.tokens[t].wrong_probability : std::exp(row[j] - largest) / total);
-    }
+/// 1 − p_y and p − y of one token, from its logits.
+void fill_probabilities(std::span<const double> logits, std::size_t label, TokenFacts& token, Evaluation& e) {
+  const double largest = *std::ranges::max_element(logits);
+  double wrong = 0.0;
+  for (std::size_t j = 0; j < logits.size(); ++j) {
+    if (j != label) wrong += std::exp(logits[j] - largest);
+  }
+  const double total = wrong + std::exp(logits[label] - largest);
+  token.wrong_probability = wrong / total;
+  for (std::size_t j = 0; j < logits.size(); ++j) {
+    e.wrong.push_back(j == label ? -token.wrong_probability : std::exp(logits[j] - largest) / total);
   }
 }
 
@@ -128,16 +123,20 @@ void fill_growth(const SublayerRule& rule, std::span<const double> stream, std::
   if (magnitude > 0.0) token.cosine = std::copysign(1.0, rule.alpha * rule.beta) * dot / magnitude;
 }
 
-/// The facts of every token that follow from the signals of the forward pass.
-void fill_tokens(const BoundCase& c, const ModelSpec& model, const SignalKeeper& signals, Evaluation& e) {
+/// Fills the facts of every token from the signals of the forward pass.
+void fill_tokens(const BoundCase& c, const ModelSpec& model, const SignalKeeper& signals,
+                 std::span<const double> logits, Evaluation& e) {
   const auto host = [&](Signal signal) { return reference().to_host(signals.at(mlp_sublayer, signal)); };
   const std::vector<double> branch = host(Signal::B_out), sum = host(Signal::sum), x_out = host(Signal::x_out);
-  const auto width = static_cast<std::size_t>(c.width());
-  const auto units = static_cast<std::size_t>(c.units());
-  for (std::size_t t = 0; t < e.tokens.size(); ++t) {
-    TokenFacts& token = e.tokens[t];
-    const auto part = [&](std::span<const double> all) { return all.subspan(t * width, width); };
-    token.hidden = length(std::span(e.hidden).subspan(t * units, units));
+  const std::vector<int> labels = c.labels();
+  for (std::size_t t = 0; t < labels.size(); ++t) {
+    TokenFacts& token = e.tokens.emplace_back();
+    const auto part = [&](std::span<const double> all) {
+      const std::size_t size = all.size() / labels.size();
+      return all.subspan(t * size, size);
+    };
+    fill_probabilities(part(logits), static_cast<std::size_t>(labels[t]), token, e);
+    token.hidden = length(part(e.hidden));
     fill_growth(c.rule(), part(c.values("x")), part(branch), part(sum), token);
     double conditions = 0.0;
     const auto add = [&](std::string_view gain, const std::vector<double>& input) {
@@ -174,15 +173,13 @@ Evaluation evaluate(const BoundCase& c) {
   (void)step_backward(*tape.passes.back(), back_into_stack(tape, loss.doutput));
 
   Evaluation e;
-  e.tokens.resize(static_cast<std::size_t>(c.tokens()));
   e.beta = c.number("beta");
   if (model.unembedding) e.unembedding = theory::spectral_norm(c.values("unembedding"), model.vocab, model.width);
   e.module = ops.to_host(signals.at(mlp_sublayer, Signal::f_out));
   e.hidden = ops.to_host(signals.at(mlp_sublayer, Signal::hidden));
   e.gradient = ops.to_host(down.gradient);
   e.gradient_norm = length(e.gradient);
-  fill_probabilities(c, ops.to_host(loss.logits), e);
-  fill_tokens(c, model, signals, e);
+  fill_tokens(c, model, signals, ops.to_host(loss.logits), e);
   return e;
 }
 

@@ -108,24 +108,24 @@ bool in_range(const Evaluation& e, const std::vector<StatementOutcome>& outcomes
 
 }  // namespace
 
-std::string case_file(const std::string& out, const Statement& statement) {
-  return fmt::format("{}/violation-{}.json", out, statement.id);
+std::string case_file(const VerifyConfig& config, const Statement& statement) {
+  return fmt::format("{}/violation-{}.json", config.out, statement.id);
 }
 
-std::string table(const VerifyResult& r, const std::string& out) {
+std::string table(const VerifyResult& r) {
   const double scale = r.config.scale;
   std::string counterexamples;
   for (const StatementResult& s : r.statements) {
     if (!s.counterexample) continue;
     counterexamples += describe(s, scale);
-    if (out.empty() || !s.is_violated()) continue;
+    if (r.config.out.empty() || !s.is_violated()) continue;
     counterexamples +=
-        fmt::format("    again: periscope verify --replay {}{}\n", printable(case_file(out, *s.statement)),
+        fmt::format("    again: periscope verify --replay {}{}\n", printable(case_file(r.config, *s.statement)),
                     scale == 1.0 ? "" : fmt::format(" --scale {:g}", scale));
   }
   std::string table = statement_rows(r) + attack_rows(r) + massive_rows(r);
   if (!counterexamples.empty()) table += "\ncounterexamples\n" + counterexamples;
-  if (out.empty() && std::ranges::any_of(r.statements, &StatementResult::is_violated)) {
+  if (r.config.out.empty() && std::ranges::any_of(r.statements, &StatementResult::is_violated)) {
     table += "  with --out DIR the case of each violation is written into a file that --replay reads\n";
   }
   table += fmt::format("\n{} cases of seed {}", r.config.cases, r.config.seed);

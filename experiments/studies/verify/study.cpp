@@ -22,15 +22,15 @@ const std::vector<study::Flag<VerifyConfig>>& verify_flags() {
   return all;
 }
 
-Outcome outcome_of(const VerifyConfig& config, const std::string& out, stacks::Progress& progress) {
+Outcome outcome_of(const VerifyConfig& config, stacks::Progress& progress) {
   const VerifyResult result = verify::run(config, progress);
   if (result.stopped_early) return {.stopped_early = true};
-  Outcome outcome{.data = dataset_of(result), .table = table(result, out), .code = study::code_of(result.passed())};
-  if (out.empty()) return outcome;
-  outcome.write_files = [out, statements = result.statements](stacks::Progress& to) {
+  Outcome outcome{.data = dataset_of(result), .table = table(result), .code = study::code_of(result.passed())};
+  if (config.out.empty()) return outcome;
+  outcome.write_files = [config, statements = result.statements](stacks::Progress& to) {
     for (const StatementResult& s : statements) {
       if (!s.is_violated()) continue;
-      const std::string path = case_file(out, *s.statement);
+      const std::string path = case_file(config, *s.statement);
       write_file(path, case_json(s.counterexample->found).dump() + "\n");
       to.say(fmt::format("wrote {}\n", printable(path)));
     }
@@ -47,12 +47,13 @@ Job resolve_verify(const Request& request) {
   run.device = "reference";
   run.dtype = DType::f64;
   own.seed = run.seed;
+  own.out = run.out;
   Job job{.file = "verify", .run_options = run, .resolved = {}, .run = {}};
   job.resolved.printed["verify"] = {
       {"seed", own.seed}, {"cases", own.cases}, {"scale", own.scale}, {"starts", own.starts}};
   job.resolved.hashed = job.resolved.printed;
   if (own.replay.empty()) {
-    job.run = [own, out = run.out](stacks::Progress& progress) { return outcome_of(own, out, progress); };
+    job.run = [own](stacks::Progress& progress) { return outcome_of(own, progress); };
     return job;
   }
   for (const auto& [given, flag] : {std::pair{request.out.has_value(), "out"},

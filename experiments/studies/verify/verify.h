@@ -17,13 +17,14 @@ struct VerifyConfig {
   double scale = 1.0;       ///< on every bound that should hold
   int starts = 8;           ///< of every attack
   std::string replay = {};  ///< a file with one case, to be checked alone
+  std::string out = {};     ///< folder into which the cases of violations are written; "": none
 };
 
-/// The outcomes of one statement, over all cases or over those of one width. Quantiles are accurate to one bin.
+/// The outcomes of a statement, over all cases or those of one width. Quantiles are accurate to one bin.
 struct Tally {
   static constexpr int lowest = -12, highest = 4;  ///< exponents of ten at the ends of the histogram
   explicit Tally(int bins_per_decade = 600)
-      : per_decade(bins_per_decade), histogram(static_cast<std::size_t>((highest - lowest) * bins_per_decade)) {}
+      : per_decade(bins_per_decade), histogram(static_cast<std::size_t>((highest - lowest) * per_decade)) {}
 
   std::uint64_t cases = 0;
   std::uint64_t trivial = 0;  ///< the bound was infinite, or zero and met
@@ -56,8 +57,8 @@ struct StatementResult : Tally {
   [[nodiscard]] bool is_violated() const { return counterexample && statement->should_hold(); }
   /// "holds", "violated", "refuted", "not refuted", or "no case" if all bounds were trivial.
   [[nodiscard]] std::string_view verdict() const;
-  /// A statement that should hold passes without violations and counterexample, a false claim with a counterexample.
-  /// Neither passes if a ratio exceeds Statement::limit at its width.
+  /// A statement that should hold passes without violation and counterexample, a false claim with a counterexample;
+  /// both only if no ratio exceeds Statement::limit at its width.
   [[nodiscard]] bool passed() const;
 };
 
@@ -78,11 +79,10 @@ VerifyResult run(const VerifyConfig& config, stacks::Progress& progress);
 /// for one without a valid case.
 study::Outcome replay(const VerifyConfig& config);
 
-/// `out`: the folder into which the cases of violations are written; "" if none.
-std::string table(const VerifyResult& result, const std::string& out = "");
+std::string table(const VerifyResult& result);
 
-/// The file in the folder `out` that holds the case which violates a statement.
-std::string case_file(const std::string& out, const Statement& statement);
+/// The file for the case that violates a statement.
+std::string case_file(const VerifyConfig& config, const Statement& statement);
 
 const dataset::Schema& schema();
 dataset::Dataset dataset_of(const VerifyResult& result);
