@@ -43,11 +43,6 @@ std::vector<std::string> words_of(std::string_view text, char separator) {
   return words;
 }
 
-const Fact* find(const Facts& facts, std::string_view name) {
-  const auto it = std::ranges::find(facts, name, &Facts::value_type::first);
-  return it == facts.end() ? nullptr : &it->second;
-}
-
 void set(Facts& facts, std::string_view name, Fact value) {
   const auto it = std::ranges::find(facts, name, &Facts::value_type::first);
   if (it == facts.end()) {

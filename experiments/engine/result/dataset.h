@@ -64,10 +64,10 @@ struct JsonText {
   bool operator==(const JsonText&) const = default;
 };
 
-/// Facts about a whole result, by name. A file has JSON as text.
+/// Facts about a whole result, by name.
 using Fact = std::variant<std::string, double, std::int64_t, JsonText>;
 using Facts = std::vector<std::pair<std::string, Fact>>;
-const Fact* find(const Facts& facts, std::string_view name);
+/// Adds a fact, or replaces the one of that name.
 void set(Facts& facts, std::string_view name, Fact value);
 
 /// A result, of which files and JSON are images. Dimensions, columns and facts are the same for every run of one

@@ -1,11 +1,13 @@
 #include "experiments/engine/result/text_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <ranges>
+#include <utility>
 
 #include "experiments/engine/result/dataset.h"
 
@@ -81,25 +83,28 @@ void TextTable::add_note(std::string first, std::string words) {
   rows_.push_back({{std::move(first), std::move(words)}, true});
 }
 
-std::vector<std::string> broken(std::string_view line, std::size_t width) {
+std::vector<std::string> broken(std::string_view line, std::size_t width, std::optional<std::size_t> later) {
   if (printed_width(line) <= width) return {std::string(line)};
   std::vector<std::string> lines;
   const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
   std::string current(line.substr(0, begin));
   bool is_empty = true;
+  const auto end_line = [&] {
+    lines.push_back(std::exchange(current, {}));
+    width = later.value_or(width);
+  };
   for (std::string piece : pieces_of(line.substr(begin))) {
     if (!is_empty && printed_width(current) + 1 + printed_width(piece) > width) {
       current.erase(current.find_last_not_of(' ') + 1);
-      lines.push_back(std::move(current));
-      current.clear();
+      end_line();
       is_empty = true;
     }
     if (!is_empty) current += ' ';
-    for (std::size_t room = width; is_empty && printed_width(piece) + printed_width(current) > room;) {
-      const std::size_t end = std::max<std::size_t>(bytes_within(piece, room - printed_width(current)), 1);
-      lines.push_back(current + piece.substr(0, end));
-      current.clear();
+    while (is_empty && printed_width(piece) + printed_width(current) > width) {
+      const std::size_t end = std::max<std::size_t>(bytes_within(piece, width - printed_width(current)), 1);
+      current += piece.substr(0, end);
       piece.erase(0, end);
+      end_line();
     }
     current += piece;
     is_empty = false;
@@ -111,7 +116,7 @@ std::vector<std::string> broken(std::string_view line, std::size_t width) {
 std::string within_table_width(std::string_view text) {
   std::string all;
   while (!text.empty()) {
-    const std::size_t end = text.find('\n');
+    const std::size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
     const std::size_t gap = line.rfind("  ");
     const std::size_t begin = std::min(line.find_first_not_of(' '), table_width / 2);
@@ -122,16 +127,12 @@ std::string within_table_width(std::string_view text) {
       indent = begin + 2;
       head = {};
     }
-    const std::vector<std::string> lines = broken(line.substr(head.size()), table_width - printed_width(head));
-    std::string rest;
-    for (std::size_t i = 1; i < lines.size(); ++i) rest += (i > 1 ? " " : "") + lines[i];
-    all.append(head).append(lines.front());
-    if (!rest.empty()) {
-      for (const std::string& more : broken(rest, table_width - indent)) all += "\n" + std::string(indent, ' ') + more;
-    }
-    if (end == std::string_view::npos) break;
-    all += '\n';
-    text.remove_prefix(end + 1);
+    const std::string_view rest = line.substr(head.size());
+    all.append(head);
+    all += fmt::format("{}", fmt::join(broken(rest, table_width - printed_width(head), table_width - indent),
+                                       "\n" + std::string(indent, ' ')));
+    if (end < text.size()) all += '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return all;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,7 +47,8 @@ std::size_t printed_width(std::string_view text);
 
 /// One line as several of at most `width` columns, broken at spaces, but not next to "±", "/", "=" or "≤", and within a
 /// word that is longer than a line. A line that fits is unchanged.
-std::vector<std::string> broken(std::string_view line, std::size_t width);
+/// All lines but the first have `later` columns, if that is given.
+std::vector<std::string> broken(std::string_view line, std::size_t width, std::optional<std::size_t> later = {});
 
 /// `text` with every line that is wider than table_width broken: it continues below its last column, which begins after
 /// two spaces or more, or two columns further in than it begins where that leaves less than a third of the width.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "sim/measure/attention_entropy_probe.h"
 #include "sim/measure/model_reading.h"
@@ -59,42 +60,28 @@ void add_extremes(const ModelReading& reading, RecordedValues& values) {
   }
 }
 
-/// Mean and root mean square of a parameter's entries.
-struct Sizes {
-  double mean, root_mean_square;
-};
-
-Sizes sizes_of(const Backend& ops, const Tensor& x) {
-  const RowMoments rows = ops.row_moments(x);
-  double mean = 0.0;
-  double square = 0.0;
-  for (std::size_t i = 0; i < rows[Statistic::mean].size(); ++i) {
-    mean += rows[Statistic::mean][i];
-    square += rows[Statistic::second_moment][i];
-  }
-  const auto count = static_cast<double>(rows[Statistic::mean].size());
-  return {mean / count, std::sqrt(square / count)};
-}
-
 void add_parameters(const Backend& ops, const ResidentWeights& weights, const ModelSpec& model,
                     RecordedValues& values) {
-  const auto put = [&](const std::string& name, std::size_t length, int index, double value) {
+  const auto put = [&](const std::string& name, int length, int index, double value) {
     std::vector<double>& all = values[name];
-    all.resize(length, missing);
+    all.resize(static_cast<std::size_t>(length), missing);
     all[static_cast<std::size_t>(index)] = value;
   };
-  const auto layers = static_cast<std::size_t>(model.layers);
-  const auto sublayers = static_cast<std::size_t>(model.sublayers());
+  const auto mean = [](const std::vector<double>& x) {
+    return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
+  };
   for (const auto& [id, x] : weights.parameters()) {
-    const std::string_view name = name_of(id.weight);
-    if (id.part == ParameterId::Part::matrix && is_layer_matrix(id.weight)) {
-      put(fmt::format("root_mean_square.weight.{}", name), layers, id.layer(), sizes_of(ops, x).root_mean_square);
-    }
     const bool of_sublayer = id.weight == Weight::norm_a || id.weight == Weight::norm_b || id.weight == Weight::norm_c;
-    if (id.part == ParameterId::Part::gain && of_sublayer) {
-      const Sizes sizes = sizes_of(ops, x);
-      put(fmt::format("gain_mean.{}", name), sublayers, id.sublayer, sizes.mean);
-      put(fmt::format("gain_rms.{}", name), sublayers, id.sublayer, sizes.root_mean_square);
+    const bool is_matrix = id.part == ParameterId::Part::matrix && is_layer_matrix(id.weight);
+    if (!is_matrix && !(id.part == ParameterId::Part::gain && of_sublayer)) continue;
+    const std::string_view name = name_of(id.weight);
+    const RowMoments rows = ops.row_moments(x);
+    const double root_mean_square = std::sqrt(mean(rows[Statistic::second_moment]));
+    if (is_matrix) {
+      put(fmt::format("root_mean_square.weight.{}", name), model.layers, id.layer(), root_mean_square);
+    } else {
+      put(fmt::format("gain_mean.{}", name), model.sublayers(), id.sublayer, mean(rows[Statistic::mean]));
+      put(fmt::format("gain_rms.{}", name), model.sublayers(), id.sublayer, root_mean_square);
     }
   }
 }

@@ -11,30 +11,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Writes a state when enough time has passed since the last one: ten seconds, or fifty times what writing took.
-class Keeper {
- public:
-  Keeper(const Backend& ops, const StateFile* file, const std::function<void()>& on_state)
-      : ops_(ops), file_(file), on_state_(on_state) {}
-  void keep(const TrainingState& state, const CellHistory& history) {
-    if (file_ == nullptr) return;
-    const Clock::time_point begin = Clock::now();
-    file_->write(ops_, state, history);
-    if (on_state_) on_state_();
-    const Clock::time_point end = Clock::now();
-    next_ = end + std::max<Clock::duration>(std::chrono::seconds(10), 50 * (end - begin));
-  }
-  void keep_if_due(const Trainer& trainer, const CellHistory& history) {
-    if (Clock::now() >= next_) keep(trainer.state(), history);
-  }
-
- private:
-  const Backend& ops_;
-  const StateFile* file_;
-  const std::function<void()>& on_state_;
-  Clock::time_point next_ = Clock::now() + std::chrono::seconds(2);
-};
-
 bool is_over(const TrainCell& cell, int steps, const CellHistory& history) {
   return steps >= cell.train.steps || !history.is_finite();
 }
@@ -54,7 +30,15 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
     }
     trainer.restore(std::move(kept->state));
   }
-  Keeper keeper(ops, state, callbacks.on_state);
+  Clock::time_point next = Clock::now() + std::chrono::seconds(2);
+  const auto save = [&](const TrainingState& now) {
+    if (state == nullptr) return;
+    const Clock::time_point begin = Clock::now();
+    state->write(ops, now, history);
+    if (callbacks.on_state) callbacks.on_state();
+    const Clock::time_point end = Clock::now();
+    next = end + std::max<Clock::duration>(std::chrono::seconds(10), 50 * (end - begin));
+  };
   const Recorder recorder(ops, cell.spec, cell.train, corpus);
   const bool small = parts_of_micro_batch(cell.spec, cell.train, cell.dtype) > 1;
   bool ends_here = false;
@@ -73,12 +57,12 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
   record_if_due();
   while (!ends_here && !is_over(cell, trainer.steps(), history)) {
     if (callbacks.stop_requested && callbacks.stop_requested()) {
-      keeper.keep(trainer.state(), history);
+      save(trainer.state());
       throw stacks::Stopped();
     }
     history.add(trainer.step());
     record_if_due();
-    keeper.keep_if_due(trainer, history);
+    if (Clock::now() >= next) save(trainer.state());
     if (callbacks.on_step) callbacks.on_step();
   }
   TrainingState last = trainer.state();
@@ -86,7 +70,7 @@ TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& co
     last.optimizer.clear();
     if (callbacks.forgets_weights) last.parameters.clear();
   }
-  keeper.keep(last, history);
+  save(last);
   return {.cell = cell, .history = std::move(history), .parameters = std::move(last.parameters)};
 }
 
