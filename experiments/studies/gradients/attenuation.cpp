@@ -109,9 +109,8 @@ void require_rate(const GradientConfig& config) {
 }
 
 Result run_attenuation(const GradientConfig& config, stacks::Progress& progress) {
-  Stacks all(config);
-  for (auto* specs : {&all.measured, &all.predicted}) *specs = swept(config, *specs);
-  return run_cases("attenuation", config, all, config.run.seeds + 1, progress, measure_rates);
+  return run_cases("attenuation", config, swept(config, config.stacks()), swept(config, config.predicted_stacks()),
+                   config.run.seeds + 1, progress, measure_rates);
 }
 
 }  // namespace

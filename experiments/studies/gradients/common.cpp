@@ -110,16 +110,17 @@ void judge_together(const GradientConfig& config, std::vector<Case>& cases) {
   judge::judge(claims, config.agreement.familywise_error);
 }
 
-Result run_cases(const std::string& name, const GradientConfig& config, const Stacks& all, int tasks,
-                 stacks::Progress& progress, const Measure& measure) {
+Result run_cases(const std::string& name, const GradientConfig& config, const std::vector<StackSpec>& measured,
+                 const std::vector<StackSpec>& predicted, int tasks, stacks::Progress& progress,
+                 const Measure& measure) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const Work work{config, *backend, progress};
-  progress.begin("gradients " + name, static_cast<std::int64_t>(all.measured.size()) * tasks);
+  progress.begin("gradients " + name, static_cast<std::int64_t>(measured.size()) * tasks);
   Result result;
   result.stopped_early = stacks::until_stopped([&] {
-    for (std::size_t i = 0; i < all.measured.size(); ++i) {
+    for (std::size_t i = 0; i < measured.size(); ++i) {
       progress.throw_if_stop_requested();
-      result.cases.push_back(measure(work, all.measured[i], all.predicted[i]));
+      result.cases.push_back(measure(work, measured[i], predicted[i]));
     }
   });
   if (!result.stopped_early) judge_together(config, result.cases);

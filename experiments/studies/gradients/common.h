@@ -98,13 +98,6 @@ inline const std::string control_tests = "without_scores_verdict";
 /// Judges the tests and claims of all cases together.
 void judge_together(const GradientConfig& config, std::vector<Case>& cases);
 
-/// The stacks of an experiment: as measured, and as predicted.
-struct Stacks {
-  std::vector<StackSpec> measured, predicted;
-
-  explicit Stacks(const config::Config& config) : measured(config.stacks()), predicted(config.predicted_stacks()) {}
-};
-
 /// What the stacks of an experiment are measured and predicted with. Each seed and each prediction is a task of
 /// progress.
 struct Work {
@@ -123,10 +116,12 @@ struct Work {
                                            theory::GradientPaths paths = theory::GradientPaths::all) const;
 };
 
-/// Returns measure(work, spec, overridden) of every stack, judged together. `tasks` is the number of tasks per stack.
+/// Returns measure(work, spec, overridden) of every stack, as measured and as predicted, judged together. `tasks` is
+/// the number of tasks per stack.
 using Measure = std::function<Case(const Work&, const StackSpec&, const StackSpec&)>;
-Result run_cases(const std::string& name, const GradientConfig& config, const Stacks& all, int tasks,
-                 stacks::Progress& progress, const Measure& measure);
+Result run_cases(const std::string& name, const GradientConfig& config, const std::vector<StackSpec>& measured,
+                 const std::vector<StackSpec>& predicted, int tasks, stacks::Progress& progress,
+                 const Measure& measure);
 
 /// Returns how theory predicts gradients of a measured stack.
 theory::PredictionOptions prediction_options(const config::Config& config, const StackSpec& spec);

@@ -142,6 +142,11 @@ Case compare(const config::Config& config, const Sweep& own, const Sweep& pre) {
   return c;
 }
 
+/// An estimate of a logarithm as one of the number.
+judge::Estimate exponential(const judge::Estimate& log) {
+  return {std::exp(log.value), std::exp(log.value) * log.error};
+}
+
 /// G6 at every factor of the sweep: does Post > Pre > Peri hold beyond the noise?
 void judge_order(const GradientConfig& config, Result& result) {
   judge::ClaimVerdict verdict = judge::ClaimVerdict::not_testable;
@@ -152,26 +157,24 @@ void judge_order(const GradientConfig& config, Result& result) {
   const auto post = find("post");
   std::string& condition = result.facts["order_condition"];
   if (peri != result.cases.end() && post != result.cases.end() && config.run.seeds >= judge::fewest_seeds) {
-    // Tests of both ratios against 1, whose rejection shows a sign of the logarithm.
-    std::vector<judge::Test> low, high;
+    // Tests of both ratios against 1, whose rejection shows a sign of the logarithm: Peri's first, then Post's.
     const std::size_t factors = config.down_factors.size();
-    for (std::size_t i = 0; i < factors; ++i) {
-      for (const auto& [tests, c] : {std::pair(&low, peri), std::pair(&high, post)}) {
-        tests->push_back({.measured = judge::entry(c->measured.at("log_ratio"), i), .seeds = config.run.seeds});
+    std::vector<judge::Test> tests;
+    for (const auto& c : {peri, post}) {
+      for (std::size_t i = 0; i < factors; ++i) {
+        tests.push_back({.measured = judge::entry(c->measured.at("log_ratio"), i), .seeds = config.run.seeds});
       }
     }
-    std::vector<judge::Test*> tests;
-    for (auto* side : {&low, &high}) {
-      for (judge::Test& test : *side) tests.push_back(&test);
-    }
-    judge::judge(tests, {config.agreement.familywise_error});
-    const auto sign_of = [](const judge::Test& test) {
-      return !judge::disagrees(test) ? 0 : test.measured.value > 0.0 ? 1 : -1;
+    std::vector<judge::Test*> all;
+    for (judge::Test& test : tests) all.push_back(&test);
+    judge::judge(all, {config.agreement.familywise_error});
+    const auto sign = [&](std::size_t i) {
+      return !judge::disagrees(tests[i]) ? 0 : tests[i].measured.value > 0.0 ? 1 : -1;
     };
     std::size_t holds = 0, fails = 0;
     for (std::size_t i = 0; i < factors; ++i) {
-      holds += sign_of(low[i]) < 0 && sign_of(high[i]) > 0 ? 1 : 0;
-      fails += sign_of(low[i]) > 0 || sign_of(high[i]) < 0 ? 1 : 0;
+      holds += sign(i) < 0 && sign(factors + i) > 0 ? 1 : 0;
+      fails += sign(i) > 0 || sign(factors + i) < 0 ? 1 : 0;
     }
     verdict = holds == factors ? judge::ClaimVerdict::holds
               : holds > 0      ? judge::ClaimVerdict::holds_with_condition
@@ -180,19 +183,13 @@ void judge_order(const GradientConfig& config, Result& result) {
     condition = fmt::format("holds at {} of {} sizes of the MLP's output", holds, factors);
     const judge::Estimate crossing = peri->test("log_crossing").measured;
     if (std::isfinite(crossing.value)) {
-      const double at = std::exp(crossing.value);
-      condition += fmt::format("; Peri < Pre needs rms a > {}", judge::plus_minus({at, at * crossing.error}));
+      condition += fmt::format("; Peri < Pre needs rms a > {}", judge::plus_minus(exponential(crossing)));
     }
   }
   result.facts["order_claim"] = judge::name_of(verdict);
 }
 
 bool is_pre(const StackSpec& spec) { return spec.model.placement.name == "pre"; }
-
-/// An estimate of a logarithm as one of the number.
-judge::Estimate exponential(const judge::Estimate& log) {
-  return {std::exp(log.value), std::exp(log.value) * log.error};
-}
 
 /// "12.3 %", or that it is no number, as of a stack that diverged.
 std::string percent(double share) {
@@ -263,7 +260,7 @@ Result run_crossover(const GradientConfig& config, stacks::Progress& progress) {
     sweeps.push_back(sweep_of(work, spec, overridden));
     return Case{.spec = spec};
   };
-  Result result = run_cases("crossover", config, Stacks(config), tasks, progress, measure);
+  Result result = run_cases("crossover", config, config.stacks(), config.predicted_stacks(), tasks, progress, measure);
   if (result.stopped_early) return result;
   result.cases.clear();  // a case compares two stacks
   const Sweep& pre = *std::ranges::find_if(sweeps, is_pre, &Sweep::spec);

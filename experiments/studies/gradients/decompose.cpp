@@ -17,10 +17,6 @@ double dot(const Backend& ops, const Tensor& x, const Tensor& y) {
   return std::accumulate(rows.begin(), rows.end(), 0.0);
 }
 
-double cosine(const Backend& ops, const Tensor& x, const Tensor& y) {
-  return dot(ops, x, y) / std::sqrt(dot(ops, x, x) * dot(ops, y, y));
-}
-
 }  // namespace
 
 Tensor branch_gradient(const StackContext& c, int l, const Tensor& x, const Tensor& dsum) {
@@ -46,20 +42,18 @@ GradientPathSizes decompose_gradient(const StackContext& c, const Tensor& input,
   const auto depths = static_cast<std::size_t>(m.sublayers()) + 1;
 
   GradientPathSizes sizes;
-  const Tensor top = gradient(depths - 1);
-  Tensor skip = top;
+  Tensor skip = gradient(depths - 1);
   Tensor rest = c.ops.scale(0.0, skip);
   const auto record = [&](std::size_t i) {
     const Tensor whole = gradient(i);
     sizes.total[i] = dot(c.ops, whole, whole);
     sizes.skip[i] = dot(c.ops, skip, skip);
     sizes.rest[i] = dot(c.ops, rest, rest);
-    sizes.cosine[i] = cosine(c.ops, skip, whole);
     const Tensor missing = c.ops.axpby(1.0, whole, -1.0, c.ops.axpby(1.0, skip, 1.0, rest));
     sizes.error = larger(sizes.error, std::sqrt(dot(c.ops, missing, missing) / sizes.total[i]));
   };
-  for (auto* values : {&sizes.total, &sizes.skip, &sizes.rest, &sizes.cosine}) values->resize(depths);
-  for (auto* values : {&sizes.branch, &sizes.branch_cosine}) values->resize(depths - 1);
+  for (auto* values : {&sizes.total, &sizes.skip, &sizes.rest}) values->resize(depths);
+  sizes.branch.resize(depths - 1);
   record(depths - 1);
   for (int l = m.sublayers() - 1; l >= 0; --l) {
     const auto i = static_cast<std::size_t>(l);
@@ -74,7 +68,6 @@ GradientPathSizes decompose_gradient(const StackContext& c, const Tensor& input,
     skip = c.ops.scale(rule.alpha, through_c(skip));
     rest = c.ops.axpby(rule.alpha, through_c(rest), 1.0, branch);
     sizes.branch[i] = dot(c.ops, branch, branch);
-    sizes.branch_cosine[i] = cosine(c.ops, branch, top);
     record(i);
   }
   return sizes;

@@ -14,9 +14,7 @@ namespace periscope::gradients {
 /// Without norm C and with alpha = 1 this is s_i = g_2L and r_i = Σ_{k ≥ i} b_k: Wang et al.'s Eq. 6 (G11).
 struct GradientPathSizes {
   std::vector<double> total, skip, rest;  ///< squared norms of g_i, s_i, r_i over all tokens, i = 0 … 2L
-  std::vector<double> cosine;             ///< of s_i and g_i
   std::vector<double> branch;             ///< squared norm of b_i, i = 0 … 2L−1
-  std::vector<double> branch_cosine;      ///< of b_i and g_2L
   double error = 0.0;                     ///< largest ‖g_i − s_i − r_i‖/‖g_i‖ over depths; NaN if one is
 };
 

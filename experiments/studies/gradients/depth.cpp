@@ -152,7 +152,7 @@ void require_depths(const GradientConfig& config) {
 
 Result run_depth(const GradientConfig& config, stacks::Progress& progress) {
   const int tasks = static_cast<int>(config.layers.size()) * (config.run.seeds + 1);
-  return run_cases("depth", config, Stacks(config), tasks, progress, measure_law);
+  return run_cases("depth", config, config.stacks(), config.predicted_stacks(), tasks, progress, measure_law);
 }
 
 }  // namespace

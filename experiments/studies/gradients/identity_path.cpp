@@ -16,9 +16,7 @@
 /// connections alone.
 namespace periscope::gradients {
 
-static auto parts(GradientPathSizes& s) {
-  return std::tie(s.total, s.skip, s.rest, s.cosine, s.branch, s.branch_cosine, s.error);
-}
+static auto parts(GradientPathSizes& s) { return std::tie(s.total, s.skip, s.rest, s.branch, s.error); }
 
 namespace {
 
@@ -40,8 +38,8 @@ GradientPathSizes decompose_seed(const config::Config& config, const Backend& ba
 
 using PathRows = std::map<std::string, judge::SeedRows>;
 
-/// Adds a seed: shares ‖s‖²/(‖s‖² + ‖r‖²), log (‖s_i‖/‖g_2L‖), the cosine of s_i and g_i at depths 0 … 2L; ‖b_i‖/‖g_2L‖
-/// and the cosine of b_i and g_2L, 0 … 2L−1. Returns the largest |‖s_i‖/‖g_2L‖ − 1|.
+/// Adds a seed: shares ‖s‖²/(‖s‖² + ‖r‖²) and log (‖s_i‖/‖g_2L‖) at depths 0 … 2L, ‖b_i‖/‖g_2L‖ at 0 … 2L−1. Returns
+/// the largest |‖s_i‖/‖g_2L‖ − 1|.
 double add(const GradientPathSizes& sizes, PathRows& rows, Case& c) {
   std::vector<double> shares, logs, branches;
   double skip_change = 0.0;
@@ -55,9 +53,7 @@ double add(const GradientPathSizes& sizes, PathRows& rows, Case& c) {
   for (const double b : sizes.branch) branches.push_back(std::sqrt(b / top));
   rows["skip_share"].add(shares);
   rows["log_skip"].add(logs);
-  rows["skip_cosine"].add(sizes.cosine);
   rows["branch_term"].add(branches);
-  rows["branch_cosine"].add(sizes.branch_cosine);
   c.identity_error = larger(c.identity_error, sizes.error);
   return skip_change;
 }
@@ -159,7 +155,8 @@ void require_one_stream(const GradientConfig& config) {
 
 /// One task per seed and two per stack: predictions of all paths and of the skip path.
 Result run_identity_path(const GradientConfig& config, stacks::Progress& progress) {
-  return run_cases("identity-path", config, Stacks(config), config.run.seeds + 2, progress, decompose);
+  return run_cases("identity-path", config, config.stacks(), config.predicted_stacks(), config.run.seeds + 2, progress,
+                   decompose);
 }
 
 }  // namespace
@@ -170,10 +167,8 @@ Experiment identity_path_experiment() {
   add_compared(columns, {"skip_share", "case depth", "1", "share of the skip path in the gradient"});
   add_compared(columns, {"log_skip", "case depth", "nat",
                          "log norm of the gradient that came down the skip connections alone, over that at the top"});
-  add_measured(columns, {"skip_cosine", "case depth", "1", "cosine of the skip path's gradient and the whole"});
   add_measured(columns,
                {"branch_term", "case sublayer", "1", "norm of a branch's term over that of the top's gradient"});
-  add_measured(columns, {"branch_cosine", "case sublayer", "1", "cosine of a branch's term and the top's gradient"});
   columns.column({"identity_error", "case", "1", "largest norm of g - s - r over that of g"}, &Case::identity_error)
       .column({"identity_bound", "case", "1", "what rounding may make of it"}, &Case::identity_bound);
   add_verdict(columns, "verdict", "case", "agreement of the share with theory at its worst depth (T19)");

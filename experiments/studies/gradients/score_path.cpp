@@ -103,7 +103,8 @@ std::string score_path_table(const GradientConfig&, const Result& result) {
 
 /// One task per seed and two per stack: predictions with the score path and without.
 Result run_score_path(const GradientConfig& config, stacks::Progress& progress) {
-  return run_cases("score-path", config, Stacks(config), config.run.seeds + 2, progress, measure_shares);
+  return run_cases("score-path", config, config.stacks(), config.predicted_stacks(), config.run.seeds + 2, progress,
+                   measure_shares);
 }
 
 }  // namespace
@@ -121,7 +122,7 @@ Experiment score_path_experiment() {
           .question = "What queries and keys carry of the gradient, and a theory that leaves it out",
           .configuration = "score_path.toml",
           .columns = columns,
-          .schema = dataset::Schema("score_path", 3,
+          .schema = dataset::Schema("score_path", 4,
                                     {{"case"},
                                      {"depth", Type::integer, "1", "sublayers passed; 0 is the stack's input"},
                                      {"layer", Type::integer, "1", "layer, from 0"}},
