@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns true if anything has that name; whether it can be read turns out when it is opened.
+/// Returns true if anything has that name, readable or not.
 bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error) || (error && error != std::errc::no_such_file_or_directory);
@@ -27,7 +27,7 @@ bool is_there(const fs::path& path) {
 constexpr std::string_view spaces = " \t\r\n";
 constexpr std::string_view separators = " \t\r\n,";
 
-/// A file of ids or of text. Beyond the limit nobody means all of it, and encoding would take many times its size.
+/// Reads a file of ids or of text. A larger one is an error: encoding would take many times its size.
 std::string contents(const std::string& path) {
   const TextFile file = config::read_text_file(path);
   if (file.size > file.head.size()) {
@@ -36,7 +36,7 @@ std::string contents(const std::string& path) {
   return file.head;
 }
 
-/// A list of ids, wherever it stands: a flag's text or a file's.
+/// A list of ids, the text of a flag or of the file that it names.
 struct IdList {
   std::string where;  ///< for messages: "--tokens" or the file
   bool in_file;
@@ -49,36 +49,6 @@ struct IdList {
   }
 };
 
-/// Ids separated by spaces or by one comma, with spaces around it or without; a comma may follow the last. A JSON list
-/// has brackets around them.
-std::vector<int> parse_ids(const IdList& list) {
-  std::string_view text = list.text;
-  const auto trim = [](std::string_view s) {
-    const std::size_t first = s.find_first_not_of(spaces);
-    return first == std::string_view::npos ? std::string_view{}
-                                           : s.substr(first, s.find_last_not_of(spaces) - first + 1);
-  };
-  text = trim(text);
-  if (text.starts_with('[')) {
-    if (!text.ends_with(']')) list.fail("a list that begins with [ does not end with ]");
-    text = trim(text.substr(1, text.size() - 2));
-  }
-  std::vector<int> ids;
-  while (!text.empty()) {
-    if (text.front() == ',') list.fail(fmt::format("entry {} is empty: expected a token id", ids.size()));
-    const std::string_view word = text.substr(0, text.find_first_of(separators));
-    const auto id = parse_whole_number(word, std::numeric_limits<int>::min());
-    if (!id) {
-      list.fail(fmt::format("entry {} is {}: expected a token id, a whole number", ids.size(), in_quotes(word)));
-    }
-    ids.push_back(static_cast<int>(*id));
-    text = trim(text.substr(word.size()));
-    if (text.starts_with(',')) text = trim(text.substr(1));
-  }
-  if (ids.empty()) list.fail("no token ids");
-  return ids;
-}
-
 IdList id_list(const std::string& flag, const std::string& value) {
   const bool is_list = value.find_first_not_of("0123456789-+[]" + std::string(separators)) == std::string::npos;
   if (is_list) return {flag, false, value};
@@ -88,19 +58,41 @@ IdList id_list(const std::string& flag, const std::string& value) {
   return {value, true, contents(value)};
 }
 
-void check_range(const IdList& list, const std::vector<int>& ids, int least, int vocab, std::string_view what) {
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= least && ids[i] < vocab) continue;
-    list.fail(fmt::format("{} {} is {}: expected {} to {}, the model's vocabulary", what, i, ids[i], least, vocab - 1));
-  }
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = std::min(text.find_first_not_of(spaces), text.size());
+  return text.substr(first, text.find_last_not_of(spaces) + 1 - first);
 }
 
-/// What to do about a tokenizer that only libraries of Python can read.
+/// Ids from `least` on below `vocab`, separated by spaces or by one comma, with spaces around it or without; a comma
+/// may follow the last. A JSON list has brackets around them.
+std::vector<int> parse_ids(const IdList& list, int least, int vocab) {
+  std::string_view text = trimmed(list.text);
+  if (text.starts_with('[')) {
+    if (!text.ends_with(']')) list.fail("a list that begins with [ does not end with ]");
+    text = trimmed(text.substr(1, text.size() - 2));
+  }
+  std::vector<int> ids;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find_first_of(separators));
+    const auto id = parse_whole_number(word, least, vocab - 1);
+    if (!id) {
+      list.fail(fmt::format("entry {} is {}: expected {}, in the model's vocabulary", ids.size(), in_quotes(word),
+                            whole_number_words(least, vocab - 1)));
+    }
+    ids.push_back(static_cast<int>(*id));
+    text = trimmed(text.substr(word.size()));
+    if (text.starts_with(',')) text = trimmed(text.substr(1));
+  }
+  if (ids.empty()) list.fail("no token ids");
+  return ids;
+}
+
+/// What to do about a tokenizer that only Python libraries read.
 constexpr const char* other_ways =
     "unsupported tokenizer: Periscope's Python module reads a tokenizer.json, as in `python -m periscope run probe DIR "
     "--text FILE`; for others encode elsewhere and pass --tokens";
 
-/// The files with which other tokenisers come.
+/// Returns a file in `folder` that identifies an unsupported tokenizer, or "".
 std::string other_tokenizer(const std::string& folder) {
   constexpr std::array names{"tokenizer.json", "tokenizer.model", "vocab.json",
                              "vocab.txt",      "merges.txt",      "spiece.model"};
@@ -131,9 +123,10 @@ std::unique_ptr<Tokenizer> find_tokenizer(const std::string& choice, int vocab, 
                                           std::string& name) {
   name = "bytes";
   if (choice == "bytes") {
-    if (vocab < 256)
+    if (vocab < 256) {
       throw ConfigError(
           fmt::format("--tokenizer bytes: the model's vocabulary has {} ids, expected 256 or more", vocab));
+    }
     return std::make_unique<ByteTokenizer>();
   }
   std::vector<std::string> files;
@@ -163,12 +156,10 @@ std::unique_ptr<Tokenizer> find_tokenizer(const std::string& choice, int vocab, 
 }
 
 void check_length(std::size_t count, const ModelSpec& model, bool chosen) {
-  const auto positions =
-      static_cast<std::size_t>(std::max(0, model.embedding.positions - model.embedding.position_offset));
-  if (model.embedding.positions > 0 && count > positions) {
-    throw ConfigError(
-        fmt::format("{} tokens: expected at most {}, the model's positions; --max-tokens {} takes the first", count,
-                    positions, positions));
+  const int positions = std::max(0, model.embedding.positions - model.embedding.position_offset);
+  if (model.embedding.positions > 0 && count > static_cast<std::size_t>(positions)) {
+    throw ConfigError(fmt::format(
+        "{0} tokens: expected at most {1}, the model's positions; --max-tokens {1} takes the first", count, positions));
   }
   if (!chosen && count > static_cast<std::size_t>(most_tokens)) {
     throw ConfigError(
@@ -189,17 +180,14 @@ TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, c
   TokenInput input;
   input.tokenizer = find_tokenizer(source.tokenizer, model.vocab, folder, input.tokenizer_name);
   if (!source.tokens.empty()) {
-    const IdList list = id_list("--tokens", source.tokens);
-    input.ids = parse_ids(list);
-    check_range(list, input.ids, 0, model.vocab, "token");
+    input.ids = parse_ids(id_list("--tokens", source.tokens), 0, model.vocab);
   } else {
     input.ids = text_ids(source, model, folder, input);
   }
   const std::size_t read = input.ids.size();
   if (!source.labels.empty()) {
     const IdList list = id_list("--labels", source.labels);
-    input.labels = parse_ids(list);
-    check_range(list, input.labels, no_label, model.vocab, "label");
+    input.labels = parse_ids(list, no_label, model.vocab);
     if (input.labels.size() != read) {
       list.fail(fmt::format("{} labels for {} tokens: expected one each (-1 for none)", input.labels.size(), read));
     }
