@@ -229,14 +229,6 @@ void require_same(std::string_view key, const T& measured, const T& overridden) 
                                 overridden, measured));
 }
 
-/// Throws ConfigError unless the measured stack `a` and the stack `b` that theory predicts for it can be compared.
-void require_comparable_override(const StackSpec& a, const StackSpec& b) {
-  require_same("model.layers", a.model.layers, b.model.layers);
-  require_same("input.tokens", a.input.tokens, b.input.tokens);
-  require_same("input.path", a.input.path, b.input.path);
-  if (a.input.kind != InputKind::gaussian) require_same("model.vocab", a.model.vocab, b.model.vocab);
-}
-
 /// One configuration of all combinations.
 Config merged(const std::vector<Config>& each, const Lists& lists) {
   Config config = each.front();
@@ -269,12 +261,17 @@ void override_theory(Known known, const Lists& lists, const std::vector<std::str
   });
   const std::vector<StackSpec> measured = config.stacks();
   for (std::size_t i = 0; i < measured.size(); ++i) {
-    // It may follow from init.std and init.truncation, which the theory may override for the matrices alone.
-    if (!overrides_input) config.overridden[i].input.second_moment = measured[i].input.second_moment;
-    require_comparable_override(measured[i], config.overridden[i]);
-    config.overridden[i].input.text = measured[i].input.text;
-    config.overridden[i].label = measured[i].label;
-    config.overridden[i].settings = measured[i].settings;
+    const StackSpec& stack = measured[i];
+    StackSpec& told = config.overridden[i];
+    // It may follow from init.std and init.truncation, which may be overridden for the matrices alone.
+    if (!overrides_input) told.input.second_moment = stack.input.second_moment;
+    require_same("model.layers", stack.model.layers, told.model.layers);
+    require_same("input.tokens", stack.input.tokens, told.input.tokens);
+    require_same("input.path", stack.input.path, told.input.path);
+    if (stack.input.kind != InputKind::gaussian) require_same("model.vocab", stack.model.vocab, told.model.vocab);
+    told.input.text = stack.input.text;
+    told.label = stack.label;
+    told.settings = stack.settings;
   }
   config.theory = overridden.front().theory;
   config.theory_settings = theory_settings;

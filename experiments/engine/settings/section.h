@@ -1,5 +1,8 @@
 #pragma once
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,8 +30,8 @@ nlohmann::ordered_json placement_json(const Placement& placement);     ///< its 
 nlohmann::ordered_json layer_placements_json(const ModelSpec& model);  ///< as model.layer_placement has them
 std::string toml_text(const nlohmann::ordered_json& value);            ///< "1e-6", "[0.0, 1.0]", "\"peri\""
 
-/// Reads the keys of `section` out of the table that `reader` stands at; others stay as they are. What is swept is
-/// only noted as known: it may be a list. Throws ConfigError for a value of the wrong type.
+/// Reads the given keys of `section` from a table. Swept keys, which may be lists, only become known. Throws
+/// ConfigError for a value of the wrong type.
 template <class S>
 void read_keys(TomlReader& reader, const Section<S>& section, S& values) {
   for (const Key<S>& key : section.keys) {
@@ -57,7 +60,7 @@ void read_section(TomlReader root, const Section<S>& section, S& values) {
   read_keys(reader, section, values);
 }
 
-/// The value of a key; null for a choice that was not made.
+/// The value of a key; null for an unset optional.
 template <class S>
 nlohmann::ordered_json value_json(const Key<S>& key, const S& values) {
   return std::visit(
@@ -81,7 +84,7 @@ nlohmann::ordered_json value_json(const Key<S>& key, const S& values) {
       key.field);
 }
 
-/// Every key that says what is computed, with its value, in the order of the rows.
+/// Every key that influences a result with its value, in the order of the rows.
 template <class S>
 nlohmann::ordered_json section_json(const Section<S>& section, const S& values) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
@@ -137,19 +140,15 @@ AnySection any_section(const Section<S>& section) {
                  }};
   const S standard;
   for (const Key<S>& key : section.keys) {
-    std::string meaning(key.meaning);
     std::vector<std::string> choices;
     if (const auto* words = std::get_if<WordField<S>>(&key.field)) {
       choices.assign(words->names.begin(), words->names.end());
-    }
-    if (meaning.empty()) {
-      for (const std::string& name : choices) meaning += (meaning.empty() ? "" : ", ") + name;
     }
     any.keys.push_back(
         {.name = any.name + "." + std::string(key.name),
          .standard = key.standard.empty() ? toml_text(value_json(key, standard)) : std::string(key.standard),
          .unit = value_json(key, standard).is_number() ? std::string(key.unit) : "",
-         .meaning = meaning,
+         .meaning = key.meaning.empty() ? fmt::format("{}", fmt::join(choices, ", ")) : std::string(key.meaning),
          .type = type_of(key),
          .choices = choices,
          .swept = key.swept});

@@ -17,12 +17,11 @@
 namespace periscope::config {
 namespace {
 
-/// Our keys have at most three parts, as agreement.power_limit.variance. The TOML parser makes a table of every part
-/// and frees these tables by recursion, so a key of 100 000 parts would overflow the stack.
+/// Real keys have at most three parts, as agreement.power_limit.variance. toml++ frees the tables of a key's parts by
+/// recursion, so a key of 100 000 parts would overflow the stack.
 constexpr int most_key_parts = 16;
 
-/// The first line with far more dots between its keys than any key has parts, or 0. Texts in quotes are not told from
-/// keys: none has a thousand dots and no comma.
+/// Returns the first line with over 1000 dots in a row without a delimiter, or 0. Quoted texts count like keys.
 int line_with_deep_keys(std::string_view text) {
   constexpr int most_dots = 1000;
   constexpr std::string_view delimiters = "=,[]{}\"'#\n";
@@ -36,14 +35,13 @@ int line_with_deep_keys(std::string_view text) {
   return 0;
 }
 
-/// The text of a configuration file. Throws ConfigError that says why there is none.
+/// Reads a configuration file. Throws ConfigError.
 std::string read_text(const std::string& file) {
   constexpr std::size_t most_bytes = 1 << 20;
   std::string text;
   try {
     const MappedFile mapped(file);
-    const auto* bytes = reinterpret_cast<const char*>(mapped.bytes().data());
-    text.assign(bytes, std::min(mapped.bytes().size(), most_bytes + 1));
+    text.assign(reinterpret_cast<const char*>(mapped.bytes().data()), std::min(mapped.bytes().size(), most_bytes + 1));
   } catch (const InputError& error) {
     throw ConfigError(
         fmt::format("--config {}{}", shortened(file), std::string_view(error.what()).substr(file.size())));
@@ -70,6 +68,28 @@ std::shared_ptr<Tree> parsed(const std::string& file, const std::string& text,
   }
   for (const std::string& setting : settings) apply_setting(tree->values, setting, "--set");
   return tree;
+}
+
+/// Sets the value at a dotted path below `table`, and below every entry of a list of tables on the way. Calls `fail`
+/// with a part of the path that is not a table.
+template <class Fail>
+void set_value(toml::table& table, std::string_view path, toml::node& value, const Fail& fail) {
+  const std::size_t dot = path.find('.');
+  const std::string key(path.substr(0, dot));
+  if (dot == std::string_view::npos) {
+    table.insert_or_assign(key, value);
+    return;
+  }
+  const auto set_below = [&](toml::node& node) {
+    if (!node.is_table()) fail(key);
+    set_value(*node.as_table(), path.substr(dot + 1), value, fail);
+  };
+  toml::node& node = table.insert(key, toml::table{}).first->second;
+  if (toml::array* list = node.as_array()) {
+    for (toml::node& entry : *list) set_below(entry);
+  } else {
+    set_below(node);
+  }
 }
 
 }  // namespace
@@ -118,13 +138,11 @@ std::string take(const toml::node& node, DepthExpression& target) {
   double number = 0.0;
   const auto* text = node.as_string();
   const auto expression = text == nullptr ? std::nullopt : DepthExpression::parse(text->get());
-  if (take(node, number).empty()) {
-    target = number;
-  } else if (expression) {
-    target = *expression;
-  } else {
+  const bool is_number = take(node, number).empty();
+  if (!is_number && !expression) {
     return "a number, or an expression in L (layers) and l (additions before), as \"2L\" or \"1/sqrt(l+1)\"";
   }
+  target = is_number ? DepthExpression(number) : *expression;
   return {};
 }
 
@@ -210,19 +228,15 @@ std::shared_ptr<const Tree> overridden_tree(const Tree& tree, const std::vector<
 
 std::string key_of_setting(const std::string& setting, std::string_view flag) {
   const auto equals = setting.find('=');
-  const auto fail = [&](const std::string& why) {
-    throw ConfigError(fmt::format("{} {}: {}", flag, shortened(setting), why));
+  const auto require = [&](bool holds, const std::string& why) {
+    if (!holds) throw ConfigError(fmt::format("{} {}: {}", flag, shortened(setting), why));
   };
-  if (equals == std::string::npos || equals == 0) {
-    fail(fmt::format("expected key=value, as in {} model.width=256", flag));
-  }
+  require(equals != std::string::npos && equals > 0, fmt::format("expected key=value, as in {} model.width=256", flag));
   std::string key = setting.substr(0, equals);
-  if (key.front() == '.' || key.back() == '.' || key.find("..") != std::string::npos) {
-    fail("the key has an empty part, expected one as model.width");
-  }
-  if (const auto dots = std::ranges::count(key, '.'); dots >= most_key_parts) {
-    fail(fmt::format("the key has {} parts, expected at most {}", dots + 1, most_key_parts));
-  }
+  require(key.front() != '.' && key.back() != '.' && key.find("..") == std::string::npos,
+          "the key has an empty part, expected one as model.width");
+  const auto parts = std::ranges::count(key, '.') + 1;
+  require(parts <= most_key_parts, fmt::format("the key has {} parts, expected at most {}", parts, most_key_parts));
   return key;
 }
 
@@ -247,27 +261,9 @@ void apply_setting(toml::table& table, const std::string& setting, std::string_v
     }
     parsed = toml::table{{"value", value}};
   }
-  std::vector<toml::table*> tables{&table};
-  std::istringstream path(dotted);
-  std::string key;
-  std::string rest;
-  std::getline(path, key, '.');
-  while (std::getline(path, rest, '.')) {
-    std::vector<toml::table*> below;
-    for (toml::table* one : tables) {
-      toml::node& node = one->insert(key, toml::table{}).first->second;
-      if (!node.is_array()) below.push_back(node.as_table());
-      if (auto* list = node.as_array()) {  // a run goes through them
-        for (toml::node& entry : *list) below.push_back(entry.as_table());
-      }
-    }
-    if (std::ranges::find(below, nullptr) != below.end()) {
-      throw ConfigError(fmt::format("{} {}: {} is not a table", flag, shortened(setting), key));
-    }
-    tables = std::move(below);
-    key = rest;
-  }
-  for (toml::table* one : tables) one->insert_or_assign(key, *parsed.get("value"));
+  set_value(table, dotted, *parsed.get("value"), [&](const std::string& key) {
+    throw ConfigError(fmt::format("{} {}: {} is not a table", flag, shortened(setting), key));
+  });
 }
 
 }  // namespace periscope::config

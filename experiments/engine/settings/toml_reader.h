@@ -16,8 +16,8 @@
 
 namespace periscope::config {
 
-/// The values of a configuration by path: those of a file, with settings "a.b=value" on top. A value knows the line of
-/// the file that it comes from; copies of toml++'s nodes do not, so a tree is shared, not copied.
+/// The values of a configuration by path: those of a file, overridden by settings "a.b=value". A value knows its line
+/// in the file; copies of toml++'s nodes do not, so a tree is shared, not copied.
 struct Tree {
   std::string file;  ///< "" for none
   std::string text;  ///< of the file
@@ -25,25 +25,25 @@ struct Tree {
   toml::table values;
 };
 
-/// Reads the file, and sets `settings` (--set) on top. Throws ConfigError.
+/// Reads the file and applies `settings` (--set). Throws ConfigError.
 std::shared_ptr<const Tree> read_tree(const std::string& file, const std::vector<std::string>& settings = {});
-/// `tree` with `theory_settings` (--theory-set) on top. Throws ConfigError.
+/// Returns `tree` with `theory_settings` (--theory-set) applied. Throws ConfigError.
 std::shared_ptr<const Tree> overridden_tree(const Tree& tree, const std::vector<std::string>& theory_settings);
 
-/// The key of "a.b=value". Throws ConfigError for text that is no setting. `flag` is for messages.
+/// Returns the key of "a.b=value". Throws ConfigError for text that is not a setting. `flag` is for messages.
 std::string key_of_setting(const std::string& setting, std::string_view flag);
 
-/// Sets "a.b=value" in `table`; value is TOML if it parses as such, else a string. `flag` is for messages. Throws
-/// ConfigError for a value that begins as a table or an array does and is not TOML.
+/// Applies "a.b=value" to `table`; the value is TOML if it parses, else a string. `flag` is for messages. Throws
+/// ConfigError for a value that begins with a bracket and is not TOML.
 void apply_setting(toml::table& table, const std::string& setting, std::string_view flag);
 
 /// A value as TOML, on one line.
 std::string toml_line(const toml::node& node);
 
-/// Which entry stands for the list of a key, "model.norm".
+/// The entry chosen from the list of each key, "model.norm".
 using Choice = std::map<std::string, std::size_t, std::less<>>;
 
-/// Reads a value. Returns what was expected instead, or "" if `target` has it.
+/// Reads a value into `target`. Returns "", or what was expected instead.
 std::string take(const toml::node& node, int& target);
 std::string take(const toml::node& node, std::uint64_t& target);
 std::string take(const toml::node& node, double& target);
@@ -69,8 +69,8 @@ std::string take(const toml::node& node, std::vector<T>& target) {
   return {};
 }
 
-/// Reads one TOML table strictly: every key that is asked for becomes a known key, and finish() rejects
-/// all others. Every error is one line: where it stands, the key, what was found, what was expected.
+/// Reads one TOML table strictly: finish() rejects every key that was not asked for. Errors are one line: place, key,
+/// found value, expected value.
 class TomlReader {
  public:
   /// Reads the root of `tree`, which outlives this, as does `choice`.
@@ -79,7 +79,7 @@ class TomlReader {
   /// `name` prefixes the keys ("model"); `file` is for messages. A null table is an empty one.
   TomlReader(const toml::table* table, std::string name, std::string file, const Choice* choice = nullptr);
 
-  /// Leaves `target` unchanged if the key is absent, and returns whether it was there.
+  /// Reads a key and returns true; leaves `target` unchanged if the key is absent.
   template <class T>
   bool read(std::string_view key, T& target) {
     const toml::node* node = find(key);
@@ -87,12 +87,12 @@ class TomlReader {
     if (const std::string expected = take(*node, target); !expected.empty()) fail(key, *node, expected);
     return true;
   }
-  /// Makes a relative path that the file has at `key` relative to the file's folder.
+  /// Resolves a relative path at `key`, if it comes from the file, against the file's folder.
   void resolve_path(std::string_view key, std::string& path) const;
 
-  /// The node itself, for keys that take several forms; null if absent.
+  /// Returns the node, for keys that take several forms; null if absent.
   const toml::node* find(std::string_view key);
-  /// A sub-table, "model" or "agreement.power_limit"; an empty reader if absent.
+  /// Returns a reader of a sub-table, "model" or "agreement.power_limit", which is empty if absent.
   TomlReader table(std::string_view path);
 
   /// Rejects unknown keys, naming the nearest known one.
