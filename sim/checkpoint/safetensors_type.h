@@ -1,15 +1,17 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "sim/base/enumerators.h"
 #include "sim/core/tensor.h"
 
 namespace periscope {
 
-/// The element types of the format, all of them, so that every valid file can be opened. Only those up to
-/// `boolean` can be read as numbers; a tensor of another type is an *unsupported* one.
+/// All element types of the format. Those up to `boolean` can be read as numbers; the others are unsupported.
 enum class SafetensorsType {
   f64,
   f32,
@@ -35,21 +37,57 @@ enum class SafetensorsType {
   f4,
 };
 
-/// The name in the file, such as "BF16".
-[[nodiscard]] std::string name_of(SafetensorsType type);
+struct SafetensorsTypeFacts {
+  SafetensorsType type;
+  std::string_view name;  ///< in files
+  int bits;               ///< of an element
+};
+inline constexpr std::array safetensors_types{
+    SafetensorsTypeFacts{SafetensorsType::f64, "F64", 64},
+    SafetensorsTypeFacts{SafetensorsType::f32, "F32", 32},
+    SafetensorsTypeFacts{SafetensorsType::f16, "F16", 16},
+    SafetensorsTypeFacts{SafetensorsType::bf16, "BF16", 16},
+    SafetensorsTypeFacts{SafetensorsType::f8_e5m2, "F8_E5M2", 8},
+    SafetensorsTypeFacts{SafetensorsType::f8_e4m3, "F8_E4M3", 8},
+    SafetensorsTypeFacts{SafetensorsType::i64, "I64", 64},
+    SafetensorsTypeFacts{SafetensorsType::i32, "I32", 32},
+    SafetensorsTypeFacts{SafetensorsType::i16, "I16", 16},
+    SafetensorsTypeFacts{SafetensorsType::i8, "I8", 8},
+    SafetensorsTypeFacts{SafetensorsType::u64, "U64", 64},
+    SafetensorsTypeFacts{SafetensorsType::u32, "U32", 32},
+    SafetensorsTypeFacts{SafetensorsType::u16, "U16", 16},
+    SafetensorsTypeFacts{SafetensorsType::u8, "U8", 8},
+    SafetensorsTypeFacts{SafetensorsType::boolean, "BOOL", 8},
+    SafetensorsTypeFacts{SafetensorsType::c64, "C64", 64},
+    SafetensorsTypeFacts{SafetensorsType::f8_e8m0, "F8_E8M0", 8},
+    SafetensorsTypeFacts{SafetensorsType::f8_e4m3fnuz, "F8_E4M3FNUZ", 8},
+    SafetensorsTypeFacts{SafetensorsType::f8_e5m2fnuz, "F8_E5M2FNUZ", 8},
+    SafetensorsTypeFacts{SafetensorsType::f6_e2m3, "F6_E2M3", 6},
+    SafetensorsTypeFacts{SafetensorsType::f6_e3m2, "F6_E3M2", 6},
+    SafetensorsTypeFacts{SafetensorsType::f4, "F4", 4},
+};
+static_assert(are_rows_of(safetensors_types, &SafetensorsTypeFacts::type), "in the order of SafetensorsType");
 
-/// The type of that name, or nothing.
-[[nodiscard]] std::optional<SafetensorsType> safetensors_type(std::string_view name);
+[[nodiscard]] inline std::string name_of(SafetensorsType type) {
+  return std::string(safetensors_types[static_cast<std::size_t>(type)].name);
+}
+[[nodiscard]] constexpr std::optional<SafetensorsType> safetensors_type(std::string_view name) {
+  const auto* const found = std::ranges::find(safetensors_types, name, &SafetensorsTypeFacts::name);
+  return found == safetensors_types.end() ? std::nullopt : std::optional(found->type);
+}
+/// All names, separated by commas.
+[[nodiscard]] inline std::string safetensors_type_names() {
+  std::string all;
+  for (const SafetensorsTypeFacts& row : safetensors_types) all.append(all.empty() ? "" : ", ").append(row.name);
+  return all;
+}
+[[nodiscard]] constexpr int bits_of(SafetensorsType type) {
+  return safetensors_types[static_cast<std::size_t>(type)].bits;
+}
 
-/// All names, separated by commas, for messages.
-[[nodiscard]] std::string safetensors_type_names();
-
-/// Returns the type in which tensors of a dtype are written: f64 as they are, narrower ones as f32.
+/// The type in which tensors of a dtype are written: narrow ones as f32.
 [[nodiscard]] constexpr SafetensorsType written_type(DType dtype) {
   return dtype == DType::f64 ? SafetensorsType::f64 : SafetensorsType::f32;
 }
-
-/// Bits of one element: 4, 6, 8, 16, 32 or 64.
-[[nodiscard]] int bits_of(SafetensorsType type);
 
 }  // namespace periscope

@@ -38,17 +38,13 @@ Tensor Backend::rope(const Tensor& x, int heads, int sequences, std::span<const 
   const Checks check(*this, op::Rope::facts, {{"x", x}});
   check_rope(check, "x", x, heads, sequences, frequencies);
   check.require(offset >= 0, "there cannot be {} tokens before the first", offset);
-  Tensor y = like(x);
-  run(op::Rope{x, heads, sequences, frequencies, offset, y});
-  return y;
+  return into<op::Rope>(like(x), x, heads, sequences, frequencies, offset);
 }
 
 Tensor Backend::rope_backward(const Tensor& dy, int heads, int sequences, std::span<const double> frequencies) const {
   const Checks check(*this, op::RopeBackward::facts, {{"dy", dy}});
   check_rope(check, "dy", dy, heads, sequences, frequencies);
-  Tensor dx = like(dy);
-  run(op::RopeBackward{dy, heads, sequences, frequencies, dx});
-  return dx;
+  return into<op::RopeBackward>(like(dy), dy, heads, sequences, frequencies);
 }
 
 Attended Backend::attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape) const {
@@ -59,9 +55,8 @@ Attended Backend::attention(const Tensor& q, const Tensor& k, const Tensor& v, c
   check.require(shape.offset >= 0 && shape.offset + tokens <= keys,
                 "{} queries after {} tokens need as many keys, found {} for q {}, k {}", tokens, shape.offset, keys,
                 shape_of(q), shape_of(k));
-  Attended a{.mixed = like(q), .scores = do_allocate(q.rows(), shape.heads, q.dtype())};
-  run(op::Attention{q, k, v, shape, a});
-  return a;
+  return into<op::Attention>(Attended{.mixed = like(q), .scores = do_allocate(q.rows(), shape.heads, q.dtype())}, q, k,
+                             v, shape);
 }
 
 AttentionGradient Backend::attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy,
@@ -72,9 +67,8 @@ AttentionGradient Backend::attention_backward(const Tensor& q, const Tensor& k, 
                 "the gradients of keys need all queries, found q {}, k {}, offset {}", shape_of(q), shape_of(k),
                 shape.offset);
   check.shape("dy", dy, q.rows(), q.cols());
-  AttentionGradient g{.dq = like(q), .dk = like(k), .dv = like(v)};
-  run(op::AttentionBackward{q, k, v, dy, shape, g});
-  return g;
+  return into<op::AttentionBackward>(AttentionGradient{.dq = like(q), .dk = like(k), .dv = like(v)}, q, k, v, dy,
+                                     shape);
 }
 
 }  // namespace periscope

@@ -17,9 +17,7 @@ Tensor Backend::allocated(const OpFacts& op, Index rows, Index cols, DType dtype
 Tensor Backend::reused_or_like(const Tensor& x) const { return TensorMemory::is_sole_owner(x) ? x : like(x); }
 
 Tensor Backend::constant(Index rows, Index cols, DType dtype, double value) const {
-  Tensor y = allocated(op::Constant::facts, rows, cols, dtype);
-  run(op::Constant{value, y});
-  return y;
+  return into<op::Constant>(allocated(op::Constant::facts, rows, cols, dtype), value);
 }
 
 Tensor Backend::from_host(Index rows, Index cols, DType dtype, std::span<const double> values) const {
@@ -32,9 +30,7 @@ Tensor Backend::from_host(Index rows, Index cols, DType dtype, std::span<const d
 }
 
 Tensor Backend::from_rows(Index rows, Index cols, DType dtype, const FillRows& fill) const {
-  Tensor y = allocated(op::FromRows::facts, rows, cols, dtype);
-  run(op::FromRows{fill, y});
-  return y;
+  return into<op::FromRows>(allocated(op::FromRows::facts, rows, cols, dtype), fill);
 }
 
 std::vector<double> Backend::to_host(const Tensor& x) const { return std::move(to_host({&x, 1}).front()); }
@@ -47,16 +43,12 @@ std::vector<std::vector<double>> Backend::to_host(std::span<const Tensor> tensor
 }
 
 Tensor Backend::normal(Index rows, Index cols, DType dtype, StreamKey key, double stddev) const {
-  Tensor y = allocated(op::Normal::facts, rows, cols, dtype);
-  run(op::Normal{key, stddev, y});
-  return y;
+  return into<op::Normal>(allocated(op::Normal::facts, rows, cols, dtype), key, stddev);
 }
 
 Tensor Backend::cast(const Tensor& x, DType dtype) const {
   const Checks check(*this, op::Cast::facts, {{"x", x}});
-  Tensor y = allocated(op::Cast::facts, x.rows(), x.cols(), dtype);
-  run(op::Cast{x, y});
-  return y;
+  return into<op::Cast>(allocated(op::Cast::facts, x.rows(), x.cols(), dtype), x);
 }
 
 }  // namespace periscope

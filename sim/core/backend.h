@@ -167,6 +167,12 @@ class Backend : public Runs<AllOps> {
   [[nodiscard]] virtual Tensor do_allocate(Index rows, Index cols, DType dtype) const = 0;
 
  private:
+  /// Runs an op with these arguments and an allocated output, which it returns.
+  template <class Op, class Output, class... Arguments>
+  [[nodiscard]] Output into(Output output, const Arguments&... arguments) const {
+    run(Op{arguments..., output});
+    return output;
+  }
   [[nodiscard]] Tensor like(const Tensor& x) const { return do_allocate(x.rows(), x.cols(), x.dtype()); }
   /// x's own buffer if nobody else holds it, else a new one.
   [[nodiscard]] Tensor reused_or_like(const Tensor& x) const;

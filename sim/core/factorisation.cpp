@@ -4,9 +4,8 @@ namespace periscope {
 
 RowBasis Backend::row_basis(const Tensor& x, bool with_basis) const {
   const Checks check(*this, op::RowBasis::facts, {{"x", x}});
-  RowBasis b{.lower = do_allocate(x.rows(), x.rows(), x.dtype()), .basis = with_basis ? like(x) : Tensor{}};
-  run(op::RowBasis{x, b});
-  return b;
+  return into<op::RowBasis>(
+      RowBasis{.lower = do_allocate(x.rows(), x.rows(), x.dtype()), .basis = with_basis ? like(x) : Tensor{}}, x);
 }
 
 }  // namespace periscope

@@ -86,9 +86,7 @@ Tensor Backend::measure(const Tensor& x, const StatisticsRequest& request) const
     both.shape("dots_with", request.dots_with, x.rows(), x.cols());
   }
   const StatisticsLayout layout(x, request);
-  Tensor numbers = do_allocate(1, layout.size, DType::f64);
-  run(op::Measure{x, request, layout, numbers});
-  return numbers;
+  return into<op::Measure>(do_allocate(1, layout.size, DType::f64), x, request, layout);
 }
 
 SignalStatistics Backend::statistics_of(const Tensor& x, const StatisticsRequest& request) const {
