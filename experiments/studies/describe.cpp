@@ -22,19 +22,19 @@ std::string second_moment_text(const Family& family) {
   return at_one == at_two ? fmt::format("{:.4g}", at_one) : fmt::format("{:.4g}*width", at_one / recipe_width);
 }
 
-/// Returns the keys that a recipe sets, with their values, but for keys of [model] that it leaves off.
-std::vector<std::pair<std::string, std::string>> recipe_keys(const Family& family) {
+/// Returns the values that a recipe sets, as texts.
+ordered_json recipe_values(const Family& family) {
   const Recipe recipe = recipe_of(family, recipe_width);
   const ordered_json model = config::section_json(model_section, recipe.model);
-  std::vector<std::pair<std::string, std::string>> keys;
+  ordered_json values;
   for (const char* key :
        {"placement", "qk_norm", "norm", "norm_eps", "mlp", "rope", "causal", "embedding_norm", "final_norm"}) {
-    keys.emplace_back(key, model[key].is_string() ? model[key].get<std::string>() : model[key].dump());
+    values[key] = model[key].is_string() ? model[key] : ordered_json(model[key].dump());
   }
-  keys.insert(keys.end(), {{"std", fmt::format("{:g}", recipe.init_std)},
-                           {"second_moment", second_moment_text(family)},
-                           {"residual", std::string(family.init_residual)}});
-  return keys;
+  values["std"] = fmt::format("{:g}", recipe.init_std);
+  values["second_moment"] = second_moment_text(family);
+  values["residual"] = family.init_residual;
+  return values;
 }
 
 }  // namespace
@@ -128,10 +128,8 @@ ordered_json placements_json() {
 ordered_json recipes_json() {
   ordered_json all = ordered_json::array();
   for (const Family& family : family_table()) {
-    ordered_json one{{"name", family.name}};
-    for (const auto& [key, value] : recipe_keys(family)) one["sets"][key] = value;
-    one["beyond"] = recipe_of(family, recipe_width).beyond;
-    all.push_back(one);
+    all.push_back(
+        {{"name", family.name}, {"sets", recipe_values(family)}, {"beyond", recipe_of(family, recipe_width).beyond}});
   }
   return all;
 }

@@ -1,10 +1,12 @@
 #include "experiments/engine/run/override_effect.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <ranges>
 
 #include "experiments/engine/judge/stack_tests.h"
 #include "experiments/engine/run/token_ids.h"
@@ -37,10 +39,9 @@ std::vector<std::uint64_t> foretold(const StackSpec& measured, const StackSpec& 
 }
 
 std::string override_words(const config::Config& config, const config::PlantedFault& fault) {
-  std::string words;
-  for (const std::string& setting : config.theory_settings)
-    words += fmt::format("{}--theory-set {}", words.empty() ? "" : ", ", shortened(setting));
-  return words.empty() ? fmt::format("{} = {}", fault.key, fault.name) : words;
+  if (config.theory_settings.empty()) return fmt::format("{} = {}", fault.key, fault.name);
+  const auto words = [](const std::string& setting) { return "--theory-set " + shortened(setting); };
+  return fmt::format("{}", fmt::join(config.theory_settings | std::views::transform(words), ", "));
 }
 
 }  // namespace
