@@ -25,12 +25,6 @@ std::vector<double> seconds_of_each(int repeats, const F& f) {
   return seconds;
 }
 
-/// The q-quantile of values: the largest of which at most that share is smaller, without interpolation.
-inline double quantile(std::vector<double> values, double q) {
-  std::ranges::sort(values);
-  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1))];
-}
-
 /// The most memory that this process had resident, in bytes. getrusage's figure would include what the process that
 /// started this one had.
 inline double peak_memory() {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +23,7 @@ using Index = Tensor::Index;
 
 constexpr Index width = 2560, hidden = 10240, vocabulary = 32768;
 constexpr int heads = 16, kv_heads = 8, head_dim = 160;
+constexpr Index query = Index{heads} * head_dim, key = Index{kv_heads} * head_dim;
 constexpr double eps = 1e-6;
 
 /// The setting in which an op is measured: device, number of tokens, dtype.
@@ -65,24 +65,10 @@ double pattern(const Setting& s) { return s.count(s.tokens) * heads * head_dim; 
 /// Returns the floating-point operations of a Gram matrix of a signal's rows, half of it known by symmetry.
 double gram(const Setting& s, Index cols) { return s.count(s.tokens) * static_cast<double>(cols); }
 
-Work attention_work(const Setting& s, bool backward) {
-  const Tensor q = s.signal(Index{heads} * head_dim, 1);
-  const Tensor k = s.signal(Index{kv_heads} * head_dim, 2);
-  const Tensor v = s.signal(Index{kv_heads} * head_dim, 3);
-  const Backend& ops = s.ops;
-  if (!backward) return {2.0 * pattern(s), [=, &ops] { (void)ops.attention(q, k, v, shape); }};
-  const Tensor dy = s.signal(Index{heads} * head_dim, 4);
-  return {5.0 * pattern(s), [=, &ops] { (void)ops.attention_backward(q, k, v, dy, shape); }};
-}
-
-Work norm_work(const Setting& s, NormKind kind, bool backward) {
-  const Backend& ops = s.ops;
-  const Tensor x = s.signal(width);
-  const Tensor gain = s.gain();
-  const Tensor bias = facts_of(kind).has_bias ? ops.constant(1, width, s.dtype, 0.0) : Tensor{};
-  if (!backward) return {2.0 * s.count(width), [=, &ops] { (void)ops.norm(kind, x, gain, bias, eps); }};
-  const Tensor dy = s.signal(width, 2);
-  return {3.0 * s.count(width), [=, &ops] { (void)ops.norm_backward(kind, x, gain, dy, eps); }};
+/// A call of an op with these arguments.
+template <class Op, class... Args>
+Work work(const Setting& s, double amount, Op op, Args... args) {
+  return {amount, [&ops = s.ops, op, ... args = std::move(args)] { (void)(ops.*op)(args...); }};
 }
 
 std::vector<int> labels_of(const Setting& s) {
@@ -92,64 +78,62 @@ std::vector<int> labels_of(const Setting& s) {
 }
 
 using enum Counted;
+using Ops = Backend;
 // clang-format off
 constexpr Case cases[] = {
-    {"linear", operations, [](const Setting& s) -> Work {
-       return {product(s), [&ops = s.ops, x = s.signal(width), w = s.matrix(hidden, width, 2)] {
-                 (void)ops.linear(x, w); }}; }},
-    {"linear_backward_input", operations, [](const Setting& s) -> Work {
-       return {product(s), [&ops = s.ops, dy = s.signal(hidden), w = s.matrix(hidden, width, 2)] {
-                 (void)ops.linear_backward_input(dy, w); }}; }},
-    {"linear_backward_weight", operations, [](const Setting& s) -> Work {
-       return {product(s), [&ops = s.ops, dy = s.signal(hidden), x = s.signal(width, 2)] {
-                 (void)ops.linear_backward_weight(dy, x); }}; }},
-    {"linear_weight_square", operations, [](const Setting& s) -> Work {
-       return {gram(s, width) + gram(s, hidden), [&ops = s.ops, dy = s.signal(hidden), x = s.signal(width, 2)] {
-                 (void)ops.linear_weight_square(dy, x); }}; }},
-    {"linear_drawn", operations, [](const Setting& s) -> Work {
-       return {product(s), [&ops = s.ops, x = s.signal(width)] { (void)ops.linear_drawn(x, drawn); }}; }},
-    {"linear_drawn_backward_input", operations, [](const Setting& s) -> Work {
-       return {product(s), [&ops = s.ops, dy = s.signal(hidden)] {
-                 (void)ops.linear_drawn_backward_input(dy, drawn); }}; }},
-    {"row_basis", operations, [](const Setting& s) -> Work {
-       return {2.0 * gram(s, width), [&ops = s.ops, x = s.signal(width)] { (void)ops.row_basis(x); }}; }},
-    {"attention", operations, [](const Setting& s) { return attention_work(s, false); }},
-    {"attention_backward", operations, [](const Setting& s) { return attention_work(s, true); }},
-    {"normal", elements, [](const Setting& s) -> Work {
-       return {s.count(hidden), [&ops = s.ops, n = s.tokens, dtype = s.dtype] {
-                 (void)ops.normal(n, hidden, dtype, {1, 2, Stream{3}}, 1.0); }}; }},
-    {"norm_rms", elements, [](const Setting& s) { return norm_work(s, NormKind::rms, false); }},
-    {"norm_rms_backward", elements, [](const Setting& s) { return norm_work(s, NormKind::rms, true); }},
-    {"activate_silu", elements, [](const Setting& s) -> Work {
-       return {2.0 * s.count(hidden), [&ops = s.ops, x = s.signal(hidden)] {
-                 (void)ops.activate(Activation::silu, x); }}; }},
-    {"gated_silu", elements, [](const Setting& s) -> Work {
-       return {3.0 * s.count(hidden), [&ops = s.ops, gate = s.signal(hidden), up = s.signal(hidden, 2)] {
-                 (void)ops.gated(Activation::silu, gate, up); }}; }},
-    {"gated_silu_backward", elements, [](const Setting& s) -> Work {
-       return {5.0 * s.count(hidden),
-               [&ops = s.ops, gate = s.signal(hidden), up = s.signal(hidden, 2), dy = s.signal(hidden, 3)] {
-                 (void)ops.gated_backward(Activation::silu, gate, up, dy); }}; }},
-    {"axpby", elements, [](const Setting& s) -> Work {
-       return {3.0 * s.count(width), [&ops = s.ops, x = s.signal(width), y = s.signal(width, 2)] {
-                 (void)ops.axpby(1.0, x, 1.0, y); }}; }},
-    {"rope", elements, [](const Setting& s) -> Work {
-       return {2.0 * s.count(Index{heads} * head_dim),
-               [&ops = s.ops, x = s.signal(Index{heads} * head_dim), f = rope_frequencies(head_dim, 1e4)] {
-                 (void)ops.rope(x, heads, 1, f); }}; }},
-    {"measure", elements, [](const Setting& s) -> Work {
-       return {s.count(width), [&ops = s.ops, x = s.signal(width)] {
-                 (void)ops.measure(x, {.moments = true, .cosine_of_sequences = 1, .top_magnitudes = 100}); }}; }},
-    {"cross_entropy", elements, [](const Setting& s) -> Work {
-       return {2.0 * s.count(vocabulary), [&ops = s.ops, logits = s.signal(vocabulary), labels = labels_of(s)] {
-                 (void)ops.cross_entropy(logits, labels); }}; }},
+    {"linear", operations, [](const Setting& s) {
+       return work(s, product(s), &Ops::linear, s.signal(width), s.matrix(hidden, width, 2)); }},
+    {"linear_backward_input", operations, [](const Setting& s) {
+       return work(s, product(s), &Ops::linear_backward_input, s.signal(hidden), s.matrix(hidden, width, 2)); }},
+    {"linear_backward_weight", operations, [](const Setting& s) {
+       return work(s, product(s), &Ops::linear_backward_weight, s.signal(hidden), s.signal(width, 2)); }},
+    {"linear_weight_square", operations, [](const Setting& s) {
+       return work(s, gram(s, width) + gram(s, hidden), &Ops::linear_weight_square, s.signal(hidden),
+                   s.signal(width, 2)); }},
+    {"linear_drawn", operations, [](const Setting& s) {
+       return work(s, product(s), &Ops::linear_drawn, s.signal(width), drawn); }},
+    {"linear_drawn_backward_input", operations, [](const Setting& s) {
+       return work(s, product(s), &Ops::linear_drawn_backward_input, s.signal(hidden), drawn); }},
+    {"row_basis", operations, [](const Setting& s) {
+       return work(s, 2.0 * gram(s, width), &Ops::row_basis, s.signal(width), true); }},
+    {"attention", operations, [](const Setting& s) {
+       return work(s, 2.0 * pattern(s), &Ops::attention, s.signal(query), s.signal(key, 2), s.signal(key, 3),
+                   shape); }},
+    {"attention_backward", operations, [](const Setting& s) {
+       return work(s, 5.0 * pattern(s), &Ops::attention_backward, s.signal(query), s.signal(key, 2), s.signal(key, 3),
+                   s.signal(query, 4), shape); }},
+    {"normal", elements, [](const Setting& s) {
+       return work(s, s.count(hidden), &Ops::normal, s.tokens, hidden, s.dtype, StreamKey{1, 2, Stream{3}}, 1.0); }},
+    {"norm_rms", elements, [](const Setting& s) {
+       return work(s, 2.0 * s.count(width), &Ops::norm, NormKind::rms, s.signal(width), s.gain(), Tensor{}, eps, 1,
+                   Tensor{}); }},
+    {"norm_rms_backward", elements, [](const Setting& s) {
+       return work(s, 3.0 * s.count(width), &Ops::norm_backward, NormKind::rms, s.signal(width), s.gain(),
+                   s.signal(width, 2), eps, 1, Tensor{}); }},
+    {"activate_silu", elements, [](const Setting& s) {
+       return work(s, 2.0 * s.count(hidden), &Ops::activate, Activation::silu, s.signal(hidden)); }},
+    {"gated_silu", elements, [](const Setting& s) {
+       return work(s, 3.0 * s.count(hidden), &Ops::gated, Activation::silu, s.signal(hidden), s.signal(hidden, 2)); }},
+    {"gated_silu_backward", elements, [](const Setting& s) {
+       return work(s, 5.0 * s.count(hidden), &Ops::gated_backward, Activation::silu, s.signal(hidden),
+                   s.signal(hidden, 2), s.signal(hidden, 3)); }},
+    {"axpby", elements, [](const Setting& s) {
+       return work(s, 3.0 * s.count(width), &Ops::axpby, 1.0, s.signal(width), 1.0, s.signal(width, 2)); }},
+    {"rope", elements, [](const Setting& s) {
+       return work(s, 2.0 * s.count(query), &Ops::rope, s.signal(query), heads, 1,
+                   rope_frequencies(head_dim, 1e4), 0); }},
+    {"measure", elements, [](const Setting& s) {
+       return work(s, s.count(width), &Ops::measure, s.signal(width),
+                   StatisticsRequest{.moments = true, .cosine_of_sequences = 1, .top_magnitudes = 100}); }},
+    {"cross_entropy", elements, [](const Setting& s) {
+       return work(s, 2.0 * s.count(vocabulary), &Ops::cross_entropy, s.signal(vocabulary), labels_of(s)); }},
 };
 // clang-format on
 
 // -------------------------------------------------------------------------------------------------
 
 /// Seconds of the fastest of 10 calls.
-double fastest(const std::function<void()>& call) { return bench::quantile(bench::seconds_of_each(10, call), 0.0); }
+double fastest(const std::function<void()>& call) { return std::ranges::min(bench::seconds_of_each(10, call)); }
 
 double best_product_gflops(const Backend& ops, DType dtype) {
   const Setting setting{ops, 1024, dtype};

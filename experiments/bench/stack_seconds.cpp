@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 #include <omp.h>
-#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <ctime>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -24,48 +24,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Work {
-  int tokens = 128;
-  int layers = 2;
-  std::string way = "forward";
-  std::string weights = "dense";
-  std::string device = "cpu";
-  std::string dtype = "f32";
-  int threads = omp_get_num_procs();
-  int repeats = 1;
-};
-
-double processor_seconds() {
-  rusage used{};
-  getrusage(RUSAGE_SELF, &used);
-  const auto in_seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return in_seconds(used.ru_utime) + in_seconds(used.ru_stime);
-}
-
-StackSpec spec_of(const Work& work) {
-  StackSpec spec;
-  ModelSpec& m = spec.model;
-  std::ranges::find(presets, "3.2B", &Preset::name)->set_shape(m);
-  m.layers = work.layers;
-  m.placement = find_placement("peri").value();
-  m.final_norm = true;
-  spec.input.tokens = work.tokens;
-  validate(spec);
-  return spec;
-}
-
-config::RunOptions run_of(const Work& work) {
-  config::RunOptions run;
-  run.seeds = 1;
-  run.threads = work.threads;
-  run.backward = work.way == "backward";
-  run.weights = work.weights == "dense" ? config::WeightsChoice::dense : config::WeightsChoice::matrix_free;
-  run.device = work.device;
-  run.dtype = config::parse_dtype(work.dtype);
-  return run;
-}
+double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 /// Returns the floating-point operations of the products of one layer, a multiply-add being two: of every matrix once,
 /// or with `backward` three times; attention's two products of the tokens that a token sees, or with `backward` seven.
@@ -117,35 +76,50 @@ ordered_json measured(const StackSpec& spec, const config::RunOptions& run, int 
           {"cpu", study::cpu_name()}};
 }
 
-void print_line(const Work& work) {
-  const StackSpec spec = spec_of(work);
-  const ModelSpec& m = spec.model;
-  ordered_json line{{"width", m.width},         {"heads", m.heads}, {"kv_heads", m.kv_heads}, {"head_dim", m.head_dim},
-                    {"mlp_width", m.mlp_width}, {"vocab", m.vocab}, {"layers", m.layers},     {"tokens", work.tokens},
-                    {"threads", work.threads},  {"way", work.way}};
-  line.update(measured(spec, run_of(work), work.repeats));
+int run(int argc, char** argv) {
+  StackSpec spec;
+  ModelSpec& m = spec.model;
+  std::ranges::find(presets, "3.2B", &Preset::name)->set_shape(m);
+  m.layers = 2;
+  m.placement = find_placement("peri").value();
+  m.final_norm = true;
+  spec.input.tokens = 128;
+  config::RunOptions options;
+  options.seeds = 1;
+  options.threads = omp_get_num_procs();
+  std::string way = "forward";
+  std::string weights = "dense";
+  std::string dtype = "f32";
+  int repeats = 1;
+  CLI::App app("Time and memory of layers of the 3.2B shape as propagate measures them: one line of JSON");
+  app.add_option("--tokens", spec.input.tokens)->capture_default_str();
+  app.add_option("--layers", m.layers)->capture_default_str();
+  app.add_option("--way", way, "forward, or backward: forward and back")->check(CLI::IsMember({"forward", "backward"}));
+  app.add_option("--weights", weights)->check(CLI::IsMember({"dense", "matrix-free"}));
+  app.add_option("--device", options.device);
+  app.add_option("--dtype", dtype);
+  app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
+  app.add_option("--repeats", repeats, "Timed repeats; if several, one more comes first")->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  validate(spec);
+  options.backward = way == "backward";
+  options.weights = weights == "dense" ? config::WeightsChoice::dense : config::WeightsChoice::matrix_free;
+  options.dtype = config::parse_dtype(dtype);
+  ordered_json line{{"width", m.width},          {"heads", m.heads}, {"kv_heads", m.kv_heads},
+                    {"head_dim", m.head_dim},    {"vocab", m.vocab}, {"mlp_width", m.mlp_width},
+                    {"layers", m.layers},        {"way", way},       {"tokens", spec.input.tokens},
+                    {"threads", options.threads}};
+  line.update(measured(spec, options, repeats));
   fmt::print("{}\n", line.dump());
+  return 0;
 }
 
 }  // namespace
 }  // namespace periscope::bench
 
 int main(int argc, char** argv) {
-  CLI::App app("Time and memory of layers of the 3.2B shape as propagate measures them: one line of JSON");
-  periscope::bench::Work work;
-  app.add_option("--tokens", work.tokens)->capture_default_str();
-  app.add_option("--layers", work.layers)->capture_default_str();
-  app.add_option("--way", work.way, "forward, or backward: forward and back")
-      ->check(CLI::IsMember({"forward", "backward"}));
-  app.add_option("--weights", work.weights)->check(CLI::IsMember({"dense", "matrix-free"}));
-  app.add_option("--device", work.device);
-  app.add_option("--dtype", work.dtype);
-  app.add_option("--threads", work.threads)->check(CLI::PositiveNumber);
-  app.add_option("--repeats", work.repeats, "Timed repeats; if several, one more comes first")
-      ->check(CLI::PositiveNumber);
-  CLI11_PARSE(app, argc, argv);
   try {
-    periscope::bench::print_line(work);
+    return periscope::bench::run(argc, argv);
   } catch (const periscope::Error& error) {
     fmt::print(stderr, "stack_seconds: {}\n", error.what());
     return static_cast<int>(error.code());

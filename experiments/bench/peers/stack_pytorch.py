@@ -41,14 +41,23 @@ def rms_norm(x):
     return x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-6)
 
 
+def rotary(tokens, size):
+    """Cosine and sine of RoPE's angles: [tokens, size / 2]."""
+    angle = torch.arange(tokens)[:, None] * 10000.0 ** (-torch.arange(size // 2) / (size // 2))
+    return angle.cos(), angle.sin()
+
+
+def rope(y, cos, sin):
+    a, b = y.chunk(2, -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+
 class Layer:
     """One layer; its matrices are drawn from a seed, so that the backward pass can draw them again."""
 
     def __init__(self, seed, shape):
         self.seed, self.shape, self.backward = seed, shape, shape["way"] == "backward"
-        half = shape["head_dim"] // 2
-        angle = torch.arange(shape["tokens"])[:, None] * 10000.0 ** (-torch.arange(half) / half)
-        self.cos, self.sin = angle.cos(), angle.sin()
+        self.angles = rotary(shape["tokens"], shape["head_dim"])
 
     def draw(self, rows, cols):
         w = torch.randn(rows, cols, generator=self.generator) * 0.02
@@ -57,16 +66,12 @@ class Layer:
             self.matrices.append(w)
         return w
 
-    def rope(self, y):
-        a, b = y.chunk(2, -1)
-        return torch.cat((a * self.cos - b * self.sin, b * self.cos + a * self.sin), -1)
-
     def attention(self, y):
         width, count, groups, size = (self.shape[key] for key in ("width", "heads", "kv_heads", "head_dim"))
 
         def heads(of):
             return linear(y, self.draw(of * size, width)).view(-1, of, size).transpose(0, 1)
-        q, k, v = self.rope(heads(count)), self.rope(heads(groups)), heads(groups)
+        q, k, v = rope(heads(count), *self.angles), rope(heads(groups), *self.angles), heads(groups)
         out = scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True, enable_gqa=True)[0]
         return linear(out.transpose(0, 1).reshape(-1, count * size), self.draw(width, count * size))
 

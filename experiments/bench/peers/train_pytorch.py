@@ -16,7 +16,7 @@ import statistics
 import time
 
 import torch
-from stack_pytorch import peak_bytes
+from stack_pytorch import peak_bytes, rope, rotary
 from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention, silu
 
@@ -30,19 +30,12 @@ class Attention(nn.Module):
         self.heads, self.size = heads, width // heads
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.out = nn.Linear(width, width, bias=False)
-        half = self.size // 2
-        angle = torch.arange(tokens)[:, None] * 10000.0 ** (-torch.arange(half) / half)
-        self.register_buffer("cos", angle.cos(), persistent=False)
-        self.register_buffer("sin", angle.sin(), persistent=False)
-
-    def rope(self, y):
-        a, b = y.chunk(2, -1)
-        return torch.cat((a * self.cos - b * self.sin, b * self.cos + a * self.sin), -1)
+        self.angles = rotary(tokens, self.size)
 
     def forward(self, x):
         qkv = self.qkv(x).unflatten(-1, (3, self.heads, self.size)).permute(2, 0, 3, 1, 4)
         q, k, v = qkv.unbind(0)
-        mixed = scaled_dot_product_attention(self.rope(q), self.rope(k), v, is_causal=True)
+        mixed = scaled_dot_product_attention(rope(q, *self.angles), rope(k, *self.angles), v, is_causal=True)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 
