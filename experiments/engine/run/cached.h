@@ -42,8 +42,7 @@ inline void store(Progress& progress, const std::string& task, const std::string
   progress.set_resumable(progress.task_cache()->folder());
 }
 
-/// Returns the value of a task, called `label`: cached, or computed and stored. The task's name is made by `task` where
-/// there is a cache.
+/// Returns the value of a task, called `label`: cached, or computed and stored under the name task().
 template <class Task, class Compute>
 auto cached(Progress& progress, const std::string& label, const Task& task, const Compute& compute) {
   using T = std::invoke_result_t<Compute>;
@@ -60,8 +59,8 @@ auto cached(Progress& progress, const std::string& label, const Task& task, cons
   return value;
 }
 
-/// Returns the task that is finished once a run has begun to write into these folders ("" for none): the same run may
-/// write over what is there. Its value is true.
+/// Returns the task, with the value true, that is finished once a run has begun to write into these folders ("" for
+/// none): when resumed, it may overwrite their files.
 inline std::string writing_task(const config::RunOptions& run, const std::vector<std::string>& folders) {
   std::string all = fmt::format("{} {}", run.seed, run.seeds);
   for (const std::string& folder : folders) {

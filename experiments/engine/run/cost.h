@@ -10,11 +10,11 @@
 namespace periscope::stacks {
 
 /// Returns true if a run draws its weights matrix-free (T21): as run.weights says; with "auto" if that costs at most
-/// half as much as dense weights, and these cost more than 2e9 operations a seed (below that there is nothing to gain).
+/// half as much as dense weights, and these cost more than 2e9 operations a seed.
 [[nodiscard]] bool draws_matrix_free(const StackSpec& spec, const config::RunOptions& run);
 [[nodiscard]] std::string_view weights_used(const StackSpec& spec, const config::RunOptions& run);
 
-/// The weights of one seed. Dense ones have nothing to remember.
+/// The weights of one seed. `remember` is for matrix-free ones.
 [[nodiscard]] std::unique_ptr<WeightSource> random_weights(const Backend& backend, const StackSpec& spec,
                                                            const config::RunOptions& run, std::uint64_t seed,
                                                            Remember remember = Remember::nothing);
@@ -26,12 +26,12 @@ double pass_operations(const ModelSpec& model, int tokens, bool backward);
 /// several such passes run in parallel.
 bool is_small_pass(const ModelSpec& model, int tokens, bool backward);
 
-/// Returns the floating-point operations to measure one seed: those of the pass or, if larger, those to draw the dense
-/// weights and multiply by them; with matrix-free weights the cost of these.
+/// Returns the floating-point operations to measure one seed: of the pass or, if larger, of drawing the dense weights
+/// and multiplying by them; with matrix-free weights their cost.
 double reading_operations(const StackSpec& spec, const config::RunOptions& run);
 
-/// Returns the largest number of operations that theory::predict may use by default: as many as the measurement of
-/// `spec` by `seeds` seeds, or 2e12 (seconds) if that is more.
+/// Returns the largest number of operations that theory::predict may use by default: as many as measuring `seeds`
+/// seeds, at least 2e12 (seconds).
 double affordable_operations(const StackSpec& spec, const config::Config& config, int seeds);
 
 }  // namespace periscope::stacks

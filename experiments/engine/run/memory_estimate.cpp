@@ -11,20 +11,20 @@
 namespace periscope::stacks {
 namespace {
 
-/// Entries per token of the signals inside a layer's attention and its MLP, with the stream before and after.
+/// Entries per token of the signals inside a layer's attention or MLP, with the stream before and after.
 double attention_signals(const ModelSpec& m) { return 3.0 * (m.width + m.query_width() + m.key_width()); }
 double mlp_signals(const ModelSpec& m) { return (is_gated(m.mlp) ? 3.0 : 2.0) * m.mlp_width + 3.0 * m.width; }
 
 double streams_of(const ModelSpec& m) { return m.ends().streams(); }
 
-/// Seeds that are measured at one time.
+/// Seeds that are measured concurrently.
 double seeds_at_once(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads) {
   return one_seed_per_thread(spec, run, seeds, threads) ? std::min(threads, seeds) : 1;
 }
 
-constexpr double most_chains = 16.0;  ///< of theory, at one time
+constexpr double most_chains = 16.0;  ///< of theory, concurrently
 
-/// theory::predict_at_width: the chains T25 that run at one time.
+/// theory::predict_at_width: its concurrent chains (T25).
 MemoryEstimate chain_memory(const StackSpec& spec, int threads) {
   const ModelSpec& m = spec.model;
   const double t = spec.input.tokens;
@@ -101,10 +101,9 @@ MemoryEstimate reading_memory(const StackSpec& spec, const config::RunOptions& r
 std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads,
                         double available) {
   const auto least = static_cast<double>(StackTape().budget);
-  // Signals that are kept save little where a pass without matrices factorises them anyhow; and what a GPU has is not
-  // known here.
-  const bool unless_overridden = run.device == "cpu" && !draws_matrix_free(spec, run);
-  if (!run.backward || (run.memory == 0.0 && !unless_overridden)) return StackTape().budget;
+  // Kept signals save little in a matrix-free pass, which factorises them in any case; the memory of a GPU is unknown.
+  const bool by_itself = run.device == "cpu" && !draws_matrix_free(spec, run);
+  if (!run.backward || (run.memory == 0.0 && !by_itself)) return StackTape().budget;
   constexpr double by_default = 2.8e9;
   const double allowed =
       run.memory > 0.0 ? std::min(run.memory, 0.8 * available) : std::min(by_default, 0.5 * available);
@@ -118,10 +117,10 @@ MemoryEstimate limit_memory(const StackSpec& spec, bool backward, int threads, b
   if (!backward && !all_tokens) grid = theory::grid_for(spec);
   const double kept = grid ? static_cast<double>(grid->size()) : t;
   MemoryEstimate chain;
-  // Kernels of the stream, of a module's input and output and of the branch come in pairs [T, T] of doubles; on the way
-  // back those of every layer are there too.
+  // Pairs of kernels [T, T] of the stream, a module's input and output, and the branch; in the backward pass of every
+  // layer.
   chain.add(kept * kept * (120.0 + (backward ? 80.0 + 24.0 * spec.model.layers : 0.0)), "input.tokens");
-  // Patterns of the kept tokens over all, and all tokens' keys and values of a head, in float and twice.
+  // Patterns of the kept tokens over all, and the keys and values of a head, in float and twice.
   if (grid) chain.add(8.0 * t * (kept + spec.model.head_dim), "input.tokens");
   if (backward && spec.model.unembedding) chain.add(8.0 * t * spec.model.vocab, "model.vocab");
   MemoryEstimate all = chain.times(std::min<double>(threads, most_chains));

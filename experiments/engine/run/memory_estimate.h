@@ -15,63 +15,63 @@ namespace periscope::stacks {
 /// Peak-memory estimate of a run from its largest live arrays; accurate to about a factor of 3 (tests/cli/memory.py).
 /// In double, so that no shape overflows it.
 struct MemoryEstimate {
-  double bytes = 0.0;         ///< the program's own left out
+  double bytes = 0.0;
   std::string_view key = {};  ///< the key that the largest part grows with
   double largest = 0.0;       ///< that part, bytes
 
-  /// A part that exists beside the others.
+  /// Adds a part that exists at the same time as the others.
   void add(double part, std::string_view grows_with);
   [[nodiscard]] MemoryEstimate times(double count) const;
   /// Adds a part that exists only after this one is done: the larger of the two counts.
   void then(const MemoryEstimate& next);
 };
 
-/// One pass over `model`: the signals of a sublayer, attention's patterns of every thread, what is noted of every
-/// token; with `backward` a sublayer's gradients, the stream at every depth and the loss. `whole_matrices`: a matrix is
-/// in memory (of a checkpoint, or on a device that does not draw it within its products).
+/// One pass over `model`: the signals of a sublayer, the attention patterns of every thread, statistics of every token;
+/// with `backward` a sublayer's gradients, the stream at every depth and the loss; with `whole_matrices` a matrix (of a
+/// checkpoint, or on a device that does not draw it within its products).
 MemoryEstimate pass_memory(const ModelSpec& model, double tokens, DType dtype, bool backward, int threads,
                            bool whole_matrices = true);
 
 /// Entries per token of all signals inside a model's sublayers.
 double signal_entries(const ModelSpec& model);
 
-/// Passes over a stack, as many at one time as over_seeds runs. Each keeps so many copies of all its signals.
+/// The concurrent passes of over_seeds, each with `copies` of all its signals.
 MemoryEstimate reading_memory(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads,
                               double copies = 0.0);
 
-/// StackTape::budget of one of the passes that measure_stack runs at one time, of whose memory `available` bytes are
-/// left: run.memory, but at most 0.8 of what is left, less what the passes need anyhow. Without run.memory 2.8 GB, but
-/// at most half of what is left, on the CPU with dense weights, and elsewhere 64 MB, which is also the least.
+/// StackTape::budget of one of the concurrent passes of measure_stack, if `available` bytes are left for all of them:
+/// run.memory, at most 0.8 of `available`, minus reading_memory. Without run.memory 2.8 GB, at most half of
+/// `available`, on the CPU with dense weights, and elsewhere 64 MB, which is also the least.
 std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads, double available);
 
-/// theory::predict: the chains that run at one time, of kernels [T, T], and with `backward` their traces. Where forward
-/// chains take a grid of tokens, which `all_tokens` forbids, kernels are of those alone.
+/// theory::predict: its concurrent chains of kernels [T, T], and with `backward` their traces. Unless `all_tokens`,
+/// forward chains may take a grid of tokens, which makes kernels smaller.
 MemoryEstimate limit_memory(const StackSpec& spec, bool backward, int threads, bool all_tokens = true);
 
-/// Returns the memory of theory::predict with the scales of given weights (T29): its chains hold a kernel for every
-/// branch, and the second moment of every entry of a signal.
+/// theory::predict with the scales of given weights (T29): its chains hold a kernel for every branch, and the second
+/// moment of every entry of a signal.
 MemoryEstimate scaled_limit_memory(const StackSpec& spec, int threads);
 
 /// The matrices of a sublayer in f64 and their Gram matrices.
 MemoryEstimate gram_memory(const ModelSpec& model);
 
-/// The predictions of all stacks of `config`, with `at_width` theory::predict_at_width too, and their readings if it
-/// `measures`.
+/// The predictions of all stacks of `config`, with `at_width` also theory::predict_at_width, and if it `measures` their
+/// readings.
 MemoryEstimate stacks_memory(const config::Config& config, bool at_width, bool measures, int threads);
 
-/// Every stack at every width of the list of that name: its limit, and readings of `seeds` seeds. Throws ConfigError
-/// for a width at which heads would not be whole numbers.
+/// Predictions and readings of every stack at every width of the key `list`. Throws ConfigError for a width that no
+/// whole number of heads has.
 MemoryEstimate widths_memory(const config::Config& config, const std::vector<int>& widths, std::string_view list,
                              int seeds, int threads);
 
-/// Bytes that this process may still use: the least of what the machine has available, what its control groups leave
-/// and what the limit of its address space leaves. Infinity where none of them can be read.
+/// Bytes that this process may still use: the least of the machine's available memory and what the limits of its
+/// control groups and address space leave. Infinity if none of them can be read.
 double available_bytes(int threads);
 
 /// Throws ConfigError, which names the key to lower, if the estimate exceeds the available memory, unless `force`.
 void require_fits(const MemoryEstimate& memory, bool force, Progress& progress);
 
-/// Thrown if memory runs out in spite of the estimate.
+/// Memory ran out in spite of the estimate.
 struct OutOfMemory : Error {
   using Error::Error;
 };

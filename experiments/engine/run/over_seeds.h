@@ -20,15 +20,14 @@
 
 namespace periscope::stacks {
 
-/// Small stacks run one seed per thread: that keeps all threads busy without a barrier per op. A large one
-/// runs its seeds in turn, with threads inside its ops, so that one sublayer's weights are in memory. Without matrices
-/// (T21) a stack is small if the signals of one seed are, and there is a seed for every thread.
+/// Small stacks run one seed per thread, which saves a barrier per op. A large one runs its seeds in turn, with threads
+/// inside its ops, so that one sublayer's weights are in memory. A matrix-free stack (T21) is small if the signals of
+/// one seed are, and there is a seed for every thread.
 bool one_seed_per_thread(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads);
 
 /// Calls `measure(i)` for i = 0 … seeds − 1, several at a time if the stack is small, and `use` with every result, in
-/// the order of the seeds, one at a time. Ops do not depend on the number of threads, so both ways give the same
-/// bits. Throws what the first of the failed seeds threw, or `use` of it, without beginning another seed; Stopped once
-/// `progress` is asked to stop.
+/// the order of the seeds, one at a time. Throws what `measure` or `use` threw for the first failed seed, without
+/// beginning another one; Stopped once `progress` is asked to stop.
 template <class Measure, class Use>
 void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds, const Progress& progress,
                 const Measure& measure, const Use& use) {
@@ -59,12 +58,11 @@ void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds,
   if (failure) std::rethrow_exception(failure);
 }
 
-/// Returns the task of the values `what` of a stack's seeds: it covers all that they depend on except the seed. Reads
-/// the files that the specification names.
+/// Returns the name of the task that measures `what` of a stack's seeds; it covers all that the values depend on except
+/// the seed. Reads the files that the specification names.
 std::string seeds_task(std::string_view what, const StackSpec& spec, const config::RunOptions& run);
 
-/// Caches the values of consecutive seeds in groups, so that quick ones are not written one by one: a group takes 0.2
-/// seconds, or 2 % of the time so far if that is more.
+/// Caches the values of consecutive seeds in groups, each of 0.2 seconds, or of 2 % of the time so far if that is more.
 class SeedGroups {
  public:
   SeedGroups(Progress& progress, std::string task, std::uint64_t first)
@@ -90,8 +88,8 @@ class SeedGroups {
   Clock::time_point last_ = start_;
 };
 
-/// over_seeds for the seeds run.seed, run.seed + 1, …: values that are cached as the task seeds_task(what, …) are not
-/// measured again. Each seed is a task of progress, called `label`.
+/// over_seeds for the seeds run.seed, run.seed + 1, …, with cached values (seeds_task) where there are any. Each seed
+/// is a task of progress, called `label`.
 template <class Measure, class Use>
 void over_cached_seeds(std::string_view what, const StackSpec& spec, const config::RunOptions& run, int seeds,
                        const std::string& label, Progress& progress, const Measure& measure, const Use& use) {

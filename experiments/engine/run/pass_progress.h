@@ -5,10 +5,10 @@
 
 namespace periscope::stacks {
 
-/// Tells how far a pass, which is the next step of its run, is, and ends it, by Stopped, when the run is asked to stop.
+/// Reports the share of a pass that is done, and throws Stopped when the run is asked to stop.
 class PassProgress final : public SignalRecorder {
  public:
-  /// `shown`: whether this is the only pass that runs now.
+  /// `shown`: whether this is the only pass now.
   PassProgress(Progress& progress, int sublayers, bool backward, bool shown)
       : progress_(progress), sublayers_(sublayers), backward_(backward), shown_(shown) {}
 
@@ -17,7 +17,7 @@ class PassProgress final : public SignalRecorder {
     if (!forward && !(at.pass == Pass::backward && at.signal == Signal::x_in)) return;
     progress_.throw_if_stop_requested();
     if (!shown_ || at.sublayer < 0) return;
-    // The pass backward takes up to three products of every matrix for one of the pass forward.
+    // The backward pass takes up to three products of every matrix, the forward pass one.
     const double ahead = (at.sublayer + 1.0) / sublayers_;
     const double back = (sublayers_ - at.sublayer) / static_cast<double>(sublayers_);
     const double share = !backward_ ? ahead : forward ? 0.25 * ahead : 0.25 + 0.75 * back;

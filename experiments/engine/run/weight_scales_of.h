@@ -16,13 +16,11 @@ enum class SizesKept {
 };
 
 /// The scales of given weights: the root mean square of every matrix and of every bias that is not 0, and the gains of
-/// every norm; with `kept` the profiles inside matrices and tables too. Tables count with the rows that a sequence of
-/// the tokens `ids` uses, as often as it does; none do if it is empty. Sums are taken in double but for columns, which
-/// are summed in the weights' type; one sublayer's weights are in memory at a time, and two of its matrices more.
+/// every norm; with `kept` also the profiles inside matrices and tables. Of tables the rows count that the tokens `ids`
+/// use, as often as they do. Sums are taken in double, those over columns in the weights' type.
 ///
-/// The profile of rank one is that of the marginals, r_i² ∝ Σ_j W_ij², c_j² ∝ Σ_i W_ij²: random weights of it have
-/// every row's and every column's mean square in expectation. (The likeliest profile of normal entries, r_i² = mean_j
-/// W_ij²/c_j², c_j² = mean_i W_ij²/r_i², does not where the sizes are not of rank one.)
+/// The profile of rank one is that of the marginals, r_i² ∝ Σ_j W_ij², c_j² ∝ Σ_i W_ij²: its random weights have every
+/// row's and every column's mean square in expectation, which the likeliest profile of normal entries does not.
 [[nodiscard]] WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
                                      std::span<const int> ids, SizesKept kept = SizesKept::matrices);
 

@@ -24,7 +24,7 @@ using RecordedValues = std::map<std::string, std::vector<double>>;
 
 /// The numbers of a run so far.
 struct CellHistory {
-  // One number a step. Behind a step that was not finite there are none.
+  // One number per step, up to the first that is not finite.
   std::vector<double> loss;               ///< [nat]
   std::vector<double> grad_norm;          ///< before clipping [nat]
   std::vector<double> last_layer_norm;    ///< of the last layer's gradients, likewise
@@ -35,9 +35,9 @@ struct CellHistory {
   [[nodiscard]] bool is_finite() const;
 };
 
-/// The first step whose loss or gradient is not finite, or else the first step (2 or later) from which on the loss
-/// never again comes below that of step 1, if there are at least 20 such steps and the last 20 are above it by 5 % on
-/// average, or if the last loss is ten times as large: what was learned is lost for good. Nothing for any other run.
+/// The first step whose loss or gradient is not finite, or else the first step (2 or later) after which the loss stays
+/// above that of step 1, if there are at least 20 such steps and the last 20 are above it by 5 % on average, or if the
+/// last loss is ten times as large. Nothing for any other run.
 [[nodiscard]] std::optional<int> divergence_step(const CellHistory& history);
 
 /// Mean loss of the last tenth of `steps`; NaN if the run ended before [nat].

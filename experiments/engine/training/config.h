@@ -12,13 +12,12 @@ struct TrainConfig : config::Config {
   TrainSpec train;
 };
 
-/// Loads the configuration of `request` with [train]. input.kind becomes "tokens"; without run.seeds or --seeds there
-/// is one seed. `corpus`, unless it is empty, stands for train.corpus. Throws ConfigError for another input.kind, for a
-/// stack without unembedding or that sees later tokens, whose labels they are, for stacks that could not be trained on
-/// the same batches, and for all that validate refuses.
+/// Loads the configuration of `request` with [train]. input.kind becomes "tokens"; run.seeds defaults to one; `corpus`,
+/// unless it is "", replaces train.corpus. Throws ConfigError for another input.kind, for a stack that has no
+/// unembedding or is not causal, for stacks that could not be trained on the same batches, and as validate does.
 [[nodiscard]] TrainConfig train_config(const study::Request& request, const std::string& corpus);
 
-/// Adds [train] to `all`, the other settings that the results depend on; of the corpus only its tokens count.
+/// Adds [train] to the other settings; only the tokens of the corpus are hashed.
 [[nodiscard]] config::Resolved resolved(const TrainConfig& config, const Corpus& corpus, config::Resolved all);
 
 /// The tokens that `config` trains on.

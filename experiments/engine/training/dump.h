@@ -9,23 +9,23 @@
 
 namespace periscope::training {
 
-/// Throws ConfigError if the folder that `flag` names is, or is in, what will be the result file `name`.nc in `out`.
+/// Throws ConfigError if the folder of `flag` is, or is in, the future result file `name`.nc in `out`.
 void check_apart(const char* flag, const std::string& folder, const std::string& out, const std::string& name);
 
-/// Throws ConfigError if one of the folders of --dump and --export is in the other, or is the other.
+/// Throws ConfigError if one of the folders of --dump and --export is, or is in, the other.
 void check_not_nested(const std::string& dump, const std::string& models);
 
 /// Throws ConfigError if `config` is of several stacks or seeds, which --dump `folder` cannot hold.
 void require_one_run(const TrainConfig& config, const std::string& folder);
 
-/// Writes all parameters under the names of `propagate --dump`, gains and biases as vectors, in f64 or f32. `output` is
-/// the caller's to commit.
+/// Writes all parameters under the names of `propagate --dump`, in f64 or f32, gains and biases as vectors. The caller
+/// commits `output`.
 void write_weights(const Backend& ops, const ResidentWeights::Parameters& parameters, SafetensorsType type,
                    OutputFile& output);
 
-/// Writes the files that an outside program needs to train the same stack: config.json, initial.safetensors and
+/// Writes the files with which another program can train the same stack: config.json, initial.safetensors and
 /// final.safetensors (names as in `propagate --dump`), batches.safetensors (`tokens` [steps, batch, T + 1]) and
-/// steps.safetensors (`loss`, `grad_norm` [steps]), all numbers in f64; `with_windows` also windows.safetensors, the
+/// steps.safetensors (`loss`, `grad_norm` [steps]), numbers in f64; `with_windows` also windows.safetensors, the
 /// held-out windows that records read (`tokens` [record_sequences, T + 1]).
 class Dump {
  public:

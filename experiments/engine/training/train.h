@@ -25,7 +25,7 @@ struct TrainResult {
 [[nodiscard]] std::vector<std::vector<int>> recorded_ids(const Corpus& corpus, const StackSpec& spec,
                                                          const TrainSpec& train);
 
-/// Signals of the stack with random weights on these windows, at infinite width (T2–T6), to 2 % of a second moment.
+/// Predicts the signals of the stack with random weights on these windows, to 2 % of a second moment.
 [[nodiscard]] theory::Prediction predict_before_training(const Corpus& corpus, const StackSpec& spec,
                                                          const TrainConfig& config, stacks::Progress& progress);
 
@@ -35,28 +35,24 @@ struct TrainResult {
 /// The runs of a configuration.
 [[nodiscard]] std::vector<TrainCell> cells_of(const TrainConfig& config);
 
-/// The folder in which the states of runs are saved ("" for none), and the functions that are called at every record
-/// and at a run's end.
 struct SavedStates {
-  std::string folder;
-  std::string identity;  ///< of all of them: what they depend on besides the run
-  /// As in CellCallbacks.
-  std::function<void(const TrainCell&, const ResidentWeights&, RecordedValues&)> at_record = {};
-  std::function<void(const TrainCell&, const ResidentWeights&, RecordedValues&)> at_end = {};
+  std::string folder;    ///< of the states of runs; "" for none
+  std::string identity;  ///< what all states depend on besides their run
+  // As in CellCallbacks.
+  std::function<void(const TrainCell&, const ResidentWeights&, RecordedValues&)> at_record = {}, at_end = {};
   bool forgets_weights = false;
 };
 
-/// Returns what all runs of a configuration depend on besides their own settings: the corpus's bytes, the device, the
-/// program's numerics.
+/// Returns what all runs depend on besides their settings: the corpus's bytes, the device, the program's numerics.
 [[nodiscard]] std::string identity_of_runs(const TrainConfig& config, const config::Resolved& resolved);
 
-/// Runs cells beside each other, each on one thread, while there is one for every thread, and the others one after the
-/// other on all threads. `use` gets every trained cell, in the order of the list, one at a time. Throws Stopped.
+/// Trains cells concurrently, each on one thread, while there is one for every thread, and the others in turn on all
+/// threads. Calls `use` with every trained cell, in the order of the list, one at a time. Throws Stopped.
 void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const Corpus& corpus,
                  const SavedStates& states, stacks::Progress& progress, const std::function<void(TrainedCell)>& use);
 
-/// Weights, gradients and the optimizer's state, and the signals of a micro-batch, of those of so many cells that run
-/// at one time; and the weights of `weights_kept` cells that are done.
+/// Weights, gradients, the optimizer's state and the signals of a micro-batch, for the concurrent ones of `cells`; and
+/// the weights of `weights_kept` cells that are done.
 [[nodiscard]] stacks::MemoryEstimate training_memory(const TrainConfig& config, double cells, double weights_kept,
                                                      int threads);
 
