@@ -11,35 +11,27 @@
 #include "sim/model/parameters.h"
 
 namespace periscope::config {
-namespace {
-
-theory::RowMatrix matrix_of(const std::vector<double>& values, const Tensor& x) {
-  return Eigen::Map<const theory::RowMatrix>(values.data(), x.rows(), x.cols());
-}
-
-}  // namespace
 
 std::string TheoryParameters::entry_name(const ParameterId& id, Eigen::Index entry) const {
   return names_ ? names_(id, entry) : fmt::format("{}: entry {}", name_of(id), entry);
 }
 
-std::vector<double> TheoryParameters::numbers(const Tensor& x, const ParameterId& id, Eigen::Index first) const {
-  std::vector<double> values = backend_.to_host(x);
-  // A norm hides what is not a number behind a finite bound, so such weights must not get that far.
+theory::RowMatrix TheoryParameters::numbers(const Tensor& x, const ParameterId& id, Eigen::Index first) const {
+  const std::vector<double> values = backend_.to_host(x);
+  // A norm would hide inf and NaN behind a finite bound.
   const auto bad = std::ranges::find_if(values, [](double v) { return !std::isfinite(v); });
-  if (bad == values.end()) {
-    const bool is_default = id.part == ParameterId::Part::alpha && values.front() == 1.0;  // as without an alpha
-    if (digest_ != nullptr && !is_default) digest_->add(values.data(), values.size() * sizeof(double));
-    return values;
+  if (bad != values.end()) {
+    throw InputError(fmt::format("{} is {}: expected finite weights, no others can be certified",
+                                 entry_name(id, first + (bad - values.begin())), *bad));
   }
-  throw InputError(fmt::format("{} is {}: expected finite weights, no others can be certified",
-                               entry_name(id, first + (bad - values.begin())), *bad));
+  const bool is_default = id.part == ParameterId::Part::alpha && values.front() == 1.0;  // as without an alpha
+  if (digest_ != nullptr && !is_default) digest_->add(values.data(), values.size() * sizeof(double));
+  return Eigen::Map<const theory::RowMatrix>(values.data(), x.rows(), x.cols());
 }
 
 theory::RowMatrix TheoryParameters::matrix(int layer, Weight weight) const {
   const ParameterId id = matrix_id(layer, weight);
-  const Tensor w = tensor(id);
-  return matrix_of(numbers(w, id), w);
+  return numbers(tensor(id), id);
 }
 
 void TheoryParameters::visit_rows(Weight weight, const BlockVisitor& visit) const {
@@ -49,8 +41,7 @@ void TheoryParameters::visit_rows(Weight weight, const BlockVisitor& visit) cons
   for (Tensor::Index at = 0; at < table.rows(); at += block) {
     std::vector<int> rows(static_cast<std::size_t>(std::min(block, table.rows() - at)));
     std::iota(rows.begin(), rows.end(), static_cast<int>(at));
-    const Tensor part = backend_.gather(table, rows);
-    visit(at, matrix_of(numbers(part, id, at * table.cols()), part));
+    visit(at, numbers(backend_.gather(table, rows), id, at * table.cols()));
   }
 }
 
@@ -67,9 +58,7 @@ theory::NormParameters TheoryParameters::norm(int sublayer, Weight norm) const {
 }
 
 Eigen::VectorXd TheoryParameters::vector(const Tensor& x, const ParameterId& id) const {
-  if (x.empty()) return {};
-  const std::vector<double> values = numbers(x, id);
-  return Eigen::Map<const Eigen::VectorXd>(values.data(), x.size());
+  return x.empty() ? Eigen::VectorXd() : Eigen::VectorXd(numbers(x, id).reshaped<Eigen::RowMajor>());
 }
 
 }  // namespace periscope::config

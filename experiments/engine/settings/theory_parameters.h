@@ -8,12 +8,12 @@
 
 namespace periscope::config {
 
-/// Returns the name of an entry of a parameter (row-major). An empty function stands for the program's own names.
+/// Returns the name of an entry of a parameter (row-major). Empty: the program's own names.
 using EntryNames = std::function<std::string(const ParameterId& id, std::int64_t entry)>;
 
-/// A weight source as theory reads it: in double, one matrix at a time. The backend is the one whose tensors the
-/// source returns. All three must outlive it, and so must `digest`, if there is one, which gets everything that is
-/// read, as f64 in the order of reading. Throws InputError for a weight that is not finite.
+/// Parameters from a weight source, in double, one matrix at a time. `backend` is that of the source's tensors.
+/// `digest` gets everything that is read, as f64 in the order of reading. All arguments must outlive this. Throws
+/// InputError for a weight that is not finite.
 class TheoryParameters final : public theory::Parameters {
  public:
   TheoryParameters(const Backend& backend, const ModelSpec& model, const WeightSource& weights, EntryNames names = {},
@@ -30,7 +30,7 @@ class TheoryParameters final : public theory::Parameters {
   [[nodiscard]] Tensor tensor(const ParameterId& id) const { return parameter_of(weights_, model_, id); }
   [[nodiscard]] Eigen::VectorXd vector(const Tensor& x, const ParameterId& id) const;
   /// Returns the numbers of a part of a parameter that begins at entry `first`.
-  [[nodiscard]] std::vector<double> numbers(const Tensor& x, const ParameterId& id, Eigen::Index first = 0) const;
+  [[nodiscard]] theory::RowMatrix numbers(const Tensor& x, const ParameterId& id, Eigen::Index first = 0) const;
 
   const Backend& backend_;
   const ModelSpec& model_;
