@@ -17,6 +17,7 @@ the stack's gradients: "withdrawn". A journal keeps finished runs; --seeds 0.1 t
 """
 
 import argparse
+import itertools
 import json
 import math
 import pathlib
@@ -64,30 +65,29 @@ def grid():
         "1 layer, both ways, 256 tokens": {"layers": 1, "model__causal": False, "input__tokens": 256},
         "1 layer, 256 tokens": {"layers": 1, "input__tokens": 256},
     }
-    many = list(variations)[-6:]
+    many, plain = list(variations)[-6:], list(variations)[:-6]
     hidden = {f"{layers} layer{'s' if layers > 1 else ''}, h = {part} D": {"layers": layers, "part": part}
               for layers in (1, 4) for part in (0.5, 1, 4)}
     narrow = "1 layer, h = 1 D, 48 tokens"
     variations |= hidden | {"1 layer": {"layers": 1}, narrow: {"layers": 1, "part": 1, "input__tokens": 48}}
-    deeper = ["8 layers", "12 layers"]
-    again = ["heads of 64", "12 layers", "128 tokens", "strong attention", "text"]
-    several = ["pre", "peri", "post", "b-only"]
-    others = ["none", "mix", "lns", "deepnorm", "residual-dual", "depth-scaled"]
-    runs = [(64, name, several) for name in variations if name not in many and name not in [*hidden, narrow, "1 layer"]]
-    runs += [(64, name, ["pre", "peri"]) for name in many]
-    runs += [(128, name, ["pre", "peri"]) for name in many[2:]]
-    runs += [(256, name, ["pre"]) for name in many[2:]]
-    runs += [(64, name, others) for name in deeper]
-    runs += [(64, "strong attention", ["none", "mix", "lns"]), (64, "He", ["none"]), (64, "128 tokens", ["none"])]
-    runs += [(128, name, ["none"]) for name in deeper]
-    runs += [(128, name, several) for name in again]
-    runs += [(64, name, several) for name in hidden]
-    runs += [(width, "1 layer", several) for width in (32, 64, 128)]
-    runs += [(128, name, ["pre", "peri"]) for name in hidden if name.startswith("1") and "4" not in name]
-    runs += [(width, narrow, ["peri", "b-only"]) for width in (64, 128, 256)]
-    for width, name, placements in runs:
-        change = variations[name]
-        for placement in placements:
+    several, two, none = ["pre", "peri", "post", "b-only"], ["pre", "peri"], ["none"]
+    for widths, names, placements in (
+        ([64], plain, several),
+        ([64], many, two),
+        ([128], many[2:], two),
+        ([256], many[2:], ["pre"]),
+        ([64], ["8 layers", "12 layers"], ["none", "mix", "lns", "deepnorm", "residual-dual", "depth-scaled"]),
+        ([64], ["strong attention"], ["none", "mix", "lns"]),
+        ([64], ["He", "128 tokens"], none),
+        ([128], ["8 layers", "12 layers"], none),
+        ([128], ["heads of 64", "12 layers", "128 tokens", "strong attention", "text"], several),
+        ([64], hidden, several),
+        ([32, 64, 128], ["1 layer"], several),
+        ([128], [name for name in hidden if name.startswith("1") and "4" not in name], two),
+        ([64, 128, 256], [narrow], ["peri", "b-only"]),
+    ):
+        for width, name, placement in itertools.product(widths, names, placements):
+            change = variations[name]
             changed = {k: v for k, v in change.items() if placement != "none" or k != "model__mlp"}
             big = max(1.0, change.get("layers", 4) / 4) * max(1.0, change.get("input__tokens", 16) / 32)
             yield name, stack(placement, width, **changed), int(SEEDS[width] * 2 / 3 / big)
