@@ -16,7 +16,7 @@
 namespace periscope::certify {
 
 struct Requirement {
-  std::optional<theory::SignalClass> kind;  ///< nothing: every class
+  std::optional<theory::SignalClass> kind;  ///< nullopt: every class
   NumberFormat format;
 };
 

@@ -121,7 +121,7 @@ Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<cons
   if (!can_scale(m)) return {};
   Headroom h{.recipe = recipe_of(m, embedding), .formats = {}, .run = {}};
   const stacks::StreamReach exact = stacks::reach_of(m, all.exact);
-  double largest = measured == nullptr ? nan : 0.0;  // measured of what grows with c
+  double largest = measured == nullptr ? nan : 0.0;  // measured, of the signals that grow with c
   for (const theory::SignalBound& b : all.exact.bounds) {
     if (measured == nullptr || !stacks::grows_with_stream(m, b)) continue;
     largest = std::max(largest, measured->largest(b.signal, b.sublayer));

@@ -38,7 +38,7 @@ struct ScaledRun {
   StackScale scale;
   int tokens = 0;
   double difference = 0.0;         ///< max |Δ logit| / max |logit|
-  double without_eps = 0.0;        ///< the same with ε = 0 in both: what is left is rounding
+  double without_eps = 0.0;        ///< the same with ε = 0 in both: rounding alone
   double gains_alone = 0.0;        ///< the same as `difference` if only gains and the embedding are scaled
   ModelSpec model;                 ///< of the scaled stack
   Certificates certificates = {};  ///< of it

@@ -156,7 +156,7 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
   }
 }
 
-/// Makes the certificates, and the hashes of the weights: of a random stack from what certify reads.
+/// Makes the certificates and the hashes of the weights; a random stack is hashed while `certify` reads it.
 void certify_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Progress& progress, CertifyResult& result) {
   const ModelSpec& m = s.spec.model;
   const bool is_drawn = s.checkpoint == nullptr;

@@ -11,8 +11,8 @@
 
 namespace periscope::certify {
 
-/// The largest magnitude of every feature of every signal that a certificate bounds, over all tokens of what was run.
-/// Keys and shapes are those of the certificate's bounds.
+/// The largest magnitude of every feature of every signal that a certificate bounds, over all tokens of all runs. Keys
+/// and shapes are those of the certificate's bounds.
 class SignalMaxima {
  public:
   /// Runs real-valued input [N, D] (before the embedding norm), or token ids.
@@ -21,9 +21,9 @@ class SignalMaxima {
   /// Raises the maxima of a signal. NaN counts as infinite.
   void raise_to(Signal signal, int sublayer, std::span<const double> magnitudes);
 
-  /// Null if it was not seen.
+  /// Null if the signal did not arise.
   [[nodiscard]] const std::vector<double>* find(Signal signal, int sublayer) const;
-  /// Largest entry, NaN if it was not seen.
+  /// Largest entry; NaN if the signal did not arise.
   [[nodiscard]] double largest(Signal signal, int sublayer) const;
   [[nodiscard]] std::size_t size() const { return maxima_.size(); }
 

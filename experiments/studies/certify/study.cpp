@@ -30,8 +30,7 @@ const std::vector<study::Flag<CertifyConfig>>& flags() {
          "(all in the format), exact"},
         {"length", &CertifyConfig::length, "Longest input in tokens that is certified, where rounding makes it matter",
          from_to(1, 1 << 24)},
-        {"attack", &CertifyConfig::attack_steps, "Try to exceed the bounds, with so many steps per restart",
-         from_to(1, 1'000'000)},
+        {"attack", &CertifyConfig::attack_steps, "Try to exceed the bounds: steps per restart", from_to(1, 1'000'000)},
         {"headroom", &CertifyConfig::headroom,
          "Scale stream and branches into this format, run both stacks, certify the scaled one"}};
     list.insert(list.end(), more.begin(), more.end());
@@ -72,7 +71,7 @@ study::Outcome outcome_of(const CertifyConfig& config, const CertifyResult& resu
   return outcome;
 }
 
-/// The run reads the weights, so that it finds out itself what it needs and what its result is made from.
+/// The run reads the weights, so it estimates its memory and resolves its settings itself.
 study::Job resolve(const study::Request& request) {
   const CertifyConfig config = config_of(request);
   return {.file = "certify",

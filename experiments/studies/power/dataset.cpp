@@ -88,7 +88,7 @@ const Table<PowerResult>& result_table() {
   return all;
 }
 
-/// "rejected", or what a theory that is not rejected got instead.
+/// "rejected", or the verdict on a theory that is not rejected.
 std::string outcome(const PowerRow& row) {
   if (row.rejected()) return row.is_true ? "REJECTED" : "rejected";
   const std::string_view words = judge::name_of(row.clearest().verdict);

@@ -40,7 +40,7 @@ ComparedStack compared_stack(const StackSpec& spec, judge::Verdict verdict, cons
   return stack;
 }
 
-/// A measured configuration and what the right theory says of it.
+/// A measured configuration and the predictions of the right theory.
 struct Stage {
   config::Config config;
   std::vector<stacks::Measurement> measured;
@@ -81,7 +81,7 @@ std::vector<ComparedStack> compare_wrong(const WrongTheory& theory, const Stage&
   return all;
 }
 
-/// A ladder is measured anew for every theory: its sums over depth are relative to what is predicted.
+/// Measures a ladder anew for every theory, because its sums over depth are relative to the prediction.
 std::vector<ComparedStack> compare_ladder(const stacks::LadderConfig& overridden, stacks::Progress& progress) {
   const stacks::LadderResult measured = stacks::run_ladder(overridden, progress);
   if (measured.stopped_early) throw stacks::Stopped();

@@ -67,8 +67,8 @@ double norm_of(const std::vector<double>& v) {
   return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
 }
 
-/// Ascent along the gradient with momentum. The step is a length, doubled after a success, halved after a failure.
-/// Ends where ten steps gain next to nothing.
+/// Ascent along the gradient with momentum. The length of a step doubles after a success and halves after a failure.
+/// Stops when ten steps gain less than `worthwhile`.
 void climb(const Attack& attack, BoundCase& c) {
   constexpr int most_steps = 400, stretch = 10;
   constexpr double shortest = 1e-9, momentum = 0.6, worthwhile = 1e-6;

@@ -47,7 +47,7 @@ constexpr int most_features = 4096;
 /// The norms that T14 is about: "rms" and "layer", the first of NormKind.
 constexpr std::size_t norms_with_bounds = 2;
 
-/// Returns what is expected of a parameter instead of what it is; "" if it is valid.
+/// Returns what is expected of an invalid parameter; "" if it is valid.
 std::string defect_of(const BoundCase& c, const ParameterKind& kind) {
   const auto it = c.parameters.find(kind.name);
   if (it == c.parameters.end()) return kind.optional ? "" : "this parameter";

@@ -30,7 +30,7 @@ class DownGradient final : public GradientRecorder {
   Tensor gradient;
 };
 
-/// The parameters of the MLP and of what follows it.
+/// The parameters of the MLP, the final norm and the head.
 ResidentWeights weights_of(const ModelSpec& model, const BoundCase& c) {
   ResidentWeights::Parameters all;
   const auto put = [&](const ParameterId& id, const std::string& name, bool is_matrix) {

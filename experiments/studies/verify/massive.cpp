@@ -28,8 +28,8 @@ BoundCase massive_stack(const SublayerRule& rule, bool final_norm, std::uint64_t
 
 double massive_ceiling(const BoundCase& c) {
   const Evaluation e = evaluate(c);
-  std::vector<double> stream(e.module.size(), 0.0);
   if (e.tokens[0].norms.empty()) return HUGE_VAL;
+  std::vector<double> stream(e.module.size(), 0.0);
   if (!c.has("norm_b.gain")) stream.assign(c.values("x").begin(), c.values("x").end());
   return theory::massive_ceiling(1.0, e.tokens[0].hidden, stream, e.module);
 }
@@ -44,10 +44,8 @@ double quantile(std::vector<double> values, double q) {
 
 MassiveCurve massive_curve(const char* placement, const SublayerRule& rule, bool final_norm, std::uint64_t seed) {
   const std::vector<double> factors = massive_factors();
-  using PerStack = std::vector<double>;
-  const PerStack zeros(massive_stacks);
-  std::vector<PerStack> gradient(factors.size(), zeros), bound(factors.size(), zeros);
-  PerStack ceiling = zeros;
+  std::vector<double> ceiling(massive_stacks);
+  std::vector gradient(factors.size(), ceiling), bound = gradient;  // [factor][stack]
   in_parallel(ceiling.size(), [&](std::size_t s) {
     const BoundCase stack = massive_stack(rule, final_norm, seed, static_cast<std::uint32_t>(s));
     ceiling[s] = massive_ceiling(stack);

@@ -40,64 +40,55 @@ void drop(BoundCase& c, Dimension dimension, std::size_t i) {
 /// v to `digits` significant decimal digits.
 double rounded(double v, int digits) { return std::stod(fmt::format("{:.{}e}", v, digits - 1)); }
 
-struct Shrinker {
-  BoundCase simplest;
-  const std::function<bool(const BoundCase&)>& fails;
-  int budget;
+}  // namespace
 
-  template <class Change>
-  bool try_change(const Change& change) {
-    BoundCase candidate = simplest;
+BoundCase shrink(BoundCase c, const std::function<bool(const BoundCase&)>& fails, int budget) {
+  const auto try_change = [&](const auto& change) {
+    BoundCase candidate = c;
     change(candidate);
     tidy(candidate);
     if (budget <= 0 || defect_of(candidate)) return false;
     --budget;
     if (!fails(candidate)) return false;
-    simplest = std::move(candidate);
+    c = std::move(candidate);
     return true;
-  }
-  bool drop_each(Dimension dimension) {
+  };
+  const auto drop_each = [&](Dimension dimension) {
     bool changed = false;
-    for (std::size_t i = simplest.size(dimension); i-- > 0 && simplest.size(dimension) > 1;) {
-      changed |= try_change([&](BoundCase& c) { drop(c, dimension, i); });
+    for (std::size_t i = c.size(dimension); i-- > 0 && c.size(dimension) > 1;) {
+      changed |= try_change([&](BoundCase& simpler) { drop(simpler, dimension, i); });
     }
     return changed;
-  }
-  /// Removes a parameter; if that fails, sets all its numbers to the plain value.
-  bool simplify(const ParameterKind& kind) {
+  };
+  // Removes a parameter; if that fails, sets all its numbers to the plain value.
+  const auto simplify = [&](const ParameterKind& kind) {
     const std::string name(kind.name);
-    bool changed = kind.optional && simplest.has(name) && try_change([&](BoundCase& c) { c.parameters.erase(name); });
-    if (std::ranges::any_of(simplest.values(name), [&](double v) { return v != kind.plain; })) {
-      changed |= try_change([&](BoundCase& c) { std::ranges::fill(c.parameters.at(name).values, kind.plain); });
+    bool changed = kind.optional && c.has(name) && try_change([&](BoundCase& s) { s.parameters.erase(name); });
+    if (std::ranges::any_of(c.values(name), [&](double v) { return v != kind.plain; })) {
+      changed |= try_change([&](BoundCase& s) { std::ranges::fill(s.parameters.at(name).values, kind.plain); });
     }
     return changed;
-  }
-  /// Tries simpler numbers, the simplest first; stops at the current value.
-  bool simplify(const ParameterKind& kind, std::size_t i) {
-    const double v = simplest.values(kind.name)[i];
+  };
+  // Tries simpler numbers, the simplest first; stops at the current value.
+  const auto simplify_number = [&](const ParameterKind& kind, std::size_t i) {
+    const double v = c.values(kind.name)[i];
     for (const double simpler :
          {kind.plain, 0.0, 1.0, -1.0, rounded(v, 1), rounded(v, 2), rounded(v, 3), rounded(v, 6)}) {
       if (simpler == v) return false;
-      if (try_change([&](BoundCase& c) { c.parameters.find(kind.name)->second.values[i] = simpler; })) return true;
+      if (try_change([&](BoundCase& s) { s.parameters.find(kind.name)->second.values[i] = simpler; })) return true;
       if (kind.whole) return false;  // no other kind or class is simpler
     }
     return false;
-  }
-};
-
-}  // namespace
-
-BoundCase shrink(BoundCase c, const std::function<bool(const BoundCase&)>& fails, int budget) {
-  Shrinker s{std::move(c), fails, budget};
-  for (bool changed = true; changed && s.budget > 0;) {
-    changed = s.drop_each(Dimension::token);
-    for (const ParameterKind& kind : parameter_kinds()) changed |= s.simplify(kind);
-    for (const Dimension d : {Dimension::unit, Dimension::word, Dimension::feature}) changed |= s.drop_each(d);
+  };
+  for (bool changed = true; changed && budget > 0;) {
+    changed = drop_each(Dimension::token);
+    for (const ParameterKind& kind : parameter_kinds()) changed |= simplify(kind);
+    for (const Dimension d : {Dimension::unit, Dimension::word, Dimension::feature}) changed |= drop_each(d);
     for (const ParameterKind& kind : parameter_kinds()) {
-      for (std::size_t i = 0; i < s.simplest.values(kind.name).size(); ++i) changed |= s.simplify(kind, i);
+      for (std::size_t i = 0; i < c.values(kind.name).size(); ++i) changed |= simplify_number(kind, i);
     }
   }
-  return s.simplest;
+  return c;
 }
 
 }  // namespace periscope::verify

@@ -23,7 +23,7 @@ bool is_longer(const BoundCase& c) { return !is_pre(c) && !is_peri(c) && !is_pos
 bool is_any(const BoundCase& /*c*/) { return true; }
 bool has_norm_b(const BoundCase& c) { return c.rule().norm_b; }
 
-/// How close an outcome comes to violating its bound; NaN if what was measured is.
+/// How close an outcome comes to violating its bound; NaN if the measurement is.
 double rank_of(const StatementOutcome& o) {
   if (std::isinf(o.bound) || std::isinf(o.rounding)) return std::isnan(o.measured) ? o.measured : -HUGE_VAL;
   const double excess = o.measured - o.rounding;
@@ -89,7 +89,7 @@ StatementOutcome entrywise(const BoundCase& c, const Evaluation& e, Factor facto
   return worst_of(all);
 }
 
-/// T14a: ∂loss/∂W2_ij = β · mean_t h_ti (p_tj − y_tj). The worst entry, and what rounding allows.
+/// T14a: ∂loss/∂W2_ij = β · mean_t h_ti (p_tj − y_tj). The worst entry.
 StatementOutcome pre_equality(const BoundCase& c, const Evaluation& e, Factor /*factor*/) {
   const auto units = static_cast<std::size_t>(c.units());
   const auto d = static_cast<std::size_t>(c.width());
@@ -112,7 +112,7 @@ StatementOutcome pre_equality(const BoundCase& c, const Evaluation& e, Factor /*
 /// Roundings of sums of D squares and products, and of the sum that they describe.
 double growth_rounding(const BoundCase& c) { return 4.0 * (c.width() + 8.0) * fp64.unit_roundoff(); }
 
-/// T15: the worst token, and what rounding allows.
+/// T15: the worst token.
 StatementOutcome growth_identity(const BoundCase& c, const Evaluation& e, Factor /*factor*/) {
   std::vector<StatementOutcome> all;
   for (const TokenFacts& t : e.tokens) {

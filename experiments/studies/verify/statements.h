@@ -24,7 +24,7 @@ struct TokenFacts {
   double cosine = 0.0;                                       ///< of αx and β·branch; 0 if one of them is 0
 };
 
-/// The gradient of a case, measured by the reference backend in f64, and what bounds are made of.
+/// The gradient of a case, measured by the reference backend in f64, and the terms of the bounds.
 struct Evaluation {
   std::vector<TokenFacts> tokens;
   std::vector<double> hidden;    ///< h [T, units]
@@ -50,11 +50,11 @@ enum class StatementKind {
   refutable,  ///< claimed as a bound, but false: inputs that break it must be found
 };
 
-/// A case compared with a statement. For an identity `measured` is the deviation and `bound` what rounding allows.
+/// A case compared with a statement. For an identity `measured` is the deviation and `bound` the rounding.
 struct StatementOutcome {
   double measured = 0.0;
   double bound = 0.0;
-  double rounding = 0.0;  ///< absolute; what rounding may add to `measured`
+  double rounding = 0.0;  ///< largest absolute error of `measured`
   const struct Statement* statement = nullptr;
 
   /// `scale` multiplies the bound. NaN is a violation, hence the negation.

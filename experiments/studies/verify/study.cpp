@@ -9,10 +9,6 @@
 namespace periscope::verify {
 namespace {
 
-using study::Job;
-using study::Outcome;
-using study::Request;
-
 const std::vector<study::Flag<VerifyConfig>>& verify_flags() {
   static const std::vector<study::Flag<VerifyConfig>> all{
       {"cases", &VerifyConfig::cases, "Number of random cases", from_to(1, 2e9)},
@@ -22,10 +18,10 @@ const std::vector<study::Flag<VerifyConfig>>& verify_flags() {
   return all;
 }
 
-Outcome outcome_of(const VerifyConfig& config, stacks::Progress& progress) {
+study::Outcome outcome_of(const VerifyConfig& config, stacks::Progress& progress) {
   const VerifyResult result = verify::run(config, progress);
   if (result.stopped_early) return {.stopped_early = true};
-  Outcome outcome{.data = dataset_of(result), .table = table(result), .code = study::code_of(result.passed())};
+  study::Outcome outcome{.data = dataset_of(result), .table = table(result), .code = study::code_of(result.passed())};
   if (config.out.empty()) return outcome;
   outcome.write_files = [config, statements = result.statements](stacks::Progress& to) {
     for (const StatementResult& s : statements) {
@@ -38,7 +34,7 @@ Outcome outcome_of(const VerifyConfig& config, stacks::Progress& progress) {
   return outcome;
 }
 
-Job resolve_verify(const Request& request) {
+study::Job resolve_verify(const study::Request& request) {
   VerifyConfig own = study::read_flags(verify_flags(), request.flags);
   if (!(own.scale > 0.0)) {
     throw ConfigError(fmt::format("--scale {:g}: expected a number above 0 and up to 1", own.scale));
@@ -48,7 +44,7 @@ Job resolve_verify(const Request& request) {
   run.dtype = DType::f64;
   own.seed = run.seed;
   own.out = run.out;
-  Job job{.file = "verify", .run_options = run, .resolved = {}, .run = {}};
+  study::Job job{.file = "verify", .run_options = run, .resolved = {}, .run = {}};
   job.resolved.printed["verify"] = {
       {"seed", own.seed}, {"cases", own.cases}, {"scale", own.scale}, {"starts", own.starts}};
   job.resolved.hashed = job.resolved.printed;
