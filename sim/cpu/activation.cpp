@@ -157,8 +157,6 @@ void gated_backward(Activation kind, const T* gate, const T* up, const T* dy, T*
 }  // namespace
 }  // namespace cpu
 
-// -------------------------------------------------------------------------------------------------
-
 using cpu::with_type_of;
 
 void CpuBackend::run(const op::Activate& o) const {

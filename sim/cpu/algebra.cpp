@@ -82,8 +82,6 @@ void scatter_add(const T* dy, std::span<const int> ids, T* sums, Index rows, Ind
 }  // namespace
 }  // namespace cpu
 
-// -------------------------------------------------------------------------------------------------
-
 using cpu::with_type_of;
 
 void CpuBackend::run(const op::Linear& o) const {

@@ -10,12 +10,12 @@ namespace periscope {
 namespace cpu {
 namespace {
 
-/// Returns how many queries of a head are treated together: of all scores only theirs, with the tokens that they see,
-/// exist at a time. Half of a short sequence, so that its first half is spared the keys of the other.
+/// Queries of a head whose scores exist at a time. Half of a short sequence, so that its first half skips the keys of
+/// the other.
 Index query_block(Index tokens) { return std::clamp<Index>((tokens / 2 + 15) / 16 * 16, 32, 256); }
 
-/// Scores are kept from here on for a token whose first seen one is `first`: rows of scores begin at a multiple of the
-/// terms that a product adds up at once, so that the sums of a query do not depend on the other queries of its block.
+/// The first stored score of a token that sees from `first` on: rows of scores begin at a multiple of the terms that a
+/// product adds up at once, so that a query's sums do not depend on the other queries of its block.
 Index first_kept(Index first) { return first / 256 * 256; }
 
 /// The tensors of one head of one sequence: rows of queries [T, e], keys and values [K, e].
@@ -222,8 +222,6 @@ void attention_backward(const T* q, const T* k, const T* v, const T* dy, T* dq, 
 
 }  // namespace
 }  // namespace cpu
-
-// -------------------------------------------------------------------------------------------------
 
 using cpu::with_type_of;
 

@@ -50,8 +50,6 @@ MakeBlock<T> as_it_is(const DrawnMatrix& w) {
 }  // namespace
 }  // namespace cpu
 
-// -------------------------------------------------------------------------------------------------
-
 using cpu::with_type_of;
 
 void CpuBackend::run(const op::LinearDrawn& o) const {

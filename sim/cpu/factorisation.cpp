@@ -15,9 +15,8 @@ using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowM
 /// Piece of a long row that a thread works on: fits its cache beside as many rows as there are tokens.
 constexpr Index piece = 512;
 
-/// The rows of x in double, each times a power of two that brings its largest magnitude to between 1 and 2, so that
-/// no square leaves the range of double; `exponents` has these powers. Rows that are not finite become zero, and their
-/// exponent is `not_finite`.
+/// The rows of x in double, each times a power of two (`exponents`) that brings its largest magnitude to between 1 and
+/// 2, so that no square leaves the range of double. Rows that are not finite become zero, with exponent `not_finite`.
 constexpr int not_finite = std::numeric_limits<int>::max();
 template <class T>
 Matrix scaled_rows(const T* x, Index rows, Index n, std::vector<int>& exponents) {
@@ -100,8 +99,7 @@ class GramSchmidt {
   GramSchmidt(Matrix& basis, double share)
       : basis_(basis), share_(share), lower_(Matrix::Zero(basis.rows(), basis.rows())) {}
 
-  /// Rows together lose their part along all rows before them, which is a matrix product; then one after the other
-  /// their part along each other.
+  /// Panels of rows lose their part along all rows before them by a matrix product, then along each other row by row.
   Matrix run() {
     constexpr Index panel = 32;
     for (Index first = 0; first < basis_.rows(); first += panel) {
@@ -178,8 +176,6 @@ void row_basis(const T* x, Index rows, Index n, double share, T* lower, T* basis
 
 }  // namespace
 }  // namespace cpu
-
-// -------------------------------------------------------------------------------------------------
 
 void CpuBackend::run(const op::RowBasis& o) const {
   cpu::with_type_of(o.x, [&]<class T>(T) {

@@ -4,9 +4,8 @@
 
 #include "sim/core/tensor.h"
 
-/// Matrix products of f32 and f64. Every entry of a product is summed in one order, which follows from the number of
-/// its terms alone: the results do not depend on the number of threads, and a row of a product does not depend on how
-/// many other rows there are.
+/// Matrix products of f32 and f64. The order in which an entry is summed follows from its number of terms alone:
+/// results do not depend on the number of threads, nor a row on the number of other rows.
 namespace periscope::cpu {
 
 using Index = Tensor::Index;
@@ -25,9 +24,8 @@ struct MatrixView {
 
 inline constexpr Index widest_block = 256;  ///< columns: a block of so many, 256 deep, stays in a core's cache
 
-/// A right factor [k, n] that is made while it is used, so that it never exists whole: writes the entries (first_k …
-/// first_k + terms − 1, first … first + count − 1) as packed_block (below) says, with count ≤ widest_block. Called on
-/// any thread, once for every block.
+/// A right factor [k, n] that is made block by block: writes the entries (first_k … first_k + terms − 1, first … first
+/// + count − 1) as packed_block (below), count ≤ widest_block. Called on any thread, once for every block.
 template <class T>
 using MakeBlock = std::function<void(Index first_k, Index terms, Index first, Index count, T* block)>;
 
@@ -35,10 +33,10 @@ using MakeBlock = std::function<void(Index first_k, Index terms, Index first, In
 template <class T>
 void packed_block(const MatrixView<T>& b, Index terms, Index count, T* block);
 
-/// Says whether a product takes the place of what is there or is added to it.
+/// Whether a product overwrites its target or is added to it.
 enum class Onto { nothing, what_is_there };
 
-/// Says which entries of a square product are needed; of the lower triangle's complement some are written, too.
+/// The entries of a square product that are needed; others may be written too.
 enum class Part { all, lower };
 
 /// C = A B on all threads: A [m, k], B [k, n], C [m, n] with rows `stride` apart. m, n, k ≥ 1.

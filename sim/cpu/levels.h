@@ -18,13 +18,12 @@ struct CpuLevel {
 /// Returns the levels of this build, the least demanding first.
 std::span<const CpuLevel> cpu_levels();
 
-/// Returns the level called `wanted`, or, if that is empty, the most demanding one that a processor of level
-/// `processor` has. Throws ConfigError for a name that `levels` does not have, and for a level that the processor does
-/// not have.
+/// The level called `wanted`, or, if that is empty, the best for a processor of level `processor`. Throws ConfigError
+/// for an unknown name and for a level that the processor lacks.
 const CpuLevel& chosen_level(std::string_view wanted, std::span<const CpuLevel> levels, int processor);
 
-/// Returns the level with which this process computes: the environment's PERISCOPE_INSTRUCTIONS when it is first asked
-/// for, or else the best. Throws ConfigError as chosen_level does.
+/// This process's level: PERISCOPE_INSTRUCTIONS of the environment at the first call, or else the best. Throws as
+/// chosen_level.
 const CpuLevel& cpu_level();
 
 }  // namespace periscope

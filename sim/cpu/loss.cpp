@@ -59,8 +59,6 @@ void token_losses(const T* logits, std::span<const int> labels, double* losses, 
 }  // namespace
 }  // namespace cpu
 
-// -------------------------------------------------------------------------------------------------
-
 using cpu::with_type_of;
 
 void CpuBackend::run(const op::CrossEntropy& o) const {

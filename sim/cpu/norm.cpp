@@ -117,8 +117,6 @@ void norm_backward(const NormFormula& formula, const T* x, const T* gain, const 
 }  // namespace
 }  // namespace cpu
 
-// -------------------------------------------------------------------------------------------------
-
 using cpu::with_type_of;
 
 void CpuBackend::run(const op::Norm& o) const {

@@ -230,8 +230,6 @@ void write_largest(const T* x, Index size, const StatisticsLayout& layout, doubl
 }  // namespace
 }  // namespace cpu
 
-// -------------------------------------------------------------------------------------------------
-
 void CpuBackend::run(const op::Measure& o) const {
   double* out = elements<double>(o.numbers);
   cpu::with_type_of(o.x, [&]<class T>(T) {

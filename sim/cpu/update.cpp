@@ -35,8 +35,6 @@ void adamw(AdamState& state, const T* gradient, const AdamRule& rule) {
 }  // namespace
 }  // namespace cpu
 
-// -------------------------------------------------------------------------------------------------
-
 void CpuBackend::run(const op::Adamw& o) const {
   cpu::with_type_of(o.gradient, [&]<class T>(T) { cpu::adamw(o.state, elements<T>(o.gradient), o.rule); });
 }

@@ -58,8 +58,6 @@ bool keeps_its_digits(const Products& p) {
 }  // namespace
 }  // namespace cpu
 
-// -------------------------------------------------------------------------------------------------
-
 void CpuBackend::run(const op::LinearWeightSquare& o) const {
   if (cpu::grams_cost_less(o.x.rows(), o.x.cols(), o.dy.cols())) {
     Tensor of_x = do_allocate(o.x.rows(), o.x.rows(), o.x.dtype());

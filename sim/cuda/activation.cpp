@@ -115,8 +115,6 @@ struct SoftCapBackward {
 
 }  // namespace
 
-// -------------------------------------------------------------------------------------------------
-
 void CudaBackend::run(const op::Activate& o) const {
   with_type(o.x.dtype(),
             [&]<class T>(T) { unary(execution_, data<T>(o.x), data<T>(o.y), o.x.size(), Activate{o.kind}); });

@@ -78,8 +78,6 @@ struct ScatterAdd {
 
 }  // namespace
 
-// -------------------------------------------------------------------------------------------------
-
 void CudaBackend::run(const op::Linear& o) const {
   with_type(o.x.dtype(), [&]<class T>(T) {
     execution_.product({.operands = o.x.dtype(),

@@ -8,9 +8,9 @@ namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_WAY {
 namespace {
 
-/// Attention in tiles of queries: the scores of a tile, of all its keys, are a matrix product; a kernel makes the
-/// pattern of them, and products bring the values. Only a tile's scores are in memory. A tile holds one query head of
-/// every key/value head, so that a product is one batch over these.
+/// Attention in tiles of queries, of which only one tile's scores are in memory: a product for the scores, a kernel for
+/// the pattern, a product with the values. A tile has one query head of every key/value head, so that products are
+/// batches.
 template <class T>
 struct AttentionOperands {
   using C = Computed<T>;
@@ -187,8 +187,6 @@ AttentionOperands<T> operands(const Tensor& q, const Tensor& k, const Tensor& v,
 }
 
 }  // namespace
-
-// -------------------------------------------------------------------------------------------------
 
 void CudaBackend::run(const op::Attention& o) const {
   with_type(o.q.dtype(), [&]<class T>(T) {

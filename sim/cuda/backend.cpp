@@ -32,8 +32,6 @@ void upload_rounded(const Execution& execution, std::span<const double> values, 
 
 }  // namespace
 
-// -------------------------------------------------------------------------------------------------
-
 std::string_view CudaBackend::name() const {
   const bool on_host = device() == Device::host;
   if (execution_.options().tf32) return on_host ? "cuda on host, TF32" : "cuda, TF32";

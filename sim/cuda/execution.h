@@ -11,8 +11,7 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_WAY {
 
-/// A matrix in device memory, row-major; rows stand `stride` elements apart. Of several, the next begins `step`
-/// elements after the one before.
+/// A row-major matrix in device memory with rows `stride` elements apart; in a batch the next is `step` elements later.
 template <class Pointer>
 struct MatrixAt {
   Pointer data;
@@ -20,9 +19,9 @@ struct MatrixAt {
   Index step = 0;
 };
 
-/// c = alpha·op(a)·op(b) + beta·c, `count` times; op(a) is [m, k] and op(b) [k, n]. What is transposed is stored as [k,
-/// m] and [n, k]. a and b have the dtype `operands`. c has that dtype too, or the type in which it computes: sums are
-/// in that type always.
+/// c = alpha·op(a)·op(b) + beta·c, `count` times; op(a) [m, k], op(b) [k, n]; transposed operands are stored as [k, m]
+/// and [n, k]. a and b have the dtype `operands`, c that dtype or the type in which it computes, which is the type of
+/// sums.
 struct Product {
   DType operands;
   DType result;
@@ -43,10 +42,9 @@ struct DevicePart {
   std::size_t bytes;
 };
 
-/// An execution runs kernels (launch.h): it has memory, transfers and matrix products. All work of one execution is
-/// done in the order of the calls, and only `download` waits for it. Two implementations: on_device/ with CUDA,
-/// on_host/ without. Safe for threads. Failures of CUDA, memory included, are std::runtime_error with what to do about
-/// it.
+/// Runs kernels (launch.h), transfers and matrix products, in the order of the calls; only `download` waits.
+/// Implemented by on_device/ with CUDA and on_host/ without. Safe for threads. Failures of CUDA are std::runtime_error
+/// with a remedy.
 class Execution {
  public:
   explicit Execution(const Options& options);
@@ -56,7 +54,7 @@ class Execution {
 
   [[nodiscard]] Device device() const;
   [[nodiscard]] const Options& options() const { return options_; }
-  /// At least `bytes` bytes, contents undefined. The next calls may have them as soon as the last owner drops them.
+  /// At least `bytes` bytes, contents undefined, which later calls may reuse once the last owner drops them.
   [[nodiscard]] std::shared_ptr<void> take(std::size_t bytes) const;
   template <class T>
   [[nodiscard]] std::shared_ptr<T> take_array(Index count) const {
@@ -74,8 +72,8 @@ class Execution {
   [[nodiscard]] std::vector<std::byte> download(std::span<const DevicePart> parts) const;
   void fill_zero(void* to, std::size_t bytes) const;
   void product(const Product& p) const;
-  /// The lower half of the symmetric `gram` [n, n] becomes its Cholesky factor; `info` 0, or the row from 1 at which
-  /// the matrix is not positive. What the upper half holds afterwards is undefined.
+  /// Replaces the lower half of the symmetric `gram` [n, n] by its Cholesky factor; the upper half becomes undefined.
+  /// `info` is 0, or the row from 1 at which the matrix is not positive.
   void cholesky(double* gram, Index n, int* info) const;
   /// x [n, cols] becomes lower⁻¹ x; the upper half of `lower` [n, n] is not read.
   void solve_lower(const double* lower, Index n, double* x, Index cols) const;

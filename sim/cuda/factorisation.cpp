@@ -41,8 +41,8 @@ class Rows {
   /// x = lower⁻¹ x.
   void solve() const { execution_.solve_lower(lower_.get(), rows_, x_.get(), n_); }
 
-  /// Gram and Schmidt's process: x becomes orthonormal, lower what it was made of. Rows together lose their part along
-  /// all rows before them, by matrix products; then one after the other their part along each other.
+  /// Gram and Schmidt's process: x becomes orthonormal, lower its coefficients. Panels of rows lose their part along
+  /// all rows before them by matrix products, then their part along each other row by row.
   void orthonormalise(double share) const {
     constexpr Index panel = FinishPanel::rows_at_once;
     execution_.fill_zero(lower_.get(), static_cast<std::size_t>(rows_ * rows_) * sizeof(double));
@@ -83,8 +83,6 @@ class Rows {
 };
 
 }  // namespace
-
-// -------------------------------------------------------------------------------------------------
 
 // Cholesky's factor loses half of the digits of double: enough for everything but f64, if the rows are far from
 // dependent. Whether they are has to be known on the host, which waits for it.

@@ -66,9 +66,8 @@ struct AddCoefficients {
   }
 };
 
-/// Rows first … first + count − 1, which have lost their part along all rows before them: one after the other they lose
-/// their part along each other and get length 1, or become zero if less than `share` of their `lengths` is left. One
-/// block does all of it.
+/// Orthonormalizes rows first … first + count − 1, already orthogonal to all rows before them, in one block; a row
+/// becomes zero if less than `share` of its length in `lengths` is left.
 struct FinishPanel {
   static constexpr int rows_at_once = 32;
   static constexpr int threads_of_a_row = Block::size / rows_at_once;

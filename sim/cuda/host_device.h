@@ -1,8 +1,7 @@
 #pragma once
 
-/// This room is compiled twice: by nvcc for the GPU, and by the C++ compiler for the host, where loops stand for the
-/// threads of a kernel, so that machines without a GPU test the same code. Each way has a namespace of its own, since
-/// one program may hold both.
+/// This folder is compiled twice: by nvcc for the GPU, and by the C++ compiler with loops instead of a kernel's
+/// threads, to test the same code without a GPU. Each has its own namespace, since a program may hold both.
 #ifdef __CUDACC__
 #define PERISCOPE_HOST_DEVICE __host__ __device__
 #define PERISCOPE_CUDA_WAY on_device

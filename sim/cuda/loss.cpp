@@ -84,8 +84,6 @@ struct TokenLoss {
 
 }  // namespace
 
-// -------------------------------------------------------------------------------------------------
-
 void CudaBackend::run(const op::CrossEntropy& o) const {
   const Index rows = o.logits.rows();
   const auto labelled = static_cast<double>(rows - std::ranges::count(o.labels, no_label));

@@ -114,8 +114,6 @@ struct BiasTerm {
 
 }  // namespace
 
-// -------------------------------------------------------------------------------------------------
-
 void CudaBackend::run(const op::Norm& o) const {
   const NormFormula formula = formula_of(o.kind);
   const Index n = o.gain.cols();

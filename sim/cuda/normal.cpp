@@ -26,8 +26,6 @@ struct DrawFour {
 
 }  // namespace
 
-// -------------------------------------------------------------------------------------------------
-
 void CudaBackend::run(const op::Normal& o) const {
   with_type(o.y.dtype(), [&]<class T>(T) {
     for_each(execution_, (o.y.size() + 3) / 4, DrawFour<T>{o.key, o.stddev, data<T>(o.y), o.y.size()});

@@ -21,8 +21,8 @@ template <class T>
   return static_cast<T*>(TensorMemory::address(x, dtype_of<T>));
 }
 
-/// The ops as kernels, in files by kind: kernels above the ruled line, the functions that start them below. Narrow
-/// elements are computed in float and rounded when they are stored; statistics and norms add up in double.
+/// The ops, in files by kind: kernels in an anonymous namespace, then the functions that start them. Narrow elements
+/// are computed in float and rounded when they are stored; statistics and norms accumulate in double.
 class CudaBackend final : public ComposedBackend {
  public:
   explicit CudaBackend(const Options& options) : execution_(options) {}
@@ -71,7 +71,7 @@ class CudaBackend final : public ComposedBackend {
   [[nodiscard]] Tensor do_allocate(Index rows, Index cols, DType dtype) const override;
 
  private:
-  /// Rope's frequencies in device memory, where they stay for the next call.
+  /// Rope's frequencies in device memory, cached for the next call.
   [[nodiscard]] std::shared_ptr<double> frequencies_on_device(std::span<const double> frequencies) const;
 
   Execution execution_;

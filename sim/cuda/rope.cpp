@@ -42,8 +42,6 @@ void turn(const Execution& execution, const Tensor& x, int heads, int sequences,
 
 }  // namespace
 
-// -------------------------------------------------------------------------------------------------
-
 std::shared_ptr<double> CudaBackend::frequencies_on_device(std::span<const double> frequencies) const {
   const std::scoped_lock lock(mutex_);
   if (frequencies_there_ == nullptr || !std::ranges::equal(frequencies, frequencies_)) {

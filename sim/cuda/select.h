@@ -4,9 +4,8 @@
 
 #include "sim/cuda/moments.h"
 
-/// The k largest magnitudes of a tensor without sorting it: the k-th is found digit by digit, in four or eight passes
-/// that count; then those above it are collected. Counts are whole numbers, so that nothing depends on the order of
-/// threads.
+/// The k largest magnitudes of a tensor: the k-th is found digit by digit, in four or eight counting passes; then those
+/// above it are collected. Counts are integers, so that the order of threads does not matter.
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_WAY {
 

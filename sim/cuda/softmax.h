@@ -9,8 +9,8 @@
 namespace periscope::cuda {
 inline namespace PERISCOPE_CUDA_WAY {
 
-/// The queries first_query … of one sequence against the keys first_key … of it, for one query head of every key/value
-/// head. Scores are [kv_heads, queries, keys].
+/// Queries from first_query on against keys from first_key on, for one query head of every key/value head. Scores are
+/// [kv_heads, queries, keys].
 struct ScoreTile {
   AttentionShape shape;
   Index all_keys;  ///< of the sequence

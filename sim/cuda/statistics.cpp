@@ -41,8 +41,6 @@ void write_largest(const Execution& execution, const T* x, Index size, const Sta
 
 }  // namespace
 
-// -------------------------------------------------------------------------------------------------
-
 void CudaBackend::run(const op::Measure& o) const {
   double* const out = data<double>(o.numbers);
   const auto place = [out](Index at) { return at < 0 ? nullptr : out + at; };

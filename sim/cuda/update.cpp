@@ -27,8 +27,6 @@ struct AdamStep {
 
 }  // namespace
 
-// -------------------------------------------------------------------------------------------------
-
 void CudaBackend::run(const op::Adamw& o) const {
   with_type(o.gradient.dtype(), [&]<class T>(T) {
     const double steps = static_cast<double>(o.rule.step);
