@@ -73,7 +73,6 @@ TEST_CASE("formats: a law that a format bends is refused, one that it keeps is n
   formats::FormatsStack stack;
   ModelSpec& m = stack.spec.model;
   m.layers = 3;
-  stack.sites = formats::compared_sites(m, false);
   stack.seeds = 16;
   stack.prediction.exact_at_width = true;
   stack.prediction.replicates = stack.prediction.finite_width_replicates = 64;
@@ -89,21 +88,22 @@ TEST_CASE("formats: a law that a format bends is refused, one that it keeps is n
   }
   for (int replicate = 0; replicate < 64; ++replicate) stack.prediction.draws.push_back(stack.prediction.profile);
   stack.prediction.draws_per_sequence = 64;
-  const std::size_t x_out = stack.position({Pass::forward, Signal::x_out});
   for (const auto& [name, bend] : {std::pair("fp64", 0.0), {"fp16", 0.0}, {"bf16", 0.05}}) {
     formats::FormatResult& format = stack.formats.emplace_back();
     format.name = name;
     formats::Variant& variant = format.variants.emplace_back();
     auto& numbers = variant.numbers;
-    numbers.resize(stack.sites.size() * formats::measure_names.size() * formats::places_of(m));
+    for (const Measure drift : {Measure::second_moment_drift, Measure::variance_drift}) {
+      numbers[{formats::stream_site, drift}].resize(formats::places_of(m));
+    }
     for (int seed = 0; seed < 16; ++seed) {
       Profile profile;
       for (const auto& [statistic, drift] : {std::pair(Statistic::second_moment, Measure::second_moment_drift),
                                              std::pair(Statistic::variance, Measure::variance_drift)}) {
         for (int depth = 0; depth <= 6; ++depth) {
           const double value = 1.0 + depth * (1.0 + bend) + (seed % 2 == 0 ? 0.02 : -0.02);
-          numbers[stack.index(x_out, drift, static_cast<std::size_t>(depth))].add(bend +
-                                                                                  (seed % 2 == 0 ? 1e-3 : -1e-3));
+          numbers[{formats::stream_site, drift}][static_cast<std::size_t>(depth)].add(bend +
+                                                                                      (seed % 2 == 0 ? 1e-3 : -1e-3));
           profile.curves[{statistic, Signal::x_out}].value.push_back(value);
         }
       }
@@ -146,7 +146,6 @@ TEST_CASE("formats: the first overflow in the order of a pass, how many seeds, a
   formats::SeedReading reading = testing::reading_of(config);
   formats::FormatsStack stack;
   stack.spec = config.base;
-  stack.sites = formats::compared_sites(config.base.model, true);
   for (int f = 0; f < 2; ++f) stack.formats.emplace_back().variants.resize(1);
   const std::vector<formats::FirstOverflow> seen{
       {}, {true, 2, Signal::up}, {true, 1, Signal::hidden}, {true, 1, Signal::up}, {true, 3, Signal::q}};

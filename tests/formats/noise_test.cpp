@@ -33,7 +33,7 @@ RunningMoments off_at(const FormatsConfig& config, const std::vector<SeedReading
   RunningMoments off;
   for (const SeedReading& reading : readings) {
     const formats::PassReading& pass = reading[0][format + 1];
-    off.add(number_of(config, pass, {Pass::forward, Signal::x_out}, Measure::sqnr, depth - 1) -
+    off.add(number_of(pass, {Pass::forward, Signal::x_out}, Measure::sqnr, depth - 1) -
             pass.predicted[static_cast<std::size_t>(depth)]);
   }
   return off;

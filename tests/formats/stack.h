@@ -38,13 +38,8 @@ inline formats::SeedReading reading_of(const formats::FormatsConfig& config, std
 }
 
 /// A number of a pass's reading.
-inline double number_of(const formats::FormatsConfig& config, const formats::PassReading& pass, formats::Site site,
-                        formats::Measure measure, int sublayer) {
-  const auto sites = formats::compared_sites(config.base.model, config.run.backward);
-  const auto position = static_cast<std::size_t>(std::ranges::find(sites, site) - sites.begin());
-  return pass.numbers.at((position * formats::measure_names.size() + static_cast<std::size_t>(measure)) *
-                             formats::places_of(config.base.model) +
-                         static_cast<std::size_t>(sublayer + 1));
+inline double number_of(const formats::PassReading& pass, formats::Site site, formats::Measure measure, int sublayer) {
+  return pass.numbers.at({site, measure}).at(static_cast<std::size_t>(sublayer + 1));
 }
 
 }  // namespace periscope::testing

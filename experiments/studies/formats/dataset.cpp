@@ -57,25 +57,26 @@ constexpr std::array<MeasureText, measure_names.size()> measure_texts{
      {"1", "mean of x^2 over that in f64, minus 1, seed by seed"},
      {"1", "the same of the variance"}}};
 
-/// The numbers of a site [measure, place].
-Table<Moments> site_table() {
-  Table<Moments> table;
+struct SiteRow {
+  const BySite<RunningMoments>& numbers;
+  Site site;
+};
+
+Table<SiteRow> site_table() {
+  Table<SiteRow> table;
   for (std::size_t m = 0; m < measure_names.size(); ++m) {
     add_averages(table, std::string(measure_names[m]), on_features + " site place", measure_texts[m].units,
-                 measure_texts[m].meaning, [m](const Moments& all) {
-                   const std::size_t places = all.size() / measure_names.size();
-                   return all.subspan(m * places, places);
+                 measure_texts[m].meaning, [m](const SiteRow& row) {
+                   return Moments(row.numbers.at({row.site, static_cast<Measure>(m)}));
                  });
   }
   return table;
 }
 
-std::vector<std::pair<std::size_t, Moments>> sites_of(const Row& c) {
-  const std::size_t length = measure_names.size() * places_of(c.stack.spec.model);
-  std::vector<std::pair<std::size_t, Moments>> all;
-  for (std::size_t i = 0; i < c.stack.sites.size(); ++i) {
-    const auto position = std::ranges::find(c.sites, c.stack.sites[i]) - c.sites.begin();
-    all.push_back({static_cast<std::size_t>(position), Moments(c.variant->numbers).subspan(i * length, length)});
+std::vector<std::pair<std::size_t, SiteRow>> sites_of(const Row& c) {
+  std::vector<std::pair<std::size_t, SiteRow>> all;
+  for (std::size_t i = 0; i < c.sites.size(); ++i) {
+    if (c.variant->numbers.contains({c.sites[i], Measure::sqnr})) all.push_back({i, {c.variant->numbers, c.sites[i]}});
   }
   return all;
 }
@@ -240,7 +241,7 @@ dataset::Dataset dataset_of(const FormatsConfig& config, const FormatsResult& re
   std::size_t longest = 0;
   for (const FormatsStack& stack : result.stacks) {
     longest = std::max(longest, places_of(stack.spec.model));
-    all_sites.insert(stack.sites.begin(), stack.sites.end());
+    for (const Site& site : compared_sites(stack.spec.model, config.run.backward)) all_sites.insert(site);
   }
   const std::vector<Site> sites(all_sites.begin(), all_sites.end());
   std::vector<std::string> labels;

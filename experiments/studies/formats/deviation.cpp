@@ -115,12 +115,12 @@ const std::vector<double>& TruthKeeper::at(const Site& site, int sublayer) const
 
 DeviationProbe::DeviationProbe(const Backend& ops, const ModelSpec& model, bool backward, const TruthKeeper& truth,
                                double loss_scale)
-    : ops_(ops),
-      sites_(compared_sites(model, backward)),
-      places_(places_of(model)),
-      truth_(truth),
-      loss_scale_(loss_scale) {
-  reading_.numbers.assign(sites_.size() * measure_names.size() * places_, nan);
+    : ops_(ops), truth_(truth), loss_scale_(loss_scale) {
+  for (const Site& site : compared_sites(model, backward)) {
+    for (std::size_t m = 0; m < measure_names.size(); ++m) {
+      reading_.numbers[{site, static_cast<Measure>(m)}].assign(places_of(model), nan);
+    }
+  }
 }
 
 void DeviationProbe::on_signal(const Emission& at, const Tensor& x) {
@@ -130,16 +130,13 @@ void DeviationProbe::on_signal(const Emission& at, const Tensor& x) {
     first = {true, at.sublayer, at.signal};
   }
   const Site site{at.pass, at.signal};
-  const auto found = std::ranges::find(sites_, site);
-  if (found == sites_.end()) return;
+  if (!reading_.numbers.contains({site, Measure::sqnr})) return;
   if (at.pass == Pass::backward && loss_scale_ != 1.0) {
     for (double& v : values) v /= loss_scale_;
   }
   const auto measured = measures_of(values, truth_.at(site, at.sublayer), static_cast<std::size_t>(x.cols()));
-  const auto index = static_cast<std::size_t>(found - sites_.begin());
   for (std::size_t m = 0; m < measured.size(); ++m) {
-    reading_.numbers[(index * measure_names.size() + m) * places_ + static_cast<std::size_t>(at.sublayer + 1)] =
-        measured[m];
+    reading_.numbers.at({site, static_cast<Measure>(m)})[static_cast<std::size_t>(at.sublayer + 1)] = measured[m];
   }
 }
 

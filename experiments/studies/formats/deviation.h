@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -36,14 +37,20 @@ struct Site {
 
   auto operator<=>(const Site&) const = default;
 };
+inline constexpr Site stream_site{Pass::forward, Signal::x_out};
+inline auto parts(Site& s) { return std::tie(s.pass, s.signal); }
 
-/// Lists what is compared of a stack: signals that are tensors of their own, in the order of the dataflow.
+/// What is compared of a stack: signals that are tensors of their own.
 std::vector<Site> compared_sites(const ModelSpec& model, bool backward);
 
 /// Places of a site: sublayer + 1, from what is before the first sublayer to what is after the last.
 [[nodiscard]] inline std::size_t places_of(const ModelSpec& model) {
   return static_cast<std::size_t>(model.sublayers()) + 2;
 }
+
+/// Numbers by site and measure, at every place.
+template <class T>
+using BySite = std::map<std::pair<Site, Measure>, std::vector<T>>;
 
 /// The first signal that was not finite, in the order of a pass.
 struct FirstOverflow {
@@ -68,7 +75,7 @@ class TruthKeeper final : public SignalRecorder {
 
 /// The measurement of one pass.
 struct PassReading {
-  std::vector<double> numbers;    ///< [site, measure, place], NaN where there is no such signal
+  BySite<double> numbers;         ///< NaN at places without the signal
   std::vector<double> predicted;  ///< SQNR of the stream by depth (T27), in dB; empty without gradients, and for f64
   FirstOverflow forward, backward;
 };
@@ -85,8 +92,6 @@ class DeviationProbe final : public SignalRecorder {
 
  private:
   const Backend& ops_;
-  std::vector<Site> sites_;
-  std::size_t places_;
   const TruthKeeper& truth_;
   double loss_scale_;
   PassReading reading_;

@@ -27,22 +27,20 @@ void add_each(std::vector<RunningMoments>& all, const std::vector<double>& value
 }
 
 /// The stream's second moment and variance at every depth.
-Profile law_of(const FormatsStack& stack, const PassReading& pass) {
-  const std::size_t x_out = stack.position({Pass::forward, Signal::x_out});
+Profile law_of(const PassReading& pass) {
   Profile profile;
   for (const auto& [statistic, measure] : {std::pair(Statistic::second_moment, Measure::second_moment),
                                            std::pair(Statistic::variance, Measure::variance)}) {
-    const auto begin = pass.numbers.begin() + static_cast<std::ptrdiff_t>(stack.index(x_out, measure, 0));
-    profile.curves[{statistic, Signal::x_out}].value.assign(begin, begin + stack.spec.model.sublayers() + 1);
+    const std::vector<double>& places = pass.numbers.at({stream_site, measure});
+    profile.curves[{statistic, Signal::x_out}].value.assign(places.begin(), places.end() - 1);
   }
   return profile;
 }
 
-void add_costs(FormatResult& format, const FormatsStack& stack, const PassReading& plain, const PassReading& massive) {
-  const auto sublayers = static_cast<std::size_t>(stack.spec.model.sublayers());
+void add_costs(FormatResult& format, std::size_t sublayers, const PassReading& plain, const PassReading& massive) {
   const auto cost = [&](Signal signal, std::size_t place) {
-    const std::size_t i = stack.index(stack.position({Pass::forward, signal}), Measure::sqnr, place);
-    return plain.numbers[i] - massive.numbers[i];
+    const std::pair at{Site{Pass::forward, signal}, Measure::sqnr};
+    return plain.numbers.at(at)[place] - massive.numbers.at(at)[place];
   };
   double branches = 0.0;
   for (std::size_t place = 1; place <= sublayers; ++place) branches += cost(Signal::f_out, place);
@@ -92,10 +90,7 @@ double one_rounding(const Quantization& q) {
 
 FormatsStack empty_stack(const FormatsConfig& config, const std::vector<TensorFormat>& formats,
                          const stacks::StackResult& predicted) {
-  FormatsStack stack{.spec = predicted.spec,
-                     .sites = compared_sites(predicted.spec.model, config.run.backward),
-                     .prediction = predicted.prediction,
-                     .formats = {}};
+  FormatsStack stack{.spec = predicted.spec, .prediction = predicted.prediction, .formats = {}};
   for (std::size_t f = 0; f <= formats.size(); ++f) {
     FormatResult& result = stack.formats.emplace_back();
     result.name = f == 0 ? fp64.name : formats[f - 1].name;
@@ -107,20 +102,16 @@ FormatsStack empty_stack(const FormatsConfig& config, const std::vector<TensorFo
 
 }  // namespace
 
-std::size_t FormatsStack::position(const Site& site) const {
-  return static_cast<std::size_t>(std::ranges::find(sites, site) - sites.begin());
-}
-
 void add(FormatsStack& stack, const SeedReading& reading) {
   const bool first_seed = stack.seeds++ == 0;
-  const std::size_t input = stack.index(stack.position({Pass::forward, Signal::x_out}), Measure::maximum, 0);
   for (std::size_t v = 0; v < reading.size(); ++v) {
     const std::vector<PassReading>& passes = reading[v];
-    stack.largest_input = std::max(stack.largest_input, passes.front().numbers[input]);
+    stack.largest_input =
+        std::max(stack.largest_input, passes.front().numbers.at({stream_site, Measure::maximum}).front());
     for (std::size_t f = 0; f < stack.formats.size(); ++f) {
       const PassReading& pass = passes[f];
       Variant& variant = stack.formats[f].variants[v];
-      add_each(variant.numbers, pass.numbers);
+      for (const auto& [site, values] : pass.numbers) add_each(variant.numbers[site], values);
       add_each(variant.predicted, pass.predicted);
       note(variant.forward, pass.forward, first_seed, false);
       note(variant.backward, pass.backward, first_seed, true);
@@ -129,10 +120,12 @@ void add(FormatsStack& stack, const SeedReading& reading) {
   for (std::size_t f = 0; f < stack.formats.size(); ++f) {
     FormatResult& format = stack.formats[f];
     const PassReading& plain = reading.front()[f];
-    const Profile law = law_of(stack, plain);
+    const Profile law = law_of(plain);
     format.law_average.add({.profile = law, .top = {}});
     format.law_curves.add(law);
-    if (reading.size() > 1 && f > 0) add_costs(format, stack, plain, reading[1][f]);
+    if (reading.size() > 1 && f > 0) {
+      add_costs(format, static_cast<std::size_t>(stack.spec.model.sublayers()), plain, reading[1][f]);
+    }
   }
 }
 

@@ -45,7 +45,8 @@ struct Overflow {
 
 /// One format with one kind of input, over all seeds; numbers as in PassReading.
 struct Variant {
-  std::vector<RunningMoments> numbers, predicted;
+  BySite<RunningMoments> numbers;
+  std::vector<RunningMoments> predicted;
   Overflow forward, backward;
 };
 
@@ -76,18 +77,10 @@ struct FormatResult {
 
 struct FormatsStack {
   StackSpec spec;
-  std::vector<Site> sites;
   theory::Prediction prediction;
   std::vector<FormatResult> formats;
   int seeds = 0;
   double largest_input = 0.0;  ///< largest entry that entered the stack in f64, with massive features too
-
-  /// Index of [site, measure, place].
-  [[nodiscard]] std::size_t index(std::size_t site, Measure measure, std::size_t place) const {
-    return (site * measure_names.size() + static_cast<std::size_t>(measure)) * places_of(spec.model) + place;
-  }
-  /// The position of a site; sites.size() if the run does not compare it.
-  [[nodiscard]] std::size_t position(const Site& site) const;
 };
 
 struct FormatsResult {

@@ -11,13 +11,12 @@ namespace {
 /// The relative drifts of one stack in one format, at every depth.
 std::vector<judge::Test> drift_tests(const FormatsStack& stack, const FormatResult& format,
                                      const config::AgreementOptions& options) {
-  const std::size_t x_out = stack.position({Pass::forward, Signal::x_out});
   std::vector<judge::Test> tests;
   for (const auto& [statistic, measure] : {std::pair(Statistic::second_moment, Measure::second_moment_drift),
                                            std::pair(Statistic::variance, Measure::variance_drift)}) {
     for (int depth = 0; depth <= stack.spec.model.sublayers(); ++depth) {
       const RunningMoments& drift =
-          format.variants.front().numbers[stack.index(x_out, measure, static_cast<std::size_t>(depth))];
+          format.variants.front().numbers.at({stream_site, measure})[static_cast<std::size_t>(depth)];
       // Less than f64's own rounding is no spread: a norm may fix the statistic.
       tests.push_back({.statistic = statistic,
                        .index = depth,

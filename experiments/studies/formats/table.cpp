@@ -41,24 +41,24 @@ std::string table(const FormatsResult& result, const FormatsConfig& config) {
                               ">gradient dB", ">massive costs"});
   for (const FormatsStack& stack : result.stacks) {
     const auto top = static_cast<std::size_t>(stack.spec.model.sublayers());
-    const std::size_t x_out = stack.position({Pass::forward, Signal::x_out});
-    const std::size_t f_out = stack.position({Pass::forward, Signal::f_out});
-    const std::size_t gradient = stack.position({Pass::backward, Signal::x_out});
     for (const FormatResult& format : stack.formats) {
       const Variant& v = format.variants.front();
+      const auto gradient = v.numbers.find({Site{Pass::backward, Signal::x_out}, Measure::sqnr});
       RunningMoments branches;
-      for (std::size_t p = 1; p <= top; ++p) branches.add(v.numbers[stack.index(f_out, Measure::sqnr, p)].mean());
+      for (std::size_t p = 1; p <= top; ++p) {
+        branches.add(v.numbers.at({Site{Pass::forward, Signal::f_out}, Measure::sqnr})[p].mean());
+      }
       const std::string placement = config::placement_label(stack.spec);
       std::vector<std::string> verdict{placement, format.name, std::string(judge::name_of(format.law.verdict))};
       if (!format.is_f64()) {
         verdict.insert(verdict.end(), {std::string(judge::name_of(format.drift.verdict)),
                                        overflow_words(v.forward, stack.seeds), overflow_words(v.backward, stack.seeds),
                                        certificate_words(format.certificate), massive_words(format.massive)});
-        numbers.add({placement, format.name, percent(v.numbers[stack.index(x_out, Measure::second_moment_drift, top)]),
-                     number(v.numbers[stack.index(x_out, Measure::sqnr, top)], 2),
+        numbers.add({placement, format.name, percent(v.numbers.at({stream_site, Measure::second_moment_drift})[top]),
+                     number(v.numbers.at({stream_site, Measure::sqnr})[top], 2),
                      v.predicted.empty() ? "" : dataset::number(v.predicted.back().mean(), "{:.2f}"),
                      dataset::number(branches.mean(), "{:.1f}"),
-                     gradient < stack.sites.size() ? number(v.numbers[stack.index(gradient, Measure::sqnr, 0)], 1) : "",
+                     gradient == v.numbers.end() ? "" : number(gradient->second.front(), 1),
                      format.branch_cost.count() > 0 ? number(format.branch_cost, 1) : ""});
       }
       verdicts.add(std::move(verdict));
