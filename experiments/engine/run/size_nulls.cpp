@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -18,8 +17,6 @@
 
 namespace periscope::stacks {
 namespace {
-
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 /// Added to the seeds of null models. Weights that were trained from seed s remember the signs of s's numbers: a null
 /// of that seed would give all of their entries one sign.
@@ -73,7 +70,7 @@ double NullDraws::deviation_from(double centre, std::size_t depth) const {
 
 double NullDraws::deviation_from_mean(std::size_t depth) const {
   const auto n = static_cast<double>(log_moment.size());
-  return n < 2.0 ? nan : deviation_from(mean(depth), depth) * std::sqrt(n / (n - 1.0) * (1.0 + 1.0 / n));
+  return n < 2.0 ? std::nan("") : deviation_from(mean(depth), depth) * std::sqrt(n / (n - 1.0) * (1.0 + 1.0 / n));
 }
 
 std::vector<double> log_second_moments(const Backend& ops, const ModelSpec& model, const WeightSource& weights,

@@ -19,8 +19,7 @@ namespace {
 stacks::MemoryEstimate memory_of(const Experiment& experiment, const GradientConfig& config) {
   const int threads = study::threads_of(config.run);
   constexpr int beyond = 16;  // times the greatest depth: how far theory goes on
-  int deepest = 1;
-  for (const int layers : config.layers) deepest = std::max(deepest, layers);
+  const int deepest = experiment.over_depths ? std::ranges::max(config.layers) : 0;
   stacks::MemoryEstimate all;
   for (StackSpec spec : config.predicted_stacks()) {
     if (experiment.over_depths) spec.model.layers = beyond * deepest;

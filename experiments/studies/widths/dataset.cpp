@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 
 #include "experiments/engine/judge/verdict_columns.h"
@@ -15,19 +14,11 @@ using dataset::Type;
 using judge::Estimate;
 using Values = std::vector<double>;
 
-/// 1/D of points of the fitted curve, from 0 to the narrowest stack: evenly, and evenly in its logarithm down to half
-/// of the widest stack's.
+/// 1/D of points of the fitted curve, from 0 to the narrowest stack, evenly in the root: dense where stacks are wide.
 Values curve_grid(const std::vector<int>& widths) {
-  constexpr int points = 32;
-  const double narrowest = 1.0 / widths.front();
-  const double ratio = 0.5 * widths.front() / widths.back();
-  Values grid{0.0};
-  for (int k = 1; k <= points; ++k) {
-    const double share = static_cast<double>(k) / points;
-    grid.push_back(share * narrowest);
-    if (k < points) grid.push_back(std::pow(ratio, 1.0 - share) * narrowest);
-  }
-  std::ranges::sort(grid);
+  constexpr int points = 64;
+  Values grid;
+  for (int k = 0; k <= points; ++k) grid.push_back(std::pow(static_cast<double>(k) / points, 2) / widths.front());
   return grid;
 }
 
