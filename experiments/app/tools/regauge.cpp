@@ -13,8 +13,10 @@
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 #include "sim/checkpoint/checkpoint_weights.h"
+#include "sim/checkpoint/scaled_checkpoint.h"
 #include "sim/files/output_folder.h"
 #include "sim/model/parameters.h"
+#include "sim/model/scaled_weights.h"
 
 namespace periscope::app {
 namespace {
@@ -36,6 +38,14 @@ theory::Certificate certificate_of(const Backend& ops, const ModelSpec& model, c
                                    const RunArithmetic& arithmetic, const config::EntryNames& names = {}) {
   return theory::certify(model, config::TheoryParameters(ops, model, weights, names), {}, arithmetic);
 }
+
+/// The certificate's verdict on a stream.
+struct CertifiedStream {
+  double largest;                 ///< bound of |x|, of what is added to x, and of the embedding
+  bool certified;                 ///< for a run in the format; without one: true
+  std::string first_overflow;     ///< "hidden of sublayer 3": what overflows first where it is not certified
+  std::string large_weight = {};  ///< the weight beyond the format, if there is one
+};
 
 CertifiedStream certified(const ModelSpec& model, const theory::Certificate& certificate) {
   CertifiedStream stream{
@@ -132,9 +142,16 @@ double factor_for(const Source& source, const NumberFormat& format, const Certif
   return c;
 }
 
+nlohmann::ordered_json json_of(const CertifiedStream& stream, bool judged) {
+  nlohmann::ordered_json json{{"largest", stream.largest}};
+  if (judged) json["certified"] = stream.certified;
+  if (!stream.certified) json["first_overflow"] = stream.first_overflow;
+  return json;
+}
+
 }  // namespace
 
-Regauged regauge(const RegaugeRequest& request) {
+nlohmann::ordered_json regauge(const RegaugeRequest& request) {
   const Checkpoint checkpoint(request.folder, request.ignore_keys);
   const std::unique_ptr<Backend> ops = make_backend(config::RunOptions().device);
   const RunArithmetic arithmetic =
@@ -143,29 +160,38 @@ Regauged regauge(const RegaugeRequest& request) {
   const ModelSpec& m = checkpoint.model();
   require_gauge(checkpoint, source.embedding());
   { const OutputFolder trial(request.out, {"model.safetensors", "config.json"}, request.overwrite); }
-  Regauged done{};
-  done.arithmetic = arithmetic;
-  done.before = certified(m, source.certificate());
-  done.factor = request.factor ? *request.factor : factor_for(source, *request.format, done.before);
-  done.recipe = recipe_of(m, source.embedding());
-  const StackScale scale = source.scale(done.factor);
-  const EpsOfGauge eps = eps_of_gauge(checkpoint, done.factor);
-  done.eps_before = m.norm_eps;
-  done.eps_after = eps.eps;
-  done.eps_reason = eps.reason;
-  done.ignored_keys = checkpoint.ignored_keys();
-  done.written = write_scaled(
+  const CertifiedStream before = certified(m, source.certificate());
+  const double factor = request.factor ? *request.factor : factor_for(source, *request.format, before);
+  const StackScale scale = source.scale(factor);
+  const EpsOfGauge eps = eps_of_gauge(checkpoint, factor);
+  const ScaledTensors written = write_scaled(
       request.out, checkpoint, eps.config, [&](const ParameterId& id) { return factor_of(m, scale, id); },
       request.overwrite);
   const Checkpoint made(request.out, request.ignore_keys);
   const Source result(*ops, made, arithmetic);
-  done.after = certified(made.model(), result.certificate());
+  const CertifiedStream after = certified(made.model(), result.certificate());
   const std::vector<int> ids = stacks::ids_to_run(m, 0);
-  done.tokens = static_cast<int>(ids.size());
-  done.difference =
+  const ScaleRecipe recipe = recipe_of(m, source.embedding());
+  nlohmann::ordered_json widened = nlohmann::ordered_json::object();
+  for (const ScaledTensors::Widened& w : written.widened) {
+    widened[w.tensor] = {{"from", name_of(w.from)}, {"to", name_of(w.to)}};
+  }
+  nlohmann::ordered_json json{{"factor", factor}};
+  const bool judged = request.format.has_value();
+  if (judged) json["format"] = request.format->name;
+  json["arithmetic"] = arithmetic_names[static_cast<std::size_t>(arithmetic.kind)];
+  json["divided_by_factor"] = recipe.multiplied;
+  json["multiplied_by_factor"] = recipe.divided;
+  json["stream"] = {{"before", json_of(before, judged)}, {"after", json_of(after, judged)}};
+  json["norm_eps"] = {{"before", m.norm_eps}, {"after", eps.eps}};
+  if (!eps.reason.empty()) json["norm_eps"]["kept_because"] = eps.reason;
+  json["tokens"] = ids.size();
+  json["logit_difference"] =
       stacks::relative_difference(source.logits(ids, m.norm_eps), result.logits(ids, made.model().norm_eps));
-  done.without_eps = stacks::relative_difference(source.logits(ids, 0.0), result.logits(ids, 0.0));
-  return done;
+  json["logit_difference_without_eps"] = stacks::relative_difference(source.logits(ids, 0.0), result.logits(ids, 0.0));
+  json["tensors"] = {{"multiplied", written.tensors}, {"widened", widened}, {"numbers_rounded", written.rounded}};
+  if (!checkpoint.ignored_keys().empty()) json["ignored_keys"] = checkpoint.ignored_keys();
+  return json;
 }
 
 }  // namespace periscope::app

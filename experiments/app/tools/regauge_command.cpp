@@ -73,76 +73,57 @@ ExitCode run_regauge(const CommonOptions& options, const RegaugeFlags& flags) {
   table.add(2.0 * 8.0 * model.width * std::max({1.0 * model.mlp_width, 1.0 * model.query_width(), 1.0 * model.vocab}),
             "the checkpoint's largest tensor");
   memory.then(table);
-  const Regauged done = stacks::within_memory(memory, options.asked.force, progress, [&] { return regauge(request); });
+  const nlohmann::ordered_json done =
+      stacks::within_memory(memory, options.asked.force, progress, [&] { return regauge(request); });
   progress.say(fmt::format("{}wrote {}\n", regauge_text(done), printable(request.out)));
-  if (options.json) print_json(regauge_json(done));
+  if (options.json) print_json(done);
   return ExitCode::ok;
 }
 
-nlohmann::ordered_json json_of(const CertifiedStream& stream, bool judged) {
-  nlohmann::ordered_json json{{"largest", stream.largest}};
-  if (judged) json["certified"] = stream.certified;
-  if (!stream.certified) json["first_overflow"] = stream.first_overflow;
-  return json;
-}
-
-std::string text_of(const CertifiedStream& stream) {
-  if (stream.certified) return fmt::format("{:.6g}", stream.largest);
-  return fmt::format("{:.6g} (not certified: {} may overflow)", stream.largest, stream.first_overflow);
+std::string text_of(const nlohmann::ordered_json& stream) {
+  const std::string largest = fmt::format("{:.6g}", stream.at("largest").get<double>());
+  if (!stream.contains("first_overflow")) return largest;
+  return fmt::format("{} (not certified: {} may overflow)", largest, stream.at("first_overflow").get<std::string>());
 }
 
 }  // namespace
 
-nlohmann::ordered_json regauge_json(const Regauged& done) {
-  const bool judged = done.arithmetic.kind != Arithmetic::exact;
-  nlohmann::ordered_json widened = nlohmann::ordered_json::object();
-  for (const ScaledTensors::Widened& w : done.written.widened) {
-    widened[w.tensor] = {{"from", name_of(w.from)}, {"to", name_of(w.to)}};
-  }
-  nlohmann::ordered_json json{{"factor", done.factor}};
-  if (judged) json["format"] = done.arithmetic.stored.name;
-  json["arithmetic"] = arithmetic_names[static_cast<std::size_t>(done.arithmetic.kind)];
-  json["divided_by_factor"] = done.recipe.multiplied;
-  json["multiplied_by_factor"] = done.recipe.divided;
-  json["stream"] = {{"before", json_of(done.before, judged)}, {"after", json_of(done.after, judged)}};
-  json["norm_eps"] = {{"before", done.eps_before}, {"after", done.eps_after}};
-  if (!done.eps_reason.empty()) json["norm_eps"]["kept_because"] = done.eps_reason;
-  json["tokens"] = done.tokens;
-  json["logit_difference"] = done.difference;
-  json["logit_difference_without_eps"] = done.without_eps;
-  json["tensors"] = {
-      {"multiplied", done.written.tensors}, {"widened", widened}, {"numbers_rounded", done.written.rounded}};
-  if (!done.ignored_keys.empty()) json["ignored_keys"] = done.ignored_keys;
-  return json;
-}
-
-std::string regauge_text(const Regauged& done) {
+std::string regauge_text(const nlohmann::ordered_json& done) {
+  const auto words = [](const nlohmann::ordered_json& list, const char* separator) {
+    return fmt::format("{}", fmt::join(list.get<std::vector<std::string>>(), separator));
+  };
+  const double factor = done.at("factor");
   std::string text = "the stream fits already: every tensor stays as it is\n";
-  if (done.factor != 1.0) {
-    text = fmt::format("divided by {:g}, as the stream: {}\n", done.factor, fmt::join(done.recipe.multiplied, "; "));
-    if (!done.recipe.divided.empty()) {
-      text += fmt::format("multiplied by {:g}: {}\n", done.factor, fmt::join(done.recipe.divided, "; "));
+  if (factor != 1.0) {
+    text = fmt::format("divided by {:g}, as the stream: {}\n", factor, words(done.at("divided_by_factor"), "; "));
+    if (!done.at("multiplied_by_factor").empty()) {
+      text += fmt::format("multiplied by {:g}: {}\n", factor, words(done.at("multiplied_by_factor"), "; "));
     }
   }
-  const bool judged = done.arithmetic.kind != Arithmetic::exact;
-  text += fmt::format("largest |x| of the stream that is certified, {}: {} before, {} after\n",
-                      judged ? fmt::format("for runs in {}", done.arithmetic.stored.name) : "in exact arithmetic",
-                      text_of(done.before), text_of(done.after));
-  text += done.eps_reason.empty()
-              ? fmt::format("eps of the norms: {:g} before, {:g} after, as the mean squares that they read\n",
-                            done.eps_before, done.eps_after)
-              : fmt::format("eps of the norms: {:g} as before, because {}; on the stream it acts like {:g}\n",
-                            done.eps_after, done.eps_reason, done.eps_after * done.factor * done.factor);
-  text += fmt::format("on {} random tokens logits differ by {:.2g} of the largest, {:.2g} at eps = 0\n", done.tokens,
-                      done.difference, done.without_eps);
-  text += fmt::format("{} tensors multiplied, {} numbers rounded\n", done.written.tensors, done.written.rounded);
-  for (const ScaledTensors::Widened& w : done.written.widened) {
-    text +=
-        fmt::format("  {}: {} as {}, which holds every number\n", printable(w.tensor), name_of(w.from), name_of(w.to));
+  text += fmt::format(
+      "largest |x| of the stream that is certified, {}: {} before, {} after\n",
+      done.contains("format") ? "for runs in " + done.at("format").get<std::string>() : "in exact arithmetic",
+      text_of(done.at("stream").at("before")), text_of(done.at("stream").at("after")));
+  const nlohmann::ordered_json& eps = done.at("norm_eps");
+  const double before = eps.at("before");
+  const double after = eps.at("after");
+  text += eps.contains("kept_because")
+              ? fmt::format("eps of the norms: {:g} as before, because {}; on the stream it acts like {:g}\n", after,
+                            eps.at("kept_because").get<std::string>(), after * factor * factor)
+              : fmt::format("eps of the norms: {:g} before, {:g} after, as the mean squares that they read\n", before,
+                            after);
+  const nlohmann::ordered_json& tensors = done.at("tensors");
+  text += fmt::format("on {} random tokens logits differ by {:.2g} of the largest, {:.2g} at eps = 0\n",
+                      done.at("tokens").dump(), done.at("logit_difference").get<double>(),
+                      done.at("logit_difference_without_eps").get<double>());
+  text += fmt::format("{} tensors multiplied, {} numbers rounded\n", tensors.at("multiplied").dump(),
+                      tensors.at("numbers_rounded").dump());
+  for (const auto& [tensor, w] : tensors.at("widened").items()) {
+    text += fmt::format("  {}: {} as {}, which holds every number\n", printable(tensor),
+                        w.at("from").get<std::string>(), w.at("to").get<std::string>());
   }
-  if (!done.ignored_keys.empty()) {
-    text += fmt::format("ignored keys of config.json: {}\n",
-                        printable(fmt::format("{}", fmt::join(done.ignored_keys, ", "))));
+  if (done.contains("ignored_keys")) {
+    text += fmt::format("ignored keys of config.json: {}\n", printable(words(done.at("ignored_keys"), ", ")));
   }
   return text;
 }
