@@ -19,8 +19,8 @@
 
 namespace periscope::config {
 
-/// The ways to draw random matrices: dense draws every entry; matrix-free draws only the products with the rows that a
-/// matrix reads (T21).
+/// How random matrices are drawn: every entry (dense), or only their products with the rows they read (matrix-free,
+/// T21).
 enum class WeightsChoice { automatic, dense, matrix_free };
 inline constexpr std::array<std::string_view, 3> weights_choice_names{"auto", "dense", "matrix-free"};
 static_assert(are_names_of<WeightsChoice>(weights_choice_names));
@@ -47,8 +47,7 @@ struct RunOptions {
 /// all stacks and widths fits an int.
 constexpr Range seeds_from(double fewest) { return from_to(fewest, 1e6); }
 
-/// Limits of the smallest rejected error (T22) of a statistic's worst test, above which a verdict is inconclusive;
-/// derived in docs/theory/verdicts.md.
+/// Limits of the detectable errors (T22), above which a verdict is inconclusive; derived in docs/theory/verdicts.md.
 struct PowerLimits {
   double second_moment = 0.2;  ///< relative
   double variance = 0.2;       ///< relative
@@ -59,27 +58,26 @@ struct PowerLimits {
 
 /// [agreement]: when measurement and theory agree (T19).
 struct AgreementOptions {
-  double familywise_error = 0.01;      ///< chance that a run in which theory is right has a rejected cell
+  double familywise_error = 0.01;      ///< chance of any rejected test in a run if theory is right
   double finite_width = 0.5;           ///< c of T19 for moments, on relative differences
   double finite_width_cosine = 1.0;    ///< for cosines (absolute) and the size of attention's output (relative)
   double finite_width_gradient = 1.0;  ///< for gradients, on differences of logarithms
-  PowerLimits power_limits = {};       ///< what a verdict must be able to refuse (T22)
+  PowerLimits power_limits = {};
 };
 
-/// [theory]: precision of the prediction, and a mistake planted in it.
+/// [theory]: precision of the prediction, and a planted fault.
 struct TheoryOptions {
-  /// Wanted precision, whatever it costs; without it theory::PredictionOptions' own, as far as that costs no more than
-  /// the measurement (experiments/engine/run/cost.h).
+  /// Wanted precision, at any cost; nullopt: that of theory::PredictionOptions, unless it costs more than the
+  /// measurement (experiments/engine/run/cost.h).
   std::optional<double> tolerance;
   std::optional<double> gradient_tolerance;
   [[nodiscard]] double wanted_tolerance() const { return tolerance.value_or(0.01); }
   [[nodiscard]] double wanted_gradient_tolerance() const { return gradient_tolerance.value_or(0.03); }
   [[nodiscard]] bool precision_was_given() const { return tolerance || gradient_tolerance; }
   theory::Fault fault = theory::Fault::none;
-  /// Forward statistics at the stack's own widths (T25) instead of the limit; by default `propagate` does, `theory`
-  /// not.
+  /// Forward statistics at the stack's own widths (T25) instead of the limit; the default depends on the command.
   std::optional<bool> finite_width;
-  int replicates = 0;  ///< of T25's chain; 0: from the number of seeds
+  int replicates = 0;  ///< of the finite-width chain (T25); 0: from the number of seeds
 };
 
 extern const Section<RunOptions> run_section;
@@ -87,47 +85,45 @@ extern const Section<TheoryOptions> theory_section;
 extern const Section<AgreementOptions> agreement_section;
 extern const Section<PowerLimits> power_limit_section;
 
-/// A configuration: the stacks that the file, --set and the flags describe, and how they are measured and predicted. An
-/// experiment with a section of its own adds it by derivation, as LadderConfig does.
+/// A configuration: the stacks that the file, --set and the flags describe, and how they are measured and predicted.
+/// Studies derive from it to add their sections.
 struct Config {
   StackSpec base;                                      ///< the first stack
-  std::vector<StackSpec> variants;                     ///< the cross product of lists; empty: base alone
-  std::vector<InputKind> inputs{InputKind::gaussian};  ///< which all stacks get
+  std::vector<StackSpec> variants;                     ///< the cross product of lists; empty: only `base`
+  std::vector<InputKind> inputs{InputKind::gaussian};  ///< of every stack
   RunOptions run;
   AgreementOptions agreement;
   TheoryOptions theory;
   std::vector<std::string> theory_settings;  ///< as given by --theory-set
-  std::vector<StackSpec> overridden;         ///< every stack with what --theory-set overrides; empty: nothing
-  std::shared_ptr<const Tree> tree;          ///< what all this was read from
-  std::set<std::string> given;               ///< the keys that the file and the settings name, as in "model.width"
+  std::vector<StackSpec> overridden;         ///< every stack with --theory-set applied; empty without it
+  std::shared_ptr<const Tree> tree;          ///< the source of all this
+  std::set<std::string> given;               ///< the keys that the file and the settings set, as "model.width"
 
   [[nodiscard]] bool was_given(const std::string& key) const { return given.contains(key); }
-  /// The stacks of a run, inputs outermost, each valid and with what it differs in from the others.
+  /// Returns the stacks of a run, inputs outermost, each with its differences from the others.
   [[nodiscard]] std::vector<StackSpec> stacks() const;
   [[nodiscard]] std::size_t stacks_per_input() const { return variants.empty() ? 1 : variants.size(); }
-  /// `base` with another placement, and the placement's norms where no others are given.
+  /// Returns `base` with another placement, and with the placement's norms unless others are given.
   [[nodiscard]] StackSpec with_placement(const Placement& placement) const;
-  /// Returns the stacks that theory predicts: those that --theory-set describes, or stacks() if nothing is overridden.
+  /// Returns the stacks that theory predicts.
   [[nodiscard]] std::vector<StackSpec> predicted_stacks() const { return overridden.empty() ? stacks() : overridden; }
 };
 
-/// Reads `file` ("" for none), applies `settings` (a.b=v) on top, and checks everything. `known` are the sections that
-/// a configuration may have. Keys of model, init and input may have lists: the stacks are the cross product of all, in
-/// the order given. A relative input.path in a file is relative to that file. `theory_settings` (--theory-set) say, on
-/// top of `settings`, what is overridden for theory. Throws ConfigError, also if measurement and prediction could then
-/// not be compared. Reads texts only of several stacks, to compare them, and throws InputError for these; read_texts
-/// reads the others.
+/// Reads `file` ("" for none), applies `settings` (a.b=v), and checks everything. `known` are the sections that a
+/// configuration may have. Keys of model, init and input may have lists: the stacks are their cross product, in the
+/// order given. A relative input.path in a file is relative to that file. `theory_settings` (--theory-set) are further
+/// settings for theory alone. Throws ConfigError, also if measurement and prediction could not be compared. Reads texts
+/// only of several stacks, to compare them, and throws InputError for these; read_texts reads the others.
 Config load_config(std::span<const AnySection> known, const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings = {});
 
 /// Reads the texts of all stacks that have none yet, each file once. Throws InputError.
 void read_texts(Config& config);
 
-/// Throws ConfigError unless every one of them (--vary) is a setting of a key of model, init or input, or train.lr, to
-/// a list. Such a setting is then one like others.
+/// Throws ConfigError unless each variation (--vary) sets a key of model, init or input, or train.lr, to a list.
 void require_variations(std::span<const AnySection> known, const std::vector<std::string>& variations);
 
-/// Throws ConfigError if two entries of the list `key` are the same: results are found by them.
+/// Throws ConfigError if two entries of the list `key` are equal, as results are found by them.
 void require_different(std::string_view key, std::vector<std::string> entries);
 
 inline constexpr std::array all_dtypes{DType::f64, DType::f32, DType::bf16, DType::f16};
@@ -136,15 +132,13 @@ DType parse_dtype(const std::string& word);
 /// Looks up a number format by name. Throws ConfigError, which names the flag, listing the known names.
 NumberFormat parse_format(const std::string& word, std::string_view flag = "--format");
 
-/// Every key of model, init and input with its value, `placement` as one name or a table. For the hash a text's content
-/// stands for its path; it requires read_texts.
+/// Returns every key of model, init and input with its value, `placement` as a name or a table. For the hash a text's
+/// content replaces its path, which requires read_texts.
 nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash = false);
 
-/// Returns the stack's name in result files and tables: its label, or else its placement's name, or its free form as
-/// JSON.
+/// Returns the stack's name in results and tables: its label, else its placement's name, else its free form as JSON.
 std::string placement_label(const StackSpec& spec);
-/// Returns the stack's name in lines of progress: as placement_label, but "custom" for a free form without a name,
-/// whatever its keys.
+/// Returns the stack's name in progress lines: as placement_label, but "custom" for a free form without a name.
 std::string short_label(const StackSpec& spec);
 
 }  // namespace periscope::config

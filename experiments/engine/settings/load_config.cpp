@@ -132,7 +132,7 @@ std::vector<std::string> words_of(const std::vector<InputKind>& kinds) {
 
 using Known = std::span<const AnySection>;
 
-/// The keys of `periscope list`, and those of model.placement's table.
+/// Returns the keys of `periscope list` and of model.placement's table.
 std::vector<std::string> known_keys(Known known) {
   std::vector<std::string> keys;
   for (const AnySection& section : known) {
@@ -144,7 +144,7 @@ std::vector<std::string> known_keys(Known known) {
   return keys;
 }
 
-/// The known key that `key` may have meant: who leaves its table away means one by its last part.
+/// Returns the known key nearest to `key`, which may lack its table.
 std::string nearest_key(const std::string& key, const std::vector<std::string>& keys) {
   std::vector<std::string> words = keys;
   if (key.find('.') == std::string::npos) {
@@ -153,7 +153,7 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
   return keys[static_cast<std::size_t>(std::ranges::find(words, nearest(key, words)) - words.begin())];
 }
 
-/// Throws ConfigError unless the setting is of a known key, or of a known key of the tables `meant`.
+/// Throws ConfigError unless the setting is of a known key, of the tables `meant` if given.
 void require_known(Known known, const std::string& setting, std::string_view flag, std::string_view expected,
                    std::span<const std::string_view> meant = {}) {
   const std::string key = key_of_setting(setting, flag);
@@ -183,7 +183,7 @@ void check_sections(Known known, TomlReader root) {
   root.finish();
 }
 
-/// The configuration of `tree` with one entry of every list but that of input.kind.
+/// Reads the configuration of `tree` with one entry of every list except input.kind.
 Config read_single(Known known, const std::shared_ptr<const Tree>& tree, const Choice& choice) {
   Config config;
   config.tree = tree;
@@ -229,7 +229,7 @@ void require_same(std::string_view key, const T& measured, const T& overridden) 
                                 overridden, measured));
 }
 
-/// One configuration of all combinations.
+/// Merges the configurations of all combinations into one.
 Config merged(const std::vector<Config>& each, const Lists& lists) {
   Config config = each.front();
   if (each.size() == 1) return config;
@@ -242,7 +242,7 @@ Config merged(const std::vector<Config>& each, const Lists& lists) {
   return config;
 }
 
-/// Puts into `config` the stacks with what --theory-set overrides, and theory's precision and fault.
+/// Adds the stacks with --theory-set applied to `config`, and sets theory's precision and fault.
 void override_theory(Known known, const Lists& lists, const std::vector<std::string>& theory_settings, Config& config) {
   const std::shared_ptr<const Tree> tree = overridden_tree(*config.tree, theory_settings);
   std::vector<Config> overridden;

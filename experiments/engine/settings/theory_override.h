@@ -9,7 +9,7 @@
 
 namespace periscope::config {
 
-/// A mistake planted in theory: its key, such as theory.fault, its name and its meaning. No key: none is planted.
+/// A mistake planted in theory: its key, as theory.fault, its name and its meaning. No key: none is planted.
 struct PlantedFault {
   std::string_view key = {}, name = {}, meaning = {};
 };
@@ -21,18 +21,18 @@ PlantedFault planted_fault(const Config& config, const PlantedFault& own = {});
 /// Empty if it overrides nothing. for_hash as in resolved_json.
 nlohmann::ordered_json override_differences(const Config& config, bool for_hash = false);
 
-/// {"set": […], "fault": …, "meaning": …, "differences": as override_differences}: for results, where it must not be
-/// overlooked. Null if --theory-set overrides nothing and no fault is planted.
+/// Returns {"set": […], "fault": …, "meaning": …, "differences": override_differences}, or null without --theory-set
+/// and a planted fault.
 nlohmann::ordered_json override_json(const Config& config, const PlantedFault& own = {});
 
 /// Returns the contents of override_json as lines for people.
 std::string override_lines(const Config& config, const PlantedFault& own = {});
 
-/// Throws ConfigError if a fault is planted that changes nothing in any stack.
+/// Throws ConfigError if a planted fault changes nothing in any stack.
 void require_fault_acts(const Config& config);
 
-/// Throws ConfigError if the stacks differ in a key that the experiment itself runs through, by the values of the key
-/// `by`, or if --theory-set overrides that key: the experiment would overwrite it.
+/// Throws ConfigError if the stacks differ in a key that the study itself sweeps, by the values of the key `by`, or if
+/// --theory-set overrides it.
 void require_swept_is_one_value(const Config& config, std::string_view key, std::string_view by,
                                 const std::function<double(const StackSpec&)>& value);
 
