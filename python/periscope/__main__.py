@@ -59,7 +59,6 @@ def main(arguments: list[str] | None = None) -> int:
         result, _ = _run.results(
             study["name"],
             given.get("config"),
-            sections={},
             flags=flags,
             common=common,
             set_words=given.get("settings", []),

@@ -47,13 +47,16 @@ class Record:
 def run(name: str, given: Mapping[str, Any]) -> "xr.Dataset":
     """Runs the study ``name`` with the arguments of its verb (``verbs.py``), by name, and returns its dataset."""
     study = _study(name)
+    sections = [section["name"] for section in description()["sections"]]
     result, ds = results(
         name,
         given["config"],
-        sections={section["name"]: given.get(section["name"]) for section in description()["sections"]},
+        set_words=settings(flat({section: given[section] for section in sections if given.get(section) is not None})),
         flags={flag["name"]: given[flag["name"].replace("-", "_")] for flag in study["flags"]},
         common={word: given[word] for word in study["common"] if word in given and word != "config"},
-        **{word: given[word] for word in ("theory_set", "progress", "callback") if word in given},
+        theory_words=settings(flat(given.get("theory_set") or {})),
+        progress=given["progress"],
+        callback=given.get("callback"),
     )
     if given["check"] and result.exit_code in (CHECK_FAILED, DIVERGED):
         failure = "it diverged" if result.exit_code == DIVERGED else "a check failed"
@@ -65,10 +68,8 @@ def results(
     name: str,
     config: ConfigLike,
     *,
-    sections: Mapping[str, Mapping[str, Any] | None],
     flags: Mapping[str, Any],
     common: Mapping[str, Any],
-    theory_set: Mapping[str, Any] | None = None,
     set_words: Iterable[str] = (),
     theory_words: Iterable[str] = (),
     progress: Progress = False,
@@ -85,14 +86,13 @@ def results(
         model, folder = model_name(flags["checkpoint"])
         flags = _text.encoded({**flags, "checkpoint": folder})
     given = Config.of(_configured(name, config))
-    own = flat({section: keys for section, keys in sections.items() if keys is not None})
     known = {flag["name"]: flag for flag in _study(name)["flags"]}
     words = {flag: w for flag, value in flags.items() if (w := _words(known[flag], value)) is not None}
     asked = request(
         file=given.file,
         entries=settings(given.keys),
-        settings=[*settings(own), *(utf8("--set", w) for w in set_words)],
-        theory_settings=[*settings(flat(theory_set or {})), *(utf8("--theory-set", w) for w in theory_words)],
+        settings=[utf8("--set", w) for w in set_words],
+        theory_settings=[utf8("--theory-set", w) for w in theory_words],
         flags=words,
         **({} if model is None else {"model": model}),
         **_common(common),

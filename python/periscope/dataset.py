@@ -66,7 +66,8 @@ def write(ds: xr.Dataset, path: "str | os.PathLike[str]") -> None:
     where that is impossible.
     """
     target = _regular(path)
-    kinds = _kinds(ds)
+    schema = description()["results"].get(ds.attrs.get("result", ""), {"columns": []})
+    kinds = {column["name"]: column["type"] for column in schema["columns"]}
     encoding = {name: _STORED[kinds.get(str(name), _BY_DTYPE.get(variable.dtype.kind, "real"))]
                 for name, variable in ds.variables.items()}  # fmt: skip
     stored = ds.assign({name: variable.astype(np.uint8) for name, variable in ds.variables.items()
@@ -130,12 +131,6 @@ def _alone(work: Callable[[], T]) -> T:
     if failures:
         raise failures[0]
     return answers[0]
-
-
-def _kinds(ds: xr.Dataset) -> dict[str, str]:
-    """The types of the columns of a kind of result."""
-    schema = description()["results"].get(ds.attrs.get("result", ""))
-    return {column["name"]: column["type"] for column in schema["columns"]} if schema else {}
 
 
 def write_text(text: str, path: "str | os.PathLike[str]") -> None:

@@ -44,12 +44,6 @@ class Model:
         described = {"model_type": "periscope", **stacks[0]}
         self._compiled = compiled(name, json.dumps(described), weights, copy)
 
-    @classmethod
-    def _of(cls, made: "_periscope.Model") -> "Model":
-        model = cls.__new__(cls)
-        model._compiled = made
-        return model
-
     @property
     def name(self) -> str:
         """What results call it."""
@@ -121,7 +115,9 @@ def from_torch(model: Any, *, copy: bool = True, name: str | None = None, ignore
     configuration.
     """
     require_plain(model)
-    return Model._of(compiled_from_torch(model, copy=copy, name=name, ignore_keys=ignore_keys))
+    made = Model.__new__(Model)
+    made._compiled = compiled_from_torch(model, copy=copy, name=name, ignore_keys=ignore_keys)
+    return made
 
 
 def compiled_from_torch(
