@@ -36,17 +36,11 @@ class StoredTensor {
   std::vector<bool> filled_;
 };
 
-/// Returns the values that a tensor holds of a parameter, zeros for a bias that the stack does not have.
+/// The values of a parameter, zeros for a bias that the stack does not have.
 std::vector<double> values_of(const ParameterMap::Use& use, const ModelSpec& model, const Backend& ops,
                               const WeightSource& weights) {
   const Tensor x = parameter_of(weights, model, use.parameter);
   return x.empty() ? std::vector<double>(static_cast<std::size_t>(use.rows), 0.0) : ops.to_host(x);
-}
-
-void put(SafetensorsWriter& writer, const std::string& tensor, const std::vector<double>& values,
-         SafetensorsType type) {
-  if (type == SafetensorsType::f64) return writer.put(tensor, values);
-  writer.put(tensor, std::vector<float>(values.begin(), values.end()));
 }
 
 void write_weights(OutputFile& file, const CheckpointLayout& layout, const Backend& backend,
@@ -62,7 +56,11 @@ void write_weights(OutputFile& file, const CheckpointLayout& layout, const Backe
       throw Error(ExitCode::runtime_failure, fmt::format("{}: tensor \"{}\" is also {}, but the weights differ",
                                                          file.path(), tensor, name_of(use.parameter)));
     }
-    put(writer, tensor, stored.values(), type);
+    if (type == SafetensorsType::f64) {
+      writer.put(tensor, stored.values());
+    } else {
+      writer.put(tensor, std::vector<float>(stored.values().begin(), stored.values().end()));
+    }
   }
   writer.close();
 }

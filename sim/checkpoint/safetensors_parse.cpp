@@ -51,17 +51,17 @@ Bytes header_of(Bytes file, const std::string& path) {
   return file.subspan(length_bytes, length);
 }
 
-/// The range in which a tensor's bytes are said to be, counted from the beginning of the data.
+/// A tensor's bytes by the header, counted from the beginning of the data.
 struct Range {
   std::uint64_t begin;
   std::uint64_t end;
 };
 
-/// Reads one entry of the header, whose values may be anything.
+/// Reads one entry of the header.
 class EntryReader {
  public:
   EntryReader(const std::string& path, const std::string& name, const Json& entry)
-      : path_(path), name_(name), entry_(entry) {
+      : path_(&path), name_(&name), entry_(&entry) {
     if (!entry.is_object()) throw wrong(fmt::format("is {}, expected an object", shown(entry)));
     for (const char* key : {"dtype", "shape", "data_offsets"}) {
       if (!entry.contains(key)) throw wrong(fmt::format("has no {}", key));
@@ -74,8 +74,10 @@ class EntryReader {
     }
   }
 
+  [[nodiscard]] const std::string& name() const { return *name_; }
+
   [[nodiscard]] SafetensorsType type() const {
-    const Json& dtype = entry_["dtype"];
+    const Json& dtype = (*entry_)["dtype"];
     const auto found = dtype.is_string() ? safetensors_type(dtype.get_ref<const std::string&>()) : std::nullopt;
     if (!found) {
       throw wrong(fmt::format("has the dtype {}, expected one of {}", shown(dtype), safetensors_type_names()));
@@ -84,7 +86,7 @@ class EntryReader {
   }
 
   [[nodiscard]] std::vector<std::int64_t> shape() const {
-    const Json& lengths = entry_["shape"];
+    const Json& lengths = (*entry_)["shape"];
     if (!lengths.is_array()) throw wrong(fmt::format("has the shape {}, expected an array", shown(lengths)));
     std::vector<std::int64_t> shape;
     shape.reserve(lengths.size());
@@ -98,13 +100,13 @@ class EntryReader {
       shape.push_back(static_cast<std::int64_t>(number));
     }
     if (too_long) {
-      throw unsupported(path_, fmt::format("tensor {} has a length of 2^63 or more in its shape", in_quotes(name_)));
+      throw unsupported(*path_, fmt::format("tensor {} has a length of 2^63 or more in its shape", in_quotes(*name_)));
     }
     return shape;
   }
 
   [[nodiscard]] Range offsets() const {
-    const Json& pair = entry_["data_offsets"];
+    const Json& pair = (*entry_)["data_offsets"];
     if (!pair.is_array() || pair.size() != 2) {
       throw wrong(fmt::format("has the data_offsets {}, expected an array of 2", shown(pair)));
     }
@@ -112,7 +114,7 @@ class EntryReader {
   }
 
   [[nodiscard]] InputError wrong(const std::string& what) const {
-    return malformed(path_, fmt::format("tensor {} {}", in_quotes(name_), what));
+    return malformed(*path_, fmt::format("tensor {} {}", in_quotes(*name_), what));
   }
 
  private:
@@ -124,9 +126,9 @@ class EntryReader {
     return value.get<std::uint64_t>();
   }
 
-  const std::string& path_;
-  const std::string& name_;
-  const Json& entry_;
+  const std::string* path_;
+  const std::string* name_;
+  const Json* entry_;
 };
 
 std::map<std::string, std::string> metadata_of(const Json& value, const std::string& path) {
@@ -143,13 +145,6 @@ std::map<std::string, std::string> metadata_of(const Json& value, const std::str
   }
   return metadata;
 }
-
-/// A tensor of the header while its place in the data is being checked.
-struct Entry {
-  const std::string* name;
-  const Json* json;
-  Range range;
-};
 
 /// Bytes that shape and type need.
 std::uint64_t bytes_needed(const SafetensorsView& view, const EntryReader& reader) {
@@ -176,7 +171,7 @@ SafetensorsContents parse_safetensors(Bytes file, const std::string& path) {
   if (!json.is_object()) throw malformed(path, fmt::format("the header is {}, expected an object", shown(json)));
 
   SafetensorsContents contents;
-  std::vector<Entry> entries;
+  std::vector<std::pair<Range, EntryReader>> entries;
   for (auto item = json.begin(); item != json.end(); ++item) {
     if (item.key() == metadata_key) {
       contents.metadata = metadata_of(*item, path);
@@ -184,15 +179,13 @@ SafetensorsContents parse_safetensors(Bytes file, const std::string& path) {
     }
     const EntryReader reader(path, item.key(), *item);
     contents.tensors[item.key()] = {.type = reader.type(), .shape = reader.shape(), .bytes = {}};
-    entries.push_back({&item.key(), &*item, reader.offsets()});
+    entries.emplace_back(reader.offsets(), reader);
   }
 
-  // The tensors must fill the data from its beginning to its end, each beginning where the one before ended.
-  std::ranges::sort(entries, {}, [](const Entry& entry) { return std::pair(entry.range.begin, entry.range.end); });
+  // The tensors must fill the data without holes.
+  std::ranges::sort(entries, {}, [](const auto& entry) { return std::pair(entry.first.begin, entry.first.end); });
   std::uint64_t end = 0;
-  for (const Entry& entry : entries) {
-    const EntryReader reader(path, *entry.name, *entry.json);
-    const Range range = entry.range;
+  for (const auto& [range, reader] : entries) {
     if (range.begin != end) {
       throw reader.wrong(fmt::format("begins at byte {} of the data, expected {}: there is {}", range.begin, end,
                                      range.begin > end ? "a hole" : "an overlap"));
@@ -200,7 +193,7 @@ SafetensorsContents parse_safetensors(Bytes file, const std::string& path) {
     if (range.end < range.begin) {
       throw reader.wrong(fmt::format("ends at byte {} of the data, before it begins at {}", range.end, range.begin));
     }
-    SafetensorsView& view = contents.tensors[*entry.name];
+    SafetensorsView& view = contents.tensors[reader.name()];
     if (const std::uint64_t needed = bytes_needed(view, reader); range.end - range.begin != needed) {
       throw reader.wrong(fmt::format("has {} bytes, but its shape and {} need {}", range.end - range.begin,
                                      name_of(view.type), needed));

@@ -12,11 +12,11 @@
 namespace periscope {
 
 /// A safetensors file, mapped into memory and checked (see parse_safetensors). Reading converts a piece at a time and
-/// gives the pages back, so that memory holds the caller's numbers and little else. Several threads may read.
+/// releases its pages. Several threads may read.
 class SafetensorsFile {
  public:
-  /// Throws InputError for a file that cannot be opened, is malformed, or is of another kind (a Git LFS pointer, a
-  /// pickle, …), which it names.
+  /// Throws InputError for a file that cannot be opened or is malformed; names other kinds (a Git LFS pointer, a
+  /// pickle, …).
   explicit SafetensorsFile(const std::string& path);
   /// Tensors in memory, which outlives this, under the name of a file.
   SafetensorsFile(const std::string& name, SafetensorsContents contents);
