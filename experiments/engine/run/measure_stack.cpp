@@ -52,16 +52,6 @@ std::string seeds_task(std::string_view what, const StackSpec& spec, const confi
   return cache::task_name(what, config::json_text(all));
 }
 
-void SeedGroups::flush() {
-  if (count_ > 0) {
-    store(progress_, fmt::format("{}.{}-{}", task_, first_, first_ + count_ - 1), cache::encode(count_) + values_);
-  }
-  first_ += count_;
-  count_ = 0;
-  values_.clear();
-  last_ = Clock::now();
-}
-
 Tensor stack_input(const StackContext& context, const StackSpec& spec, DType dtype, std::uint64_t seed) {
   const std::vector<int> ids = token_ids(spec, seed);
   return ids.empty() ? gaussian_input(context.ops, spec, dtype, seed) : embedding_forward(context, ids);

@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -17,6 +16,7 @@
 
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/settings/config.h"
+#include "sim/base/first_exception.h"
 
 namespace periscope::stacks {
 
@@ -31,8 +31,7 @@ bool one_seed_per_thread(const StackSpec& spec, const config::RunOptions& run, i
 template <class Measure, class Use>
 void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds, const Progress& progress,
                 const Measure& measure, const Use& use) {
-  std::exception_ptr failure;
-  std::atomic<bool> failed = false;  // with the first failure, which the ordered part has seen
+  FirstException failure;  // of the ordered part, so that it is the first seed's
   const bool beside = one_seed_per_thread(spec, run, seeds, omp_get_max_threads());
 #pragma omp parallel for ordered schedule(dynamic, 1) if (beside)
   for (int i = 0; i < seeds; ++i) {
@@ -40,60 +39,31 @@ void over_seeds(const StackSpec& spec, const config::RunOptions& run, int seeds,
     std::exception_ptr caught;
     try {
       progress.throw_if_stop_requested();
-      if (!failed) result = measure(i);
+      if (!failure.failed()) result = measure(i);
     } catch (...) {
       caught = std::current_exception();
     }
 #pragma omp ordered
-    {
-      if (!failure) failure = caught;
-      try {
-        if (!failure) use(*result);
-      } catch (...) {
-        failure = std::current_exception();
-      }
-      if (failure) failed = true;
-    }
+    failure.run([&] {
+      if (caught) std::rethrow_exception(caught);
+      use(*result);
+    });
   }
-  if (failure) std::rethrow_exception(failure);
+  failure.rethrow();
 }
 
 /// Returns the name of the task that measures `what` of a stack's seeds; it covers all that the values depend on except
 /// the seed. Reads the files that the specification names.
 std::string seeds_task(std::string_view what, const StackSpec& spec, const config::RunOptions& run);
 
-/// Caches the values of consecutive seeds in groups, each of 0.2 seconds, or of 2 % of the time so far if that is more.
-class SeedGroups {
- public:
-  SeedGroups(Progress& progress, std::string task, std::uint64_t first)
-      : progress_(progress), task_(std::move(task)), first_(first) {}
-  template <class T>
-  void add(const T& value) {
-    if (task_.empty()) return;
-    cache::put(values_, value);
-    ++count_;
-    const Clock::time_point now = Clock::now();
-    if (now - last_ >= std::max<Clock::duration>(std::chrono::milliseconds(200), (now - start_) / 50)) flush();
-  }
-  void flush();
-
- private:
-  using Clock = std::chrono::steady_clock;
-  Progress& progress_;
-  std::string task_;
-  std::uint64_t first_;
-  std::uint64_t count_ = 0;
-  std::string values_;  ///< encoded
-  Clock::time_point start_ = Clock::now();
-  Clock::time_point last_ = start_;
-};
-
-/// over_seeds for the seeds run.seed, run.seed + 1, …, with cached values (seeds_task) where there are any. Each seed
-/// is a task of progress, called `label`.
+/// over_seeds for the seeds run.seed, run.seed + 1, …, with cached values (seeds_task) where there are any. Consecutive
+/// seeds are cached in groups, each of 0.2 seconds, or of 2 % of the time so far if that is more. Each seed is a task
+/// of progress, called `label`.
 template <class Measure, class Use>
 void over_cached_seeds(std::string_view what, const StackSpec& spec, const config::RunOptions& run, int seeds,
                        const std::string& label, Progress& progress, const Measure& measure, const Use& use) {
   using Value = std::invoke_result_t<Measure, std::uint64_t>;
+  using Clock = std::chrono::steady_clock;
   const cache::Cache* cache = progress.task_cache();
   const std::string task = cache == nullptr ? "" : seeds_task(what, spec, run);
   auto ranges = cache == nullptr ? std::map<std::uint64_t, std::uint64_t>() : cache->seeds_of(task);
@@ -117,23 +87,35 @@ void over_cached_seeds(std::string_view what, const StackSpec& spec, const confi
     }
     const auto after = ranges.upper_bound(seed);
     const std::uint64_t stop = after == ranges.end() ? end : std::min(end, after->first);
-    const std::uint64_t first = seed;
-    SeedGroups groups(progress, task, first);
+    const Clock::time_point start = Clock::now();
+    Clock::time_point last = start;
+    std::string group;  // `count` encoded values, of `seed` and the seeds after it
+    std::uint64_t count = 0;
+    const auto flush = [&] {
+      if (!group.empty()) {
+        store(progress, fmt::format("{}.{}-{}", task, seed, seed + count - 1), cache::encode(count) + group);
+      }
+      seed += std::exchange(count, 0);
+      group.clear();
+      last = Clock::now();
+    };
     try {
       over_seeds(
-          spec, run, static_cast<int>(stop - first), progress,
-          [&](int i) { return measure(first + static_cast<std::uint64_t>(i)); },
+          spec, run, static_cast<int>(stop - seed), progress,
+          [&, first = seed](int i) { return measure(first + static_cast<std::uint64_t>(i)); },
           [&](const Value& value) {
-            groups.add(value);
+            ++count;
+            if (!task.empty()) cache::put(group, value);
+            const Clock::time_point now = Clock::now();
+            if (now - last >= std::max<Clock::duration>(std::chrono::milliseconds(200), (now - start) / 50)) flush();
             use(value);
             progress.step(label);
           });
     } catch (...) {
-      groups.flush();
+      flush();
       throw;
     }
-    groups.flush();
-    seed = stop;
+    flush();
   }
 }
 

@@ -26,13 +26,6 @@ std::string label_of(const StackSpec& spec) {
                      input_kind_names[static_cast<std::size_t>(spec.input.kind)]);
 }
 
-/// Returns the operations that the replicates of the finite-width chain (T25) may use; infinite if theory.finite_width
-/// was given.
-double affordable_chain(const StackSpec& spec, const config::Config& config) {
-  if (config.theory.finite_width.has_value()) return std::numeric_limits<double>::infinity();
-  return config.run.seeds * reading_operations(spec, config.run);
-}
-
 }  // namespace
 
 config::RunOptions run_of(const config::Config& config, const StackSpec& spec) {
@@ -90,14 +83,16 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
     if (at_width) {
       result.prediction = cached(progress, label_of(spec) + ": theory at this width", task("at-width"), [&] {
         theory::Prediction prediction = std::move(result.prediction);
-        theory::predict_at_width(overridden[i], ids,
-                                 {.seeds = config.run.seeds,
-                                  .replicates = config.theory.replicates,
-                                  .operations = affordable_chain(spec, config),
-                                  .seed = seed,
-                                  .fault = config.theory.fault,
-                                  .on_share = progress.on_share()},
-                                 prediction);
+        theory::predict_at_width(
+            overridden[i], ids,
+            {.seeds = config.run.seeds,
+             .replicates = config.theory.replicates,
+             .operations = config.theory.finite_width ? std::numeric_limits<double>::infinity()
+                                                      : config.run.seeds * reading_operations(spec, config.run),
+             .seed = seed,
+             .fault = config.theory.fault,
+             .on_share = progress.on_share()},
+            prediction);
         return prediction;
       });
     }
