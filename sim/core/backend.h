@@ -8,24 +8,22 @@
 
 namespace periscope {
 
-/// The ops that a device must know, and the front that checks their arguments. The physics (sim/model) is written
-/// against this class only. Matrices are row-major; a linear map is stored as W [out, in]. Results never depend on the
-/// number of threads. Output dtypes and accumulation: sim/core/op.h.
+/// The ops of a device, for the physics of sim/model. Matrices are row-major; a linear map is stored as W [out, in].
+/// Results never depend on the number of threads. Output dtypes and accumulation: sim/core/op.h.
 ///
-/// The public ops check, in every build: all tensors of one op hold elements, have one dtype and are on the device;
-/// shapes, ids and labels fit. Else std::invalid_argument with a sentence that names the op and the shapes: a mistake
-/// of the program. They allocate the outputs, so that their shapes and dtypes are the same on every device. A backend
-/// implements the protected do_…, which get arguments that fit.
+/// The public functions check in every build that all tensors of an op hold elements, have one dtype and are on the
+/// device, and that shapes, ids and labels fit; else std::invalid_argument names the op and the shapes, since it is a
+/// mistake of the program. They allocate the outputs and call run(), which a backend implements.
 ///
-/// A Tensor that is taken by value may be overwritten with the result if the call is its only owner (a temporary, or
-/// after std::move): an elementwise op then needs no second buffer. A shared tensor is never written to.
+/// A Tensor passed by value may be overwritten with the result if the call is its only owner (a temporary, or after
+/// std::move): an elementwise op then needs no second buffer. A shared tensor is never written to.
 class Backend : public Runs<AllOps> {
  public:
   using Index = Tensor::Index;
   using FillRows = periscope::FillRows;
 
   [[nodiscard]] virtual std::string_view name() const = 0;
-  /// Whose memory its tensors are in.
+  /// The memory of its tensors.
   [[nodiscard]] virtual Device device() const = 0;
   [[nodiscard]] virtual bool supports(DType dtype) const = 0;
 
@@ -33,12 +31,11 @@ class Backend : public Runs<AllOps> {
   [[nodiscard]] Tensor constant(Index rows, Index cols, DType dtype, double value) const;
   /// Row-major values, rounded to dtype.
   [[nodiscard]] Tensor from_host(Index rows, Index cols, DType dtype, std::span<const double> values) const;
-  /// Makes a tensor [rows, cols] from a source that fills given memory: an f64 or f32 tensor of the host itself,
-  /// otherwise a piece that is then copied. The source is asked for some rows at a time, by several threads at once and
-  /// in any order.
+  /// A tensor [rows, cols] from a source that fills given memory, some rows at a time, called by several threads in any
+  /// order.
   [[nodiscard]] Tensor from_rows(Index rows, Index cols, DType dtype, const FillRows& fill) const;
   [[nodiscard]] std::vector<double> to_host(const Tensor& x) const;
-  /// The values of several tensors, in one transfer.
+  /// Several tensors in one transfer.
   [[nodiscard]] std::vector<std::vector<double>> to_host(std::span<const Tensor> tensors) const;
   /// Independent N(0, stddev²): entry i is number i of the stream `key`, whatever the backend.
   [[nodiscard]] Tensor normal(Index rows, Index cols, DType dtype, StreamKey key, double stddev) const;
@@ -46,8 +43,8 @@ class Backend : public Runs<AllOps> {
   [[nodiscard]] Tensor cast(const Tensor& x, DType dtype) const;
 
   // -- algebra ------------------------------------------------------------------------------------
-  // An op called X_backward takes dy = ∂loss/∂y of X and X's inputs, and returns the gradients of these. What X
-  // computed on the way is computed again.
+  // X_backward takes dy = ∂loss/∂y and the inputs of X, and returns their gradients; intermediate results are
+  // recomputed.
 
   /// y = x Wᵀ: x [N, in], w [out, in] → [N, out].
   [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& w) const;
@@ -55,10 +52,9 @@ class Backend : public Runs<AllOps> {
   [[nodiscard]] Tensor linear_backward_input(const Tensor& dy, const Tensor& w) const;
   /// dW = dyᵀ x: dy [N, out], x [N, in] → [out, in].
   [[nodiscard]] Tensor linear_backward_weight(const Tensor& dy, const Tensor& x) const;
-  /// ‖dyᵀ x‖_F², f64 [1, 1]: the square of linear's gradient, which need not be formed for it.
+  /// ‖dyᵀ x‖_F², f64 [1, 1]: the square of linear's gradient, which need not be formed.
   [[nodiscard]] Tensor linear_weight_square(const Tensor& dy, const Tensor& x) const;
-  /// linear and linear_backward_input with a matrix that is drawn for this product, in x's or dy's dtype: the results
-  /// are those with the matrix from `normal`, but it need not exist whole.
+  /// linear and linear_backward_input with the matrix that `normal` draws, in x's or dy's dtype, without storing it.
   [[nodiscard]] Tensor linear_drawn(const Tensor& x, const DrawnMatrix& w) const;
   [[nodiscard]] Tensor linear_drawn_backward_input(const Tensor& dy, const DrawnMatrix& w) const;
   /// a·x + b·y, elementwise.
@@ -73,18 +69,17 @@ class Backend : public Runs<AllOps> {
   [[nodiscard]] Tensor column_sums(const Tensor& x) const;
   /// Rows `ids` of `table` [V, D] → [ids.size(), D].
   [[nodiscard]] Tensor gather(const Tensor& table, std::span<const int> ids) const;
-  /// x with `rows` in the place of its rows first … first + rows.rows() − 1: x [N, D], rows [n, D].
+  /// x with rows first … first + rows.rows() − 1 replaced by `rows`: x [N, D], rows [n, D].
   [[nodiscard]] Tensor replace_rows(Tensor x, Index first, const Tensor& rows) const;
   /// Gradient of gather: row v of the result is Σ_{t: ids[t] = v} dy_t. dy [ids.size(), D] → [rows, D].
   [[nodiscard]] Tensor scatter_add(const Tensor& dy, std::span<const int> ids, Index rows) const;
 
   // -- factorisation ------------------------------------------------------------------------------
-  /// x = lower · basis for x [N, n], by Gram and Schmidt's process in the order of the rows: row t of the basis is what
-  /// is left of x_t without the span of the rows before it, at length 1. A row that is dependent (dependent_share) has
-  /// a zero row in the basis and a zero column in lower; the rows after it keep their places, so that a rank that
-  /// rounding decides renumbers nothing. Accumulated in double: basis · basisᵀ is diagonal with entries 1 and 0 to
-  /// rounding, however near to dependent the rows are. A row that is not finite makes its row of lower NaN, and no
-  /// other.
+  /// x = lower · basis for x [N, n], by Gram and Schmidt's process in the order of the rows: row t of the basis is the
+  /// normalised part of x_t outside the span of the rows before it. A dependent row (dependent_share) has a zero row in
+  /// the basis and a zero column in lower; later rows keep their places. Accumulated in double: basis · basisᵀ is
+  /// diagonal with entries 1 and 0 to rounding, even for nearly dependent rows. A row that is not finite makes only its
+  /// own row of lower NaN.
   [[nodiscard]] RowBasis row_basis(const Tensor& x, bool with_basis = true) const;
 
   // -- activation ---------------------------------------------------------------------------------
@@ -150,8 +145,8 @@ class Backend : public Runs<AllOps> {
   [[nodiscard]] AdamState adamw(AdamState state, const Tensor& gradient, const AdamRule& rule) const;
 
   // -- statistics ---------------------------------------------------------------------------------
-  /// All numbers that `request` asks for, in one op: f64 [1, n], as StatisticsLayout says. A pass keeps them on the
-  /// device in a StatisticsRecord; the ops below bring one statistic to the host at once.
+  /// The requested numbers: f64 [1, n] in the order of StatisticsLayout. A pass keeps them on the device in a
+  /// StatisticsRecord; the functions below bring one statistic to the host at once.
   [[nodiscard]] Tensor measure(const Tensor& x, const StatisticsRequest& request) const;
   [[nodiscard]] RowMoments row_moments(const Tensor& x) const;
   /// Σ_j x_ij y_ij for every row i.
@@ -174,7 +169,7 @@ class Backend : public Runs<AllOps> {
     return output;
   }
   [[nodiscard]] Tensor like(const Tensor& x) const { return do_allocate(x.rows(), x.cols(), x.dtype()); }
-  /// x's own buffer if nobody else holds it, else a new one.
+  /// x's own buffer if it is not shared, else a new one.
   [[nodiscard]] Tensor reused_or_like(const Tensor& x) const;
   [[nodiscard]] Tensor allocated(const OpFacts& op, Index rows, Index cols, DType dtype) const;
   [[nodiscard]] SignalStatistics statistics_of(const Tensor& x, const StatisticsRequest& request) const;

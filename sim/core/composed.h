@@ -4,13 +4,12 @@
 
 namespace periscope {
 
-/// Ops in terms of others, for a backend that has no kernel of its own for them. A new op gets its composition here,
-/// so that no backend needs an edit before it has a faster way. A decorator derives from Backend instead, and must
-/// forward every op.
+/// Ops in terms of others, for backends without a kernel for them. A new op is composed here until a backend has a
+/// faster way. A decorator derives from Backend instead, and must forward every op.
 class ComposedBackend : public Backend {
  public:
   using Backend::run;
-  /// Casts by way of the host.
+  /// Via the host.
   void run(const op::Cast& o) const override;
   /// The gradient itself, then its squares.
   void run(const op::LinearWeightSquare& o) const override;

@@ -11,9 +11,9 @@
 
 namespace periscope {
 
-/// Heads of one attention op: q is [sequences·T, heads·head_dim], k and v are [sequences·K, kv_heads·head_dim];
-/// query head i reads key/value head i / (heads / kv_heads). k and v are of tokens 0 … K−1 of every sequence, q is of
-/// tokens offset … offset + T−1, where K ≥ offset + T.
+/// Shape of an attention op: q [sequences·T, heads·head_dim] of tokens offset … offset + T−1, k and v
+/// [sequences·K, kv_heads·head_dim] of tokens 0 … K−1, K ≥ offset + T. Query head i reads key/value head
+/// i / (heads / kv_heads).
 struct AttentionShape {
   int heads;
   int kv_heads;
@@ -27,7 +27,7 @@ struct AttentionShape {
   [[nodiscard]] double scale() const {
     return scores.scale != 0.0 ? scores.scale : 1.0 / std::sqrt(static_cast<double>(head_dim));
   }
-  /// The tokens that query t sees, of K with keys: first … end−1.
+  /// Query t sees tokens first … end−1.
   [[nodiscard]] constexpr Tensor::Index first_seen(Tensor::Index t) const {
     return scores.window > 0 ? std::max<Tensor::Index>(0, offset + t - scores.window + 1) : 0;
   }
@@ -42,18 +42,17 @@ inline constexpr int no_label = -1;
 /// The result of row_basis: x = lower · basis.
 struct RowBasis {
   Tensor lower;  ///< lower triangular [N, N], diagonal ≥ 0
-  Tensor basis;  ///< rows orthonormal, or zero where a row of x is dependent [N, n]; empty if it is not wanted
+  Tensor basis;  ///< rows orthonormal, or zero where a row of x is dependent [N, n]; empty if not requested
 };
-/// A row of x is dependent if its distance from the span of the rows before it is at most this share of its length.
-/// That is 64 times what rounding moves an entry of f32 by, 2¹³ times for f64, 4 times for narrow types: rows that are
-/// equal but for the rounding of a deep stack count as equal, and leaving out so small a part is an error of the size
-/// that rounding makes anyway.
+/// A row of x is dependent if its distance from the span of the rows before it is at most this share of its length: a
+/// multiple of the unit round-off, so that rows that differ by the rounding of a deep stack count as equal, and
+/// omitting the rest is an error of that size.
 [[nodiscard]] constexpr double dependent_share(DType dtype) {
   const double times = dtype == DType::f64 ? 0x1p13 : dtype == DType::f32 ? 0x1p6 : 4.0;
   return format_of(dtype).unit_roundoff() * times;
 }
-/// Writes rows first … first + count − 1 of a matrix, row-major, into values. Made of one callable that can write both
-/// types: in f32 it writes the numbers of f64, rounded to nearest.
+/// Writes rows first … first + count − 1 of a matrix, row-major, into values. Made of a callable for both types; in f32
+/// it writes the numbers of f64, rounded to nearest.
 struct FillRows {
   template <class Values>
   using Function = std::function<void(Tensor::Index first, Tensor::Index count, std::span<Values> values)>;
@@ -71,8 +70,7 @@ struct DrawnMatrix {
   double stddev;
 };
 
-/// The result of norm_backward: dx like x; dgain and dbias [1, n], sums over rows and groups; dalpha [1, 1], the sum
-/// over everything, empty where the kind has no α.
+/// The result of norm_backward: dx like x; dgain and dbias [1, n]; dalpha [1, 1], empty if the kind has no α.
 struct NormGradient {
   Tensor dx;
   Tensor dgain;
@@ -80,20 +78,19 @@ struct NormGradient {
   Tensor dalpha = {};
 };
 
-/// The result of attention.
 struct Attended {
   Tensor mixed;   ///< softmax(z) v, the heads side by side [N, heads·head_dim]
   Tensor scores;  ///< per token and query head the largest |z| over the tokens that it sees [N, heads]; NaN if one is
 };
 
-/// The result of attention_backward, each tensor like its input.
+/// Each tensor is like its input.
 struct AttentionGradient {
   Tensor dq;
   Tensor dk;
   Tensor dv;
 };
 
-/// The result of gated_backward, both tensors like the gate.
+/// Both are like the gate.
 struct GatedGradient {
   Tensor dgate;
   Tensor dup;
@@ -102,21 +99,20 @@ struct GatedGradient {
 /// One step of AdamW (Loshchilov and Hutter 2019), decay before the update: step number `step` from 1 on.
 struct AdamRule {
   double rate;            ///< learning rate
-  double decay;           ///< the share of the parameter that is taken away first: rate · weight decay
+  double decay;           ///< share of the parameter that is subtracted first: rate · weight decay
   double beta1, beta2;    ///< of the running means of the gradient and of its square
   double eps;             ///< added to the root of the mean square
-  double gradient_scale;  ///< on the gradient, as clipping wants it
+  double gradient_scale;  ///< on the gradient, for clipping
   Tensor::Index step;     ///< the means are divided by 1 − beta^step, since they began at 0
 };
 
-/// A parameter and what AdamW remembers of its gradients, each like the parameter.
+/// A parameter and its moments, each like the parameter.
 struct AdamState {
   Tensor parameter;
   Tensor mean;
   Tensor square;
 };
 
-/// The result of cross_entropy.
 struct CrossEntropy {
   double loss;     ///< mean over the rows that have a label
   Tensor dlogits;  ///< its gradient, like the logits

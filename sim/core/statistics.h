@@ -27,7 +27,7 @@ struct Entry {
   bool operator==(const Entry&) const = default;
 };
 
-/// Selects what is measured of a signal x [N, D]: nothing, unless asked for.
+/// The statistics to measure of a signal x [N, D].
 struct StatisticsRequest {
   bool moments = false;         ///< RowMoments
   bool squares = false;         ///< Σ_j x_ij² of every row
@@ -39,7 +39,7 @@ struct StatisticsRequest {
   bool column_maxima = false;
 };
 
-/// The statistics that were measured of a signal. Fields that nobody asked for are empty, or NaN.
+/// The statistics of a signal. Fields that were not requested are empty or NaN.
 struct SignalStatistics {
   RowMoments rows;
   std::vector<double> squares;  ///< by row
@@ -57,14 +57,14 @@ struct SignalStatistics {
   std::vector<double> column_maxima;  ///< max_i |x_ij| of every column; NaN counts as infinite
 };
 
-/// The offsets at which the numbers of one request stand in the f64 tensor [1, size] that holds them all.
+/// Offsets of the numbers of one request in the f64 tensor [1, size] of all of them.
 struct StatisticsLayout {
   StatisticsLayout(const Tensor& x, const StatisticsRequest& request);
   /// The layout of squares alone.
   explicit StatisticsLayout(Tensor::Index count) : squares(0), rows(count), size(count) {}
 
   using Index = Tensor::Index;
-  static constexpr Index none = -1;  ///< place of what nobody asked for
+  static constexpr Index none = -1;  ///< not requested
   Index moments = none;              ///< [row_statistics, N]
   Index squares = none;              ///< [N]
   Index dots = none;                 ///< [N]
@@ -80,15 +80,14 @@ struct StatisticsLayout {
   [[nodiscard]] SignalStatistics read(const std::vector<double>& numbers) const;
 };
 
-/// The statistics of one pass. They stay on the device until `fetch` brings all of them to the host in one transfer:
-/// a pass waits for its device once, not once per number.
+/// The statistics of one pass. They stay on the device until `fetch` brings all to the host in one transfer.
 class StatisticsRecord {
  public:
   using Slot = std::size_t;
 
   /// `ops` outlives the record.
   explicit StatisticsRecord(const Backend& ops) : ops_(&ops) {}
-  /// Notes what `request` asks for, to be read from this slot after the next fetch.
+  /// Measures x; read the result from the slot after the next fetch.
   Slot measure(const Tensor& x, const StatisticsRequest& request);
   /// Adds squares that were measured elsewhere: f64 [1, n].
   Slot squares(Tensor numbers);

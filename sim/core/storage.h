@@ -12,12 +12,12 @@
 /// The memory behind tensors. Only backends include this file (the test `include_rules` checks it).
 namespace periscope {
 
-/// Buffers of host memory, aligned to 64 bytes. A buffer comes back when its last owner drops it, and is kept for the
-/// next request of its size: fresh pages cost more than most ops. Idle buffers hold at most `limit` bytes together, or
-/// as many (but at most `most`) as keep them and the buffers in use below what was once in use at a time: then they do
-/// not raise the peak. Those that were idle longest are freed first. Buffers below 4 KiB do not count: every thread
-/// keeps up to 64 of each size for itself, without a lock. Safe for threads. Dropping a buffer allocates nothing, so
-/// that it is possible when memory has run out: lists of idle buffers are linked through the buffers themselves.
+/// Pool of host buffers, aligned to 64 bytes. A dropped buffer is reused by the next request of its size, since fresh
+/// pages cost more than most ops. Idle buffers hold at most `limit` bytes, or up to `most` as long as idle and used
+/// buffers together stay below the peak of used bytes. The longest idle ones are freed first. Buffers below 4 KiB do
+/// not count: every thread caches up to 64 of each size, without a lock. Safe for threads. Dropping a buffer never
+/// allocates, so that it works when memory has run out: lists of idle buffers are linked through the buffers
+/// themselves.
 class BufferPool {
  public:
   explicit BufferPool(std::size_t limit, std::size_t most = 0) : limit_(limit), most_(most) {}
@@ -56,8 +56,7 @@ class BufferPool {
   std::size_t peak_bytes_ = 0;  // of those in use, up to the last return of a buffer
 };
 
-/// The pool of this process, for all backends in host memory; keeps 256 MiB, or up to 2 GiB below its peak. It is never
-/// destroyed.
+/// The pool of this process: 256 MiB, or up to 2 GiB below its peak. It is never destroyed.
 BufferPool& host_pool();
 
 /// A tensor in host memory, contents undefined.
@@ -65,11 +64,9 @@ Tensor host_tensor(Tensor::Index rows, Tensor::Index cols, DType dtype);
 
 /// The only access to a tensor's buffer.
 struct TensorMemory {
-  /// Returns the address of x's elements in the memory of its own device. Throws std::logic_error if the tensor has
-  /// another dtype.
+  /// The address of x's elements on its own device. Throws std::logic_error for another dtype.
   [[nodiscard]] static void* address(const Tensor& x, DType wanted);
-  /// Returns the address of x's elements in host memory. Throws std::logic_error if the tensor is not there or has
-  /// another dtype.
+  /// The address of x's elements in host memory. Throws std::logic_error for another device or dtype.
   [[nodiscard]] static void* on_host(const Tensor& x, DType wanted);
   /// True if no other tensor shares x's buffer, so that it may be overwritten.
   [[nodiscard]] static bool is_sole_owner(const Tensor& x);

@@ -34,11 +34,10 @@ enum class DType { f64, f32, bf16, f16 };
   }
   return {};
 }
-/// The type in which an op on tensors of `dtype` computes, sums included: its own, but f32 for the narrow ones, whose
-/// results are rounded once, when they are stored.
+/// The type in which an op computes, sums included: f32 for narrow types, whose results are rounded when stored.
 [[nodiscard]] constexpr DType computed_in(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-/// The dtype whose elements are T's. A class that stands for a narrow element names it as its own `dtype`.
+/// The dtype with elements of type T. A class for narrow elements has it as a member `dtype`.
 template <class T>
 inline constexpr DType dtype_of = T::dtype;
 template <>
@@ -46,14 +45,14 @@ inline constexpr DType dtype_of<double> = DType::f64;
 template <>
 inline constexpr DType dtype_of<float> = DType::f32;
 
-/// Whose memory holds a tensor. The CPU backends and the reference share the host's.
+/// The memory that holds a tensor. The CPU backends and the reference share the host's.
 enum class Device { host, cuda };
 
 [[nodiscard]] constexpr std::string_view name_of(Device device) { return device == Device::host ? "host" : "cuda"; }
 
-/// A row-major matrix [rows, cols] whose dtype and device are known at run time. Rows are tokens (of all sequences,
-/// one after the other) or output features; a vector is [1, n]. Copies share the buffer, which nobody writes to while
-/// it is shared. Only a backend touches the elements (sim/core/storage.h).
+/// A row-major matrix [rows, cols] with dtype and device at run time. Rows are tokens (of all sequences in turn) or
+/// output features; a vector is [1, n]. Copies share the buffer, which is not written to while it is shared. Only
+/// backends access the elements (sim/core/storage.h).
 class Tensor {
  public:
   using Index = std::int64_t;

@@ -25,33 +25,31 @@ class RemovedAtExit {
 /// process.
 void remove_temporary_files() noexcept;
 
-/// A file that has its name only when it is whole: it is written under a temporary name beside it, synced, and renamed.
-/// The temporary name is this writer's alone. It goes when this goes, or when a signal ends the process; what a killed
-/// process has left is removed by the next writer of the same file.
+/// A file that is written atomically: under a unique temporary name in the same folder, synced, and renamed. The
+/// destructor or a terminating signal removes the temporary file; that of a killed process is removed by the next
+/// writer.
 class OutputFile {
  public:
-  /// Creates the temporary file, and the folder if needed: what is in the way of writing is said here. A symbolic link
-  /// is followed; what it leads to will be replaced. Throws as replaceable_file and create_folders do, and Error
-  /// (run-time failure) naming `path` if the system refuses.
+  /// Creates the temporary file, and the folder if needed. A symbolic link is followed and its target replaced. Throws
+  /// as replaceable_file and create_folders, and Error (run-time failure) naming `path` if the system refuses.
   explicit OutputFile(std::string path);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
 
-  /// Asks for the room of so many bytes at once, where the file system can. Throws Error if there is too little.
+  /// Allocates disk space where the file system can. Throws Error if there is too little.
   void reserve(std::uint64_t bytes);
   /// Writes at a position, which may lie beyond the end. Throws Error (run-time failure) naming the path.
   void write_at(std::uint64_t position, std::string_view bytes);
 
-  /// Makes the file last under its name: sync, publish, and the folder's sync. Throws Error (run-time failure).
+  /// Sync, publish, and sync of the folder. Throws Error (run-time failure).
   void commit();
   /// The first two steps of commit, for files that appear together.
   void sync();
   void publish();
 
-  /// Returns the path as it was given.
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// Returns the path of the file to be replaced.
+  /// The file to be replaced.
   [[nodiscard]] const std::string& target() const { return target_; }
 
  private:
@@ -67,14 +65,13 @@ class OutputFile {
 /// Removes a temporary file whose writer is dead.
 void remove_if_left(const std::string& path);
 
-/// Writes all bytes to a descriptor, waiting where it has to. Returns 0, or the errno of what went wrong.
+/// Writes all bytes to a descriptor, waiting as needed. Returns 0 or errno.
 [[nodiscard]] int write_all(int descriptor, std::string_view bytes) noexcept;
 
-/// A whole OutputFile.
+/// Writes a file atomically (OutputFile).
 void write_file(const std::string& path, std::string_view bytes);
 
-/// Writes a file as write_file does, but writes into what is no file (a FIFO, a device, /dev/stdout). Throws as
-/// destination_of does.
+/// Writes a file as write_file, or into a FIFO, a device or /dev/stdout. Throws as destination_of.
 void write_file_or_stream(const std::string& path, std::string_view bytes);
 
 }  // namespace periscope
