@@ -161,15 +161,13 @@ int exit_code(int argc, char** argv) {
     periscope::app::keep_freed_memory();
     periscope::app::command_line.assign(argv, argv + argc);
     return periscope::app::run(argc, argv);
-  } catch (const periscope::Error& error) {
-    periscope::app::print_message(fmt::format("periscope: {}\n", periscope::printable(error.what())));
-    return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
     periscope::app::print_message("periscope: not enough memory\n");
     return static_cast<int>(periscope::ExitCode::runtime_failure);
   } catch (const std::exception& error) {
     periscope::app::print_message(fmt::format("periscope: {}\n", periscope::printable(error.what())));
-    return static_cast<int>(periscope::ExitCode::runtime_failure);
+    const auto* ours = dynamic_cast<const periscope::Error*>(&error);
+    return static_cast<int>(ours != nullptr ? ours->code() : periscope::ExitCode::runtime_failure);
   }
 }
 

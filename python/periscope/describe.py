@@ -20,21 +20,17 @@ def description() -> dict[str, Any]:
 
 def keys() -> "pd.DataFrame":
     """Every key of a configuration, with its default, unit and meaning."""
-    import pandas as pd
-
     rows = [key for section in description()["sections"] for key in section["keys"]]
-    return pd.DataFrame(rows, columns=["name", "default", "unit", "meaning"]).set_index("name")
+    return _table(rows, ["name", "default", "unit", "meaning"])
 
 
 def columns(kind: str) -> "pd.DataFrame":
     """The columns of a kind of result (``ds.attrs["result"]``: "stack", "probe", …), with units and meaning."""
-    import pandas as pd
-
     results = description()["results"]
     if kind not in results:
         raise ConfigError(f"kind {kind!r}: expected one of {', '.join(results)}")
     rows = [{**column, "dimensions": " ".join(column["dimensions"])} for column in results[kind]["columns"]]
-    return pd.DataFrame(rows, columns=["name", "dimensions", "type", "units", "meaning"]).set_index("name")
+    return _table(rows, ["name", "dimensions", "type", "units", "meaning"])
 
 
 def placements() -> "pd.DataFrame":
@@ -48,10 +44,10 @@ def recipes() -> "pd.DataFrame":
     return _table([{"name": row["name"], **row["sets"], "beyond": "; ".join(row["beyond"])} for row in rows])
 
 
-def _table(rows: list[dict[str, Any]]) -> "pd.DataFrame":
+def _table(rows: list[dict[str, Any]], shown: list[str] | None = None) -> "pd.DataFrame":
     import pandas as pd
 
-    return pd.DataFrame(rows).set_index("name")
+    return pd.DataFrame(rows, columns=shown).set_index("name")
 
 
 def cite(ds: "xr.Dataset | None" = None) -> str:
