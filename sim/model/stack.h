@@ -14,9 +14,8 @@ struct StackOutput {
   Tensor output;  ///< as StreamEnds says, with the final norm [N, D]
 };
 
-/// Holds what a backward pass needs of the forward pass. Of every layer the streams that entered are kept, and the
-/// signals inside its steps as long as the budget lasts; the others are computed again. Results do not depend on the
-/// budget.
+/// Data of the forward pass for the backward pass: the streams that entered every layer, and the signals inside its
+/// steps within the budget; the others are recomputed. Results do not depend on the budget.
 struct StackTape {
   std::size_t budget = 64U << 20U;  ///< bytes that are left for the signals inside steps
   const StackContext* context = nullptr;
@@ -27,8 +26,8 @@ struct StackTape {
   std::unique_ptr<SublayerPass> exit;             ///< after the last one: final norm
 };
 
-/// Every step, from the embedding norm to the final norm, on input [N, D]. Only the streams are kept, unless
-/// a tape is given, which is then filled: the context must live as long as it.
+/// Every step, from the embedding norm to the final norm, on input [N, D]. Fills the tape, if there is one; the context
+/// outlives it.
 StackOutput stack_forward(const StackContext& context, const Tensor& input, const Hooks& hooks = {},
                           StackTape* tape = nullptr);
 
@@ -36,9 +35,8 @@ StackOutput stack_forward(const StackContext& context, const Tensor& input, cons
 /// forward pass. The tape is used up.
 Tensor stack_backward(StackTape& tape, const Tensor& doutput);
 
-/// The parts of stack_forward: the embedding norm, the steps first … end − 1, the final norm. Unless the tape's
-/// budget is 0 it keeps the signals of step end − 1 even beyond the budget: the backward pass needs them first,
-/// when nothing else of it exists.
+/// The parts of stack_forward: the embedding norm, the steps first … end − 1, the final norm. Unless the tape's budget
+/// is 0 it stores the signals of step end − 1 even beyond the budget: the backward pass needs them first.
 Streams enter_stack(const StackContext& context, const Tensor& input, const Hooks& hooks, StackTape* tape);
 Streams pass_steps(const StackContext& context, Streams streams, int first, int end, const Hooks& hooks,
                    StackTape* tape);

@@ -10,13 +10,12 @@
 
 namespace periscope {
 
-/// One pass through sublayer 0 … 2L−1, or through what lies before the first (−1) or after the last (2L). The modules
-/// send every signal through `emit` as it arises and every matrix and norm through `linear` and `norm`, so that what is
-/// recorded, replaced and kept is one rule for all of them. The backward pass goes through the same pass, if it kept
-/// what it needs. The context outlives it, and so do the hooks.
+/// One pass through sublayer 0 … 2L−1, or through what lies before the first (−1) or after the last (2L). All signals
+/// go through `emit`, matrices and norms through `linear` and `norm`, which record, replace and store. The backward
+/// pass uses the same object. Context and hooks outlive it.
 class SublayerPass {
  public:
-  /// Fetches the sublayer's weights. `pass` is forward or recomputation, `step` that of which the sublayer is a branch.
+  /// Fetches the sublayer's weights. `pass` is forward or recomputation, `step` the one with this branch.
   SublayerPass(const StackContext& context, Hooks hooks, int sublayer, Pass pass, Keep keep, int step);
   /// What lies before the first step or after the last.
   SublayerPass(const StackContext& context, Hooks hooks, int sublayer, Pass pass, Keep keep)
@@ -25,29 +24,28 @@ class SublayerPass {
   [[nodiscard]] const StackContext& context() const { return context_; }
   [[nodiscard]] int sublayer() const { return sublayer_; }
 
-  /// Returns what goes on in the place of a signal: x, or what a replacer put there. Recorders see it. `part` is the
-  /// stream, where several are parts of a signal.
+  /// Returns x, or a replacer's tensor, after recorders have seen it. `part` is the stream of a signal with several.
   Tensor emit(Signal signal, Tensor x, int part = 0);
   /// y = x Wᵀ + b.
   Tensor linear(Weight weight, const Tensor& x);
   /// A norm of x [N, D]; the QK-norms are RMSNorms of every head or of the whole projection.
   Tensor norm(Weight weight, const Tensor& x);
 
-  /// Returns what goes on in the place of a signal's gradient.
+  /// The same for a signal's gradient.
   Tensor emit_back(Signal signal, Tensor dx, int part = 0);
-  /// Gradient of what `weight` read, from that of what came out. Gradient recorders are told that of its parameters.
-  /// Once for every matrix and norm: what it read is then given back.
+  /// Gradient of the input of `weight` from that of its output, after gradient recorders have seen those of its
+  /// parameters. Once for every matrix and norm: the stored input is then released.
   Tensor linear_back(Weight weight, const Tensor& dy);
   Tensor norm_back(Weight weight, const Tensor& dy);
-  /// Tells gradient recorders of a table, of which rows were looked up.
+  /// Shows gradient recorders a table's gradient.
   void table_back(Weight table, const std::function<Tensor()>& gradient);
 
-  /// A signal that was kept, once: those that an op without parameters reads. Throws std::logic_error for another.
+  /// Moves out a stored signal, the input of an op without parameters. Throws std::logic_error for another.
   [[nodiscard]] Tensor take(Signal signal);
 
-  /// Memory that is kept, weights left out.
+  /// Stored memory without weights.
   [[nodiscard]] std::size_t bytes() const;
-  /// Gives back the memory of matrices, which the backward pass then fetches again.
+  /// Releases matrices, which the backward pass fetches again.
   void release_weights();
 
  private:

@@ -8,15 +8,15 @@
 
 namespace periscope {
 
-/// Tokens to train on, one byte each, and tokens to look at, which are never trained on: the last share of them.
+/// Tokens, one byte each, with a held-out split at the end.
 class Corpus {
  public:
   /// The most bytes that are read: offsets are drawn as int.
   static constexpr std::size_t most = 0x7fff'ffff;
 
-  /// `path`: a file, or a folder, whose regular files at all depths are read in the order of their names, or
-  /// "synthetic". Throws InputError, which names what cannot be read, for special files, for more than `most` bytes,
-  /// for a byte that is no token below `vocab`, and for a part that has no `window` tokens.
+  /// `path`: a file, a folder, whose files at all depths are read in the order of their names, or "synthetic". Throws
+  /// InputError for unreadable and special files, more than `most` bytes, a byte of at least `vocab`, and a split of
+  /// less than `window` tokens.
   Corpus(const std::string& path, double validation, int window, int vocab);
 
   [[nodiscard]] std::span<const std::uint8_t> tokens() const { return tokens_; }
@@ -42,8 +42,8 @@ struct Windows {
   [[nodiscard]] std::vector<int> labels(int first, int count) const;
 };
 
-/// The batch of step 1, 2, …: windows of the training part at independent, uniformly distributed places, which depend
-/// on seed and step alone. All placements of one seed read the same.
+/// The batch of step 1, 2, …: windows of the training split at independent, uniform places, which depend on seed and
+/// step alone.
 [[nodiscard]] Windows training_batch(const Corpus& corpus, int length, int batch, std::uint64_t seed, int step);
 
 /// `count` windows of the validation part, evenly spaced: the same for every seed.
