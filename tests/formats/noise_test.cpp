@@ -28,8 +28,7 @@ FormatsConfig wide_config(std::string_view placement, const std::vector<std::str
 }
 
 /// Measured minus predicted SQNR of the stream, in dB, over seeds: at one depth.
-RunningMoments off_at(const FormatsConfig& config, const std::vector<SeedReading>& readings, std::size_t format,
-                      int depth) {
+RunningMoments off_at(const std::vector<SeedReading>& readings, std::size_t format, int depth) {
   RunningMoments off;
   for (const SeedReading& reading : readings) {
     const formats::PassReading& pass = reading[0][format + 1];
@@ -50,7 +49,7 @@ TEST_CASE("T27: the noise of the stream follows from the pass in f64; where it d
       // so.
       const bool identity = placement == "pre" || placement == "peri";
       for (int depth = identity ? 1 : config.base.model.sublayers(); depth <= config.base.model.sublayers(); ++depth) {
-        const RunningMoments off = off_at(config, readings, f, depth);
+        const RunningMoments off = off_at(readings, f, depth);
         INFO(placement, " ", config.format[f], " at ", depth, ": ", off.mean(), " ± ", off.standard_error());
         // 8 degrees of freedom; and 0.4 dB, a tenth, for second order and for 16 tokens' one gradient.
         CHECK(std::abs(off.mean()) < 4.0 * off.standard_error() + 0.4);
@@ -87,7 +86,7 @@ TEST_CASE("T27: stochastic rounding has twice the noise, of signals as of matric
     // that: 8 tensors and 8 seeds have the mean to 1 %, 0.04 dB. Of matrices, the law is exactly twice as large but for
     // the few numbers below one step.
     CHECK(std::abs(fall.mean() - 10.0 * std::log10(2.0)) < 0.16);
-    const RunningMoments off = off_at(config, readings, 0, config.base.model.sublayers());
+    const RunningMoments off = off_at(readings, 0, config.base.model.sublayers());
     INFO("measured ", off.mean(), " ± ", off.standard_error(), " above the prediction");
     // As above for rounding to nearest.
     CHECK(std::abs(off.mean()) < 4.0 * off.standard_error() + 0.4);
@@ -105,7 +104,7 @@ TEST_CASE("T27: without a scale, every matrix has the noise of its own standard 
   config.base.init.std = 0.02;
   std::vector<SeedReading> readings;
   for (std::uint64_t seed = 0; seed < 8; ++seed) readings.push_back(reading_of(config, seed));
-  const RunningMoments off = off_at(config, readings, 0, config.base.model.sublayers());
+  const RunningMoments off = off_at(readings, 0, config.base.model.sublayers());
   INFO(off.mean(), " ± ", off.standard_error());
   CHECK(std::abs(off.mean()) < 4.0 * off.standard_error() + 0.4);
   CHECK(std::abs(off.mean()) < 1.5);

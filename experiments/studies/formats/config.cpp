@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
@@ -30,16 +31,8 @@ constexpr Key<FormatsConfig> keys[] = {
 /// The format of that name. Throws ConfigError, which lists them, for another.
 TensorFormat format_called(std::string_view key, const std::string& word) {
   if (const auto found = find_tensor_format(word)) return *found;
-  std::vector<std::string_view> names;
-  for (const TensorFormat& format : tensor_formats) names.push_back(format.name);
-  throw ConfigError(fmt::format("{}: {}: expected {}", key, shortened(word), fmt::join(names, ", ")));
-}
-
-/// By default formats of 8 bits or fewer hold what matrices read and their weights, as in the usual W8A8 and FP8 linear
-/// layers, and wider ones everything.
-bool covers(const FormatsConfig& config, const TensorFormat& format, Part part) {
-  if (config.covers.empty()) return !format.is_narrow() || part >= Part::inputs;
-  return std::ranges::find(config.covers, part_names[static_cast<std::size_t>(part)]) != config.covers.end();
+  throw ConfigError(fmt::format("{}: {}: expected {}", key, shortened(word),
+                                fmt::join(tensor_formats | std::views::transform(&TensorFormat::name), ", ")));
 }
 
 }  // namespace
@@ -90,7 +83,10 @@ Holding holding_for(const FormatsConfig& config, const TensorFormat& format, std
   Holding holding{.parts = {}, .sums = {}, .loss_scale = config.loss_scale, .seed = seed};
   for (std::size_t p = 0; p < part_names.size(); ++p) {
     const Part part = static_cast<Part>(p);
-    const bool covered = covers(config, format, part);
+    // By default formats of 8 bits or fewer hold what matrices read and their weights, as in the usual W8A8 and FP8
+    // linear layers, and wider ones everything.
+    const bool covered = config.covers.empty() ? !format.is_narrow() || part >= Part::inputs
+                                               : std::ranges::find(config.covers, part_names[p]) != config.covers.end();
     const bool scaled = covered && (format.is_integer() || (part >= Part::inputs && format.is_narrow()));
     holding.parts[p] = {.format = covered ? format : *find_tensor_format(config.rest),
                         .scale = scaled ? config.scale : ScaleOver::nothing,

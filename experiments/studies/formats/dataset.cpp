@@ -131,19 +131,6 @@ void add_certificate(Table<Row>& table) {
                      first([](const Bound& b) { return b.largest; }));
 }
 
-/// The columns of formats other than f64.
-Table<FormatResult> drift_table() {
-  Table<FormatResult> table;
-  table
-      .part(judge::verdict_columns("drift_", on_format,
-                                   "are second moment and variance over depth those in f64, but for one rounding of "
-                                   "the stream? paired by seeds"),
-            [](const FormatResult& f) { return &f.drift; })
-      .column({"drift_allowance", on_format, "1", "what one rounding of the stream may do"},
-              &FormatResult::stream_rounding);
-  return table;
-}
-
 /// Nothing without massive features.
 void add_massive(Table<Row>& table) {
   const auto cost = [](RunningMoments FormatResult::*which) {
@@ -167,7 +154,13 @@ Table<Row> format_table() {
       .part(judge::verdict_columns(
                 "", on_format, "does the stream's second moment and variance over depth agree with theory (T12, T25)?"),
             [](const Row& c) { return &c.format->law; })
-      .part(drift_table(), [](const Row& c) { return c.format->is_f64() ? nullptr : c.format; });
+      .part(judge::verdict_columns("drift_", on_format,
+                                   "are second moment and variance over depth those in f64, but for one rounding of "
+                                   "the stream? paired by seeds"),
+            [](const Row& c) { return c.format->is_f64() ? nullptr : &c.format->drift; })
+      .column_if_any({"drift_allowance", on_format, "1", "what one rounding of the stream may do"}, [](const Row& c) {
+        return c.format->is_f64() ? std::nullopt : std::optional(c.format->stream_rounding);
+      });
   add_certificate(table);
   add_massive(table);
   table.rows("features", variant_table(), [](const Row& c) {

@@ -19,23 +19,18 @@ const std::string on_run = "group seed";
 dataset::Table<judge::GrowthFit> growth_table() {
   using G = judge::GrowthFit;
   dataset::Table<G> table;
-  const auto of_laws = [](double judge::DepthFit::*value) {
-    return [value](const G& fit) {
-      Values values;
-      for (const judge::DepthFit& one : fit.laws) values.push_back(one.*value);
-      return values;
-    };
-  };
   table
-      .column({"growth_law", on_run, "",
-               "law that describes the variance over depth at the end best, from depth 2 on, where growth_criterion is "
-               "lower by 2 than any other's; no law fits: none to 10 %"},
-              judge::likely_laws_in_words)
-      .column({"growth_criterion", on_run + " law", "1",
-               "QAICc of a law of growth over depth, with growth_effective_points"},
-              of_laws(&judge::DepthFit::criterion))
+      .column(
+          {"growth_law", on_run, "",
+           "law that describes the variance over depth at the end best, from depth 2 on, where its QAICc is lower by "
+           "2 than any other's; no law fits: none to 10 %"},
+          judge::likely_laws_in_words)
       .column({"growth_misfit", on_run + " law", "1", "root mean square of ln(variance / law) over depths from 2 on"},
-              of_laws(&judge::DepthFit::rms_residual))
+              [](const G& fit) {
+                Values values;
+                for (const judge::DepthFit& one : fit.laws) values.push_back(one.rms_residual);
+                return values;
+              })
       .column(
           {"growth_effective_points", on_run, "1",
            "effective number of independent depths, from the autocorrelation at lag one of the closest law's errors"},
@@ -244,7 +239,7 @@ const dataset::Schema& schema() {
     std::vector<dataset::ColumnSpec> columns = group_table().specs();
     std::ranges::copy(whole_table().specs(), std::back_inserter(columns));
     std::ranges::copy(dataset::sublayer_labels(), std::back_inserter(columns));
-    return dataset::Schema("reproduce", 6,
+    return dataset::Schema("reproduce", 7,
                            {{"group", Type::text, "", "what was trained, and how"},
                             {"seed", Type::integer, "1", "seed of weights and batches"},
                             {"step", Type::integer, "1", "step of the optimizer", true},
