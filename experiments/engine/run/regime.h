@@ -19,8 +19,7 @@ struct Trained {
   std::reference_wrapper<const TrainSpec> train;
 };
 
-/// Returns the regime of training runs in parts: that of their stacks, corpus, highest rate,
-/// steps.
+/// Returns the regime of training runs in parts: that of their stacks, corpus, highest rate, steps.
 [[nodiscard]] std::vector<std::string> regime_of(const std::vector<Trained>& runs);
 
 /// "σ√D 0.2, 12 layers, …".

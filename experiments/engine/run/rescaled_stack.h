@@ -14,7 +14,7 @@ namespace periscope::stacks {
 /// True if a bound grows with c in a stack whose stream is c times as large (sim/model/scaled_weights.h).
 bool grows_with_stream(const ModelSpec& model, const theory::SignalBound& bound);
 
-/// The largest bounds of what grows with c, and of what grows with k, what norms B read; 0 without norms B.
+/// The largest bounds that grow with c, and that grow with k, the scale of norm B's inputs; 0 without norms B.
 struct StreamReach {
   double stream = 0.0;
   double branch = 0.0;
@@ -27,13 +27,13 @@ std::string weight_words(const theory::WeightEntry& weight, double largest);
 /// The largest power of two up to x: multiplying by it rounds nothing.
 double power_of_two_below(double x);
 
-/// Random ids that a stack of token input can be run on: 32 of them, or as many as it has positions.
+/// Random token ids: 32, or as many as the model has positions.
 std::vector<int> ids_to_run(const ModelSpec& model, std::uint64_t seed);
 
 /// The logits of every token, or the output of a stack without an unembedding.
 std::vector<double> logits_of(const StackContext& context, std::span<const int> ids);
 
-/// max |a − b| / max |a|; infinite where one of the differences is no number.
+/// max |a − b| / max |a|; infinite if a difference is NaN.
 double relative_difference(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace periscope::stacks

@@ -13,7 +13,7 @@
 
 namespace periscope::stacks {
 
-/// A law of random weights that has given weights' sizes and nothing else of them (T29).
+/// A law of random weights that keeps only sizes of given weights (T29).
 struct SizeNull {
   std::string_view name;
   std::optional<SizesKept> kept;  ///< what theory predicts; none: every |W_ij|, by simulation alone
@@ -27,7 +27,7 @@ inline constexpr std::array<SizeNull, 4> size_nulls{
      {"rank_one", SizesKept::rows_and_columns, "variance profiles of rank one: every row's and every column's own"},
      {"signs", std::nullopt, "every |W_ij| its own, with random signs"}}};
 
-/// Places in size_nulls of those whose differences are the parts of growth.
+/// Indices in size_nulls of the nulls whose differences are the parts of growth.
 inline constexpr std::size_t matrices_null = 0;
 inline constexpr std::size_t rank_one_null = 2;
 inline constexpr std::size_t signs_null = 3;
@@ -64,9 +64,9 @@ struct NullDraws {
 [[nodiscard]] StackSpec at_sizes(const Backend& ops, StackSpec spec, const WeightSource& weights,
                                  std::span<const int> ids, SizesKept kept);
 
-/// The weights of another source with every |W_ij| kept and every sign drawn, the finest null of T29. Signs of
-/// matrices, tables and biases are those of the numbers that GeneratedWeights draws from the same seed; gains stay
-/// unchanged. The source and the backend outlive this.
+/// The weights of another source with random signs, the finest null of T29. Signs of matrices, tables and biases are
+/// those of the numbers that GeneratedWeights draws from the same seed; gains are unchanged. The source and the backend
+/// must outlive this.
 class RandomSigns final : public WeightSource {
  public:
   RandomSigns(const Backend& backend, const WeightSource& source, std::uint64_t seed)

@@ -17,10 +17,10 @@
 #include "sim/core/backend.h"
 #include "theory/predict/predict.h"
 
-/// What the experiments about gradients share: results by the names of their columns, predictions, tolerated biases.
+/// Shared by the experiments about gradients: results by the names of their columns, predictions, tolerated biases.
 namespace periscope::gradients {
 
-/// [gradients]: what the commands of `periscope gradients` run through.
+/// [gradients]: values that the commands of `periscope gradients` sweep.
 struct GradientConfig : config::Config {
   std::vector<int> layers{4, 8, 16, 32};             ///< depth: L
   std::vector<double> qk_factors{0.0, 1.0};          ///< attenuation: init.qk_factor
@@ -147,7 +147,7 @@ Curve log_norm(const Profile& profile, Place place) {
   return curve;
 }
 
-/// Says of every point of that prediction whether it is as precise as was wanted.
+/// Whether every point of that prediction has the standard error that was asked for.
 template <class Place>
 std::vector<bool> log_norm_precise(const theory::Prediction& prediction, Place place) {
   const Curve& curve = *prediction.profile.find(Statistic::log_grad_sq, place);
@@ -171,7 +171,7 @@ inline Curve every(std::size_t stride, const Curve& sublayers) {
 
 void push_back(Curve& curve, double value, double error);
 
-/// Returns the variance over seeds of number i of a mean over seeds.
+/// Returns the variance over seeds behind entry i of a mean over seeds.
 double variance_of(const Curve& measured, std::size_t i, int seeds);
 
 /// The bias that T19 tolerates in the mean over seeds of a log norm at `depth`: half of that of log_grad_sq, and

@@ -40,7 +40,7 @@ struct ProbeResult {
   bool stopped_early = false;                  ///< some of it is missing
 };
 
-/// Returns the result of a checkpoint before anything is measured or predicted; `why_no_theory` is every refusal.
+/// Returns the result of a checkpoint before anything is measured or predicted, with `why_no_theory` as every refusal.
 [[nodiscard]] ProbeResult result_of(const Checkpoint& checkpoint, std::string model, const config::Config& config,
                                     stacks::TokenInput input, int tokens, const std::string& why_no_theory);
 
@@ -48,7 +48,7 @@ struct ProbeResult {
 /// moment that the configuration gives, else that of an unembedding.
 [[nodiscard]] StackSpec initial_stack(const ModelSpec& model, const config::Config& config, int tokens);
 
-/// T2–T11 for the tokens of `input`; refuses what it does not model. Throws Stopped.
+/// Predicts a stack on the tokens of `input` (T2–T11). Throws Stopped.
 [[nodiscard]] theory::Prediction predict_initial(const StackSpec& spec, const stacks::TokenInput& input,
                                                  const config::Config& config, bool backward,
                                                  stacks::Progress& progress);

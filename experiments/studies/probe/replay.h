@@ -12,7 +12,7 @@
 
 namespace periscope::probe {
 
-/// A pass through a model that another program made, as that of a training loop.
+/// A pass through a model in another program, such as a training loop.
 struct OutsidePass {
   /// A signal, or its gradient, [rows, columns], row-major; `sequences` one after the other in the rows.
   struct Value {
@@ -31,9 +31,9 @@ struct OutsidePass {
   double unit_roundoff = 0.0;  ///< of the additions to the stream; used if larger than that of the replay's dtype
 };
 
-/// Measures the pass by the probes of `run`, without theory. `model` says its family, sizes and gains; `dtype` is what
-/// its signals are held in. The hash of the configuration covers the ids, not the weights, which change with every
-/// step. Throws InputError for a model that cannot be read and values of another size than the signals have.
+/// Measures the pass with the probes of `run`, without theory. `model` has its family, sizes and gains; `dtype` is that
+/// of its signals. The hash of the configuration covers the ids, not the weights, which change with every step. Throws
+/// InputError for a model that cannot be read and for values whose size is not that of the signal.
 study::Outcome replay(const std::shared_ptr<const MemoryModel>& model, const OutsidePass& pass, DType dtype, int top);
 
 }  // namespace periscope::probe

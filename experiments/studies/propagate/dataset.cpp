@@ -7,6 +7,7 @@
 #include <set>
 
 #include "experiments/engine/judge/imprecise.h"
+#include "experiments/engine/judge/seed_rows.h"
 #include "experiments/engine/judge/verdict_columns.h"
 #include "experiments/engine/result/curves.h"
 #include "experiments/engine/run/cost.h"
@@ -36,9 +37,7 @@ struct Stack {
 std::vector<double> z_scores(const Curve& measured, const Curve& predicted) {
   std::vector<double> z;
   for (std::size_t i = 0; i < measured.value.size(); ++i) {
-    z.push_back(judge::Test{.measured = {measured.value[i], measured.standard_error[i]},
-                            .predicted = {predicted.value[i], predicted.standard_error[i]}}
-                    .z());
+    z.push_back(judge::Test{.measured = judge::entry(measured, i), .predicted = judge::entry(predicted, i)}.z());
   }
   return z;
 }

@@ -10,12 +10,12 @@
 
 namespace periscope::propagate {
 
-/// Writes what an outside program needs to check every number of one pass, the run's first seed, into `folder`:
-/// config.json, model.safetensors (parameters, named by sim/model/parameters.h) and activations.safetensors
+/// Writes one pass, the first seed of a run of one stack, into `folder`, so that another program can check every
+/// number: config.json, model.safetensors (parameters, named by sim/model/parameters.h) and activations.safetensors
 /// (input, tokens, labels, stream.0 … stream.2L, logits, loss and, with run.backward, grad.stream.… and
-/// grad.weight.<parameter>). All numbers are stored in f64, and computed in f64 unless a dtype was asked for.
-/// `before_commit` is called when all files are whole, before they get their names. Of a configuration of one stack.
-/// Throws ConfigError for files that are there already unless `overwrite`.
+/// grad.weight.<parameter>). Numbers are stored in f64, and computed in f64 unless a dtype is given. `before_commit` is
+/// called when all files are written, before they are renamed. Throws ConfigError for existing files unless
+/// `overwrite`.
 void dump(const config::Config& config, const std::string& folder, bool overwrite,
           const std::function<void()>& before_commit);
 
