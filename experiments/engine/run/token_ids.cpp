@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "experiments/engine/settings/text_file.h"
+#include "experiments/engine/settings/config.h"
 #include "sim/base/error.h"
 #include "sim/random/philox.h"
 

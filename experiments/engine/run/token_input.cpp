@@ -6,7 +6,7 @@
 #include <array>
 #include <filesystem>
 
-#include "experiments/engine/settings/text_file.h"
+#include "experiments/engine/settings/config.h"
 #include "sim/base/whole_number.h"
 #include "sim/checkpoint/file_error.h"
 #include "sim/checkpoint/llama2c_tokenizer.h"

@@ -117,6 +117,13 @@ struct Config {
 Config load_config(std::span<const AnySection> known, const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings = {});
 
+/// Reads a file of text or token ids. Throws InputError (prefixed with `name`, if given) unless `path` is a regular
+/// file that stays unchanged meanwhile.
+TextFile read_text_file(const std::string& path, const std::string& name = {});
+
+/// Returns the text of an input of kind `text`. Throws std::logic_error unless read_texts was called.
+const TextFile& text_of(const InputSpec& input);
+
 /// Reads the texts of all stacks that have none yet, each file once. Throws InputError.
 void read_texts(Config& config);
 

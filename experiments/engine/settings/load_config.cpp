@@ -8,8 +8,6 @@
 #include <optional>
 
 #include "experiments/engine/settings/config.h"
-#include "experiments/engine/settings/placement_reader.h"
-#include "experiments/engine/settings/text_file.h"
 #include "experiments/engine/settings/toml_reader.h"
 #include "experiments/engine/settings/variants.h"
 #include "sim/base/error.h"

@@ -30,6 +30,12 @@ nlohmann::ordered_json placement_json(const Placement& placement);     ///< its 
 nlohmann::ordered_json layer_placements_json(const ModelSpec& model);  ///< as model.layer_placement has them
 std::string toml_text(const nlohmann::ordered_json& value);            ///< "1e-6", "[0.0, 1.0]", "\"peri\""
 
+/// Reads model.placement, which is given: a name, a table {name, A, B, C, alpha, beta}, or a table {name, attention,
+/// mlp} of two of these. Throws ConfigError.
+Placement read_placement(TomlReader& model);
+/// Reads model.layer_placement: a list of tables {layers = "0-7", placement = …}. Throws ConfigError.
+std::vector<LayerPlacement> read_layer_placements(TomlReader& model, const std::string& file);
+
 /// Reads the given keys of `section` from a table. Swept keys, which may be lists, only become known. Throws
 /// ConfigError for a value of the wrong type.
 template <class S>
