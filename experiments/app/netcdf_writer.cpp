@@ -17,7 +17,7 @@
 #include <string_view>
 
 #include "experiments/app/netcdf_file.h"
-#include "experiments/engine/result/json.h"
+#include "experiments/engine/result/images.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"
 #include "sim/base/error.h"

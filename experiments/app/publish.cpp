@@ -9,7 +9,7 @@
 
 #include "experiments/app/netcdf_file.h"
 #include "experiments/app/standard_streams.h"
-#include "experiments/engine/result/csv.h"
+#include "experiments/engine/result/images.h"
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/settings/json_text.h"

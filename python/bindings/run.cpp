@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "experiments/engine/result/json.h"
+#include "experiments/engine/result/images.h"
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/threads.h"
@@ -66,18 +66,6 @@ nb::dict record_of(const stacks::TrainingRecord& record) {
 void show(WatchedProgress& progress, const nb::object& on_progress) {
   if (on_progress.is_none()) return;
   if (const auto snapshot = progress.snapshot()) on_progress(*snapshot);
-}
-
-std::function<void()> watcher(WatchedProgress& progress, const nb::object& on_progress, const nb::object& on_record) {
-  return [&] {
-    if (const stacks::TrainingRecord* record = progress.record(); record != nullptr) {
-      const nb::object go_on = on_record(record_of(*record));
-      const int truth = go_on.is_none() ? 1 : PyObject_IsTrue(go_on.ptr());  // a function without `return` goes on
-      if (truth < 0) throw nb::python_error();
-      progress.answer(truth == 1);
-    }
-    show(progress, on_progress);
-  };
 }
 
 /// A numpy array of a column's values, without a copy: it keeps the result.
@@ -153,8 +141,17 @@ std::shared_ptr<Result> run(const std::string& name, study::Request request, con
   request.acting = study::acting_keys(*result->study);
   WatchedProgress progress(!on_record.is_none());
   try {
+    const auto watch = [&] {
+      if (const stacks::TrainingRecord* record = progress.record(); record != nullptr) {
+        const nb::object go_on = on_record(record_of(*record));
+        const int truth = go_on.is_none() ? 1 : PyObject_IsTrue(go_on.ptr());  // a function without `return` goes on
+        if (truth < 0) throw nb::python_error();
+        progress.answer(truth == 1);
+      }
+      show(progress, on_progress);
+    };
     on_own_thread(
-        progress, [&] { compute(*result, request, progress); }, watcher(progress, on_progress, on_record));
+        progress, [&] { compute(*result, request, progress); }, watch);
   } catch (const Error& error) {
     if (!progress.is_resumable() || !result->tasks) throw;
     const std::string what = fmt::format("{}; finished tasks are cached in {}, and the same call resumes from them",

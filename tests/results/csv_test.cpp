@@ -1,4 +1,4 @@
-#include "experiments/engine/result/csv.h"
+#include "experiments/engine/result/images.h"
 
 #include "tests/support/doctest.h"
 

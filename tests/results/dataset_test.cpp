@@ -5,7 +5,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "experiments/engine/result/json.h"
+#include "experiments/engine/result/images.h"
 #include "experiments/engine/result/table.h"
 #include "experiments/engine/result/text_table.h"
 #include "experiments/studies/studies.h"

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "experiments/engine/result/json.h"
+#include "experiments/engine/result/images.h"
 #include "experiments/engine/settings/build_info.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"

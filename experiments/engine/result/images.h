@@ -1,6 +1,8 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
 
 #include "experiments/engine/result/dataset.h"
 
@@ -16,5 +18,13 @@ nlohmann::ordered_json json_of(const Facts& facts);
 
 /// Returns the attributes of a result's images: its facts and, as JSON, its circumstances if it has any.
 Facts attributes_of(const Dataset& data);
+
+/// The first characters of every file made by csv_text.
+inline constexpr std::string_view csv_start = "variable";
+
+/// A dataset as CSV (RFC 4180), a row for every value of every column but coordinates: the column's name ("variable"),
+/// a field for every dimension of the dataset (the coordinate's value there, or the position where there is no
+/// coordinate, and nothing where the column is not on the dimension), and the value.
+std::string csv_text(const Dataset& data);
 
 }  // namespace periscope::dataset
