@@ -27,7 +27,7 @@ std::vector<Json> flat_all(const std::vector<StackSpec>& stacks) {
   return all;
 }
 
-/// The stack that has the defaults of all keys, where these depend on other keys by those of `spec`.
+/// Returns the stack with the defaults of all keys, some of which follow from keys of `spec`.
 StackSpec default_stack(const StackSpec& spec) {
   StackSpec usual;
   ModelSpec& m = usual.model;
