@@ -5,16 +5,15 @@
 
 namespace periscope {
 
-/// Carries an exception out of a parallel loop: one that leaves the loop's body ends the program (std::terminate), so a
-/// lack of memory would have neither a sentence nor an exit code. Every iteration runs its body through `run`, and
-/// after the loop `rethrow` throws what was caught first, in time:
+/// Carries an exception out of a parallel loop, whose body must not throw (std::terminate). Every iteration runs its
+/// body through `run`; after the loop `rethrow` throws the first exception caught:
 ///
 ///   FirstException failure;
 ///   #pragma omp parallel for
 ///   for (int i = 0; i < n; ++i) failure.run([&] { results[i] = f(i); });
 ///   failure.rethrow();
 ///
-/// After a failure the bodies of the iterations that are left are skipped.
+/// After a failure the remaining bodies are skipped.
 class FirstException {
  public:
   template <class Body>
@@ -27,7 +26,7 @@ class FirstException {
     }
   }
   [[nodiscard]] bool failed() const { return failed_; }
-  /// Throws the exception, if there was one. It may be called only after the loop, whose end makes `first_` visible.
+  /// Throws the exception, if any. Only after the loop, whose end makes `first_` visible.
   void rethrow() const {
     if (first_) std::rethrow_exception(first_);
   }

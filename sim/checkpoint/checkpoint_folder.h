@@ -4,13 +4,11 @@
 
 namespace periscope {
 
-/// The path of a checkpoint's config.json. Throws InputError where there is none, and says what is there instead: a
-/// file (of the folder that was meant), a model of Hugging Face's download cache (whose files are in its folder
-/// snapshots/HASH), weights in another format than safetensors, nothing.
+/// The path of a checkpoint's config.json. Throws InputError if there is none, and says what was found: a file of the
+/// folder, a model of Hugging Face's download cache (with its files in snapshots/HASH), weights in another format.
 [[nodiscard]] std::string config_file_of(const std::string& folder);
 
-/// "; it has "pytorch_model.bin": only safetensors files are read, …": the weights of any format that are in a folder,
-/// for messages. "" if there are none.
+/// "; it has "pytorch_model.bin": only safetensors files are read, …" for a folder with weights of any format, else "".
 [[nodiscard]] std::string weights_in(const std::string& folder);
 
 }  // namespace periscope

@@ -9,11 +9,10 @@
 
 namespace periscope {
 
-/// The weights of a checkpoint. What is read is converted at every reading, so that a stack needs the memory of one
-/// sublayer; of what is converted, up to `cache` bytes are cached, those that are read first: passes go through the
-/// stack in one order, in which whatever was used last is needed last. A norm without stored vectors has a gain of 1
-/// and no bias. Numbers are rounded to `dtype` as those of f64 are; a finite number of f64 beyond the range of f32 is
-/// refused there (InputError). The checkpoint and the backend outlive this. Safe for threads.
+/// The weights of a checkpoint, converted at every reading, so that a stack needs the memory of one sublayer. The first
+/// `cache` bytes that are read are cached: passes read in one order, in which the last tensor used is needed last. A
+/// norm without stored vectors has a gain of 1 and no bias. Numbers are rounded to `dtype`; InputError for a finite f64
+/// beyond the range of f32. The checkpoint and the backend outlive this. Safe for threads.
 class CheckpointWeights final : public WeightSource {
  public:
   CheckpointWeights(const Backend& backend, const Checkpoint& checkpoint, DType dtype, std::size_t cache = 0)
@@ -24,13 +23,12 @@ class CheckpointWeights final : public WeightSource {
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
 
  private:
-  /// Returns the cached tensor of a parameter, or else what `read` reads.
   template <class Read>
   [[nodiscard]] Tensor cached_or(const ParameterId& id, const Read& read) const;
   [[nodiscard]] Tensor matrix(const ParameterId& id) const;
   [[nodiscard]] NormWeights norm(const ParameterId& gain) const;
   [[nodiscard]] const StoredPart& part(const ParameterId& id) const;
-  /// Returns a gain or bias [1, length], empty if there is none.
+  /// A gain, bias or α [1, length]; empty if it is not stored.
   [[nodiscard]] Tensor vector(const ParameterId& id, int length) const;
 
   const Backend& backend_;

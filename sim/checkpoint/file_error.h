@@ -13,15 +13,14 @@ namespace periscope {
 /// "malformed: PATH: WHAT": the file breaks the rules of its own format. To be thrown.
 [[nodiscard]] InputError malformed(const std::string& path, const std::string& what);
 
-/// "unsupported: PATH: WHAT": the file may well be valid, but Periscope does not read this. To be thrown.
+/// "unsupported: PATH: WHAT": the file may be valid, but Periscope does not read it. To be thrown.
 [[nodiscard]] InputError unsupported(const std::string& path, const std::string& what);
 
-/// A string out of a file, for a message of one line: in quotes, with escapes for all that is not printable
-/// ASCII, and shortened if it is long.
+/// A string of a file for a one-line message: in quotes, with escapes for all but printable ASCII, shortened if long.
 [[nodiscard]] std::string in_quotes(std::string_view text);
 
-/// Throws InputError if `file` begins as a known format that is no safetensors and no JSON: a Git LFS pointer, a
-/// pickle, GGUF, a web page and the like. For files that have already turned out wrong, to say what they are.
+/// Throws InputError if a malformed `file` begins as another known format: a Git LFS pointer, a pickle, GGUF, a web
+/// page.
 void refuse_other_formats(std::span<const std::byte> file, const std::string& path);
 
 /// Remedy for an adapter (LoRA), for messages.

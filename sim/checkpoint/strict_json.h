@@ -9,16 +9,14 @@
 
 namespace periscope {
 
-/// The one JSON value (RFC 8259) that `text` holds, white space around it allowed. Two readers of one text must not
-/// see two different values, so this refuses what the library alone would let pass: a
-/// key that comes twice in an object, at any level; a byte-order mark; a zero byte, which the library takes for the
-/// end. Refused too: numbers that overflow a double, and nesting deeper than 128. Throws InputError, "malformed: PATH:
-/// WHAT …", where `what` names the text, such as "the header".
+/// Parses one JSON value (RFC 8259). Two readers of one text must not see different values, so this also rejects a
+/// repeated key in an object, a byte-order mark, a zero byte (which the library takes for the end), numbers that
+/// overflow a double, and nesting deeper than 128. Throws InputError, "malformed: PATH: WHAT …", where `what` names the
+/// text, such as "the header".
 [[nodiscard]] nlohmann::json parse_strict_json(std::span<const std::byte> text, const std::string& path,
                                                const std::string& what);
 
-/// Parses a whole file of at most `limit` bytes; a Git LFS pointer is named as such. Throws InputError also if the file
-/// cannot be read.
+/// Parses a whole file of at most `limit` bytes. Throws InputError also if the file cannot be read.
 [[nodiscard]] nlohmann::json read_strict_json(const std::string& path, std::size_t limit = 100'000'000);
 [[nodiscard]] nlohmann::json read_strict_json(const MappedFile& file, std::size_t limit = 100'000'000);
 

@@ -12,12 +12,10 @@ namespace periscope {
 /// Text to token ids and back.
 class Tokenizer : public Interface {
  public:
-  /// The ids of a text of any bytes, as the model expects a sequence to begin. Throws InputError for a byte that the
-  /// vocabulary cannot express.
+  /// The ids of a text of any bytes, as the beginning of a sequence. Throws InputError for a byte without a token.
   [[nodiscard]] virtual std::vector<int> encode(std::string_view text) const = 0;
-  /// The text of ids from 0 to size() − 1.
   [[nodiscard]] virtual std::string decode(std::span<const int> ids) const = 0;
-  /// Returns the text that one token stands for, seen alone.
+  /// The text of a single token.
   [[nodiscard]] virtual std::string piece(int id) const = 0;
   [[nodiscard]] virtual int size() const = 0;
 };

@@ -8,9 +8,8 @@
 namespace periscope {
 
 /// Records, for every layer of one forward pass, the entropy −Σ_s A_ts ln A_ts of the attention pattern A: mean over
-/// query heads and over the tokens that see at least two, in nat; NaN if there is no such token. It is ln n where a
-/// token looks at n tokens alike, and 0 where it looks at one. Patterns are computed once more, from queries and keys,
-/// on the host and in double.
+/// query heads and over the tokens that see at least two, in nat; NaN without such a token. It is ln n for equal
+/// attention to n tokens. Patterns are recomputed from queries and keys, on the host and in double.
 class AttentionEntropyProbe final : public SignalRecorder {
  public:
   explicit AttentionEntropyProbe(const StackContext& context);

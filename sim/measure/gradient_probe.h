@@ -7,10 +7,9 @@
 
 namespace periscope {
 
-/// Records the size of every gradient of one backward pass: grad_sq and log_grad_sq of every signal, mean over
-/// the N tokens of ‖∂loss/∂x_t‖², and of the matrices of every layer, ‖∂loss/∂W‖_F²; and the score path's share of
-/// every attention module's gradient. In ResiDual's curves entry 0 of both streams is the gradient of the tensor with
-/// which both begin.
+/// Records gradients of one backward pass: grad_sq and log_grad_sq of every signal, mean over the N tokens of
+/// ‖∂loss/∂x_t‖², and of the matrices of every layer, ‖∂loss/∂W‖_F²; and the score path's share of every attention
+/// module's gradient. Entry 0 of both streams of ResiDual is the gradient of the tensor with which they begin.
 class GradientProbe final : public SignalRecorder, public GradientRecorder {
  public:
   explicit GradientProbe(const StackContext& context) : context_(context), record_(context.ops) {}

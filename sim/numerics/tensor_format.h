@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string_view>
@@ -31,12 +32,9 @@ inline constexpr auto tensor_formats = [] {
   return all;
 }();
 
-/// The format called `name`; none if there is no such.
 [[nodiscard]] constexpr std::optional<TensorFormat> find_tensor_format(std::string_view name) {
-  for (const TensorFormat& format : tensor_formats) {
-    if (format.name == name) return format;
-  }
-  return std::nullopt;
+  const auto* const found = std::ranges::find(tensor_formats, name, &TensorFormat::name);
+  return found == tensor_formats.end() ? std::nullopt : std::optional(*found);
 }
 
 /// Says which entries share a scale. Rows are tokens of signals and output features of weights.
