@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/studies/reproduce/claims.h"
 #include "experiments/studies/reproduce/readings.h"
+#include "experiments/studies/reproduce/reproduce.h"
 #include "tests/reproduce/made_up_runs.h"
 #include "tests/support/doctest.h"
 

@@ -1,4 +1,4 @@
-#include "experiments/studies/reproduce/claims.h"
+#include "experiments/studies/reproduce/reproduce.h"
 
 #include <algorithm>
 #include <cmath>

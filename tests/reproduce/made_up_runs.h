@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/studies/reproduce/claims.h"
+#include "experiments/studies/reproduce/reproduce.h"
 
 namespace periscope::testing {
 

@@ -7,15 +7,8 @@
 namespace periscope::first_steps {
 namespace {
 
-std::string predicted_top(const theory::FirstSteps& prediction, std::size_t step, Curve theory::StepReading::*curve) {
-  if (step >= prediction.steps.size() || static_cast<int>(step) > prediction.holds_until) return "–";
-  const Curve& values = prediction.steps[step].*curve;
-  const double error = values.standard_error.empty() ? std::nan("") : values.standard_error.back();
-  return dataset::with_error(values.value.back(), error);
-}
-
-std::string measured_top(const judge::SeedRows& rows) {
-  const Curve curve = rows.curve();
+/// The last number of a curve with its standard error; "–" for no curve.
+std::string top_of(const Curve& curve) {
   return curve.value.empty() ? "–" : dataset::with_error(curve.value.back(), curve.standard_error.back());
 }
 
@@ -48,17 +41,19 @@ std::string verdict_line(const StackSteps& stack) {
 }  // namespace
 
 std::string table(const FirstStepsConfig& config, const FirstStepsResult& result) {
-  using Reading = theory::StepReading;
+  static const theory::StepReading none;
   dataset::TextTable table({"placement", ">step", ">top second moment", ">predicted", ">coherent part", ">top cosine",
                             ">predicted", ">change of the loss", ">predicted"});
   for (const StackSteps& stack : result.stacks) {
     for (std::size_t s = 0; s < stack.measured.size(); ++s) {
       const MeasuredStep& m = stack.measured[s];
-      table.add({s == 0 ? config::placement_label(stack.spec) : "", fmt::format("{}", s), measured_top(m.second_moment),
-                 predicted_top(stack.prediction, s, &Reading::second_moment),
-                 predicted_top(stack.prediction, s, &Reading::coherent), measured_top(m.branch_cosine),
-                 predicted_top(stack.prediction, s, &Reading::branch_cosine), measured_top(m.loss_change),
-                 predicted_top(stack.prediction, s, &Reading::loss_change)});
+      const std::vector<theory::StepReading>& steps = stack.prediction.steps;
+      const bool predicted = s < steps.size() && static_cast<int>(s) <= stack.prediction.holds_until;
+      const theory::StepReading& p = predicted ? steps[s] : none;
+      table.add({s == 0 ? config::placement_label(stack.spec) : "", fmt::format("{}", s),
+                 top_of(m.second_moment.curve()), top_of(p.second_moment), top_of(p.coherent),
+                 top_of(m.branch_cosine.curve()), top_of(p.branch_cosine), top_of(m.loss_change.curve()),
+                 top_of(p.loss_change)});
     }
   }
   std::string text =

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "experiments/engine/result/text_table.h"
 #include "experiments/studies/formats/formats.h"
 
@@ -11,13 +9,11 @@ namespace {
 /// With its standard error, where there are several seeds.
 std::string number(const RunningMoments& m, int digits) {
   const std::string format = fmt::format("{{:.{}f}}", digits);
-  return dataset::with_error(m.mean(), m.count() < 2 ? std::nan("") : m.standard_error(), format.c_str(),
-                             format.c_str());
+  return dataset::with_error(m.mean(), m.standard_error(), format.c_str(), format.c_str());
 }
 
 std::string percent(const RunningMoments& m) {
-  const double error = m.count() < 2 ? std::nan("") : 100.0 * m.standard_error();
-  return dataset::with_error(100.0 * m.mean(), error, "{:+.3g}", "{:.1g}") + " %";
+  return dataset::with_error(100.0 * m.mean(), 100.0 * m.standard_error(), "{:+.3g}", "{:.1g}") + " %";
 }
 
 std::string overflow_words(const Overflow& overflow, int seeds) {

@@ -3,11 +3,12 @@
 #include <string>
 #include <vector>
 
+#include "experiments/engine/judge/claims.h"
 #include "experiments/engine/result/schema.h"
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/training/train.h"
-#include "experiments/studies/reproduce/claims.h"
+#include "experiments/studies/reproduce/readings.h"
 
 namespace periscope::reproduce {
 
@@ -24,6 +25,11 @@ struct ReproduceResult {
   std::optional<double> loss_floor;
   bool stopped_early = false;
 };
+
+/// Tests every claim whose groups are among `runs`; the others are `not_run`. A claim holds where p ≤ 0.05 and fails
+/// where the opposite has p ≤ 0.05; else it is not shown. That is for each alone: `holm` is for all together. A loss
+/// that is not finite counts as ln V, that of a guess.
+[[nodiscard]] std::vector<judge::SignClaim> judge_claims(const std::vector<GroupRuns>& runs);
 
 /// The regime that all groups share, unless their names say otherwise.
 [[nodiscard]] std::vector<std::string> regime_of(const ReproduceConfig& config);
