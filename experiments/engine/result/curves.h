@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/result/builder.h"
+#include "experiments/engine/result/schema.h"
 #include "sim/spec/model_spec.h"
 #include "sim/spec/profile.h"
 #include "sim/spec/weight.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/engine/result/builder.h"
+#include "experiments/engine/result/schema.h"
 #include "sim/spec/profile.h"
 
 namespace periscope::dataset {
