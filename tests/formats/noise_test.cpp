@@ -7,7 +7,7 @@
 #include "tests/formats/stack.h"
 #include "tests/support/doctest.h"
 
-/// Predicted noise against measured noise: single roundings (T26), and what they do to the stream (T27).
+/// Predicted noise of the stream (T27) against measured noise.
 namespace periscope::testing {
 namespace {
 

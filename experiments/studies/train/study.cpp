@@ -11,7 +11,6 @@
 #include "sim/backends.h"
 #include "sim/base/printable.h"
 #include "sim/files/output_folder.h"
-#include "sim/files/output_folder.h"
 
 namespace periscope::train {
 namespace {
