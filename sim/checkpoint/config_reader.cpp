@@ -14,22 +14,6 @@ namespace {
 
 constexpr std::string_view positive_number = "a number greater than 0";
 
-std::optional<int> as_integer(const nlohmann::json& value, int least, int most) {
-  if (!value.is_number_integer()) return std::nullopt;
-  if (value.is_number_unsigned() ? value.get<std::uint64_t>() > static_cast<std::uint64_t>(most)
-                                 : value.get<std::int64_t>() < least) {
-    return std::nullopt;
-  }
-  const auto number = value.get<std::int64_t>();
-  return number >= least && number <= most ? std::optional(static_cast<int>(number)) : std::nullopt;
-}
-
-std::optional<double> as_positive(const nlohmann::json& value) {
-  if (!value.is_number()) return std::nullopt;
-  const auto number = value.get<double>();
-  return std::isfinite(number) && number > 0.0 ? std::optional(number) : std::nullopt;
-}
-
 }  // namespace
 
 ConfigReader::ConfigReader(nlohmann::json object, std::string path, std::string prefix)
@@ -124,9 +108,11 @@ std::optional<T> ConfigReader::read_or_none(std::string_view key, std::optional<
 
 int ConfigReader::integer(std::string_view key, int most, int least) {
   const std::string expected = whole_number_words(least, most);
-  const std::optional<int> number = as_integer(get(key, expected), least, most);
-  if (!number) throw malformed_value(key, expected);
-  return *number;
+  const nlohmann::json& value = get(key, expected);
+  const bool is_huge = value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(most);
+  const auto number = value.is_number_integer() && !is_huge ? value.get<std::int64_t>() : std::int64_t{least} - 1;
+  if (number < least || number > most) throw malformed_value(key, expected);
+  return static_cast<int>(number);
 }
 
 int ConfigReader::integer_or(std::string_view key, int fallback, int most, int least) {
@@ -134,9 +120,10 @@ int ConfigReader::integer_or(std::string_view key, int fallback, int most, int l
 }
 
 double ConfigReader::positive(std::string_view key) {
-  const std::optional<double> number = as_positive(get(key, positive_number));
-  if (!number) throw malformed_value(key, positive_number);
-  return *number;
+  const nlohmann::json& value = get(key, positive_number);
+  const double number = value.is_number() ? value.get<double>() : 0.0;
+  if (!std::isfinite(number) || !(number > 0.0)) throw malformed_value(key, positive_number);
+  return number;
 }
 
 double ConfigReader::positive_or(std::string_view key, double fallback) {
