@@ -80,7 +80,7 @@ ExitCode run_regauge(const CommonOptions& options, const RegaugeFlags& flags) {
   return ExitCode::ok;
 }
 
-std::string text_of(const nlohmann::ordered_json& stream) {
+std::string stream_words(const nlohmann::ordered_json& stream) {
   const std::string largest = fmt::format("{:.6g}", stream.at("largest").get<double>());
   if (!stream.contains("first_overflow")) return largest;
   return fmt::format("{} (not certified: {} may overflow)", largest, stream.at("first_overflow").get<std::string>());
@@ -103,7 +103,7 @@ std::string regauge_text(const nlohmann::ordered_json& done) {
   text += fmt::format(
       "largest |x| of the stream that is certified, {}: {} before, {} after\n",
       done.contains("format") ? "for runs in " + done.at("format").get<std::string>() : "in exact arithmetic",
-      text_of(done.at("stream").at("before")), text_of(done.at("stream").at("after")));
+      stream_words(done.at("stream").at("before")), stream_words(done.at("stream").at("after")));
   const nlohmann::ordered_json& eps = done.at("norm_eps");
   const double before = eps.at("before");
   const double after = eps.at("after");
