@@ -95,7 +95,7 @@ TEST_CASE("a maximum counts for the sublayer that has it, one of the stream for 
     const std::vector<double> before = largest_by_sublayer(plain);
     std::size_t planted = 0;
     for (const SignalPeaks& peaks : signal_peaks(plain)) {
-      INFO(peaks.name());
+      INFO(name_of(peaks.signal));
       const bool by_depth = peaks.signal == Signal::x_out || peaks.signal == Signal::r_out;
       REQUIRE(peaks.values.size() == sublayers + (by_depth ? 1 : 0));
       for (std::size_t i = 0; i < peaks.values.size(); ++i) {
@@ -115,7 +115,7 @@ TEST_CASE("a maximum counts for the sublayer that has it, one of the stream for 
         for (std::size_t l = 0; l < sublayers; ++l) CHECK(largest[l] == (l == owner ? 1e9 : before[l]));
         const Margin margin = smallest_margin(signal_peaks(reading), 1e10);
         CHECK(margin.value == 10.0);
-        CHECK(margin.signal == peaks.name());
+        CHECK(margin.signal == name_of(peaks.signal));
         CHECK(margin.index == static_cast<int>(i));
       }
     }
