@@ -7,9 +7,6 @@
 namespace periscope {
 namespace {
 
-constexpr std::size_t window = 128;
-constexpr double deviations = 6.0;
-
 double median(std::vector<double> values) {
   const std::size_t middle = values.size() / 2;
   std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(middle));
@@ -20,23 +17,10 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-std::vector<int> olmo_spikes(std::span<const double> series) {
-  constexpr double no_spread = 1e-10;
-  std::vector<int> steps;
-  for (std::size_t i = window; i < series.size(); ++i) {
-    const std::span<const double> before = series.subspan(i - window, window);
-    double mean = 0.0;
-    for (const double x : before) mean += x / static_cast<double>(window);
-    double variance = 0.0;
-    for (const double x : before) variance += (x - mean) * (x - mean) / static_cast<double>(window);
-    const double spread = std::sqrt(variance);
-    if (spread >= no_spread && series[i] > mean + deviations * spread) steps.push_back(static_cast<int>(i) + 1);
-  }
-  return steps;
-}
-
 std::vector<int> robust_spikes(std::span<const double> series) {
+  constexpr std::size_t window = 128;
   constexpr std::size_t fewest = 16;
+  constexpr double deviations = 6.0;
   constexpr double normal_over_mad = 1.4826;
   std::vector<double> logs;
   for (const double x : series) logs.push_back(x > 0.0 ? std::log(x) : std::numeric_limits<double>::quiet_NaN());

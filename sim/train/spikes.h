@@ -5,17 +5,12 @@
 
 namespace periscope {
 
-/// Spikes as OLMo-core defines them, in steps from 1: the value is more than 6 standard deviations (population) above
-/// the mean of the 128 before it. The first 128 steps have none, nor a step after 128 equal ones (a spread below
-/// 1e-10).
-[[nodiscard]] std::vector<int> olmo_spikes(std::span<const double> series);
-
-/// Spikes of logarithms: ln x is more than 6 · 1.4826 · MAD above the median of the up to 128 values before it (at
-/// least 16); MAD is the median distance from the median, 1.4826 MAD the standard deviation of a normal law. Losses and
-/// gradient norms vary by factors: in linear units a stationary lognormal series spikes the more often the wider it is
-/// (0.2 to 14 times in 1000 steps at standard deviations of 0.2 to 0.7 in the logarithm), in logarithms equally often.
-/// After values of which more than half are equal any rise is a spike, as is a value that is not finite. Values of 0 or
-/// below are ignored.
+/// Spikes of logarithms, in steps from 1: ln x is more than 6 · 1.4826 · MAD above the median of the up to 128 values
+/// before it (at least 16); MAD is the median distance from the median, 1.4826 MAD the standard deviation of a normal
+/// law. Losses and gradient norms vary by factors: in linear units a stationary lognormal series spikes the more often
+/// the wider it is (0.2 to 14 times in 1000 steps at standard deviations of 0.2 to 0.7 in the logarithm), in logarithms
+/// equally often. After values of which more than half are equal any rise is a spike, as is a value that is not finite.
+/// Values of 0 or below are ignored.
 [[nodiscard]] std::vector<int> robust_spikes(std::span<const double> series);
 
 /// The first steps of the events of spiking steps, in any order: steps at most 16 apart are one event.

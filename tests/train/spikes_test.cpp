@@ -26,35 +26,6 @@ Series wave_with(std::size_t length, int step, double value) {
   return series;
 }
 
-TEST_CASE("OLMo's spikes: more than six standard deviations of the population above the mean of 128 steps") {
-  CHECK(olmo_spikes(wave(400)).empty());
-  CHECK(olmo_spikes(wave_with(400, 200, 6.001)) == Steps{200});
-  CHECK(olmo_spikes(wave_with(400, 200, 5.999)).empty());
-  CHECK(olmo_spikes(wave_with(400, 200, -50.0)).empty());
-}
-
-TEST_CASE("OLMo's spikes: none within the first 128 steps") {
-  CHECK(olmo_spikes(wave_with(400, 128, 50.0)).empty());
-  CHECK(olmo_spikes(wave_with(400, 129, 50.0)) == Steps{129});
-  CHECK(olmo_spikes(wave(128)).empty());
-  CHECK(olmo_spikes({}).empty());
-}
-
-TEST_CASE("OLMo's spikes: one hides a smaller one for 128 steps") {
-  Series series = wave_with(600, 200, 100.0);
-  series[200 + 127] = 10.0;  // step 328, whose window begins with step 200
-  CHECK(olmo_spikes(series) == Steps{200});
-  series = wave_with(600, 200, 100.0);
-  series[200 + 128] = 10.0;
-  CHECK(olmo_spikes(series) == Steps{200, 329});
-}
-
-TEST_CASE("OLMo's spikes: where nothing moves there is no spread to hold a step against") {
-  Series still(300, 2.0);
-  still[250] = 3.0;
-  CHECK(olmo_spikes(still).empty());
-}
-
 /// e to the power of each.
 Series exponential(Series series) {
   for (double& x : series) x = std::exp(x);

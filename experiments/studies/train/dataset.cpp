@@ -128,18 +128,6 @@ std::vector<std::pair<std::size_t, const training::RecordedValues&>> records_of(
   return all;
 }
 
-void add_spikes(dataset::Table<Run>& table, const std::string& series, const std::string& words,
-                std::vector<double> training::CellHistory::*values) {
-  table
-      .column({series + "_spikes_olmo", on_cell, "1",
-               "spikes of " + words + ": above mean + 6 standard deviations of the last 128 steps"},
-              [=](const Run& run) { return olmo_spikes(run.history().*values).size(); })
-      .column({series + "_spikes_robust", on_cell, "1",
-               "events in which the logarithm of " + words +
-                   " is above median + 6 * 1.4826 MAD of its up to 128 last steps"},
-              [=](const Run& run) { return spike_events(robust_spikes(run.history().*values)).size(); });
-}
-
 const dataset::Table<Run>& run_table() {
   static const dataset::Table<Run> all = [] {
     const std::string on_step = on_cell + " step";
@@ -162,11 +150,13 @@ const dataset::Table<Run>& run_table() {
                 [](const Run& run) { return training::divergence_step(run.history()); })
         .column(
             {"final_loss", on_cell, "nat", "mean training loss of the last tenth of the steps"},
-            [](const Run& run) { return training::mean_of_last_tenth(run.history(), run.trained.cell.train.steps); });
-    add_spikes(table, "loss", "the training loss", &training::CellHistory::loss);
-    add_spikes(table, "grad_norm", "the gradient norm", &training::CellHistory::grad_norm);
-    table.rows_at("record", records, records_of);
-    return table;
+            [](const Run& run) { return training::mean_of_last_tenth(run.history(), run.trained.cell.train.steps); })
+        .column(
+            {"spikes", on_cell, "1",
+             "events in which the logarithm of loss or gradient norm exceeds median + 6 * 1.4826 MAD of the last 128 "
+             "steps"},
+            [](const Run& run) { return events_of_run(run.history().loss, run.history().grad_norm).size(); });
+    return table.rows_at("record", records, records_of);
   }();
   return all;
 }
@@ -202,7 +192,7 @@ const dataset::Schema& schema() {
     std::vector<dataset::ColumnSpec> columns = run_table().specs();
     std::ranges::copy(result_table().specs(), std::back_inserter(columns));
     columns.push_back(dataset::placement_settings());
-    return dataset::Schema("train", 7, std::move(dimensions), std::move(columns));
+    return dataset::Schema("train", 8, std::move(dimensions), std::move(columns));
   }();
   return schema;
 }
