@@ -61,14 +61,20 @@ TEST_CASE("the order of final losses") {
 }
 
 TEST_CASE("a run that ended early counts as a guess") {
-  const auto claims = judge_claims({group_of("pre", 1.0,
-                                             [](int seed) {
-                                               training::TrainedCell run = run_with_loss(3.0 + 0.01 * seed);
-                                               run.history.loss.resize(30);
-                                               return run;
-                                             }),
-                                    with_losses("peri", {2.5, 2.6, 2.7})});
+  const auto ended = [](int seed) {
+    training::TrainedCell run = run_with_loss(3.0 + 0.01 * seed);
+    run.history.loss.resize(30);
+    return run;
+  };
+  const std::vector<double> losses{2.5, 2.6, 2.7};
+  const auto claims = judge_claims({group_of("pre", 1.0, ended), with_losses("peri", losses)});
   CHECK(claim(claims, "R1d").mean.value == doctest::Approx(std::log(256.0) - 2.6));
+  // R7a names "peri" twice.
+  const auto twice =
+      judge_claims({with_losses("pre", losses), group_of("peri", 1.0, ended), with_losses("peri, LayerNorm", losses)});
+  const std::string& reason = claim(twice, "R7a").reason;
+  CHECK(reason.find("ended early") < reason.size());
+  CHECK(reason.find("ended early") == reason.rfind("ended early"));
 }
 
 TEST_CASE("the surge of the variance, and the law of its growth over depth") {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <ranges>
+#include <set>
 #include <string_view>
 
 #include "experiments/engine/judge/depth_fit.h"
@@ -337,15 +338,15 @@ judge::SignClaim tested(const Row& row, const std::vector<GroupRuns>& runs) {
     if (groups.back().size() < number.rates) judge::add_reason(claim, "no runs of " + name);
   }
   if (!claim.reason.empty()) return claim;
+  std::set<std::string_view> seen;  // a claim may name a group twice
   std::vector<stacks::Trained> trained;
   double tokens = 0.0;
-  for (const Runs& rates : groups) {
-    for (const GroupRuns* one : rates) {
-      const TrainSpec& train = one->group.train;
-      name_unfinished(*one, claim);
-      trained.push_back({one->group.spec, train});
-      tokens = std::max(tokens, 1.0 * train.steps * train.batch * one->group.spec.input.tokens);
-    }
+  for (const GroupRuns* one : groups | std::views::join) {
+    const Group& group = one->group;
+    if (!seen.insert(group.name).second) continue;
+    name_unfinished(*one, claim);
+    trained.push_back({group.spec, group.train});
+    tokens = std::max(tokens, 1.0 * group.train.steps * group.train.batch * group.spec.input.tokens);
   }
   claim.regime = stacks::regime_of(trained);
   if (number.of) {
