@@ -9,8 +9,11 @@ namespace periscope::app {
 
 int exit_code_of(const std::function<ExitCode()>& body) {
   if (stop_signalled()) return static_cast<int>(stopped());  // before anything has begun
-  ExitCode code = ExitCode::ok;
-  return static_cast<int>(stacks::until_stopped([&] { code = body(); }) ? stopped() : code);
+  try {
+    return static_cast<int>(body());
+  } catch (const stacks::Stopped&) {
+    return static_cast<int>(stopped());
+  }
 }
 
 CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,

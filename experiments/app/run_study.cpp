@@ -82,7 +82,6 @@ ExitCode run_and_publish(const study::Study& study, const study::Job& job, const
   try {
     const auto start = std::chrono::steady_clock::now();
     study::Outcome outcome = job.run(progress);
-    if (outcome.stopped_early) return stopped();
     forget_stop_signal();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     const ExitCode code = publish(study, job, options, std::move(outcome), took.count(), progress);

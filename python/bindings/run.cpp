@@ -39,9 +39,7 @@ void compute(Result& result, const study::Request& request, WatchedProgress& pro
   progress.use_cache(result.tasks ? &*result.tasks : nullptr);
   const auto start = std::chrono::steady_clock::now();
   const auto run = [&] { return job.run(progress); };
-  const study::Outcome outcome = job.memory ? stacks::within_memory(*job.memory, request.force, progress, run) : run();
-  if (outcome.stopped_early) throw stacks::Stopped();
-  result.outcome = outcome;
+  result.outcome = job.memory ? stacks::within_memory(*job.memory, request.force, progress, run) : run();
   if (result.outcome.data) study::seal(*result.study, job, result.outcome);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   free_idle_memory();

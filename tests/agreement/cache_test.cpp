@@ -214,7 +214,7 @@ TEST_CASE("the tasks of seeds differ in all that a result depends on") {
   CHECK_FALSE(differs([](StackSpec&, config::RunOptions& r) { r.threads = 7; }));
 }
 
-TEST_CASE("a function that is asked to stop says so, and judges nothing") {
+TEST_CASE("a function that is asked to stop throws Stopped") {
   stacks::LadderConfig config;
   config.base.model = {.layers = 1, .width = 16, .heads = 2, .kv_heads = 2, .head_dim = 8, .mlp_width = 16};
   config.base.init.scheme = InitScheme::lecun;
@@ -223,12 +223,9 @@ TEST_CASE("a function that is asked to stop says so, and judges nothing") {
   config.widths = {16, 32, 48, 64};
   config.width_seeds = 12;
   stacks::Progress patient;
-  CHECK_FALSE(stacks::run_ladder(config, patient).stopped_early);
+  CHECK(stacks::run_ladder(config, patient).stacks.size() == 2);
   Impatient impatient;
-  const stacks::LadderResult result = stacks::run_ladder(config, impatient);
-  CHECK(result.stopped_early);
-  REQUIRE(result.stacks.size() == 1);
-  CHECK(result.stacks[0].verdict == judge::Verdict::not_checked);
+  CHECK_THROWS_AS(stacks::run_ladder(config, impatient), stacks::Stopped);
 }
 
 }  // namespace periscope

@@ -158,7 +158,6 @@ TEST_CASE("every study runs in a caller's process: it prints nothing, leaves no 
     CHECK(printed == 0);
     CHECK(kept == OfTheProcess());
     CHECK(files_in(elsewhere.path()) == 0);
-    CHECK_FALSE(outcome.stopped_early);
     CHECK(outcome.data.has_value() == (study.schema != nullptr));
     if (outcome.data) CHECK_FALSE(outcome.data->columns.empty());
     CHECK_FALSE(outcome.table.empty());
@@ -166,12 +165,12 @@ TEST_CASE("every study runs in a caller's process: it prints nothing, leaves no 
   std::filesystem::current_path(before);
 }
 
-/// True if a run of that request, which is asked to stop from the n-th question on, is a stopped one without a result.
+/// True if a run of that request, which is asked to stop from the n-th question on, stops without a result.
 bool stops(const study::Study& study, const study::Request& request, int from) {
   Stopping progress(from);
   try {
-    const study::Outcome outcome = study.resolve(request).run(progress);
-    return outcome.stopped_early && !outcome.data;
+    static_cast<void>(study.resolve(request).run(progress));
+    return false;
   } catch (const stacks::Stopped&) {
     return true;
   }

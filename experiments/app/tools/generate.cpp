@@ -153,7 +153,9 @@ ExitCode run_generate(const CommonOptions& options, const study::FlagValues& wor
   TerminalProgress to_say(options.quiet);
   for (const std::string& warning : checkpoint.warnings()) to_say.say(fmt::format("warning: {}\n", printable(warning)));
   try {
-    stopped = stacks::until_stopped([&] { stacks::within_memory(memory, options.asked.force, to_say, generate); });
+    stacks::within_memory(memory, options.asked.force, to_say, generate);
+  } catch (const stacks::Stopped&) {
+    stopped = true;
   } catch (...) {
     end_text();  // so that the message does not follow it on its line
     throw;

@@ -261,13 +261,10 @@ LadderResult run_ladder(const LadderConfig& config, Progress& progress) {
   progress.begin("ladder", static_cast<std::int64_t>(stacks.size()) *
                                (1 + static_cast<std::int64_t>(config.widths.size()) * config.width_seeds));
   LadderResult result{.stacks = {}, .widths = config.widths};
-  result.stopped_early = until_stopped([&] {
-    for (std::size_t i = 0; i < stacks.size(); ++i) {
-      progress.throw_if_stop_requested();
-      result.stacks.push_back(measure_stack_ladder(config, *backend, stacks[i], overridden[i], progress));
-    }
-  });
-  if (result.stopped_early) return result;
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    progress.throw_if_stop_requested();
+    result.stacks.push_back(measure_stack_ladder(config, *backend, stacks[i], overridden[i], progress));
+  }
   progress.finish("judging");
   judge_ladder(result, config.width_seeds, config.agreement);
   return result;

@@ -42,7 +42,6 @@ struct LadderResult {
   std::vector<LadderStack> stacks;
   std::vector<int> widths;
   std::size_t tests = 0;
-  bool stopped_early = false;  ///< stacks are those that were finished, and not judged
 };
 
 /// Throws ConfigError for widths that cannot be a ladder, for stacks that have no limit, and for a planted fault that

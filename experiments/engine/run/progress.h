@@ -16,19 +16,8 @@ class Cache;
 
 namespace periscope::stacks {
 
-/// Thrown by a function that was asked to stop; until_stopped catches it.
+/// Thrown by a function that was asked to stop; it has no result then. Not a std::exception, as it is no failure.
 struct Stopped {};
-
-/// Calls f; returns true if it was stopped.
-template <class F>
-bool until_stopped(const F& f) {
-  try {
-    f();
-    return false;
-  } catch (const Stopped&) {
-    return true;
-  }
-}
 
 /// A record of a stack in training, as callers see it.
 struct TrainingRecord {
@@ -139,7 +128,7 @@ class Progress {
   }
   [[nodiscard]] bool is_resumable() const { return resumable_; }
 
-  /// Whether the function should end soon, with a result that is marked stopped_early. Any thread may ask.
+  /// Whether the function should throw Stopped soon. Any thread may ask.
   [[nodiscard]] virtual bool stop_requested() const { return false; }
   void throw_if_stop_requested() const {
     if (stop_requested()) throw Stopped();

@@ -134,24 +134,21 @@ std::vector<judge::StackVerdict> judge_stacks(const config::Config& config, cons
   return judge::verdicts_of(comparisons, config.agreement);
 }
 
-ConfrontedStacks confront(const config::Config& config, const std::string& what, Progress& progress, bool measures) {
-  ConfrontedStacks result;
-  std::vector<Measurement> measured;
+std::vector<StackResult> confront(const config::Config& config, const std::string& what, Progress& progress,
+                                  bool measures) {
   const bool at_width = config.theory.finite_width.value_or(measures);
   if (measures) require_override_is_seen(config, what, at_width, verdict_numbers);
   progress.begin(what, tasks_of_stacks(config, at_width, measures));
-  result.stopped_early = until_stopped([&] {
-    result.stacks = predict_stacks(config, at_width, progress);
-    if (measures) measured = measure_stacks(config, progress);
-  });
-  if (result.stopped_early || !measures) return result;
+  std::vector<StackResult> result = predict_stacks(config, at_width, progress);
+  if (!measures) return result;
+  std::vector<Measurement> measured = measure_stacks(config, progress);
   progress.finish("judging");
   std::vector<const theory::Prediction*> predictions;
-  for (const StackResult& stack : result.stacks) predictions.push_back(&stack.prediction);
+  for (const StackResult& stack : result) predictions.push_back(&stack.prediction);
   const std::vector<judge::StackVerdict> verdicts = judge_stacks(config, measured, predictions);
-  for (std::size_t i = 0; i < result.stacks.size(); ++i) {
-    result.stacks[i].measurement = std::move(measured[i]);
-    result.stacks[i].judged = verdicts[i];
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    result[i].measurement = std::move(measured[i]);
+    result[i].judged = verdicts[i];
   }
   return result;
 }

@@ -71,15 +71,11 @@ std::vector<Measurement> measure_stacks(const config::Config& config, Progress& 
 std::vector<judge::StackVerdict> judge_stacks(const config::Config& config, const std::vector<Measurement>& measured,
                                               const std::vector<const theory::Prediction*>& predictions);
 
-struct ConfrontedStacks {
-  std::vector<StackResult> stacks;
-  bool stopped_early = false;  ///< stacks are predicted, some measured, none judged
-};
-
 /// Predicts every stack of `config` and, if it `measures`, measures it and judges all of them together. Predictions are
 /// at the stacks' own widths as theory.finite_width says, by default if it measures. `what` is the study, for messages.
-ConfrontedStacks confront(const config::Config& config, const std::string& what, Progress& progress,
-                          bool measures = true);
+/// Throws Stopped.
+std::vector<StackResult> confront(const config::Config& config, const std::string& what, Progress& progress,
+                                  bool measures = true);
 
 /// For people: one row per stack, and below it how the verdicts were reached. Coloured.
 std::string verdict_table(const std::vector<StackResult>& results, double familywise_error);

@@ -26,7 +26,6 @@ struct Outcome {
   std::optional<config::Resolved> resolved = {};
   /// Writes further files, after that of the result.
   std::function<void(stacks::Progress&)> write_files = {};
-  bool stopped_early = false;  ///< as Progress asked; all else is empty then
 };
 
 /// The exit code of a result whose check passed, or not: of a theory that was rejected, of a bound that was violated.

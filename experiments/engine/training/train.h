@@ -18,7 +18,6 @@ struct TrainResult {
   std::vector<TrainedCell> cells;
   std::vector<theory::Prediction> initial;  ///< of every stack before training
   std::optional<double> loss_floor;         ///< of the corpus, if it is known [nat]
-  bool stopped_early = false;
 };
 
 /// The windows that every record reads, as sequences of inputs.

@@ -61,7 +61,6 @@ struct CertifyResult {
   BoundsCheck check = {};  ///< of all runs; an exceeded bound is a bug of this program
   Headroom headroom = {};
   config::Resolved resolved = {};  ///< the configuration, hashes of the checkpoint's files, token ids
-  bool stopped_early = false;
 
   [[nodiscard]] theory::Verdict verdict(std::optional<theory::SignalClass> kind, const NumberFormat& format) const {
     return verdict_of(certificates.in(format), {kind, format});

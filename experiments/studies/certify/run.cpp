@@ -240,15 +240,13 @@ CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {
     memory.then(stacks::pass_memory(s.spec.model, s.spec.input.tokens, s.dtype, false, omp_get_max_threads()));
   }
   stacks::within_memory(memory, config.force, progress, [&] {
-    result.stopped_early = stacks::until_stopped([&] {
-      certify_all(s, config, progress, result);
-      if (config.measures()) measure(s, config, result);
-      SignalMaxima seen = result.measured.value_or(SignalMaxima());
-      if (config.attack > 0) attack_all(s, config, progress, result, seen);
-      if (result.own) result.check = check_bounds(*result.own, seen, 0.0);
-      advise(s, config, result);
-      result.resolved = resolved_of(config, s, result);
-    });
+    certify_all(s, config, progress, result);
+    if (config.measures()) measure(s, config, result);
+    SignalMaxima seen = result.measured.value_or(SignalMaxima());
+    if (config.attack > 0) attack_all(s, config, progress, result, seen);
+    if (result.own) result.check = check_bounds(*result.own, seen, 0.0);
+    advise(s, config, result);
+    result.resolved = resolved_of(config, s, result);
   });
   return result;
 }

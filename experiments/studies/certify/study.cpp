@@ -62,7 +62,6 @@ CertifyConfig config_of(const study::Request& request) {
 }
 
 study::Outcome outcome_of(const CertifyConfig& config, const CertifyResult& result) {
-  if (result.stopped_early) return {.stopped_early = true};
   study::Outcome outcome{.data = dataset_of(result),
                          .table = table(result),
                          .code = study::code_of(passed(result, config.requirements)),

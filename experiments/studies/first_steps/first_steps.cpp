@@ -94,33 +94,31 @@ FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const
     stack.measured.resize(static_cast<std::size_t>(config.train.steps) + 1);
     if (config.predict_only) stack.unusable = "nothing was trained (first_steps.predict_only)";
   }
-  result.stopped_early = stacks::until_stopped([&] {
-    progress.begin("train", static_cast<std::int64_t>(cells.size()) * config.train.steps);
-    std::vector<training::CellHistory> runs;
-    std::size_t done = 0;
-    training::train_cells(ops, cells, corpus, states, progress, [&](training::TrainedCell cell) {
-      runs.push_back(std::move(cell.history));
-      if (with_weights) result.dumped = std::move(cell);
-      if (runs.size() < seeds) return;
-      StackSteps& stack = result.stacks[done++];
-      stack.seeds = static_cast<int>(seeds);
-      stack.measured = measured_steps(runs, stack.spec, config.train.steps, stack.unusable);
-      result.ended_early = result.ended_early || std::ranges::any_of(runs, [&](const training::CellHistory& one) {
-                             return one.is_finite() && static_cast<int>(one.loss.size()) < config.train.steps;
-                           });
-      if (with_weights) result.dumped->history = std::move(runs.front());
-      runs.clear();
-    });
-    progress.begin("theory", static_cast<std::int64_t>(told.size()));
-    for (std::size_t i = 0; i < told.size(); ++i) {
-      StackSteps& stack = result.stacks[i];
-      theory::FirstStepsInput own = input;
-      own.optimizer = optimizer_of(config.train_of(i));
-      stack.prediction = predict(config, told[i], own, config::placement_label(stack.spec), progress);
-      stack.stated = stated_error(stack.spec);
-    }
+  progress.begin("train", static_cast<std::int64_t>(cells.size()) * config.train.steps);
+  std::vector<training::CellHistory> runs;
+  std::size_t done = 0;
+  training::train_cells(ops, cells, corpus, states, progress, [&](training::TrainedCell cell) {
+    runs.push_back(std::move(cell.history));
+    if (with_weights) result.dumped = std::move(cell);
+    if (runs.size() < seeds) return;
+    StackSteps& stack = result.stacks[done++];
+    stack.seeds = static_cast<int>(seeds);
+    stack.measured = measured_steps(runs, stack.spec, config.train.steps, stack.unusable);
+    result.ended_early = result.ended_early || std::ranges::any_of(runs, [&](const training::CellHistory& one) {
+                           return one.is_finite() && static_cast<int>(one.loss.size()) < config.train.steps;
+                         });
+    if (with_weights) result.dumped->history = std::move(runs.front());
+    runs.clear();
   });
-  if (!result.stopped_early) judge_steps(result.stacks, config);
+  progress.begin("theory", static_cast<std::int64_t>(told.size()));
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    StackSteps& stack = result.stacks[i];
+    theory::FirstStepsInput own = input;
+    own.optimizer = optimizer_of(config.train_of(i));
+    stack.prediction = predict(config, told[i], own, config::placement_label(stack.spec), progress);
+    stack.stated = stated_error(stack.spec);
+  }
+  judge_steps(result.stacks, config);
   return result;
 }
 

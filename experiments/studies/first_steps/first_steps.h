@@ -38,8 +38,7 @@ struct StackSteps {
 struct FirstStepsResult {
   std::vector<StackSteps> stacks;
   std::optional<training::TrainedCell> dumped;  ///< the run, if there is one alone and its weights are wanted
-  bool stopped_early = false;
-  bool ended_early = false;  ///< whoever watched ended a run before its last step
+  bool ended_early = false;                     ///< whoever watched ended a run before its last step
 };
 
 /// Trains every stack for every seed, predicts the same, and judges. `with_weights`: the result has the only run.

@@ -60,7 +60,6 @@ study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
       .identity = fmt::format("{} first steps{}", training::identity_of_runs(r.config, r.resolved),
                               r.own.dump.empty() ? "" : " with weights")};
   r.result = first_steps::run(r.config, r.corpus, input, *r.ops, kept, r.dump.has_value(), progress);
-  if (r.result.stopped_early) return {.stopped_early = true};
   dataset::Dataset data = dataset_of(r.config, r.result);
   if (r.result.ended_early) dataset::set(data.facts, "stopped_early", std::int64_t{1});
   return {

@@ -133,24 +133,22 @@ FormatsResult run(const FormatsConfig& config, stacks::Progress& progress) {
   const std::vector<TensorFormat> formats = checked_formats(config);
   const std::unique_ptr<Backend> ops = make_backend(config.run.device);
   FormatsResult result;
-  result.stopped_early = stacks::until_stopped([&] {
-    config::Config forward = config.without_gradients();
-    forward.run.paired = true;
-    forward.theory.finite_width = true;  // no bias is tolerated for a finite width
-    progress.begin("formats", stacks::tasks_of_stacks(forward, true, true));
-    const std::vector<stacks::StackResult> predicted = stacks::predict_stacks(forward, true, progress);
-    for (const stacks::StackResult& prediction : predicted) {
-      FormatsStack stack = empty_stack(config, formats, prediction);
-      const StackSpec& spec = stack.spec;
-      stacks::over_cached_seeds(
-          "formats", spec, config.run, config.run.seeds, config::short_label(spec), progress,
-          [&](std::uint64_t seed) { return read_seed(config, formats, *ops, spec, seed); },
-          [&](const SeedReading& reading) { add(stack, reading); });
-      if (config.certificates) certify_formats(config, formats, *ops, stack, progress);
-      result.stacks.push_back(std::move(stack));
-    }
-  });
-  if (!result.stopped_early) judge_formats(result, config.agreement);
+  config::Config forward = config.without_gradients();
+  forward.run.paired = true;
+  forward.theory.finite_width = true;  // no bias is tolerated for a finite width
+  progress.begin("formats", stacks::tasks_of_stacks(forward, true, true));
+  const std::vector<stacks::StackResult> predicted = stacks::predict_stacks(forward, true, progress);
+  for (const stacks::StackResult& prediction : predicted) {
+    FormatsStack stack = empty_stack(config, formats, prediction);
+    const StackSpec& spec = stack.spec;
+    stacks::over_cached_seeds(
+        "formats", spec, config.run, config.run.seeds, config::short_label(spec), progress,
+        [&](std::uint64_t seed) { return read_seed(config, formats, *ops, spec, seed); },
+        [&](const SeedReading& reading) { add(stack, reading); });
+    if (config.certificates) certify_formats(config, formats, *ops, stack, progress);
+    result.stacks.push_back(std::move(stack));
+  }
+  judge_formats(result, config.agreement);
   return result;
 }
 

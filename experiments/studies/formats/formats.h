@@ -85,7 +85,6 @@ struct FormatsStack {
 
 struct FormatsResult {
   std::vector<FormatsStack> stacks;
-  bool stopped_early = false;  ///< stacks are those that were finished, and not judged
 };
 
 /// Runs every stack of `config` in f64 and in every format, with the same weights, inputs and labels, seed by seed.

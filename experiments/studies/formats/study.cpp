@@ -43,7 +43,6 @@ study::Job resolve(const study::Request& request) {
           .run = [config](stacks::Progress& progress) -> study::Outcome {
             stacks::require_override_is_seen(config.without_gradients(), "formats", true, stacks::verdict_numbers);
             const FormatsResult result = formats::run(config, progress);
-            if (result.stopped_early) return {.stopped_early = true};
             return {.data = dataset_of(config, result),
                     .table = table(result, config) + config::override_lines(config),
                     .code = study::code_of(!check_failed(result))};

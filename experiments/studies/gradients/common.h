@@ -48,7 +48,6 @@ struct Case {
 struct Result {
   std::vector<Case> cases = {};
   std::map<std::string, std::string> facts = {};  ///< of all cases together, by column
-  bool stopped_early = false;                     ///< holds only the finished cases, not judged
 };
 
 /// The columns of a case. Each function adds those of one result, whose name, dimensions, units and meaning it is

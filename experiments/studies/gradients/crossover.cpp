@@ -261,7 +261,6 @@ Result run_crossover(const GradientConfig& config, stacks::Progress& progress) {
     return Case{.spec = spec};
   };
   Result result = run_cases("crossover", config, config.stacks(), config.predicted_stacks(), tasks, progress, measure);
-  if (result.stopped_early) return result;
   result.cases.clear();  // a case compares two stacks
   const Sweep& pre = *std::ranges::find_if(sweeps, is_pre, &Sweep::spec);
   for (const Sweep& own : sweeps) {

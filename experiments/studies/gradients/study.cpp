@@ -66,7 +66,6 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
           .run = [config, &experiment](stacks::Progress& progress) -> study::Outcome {
             stacks::require_override_is_seen(config, experiment.name, false, experiment.compared);
             const Result result = experiment.run(config, progress);
-            if (result.stopped_early) return {.stopped_early = true};
             study::Outcome outcome = outcome_of(experiment, config, result);
             outcome.table += fmt::format("in the regime {}.\n", stacks::in_one_line(regime_of(experiment, config)));
             outcome.table += config::override_lines(config);

@@ -27,17 +27,16 @@ class Hidden : public stacks::Progress {
 /// Runs a configuration with the right theory. Throws Stopped.
 std::vector<ComparedStack> run_once(const config::Config& config, const stacks::Progress& progress) {
   Hidden own(progress);
-  const stacks::ConfrontedStacks run = stacks::confront(config, "power", own);
-  if (run.stopped_early) throw stacks::Stopped();
   std::vector<ComparedStack> all;
-  for (const stacks::StackResult& result : run.stacks) all.push_back(compared(result.spec, result.judged));
+  for (const stacks::StackResult& result : stacks::confront(config, "power", own)) {
+    all.push_back(compared(result.spec, result.judged));
+  }
   return all;
 }
 
 }  // namespace
 
-FalseAlarmResult count_false_alarms(const PowerList& list, int master_seeds, stacks::Progress& progress) {
-  FalseAlarmResult result{.configs = {}, .records = Json::array()};
+void count_false_alarms(const PowerList& list, int master_seeds, stacks::Progress& progress, FalseAlarmResult& result) {
   const auto marked = std::ranges::count(list.configs, true, &PowerConfig::master_seeds);
   if (marked == 0) throw ConfigError(fmt::format("{}: no config with master_seeds = true: expected one", list.file));
   progress.begin("power", marked * master_seeds);
@@ -52,7 +51,7 @@ FalseAlarmResult count_false_alarms(const PowerList& list, int master_seeds, sta
       const bool inconclusive = std::ranges::any_of(row.stacks, [](const ComparedStack& s) {
         return s.verdict != judge::Verdict::agrees && s.verdict != judge::Verdict::disagrees;
       });
-      ++alarms.runs;
+      alarms.allowed = judge::allowed_rejections(++alarms.runs, config.agreement.familywise_error);
       alarms.rejected += row.rejected() ? 1 : 0;
       alarms.inconclusive += inconclusive ? 1 : 0;
       const ComparedStack& clearest = row.clearest();
@@ -69,10 +68,8 @@ FalseAlarmResult count_false_alarms(const PowerList& list, int master_seeds, sta
   for (const PowerConfig& listed : list.configs) {
     if (!listed.master_seeds) continue;
     FalseAlarms& alarms = result.configs.emplace_back(FalseAlarms{.config = listed.name});
-    if (stacks::until_stopped([&] { count(listed.config, alarms); })) result.stopped_early = true;
-    alarms.allowed = judge::allowed_rejections(alarms.runs, listed.config.agreement.familywise_error);
+    count(listed.config, alarms);
   }
-  return result;
 }
 
 bool too_many(const FalseAlarmResult& result) {
@@ -97,7 +94,7 @@ Json false_alarm_json(const FalseAlarmResult& result) {
                        {"allowed", a.allowed},
                        {"inconclusive", a.inconclusive}});
   }
-  return {{"master_seeds", configs}, {"complete", !result.stopped_early}, {"runs", result.records}};
+  return {{"master_seeds", configs}, {"runs", result.records}};
 }
 
 }  // namespace periscope::power

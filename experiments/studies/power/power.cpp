@@ -84,7 +84,6 @@ std::vector<ComparedStack> compare_wrong(const WrongTheory& theory, const Stage&
 /// Measures a ladder anew for every theory, because its sums over depth are relative to the prediction.
 std::vector<ComparedStack> compare_ladder(const stacks::LadderConfig& overridden, stacks::Progress& progress) {
   const stacks::LadderResult measured = stacks::run_ladder(overridden, progress);
-  if (measured.stopped_early) throw stacks::Stopped();
   std::vector<ComparedStack> all;
   for (const stacks::LadderStack& stack : measured.stacks) {
     const judge::Test* nearest = nullptr;
@@ -174,9 +173,7 @@ config::Resolved resolved(const PowerList& list) {
 
 PowerResult run(const PowerList& list, stacks::Progress& progress) {
   PowerResult result{.list = list, .rows = {}};
-  result.stopped_early = stacks::until_stopped([&] {
-    for (const PowerConfig& listed : list.configs) add_rows(list, listed, result.rows, progress);
-  });
+  for (const PowerConfig& listed : list.configs) add_rows(list, listed, result.rows, progress);
   return result;
 }
 

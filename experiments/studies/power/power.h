@@ -79,7 +79,6 @@ struct PowerRow {
 struct PowerResult {
   PowerList list;
   std::vector<PowerRow> rows;
-  bool stopped_early = false;  ///< rows are those that were finished
 };
 
 /// Reads the list in request.file (TOML: [[config]] and [[theory]]) and its configurations, whose files are relative to
@@ -115,14 +114,15 @@ struct FalseAlarms {
 
 struct FalseAlarmResult {
   std::vector<FalseAlarms> configs;
-  nlohmann::ordered_json records;  ///< one per run, in the order of configurations and master seeds
-  bool stopped_early = false;      ///< runs are those that were finished
+  /// One per run, in the order of configurations and master seeds.
+  nlohmann::ordered_json records = nlohmann::ordered_json::array();
 };
 
 /// Runs every configuration that is marked for it with `master_seeds` master seeds and the right theory. Master seed m
 /// shifts run.seed by (m + 1)·2^20, so that all random numbers are fresh, also those of the prediction. Runs stay in
-/// the cache. Throws ConfigError if no configuration is marked.
-FalseAlarmResult count_false_alarms(const PowerList& list, int master_seeds, stacks::Progress& progress);
+/// the cache. Adds them to `result`, which holds those that were finished if this throws Stopped. Throws ConfigError if
+/// no configuration is marked.
+void count_false_alarms(const PowerList& list, int master_seeds, stacks::Progress& progress, FalseAlarmResult& result);
 
 /// The right theory was rejected more often than allowed.
 bool too_many(const FalseAlarmResult& result);

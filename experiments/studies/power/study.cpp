@@ -41,19 +41,20 @@ stacks::MemoryEstimate memory_of(const PowerList& list) {
 
 study::Outcome compare(const PowerList& list, stacks::Progress& progress) {
   const PowerResult result = power::run(list, progress);
-  if (result.stopped_early) return {.stopped_early = true};
   return {.data = dataset_of(result), .table = table(result), .code = study::code_of(all_as_they_should_be(result))};
 }
 
 study::Outcome count(const PowerList& list, int master_seeds, stacks::Progress& progress) {
-  const FalseAlarmResult result = count_false_alarms(list, master_seeds, progress);
-  if (!result.stopped_early) {
-    return {.document = false_alarm_json(result),
-            .table = false_alarm_table(result),
-            .code = study::code_of(!too_many(result))};
+  FalseAlarmResult result;
+  try {
+    count_false_alarms(list, master_seeds, progress, result);
+  } catch (const stacks::Stopped&) {
+    progress.say(false_alarm_table(result));
+    throw;
   }
-  progress.say(false_alarm_table(result));
-  return {.stopped_early = true};
+  return {.document = false_alarm_json(result),
+          .table = false_alarm_table(result),
+          .code = study::code_of(!too_many(result))};
 }
 
 study::Job resolve(const study::Request& request) {

@@ -37,7 +37,6 @@ struct ProbeResult {
   std::vector<std::string> notes = {};
   std::vector<std::string> ignored_keys = {};  ///< of the checkpoint's config.json
   config::Resolved resolved = {};              ///< the configuration, hashes of the checkpoint's files, ids, labels
-  bool stopped_early = false;                  ///< some of it is missing
 };
 
 /// Returns the result of a checkpoint before anything is measured or predicted, with `why_no_theory` as every refusal.

@@ -186,25 +186,23 @@ ProbeResult run(const ProbeConfig& config, stacks::Progress& progress) {
   }
   memory.key = "--max-tokens";
   stacks::within_memory(memory, config.force, progress, [&] {
-    result.stopped_early = stacks::until_stopped([&] {
-      result.measured = measure(context, checkpoint, result.input, config, progress, result.not_finite);
+    result.measured = measure(context, checkpoint, result.input, config, progress, result.not_finite);
+    progress.throw_if_stop_requested();
+    if (config.with_theory) {
+      result.initial = predict_initial(result.at_init, result.input, config, config.run.backward, progress);
       progress.throw_if_stop_requested();
-      if (config.with_theory) {
-        result.initial = predict_initial(result.at_init, result.input, config, config.run.backward, progress);
-        progress.throw_if_stop_requested();
-        compare_with_nulls(*backend, weights, config, progress, result);
-      }
-      result.notes = notes_of(checkpoint, result.input);
-      if (!not_finite(result).empty()) {
-        if (const auto bad = non_finite_weight(checkpoint, result.input.ids)) result.notes.push_back(*bad);
-      }
-      if (!result.initial.left_out.empty()) result.notes.push_back(result.initial.left_out);
-      for (std::size_t i = 0; i < result.nulls.size(); ++i) {
-        const std::string& lack = result.nulls[i].predicted.left_out;
-        if (!lack.empty()) result.notes.push_back(fmt::format("{}: {}", stacks::size_nulls[i].name, lack));
-      }
-      result.resolved = resolved_of(config, files, result);
-    });
+      compare_with_nulls(*backend, weights, config, progress, result);
+    }
+    result.notes = notes_of(checkpoint, result.input);
+    if (!not_finite(result).empty()) {
+      if (const auto bad = non_finite_weight(checkpoint, result.input.ids)) result.notes.push_back(*bad);
+    }
+    if (!result.initial.left_out.empty()) result.notes.push_back(result.initial.left_out);
+    for (std::size_t i = 0; i < result.nulls.size(); ++i) {
+      const std::string& lack = result.nulls[i].predicted.left_out;
+      if (!lack.empty()) result.notes.push_back(fmt::format("{}: {}", stacks::size_nulls[i].name, lack));
+    }
+    result.resolved = resolved_of(config, files, result);
   });
   return result;
 }

@@ -40,7 +40,6 @@ ProbeConfig config_of(const study::Request& request) {
 }
 
 study::Outcome outcome_of(const ProbeConfig& config, const ProbeResult& result) {
-  if (result.stopped_early) return {.stopped_early = true};
   study::Outcome outcome{.data = dataset_of(result), .table = table(result), .resolved = result.resolved};
   study::set_checkpoint(*outcome.data, config.checkpoint, result.ignored_keys);
   if (config.fail_on_divergence && !not_finite(result).empty()) outcome.code = ExitCode::diverged;

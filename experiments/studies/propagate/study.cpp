@@ -41,11 +41,9 @@ const std::vector<study::Flag<Flags>>& theory_flags() {
   return all;
 }
 
-Outcome outcome_of(const config::Config& config, const stacks::ConfrontedStacks& result) {
-  if (result.stopped_early) return {.stopped_early = true};
-  return {.data = dataset_of(config, result.stacks),
-          .table =
-              stacks::verdict_table(result.stacks, config.agreement.familywise_error) + config::override_lines(config)};
+Outcome outcome_of(const config::Config& config, const std::vector<stacks::StackResult>& results) {
+  return {.data = dataset_of(config, results),
+          .table = stacks::verdict_table(results, config.agreement.familywise_error) + config::override_lines(config)};
 }
 
 /// Writes weights and activations of the first seed in f64, after its own check of the memory. A resumed run overwrites
@@ -89,13 +87,11 @@ Job resolve_propagate(const Request& request) {
   if (!own.dump.empty()) job.unskippable = "--dump: a result file does not say what else was written";
   job.run = [config, own, force = request.force](stacks::Progress& progress) {
     if (!own.dump.empty()) write_dump(config, own.dump, force, progress);
-    const stacks::ConfrontedStacks result = stacks::confront(config, "propagate", progress);
-    Outcome outcome = outcome_of(config, result);
-    if (outcome.stopped_early) return outcome;
-    const bool diverged =
-        std::ranges::any_of(result.stacks, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
+    const std::vector<stacks::StackResult> results = stacks::confront(config, "propagate", progress);
+    Outcome outcome = outcome_of(config, results);
+    const bool diverged = std::ranges::any_of(results, [](const auto& r) { return r.measurement->diverged_seeds > 0; });
     if (diverged && own.fail_on_divergence) outcome.code = ExitCode::diverged;
-    if (stacks::any_disagrees(result.stacks)) outcome.code = ExitCode::check_failed;
+    if (stacks::any_disagrees(results)) outcome.code = ExitCode::check_failed;
     return outcome;
   };
   return job;

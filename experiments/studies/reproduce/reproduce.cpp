@@ -131,16 +131,14 @@ ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, trainin
   states.at_end = [&](const training::TrainCell& cell, const ResidentWeights& weights,
                       training::RecordedValues& values) { add_scaled(*ops, cell, corpus, weights, values); };
   std::size_t next = 0;
-  result.stopped_early = stacks::until_stopped([&] {
-    training::train_cells(*ops, cells, corpus, states, progress, [&](training::TrainedCell cell) {
-      result.groups[next++ / static_cast<std::size_t>(config.run.seeds)].cells.push_back(std::move(cell));
-    });
-    for (GroupRuns& runs : result.groups) {
-      progress.throw_if_stop_requested();
-      if (runs.group.study == "base") runs.initial = initial_prediction(runs.group, corpus, config.run.seed);
-    }
+  training::train_cells(*ops, cells, corpus, states, progress, [&](training::TrainedCell cell) {
+    result.groups[next++ / static_cast<std::size_t>(config.run.seeds)].cells.push_back(std::move(cell));
   });
-  if (!result.stopped_early) result.claims = judge_claims(result.groups);
+  for (GroupRuns& runs : result.groups) {
+    progress.throw_if_stop_requested();
+    if (runs.group.study == "base") runs.initial = initial_prediction(runs.group, corpus, config.run.seed);
+  }
+  result.claims = judge_claims(result.groups);
   return result;
 }
 

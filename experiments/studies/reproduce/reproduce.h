@@ -23,7 +23,6 @@ struct ReproduceResult {
   std::vector<GroupRuns> groups;
   std::vector<judge::SignClaim> claims;
   std::optional<double> loss_floor;
-  bool stopped_early = false;
 };
 
 /// Tests every claim whose groups are among `runs`; the others are `not_run`. A claim holds where p ≤ 0.05 and fails

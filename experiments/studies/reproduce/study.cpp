@@ -67,7 +67,6 @@ study::Outcome outcome_of(const ReproduceConfig& config, const Corpus& corpus, c
   const training::SavedStates kept{.folder = config.run.out.empty() ? "" : config.run.out + "/cache/runs",
                                    .identity = training::identity_of_runs(config, all)};
   const ReproduceResult result = run(config, corpus, kept, progress);
-  if (result.stopped_early) return {.stopped_early = true};
   return {.data = dataset_of(config, result), .table = table(config, result)};
 }
 

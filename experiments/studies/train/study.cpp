@@ -86,15 +86,12 @@ study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
   progress.begin("train", static_cast<std::int64_t>(cells.size()) * r.config.train.steps);
   training::TrainResult& result = r.result;
   result.loss_floor = r.corpus.loss_floor(r.config.base.input.tokens);
-  result.stopped_early = stacks::until_stopped([&] {
-    training::train_cells(*r.ops, cells, r.corpus, kept, progress,
-                          [&](training::TrainedCell cell) { result.cells.push_back(std::move(cell)); });
-    progress.finish("theory");
-    for (const StackSpec& spec : r.config.stacks()) {
-      result.initial.push_back(training::predict_before_training(r.corpus, spec, r.config, progress));
-    }
-  });
-  if (result.stopped_early) return {.stopped_early = true};
+  training::train_cells(*r.ops, cells, r.corpus, kept, progress,
+                        [&](training::TrainedCell cell) { result.cells.push_back(std::move(cell)); });
+  progress.finish("theory");
+  for (const StackSpec& spec : r.config.stacks()) {
+    result.initial.push_back(training::predict_before_training(r.corpus, spec, r.config, progress));
+  }
   dataset::Dataset data = dataset_of(r.config, result);
   bool diverged = false;
   bool ended_early = false;

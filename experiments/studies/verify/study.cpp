@@ -20,7 +20,6 @@ const std::vector<study::Flag<VerifyConfig>>& verify_flags() {
 
 study::Outcome outcome_of(const VerifyConfig& config, stacks::Progress& progress) {
   const VerifyResult result = verify::run(config, progress);
-  if (result.stopped_early) return {.stopped_early = true};
   study::Outcome outcome{.data = dataset_of(result), .table = table(result), .code = study::code_of(result.passed())};
   if (config.out.empty()) return outcome;
   outcome.write_files = [config, statements = result.statements](stacks::Progress& to) {

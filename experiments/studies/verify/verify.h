@@ -67,7 +67,6 @@ struct VerifyResult {
   std::vector<StatementResult> statements;  ///< in the order of verify::statements()
   std::vector<BoundAttackResult> attacks;
   std::vector<MassiveCurve> massive;
-  bool stopped_early = false;
 
   [[nodiscard]] bool passed() const;
 };

@@ -21,7 +21,6 @@ Job resolve_ladder(const Request& request) {
                                           study::threads_of(config.run)),
           .run = [config](stacks::Progress& progress) -> Outcome {
             const stacks::LadderResult result = stacks::run_ladder(config, progress);
-            if (result.stopped_early) return {.stopped_early = true};
             const std::vector<ladder::Convergence> convergence =
                 ladder::convergence_of(result, config.agreement.familywise_error);
             return {.data = ladder::dataset_of(config, result, convergence),
