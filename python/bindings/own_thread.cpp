@@ -87,6 +87,7 @@ void WatchedProgress::say(const std::string& lines) {
 
 bool WatchedProgress::recorded(const stacks::TrainingRecord& record) {
   if (!answers_records_) return true;
+  const std::scoped_lock one_at_a_time(records_);
   std::unique_lock lock(mutex_);
   record_ = &record;
   answer_.reset();

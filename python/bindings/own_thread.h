@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,6 +54,7 @@ class WatchedProgress final : public stacks::Progress {
 
   bool answers_records_;
   std::atomic<bool> stop_ = false;
+  std::mutex records_;
   std::condition_variable for_watcher_;
   std::condition_variable for_run_;
   bool done_ = false;

@@ -14,9 +14,8 @@
 namespace periscope::testing {
 namespace {
 
-using training::CellCallbacks;
 using training::CellHistory;
-using training::StateFile;
+using training::SavedStates;
 using training::TrainCell;
 using training::TrainedCell;
 
@@ -27,6 +26,23 @@ TrainCell small_cell(DType dtype) {
   train.record_sequences = 2;
   return {.spec = trained_stack("peri"), .train = train, .seed = 3, .dtype = dtype, .name = "cell"};
 }
+
+TrainedCell run(const Backend& ops, const TrainCell& cell, const SavedStates& states = {}) {
+  stacks::Progress progress;
+  return training::run_cell(ops, cell, synthetic_language(), states, progress);
+}
+
+/// Asks to stop at a question.
+class Stopping final : public stacks::Progress {
+ public:
+  explicit Stopping(int from) : from_(from) {}
+  [[nodiscard]] bool stop_requested() const override { return ++asked_ >= from_; }
+  [[nodiscard]] double done() const { return meter_.done(); }
+
+ private:
+  int from_;
+  mutable int asked_ = 0;
+};
 
 void check_same_run(const Backend& ops, const TrainedCell& actual, const TrainedCell& expected) {
   check_same_bits("loss", actual.history.loss, expected.history.loss);
@@ -60,37 +76,29 @@ TEST_CASE("a run that is stopped again and again ends as one that is not, to the
   for (const Target& target : targets()) {
     const Backend& ops = *target.backend;
     const TrainCell cell = small_cell(target.dtype);
-    const TrainedCell whole = training::run_cell(ops, cell, synthetic_language(), nullptr, {});
+    const TrainedCell whole = run(ops, cell);
     CHECK(whole.history.loss.size() == 12);
     std::vector<int> recorded;
     for (const auto& [step, values] : whole.history.records) recorded.push_back(step);
     CHECK(recorded == std::vector{0, 1, 2, 4, 5, 8, 10, 12});
     const TemporaryFolder folder;
-    const StateFile state(folder.path("states/cell.safetensors"), "identity");
+    const SavedStates saved{.folder = folder.path("states"), .identity = "identity"};
     for (int stops = 0;; ++stops) {
       REQUIRE(stops < 20);
-      int overridden = 0;
-      int read = 0;
-      int kept = 0;
-      int asked = 0;
-      const CellCallbacks callbacks{.stop_requested = [&] { return ++asked > 1 + stops % 3; },
-                                    .on_step = [&] { ++overridden; },
-                                    .on_kept = [&](int steps) { read += steps; },
-                                    .on_state = [&] { ++kept; }};
+      Stopping progress(2 + stops % 3);
       try {
-        const TrainedCell trained = training::run_cell(ops, cell, synthetic_language(), &state, callbacks);
-        CHECK(overridden + read == 12);
-        CHECK(read > 0);
+        const TrainedCell trained = training::run_cell(ops, cell, synthetic_language(), saved, progress);
+        CHECK(progress.done() == 12);
         CHECK(stops >= 5);
         check_same_run(ops, trained, whole);
         break;
       } catch (const stacks::Stopped&) {
-        CHECK(kept > 0);
+        CHECK(progress.is_resumable());
       }
     }
     // What is finished is read, not computed.
-    const CellCallbacks never{.stop_requested = [] { return true; }, .on_step = {}, .on_kept = {}, .on_state = {}};
-    check_same_run(ops, training::run_cell(ops, cell, synthetic_language(), &state, never), whole);
+    Stopping never(0);
+    check_same_run(ops, training::run_cell(ops, cell, synthetic_language(), saved, never), whole);
   }
 }
 
@@ -102,7 +110,7 @@ TEST_CASE("a run does not depend on the number of threads, its records neither")
   cell.train.steps = 3;
   const auto result = [&](int count) {
     const Threads threads(count);
-    return training::run_cell(*target.backend, cell, synthetic_language(), nullptr, {});
+    return run(*target.backend, cell);
   };
   const TrainedCell one = result(1);
   for (const int count : {2, 3}) check_same_run(*target.backend, result(count), one);
@@ -120,7 +128,7 @@ TrainCell diverging_cell() {
 TEST_CASE("a run that is no longer finite ends there, with a record of no step behind it") {
   const Target target = truth_target();
   TrainCell cell = diverging_cell();
-  const TrainedCell trained = training::run_cell(truth(), cell, synthetic_language(), nullptr, {});
+  const TrainedCell trained = run(truth(), cell);
   const CellHistory& history = trained.history;
   CHECK_FALSE(history.is_finite());
   CHECK(history.loss.size() < 12);
@@ -134,16 +142,14 @@ struct AtEnd {
   TrainedCell trained;
 
   explicit AtEnd(const TrainCell& cell)
-      : trained(training::run_cell(
-            truth(), cell, synthetic_language(), nullptr,
-            {.stop_requested = {},
-             .on_step = {},
-             .on_kept = {},
-             .on_state = {},
-             .at_end = [this](const TrainCell&, const ResidentWeights& weights, training::RecordedValues& values) {
-               ++asked;
-               values["at_end"] = {static_cast<double>(weights.parameters().size())};
-             }})) {}
+      : trained(
+            run(truth(), cell,
+                {.folder = "",
+                 .identity = "",
+                 .at_end = [this](const TrainCell&, const ResidentWeights& weights, training::RecordedValues& values) {
+                   ++asked;
+                   values["at_end"] = {static_cast<double>(weights.parameters().size())};
+                 }})) {}
   [[nodiscard]] std::vector<int> steps() const {
     std::vector<int> found;
     for (const auto& [step, values] : trained.history.records) {

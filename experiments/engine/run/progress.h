@@ -117,12 +117,14 @@ class Progress {
   void finish(const std::string& what) {
     report(Report::finishing, what, [] {});
   }
-  /// A stack in training was recorded. Returns false to end its run here; others continue. One thread at a time.
+  /// A stack in training was recorded. Returns false to end its run here; others continue. Several threads may
+  /// call it at once.
   [[nodiscard]] virtual bool recorded(const TrainingRecord& /*record*/) { return true; }
   /// Whole lines for people.
   virtual void say(const std::string& /*lines*/) {}
-  /// From now on the same command resumes a stopped run from `folder`. One thread at a time.
+  /// From now on the same command resumes a stopped run from `folder`.
   void set_resumable(const std::string& folder) {
+    const std::scoped_lock lock(mutex_);
     resumable_ = true;
     on_resumable(folder);
   }

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
+#include "experiments/engine/run/progress.h"
 #include "experiments/engine/training/cell.h"
-#include "experiments/engine/training/state_file.h"
+#include "sim/base/first_exception.h"
 
 namespace periscope::training {
 
@@ -30,24 +32,21 @@ class Recorder {
   Windows windows_;
 };
 
-/// How a run reports and is controlled. Any may be empty.
-struct CellCallbacks {
-  std::function<bool()> stop_requested;    ///< whether to stop early
-  std::function<void()> on_step;           ///< a step was done
-  std::function<void(int steps)> on_kept;  ///< N steps were read from the state file
-  std::function<void()> on_state;          ///< there is a state from which the run can resume
-  /// The step was recorded; false: the run ends here.
-  std::function<bool(int step, const CellHistory&)> on_record = {};
+/// Where runs are saved, and what becomes of their weights.
+struct SavedStates {
+  std::string folder;    ///< of the states of runs; "" for none
+  std::string identity;  ///< what all states depend on besides their run
   /// Adds to every record, and to the last one of a run that was not ended early, further numbers read off the weights.
   std::function<void(const TrainCell&, const ResidentWeights&, RecordedValues&)> at_record = {}, at_end = {};
   bool forgets_weights = false;  ///< the state of a run that is over, and its result, have no parameters
 };
 
 /// Trains one stack to the end, from its random weights or from its saved state; a loss or gradient that is not finite
-/// ends it, and so does on_record. The state is written every ten seconds, or less often where that would take more
-/// than 2 % of the time, and at the end. Every number depends on the cell alone. Throws Stopped, after writing the
-/// state, when it is asked to stop.
+/// ends it, and so does Progress::recorded. The state is written every ten seconds, or less often where that would take
+/// more than 2 % of the time, and at the end. Every number depends on the cell alone. Each step is a task of
+/// `progress`. Throws Stopped, after writing the state, when it is asked to stop or one of the `others` has failed.
 [[nodiscard]] TrainedCell run_cell(const Backend& ops, const TrainCell& cell, const Corpus& corpus,
-                                   const StateFile* state, const CellCallbacks& callbacks);
+                                   const SavedStates& states, stacks::Progress& progress,
+                                   const FirstException& others = FirstException());
 
 }  // namespace periscope::training

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
-#include <limits>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -14,9 +13,6 @@
 
 #include "experiments/engine/cache/cache.h"
 #include "experiments/engine/run/cost.h"
-#include "experiments/engine/settings/json_text.h"
-#include "experiments/engine/settings/sha256.h"
-#include "sim/base/first_exception.h"
 #include "sim/base/printable.h"
 #include "sim/model/parameters.h"
 
@@ -31,21 +27,6 @@ std::string file_word(const std::string& label) {
     if (plain) word += c;
   }
   return word.find_first_not_of('.') == std::string::npos ? "stack" : word;
-}
-
-/// All that a cell's numbers depend on, apart from the corpus, whose path is left out, the device and the program.
-std::string identity_of(const TrainCell& cell) {
-  nlohmann::ordered_json json = config::resolved_json(cell.spec, true);
-  json["train"] = config::section_json(train_section, cell.train);
-  json["train"].erase("corpus");
-  json["seed"] = cell.seed;
-  json["dtype"] = name_of(cell.dtype);
-  return config::json_text(json);
-}
-
-StateFile state_of(const TrainCell& cell, const SavedStates& states) {
-  const std::string identity = config::sha256_hex(states.identity + identity_of(cell));
-  return {fmt::format("{}/{}-{}.safetensors", states.folder, cell.name, identity.substr(0, 12)), identity};
 }
 
 }  // namespace
@@ -132,35 +113,8 @@ void train_cells(const Backend& ops, const std::vector<TrainCell>& cells, const 
   FirstException failure;
   const auto run = [&](std::size_t i) {
     const TrainCell& cell = cells[i];
-    std::optional<StateFile> state;
-    if (!states.folder.empty()) state.emplace(state_of(cell, states));
-    const auto on_record = [&](int step, const CellHistory& history) {
-      constexpr double none = std::numeric_limits<double>::quiet_NaN();
-      const std::lock_guard lock(mutex);
-      return progress.recorded({.run = cell.name,
-                                .placement = config::placement_label(cell.spec),
-                                .seed = cell.seed,
-                                .step = step,
-                                .steps = cell.train.steps,
-                                .loss = history.loss.empty() ? none : history.loss.back(),
-                                .grad_norm = history.grad_norm.empty() ? none : history.grad_norm.back(),
-                                .values = &history.records.at(step)});
-    };
-    const CellCallbacks callbacks{
-        // After another cell's failure this one stops too and saves its state, so that the failure is reported at once.
-        .stop_requested = [&] { return progress.stop_requested() || failure.failed(); },
-        .on_step = [&] { progress.step(cell.name); },
-        .on_kept = [&](int steps) { progress.cached(cell.name, steps); },
-        .on_state =
-            [&] {
-              const std::lock_guard lock(mutex);
-              progress.set_resumable(states.folder);
-            },
-        .on_record = on_record,
-        .at_record = states.at_record,
-        .at_end = states.at_end,
-        .forgets_weights = states.forgets_weights};
-    TrainedCell trained = run_cell(ops, cell, corpus, state ? &*state : nullptr, callbacks);
+    // After another cell's failure this one stops too and saves its state, so that the failure is reported at once.
+    TrainedCell trained = run_cell(ops, cell, corpus, states, progress, failure);
     progress.step(cell.name, cell.train.steps - static_cast<int>(trained.history.loss.size()));
     const std::lock_guard lock(mutex);
     done[i] = std::move(trained);

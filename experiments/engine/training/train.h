@@ -34,14 +34,6 @@ struct TrainResult {
 /// The runs of a configuration.
 [[nodiscard]] std::vector<TrainCell> cells_of(const TrainConfig& config);
 
-struct SavedStates {
-  std::string folder;    ///< of the states of runs; "" for none
-  std::string identity;  ///< what all states depend on besides their run
-  // As in CellCallbacks.
-  std::function<void(const TrainCell&, const ResidentWeights&, RecordedValues&)> at_record = {}, at_end = {};
-  bool forgets_weights = false;
-};
-
 /// Returns what all runs depend on besides their settings: the corpus's bytes, the device, the program's numerics.
 [[nodiscard]] std::string identity_of_runs(const TrainConfig& config, const config::Resolved& resolved);
 
