@@ -4,7 +4,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,11 @@ from ._patches import functions_mode, leave_rotations, watch_rotations
 from .errors import InputError
 
 Kept = dict[tuple[int, str], Any]  # tensors by sublayer and name of the signal
-# Signals of which nothing but the largest magnitude is asked for.
-_LARGEST_ONLY = {"q_projected", "k_projected", "q", "k", "v", "scores", "mixed", "gate", "up", "hidden"}
+# The signals in the order of the dataflow, and those that are kept whole: of others the largest magnitude of every row.
+_FORWARD = ("x_in", "A_out", "q_projected", "k_projected", "q", "k", "v", "scores", "mixed", "gate", "up", "hidden",
+            "f_out", "B_out", "sum", "x_out")  # fmt: skip
+_WHOLE = {"x_in", "A_out", "f_out", "B_out", "sum", "x_out"}
+_BACKWARD = ("x_out", "B_out", "f_out", "q_in", "k_in", "v_in", "A_out", "x_in")
 
 
 class _Hook:
@@ -38,84 +41,49 @@ class Watched:
         self._model, self._layout, self._gradients = model, layout, gradients
         self._rules: list[dict[str, bool]] = layout.facts["rules"]  # by sublayer
         self._parameters = dict(model.named_parameters())
-        self._matrix_of = {
-            (layer, weight): (tensor, rows, transposed)
-            for tensor, uses in layout.matrices.items()
-            for layer, weight, rows, transposed in uses
-        }
         self._signals: Kept = {}
         self._signal_gradients: Kept = {}
-        self._sums: dict[tuple[int, str], float] = {}
+        self._sums: dict[tuple[int, str], float] = {}  # of the squares of gradients, by layer and matrix
         self._backward_pass: int | None = None  # the first one that reached what was recorded
         self._ids: Any = None
         self._labels: Any = None
         self._logits: Any = None
-        self._current = -1
-        self._is_running = False  # the pass that is recorded
-        self._thread = 0  # of the recorded pass
+        self._logits_version: Any = None
         self.is_complete = False
         self._is_twice = False
-        self._latest: tuple[Any, Any, Any] | None = None
-        self._logits_version: Any = None
+        self._thread: int | None = None  # of the pass that is recorded; None between passes
+        self._attention = -1  # sublayer of the running attention module
+        self._latest: tuple[Any, Any, Any] | None = None  # signal, its version and copy
         self._branch: tuple[int, Any] | None = None  # the latest output of a module or its norm B, by sublayer
-        self._handles: list[Any] = []  # for the step
-        self._of_the_pass: list[Any] = []
-        self._mode: Any = None
+        self._of_the_step = ExitStack()
+        self._of_the_pass = ExitStack()
         self._attach()
 
     def _attach(self) -> None:
         """Registers hooks on the model and its parameters; its modules have hooks during the recorded pass only."""
-        keep = self._handles.append
-        keep(self._model.register_forward_pre_hook(_Hook(_never_compiled(self._before)), with_kwargs=True))
-        keep(self._model.register_forward_hook(_Hook(self._after), with_kwargs=True, always_call=True))
-        if self._gradients:
-            for tensor, uses in self._layout.matrices.items():
-                parameter = self._parameters[tensor]
-                if parameter.requires_grad:
-                    keep(parameter.register_hook(_Hook(lambda gradient, u=uses: self._add_sums(gradient, u))))
-
-    def _attach_to_modules(self) -> None:
-        modules = dict(self._model.named_modules())
-        gone = next((p.module for p in self._layout.places if p.module not in modules), None)
-        if gone is not None:
-            raise InputError(f"record: module {gone} is gone; expected the modules of the model to stay")
-        keep = self._of_the_pass.append
-        by_module: dict[tuple[str, bool], list[Place]] = {}
-        for place in self._layout.places:
-            by_module.setdefault((place.module, place.is_input), []).append(place)
-        for (name, is_input), places in by_module.items():
-            if is_input:
-                hook = _Hook(lambda _, arguments, named, p=places: self._keep_all(
-                    p, arguments[0] if arguments else named.get("hidden_states")))  # fmt: skip
-                keep(modules[name].register_forward_pre_hook(hook, with_kwargs=True))
-            else:
-                hook = _Hook(lambda _, __, output, p=places: self._keep_all(
-                    p, output[0] if isinstance(output, tuple) else output))  # fmt: skip
-                keep(modules[name].register_forward_hook(hook))
-        for name, sublayer in self._layout.attention.items():
-            keep(modules[name].register_forward_pre_hook(_Hook(lambda *_, s=sublayer: self._enter_attention(s))))
-            keep(modules[name].register_forward_hook(_Hook(lambda *_: self._enter_attention(-1)), always_call=True))
-
-    def _enter_attention(self, sublayer: int) -> None:
-        if self._is_recording():
-            self._current = sublayer
+        keep = self._of_the_step.callback
+        before = _Hook(_never_compiled(self._before))
+        keep(self._model.register_forward_pre_hook(before, with_kwargs=True).remove)
+        keep(self._model.register_forward_hook(_Hook(self._after), with_kwargs=True, always_call=True).remove)
+        for part in self._layout.matrices() if self._gradients else ():
+            parameter = self._parameters[part["tensor"]]
+            if parameter.requires_grad:
+                keep(parameter.register_hook(_Hook(lambda gradient, p=part: self._add_sum(gradient, p))).remove)
 
     def close(self) -> None:
         """Removes the hooks; the recorded signals stay."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        self._of_the_step.close()
         self._leave()
 
     # -- the forward pass
     def _before(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        import torch
+
         if self._is_recording():  # a pass within the recorded one, or after an interrupted one, replaces it
-            self._is_running = False
             self._leave()
-        if not self._is_counted():
+        if self._gradients and not torch.is_grad_enabled():  # a validation in between is not part of the step
             return
-        is_other_thread = self._is_running
-        if self.is_complete or is_other_thread:  # a further micro-batch, or a second pass before any gradients
+        if self.is_complete or self._thread is not None:  # a further micro-batch, or a second pass before any gradients
             self._is_twice = self._is_twice or (self._gradients and self._backward_pass is None)
             return
         named = _by_name(module, arguments, named)
@@ -129,15 +97,46 @@ class Watched:
         if mask is not None and mask.dim() == 2 and not bool((mask != 0).all()):
             raise InputError("record: found padding in attention_mask; expected sequences of one length")
         self._signals, self._signal_gradients = {}, {}
-        self._thread = threading.get_ident()
-        self._is_running = True
         self._ids, self._labels = ids.detach().cpu(), named.get("labels")
         self._enter()
+
+    def _enter(self) -> None:
+        """Registers hooks on the modules, and patches functions for signals that are not a module's input or output:
+        rotated queries and keys, scores, and branches after dropout."""
+        modules = dict(self._model.named_modules())
+        gone = next((name for name, _ in self._layout.places if name not in modules), None)
+        if gone is not None:
+            raise InputError(f"record: module {gone} is gone; expected the modules of the model to stay")
+        self._thread = threading.get_ident()
+        keep = self._of_the_pass.callback
+        for (name, is_input), places in self._layout.places.items():
+            if is_input:
+                hook = _Hook(lambda _, arguments, named, p=places: self._keep_all(
+                    p, arguments[0] if arguments else named.get("hidden_states")))  # fmt: skip
+                keep(modules[name].register_forward_pre_hook(hook, with_kwargs=True).remove)
+            else:
+                hook = _Hook(lambda _, __, output, p=places: self._keep_all(
+                    p, output[0] if isinstance(output, tuple) else output))  # fmt: skip
+                keep(modules[name].register_forward_hook(hook).remove)
+        keep(leave_rotations, self)
+        for name, sublayer in self._layout.attention.items():
+            enter, leave = (_Hook(lambda *_, s=s: self._enter_attention(s)) for s in (sublayer, -1))
+            keep(modules[name].register_forward_pre_hook(enter).remove)
+            keep(modules[name].register_forward_hook(leave, always_call=True).remove)
+            watch_rotations(sys.modules[type(modules[name]).__module__], self)
+        mode = functions_mode(self)
+        mode.__enter__()
+        # A pass that was interrupted in another thread: its mode ended with that thread.
+        keep(lambda: self._is_recording() and mode.__exit__(None, None, None))
+
+    def _leave(self) -> None:
+        self._of_the_pass.close()
+        self._thread, self._branch, self._attention = None, None, -1
+        self._latest = None  # it and the hooks of its graph, which refer to this object, would keep each other alive
 
     def _after(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
         if not self._is_recording():
             return
-        self._is_running = False
         self._leave()
         if output is None:  # the pass has failed
             return
@@ -150,72 +149,54 @@ class Watched:
 
     def _is_recording(self) -> bool:
         """Returns whether this thread runs the recorded pass; another thread may call the same model meanwhile."""
-        return self._is_running and threading.get_ident() == self._thread
+        return self._thread is not None and self._thread == threading.get_ident()
 
-    def _is_counted(self) -> bool:
-        """A pass without gradients, as a validation in between, is not a step's where gradients are recorded."""
-        import torch
-
-        return not self._gradients or torch.is_grad_enabled()
-
-    def _enter(self) -> None:
-        """Registers hooks on the modules, and patches functions for signals that are not a module's input or output:
-        rotated queries and keys, scores, and branches after dropout."""
-        self._attach_to_modules()
-        for name in self._layout.attention:
-            watch_rotations(sys.modules[type(self._model.get_submodule(name)).__module__], self)
-        self._mode = functions_mode(self)
-        self._mode.__enter__()
-
-    def _leave(self) -> None:
-        for handle in self._of_the_pass:
-            handle.remove()
-        self._of_the_pass, self._branch, self._current = [], None, -1
-        self._latest = None  # it and the hooks of its graph, which refer to this object, would keep each other alive
-        leave_rotations(self)
-        if self._mode is not None:
-            if threading.get_ident() == self._thread:  # else it ended with a thread whose pass was interrupted
-                self._mode.__exit__(None, None, None)
-            self._mode = None
+    def _enter_attention(self, sublayer: int) -> None:
+        if self._is_recording():
+            self._attention = sublayer
 
     def keep_rotated(self, q: Any, k: Any) -> None:
         """Keeps queries and keys after RoPE. The function that makes them is shared by all models of a family."""
-        if self._current < 0 or not self._is_recording():
+        if self._attention < 0 or not self._is_recording():
             return
         for signal, heads in (("q", q), ("k", k)):  # [sequences, heads, tokens, e]
-            self._keep(self._current, signal, heads.detach(), heads.transpose(1, 2).flatten(2))
+            self._keep(Place(self._attention, signal), heads.detach(), heads.transpose(1, 2).flatten(2))
 
     def keep_dropped(self, before: Any, after: Any) -> None:
         """Keeps a branch after its dropout, as it is added to the stream."""
         if self._branch is not None and self._branch[1] is before:
-            self._keep(self._branch[0], "B_out", after, after)
+            self._keep(Place(self._branch[0], "B_out"), after, after)
 
     def keep_scores(self, scores: Any) -> None:
         """Of every token and head the largest magnitude of what enters the softmax, masked places left out."""
         import torch
 
-        if not self._is_recording() or scores.dim() != 4 or self._current < 0:
+        if not self._is_recording() or scores.dim() != 4 or self._attention < 0:
             return
         size = scores.detach().abs()
         size = size.masked_fill(scores < torch.finfo(scores.dtype).min / 2, 0.0)
-        self._signals.setdefault((self._current, "scores"), size.amax(-1).transpose(1, 2).flatten(0, 1))
+        self._signals.setdefault((self._attention, "scores"), size.amax(-1).transpose(1, 2).flatten(0, 1))
 
     def _keep_all(self, places: list[Place], x: Any) -> None:
         for place in places:
-            columns = None if place.columns == slice(0, x.shape[-1]) else place.columns
-            self._keep(place.sublayer, place.signal, x, x if columns is None else x[..., columns], columns)
+            self._keep(place, x, x if place.columns is None else x[..., place.columns])
             if place.signal in ("f_out", "B_out") and self._is_recording():
                 self._branch = (place.sublayer, x)
 
-    def _keep(self, sublayer: int, signal: str, x: Any, seen: Any, columns: slice | None = None) -> None:
+    def _keep(self, place: Place, x: Any, seen: Any) -> None:
         """Keeps a signal, and its gradient once it comes; ``seen`` is x as [sequences, tokens, columns]."""
-        key = (sublayer, signal)
+        key = (place.sublayer, place.signal)
         if not self._is_recording() or key in self._signals:
             return
-        self._signals[key] = self._rows_of(x, seen.detach().flatten(0, -2), signal)
-        through = next((weight for weight, made in OUT_OF.items() if made == signal), None)
-        is_asked_for = signal not in _LARGEST_ONLY or self._is_asked_for(sublayer, through)
-        if not (self._gradients and x.requires_grad and is_asked_for):
+        rows = seen.detach().flatten(0, -2)
+        if place.signal not in _WHOLE:
+            self._signals[key] = rows.abs().amax(-1, keepdim=True)
+        else:  # a copy, as modules may change it in place; one copy for a tensor that is two signals
+            if self._latest is None or self._latest[0] is not x or self._latest[1] != _version(x):
+                self._latest = (x, _version(x), rows.clone())
+            self._signals[key] = self._latest[2]
+        is_followed = place.signal in _WHOLE or place.through is not None
+        if not (self._gradients and x.requires_grad and is_followed):
             return
         gradients = self._signal_gradients  # of this pass, even if another replaces it
 
@@ -224,47 +205,25 @@ class Watched:
                 self._backward_pass = _current_backward_pass()
             if self._backward_pass != _current_backward_pass():
                 return
-            gradient = (gradient if columns is None else gradient[..., columns]).detach().flatten(0, -2)
-            if through is None:
+            gradient = (gradient if place.columns is None else gradient[..., place.columns]).detach().flatten(0, -2)
+            if place.through is None:
                 gradients.setdefault(key, gradient)
-            else:  # now, as the optimizer changes the matrix
-                gradients.setdefault((sublayer, f"{through}_in"), self._through(sublayer, through, gradient))
+                return
+            part = self._layout.parts[(place.sublayer, place.through)]  # read now, as the optimizer changes the matrix
+            w = _rows_of(part, self._parameters[part["tensor"]].detach())
+            w = (w.T if part["transposed"] else w).to(gradient.dtype)
+            gradients.setdefault((place.sublayer, f"{place.through}_in"), gradient @ w)
 
         x.register_hook(on_gradient)
 
-    def _rows_of(self, x: Any, rows: Any, signal: str) -> Any:
-        """Of a signal of which that suffices the largest magnitude of every row, else a copy, as modules may change it
-        in place; one copy for a tensor that is two signals."""
-        if signal in _LARGEST_ONLY:
-            return rows.abs().amax(-1, keepdim=True)
-        if self._latest is None or self._latest[0] is not x or self._latest[1] != _version(x):
-            self._latest = (x, _version(x), rows.clone())
-        return self._latest[2]
-
-    def _is_asked_for(self, sublayer: int, through: str | None) -> bool:
-        """Returns whether the part of a gradient that comes through a matrix is recorded: for attention, and without
-        norm A, where the sum over a module's matrices is the gradient of its input, which has no tensor of its own."""
-        return through in ("q", "k", "v") or (through is not None and not self._rules[sublayer]["norm_a"])
-
-    def _through(self, sublayer: int, weight: str, gradient: Any) -> Any:
-        """The part of the gradient of what a module reads that comes through one matrix."""
-        tensor, rows, transposed = self._matrix_of[(sublayer // 2, weight)]
-        w = self._parameters[tensor].detach()
-        w = w[:, rows].T if transposed else w[rows]
-        return gradient @ w.to(gradient.dtype)
-
     # -- the backward pass
-    def _add_sums(self, gradient: Any, uses: list[tuple[int, str, slice | None, bool]]) -> None:
+    def _add_sum(self, gradient: Any, part: dict[str, Any]) -> None:
         """Of the recorded backward pass alone, whatever has been accumulated before."""
         import torch
 
-        if self._backward_pass != _current_backward_pass():
-            return
-        for layer, weight, rows, transposed in uses:
-            if (layer, weight) not in self._sums:
-                part = gradient.detach()
-                part = part[:, rows] if transposed else part[rows]
-                self._sums[(layer, weight)] = float(part.to(torch.float64).square().sum())
+        key = (part["sublayer"] // 2, part["weight"])
+        if self._backward_pass == _current_backward_pass() and key not in self._sums:
+            self._sums[key] = float(_rows_of(part, gradient.detach()).to(torch.float64).square().sum())
 
     # -- what was seen
     def outcome(self) -> dict[str, Any]:
@@ -334,9 +293,7 @@ class Watched:
             if s % 2 == 0 and not has_rope:
                 for signal in ("q", "k"):
                     found.setdefault((s, signal), found[(s, f"{signal}_projected")])
-        order = ("x_in", "A_out", "q_projected", "k_projected", "q", "k", "v", "scores", "mixed", "gate", "up",
-                 "hidden", "f_out", "B_out", "sum", "x_out")  # fmt: skip
-        return _arrays(found, order, range(-1, last + 1), False)
+        return _arrays(found, _FORWARD, range(-1, last + 1), False)
 
     def _backward(self) -> list[tuple[int, str, bool, np.ndarray]]:
         if not self._signal_gradients:
@@ -346,8 +303,7 @@ class Watched:
             reads = [found[(s, f"{weight}_in")] for weight in OUT_OF if (s, f"{weight}_in") in found]
             if not rule["norm_a"] and reads:
                 found[(s, "A_out")] = sum(reads)
-        order = ("x_out", "B_out", "f_out", "q_in", "k_in", "v_in", "A_out", "x_in")
-        return _arrays(found, order, range(len(self._rules) - 1, -2, -1), True)
+        return _arrays(found, _BACKWARD, range(len(self._rules) - 1, -2, -1), True)
 
 
 def _arrays(
@@ -364,6 +320,12 @@ def _arrays(
                     known[id(x)] = _numbers(x)
                 arrays.append((s, signal, is_gradient, known[id(x)]))
     return arrays
+
+
+def _rows_of(part: dict[str, Any], tensor: Any) -> Any:
+    """Returns the rows of a tensor that hold a matrix."""
+    rows = slice(part["first"], part["first"] + part["rows"])
+    return tensor[:, rows] if part["transposed"] else tensor[rows]
 
 
 def _by_name(module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:

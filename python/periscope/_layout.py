@@ -2,8 +2,8 @@
 tensor holds which matrix or norm, for every family alike."""
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import InputError
 
@@ -14,15 +14,13 @@ OUT_OF = {"q": "q_projected", "k": "k_projected", "v": "v", "gate": "gate", "up"
 _INTO = {"o": "mixed", "down": "hidden"}
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a signal is: the input or output of a module, or some of its columns."""
+class Place(NamedTuple):
+    """A signal in the input or output of a module."""
 
-    module: str
-    is_input: bool
     sublayer: int
     signal: str
-    columns: slice | None = None
+    columns: slice | None = None  # None for all
+    through: str | None = None  # matrix through which the recorded gradient goes on to the module's input
 
 
 @dataclass
@@ -30,9 +28,13 @@ class Layout:
     """What is recorded of a model."""
 
     facts: dict[str, Any]
-    places: list[Place]
-    matrices: dict[str, list[tuple[int, str, slice | None, bool]]]  # tensor: layer, matrix, its rows, transposed
-    attention: dict[str, int]  # module: sublayer
+    parts: dict[tuple[int, str], dict[str, Any]]  # parameters by sublayer and weight; the stack's own are of sublayer 0
+    places: dict[tuple[str, bool], list[Place]] = field(default_factory=dict)  # by module, and whether its input
+    attention: dict[str, int] = field(default_factory=dict)  # sublayer by module
+
+    def matrices(self) -> list[dict[str, Any]]:
+        """Returns the parameters that are matrices."""
+        return [part for (_, weight), part in self.parts.items() if weight in OUT_OF or weight in _INTO]
 
 
 def layout_of(model: Any, compiled: "_periscope.Model") -> Layout:
@@ -41,64 +43,51 @@ def layout_of(model: Any, compiled: "_periscope.Model") -> Layout:
 
     facts = json.loads(_periscope.layout(compiled))
     modules = dict(model.named_modules())
-    by_sublayer: dict[int, dict[str, dict[str, Any]]] = {}
-    for part in facts["parameters"]:
-        by_sublayer.setdefault(part["sublayer"], {})[part["weight"]] = part
-    layout = Layout(facts, [], {}, {})
-    for sublayer in range(2 * facts["layers"]):
-        _add_sublayer(layout, modules, sublayer, by_sublayer[sublayer])
-    _add_end(layout, modules, by_sublayer[0])
-    for part in facts["parameters"]:
-        if part["weight"] in ("q", "k", "v", "o", "gate", "up", "down"):
-            rows = slice(part["first"], part["first"] + part["rows"])
-            layout.matrices.setdefault(part["tensor"], []).append(
-                (part["sublayer"] // 2, part["weight"], rows, part["transposed"])
-            )
+    layout = Layout(facts, {(part["sublayer"], part["weight"]): part for part in facts["parameters"]})
+
+    def module_of(part: dict[str, Any]) -> str:
+        name = str(part["tensor"]).rpartition(".")[0]
+        if name not in modules:
+            raise InputError(f"model: no module {name!r} for the tensor {part['tensor']!r}; expected transformers' "
+                             "layout")  # fmt: skip
+        return name
+
+    for sublayer, rule in enumerate(facts["rules"]):
+        weights = {weight for of, weight in layout.parts if of == sublayer}
+        for weight, is_input, signal in _signals(sublayer, rule, weights):
+            if weight not in weights:
+                raise InputError(f"model: found no tensor {weight} in sublayer {sublayer}, by which to find its "
+                                 "module; expected norms with gains")  # fmt: skip
+            part = layout.parts[(sublayer, weight)]
+            place = Place(sublayer, signal)
+            if OUT_OF.get(weight) == signal:
+                # Without norm A, the sum over a module's matrices is the gradient of its input.
+                is_followed = weight in ("q", "k", "v") or not rule["norm_a"]
+                columns = slice(part["first"], part["first"] + part["rows"])
+                place = Place(sublayer, signal, columns, weight if is_followed else None)
+            layout.places.setdefault((module_of(part), is_input), []).append(place)
+        if sublayer % 2 == 0:
+            layout.attention[module_of(layout.parts[(sublayer, "q")]).rpartition(".")[0]] = sublayer
+    if not rule["norm_c"]:  # the last sublayer's output is what the final norm reads
+        if (0, "final_norm") not in layout.parts:
+            raise InputError("model: found neither a final norm nor norms behind the residual sums; expected one of "
+                             "them")  # fmt: skip
+        name = module_of(layout.parts[(0, "final_norm")])
+        layout.places.setdefault((name, True), []).append(Place(sublayer, "x_out"))
     return layout
 
 
-def _module_of(modules: dict[str, Any], part: dict[str, Any]) -> str:
-    name = str(part["tensor"]).rpartition(".")[0]
-    if name not in modules:
-        raise InputError(f"model: no module {name!r} for the tensor {part['tensor']!r}; expected transformers' layout")
-    return name
-
-
-def _add_sublayer(layout: Layout, modules: dict[str, Any], sublayer: int, parts: dict[str, dict[str, Any]]) -> None:
-    def add(weight: str, is_input: bool, signal: str, columns: slice | None = None) -> None:
-        if weight not in parts:
-            raise InputError(f"model: found no tensor {weight} in sublayer {sublayer}, by which to find its module; "
-                             "expected norms with gains")  # fmt: skip
-        layout.places.append(Place(_module_of(modules, parts[weight]), is_input, sublayer, signal, columns))
-
-    rule = layout.facts["rules"][sublayer]
-    first = "q" if sublayer % 2 == 0 else ("gate" if "gate" in parts else "up")
-    last = "o" if sublayer % 2 == 0 else "down"
-    if rule["norm_a"]:
-        add("norm_a", True, "x_in")
-        add("norm_a", False, "A_out")
-    else:
-        add(first, True, "x_in")
-    for weight, signal in OUT_OF.items():
-        if weight in parts:
-            part = parts[weight]
-            add(weight, False, signal, slice(part["first"], part["first"] + part["rows"]))
-    add(last, True, _INTO[last])
-    add(last, False, "f_out")
+def _signals(sublayer: int, rule: dict[str, bool], weights: set[str]) -> list[tuple[str, bool, str]]:
+    """Returns the signals of a sublayer: the weight by which the module is found, whether it is the module's input, and
+    its name."""
+    is_attention = sublayer % 2 == 0
+    first = "q" if is_attention else "gate" if "gate" in weights else "up"
+    last = "o" if is_attention else "down"
+    found = [("norm_a", True, "x_in"), ("norm_a", False, "A_out")] if rule["norm_a"] else [(first, True, "x_in")]
+    found += [(weight, False, signal) for weight, signal in OUT_OF.items() if weight in weights]
+    found += [(last, True, _INTO[last]), (last, False, "f_out")]
     if rule["norm_b"]:
-        add("norm_b", False, "B_out")
+        found.append(("norm_b", False, "B_out"))
     if rule["norm_c"]:
-        add("norm_c", True, "sum")
-        add("norm_c", False, "x_out")
-    if sublayer % 2 == 0:
-        layout.attention[_module_of(modules, parts["q"]).rpartition(".")[0]] = sublayer
-
-
-def _add_end(layout: Layout, modules: dict[str, Any], of_the_stack: dict[str, dict[str, Any]]) -> None:
-    """The stream behind the last sublayer: what the final norm reads, or what norm C has made."""
-    last = 2 * layout.facts["layers"] - 1
-    if layout.facts["rules"][last]["norm_c"]:
-        return
-    if "final_norm" not in of_the_stack:
-        raise InputError("model: found neither a final norm nor norms behind the residual sums; expected one of them")
-    layout.places.append(Place(_module_of(modules, of_the_stack["final_norm"]), True, last, "x_out"))
+        found += [("norm_c", True, "sum"), ("norm_c", False, "x_out")]
+    return found
