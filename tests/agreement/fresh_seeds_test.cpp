@@ -75,13 +75,15 @@ TEST_CASE("stacks share the draws of a seed unless run.paired is false; then a s
   const auto run_with = [&](bool paired) {
     config.run.paired = paired;
     stacks::Progress progress;
-    return std::pair{stacks::measure_stacks(config, progress), stacks::predict_stacks(config, true, progress)};
+    std::vector<stacks::StackResult> results = stacks::predict_stacks(config, true, progress);
+    stacks::measure_stacks(config, results, progress);
+    return results;
   };
   const auto input_of = [](const auto& run, std::size_t stack) {
-    return run.first[stack].profile.find(Statistic::second_moment, Signal::x_out)->value.front();
+    return run[stack].measurement->profile.find(Statistic::second_moment, Signal::x_out)->value.front();
   };
   const auto predicted_of = [](const auto& run, std::size_t stack) {
-    return run.second[stack].prediction.profile.find(Statistic::second_moment, Signal::x_out)->value.front();
+    return run[stack].prediction.profile.find(Statistic::second_moment, Signal::x_out)->value.front();
   };
   const auto twins = run_with(true), own = run_with(false);
   for (const std::size_t pre : {0U, 2U}) {  // of each kind of input

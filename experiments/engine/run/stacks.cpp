@@ -101,35 +101,33 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
   return results;
 }
 
-std::vector<Measurement> measure_stacks(const config::Config& config, Progress& progress) {
+void measure_stacks(const config::Config& config, std::vector<StackResult>& stacks, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
-  std::vector<Measurement> measured;
-  for (const StackSpec& spec : config.stacks()) {
+  for (StackResult& stack : stacks) {
     judge::SeedCurves curves;
-    const SeedAverage average = measure_stack(*backend, spec, run_of(config, spec), config.run.seeds, label_of(spec),
-                                              progress, [&](const Reading& reading) { curves.add(reading.profile); });
-    measured.push_back({.profile = average.profile(),
-                        .top = average.top(),
-                        .seeds = average.seeds(),
-                        .diverged_seeds = average.diverged_seeds(),
-                        .diverged_at = average.diverged_at(),
-                        .per_seed = std::move(curves)});
+    const SeedAverage average =
+        measure_stack(*backend, stack.spec, run_of(config, stack.spec), config.run.seeds, label_of(stack.spec),
+                      progress, [&](const Reading& reading) { curves.add(reading.profile); });
+    stack.measurement = Measurement{.profile = average.profile(),
+                                    .top = average.top(),
+                                    .seeds = average.seeds(),
+                                    .diverged_seeds = average.diverged_seeds(),
+                                    .diverged_at = average.diverged_at(),
+                                    .per_seed = std::move(curves)};
   }
-  return measured;
 }
 
-std::vector<judge::StackVerdict> judge_stacks(const config::Config& config, const std::vector<Measurement>& measured,
-                                              const std::vector<const theory::Prediction*>& predictions) {
-  const std::vector<StackSpec> specs = config.stacks();
+std::vector<judge::StackVerdict> judge_stacks(const config::Config& config, const std::vector<StackResult>& stacks) {
   std::vector<judge::Comparison> comparisons;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    comparisons.push_back({.spec = specs[i],
-                           .measured = measured[i].profile,
-                           .seeds = measured[i].seeds,
-                           .diverged_seeds = measured[i].diverged_seeds,
+  for (const StackResult& stack : stacks) {
+    const Measurement& measured = stack.measurement.value();
+    comparisons.push_back({.spec = stack.spec,
+                           .measured = measured.profile,
+                           .seeds = measured.seeds,
+                           .diverged_seeds = measured.diverged_seeds,
                            .dtype = config.run.dtype,
-                           .prediction = *predictions[i],
-                           .per_seed = &measured[i].per_seed});
+                           .prediction = stack.prediction,
+                           .per_seed = &measured.per_seed});
   }
   return judge::verdicts_of(comparisons, config.agreement);
 }
@@ -141,15 +139,10 @@ std::vector<StackResult> confront(const config::Config& config, const std::strin
   progress.begin(what, tasks_of_stacks(config, at_width, measures));
   std::vector<StackResult> result = predict_stacks(config, at_width, progress);
   if (!measures) return result;
-  std::vector<Measurement> measured = measure_stacks(config, progress);
+  measure_stacks(config, result, progress);
   progress.finish("judging");
-  std::vector<const theory::Prediction*> predictions;
-  for (const StackResult& stack : result) predictions.push_back(&stack.prediction);
-  const std::vector<judge::StackVerdict> verdicts = judge_stacks(config, measured, predictions);
-  for (std::size_t i = 0; i < result.size(); ++i) {
-    result[i].measurement = std::move(measured[i]);
-    result[i].judged = verdicts[i];
-  }
+  const std::vector<judge::StackVerdict> verdicts = judge_stacks(config, result);
+  for (std::size_t i = 0; i < result.size(); ++i) result[i].judged = verdicts[i];
   return result;
 }
 

@@ -64,12 +64,11 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
 /// Returns the number of tasks of predict_stacks and, if `measures`, of measure_stacks, for Progress::begin.
 std::int64_t tasks_of_stacks(const config::Config& config, bool at_width, bool measures);
 
-/// Runs every stack of `config` over its seeds. Throws Stopped.
-std::vector<Measurement> measure_stacks(const config::Config& config, Progress& progress);
+/// Measures every stack over the seeds of `config`. Throws Stopped.
+void measure_stacks(const config::Config& config, std::vector<StackResult>& stacks, Progress& progress);
 
-/// Judges all stacks of `config` together, measured[i] against predictions[i].
-std::vector<judge::StackVerdict> judge_stacks(const config::Config& config, const std::vector<Measurement>& measured,
-                                              const std::vector<const theory::Prediction*>& predictions);
+/// Judges all stacks of a run together; all are measured.
+std::vector<judge::StackVerdict> judge_stacks(const config::Config& config, const std::vector<StackResult>& stacks);
 
 /// Predicts every stack of `config` and, if it `measures`, measures it and judges all of them together. Predictions are
 /// at the stacks' own widths as theory.finite_width says, by default if it measures. `what` is the study, for messages.

@@ -13,7 +13,6 @@
 
 #include "experiments/engine/cache/cache.h"
 #include "experiments/engine/run/cost.h"
-#include "sim/base/printable.h"
 #include "sim/model/parameters.h"
 
 namespace periscope::training {

@@ -40,42 +40,32 @@ ComparedStack compared_stack(const StackSpec& spec, judge::Verdict verdict, cons
   return stack;
 }
 
-/// A measured configuration and the predictions of the right theory.
+/// A configuration, measured and predicted by the right theory.
 struct Stage {
   config::Config config;
-  std::vector<stacks::Measurement> measured;
-  std::vector<stacks::StackResult> truth;
-
-  [[nodiscard]] std::vector<const theory::Prediction*> predictions() const {
-    std::vector<const theory::Prediction*> all;
-    for (const stacks::StackResult& result : truth) all.push_back(&result.prediction);
-    return all;
-  }
+  std::vector<stacks::StackResult> results;
 };
 
 std::vector<ComparedStack> compare_truth(const Stage& stage) {
   std::vector<ComparedStack> all;
-  const std::vector<judge::StackVerdict> judged =
-      stacks::judge_stacks(stage.config, stage.measured, stage.predictions());
-  for (std::size_t i = 0; i < judged.size(); ++i) all.push_back(compared(stage.truth[i].spec, judged[i]));
+  const std::vector<judge::StackVerdict> judged = stacks::judge_stacks(stage.config, stage.results);
+  for (std::size_t i = 0; i < judged.size(); ++i) all.push_back(compared(stage.results[i].spec, judged[i]));
   return all;
 }
 
 std::vector<ComparedStack> compare_wrong(const WrongTheory& theory, const Stage& stage, stacks::Progress& progress) {
   const config::Config& overridden = theory.overridden;
   std::vector<ComparedStack> all;
-  const std::vector<const theory::Prediction*> truth = stage.predictions();
-  for (std::size_t i = 0; i < truth.size(); ++i) {
-    const StackSpec& spec = stage.truth[i].spec;
+  for (std::size_t i = 0; i < stage.results.size(); ++i) {
+    const StackSpec& spec = stage.results[i].spec;
     const config::Config one = alone(overridden, i);
     const bool acts = overridden.theory.fault == theory::Fault::none ||
                       acts_on(overridden.theory.fault, one.predicted_stacks().front(), overridden.run.backward);
     if (!acts || !theory.is_meant(spec)) continue;
-    const std::vector<stacks::StackResult> wrong =
-        stacks::predict_stacks(one, one.theory.finite_width.value_or(true), progress);
-    std::vector<const theory::Prediction*> predictions = truth;
-    predictions[i] = &wrong.front().prediction;
-    all.push_back(compared(spec, stacks::judge_stacks(stage.config, stage.measured, predictions)[i]));
+    std::vector<stacks::StackResult> wrong = stage.results;
+    wrong[i].prediction =
+        stacks::predict_stacks(one, one.theory.finite_width.value_or(true), progress).front().prediction;
+    all.push_back(compared(spec, stacks::judge_stacks(stage.config, wrong)[i]));
   }
   if (all.empty()) all.push_back({.reason = "the fault acts on no stack that is meant"});
   return all;
@@ -119,11 +109,11 @@ void add_rows(const PowerList& list, const PowerConfig& listed, std::vector<Powe
   const auto stage = [&]() -> const Stage& {
     if (measured) return *measured;
     // NOLINTNEXTLINE(cppcoreguidelines-slicing): the ladder's own keys are of no use to one width
-    measured.emplace(Stage{.config = config, .measured = {}, .truth = {}});
+    measured.emplace(Stage{.config = config, .results = {}});
     const bool at_width = config.theory.finite_width.value_or(true);
     progress.begin(listed.name, stacks::tasks_of_stacks(config, at_width, true));
-    measured->truth = stacks::predict_stacks(config, at_width, progress);
-    measured->measured = stacks::measure_stacks(config, progress);
+    measured->results = stacks::predict_stacks(config, at_width, progress);
+    stacks::measure_stacks(config, measured->results, progress);
     return *measured;
   };
   rows.push_back(filled({.config = listed.name}, progress,
