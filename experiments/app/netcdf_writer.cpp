@@ -136,9 +136,6 @@ void put_attribute(const MemoryFile& file, int variable, const char* name, const
   const std::string valid = config::valid_utf8(text);
   file.check(nc_put_att_text(file.id(), variable, name, valid.size(), valid.c_str()));
 }
-void put_attribute(const MemoryFile& file, int variable, const char* name, const dataset::JsonText& json) {
-  put_attribute(file, variable, name, json.text);
-}
 
 /// Returns the names of the label columns of a column's dimensions, separated by spaces, as the attribute "coordinates"
 /// of the CF conventions has them.
@@ -201,8 +198,15 @@ void write_content(const MemoryFile& file, const dataset::Dataset& data) {
   for (const auto& [name, length, free] : data.dimensions) {
     file.check(nc_def_dim(file.id(), name.c_str(), free ? NC_UNLIMITED : length, &dimension_ids[name]));
   }
-  for (const auto& [name, fact] : dataset::attributes_of(data)) {
-    std::visit([&, key = name.c_str()](const auto& value) { put_attribute(file, NC_GLOBAL, key, value); }, fact);
+  const dataset::Facts attributes = dataset::attributes_of(data);
+  for (const auto& [name, fact] : attributes.items()) {
+    if (fact.is_string()) {
+      put_attribute(file, NC_GLOBAL, name.c_str(), fact.get<std::string>());
+    } else if (fact.is_number_integer()) {
+      put_attribute(file, NC_GLOBAL, name.c_str(), fact.get<std::int64_t>());
+    } else {
+      put_attribute(file, NC_GLOBAL, name.c_str(), fact.get<double>());
+    }
   }
   std::vector<int> ids;
   for (const dataset::Column& column : data.columns) {

@@ -105,15 +105,14 @@ nb::dict attributes(const Result& result, const std::vector<std::string>& argv) 
   if (result.outcome.data) data.facts = result.outcome.data->facts;
   data.circumstances = study::circumstances(argv, result.threads, result.seconds);
   nb::dict all;
-  for (const auto& [name, fact] : dataset::attributes_of(data)) {
-    if (const auto* text = std::get_if<std::string>(&fact)) {
-      all[name.c_str()] = config::valid_utf8(*text);
-    } else if (const auto* json = std::get_if<dataset::JsonText>(&fact)) {
-      all[name.c_str()] = config::valid_utf8(json->text);
-    } else if (const auto* whole = std::get_if<std::int64_t>(&fact)) {
-      all[name.c_str()] = *whole;
+  const dataset::Facts facts = dataset::attributes_of(data);
+  for (const auto& [name, fact] : facts.items()) {
+    if (fact.is_string()) {
+      all[name.c_str()] = config::valid_utf8(fact.get<std::string>());
+    } else if (fact.is_number_integer()) {
+      all[name.c_str()] = fact.get<std::int64_t>();
     } else {
-      all[name.c_str()] = std::get<double>(fact);
+      all[name.c_str()] = fact.get<double>();
     }
   }
   return all;

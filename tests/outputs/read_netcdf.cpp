@@ -27,7 +27,7 @@ std::string text(int file, int variable, const char* name) {
   return value;
 }
 
-dataset::Fact fact(int file, const char* name) {
+dataset::Facts fact(int file, const char* name) {
   nc_type type = NC_NAT;
   check(nc_inq_atttype(file, NC_GLOBAL, name, &type));
   if (type == NC_CHAR) return text(file, NC_GLOBAL, name);
@@ -38,7 +38,7 @@ dataset::Fact fact(int file, const char* name) {
   }
   long long number = 0;
   check(nc_get_att_longlong(file, NC_GLOBAL, name, &number));
-  return std::int64_t{number};
+  return number;
 }
 
 dataset::Values values(int file, int id, nc_type type, std::size_t size) {
@@ -84,7 +84,7 @@ dataset::Dataset read_netcdf(const std::string& path) {
   }
   for (int a = 0; a < attributes; ++a) {
     check(nc_inq_attname(file, NC_GLOBAL, a, name.data()));
-    data.facts.emplace_back(name.data(), fact(file, name.data()));
+    data.facts[name.data()] = fact(file, name.data());
   }
   for (int v = 0; v < variables; ++v) {
     nc_type type = NC_NAT;

@@ -84,7 +84,7 @@ TEST_CASE("JSON has the form of xarray's from_dict, words for floats that JSON l
   builder.put("f", std::vector<std::optional<bool>>{std::nullopt, true});
   builder.put("t", "word");
   dataset::Dataset data = builder.finish();
-  data.facts = {{"config", dataset::JsonText{R"({"a":1})"}}, {"seeds", std::int64_t{4}}};
+  data.facts = {{"config", {{"a", 1}}}, {"seeds", 4}};
   const std::string expected =
       R"({"attrs":{"config":"{\"a\":1}","seeds":4},"dims":{"a":2,"b":2},)"
       R"("coords":{"a":{"dims":["a"],"attrs":{"units":"1","long_name":"position"},"dtype":"int64","data":[7,8]}},)"

@@ -43,15 +43,6 @@ std::vector<std::string> words_of(std::string_view text, char separator) {
   return words;
 }
 
-void set(Facts& facts, std::string_view name, Fact value) {
-  const auto it = std::ranges::find(facts, name, &Facts::value_type::first);
-  if (it == facts.end()) {
-    facts.emplace_back(name, std::move(value));
-  } else {
-    it->second = std::move(value);
-  }
-}
-
 const Column* Dataset::find(std::string_view name) const {
   const auto it = std::ranges::find(columns, name, &Column::name);
   return it == columns.end() ? nullptr : &*it;

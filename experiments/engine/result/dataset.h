@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -58,25 +59,16 @@ struct Column {
   [[nodiscard]] bool is_coordinate() const { return dimensions.size() == 1 && dimensions.front() == name; }
 };
 
-/// A fact with a structure, such as a configuration, as JSON.
-struct JsonText {
-  std::string text;
-  bool operator==(const JsonText&) const = default;
-};
-
-/// Facts about a whole result, by name.
-using Fact = std::variant<std::string, double, std::int64_t, JsonText>;
-using Facts = std::vector<std::pair<std::string, Fact>>;
-/// Adds a fact, or replaces the one of that name.
-void set(Facts& facts, std::string_view name, Fact value);
+/// Facts about a whole result, by name: text, numbers, or objects and lists, such as a configuration.
+using Facts = nlohmann::ordered_json;
 
 /// A result, of which files and JSON are images. Dimensions, columns and facts are the same for every run of one
 /// configuration by one program, whatever the number of threads.
 struct Dataset {
   std::vector<Dimension> dimensions;
   std::vector<Column> columns;
-  Facts facts;
-  Facts circumstances = {};  ///< when and where it was made, by what command, in how many seconds
+  Facts facts = Facts::object();
+  Facts circumstances = Facts::object();  ///< when and where it was made, by what command, in how many seconds
 
   [[nodiscard]] const Column* find(std::string_view name) const;
   /// The length of a dimension. Throws std::logic_error for an unknown one.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "experiments/engine/settings/json_text.h"
 
@@ -47,13 +46,6 @@ Json variable(const Dataset& data, const Column& column) {
           {"attrs", std::move(attributes)},
           {"dtype", dtypes[static_cast<std::size_t>(column.type())]},
           {"data", nested(data, column, 0, next)}};
-}
-
-Json value_of(const Fact& fact, bool parse) {
-  if (const auto* json = std::get_if<JsonText>(&fact)) return parse ? Json::parse(json->text) : Json(json->text);
-  if (const auto* text = std::get_if<std::string>(&fact)) return *text;
-  if (const auto* whole = std::get_if<std::int64_t>(&fact)) return *whole;
-  return std::get<double>(fact);
 }
 
 /// In quotes where the text needs them.
@@ -120,9 +112,7 @@ void append_rows(std::string& text, const Column& column, const Dataset& data,
 }  // namespace
 
 Json json_of(const Dataset& data) {
-  Json attributes = Json::object();
-  for (const auto& [name, fact] : attributes_of(data)) attributes[name] = value_of(fact, false);
-  Json all{{"attrs", std::move(attributes)},
+  Json all{{"attrs", attributes_of(data)},
            {"dims", Json::object()},
            {"coords", Json::object()},
            {"data_vars", Json::object()}};
@@ -134,16 +124,11 @@ Json json_of(const Dataset& data) {
   return all;
 }
 
-Json json_of(const Facts& facts) {
-  Json all = Json::object();
-  for (const auto& [name, fact] : facts) all[name] = value_of(fact, true);
-  return all;
-}
-
 Facts attributes_of(const Dataset& data) {
   Facts all = data.facts;
-  if (!data.circumstances.empty()) {
-    all.emplace_back("circumstances", JsonText{config::json_text(json_of(data.circumstances))});
+  if (!data.circumstances.empty()) all["circumstances"] = data.circumstances;
+  for (Json& fact : all) {
+    if (!fact.is_string() && !fact.is_number()) fact = config::json_text(fact);
   }
   return all;
 }

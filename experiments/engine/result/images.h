@@ -1,6 +1,5 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -13,10 +12,8 @@ namespace periscope::dataset {
 /// JSON has no number for are "NaN", "Infinity" and "-Infinity"; missing integers and flags are null.
 nlohmann::ordered_json json_of(const Dataset& data);
 
-/// Returns facts as an object; JsonText is parsed.
-nlohmann::ordered_json json_of(const Facts& facts);
-
-/// Returns the attributes of a result's images: its facts and, as JSON, its circumstances if it has any.
+/// Returns the attributes of a result's images, text and numbers: its facts and its circumstances if it has any;
+/// objects and lists are JSON text.
 Facts attributes_of(const Dataset& data);
 
 /// The first characters of every file made by csv_text.

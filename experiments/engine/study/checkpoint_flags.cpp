@@ -22,8 +22,8 @@ std::string CheckpointConfig::model_name() const {
 }
 
 void set_checkpoint(dataset::Dataset& data, const std::string& name, const std::vector<std::string>& ignored_keys) {
-  dataset::set(data.facts, "checkpoint", name);
-  if (!ignored_keys.empty()) dataset::set(data.facts, "ignored_keys", fmt::format("{}", fmt::join(ignored_keys, ", ")));
+  data.facts["checkpoint"] = name;
+  if (!ignored_keys.empty()) data.facts["ignored_keys"] = fmt::format("{}", fmt::join(ignored_keys, ", "));
 }
 
 void require_other_folder(std::string_view key, const std::string& folder, const std::string& checkpoint) {

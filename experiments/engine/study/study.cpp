@@ -14,7 +14,6 @@
 
 #include "experiments/engine/result/images.h"
 #include "experiments/engine/settings/build_info.h"
-#include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"
 #include "sim/backends.h"
 
@@ -81,23 +80,22 @@ std::optional<cache::Cache> cache_of(const Study& study, const Job& job) {
 
 void seal(const Study& study, const Job& job, Outcome& outcome) {
   const config::Resolved& resolved = outcome.resolved ? *outcome.resolved : job.resolved;
-  const auto json = [](const nlohmann::ordered_json& value) { return dataset::JsonText{config::json_text(value)}; };
   dataset::Facts facts{{"program", "periscope"},
-                       {"version", std::string(build_info::version)},
-                       {"commit", std::string(build_info::commit)},
-                       {"compiler", std::string(build_info::compiler)},
+                       {"version", build_info::version},
+                       {"commit", build_info::commit},
+                       {"compiler", build_info::compiler},
                        {"program_sha256", config::program_sha256()},
                        {"device", job.run_options.device},
-                       {"instructions", std::string(instructions_of(job.run_options.device))},
+                       {"instructions", instructions_of(job.run_options.device)},
                        {"config_sha256", config::config_sha256(resolved)},
-                       {"config", json(resolved.printed)}};
-  if (!resolved.differences.is_null()) facts.emplace_back("config_differences", json(resolved.differences));
-  if (!job.overridden.is_null()) facts.emplace_back("theory_told", json(job.overridden));
-  facts.emplace_back("study", study.name);
-  facts.emplace_back("result", study.schema->kind());
-  facts.emplace_back("result_version", std::int64_t{study.schema->version()});
-  for (auto& [name, value] : outcome.data->facts) dataset::set(facts, name, std::move(value));
-  dataset::set(facts, "exit_code", std::int64_t{static_cast<int>(outcome.code)});
+                       {"config", resolved.printed}};
+  if (!resolved.differences.is_null()) facts["config_differences"] = resolved.differences;
+  if (!job.overridden.is_null()) facts["theory_told"] = job.overridden;
+  facts["study"] = study.name;
+  facts["result"] = study.schema->kind();
+  facts["result_version"] = study.schema->version();
+  facts.update(outcome.data->facts);
+  facts["exit_code"] = static_cast<int>(outcome.code);
   outcome.data->facts = std::move(facts);
 }
 
@@ -111,9 +109,9 @@ std::string cpu_name() {
 
 dataset::Facts circumstances(const std::vector<std::string>& argv, int threads, double seconds) {
   return {{"created", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
-          {"argv", dataset::JsonText{config::json_text(argv)}},
+          {"argv", argv},
           {"cpu", cpu_name()},
-          {"threads", std::int64_t{threads}},
+          {"threads", threads},
           {"seconds", std::round(seconds * 1e3) / 1e3},
           {"peak_memory", peak_memory()}};
 }

@@ -61,7 +61,7 @@ study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
                               r.own.dump.empty() ? "" : " with weights")};
   r.result = first_steps::run(r.config, r.corpus, input, *r.ops, kept, r.dump.has_value(), progress);
   dataset::Dataset data = dataset_of(r.config, r.result);
-  if (r.result.ended_early) dataset::set(data.facts, "stopped_early", std::int64_t{1});
+  if (r.result.ended_early) data.facts["stopped_early"] = 1;
   return {
       .data = std::move(data), .table = table(r.config, r.result), .code = study::code_of(!any_disagrees(r.result))};
 }

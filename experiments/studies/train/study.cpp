@@ -100,7 +100,7 @@ study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
     diverged = diverged || training::divergence_step(history);
     ended_early = ended_early || (history.is_finite() && static_cast<int>(history.loss.size()) < r.config.train.steps);
   }
-  if (ended_early) dataset::set(data.facts, "stopped_early", std::int64_t{1});
+  if (ended_early) data.facts["stopped_early"] = 1;
   return {.data = std::move(data),
           .table = table(result),
           .code = diverged && r.own.fail_on_divergence ? ExitCode::diverged : ExitCode::ok};
