@@ -49,7 +49,7 @@ dataset::Table<Cell> cell_table() {
 /// Runs of training, whose number of steps is not known in advance.
 Schema training() {
   std::vector<dataset::ColumnSpec> columns = cell_table().specs();
-  columns.push_back({"seconds_allowed", "", Type::real, "s", "that it may take"});
+  columns.push_back({"seconds_allowed", "", "s", "that it may take"});
   return {
       "training",
       3,
@@ -72,10 +72,10 @@ dataset::Dataset two_runs(const Schema& schema) {
 
 TEST_CASE("JSON has the form of xarray's from_dict, words for floats that JSON lacks, null for what is missing") {
   const Schema schema("k", 1, {{"a", Type::integer, "1", "position"}, {"b"}},
-                      {{"x", "a b", Type::real, "1", "real"},
-                       {"n", "b", Type::integer, "1", "whole"},
-                       {"f", "b", Type::boolean, "1", "flag"},
-                       {"t", "", Type::text, "", "text"}});
+                      {{"x", "a b", "1", "real"},
+                       {"n", "b", "1", "whole", Type::integer},
+                       {"f", "b", "1", "flag", Type::boolean},
+                       {"t", "", "", "text", Type::text}});
   Builder builder(schema);
   builder.count("a", 2, 7);
   const double infinity = std::numeric_limits<double>::infinity();
@@ -129,11 +129,11 @@ TEST_CASE("what is not declared is refused, and so are another type and a bad de
   const auto declare = [](dataset::ColumnSpec column) {
     return Schema("k", 1, {{"d", Type::integer, "1", "d"}}, {std::move(column)});
   };
-  CHECK_THROWS_AS(declare({"c", "e", Type::real, "1", "unknown dimension"}), std::logic_error);
-  CHECK_THROWS_AS(declare({"c", "d", Type::real, "1", ""}), std::logic_error);
-  CHECK_THROWS_AS(declare({"c", "d", Type::real, "", "no units"}), std::logic_error);
-  CHECK_THROWS_AS(declare({"c", "d", Type::text, "1", "units of text"}), std::logic_error);
-  CHECK_THROWS_AS(declare({"d", "d", Type::integer, "1", "twice"}), std::logic_error);
+  CHECK_THROWS_AS(declare({"c", "e", "1", "unknown dimension"}), std::logic_error);
+  CHECK_THROWS_AS(declare({"c", "d", "1", ""}), std::logic_error);
+  CHECK_THROWS_AS(declare({"c", "d", "", "no units"}), std::logic_error);
+  CHECK_THROWS_AS(declare({"c", "d", "1", "units of text", Type::text}), std::logic_error);
+  CHECK_THROWS_AS(declare({"d", "d", "1", "twice", Type::integer}), std::logic_error);
 }
 
 TEST_CASE("every result has a schema whose units are known ones") {

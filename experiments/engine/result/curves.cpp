@@ -21,9 +21,9 @@ constexpr std::array weight_statistics{Statistic::grad_sq, Statistic::log_grad_s
 }  // namespace
 
 std::vector<ColumnSpec> sublayer_labels() {
-  return {{"sublayer_layer", "sublayer", Type::integer, "1", "layer of a sublayer, from 0", true},
-          {"sublayer_kind", "sublayer", Type::text, "", "module of a sublayer: attention or mlp", true},
-          {"sublayer_branch", "sublayer", Type::integer, "1", "branch of a sublayer among those that read one stream",
+  return {{"sublayer_layer", "sublayer", "1", "layer of a sublayer, from 0", Type::integer, true},
+          {"sublayer_kind", "sublayer", "", "module of a sublayer: attention or mlp", Type::text, true},
+          {"sublayer_branch", "sublayer", "1", "branch of a sublayer among those that read one stream", Type::integer,
            true}};
 }
 
@@ -39,7 +39,7 @@ void put_sublayers(Builder& result, const ModelSpec& model) {
 }
 
 ColumnSpec placement_settings() {
-  return {"placement_settings", "placement", Type::text, "", "keys in which this stack differs from the others, JSON"};
+  return {"placement_settings", "placement", "", "keys in which this stack differs from the others, JSON", Type::text};
 }
 
 void put_placement(Builder& result, std::size_t index, const std::string& label, const std::string& settings) {
@@ -98,7 +98,6 @@ std::vector<ColumnSpec> curve_columns(const std::string& leading, const std::vec
     for (const CurveVersion& v : versions) {
       all.push_back({.name = fmt::format("{}{}_{}", prefix, name_of(statistic), v.suffix),
                      .dimensions = leading.empty() ? dimensions : fmt::format("{} {}", leading, dimensions),
-                     .type = Type::real,
                      .units = std::string(v.units.empty() ? units_of(statistic) : v.units),
                      .meaning = fmt::format("{} {}: {}", name_of(statistic), words, v.meaning)});
     }

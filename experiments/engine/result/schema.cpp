@@ -28,7 +28,7 @@ Schema::Schema(std::string kind, int version, std::vector<DimensionSpec> dimensi
     : kind_(std::move(kind)), version_(version), dimensions_(std::move(dimensions)) {
   for (const DimensionSpec& d : dimensions_) {
     if (d.meaning.empty()) continue;
-    columns_.push_back({.name = d.name, .dimensions = d.name, .type = d.type, .units = d.units, .meaning = d.meaning});
+    columns_.push_back({.name = d.name, .dimensions = d.name, .units = d.units, .meaning = d.meaning, .type = d.type});
   }
   std::ranges::move(columns, std::back_inserter(columns_));
   for (std::size_t i = 0; i < columns_.size(); ++i) {

@@ -27,11 +27,11 @@ struct DimensionSpec {
 struct ColumnSpec {
   std::string name;        ///< the variable in files
   std::string dimensions;  ///< separated by spaces; "": one value for the whole result
-  Type type;
   std::string units;    ///< as UDUNITS writes them, "1" of pure numbers and flags; "" of text. "nat", "nat2" and "dB",
                         ///< which it does not know, become "1" and words of the meaning
   std::string meaning;  ///< the variable's long_name
-  bool label = false;   ///< describes the positions on its dimension, in addition to the coordinate
+  Type type = Type::real;
+  bool label = false;  ///< describes the positions on its dimension, in addition to the coordinate
 
   [[nodiscard]] std::vector<std::string> axes() const;  ///< the dimensions one by one
 };

@@ -10,17 +10,8 @@
 
 namespace periscope::dataset {
 
-/// ColumnSpec without the type, which follows from the column's values.
-struct ColumnText {
-  std::string name;
-  std::string dimensions;
-  std::string units;
-  std::string meaning;
-
-  [[nodiscard]] ColumnSpec with(Type type) const { return {name, dimensions, type, units, meaning}; }
-};
-
-/// The columns that are filled from an S: one entry declares and fills each. specs() make a schema, put() a dataset.
+/// The columns that are filled from an S: one entry declares and fills each; a column's type follows from its values.
+/// specs() make a schema, put() a dataset.
 template <class S>
 class Table {
  public:
@@ -36,27 +27,25 @@ class Table {
   /// A column whose value, or values along the dimensions that the row leaves open, are `value(s)`, of a function or a
   /// member (type_of).
   template <class F>
-  Table& column(const ColumnText& text, F value) {
-    using Value = std::remove_cvref_t<std::invoke_result_t<F, const S&>>;
-    return family({text.with(type_of<Value>())},
-                  [name = text.name, value = std::move(value)](const S& s, const Row& row) {
-                    row.put(name, std::invoke(value, s));
-                  });
+  Table& column(ColumnSpec spec, F value) {
+    spec.type = type_of<std::remove_cvref_t<std::invoke_result_t<F, const S&>>>();
+    return family({spec}, [name = spec.name, value = std::move(value)](const S& s, const Row& row) {
+      row.put(name, std::invoke(value, s));
+    });
   }
   /// A column that the result may lack: `value(s)` is a std::optional, and nothing is put if it is empty.
   template <class F>
-  Table& column_if_any(const ColumnText& text, F value) {
-    using Value = typename std::remove_cvref_t<std::invoke_result_t<F, const S&>>::value_type;
-    return family({text.with(type_of<Value>())},
-                  [name = text.name, value = std::move(value)](const S& s, const Row& row) {
-                    if (const auto& v = std::invoke(value, s)) row.put(name, *v);
-                  });
+  Table& column_if_any(ColumnSpec spec, F value) {
+    spec.type = type_of<typename std::remove_cvref_t<std::invoke_result_t<F, const S&>>::value_type>();
+    return family({spec}, [name = spec.name, value = std::move(value)](const S& s, const Row& row) {
+      if (const auto& v = std::invoke(value, s)) row.put(name, *v);
+    });
   }
   /// The values and the standard errors of a Curve, which `read(s)` returns as a std::optional or a pointer; nothing is
   /// put if there is none.
   template <class F>
-  Table& curve(const ColumnText& values, const ColumnText& errors, F read) {
-    return family({values.with(Type::real), errors.with(Type::real)},
+  Table& curve(const ColumnSpec& values, const ColumnSpec& errors, F read) {
+    return family({values, errors},
                   [values = values.name, errors = errors.name, read = std::move(read)](const S& s, const Row& row) {
                     if (const auto& found = std::invoke(read, s)) {
                       row.put(values, found->value);

@@ -56,12 +56,12 @@ using Columns = dataset::Table<Case>;
 /// Returns placement and refusal on the dimension `row`.
 Columns columns_of(const std::string& row);
 /// NAME_measured and NAME_stderr of Case::measured.
-void add_measured(Columns& columns, const dataset::ColumnText& curve);
+void add_measured(Columns& columns, const dataset::ColumnSpec& curve);
 /// NAME_predicted and NAME_predicted_stderr of Case::predicted.
-void add_predicted(Columns& columns, const dataset::ColumnText& curve);
-void add_compared(Columns& columns, const dataset::ColumnText& curve);
+void add_predicted(Columns& columns, const dataset::ColumnSpec& curve);
+void add_compared(Columns& columns, const dataset::ColumnSpec& curve);
 /// judge::test_columns of the deciding test, NAME_verdict and NAME_verdict_reason.
-void add_test(Columns& columns, const dataset::ColumnText& test);
+void add_test(Columns& columns, const dataset::ColumnSpec& test);
 /// NAME and NAME_reason, of the deciding test.
 void add_verdict(Columns& columns, const std::string& name, const std::string& row, const std::string& question);
 /// NAME, the claim's name in the ledger of claims, NAME_number, which it claims in `units`, and NAME_verdict.

@@ -290,8 +290,8 @@ Experiment crossover_experiment() {
   add_measured(columns, {"log_law", swept, "nat", "T14's log ratio from measured sizes"});
   add_test(columns, {"log_crossing", "case", "nat", "log rms a at which the ratio is 1"});
   add_verdict(columns, "verdict", "case", "agreement of the ratio with theory at its worst factor (T19)");
-  std::vector<dataset::ColumnSpec> all{{"order_claim", "", Type::text, "", "verdict on Post > Pre > Peri (G6)"},
-                                       {"order_condition", "", Type::text, "", "when that holds"}};
+  std::vector<dataset::ColumnSpec> all{{"order_claim", "", "", "verdict on Post > Pre > Peri (G6)", Type::text},
+                                       {"order_condition", "", "", "when that holds", Type::text}};
   std::ranges::copy(columns.specs(), std::back_inserter(all));
   return {.name = "gradients crossover",
           .question = "The last MLP matrix's gradient over Pre-LN's, against the size of the MLP's output",

@@ -7,7 +7,7 @@
 namespace periscope::gradients {
 namespace {
 
-using dataset::ColumnText;
+using dataset::ColumnSpec;
 
 /// The value of that name, or none.
 template <class T>
@@ -17,10 +17,10 @@ const T* find(const std::map<std::string, T>& values, const std::string& name) {
 }
 
 /// NAMEvalues and NAMEerrors of a curve, which may be shorter than its dimension is long.
-void add_curve(Columns& columns, const ColumnText& curve, const std::string& values, const std::string& errors,
+void add_curve(Columns& columns, const ColumnSpec& curve, const std::string& values, const std::string& errors,
                const std::string& what, std::map<std::string, Curve> Case::*curves) {
   const auto text = [&](const std::string& suffix, const std::string& words) {
-    return ColumnText{curve.name + suffix, curve.dimensions, curve.units, curve.meaning + ": " + words};
+    return ColumnSpec{curve.name + suffix, curve.dimensions, curve.units, curve.meaning + ": " + words};
   };
   columns.curve(text(values, what), text(errors, "standard error of the " + what),
                 [name = curve.name, curves](const Case& c) {
@@ -60,20 +60,20 @@ Columns columns_of(const std::string& row) {
   return columns;
 }
 
-void add_measured(Columns& columns, const ColumnText& curve) {
+void add_measured(Columns& columns, const ColumnSpec& curve) {
   add_curve(columns, curve, "_measured", "_stderr", "mean over seeds", &Case::measured);
 }
 
-void add_predicted(Columns& columns, const ColumnText& curve) {
+void add_predicted(Columns& columns, const ColumnSpec& curve) {
   add_curve(columns, curve, "_predicted", "_predicted_stderr", "prediction", &Case::predicted);
 }
 
-void add_compared(Columns& columns, const ColumnText& curve) {
+void add_compared(Columns& columns, const ColumnSpec& curve) {
   add_measured(columns, curve);
   add_predicted(columns, curve);
 }
 
-void add_test(Columns& columns, const ColumnText& test) {
+void add_test(Columns& columns, const ColumnSpec& test) {
   const auto deciding = [name = test.name](const Case& c) { return std::optional(c.test(name)); };
   columns.part(judge::test_columns(test.name, test.dimensions, test.units, test.meaning), deciding)
       .part(judge::verdict_column(test.name + "_verdict", test.dimensions, "agreement with theory: " + test.meaning),

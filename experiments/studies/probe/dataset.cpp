@@ -96,7 +96,7 @@ void add_tokens(Table<ProbeResult>& table) {
               [](const R& r) { return r.measured.loss; })
       .column({"token_loss", "token", "nat", "negative logarithm of the label's probability"},
               [](const R& r) { return r.measured.token_losses; })
-      .family({{"angular_distance_measured", "depth other_depth", Type::real, "1",
+      .family({{"angular_distance_measured", "depth other_depth", "1",
                 "angular distance arccos(cos)/pi between the stream at two depths, mean over at most 32 evenly spaced "
                 "tokens"}},
               [](const R& r, const Builder::Row& row) {

@@ -82,8 +82,8 @@ void put_curves(const Stack& s, const Row& row) {
 
 std::vector<dataset::ColumnSpec> top_columns() {
   const std::string meaning = "largest |x| over all tokens and seeds";
-  return {{"top_magnitudes", on_stack + " depth rank", Type::real, "1", meaning + ", of the stream"},
-          {"site_top_magnitudes", on_stack + " site sublayer rank", Type::real, "1", meaning}};
+  return {{"top_magnitudes", on_stack + " depth rank", "1", meaning + ", of the stream"},
+          {"site_top_magnitudes", on_stack + " site sublayer rank", "1", meaning}};
 }
 
 void put_top_magnitudes(const Stack& s, const Row& row) {
@@ -107,7 +107,7 @@ constexpr std::array statistics_per_seed{Statistic::second_moment, Statistic::va
 std::vector<dataset::ColumnSpec> seed_columns() {
   std::vector<dataset::ColumnSpec> all;
   for (const Statistic s : statistics_per_seed) {
-    all.push_back({text_of(s) + "_per_seed", on_stack + " seed depth", Type::real, std::string(units_of(s)),
+    all.push_back({text_of(s) + "_per_seed", on_stack + " seed depth", std::string(units_of(s)),
                    fmt::format("{} of the stream: measured, seed by seed", name_of(s))});
   }
   return all;
@@ -123,7 +123,7 @@ void put_seeds(const Stack& s, const Row& row) {
 }
 
 dataset::ColumnSpec angular_distance(const std::string& version, const std::string& words) {
-  return {"angular_distance_" + version, on_stack + " depth other_depth", Type::real, "1",
+  return {"angular_distance_" + version, on_stack + " depth other_depth", "1",
           "angular distance arccos(cos)/pi between the stream at two depths, measured over at most 32 evenly spaced "
           "tokens: " +
               words};

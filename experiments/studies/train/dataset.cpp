@@ -49,7 +49,7 @@ dataset::Table<training::RecordedValues> value_table() {
   add("largest", " sublayer", "1", "largest |x| of any signal of the sublayer, infinite if one is NaN");
   add("top_magnitudes", " rank", "1", "largest |x| of the stream at all depths");
   add("top_depths", " rank", "1", "the depths at which they are");
-  table.family({{"angular_distance", on_record + " depth other_depth", Type::real, "1",
+  table.family({{"angular_distance", on_record + " depth other_depth", "1",
                  "arccos(cos)/pi between the stream at two depths, mean over at most 32 evenly spaced tokens"}},
                [](const R& values, const Row& row) {
                  if (const Values* found = find(values, "angular_distance")) {
@@ -62,7 +62,7 @@ dataset::Table<training::RecordedValues> value_table() {
     add("gain_mean_" + name, " sublayer", "1", "mean over features of the gain of " + name, "gain_mean." + name);
     add("gain_rms_" + name, " sublayer", "1", "root mean square of the gain of " + name, "gain_rms." + name);
   }
-  table.family({{"weight_root_mean_square", on_record + " weight layer", Type::real, "1", "of a matrix's entries"}},
+  table.family({{"weight_root_mean_square", on_record + " weight layer", "1", "of a matrix's entries"}},
                [](const R& values, const Row& row) {
                  for (const Weight weight : layer_matrices) {
                    const Values* found = find(values, fmt::format("root_mean_square.weight.{}", name_of(weight)));

@@ -126,7 +126,7 @@ const Table<stacks::LadderStack>& stack_table() {
 const dataset::Schema& schema() {
   static const dataset::Schema schema = [] {
     std::vector<dataset::ColumnSpec> columns{
-        {"weights", "ladder_width", Type::text, "", "how random matrices were drawn: dense, or matrix-free (T21)"}};
+        {"weights", "ladder_width", "", "how random matrices were drawn: dense, or matrix-free (T21)", Type::text}};
     for (const auto* more : {&stack_table().specs(), &quantity_table().specs(), &convergence_table().specs()}) {
       columns.insert(columns.end(), more->begin(), more->end());
     }
