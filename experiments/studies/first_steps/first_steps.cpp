@@ -79,10 +79,10 @@ std::vector<MeasuredStep> measured_steps(const std::vector<training::CellHistory
 
 FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const theory::FirstStepsInput& input,
                      const Backend& ops, training::SavedStates states, bool with_weights, stacks::Progress& progress) {
-  const std::vector<StackSpec> told = config.predicted_stacks();
+  const std::vector<StackSpec> overridden = config.predicted_stacks();
   std::vector<training::TrainCell> cells;
   if (!config.predict_only) cells = training::cells_of(config);
-  const std::size_t seeds = cells.size() / told.size();
+  const std::size_t seeds = cells.size() / overridden.size();
   for (std::size_t i = 0; i < cells.size(); ++i) cells[i].train = config.train_of(i / seeds);
   states.forgets_weights = !with_weights;
   states.at_record = [&](const training::TrainCell& cell, const ResidentWeights& weights,
@@ -110,12 +110,12 @@ FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const
     if (with_weights) result.dumped->history = std::move(runs.front());
     runs.clear();
   });
-  progress.begin("theory", static_cast<std::int64_t>(told.size()));
-  for (std::size_t i = 0; i < told.size(); ++i) {
+  progress.begin("theory", static_cast<std::int64_t>(overridden.size()));
+  for (std::size_t i = 0; i < overridden.size(); ++i) {
     StackSteps& stack = result.stacks[i];
     theory::FirstStepsInput own = input;
     own.optimizer = optimizer_of(config.train_of(i));
-    stack.prediction = predict(config, told[i], own, config::placement_label(stack.spec), progress);
+    stack.prediction = predict(config, overridden[i], own, config::placement_label(stack.spec), progress);
     stack.stated = stated_error(stack.spec);
   }
   judge_steps(result.stacks, config);

@@ -13,7 +13,7 @@
 
 namespace periscope::first_steps {
 
-/// What a stack showed on the held-out windows after a step: a row per seed.
+/// Measurements of a stack on the held-out windows after a step: a row per seed.
 struct MeasuredStep {
   judge::SeedRows second_moment;  ///< of the stream [2L+1]
   judge::SeedRows change;         ///< its second moment less that of step 0 [2L+1]
@@ -24,7 +24,7 @@ struct MeasuredStep {
   std::map<Weight, judge::SeedRows> update;  ///< mean square of an entry of ΔW·h [L]
 };
 
-/// One stack: what it did, what was predicted, and the verdict.
+/// Measurement, prediction and verdict of one stack.
 struct StackSteps {
   StackSpec spec;
   std::vector<MeasuredStep> measured;  ///< steps 0 … n
@@ -37,28 +37,29 @@ struct StackSteps {
 
 struct FirstStepsResult {
   std::vector<StackSteps> stacks;
-  std::optional<training::TrainedCell> dumped;  ///< the run, if there is one alone and its weights are wanted
-  bool ended_early = false;                     ///< whoever watched ended a run before its last step
+  std::optional<training::TrainedCell> dumped;  ///< the only run, if its weights are wanted
+  bool ended_early = false;                     ///< a run was stopped from outside before its last step
 };
 
-/// Trains every stack for every seed, predicts the same, and judges. `with_weights`: the result has the only run.
+/// Trains every stack for every seed, predicts the same, and judges. With `with_weights` the result keeps
+/// the only run.
 FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const theory::FirstStepsInput& input,
                      const Backend& ops, training::SavedStates states, bool with_weights, stacks::Progress& progress);
 
-/// The measured rows of a stack from the records of its runs. `unusable` gets a reason where a run has not all steps.
+/// Returns the measurements of a stack from the records of its runs. Sets `unusable` if a run lacks steps.
 [[nodiscard]] std::vector<MeasuredStep> measured_steps(const std::vector<training::CellHistory>& runs,
                                                        const StackSpec& spec, int steps, std::string& unusable);
 
-/// Judges all stacks. Compared are the stream's second moment at step 0 (relative), and,
-/// at the steps 1 … holds_until of every stack: the change of the stream's second moment since step 0 at every depth,
-/// the cosine of every branch and its stream, where one is added to the other (T15), the change of the loss, and the
-/// mean square of ΔW·h of W_v, W_o and an MLP's matrices. Gradients of W_q and W_k can be below AdamW's ε, where a step
-/// goes with their size, which random weights leave open. The theory's stated error and rounding are tolerated.
+/// Judges all stacks. Compared are the stream's second moment at step 0 (relative), and, at the steps 1 … holds_until
+/// of every stack: the change of the stream's second moment since step 0 at every depth, the cosine of every branch and
+/// its stream, where one is added to the other (T15), the change of the loss, and the mean square of ΔW·h of W_v, W_o
+/// and an MLP's matrices. Gradients of W_q and W_k can be below AdamW's ε, where a step depends on their size, which
+/// varies between random weights. The theory's stated error and rounding are tolerated.
 void judge_steps(std::vector<StackSteps>& stacks, const FirstStepsConfig& config);
 
-/// The largest predicted size of what training has done to the stream, over depth: of |q_t − q_0| and of the coherent
-/// part. What an error of the stream's change is relative to: at a depth where norms hold q fixed, or where two parts
-/// of the change cancel, its own size would say nothing.
+/// Returns the scale of errors of the stream's change: the maximum over depth of |q_t − q_0| and the coherent part,
+/// both predicted. At a depth where norms fix q, or where two parts of the change cancel, the change itself is no
+/// scale.
 [[nodiscard]] double change_scale(const theory::FirstSteps& prediction, std::size_t step);
 
 [[nodiscard]] bool any_disagrees(const FirstStepsResult& result);

@@ -33,8 +33,8 @@ theory::FirstStepsSizes sizes_of(const FirstStepsConfig& config) {
           .held_out = config.train.record_sequences * tokens};
 }
 
-/// Number of seeds whose batches the prediction uses: all that are trained, or, where nothing is trained, at most one
-/// for every chain.
+/// Returns the number of seeds whose batches the prediction uses: all trained ones; without training at most one per
+/// chain.
 int predicted_runs(const FirstStepsConfig& config) { return std::min(config.chains, config.run.seeds); }
 
 theory::FirstStepsOptions prediction_options(const FirstStepsConfig& config) {
@@ -42,8 +42,8 @@ theory::FirstStepsOptions prediction_options(const FirstStepsConfig& config) {
 }
 
 /// The predicted curves that a verdict compares, encoded so that NaN equals NaN.
-std::string foretold(const FirstStepsConfig& config, const StackSpec& spec, const theory::FirstStepsInput& input,
-                     theory::StepFault fault) {
+std::string compared_curves(const FirstStepsConfig& config, const StackSpec& spec, const theory::FirstStepsInput& input,
+                            theory::StepFault fault) {
   constexpr int few_neurons = 32;
   theory::FirstStepsOptions options = prediction_options(config);
   options.neurons = std::min(options.neurons, few_neurons);
@@ -92,21 +92,21 @@ theory::FirstStepsInput prediction_input(const FirstStepsConfig& config, const C
   return input;
 }
 
-theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& told, const theory::FirstStepsInput& input,
-                           const std::string& label, stacks::Progress& progress) {
+theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& overridden,
+                           const theory::FirstStepsInput& input, const std::string& label, stacks::Progress& progress) {
   const auto task = [&] {
     return cache::task_name("first-steps", fmt::format("{} {} {} {}", label, config.run.seed, config.run.seeds,
-                                                       config::json_text(config::resolved_json(told))));
+                                                       config::json_text(config::resolved_json(overridden))));
   };
   return stacks::cached(progress, label + ": theory", task, [&] {
     theory::FirstStepsOptions options = prediction_options(config);
     options.on_share = progress.on_share();
-    return theory::predict_first_steps(told, input, options);
+    return theory::predict_first_steps(overridden, input, options);
   });
 }
 
 void require_override_is_seen(const FirstStepsConfig& config, const theory::FirstStepsInput& input) {
-  // What changes the prediction of a long training changes that of its first steps.
+  // An override that changes the prediction of a long training changes that of its first steps.
   constexpr std::size_t most_steps = 3;
   theory::FirstStepsInput first = input;
   first.runs.resize(1);
@@ -115,20 +115,20 @@ void require_override_is_seen(const FirstStepsConfig& config, const theory::Firs
   for (auto* batches : {&first.runs.front().inputs, &first.runs.front().labels}) batches->resize(steps);
   stacks::require_change(config, "first-steps", fault_of(config),
                          [&](const StackSpec& measured, const StackSpec& overridden) {
-                           return foretold(config, measured, first, theory::StepFault::none) !=
-                                  foretold(config, overridden, first, config.fault);
+                           return compared_curves(config, measured, first, theory::StepFault::none) !=
+                                  compared_curves(config, overridden, first, config.fault);
                          });
 }
 
 stacks::MemoryEstimate prediction_memory(const FirstStepsConfig& config) {
   const theory::FirstStepsSizes sizes = sizes_of(config);
   theory::FirstStepsBytes most;
-  for (const StackSpec& told : config.predicted_stacks()) {
-    const theory::FirstStepsBytes bytes = theory::first_steps_bytes(told, sizes, prediction_options(config));
+  for (const StackSpec& overridden : config.predicted_stacks()) {
+    const theory::FirstStepsBytes bytes = theory::first_steps_bytes(overridden, sizes, prediction_options(config));
     const auto all = [](const theory::FirstStepsBytes& b) { return b.kernels + b.samples + b.classes; };
     if (all(bytes) > all(most)) most = bytes;
   }
-  // Which of the numbers of tokens is the one to lower.
+  // The key to lower for fewer tokens.
   const bool held = sizes.held_out > sizes.steps * sizes.batch;
   const std::string_view tokens = held                                      ? "train.record_sequences"
                                   : config.train.steps > config.train.batch ? "train.steps"

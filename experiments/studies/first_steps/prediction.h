@@ -10,12 +10,12 @@ namespace periscope::first_steps {
 /// Returns the optimizer of [train] as the theory needs it.
 [[nodiscard]] theory::OptimizerLaw optimizer_of(const TrainSpec& train);
 
-/// What theory is told of a run: the batches of its seeds, of which a chain uses one each, the windows of the records,
-/// the optimizer.
+/// Returns the inputs of the prediction: the batches of the seeds (each chain uses those of one), the windows of the
+/// records, the optimizer.
 [[nodiscard]] theory::FirstStepsInput prediction_input(const FirstStepsConfig& config, const Corpus& corpus);
 
-/// Predicts the stack `told`, unless it is cached. One task of progress, called "`label`: theory".
-[[nodiscard]] theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& told,
+/// Predicts the stack `overridden`, unless it is cached. One task of progress, named "`label`: theory".
+[[nodiscard]] theory::FirstSteps predict(const FirstStepsConfig& config, const StackSpec& overridden,
                                          const theory::FirstStepsInput& input, const std::string& label,
                                          stacks::Progress& progress);
 
@@ -24,7 +24,7 @@ namespace periscope::first_steps {
 /// over the first steps.
 void require_override_is_seen(const FirstStepsConfig& config, const theory::FirstStepsInput& input);
 
-/// What the predictions need, one after the other, the batches with them.
+/// Returns the memory estimate of the batches and of one prediction after the other.
 [[nodiscard]] stacks::MemoryEstimate prediction_memory(const FirstStepsConfig& config);
 
 /// Tolerated bias: terms of first order in 1/D, which the theory lacks. Measured updates resolve no such term

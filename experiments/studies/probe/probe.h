@@ -24,27 +24,27 @@ struct NullReading {
 };
 
 struct ProbeResult {
-  std::string model;   ///< what it is called
-  std::string family;  ///< "" for weights that are no checkpoint's
-  StackSpec at_init;   ///< the model, and the initialisation that theory is asked about
+  std::string model;   ///< name
+  std::string family;  ///< "" without a checkpoint
+  StackSpec at_init;   ///< the model with random weights, for the theory at initialisation
   DType dtype = DType::f64;
   stacks::TokenInput input;
   ModelReading measured = {};
-  std::optional<Emission> not_finite = {};  ///< the first signal that is not finite
-  config::AgreementOptions agreement;       ///< T19's finite-width terms
-  theory::Prediction initial = {};          ///< theory at initialisation; a refusal says why there is none
+  std::optional<Emission> not_finite = {};                        ///< the first signal that is not finite
+  config::AgreementOptions agreement;                             ///< finite-width terms (T19)
+  theory::Prediction initial = {};                                ///< theory at initialisation, or a refusal
   std::array<NullReading, stacks::size_nulls.size()> nulls = {};  ///< in size_nulls' order
   std::vector<std::string> notes = {};
   std::vector<std::string> ignored_keys = {};  ///< of the checkpoint's config.json
   config::Resolved resolved = {};              ///< the configuration, hashes of the checkpoint's files, ids, labels
 };
 
-/// Returns the result of a checkpoint before anything is measured or predicted, with `why_no_theory` as every refusal.
+/// Returns the result of a checkpoint without measurements and predictions, with `why_no_theory` as every refusal.
 [[nodiscard]] ProbeResult result_of(const Checkpoint& checkpoint, std::string model, const config::Config& config,
                                     stacks::TokenInput input, int tokens, const std::string& why_no_theory);
 
-/// The random stack of the same shape: gains 1, biases 0, matrices as `config.base.init` says, tables with the second
-/// moment that the configuration gives, else that of an unembedding.
+/// Returns the random stack of the same shape: gains 1, biases 0, matrices by `config.base.init`, tables with the
+/// second moment of the configuration, else that of an unembedding.
 [[nodiscard]] StackSpec initial_stack(const ModelSpec& model, const config::Config& config, int tokens);
 
 /// Predicts a stack on the tokens of `input` (T2–T11). Throws Stopped.
@@ -57,7 +57,7 @@ struct ProbeResult {
 struct LeftOver {
   std::size_t draws;          ///< random models of the null
   std::vector<double> value;  ///< log(q / q of the null): theory's, or the draws' geometric mean where it has none
-  std::vector<double> error;  ///< what models of the null have for `value`, root mean square; NaN without draws
+  std::vector<double> error;  ///< root mean square of `value` over models of the null; NaN without draws
 };
 
 [[nodiscard]] LeftOver left_over(const ProbeResult& result, std::size_t null);
@@ -77,7 +77,7 @@ struct GrowthSplit {
 /// True if the growth identity T15 is violated beyond rounding in some sublayer.
 [[nodiscard]] bool violates_growth_identity(const ModelReading& reading);
 
-/// Remembers the first signal or gradient of a pass whose mean square is not finite.
+/// Records the first signal or gradient of a pass whose mean square is not finite.
 class FiniteRecorder final : public SignalRecorder {
  public:
   explicit FiniteRecorder(const Backend& ops) : ops_(ops) {}

@@ -14,14 +14,14 @@ namespace periscope::reproduce {
 /// One way to train one placement; its seeds are twins of those of every other group.
 struct Group {
   std::string name;   ///< "pre, rate x 3": the placement, and what differs from the shared setting
-  std::string study;  ///< what it belongs to: "base", "rates", …
+  std::string study;  ///< "base", "rates", …
   StackSpec spec;
   TrainSpec train;
-  std::vector<std::string> set = {};     ///< keys that it has values of its own for, whatever the shared setting has
-  std::vector<std::string> scaled = {};  ///< keys whose values follow the shared ones
+  std::vector<std::string> set = {};     ///< keys that the group sets, regardless of the shared setting
+  std::vector<std::string> scaled = {};  ///< keys whose values derive from the shared ones
 };
 
-/// The trained seeds of one group, in the order of the seeds, and theory before training, of the base study's groups.
+/// The trained seeds of one group, in order, and for groups of the base study the prediction before training.
 struct GroupRuns {
   Group group;
   std::vector<training::TrainedCell> cells;
@@ -43,20 +43,19 @@ struct Exhibit {
 /// Throws ConfigError for an unknown name, and suggests the nearest.
 [[nodiscard]] std::vector<const Exhibit*> chosen(const std::vector<std::string>& names, bool quick);
 
-/// The groups of the studies that these exhibits need, each once, in the order of the exhibits. `shared` is the setting
-/// that all have in common.
+/// Returns the groups of the studies that these exhibits need, each once, in the order of the exhibits. `shared` is
+/// their common setting.
 [[nodiscard]] std::vector<Group> groups_of(const std::vector<const Exhibit*>& exhibits,
                                            const training::TrainConfig& shared, bool quick);
 
-/// Throws ConfigError for a key that the user has given and a study of these exhibits sets itself: its groups would not
-/// have what was asked for, and if it is what the study sets, it would be compared with itself.
+/// Throws ConfigError for a key that the user has given and a study of these exhibits sets itself: its groups would
+/// ignore it, or, with equal values, the study would compare a group with itself.
 void refuse_settings_of_studies(const std::vector<const Exhibit*>& exhibits, const training::TrainConfig& shared);
 
-/// Throws ConfigError if two groups have the same stack and training, however that came: no claim may compare a run
-/// with itself.
+/// Throws ConfigError if two groups have the same stack and training: no claim may compare a run with itself.
 void refuse_equal_groups(const std::vector<Group>& groups);
 
-/// Fills what the user has not given: the proxy model, and how it is trained.
+/// Sets the keys of the proxy model and its training that the user has not given.
 void set_proxy(training::TrainConfig& config, bool quick);
 
 }  // namespace periscope::reproduce

@@ -30,14 +30,13 @@ using Reading = std::function<double(const TrainedCell&)>;
 [[nodiscard]] double largest_activation(const TrainedCell& run);
 /// Mean of the angular distances between neighbouring depths.
 [[nodiscard]] double mean_distance_of_neighbours(const RecordedValues& record);
-/// Returns the share of a sublayer's incoming stream in the stream that it hands on, T15's α²q/q⁺ at the end, mean over
-/// the upper half of the sublayers.
+/// Share of a sublayer's input in the stream after it, T15's α²q/q⁺ at the end, mean over the upper half of the
+/// sublayers.
 [[nodiscard]] double main_path_share(const TrainedCell& run);
-/// Events in which the logarithm of the loss or of the gradient norm, or of both, spikes (robust_spikes, spike_events),
-/// as many as there would be in all steps at the rate of those that were done: a run that diverged early had less time
-/// for them.
+/// Number of events in which the logarithm of the loss or of the gradient norm spikes (events_of_run), extrapolated to
+/// all steps if the run diverged early.
 [[nodiscard]] double spikes(const TrainedCell& run);
-/// For every step that was done 1 if an event begins with it that spikes() counts, else 0.
+/// For every step done, 1 if an event that spikes() counts begins with it, else 0.
 [[nodiscard]] std::vector<double> spike_starts(const TrainedCell& run);
 /// Mean over the second half of the steps of ln of the last layer's gradient norm.
 [[nodiscard]] double last_layer_gradient(const TrainedCell& run);
@@ -61,8 +60,8 @@ struct GrowthPart {
 };
 /// The growth is the sum of the first three, and of the fourth and the fifth.
 [[nodiscard]] const std::vector<GrowthPart>& growth_parts();
-/// The part that the trained stack has beyond random weights with the sizes of its rows and columns; NaN for a run
-/// that did not come to its end, and where theory does not support its sizes.
+/// The part beyond random weights with the sizes of the trained rows and columns; NaN for a run that ended early, and
+/// where theory does not support its sizes.
 [[nodiscard]] double from_alignment(const TrainedCell& run);
 
 using Values = std::vector<double>;
@@ -70,7 +69,7 @@ using Values = std::vector<double>;
 /// The steps of a run's records.
 [[nodiscard]] std::vector<int> recorded_steps(const TrainSpec& train);
 
-/// The curves of every record that figures draw, averaged over the seeds that have it.
+/// Curves of every record, averaged over the seeds that have it.
 [[nodiscard]] dataset::Table<GroupRuns> averages_table();
 
 }  // namespace periscope::reproduce

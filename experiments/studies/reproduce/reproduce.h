@@ -12,7 +12,7 @@
 
 namespace periscope::reproduce {
 
-/// The configuration of `reproduce`: that of training, and which exhibits to run.
+/// The configuration of `reproduce`.
 struct ReproduceConfig : training::TrainConfig {
   std::vector<std::string> figures;  ///< names of exhibits; empty: all
   bool quick = false;                ///< fewer and shorter runs
@@ -33,12 +33,12 @@ struct ReproduceResult {
 /// The regime that all groups share, unless their names say otherwise.
 [[nodiscard]] std::vector<std::string> regime_of(const ReproduceConfig& config);
 
-/// Trains every group with every seed; finished runs are kept in `states`, and found there again by any other command
-/// that needs them.
+/// Trains every group with every seed; finished runs are saved in `states`, where other commands that need them
+/// find them.
 [[nodiscard]] ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
                                   stacks::Progress& progress);
 
-/// Time and memory of all runs.
+/// Returns the memory estimate of all runs.
 [[nodiscard]] stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threads);
 
 [[nodiscard]] std::string table(const ReproduceConfig& config, const ReproduceResult& result);
