@@ -23,6 +23,15 @@ void ModelProbes::take_into(const StackContext& context, bool backward, ModelRea
   reading.inside_maxima = std::move(largest.inside);
 }
 
+void ModelReading::read_losses(const Backend& ops, const std::vector<int>& labels) {
+  token_losses = ops.token_losses(logits, labels);
+  RunningMoments mean;
+  for (std::size_t t = 0; t < token_losses.size(); ++t) {
+    if (labels[t] != no_label) mean.add(token_losses[t]);
+  }
+  loss = mean.mean();
+}
+
 ModelReading read_model(const StackContext& context, const ModelPass& pass) {
   ModelProbes probes(context, pass.top);
   Hooks hooks = probes.hooks();
@@ -39,12 +48,7 @@ ModelReading read_model(const StackContext& context, const ModelPass& pass) {
   } else {
     r.logits = logits_forward(context, stack_forward(context, r.input, hooks).output, hooks);
   }
-  r.token_losses = context.ops.token_losses(r.logits, pass.labels);
-  RunningMoments mean;
-  for (std::size_t t = 0; t < r.token_losses.size(); ++t) {
-    if (pass.labels[t] != no_label) mean.add(r.token_losses[t]);
-  }
-  r.loss = mean.mean();
+  r.read_losses(context.ops, pass.labels);
   probes.take_into(context, pass.backward, r);
   return r;
 }

@@ -30,6 +30,9 @@ struct ModelReading {
   double loss;                                          ///< their mean over the tokens that have one; NaN if none has
   Tensor input;                                         ///< before the embedding norm [T, D]
   Tensor logits;                                        ///< [T, V]
+
+  /// Fills the losses from the logits.
+  void read_losses(const Backend& ops, const std::vector<int>& labels);
 };
 
 /// The probes that fill a ModelReading, from a pass or from recorded signals.

@@ -16,7 +16,6 @@
 #include "sim/base/error.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "sim/measure/model_reading.h"
-#include "sim/measure/running_moments.h"
 #include "sim/model/parameters.h"
 
 namespace periscope::probe {
@@ -91,12 +90,7 @@ void measure_losses(const StackContext& context, const OutsidePass& pass, ModelR
         fmt::format("label {}: expected 0 to {}, the model's vocabulary, or {} for none", label, vocab - 1, no_label));
   }
   r.logits = tensor_of(context.ops, {{}, rows, vocab, pass.logits}, DType::f64);
-  r.token_losses = context.ops.token_losses(r.logits, pass.labels);
-  RunningMoments mean;
-  for (std::size_t t = 0; t < r.token_losses.size(); ++t) {
-    if (pass.labels[t] != no_label) mean.add(r.token_losses[t]);
-  }
-  r.loss = mean.mean();
+  r.read_losses(context.ops, pass.labels);
 }
 
 }  // namespace
