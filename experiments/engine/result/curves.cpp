@@ -114,11 +114,6 @@ std::vector<ColumnSpec> curve_columns(const std::string& leading, const std::vec
 
 std::size_t branches_of(const ModelSpec& model) { return static_cast<std::size_t>(model.sublayers() / model.steps()); }
 
-std::string curve_stem(Statistic statistic, Signal signal) {
-  if (signal == Signal::x_out) return text_of(statistic);
-  return (runs_over_depth(signal) ? text_of(signal) : "site") + "_" + text_of(statistic);
-}
-
 Builder::Row curve_row(const Builder::Row& row, Signal signal) {
   if (runs_over_depth(signal)) return row;
   const auto site = std::ranges::find(sites, signal);
@@ -127,7 +122,8 @@ Builder::Row curve_row(const Builder::Row& row, Signal signal) {
 
 void put_curve(const Builder::Row& row, Statistic statistic, Signal signal, const std::string& version,
                const std::vector<double>& values, std::size_t branches) {
-  const std::string name = curve_stem(statistic, signal) + "_" + version;
+  std::string name = text_of(statistic) + "_" + version;
+  if (signal != Signal::x_out) name = (runs_over_depth(signal) ? text_of(signal) : "site") + "_" + name;
   if (signal != Signal::sum) return curve_row(row, signal).put(name, values);
   std::vector<double> of_sublayers((values.size() - 1) * branches, std::numeric_limits<double>::quiet_NaN());
   for (std::size_t i = 1; i < values.size(); ++i) of_sublayers[i * branches - 1] = values[i];

@@ -55,14 +55,12 @@ std::string text_of(Named it) {
 /// The number of sublayers in a step: those that read one stream.
 std::size_t branches_of(const ModelSpec& model);
 
-/// The name of a curve's columns without their version: "second_moment" of the stream, "r_out_second_moment",
-/// "site_second_moment" of any signal that does not run over depth.
-std::string curve_stem(Statistic statistic, Signal signal);
 /// `row`, at the signal's site unless it runs over depth.
 Builder::Row curve_row(const Builder::Row& row, Signal signal);
 
-/// Puts one version of a curve. A curve of Signal::sum runs over depth; each value is stored at the last of the
-/// `branches` sublayers of its step.
+/// Puts one version of a curve: "second_moment_VERSION" of the stream, "r_out_second_moment_VERSION",
+/// "site_second_moment_VERSION" of a signal that does not run over depth. A curve of Signal::sum runs over depth; each
+/// value is stored at the last of the `branches` sublayers of its step.
 void put_curve(const Builder::Row& row, Statistic statistic, Signal signal, const std::string& version,
                const std::vector<double>& values, std::size_t branches = 1);
 void put_curve(const Builder::Row& row, Statistic statistic, Weight weight, const std::string& version,
