@@ -121,10 +121,13 @@ TEST_CASE("more tests, a wider limit") {
 TEST_CASE("a sum's tolerated bias is that of a bias of one sign, its prediction's error that of errors of one sign") {
   judge::SeedRows rows;
   for (const double v : {0.9, 1.0, 1.1, 1.0}) rows.add({v, 2.0 * v, 7.0});
-  const Curve predicted{{1.0, 2.0, 9.0}, {0.1, 0.2, 5.0}};
-  const judge::Test f = judge::sum_test(rows, predicted, {true, true, false}, 8, {-1.0, 1.0, 0.0}, {0.5, 0.6, 100.0});
+  std::vector<judge::Test> points{{.predicted = {1.0, 0.1}, .tolerated_bias = 0.5},
+                                  {.predicted = {2.0, 0.2}, .tolerated_bias = 0.6},
+                                  {.predicted = {9.0, 5.0}, .tolerated_bias = 100.0, .precise = false}};
+  const judge::Test f = judge::sum_test(rows, points, {-1.0, 1.0, 0.0});
   CHECK(f.precise);  // what takes no part need not be
-  CHECK_FALSE(judge::sum_test(rows, predicted, {true, false, true}, 8, {-1.0, 1.0, 0.0}, {0.5, 0.6, 100.0}).precise);
+  points[1].precise = false;
+  CHECK_FALSE(judge::sum_test(rows, points, {-1.0, 1.0, 0.0}).precise);
   CHECK(f.measured.value == Approx(1.0));
   CHECK(f.predicted.value == Approx(1.0));
   CHECK(f.predicted.error == Approx(0.3));

@@ -34,7 +34,7 @@ judge::Verdict judged_again(judge::Test& test) {
 }
 
 gradients::Result run(const gradients::Experiment& experiment, const gradients::GradientConfig& config) {
-  return experiment.run(config, unseen);
+  return gradients::run(experiment, config, unseen);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,11 @@ inline Estimate entry(const Curve& curve, std::size_t i) { return {curve.value[i
 class SeedRows {
  public:
   void add(std::vector<double> row) { rows_.push_back(std::move(row)); }
+  /// Appends a number to the row of a seed, which may be the next new one.
+  void append(std::size_t seed, double value) {
+    rows_.resize(std::max(rows_.size(), seed + 1));
+    rows_[seed].push_back(value);
+  }
   [[nodiscard]] int seeds() const { return static_cast<int>(rows_.size()); }
   [[nodiscard]] const std::vector<std::vector<double>>& rows() const { return rows_; }
   /// Mean and standard error of every number.
@@ -32,10 +38,9 @@ class SeedRows {
 /// first `from` points, which are left out. Throws std::invalid_argument for fewer than two different x.
 std::vector<double> slope_weights(const std::vector<double>& x, std::size_t from = 0);
 
-/// Tests Σ weights_i y_i of rows against the same sum of a predicted curve. The prediction's errors are fully
-/// correlated; the biases have one sign: |Σ weights_i bias_i| is tolerated. `precise` says for every point whether its
-/// prediction is precise enough. Points of weight 0 do not count.
-Test sum_test(const SeedRows& measured, const Curve& predicted, const std::vector<bool>& precise, int replicates,
-              const std::vector<double>& weights, const std::vector<double>& bias);
+/// Tests Σ weights_i y_i of rows against the same sum of predicted points, tests without what is measured. The errors
+/// of the predictions are fully correlated; the biases have one sign: |Σ weights_i bias_i| is tolerated. Points of
+/// weight 0 do not count.
+Test sum_test(const SeedRows& measured, const std::vector<Test>& points, const std::vector<double>& weights);
 
 }  // namespace periscope::judge

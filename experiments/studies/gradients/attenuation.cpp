@@ -33,25 +33,19 @@ std::optional<judge::Claim> claim_of(std::string_view placement) {
 
 /// Adds the slope per layer of a log norm that was measured at every layer; without a prediction the measured rate.
 template <class Place>
-void add_slope(const config::Config& config, const theory::Prediction& prediction, const std::string& name,
-               const judge::SeedRows& rows, Place place, Case& c) {
+void add_slope(const config::Config& config, const theory::Prediction& prediction, const std::string& name, Place place,
+               Case& c) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   constexpr std::size_t stride = std::is_same_v<Place, Signal> ? 2 : 1;
-  const Curve measured = c.measured["log_" + name] = rows.curve();
-  const std::vector<double> weights = slope_to_the_input(measured.value.size());
+  const judge::SeedRows& rows = c.rows.at("log_" + name);
+  const std::vector<double> weights = slope_to_the_input(rows.rows().front().size());
   judge::Test rate{.measured = rows.sum(weights), .predicted = {nan, nan}, .seeds = rows.seeds()};
   std::optional<judge::Claim> claim = claim_of(c.spec.model.placement.name);
   if (c.refusal.empty()) {
-    const Curve predicted = every(stride, log_norm(prediction.profile, place));
-    const std::vector<bool> precise = every(stride, log_norm_precise(prediction, place));
-    std::vector<double> bias;
-    for (std::size_t i = 0; i < measured.value.size(); ++i) {
-      bias.push_back(log_norm_bias(config, c.spec, prediction, 2 * i, variance_of(measured, i, rows.seeds())));
-    }
-    rate = judge::sum_test(rows, predicted, precise, prediction.replicates, weights, bias);
+    const std::vector<judge::Test> points = every(stride, log_norms(config, c.spec, prediction, place));
     // T22: half of the rate that G10 claims, so that it and none at all cannot both pass.
-    rate.limit = -0.5 * claimed_attenuation_rate();
-    c.predicted["log_" + name] = predicted;
+    rate = sum_of_logs(rows, points, weights, -0.5 * claimed_attenuation_rate());
+    c.predicted["log_" + name] = predicted_of(points);
     if (claim) claim->test = judge::test_of_claim(rate, claim->claimed);
   }
   c.tests[name + "_rate"] = {rate};
@@ -60,15 +54,15 @@ void add_slope(const config::Config& config, const theory::Prediction& predictio
 
 Case measure_rates(const Work& work, const StackSpec& spec, const StackSpec& overridden) {
   Case c{.spec = spec};
-  judge::SeedRows stream, down;
   work.measure(spec, fmt::format("qk_factor {:g}", spec.init.qk_factor), [&](const Reading& reading) {
-    stream.add(every(2, log_norm(reading.profile, Signal::x_out).value));
-    down.add(log_norm(reading.profile, Weight::down).value);
+    c.rows["log_stream"].add(every(2, log_norms(reading.profile, Signal::x_out)));
+    c.rows["log_down"].add(log_norms(reading.profile, Weight::down));
   });
+  c.average();
   const theory::Prediction prediction = work.predict(spec, overridden);
   c.refusal = prediction.refusal;
-  add_slope(work.config, prediction, "stream", stream, Signal::x_out, c);
-  add_slope(work.config, prediction, "down", down, Weight::down, c);
+  add_slope(work.config, prediction, "stream", Signal::x_out, c);
+  add_slope(work.config, prediction, "down", Weight::down, c);
   return c;
 }
 
@@ -108,11 +102,6 @@ void require_rate(const GradientConfig& config) {
                                      [](const StackSpec& spec) { return spec.init.qk_factor; });
 }
 
-Result run_attenuation(const GradientConfig& config, stacks::Progress& progress) {
-  return run_cases("attenuation", config, swept(config, config.stacks()), swept(config, config.predicted_stacks()),
-                   config.run.seeds + 1, progress, measure_rates);
-}
-
 }  // namespace
 
 double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
@@ -139,7 +128,8 @@ Experiment attenuation_experiment() {
                                     columns.specs()),
           .compared = [](const Profile& p) { return stream_and(p, Statistic::grad_sq, Weight::down); },
           .require = require_rate,
-          .run = run_attenuation,
+          .swept = swept,
+          .measure = measure_rates,
           .table = attenuation_table};
 }
 

@@ -23,6 +23,25 @@ constexpr Key<GradientConfig> keys[] = {
 };
 // clang-format on
 
+/// Judges the tests and claims of all cases together.
+void judge_together(const GradientConfig& config, std::vector<Case>& cases) {
+  std::vector<judge::Test*> theory, control;
+  std::vector<judge::Claim*> claims;
+  for (Case& c : cases) {
+    if (!c.refusal.empty()) continue;
+    for (auto& [name, tests] : c.tests) {
+      for (judge::Test& test : tests) (name == control_tests ? control : theory).push_back(&test);
+    }
+    for (auto& [name, claim] : c.claims) {
+      if (claim.test.seeds > 0) claims.push_back(&claim);
+    }
+  }
+  const judge::Options options{config.agreement.familywise_error, config.base.model.width};
+  judge::judge(theory, options);
+  judge::judge(control, options);
+  judge::judge(claims, config.agreement.familywise_error);
+}
+
 }  // namespace
 
 const Section<GradientConfig> gradients_section{"gradients", keys};
@@ -65,9 +84,24 @@ std::vector<double> last_down(const Profile& predicted) {
   return down == nullptr ? std::vector<double>() : std::vector{down->value.back()};
 }
 
-void push_back(Curve& curve, double value, double error) {
-  curve.value.push_back(value);
-  curve.standard_error.push_back(error);
+void push_back(Curve& curve, const judge::Estimate& point) {
+  curve.value.push_back(point.value);
+  curve.standard_error.push_back(point.error);
+}
+
+Curve predicted_of(const std::vector<judge::Test>& points) {
+  Curve curve;
+  for (const judge::Test& point : points) push_back(curve, point.predicted);
+  return curve;
+}
+
+judge::Test sum_of_logs(const judge::SeedRows& rows, std::vector<judge::Test> points,
+                        const std::vector<double>& weights, double limit) {
+  const Curve measured = rows.curve();
+  for (std::size_t i = 0; i < weights.size(); ++i) points[i].tolerated_bias += variance_of(measured, i, rows.seeds());
+  judge::Test test = judge::sum_test(rows, points, weights);
+  test.limit = limit;
+  return test;
 }
 
 double variance_of(const Curve& measured, std::size_t i, int seeds) {
@@ -75,9 +109,9 @@ double variance_of(const Curve& measured, std::size_t i, int seeds) {
 }
 
 double log_norm_bias(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
-                     std::size_t depth, double variance, bool of_attention) {
+                     std::size_t depth, bool of_attention) {
   const judge::WidthBias bias(spec, prediction.finite_width, config.agreement);
-  return 0.5 * bias.of_log_gradient(depth, of_attention) + variance + backward_allowance(format_of(config.run.dtype));
+  return 0.5 * bias.of_log_gradient(depth, of_attention) + backward_allowance(format_of(config.run.dtype));
 }
 
 double share_bias(double p, double bias_of_log, double variance) {
@@ -92,35 +126,20 @@ judge::Test Case::test(const std::string& name) const {
   return test == nullptr ? judge::Test{.measured = {nan, nan}, .predicted = {nan, nan}} : *test;
 }
 
-void judge_together(const GradientConfig& config, std::vector<Case>& cases) {
-  std::vector<judge::Test*> theory, control;
-  std::vector<judge::Claim*> claims;
-  for (Case& c : cases) {
-    if (!c.refusal.empty()) continue;
-    for (auto& [name, tests] : c.tests) {
-      for (judge::Test& test : tests) (name == control_tests ? control : theory).push_back(&test);
-    }
-    for (auto& [name, claim] : c.claims) {
-      if (claim.test.seeds > 0) claims.push_back(&claim);
-    }
-  }
-  const judge::Options options{config.agreement.familywise_error, config.base.model.width};
-  judge::judge(theory, options);
-  judge::judge(control, options);
-  judge::judge(claims, config.agreement.familywise_error);
-}
-
-Result run_cases(const std::string& name, const GradientConfig& config, const std::vector<StackSpec>& measured,
-                 const std::vector<StackSpec>& predicted, int tasks, stacks::Progress& progress,
-                 const Measure& measure) {
+Result run(const Experiment& experiment, const GradientConfig& config, stacks::Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   const Work work{config, *backend, progress};
-  progress.begin("gradients " + name, static_cast<std::int64_t>(measured.size()) * tasks);
+  const std::vector<StackSpec> measured = experiment.swept(config, config.stacks());
+  const std::vector<StackSpec> predicted = experiment.swept(config, config.predicted_stacks());
+  const std::size_t tasks =
+      experiment.values(config) * static_cast<std::size_t>(config.run.seeds + experiment.predictions);
+  progress.begin(experiment.name, static_cast<std::int64_t>(measured.size() * tasks));
   Result result;
   for (std::size_t i = 0; i < measured.size(); ++i) {
     progress.throw_if_stop_requested();
-    result.cases.push_back(measure(work, measured[i], predicted[i]));
+    result.cases.push_back(experiment.measure(work, measured[i], predicted[i]));
   }
+  experiment.combine(config, result);
   judge_together(config, result.cases);
   return result;
 }

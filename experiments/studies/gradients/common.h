@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "experiments/engine/judge/claims.h"
@@ -32,15 +33,20 @@ extern const Section<GradientConfig> gradients_section;
 /// Results of one stack, by the names of their columns.
 struct Case {
   StackSpec spec;
-  std::string refusal = {};  ///< why there is no prediction
+  std::string refusal = {};                          ///< why there is no prediction
+  std::map<std::string, judge::SeedRows> rows = {};  ///< measured, a row per seed
   std::map<std::string, Curve> measured = {}, predicted = {};
   std::map<std::string, std::vector<judge::Test>> tests = {};
   std::map<std::string, judge::Claim> claims = {};
   double limit_exponent = std::numeric_limits<double>::quiet_NaN();  ///< depth: theory's, at its greatest depths
   double identity_error = 0.0;  ///< identity path: largest ‖g − s − r‖/‖g‖
-  double identity_bound = 0.0;  ///< what rounding may make of that
+  double identity_bound = 0.0;  ///< bound of that by rounding
   bool has_gradient = true;     ///< false if a gradient is zero or not finite for some seed and depth
 
+  /// Fills `measured` with the means of `rows`.
+  void average() {
+    for (const auto& [name, by_seed] : rows) measured[name] = by_seed.curve();
+  }
   /// Returns the test that decides `name`, or one of NaN that was not checked if there is none.
   [[nodiscard]] judge::Test test(const std::string& name) const;
 };
@@ -67,6 +73,22 @@ void add_verdict(Columns& columns, const std::string& name, const std::string& r
 /// NAME, the claim's name in the ledger of claims, NAME_number, which it claims in `units`, and NAME_verdict.
 void add_claim(Columns& columns, const std::string& name, const std::string& row, const std::string& units);
 
+/// Measures and predicts the stacks of an experiment. Each seed and each prediction is a task of progress.
+struct Work {
+  const GradientConfig& config;
+  const Backend& backend;
+  stacks::Progress& progress;
+
+  /// As stacks::measure_stack. `factor` is added to the label of the task: "qk_factor 0.5".
+  SeedAverage measure(const StackSpec& spec, const std::string& factor,
+                      const std::function<void(const Reading&)>& on_seed) const;
+
+  /// Predicts the gradients of `overridden`, the stack `spec` with --theory-set, for the token ids and labels of the
+  /// seeds of `spec`. Unsupported also where the run's dtype cannot represent the prediction (out_of_range).
+  [[nodiscard]] theory::Prediction predict(const StackSpec& spec, const StackSpec& overridden,
+                                           theory::GradientPaths paths = theory::GradientPaths::all) const;
+};
+
 struct Experiment {
   std::string name;  ///< "gradients depth"
   std::string question;
@@ -76,8 +98,17 @@ struct Experiment {
   stacks::Compared compared;  ///< predicted numbers that are compared with what is measured
   bool over_depths = false;   ///< runs through gradients.layers
   bool decomposes = false;    ///< decomposes gradients by their paths
+  int predictions = 1;        ///< number of predictions of a measured stack
+  /// Returns the number of values at which a case is measured and predicted.
+  std::function<std::size_t(const GradientConfig&)> values = [](const GradientConfig&) { return 1; };
   std::function<void(const GradientConfig&)> require = [](const GradientConfig&) {};  ///< throws ConfigError
-  std::function<Result(const GradientConfig&, stacks::Progress&)> run;
+  /// Returns the stacks of the cases from those of the configuration.
+  std::function<std::vector<StackSpec>(const GradientConfig&, const std::vector<StackSpec>&)> swept =
+      [](const GradientConfig&, const std::vector<StackSpec>& all) { return all; };
+  /// Returns the case of a stack, as measured and as predicted.
+  std::function<Case(const Work&, const StackSpec&, const StackSpec&)> measure;
+  /// Called before the cases are judged.
+  std::function<void(const GradientConfig&, Result&)> combine = [](const GradientConfig&, Result&) {};
   std::function<std::string(const GradientConfig&, const Result&)> table;
 };
 
@@ -94,33 +125,8 @@ study::Outcome outcome_of(const Experiment& experiment, const GradientConfig& co
 /// The name of tests against a theory that is expected to be wrong; they are judged apart and fail nothing.
 inline const std::string control_tests = "without_scores_verdict";
 
-/// Judges the tests and claims of all cases together.
-void judge_together(const GradientConfig& config, std::vector<Case>& cases);
-
-/// What the stacks of an experiment are measured and predicted with. Each seed and each prediction is a task of
-/// progress.
-struct Work {
-  const GradientConfig& config;
-  const Backend& backend;
-  stacks::Progress& progress;
-
-  /// As stacks::measure_stack. `factor` is added to the label of the task: "qk_factor 0.5".
-  SeedAverage measure(const StackSpec& spec, const std::string& factor,
-                      const std::function<void(const Reading&)>& on_seed) const;
-
-  /// Theory's gradients of the stack `overridden`, which --theory-set may have changed, for the token ids and labels of
-  /// the run's seeds of the measured stack, `spec`. Unsupported too where the run's dtype cannot show what is predicted
-  /// (out_of_range).
-  [[nodiscard]] theory::Prediction predict(const StackSpec& spec, const StackSpec& overridden,
-                                           theory::GradientPaths paths = theory::GradientPaths::all) const;
-};
-
-/// Returns measure(work, spec, overridden) of every stack, as measured and as predicted, judged together. `tasks` is
-/// the number of tasks per stack.
-using Measure = std::function<Case(const Work&, const StackSpec&, const StackSpec&)>;
-Result run_cases(const std::string& name, const GradientConfig& config, const std::vector<StackSpec>& measured,
-                 const std::vector<StackSpec>& predicted, int tasks, stacks::Progress& progress,
-                 const Measure& measure);
+/// Measures, predicts and judges all cases of an experiment.
+Result run(const Experiment& experiment, const GradientConfig& config, stacks::Progress& progress);
 
 /// Returns how theory predicts gradients of a measured stack.
 theory::PredictionOptions prediction_options(const config::Config& config, const StackSpec& spec);
@@ -137,25 +143,41 @@ std::vector<double> stream_and(const Profile& predicted, Statistic statistic, Pl
 /// Returns the gradient of the last layer's W_down, or nothing if it is not predicted.
 std::vector<double> last_down(const Profile& predicted);
 
-/// log ‖∂loss/∂·‖ = ½ log_grad_sq of a place (a Signal or a Weight), measured or predicted.
+/// Returns measured log ‖∂loss/∂·‖ = ½ log_grad_sq of a place (a Signal or a Weight).
 template <class Place>
-Curve log_norm(const Profile& profile, Place place) {
-  Curve curve = *profile.find(Statistic::log_grad_sq, place);
-  for (double& v : curve.value) v *= 0.5;
-  for (double& e : curve.standard_error) e *= 0.5;
-  return curve;
+std::vector<double> log_norms(const Profile& profile, Place place) {
+  std::vector<double> logs = profile.find(Statistic::log_grad_sq, place)->value;
+  for (double& log : logs) log *= 0.5;
+  return logs;
 }
 
-/// Whether every point of that prediction has the standard error that was asked for.
+/// Returns the bias that T19 tolerates in the mean over seeds of a log norm at `depth`, half of that of log_grad_sq,
+/// less the variance of the log norm over seeds.
+double log_norm_bias(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
+                     std::size_t depth, bool of_attention = false);
+
+/// Returns the predicted log norms of a place as tests without what is measured, with their log_norm_bias.
 template <class Place>
-std::vector<bool> log_norm_precise(const theory::Prediction& prediction, Place place) {
+std::vector<judge::Test> log_norms(const config::Config& config, const StackSpec& spec,
+                                   const theory::Prediction& prediction, Place place) {
+  constexpr std::size_t sublayers = std::is_same_v<Place, Weight> ? 2 : 1;  // per entry
   const Curve& curve = *prediction.profile.find(Statistic::log_grad_sq, place);
-  std::vector<bool> precise;
+  std::vector<judge::Test> all;
   for (std::size_t i = 0; i < curve.value.size(); ++i) {
-    precise.push_back(theory::is_precise(prediction, Statistic::log_grad_sq, curve, i));
+    all.push_back({.predicted = {0.5 * curve.value[i], 0.5 * curve.standard_error[i]},
+                   .tolerated_bias = log_norm_bias(config, spec, prediction, sublayers * i),
+                   .replicates = prediction.replicates,
+                   .precise = theory::is_precise(prediction, Statistic::log_grad_sq, curve, i)});
   }
-  return precise;
+  return all;
 }
+
+/// judge::sum_test of log norms with a limit of the detectable error. The variance of a log norm over seeds adds to its
+/// tolerated bias.
+judge::Test sum_of_logs(const judge::SeedRows& rows, std::vector<judge::Test> points,
+                        const std::vector<double>& weights, double limit);
+
+Curve predicted_of(const std::vector<judge::Test>& points);
 
 /// Every stride-th entry: with 2 a curve over sublayers at attention, or at the layers' ends.
 template <class T>
@@ -168,15 +190,10 @@ inline Curve every(std::size_t stride, const Curve& sublayers) {
   return {every(stride, sublayers.value), every(stride, sublayers.standard_error)};
 }
 
-void push_back(Curve& curve, double value, double error);
+void push_back(Curve& curve, const judge::Estimate& point);
 
 /// Returns the variance over seeds behind entry i of a mean over seeds.
 double variance_of(const Curve& measured, std::size_t i, int seeds);
-
-/// The bias that T19 tolerates in the mean over seeds of a log norm at `depth`: half of that of log_grad_sq, and
-/// `variance`, that of the log norm over seeds.
-double log_norm_bias(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
-                     std::size_t depth, double variance, bool of_attention = false);
 
 /// Returns the tolerated bias of a share p = S/(S+V), from that of log(S/V) and the variance of p over seeds:
 /// dp = p(1−p) d log(S/V).

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/settings/theory_override.h"
@@ -17,21 +19,8 @@
 namespace periscope::gradients {
 namespace {
 
-using Rows = std::vector<std::vector<double>>;
-
-/// The result of a sweep of one placement: rows over factors, per seed, and what is predicted at every factor.
-struct Sweep {
-  StackSpec spec;
-  std::string refusal = {};
-  Rows log_gradient = {}, log_rms_a = {}, log_gain = {};
-  Curve gradient_predicted = {}, rms_a_predicted = {};
-  std::vector<bool> gradient_precise = {}, rms_a_precise = {};
-  std::vector<double> bias = {};  ///< that T19 tolerates in a log norm at the last layer
-  std::vector<int> replicates = {};
-};
-
-/// T14: what stands between the gradient of the stack's output and that of the last MLP's output a, from measured
-/// sizes: γ/rms of every norm's input on the way. The sum before a norm C is that of orthogonal parts.
+/// Returns the log of the factor between the gradients of the stack's output and of the last MLP's output a (T14), from
+/// measured sizes: γ/rms of the input of every norm between them. The sum before a norm C is that of orthogonal parts.
 double log_gain(const StackSpec& spec, const Profile& profile) {
   const ModelSpec& m = spec.model;
   const SublayerRule rule = m.rule(m.sublayers() - 1);
@@ -45,43 +34,39 @@ double log_gain(const StackSpec& spec, const Profile& profile) {
   return log;
 }
 
-Sweep sweep_of(const Work& work, StackSpec spec, StackSpec overridden) {
+/// Returns the sweep of one placement: rows over factors, and predictions at every factor.
+Case measure_sweep(const Work& work, StackSpec spec, StackSpec overridden) {
   const GradientConfig& config = work.config;
-  Sweep sweep{.spec = spec};
-  const auto seeds = static_cast<std::size_t>(config.run.seeds);
-  for (auto* rows : {&sweep.log_gradient, &sweep.log_rms_a, &sweep.log_gain}) rows->resize(seeds);
+  Case sweep{.spec = spec};
   for (const double factor : config.down_factors) {
     spec.init.down_factor = factor;
     overridden.init.down_factor = factor;
     std::size_t seed = 0;
     work.measure(spec, fmt::format("down_factor {:g}", factor), [&](const Reading& reading) {
       const Profile& p = reading.profile;
-      sweep.log_gradient[seed].push_back(log_norm(p, Weight::down).value.back());
-      sweep.log_rms_a[seed].push_back(0.5 * std::log(p.find(Statistic::second_moment, Signal::f_out)->value.back()));
-      sweep.log_gain[seed].push_back(log_gain(spec, p));
-      ++seed;
+      sweep.rows["log_gradient"].append(seed, log_norms(p, Weight::down).back());
+      sweep.rows["log_rms_a"].append(seed,
+                                     0.5 * std::log(p.find(Statistic::second_moment, Signal::f_out)->value.back()));
+      sweep.rows["log_gain"].append(seed++, log_gain(spec, p));
     });
     const theory::Prediction prediction = work.predict(spec, overridden);
     if (sweep.refusal.empty()) sweep.refusal = prediction.refusal;
     if (!sweep.refusal.empty()) continue;
-    const Curve gradient = log_norm(prediction.profile, Weight::down);
+    sweep.tests["log_gradient"].push_back(log_norms(config, sweep.spec, prediction, Weight::down).back());
     const Curve& a = *prediction.profile.find(Statistic::second_moment, Signal::f_out);
-    push_back(sweep.gradient_predicted, gradient.value.back(), gradient.standard_error.back());
-    push_back(sweep.rms_a_predicted, 0.5 * std::log(a.value.back()), 0.5 * a.standard_error.back() / a.value.back());
-    const auto last_layer = static_cast<std::size_t>(spec.model.sublayers() - 2);
-    sweep.bias.push_back(log_norm_bias(config, sweep.spec, prediction, last_layer, 0.0));
-    sweep.replicates.push_back(prediction.replicates);
-    sweep.gradient_precise.push_back(log_norm_precise(prediction, Weight::down).back());
-    sweep.rms_a_precise.push_back(theory::is_precise(prediction, Statistic::second_moment, a, a.value.size() - 1));
+    const double square = a.value.back();
+    sweep.tests["log_rms_a"].push_back(
+        {.predicted = {0.5 * std::log(square), 0.5 * a.standard_error.back() / square},
+         .precise = theory::is_precise(prediction, Statistic::second_moment, a, a.value.size() - 1)});
   }
   return sweep;
 }
 
-judge::SeedRows difference(const Rows& a, const Rows& b) {
+judge::SeedRows difference(const judge::SeedRows& a, const judge::SeedRows& b) {
   judge::SeedRows rows;
-  for (std::size_t s = 0; s < a.size(); ++s) {
-    std::vector<double> row;
-    for (std::size_t i = 0; i < a[s].size(); ++i) row.push_back(a[s][i] - b[s][i]);
+  for (std::size_t s = 0; s < a.rows().size(); ++s) {
+    std::vector<double> row = a.rows()[s];
+    std::ranges::transform(row, b.rows()[s], row.begin(), std::minus());
     rows.add(std::move(row));
   }
   return rows;
@@ -89,14 +74,15 @@ judge::SeedRows difference(const Rows& a, const Rows& b) {
 
 /// Returns the test of log rms a at which the ratio is 1. Without seeds, so that it is not judged, if the predicted
 /// ratio is 1 nowhere.
-judge::Test crossing_of(const Sweep& own, const judge::SeedRows& measured, const Case& c) {
+judge::Test crossing_of(const Case& own, const Case& c) {
   const Curve& ratio = c.predicted.at("log_ratio");
-  const std::vector<double>& rms_a = own.rms_a_predicted.value;
+  const std::vector<double>& rms_a = c.predicted.at("log_rms_a").value;
   const std::vector<judge::Test>& ratios = c.tests.at("verdict");
+  const std::vector<judge::Test>& sizes = own.tests.at("log_rms_a");
   const double predicted = first_crossing(rms_a, ratio.value);
   std::vector<double> crossings;
-  for (std::size_t s = 0; s < measured.rows().size(); ++s) {
-    crossings.push_back(first_crossing(own.log_rms_a[s], measured.rows()[s]));
+  for (std::size_t s = 0; s < c.rows.at("log_ratio").rows().size(); ++s) {
+    crossings.push_back(first_crossing(c.rows.at("log_rms_a").rows()[s], c.rows.at("log_ratio").rows()[s]));
   }
   // An error e of the log ratio moves the crossing by e divided by the curve's slope.
   std::size_t i = 0;
@@ -108,37 +94,36 @@ judge::Test crossing_of(const Sweep& own, const judge::SeedRows& measured, const
           .limit = ratios[i].limit,
           .seeds = std::isfinite(predicted) ? ratios[i].seeds : 0,
           .replicates = ratios[i].replicates,
-          .precise = ratios[i].precise && ratios[i + 1].precise && own.rms_a_precise[i] && own.rms_a_precise[i + 1]};
+          .precise = ratios[i].precise && ratios[i + 1].precise && sizes[i].precise && sizes[i + 1].precise};
 }
 
 bool crosses(const Case& c) { return c.test("log_crossing").seeds > 0; }
 
-Case compare(const config::Config& config, const Sweep& own, const Sweep& pre) {
-  const judge::SeedRows ratio = difference(own.log_gradient, pre.log_gradient);
-  judge::SeedRows rms_a;
-  for (const std::vector<double>& row : own.log_rms_a) rms_a.add(row);
+/// Returns the case of a placement's sweep over that of Pre-LN.
+Case compare(const config::Config& config, const Case& own, const Case& pre) {
+  const auto ratio_of = [&](const char* name) { return difference(own.rows.at(name), pre.rows.at(name)); };
   Case c{.spec = own.spec,
          .refusal = own.refusal.empty() ? pre.refusal : own.refusal,
-         .measured = {{"log_ratio", ratio.curve()},
-                      {"log_rms_a", rms_a.curve()},
-                      {"log_law", difference(own.log_gain, pre.log_gain).curve()}}};
+         .rows = {{"log_ratio", ratio_of("log_gradient")},
+                  {"log_rms_a", own.rows.at("log_rms_a")},
+                  {"log_law", ratio_of("log_gain")}}};
+  c.average();
   if (!c.refusal.empty()) return c;
-  c.predicted["log_rms_a"] = own.rms_a_predicted;
-  Curve& predicted = c.predicted["log_ratio"];
-  const Curve& measured = c.measured["log_ratio"];
-  for (std::size_t i = 0; i < measured.value.size(); ++i) {
-    push_back(predicted, own.gradient_predicted.value[i] - pre.gradient_predicted.value[i],
-              std::hypot(own.gradient_predicted.standard_error[i], pre.gradient_predicted.standard_error[i]));
+  for (std::size_t i = 0; i < c.measured["log_ratio"].value.size(); ++i) {
+    const judge::Test &top = own.tests.at("log_gradient")[i], &below = pre.tests.at("log_gradient")[i];
     // The limit is that of logarithms of squares; these are logarithms of norms, which are half as large.
-    c.tests["verdict"].push_back({.measured = judge::entry(measured, i),
-                                  .predicted = judge::entry(predicted, i),
-                                  .tolerated_bias = own.bias[i] + pre.bias[i],
+    c.tests["verdict"].push_back({.measured = judge::entry(c.measured["log_ratio"], i),
+                                  .predicted = {top.predicted.value - below.predicted.value,
+                                                std::hypot(top.predicted.error, below.predicted.error)},
+                                  .tolerated_bias = top.tolerated_bias + below.tolerated_bias,
                                   .limit = 0.5 * config.agreement.power_limits.log_grad_sq,
                                   .seeds = config.run.seeds,
-                                  .replicates = own.replicates[i],
-                                  .precise = own.gradient_precise[i] && pre.gradient_precise[i]});
+                                  .replicates = top.replicates,
+                                  .precise = top.precise && below.precise});
   }
-  c.tests["log_crossing"] = {crossing_of(own, ratio, c)};
+  c.predicted = {{"log_ratio", predicted_of(c.tests["verdict"])},
+                 {"log_rms_a", predicted_of(own.tests.at("log_rms_a"))}};
+  c.tests["log_crossing"] = {crossing_of(own, c)};
   return c;
 }
 
@@ -191,7 +176,7 @@ void judge_order(const GradientConfig& config, Result& result) {
 
 bool is_pre(const StackSpec& spec) { return spec.model.placement.name == "pre"; }
 
-/// "12.3 %", or that it is no number, as of a stack that diverged.
+/// "12.3 %", or "NaN" of a stack that diverged.
 std::string percent(double share) {
   if (!std::isfinite(share)) return judge::number_words(share);
   return share < 100.0 ? fmt::format("{:.1f} %", 100.0 * share) : fmt::format("{:.3g} %", 100.0 * share);
@@ -253,22 +238,14 @@ void require_ratios(const GradientConfig& config) {
                                      [](const StackSpec& spec) { return spec.init.down_factor; });
 }
 
-Result run_crossover(const GradientConfig& config, stacks::Progress& progress) {
-  std::vector<Sweep> sweeps;
-  const int tasks = static_cast<int>(config.down_factors.size()) * (config.run.seeds + 1);
-  const auto measure = [&](const Work& work, const StackSpec& spec, const StackSpec& overridden) {
-    sweeps.push_back(sweep_of(work, spec, overridden));
-    return Case{.spec = spec};
-  };
-  Result result = run_cases("crossover", config, config.stacks(), config.predicted_stacks(), tasks, progress, measure);
-  result.cases.clear();  // a case compares two stacks
-  const Sweep& pre = *std::ranges::find_if(sweeps, is_pre, &Sweep::spec);
-  for (const Sweep& own : sweeps) {
+/// Replaces the sweeps by their ratios to that of Pre-LN.
+void combine(const GradientConfig& config, Result& result) {
+  const std::vector<Case> sweeps = std::exchange(result.cases, {});
+  const Case& pre = *std::ranges::find_if(sweeps, is_pre, &Case::spec);
+  for (const Case& own : sweeps) {
     if (!is_pre(own.spec)) result.cases.push_back(compare(config, own, pre));
   }
-  judge_together(config, result.cases);
   judge_order(config, result);
-  return result;
 }
 
 }  // namespace
@@ -305,8 +282,10 @@ Experiment crossover_experiment() {
                 numbers.push_back(p.find(Statistic::second_moment, Signal::f_out)->value.back());
                 return numbers;
               },
+          .values = [](const GradientConfig& config) { return config.down_factors.size(); },
           .require = require_ratios,
-          .run = run_crossover,
+          .measure = measure_sweep,
+          .combine = combine,
           .table = crossover_table};
 }
 

@@ -17,7 +17,7 @@ namespace periscope::gradients {
 namespace {
 
 constexpr std::size_t late_points = 3;
-constexpr int deeper[] = {2, 4, 8, 16};  // theory goes on to these multiples of the greatest measured depth
+constexpr int deeper[] = {2, 4, 8, 16};  // theory's depths, in multiples of the greatest measured one
 // T22: half of the ½ by which G8's two laws differ, L⁰ of Post-LN and L^(−½) of Pre-LN.
 constexpr double exponent_power_limit = 0.25;
 
@@ -33,7 +33,7 @@ std::optional<judge::Claim> claim_of(const StackSpec& spec) {
   return std::nullopt;
 }
 
-/// Beyond the measured depths only the trend counts: fewer patterns will do.
+/// Predicts a depth beyond the measured ones from fewer patterns, as only the trend counts.
 theory::Prediction predict_deep(const Work& work, const StackSpec& spec, const StackSpec& overridden) {
   theory::PredictionOptions options = prediction_options(work.config, spec);
   options.most_samples = 256;
@@ -42,66 +42,52 @@ theory::Prediction predict_deep(const Work& work, const StackSpec& spec, const S
   return theory::predict(overridden, stacks::distinct_token_ids(spec, run.seed, run.seeds), options);
 }
 
-/// Fits the exponents of measured depths and theory's between its two greatest ones.
-void fit_exponents(const GradientConfig& config, const judge::SeedRows& rows,
-                   const std::vector<theory::Prediction>& predictions, Case& law) {
-  const Curve& measured = law.measured["log_gradient"];
-  Curve& predicted = law.predicted["log_gradient"];
-  std::vector<bool> precise;
-  for (const theory::Prediction& p : predictions) {
-    const Curve curve = log_norm(p.profile, Weight::down);
-    push_back(predicted, curve.value.back(), curve.standard_error.back());
-    precise.push_back(log_norm_precise(p, Weight::down).back());
+/// Fits the exponents of measured depths, and theory's between its two greatest ones. `points` has the predictions of
+/// theory_layers, or of the first of them.
+void fit_exponents(const GradientConfig& config, const std::vector<judge::Test>& points, Case& law) {
+  std::vector<double> x;
+  for (const int layers : config.layers) x.push_back(std::log(layers));
+  for (const auto& [name, from] : {std::pair("exponent", std::size_t{0}), {"late_exponent", x.size() - late_points}}) {
+    law.tests[name] = {
+        sum_of_logs(law.rows.at("log_gradient"), points, judge::slope_weights(x, from), exponent_power_limit)};
   }
-  std::vector<double> bias, x;
-  for (std::size_t i = 0; i < config.layers.size(); ++i) {
-    const auto last_layer = static_cast<std::size_t>(2 * (config.layers[i] - 1));
-    bias.push_back(log_norm_bias(config, at_depth(law.spec, config.layers[i]), predictions[i], last_layer,
-                                 variance_of(measured, i, config.run.seeds)));
-    x.push_back(std::log(config.layers[i]));
-  }
-  const auto exponent = [&](std::size_t from) {
-    judge::Test test =
-        judge::sum_test(rows, predicted, precise, predictions.front().replicates, judge::slope_weights(x, from), bias);
-    test.limit = exponent_power_limit;
-    return test;
-  };
-  law.tests["exponent"] = {exponent(0)};
-  law.tests["late_exponent"] = {exponent(x.size() - std::min(x.size(), late_points))};
+  law.predicted["log_gradient"] = predicted_of(points);
   const std::vector<int> layers = theory_layers(config);
-  if (predictions.size() < layers.size()) return;
+  if (points.size() < layers.size()) return;
   const std::size_t last = layers.size() - 1;
-  law.limit_exponent = (predicted.value[last] - predicted.value[last - 1]) /
+  law.limit_exponent = (points[last].predicted.value - points[last - 1].predicted.value) /
                        std::log(static_cast<double>(layers[last]) / layers[last - 1]);
 }
 
 Case measure_law(const Work& work, const StackSpec& spec, const StackSpec& overridden) {
   const GradientConfig& config = work.config;
   Case law{.spec = spec};
-  std::vector<std::vector<double>> by_seed(static_cast<std::size_t>(config.run.seeds));
-  std::vector<theory::Prediction> predictions;
+  std::vector<judge::Test> points;
+  const auto add = [&](const StackSpec& stack, const theory::Prediction& prediction) {
+    points.push_back(log_norms(config, stack, prediction, Weight::down).back());
+  };
   for (const int layers : config.layers) {
     const StackSpec stack = at_depth(spec, layers);
-    predictions.push_back(work.predict(stack, at_depth(overridden, layers)));
-    if (law.refusal.empty()) law.refusal = predictions.back().refusal;
+    const theory::Prediction prediction = work.predict(stack, at_depth(overridden, layers));
+    if (law.refusal.empty()) law.refusal = prediction.refusal;
+    if (law.refusal.empty()) add(stack, prediction);
     std::size_t seed = 0;
     work.measure(stack, fmt::format("{} layers", layers), [&](const Reading& reading) {
-      by_seed[seed++].push_back(log_norm(reading.profile, Weight::down).value.back());
+      law.rows["log_gradient"].append(seed++, log_norms(reading.profile, Weight::down).back());
     });
   }
-  judge::SeedRows rows;
-  for (std::vector<double>& row : by_seed) rows.add(std::move(row));
-  law.measured["log_gradient"] = rows.curve();
+  law.average();
   std::optional<judge::Claim> claim = claim_of(spec);
   if (law.refusal.empty()) {
     const std::vector<int> all = theory_layers(config);
     for (std::size_t i = config.layers.size(); i < all.size(); ++i) {
-      theory::Prediction deep = predict_deep(work, at_depth(spec, all[i]), at_depth(overridden, all[i]));
+      const StackSpec stack = at_depth(spec, all[i]);
+      const theory::Prediction deep = predict_deep(work, stack, at_depth(overridden, all[i]));
       // Unsupported for a stack that grows with depth: its limit is unknown, its exponents are not.
       if (!deep.refusal.empty() || !deep.gradient_refusal.empty()) break;
-      predictions.push_back(std::move(deep));
+      add(stack, deep);
     }
-    fit_exponents(config, rows, predictions, law);
+    fit_exponents(config, points, law);
     if (claim) {
       const judge::Test& late = law.tests["late_exponent"].front();
       claim->test = judge::test_of_claim(late, claim->claimed);
@@ -150,11 +136,6 @@ void require_depths(const GradientConfig& config) {
   }
 }
 
-Result run_depth(const GradientConfig& config, stacks::Progress& progress) {
-  const int tasks = static_cast<int>(config.layers.size()) * (config.run.seeds + 1);
-  return run_cases("depth", config, config.stacks(), config.predicted_stacks(), tasks, progress, measure_law);
-}
-
 }  // namespace
 
 std::vector<int> theory_layers(const GradientConfig& config) {
@@ -184,8 +165,9 @@ Experiment depth_experiment() {
                                     columns.specs()),
           .compared = last_down,
           .over_depths = true,
+          .values = [](const GradientConfig& config) { return config.layers.size(); },
           .require = require_depths,
-          .run = run_depth,
+          .measure = measure_law,
           .table = depth_table};
 }
 

@@ -20,8 +20,8 @@ static auto parts(GradientPathSizes& s) { return std::tie(s.total, s.skip, s.res
 
 namespace {
 
-/// Each side of g = s + r rounds by itself: per sublayer a chain of at most six matrix products or norms, each a sum
-/// over `longest` terms with a relative error of at most longest·ε, and 2L sublayers below one another.
+/// Both sides of g = s + r round separately: in each of 2L sublayers a chain of at most six matrix products or norms,
+/// each a sum over `longest` terms with a relative error of at most longest·ε.
 double rounding_bound(const StackSpec& spec, DType dtype) {
   const ModelSpec& m = spec.model;
   const int longest = std::max({m.width, m.query_width(), m.mlp_width, spec.input.tokens});
@@ -36,11 +36,9 @@ GradientPathSizes decompose_seed(const config::Config& config, const Backend& ba
                             stacks::label_ids(spec, seed));
 }
 
-using PathRows = std::map<std::string, judge::SeedRows>;
-
 /// Adds a seed: shares ‖s‖²/(‖s‖² + ‖r‖²) and log (‖s_i‖/‖g_2L‖) at depths 0 … 2L, ‖b_i‖/‖g_2L‖ at 0 … 2L−1. Returns
 /// the largest |‖s_i‖/‖g_2L‖ − 1|.
-double add(const GradientPathSizes& sizes, PathRows& rows, Case& c) {
+double add(const GradientPathSizes& sizes, Case& c) {
   std::vector<double> shares, logs, branches;
   double skip_change = 0.0;
   const double top = sizes.total.back();
@@ -51,9 +49,9 @@ double add(const GradientPathSizes& sizes, PathRows& rows, Case& c) {
     if (!(sizes.total[i] > 0.0) || !std::isfinite(sizes.total[i])) c.has_gradient = false;
   }
   for (const double b : sizes.branch) branches.push_back(std::sqrt(b / top));
-  rows["skip_share"].add(shares);
-  rows["log_skip"].add(logs);
-  rows["branch_term"].add(branches);
+  c.rows["skip_share"].add(shares);
+  c.rows["log_skip"].add(logs);
+  c.rows["branch_term"].add(branches);
   c.identity_error = larger(c.identity_error, sizes.error);
   return skip_change;
 }
@@ -66,26 +64,24 @@ void predict(const Work& work, const StackSpec& overridden, Case& c) {
   c.refusal = all.refusal;
   if (!c.refusal.empty()) return;
   const theory::Prediction skip = work.predict(c.spec, overridden, theory::GradientPaths::skip_only);
-  const Curve total_log = log_norm(all.profile, Signal::x_out);
-  const Curve skip_log = log_norm(skip.profile, Signal::x_out);
-  const std::vector<bool> total_precise = log_norm_precise(all, Signal::x_out);
-  const std::vector<bool> skip_precise = log_norm_precise(skip, Signal::x_out);
+  const std::vector<judge::Test> wholes = log_norms(config, c.spec, all, Signal::x_out);
+  const std::vector<judge::Test> skips = log_norms(config, c.spec, skip, Signal::x_out);
   const Curve& measured = c.measured["skip_share"];
-  for (std::size_t i = 0; i < total_log.value.size(); ++i) {
-    const double p = std::exp(2.0 * (skip_log.value[i] - total_log.value[i]));
-    const double p_error = 2.0 * p * std::hypot(skip_log.standard_error[i], total_log.standard_error[i]);
-    push_back(c.predicted["skip_share"], p, p_error);
-    push_back(c.predicted["log_skip"], skip_log.value[i] - skip_log.value.back(), skip_log.standard_error[i]);
-    if (i + 1 == total_log.value.size()) continue;
-    const double bias =
-        share_bias(p, 2.0 * log_norm_bias(config, c.spec, all, i, 0.0), variance_of(measured, i, config.run.seeds));
+  for (std::size_t i = 0; i < wholes.size(); ++i) {
+    const judge::Estimate &whole = wholes[i].predicted, &part = skips[i].predicted;
+    const double p = std::exp(2.0 * (part.value - whole.value));
+    const judge::Estimate share{p, 2.0 * p * std::hypot(part.error, whole.error)};
+    push_back(c.predicted["skip_share"], share);
+    push_back(c.predicted["log_skip"], {part.value - skips.back().predicted.value, part.error});
+    if (i + 1 == wholes.size()) continue;
+    const double bias = share_bias(p, 2.0 * wholes[i].tolerated_bias, variance_of(measured, i, config.run.seeds));
     c.tests["verdict"].push_back({.measured = judge::entry(measured, i),
-                                  .predicted = {p, p_error},
+                                  .predicted = share,
                                   .tolerated_bias = bias,
                                   .limit = config.agreement.power_limits.score_share,
                                   .seeds = config.run.seeds,
                                   .replicates = all.replicates,
-                                  .precise = total_precise[i] && skip_precise[i]});
+                                  .precise = wholes[i].precise && skips[i].precise});
   }
 }
 
@@ -104,13 +100,12 @@ judge::Claim claim_of(const Case& c, double skip_change) {
 Case decompose(const Work& work, const StackSpec& spec, const StackSpec& overridden) {
   const config::RunOptions& run = work.config.run;
   Case c{.spec = spec, .identity_bound = rounding_bound(spec, run.dtype)};
-  PathRows rows;
   double skip_change = 0.0;  // 0 if the skip path is the identity
   stacks::over_cached_seeds(
       "paths", spec, run, run.seeds, config::short_label(spec), work.progress,
       [&](std::uint64_t seed) { return decompose_seed(work.config, work.backend, spec, seed); },
-      [&](const GradientPathSizes& sizes) { skip_change = larger(skip_change, add(sizes, rows, c)); });
-  for (const auto& [name, of_name] : rows) c.measured[name] = of_name.curve();
+      [&](const GradientPathSizes& sizes) { skip_change = larger(skip_change, add(sizes, c)); });
+  c.average();
   predict(work, overridden, c);
   c.claims["claim"] = claim_of(c, skip_change);
   return c;
@@ -153,12 +148,6 @@ void require_one_stream(const GradientConfig& config) {
   }
 }
 
-/// One task per seed and two per stack: predictions of all paths and of the skip path.
-Result run_identity_path(const GradientConfig& config, stacks::Progress& progress) {
-  return run_cases("identity-path", config, config.stacks(), config.predicted_stacks(), config.run.seeds + 2, progress,
-                   decompose);
-}
-
 }  // namespace
 
 Experiment identity_path_experiment() {
@@ -186,8 +175,9 @@ Experiment identity_path_experiment() {
                                     std::move(all)),
           .compared = [](const Profile& p) { return stream_and(p, Statistic::score_share, Signal::A_out); },
           .decomposes = true,
+          .predictions = 2,  // of all paths and of the skip path
           .require = require_one_stream,
-          .run = run_identity_path,
+          .measure = decompose,
           .table = identity_path_table};
 }
 

@@ -32,8 +32,8 @@ void add_tests(const config::Config& config, const theory::Prediction& all, cons
   const int seeds = config.run.seeds;
   const Curve& log = c.measured["log_grad_sq"];
   const Curve& share = c.measured["score_share"];
-  // As `judge` does: where half the variance of one logarithm is 1 or more, few seeds see what its mean rests on, and
-  // allowances of first order in 1/width say nothing about any gradient of the stack.
+  // As `judge` does: where half the variance of a logarithm is 1 or more, its mean rests on rare seeds, and biases of
+  // first order in 1/width are meaningless for all gradients of the stack.
   bool wild = false;
   for (std::size_t i = 0; i < log.value.size(); ++i) {
     wild = wild || !(variance_of(log, i, seeds) < judge::largest_fluctuation);
@@ -41,7 +41,7 @@ void add_tests(const config::Config& config, const theory::Prediction& all, cons
   const double withdrawn = wild ? std::numeric_limits<double>::infinity() : 0.0;
   for (std::size_t i = 0; i < log.value.size(); ++i) {
     const double variance = variance_of(log, i, seeds) / 4.0;
-    const double bias = withdrawn + 2.0 * log_norm_bias(config, c.spec, all, i, variance);
+    const double bias = withdrawn + 2.0 * (log_norm_bias(config, c.spec, all, i) + variance);
     c.tests["verdict"].push_back(
         test_of(log, c.predicted["log_grad_sq"], i, config, all, Statistic::log_grad_sq, bias));
     c.tests[control_tests].push_back(test_of(log, c.predicted["log_grad_sq_without_scores"], i, config, without_scores,
@@ -49,7 +49,7 @@ void add_tests(const config::Config& config, const theory::Prediction& all, cons
   }
   const Curve& predicted = c.predicted["score_share"];
   for (std::size_t l = 0; l < share.value.size(); ++l) {
-    const double bias_of_log = 2.0 * log_norm_bias(config, c.spec, all, 2 * l, 0.0, true);
+    const double bias_of_log = 2.0 * log_norm_bias(config, c.spec, all, 2 * l, true);
     const double bias = share_bias(predicted.value[l], bias_of_log, variance_of(share, l, seeds));
     c.tests["share_verdict"].push_back(
         test_of(share, predicted, l, config, all, Statistic::score_share, bias + judge::share_floor + withdrawn));
@@ -101,12 +101,6 @@ std::string score_path_table(const GradientConfig&, const Result& result) {
          "verdicts count.\n";
 }
 
-/// One task per seed and two per stack: predictions with the score path and without.
-Result run_score_path(const GradientConfig& config, stacks::Progress& progress) {
-  return run_cases("score-path", config, config.stacks(), config.predicted_stacks(), config.run.seeds + 2, progress,
-                   measure_shares);
-}
-
 }  // namespace
 
 Experiment score_path_experiment() {
@@ -128,7 +122,8 @@ Experiment score_path_experiment() {
                                      {"layer", Type::integer, "1", "layer, from 0"}},
                                     columns.specs()),
           .compared = [](const Profile& p) { return stream_and(p, Statistic::score_share, Signal::A_out); },
-          .run = run_score_path,
+          .predictions = 2,  // with the score path and without
+          .measure = measure_shares,
           .table = score_path_table};
 }
 

@@ -15,10 +15,10 @@
 namespace periscope::gradients {
 namespace {
 
-/// Adds up the need of every value that the experiment runs through.
+/// Returns the memory estimate of all values that the experiment runs through.
 stacks::MemoryEstimate memory_of(const Experiment& experiment, const GradientConfig& config) {
   const int threads = study::threads_of(config.run);
-  constexpr int beyond = 16;  // times the greatest depth: how far theory goes on
+  constexpr int beyond = 16;  // times the greatest depth: theory's deepest stack
   const int deepest = experiment.over_depths ? std::ranges::max(config.layers) : 0;
   stacks::MemoryEstimate all;
   for (StackSpec spec : config.predicted_stacks()) {
@@ -29,7 +29,7 @@ stacks::MemoryEstimate memory_of(const Experiment& experiment, const GradientCon
     if (experiment.over_depths) spec.model.layers = deepest;
     config::RunOptions run = config.run;
     if (experiment.decomposes) run.weights = config::WeightsChoice::dense;
-    // What decomposes gradients keeps every signal and its gradient.
+    // A decomposition keeps every signal and its gradient.
     all.then(stacks::reading_memory(spec, run, run.seeds, threads, experiment.decomposes ? 2.0 : 0.0));
   }
   return all;
@@ -65,7 +65,7 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
           .memory = memory_of(experiment, config),
           .run = [config, &experiment](stacks::Progress& progress) -> study::Outcome {
             stacks::require_override_is_seen(config, experiment.name, false, experiment.compared);
-            const Result result = experiment.run(config, progress);
+            const Result result = gradients::run(experiment, config, progress);
             study::Outcome outcome = outcome_of(experiment, config, result);
             outcome.table += fmt::format("in the regime {}.\n", stacks::in_one_line(regime_of(experiment, config)));
             outcome.table += config::override_lines(config);
