@@ -15,14 +15,9 @@
 namespace periscope::training {
 namespace {
 
-enum File : std::size_t { initial, final_weights, batches, steps, configuration, windows };
-/// The names of the files; the last one is that of the windows.
-std::vector<std::string> file_names(bool with_windows) {
-  std::vector<std::string> names{"initial.safetensors", "final.safetensors", "batches.safetensors", "steps.safetensors",
-                                 "config.json"};
-  if (with_windows) names.emplace_back("windows.safetensors");
-  return names;
-}
+enum File : std::size_t { initial, final_weights, batches, steps, windows, configuration };
+const std::vector<std::string> file_names{"initial.safetensors", "final.safetensors",   "batches.safetensors",
+                                          "steps.safetensors",   "windows.safetensors", "config.json"};
 
 void write_tokens(const Backend& ops, const std::vector<std::int64_t>& shape, const std::vector<int>& tokens,
                   OutputFile& output) {
@@ -106,8 +101,7 @@ void require_one_run(const TrainConfig& config, const std::string& folder) {
   }
 }
 
-Dump::Dump(const std::string& folder, bool overwrite, bool with_windows)
-    : with_windows_(with_windows), files_(folder, file_names(with_windows), overwrite) {}
+Dump::Dump(const std::string& folder, bool overwrite) : files_(folder, file_names, overwrite) {}
 
 void Dump::write(const Backend& ops, const TrainedCell& trained, const Corpus& corpus) {
   const TrainCell& cell = trained.cell;
@@ -118,10 +112,8 @@ void Dump::write(const Backend& ops, const TrainedCell& trained, const Corpus& c
   const int length = cell.spec.input.tokens + 1;
   write_tokens(ops, {train.steps, train.batch, length}, all_batches(cell, corpus), files_.file(batches));
   write_steps(ops, trained.history, files_.file(steps));
-  if (with_windows_) {
-    const Windows windows_read = held_out(corpus, length, train.record_sequences);
-    write_tokens(ops, {train.record_sequences, length}, windows_read.tokens, files_.file(windows));
-  }
+  const Windows windows_read = held_out(corpus, length, train.record_sequences);
+  write_tokens(ops, {train.record_sequences, length}, windows_read.tokens, files_.file(windows));
   nlohmann::ordered_json resolved = config::resolved_json(cell.spec);
   resolved["train"] = config::section_json(train_section, cell.train);
   files_.file(configuration).write_at(0, config::json_text(resolved, 2) + "\n");

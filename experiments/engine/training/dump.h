@@ -24,18 +24,17 @@ void write_weights(const Backend& ops, const ResidentWeights::Parameters& parame
                    OutputFile& output);
 
 /// Writes the files with which another program can train the same stack: config.json, initial.safetensors and
-/// final.safetensors (names as in `propagate --dump`), batches.safetensors (`tokens` [steps, batch, T + 1]) and
-/// steps.safetensors (`loss`, `grad_norm` [steps]), numbers in f64; `with_windows` also windows.safetensors, the
-/// held-out windows that records read (`tokens` [record_sequences, T + 1]).
+/// final.safetensors (names as in `propagate --dump`), batches.safetensors (`tokens` [steps, batch, T + 1]),
+/// steps.safetensors (`loss`, `grad_norm` [steps]) and windows.safetensors, the held-out windows that records read
+/// (`tokens` [record_sequences, T + 1]). Numbers are f64.
 class Dump {
  public:
   /// For a configuration of one run. Throws as OutputFolder.
-  Dump(const std::string& folder, bool overwrite, bool with_windows = false);
+  Dump(const std::string& folder, bool overwrite);
   /// Writes the files of the run.
   void write(const Backend& ops, const TrainedCell& trained, const Corpus& corpus);
 
  private:
-  bool with_windows_;
   OutputFolder files_;
 };
 

@@ -51,9 +51,8 @@ stacks::MemoryEstimate memory_of(const Run& r) {
 study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
   const theory::FirstStepsInput input = prediction_input(r.config, r.corpus);
   require_override_is_seen(r.config, input);
-  // What this very run was writing when it ended may be there.
-  if (!r.own.dump.empty())
-    r.dump.emplace(r.own.dump, r.force || stacks::find_cached<bool>(progress, r.writing()), true);
+  // A resumed run may overwrite what it was writing when it ended.
+  if (!r.own.dump.empty()) r.dump.emplace(r.own.dump, r.force || stacks::find_cached<bool>(progress, r.writing()));
   // The states of a run without --dump have no weights, which a dump would miss.
   const training::SavedStates kept{
       .folder = progress.task_cache() == nullptr ? "" : progress.task_cache()->folder(),

@@ -24,8 +24,8 @@ struct TrainFlags {
 const std::vector<study::Flag<TrainFlags>> flags{
     {"corpus", &TrainFlags::corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus"},
     {"dump", &TrainFlags::dump,
-     "Folder for the batches, the weights before and after, and every step's loss, in f64; one placement and one "
-     "seed"},
+     "Folder for the batches, the held-out windows, the weights before and after, and every step's loss, in f64; one "
+     "placement and one seed"},
     {"export", &TrainFlags::export_to,
      "Folder for the trained models, each in a folder of its own: Hugging Face's layout where a family computes the "
      "same"},
@@ -78,7 +78,7 @@ void open_folders(Run& r, const std::vector<training::TrainCell>& cells) {
 
 study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
   const std::vector<training::TrainCell> cells = training::cells_of(r.config);
-  // What this very run was writing when it ended may be there.
+  // A resumed run may overwrite what it was writing when it ended.
   r.overwrite = r.force || stacks::find_cached<bool>(progress, r.writing());
   open_folders(r, cells);
   const training::SavedStates kept{.folder = progress.task_cache() == nullptr ? "" : progress.task_cache()->folder(),
