@@ -48,11 +48,11 @@ TEST_CASE("predictions are cached: a resumed run computes none again, and has th
   const config::Config config = small_config();
   const cache::Cache tasks(folder.path(), "test", config::resolved(config));
   Counting progress(&tasks);
-  const std::vector<stacks::StackResult> first = stacks::confront(config, "test", progress).stacks;
+  const std::vector<stacks::StackResult> first = stacks::confront(config, "test", progress);
   CHECK(progress.computed == 2 * 4);
   CHECK(progress.restored == 0);
   Counting resumed(&tasks);
-  const std::vector<stacks::StackResult> again = stacks::confront(config, "test", resumed).stacks;
+  const std::vector<stacks::StackResult> again = stacks::confront(config, "test", resumed);
   CHECK(resumed.computed == 0);
   CHECK(resumed.restored == 2 * 4);
   REQUIRE(again.size() == first.size());

@@ -76,7 +76,7 @@ TEST_CASE("the gradient of W_o behind gates is that of simulated stacks") {
     gradients::GradientConfig config = small({"pre"});
     config.base.model.layers = 2;
     config.base.model.attention_gate = gate;
-    const stacks::StackResult stack = stacks::confront(config, "propagate", unseen).stacks.at(0);
+    const stacks::StackResult stack = stacks::confront(config, "propagate", unseen).at(0);
     CHECK(stack.judged.verdict != judge::Verdict::disagrees);
     const Profile& measured = stack.measurement.value().profile;
     for (std::size_t layer = 0; layer < 2; ++layer) {
