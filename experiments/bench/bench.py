@@ -127,7 +127,7 @@ def training(args):
     for shape in TRAINED:
         rates, memory = {}, {}
         for _ in range(args.repeats):
-            programs = {"Periscope": ([args.build / "experiments" / "training_rate"], {})}
+            programs = {"Periscope": ([args.build / "experiments" / "stack_seconds", "train"], {})}
             for mode in ("eager", "compiled") if args.peer else ():
                 programs[f"PyTorch, {mode}"] = ([args.peer, PEERS / "train_pytorch.py"], {"mode": mode})
             for name, (program, more) in programs.items():

@@ -15,10 +15,11 @@
 #include "experiments/engine/study/study.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
+#include "sim/train/trainer.h"
 
 /// Measures the time and the memory of a stack of the 3.2B preset's layers, as `propagate` measures it, without theory:
 /// Peri-LN with a final norm, Gaussian input, statistics read at every site; and, in the same run, the rate of a large
-/// product. Prints one line of JSON.
+/// product. `train` measures instead how many tokens a second are trained on. Prints one line of JSON.
 namespace periscope::bench {
 namespace {
 
@@ -49,7 +50,6 @@ struct Times {
 };
 
 ordered_json measured(const StackSpec& spec, const config::RunOptions& run, int repeats) {
-  omp_set_num_threads(run.threads);
   const std::unique_ptr<Backend> ops = make_backend(run.device);
   const int rows = ops->device() == Device::host ? 1024 : 8192;
   const Tensor x = ops->normal(rows, spec.model.width, run.dtype, {1, 0, Stream{1}}, 1.0);
@@ -76,6 +76,39 @@ ordered_json measured(const StackSpec& spec, const config::RunOptions& run, int 
           {"cpu", study::cpu_name()}};
 }
 
+/// Training as `train` does it: Peri-LN with SwiGLU and RoPE, f32, on the synthetic language.
+struct Training {
+  int layers = 12;
+  int width = 96;
+  int heads = 6;
+};
+
+ordered_json trained(const Training& shape) {
+  constexpr int tokens = 64, batch = 16, steps = 60, warm_up = 10;
+  StackSpec spec;
+  ModelSpec& m = spec.model;
+  m.layers = shape.layers;
+  m.width = shape.width;
+  m.heads = m.kv_heads = shape.heads;
+  m.head_dim = shape.width / shape.heads;
+  m.mlp_width = 4 * shape.width;
+  m.vocab = 256;
+  spec.input.kind = InputKind::tokens;
+  spec.input.tokens = tokens;
+  spec.input.second_moment = 4e-4;
+  validate(spec);
+  TrainSpec train;
+  train.batch = batch;
+  train.steps = steps + warm_up;
+  const std::unique_ptr<Backend> ops = make_backend("cpu");
+  const Corpus corpus(train.corpus, train.validation, tokens + 1, m.vocab);
+  Trainer trainer(*ops, spec, train, corpus, 0, DType::f32);
+  for (int i = 0; i < warm_up; ++i) (void)trainer.step();
+  std::vector<double> seconds = seconds_of_each(steps, [&] { (void)trainer.step(); });
+  std::ranges::nth_element(seconds, seconds.begin() + (steps - 1) / 2);
+  return {{"tokens_per_second", batch * tokens / seconds[(steps - 1) / 2]}, {"peak_bytes", peak_memory()}};
+}
+
 int run(int argc, char** argv) {
   StackSpec spec;
   ModelSpec& m = spec.model;
@@ -100,7 +133,18 @@ int run(int argc, char** argv) {
   app.add_option("--dtype", dtype);
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
   app.add_option("--repeats", repeats, "Timed repeats; if several, one more comes first")->check(CLI::PositiveNumber);
+  Training training;
+  CLI::App* train = app.add_subcommand("train", "Tokens per second of training instead, f32 on the CPU");
+  train->add_option("--layers", training.layers)->check(CLI::PositiveNumber)->capture_default_str();
+  train->add_option("--width", training.width)->check(CLI::PositiveNumber)->capture_default_str();
+  train->add_option("--heads", training.heads)->check(CLI::PositiveNumber)->capture_default_str();
+  train->add_option("--threads", options.threads)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
+  omp_set_num_threads(options.threads);
+  if (train->parsed()) {
+    fmt::print("{}\n", trained(training).dump());
+    return 0;
+  }
   validate(spec);
   options.backward = way == "backward";
   options.weights = weights == "dense" ? config::WeightsChoice::dense : config::WeightsChoice::matrix_free;

@@ -68,7 +68,7 @@ class Driver(unittest.TestCase):
 
     def test_programs_reject_what_they_cannot_measure(self):
         for program, flags in (("stack_seconds", ["--tokens", "0"]), ("stack_seconds", ["--dtype", "f8"]),
-                               ("stack_seconds", ["--device", "tpu"]), ("training_rate", ["--width", "0"])):
+                               ("stack_seconds", ["--device", "tpu"]), ("stack_seconds", ["train", "--width", "0"])):
             done = subprocess.run([BUILD / "experiments" / program, *flags], capture_output=True, text=True)
             self.assertEqual((done.stdout, done.returncode != 0), ("", True), flags)
 
