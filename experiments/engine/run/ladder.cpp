@@ -44,7 +44,7 @@ StackSpec at_infinite_width(const StackSpec& overridden, int largest) {
                     fewest_times, largest, hidden > 1.0 ? "model.mlp_width" : "model.width",
                     static_cast<long>(largest * std::max(1.0, hidden)) * fewest_times, widest_width));
   }
-  return config::at_width(overridden, largest * times, "ladder.widths");
+  return config::at_width(overridden, largest * times);
 }
 
 // clang-format off
@@ -185,7 +185,7 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   }
   for (const int width : config.widths) {
     std::vector<RunningMoments> means(all.size());
-    const StackSpec here = config::at_width(spec, width, "ladder.widths");
+    const StackSpec here = config::at_width(spec, width);
     const std::string label = fmt::format("{} at width {}", name, width);
     const config::RunOptions run = run_at(config, width);
     measure_stack(backend, here, run, config.width_seeds, label, progress, [&](const Reading& reading) {
@@ -243,7 +243,7 @@ void require_limit(const LadderConfig& config) {
                             [](const StackSpec& spec) { return spec.model.width; });
   for (const auto& all : {config.stacks(), config.predicted_stacks()}) {
     for (const StackSpec& spec : all) {
-      for (const int width : config.widths) config::at_width(spec, width, "ladder.widths");
+      for (const int width : config.widths) config::at_width(spec, width);
     }
   }
   for (const StackSpec& overridden : config.predicted_stacks())

@@ -161,15 +161,14 @@ MemoryEstimate stacks_memory(const config::Config& config, bool at_width, bool m
   return all;
 }
 
-MemoryEstimate widths_memory(const config::Config& config, const std::vector<int>& widths, std::string_view list,
-                             int seeds, int threads) {
+MemoryEstimate widths_memory(const config::Config& config, const std::vector<int>& widths, int seeds, int threads) {
   MemoryEstimate all;
   for (const int width : widths) {
     for (const StackSpec& spec : config.predicted_stacks()) {
-      all.then(limit_memory(config::at_width(spec, width, list), config.run.backward, threads));
+      all.then(limit_memory(config::at_width(spec, width), config.run.backward, threads));
     }
     for (const StackSpec& spec : config.stacks()) {
-      all.then(reading_memory(config::at_width(spec, width, list), config.run, seeds, threads));
+      all.then(reading_memory(config::at_width(spec, width), config.run, seeds, threads));
     }
   }
   return all;

@@ -59,10 +59,9 @@ MemoryEstimate gram_memory(const ModelSpec& model);
 /// readings.
 MemoryEstimate stacks_memory(const config::Config& config, bool at_width, bool measures, int threads);
 
-/// Predictions and readings of every stack at every width of the key `list`. Throws ConfigError for a width that no
-/// whole number of heads has.
-MemoryEstimate widths_memory(const config::Config& config, const std::vector<int>& widths, std::string_view list,
-                             int seeds, int threads);
+/// Predictions and readings of every stack at every width. Throws ConfigError for a width that no whole number of heads
+/// has.
+MemoryEstimate widths_memory(const config::Config& config, const std::vector<int>& widths, int seeds, int threads);
 
 /// Bytes that this process may still use: the least of the machine's available memory and what the limits of its
 /// control groups and address space leave. Infinity if none of them can be read.

@@ -39,12 +39,12 @@ std::pair<std::string_view, std::string> largest_key(const StackSpec& spec, cons
   return {key, is_expression ? fmt::format("\"{}\"", shortened(init.residual.text())) : fmt::format("{:g}", value)};
 }
 
-int in_proportion(std::string_view key, std::string_view list, int value, int width, int base_width) {
+int in_proportion(std::string_view key, int value, int width, int base_width) {
   constexpr long most = 1 << 20;
   const long scaled = static_cast<long>(value) * width;
   if (scaled % base_width != 0 || scaled / base_width > most) {
-    throw ConfigError(fmt::format("{}: at width {} {} would be {}/{}; expected a whole number, at most {}", list, width,
-                                  key, scaled, base_width, most));
+    throw ConfigError(fmt::format("ladder.widths: at width {} {} would be {}/{}; expected a whole number, at most {}",
+                                  width, key, scaled, base_width, most));
   }
   return static_cast<int>(scaled / base_width);
 }
@@ -78,11 +78,11 @@ void require_single_additions(const std::vector<StackSpec>& stacks, std::string_
   }
 }
 
-StackSpec at_width(StackSpec spec, int width, std::string_view key) {
+StackSpec at_width(StackSpec spec, int width) {
   ModelSpec& m = spec.model;
-  m.heads = in_proportion("model.heads", key, m.heads, width, m.width);
-  m.kv_heads = in_proportion("model.kv_heads", key, m.kv_heads, width, m.width);
-  m.mlp_width = in_proportion("model.mlp_width", key, m.mlp_width, width, m.width);
+  m.heads = in_proportion("model.heads", m.heads, width, m.width);
+  m.kv_heads = in_proportion("model.kv_heads", m.kv_heads, width, m.width);
+  m.mlp_width = in_proportion("model.mlp_width", m.mlp_width, width, m.width);
   m.width = width;
   validate(spec);
   return spec;

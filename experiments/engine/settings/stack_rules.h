@@ -18,8 +18,8 @@ bool has_single_additions(const ModelSpec& model);
 void require_single_additions(const std::vector<StackSpec>& stacks, std::string_view why);
 
 /// Returns the stack at another width: the same head_dim, with heads, kv_heads and mlp_width in proportion. Throws
-/// ConfigError, which names `key`, if these would not be whole numbers.
-StackSpec at_width(StackSpec spec, int width, std::string_view key);
+/// ConfigError, which names ladder.widths, if these would not be whole numbers.
+StackSpec at_width(StackSpec spec, int width);
 
 /// Throws ConfigError that names the key if an initial weight or an entry of the input may be too large for `dtype`.
 void require_finite_weights(const StackSpec& spec, DType dtype);

@@ -32,8 +32,7 @@ stacks::MemoryEstimate memory_of(const PowerList& list) {
   for (const PowerConfig& listed : list.configs) {
     add(listed.config, true);
     if (!listed.ladder) continue;
-    all.then(stacks::widths_memory(listed.config, listed.config.widths, "ladder.widths", listed.config.width_seeds,
-                                   threads));
+    all.then(stacks::widths_memory(listed.config, listed.config.widths, listed.config.width_seeds, threads));
   }
   for (const WrongTheory& theory : list.theories) add(theory.overridden, false);
   return all;

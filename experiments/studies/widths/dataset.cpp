@@ -150,7 +150,7 @@ dataset::Dataset dataset_of(const stacks::LadderConfig& config, const stacks::La
   builder.put("inverse_width", grid);
   std::vector<std::string_view> weights;
   for (const int width : result.widths) {
-    weights.push_back(stacks::weights_used(config::at_width(config.base, width, "ladder.widths"), config.run));
+    weights.push_back(stacks::weights_used(config::at_width(config.base, width), config.run));
   }
   builder.put("weights", weights);
   std::vector<std::string> names;

@@ -17,8 +17,7 @@ Job resolve_ladder(const Request& request) {
           .run_options = config.run,
           .resolved = config::resolved(config).add(stacks::ladder_section, config),
           .overridden = config::override_json(config),
-          .memory = stacks::widths_memory(config, config.widths, "ladder.widths", config.width_seeds,
-                                          study::threads_of(config.run)),
+          .memory = stacks::widths_memory(config, config.widths, config.width_seeds, study::threads_of(config.run)),
           .run = [config](stacks::Progress& progress) -> Outcome {
             const stacks::LadderResult result = stacks::run_ladder(config, progress);
             const std::vector<ladder::Convergence> convergence =
