@@ -19,6 +19,11 @@ constexpr std::size_t longest_word = 32;  ///< a longer one may be broken anywhe
 /// Whether a byte of UTF-8 begins a character.
 bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
 
+/// Columns of a terminal that UTF-8 text takes, without escape sequences for colours.
+std::size_t printed_width(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(without_colours(text), begins_character));
+}
+
 /// The words of a line, with those that stay together in one piece.
 std::vector<std::string> pieces_of(std::string_view line) {
   const auto binds = [](std::string_view word) {
@@ -58,10 +63,6 @@ std::size_t narrowest(std::string_view cell) {
 }
 
 }  // namespace
-
-std::size_t printed_width(std::string_view text) {
-  return static_cast<std::size_t>(std::ranges::count_if(without_colours(text), begins_character));
-}
 
 TextTable::TextTable(const std::vector<std::string>& titles) {
   Row header{{}, false};

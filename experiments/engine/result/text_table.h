@@ -42,9 +42,6 @@ class TextTable {
   std::vector<Row> rows_;
 };
 
-/// Columns of a terminal that UTF-8 text takes, without escape sequences for colours.
-std::size_t printed_width(std::string_view text);
-
 /// One line as several of at most `width` columns, broken at spaces, but not next to "±", "/", "=" or "≤", and within a
 /// word that is longer than a line. A line that fits is unchanged.
 /// All lines but the first have `later` columns, if that is given.
