@@ -143,7 +143,7 @@ class IncludeRules(unittest.TestCase):
                    "experiments/studies/verify/verify.cpp": '#include "experiments/app/options.h"\n',
                    "experiments/studies/verify/study.cpp": (
                        '#include "experiments/app/options.h"\n#include <CLI/CLI.hpp>\n'),
-                   "experiments/engine/run/available_memory.cpp": "#include <csignal>\n",
+                   "experiments/engine/run/memory_estimate.cpp": "#include <csignal>\n",
                    "experiments/app/command.cpp": '#include "experiments/app/tools/list.h"\n',
                    "experiments/studies/probe/run.cpp": (
                        '#include "experiments/studies/studies.h"\nvoid f() { fmt::print("x"); }\n'),
