@@ -23,13 +23,10 @@ SWEEPS = (
 )
 
 
-def _sweeps(ds: xr.Dataset) -> list[tuple[str, str, str, bool]]:
-    return [sweep for sweep in SWEEPS if sweep[0] in array(ds, "study")]
-
-
 @groups.kind("figure-3-rates", "final loss over the learning rate",
              coordinates("group") | on("group", "lr", "final_loss_mean", "final_loss_stderr")
-             | on("group seed", "diverged_at"), _sweeps)  # fmt: skip
+             | on("group seed", "diverged_at"),
+             lambda ds: [sweep for sweep in SWEEPS if sweep[0] in array(ds, "study")])  # fmt: skip
 def rates(ds: xr.Dataset, present: list[tuple[str, str, str, bool]]) -> style.Page:
     figure, panels = style.small_multiples(len(present), 2.3, "Learning rate", "Final training loss (nat)",
                                            style.threes(len(present)), style.PAGE, sharey=True)  # fmt: skip

@@ -220,12 +220,10 @@ void add_run(nb::module_& module) {
       .def_ro("seconds_left", &Snapshot::seconds_left)
       .def_ro("said", &Snapshot::said);
   nb::class_<Result>(module, "Result", "What a study found.")
-      .def_prop_ro("study", [](const Result& r) { return r.study->name; })
       .def_prop_ro(
           "file", [](const Result& r) { return r.job->file; }, "Name of the result's file; empty for none.")
       .def_prop_ro("json_file", [](const Result& r) { return r.study->json_file; })
       .def_prop_ro("out", [](const Result& r) { return r.job->run_options.out; })
-      .def_prop_ro("has_data", [](const Result& r) { return r.outcome.data.has_value(); })
       .def_prop_ro("exit_code", [](const Result& r) { return static_cast<int>(r.outcome.code); })
       .def_prop_ro("table",
                    [](const Result& r) {

@@ -97,7 +97,8 @@ def results(
         **({} if model is None else {"model": model}),
         **_common(common),
     )
-    with _shown(progress) as on_progress:
+    shown: AbstractContextManager[Any] = bar() if progress is True else nullcontext(progress or None)
+    with shown as on_progress:
         on_record = None if callback is None else lambda record: callback(Record(**record))
         result = _periscope.run(name, asked, on_progress, on_record)
         ds = _finished(result, on_progress)
@@ -191,9 +192,3 @@ def _joined(name: str, flag: dict[str, Any], values: list[Any]) -> str:
 def _argv() -> list[str]:
     """The words of the process, as text that UTF-8 has."""
     return [os.fsencode(str(word)).decode(errors="replace") for word in getattr(sys, "argv", [])]
-
-
-def _shown(progress: Progress) -> AbstractContextManager[Callable[[_periscope.Snapshot], object] | None]:
-    if progress is True:
-        return bar()
-    return nullcontext(progress or None)
