@@ -8,9 +8,9 @@
 #include "sim/measure/running_moments.h"
 #include "tests/first_steps/small_case.h"
 #include "tests/support/doctest.h"
-#include "theory/first_steps/activation_values.h"
 #include "theory/first_steps/attention_heads.h"
 #include "theory/first_steps/chain.h"
+#include "theory/kernels/activation_values.h"
 #include "theory/kernels/normal_stream.h"
 #include "theory/width/gram_signal.h"
 
@@ -23,8 +23,8 @@ TEST_CASE("activations: slopes are the differences of values") {
   constexpr float step = 1.0F / 256.0F;
   for (const Activation a : {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_tanh}) {
     CAPTURE(static_cast<int>(a));
-    const Eigen::MatrixXf up = activation_values(a, x.array() + step);
-    const Eigen::MatrixXf down = activation_values(a, x.array() - step);
+    const Eigen::MatrixXf up = activation_values<Eigen::MatrixXf>(a, x.array() + step);
+    const Eigen::MatrixXf down = activation_values<Eigen::MatrixXf>(a, x.array() - step);
     // Third derivatives are below 2, so that the central difference is off by 2/6·step² = 5e-6, and rounding by
     // 4·6e-8/step = 6e-5.
     CHECK(((up - down) / (2.0F * step) - activation_slopes(a, x)).cwiseAbs().maxCoeff() < 1e-4F);

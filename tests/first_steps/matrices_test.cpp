@@ -285,10 +285,10 @@ TEST_CASE("moved embedding: a row has the gradients of all tokens that look it u
   const Sampled sums = 3.0F * looks_up * gradient;
   CHECK(square == doctest::Approx(sums.squaredNorm()).epsilon(1e-5));
   const MovedStreams moved = embedding.now({tokens, 1});
-  REQUIRE(moved.count() == 2);
-  for (std::size_t i = 0; i < moved.count(); ++i) {
+  REQUIRE(moved.x.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
     CHECK((moved.x[i].total() + 3.0F * rate * sums).norm() < 1e-5F * sums.norm());
-    for (const Sampled& response : moved.response[i]) CHECK((response + 9.0F * rate * looks_up).norm() < 1e-5F);
+    for (std::size_t j = 0; j < 2; ++j) CHECK((moved.response(i, j) + 9.0F * rate * looks_up).norm() < 1e-5F);
   }
 }
 
@@ -356,13 +356,13 @@ TEST_CASE("moved streams: sums after a factor of one stream, and after a step, a
                        .correction = numbers.normals(now, now),
                        .response = numbers.normals_float(now, trained)};
   };
-  MovedStreams streams(2);
+  MovedStreams streams{
+      .x = {2, MovedParts::zero(now, 4)}, .correction = {2, drawn().correction}, .response = {2, drawn().response}};
   for (std::size_t i = 0; i < 2; ++i) {
-    streams.x[i] = drawn().x;
     streams.x[i].follows = numbers.normals_float(now, 4);
     for (std::size_t j = 0; j < 2; ++j) {
-      streams.correction[i][j] = drawn().correction;
-      streams.response[i][j] = drawn().response;
+      streams.correction(i, j) = drawn().correction;
+      streams.response(i, j) = drawn().response;
     }
   }
   const auto check_same = [](const MovedSignal& a, const MovedSignal& b) {
@@ -383,13 +383,18 @@ TEST_CASE("moved streams: sums after a factor of one stream, and after a step, a
 
   const Vector by = Eigen::Vector3d(0.5, 2.0, 3.0);
   const Vector times = Eigen::Vector2d(0.7, 1.3);
-  MovedSignal expected = streams.sum({Vector::Ones(now), by});
-  const auto rows = by.cast<float>().asDiagonal();
-  const auto columns = times.cast<float>().asDiagonal();
-  const auto& r = streams.response;
-  expected.response = r[0][0] + r[0][1] * columns + rows * r[1][0] + rows * r[1][1] * columns;
+  const auto rows = by.cast<float>().eval();
+  const auto columns = times.cast<float>().eval();
+  const auto c = streams.correction;
+  const auto r = streams.response;
   streams.x[1].scale(by);
-  streams.scale(1, by, times);
+  MovedSignal expected = streams.sum({1.0, 1.0});
+  expected.correction = c(0, 0) + c(0, 1) * by.asDiagonal() + by.asDiagonal() * c(1, 0);
+  expected.correction += by.asDiagonal() * c(1, 1) * by.asDiagonal();
+  expected.response = r(0, 0) + r(0, 1) * columns.asDiagonal() + rows.asDiagonal() * r(1, 0);
+  expected.response += rows.asDiagonal() * r(1, 1) * columns.asDiagonal();
+  streams.correction.scale(1, by, by);
+  streams.response.scale(1, rows, columns);
   check_same(streams.sum({1.0, 1.0}), expected);
 }
 

@@ -57,15 +57,8 @@ MovedStreams MovedEmbedding::now(const TokensNow& now) {
   }
   norm_.pass(x, now);
   const auto count = static_cast<std::size_t>(m.ends().streams());
-  MovedStreams streams(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    streams.x[i] = x.x;
-    for (std::size_t j = 0; j < count; ++j) {
-      streams.correction[i][j] = x.correction;
-      streams.response[i][j] = x.response;
-    }
-  }
-  return streams;
+  return {
+      .x = std::vector<MovedParts>(count, x.x), .correction = {count, x.correction}, .response = {count, x.response}};
 }
 
 void MovedEmbedding::back(const Sampled& gradients, const TokensNow& now, double& square) {
@@ -123,13 +116,17 @@ MovedOutput::MovedOutput(const ModuleContext& context)
 double MovedOutput::loss(const MovedStreams& x, const TokensNow& now) {
   MovedSignal normed = x.sum(ends_.normed);
   const Vector slope = norm_.pass(normed.x, normed.correction.diagonal(), now).slope;
-  std::vector<Vector> weights;
-  for (std::size_t i = 0; i < x.count(); ++i) {
-    weights.emplace_back(ends_.plain[i] + ends_.normed[i] * slope.array());
+  // Unlike Σ_i (plain_i + normed_i·slope) x_i, the channels lack their mean where the norm is a LayerNorm.
+  MovedSignal read{.x = std::move(normed.x),
+                   .correction = Matrix::Zero(now.count(), now.count()),
+                   .response = Sampled::Zero(now.count(), now.trained())};
+  const auto weight = [&](std::size_t i) { return Vector(ends_.plain[i] + ends_.normed[i] * slope.array()); };
+  for (std::size_t i = 0; i < x.x.size(); ++i) {
+    read.x.add(ends_.plain[i], x.x[i]);
+    for (std::size_t j = 0; j < x.x.size(); ++j) {
+      read.correction += weight(i).asDiagonal() * x.correction(i, j) * weight(j).asDiagonal();
+    }
   }
-  MovedSignal read = x.sum(weights);
-  read.x = std::move(normed.x);  // unlike the sum, with the mean over channels subtracted by LayerNorm
-  for (std::size_t i = 0; i < x.count(); ++i) read.x.add(ends_.plain[i], x.x[i]);
   history_.read(read, now);
   const Sampled logits = unembedding_.now(now).values;
   logit_gradient_ = gradient_of(logits.topRows(now.next()), context_.tokens, now.trained());

@@ -99,13 +99,14 @@ class MovedStack {
       written.push_back(std::move(module.output));
     }
     MovedStreams next = added(step, x, written);
-    for (std::size_t i = 0; i < x.count(); ++i) {
+    for (std::size_t i = 0; i < step.norm_c.size(); ++i) {
       if (!step.norm_c[i]) continue;
       MovedNorm& norm = norm_c_[static_cast<std::size_t>(index)][i];
-      const MovedNorm::Passed passed = norm.pass(next.x[i], next.correction[i][i].diagonal(), now);
-      const Sampled own = next.response[i][i].cwiseProduct(passed.response);
-      next.scale(i, passed.slope, norm.times(now));
-      next.response[i][i] = own;
+      const auto [slope, response] = norm.pass(next.x[i], next.correction(i, i).diagonal(), now);
+      const Sampled own = next.response(i, i).cwiseProduct(response);
+      next.correction.scale(i, slope, slope);
+      next.response.scale(i, Eigen::VectorXf(slope.cast<float>()), Eigen::VectorXf(norm.times(now).cast<float>()));
+      next.response(i, i) = own;
     }
     return next;
   }
@@ -134,11 +135,11 @@ class MovedStack {
     double second = 0.0;
     double coherent = 0.0;
     double parts = 0.0;
-    for (std::size_t i = 0; i < x.count(); ++i) {
+    for (std::size_t i = 0; i < x.x.size(); ++i) {
       if (ends_.names[i] != Signal::x_out) continue;
-      second += square(x.x[i], x.correction[i][i]);
+      second += square(x.x[i], x.correction(i, i));
       coherent += static_cast<double>(x.x[i].follows.bottomRows(held).cwiseAbs2().mean()) +
-                  x.correction[i][i].diagonal().tail(held).mean();
+                  x.correction(i, i).diagonal().tail(held).mean();
       parts += 1.0;
     }
     reading_.second_moment.push_back(second / parts);

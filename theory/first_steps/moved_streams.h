@@ -7,7 +7,7 @@
 #include "sim/spec/block.h"
 #include "theory/first_steps/chain.h"
 #include "theory/first_steps/update_law.h"
-#include "theory/kernels/gaussian.h"
+#include "theory/modules/stream_pairs.h"
 
 namespace periscope::theory {
 
@@ -33,24 +33,13 @@ struct MovedSignal {
   Sampled response;  ///< E ∂x(s)/∂(∂loss/∂x(t)) [now, trained]
 };
 
-/// The streams now. Entries [i][j] are those of MovedSignal for a pair of streams.
+/// The streams now, with the corrections and responses of MovedSignal for every pair of them.
 struct MovedStreams {
-  explicit MovedStreams(std::size_t streams)
-      : x(streams),
-        correction(streams, std::vector<Matrix>(streams)),
-        response(streams, std::vector<Sampled>(streams)) {}
-
   std::vector<MovedParts> x;
-  std::vector<std::vector<Matrix>> correction;
-  std::vector<std::vector<Sampled>> response;  ///< of stream i with respect to the gradient of stream j
+  StreamPairs<Matrix> correction;
+  StreamPairs<Sampled> response;  ///< of the first stream with respect to the gradient of the second
 
-  [[nodiscard]] std::size_t count() const { return x.size(); }
-  /// Scales the corrections and responses of a stream and of its pairs as a norm of the stream does: signals by `now`
-  /// [now], gradients by `times` [trained].
-  void scale(std::size_t stream, const Vector& now, const Vector& times);
   [[nodiscard]] MovedSignal sum(const std::vector<double>& weights) const;
-  /// Returns Σ_i weights[i](s) x_i(s), weights [now], with a response of zero.
-  [[nodiscard]] MovedSignal sum(const std::vector<Vector>& weights) const;
 };
 
 /// Returns the streams after a step, before its norms C.

@@ -1,5 +1,5 @@
-#include "theory/first_steps/activation_values.h"
 #include "theory/first_steps/trained_matrices.h"
+#include "theory/kernels/activation_values.h"
 
 namespace periscope::theory {
 namespace {

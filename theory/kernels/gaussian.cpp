@@ -4,8 +4,9 @@
 #include <cmath>
 #include <numbers>
 #include <optional>
-#include <stdexcept>
 #include <vector>
+
+#include "theory/kernels/activation_values.h"
 
 namespace periscope::theory {
 namespace {
@@ -92,29 +93,6 @@ Matrix gelu_derivative_kernel(const Matrix& c) {
     const NormalPair p(a, b, ab);
     return p.both_below + ab * p.both_density * (1 / (1 + a) + 1 / (1 + b) + 1 / p.determinant);
   });
-}
-
-Vector silu(const Vector& x) { return x.array() / (1 + (-x.array()).exp()); }
-Vector silu_derivative(const Vector& x) {
-  const Eigen::ArrayXd s = (1 + (-x.array()).exp()).inverse();
-  return s * (1 + x.array() * (1 - s));
-}
-
-Vector sigmoid(const Vector& x) { return (1 + (-x.array()).exp()).inverse(); }
-Vector sigmoid_derivative(const Vector& x) {
-  return (1 + (-x.array()).exp()).inverse() * (1 + x.array().exp()).inverse();
-}
-
-double gelu_tanh(double x) {
-  const double u = std::sqrt(8 / pi) * (x + 0.044715 * x * x * x);
-  return x / (1 + std::exp(-u));
-}
-double gelu_tanh_derivative(double x) {
-  const double u = std::sqrt(8 / pi) * (x + 0.044715 * x * x * x);
-  const double derivative = std::sqrt(8 / pi) * (1 + 3 * 0.044715 * x * x);
-  const double s = 1 / (1 + std::exp(-u));
-  const double rest = 1 / (1 + std::exp(u));
-  return s * rest == 0 ? s : s * (1 + x * derivative * rest);  // where x·derivative may overflow
 }
 
 /// Coefficients a_n of every token's variance, and √(Σ_{n>64} a_n²).
@@ -211,25 +189,15 @@ double gaussian_mean(const std::function<double(double)>& f, double variance) {
 }
 
 Matrix activation_kernel(Activation activation, const Matrix& c) {
-  switch (activation) {
-    case Activation::relu: return relu_kernel(c);
-    case Activation::gelu: return gelu_kernel(c);
-    case Activation::silu: return kernel_by_series([](const Vector& x) { return silu(x); }, c);
-    case Activation::sigmoid: return kernel_by_series([](const Vector& x) { return sigmoid(x); }, c);
-    case Activation::gelu_tanh: return mehler_kernel(gelu_tanh, c);
-  }
-  throw std::logic_error("unknown activation");
+  if (activation == Activation::relu) return relu_kernel(c);
+  if (activation == Activation::gelu) return gelu_kernel(c);
+  return kernel_by_series([&](const Vector& x) { return activation_values(activation, x); }, c);
 }
 
 Matrix derivative_kernel(Activation activation, const Matrix& c) {
-  switch (activation) {
-    case Activation::relu: return relu_derivative_kernel(c);
-    case Activation::gelu: return gelu_derivative_kernel(c);
-    case Activation::silu: return kernel_by_series([](const Vector& x) { return silu_derivative(x); }, c);
-    case Activation::sigmoid: return kernel_by_series([](const Vector& x) { return sigmoid_derivative(x); }, c);
-    case Activation::gelu_tanh: return mehler_kernel(gelu_tanh_derivative, c);
-  }
-  throw std::logic_error("unknown activation");
+  if (activation == Activation::relu) return relu_derivative_kernel(c);
+  if (activation == Activation::gelu) return gelu_derivative_kernel(c);
+  return kernel_by_series([&](const Vector& x) { return activation_slopes(activation, x); }, c);
 }
 
 }  // namespace periscope::theory

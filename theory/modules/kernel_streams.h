@@ -6,6 +6,7 @@
 
 #include "sim/spec/block.h"
 #include "theory/modules/channel_kernel.h"
+#include "theory/modules/stream_pairs.h"
 
 namespace periscope::theory {
 
@@ -14,28 +15,33 @@ namespace periscope::theory {
 class KernelStreams {
  public:
   /// All begin as x, of `width` features.
-  KernelStreams(const ChannelKernel& x, int streams, int width);
+  KernelStreams(const ChannelKernel& x, int streams, int width)
+      : width_(width),
+        own_(static_cast<std::size_t>(streams), x),
+        pairs_(streams > 1 ? own_.size() : 0, x.total.product) {}
 
   [[nodiscard]] const ChannelKernel& operator[](std::size_t stream) const { return own_[stream]; }
   [[nodiscard]] std::size_t count() const { return own_.size(); }
   /// The kernel of Σ_i weights_i x_i. Throws std::logic_error for several streams whose channels differ in size.
   [[nodiscard]] ChannelKernel sum(const std::vector<double>& weights) const;
-  /// E⟨Σ_i a_i x_i, Σ_j b_j x_j⟩/D over tokens.
-  [[nodiscard]] Matrix between(const std::vector<double>& a, const std::vector<double>& b) const;
+  /// E⟨Σ_i a_i x_i, Σ_j b_j x_j⟩/D over tokens, of several streams.
+  [[nodiscard]] Matrix between(const std::vector<double>& a, const std::vector<double>& b) const {
+    return pairs_.sum(a, b);
+  }
   /// True if all streams are one and the same.
   [[nodiscard]] bool are_equal() const;
 
   /// T6: what a step adds up, before its norms C; `branches` are its B_out.
   void add(const Step& step, const std::vector<ChannelKernel>& branches);
-  /// Puts a stream's normalised kernel in its place, of which `scale` is what every token was multiplied by.
+  /// Replaces a stream's kernel by that after a norm, which multiplies every token by its entry of `scale`.
   void normalise(std::size_t stream, ChannelKernel normalised, const Vector& scale);
 
  private:
-  [[nodiscard]] Matrix product(std::size_t i, std::size_t j) const;
+  void set_own_pairs();
 
   int width_;
   std::vector<ChannelKernel> own_;
-  std::vector<std::vector<Matrix>> cross_;  // [i][j] of i < j
+  StreamPairs<Matrix> pairs_;  // none of a single stream
 };
 
 /// The one entry that is not 0, if the others are.

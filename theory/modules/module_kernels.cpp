@@ -159,24 +159,14 @@ ChannelKernel mlp_kernel(const StackSpec& spec, int layer, const ChannelKernel& 
     if (bias > 0.0) k.array() += bias;
     return k;
   };
-  const double scale = down.variance * m.mlp_width;
-  if (first.rows.size() == 0 && up.rows.size() == 0 && down.columns.size() == 0) {
-    const Matrix read = biased(mapped(up), up_bias);
-    Matrix phi = activation_kernel(activation, gated ? biased(mapped(first), first_bias) : read);
-    Matrix out = gated ? Matrix(scale * phi.cwiseProduct(read)) : Matrix(scale * phi);
-    if (m.inner_norm_at(2 * layer + 1)) {
-      const Matrix hidden = gated ? Matrix(phi.cwiseProduct(read)) : phi;
-      out = scale * through_inner_norm(hidden, inner_square(hidden, m.norm_eps));
-    }
-    if (activated != nullptr) *activated = std::move(phi);
-    return with_row_powers(out, down.rows, m.width);
+  if (activated != nullptr && first.rows.size() + up.rows.size() + down.columns.size() > 0) {
+    throw std::logic_error("the backward pass has no hidden channels of unlike size");
   }
-  if (activated != nullptr) throw std::logic_error("the backward pass has no hidden channels of unlike size");
   // Σ_j weights_j Φ(r_j² κ + b²)/h, r_j the size of channel j in what the activation reads.
   const Matrix read = mapped(first);
   const auto summed = [&](const Vector& weights) {
-    const Vector places = product_of(first.rows, Vector(), m.mlp_width).cwiseSqrt();
-    const DiscreteRule rule = discrete_gauss_rule(places, weights, first.rows.size() == 0 ? 1 : most_nodes);
+    if (first.rows.size() == 0) return Matrix(weights.mean() * activation_kernel(activation, biased(read, first_bias)));
+    const DiscreteRule rule = discrete_gauss_rule(first.rows.cwiseSqrt(), weights, most_nodes);
     Matrix sum = Matrix::Zero(read.rows(), read.cols());
     for (Index i = 0; i < rule.nodes.size(); ++i) {
       const double power = rule.nodes(i) * rule.nodes(i);
@@ -185,10 +175,12 @@ ChannelKernel mlp_kernel(const StackSpec& spec, int layer, const ChannelKernel& 
     return sum;
   };
   const Vector seen = product_of(down.columns, Vector(), m.mlp_width);
-  if (!gated) return with_row_powers(scale * summed(seen), down.rows, m.width);
-  Matrix out = summed(product_of(seen, up.rows, m.mlp_width)).cwiseProduct(mapped(up));
-  if (up_bias > 0.0) out += up_bias * summed(seen);
-  return with_row_powers(scale * out, down.rows, m.width);
+  Matrix phi = summed(gated ? product_of(seen, up.rows, m.mlp_width) : seen);
+  Matrix hidden = gated ? Matrix(phi.cwiseProduct(mapped(up))) : phi;
+  if (gated && up_bias > 0.0) hidden += up_bias * (up.rows.size() == 0 ? phi : summed(seen));
+  if (m.inner_norm_at(2 * layer + 1)) hidden = through_inner_norm(hidden, inner_square(hidden, m.norm_eps));
+  if (activated != nullptr) *activated = std::move(phi);
+  return with_row_powers(down.variance * m.mlp_width * hidden, down.rows, m.width);
 }
 
 ChannelLoss channel_loss(const StackSpec& spec, int sublayer) {

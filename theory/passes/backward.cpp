@@ -6,7 +6,7 @@
 
 #include "sim/spec/weight.h"
 #include "theory/modules/inside_modules.h"
-#include "theory/passes/gradient_streams.h"
+#include "theory/modules/stream_pairs.h"
 
 namespace periscope::theory {
 namespace {
@@ -44,9 +44,18 @@ class Backward {
   void run(const Matrix& loss) {
     const ModelSpec& m = spec_.model;
     const StreamEnds ends = m.ends();
-    const bool norm = m.final_norm;
-    GradientStreams g(loss, norm ? Matrix(slope(trace_.final_norm).asDiagonal() * loss) : loss,
-                      norm ? through_norm(loss, trace_.final_norm) : loss, ends);
+    // The output is plain + N(normed): of one gradient, with and without the norm on either side.
+    Gradients g(ends.names.size(), Matrix::Zero(loss.rows(), loss.cols()));
+    g.add(ends.plain, loss);
+    g.add(ends.normed, m.final_norm ? through_norm(loss, trace_.final_norm) : loss);
+    if (ends.has_plain()) {
+      const Matrix once = m.final_norm ? Matrix(slope(trace_.final_norm).asDiagonal() * loss) : loss;
+      for (std::size_t i = 0; i < g.count(); ++i) {
+        for (std::size_t j = 0; j < g.count(); ++j) {
+          g(i, j) += ends.normed[i] * ends.plain[j] * once + ends.plain[i] * ends.normed[j] * once.transpose();
+        }
+      }
+    }
     write(m.steps(), ends, g);
     for (int s = m.steps() - 1; s >= 0; --s) {
       step(s, g);
@@ -56,18 +65,22 @@ class Backward {
   }
 
  private:
-  /// Goes from the gradient kernels of the streams behind a step to those before it.
-  void step(int index, GradientStreams& g) {
+  /// The gradient kernels G_ij = E⟨∂loss/∂x_i,t, ∂loss/∂x_j,t'⟩ of the streams, [T, T] each.
+  using Gradients = StreamPairs<Matrix>;
+
+  /// T11: replaces the gradient kernels of the streams after a step by those before it.
+  void step(int index, Gradients& g) {
     const ModelSpec& m = spec_.model;
     const Step step = step_under(chain_.fault, m, index);
     for (std::size_t i = 0; i < step.norm_c.size(); ++i) {
-      if (step.norm_c[i]) g.scale(i, slope(trace_.norm_c[static_cast<std::size_t>(index)][i]));
+      if (!step.norm_c[i]) continue;
+      const Vector factor = slope(trace_.norm_c[static_cast<std::size_t>(index)][i]);
+      g.scale(i, factor, factor);
     }
-    std::vector<Matrix> read;    // gradient kernels of what the branches read
-    std::vector<Matrix> inputs;  // of their A_out
+    std::vector<Matrix> inputs;  // gradient kernels of the branches' A_out
     for (const Branch& branch : step.branches) {
       const SublayerTrace& t = trace_.sublayers[static_cast<std::size_t>(branch.sublayer)];
-      Matrix written = g.sum(branch.writes);
+      Matrix written = g.sum(branch.writes, branch.writes);
       if (branch.norm_b) written = through_norm(written, t.norm_b);
       inputs.push_back(branch.kind == ModuleKind::attention ? attention(branch.sublayer, t, written)
                                                             : mlp(branch.sublayer, t, written));
@@ -76,15 +89,18 @@ class Backward {
     for (std::size_t i = 0; i < step.branches.size(); ++i) {
       if (step.branches[i].shares_input) inputs.front() += inputs[i];
     }
+    std::vector<std::vector<double>> transposed(g.count(), std::vector<double>(g.count()));
+    for (std::size_t i = 0; i < g.count(); ++i) {
+      for (std::size_t j = 0; j < g.count(); ++j) transposed[j][i] = step.mixing[i][j];
+    }
+    g = g.mixed(transposed);
     for (std::size_t i = 0; i < step.branches.size(); ++i) {
       const Branch& branch = step.branches[i];
-      const SublayerTrace& t = trace_.sublayers[static_cast<std::size_t>(branch.sublayer)];
-      Matrix in = branch.shares_input ? Matrix() : Matrix(squared(branch.input_gain) * inputs[i]);
-      if (!branch.shares_input && branch.norm_a) in = through_norm(in, t.norm_a);
-      read.push_back(std::move(in));
+      if (branch.shares_input || paths_ == GradientPaths::skip_only) continue;
+      const Matrix in = squared(branch.input_gain) * inputs[i];
+      const NormTrace& trace = trace_.sublayers[static_cast<std::size_t>(branch.sublayer)].norm_a;
+      g.add(branch.reads, branch.norm_a ? through_norm(in, trace) : in);
     }
-    if (paths_ == GradientPaths::skip_only) read.assign(read.size(), Matrix());
-    g.back(step, read);
   }
 
   /// T8.
@@ -213,12 +229,20 @@ class Backward {
   }
 
   [[nodiscard]] double variance_of(int l, Weight weight) const { return squared(stddev_of(spec_, l / 2, weight)); }
-  /// ∂loss/∂x of the first stream with the others held fixed, or the sum over those that are parts of x_out. What all
-  /// streams begin as has the gradient of all.
-  void write(int depth, const StreamEnds& ends, const GradientStreams& g) {
+  /// Writes the mean over tokens of E‖∂loss/∂x_t‖² of the first stream with the others held fixed, or the sum over
+  /// those that are parts of x_out. What all streams begin as has the gradient of all.
+  void write(int depth, const StreamEnds& ends, const Gradients& g) {
+    const bool parts = ends.parts_of_stream() > 1;
+    double square = 0.0;
+    if (depth == 0 && !parts) {
+      const std::vector<double> all(g.count(), 1.0);
+      square = g.sum(all, all).diagonal().mean();
+    } else {
+      for (std::size_t i = 0; i < (parts ? g.count() : 1); ++i) square += g(i, i).diagonal().mean();
+    }
     const double share = static_cast<double>(chain_.sequences.count) / chain_.sequences.of;
     profile_.curves[{Statistic::grad_sq, Signal::x_out}].value[static_cast<std::size_t>(depth)] =
-        squared(share) * g.of_stream(ends, depth == 0);
+        squared(share) * square;
   }
   void set(Weight weight, int sublayer, double value) {
     profile_.weight_curves[{Statistic::grad_sq, weight}].value[static_cast<std::size_t>(sublayer / 2)] = value;

@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "sim/spec/weight.h"
-#include "theory/modules/kernel_streams.h"
 #include "theory/norms/norm_law.h"
 #include "theory/width/gram_signal.h"
 
@@ -136,17 +135,11 @@ class Chain {
 
   /// Σ_j weights_j x_j of coordinates, the terms in their order.
   Matrix sum(const std::vector<double>& weights, const Matrix& state) const {
-    Matrix all;
+    Matrix all = Matrix::Zero(tokens_, state.cols());
     for (std::size_t j = 0; j < weights.size(); ++j) {
-      if (weights[j] == 0.0 && weights.size() > 1) continue;
-      const auto x = state.middleRows(static_cast<Index>(j) * tokens_, tokens_);
-      if (all.size() == 0) {
-        all = weights[j] * x;
-      } else {
-        all += weights[j] * x;
-      }
+      if (weights[j] != 0.0) all += weights[j] * state.middleRows(static_cast<Index>(j) * tokens_, tokens_);
     }
-    return all.size() == 0 ? Matrix(Matrix::Zero(tokens_, state.cols())) : all;
+    return all;
   }
 
   /// A step of sim/spec/block.h.
@@ -178,15 +171,9 @@ class Chain {
     const Matrix before = state_;
     for (std::size_t i = 0; i < ends_.names.size(); ++i) {
       auto x = stream(i);
-      const auto only = only_entry(step.mixing[i]);
-      if (written.size() == 1 && only) {
-        const auto from = before.middleRows(static_cast<Index>(*only) * tokens_, tokens_);
-        x = step.mixing[i][*only] * from + step.branches[0].writes[i] * written[0];
-      } else {
-        x = sum(step.mixing[i], before);
-        for (std::size_t b = 0; b < written.size(); ++b) {
-          x.leftCols(written[b].cols()) += step.branches[b].writes[i] * written[b];
-        }
+      x = sum(step.mixing[i], before);
+      for (std::size_t b = 0; b < written.size(); ++b) {
+        x.leftCols(written[b].cols()) += step.branches[b].writes[i] * written[b];
       }
       if (step.norm_c[i]) norm(x);
     }

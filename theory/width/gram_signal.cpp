@@ -8,7 +8,9 @@
 #include <numbers>
 
 #include "sim/spec/weight.h"
+#include "theory/kernels/activation_values.h"
 #include "theory/modules/inside_modules.h"
+#include "theory/norms/norm_law.h"
 
 namespace periscope::theory {
 namespace {
@@ -63,12 +65,8 @@ class ModuleInput {
 
 /// A norm inside a module, an RMSNorm with gain 1, of every row's parts of `features` columns.
 void normalise_parts(Matrix& x, Index features, double eps) {
-  for (Index first = 0; first < x.cols(); first += features) {
-    auto part = x.middleCols(first, features);
-    const Vector square = part.rowwise().squaredNorm().array() / static_cast<double>(features) + eps;
-    const Vector scale = square.unaryExpr([](double s) { return s == 0.0 ? 0.0 : 1.0 / std::sqrt(s); });
-    part = scale.asDiagonal() * part;
-  }
+  const NormUse norm{.kind = NormKind::rms, .eps = eps, .width = static_cast<int>(features)};
+  for (Index first = 0; first < x.cols(); first += features) normalise(x.middleCols(first, features), norm, 1.0);
 }
 
 /// RoPE of every head: position t of a sequence turns the pair (i, i + e/2) by t·frequency_i.
@@ -106,22 +104,6 @@ Matrix pattern(const ModelSpec& m, const ScoreRule& rule, const Queries& query, 
     z.col(t).tail(tokens - end).setZero();
   }
   return z;
-}
-
-/// φ, elementwise.
-void activate(Activation activation, Matrix& x) {
-  const double root_two_over_pi = std::sqrt(2.0 / std::numbers::pi);
-  switch (activation) {
-    case Activation::relu: x = x.cwiseMax(0.0); return;
-    case Activation::silu: x = x.array() / (1.0 + (-x.array()).exp()); return;
-    case Activation::sigmoid: x = 1.0 / (1.0 + (-x.array()).exp()); return;
-    case Activation::gelu:
-      x = x.unaryExpr([](double u) { return 0.5 * u * std::erfc(-u / std::numbers::sqrt2); });
-      return;
-    case Activation::gelu_tanh:
-      x = 0.5 * x.array() * (1.0 + (root_two_over_pi * (x.array() + 0.044715 * x.array().cube())).tanh());
-      return;
-  }
 }
 
 }  // namespace
@@ -191,8 +173,7 @@ Matrix attention_root(const StackSpec& spec, int layer, const Matrix& input, Ind
   if (m.v_norm_at(layer)) normalise_parts(v, m.head_dim, m.norm_eps);
   Matrix gate;
   if (m.gates_at(layer) > 0) {
-    gate = x.drawn(stddev_of(spec, layer, Weight::attention_gate), m.gates_at(layer), stream);
-    activate(Activation::sigmoid, gate);
+    gate = sigmoid(x.drawn(stddev_of(spec, layer, Weight::attention_gate), m.gates_at(layer), stream));
   }
   if (m.qk_norm_at(layer) != QkNorm::none) {
     const bool full = m.qk_norm_at(layer) == QkNorm::full;
@@ -235,8 +216,8 @@ Matrix mlp_root(const StackSpec& spec, int layer, const Matrix& input, NormalStr
   const Index tokens = x.tokens();
   const Activation activation = activation_of(m.mlp);
   const auto hidden = [&](Index features) {
-    Matrix h = x.drawn(stddev_of(spec, layer, is_gated(m.mlp) ? Weight::gate : Weight::up), features, stream);
-    activate(activation, h);
+    const Weight first = is_gated(m.mlp) ? Weight::gate : Weight::up;
+    Matrix h = activation_values(activation, x.drawn(stddev_of(spec, layer, first), features, stream));
     if (is_gated(m.mlp)) h = h.cwiseProduct(x.drawn(stddev_of(spec, layer, Weight::up), features, stream));
     return h;
   };
