@@ -1,4 +1,4 @@
-// The loops of theory/attention/float_product.h for the instruction set that the compiler was told of. c is cut into
+// The loops of theory/attention/float_product.h for the instruction set that the file is compiled for. c is cut into
 // tiles, whose sums stay in registers: the rows of a tile are two vectors of a, which is copied panel by panel so that
 // they lie together, and every term multiplies them by single numbers of b.
 
@@ -46,7 +46,7 @@ Range common(Range x, Range y) {
   return {begin, std::max(begin, std::min(x.end, y.end))};
 }
 
-/// Copies `rows` rows of a from row `first` on to panel[k·panel_rows + i], with zeros behind them.
+/// Copies `rows` rows of a from row `first` on to panel[k·panel_rows + i], followed by zeros.
 void copy_panel(const FloatFactor& a, Index first, Index rows, Range terms, float* panel) {
   const float* const from = a.data + first * a.row;
   if (a.row == 1 && rows == panel_rows) {
@@ -129,7 +129,7 @@ void put_tile(const FloatProduct& p, Index i, Index j, Index rows, Index columns
 
 void multiply_here(const FloatProduct& p) {
   const std::unique_ptr<float[]> panel(new float[static_cast<std::size_t>(panel_rows * std::max<Index>(p.depth, 1))]);
-  // The last columns, where they are fewer than a tile's, with zeros behind them.
+  // The last columns, where they are fewer than a tile's, padded with zeros.
   const Index whole = p.columns / tile_columns * tile_columns;
   std::unique_ptr<float[]> last;
   if (whole < p.columns) {

@@ -7,8 +7,8 @@
 namespace periscope::theory {
 namespace {
 
-constexpr Index first_tokens = 32;     // behind a causal mask, kept one by one
-constexpr double usual_ratio = 1.047;  // of the positions of two nodes, behind a causal mask
+constexpr Index first_tokens = 32;     // under a causal mask, kept one by one
+constexpr double usual_ratio = 1.047;  // of the positions of two nodes, under a causal mask
 constexpr double usual_nodes = 120.0;  // without one
 
 }  // namespace
@@ -33,7 +33,7 @@ TokenGrid::TokenGrid(Index tokens, bool causal, double fineness) : tokens_(token
     return;
   }
   const auto cells = static_cast<Index>(std::ceil(nodes));
-  const auto place = [&](Index i) {  // of node i = 0 … cells, the last one behind the last pair
+  const auto place = [&](Index i) {  // of node i = 0 … cells, the last one after the last pair
     const double share = static_cast<double>(i) / static_cast<double>(cells);
     const auto begin = static_cast<double>(singles);
     return causal ? begin * std::pow(static_cast<double>(tokens) / begin, share) : begin + span * share;

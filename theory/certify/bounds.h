@@ -57,7 +57,7 @@ double review_factor(const GradientPath& path);
 /// and β in `branch`: q + s² + 2 s √q cos.
 double grown_second_moment(double stream, double branch, double cosine);
 
-/// T16: rms of a branch behind norm B for every input and every weight: max|γ| + rms(bias).
+/// T16: rms of a branch after norm B for every input and every weight: max|γ| + rms(bias).
 double normed_rms_bound(double max_gain, double bias_rms);
 
 /// T14d for a massive activation: the maximum over k > 0 of √2 max|γ| √D ‖kh‖/‖x + ka‖, which bounds the gradient of a

@@ -80,7 +80,7 @@ class BoundPropagation {
   }
 
   /// Notes what the ops of a sublayer stored or summed inside. Where eps rounds to 0, the bound on reciprocals is
-  /// infinite, and so is every one behind it: so it is put first, to be named as the cause.
+  /// infinite, and so is every later one: so it is put first, to be named as the cause.
   void note_steps(int sublayer) {
     for (const auto& [signal, magnitude] : ops_.take_notes()) {
       note(signal, sublayer, Vector::Constant(1, magnitude));
@@ -142,7 +142,7 @@ class BoundPropagation {
                              : ball(m, outward(reach * std::sqrt(static_cast<double>(m_.width))));
   }
 
-  /// True if something after a step reads a stream as it is, so that its 2-norm matters.
+  /// True if something after a step reads a stream without a norm, so that its 2-norm matters.
   [[nodiscard]] bool is_read_raw_after(int step) const {
     for (int later = step + 1; later < m_.steps(); ++later) {
       const Step next = m_.step(later);

@@ -18,7 +18,7 @@ inline constexpr double infinity = std::numeric_limits<double>::infinity();
   return (static_cast<double>(n) + 8.0) * std::numeric_limits<double>::epsilon();
 }
 
-/// Absolute allowance: n products that underflow lose at most 2⁻¹⁰⁷⁵ each, and so do a few steps behind them.
+/// Absolute allowance: n products that underflow lose at most 2⁻¹⁰⁷⁵ each, and so do a few later steps.
 [[nodiscard]] inline double underflow(Index n) {
   return (static_cast<double>(n) + 8.0) * std::numeric_limits<double>::denorm_min();
 }

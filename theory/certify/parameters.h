@@ -16,7 +16,7 @@ struct NormParameters {
   double alpha = 1.0;  ///< 1 where there is none
 };
 
-/// A stack's parameters as plain numbers: how theory is told about weights that are not random.
+/// A stack's parameters as plain numbers: the weights that a certificate is for.
 class Parameters {
  public:
   using BlockVisitor = std::function<void(Index first, const RowMatrix& rows)>;

@@ -16,7 +16,7 @@ using Index = Eigen::Index;
 /// ReLU (arc-cosine kernel, Cho & Saul 2009) and GELU (T5), Mehler's series for SiLU and the sigmoid.
 Matrix activation_kernel(Activation activation, const Matrix& c);
 
-/// Φ'_tt' = E[φ'(u_t) φ'(u_t')], likewise.
+/// Φ'_tt' = E[φ'(u_t) φ'(u_t')].
 Matrix derivative_kernel(Activation activation, const Matrix& c);
 
 /// E[f(u_t) f(u_t')] for any f by Mehler's series: with f(√s z) = Σ_n a_n(s) He_n(z)/√n!,

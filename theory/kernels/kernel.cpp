@@ -24,8 +24,8 @@ struct Group {
 /// tokens, and fine where the maximum is decided.
 std::vector<Group> grouped(const Vector& second_moment) {
   std::vector<double> q(second_moment.begin(), second_moment.end());
-  // Only which group an entry belongs to matters, so many entries are not sorted whole: all before position `size` are
-  // the largest so many, for size = 1, 2, 4 …
+  // Only the group of an entry matters, so long vectors are not fully sorted: the entries before position `size` are
+  // the largest, for size = 1, 2, 4 …
   constexpr std::size_t many = 1U << 13U;
   if (q.size() <= many) {
     std::ranges::sort(q, std::greater<>());

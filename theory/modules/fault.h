@@ -20,7 +20,7 @@ enum class GradientPaths {
 /// mistake as its limit (T2–T6).
 enum class Fault {
   none,
-  beta0,           ///< β₀: the branch's kernel in T6, ×1.01 behind a norm B and ×1.05 without, from sublayer L on
+  beta0,           ///< β₀: the branch's kernel in T6, ×1.01 after a norm B and ×1.05 without, from sublayer L on
   no_score_path,   ///< T9: the gradient of queries and keys does not go on down the stack
   query_gradient,  ///< T11: E‖∂loss/∂W_q‖² ×1.1
   depth_constant,  ///< T1: α, β, input gain and Mix-LN's seam as for one layer more, layers counted from one more

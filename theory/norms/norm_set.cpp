@@ -68,7 +68,7 @@ BoundedSet pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
 
 // αx is off by u|αx| for its rounding and as much for an α that another run rounds otherwise; φ of that by as much of
 // itself at most, since uφ'(u) ≤ φ(u), and by 8 roundings of its own, an allowance as for activations. So a computed φ
-// may pass 1. Gain and bias as behind the other norms.
+// may pass 1. Gain and bias as after the other norms.
 BoundedSet ComputedOps::pointwise_normalised(const BoundedSet& x, const NormBound& norm) {
   if (exact_) return theory::pointwise_normalised(x, norm);
   const NormFormula::Bend bend = formula_of(norm.kind).bend;

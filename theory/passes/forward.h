@@ -11,8 +11,8 @@
 
 namespace periscope::theory {
 
-/// The token sequences of a chain, one behind the other: some of the windows of a batch. They do not see each other,
-/// but the weights are those of all, so their kernels [T, T], T over the tokens of all, have parts between them.
+/// The token sequences of a chain, one after another: some of the windows of a batch. They do not attend to each other
+/// but share their weights, so the kernels [T, T] over the tokens of all sequences have cross terms.
 struct ChainSequences {
   int count = 1;
   int of = 1;  ///< windows of the batch, over all of which the loss is a mean
@@ -27,9 +27,9 @@ struct ForwardChain {
   Fault fault = Fault::none;
   int backward_samples = 0;  ///< patterns of each attention in the backward pass; 0: as many as `samples`
   ChainSequences sequences = {};
-  OnWork on_work = [](double) {};  ///< told of every pattern and of every sublayer, as 1
-  /// The tokens whose kernels stand for those of all, of grid_for; null: all tokens. It outlives the chain. Forward and
-  /// for Gaussian input alone.
+  OnWork on_work = [](double) {};  ///< receives 1 for every pattern and sublayer
+  /// The tokens that represent all others (grid_for); null: all tokens. It outlives the chain. Forward pass of Gaussian
+  /// input only.
   const TokenGrid* grid = nullptr;
 };
 
@@ -42,7 +42,7 @@ struct SublayerTrace {
   Vector r_inner;    ///< of the inner norm's input in an attention [T]; empty without one
 };
 
-/// One forward chain, kept for the backward pass.
+/// One forward chain, stored for the backward pass.
 struct ForwardTrace {
   std::vector<SublayerTrace> sublayers;
   std::vector<std::vector<NormTrace>> norm_c;  ///< of every step and stream, where there is one: of norm C's input
@@ -57,7 +57,7 @@ PatternLaw pattern_law(const StackSpec& spec, int layer);
 /// tokens. None where patterns have windows, are uniform or very sharp, or where weights have scales of their own.
 std::optional<TokenGrid> grid_for(const StackSpec& spec);
 
-/// The attention averages of a stack's layers, for so many sequences of input.tokens that do not see each other.
+/// The attention averages of a stack's layers, for sequences of input.tokens that do not attend to each other.
 class StackAttention {
  public:
   StackAttention(const StackSpec& spec, int sequences, const TokenGrid* grid = nullptr);

@@ -13,8 +13,8 @@ namespace periscope::theory {
 /// Writes the statistics of kernels into a profile, without standard errors (docs/theory/ says how).
 class KernelProfile {
  public:
-  /// The tokens are those of so many sequences of equal length; cosines are within each. With a grid, which outlives
-  /// this, kernels are those of its kept tokens, and statistics those of all tokens of one sequence.
+  /// The tokens are those of `sequences` sequences of equal length; cosines are within each. With a grid, which
+  /// outlives this, kernels are those of its kept tokens, and statistics those of all tokens of one sequence.
   KernelProfile(const ModelSpec& model, int sequences, const TokenGrid* grid = nullptr)
       : model_(model), width_(model.width), sequences_(sequences), grid_(grid) {}
 

@@ -14,7 +14,7 @@ struct FiniteWidthOptions {
   /// Then: operations that the replicates may take, which are those of the measurement.
   double operations = std::numeric_limits<double>::infinity();
   std::uint64_t seed = 0;
-  Fault fault = Fault::none;  ///< a mistake planted on purpose
+  Fault fault = Fault::none;  ///< an injected mistake
   OnShare on_share = {};
 };
 

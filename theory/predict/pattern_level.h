@@ -44,7 +44,7 @@ class PatternLevel {
   PatternLevel(const StackSpec& spec, const ChainInputs& inputs, const PredictionOptions& options, int number,
                int samples, int backward_samples, const TokenGrid* grid = nullptr);
 
-  /// Work of so many chains, as they tell it to `share`, which outlives this.
+  /// Work of this number of chains, in the units that they report to `share`, which outlives this.
   [[nodiscard]] double work(int chains) const;
   void tell(ShareDone& share) { share_ = &share; }
   /// Runs chains until there are `chains` of them, a multiple of the inputs.

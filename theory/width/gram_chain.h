@@ -14,8 +14,8 @@ namespace periscope::theory {
 struct GramReplicate {
   std::uint64_t seed = 0;
   std::uint64_t replicate = 0;
-  Fault fault = Fault::none;       ///< a mistake planted on purpose
-  OnWork on_work = [](double) {};  ///< told of every sublayer, as 1
+  Fault fault = Fault::none;       ///< an injected mistake
+  OnWork on_work = [](double) {};  ///< receives 1 for every sublayer
 };
 
 /// One replicate of T25: the Gram matrices of a stack's signals at its own widths, drawn from their exact law, without
