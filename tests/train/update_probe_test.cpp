@@ -1,5 +1,4 @@
-#include "experiments/studies/first_steps/update_probe.h"
-
+#include "experiments/studies/first_steps/first_steps.h"
 #include "sim/measure/model_reading.h"
 #include "sim/measure/signal_keeper.h"
 #include "tests/support/doctest.h"

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/studies/first_steps/update_probe.h"
-
 namespace periscope::first_steps {
 namespace {
 

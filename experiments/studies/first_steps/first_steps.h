@@ -46,6 +46,12 @@ struct FirstStepsResult {
 FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const theory::FirstStepsInput& input,
                      const Backend& ops, training::SavedStates states, bool with_weights, stacks::Progress& progress);
 
+/// Adds "update.W" [L] of every matrix W of `weights` to the numbers of a record, measured on its held-out windows in
+/// one forward pass with these weights: with ΔW = W − W₀ the mean square of the entries of ΔW·h, where h is what the
+/// matrix reads. Entries are those of all rows of h; NaN where a layer has no W.
+void add_updates(const Backend& ops, const training::TrainCell& cell, const Corpus& corpus,
+                 const ResidentWeights& weights, training::RecordedValues& values);
+
 /// Returns the measurements of a stack from the records of its runs. Sets `unusable` if a run lacks steps.
 [[nodiscard]] std::vector<MeasuredStep> measured_steps(const std::vector<training::CellHistory>& runs,
                                                        const StackSpec& spec, int steps, std::string& unusable);

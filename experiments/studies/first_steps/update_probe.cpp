@@ -1,11 +1,10 @@
-#include "experiments/studies/first_steps/update_probe.h"
-
 #include <fmt/format.h>
 
 #include <limits>
 #include <map>
 #include <numeric>
 
+#include "experiments/studies/first_steps/first_steps.h"
 #include "sim/model/input.h"
 #include "sim/model/stack.h"
 
