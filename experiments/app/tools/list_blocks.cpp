@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "experiments/app/tools/list.h"
@@ -18,12 +19,6 @@
 namespace periscope::app {
 namespace {
 
-/// A stack of which the table says what can be done with it.
-struct Block {
-  std::string name;
-  StackSpec spec;
-};
-
 StackSpec stack_of(const Placement& placement) {
   StackSpec spec;
   spec.model.placement = placement;
@@ -31,14 +26,14 @@ StackSpec stack_of(const Placement& placement) {
   return spec;
 }
 
-std::vector<Block> blocks() {
-  std::vector<Block> all;
-  for (const Placement& placement : placement_table())
-    all.push_back({std::string(placement.name), stack_of(placement)});
+/// Returns the stacks of the table, by name.
+std::vector<std::pair<std::string, StackSpec>> blocks() {
+  std::vector<std::pair<std::string, StackSpec>> all;
+  for (const Placement& placement : placement_table()) all.emplace_back(placement.name, stack_of(placement));
   const StackSpec pre = stack_of(*find_placement("pre"));
   const auto with = [&](std::string name, const auto& set) {
-    all.push_back({"pre, " + name, pre});
-    set(all.back().spec.model);
+    all.emplace_back("pre, " + name, pre);
+    set(all.back().second.model);
   };
   for (std::size_t i = 0; i < norm_kind_names.size(); ++i) {
     const auto kind = static_cast<NormKind>(i);
@@ -51,7 +46,7 @@ std::vector<Block> blocks() {
   return all;
 }
 
-/// What is done with a stack, and why it is refused; "" if it is done.
+/// Something done with stacks, and why it does not support one; "" if it does.
 struct Use {
   std::string_view name, title;
   std::string (*refusal)(const StackSpec&);
@@ -72,18 +67,8 @@ std::string formats_refusal(const StackSpec& spec) {
   return paths_refusal(spec);
 }
 
-std::string headroom_refusal(const StackSpec& spec) {
-  return can_scale(spec.model) ? "" : "a stream of another size would not give the same output";
-}
-
-std::string regauge_refusal(const StackSpec& spec) {
-  return gauge_refusal(spec.model, TableFactor::table).value_or("");
-}
-
-std::string none(const StackSpec&) { return {}; }
-
 constexpr std::array uses{
-    Use{"simulated", "simulated, trained, certified", none},
+    Use{"simulated", "simulated, trained, certified", [](const StackSpec&) { return std::string(); }},
     Use{"signals", "signals predicted", theory::prediction_refusal},
     Use{"gradients", "gradients predicted", theory::gradient_refusal},
     Use{"own_width", "at its own width (T25)",
@@ -91,21 +76,37 @@ constexpr std::array uses{
     Use{"given_weights", "at the sizes of given weights", given_weights_refusal},
     Use{"formats", "formats", formats_refusal},
     Use{"paths", "gradients' paths", paths_refusal},
-    Use{"headroom", "headroom", headroom_refusal},
-    Use{"regauge", "regauge", regauge_refusal},
+    Use{"headroom", "headroom",
+        [](const StackSpec& spec) {
+          return std::string(can_scale(spec.model) ? "" : "a stream of another size would not give the same output");
+        }},
+    Use{"regauge", "regauge",
+        [](const StackSpec& spec) { return gauge_refusal(spec.model, TableFactor::table).value_or(""); }},
 };
 
 }  // namespace
+
+nlohmann::ordered_json blocks_json() {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const auto& [name, spec] : blocks()) {
+    nlohmann::ordered_json refused = nlohmann::ordered_json::object();
+    for (const Use& use : uses) {
+      if (const std::string reason = use.refusal(spec); !reason.empty()) refused[std::string(use.name)] = reason;
+    }
+    all.push_back({{"block", name}, {"refused", refused}});
+  }
+  return all;
+}
 
 std::string blocks_text() {
   std::vector<std::string> titles{"block"};
   for (const Use& use : uses) titles.emplace_back(use.title);
   dataset::TextTable table(titles);
   std::vector<std::string> reasons;
-  for (const Block& block : blocks()) {
-    std::vector<std::string> row{block.name};
+  for (const auto& block : blocks_json()) {
+    std::vector<std::string> row{block["block"].get<std::string>()};
     for (const Use& use : uses) {
-      const std::string reason = use.refusal(block.spec);
+      const std::string reason = block["refused"].value(std::string(use.name), "");
       if (reason.empty()) {
         row.emplace_back("yes");
         continue;
@@ -119,18 +120,6 @@ std::string blocks_text() {
   std::string text = table.text() + "\n";
   for (std::size_t i = 0; i < reasons.size(); ++i) text += fmt::format("({}) {}\n", i + 1, reasons[i]);
   return text;
-}
-
-nlohmann::ordered_json blocks_json() {
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const Block& block : blocks()) {
-    nlohmann::ordered_json refused = nlohmann::ordered_json::object();
-    for (const Use& use : uses) {
-      if (const std::string reason = use.refusal(block.spec); !reason.empty()) refused[std::string(use.name)] = reason;
-    }
-    all.push_back({{"block", block.name}, {"refused", refused}});
-  }
-  return all;
 }
 
 }  // namespace periscope::app
