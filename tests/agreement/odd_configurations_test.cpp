@@ -111,7 +111,7 @@ TEST_CASE("every odd configuration gets a proper verdict, and theory is not reje
     for (const auto& of_input : json["data_vars"]["verdict"]["data"]) {
       for (const auto& verdict : of_input) CHECK(words.contains(verdict.get<std::string>()));
     }
-    CHECK_FALSE(stacks::verdict_table(results, config.agreement, false).empty());
+    CHECK_FALSE(stacks::verdict_table(results, config.agreement.familywise_error).empty());
   }
 }
 
