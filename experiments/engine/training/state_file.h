@@ -28,8 +28,6 @@ class StateFile {
   /// Throws Error (run-time failure), and leaves the file unchanged, if the system reports a failure.
   void write(const Backend& ops, const TrainingState& state, const CellHistory& history) const;
 
-  [[nodiscard]] const std::string& path() const { return path_; }
-
  private:
   [[nodiscard]] Content content_of(const SafetensorsFile& file, const Backend& ops, const TrainingState& like) const;
 
