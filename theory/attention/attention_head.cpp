@@ -70,9 +70,13 @@ NormalStream numbers_of(PatternStream stream) {
   return NormalStream({stream.seed, stream.replicate, stream.sublayer + place::patterns});
 }
 
+double scale_of(const Matrix& k) {
+  const double scale = k.diagonal().maxCoeff();
+  return scale > 0.0 && std::isfinite(scale) ? scale : 1.0;
+}
+
 // Tokens may repeat, so that the kernel is singular: then it has the pivoted Cholesky factor only.
-ScaledKernel::ScaledKernel(const Matrix& k) : scale(k.diagonal().maxCoeff()) {
-  if (!(scale > 0.0) || !std::isfinite(scale)) scale = 1.0;  // a vanished or overflowed signal passes as it is
+ScaledKernel::ScaledKernel(const Matrix& k) : scale(scale_of(k)) {
   const Matrix scaled = k / scale;
   unit = scaled.cast<float>();
   const Eigen::LLT<Matrix> llt(scaled);

@@ -33,13 +33,13 @@ struct PatternLaw {
   std::vector<double> key_rows = {};
   /// Probabilities of drawing each query head, up to a factor: its share of the module's output. Empty: all equal.
   std::vector<double> head_weights = {};
-  int sequence = 0;  ///< tokens of each of several sequences, one behind the other, that do not see each other; 0: one
+  int sequence = 0;  ///< length of each of several sequences that do not attend to each other; 0: one sequence
 
   /// Factor on q·k.
   [[nodiscard]] double scale() const;
   /// Returns the position of token t in its sequence.
   [[nodiscard]] Index position(Index t) const { return sequence > 0 ? t % sequence : t; }
-  /// The first of the tokens that token t sees, and the one behind the last, of `tokens` in all.
+  /// The first token that token t sees, and the one after the last, of `tokens` in all.
   [[nodiscard]] Index first_seen(Index t) const;
   [[nodiscard]] Index end_seen(Index t, Index tokens) const;
 };
@@ -49,7 +49,7 @@ struct PatternStream {
   std::uint64_t seed;
   std::uint64_t replicate;
   std::uint64_t sublayer;
-  const OnWork* on_work = nullptr;  ///< null, or told of every pattern that was averaged
+  const OnWork* on_work = nullptr;  ///< null, or receives the number of patterns averaged
 };
 
 /// Samples are float: their rounding is far below their spread, and they take most of the time.
@@ -57,6 +57,10 @@ using Sample = Eigen::MatrixXf;
 
 /// The random numbers of a stream; none of them is one of T25's chain.
 NormalStream numbers_of(PatternStream stream);
+
+/// The largest diagonal entry of a kernel; 1 where that is no positive finite number, so that the signal passes
+/// unscaled.
+double scale_of(const Matrix& k);
 
 /// A kernel brought to the range of float: `unit` has a largest diagonal entry of 1, k = scale · unit.
 struct ScaledKernel {
@@ -70,7 +74,7 @@ struct ScaledKernel {
 /// k = mean + ρ1ᵀ + 1ρᵀ + scale·unit. Softmax's Jacobian leaves of k only `unit`, J_t (k + a 1ᵀ + 1 bᵀ) J_t'ᵀ =
 /// J_t k J_t'ᵀ, so the common part is subtracted before k is rounded to float.
 struct CentredKernel {
-  /// `scale` as in ScaledKernel.
+  /// `scale_of_k`: as scale_of has it.
   CentredKernel(const Matrix& k, double scale_of_k);
   double scale;
   double mean;       ///< of all entries

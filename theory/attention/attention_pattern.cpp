@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <stdexcept>
 
 #include "theory/attention/flushed_subnormals.h"
@@ -63,7 +64,7 @@ void AttentionAverage::for_heads(const ScaledKernel& of_query, const ScaledKerne
   for (int i = 0; i < samples; i += 2) {
     const int patterns = std::min(2, samples - i);
     {
-      const FlushedSubnormals flushed;  // not while others are told
+      const FlushedSubnormals flushed;  // not during on_work
       visit(head_.draw(numbers, of_query, of_key), patterns);
     }
     if (stream.on_work != nullptr) (*stream.on_work)(patterns);
@@ -94,31 +95,22 @@ bool AttentionAverage::too_sharp(const Matrix& k) const {
   return law_.scale() * std::sqrt(e * variance) > largest_logit;
 }
 
-Matrix AttentionAverage::mean_output(const ScaledKernel& of_query, const ScaledKernel& of_key,
-                                     const CentredKernel& values, int samples, PatternStream stream) const {
-  OutputKernelSum sum(values);
-  for_heads(of_query, of_key, samples, stream, [&](const HeadSample& head, int patterns) {
-    for (const SampledPattern& p : patterns_of(head, values, patterns)) sum.add(p);
-  });
-  return sum.mean(samples);
-}
-
-Matrix AttentionAverage::head_output_kernel(const Matrix& k, int samples, PatternStream stream) const {
-  if (grid_ != nullptr) return grid_->head_output_kernel(k, k, samples, stream);
-  if (is_uniform(law_)) return sandwich(uniform_pattern(k.rows(), law_), k);
-  const ScaledKernel input(k);
-  return mean_output(input, input, CentredKernel(k, input.scale), samples, stream);
-}
-
 Matrix AttentionAverage::head_output_kernel(const Matrix& of_query, const Matrix& of_key, const Matrix& of_value,
                                             int samples, PatternStream stream) const {
+  const bool one_kernel = &of_query == &of_key;
   if (grid_ != nullptr) {
-    if (&of_query != &of_key) throw std::logic_error("a grid of tokens has one kernel for queries and keys");
+    if (!one_kernel) throw std::logic_error("a grid of tokens has one kernel for queries and keys");
     return grid_->head_output_kernel(of_query, of_value, samples, stream);
   }
   if (is_uniform(law_)) return sandwich(uniform_pattern(of_value.rows(), law_), of_value);
-  const CentredKernel values(of_value, ScaledKernel(of_value).scale);
-  return mean_output(ScaledKernel(of_query), ScaledKernel(of_key), values, samples, stream);
+  const CentredKernel values(of_value, scale_of(of_value));
+  const ScaledKernel query(of_query);
+  const std::optional<ScaledKernel> key = one_kernel ? std::nullopt : std::optional<ScaledKernel>(of_key);
+  OutputKernelSum sum(values);
+  for_heads(query, key ? *key : query, samples, stream, [&](const HeadSample& head, int patterns) {
+    for (const SampledPattern& p : patterns_of(head, values, patterns)) sum.add(p);
+  });
+  return sum.mean(samples);
 }
 
 HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,

@@ -38,7 +38,9 @@ class AttentionAverage {
 
   /// E_A[A K̃ Aᵀ] (T4), the kernel of a head's output before W_o, for the kernel `k` [T, T] of the module's input: the
   /// mean over `samples` sampled patterns, which come in pairs (HeadSample); exact for a uniform pattern.
-  [[nodiscard]] Matrix head_output_kernel(const Matrix& k, int samples, PatternStream stream) const;
+  [[nodiscard]] Matrix head_output_kernel(const Matrix& k, int samples, PatternStream stream) const {
+    return head_output_kernel(k, k, k, samples, stream);
+  }
   /// Returns the kernel where W_q, W_k and W_v read unlike kernels of one input (T29, read_kernel).
   [[nodiscard]] Matrix head_output_kernel(const Matrix& of_query, const Matrix& of_key, const Matrix& of_value,
                                           int samples, PatternStream stream) const;
@@ -48,7 +50,7 @@ class AttentionAverage {
   [[nodiscard]] HeadGradients gradients(const Matrix& k, const Matrix& g, int samples, PatternStream stream) const {
     return gradients(k, k, g, samples, stream);
   }
-  /// Returns the gradients where the values have a kernel of their own, as behind V-norm.
+  /// Returns the gradients where the values have a kernel of their own, as after V-norm.
   [[nodiscard]] HeadGradients gradients(const Matrix& k, const Matrix& of_value, const Matrix& g, int samples,
                                         PatternStream stream) const;
 
@@ -62,8 +64,6 @@ class AttentionAverage {
   template <class Visit>
   void for_heads(const ScaledKernel& of_query, const ScaledKernel& of_key, int samples, PatternStream stream,
                  const Visit& visit) const;
-  [[nodiscard]] Matrix mean_output(const ScaledKernel& of_query, const ScaledKernel& of_key,
-                                   const CentredKernel& values, int samples, PatternStream stream) const;
   [[nodiscard]] std::vector<SampledPattern> patterns_of(const HeadSample& head, const CentredKernel& values,
                                                         int count) const;
   [[nodiscard]] bool too_sharp(const Matrix& k) const;

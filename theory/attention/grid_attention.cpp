@@ -32,11 +32,6 @@ Vector own_part(const Vector& all, const Vector& shared, double scale) {
 /// C, 0 where few patterns or rounding make it negative.
 Vector folds_of(const Matrix& between, const TokenGrid& grid) { return grid.folds(between).cwiseMax(0.0); }
 
-double scale_of(const Matrix& k) {
-  const double scale = k.diagonal().maxCoeff();
-  return scale > 0.0 && std::isfinite(scale) ? scale : 1.0;  // as ScaledKernel
-}
-
 }  // namespace
 
 /// The kernel of all tokens' values, in units of its scale.

@@ -190,18 +190,19 @@ BoundedSet attention_bounds(const BoundedModule& module) {
   const RowMatrix wo = module.matrix(Weight::o);
   const Vector bv = module.bias(Weight::v);
   ComputedImage v = ops.summed(image_and_sums(wv, x), wv.cols(), bv);
-  std::optional<NormedValues> normed;
+  const Index e = m.head_dim;
+  std::vector<BoundedSet> normed;  // the values of every key/value head after V-norm
   if (m.v_norm_at(layer)) {
     module.note(Signal::v_projected, v.set.magnitude());
-    normed = normed_value_sets(module, v.set);
-    v.set = normed->all;
+    const NormBound norm = module.norm(Weight::v_norm);
+    for (Index g = 0; g < m.kv_heads; ++g) normed.push_back(ops.normalised(part(v.set, g * e, e), norm));
+    v.set = joined(normed);
   }
   module.note(Signal::v, v.set.magnitude());
   note_scores(module, q, k);
   const Index window = m.scores_at(layer).window;
   const WeightSum weights = ops.attention_weights(window);
   const ComputedImage averages = ops.weighted_values(weights, window, v.set);
-  const Index e = m.head_dim;
   const Index share = m.heads / m.kv_heads;
   const auto to_heads = [&](const Vector& of_groups) {
     Vector all(wo.cols());
@@ -210,14 +211,14 @@ BoundedSet attention_bounds(const BoundedModule& module) {
   };
   const BoundedSet mixed{to_heads(averages.set.low), to_heads(averages.set.high), {}};
   module.note(Signal::mixed, mixed.magnitude());
-  const bool inside = normed || m.gates_at(layer) > 0 || m.inner_norm_at(2 * layer);
+  const bool inside = m.v_norm_at(layer) || m.gates_at(layer) > 0 || m.inner_norm_at(2 * layer);
   // From the set of all heads' outputs to the module's.
   const auto finish = [&](const BoundedSet& heads) {
     const BoundedSet read = m.gates_at(layer) > 0 ? gated_heads(module, heads) : heads;
     return m.inner_norm_at(module.sublayer) ? after_inner_norm(module, Weight::o, read)
                                             : module.written(Weight::o, read);
   };
-  if (normed) return finish(mixed_normed_values(m, *normed, weights, averages));
+  if (m.v_norm_at(layer)) return finish(mixed_normed_values(m, normed, weights, mixed, to_heads(averages.error)));
   if (!x.ellipsoid) return inside ? finish(mixed) : ops.linear(wo, module.bias(Weight::o), mixed);
 
   // A head computes S·(W_v(c + axes∘ū + ē) + b_v) + what was rounded, S the sum of its weights.
@@ -231,7 +232,7 @@ BoundedSet attention_bounds(const BoundedModule& module) {
   const Vector error =
       to_heads(weights.high * (value.error + v.error) + beside * value.value.cwiseAbs() + averages.error) *
       (1.0 + rounding(0));
-  // ‖mixed − centre‖ ≤ S √(Σ_h ‖A^g(h)‖²), needed for the sums behind it or for the output's norm.
+  // ‖mixed − centre‖ ≤ S √(Σ_h ‖A^g(h)‖²), needed for later sums or for the output's norm.
   double squares = 0.0;
   for (Index g = 0; (module.with_norm || inside || !ops.exact()) && g < m.kv_heads; ++g) {
     const double head = spectral_bound(over.matrix.middleRows(g * e, e)) + over.lost;

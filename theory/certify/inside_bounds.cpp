@@ -5,40 +5,19 @@
 
 namespace periscope::theory {
 
-NormedValues normed_value_sets(const BoundedModule& module, const BoundedSet& projected) {
-  const NormBound norm = module.norm(Weight::v_norm);
-  const Index e = module.model.head_dim;
-  NormedValues values;
-  values.all = unbounded(projected.size());
-  for (int g = 0; g < module.model.kv_heads; ++g) {
-    BoundedSet head{projected.low.segment(g * e, e), projected.high.segment(g * e, e), {}};
-    head = module.ops.normalised(head, norm);
-    values.all.low.segment(g * e, e) = head.low;
-    values.all.high.segment(g * e, e) = head.high;
-    values.heads.push_back(std::move(head));
-  }
-  return values;
-}
-
-BoundedSet mixed_normed_values(const ModelSpec& m, const NormedValues& values, const WeightSum& weights,
-                               const ComputedImage& box) {
+BoundedSet mixed_normed_values(const ModelSpec& m, const std::vector<BoundedSet>& values, const WeightSum& weights,
+                               BoundedSet mixed, const Vector& error) {
+  const auto is_around_zero = [](const BoundedSet& v) { return v.ellipsoid && v.ellipsoid->centre.isZero(0.0); };
+  if (!std::ranges::all_of(values, is_around_zero)) return mixed;
   const Index e = m.head_dim;
   const Index all = m.query_width();
-  BoundedSet mixed{Vector(all), Vector(all), Ellipsoid{Vector::Zero(all), Vector(all), Vector(all), false}};
+  mixed.ellipsoid = Ellipsoid{Vector::Zero(all), Vector(all), Vector(all)};
   const double of_heads = std::sqrt(static_cast<double>(m.heads)) * weights.high * (1.0 + rounding(4));
   for (int h = 0; h < m.heads; ++h) {
-    const Index group = h / (m.heads / m.kv_heads);
-    const BoundedSet& head = values.heads[static_cast<std::size_t>(group)];
-    mixed.low.segment(h * e, e) = box.set.low.segment(group * e, e);
-    mixed.high.segment(h * e, e) = box.set.high.segment(group * e, e);
-    if (!mixed.ellipsoid) continue;
-    if (!head.ellipsoid || !head.ellipsoid->centre.isZero(0.0)) {
-      mixed.ellipsoid.reset();
-      continue;
-    }
-    mixed.ellipsoid->axes.segment(h * e, e) = of_heads * head.ellipsoid->axes;
+    const Ellipsoid& head = *values[static_cast<std::size_t>(h / (m.heads / m.kv_heads))].ellipsoid;
+    mixed.ellipsoid->axes.segment(h * e, e) = of_heads * head.axes;
     mixed.ellipsoid->error.segment(h * e, e) =
-        (weights.high * head.ellipsoid->error + box.error.segment(group * e, e)) * (1.0 + rounding(4));
+        (weights.high * head.error + error.segment(h * e, e)) * (1.0 + rounding(4));
   }
   return cleaned(std::move(mixed));
 }

@@ -52,17 +52,11 @@ BoundedSet mlp_bounds(const BoundedModule& module);
 
 // Norms and gates inside modules (inside_bounds.cpp).
 
-/// V-norm: every head's values by themselves; `heads` are the sets of the key/value heads, `all` their box.
-struct NormedValues {
-  std::vector<BoundedSet> heads;
-  BoundedSet all;
-};
-NormedValues normed_value_sets(const BoundedModule& module, const BoundedSet& projected);
-
-/// The outputs of all heads [H·e] after V-norm, given their box: Σ_s w_s v̂_s is a convex combination of values in one
-/// ellipsoid around 0, times the weights' sum S. All H heads together lie in the ellipsoid of √H S₊ times its axes.
-BoundedSet mixed_normed_values(const ModelSpec& model, const NormedValues& values, const WeightSum& weights,
-                               const ComputedImage& box);
+/// The outputs of all heads [H·e] after V-norm, from the sets of every key/value head's values, the box of the outputs
+/// and their rounding errors: Σ_s w_s v̂_s is a convex combination of values in one ellipsoid around 0, times the
+/// weights' sum S. All H heads together lie in the ellipsoid of √H S₊ times its axes.
+BoundedSet mixed_normed_values(const ModelSpec& model, const std::vector<BoundedSet>& values, const WeightSum& weights,
+                               BoundedSet mixed, const Vector& error);
 
 /// The heads' outputs after the gate. 0 ≤ σ ≤ 1 in every arithmetic, so a gate makes nothing larger: the box is an
 /// interval product, and a set in an ellipsoid around 0 stays in it.
