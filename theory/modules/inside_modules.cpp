@@ -90,12 +90,4 @@ Matrix through_inner_norm(const Matrix& x, const Vector& r) {
   return scale.asDiagonal() * x * scale.asDiagonal();
 }
 
-bool has_norms_inside(const ModelSpec& model) {
-  for (int l = 0; l < model.sublayers(); ++l) {
-    const int layer = ModelSpec::layer_of(l);
-    if (model.v_norm_at(layer) || model.inner_norm_at(l) || model.gates_at(layer) > 0) return true;
-  }
-  return false;
-}
-
 }  // namespace periscope::theory

@@ -31,7 +31,4 @@ Vector inner_square(const Matrix& kernel, double eps);
 /// T2 and T8 of an inner norm, whose gain is 1: x_tt'/√(r_t r_t'); 0 where r is.
 Matrix through_inner_norm(const Matrix& x, const Vector& r);
 
-/// True if some layer has a norm or a gate inside a module other than QK-norm.
-[[nodiscard]] bool has_norms_inside(const ModelSpec& model);
-
 }  // namespace periscope::theory

@@ -97,9 +97,11 @@ int replicates_for(const StackSpec& spec, int seeds, int sequences, double opera
 void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>& ids,
                       const FiniteWidthOptions& options, Prediction& prediction) {
   if (!prediction.refusal.empty()) return;
+  const auto leave_out = [&](const std::string& reason) {
+    prediction.left_out += (prediction.left_out.empty() ? "" : "; ") + reason;
+  };
   if (const std::string reason = coordinates_refusal(spec.model); !reason.empty()) {
-    if (!prediction.left_out.empty()) prediction.left_out += "; ";
-    prediction.left_out += reason + ": signals are predicted at infinite width, with its allowance";
+    leave_out(reason + ": signals are predicted at infinite width, with its allowance");
     return;
   }
   const std::vector<std::vector<int>> sequences = ids.empty() ? std::vector<std::vector<int>>(1) : ids;
@@ -109,13 +111,12 @@ void predict_at_width(const StackSpec& spec, const std::vector<std::vector<int>>
                                                 : replicates_for(spec, options.seeds, blocks, options.operations);
   if (options.replicates == 0 && replicates < unlimited) {
     const double times = unlimited * chain_operations(spec) / options.operations;
-    if (!prediction.left_out.empty()) prediction.left_out += "; ";
-    prediction.left_out += fmt::format(
+    leave_out(fmt::format(
         "{} replicates of theory's chain at this width would cost {:.2g} times what the measurement does: {}; "
         "theory.replicates asks for more",
         unlimited, times,
         replicates > 0 ? fmt::format("{} were taken", replicates)
-                       : "signals are predicted at infinite width, with its allowance");
+                       : "signals are predicted at infinite width, with its allowance"));
   }
   if (replicates == 0) return;
   const int per_block = replicates / blocks;

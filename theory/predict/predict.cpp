@@ -75,7 +75,7 @@ void add_logarithms(Curves& curves) {
   curves.merge(logarithms);
 }
 
-/// Why the prediction of the stream is no number from some depth on, or "".
+/// Returns why the predicted stream is NaN or infinite from some depth on, or "".
 std::string no_number(const Profile& profile) {
   const std::vector<double>& q = profile.find(Statistic::second_moment, Signal::x_out)->value;
   const auto it = std::ranges::find_if(q, [](double v) { return !std::isfinite(v); });
@@ -278,7 +278,7 @@ class InputsPrediction {
 
   void expect(const PatternLevel& level, int chains) { share_.expect(level.work(chains - level.chains())); }
 
-  /// Reads the means of a level. Returns false, with a refusal, where they are no numbers.
+  /// Reads the means of a level. Returns false, with a refusal, if they are not finite.
   bool read(const PatternLevel& level) {
     prediction_.samples = level.samples() * level.chains();
     prediction_.backward_samples = !backward_ ? 0 : level.backward_samples() * level.chains();
@@ -302,8 +302,8 @@ class InputsPrediction {
     }
   }
 
-  /// Chains of so many patterns that may be taken, equally many for every input. Of a pattern's operations, with
-  /// gradients, a fourth are those of the forward pass, which has more patterns than the backward pass.
+  /// Returns how many chains of these patterns may be taken, equally many for every input. Of a pattern's operations,
+  /// with gradients, a fourth are those of the forward pass, which has more patterns than the backward pass.
   [[nodiscard]] int paid_for(int forward_patterns, int back_patterns) const {
     const double each = backward_ ? std::min(forward_patterns, forward_patterns / 4 + back_patterns) : forward_patterns;
     const double count = options_.reaches_tolerance ? infinite : affordable_ / each;
@@ -364,7 +364,7 @@ class InputsPrediction {
   const TokenGrid* grid_;
   int inputs_ = static_cast<int>(of_.ids.size());
   bool backward_ = !of_.labels.empty() || !options_.labels.empty();
-  double affordable_ = affordable_patterns(spec_, backward_, infinite, options_.operations);  ///< at every attention
+  double affordable_ = options_.operations / pattern_operations(spec_, backward_);  ///< patterns at every attention
   const Scheme& scheme_ = scheme_for(inputs_, affordable_, backward_ ? spec_.input.tokens : 0);
   int allowed_ = patterns_allowed(spec_, options_);  ///< at every attention, whatever is paid for
   Profile uniform_ = grid_ != nullptr ? uniform_grid_error(spec_, *grid_) : Profile();
@@ -395,10 +395,6 @@ double pattern_operations(const StackSpec& spec, bool backward) {
   const double each = is_uniform(pattern_law(spec, 0)) ? 2.0 * t * square / usual_patterns
                                                        : 6.0 * square * (t + spec.model.head_dim) + begun;
   return spec.model.layers * each * (backward ? 4.0 : 1.0);
-}
-
-double affordable_patterns(const StackSpec& spec, bool backward, double wanted, double operations) {
-  return std::min(wanted, operations / pattern_operations(spec, backward));
 }
 
 bool is_precise(const Prediction& prediction, Statistic statistic, const Curve& curve, std::size_t i) {

@@ -21,12 +21,12 @@ struct PredictionOptions {
   int most_samples = 1 << 14;  ///< patterns per attention sublayer; below 64 tokens up to four times as many (T3)
   /// Operations that the patterns may take.
   double operations = std::numeric_limits<double>::infinity();
-  bool reaches_tolerance = false;  ///< it begins with as many as `operations` pay for, and goes on to the tolerance
+  bool reaches_tolerance = false;  ///< starts with what `operations` pay for and continues to the tolerance
   std::uint64_t seed = 0;
   /// Label sequences to average over (T7); empty: no gradients are predicted.
   std::vector<std::vector<int>> labels = {};
   GradientPaths paths = GradientPaths::all;
-  Fault fault = Fault::none;  ///< a mistake planted on purpose
+  Fault fault = Fault::none;  ///< an injected mistake
   OnShare on_share = {};
 };
 
@@ -39,7 +39,7 @@ struct Prediction {
   int replicates = 0;        ///< degrees of freedom of the limit's standard errors, plus 1: for one input, chains
   int samples = 0;           ///< patterns averaged at every attention sublayer in the forward pass, over all chains
   int backward_samples = 0;  ///< the same in the backward pass; 0 without gradients
-  double tolerance = 0.0;    ///< PredictionOptions' wanted standard errors, as they were
+  double tolerance = 0.0;    ///< wanted standard errors, from PredictionOptions
   double gradient_tolerance = 0.0;
   std::string gradient_refusal = {};  ///< why the profile has no gradients although they were asked for, or empty
 
@@ -54,7 +54,7 @@ struct Prediction {
   std::string left_out = {};
   int finite_width_replicates = 0;  ///< then: replicates of the chain T25
   int finite_width_degrees = 0;     ///< degrees of freedom of their spread
-  bool replicates_given = false;    ///< then: their number was asked for, and does not follow the seeds
+  bool replicates_given = false;    ///< then: their number was set, not derived from the seeds
   /// Then: each replicate's reading, for sums over depth; the sequences of token ids one after another, with equally
   /// many replicates each.
   std::vector<Profile> draws = {};
@@ -68,10 +68,6 @@ struct Prediction {
 
 /// Floating-point operations of one pattern at every attention of a stack, forward and, with `backward`, back, about.
 double pattern_operations(const StackSpec& spec, bool backward);
-
-/// Returns how many patterns at every attention, over all chains, a prediction takes that wants so many and may cost
-/// `operations`: as many as these pay for.
-double affordable_patterns(const StackSpec& spec, bool backward, double wanted, double operations);
 
 /// True if entry i of a predicted curve has the wanted standard error: at most gradient_tolerance for gradients and
 /// score_share, relative to the value (absolute for logarithms), and at most tolerance for everything else, relative

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "theory/modules/inside_modules.h"
 #include "theory/norms/norm_law.h"
 #include "theory/passes/backward.h"
 #include "theory/predict/predict.h"
@@ -32,7 +31,7 @@ std::string few_normed_features(const ModelSpec& m) {
   return {};
 }
 
-/// Norm B divides the gradient in front of it by the rms of what a module puts out. Where that is a fixed map of n ≤ 2
+/// Norm B divides the gradient at its input by the rms of the module's output. Where that is a fixed map of n ≤ 2
 /// numbers, its inverse square has no mean either: an MLP of so few hidden channels, and values of so few features of
 /// all heads where a token sees itself alone, or others like it.
 std::string few_features_of_branch(const StackSpec& spec) {
@@ -56,9 +55,14 @@ std::string few_features_of_branch(const StackSpec& spec) {
 
 /// Norms and gates inside modules have no law of channels with gains and sizes of their own yet.
 std::string inside_refusal(const StackSpec& spec) {
-  if (spec.scales == nullptr || !has_norms_inside(spec.model)) return {};
-  return "model.v_norm, model.inner_norm and model.attention_gate are predicted for weights as they are drawn, not at "
-         "the sizes of given ones";
+  const ModelSpec& m = spec.model;
+  for (int l = 0; spec.scales != nullptr && l < m.sublayers(); ++l) {
+    const int layer = ModelSpec::layer_of(l);
+    if (!m.v_norm_at(layer) && !m.inner_norm_at(l) && m.gates_at(layer) == 0) continue;
+    return "model.v_norm, model.inner_norm and model.attention_gate are predicted for weights as they are drawn, "
+           "not at the sizes of given ones";
+  }
+  return {};
 }
 
 /// Given weights have factors of single channels, and kernels between streams have none.
