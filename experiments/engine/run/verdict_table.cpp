@@ -129,6 +129,18 @@ std::string scale_hint(const StackSpec& spec) {
       mitchell ? "by Mitchell's rule" : fmt::format("from N(0, {:g}²)", init.std), spec.input.second_moment, embedding);
 }
 
+/// Returns a note if the sum before norm C has more than twice the stream's largest entry: a number format must hold it.
+std::string sum_note(const StackResult& r) {
+  const Profile& profile = r.measurement ? r.measurement->profile : r.prediction.profile;
+  const auto largest = [&](Signal signal) {
+    const Curve* curve = profile.find(Statistic::maximum, signal);
+    return curve == nullptr || curve->value.empty() ? std::nan("") : std::ranges::max(curve->value);
+  };
+  const double sum = largest(Signal::sum), stream = largest(Signal::x_out);
+  if (!(sum > 2.0 * stream)) return {};
+  return fmt::format("largest |x|: {:.3g} in the sum before norm C, {:.3g} in the stream after it", sum, stream);
+}
+
 /// Returns the notes on all stacks, each once, with the stacks that it holds for.
 std::string notes_on(const std::vector<StackResult>& results) {
   std::vector<std::pair<std::string, std::vector<std::string>>> notes;
@@ -139,6 +151,7 @@ std::string notes_on(const std::vector<StackResult>& results) {
     at->second.push_back(fmt::format("{}, {}", config::placement_label(r.spec), input_of(r)));
   };
   for (const StackResult& r : results) {
+    add(r, sum_note(r));
     add(r, scale_hint(r.spec));
     if (!r.prediction.left_out.empty()) add(r, "left out: " + r.prediction.left_out);
     const std::vector<std::string> imprecise = judge::imprecise_names(r.prediction);
