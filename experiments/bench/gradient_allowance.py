@@ -103,8 +103,9 @@ def readings(ds, keys, seeds):
     step = max(1.0 / width, 1.0 / (32.0 * keys["model.heads"]), 1.0 / keys["model.mlp_width"])
     step *= width / (width - across)
     unbounded = 3.0 if keys["model.placement"] == "none" else 1.0
-    contrasts = dict(zip(ds.contrast_name.values, zip(ds.contrast_deviation.values, ds.contrast_stderr.values,
-                                                      strict=True), strict=True))  # fmt: skip
+    deviations = ds.contrast_measured - ds.contrast_predicted
+    errors = np.hypot(ds.contrast_stderr, ds.contrast_predicted_stderr)
+    contrasts = dict(zip(ds.contrast_name.values, zip(deviations.values, errors.values, strict=True), strict=True))
     curves = [("stream", "log_grad_sq", {}, 1, "log_grad_sq x_out mean"),
               ("share", "site_score_share", {"site": "A_out"}, 1, "score_share A_out mean")]
     curves += [(str(name), "weight_log_grad_sq", {"weight": name}, 2, f"log_grad_sq {name} mean")
