@@ -1,5 +1,5 @@
-"""The installed program: it finds its files wherever they are moved to, its completion knows the commands and flags, and
-one version stands everywhere. Usage: installed.py BINARY BUILD_FOLDER SOURCE_FOLDER"""
+"""The installed program: it finds its files wherever they are moved to, its completion knows the commands and flags,
+and one version stands everywhere. Usage: installed.py BINARY BUILD_FOLDER SOURCE_FOLDER"""
 
 import json
 import pathlib

@@ -129,7 +129,8 @@ std::string scale_hint(const StackSpec& spec) {
       mitchell ? "by Mitchell's rule" : fmt::format("from N(0, {:g}²)", init.std), spec.input.second_moment, embedding);
 }
 
-/// Returns a note if the sum before norm C has more than twice the stream's largest entry: a number format must hold it.
+/// Returns a note if the sum before norm C has more than twice the stream's largest entry: a number format must hold
+/// it.
 std::string sum_note(const StackResult& r) {
   const Profile& profile = r.measurement ? r.measurement->profile : r.prediction.profile;
   const auto largest = [&](Signal signal) {
