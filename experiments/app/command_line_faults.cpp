@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "sim/base/error.h"
+#include "sim/base/mapped.h"
 #include "sim/base/printable.h"
 
 namespace periscope::app {
@@ -16,9 +17,7 @@ std::vector<const CLI::App*> commands_of(const CLI::App& app) {
 }
 
 std::vector<std::string> names_of(const std::vector<const CLI::App*>& commands) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : commands) names.push_back(command->get_name());
-  return names;
+  return mapped(commands, [](const CLI::App* command) { return command->get_name(); });
 }
 
 /// The commands from `app` on that take the flag: "gradients depth".

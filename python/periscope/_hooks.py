@@ -260,7 +260,7 @@ class Watched:
         labels = self._ids if self._labels is None else self._labels.detach().cpu()
         if causal:
             labels = torch.cat([labels[:, 1:], torch.full_like(labels[:, :1], -1)], dim=1)
-        return list(labels.clamp(min=-1).flatten().tolist())
+        return list(labels.clip(min=-1).flatten().tolist())
 
     def _streams(self, kept: Kept) -> Kept:
         """Returns the tensors with the names that are other signals where a norm is absent."""

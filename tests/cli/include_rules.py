@@ -35,7 +35,7 @@ ALLOWED = {
     "theory/formats": SPEC,
     "theory/predict": SPEC | {f"theory/{room}"
                               for room in ("kernels", "norms", "attention", "modules", "passes", "width")},
-    "theory/first_steps": SPEC | {f"theory/{room}" for room in ("kernels", "norms", "attention", "width")},
+    "theory/first_steps": SPEC | {f"theory/{room}" for room in ("kernels", "norms", "attention", "modules", "width")},
     "theory/certify": SPEC | {"theory/kernels", "theory/norms"},
 }
 # what every room of the experiments may include of the wings

@@ -60,7 +60,7 @@ class Dumps(TrainTest):
         folder = self.folder / "dump"
         done = run(*self.command("--quiet", *ONE, "--dump", folder, "--force", *sets(*settings), *flags))
         self.assertEqual(done.returncode, 0, done.stderr)
-        names = ("initial", "final", "batches", "steps")
+        names = ("initial", "final", "batches", "steps", "windows")
         self.assertEqual(sorted(contents(folder)), sorted([f"{n}.safetensors" for n in names] + ["config.json"]))
         return json.loads((folder / "config.json").read_text()), *(read_safetensors(folder / f"{n}.safetensors")
                                                                    for n in names)
@@ -78,16 +78,16 @@ class Dumps(TrainTest):
         corpus.write_bytes(bytes(range(200)))
         flags = ("--corpus", corpus)
         settings = ("model.vocab=256", "train.validation=0.25", "train.steps=50")
-        _, _, _, batches, _ = self.dump(*settings, flags=flags)
+        _, _, _, batches, *_ = self.dump(*settings, flags=flags)
         tokens = list(batches["tokens"][1])
         windows = [tokens[i:i + TOKENS + 1] for i in range(0, len(tokens), TOKENS + 1)]
         for window in windows:
             self.assertEqual(window, list(range(window[0], window[0] + TOKENS + 1)))
             self.assertLess(window[-1], 150, "the last quarter is never trained on")
         self.assertGreater(len({window[0] for window in windows}), 80)
-        _, _, _, twin, _ = self.dump(*settings, "model.placement=pre", flags=flags)
+        _, _, _, twin, *_ = self.dump(*settings, "model.placement=pre", flags=flags)
         self.assertEqual(twin, batches, "twins read the same")
-        _, _, _, other, _ = self.dump(*settings, flags=(*flags, "--seed", 1))
+        _, _, _, other, *_ = self.dump(*settings, flags=(*flags, "--seed", 1))
         self.assertNotEqual(other, batches)
 
 

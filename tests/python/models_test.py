@@ -32,9 +32,16 @@ def tensors_of(path: Path) -> dict[str, np.ndarray]:
     return found
 
 
-def in_memory(folder: Path, **words: Any) -> ps.Model:
+def of_config(config: str, weights: dict[str, np.ndarray], *ignore_keys: str) -> ps.Model:
+    """The model of the text of a config.json, as ``from_torch`` makes it."""
+    made = ps.Model.__new__(ps.Model)
+    made._compiled = model.compiled("llama", config, weights, True, ignore_keys)
+    return made
+
+
+def in_memory(folder: Path) -> ps.Model:
     weights = tensors_of(folder / "model.safetensors")
-    return ps.Model._of(model.compiled("llama", (folder / "config.json").read_text(), weights, True), **words)
+    return of_config((folder / "config.json").read_text(), weights)
 
 
 def random_weights(seed: int = 0, dtype: str = "f8") -> dict[str, np.ndarray]:
@@ -129,7 +136,7 @@ class Models(unittest.TestCase):
         folder = FIXTURES / "llama"
         config = json.dumps({**json.loads((folder / "config.json").read_text()), "strange": 1, "other": 2})
         weights = tensors_of(folder / "model.safetensors")
-        made = ps.Model._of(model.compiled("llama", config, weights, True, "strange"))
+        made = of_config(config, weights, "strange")
         with rejected('"other" = 2: unknown'):
             ps.probe(made, tokens=[1, 2, 3], no_theory=True)
         ds = ps.probe(made, tokens=[1, 2, 3], no_theory=True, ignore_key=["other"])

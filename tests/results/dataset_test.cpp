@@ -147,8 +147,9 @@ TEST_CASE("every result has a schema whose units are known ones") {
       CAPTURE(c.name);
       CHECK(known.contains(c.units));
       const bool logarithm = !c.units.empty() && (c.name.starts_with("log_") || c.name.ends_with("loss"));
-      // log_ratio of `verify` is decimal, and z is in standard errors.
-      if (logarithm && schema->kind() != "verify" && !c.name.ends_with("_z")) CHECK(c.meaning.ends_with(", in nat"));
+      // log_ratio of `verify` is decimal, and what a verdict compares is in standard errors.
+      const bool is_of_verdict = c.name.ends_with("_z") || c.name.ends_with("_excess") || c.name.ends_with("_critical");
+      if (logarithm && schema->kind() != "verify" && !is_of_verdict) CHECK(c.meaning.ends_with(", in nat"));
       if (c.type == Type::real && c.name.find("sqnr") != std::string::npos) CHECK(c.meaning.ends_with(", in dB"));
       // A number's prediction and errors have its units.
       for (const char* suffix : {"_measured", "_predicted", "_stderr"}) {

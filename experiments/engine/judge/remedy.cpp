@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <ranges>
 
 namespace periscope::judge {
 namespace {
@@ -71,8 +70,12 @@ int fewest(const std::vector<Test>& tests, double level, int seeds, double width
   for (; too_few(high); high *= 2) {
     if (high >= most_times * seeds || high > std::numeric_limits<int>::max() / 2) return 0;
   }
-  const auto fewer = std::views::iota(std::min(high, std::max(seeds, high / 2 + 1)), high);
-  return high - static_cast<int>(fewer.end() - std::ranges::partition_point(fewer, too_few));
+  int low = std::max(seeds - 1, high / 2);  // too few
+  while (low + 1 < high) {
+    const int middle = low + (high - low) / 2;
+    (too_few(middle) ? low : high) = middle;
+  }
+  return high;
 }
 
 /// The smallest width, in powers of two times this one, at which `condition(times)` holds, or 0.

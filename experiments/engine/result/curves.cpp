@@ -6,7 +6,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <ranges>
+
+#include "sim/base/mapped.h"
 
 namespace periscope::dataset {
 namespace {
@@ -50,8 +51,9 @@ void put_placement(Builder& result, std::size_t index, const std::string& label,
 
 std::span<const Weight> weights_of_curves(const std::vector<StackSpec>& stacks) {
   const bool gated = std::ranges::any_of(stacks, [](const StackSpec& spec) {
-    return std::ranges::any_of(std::views::iota(0, spec.model.layers),
-                               [&](int layer) { return spec.model.gates_at(layer) > 0; });
+    int layer = 0;
+    while (layer < spec.model.layers && spec.model.gates_at(layer) == 0) ++layer;
+    return layer < spec.model.layers;
   });
   return std::span(layer_matrices).first(usual_weights + (gated ? 1 : 0));
 }
@@ -80,14 +82,14 @@ std::vector<DimensionSpec> curve_dimensions() {
 
 void put_curve_coordinates(Builder& result, const ModelSpec& model, std::size_t depths, std::size_t ranks,
                            std::span<const Weight> weights) {
-  const auto names = std::views::transform([](const auto& one) { return name_of(one); });
+  const auto name = [](const auto& one) { return name_of(one); };
   result.count("depth", depths);
   result.count("other_depth", depths);
-  result.put("site", sites | names);
+  result.put("site", mapped(sites, name));
   put_sublayers(result, model);
   result.count("rank", ranks, 1);
   if (weights.empty()) return;
-  result.put("weight", weights | names);
+  result.put("weight", mapped(weights, name));
   result.count("layer", static_cast<std::size_t>(model.layers));
 }
 

@@ -111,7 +111,8 @@ void Builder::fill(Values& all, const Entry& entry, const std::vector<std::size_
     std::size_t flat = 0;
     std::size_t stride = 1;
     bool fits = true;
-    for (const std::size_t axis : axes | std::views::reverse) {
+    for (std::size_t a = axes.size(); a-- > 0;) {
+      const std::size_t axis = axes[a];
       const auto fixed = std::ranges::find(entry.at, axis, &Position::value_type::first);
       const bool open = fixed == entry.at.end();
       const std::size_t index = open ? rest % length[axis] : fixed->second;

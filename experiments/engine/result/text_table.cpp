@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <ranges>
 #include <utility>
 
 #include "experiments/engine/result/dataset.h"
@@ -168,10 +167,13 @@ std::string TextTable::text(std::size_t indent, std::size_t width) const {
       measure(part);
     }
     while (total(part.wide) > room) {
-      const auto shrinkable = [&](std::size_t k) { return part.wide[k] > part.narrow[k] ? part.wide[k] : 0; };
-      const std::size_t widest = std::ranges::max(std::views::iota(std::size_t{0}, part.wide.size()), {}, shrinkable);
-      if (shrinkable(widest) == 0) break;
-      --part.wide[widest];
+      std::size_t* widest = nullptr;
+      for (std::size_t k = 0; k < part.wide.size(); ++k) {
+        std::size_t& wide = part.wide[k];
+        if (wide > part.narrow[k] && (widest == nullptr || wide > *widest)) widest = &wide;
+      }
+      if (widest == nullptr) break;
+      --*widest;
     }
     text += (begin > 1 ? "\n" : "") + lines(part, indent, room);
     begin += part.columns.size() - 1;

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <ranges>
 
 #include "experiments/engine/judge/stack_tests.h"
 #include "experiments/engine/run/token_ids.h"
 #include "sim/base/error.h"
+#include "sim/base/mapped.h"
 #include "sim/base/printable.h"
 #include "theory/norms/norm_law.h"
 #include "theory/predict/predict.h"
@@ -33,15 +33,13 @@ std::vector<std::uint64_t> foretold(const StackSpec& measured, const StackSpec& 
     for (auto& [key, curve] : theory::gram_chain(overridden, own, {.seed = config.run.seed, .fault = fault}).curves)
       profile.curves[key] = curve;
   }
-  std::vector<std::uint64_t> patterns;
-  for (const double number : compared(profile)) patterns.push_back(std::bit_cast<std::uint64_t>(number));
-  return patterns;
+  return mapped(compared(profile), [](double number) { return std::bit_cast<std::uint64_t>(number); });
 }
 
 std::string override_words(const config::Config& config, const config::PlantedFault& fault) {
   if (config.theory_settings.empty()) return fmt::format("{} = {}", fault.key, fault.name);
   const auto words = [](const std::string& setting) { return "--theory-set " + shortened(setting); };
-  return fmt::format("{}", fmt::join(config.theory_settings | std::views::transform(words), ", "));
+  return fmt::format("{}", fmt::join(mapped(config.theory_settings, words), ", "));
 }
 
 }  // namespace

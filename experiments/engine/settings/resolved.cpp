@@ -9,6 +9,7 @@
 #include "experiments/engine/settings/sha256.h"
 #include "experiments/engine/settings/theory_override.h"
 #include "sim/backends.h"
+#include "sim/base/mapped.h"
 
 namespace periscope::config {
 namespace {
@@ -22,9 +23,7 @@ bool is_same_in_all(const std::vector<Json>& stacks, const std::string& key) {
 }
 
 std::vector<Json> flat_all(const std::vector<StackSpec>& stacks) {
-  std::vector<Json> all;
-  for (const StackSpec& spec : stacks) all.push_back(flat_json(spec));
-  return all;
+  return mapped(stacks, [](const StackSpec& spec) { return flat_json(spec); });
 }
 
 /// Returns the stack with the defaults of all keys, some of which follow from keys of `spec`.

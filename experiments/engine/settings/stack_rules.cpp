@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <utility>
 
@@ -65,8 +64,9 @@ void require_dividing_norms(const std::vector<StackSpec>& stacks, std::string_vi
 }
 
 bool has_single_additions(const ModelSpec& model) {
-  const auto is_addition = [&](int step) { return model.step(step).is_one_addition(); };
-  return std::ranges::all_of(std::views::iota(0, model.steps()), is_addition) && model.ends().parts_of_stream() == 1;
+  int step = 0;
+  while (step < model.steps() && model.step(step).is_one_addition()) ++step;
+  return step == model.steps() && model.ends().parts_of_stream() == 1;
 }
 
 void require_single_additions(const std::vector<StackSpec>& stacks, std::string_view why) {

@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ranges>
 
 #include "sim/base/error.h"
+#include "sim/base/mapped.h"
 #include "sim/base/printable.h"
 
 namespace periscope::formats {
@@ -32,7 +32,7 @@ constexpr Key<FormatsConfig> keys[] = {
 TensorFormat format_called(std::string_view key, const std::string& word) {
   if (const auto found = find_tensor_format(word)) return *found;
   throw ConfigError(fmt::format("{}: {}: expected {}", key, shortened(word),
-                                fmt::join(tensor_formats | std::views::transform(&TensorFormat::name), ", ")));
+                                fmt::join(mapped(tensor_formats, &TensorFormat::name), ", ")));
 }
 
 }  // namespace

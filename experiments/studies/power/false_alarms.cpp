@@ -8,6 +8,7 @@
 #include "experiments/engine/run/stacks.h"
 #include "experiments/studies/power/power.h"
 #include "sim/base/error.h"
+#include "sim/base/mapped.h"
 
 namespace periscope::power {
 namespace {
@@ -27,11 +28,8 @@ class Hidden : public stacks::Progress {
 /// Runs a configuration with the right theory. Throws Stopped.
 std::vector<ComparedStack> run_once(const config::Config& config, const stacks::Progress& progress) {
   Hidden own(progress);
-  std::vector<ComparedStack> all;
-  for (const stacks::StackResult& result : stacks::confront(config, "power", own)) {
-    all.push_back(compared(result.spec, result.judged));
-  }
-  return all;
+  return mapped(stacks::confront(config, "power", own),
+                [](const stacks::StackResult& result) { return compared(result.spec, result.judged); });
 }
 
 }  // namespace

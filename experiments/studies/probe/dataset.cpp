@@ -1,11 +1,11 @@
 #include <cmath>
 #include <optional>
-#include <ranges>
 
 #include "experiments/engine/judge/width_bias.h"
 #include "experiments/engine/result/curves.h"
 #include "experiments/engine/result/table.h"
 #include "experiments/studies/probe/probe.h"
+#include "sim/base/mapped.h"
 #include "sim/numerics/number_format.h"
 
 namespace periscope::probe {
@@ -194,14 +194,12 @@ void add_extremes(Table<ProbeResult>& table) {
               &StreamExtremes::median)
       .rows("rank", entries, &StreamExtremes::top)
       .column({"extreme_over_median", on, "1", "their |x| over median_magnitude"}, [](const StreamExtremes& e) {
-        std::vector<double> all;
-        for (const Entry& entry : e.top) all.push_back(std::abs(entry.value) / e.median);
-        return all;
+        return mapped(e.top, [&](const Entry& entry) { return std::abs(entry.value) / e.median; });
       });
   table.rows("depth", extremes, [](const R& r) { return r.measured.extremes; })
       .column({"signal_maximum", "signal sublayer", "1", "max |x| over all tokens and features"}, maxima)
       .column({"format_largest", "format", "1", "largest finite number of the format"},
-              [](const R&) { return number_formats | std::views::transform(&NumberFormat::largest); })
+              [](const R&) { return mapped(number_formats, &NumberFormat::largest); })
       .column({"margin", "format signal sublayer", "1", "a format's largest number over max |x|"}, margins);
 }
 
@@ -259,9 +257,8 @@ dataset::Dataset dataset_of(const ProbeResult& result) {
   dataset::put_curve_coordinates(builder, model, model.depths(), result.measured.extremes.front().top.size(),
                                  dataset::weights_of_curves({result.at_init}));
   builder.count("token", result.input.ids.size());
-  std::vector<std::string> signals;
-  for (const SignalPeaks& peaks : signal_peaks(result.measured)) signals.emplace_back(name_of(peaks.signal));
-  builder.put("signal", signals);
+  builder.put("signal",
+              mapped(signal_peaks(result.measured), [](const SignalPeaks& peaks) { return name_of(peaks.signal); }));
   for (std::size_t f = 0; f < number_formats.size(); ++f) builder.at("format", f).put("format", number_formats[f].name);
   for (std::size_t i = 0; i < stacks::size_nulls.size(); ++i)
     builder.at("null", i).put("null", stacks::size_nulls[i].name);

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <ranges>
 #include <set>
 #include <string_view>
 
 #include "experiments/engine/judge/depth_fit.h"
 #include "experiments/engine/run/regime.h"
+#include "sim/base/mapped.h"
 
 namespace periscope::reproduce {
 namespace {
@@ -279,9 +279,11 @@ constexpr Row rows[] = {
 
 std::vector<std::string> names_of(const Row& row) {
   std::vector<std::string> names;
-  for (const auto& name : std::views::split(row.groups, std::string_view(" | "))) {
-    names.emplace_back(name.begin(), name.end());
+  std::string rest(row.groups);
+  for (std::size_t end = 0; (end = rest.find(" | ")) != std::string::npos; rest.erase(0, end + 3)) {
+    names.push_back(rest.substr(0, end));
   }
+  names.push_back(rest);
   return names;
 }
 
@@ -341,12 +343,14 @@ judge::SignClaim tested(const Row& row, const std::vector<GroupRuns>& runs) {
   std::set<std::string_view> seen;  // a claim may name a group twice
   std::vector<stacks::Trained> trained;
   double tokens = 0.0;
-  for (const GroupRuns* one : groups | std::views::join) {
-    const Group& group = one->group;
-    if (!seen.insert(group.name).second) continue;
-    name_unfinished(*one, claim);
-    trained.push_back({group.spec, group.train});
-    tokens = std::max(tokens, 1.0 * group.train.steps * group.train.batch * group.spec.input.tokens);
+  for (const Runs& named : groups) {
+    for (const GroupRuns* one : named) {
+      const Group& group = one->group;
+      if (!seen.insert(group.name).second) continue;
+      name_unfinished(*one, claim);
+      trained.push_back({group.spec, group.train});
+      tokens = std::max(tokens, 1.0 * group.train.steps * group.train.batch * group.spec.input.tokens);
+    }
   }
   claim.regime = stacks::regime_of(trained);
   if (number.of) {
@@ -364,8 +368,7 @@ judge::SignClaim tested(const Row& row, const std::vector<GroupRuns>& runs) {
 }  // namespace
 
 std::vector<judge::SignClaim> judge_claims(const std::vector<GroupRuns>& runs) {
-  std::vector<judge::SignClaim> claims;
-  for (const Row& row : rows) claims.push_back(tested(row, runs));
+  std::vector<judge::SignClaim> claims = mapped(rows, [&](const Row& row) { return tested(row, runs); });
   judge::correct_for_number(claims);
   return claims;
 }

@@ -10,6 +10,7 @@
 
 #include "experiments/engine/settings/toml_reader.h"
 #include "sim/base/error.h"
+#include "sim/base/mapped.h"
 #include "sim/base/printable.h"
 #include "sim/spec/stack_keys.h"
 
@@ -77,9 +78,7 @@ std::vector<Variant> variants(const TrainConfig& shared, bool quick) {
 }
 
 std::vector<std::string> keys_of(const std::vector<std::string>& settings) {
-  std::vector<std::string> keys;
-  for (const std::string& setting : settings) keys.push_back(setting.substr(0, setting.find('=')));
-  return keys;
+  return mapped(settings, [](const std::string& setting) { return setting.substr(0, setting.find('=')); });
 }
 
 void add_groups(const Variant& variant, const TrainConfig& shared, std::vector<Group>& groups) {

@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <memory>
-#include <ranges>
 
 #include "experiments/studies/reproduce/reproduce.h"
+#include "sim/base/mapped.h"
 
 namespace periscope::reproduce {
 namespace {
@@ -19,7 +19,7 @@ struct ReproduceFlags {
 const std::vector<study::Flag<ReproduceFlags>> flags{
     {"figure", &ReproduceFlags::figure,
      fmt::format("A figure or table: {}; may be repeated; default: all",
-                 fmt::join(exhibits() | std::views::transform(&Exhibit::name), ", "))},
+                 fmt::join(mapped(exhibits(), &Exhibit::name), ", "))},
     {"corpus", &ReproduceFlags::corpus, "File or folder whose bytes are the tokens, or synthetic: train.corpus"},
     {"quick", &ReproduceFlags::quick, "Fewer and shorter runs: what is not in it is reported as not run"}};
 

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <ranges>
 
 #include "sim/base/error.h"
+#include "sim/base/mapped.h"
 #include "sim/base/printable.h"
 
 namespace periscope::verify {
@@ -104,9 +104,7 @@ std::size_t BoundCase::size(Dimension dimension) const {
 }
 
 std::vector<int> BoundCase::labels() const {
-  std::vector<int> all;
-  for (const double v : values("labels")) all.push_back(static_cast<int>(v));
-  return all;
+  return mapped(values("labels"), [](double v) { return static_cast<int>(v); });
 }
 
 SublayerRule BoundCase::rule() const {
@@ -149,7 +147,7 @@ BoundCase plain_case(const SublayerRule& rule, int width) {
 }
 
 std::optional<std::string> defect_of(const BoundCase& c) {
-  const auto names = all_kinds | std::views::transform(&ParameterKind::name);
+  const auto names = mapped(all_kinds, &ParameterKind::name);
   for (const auto& parameter : c.parameters) {
     if (std::ranges::find(names, parameter.first) != names.end()) continue;
     return fmt::format("{}: no such parameter; expected one of {}", shortened(parameter.first), fmt::join(names, ", "));

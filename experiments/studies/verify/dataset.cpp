@@ -1,8 +1,7 @@
-#include <ranges>
-
 #include "experiments/engine/result/table.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/studies/verify/verify.h"
+#include "sim/base/mapped.h"
 
 namespace periscope::verify {
 namespace {
@@ -132,8 +131,8 @@ const dataset::Schema& schema() {
 
 dataset::Dataset dataset_of(const VerifyResult& r) {
   dataset::Builder builder(schema());
-  builder.put("statement", statements() | std::views::transform(&Statement::id));
-  builder.put("attack", r.attacks | std::views::transform(&Attack::name));
+  builder.put("statement", mapped(statements(), &Statement::id));
+  builder.put("attack", mapped(r.attacks, &Attack::name));
   builder.put("log_ratio", histogram_bins());
   builder.count("width", r.statements.front().by_width.size(), 1);
   builder.put("massive_factor", massive_factors());
