@@ -19,184 +19,190 @@ namespace {
 
 /// A group's runs; of a sweep those of all its groups, by rate.
 using Runs = std::vector<const GroupRuns*>;
-/// Computes the numbers that a claim says are positive, as test_some_row_positive reads them, from the groups that it
-/// names.
-using Numbers = std::function<judge::SeedTable(const std::vector<Runs>&)>;
-/// The runs of one seed, in the order of the groups.
-using Twins = std::vector<const TrainedCell*>;
-
-/// By seed: the reading of the first group less that of the second.
-Values differences(const GroupRuns& first, const GroupRuns& second, const Reading& read) {
-  Values values;
-  for (std::size_t seed = 0; seed < first.cells.size(); ++seed) {
-    values.push_back(read(first.cells[seed]) - read(second.cells[seed]));
-  }
-  return values;
-}
-
-/// A number of the twins.
-Numbers of_twins(const std::function<double(const Twins&)>& number) {
-  return [number](const std::vector<Runs>& groups) {
-    Values values;
-    for (std::size_t seed = 0; seed < groups.front().front()->cells.size(); ++seed) {
-      Twins twins;
-      for (const Runs& group : groups) twins.push_back(&group.front()->cells[seed]);
-      values.push_back(number(twins));
-    }
-    return judge::SeedTable{{values}};
-  };
-}
+/// The runs of one seed, by group and, of a sweep, by rate.
+using Twins = std::vector<std::vector<const TrainedCell*>>;
+/// Computes the numbers of one seed that a claim says are positive, as test_some_row_positive reads them.
+using Numbers = std::function<judge::SeedTable(const Twins&)>;
 
 /// The number of one group, or by how much it is larger in the first group than in the second, or by how much more
 /// than in the third than in the fourth.
 Numbers larger(const Reading& read) {
-  return of_twins([read](const Twins& twins) {
+  return [read](const Twins& twins) {
     constexpr std::array signs{1.0, -1.0, -1.0, 1.0};
     double sum = 0.0;
-    for (std::size_t i = 0; i < twins.size(); ++i) sum += signs.at(i) * read(*twins[i]);
-    return sum;
-  });
+    for (std::size_t i = 0; i < twins.size(); ++i) sum += signs.at(i) * read(*twins[i].front());
+    return judge::SeedTable{{{sum}}};
+  };
 }
 
 /// Positive if a number of the last two groups, which may be the first two again, differs by less than half of what
 /// another one differs by between the first two.
 Numbers alike(const Reading& of_large, const Reading& of_small) {
-  return [=](const std::vector<Runs>& groups) {
-    const auto of = [&](std::size_t i, const Reading& read) {
-      return differences(*groups[i].front(), *groups[i + 1].front(), read);
+  return [=](const Twins& twins) {
+    const auto difference = [&](std::size_t i, const Reading& read) {
+      return read(*twins[i].front()) - read(*twins[i + 1].front());
     };
-    return judge::alike(of(0, of_large), of(groups.size() - 2, of_small));
+    return judge::alike({difference(0, of_large)}, {difference(twins.size() - 2, of_small)});
   };
 }
 
 /// ln of how much better an exponential describes a variance over depth than a line and than a parabola, by the
 /// residuals' standard deviations, and of how much better than what would not count as a description.
-judge::SeedTable exponential_lead(const std::vector<Runs>& groups) {
-  judge::SeedTable leads(1, std::vector<Values>(3));
-  for (const TrainedCell& run : groups[0].front()->cells) {
-    const judge::GrowthFit fit = judge::fit_growth(last_record(run).at("variance.x_out"));
-    const auto& [linear, quadratic, exponential] = fit.laws;
-    leads[0][0].push_back(std::log(linear.residual_deviation / exponential.residual_deviation));
-    leads[0][1].push_back(std::log(quadratic.residual_deviation / exponential.residual_deviation));
-    leads[0][2].push_back(std::log(judge::largest_misfit / exponential.rms_residual));
-  }
-  return leads;
+judge::SeedTable exponential_lead(const Twins& twins) {
+  const judge::GrowthFit fit = judge::fit_growth(last_record(*twins[0].front()).at("variance.x_out"));
+  const auto& [linear, quadratic, exponential] = fit.laws;
+  return {{{std::log(linear.residual_deviation / exponential.residual_deviation)},
+           {std::log(quadratic.residual_deviation / exponential.residual_deviation)},
+           {std::log(judge::largest_misfit / exponential.rms_residual)}}};
 }
 
-/// Positive in some row if the loss of some group of `low` is below that of every group of `high`.
-judge::SeedTable below(const Runs& low, const Runs& high) {
-  judge::SeedTable table;
-  for (const GroupRuns* one : low) {
-    auto& row = table.emplace_back();
-    for (const GroupRuns* other : high) row.push_back(differences(*other, *one, final_loss));
-  }
-  return table;
+/// Positive in some row if the loss of some run of `low` is below that of every run of `high`.
+judge::SeedTable below(const std::vector<const TrainedCell*>& low, const std::vector<const TrainedCell*>& high) {
+  return mapped(low, [&](const TrainedCell* one) {
+    return mapped(high, [&](const TrainedCell* other) { return Values{final_loss(*other) - final_loss(*one)}; });
+  });
 }
 
 /// Positive if the second placement's loss at its best rate is below the first one's at its own: if it has a rate whose
 /// loss is below the other's at each of its rates. The lowest of several losses of a seed would be lower, the more they
 /// scatter, and so would be no fair comparison.
-judge::SeedTable best_rate(const std::vector<Runs>& groups) { return below(groups[1], groups[0]); }
+judge::SeedTable best_rate(const Twins& twins) { return below(twins[1], twins[0]); }
 
 /// Positive if the lowest loss of a sweep is at neither of its ends.
-judge::SeedTable inner_rate(const std::vector<Runs>& groups) {
-  const Runs& sweep = groups[0];
-  return below(Runs(sweep.begin() + 1, sweep.end() - 1), {sweep.front(), sweep.back()});
+judge::SeedTable inner_rate(const Twins& twins) {
+  const auto& sweep = twins[0];
+  return below({sweep.begin() + 1, sweep.end() - 1}, {sweep.front(), sweep.back()});
 }
 
 /// The logarithm of the rate at which the parabola through the lowest loss and its neighbours is lowest.
-double best_log_rate(const Runs& by_rate, std::size_t seed) {
-  const auto loss = [&](std::size_t i) { return final_loss(by_rate[i]->cells[seed]); };
-  const auto log_rate = [&](std::size_t i) { return std::log(by_rate[i]->cells[seed].cell.train.lr); };
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < by_rate.size(); ++i)
-    if (loss(i) < loss(best)) best = i;
-  if (best == 0 || best + 1 == by_rate.size()) return log_rate(best);
-  const double left = log_rate(best) - log_rate(best - 1), right = log_rate(best + 1) - log_rate(best);
-  const double down = (loss(best - 1) - loss(best)) / left, up = (loss(best + 1) - loss(best)) / right;
+double best_log_rate(const std::vector<const TrainedCell*>& by_rate) {
+  const auto loss = mapped(by_rate, [](const TrainedCell* run) { return final_loss(*run); });
+  const auto log_rate = mapped(by_rate, [](const TrainedCell* run) { return std::log(run->cell.train.lr); });
+  const auto best = static_cast<std::size_t>(std::ranges::min_element(loss) - loss.begin());
+  if (best == 0 || best + 1 == loss.size()) return log_rate[best];
+  const double left = log_rate[best] - log_rate[best - 1], right = log_rate[best + 1] - log_rate[best];
+  const double down = (loss[best - 1] - loss[best]) / left, up = (loss[best + 1] - loss[best]) / right;
   // Slopes of the parabola: -down at the middle of the left piece, up at that of the right one; the zero lies between.
-  const double from = log_rate(best) - left / 2.0, to = log_rate(best) + right / 2.0;
-  return up + down > 0.0 ? from + (to - from) * down / (up + down) : log_rate(best);
+  const double from = log_rate[best] - left / 2.0, to = log_rate[best] + right / 2.0;
+  return up + down > 0.0 ? from + (to - from) * down / (up + down) : log_rate[best];
 }
 
-judge::SeedTable higher_rate(const std::vector<Runs>& groups) {
-  Values values;
-  for (std::size_t seed = 0; seed < groups[0].front()->cells.size(); ++seed) {
-    values.push_back(best_log_rate(groups[1], seed) - best_log_rate(groups[0], seed));
+judge::SeedTable higher_rate(const Twins& twins) { return {{{best_log_rate(twins[1]) - best_log_rate(twins[0])}}}; }
+
+/// Reads a number off the last record of a run, or off that before training.
+Reading at_end(double (*read)(const RecordedValues&)) {
+  return [=](const TrainedCell& run) { return read(last_record(run)); };
+}
+Reading at_start(double (*read)(const RecordedValues&)) {
+  return [=](const TrainedCell& run) { return read(first_record(run)); };
+}
+
+/// Mean of the angular distances between neighbouring depths.
+double angle(const RecordedValues& record) {
+  const std::vector<double>& angular_distance = record.at("angular_distance");
+  const auto depths = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(angular_distance.size()))));
+  double sum = 0.0;
+  for (std::size_t i = 0; i + 1 < depths; ++i) sum += angular_distance[i * depths + i + 1];
+  return sum / static_cast<double>(depths - 1);
+}
+
+/// Share of a sublayer's input in the stream after it, T15's α²q/q⁺, mean over the upper half of the sublayers.
+double main_path_share(const RecordedValues& record) {
+  const std::vector<double>&kept = record.at("growth_stream"), &sum = record.at("growth_sum");
+  const std::size_t half = kept.size() / 2;
+  double share = 0.0;
+  for (std::size_t l = half; l < kept.size(); ++l) share += kept[l] / sum[l];
+  return share / static_cast<double>(kept.size() - half);
+}
+
+double log_of_largest(const RecordedValues& record) { return std::log(record.at("top_magnitudes").front()); }
+double largest_over_fp16(const RecordedValues& record) {
+  return std::log(std::ranges::max(record.at("largest")) / 65504.0);
+}
+
+/// Slope over the index, by least squares, of values that may be missing, times their number.
+double rise_of(const std::vector<double>& values) {
+  double count = 0.0, x_sum = 0.0, y_sum = 0.0, xx = 0.0, xy = 0.0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) continue;
+    const auto x = static_cast<double>(i);
+    count += 1.0;
+    x_sum += x;
+    y_sum += values[i];
+    xx += x * x;
+    xy += x * values[i];
   }
-  return {{values}};
+  return (xy - x_sum * y_sum / count) / (xx - x_sum * x_sum / count) * static_cast<double>(values.size());
 }
 
-double largest_over_fp16(const TrainedCell& run) {
-  return std::log(std::ranges::max(last_record(run).at("largest")) / 65504.0);
+double rise_of_gains(const RecordedValues& record) { return rise_of(record.at("gain_mean.norm_b")); }
+double slope(const RecordedValues& record) {
+  return rise_of(mapped(layer_gradients(record), [](double square) { return std::log(square); }));
 }
-
-double steepness(const RecordedValues& record) { return std::abs(gradient_slope(record)); }
-double minus_slope(const RecordedValues& record) { return -gradient_slope(record); }
-
-/// Reads a number off the record before training, or off the last one.
-using Record = const RecordedValues& (*)(const TrainedCell&);
-Reading of_record(Record record, double (*read)(const RecordedValues&)) {
-  return [=](const TrainedCell& run) { return read(record(run)); };
-}
-
-/// ln of how much the largest activations differ, beyond a factor of ten.
-double ten_times_larger(const Twins& twins) {
-  return largest_activation(*twins[0]) - largest_activation(*twins[1]) - std::log(10.0);
-}
-
-/// Steps of the first run to its own final loss, less those of the second to the same.
-double steps_saved(const Twins& twins) {
-  const double target = final_loss(*twins[0]);
-  return steps_to_loss(*twins[0], target) - steps_to_loss(*twins[1], target);
-}
+double minus_slope(const RecordedValues& record) { return -slope(record); }
+double steepness(const RecordedValues& record) { return std::abs(slope(record)); }
 
 /// What a claim is about: a number in words, with {i} for group i or followed by the groups' difference.
 struct Number {
   std::string words;
-  Numbers of;             ///< none: that the first group's losses spread over seeds twice as much as the second's
+  Numbers of;
   std::size_t rates = 1;  ///< fewest groups of each name, 2 or more of a sweep
 };
 
+/// The number whose two values of a seed are compared in their spread over seeds.
+constexpr std::string_view spread = "spread";
+
 const std::map<std::string_view, Number>& numbers() {
-  const std::string slope = "slope of ln of a layer's squared gradient over depth";
+  const std::string slope_words = "slope of ln of a layer's squared gradient over depth";
   static const std::map<std::string_view, Number> all{
       {"loss", {"final loss", larger(final_loss)}},
       {"loss alike",
        {"final loss: |{0} - {1}| / 2 less |{2} - {3}|, of means over seeds", alike(final_loss, final_loss)}},
-      {"spread", {"(final loss - its mean over seeds)^2: {0} - 4 {1}", nullptr}},
-      {"steps", {"steps of {0} to its own final loss, less those of {1} to the same", of_twins(steps_saved)}},
+      {spread,
+       {"(final loss - its mean over seeds)^2: {0} - 4 {1}",
+        [](const Twins& twins) {
+          return judge::SeedTable{{{final_loss(*twins[0].front())}, {2.0 * final_loss(*twins[1].front())}}};
+        }}},
+      {"steps",
+       {"steps of {0} to its own final loss, less those of {1} to the same",
+        [](const Twins& twins) {
+          const TrainedCell &first = *twins[0].front(), &second = *twins[1].front();
+          const double target = final_loss(first);
+          return judge::SeedTable{{{steps_to_loss(first, target) - steps_to_loss(second, target)}}};
+        }}},
       {"spikes", {"events in which the logarithm of loss or gradient norm spikes", larger(spikes)}},
       {"variance", {"ln(variance at the end) at the top", larger(final_variance)}},
-      {"surge", {"ln(variance at the end / at initialisation) at the top", larger(variance_surge)}},
+      {"surge", {"ln(variance at the end / at initialisation) at the top", larger([](const TrainedCell& run) {
+                   return final_variance(run) - std::log(first_record(run).at("variance.x_out").back());
+                 })}},
       {"law",
        {"least of three, of residuals of ln(variance) from depth 2 on: ln(size for a line / an exponential), the same "
         "for a parabola, ln(10 % / rms for an exponential)",
         exponential_lead}},
-      {"activation", {"ln(largest |x| of the stream at the end)", larger(largest_activation)}},
-      {"tenfold", {"ln(largest |x| of the stream at the end): {0} - {1} - ln 10", of_twins(ten_times_larger)}},
-      {"over FP16", {"ln(largest |x| of any signal / 65504)", larger(largest_over_fp16)}},
-      {"angle",
-       {"mean angular distance of neighbouring depths at the end",
-        larger(of_record(last_record, mean_distance_of_neighbours))}},
+      {"activation", {"ln(largest |x| of the stream at the end)", larger(at_end(log_of_largest))}},
+      {"tenfold",
+       {"ln(largest |x| of the stream at the end): {0} - {1} - ln 10",
+        [](const Twins& twins) {
+          const Reading largest = at_end(log_of_largest);
+          return judge::SeedTable{{{largest(*twins[0].front()) - largest(*twins[1].front()) - std::log(10.0)}}};
+        }}},
+      {"over FP16", {"ln(largest |x| of any signal / 65504)", larger(at_end(largest_over_fp16))}},
+      {"angle", {"mean angular distance of neighbouring depths at the end", larger(at_end(angle))}},
       {"angle alike",
        {"mean angular distance of neighbouring depths: |{0} - {1}| at the end / 2, less |{0} - {1}| at initialisation, "
         "of means over seeds",
-        alike(of_record(last_record, mean_distance_of_neighbours),
-              of_record(first_record, mean_distance_of_neighbours))}},
-      {"main path", {"mean over sublayers of alpha^2 q/q+", larger(main_path_share)}},
-      {"gains", {"slope over sublayers of the output norms' mean gain, times 2L", larger(rise_of_gains)}},
-      {"Eq. 4",
-       {"ln(second moment at the top / the same without the cosine term)",
-        larger(of_record(last_record, cosine_share))}},
+        alike(at_end(angle), at_start(angle))}},
+      {"main path", {"mean over sublayers of alpha^2 q/q+", larger(at_end(main_path_share))}},
+      {"gains", {"slope over sublayers of the output norms' mean gain, times 2L", larger(at_end(rise_of_gains))}},
+      {"Eq. 4", {"ln(second moment at the top / the same without the cosine term)", larger(at_end(cosine_share))}},
       {"alignment",
        {"ln(second moment at the top / that of random weights with the trained rows', columns' and gains' sizes)",
         larger(from_alignment)}},
       {"last layer", {"mean ln of the last layer's gradient norm, second half", larger(last_layer_gradient)}},
-      {"slope", {slope + " at the end", larger(of_record(last_record, gradient_slope))}},
-      {"first slope", {"minus the " + slope + " at initialisation", larger(of_record(first_record, minus_slope))}},
-      {"steepness", {"|" + slope + "| at the end", larger(of_record(last_record, steepness))}},
-      {"first steepness", {"|" + slope + "| at initialisation", larger(of_record(first_record, steepness))}},
+      {"slope", {slope_words + " at the end", larger(at_end(slope))}},
+      {"first slope", {"minus the " + slope_words + " at initialisation", larger(at_start(minus_slope))}},
+      {"steepness", {"|" + slope_words + "| at the end", larger(at_end(steepness))}},
+      {"first steepness", {"|" + slope_words + "| at initialisation", larger(at_start(steepness))}},
       {"best rate",
        {"final loss, each at the rate of its lowest mean: {0} - {1}; p: every rate of {0} against one of {1}, times "
         "their number",
@@ -209,90 +215,82 @@ const std::map<std::string_view, Number>& numbers() {
   return all;
 }
 
-/// A claim: that a number of groups, separated by " | ", is positive. "pre, rate x *" is a sweep: the groups whose
-/// names begin so and, as factor 1, "pre".
+/// A claim: that a number of groups is positive. "pre, rate x *" is a sweep: the groups whose names begin so and, as
+/// factor 1, "pre".
 struct Row {
-  std::string_view id, exhibit, number, groups, statement;
+  std::string id, exhibit, number;
+  std::vector<std::string> groups;
+  std::string statement;
   /// Number of training tokens within which the source sees it. Shorter runs can confirm the claim but not refute it.
   double within_tokens = 0.0;
 };
 
 // clang-format off
-constexpr Row rows[] = {
-    {"F4a", "1", "surge", "pre | peri", "in training Pre-LN's variance surges and Peri-LN's stays moderate"},
-    {"F4b", "1", "law", "pre", "trained Pre-LN's variance grows exponentially over depth, not as a line or a parabola"},
-    {"F9a", "11", "activation", "pre | peri", "Pre-LN's largest activations are larger than Peri-LN's"},
-    {"F9b", "11", "tenfold", "pre | peri", "Pre-LN's largest activations are at least ten times Peri-LN's"},
-    {"F9c", "11", "over FP16", "pre", "Pre-LN passes FP16's largest number", 5e8},
-    {"F10a", "9", "angle", "peri | pre", "after training Pre-LN's states are more alike from depth to depth than Peri-LN's"},
-    {"F10b", "9", "angle alike", "peri | pre", "at initialisation Pre-LN's and Peri-LN's states are about equally alike"},
-    {"F11b", "9", "main path", "peri | peri, output gains frozen", "in the upper half Peri-LN's main path keeps more of the stream than with frozen gains"},
-    {"F11a", "9", "gains", "peri", "the gains of Peri-LN's output norms rise with depth"},
-    {"T15a", "growth", "Eq. 4", "pre", "after training Eq. 4 misses growth of Pre-LN's stream: branches align with it"},
-    {"T15b", "growth", "Eq. 4", "peri", "after training Eq. 4 misses growth of Peri-LN's stream: branches align with it"},
-    {"T15c", "growth", "alignment", "pre", "training enlarges Pre-LN's stream beyond random weights with the same scales"},
-    {"T15d", "growth", "alignment", "peri", "training enlarges Peri-LN's stream beyond random weights with the same scales"},
-    {"G6a", "5", "last layer", "post | pre", "the last layer's gradient is larger in Post-LN than in Pre-LN"},
-    {"G6b", "5", "last layer", "pre | peri", "the last layer's gradient is larger in Pre-LN than in Peri-LN"},
-    {"G7a", "7", "slope", "post", "trained Post-LN's gradients shrink towards the input"},
-    {"G7b", "7", "first slope", "pre", "Pre-LN's gradients grow towards the input at initialisation"},
-    {"G7c", "7", "first steepness", "pre | peri", "Peri-LN's gradients are more uniform than Pre-LN's at initialisation"},
-    {"G7d", "7", "steepness", "post | peri", "trained Peri-LN's gradients are more uniform than Post-LN's"},
-    {"G12", "4", "spikes", "pre | peri", "Pre-LN's loss and gradient spike more often than Peri-LN's"},
-    {"R9", "4", "spread", "pre | peri", "Pre-LN's final loss spreads over seeds more than twice as much as Peri-LN's"},
-    {"R1a", "table5", "loss", "a+c | peri", "at one learning rate A+C ends above Peri-LN"},
-    {"R1b", "table5", "loss", "post | a+c", "at one learning rate Post-LN ends above A+C"},
-    {"R1c", "table5", "loss", "b-only | peri", "at one learning rate B-only ends above Peri-LN (the paper: it diverges)"},
-    {"R1d", "table5", "loss", "pre | peri", "at one learning rate Pre-LN ends above Peri-LN"},
-    {"R11", "warmup", "steps", "post | pre", "Pre-LN reaches Post-LN's final loss in fewer steps"},
-    {"R6a", "8", "loss", "pre | peri, output gains frozen", "with output gains frozen at 1 Peri-LN still ends below Pre-LN"},
-    {"R6b", "8", "loss", "peri, output gains frozen | peri", "learnable output gains are better than frozen ones"},
-    {"R1e", "20", "loss", "pre, embedding norm | peri, embedding norm", "at one learning rate and with an embedding norm each, Pre-LN ends above Peri-LN"},
-    {"R7b", "20", "loss", "peri | peri, embedding norm", "an embedding norm helps Peri-LN"},
-    {"R2a", "32", "loss", "peri | peri, QK-norm", "QK-norm helps Peri-LN"},
-    {"R2b", "32", "loss alike", "pre | peri | peri, QK-norm | b-only, QK-norm (OLMo 2)", "OLMo 2's placement ends about where Peri-LN with QK-norm does"},
-    {"R7a", "19", "loss alike", "pre | peri | peri | peri, LayerNorm", "LayerNorm instead of RMSNorm changes Peri-LN's loss little"},
-    {"R3a", "3", "best rate", "pre, rate x * | peri, rate x *", "at the best learning rate of each, Peri-LN ends below Pre-LN"},
-    {"R3b", "3", "best rate", "post, rate x * | peri, rate x *", "at the best learning rate of each, Peri-LN ends below Post-LN"},
-    {"R3c", "16", "best rate", "pre, warm-up x 3, * | peri, warm-up x 3, *", "at the best learning rate of each with three times the warm-up, Peri-LN ends below Pre-LN"},
-    {"R3d", "17", "best rate", "pre, half the length, * | peri, half the length, *", "at the best learning rate of each on sequences of half the length, Peri-LN ends below Pre-LN"},
-    {"R3e", "3", "shape", "post, rate x *", "Post-LN's loss is lower at a rate within the sweep than at both ends (U-shape)"},
-    {"R3f", "3", "shape", "pre, rate x *", "Pre-LN's loss is lower at a rate within the sweep than at both ends (U-shape)"},
-    {"R3g", "3", "shape", "peri, rate x *", "Peri-LN's loss is lower at a rate within the sweep than at both ends (U-shape)"},
-    {"R3h", "3", "rate", "post, rate x * | peri, rate x *", "Post-LN needs a lower learning rate than Peri-LN"},
-    {"R8", "35", "best rate", "pre, SGD, * | peri, SGD, *", "at the best learning rate of each of SGD, Peri-LN ends below Pre-LN"},
-    {"F13a", "10", "variance", "pre | pre, weight decay 0.33", "stronger weight decay lowers Pre-LN's variance"},
-    {"F13b", "10", "variance", "pre | pre, weight decay 0.33 | peri | peri, weight decay 0.33", "stronger weight decay lowers Peri-LN's variance less than Pre-LN's"},
-    {"F12", "10", "variance", "pre, variance 10/d | pre, variance 0.1/d | peri, variance 10/d | peri, variance 0.1/d", "Pre-LN's final variance follows that of the initialisation more than Peri-LN's"},
-    {"R4 0", "10", "loss", "pre, weight decay 0 | peri, weight decay 0", "Peri-LN ends below Pre-LN at weight decay 0"},
-    {"R4 0.0033", "10", "loss", "pre, weight decay 0.0033 | peri, weight decay 0.0033", "Peri-LN ends below Pre-LN at weight decay 0.0033"},
-    {"R4 0.33", "10", "loss", "pre, weight decay 0.33 | peri, weight decay 0.33", "Peri-LN ends below Pre-LN at weight decay 0.33"},
-    {"R5 variance 10/d", "10", "loss", "pre, variance 10/d | peri, variance 10/d", "Peri-LN ends below Pre-LN at variance 10/d"},
-    {"R5 variance 2/d", "10", "loss", "pre, variance 2/d | peri, variance 2/d", "Peri-LN ends below Pre-LN at variance 2/d"},
-    {"R5 variance 1/d", "10", "loss", "pre, variance 1/d | peri, variance 1/d", "Peri-LN ends below Pre-LN at variance 1/d"},
-    {"R5 variance 0.1/d", "10", "loss", "pre, variance 0.1/d | peri, variance 0.1/d", "Peri-LN ends below Pre-LN at variance 0.1/d"},
-    {"R5 Xavier", "10", "loss", "pre, Xavier | peri, Xavier", "Peri-LN ends below Pre-LN at Xavier"},
-    {"R10a", "warmup", "loss", "post, no warm-up, rate x 1 | post", "without warm-up Post-LN ends higher"},
-    {"R10b", "warmup", "loss", "post, no warm-up, rate x 1 | post | pre, no warm-up, rate x 1 | pre", "Post-LN loses more without warm-up than Pre-LN"},
+const Row rows[] = {
+    {"F4a", "1", "surge", {"pre", "peri"}, "in training Pre-LN's variance surges and Peri-LN's stays moderate"},
+    {"F4b", "1", "law", {"pre"}, "trained Pre-LN's variance grows exponentially over depth, not as a line or a parabola"},
+    {"F9a", "11", "activation", {"pre", "peri"}, "Pre-LN's largest activations are larger than Peri-LN's"},
+    {"F9b", "11", "tenfold", {"pre", "peri"}, "Pre-LN's largest activations are at least ten times Peri-LN's"},
+    {"F9c", "11", "over FP16", {"pre"}, "Pre-LN passes FP16's largest number", 5e8},
+    {"F10a", "9", "angle", {"peri", "pre"}, "after training Pre-LN's states are more alike from depth to depth than Peri-LN's"},
+    {"F10b", "9", "angle alike", {"peri", "pre"}, "at initialisation Pre-LN's and Peri-LN's states are about equally alike"},
+    {"F11b", "9", "main path", {"peri", "peri, output gains frozen"}, "in the upper half Peri-LN's main path keeps more of the stream than with frozen gains"},
+    {"F11a", "9", "gains", {"peri"}, "the gains of Peri-LN's output norms rise with depth"},
+    {"T15a", "growth", "Eq. 4", {"pre"}, "after training Eq. 4 misses growth of Pre-LN's stream: branches align with it"},
+    {"T15b", "growth", "Eq. 4", {"peri"}, "after training Eq. 4 misses growth of Peri-LN's stream: branches align with it"},
+    {"T15c", "growth", "alignment", {"pre"}, "training enlarges Pre-LN's stream beyond random weights with the same scales"},
+    {"T15d", "growth", "alignment", {"peri"}, "training enlarges Peri-LN's stream beyond random weights with the same scales"},
+    {"G6a", "5", "last layer", {"post", "pre"}, "the last layer's gradient is larger in Post-LN than in Pre-LN"},
+    {"G6b", "5", "last layer", {"pre", "peri"}, "the last layer's gradient is larger in Pre-LN than in Peri-LN"},
+    {"G7a", "7", "slope", {"post"}, "trained Post-LN's gradients shrink towards the input"},
+    {"G7b", "7", "first slope", {"pre"}, "Pre-LN's gradients grow towards the input at initialisation"},
+    {"G7c", "7", "first steepness", {"pre", "peri"}, "Peri-LN's gradients are more uniform than Pre-LN's at initialisation"},
+    {"G7d", "7", "steepness", {"post", "peri"}, "trained Peri-LN's gradients are more uniform than Post-LN's"},
+    {"G12", "4", "spikes", {"pre", "peri"}, "Pre-LN's loss and gradient spike more often than Peri-LN's"},
+    {"R9", "4", "spread", {"pre", "peri"}, "Pre-LN's final loss spreads over seeds more than twice as much as Peri-LN's"},
+    {"R1a", "table5", "loss", {"a+c", "peri"}, "at one learning rate A+C ends above Peri-LN"},
+    {"R1b", "table5", "loss", {"post", "a+c"}, "at one learning rate Post-LN ends above A+C"},
+    {"R1c", "table5", "loss", {"b-only", "peri"}, "at one learning rate B-only ends above Peri-LN (the paper: it diverges)"},
+    {"R1d", "table5", "loss", {"pre", "peri"}, "at one learning rate Pre-LN ends above Peri-LN"},
+    {"R11", "warmup", "steps", {"post", "pre"}, "Pre-LN reaches Post-LN's final loss in fewer steps"},
+    {"R6a", "8", "loss", {"pre", "peri, output gains frozen"}, "with output gains frozen at 1 Peri-LN still ends below Pre-LN"},
+    {"R6b", "8", "loss", {"peri, output gains frozen", "peri"}, "learnable output gains are better than frozen ones"},
+    {"R1e", "20", "loss", {"pre, embedding norm", "peri, embedding norm"}, "at one learning rate and with an embedding norm each, Pre-LN ends above Peri-LN"},
+    {"R7b", "20", "loss", {"peri", "peri, embedding norm"}, "an embedding norm helps Peri-LN"},
+    {"R2a", "32", "loss", {"peri", "peri, QK-norm"}, "QK-norm helps Peri-LN"},
+    {"R2b", "32", "loss alike", {"pre", "peri", "peri, QK-norm", "b-only, QK-norm (OLMo 2)"}, "OLMo 2's placement ends about where Peri-LN with QK-norm does"},
+    {"R7a", "19", "loss alike", {"pre", "peri", "peri", "peri, LayerNorm"}, "LayerNorm instead of RMSNorm changes Peri-LN's loss little"},
+    {"R3a", "3", "best rate", {"pre, rate x *", "peri, rate x *"}, "at the best learning rate of each, Peri-LN ends below Pre-LN"},
+    {"R3b", "3", "best rate", {"post, rate x *", "peri, rate x *"}, "at the best learning rate of each, Peri-LN ends below Post-LN"},
+    {"R3c", "16", "best rate", {"pre, warm-up x 3, *", "peri, warm-up x 3, *"}, "at the best learning rate of each with three times the warm-up, Peri-LN ends below Pre-LN"},
+    {"R3d", "17", "best rate", {"pre, half the length, *", "peri, half the length, *"}, "at the best learning rate of each on sequences of half the length, Peri-LN ends below Pre-LN"},
+    {"R3e", "3", "shape", {"post, rate x *"}, "Post-LN's loss is lower at a rate within the sweep than at both ends (U-shape)"},
+    {"R3f", "3", "shape", {"pre, rate x *"}, "Pre-LN's loss is lower at a rate within the sweep than at both ends (U-shape)"},
+    {"R3g", "3", "shape", {"peri, rate x *"}, "Peri-LN's loss is lower at a rate within the sweep than at both ends (U-shape)"},
+    {"R3h", "3", "rate", {"post, rate x *", "peri, rate x *"}, "Post-LN needs a lower learning rate than Peri-LN"},
+    {"R8", "35", "best rate", {"pre, SGD, *", "peri, SGD, *"}, "at the best learning rate of each of SGD, Peri-LN ends below Pre-LN"},
+    {"F13a", "10", "variance", {"pre", "pre, weight decay 0.33"}, "stronger weight decay lowers Pre-LN's variance"},
+    {"F13b", "10", "variance", {"pre", "pre, weight decay 0.33", "peri", "peri, weight decay 0.33"}, "stronger weight decay lowers Peri-LN's variance less than Pre-LN's"},
+    {"F12", "10", "variance", {"pre, variance 10/d", "pre, variance 0.1/d", "peri, variance 10/d", "peri, variance 0.1/d"}, "Pre-LN's final variance follows that of the initialisation more than Peri-LN's"},
+    {"R4 0", "10", "loss", {"pre, weight decay 0", "peri, weight decay 0"}, "Peri-LN ends below Pre-LN at weight decay 0"},
+    {"R4 0.0033", "10", "loss", {"pre, weight decay 0.0033", "peri, weight decay 0.0033"}, "Peri-LN ends below Pre-LN at weight decay 0.0033"},
+    {"R4 0.33", "10", "loss", {"pre, weight decay 0.33", "peri, weight decay 0.33"}, "Peri-LN ends below Pre-LN at weight decay 0.33"},
+    {"R5 variance 10/d", "10", "loss", {"pre, variance 10/d", "peri, variance 10/d"}, "Peri-LN ends below Pre-LN at variance 10/d"},
+    {"R5 variance 2/d", "10", "loss", {"pre, variance 2/d", "peri, variance 2/d"}, "Peri-LN ends below Pre-LN at variance 2/d"},
+    {"R5 variance 1/d", "10", "loss", {"pre, variance 1/d", "peri, variance 1/d"}, "Peri-LN ends below Pre-LN at variance 1/d"},
+    {"R5 variance 0.1/d", "10", "loss", {"pre, variance 0.1/d", "peri, variance 0.1/d"}, "Peri-LN ends below Pre-LN at variance 0.1/d"},
+    {"R5 Xavier", "10", "loss", {"pre, Xavier", "peri, Xavier"}, "Peri-LN ends below Pre-LN at Xavier"},
+    {"R10a", "warmup", "loss", {"post, no warm-up, rate x 1", "post"}, "without warm-up Post-LN ends higher"},
+    {"R10b", "warmup", "loss", {"post, no warm-up, rate x 1", "post", "pre, no warm-up, rate x 1", "pre"}, "Post-LN loses more without warm-up than Pre-LN"},
 };
 // clang-format on
 
-std::vector<std::string> names_of(const Row& row) {
-  std::vector<std::string> names;
-  std::string rest(row.groups);
-  for (std::size_t end = 0; (end = rest.find(" | ")) != std::string::npos; rest.erase(0, end + 3)) {
-    names.push_back(rest.substr(0, end));
-  }
-  names.push_back(rest);
-  return names;
-}
-
-std::string quantity_of(const Row& row, const std::vector<std::string>& names) {
+std::string quantity_of(const Row& row) {
   std::array<std::string, 4> quoted;  // the names have commas
-  for (std::size_t i = 0; i < names.size(); ++i) quoted.at(i) = fmt::format("\"{}\"", names[i]);
+  for (std::size_t i = 0; i < row.groups.size(); ++i) quoted.at(i) = fmt::format("\"{}\"", row.groups[i]);
   constexpr std::array differences{"", "", ": {0} - {1}", "", ": {0} - {1}, less {2} - {3}"};
   std::string words = numbers().at(row.number).words;
-  if (words.find("{0}") == std::string::npos) words += differences.at(names.size());
+  if (words.find("{0}") == std::string::npos) words += differences.at(row.groups.size());
   return fmt::format(fmt::runtime(words), quoted[0], quoted[1], quoted[2], quoted[3]);
 }
 
@@ -320,22 +318,26 @@ void name_unfinished(const GroupRuns& group, judge::SignClaim& claim) {
                                        lost, group.cells.size(), group.group.name));
 }
 
-void test_twice_the_spread(judge::SignClaim& claim, const GroupRuns& first, const GroupRuns& second) {
-  Values large, small;
-  for (const TrainedCell& cell : first.cells) large.push_back(final_loss(cell));
-  for (const TrainedCell& cell : second.cells) small.push_back(2.0 * final_loss(cell));
-  judge::test_spreads_more(claim, large, small);
+/// The number of a claim in every seed.
+judge::SeedTable over_seeds(const Number& number, const std::vector<Runs>& groups) {
+  judge::SeedTable table;
+  for (std::size_t seed = 0; seed < groups[0].front()->cells.size(); ++seed) {
+    const auto of_seed = [&](const GroupRuns* group) { return &group->cells[seed]; };
+    const judge::SeedTable one = number.of(mapped(groups, [&](const Runs& named) { return mapped(named, of_seed); }));
+    table.resize(one.size(), std::vector<Values>(one.front().size()));
+    for (std::size_t row = 0; row < one.size(); ++row) {
+      for (std::size_t c = 0; c < one[row].size(); ++c) table[row][c].push_back(one[row][c].front());
+    }
+  }
+  return table;
 }
 
 judge::SignClaim tested(const Row& row, const std::vector<GroupRuns>& runs) {
   const Number& number = numbers().at(row.number);
-  const std::vector<std::string> names = names_of(row);
-  judge::SignClaim claim{.id = std::string(row.id),
-                         .exhibit = std::string(row.exhibit),
-                         .statement = std::string(row.statement),
-                         .quantity = quantity_of(row, names)};
+  judge::SignClaim claim{
+      .id = row.id, .exhibit = row.exhibit, .statement = row.statement, .quantity = quantity_of(row)};
   std::vector<Runs> groups;
-  for (const std::string& name : names) {
+  for (const std::string& name : row.groups) {
     groups.push_back(groups_called(name, runs));
     if (groups.back().size() < number.rates) judge::add_reason(claim, "no runs of " + name);
   }
@@ -353,10 +355,11 @@ judge::SignClaim tested(const Row& row, const std::vector<GroupRuns>& runs) {
     }
   }
   claim.regime = stacks::regime_of(trained);
-  if (number.of) {
-    judge::test_some_row_positive(claim, number.of(groups));
+  const judge::SeedTable numbers_of_seeds = over_seeds(number, groups);
+  if (row.number == spread) {
+    judge::test_spreads_more(claim, numbers_of_seeds[0][0], numbers_of_seeds[0][1]);
   } else {
-    test_twice_the_spread(claim, *groups[0].front(), *groups[1].front());
+    judge::test_some_row_positive(claim, numbers_of_seeds);
   }
   if (claim.verdict != judge::ClaimVerdict::holds && tokens < row.within_tokens) {
     judge::set_not_testable(

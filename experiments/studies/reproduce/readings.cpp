@@ -11,21 +11,6 @@
 namespace periscope::reproduce {
 namespace {
 
-/// Slope over the index, by least squares, of values that may be missing, times their number.
-double rise_of(const std::vector<double>& values) {
-  double count = 0.0, x_sum = 0.0, y_sum = 0.0, xx = 0.0, xy = 0.0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!std::isfinite(values[i])) continue;
-    const auto x = static_cast<double>(i);
-    count += 1.0;
-    x_sum += x;
-    y_sum += values[i];
-    xx += x * x;
-    xy += x * values[i];
-  }
-  return (xy - x_sum * y_sum / count) / (xx - x_sum * x_sum / count) * static_cast<double>(values.size());
-}
-
 /// ln of one number over another, both at the top of the stack.
 Reading ratio(const RecordedValues& (*of)(const TrainedCell&), const std::string& column,
               const RecordedValues& (*over)(const TrainedCell&), const std::string& base) {
@@ -52,29 +37,6 @@ double final_loss(const TrainedCell& run) {
 }
 
 double final_variance(const TrainedCell& run) { return std::log(last_record(run).at("variance.x_out").back()); }
-
-double variance_surge(const TrainedCell& run) {
-  return final_variance(run) - std::log(first_record(run).at("variance.x_out").back());
-}
-
-double largest_activation(const TrainedCell& run) { return std::log(last_record(run).at("top_magnitudes").front()); }
-
-double mean_distance_of_neighbours(const RecordedValues& record) {
-  const std::vector<double>& angular_distance = record.at("angular_distance");
-  const auto depths = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(angular_distance.size()))));
-  double sum = 0.0;
-  for (std::size_t i = 0; i + 1 < depths; ++i) sum += angular_distance[i * depths + i + 1];
-  return sum / static_cast<double>(depths - 1);
-}
-
-double main_path_share(const TrainedCell& run) {
-  const std::vector<double>& kept = last_record(run).at("growth_stream");
-  const std::vector<double>& sum = last_record(run).at("growth_sum");
-  const std::size_t half = kept.size() / 2;
-  double share = 0.0;
-  for (std::size_t l = half; l < kept.size(); ++l) share += kept[l] / sum[l];
-  return share / static_cast<double>(kept.size() - half);
-}
 
 double spikes(const TrainedCell& run) {
   const double done = static_cast<double>(run.history.loss.size()) / run.cell.train.steps;
@@ -105,14 +67,6 @@ std::vector<double> layer_gradients(const RecordedValues& record) {
   }
   return sums;
 }
-
-double gradient_slope(const RecordedValues& record) {
-  std::vector<double> logs;
-  for (const double square : layer_gradients(record)) logs.push_back(std::log(square));
-  return rise_of(logs);
-}
-
-double rise_of_gains(const TrainedCell& run) { return rise_of(last_record(run).at("gain_mean.norm_b")); }
 
 double steps_to_loss(const TrainedCell& run, double target) {
   constexpr std::size_t window = 16;

@@ -22,17 +22,8 @@ using Reading = std::function<double(const TrainedCell&)>;
 
 /// Mean training loss of the last tenth of the steps; ln V if it is not finite.
 [[nodiscard]] double final_loss(const TrainedCell& run);
-/// ln of the variance at the top of the stack at the end over that before training.
-[[nodiscard]] double variance_surge(const TrainedCell& run);
 /// ln of the variance at the top of the stack at the end.
 [[nodiscard]] double final_variance(const TrainedCell& run);
-/// ln of the largest |x| of the stream at the end.
-[[nodiscard]] double largest_activation(const TrainedCell& run);
-/// Mean of the angular distances between neighbouring depths.
-[[nodiscard]] double mean_distance_of_neighbours(const RecordedValues& record);
-/// Share of a sublayer's input in the stream after it, T15's α²q/q⁺ at the end, mean over the upper half of the
-/// sublayers.
-[[nodiscard]] double main_path_share(const TrainedCell& run);
 /// Number of events in which the logarithm of the loss or of the gradient norm spikes (events_of_run), extrapolated to
 /// all steps if the run diverged early.
 [[nodiscard]] double spikes(const TrainedCell& run);
@@ -42,10 +33,6 @@ using Reading = std::function<double(const TrainedCell&)>;
 [[nodiscard]] double last_layer_gradient(const TrainedCell& run);
 /// ‖∂loss/∂W‖² of all matrices of each layer.
 [[nodiscard]] std::vector<double> layer_gradients(const RecordedValues& record);
-/// The slope of ln of these over the layer, by least squares, times the number of layers.
-[[nodiscard]] double gradient_slope(const RecordedValues& record);
-/// Slope over sublayers of the gain of output norms, by least squares, times their number. Gains may be missing.
-[[nodiscard]] double rise_of_gains(const TrainedCell& run);
 /// The first step such that the mean loss of the 16 up to it is at most `target`; steps + 1 if there is none.
 [[nodiscard]] double steps_to_loss(const TrainedCell& run, double target);
 /// Eq. 4's second moment by depth: q₀ plus the branches, T15 without its cosine; norm C scales as it did.
