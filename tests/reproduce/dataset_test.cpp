@@ -44,8 +44,6 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
       record.at("profiled_second_moment").back() = 5.0;
       record.at("rescaled_second_moment").back() = 6.0;
       record.at("profiled_deviation").back() = 0.25;
-      record.at("signs_log_moment").back() = std::log(6.0);
-      record.at("signs_deviation").back() = 0.125;
     }
     return run;
   }));
@@ -55,7 +53,7 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
   CHECK(first("variance_stderr") == doctest::Approx(1.0 / std::sqrt(3.0)));  // of 0, 1, 2
   CHECK(first("top_first") == 9.0);
   CHECK(first("top_last") == 6.0);
-  // The three parts of growth add up to it, and each null has its own error.
+  // The three parts of growth add up to it.
   CHECK(first("growth_from_scales") == doctest::Approx(std::log(4.0 / 3.0)));
   CHECK(first("growth_from_sizes_inside") == doctest::Approx(std::log(5.0 / 4.0)));
   CHECK(first("growth_from_alignment") == doctest::Approx(std::log(7.0 / 5.0)));
@@ -64,8 +62,6 @@ TEST_CASE("columns: geometric means have the standard error of the mean logarith
   CHECK(first("growth_from_scales_given_directions") == doctest::Approx(std::log(7.0 / 6.0)));
   CHECK(first("growth_interaction") == doctest::Approx(std::log(7.0 / 6.0) - std::log(4.0 / 3.0)));
   CHECK(first("growth_alignment_error") == 0.25);
-  CHECK(first("growth_beyond_signs") == doctest::Approx(std::log(7.0 / 6.0)));
-  CHECK(first("growth_beyond_signs_error") == 0.125);
 }
 
 /// A result of one group, whose variance over depth at the end is `law` of seed and depth.

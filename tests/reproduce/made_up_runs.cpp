@@ -20,8 +20,6 @@ training::TrainedCell run_with_loss(double loss) {
                                         {"profiled_second_moment", {1, 2, 3, 4, 5, 6, 7}},
                                         {"profiled_deviation", {0, 0, 0, 0, 0, 0, 0}},
                                         {"rescaled_second_moment", {1, 2, 3, 4, 5, 6, 7}},
-                                        {"signs_log_moment", {0, 0, 0, 0, 0, 0, 0}},
-                                        {"signs_deviation", {0, 0, 0, 0, 0, 0, 0}},
                                         {"growth_stream", {1, 2, 3, 4, 5, 6}},
                                         {"growth_branch", {1, 1, 1, 1, 1, 1}},
                                         {"growth_sum", {2, 3, 4, 5, 6, 7}},

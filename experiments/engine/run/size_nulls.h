@@ -30,7 +30,6 @@ inline constexpr std::array<SizeNull, 4> size_nulls{
 /// Indices in size_nulls of the nulls whose differences are the parts of growth.
 inline constexpr std::size_t matrices_null = 0;
 inline constexpr std::size_t rank_one_null = 2;
-inline constexpr std::size_t signs_null = 3;
 
 /// The logarithm of the stream's second moment at depths 0 … 2L, mean over tokens, over random models of a null at the
 /// given weights' own widths, on their tokens.

@@ -50,10 +50,6 @@ dataset::Table<TrainedCell> sizes_table() {
     table.column({name, on_run + " depth", "1", meaning},
                  [name](const TrainedCell& run) { return last_record(run).at(name); });
   };
-  const auto top = [&](const std::string& name, const std::string& record, const std::string& meaning) {
-    table.column({name, on_run, "nat", meaning},
-                 [record](const TrainedCell& run) { return last_record(run).at(record).back(); });
-  };
   along("scaled_second_moment",
         "mean square of the stream of random weights with the trained ones' scales, at the end");
   along("scaled_second_moment_stderr", "its standard error");
@@ -65,10 +61,10 @@ dataset::Table<TrainedCell> sizes_table() {
         "mean square of the stream of the trained stack with every matrix divided to its root mean square before "
         "training, and gains, biases and alphas from then, at the end");
   for (const GrowthPart& part : growth_parts()) table.column({part.column, on_run, "nat", part.meaning}, part.read);
-  top("growth_alignment_error", "profiled_deviation",
-      "what random models of these profiles and this width have for growth_from_alignment, root mean square");
-  top("growth_beyond_signs_error", "signs_deviation", "standard deviation of growth_beyond_signs of one such model");
-  return table;
+  return table.column(
+      {"growth_alignment_error", on_run, "nat",
+       "what random models of these profiles and this width have for growth_from_alignment, root mean square"},
+      [](const TrainedCell& run) { return last_record(run).at("profiled_deviation").back(); });
 }
 
 dataset::Table<TrainedCell> run_table() {
@@ -239,7 +235,7 @@ const dataset::Schema& schema() {
     std::vector<dataset::ColumnSpec> columns = group_table().specs();
     std::ranges::copy(whole_table().specs(), std::back_inserter(columns));
     std::ranges::copy(dataset::sublayer_labels(), std::back_inserter(columns));
-    return dataset::Schema("reproduce", 7,
+    return dataset::Schema("reproduce", 8,
                            {{"group", Type::text, "", "what was trained, and how"},
                             {"seed", Type::integer, "1", "seed of weights and batches"},
                             {"step", Type::integer, "1", "step of the optimizer", true},

@@ -84,8 +84,8 @@ std::vector<std::string> keys_of(const std::vector<std::string>& settings) {
 void add_groups(const Variant& variant, const TrainConfig& shared, std::vector<Group>& groups) {
   std::vector<std::string> settings = variant.set;
   settings.insert(settings.end(), variant.scaled.begin(), variant.scaled.end());
-  const std::shared_ptr<const config::Tree> tree = config::read_tree("", settings);
-  const config::TomlReader root(*tree);
+  const config::Tree tree = config::read_tree("", settings);
+  const config::TomlReader root(tree);
   for (const std::string& placement : variant.placements) {
     Group group{.name = variant.what.empty() ? placement : placement + ", " + variant.what,
                 .study = variant.study,

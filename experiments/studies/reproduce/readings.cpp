@@ -122,13 +122,7 @@ const std::vector<GrowthPart>& growth_parts() {
       {"growth_interaction", "interaction",
        "growth_from_scales_given_directions less growth_from_scales: what scales explain only together with the "
        "directions",
-       [](const TrainedCell& run) { return given_directions(run) - from_scales(run); }},
-      {"growth_beyond_signs", "",
-       "ln of the measured one over the geometric mean of models that keep every |W_ij| and draw its sign",
-       [](const TrainedCell& run) {
-         return std::log(last_record(run).at("second_moment.x_out").back()) -
-                last_record(run).at("signs_log_moment").back();
-       }}};
+       [](const TrainedCell& run) { return given_directions(run) - from_scales(run); }}};
   return all;
 }
 

@@ -23,7 +23,7 @@ std::vector<training::TrainCell> cells_of(const ReproduceConfig& config) {
   return cells;
 }
 
-/// Models of each null whose spread is the error of what is left over.
+/// Random models whose spread is the error of what is left over.
 constexpr int null_draws = 16;
 
 /// The stream's second moment by depth with the sizes that the trained weights had before training: every matrix times
@@ -47,9 +47,8 @@ std::vector<double> moments_at_initial_sizes(const Backend& ops, const training:
 /// Adds to the last record what random weights of the trained ones' sizes would have, by depth: `scaled_second_moment`
 /// of the stream, theory with every matrix's root mean square, and `profiled_second_moment`, with profiles of rank one
 /// (T29), with their standard errors; what is measured beyond the latter is alignment. `profiled_deviation`: what the
-/// logarithm of one random model of these profiles differs by from theory's, root mean square over null_draws. The same
-/// of models that keep every |W_ij| (RandomSigns), about their own mean: `signs_log_moment` and `signs_deviation`.
-/// And what the trained matrices have at their sizes before training: `rescaled_second_moment`.
+/// logarithm of one random model of these profiles differs by from theory's, root mean square over null_draws. And what
+/// the trained matrices have at their sizes before training: `rescaled_second_moment`.
 void add_scaled(const Backend& ops, const training::TrainCell& cell, const Corpus& corpus,
                 const ResidentWeights& weights, training::RecordedValues& values) {
   const std::vector<std::vector<int>> ids = training::recorded_ids(corpus, cell.spec, cell.train);
@@ -72,19 +71,11 @@ void add_scaled(const Backend& ops, const training::TrainCell& cell, const Corpu
   }
   const auto sequences = static_cast<int>(ids.size());
   const std::uint64_t first = cell.seed * static_cast<std::uint64_t>(null_draws);  // no two seeds share a draw
-  for (const stacks::SizeNull& null :
-       {stacks::size_nulls[stacks::rank_one_null], stacks::size_nulls[stacks::signs_null]}) {
-    const stacks::NullDraws drawn =
-        stacks::draw_null(ops, cell.spec, weights, all, sequences, null, DType::f64, first, null_draws);
-    for (std::size_t depth = 0; depth < added["profiled_second_moment"].size(); ++depth) {
-      if (null.kept) {
-        const double centre = std::log(added["profiled_second_moment"][depth]);
-        added["profiled_deviation"].push_back(drawn.deviation_from(centre, depth));
-      } else {
-        added["signs_log_moment"].push_back(drawn.mean(depth));
-        added["signs_deviation"].push_back(drawn.deviation_from_mean(depth));
-      }
-    }
+  const stacks::NullDraws drawn =
+      stacks::draw_null(ops, cell.spec, weights, all, sequences, stacks::size_nulls[stacks::rank_one_null], DType::f64,
+                        first, null_draws);
+  for (std::size_t depth = 0; const double moment : added["profiled_second_moment"]) {
+    added["profiled_deviation"].push_back(drawn.deviation_from(std::log(moment), depth++));
   }
   added["rescaled_second_moment"] = moments_at_initial_sizes(ops, cell, weights, all, sequences);
   values.merge(added);

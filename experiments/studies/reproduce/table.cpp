@@ -78,7 +78,6 @@ std::string growth_by_group(const std::vector<GroupRuns>& all) {
                                 },
                                 [](const TrainedCell& run) { return cosine_share(last_record(run)); }};
   for (const GrowthPart& part : growth_parts()) {
-    if (part.title.empty()) continue;
     titles.push_back(">" + part.title);
     readings.push_back(part.read);
   }
