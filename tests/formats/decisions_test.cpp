@@ -108,7 +108,7 @@ TEST_CASE("formats: a law that a format bends is refused, one that it keeps is n
         }
       }
       format.law_average.add({.profile = profile, .top = {}});
-      format.law_curves.add(profile);
+      format.law_profiles.push_back(profile);
     }
   }
   const auto judged_with = [&](const auto& edit) {

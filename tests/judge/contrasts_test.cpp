@@ -15,8 +15,7 @@ std::vector<judge::Test> contrasts_of(const std::vector<double>& errors, const s
   const theory::Prediction prediction;
   Profile measured;
   measured.curves[{Statistic::second_moment, Signal::x_out}].value = scales;
-  judge::SeedCurves per_seed;
-  for (int seed = 0; seed < 4; ++seed) per_seed.add(measured);
+  const std::vector<Profile> per_seed(4, measured);
   std::vector<judge::Test> tests;
   for (std::size_t i = 0; i < errors.size(); ++i) {
     tests.push_back({.index = static_cast<int>(i),
@@ -52,8 +51,7 @@ TEST_CASE("an error that all modules have in common may be as large as the strea
   Profile measured;
   measured.curves[{Statistic::second_moment, Signal::f_out}].value.assign(6, 1.0);
   for (module.index = 0; module.index < 6; ++module.index) tests.push_back(module);
-  judge::SeedCurves per_seed;
-  for (int seed = 0; seed < 4; ++seed) per_seed.add(measured);
+  const std::vector<Profile> per_seed(4, measured);
   const StackSpec spec;
   const theory::Prediction prediction;
   const std::vector<judge::Test> all =

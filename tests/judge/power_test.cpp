@@ -31,7 +31,7 @@ struct Planted {
         curve.value.push_back(1.0 + off + grows * static_cast<double>(i) + spread * normal(engine));
       }
       rows.add(curve.value);
-      per_seed.add(one);
+      per_seed.push_back(one);
     }
     measured.curves[{Statistic::second_moment, Signal::x_out}] = rows.curve();
     prediction.profile.curves[{Statistic::second_moment, Signal::x_out}] = {std::vector<double>(depths, 1.0),
@@ -53,7 +53,7 @@ struct Planted {
 
   StackSpec spec;
   Profile measured;
-  judge::SeedCurves per_seed;
+  std::vector<Profile> per_seed;
   theory::Prediction prediction;
   int count = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <optional>
 
@@ -218,6 +219,16 @@ std::string unusable_scale(const StackSpec& spec) {
 
 }  // namespace
 
+Profile compared_part(const Profile& profile) {
+  Profile part;
+  for (const auto& [statistic, signal] : compared_curves) {
+    if (const Curve* curve = profile.find(statistic, signal)) part.curves[{statistic, signal}] = *curve;
+  }
+  std::ranges::copy_if(profile.weight_curves, std::inserter(part.weight_curves, part.weight_curves.end()),
+                       [](const auto& entry) { return entry.first.first == Statistic::log_grad_sq; });
+  return part;
+}
+
 double limit_of(const config::PowerLimits& limits, Statistic statistic) {
   switch (statistic) {
     case Statistic::variance: return limits.variance;
@@ -250,20 +261,6 @@ std::string out_of_range(const StackSpec& spec, const Profile& predicted, DType 
     }
   }
   return {};
-}
-
-void SeedCurves::add(const Profile& profile) {
-  for (const auto& [statistic, signal] : compared_curves) {
-    if (const Curve* curve = profile.find(statistic, signal)) curves_[{statistic, signal}].push_back(curve->value);
-  }
-  for (const auto& [key, curve] : profile.weight_curves) {
-    if (key.first == Statistic::log_grad_sq) curves_[key].push_back(curve.value);
-  }
-}
-
-const SeedCurves::Rows* SeedCurves::find(Statistic statistic, Place place) const {
-  const auto it = curves_.find({statistic, place});
-  return it == curves_.end() ? nullptr : &it->second;
 }
 
 }  // namespace periscope::judge

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <array>
-#include <map>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "experiments/engine/judge/test.h"
@@ -13,22 +11,6 @@
 #include "theory/predict/predict.h"
 
 namespace periscope::judge {
-
-/// The curves that verdicts compare, one row per seed, because sums over depth need the correlations within a seed.
-/// Everything else is averaged at once (SeedAverage).
-class SeedCurves {
- public:
-  using Rows = std::vector<std::vector<double>>;
-  using Place = std::variant<Signal, Weight>;
-
-  /// Appends the compared curves of one seed's profile.
-  void add(const Profile& profile);
-  /// Returns null for a curve that is not compared or was not measured.
-  [[nodiscard]] const Rows* find(Statistic statistic, Place place) const;
-
- private:
-  std::map<std::pair<Statistic, Place>, Rows> curves_;
-};
 
 /// A stack's two profiles.
 struct Comparison {
@@ -39,7 +21,7 @@ struct Comparison {
   DType dtype;
   const theory::Prediction& prediction;
   double rounding = 0.0;  ///< relative error of a forward statistic by rounding in addition to that of dtype
-  const SeedCurves* per_seed = nullptr;  ///< for contrasts over depth; null: none are tested
+  const std::vector<Profile>* per_seed = nullptr;  ///< compared_part() of every seed; null: no contrasts are tested
 };
 
 /// Lists the curves that verdicts compare: second moment, variance and token cosine of the stream (x_out), second
@@ -54,6 +36,10 @@ inline constexpr std::array<std::pair<Statistic, Signal>, 8> compared_curves{{{S
                                                                               {Statistic::second_moment, Signal::r_out},
                                                                               {Statistic::log_grad_sq, Signal::x_out},
                                                                               {Statistic::score_share, Signal::A_out}}};
+
+/// Returns the curves of one seed's profile that verdicts compare, which are stored because contrasts need the
+/// correlations within a seed. Everything else is averaged at once (SeedAverage).
+Profile compared_part(const Profile& profile);
 
 /// The limit of the detectable errors of a statistic; grad_sq has that of log_grad_sq, which it replaces at zero.
 double limit_of(const config::PowerLimits& limits, Statistic statistic);

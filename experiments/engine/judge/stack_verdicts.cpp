@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -24,11 +25,17 @@ Group group_of(const Test& test) {
   return {test.statistic, test.signal, test.weight, kind};
 }
 
-/// The weighted sum of each row's numbers at the tests' places.
-Estimate weighted(const SeedCurves::Rows& rows, const std::vector<const Test*>& tests,
+/// The curve that a test reads; null if there is none.
+const Curve* curve_of(const Profile& profile, const Test& test) {
+  return test.weight ? profile.find(test.statistic, *test.weight) : profile.find(test.statistic, test.signal);
+}
+
+/// The weighted sum of the numbers at the tests' places, over profiles of seeds or replicates.
+Estimate weighted(std::span<const Profile> profiles, const std::vector<const Test*>& tests,
                   const std::vector<double>& weights) {
   std::vector<double> sums;
-  for (const std::vector<double>& row : rows) {
+  for (const Profile& profile : profiles) {
+    const std::vector<double>& row = curve_of(profile, *tests.front())->value;
     double& sum = sums.emplace_back(0.0);
     for (std::size_t i = 0; i < tests.size(); ++i) {
       sum += weights[i] * row.at(static_cast<std::size_t>(tests[i]->index)) / tests[i]->scale;
@@ -41,14 +48,10 @@ Estimate weighted(const SeedCurves::Rows& rows, const std::vector<const Test*>& 
 void from_draws(const theory::Prediction& prediction, const std::vector<const Test*>& tests,
                 const std::vector<double>& weights, Test& result) {
   const int block = prediction.draws_per_sequence;
+  const auto size = static_cast<std::size_t>(block);
   double squares = 0.0;
-  for (std::size_t first = 0; first + static_cast<std::size_t>(block) <= prediction.draws.size();
-       first += static_cast<std::size_t>(block)) {
-    SeedCurves::Rows rows;
-    for (std::size_t r = first; r < first + static_cast<std::size_t>(block); ++r) {
-      rows.push_back(prediction.draws[r].find(result.statistic, result.signal)->value);
-    }
-    const double error = weighted(rows, tests, weights).error;  // NaN for one replicate
+  for (std::span<const Profile> rest = prediction.draws; rest.size() >= size; rest = rest.subspan(size)) {
+    const double error = weighted(rest.first(size), tests, weights).error;  // NaN for one replicate
     squares += error * error * block * (block - 1.0);
   }
   result.spread_degrees = prediction.finite_width_degrees;
@@ -57,13 +60,13 @@ void from_draws(const theory::Prediction& prediction, const std::vector<const Te
   result.predicted.error = result.spread / std::sqrt(result.replicates);
 }
 
-Test contrast(const std::string& name, const SeedCurves::Rows& rows, const std::vector<const Test*>& tests,
+Test contrast(const std::string& name, std::span<const Profile> seeds, const std::vector<const Test*>& tests,
               const std::vector<double>& weights) {
   Test result = *tests.front();
   result.contrast = name;
   result.index = 0;
   result.scale = 1.0;
-  result.measured = weighted(rows, tests, weights);  // as a deviation from the prediction
+  result.measured = weighted(seeds, tests, weights);  // as a deviation from the prediction
   result.predicted = {};
   result.tolerated_bias = 0.0;
   result.spread_degrees = 0;  // of one test, not of the sum
@@ -102,7 +105,7 @@ StackVerdict tests_of(const Comparison& c, const config::AgreementOptions& optio
 
 std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test>& tests,
                             const config::PowerLimits& limits) {
-  if (comparison.per_seed == nullptr) return {};
+  if (comparison.per_seed == nullptr || comparison.per_seed->empty()) return {};
   std::map<Group, std::vector<const Test*>> groups;
   for (const Test& test : tests) {
     // Tests of grad_sq replace those of log_grad_sq where a gradient is about zero; contrasts leave them out.
@@ -111,16 +114,14 @@ std::vector<Test> contrasts(const Comparison& comparison, const std::vector<Test
   }
   std::vector<Test> all;
   for (const auto& entry : groups) {
-    const auto& [statistic, signal, weight, kind] = entry.first;
     const std::vector<const Test*>& members = entry.second;
-    const SeedCurves::Rows* rows =
-        weight ? comparison.per_seed->find(statistic, *weight) : comparison.per_seed->find(statistic, signal);
-    if (rows == nullptr || members.size() < 2) continue;
+    const Test& first = *members.front();
+    if (curve_of(comparison.per_seed->front(), first) == nullptr || members.size() < 2) continue;
     const std::vector<double> equal(members.size(), 1.0 / static_cast<double>(members.size()));
-    const bool drawn = !weight && comparison.prediction.exact_at_width_for(statistic, signal) &&
+    const bool drawn = !first.weight && comparison.prediction.exact_at_width_for(first.statistic, first.signal) &&
                        comparison.prediction.draws_per_sequence > 1;
     const auto add = [&](const std::string& name, const std::vector<double>& weights, double in_limits) {
-      Test test = contrast(std::get<std::string>(entry.first) + name, *rows, members, weights);
+      Test test = contrast(std::get<std::string>(entry.first) + name, *comparison.per_seed, members, weights);
       if (drawn) from_draws(comparison.prediction, members, weights, test);
       test.limit = in_limits * limit_of(limits, test.statistic);
       all.push_back(test);

@@ -104,16 +104,16 @@ std::vector<StackResult> predict_stacks(const config::Config& config, bool at_wi
 void measure_stacks(const config::Config& config, std::vector<StackResult>& stacks, Progress& progress) {
   const std::unique_ptr<Backend> backend = make_backend(config.run.device);
   for (StackResult& stack : stacks) {
-    judge::SeedCurves curves;
-    const SeedAverage average =
-        measure_stack(*backend, stack.spec, run_of(config, stack.spec), config.run.seeds, label_of(stack.spec),
-                      progress, [&](const Reading& reading) { curves.add(reading.profile); });
+    std::vector<Profile> per_seed;
+    const SeedAverage average = measure_stack(
+        *backend, stack.spec, run_of(config, stack.spec), config.run.seeds, label_of(stack.spec), progress,
+        [&](const Reading& reading) { per_seed.push_back(judge::compared_part(reading.profile)); });
     stack.measurement = Measurement{.profile = average.profile(),
                                     .top = average.top(),
                                     .seeds = average.seeds(),
                                     .diverged_seeds = average.diverged_seeds(),
                                     .diverged_at = average.diverged_at(),
-                                    .per_seed = std::move(curves)};
+                                    .per_seed = std::move(per_seed)};
   }
 }
 

@@ -22,8 +22,8 @@ struct Measurement {
   TopMagnitudes top;
   int seeds = 0;
   int diverged_seeds = 0;
-  int diverged_at = -1;             ///< earliest sublayer, or −1
-  judge::SeedCurves per_seed = {};  ///< what verdicts compare, for contrasts over depth
+  int diverged_at = -1;                ///< earliest sublayer, or −1
+  std::vector<Profile> per_seed = {};  ///< judge::compared_part of every seed
 };
 
 /// A stack, its prediction and, unless only theory was asked for, its measurement and verdict.

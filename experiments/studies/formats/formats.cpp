@@ -122,7 +122,7 @@ void add(FormatsStack& stack, const SeedReading& reading) {
     const PassReading& plain = reading.front()[f];
     const Profile law = law_of(plain);
     format.law_average.add({.profile = law, .top = {}});
-    format.law_curves.add(law);
+    format.law_profiles.push_back(law);
     if (reading.size() > 1 && f > 0) {
       add_costs(format, static_cast<std::size_t>(stack.spec.model.sublayers()), plain, reading[1][f]);
     }

@@ -62,10 +62,10 @@ struct FormatResult {
   std::vector<Variant> variants;
   /// The most that one rounding of the stream does to the law's statistics, relative: which their tests tolerate.
   double stream_rounding = 0.0;
-  SeedAverage law_average;       ///< the stream's second moment and variance, with plain features
-  judge::SeedCurves law_curves;  ///< the same, a row per seed
-  judge::StackVerdict law;       ///< these compared with theory at the stack's width
-  judge::StackVerdict drift;     ///< these compared with the same seeds in f64
+  SeedAverage law_average;            ///< the stream's second moment and variance, with plain features
+  std::vector<Profile> law_profiles;  ///< the same, of every seed
+  judge::StackVerdict law;            ///< these compared with theory at the stack's width
+  judge::StackVerdict drift;          ///< these compared with the same seeds in f64
   std::optional<FormatCertificate> certificate;
   /// SQNR in dB with plain features less that with massive ones: of modules' outputs, mean over sublayers, and of the
   /// stream after the last.

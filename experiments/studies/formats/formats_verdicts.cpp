@@ -59,7 +59,7 @@ void judge_formats(FormatsResult& result, const config::AgreementOptions& option
                              .dtype = format.is_f64() ? DType::f64 : DType::f32,
                              .prediction = stack.prediction,
                              .rounding = format.stream_rounding,
-                             .per_seed = &format.law_curves});
+                             .per_seed = &format.law_profiles});
       formats.push_back(&format);
       if (format.is_f64()) continue;
       format.drift = drift_of(stack, format, options);

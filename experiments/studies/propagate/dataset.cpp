@@ -115,10 +115,13 @@ std::vector<dataset::ColumnSpec> seed_columns() {
 
 void put_seeds(const Stack& s, const Row& row) {
   if (!s.result.measurement) return;
-  for (const Statistic statistic : statistics_per_seed) {
-    const judge::SeedCurves::Rows* rows = s.result.measurement->per_seed.find(statistic, Signal::x_out);
-    if (rows == nullptr) continue;
-    for (std::size_t i = 0; i < rows->size(); ++i) row.at("seed", i).put(text_of(statistic) + "_per_seed", (*rows)[i]);
+  std::size_t i = 0;
+  for (const Profile& seed : s.result.measurement->per_seed) {
+    const Row at = row.at("seed", i++);
+    for (const Statistic statistic : statistics_per_seed) {
+      const Curve* curve = seed.find(statistic, Signal::x_out);
+      if (curve != nullptr) at.put(text_of(statistic) + "_per_seed", curve->value);
+    }
   }
 }
 
