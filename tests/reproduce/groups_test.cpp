@@ -105,7 +105,7 @@ TEST_CASE("a study tells every key whose shared value its groups do not follow")
   for (const auto& exhibit : reproduce::exhibits()) studies.insert(exhibit.studies.begin(), exhibit.studies.end());
   CHECK(studies.size() == 12);
   for (const std::string_view study : studies) {
-    const reproduce::Exhibit exhibit{.name = "one", .title = "one study", .studies = {study}, .quick = false};
+    const reproduce::Exhibit exhibit{.name = "one", .studies = {study}, .quick = false};
     std::set<std::string> overridden;
     for (const Group& group : groups_of({&exhibit}, proxy(false), false))
       overridden.insert(group.set.begin(), group.set.end());

@@ -19,85 +19,75 @@ namespace {
 
 using training::TrainConfig;
 
-/// Groups of several placements with common settings, "key=value": `set` are fixed values, `scaled` follow the shared
-/// ones.
-struct Variant {
-  std::string study;
-  std::vector<std::string> placements;
-  std::string what;  ///< after the placement in the group's name
-  std::vector<std::string> set, scaled;
-};
+using Settings = std::vector<std::string>;  // "key=value"
 
 const std::vector<std::string> two{"pre", "peri"};
 const std::vector<std::string> three{"post", "pre", "peri"};
 const std::vector<std::string> five{"post", "pre", "peri", "a+c", "b-only"};
 
-void add_rates(std::vector<Variant>& all, const TrainConfig& shared, const std::vector<double>& factors,
-               const Variant& at_factor_1) {
-  for (const double factor : factors) {
-    Variant& own = all.emplace_back(at_factor_1);
-    own.what += fmt::format("rate x {:.2g}", factor);
-    own.scaled.push_back(fmt::format("train.lr={}", shared.train.lr * factor));
-  }
-}
-
-std::vector<Variant> variants(const TrainConfig& shared, bool quick) {
-  const std::vector<double> factors{0.1, 1.0 / 3.0, 1.0, 3.0, 10.0};
-  std::vector<Variant> all{{"base", five, "", {}, {}},
-                           {"frozen", {"peri"}, "output gains frozen", {"train.frozen=[\"norm_b\"]"}, {}},
-                           {"layer-norm", {"peri"}, "LayerNorm", {"model.norm=layer"}, {}},
-                           {"embedding-norm", two, "embedding norm", {"model.embedding_norm=true"}, {}},
-                           {"olmo", {"peri"}, "QK-norm", {"model.qk_norm=head"}, {}},
-                           {"olmo", {"b-only"}, "QK-norm (OLMo 2)", {"model.qk_norm=full"}, {}}};
-  // The base study has factor 1.
-  add_rates(all, shared, quick ? std::vector{1.0 / 3.0, 3.0} : std::vector{0.1, 1.0 / 3.0, 3.0, 10.0},
-            {"rates", three, "", {}, {}});
-  const std::string longer = fmt::format("train.warmup={}", std::min(1.0, 3.0 * shared.train.warmup));
-  add_rates(all, shared, factors, {"rates-warmup", two, "warm-up x 3, ", {}, {longer}});
-  const std::string tokens = fmt::format("input.tokens={}", std::max(1, shared.base.input.tokens / 2));
-  const std::string batch = fmt::format("train.batch={}", 2 * shared.train.batch);
-  add_rates(all, shared, factors, {"rates-short", two, "half the length, ", {}, {tokens, batch}});
-  add_rates(all, shared, {1.0 / 3.0, 1.0}, {"no-warmup", five, "no warm-up, ", {"train.warmup=0"}, {}});
-  for (const double decay : {0.0, 0.0033, 0.33}) {
-    all.push_back(
-        {"decay", two, fmt::format("weight decay {:g}", decay), {fmt::format("train.weight_decay={}", decay)}, {}});
-  }
-  for (const double over_width : {10.0, 2.0, 1.0, 0.1}) {
-    const std::string std = fmt::format("init.std={}", std::sqrt(over_width / shared.base.model.width));
-    all.push_back({"init", two, fmt::format("variance {:g}/d", over_width), {"init.scheme=normal", std}, {}});
-  }
-  all.push_back({"init", two, "Xavier", {"init.scheme=xavier"}, {}});
-  for (const double rate : {0.03, 0.1, 0.3, 1.0}) {
-    all.push_back({"sgd",
-                   three,
-                   fmt::format("SGD, rate {:g}", rate),
-                   {"train.optimizer=sgd", fmt::format("train.lr={}", rate)},
-                   {}});
-  }
-  return all;
-}
-
-std::vector<std::string> keys_of(const std::vector<std::string>& settings) {
+std::vector<std::string> keys_of(const Settings& settings) {
   return mapped(settings, [](const std::string& setting) { return setting.substr(0, setting.find('=')); });
 }
 
-void add_groups(const Variant& variant, const TrainConfig& shared, std::vector<Group>& groups) {
-  std::vector<std::string> settings = variant.set;
-  settings.insert(settings.end(), variant.scaled.begin(), variant.scaled.end());
-  const config::Tree tree = config::read_tree("", settings);
-  const config::TomlReader root(tree);
-  for (const std::string& placement : variant.placements) {
-    Group group{.name = variant.what.empty() ? placement : placement + ", " + variant.what,
-                .study = variant.study,
-                .spec = shared.with_placement(*find_placement(placement)),
-                .train = shared.train,
-                .set = keys_of(variant.set),
-                .scaled = keys_of(variant.scaled)};
-    config::read_section(root, model_section, group.spec.model);
-    config::read_section(root, init_section, group.spec.init);
-    config::read_section(root, input_section, group.spec.input);
-    config::read_section(root, train_section, group.train);
-    groups.push_back(std::move(group));
+/// Appends the groups of a study to `groups`.
+void add_groups(std::string_view study, const TrainConfig& shared, bool quick, std::vector<Group>& groups) {
+  /// Of several placements with common settings: `set` are fixed values, `scaled` follow the shared ones. `what` comes
+  /// after the placement in the group's name.
+  const auto add = [&](std::string_view of, const std::vector<std::string>& placements, const std::string& what,
+                       const Settings& set, const Settings& scaled = {}) {
+    if (of != study) return;
+    Settings settings = set;
+    settings.insert(settings.end(), scaled.begin(), scaled.end());
+    const config::Tree tree = config::read_tree("", settings);
+    const config::TomlReader root(tree);
+    for (const std::string& placement : placements) {
+      Group group{.name = what.empty() ? placement : placement + ", " + what,
+                  .study = std::string(study),
+                  .spec = shared.with_placement(*find_placement(placement)),
+                  .train = shared.train,
+                  .set = keys_of(set),
+                  .scaled = keys_of(scaled)};
+      config::read_section(root, model_section, group.spec.model);
+      config::read_section(root, init_section, group.spec.init);
+      config::read_section(root, input_section, group.spec.input);
+      config::read_section(root, train_section, group.train);
+      groups.push_back(std::move(group));
+    }
+  };
+  const auto add_rates = [&](std::string_view of, const std::vector<double>& factors,
+                             const std::vector<std::string>& placements, const std::string& what, const Settings& set,
+                             const Settings& scaled) {
+    for (const double factor : factors) {
+      Settings with_rate = scaled;
+      with_rate.push_back(fmt::format("train.lr={}", shared.train.lr * factor));
+      add(of, placements, fmt::format("{}rate x {:.2g}", what, factor), set, with_rate);
+    }
+  };
+  const std::vector<double> factors{0.1, 1.0 / 3.0, 1.0, 3.0, 10.0};
+  add("base", five, "", {});
+  add("frozen", {"peri"}, "output gains frozen", {"train.frozen=[\"norm_b\"]"});
+  add("layer-norm", {"peri"}, "LayerNorm", {"model.norm=layer"});
+  add("embedding-norm", two, "embedding norm", {"model.embedding_norm=true"});
+  add("olmo", {"peri"}, "QK-norm", {"model.qk_norm=head"});
+  add("olmo", {"b-only"}, "QK-norm (OLMo 2)", {"model.qk_norm=full"});
+  // The base study has factor 1.
+  add_rates("rates", quick ? std::vector{1.0 / 3.0, 3.0} : std::vector{0.1, 1.0 / 3.0, 3.0, 10.0}, three, "", {}, {});
+  add_rates("rates-warmup", factors, two, "warm-up x 3, ", {},
+            {fmt::format("train.warmup={}", std::min(1.0, 3.0 * shared.train.warmup))});
+  add_rates("rates-short", factors, two, "half the length, ", {},
+            {fmt::format("input.tokens={}", std::max(1, shared.base.input.tokens / 2)),
+             fmt::format("train.batch={}", 2 * shared.train.batch)});
+  add_rates("no-warmup", {1.0 / 3.0, 1.0}, five, "no warm-up, ", {"train.warmup=0"}, {});
+  for (const double decay : {0.0, 0.0033, 0.33}) {
+    add("decay", two, fmt::format("weight decay {:g}", decay), {fmt::format("train.weight_decay={}", decay)});
+  }
+  for (const double over_width : {10.0, 2.0, 1.0, 0.1}) {
+    const std::string std = fmt::format("init.std={}", std::sqrt(over_width / shared.base.model.width));
+    add("init", two, fmt::format("variance {:g}/d", over_width), {"init.scheme=normal", std});
+  }
+  add("init", two, "Xavier", {"init.scheme=xavier"});
+  for (const double rate : {0.03, 0.1, 0.3, 1.0}) {
+    add("sgd", three, fmt::format("SGD, rate {:g}", rate), {"train.optimizer=sgd", fmt::format("train.lr={}", rate)});
   }
 }
 
@@ -128,35 +118,34 @@ std::string identity_of(const Group& group) {
 
 const std::vector<Exhibit>& exhibits() {
   static const std::vector<Exhibit> all{
-      {"1", "Figures 1, 6, 14, 15: variance and magnitude over depth and training", {"base"}, true},
-      {"3", "Figures 3, 12: loss over the learning rate", {"base", "rates"}, true},
-      {"4", "Figure 4, Table 1: stability over seeds", {"base"}, true},
-      {"5", "Figure 5: gradient of the last layer", {"base"}, true},
-      {"7", "Figure 7: gradients of the layers, at initialisation and at the end", {"base"}, true},
-      {"8", "Figure 8: output norms whose gain stays 1", {"base", "frozen"}, false},
-      {"9", "Figures 9, 39: angular distance, and gains of the output norms", {"base"}, true},
-      {"10", "Figure 10, Tables 7 to 9: weight decay and initialisation", {"base", "decay", "init"}, false},
-      {"11", "Figure 11: largest activations against FP16", {"base"}, true},
-      {"16", "Figures 16, 18: loss over the learning rate, three times the warm-up", {"rates-warmup"}, false},
-      {"17", "Figure 17: loss over the learning rate, sequences of half the length", {"rates-short"}, false},
-      {"19", "Figure 19: LayerNorm", {"base", "layer-norm"}, false},
-      {"20", "Figures 20 to 22: embedding norm", {"base", "embedding-norm"}, false},
-      {"32", "Figures 32 to 34, Table 6: QK-norm and OLMo 2's placement", {"base", "olmo"}, false},
-      {"35", "Figures 35 to 38: SGD", {"sgd"}, false},
-      {"table5", "Table 5: final loss of the placements at one learning rate", {"base"}, true},
-      {"warmup", "Without warm-up, and steps to a given loss (R10, R11)", {"base", "no-warmup"}, false},
-      {"growth", "Growth identity T15 along training, and Eq. 4, its form without the cosine", {"base"}, true}};
+      {"1", {"base"}, true},                     // Figures 1, 6, 14, 15: variance and magnitude over depth and training
+      {"3", {"base", "rates"}, true},            // Figures 3, 12: loss over the learning rate
+      {"4", {"base"}, true},                     // Figure 4, Table 1: stability over seeds
+      {"5", {"base"}, true},                     // Figure 5: gradient of the last layer
+      {"7", {"base"}, true},                     // Figure 7: gradients of the layers, at initialisation and at the end
+      {"8", {"base", "frozen"}, false},          // Figure 8: output norms whose gain stays 1
+      {"9", {"base"}, true},                     // Figures 9, 39: angular distance, and gains of the output norms
+      {"10", {"base", "decay", "init"}, false},  // Figure 10, Tables 7 to 9: weight decay and initialisation
+      {"11", {"base"}, true},                    // Figure 11: largest activations against FP16
+      {"16", {"rates-warmup"}, false},           // Figures 16, 18: loss over the learning rate, three times the warm-up
+      {"17", {"rates-short"}, false},            // Figure 17: loss over the learning rate, sequences of half the length
+      {"19", {"base", "layer-norm"}, false},     // Figure 19: LayerNorm
+      {"20", {"base", "embedding-norm"}, false},  // Figures 20 to 22: embedding norm
+      {"32", {"base", "olmo"}, false},            // Figures 32 to 34, Table 6: QK-norm and OLMo 2's placement
+      {"35", {"sgd"}, false},                     // Figures 35 to 38: SGD
+      {"table5", {"base"}, true},                 // Table 5: final loss of the placements at one learning rate
+      {"warmup", {"base", "no-warmup"}, false},   // Without warm-up, and steps to a given loss (R10, R11)
+      {"growth", {"base"}, true}};  // Growth identity T15 along training, and Eq. 4, its form without the cosine
   return all;
 }
 
 std::vector<const Exhibit*> chosen(const std::vector<std::string>& names, bool quick) {
   std::vector<const Exhibit*> found;
-  std::vector<std::string> known;
   for (const Exhibit& exhibit : exhibits()) {
-    known.emplace_back(exhibit.name);
     const bool wanted = names.empty() ? exhibit.quick || !quick : std::ranges::find(names, exhibit.name) != names.end();
     if (wanted) found.push_back(&exhibit);
   }
+  const auto known = mapped(exhibits(), [](const Exhibit& exhibit) { return std::string(exhibit.name); });
   for (const std::string& name : names) {
     if (std::ranges::find(known, name) != known.end()) continue;
     throw ConfigError(fmt::format("--figure {}: expected one of {}; nearest is {}", shortened(name),
@@ -170,10 +159,7 @@ std::vector<Group> groups_of(const std::vector<const Exhibit*>& exhibits, const 
   std::set<std::string_view> done;
   for (const Exhibit* exhibit : exhibits) {
     for (const std::string_view study : exhibit->studies) {
-      if (!done.insert(study).second) continue;
-      for (const Variant& variant : variants(shared, quick)) {
-        if (variant.study == study) add_groups(variant, shared, groups);
-      }
+      if (done.insert(study).second) add_groups(study, shared, quick, groups);
     }
   }
   return groups;

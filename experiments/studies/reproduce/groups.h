@@ -31,7 +31,6 @@ struct GroupRuns {
 /// A figure or table of the paper, or a claim of its sources, and the studies that show it.
 struct Exhibit {
   std::string_view name;  ///< as on the command line: "1", "table5", "growth"
-  std::string_view title;
   std::vector<std::string_view> studies;
   bool quick;  ///< part of --quick
 };
