@@ -68,16 +68,12 @@ StackSteps judged(StackSteps stack, const FirstStepsConfig& config = {}) {
   return stacks.front();
 }
 
-judge::GroupPower power_of(const StackSteps& stack, const std::string& quantity) {
-  return *std::ranges::find(stack.verdict.power.groups, quantity, &judge::GroupPower::group);
-}
-
 TEST_CASE("first steps: a right theory agrees, at every step, depth and sublayer") {
   const StackSteps stack = judged(right());
   CHECK(stack.verdict.verdict == Verdict::agrees);
   CHECK(stack.verdict.rejected == 0);
   CHECK(stack.verdict.tests.size() == depths + steps * (depths + 2 + 1));
-  const judge::GroupPower power = power_of(stack, "change");
+  const judge::Power power = judge::power_of(stack.verdict.tests, "change");
   CHECK(power.limit == FirstStepsConfig().change_limit);
   CHECK(power.worst > 0.0);
   CHECK(power.worst < power.limit);
@@ -113,7 +109,7 @@ TEST_CASE("first steps: what the theory states as its error is no rejection, and
   const StackSteps allowed = judged(stack);
   CHECK(allowed.verdict.rejected == 0);
   CHECK(allowed.verdict.verdict == Verdict::inconclusive);
-  CHECK(power_of(allowed, "change").worst > 0.2);
+  CHECK(judge::power_of(allowed.verdict.tests, "change").worst > 0.2);
   stack.stated = {.change = 0.0, .cosine = 0.1};
   stack.prediction.steps[3].change.value[2] -= 0.15;
   const StackSteps cosine = judged(stack);

@@ -134,7 +134,7 @@ TEST_CASE("a verdict that could not have refused enough is inconclusive; a rejec
   const judge::StackVerdict fine = Planted(0.03, 0.0).judged();
   CHECK(fine.verdict == judge::Verdict::agrees);
   CHECK(fine.power.worst > fine.power.median);
-  CHECK(fine.power.groups.at(0).limit == 0.2);
+  CHECK(fine.power.limit == 0.2);
   const judge::StackVerdict noisy = Planted(0.5, 0.0).judged();
   CHECK(noisy.verdict == judge::Verdict::inconclusive);
   CHECK(noisy.reason.find("could be off by") != std::string::npos);
@@ -236,23 +236,6 @@ TEST_CASE("a contrast's spread over the replicates of T25's chain: within each s
   CHECK(mean->spread == Approx(std::sqrt((0.02 + 0.18) / 4.0)));
   CHECK(mean->predicted.error == Approx(std::sqrt(0.05 / 6.0)));
   CHECK(mean->spread_degrees == 4);
-}
-
-TEST_CASE("the test that decides a statistic's power is the one farthest above its own limit, not the largest") {
-  std::vector<judge::Test> tests{plain(0.2, 16), plain(0.25, 16)};
-  tests[0].limit = 0.2;
-  tests[1].limit = 0.5;
-  for (const bool swapped : {false, true}) {
-    if (swapped) std::swap(tests[0], tests[1]);
-    judge::StackVerdict stack{.tests = tests};
-    judge::judge({&stack}, 0.02);
-    const judge::GroupPower& of = stack.power.groups.at(0);
-    CHECK(of.test == (swapped ? 1 : 0));
-    CHECK(of.limit == 0.2);
-    const judge::Test& worst = stack.tests[static_cast<std::size_t>(of.test)];
-    CHECK(of.worst == worst.detectable_at(stack.level));
-    CHECK(of.worst < stack.tests[swapped ? 0 : 1].detectable_at(stack.level));
-  }
 }
 
 TEST_CASE("the familywise error is shared by the tests of all stacks of a run") {

@@ -82,54 +82,26 @@ std::pair<int, double> rank(const Test& t) {
   return {0, 0.0};
 }
 
-/// The median of the detectable errors, 0 of none.
-double median_detectable(const std::vector<const Test*>& tests) {
-  if (tests.empty()) return 0.0;
-  std::vector<double> values;
-  for (const Test* t : tests) values.push_back(t->detectable);
-  const auto middle = values.begin() + static_cast<long>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
+/// The tests that have a detectable error and a limit of it.
+std::vector<Test> with_limit(const std::vector<Test>& tests) {
+  std::vector<Test> counted;
+  std::ranges::copy_if(tests, std::back_inserter(counted),
+                       [](const Test& t) { return t.is_finite() && !std::isinf(t.limit); });
+  return counted;
 }
 
-/// Detectable errors of judged tests.
-Power power_of(const std::vector<Test>& tests) {
-  Power power;
-  std::vector<const Test*> counted;
-  for (const Test& t : tests) {
-    if (!t.is_finite() || std::isinf(t.limit)) continue;
-    counted.push_back(&t);
-    power.worst = std::max(power.worst, t.detectable);  // never NaN
-    if (std::ranges::find(power.groups, t.group(), &GroupPower::group) == power.groups.end())
-      power.groups.push_back({.group = t.group()});
-  }
-  power.median = median_detectable(counted);
-  for (GroupPower& group : power.groups) {
-    std::vector<const Test*> members;
-    std::ranges::copy_if(counted, std::back_inserter(members),
-                         [&](const Test* t) { return t->group() == group.group; });
-    const auto in_limits = [](const Test* t) { return t->detectable / t->limit; };
-    const Test& worst = **std::ranges::max_element(members, {}, in_limits);
-    group.worst = worst.detectable;
-    group.limit = worst.limit;
-    group.test = static_cast<int>(&worst - tests.data());
-    group.median = median_detectable(members);
-  }
-  const auto is_signal = [](const Test* t) { return !is_gradient(t->statistic); };
-  power.tests = static_cast<int>(counted.size());
-  power.over = static_cast<int>(std::ranges::count_if(counted, &Test::underpowered));
-  power.only_gradients_over =
-      power.over > 0 && std::ranges::any_of(counted, is_signal) &&
-      std::ranges::none_of(counted, [&](const Test* t) { return is_signal(t) && t->underpowered(); });
-  return power;
-}
-
-/// Says how many more tests are underpowered, and if they are gradients alone.
-std::string others_words(const Power& power) {
+/// Says how many more tests than the deciding one are underpowered, and if they are gradients alone.
+std::string others_words(const std::vector<Test>& tests) {
+  const std::vector<Test> counted = with_limit(tests);
+  const auto over = std::ranges::count_if(counted, &Test::underpowered);
+  const auto is_signal = [](const Test& t) { return !is_gradient(t.statistic); };
   std::string words;
-  if (power.over > 1) words = fmt::format("; so could {} more of {} tests", power.over - 1, power.tests);
-  if (!power.only_gradients_over) return words;
-  return words + (power.over > 1 ? ", all of them gradients; the signals agree" : "; the signals agree");
+  if (over > 1) words = fmt::format("; so could {} more of {} tests", over - 1, counted.size());
+  if (std::ranges::none_of(counted, is_signal) ||
+      std::ranges::any_of(counted, [&](const Test& t) { return is_signal(t) && t.underpowered(); })) {
+    return words;
+  }
+  return words + (over > 1 ? ", all of them gradients; the signals agree" : "; the signals agree");
 }
 
 void sum_up(StackVerdict& stack) {
@@ -144,11 +116,21 @@ void sum_up(StackVerdict& stack) {
   stack.verdict = decides.verdict;
   if (decides.reason.empty()) return;
   stack.reason = decides.name() + ": " + decides.reason;
-  if (decides.is_finite() && decides.underpowered()) stack.reason += others_words(stack.power);
+  if (decides.is_finite() && decides.underpowered()) stack.reason += others_words(stack.tests);
   add_remedy(stack.reason, stack.tests, stack.level, {.width = stack.width});
 }
 
 }  // namespace
+
+Power power_of(const std::vector<Test>& tests, std::string_view quantity) {
+  std::vector<Test> counted = with_limit(tests);
+  if (!quantity.empty()) std::erase_if(counted, [&](const Test& t) { return t.quantity != quantity; });
+  if (counted.empty()) return {};
+  const auto middle = counted.begin() + static_cast<long>(counted.size() / 2);
+  std::ranges::nth_element(counted, middle, {}, &Test::detectable);
+  const Test& worst = *std::ranges::max_element(middle, counted.end(), {}, &Test::detectable);
+  return {.worst = worst.detectable, .median = middle->detectable, .limit = worst.limit};
+}
 
 double judge(const std::vector<Test*>& tests, const Options& options) {
   const double level = judge_each(tests, options.familywise_error);

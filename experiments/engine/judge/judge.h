@@ -8,24 +8,15 @@
 
 namespace periscope::judge {
 
-/// Detectable errors (T22) of the tests of one group.
-struct GroupPower {
-  std::string group = {};
-  double worst = 0.0;
-  double median = 0.0;
-  double limit = 0.0;
-  int test = -1;  ///< index of the worst test, the one with the largest detectable error in units of its limit
-};
-
-/// Detectable errors (T22) of all tests of a verdict that are finite and have a limit.
+/// Detectable errors (T22) of the tests that are finite and have a limit; 0 of none.
 struct Power {
   double worst = 0.0;
   double median = 0.0;
-  std::vector<GroupPower> groups;    ///< in the order of their first tests
-  int tests = 0;                     ///< number of tests counted
-  int over = 0;                      ///< number of those whose detectable error exceeds the limit
-  bool only_gradients_over = false;  ///< signals were counted, and none of them is over its limit
+  double limit = 0.0;  ///< of the worst test
 };
+
+/// Returns that of judged tests: of all, or of those of one quantity.
+Power power_of(const std::vector<Test>& tests, std::string_view quantity = {});
 
 /// The tests of one stack, and their joint verdict.
 struct StackVerdict {

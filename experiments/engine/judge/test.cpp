@@ -33,10 +33,6 @@ std::string Test::name() const {
   return contrast.empty() ? fmt::format("{}[{}]", curve_name(), index) : fmt::format("{} {}", curve_name(), contrast);
 }
 
-std::string Test::group() const {
-  return quantity.empty() ? std::string(statistic_names[static_cast<std::size_t>(statistic)]) : quantity;
-}
-
 bool is_gradient(Statistic statistic) {
   return statistic == Statistic::grad_sq || statistic == Statistic::log_grad_sq || statistic == Statistic::score_share;
 }

@@ -76,8 +76,6 @@ struct Test {
   [[nodiscard]] std::string curve_name() const;
   /// `label`, or else "second_moment x_out[3]" or "second_moment f_out mlp mean".
   [[nodiscard]] std::string name() const;
-  /// `quantity`, or else the name of the statistic: what the detectable errors of a run are summarized by.
-  [[nodiscard]] std::string group() const;
   /// (measured − predicted) in units of error(); 0 if both are exact and equal.
   [[nodiscard]] double z() const;
   /// Standard error of measured − predicted: √(s² + s_p²), or if theory predicts the spread, the larger of that and its

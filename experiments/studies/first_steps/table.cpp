@@ -31,8 +31,10 @@ std::string verdict_line(const StackSteps& stack) {
   line += fmt::format("; {} of {} tests rejected; nearest to its limit: {}, measured {}, predicted {}, {:.1f} / {:.1f}",
                       v.rejected, v.tests.size(), worst.name(), judge::plus_minus(worst.measured),
                       judge::plus_minus(worst.predicted), worst.excess(), worst.critical);
-  for (const judge::GroupPower& power : v.power.groups) {
-    line += fmt::format("; {} could be off by {} (median {}, limit {:g})", power.group, judge::error_words(power.worst),
+  for (const char* quantity : {"second_moment", "change", "branch_cosine", "loss", "update"}) {
+    const judge::Power power = judge::power_of(v.tests, quantity);
+    if (power.limit == 0.0) continue;  // not compared
+    line += fmt::format("; {} could be off by {} (median {}, limit {:g})", quantity, judge::error_words(power.worst),
                         judge::error_words(power.median), power.limit);
   }
   return line + "\n";
