@@ -45,6 +45,7 @@ inline constexpr std::array<std::string_view, 6> init_scheme_names{"normal", "le
 static_assert(are_names_of<InitScheme>(init_scheme_names));
 inline constexpr std::array<std::string_view, 3> input_kind_names{"gaussian", "tokens", "text"};
 static_assert(are_names_of<InputKind>(input_kind_names));
+constexpr std::string_view name_of(InputKind kind) { return input_kind_names[static_cast<std::size_t>(kind)]; }
 
 /// How one layer's attention changes its scores q·k, apart from the causal mask.
 struct ScoreRule {

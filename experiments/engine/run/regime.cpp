@@ -8,54 +8,40 @@
 #include <filesystem>
 #include <set>
 
+#include "sim/base/mapped.h"
 #include "sim/base/printable.h"
 #include "sim/spec/weight.h"
 
 namespace periscope::stacks {
-namespace {
 
-/// "8", or "8 to 32" if values differ; `format` is that of one value.
-std::string range_of(const std::vector<double>& values, const char* format = "{:g}") {
+std::string range_of(const std::vector<double>& values, const char* format) {
   const auto text = [&](double value) { return fmt::format(fmt::runtime(format), value); };
   const std::string least = text(std::ranges::min(values)), most = text(std::ranges::max(values));
   return least == most ? least : least + " to " + most;
 }
 
-std::string corpus_name(const TrainSpec& train) {
-  const std::filesystem::path path(train.corpus);
-  return printable((path.has_filename() ? path : path.parent_path()).filename().string());
-}
-
-}  // namespace
-
-std::vector<std::string> regime_of(const std::vector<StackSpec>& stacks) {
-  std::vector<double> sizes, layers, widths, tokens;
-  for (const StackSpec& spec : stacks) {
-    sizes.push_back(stddev_of(spec, 0, Weight::v) * std::sqrt(static_cast<double>(spec.model.width)));
-    layers.push_back(spec.model.layers);
-    widths.push_back(spec.model.width);
-    tokens.push_back(spec.input.tokens);
-  }
-  return {"σ√D " + range_of(sizes, "{:.2g}"), range_of(layers) + " layers", "width " + range_of(widths),
-          range_of(tokens) + " tokens"};
-}
-
-std::vector<std::string> regime_of(const std::vector<Trained>& runs) {
-  std::vector<StackSpec> specs;
-  std::vector<double> rates, steps, batches;
+std::vector<std::string> regime_of(const std::vector<StackSpec>& stacks, const std::vector<TrainSpec>& trained) {
+  const auto range = [](const auto& all, const auto& value, const char* format = "{:g}") {
+    return range_of(mapped(all, [&](const auto& spec) -> double { return value(spec); }), format);
+  };
+  const auto size = [](const StackSpec& s) {
+    return stddev_of(s, 0, Weight::v) * std::sqrt(static_cast<double>(s.model.width));
+  };
+  std::vector<std::string> parts{"σ√D " + range(stacks, size, "{:.2g}"),
+                                 range(stacks, [](const StackSpec& s) { return s.model.layers; }) + " layers",
+                                 "width " + range(stacks, [](const StackSpec& s) { return s.model.width; }),
+                                 range(stacks, [](const StackSpec& s) { return s.input.tokens; }) + " tokens"};
+  if (trained.empty()) return parts;
   std::set<std::string> corpora;
-  for (const Trained& run : runs) {
-    const TrainSpec& train = run.train;
-    specs.push_back(run.spec);
-    rates.push_back(train.lr);
-    steps.push_back(train.steps);
-    batches.push_back(train.batch);
-    corpora.insert(corpus_name(train));
+  for (const TrainSpec& train : trained) {
+    const std::filesystem::path path(train.corpus);
+    corpora.insert(printable((path.has_filename() ? path : path.parent_path()).filename().string()));
   }
-  std::vector<std::string> parts = regime_of(specs);
   parts.push_back(fmt::format("corpus {}", fmt::join(corpora, ", ")));
-  parts.push_back("rate " + range_of(rates, "{:.3g}"));
-  parts.push_back(fmt::format("{} steps of {} sequences", range_of(steps), range_of(batches)));
+  parts.push_back("rate " + range(
+                                trained, [](const TrainSpec& t) { return t.lr; }, "{:.3g}"));
+  parts.push_back(fmt::format("{} steps of {} sequences", range(trained, [](const TrainSpec& t) { return t.steps; }),
+                              range(trained, [](const TrainSpec& t) { return t.batch; })));
   return parts;
 }
 

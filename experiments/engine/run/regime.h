@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,18 +8,13 @@
 
 namespace periscope::stacks {
 
-/// Returns the regime of stacks in parts: σ√D (standard deviation of a random matrix that reads the
-/// stream, times the root of the width), layers, width, tokens.
-[[nodiscard]] std::vector<std::string> regime_of(const std::vector<StackSpec>& stacks);
+/// Returns "8", or "8 to 32" if the values differ. `format` is fmt's for one value.
+[[nodiscard]] std::string range_of(const std::vector<double>& values, const char* format = "{:g}");
 
-/// A stack and how it was trained.
-struct Trained {
-  std::reference_wrapper<const StackSpec> spec;
-  std::reference_wrapper<const TrainSpec> train;
-};
-
-/// Returns the regime of training runs in parts: that of their stacks, corpus, highest rate, steps.
-[[nodiscard]] std::vector<std::string> regime_of(const std::vector<Trained>& runs);
+/// Returns the regime of stacks in parts: σ√D (standard deviation of a random matrix that reads the stream, times the
+/// root of the width), layers, width, tokens; of `trained` ones also corpus, highest learning rate and steps.
+[[nodiscard]] std::vector<std::string> regime_of(const std::vector<StackSpec>& stacks,
+                                                 const std::vector<TrainSpec>& trained = {});
 
 /// "σ√D 0.2, 12 layers, …".
 [[nodiscard]] std::string in_one_line(const std::vector<std::string>& regime);

@@ -343,18 +343,20 @@ judge::SignClaim tested(const Row& row, const std::vector<GroupRuns>& runs) {
   }
   if (!claim.reason.empty()) return claim;
   std::set<std::string_view> seen;  // a claim may name a group twice
-  std::vector<stacks::Trained> trained;
+  std::vector<StackSpec> specs;
+  std::vector<TrainSpec> trained;
   double tokens = 0.0;
   for (const Runs& named : groups) {
     for (const GroupRuns* one : named) {
       const Group& group = one->group;
       if (!seen.insert(group.name).second) continue;
       name_unfinished(*one, claim);
-      trained.push_back({group.spec, group.train});
+      specs.push_back(group.spec);
+      trained.push_back(group.train);
       tokens = std::max(tokens, 1.0 * group.train.steps * group.train.batch * group.spec.input.tokens);
     }
   }
-  claim.regime = stacks::regime_of(trained);
+  claim.regime = stacks::regime_of(specs, trained);
   const judge::SeedTable numbers_of_seeds = over_seeds(number, groups);
   if (row.number == spread) {
     judge::test_spreads_more(claim, numbers_of_seeds[0][0], numbers_of_seeds[0][1]);

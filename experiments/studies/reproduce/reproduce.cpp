@@ -94,7 +94,7 @@ theory::Prediction initial_prediction(const Group& group, const Corpus& corpus, 
 }  // namespace
 
 std::vector<std::string> regime_of(const ReproduceConfig& config) {
-  return stacks::regime_of({{config.base, config.train}});
+  return stacks::regime_of({config.base}, {config.train});
 }
 
 stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threads) {
