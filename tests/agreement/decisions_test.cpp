@@ -214,15 +214,10 @@ TEST_CASE("ladder: the reason of an inconclusive stack is that of the quantity w
 TEST_CASE("gradients: a rejected test of any kind rejects; NaN is shown as such") {
   gradients::Case c;
   c.spec.model.placement = *find_placement("none");
-  c.measured = {{"log_ratio", {{1.05, nan}, {0.05, nan}}},
-                {"log_rms_a", {{0.0, 1.0}, {0.0, 0.0}}},
-                {"log_law", {{1.0, 2.0}, {0.0, 0.0}}}};
-  c.predicted = {{"log_ratio", {{1.0, 2.0}, {0.0, 0.0}}}, {"log_rms_a", {{1.0, 2.0}, {0.0, 0.0}}}};
-  std::vector<judge::Test>& ratios = c.tests["verdict"];
-  ratios.resize(2);
-  ratios[0].verdict = judge::Verdict::agrees;
-  ratios[1].verdict = judge::Verdict::inconclusive;
-  ratios[1].reason = "weak";
+  std::vector<judge::Test>& ratios = c.tests["log_ratio"];
+  ratios = {{.measured = {1.05, 0.05}, .predicted = {1.0, 0.0}, .verdict = judge::Verdict::agrees},
+            {.measured = {nan, nan}, .verdict = judge::Verdict::inconclusive, .reason = "weak"}};
+  c.tests["log_law"] = {{.measured = {1.0, 0.0}}, {.measured = {2.0, 0.0}}};
   judge::Test& crossing = c.tests["log_crossing"].emplace_back();
   const auto outcome = [&] {
     gradients::GradientConfig config;

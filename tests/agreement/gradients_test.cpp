@@ -64,8 +64,8 @@ TEST_CASE("depth: where theory refuses greater depths the limit is unknown, and 
   const gradients::Case& law = result.cases.at(0);
   CHECK(law.refusal.empty());
   CHECK(std::isnan(law.limit_exponent));
-  CHECK(law.predicted.at("log_gradient").value.size() >= 3);
-  CHECK(law.predicted.at("log_gradient").value.size() < theory_layers(config).size());
+  CHECK(law.tests.at("log_gradient").size() >= 3);
+  CHECK(law.tests.at("log_gradient").size() < theory_layers(config).size());
   CHECK(law.test("exponent").verdict != judge::Verdict::not_checked);
   const study::Outcome outcome = outcome_of(depth, config, result);
   CHECK(outcome.data.value().length("theory_layers") == theory_layers(config).size());
@@ -136,7 +136,7 @@ TEST_CASE("identity path: the skip path's share agrees, one without its square d
   CHECK(outcome_of(identity_path, config, results).code == ExitCode::ok);
   for (gradients::Case& path : results.cases) {
     CHECK(path.claims.at("claim").verdict == judge::ClaimVerdict::holds);
-    judge::Test planted = path.tests.at("verdict")[2];
+    judge::Test planted = path.tests.at("skip_share")[2];
     planted.predicted.value = std::sqrt(planted.predicted.value);
     CHECK(judged_again(planted) == judge::Verdict::disagrees);
   }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "sim/base/mapped.h"
 #include "sim/measure/running_moments.h"
 
 namespace periscope::judge {
@@ -11,6 +12,10 @@ Estimate mean_over_seeds(const std::vector<double>& per_seed) {
   RunningMoments running;
   for (const double v : per_seed) running.add(v);
   return {running.mean(), running.standard_error()};
+}
+
+Curve curve_of(const std::vector<Estimate>& entries) {
+  return {mapped(entries, &Estimate::value), mapped(entries, &Estimate::error)};
 }
 
 Curve SeedRows::curve() const {

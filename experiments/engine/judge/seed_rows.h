@@ -13,6 +13,9 @@ Estimate mean_over_seeds(const std::vector<double>& per_seed);
 /// Returns entry i of a curve with its standard error.
 inline Estimate entry(const Curve& curve, std::size_t i) { return {curve.value[i], curve.standard_error[i]}; }
 
+/// Returns the curve that has these entries.
+Curve curve_of(const std::vector<Estimate>& entries);
+
 /// One row of numbers per seed. The standard error of a sum over a row comes from its spread over seeds, so that
 /// correlations within a seed count.
 class SeedRows {

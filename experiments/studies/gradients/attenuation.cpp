@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <type_traits>
 
@@ -31,23 +30,23 @@ std::optional<judge::Claim> claim_of(std::string_view placement) {
   return std::nullopt;
 }
 
-/// Adds the slope per layer of a log norm that was measured at every layer; without a prediction the measured rate.
+/// Adds a log norm that was measured at every layer, and its slope per layer; without a prediction the measured rate.
 template <class Place>
 void add_slope(const config::Config& config, const theory::Prediction& prediction, const std::string& name, Place place,
                Case& c) {
-  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   constexpr std::size_t stride = std::is_same_v<Place, Signal> ? 2 : 1;
   const judge::SeedRows& rows = c.rows.at("log_" + name);
   const std::vector<double> weights = slope_to_the_input(rows.rows().front().size());
-  judge::Test rate{.measured = rows.sum(weights), .predicted = {nan, nan}, .seeds = rows.seeds()};
+  judge::Test rate{.measured = rows.sum(weights), .predicted = no_number, .seeds = rows.seeds()};
   std::optional<judge::Claim> claim = claim_of(c.spec.model.placement.name);
+  std::vector<judge::Test> points;
   if (c.refusal.empty()) {
-    const std::vector<judge::Test> points = every(stride, log_norms(config, c.spec, prediction, place));
+    points = every(stride, log_norms(config, c.spec, prediction, place));
     // T22: half of the rate that G10 claims, so that it and none at all cannot both pass.
     rate = sum_of_logs(rows, points, weights, -0.5 * claimed_attenuation_rate());
-    c.predicted["log_" + name] = predicted_of(points);
     if (claim) claim->test = judge::test_of_claim(rate, claim->claimed);
   }
+  c.compare("log_" + name, points);
   c.tests[name + "_rate"] = {rate};
   if (claim) c.claims[name + "_claim"] = *claim;
 }
@@ -58,7 +57,6 @@ Case measure_rates(const Work& work, const StackSpec& spec, const StackSpec& ove
     c.rows["log_stream"].add(every(2, log_norms(reading.profile, Signal::x_out)));
     c.rows["log_down"].add(log_norms(reading.profile, Weight::down));
   });
-  c.average();
   const theory::Prediction prediction = work.predict(spec, overridden);
   c.refusal = prediction.refusal;
   add_slope(work.config, prediction, "stream", Signal::x_out, c);

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "experiments/engine/judge/stack_tests.h"
-#include "experiments/engine/judge/width_bias.h"
+#include "experiments/engine/judge/tolerated_bias.h"
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/parts.h"
 #include "experiments/engine/run/token_ids.h"
@@ -84,29 +84,18 @@ std::vector<double> last_down(const Profile& predicted) {
   return down == nullptr ? std::vector<double>() : std::vector{down->value.back()};
 }
 
-void push_back(Curve& curve, const judge::Estimate& point) {
-  curve.value.push_back(point.value);
-  curve.standard_error.push_back(point.error);
-}
-
-Curve predicted_of(const std::vector<judge::Test>& points) {
-  Curve curve;
-  for (const judge::Test& point : points) push_back(curve, point.predicted);
-  return curve;
-}
-
 judge::Test sum_of_logs(const judge::SeedRows& rows, std::vector<judge::Test> points,
                         const std::vector<double>& weights, double limit) {
   const Curve measured = rows.curve();
-  for (std::size_t i = 0; i < weights.size(); ++i) points[i].tolerated_bias += variance_of(measured, i, rows.seeds());
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    points[i].tolerated_bias += variance_of(judge::entry(measured, i), rows.seeds());
+  }
   judge::Test test = judge::sum_test(rows, points, weights);
   test.limit = limit;
   return test;
 }
 
-double variance_of(const Curve& measured, std::size_t i, int seeds) {
-  return seeds * measured.standard_error[i] * measured.standard_error[i];
-}
+double variance_of(const judge::Estimate& mean, int seeds) { return seeds * mean.error * mean.error; }
 
 double log_norm_bias(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
                      std::size_t depth, bool of_attention) {
@@ -119,11 +108,17 @@ double share_bias(double p, double bias_of_log, double variance) {
   return derivative * bias_of_log + (derivative > 0.0 ? variance / (2.0 * derivative) : 0.0);
 }
 
+void Case::compare(const std::string& name, std::vector<judge::Test> points) {
+  const Curve mean = rows.at(name).curve();
+  points.resize(std::max(points.size(), mean.value.size()), {.predicted = no_number});
+  for (std::size_t i = 0; i < mean.value.size(); ++i) points[i].measured = judge::entry(mean, i);
+  tests[name] = std::move(points);
+}
+
 judge::Test Case::test(const std::string& name) const {
   const auto found = tests.find(name);
   const judge::Test* test = found == tests.end() ? nullptr : judge::deciding(found->second);
-  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-  return test == nullptr ? judge::Test{.measured = {nan, nan}, .predicted = {nan, nan}} : *test;
+  return test == nullptr ? judge::Test{.measured = no_number, .predicted = no_number} : *test;
 }
 
 Result run(const Experiment& experiment, const GradientConfig& config, stacks::Progress& progress) {

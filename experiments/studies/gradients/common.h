@@ -35,7 +35,7 @@ struct Case {
   StackSpec spec;
   std::string refusal = {};                          ///< why there is no prediction
   std::map<std::string, judge::SeedRows> rows = {};  ///< measured, a row per seed
-  std::map<std::string, Curve> measured = {}, predicted = {};
+  /// Curves, and single numbers; NaN where nothing was measured or predicted. Those with seeds are judged.
   std::map<std::string, std::vector<judge::Test>> tests = {};
   std::map<std::string, judge::Claim> claims = {};
   double limit_exponent = std::numeric_limits<double>::quiet_NaN();  ///< depth: theory's, at its greatest depths
@@ -43,13 +43,14 @@ struct Case {
   double identity_bound = 0.0;  ///< bound of that by rounding
   bool has_gradient = true;     ///< false if a gradient is zero or not finite for some seed and depth
 
-  /// Fills `measured` with the means of `rows`.
-  void average() {
-    for (const auto& [name, by_seed] : rows) measured[name] = by_seed.curve();
-  }
+  /// Makes tests of predicted `points` and the means over seeds of `rows`; either may be fewer.
+  void compare(const std::string& name, std::vector<judge::Test> points = {});
   /// Returns the test that decides `name`, or one of NaN that was not checked if there is none.
   [[nodiscard]] judge::Test test(const std::string& name) const;
 };
+
+inline constexpr judge::Estimate no_number{std::numeric_limits<double>::quiet_NaN(),
+                                           std::numeric_limits<double>::quiet_NaN()};
 
 struct Result {
   std::vector<Case> cases = {};
@@ -61,15 +62,16 @@ struct Result {
 using Columns = dataset::Table<Case>;
 /// Returns placement and refusal on the dimension `row`.
 Columns columns_of(const std::string& row);
-/// NAME_measured and NAME_stderr of Case::measured.
+/// NAME_measured and NAME_stderr of the case's tests.
 void add_measured(Columns& columns, const dataset::ColumnSpec& curve);
-/// NAME_predicted and NAME_predicted_stderr of Case::predicted.
+/// NAME_predicted and NAME_predicted_stderr of the case's tests.
 void add_predicted(Columns& columns, const dataset::ColumnSpec& curve);
 void add_compared(Columns& columns, const dataset::ColumnSpec& curve);
 /// judge::test_columns of the deciding test, NAME_verdict and NAME_verdict_reason.
 void add_test(Columns& columns, const dataset::ColumnSpec& test);
-/// NAME and NAME_reason, of the deciding test.
-void add_verdict(Columns& columns, const std::string& name, const std::string& row, const std::string& question);
+/// NAME and NAME_reason, of the test that decides `tests`.
+void add_verdict(Columns& columns, const std::string& name, const std::string& tests, const std::string& row,
+                 const std::string& question);
 /// NAME, the claim's name in the ledger of claims, NAME_number, which it claims in `units`, and NAME_verdict.
 void add_claim(Columns& columns, const std::string& name, const std::string& row, const std::string& units);
 
@@ -123,7 +125,7 @@ Experiment crossover_experiment();
 study::Outcome outcome_of(const Experiment& experiment, const GradientConfig& config, const Result& result);
 
 /// The name of tests against a theory that is expected to be wrong; they are judged apart and fail nothing.
-inline const std::string control_tests = "without_scores_verdict";
+inline const std::string control_tests = "log_grad_sq_without_scores";
 
 /// Measures, predicts and judges all cases of an experiment.
 Result run(const Experiment& experiment, const GradientConfig& config, stacks::Progress& progress);
@@ -164,7 +166,8 @@ std::vector<judge::Test> log_norms(const config::Config& config, const StackSpec
   const Curve& curve = *prediction.profile.find(Statistic::log_grad_sq, place);
   std::vector<judge::Test> all;
   for (std::size_t i = 0; i < curve.value.size(); ++i) {
-    all.push_back({.predicted = {0.5 * curve.value[i], 0.5 * curve.standard_error[i]},
+    all.push_back({.measured = no_number,
+                   .predicted = {0.5 * curve.value[i], 0.5 * curve.standard_error[i]},
                    .tolerated_bias = log_norm_bias(config, spec, prediction, sublayers * i),
                    .replicates = prediction.replicates,
                    .precise = theory::is_precise(prediction, Statistic::log_grad_sq, curve, i)});
@@ -177,8 +180,6 @@ std::vector<judge::Test> log_norms(const config::Config& config, const StackSpec
 judge::Test sum_of_logs(const judge::SeedRows& rows, std::vector<judge::Test> points,
                         const std::vector<double>& weights, double limit);
 
-Curve predicted_of(const std::vector<judge::Test>& points);
-
 /// Every stride-th entry: with 2 a curve over sublayers at attention, or at the layers' ends.
 template <class T>
 std::vector<T> every(std::size_t stride, const std::vector<T>& sublayers) {
@@ -186,14 +187,9 @@ std::vector<T> every(std::size_t stride, const std::vector<T>& sublayers) {
   for (std::size_t i = 0; i < sublayers.size(); i += stride) layers.push_back(sublayers[i]);
   return layers;
 }
-inline Curve every(std::size_t stride, const Curve& sublayers) {
-  return {every(stride, sublayers.value), every(stride, sublayers.standard_error)};
-}
 
-void push_back(Curve& curve, const judge::Estimate& point);
-
-/// Returns the variance over seeds behind entry i of a mean over seeds.
-double variance_of(const Curve& measured, std::size_t i, int seeds);
+/// Returns the variance over seeds of a number with this mean.
+double variance_of(const judge::Estimate& mean, int seeds);
 
 /// Returns the tolerated bias of a share p = S/(S+V), from that of log(S/V) and the variance of p over seeds:
 /// dp = p(1−p) d log(S/V).

@@ -11,6 +11,7 @@
 #include "experiments/engine/settings/theory_override.h"
 #include "experiments/studies/gradients/common.h"
 #include "sim/base/error.h"
+#include "sim/base/mapped.h"
 #include "sim/numerics/larger.h"
 
 /// The last MLP matrix's gradient of every placement over that of Pre-LN with the same weights, against the size of the
@@ -74,22 +75,21 @@ judge::SeedRows difference(const judge::SeedRows& a, const judge::SeedRows& b) {
 
 /// Returns the test of log rms a at which the ratio is 1. Without seeds, so that it is not judged, if the predicted
 /// ratio is 1 nowhere.
-judge::Test crossing_of(const Case& own, const Case& c) {
-  const Curve& ratio = c.predicted.at("log_ratio");
-  const std::vector<double>& rms_a = c.predicted.at("log_rms_a").value;
-  const std::vector<judge::Test>& ratios = c.tests.at("verdict");
-  const std::vector<judge::Test>& sizes = own.tests.at("log_rms_a");
-  const double predicted = first_crossing(rms_a, ratio.value);
+judge::Test crossing_of(const Case& c) {
+  const std::vector<judge::Test>&ratios = c.tests.at("log_ratio"), &sizes = c.tests.at("log_rms_a");
+  const auto predicted_value = [](const judge::Test& test) { return test.predicted.value; };
+  const std::vector<double> ratio = mapped(ratios, predicted_value), rms_a = mapped(sizes, predicted_value);
+  const double predicted = first_crossing(rms_a, ratio);
   std::vector<double> crossings;
   for (std::size_t s = 0; s < c.rows.at("log_ratio").rows().size(); ++s) {
     crossings.push_back(first_crossing(c.rows.at("log_rms_a").rows()[s], c.rows.at("log_ratio").rows()[s]));
   }
   // An error e of the log ratio moves the crossing by e divided by the curve's slope.
   std::size_t i = 0;
-  while (i + 2 < ratio.value.size() && rms_a[i + 1] < predicted) ++i;
-  const double slope = std::abs((ratio.value[i + 1] - ratio.value[i]) / (rms_a[i + 1] - rms_a[i]));
+  while (i + 2 < ratio.size() && rms_a[i + 1] < predicted) ++i;
+  const double slope = std::abs((ratio[i + 1] - ratio[i]) / (rms_a[i + 1] - rms_a[i]));
   return {.measured = judge::mean_over_seeds(crossings),
-          .predicted = {predicted, ratio.standard_error[i] / slope},
+          .predicted = {predicted, ratios[i].predicted.error / slope},
           .tolerated_bias = ratios[i].tolerated_bias / slope,
           .limit = ratios[i].limit,
           .seeds = std::isfinite(predicted) ? ratios[i].seeds : 0,
@@ -107,23 +107,27 @@ Case compare(const config::Config& config, const Case& own, const Case& pre) {
          .rows = {{"log_ratio", ratio_of("log_gradient")},
                   {"log_rms_a", own.rows.at("log_rms_a")},
                   {"log_law", ratio_of("log_gain")}}};
-  c.average();
-  if (!c.refusal.empty()) return c;
-  for (std::size_t i = 0; i < c.measured["log_ratio"].value.size(); ++i) {
+  c.compare("log_law");
+  if (!c.refusal.empty()) {
+    c.compare("log_ratio");
+    c.compare("log_rms_a");
+    return c;
+  }
+  std::vector<judge::Test> ratios;
+  for (std::size_t i = 0; i < own.tests.at("log_gradient").size(); ++i) {
     const judge::Test &top = own.tests.at("log_gradient")[i], &below = pre.tests.at("log_gradient")[i];
     // The limit is that of logarithms of squares; these are logarithms of norms, which are half as large.
-    c.tests["verdict"].push_back({.measured = judge::entry(c.measured["log_ratio"], i),
-                                  .predicted = {top.predicted.value - below.predicted.value,
-                                                std::hypot(top.predicted.error, below.predicted.error)},
-                                  .tolerated_bias = top.tolerated_bias + below.tolerated_bias,
-                                  .limit = 0.5 * config.agreement.power_limits.log_grad_sq,
-                                  .seeds = config.run.seeds,
-                                  .replicates = top.replicates,
-                                  .precise = top.precise && below.precise});
+    ratios.push_back({.predicted = {top.predicted.value - below.predicted.value,
+                                    std::hypot(top.predicted.error, below.predicted.error)},
+                      .tolerated_bias = top.tolerated_bias + below.tolerated_bias,
+                      .limit = 0.5 * config.agreement.power_limits.log_grad_sq,
+                      .seeds = config.run.seeds,
+                      .replicates = top.replicates,
+                      .precise = top.precise && below.precise});
   }
-  c.predicted = {{"log_ratio", predicted_of(c.tests["verdict"])},
-                 {"log_rms_a", predicted_of(own.tests.at("log_rms_a"))}};
-  c.tests["log_crossing"] = {crossing_of(own, c)};
+  c.compare("log_ratio", ratios);
+  c.compare("log_rms_a", own.tests.at("log_rms_a"));
+  c.tests["log_crossing"] = {crossing_of(c)};
   return c;
 }
 
@@ -147,7 +151,7 @@ void judge_order(const GradientConfig& config, Result& result) {
     std::vector<judge::Test> tests;
     for (const auto& c : {peri, post}) {
       for (std::size_t i = 0; i < factors; ++i) {
-        tests.push_back({.measured = judge::entry(c->measured.at("log_ratio"), i), .seeds = config.run.seeds});
+        tests.push_back({.measured = c->tests.at("log_ratio")[i].measured, .seeds = config.run.seeds});
       }
     }
     std::vector<judge::Test*> all;
@@ -184,10 +188,11 @@ std::string percent(double share) {
 
 /// Largest |log| by which T14's ratio from measured sizes misses the measured ratio.
 double law_error(const Case& c) {
-  const Curve& ratio = c.measured.at("log_ratio");
-  const Curve& law = c.measured.at("log_law");
+  const std::vector<judge::Test>&ratios = c.tests.at("log_ratio"), &laws = c.tests.at("log_law");
   double worst = 0.0;
-  for (std::size_t i = 0; i < ratio.value.size(); ++i) worst = larger(worst, std::abs(ratio.value[i] - law.value[i]));
+  for (std::size_t i = 0; i < ratios.size(); ++i) {
+    worst = larger(worst, std::abs(ratios[i].measured.value - laws[i].measured.value));
+  }
   return worst;
 }
 
@@ -195,12 +200,12 @@ std::string crossover_table(const GradientConfig&, const Result& result) {
   dataset::TextTable table({"placement", "ratio, smallest a", "ratio, largest a", "theory", "ratio 1 at rms a",
                             "predicted", "theory", "T14 off by at most"});
   for (const Case& c : result.cases) {
-    const Curve& ratio = c.measured.at("log_ratio");
-    const auto at = [&](std::size_t i) { return judge::plus_minus(exponential(judge::entry(ratio, i))); };
+    const auto words = [](const judge::Estimate& log) { return judge::plus_minus(exponential(log)); };
+    const std::vector<judge::Test>& ratios = c.tests.at("log_ratio");
     const judge::Test crossing = c.test("log_crossing");
-    table.add({config::placement_label(c.spec), at(0), at(ratio.value.size() - 1),
-               c.tests.contains("verdict") ? judge::verdict_words(c.test("verdict")) : c.refusal,
-               crosses(c) ? judge::plus_minus(exponential(crossing.measured)) : "none",
+    table.add({config::placement_label(c.spec), words(ratios.front().measured), words(ratios.back().measured),
+               c.refusal.empty() ? judge::verdict_words(c.test("log_ratio")) : c.refusal,
+               crosses(c) ? words(crossing.measured) : "none",
                crosses(c) ? judge::shown(std::exp(crossing.predicted.value), "{:.4g}") : "none",
                crosses(c) ? judge::verdict_words(crossing) : "-", percent(std::expm1(law_error(c)))});
   }
@@ -266,7 +271,7 @@ Experiment crossover_experiment() {
   add_compared(columns, {"log_rms_a", swept, "nat", "log rms of the last MLP's output"});
   add_measured(columns, {"log_law", swept, "nat", "T14's log ratio from measured sizes"});
   add_test(columns, {"log_crossing", "case", "nat", "log rms a at which the ratio is 1"});
-  add_verdict(columns, "verdict", "case", "agreement of the ratio with theory at its worst factor (T19)");
+  add_verdict(columns, "verdict", "log_ratio", "case", "agreement of the ratio with theory at its worst factor (T19)");
   std::vector<dataset::ColumnSpec> all{{"order_claim", "", "", "verdict on Post > Pre > Peri (G6)", Type::text},
                                        {"order_condition", "", "", "when that holds", Type::text}};
   std::ranges::copy(columns.specs(), std::back_inserter(all));

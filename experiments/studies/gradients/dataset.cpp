@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <cmath>
 
 #include "experiments/engine/judge/verdict_columns.h"
 #include "experiments/engine/result/curves.h"
 #include "experiments/studies/gradients/common.h"
+#include "sim/base/mapped.h"
 
 namespace periscope::gradients {
 namespace {
@@ -16,16 +18,19 @@ const T* find(const std::map<std::string, T>& values, const std::string& name) {
   return it == values.end() ? nullptr : &it->second;
 }
 
-/// NAMEvalues and NAMEerrors of a curve, which may be shorter than its dimension is long.
+/// NAMEvalues and NAMEerrors of one side of a case's tests, without the NaNs at its end: the other side may be longer.
 void add_curve(Columns& columns, const ColumnSpec& curve, const std::string& values, const std::string& errors,
-               const std::string& what, std::map<std::string, Curve> Case::*curves) {
+               const std::string& what, judge::Estimate judge::Test::*side) {
   const auto text = [&](const std::string& suffix, const std::string& words) {
     return ColumnSpec{curve.name + suffix, curve.dimensions, curve.units, curve.meaning + ": " + words};
   };
   columns.curve(text(values, what), text(errors, "standard error of the " + what),
-                [name = curve.name, curves](const Case& c) {
-                  const Curve* found = find(c.*curves, name);
-                  return std::optional(found == nullptr ? Curve() : *found);
+                [name = curve.name, side](const Case& c) {
+                  const std::vector<judge::Test>* tests = find(c.tests, name);
+                  std::vector<judge::Estimate> entries;
+                  if (tests != nullptr) entries = mapped(*tests, side);
+                  while (!entries.empty() && std::isnan(entries.back().value)) entries.pop_back();
+                  return std::optional(judge::curve_of(entries));
                 });
 }
 
@@ -61,11 +66,11 @@ Columns columns_of(const std::string& row) {
 }
 
 void add_measured(Columns& columns, const ColumnSpec& curve) {
-  add_curve(columns, curve, "_measured", "_stderr", "mean over seeds", &Case::measured);
+  add_curve(columns, curve, "_measured", "_stderr", "mean over seeds", &judge::Test::measured);
 }
 
 void add_predicted(Columns& columns, const ColumnSpec& curve) {
-  add_curve(columns, curve, "_predicted", "_predicted_stderr", "prediction", &Case::predicted);
+  add_curve(columns, curve, "_predicted", "_predicted_stderr", "prediction", &judge::Test::predicted);
 }
 
 void add_compared(Columns& columns, const ColumnSpec& curve) {
@@ -80,9 +85,10 @@ void add_test(Columns& columns, const ColumnSpec& test) {
             deciding);
 }
 
-void add_verdict(Columns& columns, const std::string& name, const std::string& row, const std::string& question) {
+void add_verdict(Columns& columns, const std::string& name, const std::string& tests, const std::string& row,
+                 const std::string& question) {
   columns.part(judge::verdict_column(name, row, question),
-               [name](const Case& c) { return std::optional(c.test(name)); });
+               [tests](const Case& c) { return std::optional(c.test(tests)); });
 }
 
 void add_claim(Columns& columns, const std::string& name, const std::string& row, const std::string& units) {

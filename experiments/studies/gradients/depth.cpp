@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 
 #include "experiments/engine/result/text_table.h"
@@ -51,7 +50,6 @@ void fit_exponents(const GradientConfig& config, const std::vector<judge::Test>&
     law.tests[name] = {
         sum_of_logs(law.rows.at("log_gradient"), points, judge::slope_weights(x, from), exponent_power_limit)};
   }
-  law.predicted["log_gradient"] = predicted_of(points);
   const std::vector<int> layers = theory_layers(config);
   if (points.size() < layers.size()) return;
   const std::size_t last = layers.size() - 1;
@@ -76,7 +74,6 @@ Case measure_law(const Work& work, const StackSpec& spec, const StackSpec& overr
       law.rows["log_gradient"].append(seed++, log_norms(reading.profile, Weight::down).back());
     });
   }
-  law.average();
   std::optional<judge::Claim> claim = claim_of(spec);
   if (law.refusal.empty()) {
     const std::vector<int> all = theory_layers(config);
@@ -95,6 +92,8 @@ Case measure_law(const Work& work, const StackSpec& spec, const StackSpec& overr
     }
   }
   if (claim) law.claims["claim"] = *claim;
+  if (!law.refusal.empty()) points.clear();  // of the depths before the unsupported one
+  law.compare("log_gradient", points);
   return law;
 }
 

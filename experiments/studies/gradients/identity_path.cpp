@@ -57,31 +57,26 @@ double add(const GradientPathSizes& sizes, Case& c) {
 }
 
 /// Predicted share ‖s‖²/‖g‖² (branches are orthogonal to the skip path), and skip path, from two predictions that share
-/// their patterns. Tests the share at every depth below the top, where it is 1.
-void predict(const Work& work, const StackSpec& overridden, Case& c) {
+/// their patterns. Judges the share at every depth below the top, where it is 1.
+void predict(const Work& work, const StackSpec& overridden, const theory::Prediction& all,
+             std::vector<judge::Test>& shares, std::vector<judge::Test>& log_skips, const Case& c) {
   const GradientConfig& config = work.config;
-  const theory::Prediction all = work.predict(c.spec, overridden);
-  c.refusal = all.refusal;
-  if (!c.refusal.empty()) return;
   const theory::Prediction skip = work.predict(c.spec, overridden, theory::GradientPaths::skip_only);
   const std::vector<judge::Test> wholes = log_norms(config, c.spec, all, Signal::x_out);
   const std::vector<judge::Test> skips = log_norms(config, c.spec, skip, Signal::x_out);
-  const Curve& measured = c.measured["skip_share"];
+  const Curve measured = c.rows.at("skip_share").curve();
   for (std::size_t i = 0; i < wholes.size(); ++i) {
     const judge::Estimate &whole = wholes[i].predicted, &part = skips[i].predicted;
     const double p = std::exp(2.0 * (part.value - whole.value));
     const judge::Estimate share{p, 2.0 * p * std::hypot(part.error, whole.error)};
-    push_back(c.predicted["skip_share"], share);
-    push_back(c.predicted["log_skip"], {part.value - skips.back().predicted.value, part.error});
-    if (i + 1 == wholes.size()) continue;
-    const double bias = share_bias(p, 2.0 * wholes[i].tolerated_bias, variance_of(measured, i, config.run.seeds));
-    c.tests["verdict"].push_back({.measured = judge::entry(measured, i),
-                                  .predicted = share,
-                                  .tolerated_bias = bias,
-                                  .limit = config.agreement.power_limits.score_share,
-                                  .seeds = config.run.seeds,
-                                  .replicates = all.replicates,
-                                  .precise = wholes[i].precise && skips[i].precise});
+    const double variance = variance_of(judge::entry(measured, i), config.run.seeds);
+    shares.push_back({.predicted = share,
+                      .tolerated_bias = share_bias(p, 2.0 * wholes[i].tolerated_bias, variance),
+                      .limit = config.agreement.power_limits.score_share,
+                      .seeds = i + 1 < wholes.size() ? config.run.seeds : 0,
+                      .replicates = all.replicates,
+                      .precise = wholes[i].precise && skips[i].precise});
+    log_skips.push_back({.predicted = {part.value - skips.back().predicted.value, part.error}});
   }
 }
 
@@ -105,8 +100,13 @@ Case decompose(const Work& work, const StackSpec& spec, const StackSpec& overrid
       "paths", spec, run, run.seeds, config::short_label(spec), work.progress,
       [&](std::uint64_t seed) { return decompose_seed(work.config, work.backend, spec, seed); },
       [&](const GradientPathSizes& sizes) { skip_change = larger(skip_change, add(sizes, c)); });
-  c.average();
-  predict(work, overridden, c);
+  const theory::Prediction all = work.predict(spec, overridden);
+  c.refusal = all.refusal;
+  std::vector<judge::Test> shares, log_skips;
+  if (c.refusal.empty()) predict(work, overridden, all, shares, log_skips, c);
+  c.compare("skip_share", shares);
+  c.compare("log_skip", log_skips);
+  c.compare("branch_term");
   c.claims["claim"] = claim_of(c, skip_change);
   return c;
 }
@@ -116,11 +116,9 @@ std::string identity_path_table(const GradientConfig&, const Result& result) {
                             "predicted", "claim"});
   for (const Case& c : result.cases) {
     const auto predicted = [&](const std::string& name) {
-      return c.refusal.empty() ? judge::shown(c.predicted.at(name).value.front(), "{:.3g}") : std::string("-");
+      return judge::shown(c.tests.at(name).front().predicted.value, "{:.3g}");
     };
-    const auto measured = [&](const std::string& name) {
-      return judge::plus_minus(judge::entry(c.measured.at(name), 0));
-    };
+    const auto measured = [&](const std::string& name) { return judge::plus_minus(c.tests.at(name).front().measured); };
     const double error = c.identity_error, bound = c.identity_bound;
     table.add({config::placement_label(c.spec),
                fmt::format("{} {} {:.0e}", judge::shown(error, "{:.1e}"),
@@ -129,7 +127,7 @@ std::string identity_path_table(const GradientConfig&, const Result& result) {
                                            : "?",
                            bound),
                measured("skip_share"), predicted("skip_share"),
-               c.refusal.empty() ? judge::verdict_words(c.test("verdict")) : c.refusal, measured("log_skip"),
+               c.refusal.empty() ? judge::verdict_words(c.test("skip_share")) : c.refusal, measured("log_skip"),
                predicted("log_skip"), fmt::format("G11: {}", judge::name_of(c.claims.at("claim").verdict))});
   }
   return table.text() +
@@ -160,7 +158,7 @@ Experiment identity_path_experiment() {
                {"branch_term", "case sublayer", "1", "norm of a branch's term over that of the top's gradient"});
   columns.column({"identity_error", "case", "1", "largest norm of g - s - r over that of g"}, &Case::identity_error)
       .column({"identity_bound", "case", "1", "what rounding may make of it"}, &Case::identity_bound);
-  add_verdict(columns, "verdict", "case", "agreement of the share with theory at its worst depth (T19)");
+  add_verdict(columns, "verdict", "skip_share", "case", "agreement of the share with theory at its worst depth (T19)");
   add_claim(columns, "claim", "case", "1");
   std::vector<dataset::ColumnSpec> all = columns.specs();
   std::ranges::copy(dataset::sublayer_labels(), std::back_inserter(all));

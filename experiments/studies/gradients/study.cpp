@@ -93,7 +93,7 @@ std::vector<study::Study> studies() {
                    .schema = &experiment.schema,
                    .compares = true,
                    .skips = true,
-                   .common = {.memory = !experiment.decomposes},
+                   .without = experiment.decomposes ? study::FlagNames{"memory"} : study::FlagNames{},
                    .shared_keys = keys_of(experiment),
                    .resolve = [&experiment](const study::Request& request) { return resolve(experiment, request); }});
   }

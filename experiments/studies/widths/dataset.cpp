@@ -1,17 +1,18 @@
 #include <cmath>
 
+#include "experiments/engine/judge/seed_rows.h"
 #include "experiments/engine/judge/verdict_columns.h"
 #include "experiments/engine/result/table.h"
 #include "experiments/engine/run/cost.h"
 #include "experiments/engine/settings/stack_rules.h"
 #include "experiments/studies/widths/ladder.h"
+#include "sim/base/mapped.h"
 
 namespace periscope::ladder {
 namespace {
 
 using dataset::Table;
 using dataset::Type;
-using judge::Estimate;
 using Values = std::vector<double>;
 
 /// 1/D of points of the fitted curve, from 0 to the narrowest stack, evenly in the root: dense where stacks are wide.
@@ -39,20 +40,9 @@ struct Followed {
   const Values& grid;
 };
 
-std::optional<Curve> curve_of(const std::vector<Estimate>& points) {
-  Curve curve;
-  for (const Estimate& point : points) {
-    curve.value.push_back(point.value);
-    curve.standard_error.push_back(point.error);
-  }
-  return curve;
-}
-
 std::optional<Curve> fitted(const Followed& f) {
   if (f.quantity.test.verdict == judge::Verdict::not_checked) return std::nullopt;
-  std::vector<Estimate> points;
-  for (const double x : f.grid) points.push_back(f.quantity.fit.at(x));
-  return curve_of(points);
+  return judge::curve_of(mapped(f.grid, [&](double x) { return f.quantity.fit.at(x); }));
 }
 
 const Table<Followed>& quantity_table() {
@@ -64,7 +54,7 @@ const Table<Followed>& quantity_table() {
     return table
         .curve({"ladder_measured", one + " ladder_width", "1", "mean over seeds, in the quantity's units"},
                {"ladder_stderr", one + " ladder_width", "1", "its standard error"},
-               [](const Followed& f) { return curve_of(f.quantity.measured); })
+               [](const Followed& f) { return std::optional(judge::curve_of(f.quantity.measured)); })
         .part(judge::test_columns("limit", one, "1", "m of m + b/D + c/D^2 fitted to ladder_measured"), test)
         .part(judge::verdict_column("limit_verdict", one, "limit of infinite width against theory (T23)"), test)
         .curve({"fit", one + " inverse_width", "1", "the fitted parabola"},
