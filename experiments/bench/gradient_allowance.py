@@ -8,7 +8,7 @@ the score path's share p in units of p(1 - p), with precise predictions:
 
   b  the bias, measured - predicted, also of the mean over depth of each kind, which is a contrast of the program,
   v  the variance over seeds of one reading,
-  U  what a unit of c allows, as experiments/engine/judge/width_bias.h has it, and
+  U  what a unit of c allows, as experiments/engine/judge/tolerated_bias.h has it, and
   c  (|b| - v/2) / U, the constant that this number needs.
 
 A row of the table has the median of max(0, c), the largest c, its lower limit at 99 % for all numbers of the grid

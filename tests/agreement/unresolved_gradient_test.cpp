@@ -1,9 +1,8 @@
 #include <cmath>
 #include <string>
 
-#include "experiments/engine/judge/gradient_floor.h"
 #include "experiments/engine/judge/stack_verdicts.h"
-#include "experiments/engine/judge/width_bias.h"
+#include "experiments/engine/judge/tolerated_bias.h"
 #include "sim/numerics/allowances.h"
 #include "sim/spec/weight.h"
 #include "tests/support/doctest.h"

@@ -1,4 +1,4 @@
-#include "experiments/engine/judge/width_bias.h"
+#include "experiments/engine/judge/tolerated_bias.h"
 
 #include <cmath>
 #include <string>

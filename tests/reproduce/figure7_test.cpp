@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "experiments/engine/judge/width_bias.h"
+#include "experiments/engine/judge/tolerated_bias.h"
 #include "experiments/engine/training/run_cell.h"
 #include "experiments/studies/reproduce/readings.h"
 #include "tests/support/doctest.h"

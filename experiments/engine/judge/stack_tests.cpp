@@ -1,6 +1,7 @@
 #include "experiments/engine/judge/stack_tests.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +9,8 @@
 #include <limits>
 #include <optional>
 
-#include "experiments/engine/judge/gradient_floor.h"
 #include "experiments/engine/judge/seed_rows.h"
-#include "experiments/engine/judge/width_bias.h"
+#include "experiments/engine/judge/tolerated_bias.h"
 #include "sim/numerics/allowances.h"
 
 namespace periscope::judge {
@@ -217,7 +217,38 @@ std::string unusable_scale(const StackSpec& spec) {
   return reason;
 }
 
+/// Returns increasing numbers with runs as ranges: "0-2, 7".
+std::string index_list(const std::vector<std::size_t>& entries) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < entries.size();) {
+    std::size_t end = i;
+    while (end + 1 < entries.size() && entries[end + 1] == entries[end] + 1) ++end;
+    words.push_back(end == i ? fmt::format("{}", entries[i]) : fmt::format("{}-{}", entries[i], entries[end]));
+    i = end + 1;
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
 }  // namespace
+
+std::vector<std::string> imprecise_names(const theory::Prediction& prediction) {
+  std::vector<std::string> names;
+  const auto add = [&](const auto& curves) {
+    for (const auto& [key, curve] : curves) {
+      const auto& [statistic, place] = key;
+      if (!promises_precision(statistic)) continue;
+      std::vector<std::size_t> entries;
+      for (std::size_t i = 0; i < curve.value.size(); ++i) {
+        if (!std::isnan(curve.value[i]) && !theory::is_precise(prediction, statistic, curve, i)) entries.push_back(i);
+      }
+      if (entries.empty()) continue;
+      names.push_back(fmt::format("{} {}[{}]", name_of(statistic), name_of(place), index_list(entries)));
+    }
+  };
+  add(prediction.profile.curves);
+  add(prediction.profile.weight_curves);
+  return names;
+}
 
 Profile compared_part(const Profile& profile) {
   Profile part;

@@ -51,9 +51,13 @@ double limit_of(const config::PowerLimits& limits, Statistic statistic);
 /// log-normal spread lowers the mean of logarithms. A share p has the bias of log(p/(1−p)) times p(1−p). If that
 /// variance, or the variance of a mean over one pattern per head, is 2 or more for one gradient, all gradients of the
 /// stack tolerate an infinite bias: the verdict is inconclusive. A gradient that is predicted within the rounding of
-/// the backward pass (gradient_floor.h) is compared directly, not by its logarithm, and its errors are relative to the
+/// the backward pass (GradientFloor) is compared directly, not by its logarithm, and its errors are relative to the
 /// terms that cancel in it.
 std::vector<Test> stack_tests(const Comparison& comparison, const config::AgreementOptions& options);
+
+/// Names the entries that miss the wanted standard error, of logarithms of gradients and of score_share, one text per
+/// curve: "log_grad_sq q[0-5]", "score_share A_out[0, 2]".
+std::vector<std::string> imprecise_names(const theory::Prediction& prediction);
 
 /// Returns why the prediction is out of the range of dtype or double, or "": a scale of the specification whose square
 /// is not a normal f64, or the first predicted second moment of a signal whose squares the dtype cannot represent.

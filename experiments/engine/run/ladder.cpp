@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/engine/judge/gradient_floor.h"
 #include "experiments/engine/judge/stack_tests.h"
+#include "experiments/engine/judge/tolerated_bias.h"
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/override_effect.h"
 #include "experiments/engine/run/parts.h"

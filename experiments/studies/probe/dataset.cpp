@@ -1,7 +1,7 @@
 #include <cmath>
 #include <optional>
 
-#include "experiments/engine/judge/width_bias.h"
+#include "experiments/engine/judge/tolerated_bias.h"
 #include "experiments/engine/result/curves.h"
 #include "experiments/engine/result/table.h"
 #include "experiments/studies/probe/probe.h"

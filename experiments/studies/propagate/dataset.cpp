@@ -6,8 +6,8 @@
 #include <cmath>
 #include <set>
 
-#include "experiments/engine/judge/imprecise.h"
 #include "experiments/engine/judge/seed_rows.h"
+#include "experiments/engine/judge/stack_tests.h"
 #include "experiments/engine/judge/verdict_columns.h"
 #include "experiments/engine/result/curves.h"
 #include "experiments/engine/run/cost.h"
