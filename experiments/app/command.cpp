@@ -17,10 +17,10 @@ int exit_code_of(const std::function<ExitCode()>& body) {
 }
 
 CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
-                      const study::CommonFlags& taken, std::function<ExitCode(const CommonOptions&)> body) {
+                      const study::FlagNames& without, std::function<ExitCode(const CommonOptions&)> body) {
   CLI::App* command = app.add_subcommand(name, about);
   const auto options = std::make_shared<CommonOptions>();
-  options->add_to(*command, taken);
+  options->add_to(*command, without);
   command->callback([options, body = std::move(body), &code] { code = exit_code_of([&] { return body(*options); }); });
   return command;
 }

@@ -18,8 +18,8 @@ struct CommonOptions {
   bool quiet = false;
   bool skip_finished = false;
 
-  /// Adds those of the flags that `taken` names, and --json and --quiet.
-  void add_to(CLI::App& command, const study::CommonFlags& taken);
+  /// Adds the common flags but those in `without`, and --json and --quiet.
+  void add_to(CLI::App& command, const study::FlagNames& without);
   /// Adds the flags of a study: its common ones, and --csv, --skip-finished and --theory-set where they act.
   void add_to(CLI::App& command, const study::Study& study);
   /// The request of `command`, in which the keys `acting` act (Request::acting), with its own flags.

@@ -42,16 +42,7 @@ ordered_json recipe_values(const Family& family) {
 ordered_json sections_json() {
   ordered_json all;
   for (const config::AnySection& section : sections()) {
-    ordered_json& keys = all.emplace_back(ordered_json{{"name", section.name}})["keys"];
-    for (const config::KeyText& k : section.keys) {
-      keys.push_back({{"name", k.name},
-                      {"default", k.standard},
-                      {"unit", k.unit},
-                      {"meaning", k.meaning},
-                      {"type", k.type},
-                      {"choices", k.choices},
-                      {"swept", k.swept}});
-    }
+    all.push_back({{"name", section.name}, {"keys", section.keys}});
   }
   return all;
 }
@@ -72,7 +63,9 @@ ordered_json studies_json() {
     }
     std::vector<std::string> own_sections;
     for (const config::AnySection& section : one.sections) own_sections.push_back(section.name);
-    const study::CommonFlags& common = one.common;
+    ordered_json common{{"config", !one.without.contains("config")}};
+    for (const auto& flag : study::run_flags()) common[flag.name] = !one.without.contains(flag.name);
+    common["force"] = !one.without.contains("force");
     all.push_back({{"name", one.name},
                    {"question", one.question},
                    {"example", one.example},
@@ -82,16 +75,7 @@ ordered_json studies_json() {
                    {"flags", flags},
                    {"result", one.schema != nullptr ? ordered_json(one.schema->kind()) : ordered_json()},
                    {"compares", one.compares},
-                   {"common",
-                    {{"config", common.config},
-                     {"seed", common.seed},
-                     {"seeds", common.seeds},
-                     {"threads", common.threads},
-                     {"device", common.device},
-                     {"dtype", common.dtype},
-                     {"memory", common.memory},
-                     {"out", common.out},
-                     {"force", common.force}}}});
+                   {"common", common}});
   }
   return all;
 }

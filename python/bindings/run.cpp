@@ -196,17 +196,9 @@ void add_run(nb::module_& module) {
       .def_rw("entries", &study::Request::entries)
       .def_rw("settings", &study::Request::settings)
       .def_rw("theory_settings", &study::Request::theory_settings)
-      .def_rw("seed", &study::Request::seed)
-      .def_rw("seeds", &study::Request::seeds)
-      .def_rw("threads", &study::Request::threads)
-      .def_rw("device", &study::Request::device)
-      .def_rw("dtype", &study::Request::dtype)
-      .def_rw("out", &study::Request::out)
+      .def_rw("run", &study::Request::run)
       .def_rw("force", &study::Request::force)
       .def_rw("flags", &study::Request::flags)
-      .def_prop_rw(
-          "memory", [](const study::Request& r) { return r.memory; },
-          [](study::Request& r, const std::string& word) { r.memory = study::bytes_of("memory", word); })
       .def_prop_rw(
           "model", [](const study::Request& r) { return Model{r.model}; },
           [](study::Request& r, const Model& model) { r.model = model.memory; });

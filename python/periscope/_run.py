@@ -141,20 +141,18 @@ def _finished(result: _periscope.Result, on_progress: Callable[[_periscope.Snaps
 
 
 def _common(common: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that studies share, as the module takes them."""
+    """The arguments that studies share, as the module takes them: words of the run's flags, and force."""
     given = {name: value for name, value in common.items() if value is not None}
     for name, least, most in (("seed", 0, 2**63 - 1), ("seeds", 1, 2**31 - 1), ("threads", 0, 2**31 - 1)):
         if name in given:
             given[name] = whole(name, given[name], least, most)
-    if "memory" in given:
-        given["memory"] = str(given["memory"])
     for name in ("out", "device", "dtype", "memory"):
         if name in given:
-            given[name] = utf8(name, given[name])
+            given[name] = utf8(name, str(given[name]) if name == "memory" else given[name])
     if given.get("out"):
         given["out"] = utf8("out", os.path.abspath(given["out"]))  # wherever the process goes meanwhile
         os.makedirs(given["out"], exist_ok=True)
-    return given
+    return {"force": given.pop("force", False), "run": {name: [str(value)] for name, value in given.items()}}
 
 
 def _words(flag: dict[str, Any], value: Any) -> list[str] | None:

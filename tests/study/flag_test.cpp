@@ -16,12 +16,9 @@ struct Flags {
 };
 
 const std::vector<study::Flag<Flags>> flags{
-    {"toggle", &Flags::toggle, "A toggle"},
-    {"count", &Flags::count, "A whole number", from_to(1, 9)},
-    {.name = "scale", .field = &Flags::scale, .meaning = "A number", .range = above(0.0)},
-    {"word", &Flags::word, "Any word"},
-    {"words", &Flags::words, "Several words"},
-    {"steps", &Flags::steps, "None, or a whole number", at_least(1)}};
+    {"toggle", &Flags::toggle, "A toggle"},           {"count", &Flags::count, "A whole number", from_to(1, 9)},
+    {"scale", &Flags::scale, "A number", above(0.0)}, {"word", &Flags::word, "Any word"},
+    {"words", &Flags::words, "Several words"},        {"steps", &Flags::steps, "None, or a whole number", at_least(1)}};
 
 TEST_CASE("flags that nobody gives have the fields' initial values") {
   const Flags read = study::read_flags(flags, {});

@@ -56,7 +56,7 @@ std::map<std::string, Given> given(const TemporaryFolder& folder) {
 }
 
 study::Request request_of(const study::Study& study, const std::map<std::string, Given>& given) {
-  study::Request request{.known = sections(), .seeds = 4};
+  study::Request request{.known = sections(), .run = {{"seeds", {"4"}}}};
   // A checkpoint answers the keys of its model itself, and `verify` draws its own.
   if (study.name != "probe" && study.name != "verify") request.settings = small_stack;
   if (const auto found = given.find(study.name); found != given.end()) {
@@ -65,7 +65,7 @@ study::Request request_of(const study::Study& study, const std::map<std::string,
     request.flags = own.flags;
     request.file = own.file;
   }
-  if (study.name == "verify" || study.name == "probe") request.seeds.reset();
+  if (study.name == "verify" || study.name == "probe") request.run.clear();
   return request;
 }
 
@@ -253,8 +253,8 @@ TEST_CASE("what a study would compute is known before it runs, and the same for 
     CAPTURE(study.name);
     study::Request one = request_of(study, all_given);
     study::Request other = one;
-    one.threads = 1;
-    other.threads = 2;
+    one.run["threads"] = {"1"};
+    other.run["threads"] = {"2"};
     const study::Job a = study.resolve(one);
     const study::Job b = study.resolve(other);
     CHECK(config::config_sha256(a.resolved) == config::config_sha256(b.resolved));

@@ -79,10 +79,10 @@ config::Config load_for_family(study::Request request, const std::string& family
   return request.load();
 }
 
-constexpr study::CommonFlags written_with{.seeds = false, .memory = false};
+const study::FlagNames written_without{"seeds", "memory"};
 
 ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& family) {
-  std::vector<std::string> acting = study::keys_of(written_with);
+  std::vector<std::string> acting = study::keys_of_flags(written_without);
   for (const char* table : {"model.", "init.", "input."}) acting.emplace_back(table);
   const Family& known = required_family(family);
   const config::Config config = load_for_family(options.request("write-checkpoint", acting), family);
@@ -112,7 +112,7 @@ void add_checkpoint_tools(CLI::App& app, int& code) {
   add_flags(*info, study::flag_texts(ignore_key_flags()), *words);
   const auto family = std::make_shared<std::string>();
   add_command(app, code, "write-checkpoint",
-              "Write a random stack as a checkpoint that other programs read, into --out", written_with,
+              "Write a random stack as a checkpoint that other programs read, into --out", written_without,
               [=](const CommonOptions& options) { return run_write_checkpoint(options, *family); })
       ->add_option("--family", *family,
                    "llama, gpt2, … (`list --recipes`): also sets the keys of its recipe that are not given")

@@ -36,7 +36,7 @@ std::vector<study::Flag<GenerateFlags>> flags() {
   return all;
 }
 
-constexpr study::CommonFlags generated_with{.vary = false, .seed = false, .seeds = false};
+const study::FlagNames generated_without{"vary", "seed", "seeds"};
 
 /// Every token reads all before it, so their number is bounded where no table of positions does it.
 void require_room(const ModelSpec& model, std::size_t prompt, int count) {
@@ -94,7 +94,7 @@ std::size_t unfinished(const std::string& text) {
 }
 
 ExitCode run_generate(const CommonOptions& options, const study::FlagValues& words) {
-  const study::Request request = options.request("generate", study::keys_of(generated_with), words);
+  const study::Request request = options.request("generate", study::keys_of_flags(generated_without), words);
   const auto own = study::read_flags(flags(), words);
   const int count = own.count;
   const config::Config config = study::load_for_checkpoint(request);
@@ -186,7 +186,7 @@ void add_generate(CLI::App& app, int& code) {
   const auto words = std::make_shared<study::FlagValues>();
   CLI::App* command =
       add_command(app, code, "generate", "Continue tokens with a checkpoint, always by the likeliest token",
-                  generated_with, [=](const CommonOptions& options) { return run_generate(options, *words); });
+                  generated_without, [=](const CommonOptions& options) { return run_generate(options, *words); });
   add_flags(*command, study::flag_texts(flags()), *words);
 }
 

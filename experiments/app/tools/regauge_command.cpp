@@ -19,8 +19,7 @@
 namespace periscope::app {
 namespace {
 
-constexpr study::CommonFlags regauged_with{
-    .config = false, .vary = false, .seed = false, .seeds = false, .device = false, .dtype = false, .memory = false};
+const study::FlagNames regauged_without{"config", "vary", "seed", "seeds", "device", "dtype", "memory"};
 
 struct RegaugeFlags {
   std::string folder;
@@ -36,10 +35,10 @@ double require_power_of_two(double factor) {
       fmt::format("--factor {:g}: expected a power of two from 2^-40 to 2^40, which rounds nothing", factor));
 }
 
-RegaugeRequest request_of(const CommonOptions& options, const RegaugeFlags& flags) {
+RegaugeRequest request_of(const CommonOptions& options, const std::string& out, const RegaugeFlags& flags) {
   RegaugeRequest request{.folder = flags.folder,
                          .ignore_keys = study::read_flags(ignore_key_flags(), flags.words).ignore_keys,
-                         .out = options.asked.out.value_or(""),
+                         .out = out,
                          .overwrite = options.asked.force};
   if (request.out.empty()) throw ConfigError("--out: expected a folder for the checkpoint");
   if (flags.factor.has_value() == !flags.format.empty()) {
@@ -59,9 +58,8 @@ RegaugeRequest request_of(const CommonOptions& options, const RegaugeFlags& flag
 }
 
 ExitCode run_regauge(const CommonOptions& options, const RegaugeFlags& flags) {
-  const RegaugeRequest request = request_of(options, flags);
-  config::RunOptions run;
-  run.threads = options.asked.threads.value_or(0);
+  const auto run = study::read_flags(study::run_flags(), options.asked.run);
+  const RegaugeRequest request = request_of(options, run.out, flags);
   const int threads = study::threads_of(run);
   omp_set_num_threads(threads);
   TerminalProgress progress(options.quiet);
@@ -132,7 +130,7 @@ void add_regauge(CLI::App& app, int& code) {
   const auto flags = std::make_shared<RegaugeFlags>();
   CLI::App* command = add_command(
       app, code, "regauge", "Write a checkpoint whose stream is smaller and whose function is the same, into --out",
-      regauged_with, [=](const CommonOptions& options) { return run_regauge(options, *flags); });
+      regauged_without, [=](const CommonOptions& options) { return run_regauge(options, *flags); });
   command->add_option("folder", flags->folder, "Folder with config.json and safetensors files")->required();
   add_flags(*command, study::flag_texts(ignore_key_flags()), flags->words);
   command->add_option("--factor", flags->factor, "Divide the stream by this power of two");

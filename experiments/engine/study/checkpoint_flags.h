@@ -26,18 +26,16 @@ struct CheckpointFlags : stacks::TokenSource {
 
 template <class F>
 std::vector<Flag<F>> checkpoint_flags() {
-  return {{.name = "checkpoint",
-           .field = &F::checkpoint,
-           .meaning = "Folder with config.json and safetensors files",
-           .positional = true,
-           .required = true},
-          {"tokens", &F::tokens, "Token ids: 5,9,2, or a file of them"},
-          {"text", &F::text, "Text file, encoded by the tokenizer"},
-          {"tokenizer", &F::tokenizer,
-           "A tokenizer file of llama2.c, or \"bytes\"; default: tok*.bin in the folder, or bytes for a vocabulary of "
-           "256"},
-          {"max-tokens", &F::max_tokens, "Read only the first so many tokens", at_least(1)},
-          ignore_key_flag<F>()};
+  std::vector<Flag<F>> flags{
+      {"checkpoint", &F::checkpoint, "Folder with config.json and safetensors files"},
+      {"tokens", &F::tokens, "Token ids: 5,9,2, or a file of them"},
+      {"text", &F::text, "Text file, encoded by the tokenizer"},
+      {"tokenizer", &F::tokenizer,
+       "A tokenizer file of llama2.c, or \"bytes\"; default: tok*.bin in the folder, or bytes for a vocabulary of 256"},
+      {"max-tokens", &F::max_tokens, "Read only the first so many tokens", at_least(1)},
+      ignore_key_flag<F>()};
+  flags.front().positional = flags.front().required = true;
+  return flags;
 }
 
 /// The settings of a study of a checkpoint.

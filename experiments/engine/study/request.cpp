@@ -5,9 +5,10 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <iterator>
 #include <string_view>
-#include <utility>
 
 #include "experiments/engine/settings/stack_rules.h"
 #include "experiments/engine/settings/toml_reader.h"
@@ -17,6 +18,24 @@
 
 namespace periscope::study {
 namespace {
+
+/// Parses a number of bytes, "8G", "500M" or "1073741824". Throws ConfigError.
+double bytes_of(const std::string& word) {
+  constexpr std::string_view units = "KMG";
+  double bytes = 0.0;
+  const char* const end = word.data() + word.size();
+  auto [rest, error] = std::from_chars(word.data(), end, bytes);
+  const std::size_t unit = rest == end ? std::string_view::npos : units.find(*rest);
+  if (unit != std::string_view::npos) {
+    bytes *= std::pow(1024.0, static_cast<double>(unit) + 1.0);
+    ++rest;
+  }
+  if (error != std::errc() || rest != end || !(bytes > 0.0) || !std::isfinite(bytes)) {
+    throw ConfigError(fmt::format("--memory {}: expected a number of bytes above 0, or one with K, M or G, as in 8G",
+                                  shortened(word)));
+  }
+  return bytes;
+}
 
 void choose_dtype(config::RunOptions& run) {
   if (run.device == "cuda-tf32" && run.dtype_choice.value_or(DType::f32) != DType::f32) {
@@ -77,15 +96,31 @@ void require_acts(const Request& request, const config::Config& config, const st
 
 }  // namespace
 
-std::vector<std::string> keys_of(const CommonFlags& flags) {
+std::vector<Flag<config::RunOptions>> run_flags(const FlagNames& without) {
+  using config::RunOptions;
+  std::vector<Flag<RunOptions>> flags{
+      {"seed", &RunOptions::seed, "First random seed, run.seed", at_least(0)},
+      {"seeds", &RunOptions::seeds, "Number of seeds", at_least(1)},
+      {"threads", &RunOptions::threads, "Threads; 0: OMP_NUM_THREADS, else all cores; results do not depend on it",
+       at_least(0)},
+      {"device", &RunOptions::device, "cpu, reference, cuda or cuda-tf32"},
+      {"dtype", "f64, f32, bf16 or f16",
+       [](RunOptions& run, const auto& words) { run.dtype_choice = config::parse_dtype(words.back()); }},
+      {"memory",
+       "Memory for signals that gradients need, or for converted weights, as in 8G (K, M, G: powers of 1024): what it "
+       "holds need not be computed again; results do not depend on it. Default: at most half of what there is, and "
+       "for gradients with dense weights at most 2.8 GB",
+       [](RunOptions& run, const auto& words) { run.memory = bytes_of(words.back()); }},
+      {"out", &RunOptions::out, "Folder for result files; FOLDER/cache has finished tasks until they are written"}};
+  std::erase_if(flags, [&](const auto& flag) { return without.contains(flag.name); });
+  for (auto& flag : flags) flag.standard.clear();  // the configuration may have another
+  return flags;
+}
+
+std::vector<std::string> keys_of_flags(const FlagNames& without) {
   std::vector<std::string> keys;
-  for (const auto& [acts, key] : {std::pair{flags.seed, "run.seed"},
-                                  {flags.seeds, "run.seeds"},
-                                  {flags.threads, "run.threads"},
-                                  {flags.device, "run.device"},
-                                  {flags.dtype, "run.dtype"},
-                                  {flags.out, "run.out"}}) {
-    if (acts) keys.emplace_back(key);
+  for (const auto& flag : run_flags(without)) {
+    if (flag.name != "memory") keys.push_back("run." + flag.name);
   }
   return keys;
 }
@@ -99,13 +134,7 @@ std::vector<std::string> Request::all_settings() const {
 config::Config Request::load(Matrices matrices) const {
   config::Config c = config::load_config(known, file, all_settings(), theory_settings);
   for (const std::string& setting : settings) require_acts(*this, c, setting);
-  c.run.seed = seed.value_or(c.run.seed);
-  c.run.seeds = seeds.value_or(c.run.seeds);
-  c.run.threads = threads.value_or(c.run.threads);
-  c.run.device = device.value_or(c.run.device);
-  if (dtype) c.run.dtype_choice = config::parse_dtype(*dtype);
-  c.run.out = out.value_or(c.run.out);
-  c.run.memory = memory.value_or(c.run.memory);
+  c.run = read_flags(run_flags(), run, c.run);
   require_ranges(config::run_section, c.run);
   choose_dtype(c.run);
   const DType stored = acts_here(*this, "run.dtype") ? c.run.dtype : DType::f64;

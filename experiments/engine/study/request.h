@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <memory>
-#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,22 +13,14 @@
 
 namespace periscope::study {
 
-/// The shared flags that a command takes, in addition to --json and --quiet.
-struct CommonFlags {
-  bool config = true;  ///< --config and --set
-  bool vary = true;    ///< --vary
-  bool seed = true;
-  bool seeds = true;
-  bool threads = true;
-  bool device = true;
-  bool dtype = true;
-  bool memory = true;
-  bool out = true;
-  bool force = true;
-};
+using FlagNames = std::set<std::string, std::less<>>;
 
-/// The keys of [run] that act with their flags: "run.seed" where --seed does.
-std::vector<std::string> keys_of(const CommonFlags& flags);
+/// Returns the common flags of a run, --seed, --seeds, --threads, --device, --dtype, --memory and --out, but those in
+/// `without`. All but --memory override the key of [run] of the same name.
+std::vector<Flag<config::RunOptions>> run_flags(const FlagNames& without = {});
+
+/// Returns the keys of [run] that have a flag: "run.seed" where --seed is taken.
+std::vector<std::string> keys_of_flags(const FlagNames& without);
 
 /// The matrices that a study supports: dense ones only, or any value of run.weights.
 enum class Matrices { dense, any };
@@ -40,14 +32,8 @@ struct Request {
   std::vector<std::string> entries = {};           ///< "a.b=value", as if written in the file
   std::vector<std::string> settings = {};          ///< override these; every one of them must have an effect
   std::vector<std::string> theory_settings = {};
-  std::optional<std::uint64_t> seed = {};
-  std::optional<int> seeds = {};
-  std::optional<int> threads = {};
-  std::optional<std::string> device = {};
-  std::optional<std::string> dtype = {};
-  std::optional<std::string> out = {};
-  std::optional<double> memory = {};  ///< bytes
-  bool force = false;                 ///< overwrite models, ignore memory estimates
+  FlagValues run = {};  ///< of run_flags
+  bool force = false;   ///< overwrite models, ignore memory estimates
   bool reads_texts = true;
   FlagValues flags = {};
   /// A model in memory, for studies of checkpoints; the flag `checkpoint` is then its name.

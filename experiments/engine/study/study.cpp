@@ -64,7 +64,7 @@ std::string entries(const std::string& version, const std::string& commit, const
 
 std::vector<std::string> acting_keys(const Study& study) {
   std::vector<std::string> keys = study.shared_keys;
-  std::ranges::move(keys_of(study.common), std::back_inserter(keys));
+  std::ranges::move(keys_of_flags(study.without), std::back_inserter(keys));
   for (const config::AnySection& section : study.sections) keys.push_back(section.name + ".");
   return keys;
 }

@@ -57,7 +57,8 @@ struct Study {
   const dataset::Schema* schema = nullptr;        ///< of its result; null: the answer is a document
   bool compares = false;                          ///< compares prediction and measurement: takes --theory-set
   bool skips = false;                             ///< a result file can stand for a run: takes --skip-finished
-  CommonFlags common = {};                        ///< the common flags that it takes
+  /// Common flags that it does not take: of "config" (with --set), "vary", "force" and run_flags.
+  FlagNames without = {};
   /// Keys that act besides those of its own sections and those of its common flags; "model." stands for a whole table.
   std::vector<std::string> shared_keys = {"model.",     "init.",        "input.",     "theory.",
                                           "agreement.", "run.backward", "run.weights"};

@@ -88,7 +88,7 @@ std::vector<study::Study> studies() {
            .example = "certify DIR --headroom fp16",
            .flags = flag_texts(flags()),
            .schema = &schema(),
-           .common = {.seeds = false, .memory = false},
+           .without = {"seeds", "memory"},
            .shared_keys = {"model.", "init.", "input."},
            .resolve = resolve}};
 }

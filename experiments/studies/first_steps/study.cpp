@@ -108,7 +108,7 @@ std::vector<study::Study> studies() {
        .schema = &schema(),
        .compares = true,
        .skips = true,
-       .common = {.memory = false},
+       .without = {"memory"},
        .shared_keys = {"model.", "init.", "input.", "agreement.familywise_error",
                        "agreement.power_limit.second_moment"},
        .resolve = resolve}};

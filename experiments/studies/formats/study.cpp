@@ -60,7 +60,7 @@ std::vector<study::Study> studies() {
            .schema = &schema(),
            .compares = true,
            .skips = true,
-           .common = {.device = false, .dtype = false, .memory = false},
+           .without = {"device", "dtype", "memory"},
            .shared_keys = {"model.", "init.", "input.", "theory.", "agreement.", "run.backward"},
            .resolve = resolve}};
 }

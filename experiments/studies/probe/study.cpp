@@ -65,7 +65,7 @@ std::vector<study::Study> studies() {
            .example = "probe DIR --text FILE",
            .flags = flag_texts(flags()),
            .schema = &schema(),
-           .common = {.vary = false, .seeds = false, .memory = false},
+           .without = {"vary", "seeds", "memory"},
            .shared_keys = {"model.", "init.", "input.", "theory.", "agreement.", "run.backward"},
            .shown_first = true,
            .resolve = resolve}};

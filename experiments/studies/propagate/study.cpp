@@ -126,7 +126,7 @@ std::vector<study::Study> studies() {
            .example = "theory --set model.preset=3.2B",
            .flags = flag_texts(theory_flags()),
            .schema = &schema(),
-           .common = {.device = false, .dtype = false, .memory = false},
+           .without = {"device", "dtype", "memory"},
            .shared_keys = {"model.", "init.", "input.", "theory.", "run.backward", "run.paired"},
            .resolve = resolve_theory}};
 }

@@ -37,7 +37,7 @@ ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
   }
   set_proxy(config, own.quick);
   if (config.train.lr == 0.0) throw ConfigError("train.lr = 0: expected a rate at which the groups train");
-  if (!config.was_given("run.seeds") && !request.seeds) config.run.seeds = 3;
+  if (!config.was_given("run.seeds") && !request.run.contains("seeds")) config.run.seeds = 3;
   const std::vector<const Exhibit*> wanted = chosen(config.figures, config.quick);
   refuse_settings_of_studies(wanted, config);
   config.groups = groups_of(wanted, config, config.quick);
@@ -92,7 +92,7 @@ std::vector<study::Study> studies() {
            .flags = flag_texts(flags),
            .schema = &schema(),
            .skips = true,
-           .common = {.memory = false},
+           .without = {"memory"},
            .shared_keys = {"model.", "init.", "input."},
            .resolve = resolve}};
 }

@@ -154,7 +154,7 @@ std::vector<study::Study> studies() {
            .flags = flag_texts(flags),
            .schema = &schema(),
            .skips = true,
-           .common = {.memory = false},
+           .without = {"memory"},
            .shared_keys = {"model.", "init.", "input."},
            .shown_first = true,
            .resolve = resolve}};

@@ -51,8 +51,8 @@ study::Job resolve_verify(const study::Request& request) {
     job.run = [own](stacks::Progress& progress) { return outcome_of(own, progress); };
     return job;
   }
-  for (const auto& [given, flag] : {std::pair{request.out.has_value(), "out"},
-                                    {request.seed.has_value(), "seed"},
+  for (const auto& [given, flag] : {std::pair{request.run.contains("out"), "out"},
+                                    {request.run.contains("seed"), "seed"},
                                     {request.flags.contains("cases"), "cases"}}) {
     if (given)
       throw ConfigError(fmt::format("--{} does nothing with --replay, which checks the one case in the file", flag));
@@ -72,7 +72,7 @@ std::vector<study::Study> studies() {
            .flags = flag_texts(verify_flags()),
            .schema = &schema(),
            .skips = true,
-           .common = {.vary = false, .seeds = false, .device = false, .dtype = false, .memory = false, .force = false},
+           .without = {"vary", "seeds", "device", "dtype", "memory", "force"},
            .shared_keys = {},
            .json_file = true,
            .resolve = resolve_verify}};

@@ -41,7 +41,7 @@ std::vector<study::Study> studies() {
        .schema = &ladder::schema(),
        .compares = true,
        .skips = true,
-       .common = {.seeds = false},
+       .without = {"seeds"},
        .resolve = resolve_ladder}};
 }
 
