@@ -92,7 +92,7 @@ std::string verdict_table(const std::vector<StackResult>& results, double family
   const std::string top = range([](const StackSpec& s) { return s.model.steps(); });
   std::vector<std::string> titles{"placement", "input", ">input E[x²]", ">top E[x²] predicted"};
   if (measured) titles.insert(titles.end(), {">measured", "verdict"});
-  dataset::TextTable stacks(titles);
+  dataset::TextTable rows(titles);
   dataset::TextTable gradients(
       {"placement", "input", "", ">Var(x) at " + top, ">‖∂loss/∂x‖ at 0", ">at " + top, fmt::format(">0 / {}", top)});
   dataset::TextTable worst({"placement", "input", "worst test", ">excess / limit", ">could be off"});
@@ -112,9 +112,9 @@ std::string verdict_table(const std::vector<StackResult>& results, double family
                         : top_of(profile));
       row.push_back(verdict_words(r.judged.verdict));
     }
-    stacks.add(std::move(row));
+    rows.add(std::move(row));
     const std::string& why = measured ? r.judged.reason : theory.refusal;
-    if (!why.empty()) stacks.add_note("", why);
+    if (!why.empty()) rows.add_note("", why);
 
     for (const std::string& note : notes_on(r, profile)) notes[note].push_back(fmt::format("{}, {}", placement, input));
 
@@ -137,7 +137,7 @@ std::string verdict_table(const std::vector<StackResult>& results, double family
          fmt::format("{} / {}", judge::error_words(r.judged.power.worst), judge::error_words(r.judged.power.median))});
   }
 
-  std::string text = stacks.text();
+  std::string text = rows.text();
   text += fmt::format(
       "E[x²]: second moment of the stream at depth 0 (input) and {} (top), in sublayers, of sequences of {} tokens "
       "(input.tokens), ± standard error.\n",
