@@ -126,11 +126,7 @@ GrowthFit fit_growth(const std::vector<double>& values) {
   const std::size_t points = values.size() - std::min(values.size(), first_fitted_depth);
   const VectorXd fitted_values =
       Eigen::Map<const VectorXd>(values.data() + (values.size() - points), static_cast<Eigen::Index>(points));
-  if (points < 6 || !fitted_values.allFinite() || fitted_values.minCoeff() <= 0.0) {
-    const double nothing = std::numeric_limits<double>::quiet_NaN();
-    const DepthFit none{.parameters = {}, .rms_residual = nothing, .residual_deviation = nothing, .criterion = nothing};
-    return {.laws = {none, none, none}, .effective_points = nothing};
-  }
+  if (points < 6 || !fitted_values.allFinite() || fitted_values.minCoeff() <= 0.0) return {};
   const VectorXd logs = fitted_values.array().log();
   std::array<Fitted, 3> fitted;
   for (int degree = 1; degree <= 2; ++degree) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,10 +25,11 @@ inline constexpr double largest_misfit = 0.1;
 
 /// The fit of one law to positive values, by least squares of their logarithms.
 struct DepthFit {
-  std::vector<double> parameters;  ///< a, b and c
-  double rms_residual;             ///< root mean square of ln(value) − ln(law)
-  double residual_deviation;       ///< the same over the points that the parameters leave over: √(Σ r² / (n − k))
-  double criterion;                ///< see GrowthFit
+  static constexpr double none = std::numeric_limits<double>::quiet_NaN();
+  std::vector<double> parameters = {};  ///< a, b and c
+  double rms_residual = none;           ///< root mean square of ln(value) − ln(law)
+  double residual_deviation = none;  ///< the same over the points that the parameters leave over: √(Σ r² / (n − k))
+  double criterion = none;           ///< see GrowthFit
 };
 
 /// Every law's fit, in the order of GrowthLaw. Neighbouring depths' residuals are alike, so n depths tell less than n
@@ -40,8 +42,8 @@ struct DepthFit {
 /// 2k + 2k(k + 1)/(n − k − 1), where the residuals' size is one of the k parameters. It is −∞ for a law that is met
 /// exactly.
 struct GrowthFit {
-  std::array<DepthFit, growth_law_names.size()> laws;
-  double effective_points;
+  std::array<DepthFit, growth_law_names.size()> laws = {};
+  double effective_points = DepthFit::none;
 };
 
 /// Fits values at depths 0, 1, …, from first_fitted_depth on. NaN everywhere for fewer than six fitted values, too few

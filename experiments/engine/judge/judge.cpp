@@ -105,12 +105,10 @@ std::string others_words(const std::vector<Test>& tests) {
 }
 
 void sum_up(StackVerdict& stack) {
-  for (std::size_t i = 0; i < stack.tests.size(); ++i) {
-    const Test& t = stack.tests[i];
-    stack.rejected += disagrees(t) ? 1 : 0;
-    if (!t.is_finite() || (stack.worst >= 0 && nearness(t) <= nearness(stack.worst_test()))) continue;
-    stack.worst = static_cast<int>(i);
-  }
+  stack.rejected = static_cast<int>(std::ranges::count_if(stack.tests, disagrees));
+  const auto worst =
+      std::ranges::max_element(stack.tests, {}, [](const Test& t) { return std::pair(t.is_finite(), nearness(t)); });
+  if (worst->is_finite()) stack.worst = static_cast<int>(worst - stack.tests.begin());
   stack.power = power_of(stack.tests);
   const Test& decides = *deciding(stack.tests);
   stack.verdict = decides.verdict;

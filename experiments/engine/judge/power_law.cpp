@@ -22,9 +22,7 @@ constexpr int bits = std::numeric_limits<double>::digits / 2;
 /// Returns the law of exponent p with the best amplitude.
 PowerLaw with_exponent(double p, const std::vector<double>& x, const std::vector<double>& y,
                        const std::vector<double>& error) {
-  double yy = 0.0;
-  double yf = 0.0;
-  double ff = 0.0;
+  double yy = 0.0, yf = 0.0, ff = 0.0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double f = std::pow(x[i] / x[0], p) / error[i];  // relative to x_0: p = −4 stays in range
     const double v = y[i] / error[i];
@@ -32,7 +30,10 @@ PowerLaw with_exponent(double p, const std::vector<double>& x, const std::vector
     yf += v * f;
     ff += f * f;
   }
-  return {.exponent = p, .amplitude = yf / ff * std::pow(x[0], -p), .chi_squared = yy - yf * yf / ff};
+  return {.exponent = p,
+          .amplitude = yf / ff * std::pow(x[0], -p),
+          .chi_squared = yy - yf * yf / ff,
+          .significance = std::abs(yf) / std::sqrt(ff)};
 }
 
 }  // namespace
@@ -47,10 +48,6 @@ PowerLaw fit_power_law(const std::vector<double>& x, const std::vector<double>& 
   if (std::isinf(best.chi_squared)) return best;
   const double low = std::max(lowest, best.exponent - coarse), high = std::min(highest, best.exponent + coarse);
   best = with_exponent(boost::math::tools::brent_find_minima(chi_squared, low, high, bits).first, x, y, error);
-  double nothing = 0.0;
-  for (std::size_t i = 0; i < y.size(); ++i) nothing += y[i] * y[i] / (error[i] * error[i]);
-  best.significance = std::sqrt(std::max(0.0, nothing - best.chi_squared));
-
   const auto rise = [&](double p) { return chi_squared(p) - best.chi_squared - 1.0; };
   const auto end = [&](double direction) {
     double inside = best.exponent;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/iterator/counting_iterator.hpp>
 #include <cmath>
 #include <limits>
 
@@ -66,16 +67,9 @@ int fewest(const std::vector<Test>& tests, double level, int seeds, double width
   const auto too_few = [&](int n) {
     return !decides(tests, level, static_cast<double>(n) / seeds, width_times, sharper);
   };
-  int high = seeds;
-  for (; too_few(high); high *= 2) {
-    if (high >= most_times * seeds || high > std::numeric_limits<int>::max() / 2) return 0;
-  }
-  int low = std::max(seeds - 1, high / 2);  // too few
-  while (low + 1 < high) {
-    const int middle = low + (high - low) / 2;
-    (too_few(middle) ? low : high) = middle;
-  }
-  return high;
+  const boost::counting_iterator<int> first(seeds), last(multiple(seeds, most_times) + 1);
+  const auto enough = std::partition_point(first, last, too_few);
+  return enough == last ? 0 : *enough;
 }
 
 /// The smallest width, in powers of two times this one, at which `condition(times)` holds, or 0.
@@ -94,13 +88,12 @@ std::string words_for(const std::vector<Test>& tests, double level, int seeds, i
   if (more > 0 && wider > 0) return fmt::format("about {} seeds, or width {},", rounded_up(more), wider);
   if (more > 0) return fmt::format("about {} seeds", rounded_up(more));
   if (wider > 0) return fmt::format("about width {}, but not more seeds,", wider);
-  for (double times = 2.0; width > 0 && times <= most_times; times *= 2.0) {
-    const int both = fewest(tests, level, seeds, times, sharper);
-    if (both > 0 && both <= 32 * times * seeds) {
-      return fmt::format("about {} seeds at width {}", rounded_up(both), static_cast<int>(times) * width);
-    }
-  }
-  return {};
+  int both = 0;
+  const int at = narrowest(width, [&](double times) {
+    both = fewest(tests, level, seeds, times, sharper);
+    return both > 0 && both <= 32 * times * seeds;
+  });
+  return at > 0 ? fmt::format("about {} seeds at width {}", rounded_up(both), at) : std::string();
 }
 
 }  // namespace

@@ -1,43 +1,27 @@
 #include "experiments/engine/judge/verdict_columns.h"
 
 namespace periscope::judge {
-namespace {
-
-/// Columns of a Test or a StackVerdict.
-template <class Judged>
-dataset::Table<Judged> verdict_of(const std::string& name, const std::string& on, const std::string& question) {
-  dataset::Table<Judged> table;
-  table.column({name, on, "", question}, [](const Judged& j) { return name_of(j.verdict); })
-      .column({name + "_reason", on, "", "why the verdict is inconclusive or was not given"}, &Judged::reason);
-  return table;
-}
-
-}  // namespace
-
-dataset::Table<Test> verdict_column(const std::string& name, const std::string& on, const std::string& question) {
-  return verdict_of<Test>(name, on, question);
-}
 
 dataset::Table<Test> test_columns(const std::string& name, const std::string& on, const std::string& units,
                                   const std::string& meaning) {
   dataset::Table<Test> table;
-  const auto number = [&](const std::string& suffix, const std::string& suffix_units, const std::string& words,
-                          auto value) {
-    table.column({name + suffix, on, suffix_units, meaning + ": " + words}, value);
+  const auto add = [&](const std::string& suffix, const std::string& words, Estimate Test::*of,
+                       double Estimate::*part) {
+    table.column({name + suffix, on, units, meaning + ": " + words}, [=](const Test& t) { return t.*of.*part; });
   };
-  const auto if_checked = [](auto value) {
-    return [value](const Test& t) {
+  const auto add_if_checked = [&](const std::string& suffix, const std::string& suffix_units, const std::string& words,
+                                  auto value) {
+    table.column({name + suffix, on, suffix_units, meaning + ": " + words}, [value](const Test& t) {
       return t.verdict == Verdict::not_checked ? std::nullopt : std::optional<double>(std::invoke(value, t));
-    };
+    });
   };
-  number("_measured", units, "mean over seeds", [](const Test& t) { return t.measured.value; });
-  number("_stderr", units, "standard error over seeds", [](const Test& t) { return t.measured.error; });
-  number("_predicted", units, "prediction", [](const Test& t) { return t.predicted.value; });
-  number("_predicted_stderr", units, "standard error of the prediction",
-         [](const Test& t) { return t.predicted.error; });
-  number("_excess", "1", "standard errors beyond the tolerated bias", if_checked(&Test::excess));
-  number("_critical", "1", "excess above which it is rejected", if_checked(&Test::critical));
-  number("_power", units, detectable_words, if_checked(&Test::detectable));
+  add("_measured", "mean over seeds", &Test::measured, &Estimate::value);
+  add("_stderr", "standard error over seeds", &Test::measured, &Estimate::error);
+  add("_predicted", "prediction", &Test::predicted, &Estimate::value);
+  add("_predicted_stderr", "standard error of the prediction", &Test::predicted, &Estimate::error);
+  add_if_checked("_excess", "1", "standard errors beyond the tolerated bias", &Test::excess);
+  add_if_checked("_critical", "1", "excess above which it is rejected", &Test::critical);
+  add_if_checked("_power", units, detectable_words, &Test::detectable);
   return table;
 }
 
@@ -58,7 +42,7 @@ dataset::Table<StackVerdict> verdict_columns(const std::string& prefix, const st
               [](const V& v) { return v.power.worst; })
       .column({prefix + "power_median", on, "1", detectable_words + ": median over tests"},
               [](const V& v) { return v.power.median; });
-  dataset::Table<V> table = verdict_of<V>(prefix + "verdict", on, question);
+  dataset::Table<V> table = verdict_column<V>(prefix + "verdict", on, question);
   return table.part(worst, [](const V& v) { return v.worst < 0 ? nullptr : &v; });
 }
 

@@ -9,8 +9,14 @@ namespace periscope::judge {
 
 inline const std::string detectable_words = "error that would have been rejected with 95 % probability (T22)";
 
-/// NAME, the verdict of a test as the answer to `question`, and NAME_reason.
-dataset::Table<Test> verdict_column(const std::string& name, const std::string& on, const std::string& question);
+/// NAME, the verdict of a Test or a StackVerdict as the answer to `question`, and NAME_reason.
+template <class Judged = Test>
+dataset::Table<Judged> verdict_column(const std::string& name, const std::string& on, const std::string& question) {
+  dataset::Table<Judged> table;
+  table.column({name, on, "", question}, [](const Judged& j) { return name_of(j.verdict); })
+      .column({name + "_reason", on, "", "why the verdict is inconclusive or was not given"}, &Judged::reason);
+  return table;
+}
 
 /// A test's numbers: NAME_measured, NAME_stderr, NAME_predicted, NAME_predicted_stderr; and NAME_excess, NAME_critical
 /// and NAME_power, which a test that was not checked lacks.
