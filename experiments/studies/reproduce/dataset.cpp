@@ -8,6 +8,7 @@
 #include "experiments/engine/result/table.h"
 #include "experiments/engine/run/regime.h"
 #include "experiments/studies/reproduce/reproduce.h"
+#include "sim/base/mapped.h"
 
 namespace periscope::reproduce {
 namespace {
@@ -26,11 +27,7 @@ dataset::Table<judge::GrowthFit> growth_table() {
            "2 than any other's; no law fits: none to 10 %"},
           judge::likely_laws_in_words)
       .column({"growth_misfit", on_run + " law", "1", "root mean square of ln(variance / law) over depths from 2 on"},
-              [](const G& fit) {
-                Values values;
-                for (const judge::DepthFit& one : fit.laws) values.push_back(one.rms_residual);
-                return values;
-              })
+              [](const G& fit) { return mapped(fit.laws, &judge::DepthFit::rms_residual); })
       .column(
           {"growth_effective_points", on_run, "1",
            "effective number of independent depths, from the autocorrelation at lag one of the closest law's errors"},
@@ -141,13 +138,6 @@ dataset::Table<theory::Prediction> theory_table() {
   return table;
 }
 
-/// One number, mean over seeds.
-std::optional<Curve> mean_final_loss(const GroupRuns& g) {
-  judge::SeedRows losses;
-  for (const TrainedCell& cell : g.cells) losses.add({final_loss(cell)});
-  return losses.curve();
-}
-
 const dataset::Table<GroupRuns>& group_table() {
   using G = GroupRuns;
   static const dataset::Table<G> all = [] {
@@ -165,7 +155,10 @@ const dataset::Table<GroupRuns>& group_table() {
               return init.scheme == InitScheme::normal ? std::optional(init.std) : std::nullopt;
             })
         .curve({"final_loss_mean", "group", "nat", "mean over seeds of final_loss"},
-               {"final_loss_stderr", "group", "nat", "its standard error"}, mean_final_loss)
+               {"final_loss_stderr", "group", "nat", "its standard error"},
+               [](const G& g) {
+                 return std::optional(judge::curve_of({judge::mean_over_seeds(mapped(g.cells, final_loss))}));
+               })
         .rows("seed", run_table(), &G::cells)
         .part(theory_table(),
               [](const G& g) { return g.initial && g.initial->refusal.empty() ? &*g.initial : nullptr; });
@@ -175,54 +168,35 @@ const dataset::Table<GroupRuns>& group_table() {
   return all;
 }
 
-dataset::Table<judge::SignClaim> claim_table() {
+const dataset::Table<judge::SignClaim>& claim_table() {
   using C = judge::SignClaim;
-  dataset::Table<C> table;
-  const auto tested = [&](const std::string& name, const std::string& meaning, auto value) {
-    table.column_if_any({name, "claim", "1", meaning}, [value](const C& c) {
-      return c.values.empty() ? std::nullopt : std::optional<double>(std::invoke(value, c));
-    });
-  };
-  table.column({"claim_exhibit", "claim", "", "figure or table"}, &C::exhibit)
-      .column({"claim_statement", "claim", "", "what the source says, in our words"}, &C::statement)
-      .column({"claim_quantity", "claim", "", "the number that is positive if it is so"}, &C::quantity)
-      .column({"claim_verdict", "claim", "", "holds, fails, not-shown, not-testable-here or not-run"},
-              [](const C& c) { return judge::name_of(c.verdict); });
-  tested("claim_mean", "mean over seeds of that number", [](const C& c) { return c.mean.value; });
-  tested("claim_stderr", "its standard error", [](const C& c) { return c.mean.error; });
-  tested("claim_p", "chance of such values if the number were 0 and not positive, of this claim alone", &C::p);
-  tested("claim_holm", "chance that any of the run's tested claims would show so much, in either direction: Holm's p",
-         &C::holm);
-  tested("claim_detectable",
-         "detectable error (T22): quantiles of Student's law for level and 95 % power, times claim_stderr",
-         &C::detectable);
-  table
-      .column({"claim_regime", "claim", "",
-               "settings of the runs that it was tested on, from what to what where they differ"},
-              [](const C& c) { return stacks::in_one_line(c.regime); })
-      .column({"claim_reason", "claim", "", "why it was not run or cannot be tested, or a remark"}, &C::reason)
-      .column_if_any({"claim_value", "claim seed", "1", "that number of every seed"},
-                     [](const C& c) { return c.values.empty() ? std::nullopt : std::optional(c.values); });
-  return table;
-}
-
-/// The configuration and the result that the columns of the whole run are filled from.
-struct Whole {
-  const ReproduceConfig& config;
-  const ReproduceResult& result;
-};
-
-const dataset::Table<Whole>& whole_table() {
-  static const dataset::Table<Whole> all = [] {
-    dataset::Table<Whole> table;
+  static const dataset::Table<C> all = [] {
+    dataset::Table<C> table;
+    const auto tested = [&](const std::string& name, const std::string& meaning, auto value) {
+      table.column_if_any({name, "claim", "1", meaning}, [value](const C& c) {
+        return c.values.empty() ? std::nullopt : std::optional<double>(std::invoke(value, c));
+      });
+    };
+    table.column({"claim_exhibit", "claim", "", "figure or table"}, &C::exhibit)
+        .column({"claim_statement", "claim", "", "what the source says, in our words"}, &C::statement)
+        .column({"claim_quantity", "claim", "", "the number that is positive if it is so"}, &C::quantity)
+        .column({"claim_verdict", "claim", "", "holds, fails, not-shown, not-testable-here or not-run"},
+                [](const C& c) { return judge::name_of(c.verdict); });
+    tested("claim_mean", "mean over seeds of that number", [](const C& c) { return c.mean.value; });
+    tested("claim_stderr", "its standard error", [](const C& c) { return c.mean.error; });
+    tested("claim_p", "chance of such values if the number were 0 and not positive, of this claim alone", &C::p);
+    tested("claim_holm", "chance that any of the run's tested claims would show so much, in either direction: Holm's p",
+           &C::holm);
+    tested("claim_detectable",
+           "detectable error (T22): quantiles of Student's law for level and 95 % power, times claim_stderr",
+           &C::detectable);
     table
-        .rows("claim", claim_table(),
-              [](const Whole& w) -> const std::vector<judge::SignClaim>& { return w.result.claims; })
-        .column_if_any({"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known"},
-                       [](const Whole& w) { return w.result.loss_floor; })
-        .column({"regime", "", "", "settings that all groups share, unless their names say otherwise"},
-                [](const Whole& w) { return stacks::in_one_line(regime_of(w.config)); })
-        .column({"quick", "", "1", "1: the short profile"}, [](const Whole& w) { return w.config.quick; });
+        .column({"claim_regime", "claim", "",
+                 "settings of the runs that it was tested on, from what to what where they differ"},
+                [](const C& c) { return stacks::in_one_line(c.regime); })
+        .column({"claim_reason", "claim", "", "why it was not run or cannot be tested, or a remark"}, &C::reason)
+        .column_if_any({"claim_value", "claim seed", "1", "that number of every seed"},
+                       [](const C& c) { return c.values.empty() ? std::nullopt : std::optional(c.values); });
     return table;
   }();
   return all;
@@ -233,7 +207,11 @@ const dataset::Table<Whole>& whole_table() {
 const dataset::Schema& schema() {
   static const dataset::Schema schema = [] {
     std::vector<dataset::ColumnSpec> columns = group_table().specs();
-    std::ranges::copy(whole_table().specs(), std::back_inserter(columns));
+    std::ranges::copy(claim_table().specs(), std::back_inserter(columns));
+    columns.insert(columns.end(),
+                   {{"loss_floor", "", "nat", "smallest mean loss of any predictor of the corpus, if it is known"},
+                    {"regime", "", "", "settings that all groups share, unless their names say otherwise", Type::text},
+                    {"quick", "", "1", "1: the short profile", Type::boolean}});
     std::ranges::copy(dataset::sublayer_labels(), std::back_inserter(columns));
     return dataset::Schema("reproduce", 8,
                            {{"group", Type::text, "", "what was trained, and how"},
@@ -261,7 +239,9 @@ dataset::Dataset dataset_of(const ReproduceConfig& config, const ReproduceResult
   dataset::put_sublayers(builder, config.base.model);
   builder.count("layer", static_cast<std::size_t>(config.base.model.layers));
   builder.put("law", std::vector(judge::growth_law_names.begin(), judge::growth_law_names.end()));
-  whole_table().put({config, result}, builder.row());
+  if (result.loss_floor) builder.put("loss_floor", *result.loss_floor);
+  builder.put("regime", stacks::in_one_line(regime_of(config)));
+  builder.put("quick", config.quick);
   for (int s = 0; s < config.run.seeds; ++s) {
     builder.at("seed", static_cast<std::size_t>(s)).put("seed", config.run.seed + static_cast<std::uint64_t>(s));
   }
@@ -269,7 +249,10 @@ dataset::Dataset dataset_of(const ReproduceConfig& config, const ReproduceResult
     builder.at("group", g).put("group", result.groups[g].group.name);
     group_table().put(result.groups[g], builder.at("group", g));
   }
-  for (std::size_t c = 0; c < result.claims.size(); ++c) builder.at("claim", c).put("claim", result.claims[c].id);
+  for (std::size_t c = 0; c < result.claims.size(); ++c) {
+    builder.at("claim", c).put("claim", result.claims[c].id);
+    claim_table().put(result.claims[c], builder.at("claim", c));
+  }
   return builder.finish();
 }
 

@@ -13,16 +13,6 @@
 namespace periscope::reproduce {
 namespace {
 
-std::vector<training::TrainCell> cells_of(const ReproduceConfig& config) {
-  std::vector<training::TrainCell> cells;
-  for (const Group& group : config.groups) {
-    std::ranges::move(
-        training::cells_by_seed(group.spec, group.train, config.run, std::string(group.spec.model.placement.name)),
-        std::back_inserter(cells));
-  }
-  return cells;
-}
-
 /// Random models whose spread is the error of what is left over.
 constexpr int null_draws = 16;
 
@@ -112,11 +102,16 @@ stacks::MemoryEstimate reproduce_memory(const ReproduceConfig& config, int threa
 
 ReproduceResult run(const ReproduceConfig& config, const Corpus& corpus, training::SavedStates states,
                     stacks::Progress& progress) {
-  const std::vector<training::TrainCell> cells = cells_of(config);
   const std::unique_ptr<Backend> ops = make_backend(config.run.device);
   ReproduceResult result;
   result.loss_floor = corpus.loss_floor(config.base.input.tokens);
-  for (const Group& group : config.groups) result.groups.push_back({.group = group, .cells = {}});
+  std::vector<training::TrainCell> cells;
+  for (const Group& group : config.groups) {
+    result.groups.push_back({.group = group, .cells = {}});
+    std::ranges::move(
+        training::cells_by_seed(group.spec, group.train, config.run, std::string(group.spec.model.placement.name)),
+        std::back_inserter(cells));
+  }
   progress.begin("reproduce", static_cast<std::int64_t>(cells.size()) * config.train.steps);
   states.forgets_weights = true;
   states.at_end = [&](const training::TrainCell& cell, const ResidentWeights& weights,

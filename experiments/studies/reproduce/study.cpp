@@ -49,36 +49,29 @@ ReproduceConfig load(const study::Request& request, const ReproduceFlags& own) {
   return config;
 }
 
-config::Resolved resolved_of(const ReproduceConfig& config, const Corpus& corpus) {
-  config::Resolved all = training::resolved(config, corpus, config::resolved(config));
-  all.printed["reproduce"] = all.hashed["reproduce"] = {{"figures", config.figures}, {"quick", config.quick}};
-  return all;
-}
-
-study::Outcome outcome_of(const ReproduceConfig& config, const Corpus& corpus, const config::Resolved& all,
-                          stacks::Progress& progress) {
-  if (config.run.seeds < 3) {
-    progress.say(fmt::format("run.seeds = {}: {}\n", config.run.seeds,
-                             config.run.seeds < 2
-                                 ? "figures only; no claim can be tested with fewer than 2 seeds"
-                                 : "claims about spreads (R9) cannot be tested with fewer than 3 seeds"));
-  }
-  // Other figures have runs in common with these: they stay in a folder of their own.
-  const training::SavedStates kept{.folder = config.run.out.empty() ? "" : config.run.out + "/cache/runs",
-                                   .identity = training::identity_of_runs(config, all)};
-  const ReproduceResult result = run(config, corpus, kept, progress);
-  return {.data = dataset_of(config, result), .table = table(config, result)};
-}
-
 study::Job resolve(const study::Request& request) {
   const auto config = std::make_shared<const ReproduceConfig>(load(request, study::read_flags(flags, request.flags)));
   const auto corpus = std::make_shared<const Corpus>(training::corpus_of(*config));
-  const config::Resolved all = resolved_of(*config, *corpus);
+  config::Resolved all = training::resolved(*config, *corpus, config::resolved(*config));
+  all.printed["reproduce"] = all.hashed["reproduce"] = {{"figures", config->figures}, {"quick", config->quick}};
   return {.file = "reproduce",
           .run_options = config->run,
           .resolved = all,
           .memory = reproduce_memory(*config, study::threads_of(config->run)),
-          .run = [=](stacks::Progress& progress) { return outcome_of(*config, *corpus, all, progress); }};
+          .run = [=](stacks::Progress& progress) -> study::Outcome {
+            const config::RunOptions& options = config->run;
+            if (options.seeds < 3) {
+              progress.say(fmt::format("run.seeds = {}: {}\n", options.seeds,
+                                       options.seeds < 2
+                                           ? "figures only; no claim can be tested with fewer than 2 seeds"
+                                           : "claims about spreads (R9) cannot be tested with fewer than 3 seeds"));
+            }
+            // Other figures have runs in common with these: they stay in a folder of their own.
+            const training::SavedStates states{.folder = options.out.empty() ? "" : options.out + "/cache/runs",
+                                               .identity = training::identity_of_runs(*config, all)};
+            const ReproduceResult result = reproduce::run(*config, *corpus, states, progress);
+            return {.data = dataset_of(*config, result), .table = table(*config, result)};
+          }};
 }
 
 }  // namespace

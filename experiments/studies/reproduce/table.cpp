@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <map>
 
 #include "experiments/engine/judge/depth_fit.h"
+#include "experiments/engine/judge/seed_rows.h"
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/run/regime.h"
 #include "experiments/studies/reproduce/reproduce.h"
-#include "sim/measure/running_moments.h"
+#include "sim/base/mapped.h"
 
 namespace periscope::reproduce {
 namespace {
@@ -25,9 +25,9 @@ std::string growth_words(const std::vector<TrainedCell>& cells) {
   for (const TrainedCell& cell : cells) {
     const judge::GrowthFit fit = judge::fit_growth(last_record(cell).at("variance.x_out"));
     const std::vector<judge::GrowthLaw> laws = judge::likely_laws(fit);
-    double misfit = std::numeric_limits<double>::infinity();
-    for (const judge::DepthFit& one : fit.laws) misfit = std::fmin(misfit, one.rms_residual);
-    if (laws.size() == 1) misfit = fit.laws[static_cast<std::size_t>(laws.front())].rms_residual;
+    const std::vector<double> misfits = mapped(fit.laws, &judge::DepthFit::rms_residual);
+    const double misfit =
+        laws.size() == 1 ? misfits[static_cast<std::size_t>(laws.front())] : std::ranges::min(misfits);
     if (!std::isfinite(misfit)) continue;  // too few depths
     auto& [count, largest] = by_law[judge::likely_laws_in_words(fit)];
     ++count;
@@ -85,14 +85,14 @@ std::string growth_by_group(const std::vector<GroupRuns>& all) {
   bool any = false;
   for (const GroupRuns& runs : all) {
     if (runs.group.study != "base") continue;
+    std::vector<TrainedCell> split;
+    std::ranges::copy_if(runs.cells, std::back_inserter(split),
+                         [](const TrainedCell& run) { return last_record(run).contains("rescaled_second_moment"); });
+    any = any || !split.empty();
     std::vector<std::string> row{runs.group.name};
     for (const Reading& read : readings) {
-      RunningMoments moments;
-      for (const TrainedCell& run : runs.cells) {
-        if (last_record(run).contains("rescaled_second_moment")) moments.add(read(run));
-      }
-      any = any || moments.count() > 0;
-      row.push_back(dataset::with_error(moments.mean(), moments.standard_error(), "{:.2f}", "{:.2f}"));
+      const judge::Estimate mean = judge::mean_over_seeds(mapped(split, read));
+      row.push_back(dataset::with_error(mean.value, mean.error, "{:.2f}", "{:.2f}"));
     }
     parts.add(row);
   }
@@ -109,17 +109,13 @@ std::string growth_by_group(const std::vector<GroupRuns>& all) {
 std::string table(const ReproduceConfig& config, const ReproduceResult& result) {
   dataset::TextTable groups({"group", ">final loss", ">variance at the end", "over depth", ">spikes", ">diverged"});
   for (const GroupRuns& runs : result.groups) {
-    RunningMoments loss, variance, spike;
-    int diverged = 0;
-    for (const TrainedCell& cell : runs.cells) {
-      loss.add(final_loss(cell));
-      variance.add(final_variance(cell));
-      spike.add(spikes(cell));
-      if (training::divergence_step(cell.history)) ++diverged;
-    }
-    groups.add({runs.group.name, dataset::with_error(loss.mean(), loss.standard_error(), "{:.4f}", "{:.4f}"),
-                fmt::format("{:.3g}", std::exp(variance.mean())), growth_words(runs.cells),
-                fmt::format("{:.1f}", spike.mean()), fmt::format("{} of {}", diverged, runs.cells.size())});
+    const auto mean = [&](const Reading& read) { return judge::mean_over_seeds(mapped(runs.cells, read)); };
+    const judge::Estimate loss = mean(final_loss);
+    const auto diverged = std::ranges::count_if(
+        runs.cells, [](const TrainedCell& cell) { return training::divergence_step(cell.history).has_value(); });
+    groups.add({runs.group.name, dataset::with_error(loss.value, loss.error, "{:.4f}", "{:.4f}"),
+                fmt::format("{:.3g}", std::exp(mean(final_variance).value)), growth_words(runs.cells),
+                fmt::format("{:.1f}", mean(spikes).value), fmt::format("{} of {}", diverged, runs.cells.size())});
   }
   dataset::TextTable claims({"claim", "verdict", ">mean over seeds", ">p", ">p of all", ">detectable", "statement"});
   const std::vector<std::string> regime = regime_of(config);
