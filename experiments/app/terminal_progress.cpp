@@ -22,7 +22,9 @@ std::string words_of_seconds(double seconds) {
 }  // namespace
 
 TerminalProgress::TerminalProgress(bool quiet, const cache::Cache* cache)
-    : stacks::Progress(cache), quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
+    : quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1) {
+  use_cache(cache);
+}
 
 TerminalProgress::~TerminalProgress() { clear(); }
 
@@ -73,7 +75,7 @@ void TerminalProgress::draw() {
   next_line_ = std::max(next_line_, tenth + 1);
   const std::optional<double> left = whole < 1.0 ? meter_.seconds_left() : std::nullopt;
   const std::string time = left ? fmt::format(", about {} left", words_of_seconds(*left)) : "";
-  std::string far = fmt::format("{:.{}f}/{}", meter_.done(), meter_.is_within_task() ? 2 : 0, meter_.tasks());
+  std::string far = fmt::format("{:.{}f}/{}", meter_.done(), meter_.part > 0.0 ? 2 : 0, meter_.tasks);
   if (const auto rate = meter_.rate(); elapsed > 1.0 && rate) far += fmt::format(", {:.2g}/s", *rate);
   if (terminal_) {
     constexpr int width = 24;

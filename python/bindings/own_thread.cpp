@@ -124,7 +124,7 @@ std::optional<Snapshot> WatchedProgress::snapshot() {
                   .label = label_,
                   .share = meter_.share().value_or(0.0),
                   .steps_done = meter_.done(),
-                  .steps = meter_.tasks(),
+                  .steps = meter_.tasks,
                   .seconds = meter_.seconds(),
                   .seconds_left = meter_.seconds_left(),
                   .said = std::exchange(said_, {})};

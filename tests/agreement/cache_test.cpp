@@ -31,7 +31,7 @@ config::Resolved resolved_with(int value, int seeds = 1) {
 /// Counts computed and cached tasks, and lines for people.
 class CountedTasks : public stacks::Progress {
  public:
-  explicit CountedTasks(const Cache* tasks) : Progress(tasks) {}
+  explicit CountedTasks(const Cache* tasks) { use_cache(tasks); }
   void say(const std::string& /*lines*/) override { ++said; }
   int computed = 0;
   int restored = 0;

@@ -29,7 +29,7 @@ config::Config small_config() {
 /// Counts predictions that are computed, and those that are cached.
 class Counting : public stacks::Progress {
  public:
-  explicit Counting(const cache::Cache* tasks) : Progress(tasks) {}
+  explicit Counting(const cache::Cache* tasks) { use_cache(tasks); }
   int computed = 0;
   int restored = 0;
 

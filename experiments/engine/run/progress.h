@@ -33,50 +33,30 @@ struct TrainingRecord {
   const std::map<std::string, std::vector<double>>* values = nullptr;
 };
 
-/// Tracks progress in tasks and estimates the remaining time.
-class ProgressMeter {
- public:
+/// Progress in tasks, and the time that is left.
+struct ProgressMeter {
   using Clock = std::chrono::steady_clock;
 
-  void start(std::int64_t tasks) {
-    tasks_ = tasks;
-    computed_ = cached_ = part_ = 0.0;
-    start_ = Clock::now();
-  }
-  void step(int count) {
-    computed_ += count;
-    part_ = 0.0;
-  }
-  void cached(int count) { cached_ += count; }
-  void part(double share) { part_ = share; }
+  std::int64_t tasks = 0;
+  double computed = 0.0, cached = 0.0, part = 0.0;  ///< in tasks; part of the current one
+  Clock::time_point start = Clock::now();
 
-  [[nodiscard]] std::int64_t tasks() const { return tasks_; }
-  [[nodiscard]] bool is_within_task() const { return part_ > 0.0; }
-  /// Tasks that are done, with the share of the current one.
-  [[nodiscard]] double done() const { return computed_ + cached_ + part_; }
-  /// Returns the share of all tasks that is done, 0 to 1; nothing before begin.
+  [[nodiscard]] double done() const { return computed + cached + part; }
+  /// Returns the share of all tasks that is done, 0 to 1; nothing without tasks.
   [[nodiscard]] std::optional<double> share() const {
-    return tasks_ == 0 ? std::nullopt : std::optional(std::min(1.0, done() / static_cast<double>(tasks_)));
+    return tasks == 0 ? std::nullopt : std::optional(std::min(1.0, done() / static_cast<double>(tasks)));
   }
-  [[nodiscard]] double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  [[nodiscard]] double seconds() const { return std::chrono::duration<double>(Clock::now() - start).count(); }
   /// Returns computed tasks per second; nothing before the first.
   [[nodiscard]] std::optional<double> rate() const {
     const double elapsed = seconds();
-    if (computed_ < 1.0 || !(elapsed > 0.0)) return std::nullopt;
-    return (computed_ + part_) / elapsed;
+    return computed < 1.0 || !(elapsed > 0.0) ? std::nullopt : std::optional((computed + part) / elapsed);
   }
   /// Returns the time that the remaining tasks take at that rate.
   [[nodiscard]] std::optional<double> seconds_left() const {
     const std::optional<double> pace = rate();
-    if (!pace) return std::nullopt;
-    return std::max(0.0, static_cast<double>(tasks_) - done()) / *pace;
+    return pace ? std::optional(std::max(0.0, static_cast<double>(tasks) - done()) / *pace) : std::nullopt;
   }
-
- private:
-  std::int64_t tasks_ = 0;
-  // In tasks; part_ of the current one.
-  double computed_ = 0.0, cached_ = 0.0, part_ = 0.0;
-  Clock::time_point start_ = Clock::now();
 };
 
 /// Connects a long-running function to its caller: reports its progress, asks whether it should stop, and gives it the
@@ -84,8 +64,6 @@ class ProgressMeter {
 class Progress {
  public:
   Progress() = default;
-  /// `cache`, if there is one, outlives this.
-  explicit Progress(const cache::Cache* cache) : cache_(cache) {}
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   virtual ~Progress() = default;
@@ -94,7 +72,7 @@ class Progress {
   void begin(const std::string& what, std::int64_t tasks) {
     report(Report::begun, "", [&] {
       what_ = what;
-      meter_.start(tasks);
+      meter_ = {.tasks = tasks};
     });
   }
   /// The next tasks are called `label`.
@@ -103,15 +81,18 @@ class Progress {
   }
   /// `count` tasks, called `label`, were computed.
   void step(const std::string& label, int count = 1) {
-    report(Report::computed, label, [&] { meter_.step(count); });
+    report(Report::computed, label, [&] {
+      meter_.computed += count;
+      meter_.part = 0.0;
+    });
   }
   /// `count` tasks were restored from the cache; excluded from the rate estimate.
   void cached(const std::string& label, int count = 1) {
-    report(Report::cached, label, [&] { meter_.cached(count); });
+    report(Report::cached, label, [&] { meter_.cached += count; });
   }
   /// This share of the next task is done, for tasks that take long.
   void part(double share) {
-    report(Report::part, std::nullopt, [&] { meter_.part(share); });
+    report(Report::part, std::nullopt, [&] { meter_.part = share; });
   }
   /// All tasks are done; `what` names the work that remains.
   void finish(const std::string& what) {
@@ -135,7 +116,7 @@ class Progress {
   void throw_if_stop_requested() const {
     if (stop_requested()) throw Stopped();
   }
-  /// Null if nothing is cached.
+  /// Null if nothing is cached. It outlives this.
   [[nodiscard]] const cache::Cache* task_cache() const { return cache_; }
   void use_cache(const cache::Cache* cache) { cache_ = cache; }
   /// For a prediction (theory::OnShare), which is the next task: shows its share, and throws Stopped when asked to
