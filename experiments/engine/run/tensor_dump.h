@@ -13,23 +13,20 @@
 namespace periscope::stacks {
 
 /// Writes a safetensors file's tensors as they arise, all in f64 but ids.
-class TensorFile {
+class TensorFile : public SafetensorsWriter {
  public:
   /// `file` is the caller's to commit.
   TensorFile(const Backend& ops, OutputFile& file, const std::vector<SafetensorsEntry>& entries)
-      : ops_(ops), writer_(file, entries) {}
-  void put(const std::string& name, const Tensor& x) { writer_.put(name, ops_.to_host(x)); }
-  void put(const std::string& name, const std::vector<double>& x) { writer_.put(name, x); }
-  void put(const std::string& name, double x) { writer_.put(name, std::span<const double>(&x, 1)); }
-  void put(const std::string& name, const std::vector<std::int64_t>& ids) { writer_.put(name, ids); }
+      : SafetensorsWriter(file, entries), ops_(ops) {}
+  using SafetensorsWriter::put;
+  void put(const std::string& name, const Tensor& x) { put(name, ops_.to_host(x)); }
+  void put(const std::string& name, double x) { put(name, std::span<const double>(&x, 1)); }
   void put(const std::string& name, const std::vector<int>& ids) {
     put(name, std::vector<std::int64_t>(ids.begin(), ids.end()));
   }
-  void close() { writer_.close(); }
 
  private:
   const Backend& ops_;
-  SafetensorsWriter writer_;
 };
 
 /// Lists the tensors that every dump of a pass over T tokens has: input [T, D], labels [T], logits, stream.0 … of the

@@ -20,55 +20,42 @@ namespace fs = std::filesystem;
 
 /// Returns true if anything has that name, readable or not.
 bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error) || (error && error != std::errc::no_such_file_or_directory);
+  std::error_code unreadable;
+  return fs::status(path, unreadable).type() != fs::file_type::not_found;
 }
-
-constexpr std::string_view spaces = " \t\r\n";
-constexpr std::string_view separators = " \t\r\n,";
 
 /// Reads a file of ids or of text. A larger one is an error: encoding would take many times its size.
 std::string contents(const std::string& path) {
-  const TextFile file = config::read_text_file(path);
+  TextFile file = config::read_text_file(path);
   if (file.size > file.head.size()) {
     throw InputError(fmt::format("{}: {} bytes, expected at most {}", path, file.size, file.head.size()));
   }
-  return file.head;
-}
-
-/// A list of ids, the text of a flag or of the file that it names.
-struct IdList {
-  std::string where;  ///< for messages: "--tokens" or the file
-  bool in_file;
-  std::string text;
-
-  [[noreturn]] void fail(const std::string& what) const {
-    const std::string message = fmt::format("{}: {}", where, what);
-    if (in_file) throw InputError(message);
-    throw ConfigError(message);
-  }
-};
-
-IdList id_list(const std::string& flag, const std::string& value) {
-  const bool is_list = value.find_first_not_of("0123456789-+[]" + std::string(separators)) == std::string::npos;
-  if (is_list) return {flag, false, value};
-  if (!is_there(value)) {
-    throw ConfigError(fmt::format("{} {}: expected ids such as 5,9,2, or a file; no such file", flag, value));
-  }
-  return {value, true, contents(value)};
+  return std::move(file.head);
 }
 
 std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view spaces = " \t\r\n";
   const std::size_t first = std::min(text.find_first_not_of(spaces), text.size());
   return text.substr(first, text.find_last_not_of(spaces) + 1 - first);
 }
 
-/// Ids from `least` on below `vocab`, separated by spaces or by one comma, with spaces around it or without; a comma
-/// may follow the last. A JSON list has brackets around them.
-std::vector<int> parse_ids(const IdList& list, int least, int vocab) {
-  std::string_view text = trimmed(list.text);
+/// Returns the ids, from `least` on below `vocab`, of a flag's value or of the file that it names; `count` of them
+/// unless that is 0. They are separated by spaces or by one comma, with spaces around it or without; a comma may follow
+/// the last. A JSON list has brackets around them.
+std::vector<int> read_ids(const std::string& flag, const std::string& value, int least, int vocab, std::size_t count) {
+  constexpr std::string_view separators = " \t\r\n,";
+  const bool in_file = value.find_first_not_of("0123456789-+[]" + std::string(separators)) != std::string::npos;
+  if (in_file && !is_there(value)) {
+    throw ConfigError(fmt::format("{} {}: expected ids such as 5,9,2, or a file; no such file", flag, value));
+  }
+  const auto fail = [&](const std::string& what) {
+    if (in_file) throw InputError(fmt::format("{}: {}", value, what));
+    throw ConfigError(fmt::format("{}: {}", flag, what));
+  };
+  const std::string all = in_file ? contents(value) : value;
+  std::string_view text = trimmed(all);
   if (text.starts_with('[')) {
-    if (!text.ends_with(']')) list.fail("a list that begins with [ does not end with ]");
+    if (!text.ends_with(']')) fail("a list that begins with [ does not end with ]");
     text = trimmed(text.substr(1, text.size() - 2));
   }
   std::vector<int> ids;
@@ -76,14 +63,17 @@ std::vector<int> parse_ids(const IdList& list, int least, int vocab) {
     const std::string_view word = text.substr(0, text.find_first_of(separators));
     const auto id = parse_whole_number(word, least, vocab - 1);
     if (!id) {
-      list.fail(fmt::format("entry {} is {}: expected {}, in the model's vocabulary", ids.size(), in_quotes(word),
-                            whole_number_words(least, vocab - 1)));
+      fail(fmt::format("entry {} is {}: expected {}, in the model's vocabulary", ids.size(), in_quotes(word),
+                       whole_number_words(least, vocab - 1)));
     }
     ids.push_back(static_cast<int>(*id));
     text = trimmed(text.substr(word.size()));
     if (text.starts_with(',')) text = trimmed(text.substr(1));
   }
-  if (ids.empty()) list.fail("no token ids");
+  if (ids.empty()) fail("no token ids");
+  if (count > 0 && ids.size() != count) {
+    fail(fmt::format("{} labels for {} tokens: expected one each (-1 for none)", ids.size(), count));
+  }
   return ids;
 }
 
@@ -102,35 +92,15 @@ std::string other_tokenizer(const std::string& folder) {
   return {};
 }
 
-std::vector<int> text_ids(const TokenSource& source, const ModelSpec& model, const std::string& folder,
-                          const TokenInput& input) {
-  if (input.tokenizer == nullptr) {
-    const std::string other = other_tokenizer(folder);
-    if (!other.empty()) throw unsupported(other, other_ways);
-    throw ConfigError(fmt::format(
-        "--text {}: no tokenizer in {} (neither tok*.bin of llama2.c nor a vocabulary of 256 bytes, but of {}): name "
-        "one with --tokenizer, or encode elsewhere and pass --tokens",
-        source.text, folder, model.vocab));
-  }
-  if (!is_there(source.text)) throw ConfigError(fmt::format("--text {}: no such file", source.text));
-  const std::string text = contents(source.text);
-  if (text.empty()) throw InputError(fmt::format("{}: no text", source.text));
-  return input.tokenizer->encode(text);
-}
-
-/// The tokenizer of a model, or null; `name` is set to a path, "bytes", or "none".
-std::unique_ptr<Tokenizer> find_tokenizer(const std::string& choice, int vocab, const std::string& folder,
-                                          std::string& name) {
-  name = "bytes";
+/// Sets the tokenizer, unless the model has none, and its name.
+void find_tokenizer(TokenInput& input, const std::string& choice, int vocab, const std::string& folder) {
+  std::vector<std::string> files;
   if (choice == "bytes") {
     if (vocab < 256) {
       throw ConfigError(
           fmt::format("--tokenizer bytes: the model's vocabulary has {} ids, expected 256 or more", vocab));
     }
-    return std::make_unique<ByteTokenizer>();
-  }
-  std::vector<std::string> files;
-  if (!choice.empty()) {
+  } else if (!choice.empty()) {
     files.push_back(choice);
   } else {
     std::error_code error;
@@ -144,15 +114,30 @@ std::unique_ptr<Tokenizer> find_tokenizer(const std::string& choice, int vocab, 
     throw ConfigError(fmt::format("several tokenizers, {} and {}: choose one with --tokenizer", files[0], files[1]));
   }
   if (files.size() == 1) {
-    name = files.front();
+    const std::string& name = input.tokenizer_name = files.front();
     if (name.ends_with(".json") || name.ends_with(".model") || name.ends_with(".txt")) {
       throw unsupported(name, other_ways);
     }
-    return std::make_unique<Llama2cTokenizer>(MappedFile(name).bytes(), name, vocab);
+    input.tokenizer = std::make_unique<Llama2cTokenizer>(MappedFile(name).bytes(), name, vocab);
+  } else if (choice == "bytes" || (vocab == 256 && other_tokenizer(folder).empty())) {
+    input.tokenizer_name = "bytes";
+    input.tokenizer = std::make_unique<ByteTokenizer>();
   }
-  if (vocab == 256 && other_tokenizer(folder).empty()) return std::make_unique<ByteTokenizer>();
-  name = "none";
-  return nullptr;
+}
+
+std::vector<int> text_ids(const std::string& path, const Tokenizer* tokenizer, int vocab, const std::string& folder) {
+  if (tokenizer == nullptr) {
+    const std::string other = other_tokenizer(folder);
+    if (!other.empty()) throw unsupported(other, other_ways);
+    throw ConfigError(fmt::format(
+        "--text {}: no tokenizer in {} (neither tok*.bin of llama2.c nor a vocabulary of 256 bytes, but of {}): name "
+        "one with --tokenizer, or encode elsewhere and pass --tokens",
+        path, folder, vocab));
+  }
+  if (!is_there(path)) throw ConfigError(fmt::format("--text {}: no such file", path));
+  const std::string text = contents(path);
+  if (text.empty()) throw InputError(fmt::format("{}: no text", path));
+  return tokenizer->encode(text);
 }
 
 void check_length(std::size_t count, const ModelSpec& model, bool chosen) {
@@ -178,19 +163,12 @@ TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, c
     throw ConfigError("expected either --tokens or --text: what the model is to read");
   }
   TokenInput input;
-  input.tokenizer = find_tokenizer(source.tokenizer, model.vocab, folder, input.tokenizer_name);
-  if (!source.tokens.empty()) {
-    input.ids = parse_ids(id_list("--tokens", source.tokens), 0, model.vocab);
-  } else {
-    input.ids = text_ids(source, model, folder, input);
-  }
+  find_tokenizer(input, source.tokenizer, model.vocab, folder);
+  input.ids = source.text.empty() ? read_ids("--tokens", source.tokens, 0, model.vocab, 0)
+                                  : text_ids(source.text, input.tokenizer.get(), model.vocab, folder);
   const std::size_t read = input.ids.size();
   if (!source.labels.empty()) {
-    const IdList list = id_list("--labels", source.labels);
-    input.labels = parse_ids(list, no_label, model.vocab);
-    if (input.labels.size() != read) {
-      list.fail(fmt::format("{} labels for {} tokens: expected one each (-1 for none)", input.labels.size(), read));
-    }
+    input.labels = read_ids("--labels", source.labels, no_label, model.vocab, read);
   } else {
     input.labels.assign(read, no_label);
     if (model.causal) std::copy(input.ids.begin() + 1, input.ids.end(), input.labels.begin());

@@ -27,7 +27,7 @@ struct TokenInput {
   std::vector<int> ids;
   std::vector<int> labels;               ///< one per id; no_label for none
   std::unique_ptr<Tokenizer> tokenizer;  ///< null if ids have no text
-  std::string tokenizer_name;            ///< a path, "bytes", or "none"
+  std::string tokenizer_name = "none";   ///< a path, "bytes", or "none"
   std::vector<std::string> notes;        ///< what the user should know
 
   [[nodiscard]] bool has_labels() const;

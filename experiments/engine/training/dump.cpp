@@ -35,10 +35,10 @@ std::vector<int> all_batches(const TrainCell& cell, const Corpus& corpus) {
   return all;
 }
 
-void write_steps(const Backend& ops, const CellHistory& history, OutputFile& output) {
+void write_steps(const CellHistory& history, OutputFile& output) {
   const auto count = static_cast<std::int64_t>(history.loss.size());
-  stacks::TensorFile file(ops, output,
-                          {{"loss", SafetensorsType::f64, {count}}, {"grad_norm", SafetensorsType::f64, {count}}});
+  SafetensorsWriter file(output,
+                         {{"loss", SafetensorsType::f64, {count}}, {"grad_norm", SafetensorsType::f64, {count}}});
   file.put("loss", history.loss);
   file.put("grad_norm", history.grad_norm);
   file.close();
@@ -111,7 +111,7 @@ void Dump::write(const Backend& ops, const TrainedCell& trained, const Corpus& c
   const TrainSpec& train = cell.train;
   const int length = cell.spec.input.tokens + 1;
   write_tokens(ops, {train.steps, train.batch, length}, all_batches(cell, corpus), files_.file(batches));
-  write_steps(ops, trained.history, files_.file(steps));
+  write_steps(trained.history, files_.file(steps));
   const Windows windows_read = held_out(corpus, length, train.record_sequences);
   write_tokens(ops, {train.record_sequences, length}, windows_read.tokens, files_.file(windows));
   nlohmann::ordered_json resolved = config::resolved_json(cell.spec);
