@@ -97,24 +97,17 @@ judge::Test crossing_of(const Case& c) {
           .precise = ratios[i].precise && ratios[i + 1].precise && sizes[i].precise && sizes[i + 1].precise};
 }
 
-bool crosses(const Case& c) { return c.test("log_crossing").seeds > 0; }
-
 /// Returns the case of a placement's sweep over that of Pre-LN.
-Case compare(const config::Config& config, const Case& own, const Case& pre) {
+Case compare(const GradientConfig& config, const Case& own, const Case& pre) {
   const auto ratio_of = [&](const char* name) { return difference(own.rows.at(name), pre.rows.at(name)); };
   Case c{.spec = own.spec,
          .refusal = own.refusal.empty() ? pre.refusal : own.refusal,
          .rows = {{"log_ratio", ratio_of("log_gradient")},
                   {"log_rms_a", own.rows.at("log_rms_a")},
                   {"log_law", ratio_of("log_gain")}}};
-  c.compare("log_law");
-  if (!c.refusal.empty()) {
-    c.compare("log_ratio");
-    c.compare("log_rms_a");
-    return c;
-  }
   std::vector<judge::Test> ratios;
-  for (std::size_t i = 0; i < own.tests.at("log_gradient").size(); ++i) {
+  const bool is_predicted = c.refusal.empty();
+  for (std::size_t i = 0; is_predicted && i < config.down_factors.size(); ++i) {
     const judge::Test &top = own.tests.at("log_gradient")[i], &below = pre.tests.at("log_gradient")[i];
     // The limit is that of logarithms of squares; these are logarithms of norms, which are half as large.
     ratios.push_back({.predicted = {top.predicted.value - below.predicted.value,
@@ -126,8 +119,9 @@ Case compare(const config::Config& config, const Case& own, const Case& pre) {
                       .precise = top.precise && below.precise});
   }
   c.compare("log_ratio", ratios);
-  c.compare("log_rms_a", own.tests.at("log_rms_a"));
-  c.tests["log_crossing"] = {crossing_of(c)};
+  c.compare("log_rms_a", is_predicted ? own.tests.at("log_rms_a") : std::vector<judge::Test>());
+  c.compare("log_law");
+  if (is_predicted) c.tests["log_crossing"] = {crossing_of(c)};
   return c;
 }
 
@@ -146,24 +140,24 @@ void judge_order(const GradientConfig& config, Result& result) {
   const auto post = find("post");
   std::string& condition = result.facts["order_condition"];
   if (peri != result.cases.end() && post != result.cases.end() && config.run.seeds >= judge::fewest_seeds) {
-    // Tests of both ratios against 1, whose rejection shows a sign of the logarithm: Peri's first, then Post's.
-    const std::size_t factors = config.down_factors.size();
-    std::vector<judge::Test> tests;
-    for (const auto& c : {peri, post}) {
-      for (std::size_t i = 0; i < factors; ++i) {
-        tests.push_back({.measured = c->tests.at("log_ratio")[i].measured, .seeds = config.run.seeds});
-      }
-    }
-    std::vector<judge::Test*> all;
-    for (judge::Test& test : tests) all.push_back(&test);
-    judge::judge(all, {config.agreement.familywise_error});
-    const auto sign = [&](std::size_t i) {
-      return !judge::disagrees(tests[i]) ? 0 : tests[i].measured.value > 0.0 ? 1 : -1;
+    // Tests of both ratios against 1, whose rejection shows a sign of the logarithm.
+    const auto against_1 = [&](const judge::Test& ratio) {
+      return judge::Test{.measured = ratio.measured, .seeds = config.run.seeds};
     };
+    std::vector<judge::Test> of_peri = mapped(peri->tests.at("log_ratio"), against_1);
+    std::vector<judge::Test> of_post = mapped(post->tests.at("log_ratio"), against_1);
+    std::vector<judge::Test*> all;
+    for (auto* tests : {&of_peri, &of_post}) {
+      for (judge::Test& test : *tests) all.push_back(&test);
+    }
+    judge::judge(all, {config.agreement.familywise_error});
+    const auto above_1 = [](const judge::Test& t) { return judge::disagrees(t) && t.measured.value > 0.0; };
+    const auto below_1 = [](const judge::Test& t) { return judge::disagrees(t) && !(t.measured.value > 0.0); };
+    const std::size_t factors = of_peri.size();
     std::size_t holds = 0, fails = 0;
     for (std::size_t i = 0; i < factors; ++i) {
-      holds += sign(i) < 0 && sign(factors + i) > 0 ? 1 : 0;
-      fails += sign(i) > 0 || sign(factors + i) < 0 ? 1 : 0;
+      holds += below_1(of_peri[i]) && above_1(of_post[i]) ? 1 : 0;
+      fails += above_1(of_peri[i]) || below_1(of_post[i]) ? 1 : 0;
     }
     verdict = holds == factors ? judge::ClaimVerdict::holds
               : holds > 0      ? judge::ClaimVerdict::holds_with_condition
@@ -186,16 +180,6 @@ std::string percent(double share) {
   return share < 100.0 ? fmt::format("{:.1f} %", 100.0 * share) : fmt::format("{:.3g} %", 100.0 * share);
 }
 
-/// Largest |log| by which T14's ratio from measured sizes misses the measured ratio.
-double law_error(const Case& c) {
-  const std::vector<judge::Test>&ratios = c.tests.at("log_ratio"), &laws = c.tests.at("log_law");
-  double worst = 0.0;
-  for (std::size_t i = 0; i < ratios.size(); ++i) {
-    worst = larger(worst, std::abs(ratios[i].measured.value - laws[i].measured.value));
-  }
-  return worst;
-}
-
 std::string crossover_table(const GradientConfig&, const Result& result) {
   dataset::TextTable table({"placement", "ratio, smallest a", "ratio, largest a", "theory", "ratio 1 at rms a",
                             "predicted", "theory", "T14 off by at most"});
@@ -203,11 +187,16 @@ std::string crossover_table(const GradientConfig&, const Result& result) {
     const auto words = [](const judge::Estimate& log) { return judge::plus_minus(exponential(log)); };
     const std::vector<judge::Test>& ratios = c.tests.at("log_ratio");
     const judge::Test crossing = c.test("log_crossing");
+    const bool crosses = crossing.seeds > 0;
+    double law_error = 0.0;  // largest |log| by which T14's ratio misses the measured one
+    for (std::size_t i = 0; i < ratios.size(); ++i) {
+      law_error = larger(law_error, std::abs(ratios[i].measured.value - c.tests.at("log_law")[i].measured.value));
+    }
     table.add({config::placement_label(c.spec), words(ratios.front().measured), words(ratios.back().measured),
                c.refusal.empty() ? judge::verdict_words(c.test("log_ratio")) : c.refusal,
-               crosses(c) ? words(crossing.measured) : "none",
-               crosses(c) ? judge::shown(std::exp(crossing.predicted.value), "{:.4g}") : "none",
-               crosses(c) ? judge::verdict_words(crossing) : "-", percent(std::expm1(law_error(c)))});
+               crosses ? words(crossing.measured) : "none",
+               crosses ? judge::shown(std::exp(crossing.predicted.value), "{:.4g}") : "none",
+               crosses ? judge::verdict_words(crossing) : "-", percent(std::expm1(law_error))});
   }
   const std::string& condition = result.facts.at("order_condition");
   return table.text() +

@@ -138,68 +138,61 @@ dataset::Table<theory::Prediction> theory_table() {
   return table;
 }
 
-const dataset::Table<GroupRuns>& group_table() {
+dataset::Table<GroupRuns> group_table() {
   using G = GroupRuns;
-  static const dataset::Table<G> all = [] {
-    dataset::Table<G> table;
-    table
-        .column({"placement", "group", "", "normalization placement (T1)"},
-                [](const G& g) { return config::placement_label(g.group.spec); })
-        .column({"study", "group", "", "what the group belongs to"}, [](const G& g) { return g.group.study; })
-        .column({"lr", "group", "1", "highest learning rate"}, [](const G& g) { return g.group.train.lr; })
-        .column({"weight_decay", "group", "1", "weight decay"}, [](const G& g) { return g.group.train.weight_decay; })
-        .column_if_any(
-            {"init_std", "group", "1", "standard deviation of the matrices' entries at initialisation, scheme normal"},
-            [](const G& g) {
-              const InitSpec& init = g.group.spec.init;
-              return init.scheme == InitScheme::normal ? std::optional(init.std) : std::nullopt;
-            })
-        .curve({"final_loss_mean", "group", "nat", "mean over seeds of final_loss"},
-               {"final_loss_stderr", "group", "nat", "its standard error"},
-               [](const G& g) {
-                 return std::optional(judge::curve_of({judge::mean_over_seeds(mapped(g.cells, final_loss))}));
-               })
-        .rows("seed", run_table(), &G::cells)
-        .part(theory_table(),
-              [](const G& g) { return g.initial && g.initial->refusal.empty() ? &*g.initial : nullptr; });
-    table.part(averages_table(), [](const G& g) { return &g; });
-    return table;
-  }();
-  return all;
+  dataset::Table<G> table;
+  table
+      .column({"placement", "group", "", "normalization placement (T1)"},
+              [](const G& g) { return config::placement_label(g.group.spec); })
+      .column({"study", "group", "", "what the group belongs to"}, [](const G& g) { return g.group.study; })
+      .column({"lr", "group", "1", "highest learning rate"}, [](const G& g) { return g.group.train.lr; })
+      .column({"weight_decay", "group", "1", "weight decay"}, [](const G& g) { return g.group.train.weight_decay; })
+      .column_if_any(
+          {"init_std", "group", "1", "standard deviation of the matrices' entries at initialisation, scheme normal"},
+          [](const G& g) {
+            const InitSpec& init = g.group.spec.init;
+            return init.scheme == InitScheme::normal ? std::optional(init.std) : std::nullopt;
+          })
+      .curve({"final_loss_mean", "group", "nat", "mean over seeds of final_loss"},
+             {"final_loss_stderr", "group", "nat", "its standard error"},
+             [](const G& g) {
+               return std::optional(judge::curve_of({judge::mean_over_seeds(mapped(g.cells, final_loss))}));
+             })
+      .rows("seed", run_table(), &G::cells)
+      .part(theory_table(), [](const G& g) { return g.initial && g.initial->refusal.empty() ? &*g.initial : nullptr; });
+  table.part(averages_table(), [](const G& g) { return &g; });
+  return table;
 }
 
-const dataset::Table<judge::SignClaim>& claim_table() {
+dataset::Table<judge::SignClaim> claim_table() {
   using C = judge::SignClaim;
-  static const dataset::Table<C> all = [] {
-    dataset::Table<C> table;
-    const auto tested = [&](const std::string& name, const std::string& meaning, auto value) {
-      table.column_if_any({name, "claim", "1", meaning}, [value](const C& c) {
-        return c.values.empty() ? std::nullopt : std::optional<double>(std::invoke(value, c));
-      });
-    };
-    table.column({"claim_exhibit", "claim", "", "figure or table"}, &C::exhibit)
-        .column({"claim_statement", "claim", "", "what the source says, in our words"}, &C::statement)
-        .column({"claim_quantity", "claim", "", "the number that is positive if it is so"}, &C::quantity)
-        .column({"claim_verdict", "claim", "", "holds, fails, not-shown, not-testable-here or not-run"},
-                [](const C& c) { return judge::name_of(c.verdict); });
-    tested("claim_mean", "mean over seeds of that number", [](const C& c) { return c.mean.value; });
-    tested("claim_stderr", "its standard error", [](const C& c) { return c.mean.error; });
-    tested("claim_p", "chance of such values if the number were 0 and not positive, of this claim alone", &C::p);
-    tested("claim_holm", "chance that any of the run's tested claims would show so much, in either direction: Holm's p",
-           &C::holm);
-    tested("claim_detectable",
-           "detectable error (T22): quantiles of Student's law for level and 95 % power, times claim_stderr",
-           &C::detectable);
-    table
-        .column({"claim_regime", "claim", "",
-                 "settings of the runs that it was tested on, from what to what where they differ"},
-                [](const C& c) { return stacks::in_one_line(c.regime); })
-        .column({"claim_reason", "claim", "", "why it was not run or cannot be tested, or a remark"}, &C::reason)
-        .column_if_any({"claim_value", "claim seed", "1", "that number of every seed"},
-                       [](const C& c) { return c.values.empty() ? std::nullopt : std::optional(c.values); });
-    return table;
-  }();
-  return all;
+  dataset::Table<C> table;
+  const auto tested = [&](const std::string& name, const std::string& meaning, auto value) {
+    table.column_if_any({name, "claim", "1", meaning}, [value](const C& c) {
+      return c.values.empty() ? std::nullopt : std::optional<double>(std::invoke(value, c));
+    });
+  };
+  table.column({"claim_exhibit", "claim", "", "figure or table"}, &C::exhibit)
+      .column({"claim_statement", "claim", "", "what the source says, in our words"}, &C::statement)
+      .column({"claim_quantity", "claim", "", "the number that is positive if it is so"}, &C::quantity)
+      .column({"claim_verdict", "claim", "", "holds, fails, not-shown, not-testable-here or not-run"},
+              [](const C& c) { return judge::name_of(c.verdict); });
+  tested("claim_mean", "mean over seeds of that number", [](const C& c) { return c.mean.value; });
+  tested("claim_stderr", "its standard error", [](const C& c) { return c.mean.error; });
+  tested("claim_p", "chance of such values if the number were 0 and not positive, of this claim alone", &C::p);
+  tested("claim_holm", "chance that any of the run's tested claims would show so much, in either direction: Holm's p",
+         &C::holm);
+  tested("claim_detectable",
+         "detectable error (T22): quantiles of Student's law for level and 95 % power, times claim_stderr",
+         &C::detectable);
+  table
+      .column({"claim_regime", "claim", "",
+               "settings of the runs that it was tested on, from what to what where they differ"},
+              [](const C& c) { return stacks::in_one_line(c.regime); })
+      .column({"claim_reason", "claim", "", "why it was not run or cannot be tested, or a remark"}, &C::reason)
+      .column_if_any({"claim_value", "claim seed", "1", "that number of every seed"},
+                     [](const C& c) { return c.values.empty() ? std::nullopt : std::optional(c.values); });
+  return table;
 }
 
 }  // namespace
@@ -245,13 +238,15 @@ dataset::Dataset dataset_of(const ReproduceConfig& config, const ReproduceResult
   for (int s = 0; s < config.run.seeds; ++s) {
     builder.at("seed", static_cast<std::size_t>(s)).put("seed", config.run.seed + static_cast<std::uint64_t>(s));
   }
+  const dataset::Table<GroupRuns> groups = group_table();
   for (std::size_t g = 0; g < result.groups.size(); ++g) {
     builder.at("group", g).put("group", result.groups[g].group.name);
-    group_table().put(result.groups[g], builder.at("group", g));
+    groups.put(result.groups[g], builder.at("group", g));
   }
+  const dataset::Table<judge::SignClaim> claims = claim_table();
   for (std::size_t c = 0; c < result.claims.size(); ++c) {
     builder.at("claim", c).put("claim", result.claims[c].id);
-    claim_table().put(result.claims[c], builder.at("claim", c));
+    claims.put(result.claims[c], builder.at("claim", c));
   }
   return builder.finish();
 }

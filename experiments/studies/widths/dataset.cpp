@@ -45,22 +45,19 @@ std::optional<Curve> fitted(const Followed& f) {
   return judge::curve_of(mapped(f.grid, [&](double x) { return f.quantity.fit.at(x); }));
 }
 
-const Table<Followed>& quantity_table() {
-  static const Table<Followed> all = [] {
-    Table<Followed> table;
-    const std::string one = "quantity";
-    const auto test = [](const Followed& f) { return &f.quantity.test; };
-    add_stack(table, one);
-    return table
-        .curve({"ladder_measured", one + " ladder_width", "1", "mean over seeds, in the quantity's units"},
-               {"ladder_stderr", one + " ladder_width", "1", "its standard error"},
-               [](const Followed& f) { return std::optional(judge::curve_of(f.quantity.measured)); })
-        .part(judge::test_columns("limit", one, "1", "m of m + b/D + c/D^2 fitted to ladder_measured"), test)
-        .part(judge::verdict_column("limit_verdict", one, "limit of infinite width against theory (T23)"), test)
-        .curve({"fit", one + " inverse_width", "1", "the fitted parabola"},
-               {"fit_stderr", one + " inverse_width", "1", "its standard error"}, fitted);
-  }();
-  return all;
+Table<Followed> quantity_table() {
+  Table<Followed> table;
+  const std::string one = "quantity";
+  const auto test = [](const Followed& f) { return &f.quantity.test; };
+  add_stack(table, one);
+  return table
+      .curve({"ladder_measured", one + " ladder_width", "1", "mean over seeds, in the quantity's units"},
+             {"ladder_stderr", one + " ladder_width", "1", "its standard error"},
+             [](const Followed& f) { return std::optional(judge::curve_of(f.quantity.measured)); })
+      .part(judge::test_columns("limit", one, "1", "m of m + b/D + c/D^2 fitted to ladder_measured"), test)
+      .part(judge::verdict_column("limit_verdict", one, "limit of infinite width against theory (T23)"), test)
+      .curve({"fit", one + " inverse_width", "1", "the fitted parabola"},
+             {"fit_stderr", one + " inverse_width", "1", "its standard error"}, fitted);
 }
 
 /// NAME on `along` with its errors, and its law's fit, which is missing where nothing was fitted.
@@ -83,32 +80,26 @@ void add_law(Table<Convergence>& table, const std::string& name, const std::stri
              [law](const C& c) { return &(c.*law).test; });
 }
 
-const Table<Convergence>& convergence_table() {
-  static const Table<Convergence> all = [] {
-    Table<Convergence> table;
-    add_stack(table, "convergence");
-    table.column({"convergence_statistic", "convergence", "", "statistic of the stream"},
-                 [](const Convergence& c) { return name_of(c.statistic); });
-    add_law(table, "bias", "ladder_width", "measured - theory of infinite width, mean over depth", "-1",
-            &Convergence::bias);
-    add_law(table, "noise", "group", "spread of means over groups of seeds", "-1/2", &Convergence::noise);
-    return table;
-  }();
-  return all;
+Table<Convergence> convergence_table() {
+  Table<Convergence> table;
+  add_stack(table, "convergence");
+  table.column({"convergence_statistic", "convergence", "", "statistic of the stream"},
+               [](const Convergence& c) { return name_of(c.statistic); });
+  add_law(table, "bias", "ladder_width", "measured - theory of infinite width, mean over depth", "-1",
+          &Convergence::bias);
+  add_law(table, "noise", "group", "spread of means over groups of seeds", "-1/2", &Convergence::noise);
+  return table;
 }
 
-const Table<stacks::LadderStack>& stack_table() {
+Table<stacks::LadderStack> stack_table() {
   using S = stacks::LadderStack;
-  static const Table<S> all = [] {
-    Table<S> table;
-    add_stack(table, "stack");
-    table
-        .column({"stack_verdict", "stack", "", "of all quantities of the stack (T23)"},
-                [](const S& s) { return name_of(s.verdict); })
-        .column({"stack_refusal", "stack", "", "why nothing was predicted"}, &S::refusal);
-    return table;
-  }();
-  return all;
+  Table<S> table;
+  add_stack(table, "stack");
+  table
+      .column({"stack_verdict", "stack", "", "of all quantities of the stack (T23)"},
+              [](const S& s) { return name_of(s.verdict); })
+      .column({"stack_refusal", "stack", "", "why nothing was predicted"}, &S::refusal);
+  return table;
 }
 
 }  // namespace
@@ -117,8 +108,8 @@ const dataset::Schema& schema() {
   static const dataset::Schema schema = [] {
     std::vector<dataset::ColumnSpec> columns{
         {"weights", "ladder_width", "", "how random matrices were drawn: dense, or matrix-free (T21)", Type::text}};
-    for (const auto* more : {&stack_table().specs(), &quantity_table().specs(), &convergence_table().specs()}) {
-      columns.insert(columns.end(), more->begin(), more->end());
+    for (const auto& more : {stack_table().specs(), quantity_table().specs(), convergence_table().specs()}) {
+      columns.insert(columns.end(), more.begin(), more.end());
     }
     return dataset::Schema("ladder", 5,
                            {{"stack"},
@@ -138,23 +129,24 @@ dataset::Dataset dataset_of(const stacks::LadderConfig& config, const stacks::La
   const Values grid = curve_grid(result.widths);
   builder.put("ladder_width", result.widths);
   builder.put("inverse_width", grid);
-  std::vector<std::string_view> weights;
-  for (const int width : result.widths) {
-    weights.push_back(stacks::weights_used(config::at_width(config.base, width), config.run));
-  }
-  builder.put("weights", weights);
+  builder.put("weights", mapped(result.widths, [&](int width) {
+                return stacks::weights_used(config::at_width(config.base, width), config.run);
+              }));
+  const Table<stacks::LadderStack> of_stack = stack_table();
+  const Table<Followed> of_quantity = quantity_table();
+  const Table<Convergence> of_fit = convergence_table();
   std::vector<std::string> names;
   for (std::size_t i = 0; i < result.stacks.size(); ++i) {
-    stack_table().put(result.stacks[i], builder.at("stack", i));
+    of_stack.put(result.stacks[i], builder.at("stack", i));
     for (const stacks::LadderQuantity& quantity : result.stacks[i].quantities) {
-      quantity_table().put({result.stacks[i].spec, quantity, grid}, builder.at("quantity", names.size()));
+      of_quantity.put({result.stacks[i].spec, quantity, grid}, builder.at("quantity", names.size()));
       names.push_back(quantity.test.name());
     }
   }
   builder.put("quantity", names);
   std::vector<int> groups{1};
   for (std::size_t i = 0; i < fits.size(); ++i) {
-    convergence_table().put(fits[i], builder.at("convergence", i));
+    of_fit.put(fits[i], builder.at("convergence", i));
     while (groups.size() < fits[i].noise.over.size()) groups.push_back(2 * groups.back());
   }
   builder.put("group", groups);
