@@ -45,20 +45,10 @@ TEST_CASE("texts: only a request reads the text of a single stack, and keeps wha
   CHECK(config.predicted_stacks().front().input.text == config.base.input.text);
 }
 
-TEST_CASE("configuration files: what theory is told comes on top of the text that was read") {
-  const TemporaryFolder folder;
-  const std::string path = folder.write("stacks.toml", "[model]\nnorm_eps = [1e-6, 1e-5, 1e-4]\n");
-  const auto tree = config::read_tree(path);
-  folder.write("stacks.toml", "[model]\nnorm_eps = 0.5\n");
-  CHECK(config::overridden_tree(*tree, {"model.gamma=2.0"})->values.at_path("model.norm_eps").is_array());
-}
-
 TEST_CASE("settings below a list of tables: every entry gets them") {
-  const auto tree = config::read_tree("", {"model.placement=[{A=true},{B=true,beta=2.0}]"});
-  const auto told = config::overridden_tree(*tree, {"model.placement.beta=0.5"});
-  for (const char* beta : {"model.placement[0].beta", "model.placement[1].beta"}) {
-    CHECK(told->values.at_path(beta).value<double>() == 0.5);
-  }
+  config::Tree tree = config::read_tree("", {"model.placement=[{A=true},{B=true,beta=2.0}]"});
+  tree.set("model.placement.beta=0.5", "--theory-set");
+  for (const config::Json& placement : *tree.find("model.placement")) CHECK(placement.at("beta") == 0.5);
 }
 
 }  // namespace

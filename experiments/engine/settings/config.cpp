@@ -128,11 +128,11 @@ std::vector<StackSpec> Config::stacks() const {
   return all;
 }
 
-nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash) {
+Json resolved_json(const StackSpec& spec, bool for_hash) {
   InputSpec input = spec.input;
   if (for_hash) input.path = input.kind == InputKind::text ? text_of(input).sha256 : "";
-  nlohmann::ordered_json model = section_json(model_section, spec.model);
-  const nlohmann::ordered_json layers = layer_placements_json(spec.model);
+  Json model = section_json(model_section, spec.model);
+  const Json layers = layer_placements_json(spec.model);
   if (!layers.empty()) model["layer_placement"] = layers;
   // The keys that it has set say what is computed.
   if (!for_hash && !spec.recipe.empty()) model["recipe"] = spec.recipe;

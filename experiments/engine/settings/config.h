@@ -96,7 +96,7 @@ struct Config {
   TheoryOptions theory;
   std::vector<std::string> theory_settings;  ///< as given by --theory-set
   std::vector<StackSpec> overridden;         ///< every stack with --theory-set applied; empty without it
-  std::shared_ptr<const Tree> tree;          ///< the source of all this
+  Tree tree;                                 ///< the source of all this
   std::set<std::string> given;               ///< the keys that the file and the settings set, as "model.width"
 
   [[nodiscard]] bool was_given(const std::string& key) const { return given.contains(key); }
@@ -141,7 +141,7 @@ NumberFormat parse_format(const std::string& word, std::string_view flag = "--fo
 
 /// Returns every key of model, init and input with its value, `placement` as a name or a table. For the hash a text's
 /// content replaces its path, which requires read_texts.
-nlohmann::ordered_json resolved_json(const StackSpec& spec, bool for_hash = false);
+Json resolved_json(const StackSpec& spec, bool for_hash = false);
 
 /// Returns the stack's name in results and tables: its label, else its placement's name, else its free form as JSON.
 std::string placement_label(const StackSpec& spec);

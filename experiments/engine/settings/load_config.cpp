@@ -100,22 +100,18 @@ bool derive_second_moment(const Config& config, const Family* family, StackSpec&
 void require_second_moment(const InitSpec& init, double derived, double given) {
   constexpr double rounding = 1e-12;
   if (std::abs(given - derived) <= rounding * derived) return;
-  throw ConfigError(
-      fmt::format("input.second_moment = {:g}: expected {:g} as init.embedding_std = {:g}{}{} has it; give "
-                  "one of them",
-                  given, derived, *init.embedding_std,
-                  init.position_std ? fmt::format(" with init.position_std = {:g}", *init.position_std) : "",
-                  truncation_factor(init) == 1.0 ? ""
-                  : init.truncation > 0.0        ? fmt::format(", init.truncation = {:g}", init.truncation)
-                                                 : ", init.scheme = \"mitchell\" (init.truncation = 3)"));
+  throw ConfigError(fmt::format(
+      "input.second_moment = {:g}: expected {:g}, which follows from init.embedding_std = {:g}{}{}; give one of them",
+      given, derived, *init.embedding_std, init.position_std ? " and init.position_std" : "",
+      truncation_factor(init) == 1.0 ? "" : ", truncated"));
 }
 
 void read_kinds(TomlReader& reader, std::vector<InputKind>& kinds) {
-  const toml::node* node = reader.find("kind");
-  if (node == nullptr) return;
+  const Json* value = reader.find("kind");
+  if (value == nullptr) return;
   std::vector<std::string> words(1);
-  const std::string expected = node->is_string() ? take(*node, words.front()) : take(*node, words);
-  if (!expected.empty() || words.empty()) reader.fail("kind", *node, "gaussian, tokens, text, or a list of these");
+  const std::string expected = value->is_string() ? take(*value, words.front()) : take(*value, words);
+  if (!expected.empty() || words.empty()) reader.fail("kind", "gaussian, tokens, text, or a list of these");
   kinds.clear();
   for (const std::string& word : words) {
     kinds.push_back(static_cast<InputKind>(reader.index_of("kind", word, input_kind_names)));
@@ -134,7 +130,7 @@ using Known = std::span<const AnySection>;
 std::vector<std::string> known_keys(Known known) {
   std::vector<std::string> keys;
   for (const AnySection& section : known) {
-    for (const KeyText& key : section.keys) keys.push_back(key.name);
+    for (const Json& key : section.keys) keys.push_back(key["name"]);
   }
   for (const Key<SublayerRule>& key : placement_section.keys)
     keys.push_back("model.placement." + std::string(key.name));
@@ -151,20 +147,28 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
   return keys[static_cast<std::size_t>(std::ranges::find(words, nearest(key, words)) - words.begin())];
 }
 
-/// Throws ConfigError unless the setting is of a known key, of the tables `meant` if given.
-void require_known(Known known, const std::string& setting, std::string_view flag, std::string_view expected,
-                   std::span<const std::string_view> meant = {}) {
-  const std::string key = key_of_setting(setting, flag);
-  const auto is_meant = [&](const std::string& name) {
-    const auto within = [&](std::string_view table) { return name.starts_with(table); };
-    return meant.empty() || std::ranges::any_of(meant, within);
+/// A flag that takes settings: the beginnings of the keys that it may set, and these keys in words.
+struct SettingFlag {
+  std::string_view name;
+  std::vector<std::string_view> prefixes;
+  std::string_view expected;
+};
+
+/// Throws ConfigError unless each setting is of a known key that the flag may set.
+void require_known(Known known, const std::vector<std::string>& settings, const SettingFlag& flag) {
+  const auto is_other = [&](const std::string& name) {
+    return std::ranges::none_of(flag.prefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
   };
-  std::vector<std::string> keys = known_keys(known);
-  const bool is_known = std::ranges::find(keys, key) != keys.end();  // perhaps of another table than is meant
-  if (is_known && is_meant(key)) return;
-  std::erase_if(keys, std::not_fn(is_meant));
-  throw ConfigError(fmt::format("{} {}: {}{}: expected {}{}", flag, shortened(setting), is_known ? "" : "unknown key ",
-                                shortened(key), expected, is_known ? "" : "; nearest is " + nearest_key(key, keys)));
+  for (const std::string& setting : settings) {
+    const std::string key = key_of_setting(setting, flag.name);
+    std::vector<std::string> keys = known_keys(known);
+    const bool is_known = std::ranges::find(keys, key) != keys.end();
+    if (is_known && !is_other(key)) continue;
+    std::erase_if(keys, is_other);
+    throw ConfigError(fmt::format("{} {}: {}{}: expected {}{}", flag.name, shortened(setting),
+                                  is_known ? "" : "unknown key ", shortened(key), flag.expected,
+                                  is_known ? "" : "; nearest is " + nearest_key(key, keys)));
+  }
 }
 
 /// Throws ConfigError for anything below `root` that no section knows or takes.
@@ -181,24 +185,23 @@ void check_sections(Known known, TomlReader root) {
   root.finish();
 }
 
-/// Reads the configuration of `tree` with one entry of every list except input.kind.
-Config read_single(Known known, const std::shared_ptr<const Tree>& tree, const Choice& choice) {
+/// Reads the configuration of `tree`, in which input.kind alone may be a list.
+Config read_single(Known known, const Tree& tree) {
   Config config;
   config.tree = tree;
-  for (const auto& [name, node] : tree->values) {
-    if (!node.is_table()) continue;
-    for (const auto& [key, value] : *node.as_table()) config.given.insert(fmt::format("{}.{}", name.str(), key.str()));
+  for (const auto& [table, keys] : tree.values.items()) {
+    if (!keys.is_object()) continue;
+    for (const auto& [key, value] : keys.items()) config.given.insert(fmt::format("{}.{}", table, key));
   }
-  TomlReader root(*tree, &choice);
+  TomlReader root(tree);
   check_sections(known, root);
   StackSpec& base = config.base;
   TomlReader model = root.table("model");
   const bool preset = apply_preset(model, base.model);
   const Family* recipe = apply_recipe(model, base);
-  const toml::node* placement = model.find("placement");
   read_keys(model, model_section, base.model);
-  if (placement != nullptr) base.model.placement = read_placement(model);
-  base.model.layer_placements = read_layer_placements(model, tree->file);
+  if (model.find("placement") != nullptr) base.model.placement = read_placement(model);
+  base.model.layer_placements = read_layer_placements(model);
   derive_shape(config, preset, base.model);
   base = config.with_placement(base.model.placement);
   read_section(root, init_section, base.init);
@@ -233,7 +236,7 @@ Config merged(const std::vector<Config>& each, const Lists& lists) {
   if (each.size() == 1) return config;
   for (std::size_t i = 0; i < each.size(); ++i) {
     config.variants.push_back(each[i].base);
-    if (lists.vary_more_than_placement()) config.variants.back().label = lists.label(i, each[i].base);
+    config.variants.back().label = lists.label(i, each[i].base);
   }
   read_texts(config);  // stacks may differ in their texts alone
   lists.require_comparable(config.stacks());
@@ -241,21 +244,22 @@ Config merged(const std::vector<Config>& each, const Lists& lists) {
 }
 
 /// Adds the stacks with --theory-set applied to `config`, and sets theory's precision and fault.
-void override_theory(Known known, const Lists& lists, const std::vector<std::string>& theory_settings, Config& config) {
-  const std::shared_ptr<const Tree> tree = overridden_tree(*config.tree, theory_settings);
+void override_theory(Known known, const Lists& lists, Tree tree, const std::vector<std::string>& theory_settings,
+                     Config& config) {
+  for (const std::string& setting : theory_settings) tree.set(setting, "--theory-set");
   std::vector<Config> overridden;
   for (std::size_t i = 0; i < lists.combinations(); ++i) {
-    overridden.push_back(read_single(known, tree, lists.choice(i, *tree)));
+    overridden.push_back(read_single(known, lists.combination(i, tree)));
     require_same("input.kind", fmt::format("{}", fmt::join(words_of(config.inputs), " ")),
                  fmt::format("{}", fmt::join(words_of(overridden.back().inputs), " ")));
   }
   for (std::size_t input = 0; input < config.inputs.size(); ++input) {
     for (const Config& one : overridden) config.overridden.push_back(one.stacks()[input]);
   }
-  const bool overrides_input = std::ranges::any_of(theory_settings, [](const std::string& setting) {
-    const std::string key = key_of_setting(setting, "--theory-set");
-    return key == "input.second_moment" || key == "model.recipe" || key == "init.embedding_std" ||
-           key == "init.position_std";
+  constexpr std::string_view of_input[] = {"input.second_moment", "model.recipe", "init.embedding_std",
+                                           "init.position_std"};
+  const bool overrides_input = std::ranges::any_of(theory_settings, [&](const std::string& setting) {
+    return std::ranges::count(of_input, key_of_setting(setting, "--theory-set")) > 0;
   });
   const std::vector<StackSpec> measured = config.stacks();
   for (std::size_t i = 0; i < measured.size(); ++i) {
@@ -299,14 +303,14 @@ void require_different(std::string_view key, std::vector<std::string> entries) {
 }
 
 void require_variations(Known known, const std::vector<std::string>& variations) {
-  constexpr std::string_view of_stacks[] = {"model.", "init.", "input.", "train.lr"};
+  require_known(known, variations,
+                {"--vary",
+                 {"model.", "init.", "input.", "train.lr"},
+                 "a key of model, init or input, as the stacks of a run share all others, or train.lr in first-steps"});
   for (const std::string& variation : variations) {
-    require_known(known, variation, "--vary",
-                  "a key of model, init or input, as the stacks of a run share all others, or train.lr in first-steps",
-                  of_stacks);
-    toml::table table;
-    apply_setting(table, variation, "--vary");
-    if (!table.at_path(key_of_setting(variation, "--vary")).is_array()) {
+    Tree tree;
+    tree.set(variation, "--vary");
+    if (!tree.find(key_of_setting(variation, "--vary"))->is_array()) {
       throw ConfigError(fmt::format("--vary {}: expected a list, as in --vary 'model.qk_norm=[\"none\",\"full\"]'",
                                     shortened(variation)));
     }
@@ -315,19 +319,15 @@ void require_variations(Known known, const std::vector<std::string>& variations)
 
 Config load_config(Known known, const std::string& file, const std::vector<std::string>& settings,
                    const std::vector<std::string>& theory_settings) {
-  for (const std::string& setting : settings) {
-    require_known(known, setting, "--set", "one of the keys that `periscope list` shows");
-  }
-  const std::shared_ptr<const Tree> tree = read_tree(file, settings);
-  const Lists lists(*tree);
+  require_known(known, settings, {"--set", {""}, "one of the keys that `periscope list` shows"});
+  const Tree tree = read_tree(file, settings);
+  const Lists lists(tree);
   std::vector<Config> each;
-  for (std::size_t i = 0; i < lists.combinations(); ++i) each.push_back(read_single(known, tree, lists.choice(i)));
+  for (std::size_t i = 0; i < lists.combinations(); ++i) each.push_back(read_single(known, lists.combination(i, tree)));
   Config config = merged(each, lists);
-  constexpr std::string_view of_theory[] = {"model.", "init.", "input.", "theory."};
-  for (const std::string& setting : theory_settings) {
-    require_known(known, setting, "--theory-set", "a key of model, init, input or theory", of_theory);
-  }
-  if (!theory_settings.empty()) override_theory(known, lists, theory_settings, config);
+  require_known(known, theory_settings,
+                {"--theory-set", {"model.", "init.", "input.", "theory."}, "a key of model, init, input or theory"});
+  if (!theory_settings.empty()) override_theory(known, lists, tree, theory_settings, config);
   return config;
 }
 

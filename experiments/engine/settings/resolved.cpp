@@ -14,8 +14,6 @@
 namespace periscope::config {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 /// Returns true if all stacks have the same value of a key; an absent key counts as null.
 bool is_same_in_all(const std::vector<Json>& stacks, const std::string& key) {
   const Json first = stacks.front().value(key, Json());

@@ -15,11 +15,11 @@ const std::string& program_sha256();
 /// The settings of a result, by sections, as printed and as hashed. The hash covers exactly what changes a result: the
 /// content of files, not their paths; neither threads nor folders for results.
 struct Resolved {
-  nlohmann::ordered_json printed;
-  nlohmann::ordered_json hashed;
+  Json printed;
+  Json hashed;
   /// {"model.qk_norm": "full", "run.seeds": 4, …}: the keys of model, init and input, and run.seeds, run.dtype and
   /// run.weights, with the same value in all stacks that is not their default, also one that follows from other keys.
-  nlohmann::ordered_json differences = {};
+  Json differences = {};
 
   /// Adds a section of keys.
   template <class S>
@@ -32,7 +32,7 @@ struct Resolved {
 };
 
 /// Returns resolved_json by path: {"model.width": 256, …}.
-nlohmann::ordered_json flat_json(const StackSpec& spec, bool for_hash = false);
+Json flat_json(const StackSpec& spec, bool for_hash = false);
 
 /// Sets every stack's `settings` to its values of the keys in which the stacks differ, except input.kind, as a JSON
 /// object: {"model.placement": "peri", "model.qk_norm": "full"}. A single stack keeps "".

@@ -15,26 +15,14 @@
 /// Functions that read, check, print and list the keys of a section, from its rows (sim/base/key.h).
 namespace periscope::config {
 
-/// A row as `periscope list` shows it.
-struct KeyText {
-  std::string name;      ///< "model.width"
-  std::string standard;  ///< the default, as a configuration file would have it
-  std::string unit;      ///< "" of what is no number
-  std::string meaning;
-  std::string type;                  ///< see type_of
-  std::vector<std::string> choices;  ///< of a word that has to be one of these
-  bool swept = false;                ///< takes a list of such values too
-};
+Json placement_json(const Placement& placement);     ///< its name, or the table of its free form
+Json layer_placements_json(const ModelSpec& model);  ///< as model.layer_placement has them
 
-nlohmann::ordered_json placement_json(const Placement& placement);     ///< its name, or the table of its free form
-nlohmann::ordered_json layer_placements_json(const ModelSpec& model);  ///< as model.layer_placement has them
-std::string toml_text(const nlohmann::ordered_json& value);            ///< "1e-6", "[0.0, 1.0]", "\"peri\""
-
-/// Reads model.placement, which is given: a name, a table {name, A, B, C, alpha, beta}, or a table {name, attention,
-/// mlp} of two of these. Throws ConfigError.
-Placement read_placement(TomlReader& model);
+/// Reads a placement: a name, a table {name, A, B, C, alpha, beta}, or, unless it is `of_module`, a
+/// table {name, attention, mlp} of two of these. Throws ConfigError.
+Placement read_placement(TomlReader& reader, std::string_view key = "placement", bool of_module = false);
 /// Reads model.layer_placement: a list of tables {layers = "0-7", placement = …}. Throws ConfigError.
-std::vector<LayerPlacement> read_layer_placements(TomlReader& model, const std::string& file);
+std::vector<LayerPlacement> read_layer_placements(TomlReader& model);
 
 /// Reads the given keys of `section` from a table. Swept keys, which may be lists, only become known. Throws
 /// ConfigError for a value of the wrong type.
@@ -68,21 +56,21 @@ void read_section(TomlReader root, const Section<S>& section, S& values) {
 
 /// The value of a key; null for an unset optional.
 template <class S>
-nlohmann::ordered_json value_json(const Key<S>& key, const S& values) {
+Json value_json(const Key<S>& key, const S& values) {
   return std::visit(
-      [&](const auto& field) -> nlohmann::ordered_json {
+      [&](const auto& field) -> Json {
         using F = std::remove_cvref_t<decltype(field)>;
         if constexpr (std::is_same_v<F, std::monostate>) {
           return nullptr;
         } else if constexpr (std::is_same_v<F, WordField<S>>) {
           return field.get(values);
         } else if constexpr (requires { *(values.*field); }) {  // an optional
-          return values.*field ? nlohmann::ordered_json(*(values.*field)) : nullptr;
+          return values.*field ? Json(*(values.*field)) : nullptr;
         } else if constexpr (std::is_same_v<F, Placement S::*>) {
           return placement_json(values.*field);
         } else if constexpr (std::is_same_v<F, DepthExpression S::*>) {
           const DepthExpression& e = values.*field;
-          return e.number() ? nlohmann::ordered_json(*e.number()) : nlohmann::ordered_json(e.text());
+          return e.number() ? Json(*e.number()) : Json(e.text());
         } else {
           return values.*field;
         }
@@ -92,8 +80,8 @@ nlohmann::ordered_json value_json(const Key<S>& key, const S& values) {
 
 /// Every key that influences a result with its value, in the order of the rows.
 template <class S>
-nlohmann::ordered_json section_json(const Section<S>& section, const S& values) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+Json section_json(const Section<S>& section, const S& values) {
+  Json json = Json::object();
   for (const Key<S>& key : section.keys) {
     if (key.effect == Effect::none || std::holds_alternative<std::monostate>(key.field)) continue;
     json[std::string(key.name)] = value_json(key, values);
@@ -133,31 +121,34 @@ std::string type_of(const Key<S>& key) {
 /// A section whose keys can be listed and checked without knowing what holds their values.
 struct AnySection {
   std::string name;
-  std::vector<KeyText> keys;
+  /// The rows as `periscope list` shows them: {name: "model.width", default, as a configuration file would have it,
+  /// unit, "" if the value is not a number, meaning, type: see type_of, choices of a word, swept: takes a list too}.
+  Json keys;
   std::function<void(TomlReader&)> check;  ///< throws ConfigError for a wrong type, and for a number out of its range
 };
 
 template <class S>
 AnySection any_section(const Section<S>& section) {
-  AnySection any{.name = std::string(section.name), .keys = {}, .check = [&section](TomlReader& reader) {
+  AnySection any{.name = std::string(section.name), .keys = Json::array(), .check = [&section](TomlReader& reader) {
                    S values;
                    read_keys(reader, section, values);
                    require_ranges(section, values);
                  }};
   const S standard;
   for (const Key<S>& key : section.keys) {
-    std::vector<std::string> choices;
+    const Json value = value_json(key, standard);
+    std::vector<std::string_view> choices;
     if (const auto* words = std::get_if<WordField<S>>(&key.field)) {
       choices.assign(words->names.begin(), words->names.end());
     }
     any.keys.push_back(
-        {.name = any.name + "." + std::string(key.name),
-         .standard = key.standard.empty() ? toml_text(value_json(key, standard)) : std::string(key.standard),
-         .unit = value_json(key, standard).is_number() ? std::string(key.unit) : "",
-         .meaning = key.meaning.empty() ? fmt::format("{}", fmt::join(choices, ", ")) : std::string(key.meaning),
-         .type = type_of(key),
-         .choices = choices,
-         .swept = key.swept});
+        {{"name", fmt::format("{}.{}", section.name, key.name)},
+         {"default", key.standard.empty() ? toml_text(value) : std::string(key.standard)},
+         {"unit", value.is_number() ? key.unit : ""},
+         {"meaning", key.meaning.empty() ? fmt::format("{}", fmt::join(choices, ", ")) : std::string(key.meaning)},
+         {"type", type_of(key)},
+         {"choices", choices},
+         {"swept", key.swept}});
   }
   return any;
 }

@@ -11,12 +11,6 @@
 #include "sim/base/error.h"
 
 namespace periscope::config {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-}  // namespace
-
 PlantedFault planted_fault(const Config& config, const PlantedFault& own) {
   if (!own.key.empty()) return own;
   const bool planted = config.theory.fault != theory::Fault::none;

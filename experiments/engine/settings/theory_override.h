@@ -19,11 +19,11 @@ PlantedFault planted_fault(const Config& config, const PlantedFault& own = {});
 
 /// Returns, per stack, every key that --theory-set overrides: {"model.rope": {"measured": true, "told": false}, …}.
 /// Empty if it overrides nothing. for_hash as in resolved_json.
-nlohmann::ordered_json override_differences(const Config& config, bool for_hash = false);
+Json override_differences(const Config& config, bool for_hash = false);
 
 /// Returns {"set": […], "fault": …, "meaning": …, "differences": override_differences}, or null without --theory-set
 /// and a planted fault.
-nlohmann::ordered_json override_json(const Config& config, const PlantedFault& own = {});
+Json override_json(const Config& config, const PlantedFault& own = {});
 
 /// Returns the contents of override_json as lines for people.
 std::string override_lines(const Config& config, const PlantedFault& own = {});

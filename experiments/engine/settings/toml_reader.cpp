@@ -2,14 +2,16 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <toml++/toml.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <sstream>
 #include <utility>
 
+#include "experiments/engine/settings/json_text.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
 #include "sim/files/mapped_file.h"
@@ -57,173 +59,228 @@ std::string read_text(const std::string& file) {
   return text;
 }
 
-std::shared_ptr<Tree> parsed(const std::string& file, const std::string& text,
-                             const std::vector<std::string>& settings) {
-  const auto tree = std::make_shared<Tree>(Tree{.file = file, .text = text, .settings = settings, .values = {}});
-  try {
-    tree->values = toml::parse(text, file);
-  } catch (const toml::parse_error& error) {
-    throw ConfigError(
-        fmt::format("{}:{}: not TOML: {}", shortened(file), error.source().begin.line, shortened(error.description())));
-  }
-  for (const std::string& setting : settings) apply_setting(tree->values, setting, "--set");
-  return tree;
+std::string below(const std::string& path, std::string_view key) {
+  return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
 }
 
-/// Sets the value at a dotted path below `table`, and below every entry of a list of tables on the way. Calls `fail`
-/// with a part of the path that is not a table.
-template <class Fail>
-void set_value(toml::table& table, std::string_view path, toml::node& value, const Fail& fail) {
-  const std::size_t dot = path.find('.');
-  const std::string key(path.substr(0, dot));
-  if (dot == std::string_view::npos) {
-    table.insert_or_assign(key, value);
-    return;
+/// Returns the value of `node`, a date as text, and adds its origin and those of all values in it.
+Json value_of(const toml::node& node, const std::string& path, std::map<std::string, Origin>& origins) {
+  origins[path] = {.line = node.source().begin.line, .column = node.source().begin.column};
+  return node.visit([&]<class Node>(const Node& value) -> Json {
+    if constexpr (toml::is_table<Node>) {
+      Json table = Json::object();
+      for (const auto& [key, entry] : value) {
+        table[std::string(key.str())] = value_of(entry, below(path, key.str()), origins);
+      }
+      return table;
+    } else if constexpr (toml::is_array<Node>) {
+      Json list = Json::array();
+      for (const auto& entry : value) {
+        list.push_back(value_of(entry, below(path, std::to_string(list.size())), origins));
+      }
+      return list;
+    } else if constexpr (toml::is_chronological<Node>) {
+      return (std::ostringstream() << value).str();
+    } else {
+      return value.get();
+    }
+  });
+}
+
+/// Parses the value of a setting. Throws ConfigError.
+Json parsed_value(const std::string& text, const std::string& setting, std::string_view flag) {
+  toml::table parsed;
+  std::string problem = "found more than one value";
+  try {
+    if (line_with_deep_keys(text) == 0) parsed = toml::parse("value = " + text);
+  } catch (const toml::parse_error& error) {
+    problem = shortened(error.description());
   }
-  const auto set_below = [&](toml::node& node) {
-    if (!node.is_table()) fail(key);
-    set_value(*node.as_table(), path.substr(dot + 1), value, fail);
-  };
-  toml::node& node = table.insert(key, toml::table{}).first->second;
-  if (toml::array* list = node.as_array()) {
-    for (toml::node& entry : *list) set_below(entry);
-  } else {
-    set_below(node);
+  std::map<std::string, Origin> unused;
+  if (parsed.size() == 1) return value_of(*parsed.get("value"), "", unused);
+  const std::size_t begin = text.find_first_not_of(" \t");
+  if (begin != std::string::npos && (text[begin] == '[' || text[begin] == '{')) {
+    throw ConfigError(
+        fmt::format("{} {}: not TOML: {}; expected brackets that close, and quotes around each text, or around all "
+                    "of a text that begins with a bracket",
+                    flag, shortened(setting), problem));
   }
+  return text;
 }
 
 }  // namespace
 
-std::string take(const toml::node& node, int& target) {
-  const auto* value = node.as_integer();
-  if (value == nullptr) return "a whole number";
-  if (value->get() > std::numeric_limits<int>::max()) return "a whole number of at most 2147483647";
-  if (value->get() < std::numeric_limits<int>::min()) return "a whole number of at least -2147483648";
-  target = static_cast<int>(value->get());
+const Json* Tree::find(std::string key) const {
+  std::ranges::replace(key, '.', '/');
+  const Json::json_pointer path("/" + key);
+  return values.contains(path) ? &values.at(path) : nullptr;
+}
+
+void Tree::set(const std::string& setting, std::string_view flag) {
+  const std::string key = key_of_setting(setting, flag);
+  const Json parsed = parsed_value(setting.substr(key.size() + 1), setting, flag);
+  ++settings;
+  // `path` leads to `value`, `rest` from there to the key.
+  const auto set_below = [&](const auto& self, Json& value, const std::string& path, std::string_view rest) -> void {
+    if (rest.empty()) {
+      std::erase_if(origins, [&](const auto& one) { return one.first.starts_with(path + "."); });
+      origins[path] = {.setting = settings};
+      value = parsed;
+    } else if (value.is_array()) {
+      for (std::size_t i = 0; i < value.size(); ++i) self(self, value[i], below(path, std::to_string(i)), rest);
+    } else if (value.is_object() || value.is_null()) {
+      const std::string part(rest.substr(0, rest.find('.')));
+      self(self, value[part], below(path, part), rest.substr(std::min(part.size() + 1, rest.size())));
+    } else {
+      throw ConfigError(fmt::format("{} {}: {} is not a table", flag, shortened(setting),
+                                    key.substr(0, key.size() - rest.size() - 1)));
+    }
+  };
+  set_below(set_below, values, "", key);
+}
+
+std::string take(const Json& value, int& target) {
+  if (!value.is_number_integer()) return "a whole number";
+  const auto whole = value.get<std::int64_t>();
+  if (whole != static_cast<int>(whole)) return "a whole number from -2147483648 to 2147483647";
+  target = static_cast<int>(whole);
   return {};
 }
 
-std::string take(const toml::node& node, std::uint64_t& target) {
-  const auto* value = node.as_integer();
-  if (value == nullptr || value->get() < 0) return "a whole number of at least 0";
-  target = static_cast<std::uint64_t>(value->get());
+std::string take(const Json& value, std::uint64_t& target) {
+  if (!value.is_number_integer() || value.get<std::int64_t>() < 0) return "a whole number of at least 0";
+  target = value.get<std::uint64_t>();
   return {};
 }
 
-std::string take(const toml::node& node, double& target) {
-  // toml++'s value<double>() is empty for whole numbers beyond ±2^53.
-  const auto* whole = node.as_integer();
-  const auto value = whole != nullptr ? static_cast<double>(whole->get()) : node.value<double>();
-  if (!value) return "a number";
-  target = *value;
+std::string take(const Json& value, double& target) {
+  if (!value.is_number()) return "a number";
+  target = value.get<double>();
   return {};
 }
 
-std::string take(const toml::node& node, bool& target) {
-  if (!node.is_boolean()) return "true or false";
-  target = *node.value<bool>();
+std::string take(const Json& value, bool& target) {
+  if (!value.is_boolean()) return "true or false";
+  target = value.get<bool>();
   return {};
 }
 
-std::string take(const toml::node& node, std::string& target) {
-  const auto* value = node.as_string();
-  if (value == nullptr) return "a string";
+std::string take(const Json& value, std::string& target) {
+  if (!value.is_string()) return "a string";
   // It can also be the name of a file, which U+0000 would truncate.
-  if (value->get().find('\0') != std::string::npos) return "a string without the character U+0000";
-  target = value->get();
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.find('\0') != std::string::npos) return "a string without the character U+0000";
+  target = text;
   return {};
 }
 
-std::string take(const toml::node& node, DepthExpression& target) {
-  double number = 0.0;
-  const auto* text = node.as_string();
-  const auto expression = text == nullptr ? std::nullopt : DepthExpression::parse(text->get());
-  const bool is_number = take(node, number).empty();
-  if (!is_number && !expression) {
+std::string take(const Json& value, DepthExpression& target) {
+  const auto expression = value.is_number()   ? DepthExpression(value.get<double>())
+                          : value.is_string() ? DepthExpression::parse(value.get<std::string>())
+                                              : std::nullopt;
+  if (!expression) {
     return "a number, or an expression in L (layers) and l (additions before), as \"2L\" or \"1/sqrt(l+1)\"";
   }
-  target = is_number ? DepthExpression(number) : *expression;
+  target = *expression;
   return {};
 }
 
-std::string toml_line(const toml::node& node) {
-  std::ostringstream text;
-  node.visit([&](const auto& value) { text << value; });
-  std::string line = text.str();
-  std::ranges::replace(line, '\n', ' ');
-  return shortened(line);
+std::string toml_text(const Json& value) {
+  std::vector<std::string> parts;
+  if (value.is_array()) {
+    for (const Json& entry : value) parts.push_back(toml_text(entry));
+    return fmt::format("[{}]", fmt::join(parts, ", "));
+  }
+  if (value.is_object()) {
+    for (const auto& [key, entry] : value.items()) parts.push_back(fmt::format("{} = {}", key, toml_text(entry)));
+    return fmt::format("{{{}}}", fmt::join(parts, ", "));
+  }
+  if (value.is_string()) return json_text(value);
+  if (value.is_number_float() && !std::isfinite(value.get<double>())) return fmt::format("{}", value.get<double>());
+  std::string text = value.dump();
+  if (const std::size_t exponent = text.find("e-0"); exponent != std::string::npos)
+    text.erase(exponent + 2, 1);  // 1e-06
+  return text;
 }
 
-TomlReader::TomlReader(const toml::table* table, std::string name, std::string file, const Choice* choice)
-    : table_(table), name_(std::move(name)), file_(std::move(file)), choice_(choice) {}
+std::string TomlReader::full(std::string_view key) const { return below(name_, key); }
 
-std::string TomlReader::full(std::string_view key) const {
-  return name_.empty() ? std::string(key) : fmt::format("{}.{}", name_, key);
+std::string TomlReader::where(std::string_view key) const {
+  std::string path = below(path_, key);
+  while (!tree_.origins.contains(path)) path.resize(path.find('.') == std::string::npos ? 0 : path.rfind('.'));
+  const std::size_t line = tree_.origins.at(path).line;
+  return line > 0 ? fmt::format("{}:{}: ", shortened(tree_.file), line) : "";
 }
 
-std::string TomlReader::where(const toml::node& node) const {
-  const auto line = node.source().begin.line;
-  return line > 0 && node.source().path ? fmt::format("{}:{}: ", shortened(file_), line) : "";
+void TomlReader::fail(std::string_view key, const std::string& expected) const {
+  const std::string found =
+      table_->contains(key) ? fmt::format(" = {}", shortened(toml_text(table_->at(key)))) : " is missing";
+  throw ConfigError(fmt::format("{}{}{}: expected {}", where(key), full(key), found, expected));
 }
 
-void TomlReader::fail(std::string_view key, const toml::node& found, const std::string& expected) const {
-  throw ConfigError(fmt::format("{}{} = {}: expected {}", where(found), full(key), toml_line(found), expected));
-}
-
-const toml::node* TomlReader::node_at(std::string_view key) const {
-  const toml::node* node = table_ == nullptr ? nullptr : table_->get(key);
-  if (node == nullptr || choice_ == nullptr || !node->is_array()) return node;
-  const auto chosen = choice_->find(full(key));
-  return chosen == choice_->end() ? node : node->as_array()->get(chosen->second);
-}
-
-const toml::node* TomlReader::find(std::string_view key) {
+const Json* TomlReader::find(std::string_view key) {
   known_.emplace(key);
-  return node_at(key);
+  return table_ != nullptr && table_->contains(key) ? &table_->at(key) : nullptr;
 }
 
 void TomlReader::resolve_path(std::string_view key, std::string& path) const {
-  const toml::node* node = node_at(key);
-  if (node == nullptr || !node->source().path || !std::filesystem::path(path).is_relative()) return;
-  path = (std::filesystem::path(file_).parent_path() / path).lexically_normal().string();
+  const bool is_given = table_ != nullptr && table_->contains(key);
+  if (!is_given || where(key).empty() || !std::filesystem::path(path).is_relative()) return;
+  path = (std::filesystem::path(tree_.file).parent_path() / path).lexically_normal().string();
 }
 
 std::size_t TomlReader::index_in(std::string_view key, const std::string& word,
                                  const std::vector<std::string>& names) const {
   const auto it = std::ranges::find(names, word);
   if (it != names.end()) return static_cast<std::size_t>(it - names.begin());
-  throw ConfigError(fmt::format("{}{} = \"{}\": expected one of {}; nearest is \"{}\"", where(*node_at(key)), full(key),
+  throw ConfigError(fmt::format("{}{} = \"{}\": expected one of {}; nearest is \"{}\"", where(key), full(key),
                                 shortened(word), fmt::join(names, ", "), nearest(word, names)));
 }
 
 TomlReader TomlReader::table(std::string_view path) {
   const std::size_t dot = path.find('.');
   const std::string_view key = path.substr(0, dot);
-  const toml::node* node = find(key);
-  if (node != nullptr && !node->is_table()) fail(key, *node, "a table");
-  TomlReader reader{node == nullptr ? nullptr : node->as_table(), full(key), file_, choice_};
+  const Json* value = find(key);
+  if (value != nullptr && !value->is_object()) fail(key, "a table");
+  TomlReader reader{tree_, value, full(key), below(path_, key)};
   return dot == std::string_view::npos ? reader : reader.table(path.substr(dot + 1));
+}
+
+std::vector<TomlReader> TomlReader::tables(std::string_view key, const std::string& expected) {
+  std::vector<TomlReader> all;
+  const Json* list = find(key);
+  if (list == nullptr) return all;
+  const bool has_tables = list->is_array() && !list->empty();
+  if (!has_tables || !std::ranges::all_of(*list, [](const Json& entry) { return entry.is_object(); })) {
+    fail(key, expected);
+  }
+  for (const Json& entry : *list) {
+    all.push_back({tree_, &entry, full(key), below(below(path_, key), std::to_string(all.size()))});
+  }
+  return all;
 }
 
 void TomlReader::finish() const {
   if (table_ == nullptr) return;
-  for (const auto& [key, node] : *table_) {
-    if (known_.contains(key.str())) continue;
+  for (const auto& [key, value] : table_->items()) {
+    if (known_.contains(key)) continue;
     const std::vector<std::string> all(known_.begin(), known_.end());
     throw ConfigError(
-        fmt::format("{}unknown key {}: expected one of the keys that `periscope list` shows; nearest is {}",
-                    where(node), shortened(full(key.str())), full(nearest(key.str(), all))));
+        fmt::format("{}unknown key {}: expected one of the keys that `periscope list` shows; nearest is {}", where(key),
+                    shortened(full(key)), full(nearest(key, all))));
   }
 }
 
-std::shared_ptr<const Tree> read_tree(const std::string& file, const std::vector<std::string>& settings) {
-  return parsed(file, file.empty() ? "" : read_text(file), settings);
-}
-
-std::shared_ptr<const Tree> overridden_tree(const Tree& tree, const std::vector<std::string>& theory_settings) {
-  const std::shared_ptr<Tree> overridden = parsed(tree.file, tree.text, tree.settings);
-  for (const std::string& setting : theory_settings) apply_setting(overridden->values, setting, "--theory-set");
-  return overridden;
+Tree read_tree(const std::string& file, const std::vector<std::string>& settings) {
+  Tree tree{.file = file};
+  try {
+    if (!file.empty()) tree.values = value_of(toml::parse(read_text(file), file), "", tree.origins);
+  } catch (const toml::parse_error& error) {
+    throw ConfigError(
+        fmt::format("{}:{}: not TOML: {}", shortened(file), error.source().begin.line, shortened(error.description())));
+  }
+  for (const std::string& setting : settings) tree.set(setting, "--set");
+  return tree;
 }
 
 std::string key_of_setting(const std::string& setting, std::string_view flag) {
@@ -238,32 +295,6 @@ std::string key_of_setting(const std::string& setting, std::string_view flag) {
   const auto parts = std::ranges::count(key, '.') + 1;
   require(parts <= most_key_parts, fmt::format("the key has {} parts, expected at most {}", parts, most_key_parts));
   return key;
-}
-
-void apply_setting(toml::table& table, const std::string& setting, std::string_view flag) {
-  const std::string dotted = key_of_setting(setting, flag);
-  const std::string value = setting.substr(dotted.size() + 1);
-  toml::table parsed;
-  std::string problem = "found more than one value";
-  try {
-    if (line_with_deep_keys(value) == 0) parsed = toml::parse("value = " + value);
-  } catch (const toml::parse_error& error) {
-    parsed.clear();
-    problem = shortened(error.description());
-  }
-  if (parsed.size() != 1) {
-    const std::size_t begin = value.find_first_not_of(" \t");
-    if (begin != std::string::npos && (value[begin] == '[' || value[begin] == '{')) {
-      throw ConfigError(
-          fmt::format("{} {}: not TOML: {}; expected brackets that close, and quotes around each text, or around all "
-                      "of a text that begins with a bracket",
-                      flag, shortened(setting), problem));
-    }
-    parsed = toml::table{{"value", value}};
-  }
-  set_value(table, dotted, *parsed.get("value"), [&](const std::string& key) {
-    throw ConfigError(fmt::format("{} {}: {} is not a table", flag, shortened(setting), key));
-  });
 }
 
 }  // namespace periscope::config

@@ -1,10 +1,9 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 #include <functional>
 #include <map>
-#include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,84 +15,88 @@
 
 namespace periscope::config {
 
-/// The values of a configuration by path: those of a file, overridden by settings "a.b=value". A value knows its line
-/// in the file; copies of toml++'s nodes do not, so a tree is shared, not copied.
-struct Tree {
-  std::string file;  ///< "" for none
-  std::string text;  ///< of the file
-  std::vector<std::string> settings;
-  toml::table values;
-};
+using Json = nlohmann::ordered_json;
 
-/// Reads the file and applies `settings` (--set). Throws ConfigError.
-std::shared_ptr<const Tree> read_tree(const std::string& file, const std::vector<std::string>& settings = {});
-/// Returns `tree` with `theory_settings` (--theory-set) applied. Throws ConfigError.
-std::shared_ptr<const Tree> overridden_tree(const Tree& tree, const std::vector<std::string>& theory_settings);
+/// Where a value comes from: a place in the file, or the n-th setting. The file's values come first.
+struct Origin {
+  std::size_t setting = 0;  ///< 1 for the first; 0: the file
+  std::size_t line = 0, column = 0;
+
+  auto operator<=>(const Origin&) const = default;
+};
 
 /// Returns the key of "a.b=value". Throws ConfigError for text that is not a setting. `flag` is for messages.
 std::string key_of_setting(const std::string& setting, std::string_view flag);
 
-/// Applies "a.b=value" to `table`; the value is TOML if it parses, else a string. `flag` is for messages. Throws
-/// ConfigError for a value that begins with a bracket and is not TOML.
-void apply_setting(toml::table& table, const std::string& setting, std::string_view flag);
+/// The values of a configuration by path, "model.qk_norm" or "model.layer_placement.0.layers".
+struct Tree {
+  std::string file = {};  ///< "" for none
+  Json values = Json::object();
+  std::map<std::string, Origin> origins = {{"", {}}};  ///< without one: as of its table
+  std::size_t settings = 0;                            ///< number of settings applied
 
-/// A value as TOML, on one line.
-std::string toml_line(const toml::node& node);
+  /// Returns the value of a key; null if absent.
+  [[nodiscard]] const Json* find(std::string key) const;
+  /// Applies "a.b=value"; the value is TOML if it parses, else a string. Below a list of tables every entry gets it.
+  /// `flag` is for messages. Throws ConfigError for a value that begins with a bracket and is not TOML.
+  void set(const std::string& setting, std::string_view flag);
+};
 
-/// The entry chosen from the list of each key, "model.norm".
-using Choice = std::map<std::string, std::size_t, std::less<>>;
+/// Reads the file and applies `settings` (--set). Throws ConfigError.
+Tree read_tree(const std::string& file, const std::vector<std::string>& settings = {});
+
+/// Returns a value as TOML on one line: "1e-6", "[0.0, 1.0]", "\"peri\"", "{A = true}".
+std::string toml_text(const Json& value);
 
 /// Reads a value into `target`. Returns "", or what was expected instead.
-std::string take(const toml::node& node, int& target);
-std::string take(const toml::node& node, std::uint64_t& target);
-std::string take(const toml::node& node, double& target);
-std::string take(const toml::node& node, bool& target);
-std::string take(const toml::node& node, std::string& target);
-std::string take(const toml::node& node, DepthExpression& target);
+std::string take(const Json& value, int& target);
+std::string take(const Json& value, std::uint64_t& target);
+std::string take(const Json& value, double& target);
+std::string take(const Json& value, bool& target);
+std::string take(const Json& value, std::string& target);
+std::string take(const Json& value, DepthExpression& target);
 template <class T>
-std::string take(const toml::node& node, std::optional<T>& target) {
-  return take(node, target.emplace());
+std::string take(const Json& value, std::optional<T>& target) {
+  return take(value, target.emplace());
 }
 template <class T>
-std::string take(const toml::node& node, std::vector<T>& target) {
+std::string take(const Json& value, std::vector<T>& target) {
   constexpr bool words = std::is_same_v<T, std::string>;
   const std::string expected = fmt::format("a list of {}", words ? "strings without the character U+0000"
                                                            : std::is_same_v<T, int> ? "whole numbers"
                                                                                     : "numbers");
-  const toml::array* list = node.as_array();
-  if (list == nullptr || (list->empty() && !words)) return expected;
+  if (!value.is_array() || (value.empty() && !words)) return expected;
   target.clear();
-  for (const toml::node& entry : *list) {
+  for (const Json& entry : value) {
     if (!take(entry, target.emplace_back()).empty()) return expected;
   }
   return {};
 }
 
-/// Reads one TOML table strictly: finish() rejects every key that was not asked for. Errors are one line: place, key,
-/// found value, expected value.
+/// Reads one table strictly: finish() rejects every key that was not asked for. Errors are one line: place, key, found
+/// value, expected value.
 class TomlReader {
  public:
-  /// Reads the root of `tree`, which outlives this, as does `choice`.
-  explicit TomlReader(const Tree& tree, const Choice* choice = nullptr)
-      : TomlReader(&tree.values, "", tree.file, choice) {}
-  /// `name` prefixes the keys ("model"); `file` is for messages. A null table is an empty one.
-  TomlReader(const toml::table* table, std::string name, std::string file, const Choice* choice = nullptr);
+  /// Reads the root of `tree`, which outlives this.
+  explicit TomlReader(const Tree& tree) : TomlReader(tree, &tree.values, "", "") {}
 
   /// Reads a key and returns true; leaves `target` unchanged if the key is absent.
   template <class T>
   bool read(std::string_view key, T& target) {
-    const toml::node* node = find(key);
-    if (node == nullptr) return false;
-    if (const std::string expected = take(*node, target); !expected.empty()) fail(key, *node, expected);
+    const Json* value = find(key);
+    if (value == nullptr) return false;
+    if (const std::string expected = take(*value, target); !expected.empty()) fail(key, expected);
     return true;
   }
   /// Resolves a relative path at `key`, if it comes from the file, against the file's folder.
   void resolve_path(std::string_view key, std::string& path) const;
 
-  /// Returns the node, for keys that take several forms; null if absent.
-  const toml::node* find(std::string_view key);
+  /// Returns the value, for keys that take several forms; null if absent.
+  const Json* find(std::string_view key);
   /// Returns a reader of a sub-table, "model" or "agreement.power_limit", which is empty if absent.
   TomlReader table(std::string_view path);
+  /// Returns readers of the tables of a list, which may be absent. Throws ConfigError for any other value.
+  std::vector<TomlReader> tables(std::string_view key, const std::string& expected);
 
   /// Rejects unknown keys, naming the nearest known one.
   void finish() const;
@@ -106,23 +109,27 @@ class TomlReader {
     for (const auto& row : rows) names.emplace_back(std::invoke(name, row));
     return index_in(key, word, names);
   }
-  /// Throws ConfigError: "FILE:LINE: name.key = FOUND: expected EXPECTED".
-  [[noreturn]] void fail(std::string_view key, const toml::node& found, const std::string& expected) const;
+  /// Throws ConfigError: "FILE:LINE: name.key = FOUND: expected EXPECTED", or "name.key is missing: …".
+  [[noreturn]] void fail(std::string_view key, const std::string& expected) const;
 
   /// The table's name, "model.placement".
   [[nodiscard]] const std::string& name() const { return name_; }
+  /// Returns the table; null if absent.
+  [[nodiscard]] const Json* values() const { return table_; }
 
  private:
+  /// `name` prefixes the keys in messages, `path` in the tree; they differ in lists. A null table is an empty one.
+  TomlReader(const Tree& tree, const Json* table, std::string name, std::string path)
+      : tree_(tree), table_(table), name_(std::move(name)), path_(std::move(path)) {}
   [[nodiscard]] std::size_t index_in(std::string_view key, const std::string& word,
                                      const std::vector<std::string>& names) const;
-  [[nodiscard]] const toml::node* node_at(std::string_view key) const;
-  [[nodiscard]] std::string where(const toml::node& node) const;
+  [[nodiscard]] std::string where(std::string_view key) const;
   [[nodiscard]] std::string full(std::string_view key) const;
 
-  const toml::table* table_;
+  const Tree& tree_;
+  const Json* table_;
   std::string name_;
-  std::string file_;
-  const Choice* choice_;
+  std::string path_;
   std::set<std::string, std::less<>> known_;
 };
 

@@ -10,6 +10,7 @@
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/toml_reader.h"
 #include "sim/base/error.h"
+#include "sim/base/mapped.h"
 #include "sim/base/printable.h"
 
 namespace periscope::config {
@@ -18,112 +19,85 @@ namespace {
 constexpr double most_combinations = 1000;
 
 /// A value as people write it: a bare word, a named placement's name, or TOML.
-std::string value_text(const toml::node& node) {
-  if (const auto* word = node.as_string()) return shortened(word->get());
-  if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());
-  if (const toml::table* table = node.as_table()) {
-    if (const auto* name = table->get_as<std::string>("name")) return shortened(name->get());
-  }
-  return toml_line(node);
+std::string value_text(const Json& value) {
+  const Json& shown = value.is_object() && value.contains("name") ? value["name"] : value;
+  if (shown.is_string()) return shortened(shown.get<std::string>());
+  return shown.is_number_float() ? fmt::format("{}", shown.get<double>()) : shortened(toml_text(shown));
 }
 
-/// Returns the keys that have lists, in their order.
+/// Returns the keys that have lists, in the order of their origins.
 std::vector<ListedKey> listed_keys(const Tree& tree) {
   std::vector<ListedKey> all;
   for (const char* section : {"model", "init", "input"}) {
-    const toml::table* keys = tree.values.get_as<toml::table>(section);
-    if (keys == nullptr) continue;
-    for (const auto& [key, node] : *keys) {
-      const std::string name = fmt::format("{}.{}", section, key.str());
-      const toml::array* list = node.as_array();
-      if (list == nullptr || name == "input.kind" || name == "model.layer_placement") continue;
-      if (list->empty()) TomlReader(keys, section, tree.file).fail(key.str(), node, "at least one value");
-      const toml::source_position& at = node.source().begin;
-      ListedKey& listed = all.emplace_back(ListedKey{.name = name, .texts = {}, .order = {0, at.line, at.column}});
-      for (const toml::node& value : *list) listed.texts.push_back(value_text(value));
-      for (std::size_t i = 0; i < tree.settings.size(); ++i) {
-        if (key_of_setting(tree.settings[i], "--set") == name) listed.order = {i + 1, 0, 0};
-      }
+    TomlReader reader = TomlReader(tree).table(section);
+    if (reader.values() == nullptr) continue;
+    for (const auto& [key, value] : reader.values()->items()) {
+      ListedKey listed{.section = section, .key = key, .texts = {}, .origin = {}};
+      const std::string name = listed.name();
+      if (!value.is_array() || name == "input.kind" || name == "model.layer_placement") continue;
+      if (value.empty()) reader.fail(key, "at least one value");
+      for (const Json& entry : value) listed.texts.push_back(value_text(entry));
+      listed.origin = tree.origins.at(name);
+      all.push_back(std::move(listed));
     }
   }
-  std::ranges::sort(all, {}, &ListedKey::order);
+  std::ranges::sort(all, {}, &ListedKey::origin);
   return all;
 }
 
 }  // namespace
 
 Lists::Lists(const Tree& tree) : keys_(listed_keys(tree)) {
+  std::erase_if(keys_, [](const ListedKey& key) { return key.texts.size() == 1; });
   double count = 1.0;
   for (const ListedKey& key : keys_) {
-    require_different(key.name, key.texts);
+    require_different(key.name(), key.texts);
     count *= static_cast<double>(key.texts.size());
   }
   if (count > most_combinations) {
     throw ConfigError(
         fmt::format("{}: {:g} combinations: expected at most {:g} stacks", names(), count, most_combinations));
   }
+  combinations_ = static_cast<std::size_t>(count);
+  std::size_t period = combinations_;
+  for (ListedKey& key : keys_) key.period = period /= key.texts.size();
 }
 
-std::size_t Lists::combinations() const {
-  std::size_t count = 1;
-  for (const ListedKey& key : keys_) count *= key.texts.size();
-  return count;
+const ListedKey* Lists::find(std::string_view name) const {
+  const auto found = std::ranges::find(keys_, name, &ListedKey::name);
+  return found == keys_.end() ? nullptr : &*found;
 }
 
-bool Lists::varies(std::string_view name) const {
-  return std::ranges::any_of(keys_, [&](const ListedKey& k) { return k.name == name && k.varies(); });
-}
+std::string Lists::names() const { return fmt::format("{}", fmt::join(mapped(keys_, &ListedKey::name), ", ")); }
 
-bool Lists::vary_more_than_placement() const {
-  return std::ranges::any_of(keys_, [](const ListedKey& k) { return k.name != "model.placement" && k.varies(); });
-}
-
-std::string Lists::names() const {
-  std::vector<std::string> all;
-  for (const ListedKey& key : keys_) {
-    if (key.varies()) all.push_back(key.name);
-  }
-  return fmt::format("{}", fmt::join(all, ", "));
-}
-
-Choice Lists::choice(std::size_t i) const {
-  Choice choice;
-  for (std::size_t k = keys_.size(); k-- > 0;) {
-    choice[keys_[k].name] = i % keys_[k].texts.size();
-    i /= keys_[k].texts.size();
-  }
-  return choice;
-}
-
-Choice Lists::choice(std::size_t i, const Tree& overridden) const {
-  const Choice measured = choice(i);
-  Choice choice;
-  for (const ListedKey& key : listed_keys(overridden)) {
-    const auto known = std::ranges::find(keys_, key.name, &ListedKey::name);
-    const std::size_t count = known == keys_.end() ? 1 : known->texts.size();
+Tree Lists::combination(std::size_t i, Tree tree) const {
+  for (const ListedKey& key : listed_keys(tree)) {
+    const ListedKey* measured = find(key.name());
+    const std::size_t count = measured == nullptr ? 1 : measured->texts.size();
     const std::size_t values = key.texts.size();
     if (values != 1 && values != count) {
-      throw ConfigError(fmt::format("--theory-set {}: {} values, expected one{}", key.name, values,
+      throw ConfigError(fmt::format("--theory-set {}: {} values, expected one{}", key.name(), values,
                                     count > 1 ? fmt::format(", or {} as measured", count) : ", as measured"));
     }
-    choice[key.name] = values == 1 ? 0 : measured.at(key.name);
+    Json& list = tree.values[key.section][key.key];
+    list = Json(list[values == 1 ? 0 : measured->entry(i)]);
   }
-  return choice;
+  return tree;
 }
 
 std::string Lists::label(std::size_t i, const StackSpec& spec) const {
+  const bool recipes_vary = find("model.recipe") != nullptr, placements_vary = find("model.placement") != nullptr;
+  if (placements_vary && keys_.size() == 1) return {};
   std::vector<std::string> parts;
-  if (varies("model.recipe")) parts.push_back(spec.recipe);
-  if (!varies("model.recipe") || varies("model.placement")) {
+  if (recipes_vary) parts.push_back(spec.recipe);
+  if (!recipes_vary || placements_vary) {
     StackSpec plain;
     plain.model.placement = spec.model.placement;
     parts.push_back(placement_label(plain));
   }
-  const Choice chosen = choice(i);
   for (const ListedKey& key : keys_) {
-    const bool is_named = key.name == "model.placement" || key.name == "model.recipe";
-    if (is_named || !key.varies()) continue;
-    parts.push_back(fmt::format("{} {}", key.name.substr(key.name.find('.') + 1), key.texts[chosen.at(key.name)]));
+    if (key.name() == "model.placement" || key.name() == "model.recipe") continue;
+    parts.push_back(fmt::format("{} {}", key.key, key.texts[key.entry(i)]));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }

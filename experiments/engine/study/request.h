@@ -52,7 +52,7 @@ struct Request {
   [[nodiscard]] Own load(const Section<Own>& section, Matrices matrices = Matrices::dense) const {
     Own own;
     static_cast<config::Config&>(own) = load(matrices);
-    config::read_section(config::TomlReader(*own.tree), section, own);
+    config::read_section(config::TomlReader(own.tree), section, own);
     return own;
   }
 };

@@ -26,26 +26,26 @@ void require_one_corpus(const TrainConfig& config) {
 /// Throws ConfigError for an input.kind that is not "tokens". To be called before the configuration is loaded, which
 /// expects of other kinds what training has no use for.
 void require_token_input(const config::Tree& tree) {
-  const toml::node* kind = tree.values.at_path("input.kind").node();
-  if (kind != nullptr && kind->is_array() && kind->as_array()->size() == 1) kind = kind->as_array()->get(0);
-  if (kind == nullptr || kind->value<std::string>() == "tokens") return;
+  const config::Json* kind = tree.find("input.kind");
+  if (kind != nullptr && kind->is_array() && kind->size() == 1) kind = &kind->front();
+  if (kind == nullptr || *kind == "tokens") return;
   if (!kind->is_string() && !kind->is_array()) return;  // no kind at all, which the configuration's reader says
   throw ConfigError(
       fmt::format("input.kind = {}: expected tokens, as training reads the text that train.corpus or --corpus names",
-                  config::toml_line(*kind)));
+                  config::toml_text(*kind)));
 }
 
 }  // namespace
 
 TrainConfig train_config(const study::Request& request, const std::string& corpus) {
-  require_token_input(*config::read_tree(request.file, request.all_settings()));
+  require_token_input(config::read_tree(request.file, request.all_settings()));
   TrainConfig config;
   static_cast<config::Config&>(config) = request.load();
-  config::read_section(config::TomlReader(*config.tree), train_section, config.train);
+  config::read_section(config::TomlReader(config.tree), train_section, config.train);
   if (!corpus.empty()) {
     config.train.corpus = corpus;
   } else if (config.train.corpus != synthetic_corpus) {
-    config::TomlReader(*config.tree).table("train").resolve_path("corpus", config.train.corpus);
+    config::TomlReader(config.tree).table("train").resolve_path("corpus", config.train.corpus);
   }
   validate(config.train);
   require_one_corpus(config);

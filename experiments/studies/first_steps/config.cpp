@@ -32,17 +32,17 @@ constexpr Default default_sizes[] = {{"model.layers", "4"}, {"model.width", "384
 
 /// Adds the defaults of keys that are not set. If train.lr is a list, returns it and sets train.lr to its first rate.
 std::vector<double> set_defaults(study::Request& request) {
-  const std::shared_ptr<const config::Tree> tree = config::read_tree(request.file, request.all_settings());
+  const config::Tree tree = config::read_tree(request.file, request.all_settings());
   for (const auto& [key, value] : defaults) {
-    if (!tree->values.at_path(key)) request.entries.push_back(fmt::format("{}={}", key, value));
+    if (tree.find(std::string(key)) == nullptr) request.entries.push_back(fmt::format("{}={}", key, value));
   }
-  const toml::table* model = tree->values.get_as<toml::table>("model");
+  const config::Json* model = tree.find("model");
   if (model == nullptr || model->size() == (model->contains("placement") ? 1 : 0)) {
     for (const auto& [key, value] : default_sizes) request.entries.push_back(fmt::format("{}={}", key, value));
   }
-  if (!tree->values.at_path("train.lr").is_array()) return {};
+  if (const config::Json* rate = tree.find("train.lr"); rate == nullptr || !rate->is_array()) return {};
   std::vector<double> rates;
-  config::TomlReader(*tree).table("train").read("lr", rates);
+  config::TomlReader(tree).table("train").read("lr", rates);
   std::vector<std::string> words;
   for (const double rate : rates) words.push_back(fmt::format("{}", rate));
   config::require_different("train.lr", words);
@@ -93,8 +93,8 @@ FirstStepsConfig load(study::Request request, const std::string& corpus) {
                     "tokens below that",
                     told.model.vocab, config.base.model.vocab));
   }
-  if (!config.was_given("run.seeds") && !request.seeds) config.run.seeds = config::RunOptions().seeds;
-  config::read_section(config::TomlReader(*config.tree), first_steps_section, config);
+  if (!config.was_given("run.seeds") && !request.run.contains("seeds")) config.run.seeds = config::RunOptions().seeds;
+  config::read_section(config::TomlReader(config.tree), first_steps_section, config);
   if (!config.train.frozen.empty()) {
     throw ConfigError("train.frozen: expected none, as the first steps are predicted of all weights");
   }

@@ -11,35 +11,19 @@
 namespace periscope::power {
 namespace {
 
-/// Calls `read` with every table of the list [[key]].
-template <class Read>
-void each_table(config::TomlReader& root, std::string_view key, const std::string& file, const Read& read) {
-  const toml::node* node = root.find(key);
-  if (node == nullptr) return;
-  const toml::array* list = node->as_array();
-  if (list == nullptr || !list->is_homogeneous(toml::node_type::table)) {
-    root.fail(key, *node, fmt::format("tables, as in [[{}]]", key));
-  }
-  for (const toml::node& item : *list) {
-    config::TomlReader reader(item.as_table(), std::string(key), file);
-    read(reader);
-    reader.finish();
-  }
-}
-
-void require(config::TomlReader& reader, std::string_view key, std::string& target, const std::string& file) {
-  if (!reader.read(key, target)) throw ConfigError(fmt::format("{}: a table without the key \"{}\"", file, key));
+void require(config::TomlReader& reader, std::string_view key, std::string& target) {
+  if (!reader.read(key, target)) reader.fail(key, "a string");
 }
 
 /// Reads a list without its configurations.
 PowerList read_power_list(const std::string& file) {
-  const std::shared_ptr<const config::Tree> tree = config::read_tree(file);
+  const config::Tree tree = config::read_tree(file);
   PowerList list{.file = file, .configs = {}, .theories = {}};
-  config::TomlReader root(*tree);
-  each_table(root, "config", file, [&](config::TomlReader& reader) {
+  config::TomlReader root(tree);
+  for (config::TomlReader& reader : root.tables("config", "tables, as in [[config]]")) {
     PowerConfig config;
-    require(reader, "name", config.name, file);
-    require(reader, "file", config.file, file);
+    require(reader, "name", config.name);
+    require(reader, "file", config.file);
     config.file = (std::filesystem::path(file).parent_path() / config.file).lexically_normal().string();
     reader.read("set", config.settings);
     reader.read("ladder", config.ladder);
@@ -48,12 +32,13 @@ PowerList read_power_list(const std::string& file) {
       throw ConfigError(
           fmt::format("{}: two [[config]] are named \"{}\": expected different names", file, config.name));
     }
+    reader.finish();
     list.configs.push_back(config);
-  });
-  each_table(root, "theory", file, [&](config::TomlReader& reader) {
+  }
+  for (config::TomlReader& reader : root.tables("theory", "tables, as in [[theory]]")) {
     WrongTheory theory;
-    require(reader, "name", theory.name, file);
-    require(reader, "config", theory.config, file);
+    require(reader, "name", theory.name);
+    require(reader, "config", theory.config);
     reader.read("set", theory.settings);
     reader.read("placements", theory.placements);
     reader.read("inputs", theory.inputs);
@@ -71,8 +56,9 @@ PowerList read_power_list(const std::string& file) {
           fmt::format("{}: theory \"{}\" of config \"{}\": expected a name that is used once, and not \"true\"", file,
                       theory.name, theory.config));
     }
+    reader.finish();
     list.theories.push_back(theory);
-  });
+  }
   root.finish();
   if (list.configs.empty()) throw ConfigError(fmt::format("{}: no [[config]]: expected at least one", file));
   return list;
