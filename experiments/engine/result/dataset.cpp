@@ -3,19 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <stdexcept>
 
-#include "sim/base/enumerators.h"
-
 namespace periscope::dataset {
-
-std::string_view name_of(Type type) {
-  constexpr std::array<std::string_view, 4> names{"real", "integer", "boolean", "text"};
-  static_assert(are_names_of<Type>(names) && std::variant_size_v<Values> == names.size());
-  return names[static_cast<std::size_t>(type)];
-}
 
 double number_at(const Values& values, std::size_t i) {
   if (is_missing(values, i)) return missing<double>();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -10,11 +11,15 @@
 #include <variant>
 #include <vector>
 
+#include "sim/base/enumerators.h"
+
 namespace periscope::dataset {
 
-/// The type of a column's values.
+/// The type of a column's values, and its name in xarray.
 enum class Type { real, integer, boolean, text };
-std::string_view name_of(Type type);
+inline constexpr std::array<std::string_view, 4> type_names{"float64", "int64", "bool", "str"};
+static_assert(are_names_of<Type>(type_names));
+[[nodiscard]] constexpr std::string_view name_of(Type type) { return type_names[static_cast<std::size_t>(type)]; }
 
 /// The values of a column, alternatives in the order of Type. A missing value is NaN, one of these, or "".
 using Values =

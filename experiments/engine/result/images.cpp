@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "experiments/engine/settings/json_text.h"
@@ -12,8 +11,6 @@ namespace periscope::dataset {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr std::array<std::string_view, 4> dtypes{"float64", "int64", "bool", "str"};  // in the order of Type
 
 Json value_at(const Values& values, std::size_t i) {
   if (const auto* words = std::get_if<std::vector<std::string>>(&values)) return (*words)[i];
@@ -44,7 +41,7 @@ Json variable(const Dataset& data, const Column& column) {
   std::size_t next = 0;
   return {{"dims", column.dimensions},
           {"attrs", std::move(attributes)},
-          {"dtype", dtypes[static_cast<std::size_t>(column.type())]},
+          {"dtype", name_of(column.type())},
           {"data", nested(data, column, 0, next)}};
 }
 

@@ -7,20 +7,6 @@
 #include <stdexcept>
 
 namespace periscope::dataset {
-namespace {
-
-/// `size` missing values of a type.
-Values missing_values(Type type, std::size_t size) {
-  switch (type) {
-    case Type::real: return std::vector(size, missing<double>());
-    case Type::integer: return std::vector(size, missing_integer);
-    case Type::boolean: return std::vector(size, missing_boolean);
-    case Type::text: break;
-  }
-  return std::vector<std::string>(size);
-}
-
-}  // namespace
 
 std::vector<std::string> ColumnSpec::axes() const { return words_of(dimensions); }
 
@@ -98,9 +84,9 @@ std::vector<std::size_t> Builder::lengths() const {
     }
     if (open.size() == 1) lengths[open.front()] = std::max(lengths[open.front()], size_of(entry.values));
   }
-  std::ranges::transform(of_coordinates, of_values, of_values.begin(), [](std::size_t coordinate, std::size_t values) {
-    return coordinate > 0 ? coordinate : values;
-  });
+  for (std::size_t d = 0; d < of_values.size(); ++d) {
+    if (of_coordinates[d] > 0) of_values[d] = of_coordinates[d];
+  }
   return of_values;
 }
 
@@ -140,7 +126,9 @@ Dataset Builder::finish() const {
     for (const std::size_t axis : schema_->axes_of(i)) size *= length[axis];
     if (size == 0) continue;
     const ColumnSpec& spec = schema_->columns()[i];
-    Values values = missing_values(spec.type, size);
+    Values values =
+        std::visit([size]<class T>(const std::vector<T>&) -> Values { return std::vector<T>(size, missing<T>()); },
+                   by_column[i].front()->values);
     for (const Entry* entry : by_column[i]) fill(values, *entry, length);
     data.columns.push_back({spec.name, spec.axes(), std::move(values), spec.units, spec.meaning, spec.label});
   }

@@ -135,12 +135,9 @@ class Builder {
   }
   /// Puts the coordinate first, first + 1, …
   void count(std::string_view dimension, std::size_t length, std::int64_t first = 0);
-  /// The result has this column even if nothing is put there.
-  void mention(std::string_view column) { entries_.push_back({schema_->index_of(column), {}, {}}); }
-
-  /// The columns in which anything was put, in their declared order. A dimension is as long as its coordinate, or else
-  /// as what was put along it; one that only its coordinate uses is left out. Throws std::logic_error for more values
-  /// than there is room.
+  /// The columns in which anything was put, if only an empty list, in their declared order. A dimension is as long as
+  /// its coordinate, or else as what was put along it; one that only its coordinate uses is left out. Throws
+  /// std::logic_error for more values than there is room.
   [[nodiscard]] Dataset finish() const;
 
  private:

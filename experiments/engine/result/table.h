@@ -36,22 +36,14 @@ class Table {
   /// A column that the result may lack: `value(s)` is a std::optional, and nothing is put if it is empty.
   template <class F>
   Table& column_if_any(ColumnSpec spec, F value) {
-    spec.type = type_of<typename std::remove_cvref_t<std::invoke_result_t<F, const S&>>::value_type>();
-    return family({spec}, [name = spec.name, value = std::move(value)](const S& s, const Row& row) {
-      if (const auto& v = std::invoke(value, s)) row.put(name, *v);
-    });
+    using Value = typename std::remove_cvref_t<std::invoke_result_t<F, const S&>>::value_type;
+    return part(Table<Value>().column(std::move(spec), std::identity()), std::move(value));
   }
   /// The values and the standard errors of a Curve, which `read(s)` returns as a std::optional or a pointer; nothing is
   /// put if there is none.
   template <class F>
   Table& curve(const ColumnSpec& values, const ColumnSpec& errors, F read) {
-    return family({values, errors},
-                  [values = values.name, errors = errors.name, read = std::move(read)](const S& s, const Row& row) {
-                    if (const auto& found = std::invoke(read, s)) {
-                      row.put(values, found->value);
-                      row.put(errors, found->standard_error);
-                    }
-                  });
+    return part(Table<Curve>().column(values, &Curve::value).column(errors, &Curve::standard_error), std::move(read));
   }
   /// The columns of `table`, filled from what `pointer(s)`, a pointer or std::optional, points to; not at all if empty.
   template <class T, class F>

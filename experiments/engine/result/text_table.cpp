@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -73,9 +74,7 @@ TextTable::TextTable(const std::vector<std::string>& titles) {
 }
 
 void TextTable::add(std::vector<std::string> cells) {
-  for (std::string& cell : cells) {
-    for (std::size_t at = cell.find("-nan"); at != std::string::npos; at = cell.find("-nan", at)) cell.erase(at, 1);
-  }
+  for (std::string& cell : cells) boost::algorithm::replace_all(cell, "-nan", "nan");
   rows_.push_back({std::move(cells), false});
 }
 
@@ -115,9 +114,8 @@ std::vector<std::string> broken(std::string_view line, std::size_t width, std::o
 
 std::string within_table_width(std::string_view text) {
   std::string all;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
+  for (const std::string& whole : words_of(text, '\n')) {
+    const std::string_view line = whole;
     const std::size_t gap = line.rfind("  ");
     const std::size_t begin = std::min(line.find_first_not_of(' '), table_width / 2);
     std::string_view head = line.substr(0, gap == std::string_view::npos ? 0 : gap + 2);
@@ -131,9 +129,9 @@ std::string within_table_width(std::string_view text) {
     all.append(head);
     all += fmt::format("{}", fmt::join(broken(rest, table_width - printed_width(head), table_width - indent),
                                        "\n" + std::string(indent, ' ')));
-    if (end < text.size()) all += '\n';
-    text.remove_prefix(std::min(end + 1, text.size()));
+    all += '\n';
   }
+  if (!text.empty() && !text.ends_with('\n')) all.pop_back();
   return all;
 }
 
@@ -223,13 +221,9 @@ std::string TextTable::lines(const Part& part, std::size_t indent, std::size_t r
 }
 
 std::string without_colours(std::string_view text) {
-  std::string plain;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\x1b') {
-      i = std::min(text.find('m', i), text.size());
-    } else {
-      plain += text[i];
-    }
+  std::string plain(text);
+  for (std::size_t at = 0; (at = plain.find('\x1b', at)) != std::string::npos;) {
+    plain.erase(at, std::min(plain.find('m', at), plain.size() - 1) + 1 - at);
   }
   return plain;
 }
