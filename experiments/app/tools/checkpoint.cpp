@@ -72,8 +72,7 @@ void write_random_checkpoint(const config::Config& config, const Family& family,
 
 /// Loads the configuration, with the family's recipe unless it names another.
 config::Config load_for_family(study::Request request, const std::string& family) {
-  const auto given = config::read_tree(request.file, request.all_settings());
-  if (!given->values.at_path("model.recipe"))
+  if (config::read_tree(request.file, request.all_settings()).find("model.recipe") == nullptr)
     request.settings.insert(request.settings.begin(), "model.recipe=" + family);
   request.reads_texts = false;  // ids are not written
   return request.load();
