@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <optional>
 #include <type_traits>
 
 #include "experiments/engine/result/text_table.h"
@@ -23,12 +22,8 @@ std::vector<double> slope_to_the_input(std::size_t points) {
 }
 
 /// Post-LN: G10. "About uniform over layers" is what G9 says of Pre-LN and G7 of Peri-LN.
-std::optional<judge::Claim> claim_of(std::string_view placement) {
-  if (placement == "post") return judge::Claim{.id = "G10", .claimed = claimed_attenuation_rate()};
-  if (placement == "pre") return judge::Claim{.id = "G9", .claimed = 0.0};
-  if (placement == "peri") return judge::Claim{.id = "G7", .claimed = 0.0};
-  return std::nullopt;
-}
+const std::map<std::string_view, judge::Claim> claims{
+    {"post", {.id = "G10", .claimed = claimed_attenuation_rate()}}, {"pre", {.id = "G9"}}, {"peri", {.id = "G7"}}};
 
 /// Adds a log norm that was measured at every layer, and its slope per layer; without a prediction the measured rate.
 template <class Place>
@@ -38,17 +33,15 @@ void add_slope(const config::Config& config, const theory::Prediction& predictio
   const judge::SeedRows& rows = c.rows.at("log_" + name);
   const std::vector<double> weights = slope_to_the_input(rows.rows().front().size());
   judge::Test rate{.measured = rows.sum(weights), .predicted = no_number, .seeds = rows.seeds()};
-  std::optional<judge::Claim> claim = claim_of(c.spec.model.placement.name);
   std::vector<judge::Test> points;
   if (c.refusal.empty()) {
     points = every(stride, log_norms(config, c.spec, prediction, place));
     // T22: half of the rate that G10 claims, so that it and none at all cannot both pass.
     rate = sum_of_logs(rows, points, weights, -0.5 * claimed_attenuation_rate());
-    if (claim) claim->test = judge::test_of_claim(rate, claim->claimed);
   }
   c.compare("log_" + name, points);
   c.tests[name + "_rate"] = {rate};
-  if (claim) c.claims[name + "_claim"] = *claim;
+  c.add_claim(name + "_claim", claims, rate);
 }
 
 Case measure_rates(const Work& work, const StackSpec& spec, const StackSpec& overridden) {

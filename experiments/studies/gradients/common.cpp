@@ -7,7 +7,6 @@
 #include "experiments/engine/judge/stack_tests.h"
 #include "experiments/engine/judge/tolerated_bias.h"
 #include "experiments/engine/run/cached.h"
-#include "experiments/engine/run/parts.h"
 #include "experiments/engine/run/token_ids.h"
 #include "sim/backends.h"
 #include "sim/numerics/allowances.h"
@@ -113,6 +112,15 @@ void Case::compare(const std::string& name, std::vector<judge::Test> points) {
   points.resize(std::max(points.size(), mean.value.size()), {.predicted = no_number});
   for (std::size_t i = 0; i < mean.value.size(); ++i) points[i].measured = judge::entry(mean, i);
   tests[name] = std::move(points);
+}
+
+void Case::add_claim(const std::string& name, const std::map<std::string_view, judge::Claim>& of_placements,
+                     const judge::Test& test, double correction) {
+  const auto found = of_placements.find(spec.model.placement.name);
+  if (found == of_placements.end()) return;
+  judge::Claim& claim = claims[name] = found->second;
+  claim.test = judge::test_of_claim(test, claim.claimed);
+  claim.correction = correction;
 }
 
 judge::Test Case::test(const std::string& name) const {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -45,6 +46,9 @@ struct Case {
 
   /// Makes tests of predicted `points` and the means over seeds of `rows`; either may be fewer.
   void compare(const std::string& name, std::vector<judge::Test> points = {});
+  /// Adds what the literature claims of the stack's placement, if anything, about the measured number of `test`.
+  void add_claim(const std::string& name, const std::map<std::string_view, judge::Claim>& of_placements,
+                 const judge::Test& test, double correction = 0.0);
   /// Returns the test that decides `name`, or one of NaN that was not checked if there is none.
   [[nodiscard]] judge::Test test(const std::string& name) const;
 };

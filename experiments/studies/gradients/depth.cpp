@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/run/token_ids.h"
@@ -25,12 +24,7 @@ StackSpec at_depth(StackSpec spec, int layers) {
   return spec;
 }
 
-/// Returns the claim of G8 about a placement, if it says anything.
-std::optional<judge::Claim> claim_of(const StackSpec& spec) {
-  if (spec.model.placement.name == "post") return judge::Claim{.id = "G8", .claimed = 0.0};
-  if (spec.model.placement.name == "pre") return judge::Claim{.id = "G8", .claimed = -0.5};
-  return std::nullopt;
-}
+const std::map<std::string_view, judge::Claim> claims{{"post", {.id = "G8"}}, {"pre", {.id = "G8", .claimed = -0.5}}};
 
 /// Predicts a depth beyond the measured ones from fewer patterns, as only the trend counts.
 theory::Prediction predict_deep(const Work& work, const StackSpec& spec, const StackSpec& overridden) {
@@ -74,7 +68,6 @@ Case measure_law(const Work& work, const StackSpec& spec, const StackSpec& overr
       law.rows["log_gradient"].append(seed++, log_norms(reading.profile, Weight::down).back());
     });
   }
-  std::optional<judge::Claim> claim = claim_of(spec);
   if (law.refusal.empty()) {
     const std::vector<int> all = theory_layers(config);
     for (std::size_t i = config.layers.size(); i < all.size(); ++i) {
@@ -85,14 +78,11 @@ Case measure_law(const Work& work, const StackSpec& spec, const StackSpec& overr
       add(stack, deep);
     }
     fit_exponents(config, points, law);
-    if (claim) {
-      const judge::Test& late = law.tests["late_exponent"].front();
-      claim->test = judge::test_of_claim(late, claim->claimed);
-      claim->correction = late.predicted.value - law.limit_exponent;
-    }
+  } else {
+    points.clear();  // of the depths before the unsupported one
   }
-  if (claim) law.claims["claim"] = *claim;
-  if (!law.refusal.empty()) points.clear();  // of the depths before the unsupported one
+  const judge::Test late = law.test("late_exponent");
+  law.add_claim("claim", claims, late, late.predicted.value - law.limit_exponent);
   law.compare("log_gradient", points);
   return law;
 }

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "experiments/engine/judge/tolerated_bias.h"
 #include "experiments/engine/judge/stack_tests.h"
+#include "experiments/engine/judge/tolerated_bias.h"
 #include "experiments/engine/result/text_table.h"
 #include "experiments/studies/gradients/common.h"
 
