@@ -11,6 +11,7 @@
 #include "experiments/engine/settings/toml_reader.h"
 #include "experiments/engine/settings/variants.h"
 #include "sim/base/error.h"
+#include "sim/base/mapped.h"
 #include "sim/base/printable.h"
 #include "sim/checkpoint/recipe.h"
 #include "sim/spec/stack_keys.h"
@@ -119,9 +120,7 @@ void read_kinds(TomlReader& reader, std::vector<InputKind>& kinds) {
 }
 
 std::vector<std::string> words_of(const std::vector<InputKind>& kinds) {
-  std::vector<std::string> words;
-  for (const InputKind kind : kinds) words.emplace_back(input_kind_names[static_cast<std::size_t>(kind)]);
-  return words;
+  return mapped(kinds, [](InputKind kind) { return std::string(input_kind_names[static_cast<std::size_t>(kind)]); });
 }
 
 using Known = std::span<const AnySection>;

@@ -1,11 +1,9 @@
 #include "experiments/engine/settings/stack_rules.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -22,17 +20,16 @@ constexpr double largest_draw = 6.34;  // of unit_normal, sim/random/unit_normal
 std::pair<std::string_view, std::string> largest_key(const StackSpec& spec, const ParameterId& id) {
   const InitSpec& init = spec.init;
   if (id.weight == Weight::unembedding && init.head_std) return {"init.head_std", fmt::format("{:g}", *init.head_std)};
-  std::vector<std::pair<double, std::string_view>> keys;
-  const auto add = [&](bool acts, double value, std::string_view key) {
-    if (acts) keys.emplace_back(value, key);
-  };
+  const bool qk = id.weight == Weight::q || id.weight == Weight::k;
   const bool o = id.weight == Weight::o, down = id.weight == Weight::down;
-  add(init.scheme == InitScheme::normal, init.std, "init.std");
-  add(init.scheme == InitScheme::scaled, init.factor, "init.factor");
-  add(id.weight == Weight::q || id.weight == Weight::k, init.qk_factor, "init.qk_factor");
-  add(o, init.o_factor, "init.o_factor");
-  add(down, init.down_factor, "init.down_factor");
-  add(o || down, init.residual.at(spec.model.step_with(id.sublayer), spec.model.layers), "init.residual");
+  const double residual = o || down ? init.residual.at(spec.model.step_with(id.sublayer), spec.model.layers) : 0.0;
+  const std::pair<double, std::string_view> keys[] = {
+      {init.scheme == InitScheme::normal ? init.std : 0.0, "init.std"},
+      {init.scheme == InitScheme::scaled ? init.factor : 0.0, "init.factor"},
+      {qk ? init.qk_factor : 0.0, "init.qk_factor"},
+      {o ? init.o_factor : 0.0, "init.o_factor"},
+      {down ? init.down_factor : 0.0, "init.down_factor"},
+      {residual, "init.residual"}};
   const auto [value, key] = *std::ranges::max_element(keys);
   const bool is_expression = key == "init.residual" && !init.residual.number();
   return {key, is_expression ? fmt::format("\"{}\"", shortened(init.residual.text())) : fmt::format("{:g}", value)};
@@ -52,14 +49,9 @@ int in_proportion(std::string_view key, int value, int width, int base_width) {
 
 void require_dividing_norms(const std::vector<StackSpec>& stacks, std::string_view why) {
   for (const StackSpec& spec : stacks) {
-    const NormKind kind = spec.model.norm;
-    if (!is_pointwise(kind)) continue;
-    std::vector<std::string_view> expected;
-    for (std::size_t i = 0; i < norm_kind_names.size(); ++i) {
-      if (!is_pointwise(static_cast<NormKind>(i))) expected.push_back(norm_kind_names[i]);
-    }
-    throw ConfigError(fmt::format("model.norm = \"{}\": expected one of \"{}\": {}", facts_of(kind).name,
-                                  fmt::join(expected, "\", \""), why));
+    if (!is_pointwise(spec.model.norm)) continue;
+    throw ConfigError(fmt::format("model.norm = \"{}\": expected a norm that divides, as \"rms\" or \"layer\": {}",
+                                  facts_of(spec.model.norm).name, why));
   }
 }
 
@@ -104,12 +96,13 @@ void require_finite_weights(const StackSpec& spec, DType dtype) {
     const auto [key, value] = largest_key(spec, id);
     require(key, value, "the standard deviation of " + name_of(id), stddev, most_std);
   }
-  const auto require_table = [&](std::string_view key, std::optional<double> value, double stddev) {
-    if (value) require(key, fmt::format("{:g}", *value), "the standard deviation", stddev, most_std);
+  const auto require_table = [&](std::string_view key, double value, double stddev) {
+    require(key, fmt::format("{:g}", value), "the standard deviation", stddev, most_std);
   };
+  const double embedding = spec.init.embedding_std.value_or(0.0), positions = spec.init.position_std.value_or(0.0);
   const double moment = spec.input.second_moment;
-  require_table("init.embedding_std", spec.init.embedding_std, spec.init.embedding_std.value_or(0.0));
-  require_table("init.position_std", spec.init.position_std, spec.init.position_std.value_or(0.0));
+  require_table("init.embedding_std", embedding, embedding);
+  require_table("init.position_std", positions, positions);
   require_table("input.second_moment", moment, std::sqrt(moment));
   require("model.gamma", fmt::format("{:g}", spec.model.gamma), "its size", std::abs(spec.model.gamma), largest);
 }
