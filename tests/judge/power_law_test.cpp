@@ -1,4 +1,4 @@
-#include "experiments/engine/judge/power_law.h"
+#include "experiments/engine/judge/width_fit.h"
 
 #include <cmath>
 

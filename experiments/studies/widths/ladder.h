@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/engine/judge/power_law.h"
+#include "experiments/engine/judge/width_fit.h"
 #include "experiments/engine/result/schema.h"
 #include "experiments/engine/run/ladder.h"
 
