@@ -35,12 +35,6 @@ stacks::MemoryEstimate memory_of(const Experiment& experiment, const GradientCon
   return all;
 }
 
-const std::vector<Experiment>& experiments() {
-  static const std::vector<Experiment> all{depth_experiment(), attenuation_experiment(), identity_path_experiment(),
-                                           score_path_experiment(), crossover_experiment()};
-  return all;
-}
-
 std::vector<std::string> regime_of(const Experiment& experiment, const GradientConfig& config) {
   std::vector<StackSpec> all = config.stacks();
   if (!experiment.over_depths) return stacks::regime_of(all);
@@ -73,18 +67,14 @@ study::Job resolve(const Experiment& experiment, const study::Request& request) 
           }};
 }
 
-/// Decompositions draw their weights themselves.
-std::vector<std::string> keys_of(const Experiment& experiment) {
-  std::vector<std::string> keys = {"model.", "init.", "input.", "theory.", "agreement."};
-  if (!experiment.decomposes) keys.emplace_back("run.weights");
-  return keys;
-}
-
 }  // namespace
 
 std::vector<study::Study> studies() {
+  static const std::vector<Experiment> experiments{depth_experiment(), attenuation_experiment(),
+                                                   identity_path_experiment(), score_path_experiment(),
+                                                   crossover_experiment()};
   std::vector<study::Study> all;
-  for (const Experiment& experiment : experiments()) {
+  for (const Experiment& experiment : experiments) {
     all.push_back({.name = experiment.name,
                    .question = experiment.question,
                    .example = experiment.name + " --config experiments/configs/" + experiment.configuration,
@@ -94,8 +84,9 @@ std::vector<study::Study> studies() {
                    .compares = true,
                    .skips = true,
                    .without = experiment.decomposes ? study::FlagNames{"memory"} : study::FlagNames{},
-                   .shared_keys = keys_of(experiment),
+                   .shared_keys = {"model.", "init.", "input.", "theory.", "agreement."},
                    .resolve = [&experiment](const study::Request& request) { return resolve(experiment, request); }});
+    if (!experiment.decomposes) all.back().shared_keys.emplace_back("run.weights");  // else drawn by the experiment
   }
   return all;
 }

@@ -6,11 +6,7 @@
 namespace periscope::widths {
 namespace {
 
-using study::Job;
-using study::Outcome;
-using study::Request;
-
-Job resolve_ladder(const Request& request) {
+study::Job resolve(const study::Request& request) {
   const auto config = request.load(stacks::ladder_section, study::Matrices::any);
   stacks::require_limit(config);
   return {.file = "ladder",
@@ -18,7 +14,7 @@ Job resolve_ladder(const Request& request) {
           .resolved = config::resolved(config).add(stacks::ladder_section, config),
           .overridden = config::override_json(config),
           .memory = stacks::widths_memory(config, config.widths, config.width_seeds, study::threads_of(config.run)),
-          .run = [config](stacks::Progress& progress) -> Outcome {
+          .run = [config](stacks::Progress& progress) -> study::Outcome {
             const stacks::LadderResult result = stacks::run_ladder(config, progress);
             const std::vector<ladder::Convergence> convergence =
                 ladder::convergence_of(result, config.agreement.familywise_error);
@@ -42,7 +38,7 @@ std::vector<study::Study> studies() {
        .compares = true,
        .skips = true,
        .without = {"seeds"},
-       .resolve = resolve_ladder}};
+       .resolve = resolve}};
 }
 
 }  // namespace periscope::widths
