@@ -46,8 +46,7 @@ struct Test {
   std::optional<Weight> weight = {};  ///< of a weight's gradient, instead of a signal
   int index = 0;                      ///< as in Curve: depth, sublayer, or layer of a weight
   std::string contrast = {};          ///< "mlp mean": a sum over depth instead of one index (contrasts())
-  int step = 0;                       ///< of training
-  std::string quantity = {};          ///< what is compared, if it is not `statistic`
+  std::string quantity = {};          ///< what is compared, if it is not `statistic`; power_of() groups by it
   std::string label = {};             ///< name(), if it does not follow from the above
 
   Estimate measured = {};

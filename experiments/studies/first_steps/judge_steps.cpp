@@ -28,7 +28,6 @@ std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& conf
     for (std::size_t i = 0; i < measured.value.size(); ++i) {
       if (std::isnan(measured.value[i]) && std::isnan(predicted.value[i])) continue;
       set(tests.emplace_back(Test{.index = static_cast<int>(i),
-                                  .step = static_cast<int>(step),
                                   .quantity = quantity,
                                   .label = fmt::format(fmt::runtime(name), i) + fmt::format(" at step {}", step),
                                   .measured = judge::entry(measured, i),
