@@ -107,7 +107,6 @@ TEST_CASE("formats: a law that a format bends is refused, one that it keeps is n
           profile.curves[{statistic, Signal::x_out}].value.push_back(value);
         }
       }
-      format.law_average.add({.profile = profile, .top = {}});
       format.law_profiles.push_back(profile);
     }
   }

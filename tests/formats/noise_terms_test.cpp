@@ -4,6 +4,7 @@
 #include "experiments/engine/run/stacks.h"
 #include "experiments/studies/formats/format_pass.h"
 #include "experiments/studies/formats/noise_budget.h"
+#include "sim/measure/gradient_probe.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
 #include "sim/model/stack.h"
@@ -19,16 +20,18 @@ using formats::FormatsConfig;
 /// A pass in f64 with its gradients, and T27 for what a configuration holds in BF16.
 struct ExactPass {
   FormatsConfig config;
-  formats::TruthKeeper truth;
-  formats::WeightGradientSizes sizes;
+  formats::DeviationProbe truth;
+  Profile gradients;
 
-  explicit ExactPass(const FormatsConfig& c) : config(c), truth(quick(), c.base.model, true), sizes(quick()) {
+  explicit ExactPass(const FormatsConfig& c) : config(c), truth(quick(), config.base.model) {
     const GeneratedWeights weights(quick(), config.base, DType::f64, 0);
     const StackContext context{.ops = quick(), .model = config.base.model, .weights = weights};
     std::vector<int> labels;
     for (int t = 0; t < config.base.input.tokens; ++t) labels.push_back(t * 5 % config.base.model.vocab);
+    GradientProbe of_weights(context);
     (void)backpropagate(context, gaussian_input(quick(), config.base, DType::f64, 0), labels,
-                        {.recorders = {&truth}, .gradients = {&sizes}});
+                        {.recorders = {&truth}, .gradients = {&of_weights}});
+    of_weights.take_into(gradients);
   }
 
   /// Σ (Q(x) − x)² g² of one signal.
@@ -47,8 +50,8 @@ struct ExactPass {
     config.covers = covers;
     config.rest = "fp32";
     const formats::Holding holding = formats::holding_for(config, *find_tensor_format("bf16"), 0);
-    const double sqnr =
-        formats::predicted_sqnr(quick(), config.base, truth, sizes, holding, {}).at(static_cast<std::size_t>(l + 1));
+    const double sqnr = formats::predicted_sqnr(quick(), config.base, truth, gradients, holding, {})
+                            .at(static_cast<std::size_t>(l + 1));
     const auto square = [&](Pass pass) {
       double sum = 0.0;
       for (const double v : truth.at({pass, Signal::x_out}, l)) sum += v * v;

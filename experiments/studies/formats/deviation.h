@@ -16,19 +16,21 @@
 namespace periscope::formats {
 
 /// A measure of a signal x next to its value r in f64. Sums are over tokens and features, in double.
-enum class Measure {
-  sqnr,                 ///< 10 log10(Σr²/Σ(x−r)²), in dB; infinite where nothing differs
-  second_moment,        ///< of x: mean of x²
-  variance,             ///< of x: population variance over features, mean over tokens
-  maximum,              ///< of x: largest |x|
-  underflow,            ///< share of entries with r ≠ 0 and x = 0
-  overflow,             ///< share of entries that are not finite
-  second_moment_drift,  ///< that of x over that of r, minus 1
-  variance_drift,       ///< likewise
+enum class Measure { sqnr, second_moment, variance, maximum, underflow, overflow, second_moment_drift, variance_drift };
+struct MeasureFacts {
+  std::string_view name;
+  const char *units, *meaning;
 };
-inline constexpr std::array<std::string_view, 8> measure_names{
-    "sqnr", "second_moment", "variance", "maximum", "underflow", "overflow", "second_moment_drift", "variance_drift"};
-static_assert(are_names_of<Measure>(measure_names));
+inline constexpr std::array<MeasureFacts, 8> measure_facts{
+    {{"sqnr", "dB", "signal-to-quantisation-noise ratio 10 log10(sum r^2 / sum (x - r)^2), r being the value in f64"},
+     {"second_moment", "1", "mean of x^2"},
+     {"variance", "1", "population variance over features, mean over tokens"},
+     {"maximum", "1", "largest |x|"},
+     {"underflow", "1", "share of entries that are 0 in the format and not in f64"},
+     {"overflow", "1", "share of entries that are not finite"},
+     {"second_moment_drift", "1", "mean of x^2 over that in f64, minus 1, seed by seed"},
+     {"variance_drift", "1", "the same of the variance"}}};
+static_assert(!knows_enumerators || measure_facts.size() == identifiers<Measure>.size());
 
 /// A signal, or its gradient (Pass::backward).
 struct Site {
@@ -39,9 +41,6 @@ struct Site {
 };
 inline constexpr Site stream_site{Pass::forward, Signal::x_out};
 inline auto parts(Site& s) { return std::tie(s.pass, s.signal); }
-
-/// What is compared of a stack: signals that are tensors of their own.
-std::vector<Site> compared_sites(const ModelSpec& model, bool backward);
 
 /// Places of a site: sublayer + 1, from what is before the first sublayer to what is after the last.
 [[nodiscard]] inline std::size_t places_of(const ModelSpec& model) {
@@ -59,20 +58,6 @@ struct FirstOverflow {
   Signal signal = Signal::x_out;
 };
 
-/// Keeps the compared signals of a pass in f64, on the host.
-class TruthKeeper final : public SignalRecorder {
- public:
-  TruthKeeper(const Backend& ops, const ModelSpec& model, bool backward);
-  void on_signal(const Emission& at, const Tensor& x) override;
-  /// Empty if it did not arise.
-  [[nodiscard]] const std::vector<double>& at(const Site& site, int sublayer) const;
-
- private:
-  const Backend& ops_;
-  std::vector<Site> sites_;
-  std::map<std::pair<Site, int>, std::vector<double>> kept_;
-};
-
 /// The measurement of one pass.
 struct PassReading {
   BySite<double> numbers;         ///< NaN at places without the signal
@@ -80,25 +65,31 @@ struct PassReading {
   FirstOverflow forward, backward;
 };
 
-/// Reads a pass beside `truth`, of the same model, weights and input. Gradients are divided by `loss_scale` first.
+/// Measures a pass next to the same pass in f64, of the same model, weights and input.
 class DeviationProbe final : public SignalRecorder {
  public:
-  /// All outlive this.
-  DeviationProbe(const Backend& ops, const ModelSpec& model, bool backward, const TruthKeeper& truth,
-                 double loss_scale);
+  /// `exact` measured the pass in f64; null: this is that pass, whose signals are kept on the host. Gradients are
+  /// divided by `loss_scale` first. All arguments outlive this.
+  DeviationProbe(const Backend& ops, const ModelSpec& model, const DeviationProbe* exact = nullptr,
+                 double loss_scale = 1.0)
+      : ops_(ops), model_(model), exact_(exact), loss_scale_(loss_scale) {}
   void on_signal(const Emission& at, const Tensor& x) override;
   /// Returns the measurement. Call once, after the pass.
   PassReading take() { return std::move(reading_); }
+  /// Returns a signal of the pass in f64; empty if it did not arise or is not compared.
+  [[nodiscard]] const std::vector<double>& at(const Site& site, int sublayer) const;
 
  private:
   const Backend& ops_;
-  const TruthKeeper& truth_;
+  const ModelSpec& model_;
+  const DeviationProbe* exact_;
   double loss_scale_;
   PassReading reading_;
+  std::map<std::pair<Site, int>, std::vector<double>> kept_;
 };
 
-/// Every measure of x beside r, both [rows, cols], in the order of Measure.
-std::array<double, measure_names.size()> measures_of(const std::vector<double>& x, const std::vector<double>& r,
+/// Every measure of x next to r, both [rows, cols], in the order of Measure.
+std::array<double, measure_facts.size()> measures_of(const std::vector<double>& x, const std::vector<double>& r,
                                                      std::size_t cols);
 
 }  // namespace periscope::formats

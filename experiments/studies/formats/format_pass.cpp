@@ -22,25 +22,27 @@ struct HeldMatrix {
   [[nodiscard]] Tensor rounded(const Tensor& x, Part part, Rounded what) const {
     return quantized(x, holding.of(part), key_of(holding, sublayer, rounding_stream(weight, what)));
   }
+  [[nodiscard]] Tensor weights() const { return rounded(map->dense(), Part::weights, Rounded::weight); }
 };
 
 /// One product of a matrix that is held in a format.
 class FormatReading final : public LinearReading {
  public:
   FormatReading(const Backend& ops, const HeldMatrix& matrix, const Tensor& x)
-      : ops_(ops), matrix_(matrix), x_(matrix.rounded(x, Part::inputs, Rounded::input)) {}
+      : ops_(ops), matrix_(matrix), x_(matrix.rounded(x, Part::inputs, Rounded::input)) {
+    const Holding& h = matrix.holding;
+    if (h.sums) sums_.emplace(*h.sums, h.of(Part::inputs).overflow);
+  }
 
   [[nodiscard]] const Tensor& input() const override { return x_; }
-  [[nodiscard]] Tensor output() override {
-    return in_format() ? rounded_linear(x_, w(), sums()) : ops_.linear(x_, w());
-  }
+  [[nodiscard]] Tensor output() override { return sums_ ? rounded_linear(x_, w(), *sums_) : ops_.linear(x_, w()); }
   [[nodiscard]] Tensor pull(const Tensor& dy) override {
     const Tensor read = held(dy);
-    return in_format() ? rounded_linear_backward_input(read, w(), sums()) : ops_.linear_backward_input(read, w());
+    return sums_ ? rounded_linear_backward_input(read, w(), *sums_) : ops_.linear_backward_input(read, w());
   }
   [[nodiscard]] Tensor gradient(const Tensor& dy) const override {
     const Tensor read = held(dy);
-    return in_format() ? rounded_linear_backward_weight(read, x_, sums()) : ops_.linear_backward_weight(read, x_);
+    return sums_ ? rounded_linear_backward_weight(read, x_, *sums_) : ops_.linear_backward_weight(read, x_);
   }
   [[nodiscard]] Tensor gradient_squares(const Tensor& dy) const override {
     return ops_.measure(gradient(dy), {.squares = true});
@@ -48,20 +50,16 @@ class FormatReading final : public LinearReading {
   void release() override { w_ = {}; }
 
  private:
-  /// True if sums are rounded to a format too.
-  [[nodiscard]] bool in_format() const { return matrix_.holding.sums.has_value(); }
-  [[nodiscard]] Rounding sums() const {
-    return Rounding(*matrix_.holding.sums, matrix_.holding.of(Part::inputs).overflow);
-  }
   /// The gradient of the output as both products of the backward pass read it.
   [[nodiscard]] Tensor held(const Tensor& dy) const { return matrix_.rounded(dy, Part::inputs, Rounded::gradient); }
   const Tensor& w() {
-    if (w_.empty()) w_ = matrix_.rounded(matrix_.map->dense(), Part::weights, Rounded::weight);
+    if (w_.empty()) w_ = matrix_.weights();
     return w_;
   }
 
   const Backend& ops_;
   HeldMatrix matrix_;
+  std::optional<Rounding> sums_;  ///< of partial sums; nullopt for those in f32
   Tensor x_;
   Tensor w_;
 };
@@ -72,9 +70,7 @@ class FormatMap final : public LinearMap {
   [[nodiscard]] std::unique_ptr<LinearReading> read(const Backend& ops, const Tensor& x, Keep /*keep*/) const override {
     return std::make_unique<FormatReading>(ops, matrix_, x);
   }
-  [[nodiscard]] Tensor dense() const override {
-    return matrix_.rounded(matrix_.map->dense(), Part::weights, Rounded::weight);
-  }
+  [[nodiscard]] Tensor dense() const override { return matrix_.weights(); }
 
  private:
   HeldMatrix matrix_;

@@ -14,27 +14,15 @@ namespace {
 
 void note(Overflow& overflow, const FirstOverflow& seen, bool first_seed, bool backward) {
   if (!seen.found) return;
-  const auto order = [](const FirstOverflow& o) { return std::pair(o.sublayer, o.signal); };
-  const bool earlier = backward ? order(seen) > order(overflow.first) : order(seen) < order(overflow.first);
-  if (overflow.seeds == 0 || earlier) overflow.first = seen;
-  ++overflow.seeds;
+  const std::pair at(seen.sublayer, seen.signal);
+  const std::pair first(overflow.first.sublayer, overflow.first.signal);
+  if (overflow.seeds++ == 0 || (backward ? at > first : at < first)) overflow.first = seen;
   overflow.of_first_seed = overflow.of_first_seed || first_seed;
 }
 
 void add_each(std::vector<RunningMoments>& all, const std::vector<double>& values) {
   all.resize(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) all[i].add(values[i]);
-}
-
-/// The stream's second moment and variance at every depth.
-Profile law_of(const PassReading& pass) {
-  Profile profile;
-  for (const auto& [statistic, measure] : {std::pair(Statistic::second_moment, Measure::second_moment),
-                                           std::pair(Statistic::variance, Measure::variance)}) {
-    const std::vector<double>& places = pass.numbers.at({stream_site, measure});
-    profile.curves[{statistic, Signal::x_out}].value.assign(places.begin(), places.end() - 1);
-  }
-  return profile;
 }
 
 void add_costs(FormatResult& format, std::size_t sublayers, const PassReading& plain, const PassReading& massive) {
@@ -120,9 +108,12 @@ void add(FormatsStack& stack, const SeedReading& reading) {
   for (std::size_t f = 0; f < stack.formats.size(); ++f) {
     FormatResult& format = stack.formats[f];
     const PassReading& plain = reading.front()[f];
-    const Profile law = law_of(plain);
-    format.law_average.add({.profile = law, .top = {}});
-    format.law_profiles.push_back(law);
+    Profile& law = format.law_profiles.emplace_back();
+    for (const auto& [statistic, measure] : {std::pair(Statistic::second_moment, Measure::second_moment),
+                                             std::pair(Statistic::variance, Measure::variance)}) {
+      const std::vector<double>& places = plain.numbers.at({stream_site, measure});
+      law.curves[{statistic, Signal::x_out}].value.assign(places.begin(), places.end() - 1);
+    }
     if (reading.size() > 1 && f > 0) {
       add_costs(format, static_cast<std::size_t>(stack.spec.model.sublayers()), plain, reading[1][f]);
     }

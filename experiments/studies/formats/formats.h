@@ -10,7 +10,7 @@
 #include "experiments/engine/run/progress.h"
 #include "experiments/studies/formats/config.h"
 #include "experiments/studies/formats/deviation.h"
-#include "sim/measure/seed_average.h"
+#include "sim/measure/running_moments.h"
 #include "theory/certify/certificate.h"
 #include "theory/predict/predict.h"
 
@@ -18,12 +18,8 @@
 /// drifts from a run in f64, what overflows first, and whom do massive features hurt?
 namespace periscope::formats {
 
-/// The input's features: as configured, or with features made massive.
-enum class Features { plain, massive };
-inline constexpr std::array<std::string_view, 2> features_names{"plain", "massive"};
-static_assert(are_names_of<Features>(features_names));
-
-/// The variants of a run: massive features only if their factor is not 1.
+/// The variants of the input: as configured and, if their factor is not 1, with massive features.
+inline constexpr std::array<std::string_view, 2> variant_names{"plain", "massive"};
 [[nodiscard]] inline std::size_t variants_of(const FormatsConfig& config) { return config.massive == 1.0 ? 1 : 2; }
 
 /// One seed of a stack: for every variant of the input a pass in f64, and one in every format.
@@ -62,8 +58,7 @@ struct FormatResult {
   std::vector<Variant> variants;
   /// The most that one rounding of the stream does to the law's statistics, relative: which their tests tolerate.
   double stream_rounding = 0.0;
-  SeedAverage law_average;            ///< the stream's second moment and variance, with plain features
-  std::vector<Profile> law_profiles;  ///< the same, of every seed
+  std::vector<Profile> law_profiles;  ///< the stream's second moment and variance, with plain features, of every seed
   judge::StackVerdict law;            ///< these compared with theory at the stack's width
   judge::StackVerdict drift;          ///< these compared with the same seeds in f64
   std::optional<FormatCertificate> certificate;
@@ -107,6 +102,6 @@ bool check_failed(const FormatsResult& result);
 
 std::string table(const FormatsResult& result, const FormatsConfig& config);
 const dataset::Schema& schema();
-dataset::Dataset dataset_of(const FormatsConfig& config, const FormatsResult& result);
+dataset::Dataset dataset_of(const FormatsResult& result);
 
 }  // namespace periscope::formats

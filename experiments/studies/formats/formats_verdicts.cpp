@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "experiments/studies/formats/formats.h"
+#include "sim/measure/seed_average.h"
 #include "sim/numerics/allowances.h"
 
 namespace periscope::formats {
@@ -29,40 +31,36 @@ std::vector<judge::Test> drift_tests(const FormatsStack& stack, const FormatResu
   return tests;
 }
 
-judge::StackVerdict drift_of(const FormatsStack& stack, const FormatResult& format,
-                             const config::AgreementOptions& options) {
-  const int overflowed = format.variants.front().forward.seeds;
-  if (stack.seeds < judge::fewest_seeds) {
-    return {.reason = fmt::format("a verdict needs {} seeds, found {}", judge::fewest_seeds, stack.seeds)};
-  }
-  if (overflowed > 0) return {.reason = fmt::format("{} of {} seeds diverged", overflowed, stack.seeds)};
-  return {.tests = drift_tests(stack, format, options)};
-}
-
 }  // namespace
 
 void judge_formats(FormatsResult& result, const config::AgreementOptions& options) {
-  std::vector<Profile> profiles;
-  for (const FormatsStack& stack : result.stacks) {
-    for (const FormatResult& format : stack.formats) profiles.push_back(format.law_average.profile());
-  }
+  std::deque<Profile> profiles;  // referred to by `comparisons`
   std::vector<judge::Comparison> comparisons;
-  std::vector<FormatResult*> formats;
-  std::vector<judge::StackVerdict*> drifts;
-  std::vector<judge::Test*> massive;
-  for (FormatsStack& stack : result.stacks) {
-    for (FormatResult& format : stack.formats) {
+  for (const FormatsStack& stack : result.stacks) {
+    for (const FormatResult& format : stack.formats) {
+      SeedAverage law;
+      for (const Profile& seed : format.law_profiles) law.add({.profile = seed, .top = {}});
       comparisons.push_back({.spec = stack.spec,
-                             .measured = profiles[comparisons.size()],
+                             .measured = profiles.emplace_back(law.profile()),
                              .seeds = stack.seeds,
                              .diverged_seeds = format.variants.front().forward.seeds,
                              .dtype = format.is_f64() ? DType::f64 : DType::f32,
                              .prediction = stack.prediction,
                              .rounding = format.stream_rounding,
                              .per_seed = &format.law_profiles});
-      formats.push_back(&format);
+    }
+  }
+  std::vector<judge::StackVerdict> laws = judge::verdicts_of(comparisons, options);
+  auto law = laws.begin();
+  std::vector<judge::StackVerdict*> drifts;
+  std::vector<judge::Test*> massive;
+  for (FormatsStack& stack : result.stacks) {
+    for (FormatResult& format : stack.formats) {
+      format.law = std::move(*law++);
       if (format.is_f64()) continue;
-      format.drift = drift_of(stack, format, options);
+      const bool judged = stack.seeds >= judge::fewest_seeds && format.variants.front().forward.seeds == 0;
+      if (judged) format.drift.tests = drift_tests(stack, format, options);
+      if (!judged) format.drift.reason = format.law.reason;
       drifts.push_back(&format.drift);
       if (format.branch_cost.count() == 0) continue;
       format.massive = {.measured = {format.branch_cost.mean(), format.branch_cost.standard_error()},
@@ -70,8 +68,6 @@ void judge_formats(FormatsResult& result, const config::AgreementOptions& option
       massive.push_back(&format.massive);
     }
   }
-  std::vector<judge::StackVerdict> laws = judge::verdicts_of(comparisons, options);
-  for (std::size_t i = 0; i < laws.size(); ++i) formats[i]->law = std::move(laws[i]);
   judge::judge(drifts, options.familywise_error);
   judge::judge(massive, {.familywise_error = options.familywise_error});
 }

@@ -24,9 +24,9 @@ bool keeps(const Quantization& first, const Quantization& then) {
 /// Adds up, sublayer by sublayer, what the roundings before a depth do to the stream there (theory::NoiseBudget).
 class NoiseSum {
  public:
-  NoiseSum(const Backend& ops, const StackSpec& spec, const TruthKeeper& truth, const WeightGradientSizes& weights,
+  NoiseSum(const Backend& ops, const StackSpec& spec, const DeviationProbe& exact, const Profile& weights,
            const Holding& holding)
-      : ops_(ops), spec_(spec), truth_(truth), weights_(weights), holding_(holding) {}
+      : ops_(ops), spec_(spec), exact_(exact), weights_(weights), holding_(holding) {}
   void add_input(const Entering& entering) {
     const Quantization& stream = holding_.of(Part::stream);
     if (spec_.input.kind == InputKind::gaussian) return rounded(stream, -1, Signal::x_out);
@@ -71,7 +71,7 @@ class NoiseSum {
   }
   /// Σr²/E‖Jδ‖² of the stream behind sublayer l, in dB.
   [[nodiscard]] double sqnr_behind(int l) const {
-    return budget_.sqnr(truth_.at({Pass::forward, Signal::x_out}, l), truth_.at({Pass::backward, Signal::x_out}, l));
+    return budget_.sqnr(exact_.at({Pass::forward, Signal::x_out}, l), exact_.at({Pass::backward, Signal::x_out}, l));
   }
 
  private:
@@ -85,8 +85,8 @@ class NoiseSum {
   void rounded(Part part, int l, Signal signal, double times = 1.0) { rounded(holding_.of(part), l, signal, times); }
   void rounded(const Quantization& q, int l, Signal signal, double times = 1.0) {
     if (q.keeps_f32()) return;
-    const Values& x = truth_.at({Pass::forward, signal}, l);
-    const Values& g = truth_.at({Pass::backward, signal}, l);
+    const Values& x = exact_.at({Pass::forward, signal}, l);
+    const Values& g = exact_.at({Pass::backward, signal}, l);
     const Tensor::Index tokens = spec_.input.tokens;
     const auto cols = static_cast<Tensor::Index>(x.size()) / tokens;
     const Values v = square_errors(ops_.from_host(tokens, cols, DType::f64, x), q);
@@ -95,8 +95,8 @@ class NoiseSum {
   /// The rows of the table that were drawn, and what becomes of their errors until they are the stream.
   void rounded_rows(const Quantization& q, const Entering& entering) {
     if (q.keeps_f32()) return;
-    const Values& x = truth_.at({Pass::forward, Signal::x_out}, -1);
-    const Values& g = truth_.at({Pass::backward, Signal::x_out}, -1);
+    const Values& x = exact_.at({Pass::forward, Signal::x_out}, -1);
+    const Values& g = exact_.at({Pass::backward, Signal::x_out}, -1);
     const Tensor::Index tokens = spec_.input.tokens;
     const auto width = x.size() / static_cast<std::size_t>(tokens);
     const double factor = spec_.model.embedding.scale;
@@ -138,36 +138,26 @@ class NoiseSum {
     if (q.keeps_f32()) return;
     const int layer = ModelSpec::layer_of(l);
     const double sigma = stddev_of(spec_, layer, weight);
-    budget_.add(sigma * sigma * theory::weight_noise(spec_, layer, weight, q), weights_.of(matrix_id(layer, weight)));
+    const Curve& gradients = *weights_.find(Statistic::grad_sq, weight);
+    budget_.add(sigma * sigma * theory::weight_noise(spec_, layer, weight, q),
+                gradients.value[static_cast<std::size_t>(layer)]);
   }
 
   const Backend& ops_;
   const StackSpec& spec_;
-  const TruthKeeper& truth_;
-  const WeightGradientSizes& weights_;
+  const DeviationProbe& exact_;
+  const Profile& weights_;
   const Holding& holding_;
   theory::NoiseBudget budget_;
 };
 
 }  // namespace
 
-void WeightGradientSizes::on_gradient(const ParameterId& parameter, const ParameterGradient& gradient) {
-  if (parameter.part != ParameterId::Part::matrix || !is_layer_matrix(parameter.weight)) return;
-  const std::vector<double> squares = ops_.to_host(gradient.squares());
-  squares_[parameter] = std::accumulate(squares.begin(), squares.end(), 0.0);
-}
-
-double WeightGradientSizes::of(const ParameterId& parameter) const {
-  const auto it = squares_.find(parameter);
-  return it == squares_.end() ? 0.0 : it->second;
-}
-
-std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, const TruthKeeper& truth,
-                                   const WeightGradientSizes& weights, const Holding& holding,
-                                   const Entering& entering) {
+std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, const DeviationProbe& exact,
+                                   const Profile& weights, const Holding& holding, const Entering& entering) {
   const int sublayers = spec.model.sublayers();
   if (holding.sums) return Values(static_cast<std::size_t>(sublayers) + 1, std::numeric_limits<double>::quiet_NaN());
-  NoiseSum noise(ops, spec, truth, weights, holding);
+  NoiseSum noise(ops, spec, exact, weights, holding);
   noise.add_input(entering);
   Values sqnr{noise.sqnr_behind(-1)};
   for (int l = 0; l < sublayers; ++l) {

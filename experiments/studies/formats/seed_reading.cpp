@@ -4,7 +4,7 @@
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/studies/formats/format_pass.h"
 #include "experiments/studies/formats/noise_budget.h"
-#include "sim/emulated/quantize.h"
+#include "sim/measure/gradient_probe.h"
 #include "sim/model/loss.h"
 #include "sim/model/stack.h"
 
@@ -20,15 +20,6 @@ void pass_through(const StackContext& context, const Tensor& input, const std::v
   }
 }
 
-/// The first features times a factor, in the dtype of x.
-Tensor with_massive_features(const Backend& ops, const Tensor& x, int features, double factor) {
-  std::vector<double> values = ops.to_host(x);
-  for (Tensor::Index i = 0; i < x.size(); ++i) {
-    if (i % x.cols() < features) values[static_cast<std::size_t>(i)] *= factor;
-  }
-  return ops.from_host(x.rows(), x.cols(), x.dtype(), values);
-}
-
 }  // namespace
 
 SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
@@ -40,23 +31,28 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
   const std::vector<int> labels = backward ? stacks::label_ids(spec, seed) : std::vector<int>{};
   SeedReading reading;
   for (std::size_t variant = 0; variant < variants_of(config); ++variant) {
-    const bool massive = variant == static_cast<std::size_t>(Features::massive);
     const auto planted = [&](const Tensor& x) {
-      return massive ? with_massive_features(ops, x, config.massive_features, config.massive) : x;
+      if (variant == 0) return x;
+      std::vector<double> values = ops.to_host(x);
+      for (Tensor::Index i = 0; i < x.size(); ++i) {
+        if (i % x.cols() < config.massive_features) values[static_cast<std::size_t>(i)] *= config.massive;
+      }
+      return ops.from_host(x.rows(), x.cols(), x.dtype(), values);
     };
     const Tensor input = planted(drawn);
     std::vector<PassReading>& passes = reading.emplace_back();
-    TruthKeeper truth(ops, spec.model, backward);
-    DeviationProbe itself(ops, spec.model, backward, truth, 1.0);  // beside itself: its moments
-    WeightGradientSizes sizes(ops);
-    pass_through(exact, input, labels, {.recorders = {&truth, &itself}, .gradients = {&sizes}});
-    passes.push_back(itself.take());
+    DeviationProbe truth(ops, spec.model);
+    GradientProbe gradients(exact);
+    pass_through(exact, input, labels, {.recorders = {&truth}, .gradients = {&gradients}});
+    passes.push_back(truth.take());
+    Profile of_weights;
+    gradients.take_into(of_weights);
     for (const TensorFormat& format : formats) {
       const Holding holding = holding_for(config, format, seed);
       const FormatWeights held(weights, holding);
       const StackContext context{.ops = ops, .model = spec.model, .weights = held};
       FormatSignals signals(ops, spec.model, holding);
-      DeviationProbe probe(ops, spec.model, backward, truth, holding.loss_scale);
+      DeviationProbe probe(ops, spec.model, &truth, holding.loss_scale);
       // Drawn inputs are rounded once, from f64; those from a table are what its rows in the format give.
       const Tensor start = spec.input.kind == InputKind::gaussian
                                ? signals.replaced({-1, Signal::input, Pass::recomputation}, input)
@@ -65,7 +61,7 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
       passes.push_back(probe.take());
       if (backward && spec.model.ends().streams() == 1) {
         passes.back().predicted =
-            predicted_sqnr(ops, spec, truth, sizes, holding, {ops.to_host(drawn), ops.to_host(input)});
+            predicted_sqnr(ops, spec, truth, of_weights, holding, {ops.to_host(drawn), ops.to_host(input)});
       }
     }
   }

@@ -43,7 +43,7 @@ study::Job resolve(const study::Request& request) {
           .run = [config](stacks::Progress& progress) -> study::Outcome {
             stacks::require_override_is_seen(config.without_gradients(), "formats", true, stacks::verdict_numbers);
             const FormatsResult result = formats::run(config, progress);
-            return {.data = dataset_of(config, result),
+            return {.data = dataset_of(result),
                     .table = table(result, config) + config::override_lines(config),
                     .code = study::code_of(!check_failed(result))};
           }};

@@ -6,14 +6,8 @@
 namespace periscope::formats {
 namespace {
 
-/// With its standard error, where there are several seeds.
-std::string number(const RunningMoments& m, int digits) {
-  const std::string format = fmt::format("{{:.{}f}}", digits);
-  return dataset::with_error(m.mean(), m.standard_error(), format.c_str(), format.c_str());
-}
-
-std::string percent(const RunningMoments& m) {
-  return dataset::with_error(100.0 * m.mean(), 100.0 * m.standard_error(), "{:+.3g}", "{:.1g}") + " %";
+std::string number(const RunningMoments& m, const char* format) {
+  return dataset::with_error(m.mean(), m.standard_error(), format, format);
 }
 
 std::string overflow_words(const Overflow& overflow, int seeds) {
@@ -22,10 +16,9 @@ std::string overflow_words(const Overflow& overflow, int seeds) {
                      seeds);
 }
 
-std::string certificate_words(const std::optional<FormatCertificate>& certificate) {
-  if (!certificate) return "";
-  return certificate->certified ? "impossible"
-                                : fmt::format("{} {}", name_of(certificate->first.signal), certificate->first.sublayer);
+std::string certificate_words(const std::optional<FormatCertificate>& c) {
+  if (!c) return "";
+  return c->certified ? "impossible" : fmt::format("{} {}", name_of(c->first.signal), c->first.sublayer);
 }
 
 }  // namespace
@@ -50,12 +43,15 @@ std::string table(const FormatsResult& result, const FormatsConfig& config) {
         verdict.insert(verdict.end(), {std::string(judge::name_of(format.drift.verdict)),
                                        overflow_words(v.forward, stack.seeds), overflow_words(v.backward, stack.seeds),
                                        certificate_words(format.certificate), massive_words(format.massive)});
-        numbers.add({placement, format.name, percent(v.numbers.at({stream_site, Measure::second_moment_drift})[top]),
-                     number(v.numbers.at({stream_site, Measure::sqnr})[top], 2),
-                     v.predicted.empty() ? "" : dataset::number(v.predicted.back().mean(), "{:.2f}"),
-                     dataset::number(branches.mean(), "{:.1f}"),
-                     gradient == v.numbers.end() ? "" : number(gradient->second.front(), 1),
-                     format.branch_cost.count() > 0 ? number(format.branch_cost, 1) : ""});
+        const RunningMoments& drift = v.numbers.at({stream_site, Measure::second_moment_drift})[top];
+        numbers.add(
+            {placement, format.name,
+             dataset::with_error(100.0 * drift.mean(), 100.0 * drift.standard_error(), "{:+.3g}", "{:.1g}") + " %",
+             number(v.numbers.at({stream_site, Measure::sqnr})[top], "{:.2f}"),
+             v.predicted.empty() ? "" : dataset::number(v.predicted.back().mean(), "{:.2f}"),
+             dataset::number(branches.mean(), "{:.1f}"),
+             gradient == v.numbers.end() ? "" : number(gradient->second.front(), "{:.1f}"),
+             format.branch_cost.count() > 0 ? number(format.branch_cost, "{:.1f}") : ""});
       }
       verdicts.add(std::move(verdict));
       if (!format.law.reason.empty()) verdicts.add_note("", format.law.reason);
@@ -64,12 +60,11 @@ std::string table(const FormatsResult& result, const FormatsConfig& config) {
   return verdicts.text() + "\n" + numbers.text() +
          fmt::format(
              "law: do second moment and variance of the stream over depth agree with theory at this width?\n"
-             "against f64: are they those of the same seeds in f64, but for what one rounding of the stream may do?\n"
-             "drift: of the stream's mean square behind the last sublayer, from the run in f64, seed by seed.\n"
-             "dB: signal-to-quantisation-noise ratio of the stream there and as predicted, of the modules' outputs, "
-             "mean over sublayers, and of the gradient of the stack's input. massive costs: what massive features take "
-             "of the modules' outputs, in dB. could overflow: the certificate of the first seed's weights, nothing "
-             "where no number is stored without a scale.\n"
+             "against f64: are they those of the same seeds in f64, within one rounding of the stream?\n"
+             "drift: relative change of the stream's mean square after the last sublayer from the same seeds in f64.\n"
+             "dB: signal-to-quantisation-noise ratios: of the stream there, of modules' outputs (mean over sublayers), "
+             "of the gradient of the stack's input; massive costs: loss of modules' outputs by massive features.\n"
+             "could overflow: by the certificate of the first seed's weights; empty if every number has a scale.\n"
              "held in the format: {}; in {}: the rest. sums in {}, rounding {}, scale over {}.\n",
              config.covers.empty() ? "everything, in 8 bits or fewer what matrices read and their weights"
                                    : fmt::format("{}", fmt::join(config.covers, ", ")),
