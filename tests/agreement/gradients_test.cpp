@@ -111,7 +111,7 @@ TEST_CASE("attenuation: the predicted rate agrees, G10's does not and its claim 
   CHECK(outcome_of(attenuation, config, results).code == ExitCode::ok);
   CHECK(results.cases[0].claims.at("down_claim").verdict == judge::ClaimVerdict::fails);
   judge::Test& rate = results.cases[0].tests.at("down_rate").front();
-  rate.predicted.value = gradients::claimed_attenuation_rate();
+  rate.predicted.value = gradients::claimed_attenuation_rate;
   CHECK(judged_again(rate) == judge::Verdict::disagrees);
   CHECK(outcome_of(attenuation, config, results).code == ExitCode::check_failed);
 }

@@ -23,7 +23,7 @@ std::vector<double> slope_to_the_input(std::size_t points) {
 
 /// Post-LN: G10. "About uniform over layers" is what G9 says of Pre-LN and G7 of Peri-LN.
 const std::map<std::string_view, judge::Claim> claims{
-    {"post", {.id = "G10", .claimed = claimed_attenuation_rate()}}, {"pre", {.id = "G9"}}, {"peri", {.id = "G7"}}};
+    {"post", {.id = "G10", .claimed = claimed_attenuation_rate}}, {"pre", {.id = "G9"}}, {"peri", {.id = "G7"}}};
 
 /// Adds a log norm that was measured at every layer, and its slope per layer; without a prediction the measured rate.
 template <class Place>
@@ -37,7 +37,7 @@ void add_slope(const config::Config& config, const theory::Prediction& predictio
   if (c.refusal.empty()) {
     points = every(stride, log_norms(config, c.spec, prediction, place));
     // T22: half of the rate that G10 claims, so that it and none at all cannot both pass.
-    rate = sum_of_logs(rows, points, weights, -0.5 * claimed_attenuation_rate());
+    rate = sum_of_logs(rows, points, weights, -0.5 * claimed_attenuation_rate);
   }
   c.compare("log_" + name, points);
   c.tests[name + "_rate"] = {rate};
@@ -94,8 +94,6 @@ void require_rate(const GradientConfig& config) {
 }
 
 }  // namespace
-
-double claimed_attenuation_rate() { return 0.5 * std::log(2.0 / 3.0); }
 
 Experiment attenuation_experiment() {
   using dataset::Type;

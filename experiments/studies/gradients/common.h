@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
@@ -206,7 +207,7 @@ std::string claim_words(const Case& c, const std::string& claim, const char* for
 std::vector<int> theory_layers(const GradientConfig& config);
 
 /// G10: a factor (2/3)^(1/2) per layer towards the input.
-double claimed_attenuation_rate();
+inline const double claimed_attenuation_rate = 0.5 * std::log(2.0 / 3.0);
 
 /// Finds where piecewise linear y(x) first changes its sign, x rising; NaN if it does not.
 double first_crossing(const std::vector<double>& x, const std::vector<double>& y);

@@ -63,16 +63,6 @@ Case measure_sweep(const Work& work, StackSpec spec, StackSpec overridden) {
   return sweep;
 }
 
-judge::SeedRows difference(const judge::SeedRows& a, const judge::SeedRows& b) {
-  judge::SeedRows rows;
-  for (std::size_t s = 0; s < a.rows().size(); ++s) {
-    std::vector<double> row = a.rows()[s];
-    std::ranges::transform(row, b.rows()[s], row.begin(), std::minus());
-    rows.add(std::move(row));
-  }
-  return rows;
-}
-
 /// Returns the test of log rms a at which the ratio is 1. Without seeds, so that it is not judged, if the predicted
 /// ratio is 1 nowhere.
 judge::Test crossing_of(const Case& c) {
@@ -99,7 +89,14 @@ judge::Test crossing_of(const Case& c) {
 
 /// Returns the case of a placement's sweep over that of Pre-LN.
 Case compare(const GradientConfig& config, const Case& own, const Case& pre) {
-  const auto ratio_of = [&](const char* name) { return difference(own.rows.at(name), pre.rows.at(name)); };
+  const auto ratio_of = [&](const char* name) {
+    const auto &above = own.rows.at(name).rows(), &below = pre.rows.at(name).rows();
+    judge::SeedRows rows;
+    for (std::size_t s = 0; s < above.size(); ++s) {
+      for (std::size_t i = 0; i < above[s].size(); ++i) rows.append(s, above[s][i] - below[s][i]);
+    }
+    return rows;
+  };
   Case c{.spec = own.spec,
          .refusal = own.refusal.empty() ? pre.refusal : own.refusal,
          .rows = {{"log_ratio", ratio_of("log_gradient")},

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "experiments/engine/judge/depth_fit.h"
@@ -111,11 +112,9 @@ std::optional<Curve> predicted_layer_gradients(const theory::Prediction& predict
   for (const Weight weight : layer_matrices) {
     const Curve* curve = prediction.profile.find(Statistic::grad_sq, weight);
     if (curve == nullptr) continue;
-    all.value.resize(curve->value.size(), 0.0);
-    all.standard_error.resize(curve->value.size(), 0.0);
-    for (std::size_t l = 0; l < all.value.size(); ++l) {
-      all.value[l] += curve->value[l];
-      all.standard_error[l] += curve->standard_error[l];
+    for (const auto part : {&Curve::value, &Curve::standard_error}) {
+      (all.*part).resize(curve->value.size(), 0.0);
+      std::ranges::transform(all.*part, curve->*part, (all.*part).begin(), std::plus());
     }
   }
   return all.value.empty() ? std::nullopt : std::optional(std::move(all));
