@@ -17,10 +17,11 @@ int exit_code_of(const std::function<ExitCode()>& body) {
 }
 
 CLI::App* add_command(CLI::App& app, int& code, const std::string& name, const std::string& about,
-                      const study::FlagNames& without, std::function<ExitCode(const CommonOptions&)> body) {
+                      const study::FlagNames& without, std::function<ExitCode(const CommonOptions&)> body,
+                      const std::vector<study::FlagText>& flags) {
   CLI::App* command = app.add_subcommand(name, about);
   const auto options = std::make_shared<CommonOptions>();
-  options->add_to(*command, without);
+  options->add_to(*command, without, flags);
   command->callback([options, body = std::move(body), &code] { code = exit_code_of([&] { return body(*options); }); });
   return command;
 }

@@ -18,7 +18,7 @@
 #endif
 
 #include "experiments/app/command_line_faults.h"
-#include "experiments/app/publish.h"
+#include "experiments/app/run_study.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
 #include "experiments/app/tools/tools.h"

@@ -18,16 +18,12 @@ struct CommonOptions {
   bool quiet = false;
   bool skip_finished = false;
 
-  /// Adds the common flags but those in `without`, and --json and --quiet.
-  void add_to(CLI::App& command, const study::FlagNames& without);
-  /// Adds the flags of a study: its common ones, and --csv, --skip-finished and --theory-set where they act.
+  /// Adds a command's own flags, the common ones but those in `without`, and --json and --quiet.
+  void add_to(CLI::App& command, const study::FlagNames& without, const std::vector<study::FlagText>& flags);
+  /// Adds the flags of a study, and --csv, --skip-finished and --theory-set where they act.
   void add_to(CLI::App& command, const study::Study& study);
-  /// The request of `command`, in which the keys `acting` act (Request::acting), with its own flags.
-  [[nodiscard]] study::Request request(std::string command, std::vector<std::string> acting,
-                                       study::FlagValues flags = {}) const;
+  /// The request of `command`, in which the keys `acting` act (Request::acting).
+  [[nodiscard]] study::Request request(std::string command, std::vector<std::string> acting) const;
 };
-
-/// Adds a command's own flags; their values go to `values`, which outlives the command.
-void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, study::FlagValues& values);
 
 }  // namespace periscope::app

@@ -2,23 +2,31 @@
 
 #include <fmt/format.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "experiments/app/command.h"
+#include "experiments/app/netcdf_file.h"
 #include "experiments/app/options.h"
-#include "experiments/app/publish.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
 #include "experiments/app/terminal_progress.h"
+#include "experiments/engine/result/images.h"
+#include "experiments/engine/result/text_table.h"
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/memory_estimate.h"
+#include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"
 #include "sim/base/printable.h"
+#include "sim/files/destination.h"
 #include "sim/files/mapped_file.h"
+#include "sim/files/output_file.h"
 
 namespace periscope::app {
 namespace {
@@ -26,6 +34,20 @@ namespace {
 bool is_there(const std::string& path) {
   std::error_code unreadable;
   return std::filesystem::exists(path, unreadable);
+}
+
+/// A finished run, which is cached so that --skip-finished need not compute its result again.
+struct FinishedRun {
+  std::string file_sha256;  ///< of NAME.nc
+  std::string json_sha256;  ///< of NAME.json; "" where a study writes none
+  ExitCode code = ExitCode::ok;
+  std::string table;  ///< for people, without colours
+};
+auto parts(FinishedRun& r) { return std::tie(r.file_sha256, r.json_sha256, r.code, r.table); }
+
+/// The task of a finished run with these settings, of this very program.
+std::string finished_task(const study::Study& study, const study::Job& job) {
+  return cache::task_name("finished", study.name + config::config_sha256(job.resolved) + config::program_sha256());
 }
 
 /// Returns why a finished run does not stand for its result files, or "". Throws InputError for files that cannot be
@@ -75,6 +97,94 @@ std::optional<ExitCode> skipped(const study::Study& study, const study::Job& job
   return run.code;
 }
 
+/// Returns true if there is no readable file of that name, or one that is empty or begins as our CSV does.
+bool may_be_replaced(const std::string& csv) {
+  std::ifstream old(csv, std::ios::binary);
+  std::string start(dataset::csv_start.size(), '\0');
+  old.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return old.gcount() == 0 || start == dataset::csv_start;
+}
+
+void require_place_for_csv(const study::Job& job, const CommonOptions& options) {
+  const std::string& csv = *options.csv;
+  if (job.file.empty()) throw ConfigError("--csv: this answer has no columns; expected --json");
+  if (csv == "-") {
+    if (options.json) throw ConfigError("--csv - with --json: both are for standard output; expected one of them");
+    return;
+  }
+  if (destination_of(csv).is_stream) return;
+  std::error_code unreadable;
+  if (!job.run_options.out.empty() &&
+      std::filesystem::weakly_canonical(csv, unreadable) ==
+          std::filesystem::weakly_canonical(study::result_file(job, "nc"), unreadable)) {
+    throw ConfigError(fmt::format("--csv {}: this is the result file itself; expected another name", csv));
+  }
+  if (!options.asked.force && !may_be_replaced(csv)) {
+    throw ConfigError(fmt::format("--csv {}: found a file that is no CSV; --force overwrites it", csv));
+  }
+  const OutputFile trial(csv);
+}
+
+void write_csv(const std::string& csv, const dataset::Dataset& data) {
+  const std::string text = dataset::csv_text(data);
+  if (csv != "-") {
+    write_file_or_stream(csv, text);
+  } else {
+    print_result(isatty(STDOUT_FILENO) == 1 ? printable(text, Layout::lines) : text);
+  }
+}
+
+/// Throws, before anything is computed, what writing a job's results would throw after it, the disk's room aside.
+/// ConfigError too for a --csv that is the result file itself, a file that is no CSV without --force, standard output
+/// together with --json, or of an answer that has no columns.
+void require_place_for_results(const study::Study& study, const study::Job& job, const CommonOptions& options) {
+  if (options.csv) require_place_for_csv(job, options);
+  if (job.file.empty() || job.run_options.out.empty()) return;
+  const OutputFile trial(study::result_file(job, "nc"));
+  if (study.json_file) const OutputFile of_json(study::result_file(job, "json"));
+}
+
+/// Publishes what a study found: writes NAME.nc into run.out unless that is "", the CSV of --csv and the study's other
+/// files, prints the table for people on standard error without --quiet, and JSON on standard output with --json, in
+/// this order: nothing that is only shown can cost the files. A dataset gets its provenance and circumstances (it took
+/// `seconds`). When all files are written the run is cached as finished. Returns the exit code.
+ExitCode publish(const study::Study& study, const study::Job& job, const CommonOptions& options, study::Outcome outcome,
+                 double seconds, stacks::Progress& progress) {
+  if (outcome.data) {
+    study::seal(study, job, outcome);
+    outcome.data->circumstances = study::circumstances(command_line, study::threads_of(job.run_options), seconds);
+  }
+  outcome.table = dataset::within_table_width(outcome.table);
+  nlohmann::ordered_json json;
+  if (options.json || (study.json_file && outcome.data)) json = study::whole_json(outcome);
+  const auto wrote = [&](const std::string& path) { progress.say(fmt::format("wrote {}\n", printable(path))); };
+  std::optional<FinishedRun> finished;
+  if (outcome.data && !job.run_options.out.empty()) {
+    const std::string path = study::result_file(job, "nc");
+    finished = FinishedRun{.file_sha256 = write_netcdf(path, *outcome.data),
+                           .json_sha256 = {},
+                           .code = outcome.code,
+                           .table = dataset::without_colours(outcome.table)};
+    wrote(path);
+    if (study.json_file) {
+      const std::string text = config::json_text(json, 1) + "\n";
+      write_file(study::result_file(job, "json"), text);
+      finished->json_sha256 = config::sha256_hex(text);
+      wrote(study::result_file(job, "json"));
+    }
+  }
+  if (outcome.data && options.csv) {
+    write_csv(*options.csv, *outcome.data);
+    if (*options.csv != "-") wrote(*options.csv);
+  }
+  if (outcome.write_files) outcome.write_files(progress);
+  // After all other files: a run that was killed before counts as unfinished.
+  if (finished && study.skips) stacks::store(progress, finished_task(study, job), cache::encode(*finished));
+  progress.say(use_colour() ? outcome.table : dataset::without_colours(outcome.table));
+  if (options.json) print_json(json);
+  return outcome.code;
+}
+
 /// Runs a job and publishes a complete result. If it fails, says where finished tasks are cached.
 ExitCode run_and_publish(const study::Study& study, const study::Job& job, const CommonOptions& options,
                          stacks::Progress& progress) {
@@ -116,8 +226,8 @@ std::string shipped_configuration(const std::string& path) {
       path));
 }
 
-ExitCode run_study(const study::Study& study, const CommonOptions& options, const study::FlagValues& flags) {
-  study::Request request = options.request(study.name, study::acting_keys(study), flags);
+ExitCode run_study(const study::Study& study, const CommonOptions& options) {
+  study::Request request = options.request(study.name, study::acting_keys(study));
   if (request.file.empty() && !study.configuration.empty()) request.file = shipped_configuration(study.configuration);
   const study::Job job = study.resolve(request);
   if (options.skip_finished && !job.unskippable.empty()) {
@@ -152,10 +262,8 @@ void add_study(CLI::App& app, int& code, const study::Study& study) {
   const std::string takes = study.takes.empty() ? "" : ", " + study.takes;
   command->footer(fmt::format("Example: periscope {}{}\n\n{}", study.example, takes, app.get_footer()));
   const auto options = std::make_shared<CommonOptions>();
-  const auto flags = std::make_shared<study::FlagValues>();
   options->add_to(*command, study);
-  add_flags(*command, study.flags, *flags);
-  command->callback([=, &code, &study] { code = exit_code_of([&] { return run_study(study, *options, *flags); }); });
+  command->callback([=, &code, &study] { code = exit_code_of([&] { return run_study(study, *options); }); });
 }
 
 }  // namespace periscope::app

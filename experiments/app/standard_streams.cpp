@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "experiments/engine/settings/json_text.h"
 #include "sim/files/destination.h"
 #include "sim/files/output_file.h"
 
@@ -25,6 +26,8 @@ void prepare_standard_streams() {
 void print_result(std::string_view text) {
   if (const int error = write_all(STDOUT_FILENO, text); error != 0) throw cannot_write("to standard output", error);
 }
+
+void print_json(const nlohmann::ordered_json& json) { print_result(config::json_text(json) + "\n"); }
 
 void print_message(std::string_view text) noexcept {
   [[maybe_unused]] const int error = write_all(STDERR_FILENO, text);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 namespace periscope::app {
@@ -11,6 +12,10 @@ void prepare_standard_streams();
 
 /// Writes to standard output, at once. Throws Error (run-time failure) if it does not take everything.
 void print_result(std::string_view text);
+
+/// The result of --json: one object in one line on standard output. Text that is no UTF-8 is replaced. Throws as
+/// print_result does.
+void print_json(const nlohmann::ordered_json& json);
 
 /// Writes to standard error: progress, tables, messages. What it does not take is lost, and harms nothing.
 void print_message(std::string_view text) noexcept;

@@ -44,15 +44,9 @@ class Request:
     entries: Sequence[str]
     settings: Sequence[str]
     theory_settings: Sequence[str]
-    seed: int | None
-    seeds: int | None
-    threads: int | None
-    device: str | None
-    dtype: str | None
-    out: str | None
+    run: dict[str, list[str]]
     force: bool
     flags: dict[str, list[str]]
-    memory: Any
     model: Model
 
 class Result:

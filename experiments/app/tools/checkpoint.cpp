@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "experiments/app/command.h"
-#include "experiments/app/publish.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/terminal_progress.h"
 #include "experiments/app/tools/info.h"
@@ -25,8 +24,12 @@
 namespace periscope::app {
 namespace {
 
-ExitCode run_info(const CommonOptions& options, const std::string& folder, const study::FlagValues& words) {
-  const Checkpoint checkpoint(folder, study::read_flags(ignore_key_flags(), words).ignore_keys);
+const std::vector<study::Flag<study::CheckpointFlags>> info_flags{study::checkpoint_flag<study::CheckpointFlags>(),
+                                                                  study::ignore_key_flag<study::CheckpointFlags>()};
+
+ExitCode run_info(const CommonOptions& options) {
+  const auto own = study::read_flags(info_flags, options.asked.flags);
+  const Checkpoint checkpoint(own.checkpoint, own.ignore_keys);
   if (options.quiet && !options.json) return ExitCode::ok;
   std::optional<TerminalProgress> progress(std::in_place, options.quiet);
   const nlohmann::ordered_json info = info_json(checkpoint, *progress);
@@ -102,13 +105,8 @@ ExitCode run_write_checkpoint(const CommonOptions& options, const std::string& f
 }  // namespace
 
 void add_checkpoint_tools(CLI::App& app, int& code) {
-  const auto folder = std::make_shared<std::string>();
-  const auto words = std::make_shared<study::FlagValues>();
-  CLI::App* info =
-      add_command(app, code, "info", "What a checkpoint is: family, placement and names of its norms, shapes", no_run,
-                  [=](const CommonOptions& options) { return run_info(options, *folder, *words); });
-  info->add_option("folder", *folder, "Folder with config.json and safetensors files")->required();
-  add_flags(*info, study::flag_texts(ignore_key_flags()), *words);
+  add_command(app, code, "info", "What a checkpoint is: family, placement and names of its norms, shapes", no_run,
+              run_info, flag_texts(info_flags));
   const auto family = std::make_shared<std::string>();
   add_command(app, code, "write-checkpoint",
               "Write a random stack as a checkpoint that other programs read, into --out", written_without,

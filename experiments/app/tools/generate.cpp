@@ -11,7 +11,6 @@
 #include <span>
 
 #include "experiments/app/command.h"
-#include "experiments/app/publish.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/terminal_progress.h"
 #include "experiments/app/tools/tools.h"
@@ -30,11 +29,8 @@ namespace {
 struct GenerateFlags : study::CheckpointFlags {
   int count = 64;
 };
-std::vector<study::Flag<GenerateFlags>> flags() {
-  auto all = study::checkpoint_flags<GenerateFlags>();
-  all.push_back({"count", &GenerateFlags::count, "Tokens to add", at_least(1)});
-  return all;
-}
+const std::vector<study::Flag<GenerateFlags>> flags =
+    study::checkpoint_flags<GenerateFlags>({{"count", &GenerateFlags::count, "Tokens to add", at_least(1)}});
 
 const study::FlagNames generated_without{"vary", "seed", "seeds"};
 
@@ -93,9 +89,9 @@ std::size_t unfinished(const std::string& text) {
   return 0;
 }
 
-ExitCode run_generate(const CommonOptions& options, const study::FlagValues& words) {
-  const study::Request request = options.request("generate", study::keys_of_flags(generated_without), words);
-  const auto own = study::read_flags(flags(), words);
+ExitCode run_generate(const CommonOptions& options) {
+  const study::Request request = options.request("generate", study::keys_of_flags(generated_without));
+  const auto own = study::read_flags(flags, request.flags);
   const int count = own.count;
   const config::Config config = study::load_for_checkpoint(request);
   study::require_other_folder("run.out", config.run.out, own.checkpoint);
@@ -183,11 +179,8 @@ ExitCode run_generate(const CommonOptions& options, const study::FlagValues& wor
 }  // namespace
 
 void add_generate(CLI::App& app, int& code) {
-  const auto words = std::make_shared<study::FlagValues>();
-  CLI::App* command =
-      add_command(app, code, "generate", "Continue tokens with a checkpoint, always by the likeliest token",
-                  generated_without, [=](const CommonOptions& options) { return run_generate(options, *words); });
-  add_flags(*command, study::flag_texts(flags()), *words);
+  add_command(app, code, "generate", "Continue tokens with a checkpoint, always by the likeliest token",
+              generated_without, run_generate, flag_texts(flags));
 }
 
 }  // namespace periscope::app

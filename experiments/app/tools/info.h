@@ -2,10 +2,8 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "experiments/engine/run/progress.h"
-#include "experiments/engine/study/checkpoint_flags.h"
 #include "sim/checkpoint/checkpoint.h"
 
 namespace periscope::app {
@@ -17,10 +15,5 @@ nlohmann::ordered_json info_json(const Checkpoint& checkpoint, stacks::Progress&
 
 /// Returns `info`, the description of a checkpoint, for people.
 std::string info_text(const Checkpoint& checkpoint, const nlohmann::ordered_json& info);
-
-/// Returns the flag --ignore-key, for commands that are not studies.
-inline std::vector<study::Flag<study::CheckpointFlags>> ignore_key_flags() {
-  return {study::ignore_key_flag<study::CheckpointFlags>()};
-}
 
 }  // namespace periscope::app

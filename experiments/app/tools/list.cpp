@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "experiments/app/command.h"
-#include "experiments/app/publish.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/tools/tools.h"
 #include "experiments/studies/describe.h"

@@ -152,7 +152,7 @@ nlohmann::ordered_json json_of(const CertifiedStream& stream, bool judged) {
 }  // namespace
 
 nlohmann::ordered_json regauge(const RegaugeRequest& request) {
-  const Checkpoint checkpoint(request.folder, request.ignore_keys);
+  const Checkpoint checkpoint(request.checkpoint, request.ignore_keys);
   const std::unique_ptr<Backend> ops = make_backend(config::RunOptions().device);
   const RunArithmetic arithmetic =
       request.format ? run_arithmetic(Arithmetic::mixed, *request.format) : RunArithmetic{};

@@ -4,16 +4,15 @@
 
 #include <cmath>
 #include <filesystem>
-#include <memory>
 
 #include "experiments/app/command.h"
-#include "experiments/app/publish.h"
+#include "experiments/app/standard_streams.h"
 #include "experiments/app/terminal_progress.h"
-#include "experiments/app/tools/info.h"
 #include "experiments/app/tools/regauge.h"
 #include "experiments/app/tools/tools.h"
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/settings/config.h"
+#include "experiments/engine/study/checkpoint_flags.h"
 #include "sim/base/printable.h"
 
 namespace periscope::app {
@@ -21,49 +20,44 @@ namespace {
 
 const study::FlagNames regauged_without{"config", "vary", "seed", "seeds", "device", "dtype", "memory"};
 
-struct RegaugeFlags {
-  std::string folder;
-  std::optional<double> factor;
-  std::string format;
-  study::FlagValues words;
-};
+const std::vector<study::Flag<RegaugeRequest>> flags{
+    study::checkpoint_flag<RegaugeRequest>(),
+    study::ignore_key_flag<RegaugeRequest>(),
+    {"factor", &RegaugeRequest::factor, "Divide the stream by this power of two"},
+    {"format", "Divide it by the least power of two with which it is certified to fit fp16, bf16, fp8_e4m3, …",
+     [](RegaugeRequest& request, const auto& words) { request.format = config::parse_format(words.back()); }}};
 
-double require_power_of_two(double factor) {
+/// Throws ConfigError.
+void require_power_of_two(double factor) {
   int exponent = 0;
-  if (std::frexp(factor, &exponent) == 0.5 && std::abs(exponent - 1) <= 40) return factor;
+  if (std::frexp(factor, &exponent) == 0.5 && std::abs(exponent - 1) <= 40) return;
   throw ConfigError(
       fmt::format("--factor {:g}: expected a power of two from 2^-40 to 2^40, which rounds nothing", factor));
 }
 
-RegaugeRequest request_of(const CommonOptions& options, const std::string& out, const RegaugeFlags& flags) {
-  RegaugeRequest request{.folder = flags.folder,
-                         .ignore_keys = study::read_flags(ignore_key_flags(), flags.words).ignore_keys,
-                         .out = out,
-                         .overwrite = options.asked.force};
-  if (request.out.empty()) throw ConfigError("--out: expected a folder for the checkpoint");
-  if (flags.factor.has_value() == !flags.format.empty()) {
+RegaugeRequest request_of(const CommonOptions& options, const std::string& out) {
+  auto request = study::read_flags(flags, options.asked.flags);
+  request.out = out;
+  request.overwrite = options.asked.force;
+  if (out.empty()) throw ConfigError("--out: expected a folder for the checkpoint");
+  if (request.factor.has_value() == request.format.has_value()) {
     throw ConfigError("regauge: expected --factor or --format, one of them");
   }
-  if (flags.factor) {
-    request.factor = require_power_of_two(*flags.factor);
-  } else {
-    request.format = config::parse_format(flags.format);
-  }
+  if (request.factor) require_power_of_two(*request.factor);
   std::error_code none;
-  if (std::filesystem::equivalent(request.folder, request.out, none)) {
-    throw ConfigError(
-        fmt::format("--out {}: is the checkpoint that is read; expected another folder", printable(request.out)));
+  if (std::filesystem::equivalent(request.checkpoint, out, none)) {
+    throw ConfigError(fmt::format("--out {}: is the checkpoint that is read; expected another folder", printable(out)));
   }
   return request;
 }
 
-ExitCode run_regauge(const CommonOptions& options, const RegaugeFlags& flags) {
+ExitCode run_regauge(const CommonOptions& options) {
   const auto run = study::read_flags(study::run_flags(), options.asked.run);
-  const RegaugeRequest request = request_of(options, run.out, flags);
+  const RegaugeRequest request = request_of(options, run.out);
   const int threads = study::threads_of(run);
   omp_set_num_threads(threads);
   TerminalProgress progress(options.quiet);
-  const ModelSpec model = Checkpoint(request.folder, request.ignore_keys).model();
+  const ModelSpec model = Checkpoint(request.checkpoint, request.ignore_keys).model();
   stacks::MemoryEstimate memory = stacks::gram_memory(model);
   memory.then(stacks::pass_memory(model, 32, DType::f64, false, threads));
   // A tensor in f64, and as it is written.
@@ -127,15 +121,9 @@ std::string regauge_text(const nlohmann::ordered_json& done) {
 }
 
 void add_regauge(CLI::App& app, int& code) {
-  const auto flags = std::make_shared<RegaugeFlags>();
-  CLI::App* command = add_command(
-      app, code, "regauge", "Write a checkpoint whose stream is smaller and whose function is the same, into --out",
-      regauged_without, [=](const CommonOptions& options) { return run_regauge(options, *flags); });
-  command->add_option("folder", flags->folder, "Folder with config.json and safetensors files")->required();
-  add_flags(*command, study::flag_texts(ignore_key_flags()), flags->words);
-  command->add_option("--factor", flags->factor, "Divide the stream by this power of two");
-  command->add_option("--format", flags->format,
-                      "Divide it by the least power of two with which it is certified to fit fp16, bf16, fp8_e4m3, …");
+  add_command(app, code, "regauge",
+              "Write a checkpoint whose stream is smaller and whose function is the same, into --out", regauged_without,
+              run_regauge, flag_texts(flags));
 }
 
 }  // namespace periscope::app

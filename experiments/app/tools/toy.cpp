@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/app/command.h"
-#include "experiments/app/publish.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/tools/tools.h"
 #include "sim/reference/backend.h"

@@ -24,17 +24,28 @@ struct CheckpointFlags : stacks::TokenSource {
   std::string checkpoint;
 };
 
+/// The folder of a checkpoint. Without one, unless it is `required`, a study is of a random stack.
 template <class F>
-std::vector<Flag<F>> checkpoint_flags() {
+Flag<F> checkpoint_flag(bool required = true) {
+  Flag<F> flag{"checkpoint", &F::checkpoint, "Folder with config.json and safetensors files"};
+  if (!required) flag.meaning += "; without it, the random stack of the first seed";
+  flag.positional = true;
+  flag.required = required;
+  return flag;
+}
+
+/// The flags of a study of a checkpoint, and `more` of its own.
+template <class F>
+std::vector<Flag<F>> checkpoint_flags(const std::vector<Flag<F>>& more, bool required = true) {
   std::vector<Flag<F>> flags{
-      {"checkpoint", &F::checkpoint, "Folder with config.json and safetensors files"},
+      checkpoint_flag<F>(required),
       {"tokens", &F::tokens, "Token ids: 5,9,2, or a file of them"},
       {"text", &F::text, "Text file, encoded by the tokenizer"},
       {"tokenizer", &F::tokenizer,
        "A tokenizer file of llama2.c, or \"bytes\"; default: tok*.bin in the folder, or bytes for a vocabulary of 256"},
       {"max-tokens", &F::max_tokens, "Read only the first so many tokens", at_least(1)},
       ignore_key_flag<F>()};
-  flags.front().positional = flags.front().required = true;
+  flags.insert(flags.end(), more.begin(), more.end());
   return flags;
 }
 

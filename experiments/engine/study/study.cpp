@@ -20,12 +20,6 @@
 namespace periscope::study {
 namespace {
 
-std::int64_t peak_memory() {
-  rusage used{};
-  getrusage(RUSAGE_SELF, &used);
-  return std::int64_t{used.ru_maxrss} * 1024;  // Linux counts in KiB
-}
-
 /// Escapes text for use inside braces of BibTeX.
 std::string bibtex(const std::string& text) {
   std::string escaped;
@@ -35,29 +29,6 @@ std::string bibtex(const std::string& text) {
     escaped += c;
   }
   return escaped;
-}
-
-std::string entries(const std::string& version, const std::string& commit, const std::string& result) {
-  return fmt::format(
-      R"(@software{{periscope,
-  title = {{Periscope: a laboratory for normalization placement in deep residual stacks}},
-  author = {{{{The Periscope authors}}}},
-  version = {{{}}},
-  note = {{Commit {}{}}}
-}}
-
-@inproceedings{{kim2025periln,
-  title = {{{{Peri-LN}}: Revisiting Normalization Layer in the Transformer Architecture}},
-  author = {{Kim, Jeonghoon and Lee, Byeongchan and Park, Cheonbok and Oh, Yeontaek and Kim, Beomjun and Yoo, Taehwan and
-            Shin, Seongjin and Han, Dongyoon and Shin, Jinwoo and Yoo, Kang Min}},
-  booktitle = {{Proceedings of the 42nd International Conference on Machine Learning}},
-  series = {{Proceedings of Machine Learning Research}},
-  volume = {{267}},
-  year = {{2025}},
-  note = {{arXiv:2502.02732}}
-}}
-)",
-      bibtex(version), bibtex(commit), bibtex(result));
 }
 
 }  // namespace
@@ -108,12 +79,14 @@ std::string cpu_name() {
 }
 
 dataset::Facts circumstances(const std::vector<std::string>& argv, int threads, double seconds) {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
   return {{"created", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
           {"argv", argv},
           {"cpu", cpu_name()},
           {"threads", threads},
           {"seconds", std::round(seconds * 1e3) / 1e3},
-          {"peak_memory", peak_memory()}};
+          {"peak_memory", std::int64_t{used.ru_maxrss} * 1024}};  // Linux counts in KiB
 }
 
 nlohmann::ordered_json whole_json(const Outcome& outcome) {
@@ -121,11 +94,32 @@ nlohmann::ordered_json whole_json(const Outcome& outcome) {
 }
 
 std::string citation(const std::function<std::string(const char*)>& attribute) {
-  if (!attribute) return entries(build_info::version, build_info::commit, "");
   const std::string result =
-      fmt::format("; a result of its study {} on {}, {}, with the configuration of SHA-256 {}", attribute("study"),
-                  attribute("device"), attribute("instructions"), attribute("config_sha256"));
-  return entries(attribute("version"), attribute("commit"), result);
+      attribute
+          ? fmt::format("; a result of its study {} on {}, {}, with the configuration of SHA-256 {}",
+                        attribute("study"), attribute("device"), attribute("instructions"), attribute("config_sha256"))
+          : "";
+  return fmt::format(
+      R"(@software{{periscope,
+  title = {{Periscope: a laboratory for normalization placement in deep residual stacks}},
+  author = {{{{The Periscope authors}}}},
+  version = {{{}}},
+  note = {{Commit {}{}}}
+}}
+
+@inproceedings{{kim2025periln,
+  title = {{{{Peri-LN}}: Revisiting Normalization Layer in the Transformer Architecture}},
+  author = {{Kim, Jeonghoon and Lee, Byeongchan and Park, Cheonbok and Oh, Yeontaek and Kim, Beomjun and Yoo, Taehwan and
+            Shin, Seongjin and Han, Dongyoon and Shin, Jinwoo and Yoo, Kang Min}},
+  booktitle = {{Proceedings of the 42nd International Conference on Machine Learning}},
+  series = {{Proceedings of Machine Learning Research}},
+  volume = {{267}},
+  year = {{2025}},
+  note = {{arXiv:2502.02732}}
+}}
+)",
+      bibtex(attribute ? attribute("version") : build_info::version),
+      bibtex(attribute ? attribute("commit") : build_info::commit), bibtex(result));
 }
 
 }  // namespace periscope::study

@@ -13,29 +13,22 @@ namespace periscope::certify {
 namespace {
 
 const std::vector<study::Flag<CertifyConfig>>& flags() {
-  static const std::vector<study::Flag<CertifyConfig>> all = [] {
-    auto list = study::checkpoint_flags<CertifyConfig>();
-    auto& checkpoint = *std::ranges::find(list, "checkpoint", &study::Flag<CertifyConfig>::name);
-    checkpoint.required = false;
-    checkpoint.meaning += "; without it, the random stack of the first seed";
-    const std::vector<study::Flag<CertifyConfig>> more{
-        {"format", &CertifyConfig::format_words, "Number formats to judge: fp32, bf16, fp16, fp8_e5m2, fp8_e4m3"},
-        {"require", &CertifyConfig::requirement_words,
-         "Exit 4 unless certified: fp16 (the residual stream), mlp:fp16 (a class), all:fp16"},
-        {"measure", &CertifyConfig::measure, "Of a random stack: measure its input of the first seed too"},
-        {"input-maximum", &CertifyConfig::input_maximum,
-         "Of a random stack with Gaussian input: certify real inputs with entries up to this", above(0.0)},
-        {"arithmetic", &CertifyConfig::arithmetic_word,
-         "Arithmetic that verdicts are for: mixed (results are rounded to the format, sums are in fp32), pure "
-         "(all in the format), exact"},
-        {"length", &CertifyConfig::length, "Longest input in tokens that is certified, where rounding makes it matter",
-         from_to(1, 1 << 24)},
-        {"attack", &CertifyConfig::attack_steps, "Try to exceed the bounds: steps per restart", from_to(1, 1'000'000)},
-        {"headroom", &CertifyConfig::headroom,
-         "Scale stream and branches into this format, run both stacks, certify the scaled one"}};
-    list.insert(list.end(), more.begin(), more.end());
-    return list;
-  }();
+  static const auto all = study::checkpoint_flags<CertifyConfig>(
+      {{"format", &CertifyConfig::format_words, "Number formats to judge: fp32, bf16, fp16, fp8_e5m2, fp8_e4m3"},
+       {"require", &CertifyConfig::requirement_words,
+        "Exit 4 unless certified: fp16 (the residual stream), mlp:fp16 (a class), all:fp16"},
+       {"measure", &CertifyConfig::measure, "Of a random stack: measure its input of the first seed too"},
+       {"input-maximum", &CertifyConfig::input_maximum,
+        "Of a random stack with Gaussian input: certify real inputs with entries up to this", above(0.0)},
+       {"arithmetic", &CertifyConfig::arithmetic_word,
+        "Arithmetic that verdicts are for: mixed (results are rounded to the format, sums are in fp32), pure "
+        "(all in the format), exact"},
+       {"length", &CertifyConfig::length, "Longest input in tokens that is certified, where rounding makes it matter",
+        from_to(1, 1 << 24)},
+       {"attack", &CertifyConfig::attack_steps, "Try to exceed the bounds: steps per restart", from_to(1, 1'000'000)},
+       {"headroom", &CertifyConfig::headroom,
+        "Scale stream and branches into this format, run both stacks, certify the scaled one"}},
+      false);
   return all;
 }
 

@@ -15,13 +15,10 @@ const std::string shipped_list = "experiments/configs/power.toml";
 struct PowerFlags {
   std::optional<int> master_seeds;
 };
-const std::vector<study::Flag<PowerFlags>>& flags() {
-  static const std::vector<study::Flag<PowerFlags>> all{
-      {"master-seeds", &PowerFlags::master_seeds,
-       "Instead: how often is the right theory rejected? Runs that many seeds; finished ones stay in the cache",
-       from_to(1, 1'000'000)}};
-  return all;
-}
+const std::vector<study::Flag<PowerFlags>> flags{
+    {"master-seeds", &PowerFlags::master_seeds,
+     "Instead: how often is the right theory rejected? Runs that many seeds; finished ones stay in the cache",
+     from_to(1, 1'000'000)}};
 
 stacks::MemoryEstimate memory_of(const PowerList& list) {
   const int threads = study::threads_of(list.configs.front().config.run);
@@ -57,7 +54,7 @@ study::Outcome count(const PowerList& list, int master_seeds, stacks::Progress& 
 }
 
 study::Job resolve(const study::Request& request) {
-  const auto own = study::read_flags(flags(), request.flags);
+  const auto own = study::read_flags(flags, request.flags);
   if (request.file.empty()) throw ConfigError("--config: expected a list of wrong theories, as " + shipped_list);
   const auto list = std::make_shared<const PowerList>(load_power(request));
   study::Job job{.file = "power",
@@ -81,7 +78,7 @@ std::vector<study::Study> studies() {
            .takes = "about 36 minutes on 2 cores",
            .configuration = shipped_list,
            .sections = {config::any_section(stacks::ladder_section)},
-           .flags = flag_texts(flags()),
+           .flags = flag_texts(flags),
            .schema = &schema(),
            .skips = true,
            .shared_keys = {"model.", "init.", "input.", "theory.", "agreement.", "run.backward", "run.weights",

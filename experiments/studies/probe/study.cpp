@@ -8,23 +8,18 @@ namespace periscope::probe {
 namespace {
 
 const std::vector<study::Flag<ProbeConfig>>& flags() {
-  static const std::vector<study::Flag<ProbeConfig>> all = [] {
-    auto list = study::checkpoint_flags<ProbeConfig>();
-    const std::vector<study::Flag<ProbeConfig>> more{
-        {"labels", &ProbeConfig::labels, "Ids to predict, one per token, -1 for none; default: the next token"},
-        {"backward", &ProbeConfig::backward, "Gradients of the loss too"},
-        {"dump", &ProbeConfig::dump, "Folder for activations.safetensors: activations and gradients in f64"},
-        {"top", &ProbeConfig::top, "Largest entries of the stream to report per depth", at_least(1)},
-        {"no-theory", &ProbeConfig::no_theory,
-         "Leave out theory at initialisation and at the weights' own sizes, and models of these sizes"},
-        {"draws", &ProbeConfig::draws,
-         "Random models of each law that keeps something of the weights' sizes, for the errors of what is left over",
-         from_to(0, 1 << 20)},
-        {"fail-on-divergence", &ProbeConfig::fail_on_divergence,
-         "Exit 5 if the mean square of a signal or a gradient, or the loss, is not finite"}};
-    list.insert(list.end(), more.begin(), more.end());
-    return list;
-  }();
+  static const auto all = study::checkpoint_flags<ProbeConfig>(
+      {{"labels", &ProbeConfig::labels, "Ids to predict, one per token, -1 for none; default: the next token"},
+       {"backward", &ProbeConfig::backward, "Gradients of the loss too"},
+       {"dump", &ProbeConfig::dump, "Folder for activations.safetensors: activations and gradients in f64"},
+       {"top", &ProbeConfig::top, "Largest entries of the stream to report per depth", at_least(1)},
+       {"no-theory", &ProbeConfig::no_theory,
+        "Leave out theory at initialisation and at the weights' own sizes, and models of these sizes"},
+       {"draws", &ProbeConfig::draws,
+        "Random models of each law that keeps something of the weights' sizes, for the errors of what is left over",
+        from_to(0, 1 << 20)},
+       {"fail-on-divergence", &ProbeConfig::fail_on_divergence,
+        "Exit 5 if the mean square of a signal or a gradient, or the loss, is not finite"}});
   return all;
 }
 

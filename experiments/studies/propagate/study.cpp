@@ -26,20 +26,14 @@ struct Flags {
   std::string dump;
 };
 
-const std::vector<study::Flag<Flags>>& propagate_flags() {
-  static const std::vector<study::Flag<Flags>> all{
-      {"fail-on-divergence", &Flags::fail_on_divergence,
-       "Exit 5 if the mean square of a seed's stream stops being finite"},
-      {"backward", &Flags::backward, "Predict and measure gradients too"},
-      {"dump", &Flags::dump,
-       "Folder for weights, activations and, with --backward, gradients of the first seed, in f64"}};
-  return all;
-}
+const std::vector<study::Flag<Flags>> propagate_flags{
+    {"fail-on-divergence", &Flags::fail_on_divergence,
+     "Exit 5 if the mean square of a seed's stream stops being finite"},
+    {"backward", &Flags::backward, "Predict and measure gradients too"},
+    {"dump", &Flags::dump,
+     "Folder for weights, activations and, with --backward, gradients of the first seed, in f64"}};
 
-const std::vector<study::Flag<Flags>>& theory_flags() {
-  static const std::vector<study::Flag<Flags>> all{{"backward", &Flags::backward, "Predict gradients too"}};
-  return all;
-}
+const std::vector<study::Flag<Flags>> theory_flags{{"backward", &Flags::backward, "Predict gradients too"}};
 
 Outcome outcome_of(const config::Config& config, const std::vector<stacks::StackResult>& results) {
   return {.data = dataset_of(config, results),
@@ -73,7 +67,7 @@ Job job_of(const config::Config& config, const std::string& file, bool measures)
 }
 
 Job resolve_propagate(const Request& request) {
-  const auto own = study::read_flags(propagate_flags(), request.flags);
+  const auto own = study::read_flags(propagate_flags, request.flags);
   config::Config config = request.load(study::Matrices::any);
   config.run.backward = config.run.backward || own.backward;
   if (const std::size_t stacks = config.stacks().size(); !own.dump.empty() && stacks != 1) {
@@ -99,7 +93,7 @@ Job resolve_propagate(const Request& request) {
 
 Job resolve_theory(const Request& request) {
   config::Config config = request.load(study::Matrices::any);
-  config.run.backward = config.run.backward || study::read_flags(theory_flags(), request.flags).backward;
+  config.run.backward = config.run.backward || study::read_flags(theory_flags, request.flags).backward;
   Job job = job_of(config, "theory", false);
   job.run = [config](stacks::Progress& progress) {
     return outcome_of(config, stacks::confront(config, "theory", progress, false));
@@ -113,7 +107,7 @@ std::vector<study::Study> studies() {
   return {{.name = "propagate",
            .question = "Predict and measure the signals of random stacks; say whether they agree",
            .example = "propagate --config experiments/configs/headline.toml",
-           .flags = flag_texts(propagate_flags()),
+           .flags = flag_texts(propagate_flags),
            .schema = &schema(),
            .compares = true,
            .skips = true,
@@ -124,7 +118,7 @@ std::vector<study::Study> studies() {
           {.name = "theory",
            .question = "Print the prediction alone",
            .example = "theory --set model.preset=3.2B",
-           .flags = flag_texts(theory_flags()),
+           .flags = flag_texts(theory_flags),
            .schema = &schema(),
            .without = {"device", "dtype", "memory"},
            .shared_keys = {"model.", "init.", "input.", "theory.", "run.backward", "run.paired"},

@@ -9,14 +9,11 @@
 namespace periscope::verify {
 namespace {
 
-const std::vector<study::Flag<VerifyConfig>>& verify_flags() {
-  static const std::vector<study::Flag<VerifyConfig>> all{
-      {"cases", &VerifyConfig::cases, "Number of random cases", from_to(1, 2e9)},
-      {"scale", &VerifyConfig::scale, "Multiply every bound that should hold by this; below 1 violations must be found",
-       from_to(0.0, 1.0)},
-      {"replay", &VerifyConfig::replay, "One case alone: a JSON file, as --out writes one for every violation"}};
-  return all;
-}
+const std::vector<study::Flag<VerifyConfig>> verify_flags{
+    {"cases", &VerifyConfig::cases, "Number of random cases", from_to(1, 2e9)},
+    {"scale", &VerifyConfig::scale, "Multiply every bound that should hold by this; below 1 violations must be found",
+     from_to(0.0, 1.0)},
+    {"replay", &VerifyConfig::replay, "One case alone: a JSON file, as --out writes one for every violation"}};
 
 study::Outcome outcome_of(const VerifyConfig& config, stacks::Progress& progress) {
   const VerifyResult result = verify::run(config, progress);
@@ -34,7 +31,7 @@ study::Outcome outcome_of(const VerifyConfig& config, stacks::Progress& progress
 }
 
 study::Job resolve_verify(const study::Request& request) {
-  VerifyConfig own = study::read_flags(verify_flags(), request.flags);
+  VerifyConfig own = study::read_flags(verify_flags, request.flags);
   if (!(own.scale > 0.0)) {
     throw ConfigError(fmt::format("--scale {:g}: expected a number above 0 and up to 1", own.scale));
   }
@@ -69,7 +66,7 @@ std::vector<study::Study> studies() {
   return {{.name = "verify",
            .question = "Attack the bounds on gradients and growth: no input may break them",
            .example = "verify --cases 20000",
-           .flags = flag_texts(verify_flags()),
+           .flags = flag_texts(verify_flags),
            .schema = &schema(),
            .skips = true,
            .without = {"vary", "seeds", "device", "dtype", "memory", "force"},
