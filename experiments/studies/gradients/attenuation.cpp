@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cmath>
 #include <type_traits>
 
 #include "experiments/engine/result/text_table.h"

@@ -31,8 +31,8 @@ std::vector<std::string> keys_of(const Settings& settings) {
 
 /// Appends the groups of a study to `groups`.
 void add_groups(std::string_view study, const TrainConfig& shared, bool quick, std::vector<Group>& groups) {
-  /// Of several placements with common settings: `set` are fixed values, `scaled` follow the shared ones. `what` comes
-  /// after the placement in the group's name.
+  // Groups of several placements with common settings: `set` are fixed values, `scaled` follow the shared ones. `what`
+  // comes after the placement in the group's name.
   const auto add = [&](std::string_view of, const std::vector<std::string>& placements, const std::string& what,
                        const Settings& set, const Settings& scaled = {}) {
     if (of != study) return;
