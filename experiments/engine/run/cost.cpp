@@ -11,16 +11,16 @@ constexpr double per_draw = 90.0;     ///< a normal number
 constexpr double in_double = 2.0;     ///< an operation in double
 constexpr double gram_schmidt = 6.0;  ///< the process, twice and by rows, in units of a Gram matrix
 
-/// Factorising `rows` rows of n numbers, with their basis or without.
+/// Cost of factorising `rows` rows of n numbers, with or without their basis.
 double factor_cost(double rows, double n, bool with_basis, DType dtype) {
   if (dtype == DType::f64) return gram_schmidt * in_double * rows * rows * n;
   return in_double * (rows * rows * n * (with_basis ? 2.0 : 1.0) + rows * rows * rows / 3.0);
 }
 
-/// The cost of one seed's products with the random matrices of a stack, in operations of a matrix product in f32, of
-/// which a core does about 6e10 a second. A fixed rule, so that the choice depends on the specification alone.
-///   dense        2 N m n a product; with gradients also of the recomputed layer, to the input, and for the gradient's
-///                norm, by Gram matrices of N rows where these cost less; 90 operations for every weight drawn.
+/// Cost of one seed's products with a stack's random matrices, in operations of an f32 matrix product (about 6e10 per
+/// second and core). A fixed rule, so that the choice depends on the specification alone.
+///   dense        2 N m n per product; with gradients also products of the recomputed layer, of the input gradient, and
+///                of the gradient's norm (by Gram matrices of N rows if cheaper); 90 operations per weight drawn.
 ///   matrix-free  Gram matrices of N rows in double, at half the rate, their factors, products of [N, N] with [N, m]
 ///                and [N, n], and N (m + n) numbers drawn.
 struct WeightsCost {

@@ -9,29 +9,29 @@
 
 namespace periscope::stacks {
 
-/// Returns true if a run draws its weights matrix-free (T21): as run.weights says; with "auto" if that costs at most
-/// half as much as dense weights, and these cost more than 2e9 operations a seed.
+/// Returns true if a run draws its weights matrix-free (T21). With run.weights = "auto": if that costs at most half as
+/// much as dense weights, and these cost more than 2e9 operations per seed.
 [[nodiscard]] bool draws_matrix_free(const StackSpec& spec, const config::RunOptions& run);
 [[nodiscard]] std::string_view weights_used(const StackSpec& spec, const config::RunOptions& run);
 
-/// The weights of one seed. `remember` is for matrix-free ones.
+/// Returns the weights of one seed. `remember` is for matrix-free weights.
 [[nodiscard]] std::unique_ptr<WeightSource> random_weights(const Backend& backend, const StackSpec& spec,
                                                            const config::RunOptions& run, std::uint64_t seed,
                                                            Remember remember = Remember::nothing);
 
-/// Floating-point operations, a multiply-add being two, of one pass over `model`.
+/// Returns the floating-point operations of one pass over `model`; a multiply-add counts as two.
 double pass_operations(const ModelSpec& model, int tokens, bool backward);
 
 /// Returns true if a pass takes about 20 ms or less on one thread. Its ops then stay on one thread (Threads), and
 /// several such passes run in parallel.
 bool is_small_pass(const ModelSpec& model, int tokens, bool backward);
 
-/// Returns the floating-point operations to measure one seed: of the pass or, if larger, of drawing the dense weights
-/// and multiplying by them; with matrix-free weights their cost.
+/// Returns the floating-point operations to measure one seed: with dense weights the larger of the pass and of drawing
+/// and multiplying the weights, with matrix-free weights their cost.
 double reading_operations(const StackSpec& spec, const config::RunOptions& run);
 
-/// Returns the largest number of operations that theory::predict may use by default: as many as measuring `seeds`
-/// seeds, at least 2e12 (seconds).
+/// Returns the largest number of operations that theory::predict may use by default: those of measuring `seeds` seeds,
+/// at least 2e12 (a few seconds).
 double affordable_operations(const StackSpec& spec, const config::Config& config, int seeds);
 
 }  // namespace periscope::stacks

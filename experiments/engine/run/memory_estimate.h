@@ -26,45 +26,45 @@ struct MemoryEstimate {
   void then(const MemoryEstimate& next);
 };
 
-/// One pass over `model`: the signals of a sublayer, the attention patterns of every thread, statistics of every token;
-/// with `backward` a sublayer's gradients, the stream at every depth and the loss; with `whole_matrices` a matrix (of a
-/// checkpoint, or on a device that does not draw it within its products).
+/// Returns the estimate of one pass over `model`: a sublayer's signals, attention patterns of every thread and
+/// statistics of every token; with `backward` a sublayer's gradients, the stream at every depth and the loss; with
+/// `whole_matrices` one matrix (of a checkpoint, or on a device that does not draw it within products).
 MemoryEstimate pass_memory(const ModelSpec& model, double tokens, DType dtype, bool backward, int threads,
                            bool whole_matrices = true);
 
 /// Entries per token of all signals inside a model's sublayers.
 double signal_entries(const ModelSpec& model);
 
-/// The concurrent passes of over_seeds, each with `copies` of all its signals.
+/// Returns the estimate of the concurrent passes of over_seeds, each with `copies` of all signals.
 MemoryEstimate reading_memory(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads,
                               double copies = 0.0);
 
-/// StackTape::budget of one of the concurrent passes of measure_stack, if `available` bytes are left for all of them:
-/// run.memory, at most 0.8 of `available`, minus reading_memory. Without run.memory 2.8 GB, at most half of
-/// `available`, on the CPU with dense weights, and elsewhere 64 MB, which is also the least.
+/// Returns StackTape::budget of one of the concurrent passes of measure_stack, which share `available` bytes:
+/// run.memory, at most 0.8 of `available`, minus reading_memory. Without run.memory: 2.8 GB, at most half of
+/// `available`, on the CPU with dense weights, else the minimum of 64 MB.
 std::size_t tape_budget(const StackSpec& spec, const config::RunOptions& run, int seeds, int threads, double available);
 
-/// theory::predict: its concurrent chains of kernels [T, T], and with `backward` their traces. Unless `all_tokens`,
-/// forward chains may take a grid of tokens, which makes kernels smaller.
+/// Returns the estimate of theory::predict: concurrent chains of kernels [T, T], with `backward` also their traces.
+/// Unless `all_tokens`, forward chains may use smaller kernels, of a grid of tokens.
 MemoryEstimate limit_memory(const StackSpec& spec, bool backward, int threads, bool all_tokens = true);
 
-/// theory::predict with the scales of given weights (T29): its chains hold a kernel for every branch, and the second
-/// moment of every entry of a signal.
+/// Returns the estimate of theory::predict with the scales of given weights (T29), whose chains hold a kernel of every
+/// branch and the second moment of every entry of a signal.
 MemoryEstimate scaled_limit_memory(const StackSpec& spec, int threads);
 
-/// The matrices of a sublayer in f64 and their Gram matrices.
+/// Returns the estimate of a sublayer's matrices in f64 and their Gram matrices.
 MemoryEstimate gram_memory(const ModelSpec& model);
 
-/// The predictions of all stacks of `config`, with `at_width` also theory::predict_at_width, and if it `measures` their
-/// readings.
+/// Returns the estimate of all stacks of `config`: theory::predict, with `at_width` theory::predict_at_width, and with
+/// `measures` the measurement.
 MemoryEstimate stacks_memory(const config::Config& config, bool at_width, bool measures, int threads);
 
-/// Predictions and readings of every stack at every width. Throws ConfigError for a width that no whole number of heads
-/// has.
+/// Returns the estimate of predicting and measuring every stack at every width. Throws ConfigError for a width that no
+/// whole number of heads has.
 MemoryEstimate widths_memory(const config::Config& config, const std::vector<int>& widths, int seeds, int threads);
 
-/// Bytes that this process may still use: the least of the machine's available memory and what the limits of its
-/// control groups and address space leave. Infinity if none of them can be read.
+/// Returns the bytes that this process may still allocate: the least that the machine, its control groups and its
+/// address space limit leave; infinity if none of them can be read.
 double available_bytes(int threads);
 
 /// Throws ConfigError, which names the key to lower, if the estimate exceeds the available memory, unless `force`.
@@ -76,7 +76,7 @@ struct OutOfMemory : Error {
 };
 OutOfMemory out_of_memory(const MemoryEstimate& memory);
 
-/// Runs `f`, which needs `memory`. Throws as require_fits, and OutOfMemory.
+/// Runs `f`, whose estimate is `memory`. Throws as require_fits does, and OutOfMemory.
 template <class F>
 auto within_memory(const MemoryEstimate& memory, bool force, Progress& progress, const F& f) {
   require_fits(memory, force, progress);

@@ -18,11 +18,11 @@
 namespace periscope::stacks {
 namespace {
 
-/// Added to the seeds of null models. Weights that were trained from seed s remember the signs of s's numbers: a null
-/// of that seed would give all of their entries one sign.
+/// Added to the seeds of null models. Weights trained from seed s are correlated with the signs of s's numbers, which a
+/// null of the same seed would reuse.
 constexpr std::uint64_t null_seeds = 0x6e756c6c00000000;
 
-/// Notes the stream's second moment at every depth.
+/// Records ln of the stream's second moment at every depth.
 class StreamMoments final : public SignalRecorder {
  public:
   explicit StreamMoments(const Backend& ops) : ops_(ops) {}
@@ -39,8 +39,8 @@ class StreamMoments final : public SignalRecorder {
   std::vector<double> logarithms_;
 };
 
-/// Rows `row(0)`, `row(1)` … of a matrix of signs as wide as x [N, n]: entry i of the whole matrix is the sign of
-/// number i of the stream. x times them: the sign of x_ij itself does not matter to the law.
+/// Returns x [N, n] times rows `row(0)`, `row(1)` … of a matrix of signs [·, n], whose entry i is the sign of number i
+/// of the stream. The sign of x_ij itself does not matter to the law.
 template <class Row>
 Tensor with_signs(const Backend& ops, const Tensor& x, StreamKey key, const Row& row) {
   const auto width = static_cast<std::size_t>(x.cols());

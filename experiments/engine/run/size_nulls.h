@@ -13,10 +13,10 @@
 
 namespace periscope::stacks {
 
-/// A law of random weights that keeps only sizes of given weights (T29).
+/// A law of random weights that keeps only the sizes of given weights' entries (T29).
 struct SizeNull {
   std::string_view name;
-  std::optional<SizesKept> kept;  ///< what theory predicts; none: every |W_ij|, by simulation alone
+  std::optional<SizesKept> kept;  ///< nullopt: every |W_ij|, which is simulated but not predicted
   std::string_view meaning;
 };
 
@@ -36,43 +36,43 @@ inline constexpr std::size_t rank_one_null = 2;
 struct NullDraws {
   std::vector<std::vector<double>> log_moment = {};  ///< [draws][2L + 1]
 
-  /// Mean over the draws at a depth; NaN without any.
+  /// Returns the mean over the draws at a depth; NaN without draws.
   [[nodiscard]] double mean(std::size_t depth) const;
   /// Returns the root mean square, over the draws, of a model's logarithm minus `centre`. It contains the spread of
   /// models and, if `centre` is the limit of infinite width, the distance of finite width from it. NaN without draws.
   [[nodiscard]] double deviation_from(double centre, std::size_t depth) const;
-  /// The standard deviation of one more model's logarithm about the draws' mean: their own times √(1 + 1/draws). NaN
-  /// for fewer than two.
+  /// Returns the standard deviation of a further model's logarithm about the draws' mean: the sample standard deviation
+  /// times √(1 + 1/draws). NaN for fewer than two draws.
   [[nodiscard]] double deviation_from_mean(std::size_t depth) const;
 };
 
-/// ln of the stream's second moment at depths 0 … 2L, mean over all tokens, in one forward pass of `sequences` equal
-/// sequences that lie one after another in `ids`. The head is left out.
+/// Returns ln of the stream's second moment, averaged over tokens, at depths 0 … 2L, from one forward pass without the
+/// head. `ids` are `sequences` concatenated sequences of equal length.
 [[nodiscard]] std::vector<double> log_second_moments(const Backend& ops, const ModelSpec& model,
                                                      const WeightSource& weights, std::span<const int> ids,
                                                      int sequences);
 
-/// Draws number first … first + draws − 1 of a null: of GeneratedWeights at the scales of `weights`, or of RandomSigns.
-/// `before_each` is called before every draw; what it throws ends the draws.
+/// Runs draws first … first + draws − 1 of a null: GeneratedWeights at the scales of `weights`, or RandomSigns.
+/// `before_each` is called before every draw; an exception from it ends the draws.
 [[nodiscard]] NullDraws draw_null(
     const Backend& ops, const StackSpec& spec, const WeightSource& weights, std::span<const int> ids, int sequences,
     const SizeNull& null, DType dtype, std::uint64_t first, int draws,
     const std::function<void()>& before_each = [] {});
 
-/// `spec` with the scales of `weights` that a null keeps.
+/// Returns `spec` with the scales of `weights` that a null keeps.
 [[nodiscard]] StackSpec at_sizes(const Backend& ops, StackSpec spec, const WeightSource& weights,
                                  std::span<const int> ids, SizesKept kept);
 
-/// The weights of another source with random signs, the finest null of T29. Signs of matrices, tables and biases are
-/// those of the numbers that GeneratedWeights draws from the same seed; gains are unchanged. The source and the backend
-/// must outlive this.
+/// Weights of another source with random signs, the finest null of T29. Matrices, tables and biases get the signs of
+/// the numbers that GeneratedWeights draws from the same seed; gains are unchanged. The source and the backend must
+/// outlive this.
 class RandomSigns final : public WeightSource {
  public:
   RandomSigns(const Backend& backend, const WeightSource& source, std::uint64_t seed)
       : backend_(backend), source_(source), seed_(seed) {}
 
   [[nodiscard]] SublayerWeights fetch(int sublayer) const override;
-  /// A token that comes twice has the same signs both times.
+  /// Repeated tokens have the same signs.
   [[nodiscard]] Tensor rows(const Backend& ops, Weight table, std::span<const int> ids) const override;
 
  private:

@@ -29,8 +29,9 @@ class TensorFile : public SafetensorsWriter {
   const Backend& ops_;
 };
 
-/// Lists the tensors that every dump of a pass over T tokens has: input [T, D], labels [T], logits, stream.0 … of the
-/// input and every step, each [T, D], or [T, n, D] of n streams, and with `backward` grad.stream.0 … likewise.
+/// Returns the tensors of every dump of a pass over T tokens: input [T, D], labels [T], logits, stream.0 … of the
+/// input and every step, each [T, D], or [T, n, D] of n streams, and with `backward` grad.stream.0 … of the same
+/// shapes.
 inline std::vector<SafetensorsEntry> pass_entries(const ModelSpec& model, std::int64_t tokens, bool backward) {
   const std::int64_t outputs = model.unembedding ? model.vocab : model.width;
   std::vector<SafetensorsEntry> entries{{"input", SafetensorsType::f64, {tokens, model.width}},
@@ -54,7 +55,7 @@ class StreamDump final : public SignalRecorder {
     if (at.signal != Signal::x_out) return;
     const std::string name = fmt::format("{}stream.{}", at.pass == Pass::backward ? "grad." : "", at.sublayer + 1);
     if (parts_ == 1) return file_.put(name, x);
-    // The parts of a stream come one after another, in any order.
+    // All parts of a stream are emitted before the next stream, in any order.
     const auto width = static_cast<std::size_t>(x.cols());
     const std::vector<double> part = ops_.to_host(x);
     all_.resize(part.size() * parts_);

@@ -10,7 +10,7 @@
 
 namespace periscope::stacks {
 
-/// More tokens than this are read only if they are asked for by number: attention's work grows with their square.
+/// Largest number of tokens without --max-tokens: the work of attention grows with its square.
 constexpr int most_tokens = 1 << 14;
 
 /// The source of token ids, as the flags give it.
@@ -19,27 +19,27 @@ struct TokenSource {
   std::string text = {};    ///< --text: a file; "": none
   std::string labels = {};  ///< --labels: like tokens; −1 for no label; "": the next tokens
   std::string tokenizer = {};          ///< --tokenizer: a file of llama2.c, or "bytes"; "": the folder's
-  std::optional<int> max_tokens = {};  ///< --max-tokens: only the first so many
+  std::optional<int> max_tokens = {};  ///< --max-tokens: only the first N tokens
 };
 
-/// The token ids that a model reads, and the labels that it is to predict.
+/// A model's token ids and labels.
 struct TokenInput {
   std::vector<int> ids;
   std::vector<int> labels;               ///< one per id; no_label for none
   std::unique_ptr<Tokenizer> tokenizer;  ///< null if ids have no text
   std::string tokenizer_name = "none";   ///< a path, "bytes", or "none"
-  std::vector<std::string> notes;        ///< what the user should know
+  std::vector<std::string> notes;        ///< for the user
 
   [[nodiscard]] bool has_labels() const;
 };
 
-/// Reads ids and labels for a model whose checkpoint lies in `folder`. Its tokenizer is the one that was asked for, or
-/// the one tok*.bin file there, or bytes for a vocabulary of 256. Without --labels, a causal model is to predict the
-/// next token (the last one has no label) and another model nothing. Throws ConfigError for wrong flags, and InputError
+/// Reads ids and labels for a model whose checkpoint lies in `folder`. The tokenizer is the given one, else
+/// the tok*.bin file there, else bytes for a vocabulary of 256. Without --labels, the labels of a causal model are the
+/// next tokens (the last token has none); other models have none. Throws ConfigError for wrong flags, and InputError
 /// for wrong files.
 [[nodiscard]] TokenInput read_token_input(const TokenSource& source, const ModelSpec& model, const std::string& folder);
 
-/// Printable ASCII of a piece of text, all else escaped as \xNN.
+/// Returns a piece of text in printable ASCII, other bytes escaped as \xNN.
 [[nodiscard]] std::string visible(const std::string& text);
 
 }  // namespace periscope::stacks

@@ -19,7 +19,7 @@ double root_mean_square(const Backend& ops, const Tensor& x) {
   return std::sqrt(mean_of(ops.row_moments(x)[Statistic::second_moment]));
 }
 
-/// √ of `squares` at mean 1; nothing where all are 0, or some are beyond all numbers.
+/// Returns the roots of `squares`, scaled to mean square 1; empty if all are 0 or one is not finite.
 std::vector<double> sizes_of(std::vector<double> squares) {
   const double mean = mean_of(squares);
   if (!(mean > 0.0) || !std::isfinite(mean)) return {};
@@ -27,11 +27,10 @@ std::vector<double> sizes_of(std::vector<double> squares) {
   return squares;
 }
 
-/// The matrix itself, or one whose squares are in its dtype's range: times a power of two, which rounds nothing that
-/// counts.
+/// Returns the matrix, times a power of two if its squares would leave the range of its dtype.
 Tensor scaled_to_one(const Backend& ops, const Tensor& w) {
   constexpr int far = 30;    // f32 has the squares of 2^-63 to 2^63
-  constexpr int most = 120;  // f32 has 2^120 itself, which brings the smallest number there is to 2^-29
+  constexpr int most = 120;  // f32 has 2^120, which scales its smallest number to 2^-29
   const double size = root_mean_square(ops, w);
   if (!(size > 0.0) || !std::isfinite(size) || std::abs(std::ilogb(size)) < far) return w;
   return ops.scale(std::ldexp(1.0, std::clamp(-std::ilogb(size), -most, most)), w);

@@ -18,7 +18,7 @@ Flag<F> ignore_key_flag() {
           "Key of config.json that does not change the function although it is unknown; repeatable"};
 }
 
-/// A checkpoint and the tokens that it reads.
+/// A checkpoint and its input tokens.
 struct CheckpointFlags : stacks::TokenSource {
   std::vector<std::string> ignore_keys;
   std::string checkpoint;
@@ -43,7 +43,7 @@ std::vector<Flag<F>> checkpoint_flags(const std::vector<Flag<F>>& more, bool req
       {"text", &F::text, "Text file, encoded by the tokenizer"},
       {"tokenizer", &F::tokenizer,
        "A tokenizer file of llama2.c, or \"bytes\"; default: tok*.bin in the folder, or bytes for a vocabulary of 256"},
-      {"max-tokens", &F::max_tokens, "Read only the first so many tokens", at_least(1)},
+      {"max-tokens", &F::max_tokens, "Read only the first N tokens", at_least(1)},
       ignore_key_flag<F>()};
   flags.insert(flags.end(), more.begin(), more.end());
   return flags;
@@ -55,7 +55,7 @@ struct CheckpointConfig : config::Config, CheckpointFlags {
   bool force = false;                             ///< --force
 
   [[nodiscard]] std::unique_ptr<Checkpoint> open() const;
-  /// The last part of the folder's path.
+  /// Returns the last part of the folder's path.
   [[nodiscard]] std::string model_name() const;
 };
 
