@@ -8,11 +8,8 @@
 namespace periscope::formats {
 namespace {
 
-struct FormatsFlags {
-  bool backward = false;
-};
-const std::vector<study::Flag<FormatsFlags>> flags{
-    {"backward", &FormatsFlags::backward, "Gradients too, and the predicted noise of the stream"}};
+const std::vector<study::Flag<config::RunOptions>> flags{
+    {"backward", &config::RunOptions::backward, "Gradients too, and the predicted noise of the stream"}};
 
 /// Passes of which one keeps every signal, and its gradient, to compare the others with; and certificates.
 stacks::MemoryEstimate memory_of(const FormatsConfig& config) {
@@ -29,7 +26,7 @@ stacks::MemoryEstimate memory_of(const FormatsConfig& config) {
 
 study::Job resolve(const study::Request& request) {
   FormatsConfig config = request.load(section);
-  config.run.backward = config.run.backward || study::read_flags(flags, request.flags).backward;
+  config.run = study::read_flags(flags, request.flags, config.run);
   config::require_dividing_norms(config.stacks(),
                                  "the variance law at the stack's own width and the noise behind norms "
                                  "are those of norms that divide by a size");
