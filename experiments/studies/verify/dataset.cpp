@@ -82,6 +82,9 @@ Table<VerifyResult> result_table() {
               [](const R& r) { return r.passed() ? "passed" : "failed"; })
       .rows("statement", statement, &R::statements)
       .rows("attack", attack, &R::attacks)
+      .column({"massive_stacks", "", "1", "random stacks of the sweep"}, [](const R&) { return massive_stacks; })
+      .column({"massive_width", "", "1", "their width"}, [](const R&) { return massive_width; })
+      .column({"massive_hidden", "", "1", "their hidden width"}, [](const R&) { return massive_hidden; })
       .rows("massive_curve", massive, &R::massive);
   return result;
 }
@@ -89,7 +92,7 @@ Table<VerifyResult> result_table() {
 }  // namespace
 
 const dataset::Schema& schema() {
-  static const dataset::Schema schema("verify", 9,
+  static const dataset::Schema schema("verify", 8,
                                       {{"statement", Type::text, "", "what is checked"},
                                        {"log_ratio", Type::real, "1", "log10(measured over bound): middle of the bin"},
                                        {"width", Type::integer, "1", "D"},
