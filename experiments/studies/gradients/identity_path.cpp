@@ -58,26 +58,32 @@ double add(const GradientPathSizes& sizes, Case& c) {
 
 /// Predicted share ‖s‖²/‖g‖² (branches are orthogonal to the skip path), and skip path, from two predictions that share
 /// their patterns. Judges the share at every depth below the top, where it is 1.
-void predict(const Work& work, const StackSpec& overridden, const theory::Prediction& all,
-             std::vector<judge::Test>& shares, std::vector<judge::Test>& log_skips, const Case& c) {
+void predict(const Work& work, const StackSpec& overridden, Case& c) {
   const GradientConfig& config = work.config;
-  const theory::Prediction skip = work.predict(c.spec, overridden, theory::GradientPaths::skip_only);
-  const std::vector<judge::Test> wholes = log_norms(config, c.spec, all, Signal::x_out);
-  const std::vector<judge::Test> skips = log_norms(config, c.spec, skip, Signal::x_out);
-  const Curve measured = c.rows.at("skip_share").curve();
-  for (std::size_t i = 0; i < wholes.size(); ++i) {
-    const judge::Estimate &whole = wholes[i].predicted, &part = skips[i].predicted;
-    const double p = std::exp(2.0 * (part.value - whole.value));
-    const judge::Estimate share{p, 2.0 * p * std::hypot(part.error, whole.error)};
-    const double variance = variance_of(judge::entry(measured, i), config.run.seeds);
-    shares.push_back({.predicted = share,
-                      .tolerated_bias = share_bias(p, 2.0 * wholes[i].tolerated_bias, variance),
-                      .limit = config.agreement.power_limits.score_share,
-                      .seeds = i + 1 < wholes.size() ? config.run.seeds : 0,
-                      .replicates = all.replicates,
-                      .precise = wholes[i].precise && skips[i].precise});
-    log_skips.push_back({.predicted = {part.value - skips.back().predicted.value, part.error}});
+  const theory::Prediction all = work.predict(c.spec, overridden);
+  c.refusal = all.refusal;
+  std::vector<judge::Test> shares, log_skips;
+  if (c.refusal.empty()) {
+    const theory::Prediction skip = work.predict(c.spec, overridden, theory::GradientPaths::skip_only);
+    const std::vector<judge::Test> wholes = log_norms(config, c.spec, all, Signal::x_out);
+    const std::vector<judge::Test> skips = log_norms(config, c.spec, skip, Signal::x_out);
+    const Curve measured = c.rows.at("skip_share").curve();
+    for (std::size_t i = 0; i < wholes.size(); ++i) {
+      const judge::Estimate &whole = wholes[i].predicted, &part = skips[i].predicted;
+      const double p = std::exp(2.0 * (part.value - whole.value));
+      const judge::Estimate share{p, 2.0 * p * std::hypot(part.error, whole.error)};
+      const double variance = variance_of(judge::entry(measured, i), config.run.seeds);
+      shares.push_back({.predicted = share,
+                        .tolerated_bias = share_bias(p, 2.0 * wholes[i].tolerated_bias, variance),
+                        .limit = config.agreement.power_limits.score_share,
+                        .seeds = i + 1 < wholes.size() ? config.run.seeds : 0,
+                        .replicates = all.replicates,
+                        .precise = wholes[i].precise && skips[i].precise});
+      log_skips.push_back({.predicted = {part.value - skips.back().predicted.value, part.error}});
+    }
   }
+  c.compare("skip_share", shares);
+  c.compare("log_skip", log_skips);
 }
 
 /// G11: with norms before branches the skip path is the identity; with a norm after the sum it is not.
@@ -100,13 +106,8 @@ Case decompose(const Work& work, const StackSpec& spec, const StackSpec& overrid
       "paths", spec, run, run.seeds, config::short_label(spec), work.progress,
       [&](std::uint64_t seed) { return decompose_seed(work.config, work.backend, spec, seed); },
       [&](const GradientPathSizes& sizes) { skip_change = larger(skip_change, add(sizes, c)); });
-  const theory::Prediction all = work.predict(spec, overridden);
-  c.refusal = all.refusal;
-  std::vector<judge::Test> shares, log_skips;
-  if (c.refusal.empty()) predict(work, overridden, all, shares, log_skips, c);
-  c.compare("skip_share", shares);
-  c.compare("log_skip", log_skips);
   c.compare("branch_term");
+  predict(work, overridden, c);
   c.claims["claim"] = claim_of(c, skip_change);
   return c;
 }

@@ -52,17 +52,14 @@ std::string table(const stacks::LadderResult& result, const config::Config& conf
       const judge::Test& decides = *judge::deciding(family.tests);
       double detectable = 0.0;
       for (const judge::Test& t : family.tests) detectable = larger(detectable, t.detectable);
-      std::string why;
-      if (decides.verdict == judge::Verdict::inconclusive) {
-        why = (decides.name() == nearest.name() ? "" : decides.name() + " ") + decides.reason;
-      }
       table.add({placement, std::string(input_kind_names[static_cast<std::size_t>(stack.spec.input.kind)]),
                  nearest.name(), dataset::with_error(nearest.measured.value, nearest.measured.error),
                  dataset::with_error(nearest.predicted.value, nearest.predicted.error),
                  fmt::format("{:.3g}", family.nearest->fit.slope.value),
                  fmt::format("{:.1f} / {:.1f}", nearest.excess(), nearest.critical), fmt::format("{:.2g}", detectable),
                  std::string(judge::name_of(decides.verdict))});
-      if (!why.empty()) table.add_note("", why);
+      if (decides.verdict == judge::Verdict::inconclusive)
+        table.add_note("", (decides.name() == nearest.name() ? "" : decides.name() + " ") + decides.reason);
     }
   }
   return table.text() +
