@@ -46,15 +46,20 @@ ARITHMETICS = {
 
 
 def bounds(ds: xr.Dataset) -> tuple[np.ndarray, str, str]:
-    """Returns one bound per class and place, and the arithmetic that they hold in: "mixed, FP16", and in words."""
+    """Returns one bound per signal and place, and the arithmetic that they hold in: "mixed, FP16", and in words."""
     arithmetic, names = fact(ds, "arithmetic"), list(array(ds, "format"))
     fp16_first = sorted(names, key=lambda name: name != "fp16")
-    judged = [name for name in fp16_first if np.isfinite(array(ds, "run_bound")[names.index(name)]).any()]
+    judged = [name for name in fp16_first if np.isfinite(array(ds, "run_signal_bound")[names.index(name)]).any()]
     if arithmetic not in ARITHMETICS or not judged:
-        return array(ds, "class_bound"), "exact", "in exact arithmetic"
+        return array(ds, "bound"), "exact", "in exact arithmetic"
     label = style.format_name(judged[0])
     words = ARITHMETICS[arithmetic].format(label)
-    return array(ds, "run_bound")[names.index(judged[0])], f"{arithmetic}, {label}", words
+    return array(ds, "run_signal_bound")[names.index(judged[0])], f"{arithmetic}, {label}", words
+
+
+def of_class(ds: xr.Dataset, name: str, values: np.ndarray) -> np.ndarray:
+    """The largest value of a class of signals at every place."""
+    return np.fmax.reduce(values[array(ds, "signal_class") == name])
 
 
 def certified(ds: xr.Dataset, name: str) -> str:
@@ -69,11 +74,12 @@ def certified(ds: xr.Dataset, name: str) -> str:
 
 
 @kind("certificate", "bounds on every signal, below the largest numbers of formats",
-      coordinates("class place format") | on("class place", "class_bound") | on("format", "format_largest")
-      | on("format class place", "run_bound") | on("format class", "certified"))  # fmt: skip
+      coordinates("signal place format") | on("signal", "signal_class") | on("signal place", "bound")
+      | on("format", "format_largest") | on("format signal place", "run_signal_bound")
+      | on("format class", "certified"))  # fmt: skip
 def certificate(ds: xr.Dataset) -> style.Page:
     figure, (row,) = style.panels(1, len(PANELS), 3.2, style.PAGE, sharey=True)
-    measured, (bound, arithmetic, words) = "class_measured" in ds, bounds(ds)
+    measured, (bound, arithmetic, words) = "measured" in ds, bounds(ds)
     for axes, (title, curves) in zip(row, PANELS.items(), strict=True):
         for curve in curves:
             _curve(axes, ds, curve, bound, measured)
@@ -88,16 +94,15 @@ def certificate(ds: xr.Dataset) -> style.Page:
 
 
 def _curve(axes: Axes, ds: xr.Dataset, curve: Curve, bounds: np.ndarray, measured: bool) -> None:
-    row = list(array(ds, "class")).index(curve.name)
     points = slice(curve.first, None, curve.step)
-    place, bound = array(ds, "place")[points], bounds[row][points]
+    place, bound = array(ds, "place")[points], of_class(ds, curve.name, bounds)[points]
     there = np.isfinite(bound)
     axes.plot(place[there], bound[there], **curve.line, linewidth=1.3)
     if there.sum() == 1:
         axes.plot(place[there], bound[there], color=curve.colour, linestyle="", marker="_", markersize=9,
                   markeredgewidth=1.6, markeredgecolor=curve.colour)  # fmt: skip
     if measured:
-        values = array(ds, "class_measured")[row][points]
+        values = of_class(ds, curve.name, array(ds, "measured"))[points]
         seen = np.isfinite(values)
         axes.plot(place[seen], values[seen], color=curve.colour, linestyle="",
                   marker=curve.marker, markersize=4)  # fmt: skip
@@ -105,8 +110,8 @@ def _curve(axes: Axes, ds: xr.Dataset, curve: Curve, bounds: np.ndarray, measure
 
 def _scale(ds: xr.Dataset, panels: list[Axes], bounds: np.ndarray, measured: bool) -> None:
     """The y axis, and the limits of the formats up to the first one into which all bounds that are drawn fit."""
-    drawn = sorted({list(array(ds, "class")).index(curve.name) for curves in PANELS.values() for curve in curves})
-    parts = [bounds[drawn]] + ([array(ds, "class_measured")[drawn]] if measured else [])
+    drawn = np.isin(array(ds, "signal_class"), [curve.name for curves in PANELS.values() for curve in curves])
+    parts = [bounds[drawn]] + ([array(ds, "measured")[drawn]] if measured else [])
     values = np.concatenate([part.ravel() for part in parts])
     values = values[np.isfinite(values) & (values > 0)]
     low, high = (values.min(), values.max()) if values.size else (1.0, 1.0)

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -160,25 +161,22 @@ AttackResult attack(const StackContext& c, const theory::Certificate& certificat
   };
   in_parallel(found.size(), attempt, static_cast<long>(c.model.mlp_width) * c.model.width <= most_entries);
   for (const AttackResult& one : found) domain.tokens ? seen.add(c, one.ids) : seen.add(c, one.input);
-  AttackResult best = found.front();
-  best.reached = std::max(0.0, best.reached);  // not NaN
-  for (const AttackResult& one : found) {
-    if (one.reached > best.reached) best = one;
-  }
+  const auto reached = [](const AttackResult& one) { return std::max(0.0, one.reached); };  // 0 for NaN
+  AttackResult best = *std::ranges::max_element(found, {}, reached);
+  best.reached = reached(best);
   best.bound = certificate.find(place.signal, place.sublayer)->magnitude[place.channel];
   return best;
 }
 
 std::vector<SignalPlace> attack_places(const theory::Certificate& certificate) {
   std::vector<SignalPlace> places;
-  for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
-    const theory::SignalBound* worst = nullptr;
-    for (const theory::SignalBound& b : certificate.bounds) {
-      if (static_cast<std::size_t>(theory::class_of(b.signal)) != k || !can_climb(b.signal)) continue;
-      if (worst == nullptr || b.largest > worst->largest) worst = &b;
-    }
-    if (worst != nullptr) places.push_back({worst->signal, worst->sublayer, worst->channel});
+  std::map<theory::SignalClass, const theory::SignalBound*> worst;
+  for (const theory::SignalBound& b : certificate.bounds) {
+    if (!can_climb(b.signal)) continue;
+    const theory::SignalBound*& at = worst[theory::class_of(b.signal)];
+    if (at == nullptr || b.largest > at->largest) at = &b;
   }
+  for (const auto& [kind, b] : worst) places.push_back({b->signal, b->sublayer, b->channel});
   return places;
 }
 

@@ -3,6 +3,7 @@
 
 #include "experiments/engine/result/table.h"
 #include "experiments/studies/certify/certify.h"
+#include "sim/base/mapped.h"
 
 namespace periscope::certify {
 namespace {
@@ -13,36 +14,17 @@ using theory::Certificate;
 using theory::SignalBound;
 using theory::SignalClass;
 
-enum class Rows { signals, classes };
-
-/// Returns the largest bound of every row at every place, or the largest value that was measured there, row-major; NaN
-/// where there is none.
-std::vector<double> by_place(const Certificate& c, const ModelSpec& model, Rows rows,
-                             const SignalMaxima* measured = nullptr) {
+/// Returns the bound of every signal at every place, or the largest value that was measured there, row-major; NaN where
+/// there is none.
+std::vector<double> by_place(const Certificate& c, const ModelSpec& model, const SignalMaxima* measured = nullptr) {
   const auto places = static_cast<std::size_t>(model.sublayers()) + 2;
-  const std::size_t count =
-      rows == Rows::signals ? theory::certified_signals.size() : theory::signal_class_names.size();
-  std::vector<double> all(count * places, std::nan(""));
+  std::vector<double> all(theory::certified_signals.size() * places, std::nan(""));
   for (const SignalBound& b : c.bounds) {
-    const auto row = rows == Rows::signals
-                         ? std::ranges::find(theory::certified_signals, b.signal) - theory::certified_signals.begin()
-                         : static_cast<std::ptrdiff_t>(theory::class_of(b.signal));
-    double& at = all[static_cast<std::size_t>(row) * places + static_cast<std::size_t>(b.sublayer + 1)];
-    const double value = measured == nullptr ? b.largest : measured->largest(b.signal, b.sublayer);
-    at = std::isnan(at) ? value : std::max(at, value);
+    const auto row = std::ranges::find(theory::certified_signals, b.signal) - theory::certified_signals.begin();
+    all[static_cast<std::size_t>(row) * places + static_cast<std::size_t>(b.sublayer + 1)] =
+        measured == nullptr ? b.largest : measured->largest(b.signal, b.sublayer);
   }
   return all;
-}
-
-/// Returns the column function of what was measured, compared with the bounds of exact arithmetic.
-auto measured_by(Rows rows) {
-  return [rows](const CertifyResult& r) {
-    return r.measured ? std::optional(by_place(r.certificates.exact, r.spec.model, rows, &*r.measured)) : std::nullopt;
-  };
-}
-
-auto bound_by(Rows rows) {
-  return [rows](const CertifyResult& r) { return by_place(r.certificates.exact, r.spec.model, rows); };
 }
 
 Table<CertifyResult> model_table() {
@@ -76,13 +58,19 @@ Table<CertifyResult> bounds_table() {
                 [](const SignalBound& b) { return std::vector<double>(b.magnitude.begin(), b.magnitude.end()); });
   Table<R> table;
   table
+      .column({"signal_class", "signal", "", "class of the signal", Type::text, true},
+              [](const R&) {
+                return mapped(theory::certified_signals, [](Signal s) {
+                  return theory::signal_class_names[static_cast<std::size_t>(theory::class_of(s))];
+                });
+              })
       .column({"bound", "signal place", "1", "largest magnitude that any input can cause in exact arithmetic (T17)"},
-              bound_by(Rows::signals))
-      .column_if_any({"measured", "signal place", "1", "largest magnitude measured"}, measured_by(Rows::signals))
-      .column({"class_bound", "class place", "1", "largest bound of a class of signals in exact arithmetic"},
-              bound_by(Rows::classes))
-      .column_if_any({"class_measured", "class place", "1", "largest magnitude measured in a class"},
-                     measured_by(Rows::classes))
+              [](const R& r) { return by_place(r.certificates.exact, r.spec.model); })
+      .column_if_any({"measured", "signal place", "1", "largest magnitude measured"},
+                     [](const R& r) {
+                       const SignalMaxima* seen = r.measured ? &*r.measured : nullptr;
+                       return seen ? std::optional(by_place(r.certificates.exact, r.spec.model, seen)) : std::nullopt;
+                     })
       .rows("depth", stream,
             [](const R& r) {
               std::vector<SignalBound> all;
@@ -92,9 +80,7 @@ Table<CertifyResult> bounds_table() {
             })
       .column_if_any({"own_bound", "signal place", "1",
                       "largest magnitude that any input can cause in the arithmetic of what was measured (T24)"},
-                     [](const R& r) {
-                       return r.own ? std::optional(by_place(*r.own, r.spec.model, Rows::signals)) : std::nullopt;
-                     });
+                     [](const R& r) { return r.own ? std::optional(by_place(*r.own, r.spec.model)) : std::nullopt; });
   return table;
 }
 
@@ -107,38 +93,28 @@ std::vector<bool> certified(const Certificate& certificate, const NumberFormat& 
   return all;
 }
 
+/// A format that is judged.
 struct InFormat {
   const CertifyResult& r;
   const NumberFormat& format;
   const FormatHeadroom* headroom;  ///< null if the stream cannot be scaled
 
   [[nodiscard]] const Certificate& certificate() const { return r.certificates.in(format); }
-  [[nodiscard]] bool is_run() const { return certificate().arithmetic.kind != Arithmetic::exact; }
   [[nodiscard]] theory::Verdict verdict(std::optional<SignalClass> kind) const { return r.verdict(kind, format); }
+  [[nodiscard]] std::string reason(std::optional<SignalClass> kind) const {
+    return reason_of(verdict(kind), r.spec.model);
+  }
 };
 
-std::vector<InFormat> formats_of(const CertifyResult& r) {
-  std::vector<InFormat> all;
-  for (const NumberFormat& f : number_formats) {
-    all.push_back({r, f, r.headroom.formats.empty() ? nullptr : &r.headroom.formats[all.size()]});
+/// Next to their positions on the dimension `format`.
+std::vector<std::pair<std::size_t, InFormat>> formats_of(const CertifyResult& r) {
+  std::vector<std::pair<std::size_t, InFormat>> all;
+  for (const NumberFormat& f : r.formats) {
+    const auto* at = std::ranges::find(number_formats, f.name, &NumberFormat::name);
+    const FormatHeadroom* headroom = r.headroom.formats.empty() ? nullptr : &r.headroom.formats[all.size()];
+    all.push_back({static_cast<std::size_t>(at - number_formats.begin()), {r, f, headroom}});
   }
   return all;
-}
-
-/// Columns of a format that is judged.
-Table<InFormat> verdict_table() {
-  using F = InFormat;
-  Table<F> table;
-  table
-      .column({"stream_certified", "format", "1", "1: no input can overflow the residual stream"},
-              [](const F& f) { return f.verdict(SignalClass::stream).certified; })
-      .column({"everywhere_certified", "format", "1", "1: nor anything else"},
-              [](const F& f) { return f.verdict(std::nullopt).certified; })
-      .column({"stream_reason", "format", "", "why the stream is not certified"},
-              [](const F& f) { return reason_of(f.verdict(SignalClass::stream), f.r.spec.model); })
-      .column({"everywhere_reason", "format", "", "why not everything is"},
-              [](const F& f) { return reason_of(f.verdict(std::nullopt), f.r.spec.model); });
-  return table;
 }
 
 /// Columns of a format that has a certificate of a run.
@@ -150,11 +126,14 @@ Table<InFormat> run_table() {
               [](const F& f) { return f.certificate().weights_rounded; })
       .column({"certified", "format class", "1", "1: no input can overflow the format there; 0: not certified"},
               [](const F& f) { return certified(f.certificate(), f.format); })
-      .column({"run_bound", "format class place", "1", "largest bound of a class in the arithmetic of a run (T24)"},
-              [](const F& f) { return by_place(f.certificate(), f.r.spec.model, Rows::classes); })
       .column({"run_signal_bound", "format signal place", "1",
                "largest magnitude that any input can cause in the arithmetic of a run (T24)"},
-              [](const F& f) { return by_place(f.certificate(), f.r.spec.model, Rows::signals); });
+              [](const F& f) { return by_place(f.certificate(), f.r.spec.model); })
+      .column_if_any({"scaled_run_certified", "format class", "1", "certified of the stack that was scaled"},
+                     [](const F& f) {
+                       const std::optional<ScaledRun>& run = f.r.headroom.run;
+                       return run ? std::optional(certified(run->certificates.in(f.format), f.format)) : std::nullopt;
+                     });
   return table;
 }
 
@@ -163,8 +142,7 @@ Table<FormatHeadroom> factor_table() {
   Table<F> table;
   table
       .column({"headroom_c_certified", "format", "1",
-               "largest power of two c, from 2^-40 to 2^40, with which every class of the scaled stack is certified; "
-               "missing: none, or a format that was not judged"},
+               "largest power of two c, from 2^-40 to 2^40, with which every class of the scaled stack is certified"},
               &F::stream)
       .column({"headroom_c_measured", "format", "1",
                "largest c with which 4 times the largest magnitude measured fits the format"},
@@ -179,22 +157,18 @@ Table<FormatHeadroom> factor_table() {
 
 Table<InFormat> format_table() {
   using F = InFormat;
-  const auto judged = [](const F& f) {
-    return std::ranges::count(f.r.formats, f.format.name, &NumberFormat::name) > 0 ? &f : nullptr;
-  };
   Table<F> table;
   table
-      .column({"format_largest", "format", "1", "largest finite number of the format"},
-              [](const F& f) { return f.format.largest; })
-      .part(verdict_table(), judged)
-      .part(run_table(), [](const F& f) { return f.is_run() ? &f : nullptr; })
-      .part(factor_table(), &F::headroom)
-      .column_if_any({"scaled_run_certified", "format class", "1", "certified of the stack that was scaled"},
-                     [](const F& f) {
-                       const std::optional<ScaledRun>& run = f.r.headroom.run;
-                       return run && f.is_run() ? std::optional(certified(run->certificates.in(f.format), f.format))
-                                                : std::nullopt;
-                     });
+      .column({"stream_certified", "format", "1", "1: no input can overflow the residual stream"},
+              [](const F& f) { return f.verdict(SignalClass::stream).certified; })
+      .column({"everywhere_certified", "format", "1", "1: nor anything else"},
+              [](const F& f) { return f.verdict(std::nullopt).certified; })
+      .column({"stream_reason", "format", "", "why the stream is not certified"},
+              [](const F& f) { return f.reason(SignalClass::stream); })
+      .column({"everywhere_reason", "format", "", "why not everything is"},
+              [](const F& f) { return f.reason(std::nullopt); })
+      .part(run_table(), [](const F& f) { return f.r.certificates.runs.empty() ? nullptr : &f; })
+      .part(factor_table(), &F::headroom);
   return table;
 }
 
@@ -224,7 +198,9 @@ const Table<CertifyResult>& result_table() {
     Table<R> table;
     table.part(model_table(), itself)
         .part(bounds_table(), itself)
-        .rows("format", format_table(), formats_of)
+        .column({"format_largest", "format", "1", "largest finite number of the format"},
+                [](const R&) { return mapped(number_formats, &NumberFormat::largest); })
+        .rows_at("format", format_table(), formats_of)
         .rows("attack", attacks, &R::attacks)
         .column_if_any({"exceeded", "", "", "where a run exceeded a bound, which is a bug of this program"},
                        [](const R& r) {
@@ -247,7 +223,7 @@ const Table<CertifyResult>& result_table() {
 
 const dataset::Schema& schema() {
   static const dataset::Schema schema(
-      "certify", 8,
+      "certify", 9,
       {{"signal", Type::text, "", "signal"},
        {"class", Type::text, "", "class of signals"},
        {"place", Type::integer, "1", "sublayer; -1: before the first, 2L: after the last"},
@@ -263,16 +239,12 @@ const dataset::Schema& schema() {
 
 dataset::Dataset dataset_of(const CertifyResult& result) {
   dataset::Builder builder(schema());
-  const auto label = [&](const char* dimension, const auto& rows, const auto& name) {
-    std::vector<std::string> names;
-    for (const auto& row : rows) names.emplace_back(std::invoke(name, row));
-    builder.put(dimension, names);
-  };
-  label("signal", theory::certified_signals, [](Signal s) { return name_of(s); });
-  label("class", theory::signal_class_names, std::identity{});
-  label("format", number_formats, &NumberFormat::name);
-  label("weights", result.weights, &stacks::NamedHash::first);
-  label("attack", result.attacks, [&](const AttackResult& a) { return place_text(a.place, result.spec.model); });
+  builder.put("signal", mapped(theory::certified_signals, [](Signal s) { return name_of(s); }));
+  builder.put("class", theory::signal_class_names);
+  builder.put("format", mapped(number_formats, &NumberFormat::name));
+  builder.put("weights", mapped(result.weights, &stacks::NamedHash::first));
+  builder.put("attack",
+              mapped(result.attacks, [&](const AttackResult& a) { return place_text(a.place, result.spec.model); }));
   const auto sublayers = static_cast<std::size_t>(result.spec.model.sublayers());
   builder.count("place", sublayers + 2, -1);
   builder.count("depth", sublayers + 1);

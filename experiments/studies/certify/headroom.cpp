@@ -31,75 +31,63 @@ struct Obstacle {
   std::string reason;
 };
 
-using ObstacleAt = std::function<std::optional<Obstacle>(double factor)>;
+using ObstacleAt = std::function<std::optional<Obstacle>(const StackScale&)>;
 
-/// Searches for the largest power of two without an obstacle. Gives up if a smaller factor leaves the obstacle
-/// unchanged.
-struct FactorSearch {
-  const ObstacleAt& obstacle_at;
-  std::optional<Obstacle> obstacle = {};  ///< at the last factor that was tried downward; initially at a larger one
-
-  /// Searches from `from` downward. Returns NaN if there is none.
-  double largest(double from) {
-    constexpr int lowest = -Headroom::most_doublings;
-    int good = std::ilogb(from);
-    int bad = good + 1;
-    for (int step = 1;; good = std::max(good - step, lowest), step *= 2) {
-      const std::optional<Obstacle> before = obstacle;
-      obstacle = obstacle_at(std::ldexp(1.0, good));
-      if (!obstacle) break;
-      bad = good;
-      const bool stays = before && before->signal == obstacle->signal && before->sublayer == obstacle->sublayer;
-      if (stays && std::isfinite(obstacle->excess) && obstacle->excess > 0.99 * before->excess) return nan;
-      if (good == lowest) return nan;
-    }
-    while (bad - good > 1) {
-      const int middle = good + (bad - good) / 2;
-      (obstacle_at(std::ldexp(1.0, middle)) ? bad : good) = middle;
-    }
-    return std::ldexp(1.0, good);
+/// Returns the largest power of two of `factor`, from `from` downward, without an obstacle; NaN if there is none, or if
+/// a smaller factor leaves the obstacle unchanged. `obstacle` may be one at a larger factor, and becomes the last one
+/// on the way down, or none.
+double largest_factor(const ObstacleAt& obstacle_at, StackScale scale, double StackScale::*factor, double from,
+                      std::optional<Obstacle>& obstacle) {
+  constexpr int lowest = -Headroom::most_doublings;
+  const auto obstacle_to = [&](int exponent) {
+    scale.*factor = std::ldexp(1.0, exponent);
+    return obstacle_at(scale);
+  };
+  int good = std::ilogb(from);
+  int bad = good + 1;
+  for (int step = 1;; good = std::max(good - step, lowest), step *= 2) {
+    const std::optional<Obstacle> before = obstacle;
+    obstacle = obstacle_to(good);
+    if (!obstacle) break;
+    bad = good;
+    const bool stays = before && before->signal == obstacle->signal && before->sublayer == obstacle->sublayer;
+    if (stays && std::isfinite(obstacle->excess) && obstacle->excess > 0.99 * before->excess) return nan;
+    if (good == lowest) return nan;
   }
-};
+  while (bad - good > 1) {
+    const int middle = good + (bad - good) / 2;
+    (obstacle_to(middle) ? bad : good) = middle;
+  }
+  return std::ldexp(1.0, good);
+}
 
-/// Fills in the factors of a judged format. No larger ones than those that bring `least`, bounds of exact arithmetic,
-/// into the format can be certified: in a small stream a run's bounds are mostly rounding near zero, which does not
-/// grow.
+/// Fills in the certified factors. No larger ones than those that bring `least`, bounds of exact arithmetic, into the
+/// format can be certified; a run's own bounds are no such limit: in a small stream they are mostly rounding near zero,
+/// which does not grow.
 void judge(const ModelSpec& m, const theory::Certificate& certificate, const CertifyScaled& certify_at,
            const stacks::StreamReach& least, FormatHeadroom& f) {
   if (!(f.fitting.stream > 0.0)) {
     f.reason = "the stream has no bound";
     return;
   }
-  const auto obstacle_in = [&](const theory::Certificate& of) -> std::optional<Obstacle> {
-    const theory::Verdict v = verdict_of(of, {std::nullopt, f.format});
+  const ObstacleAt obstacle_at = [&](const StackScale& scale) -> std::optional<Obstacle> {
+    const bool is_itself = scale.stream == 1.0 && scale.branch == 1.0;
+    const theory::Certificate scaled = is_itself ? certificate : certify_at(scale, certificate);
+    const theory::Verdict v = verdict_of(scaled, {std::nullopt, f.format});
     if (v.certified) return std::nullopt;
     return Obstacle{v.first->signal, v.first->sublayer, v.first->largest / v.limit, reason_of(v, m)};
   };
   StackScale scale = f.fitting;
-  const ObstacleAt at_stream = [&](double c) {
-    scale.stream = c;
-    const bool is_itself = scale.stream == 1.0 && scale.branch == 1.0;
-    return obstacle_in(is_itself ? certificate : certify_at(scale, certificate));
-  };
-  FactorSearch of_stream{at_stream};
-  if (scale.stream < 1.0) of_stream.obstacle = obstacle_in(certificate);
-  f.stream = of_stream.largest(f.fitting.stream);
-  if (of_stream.obstacle) f.reason = of_stream.obstacle->reason;
+  std::optional<Obstacle> obstacle;
   const double most_stream = fitting_factor(f.format, least.stream);
-  if (f.stream == f.fitting.stream && f.stream < most_stream) {
-    f.stream = std::max(f.stream, FactorSearch{at_stream}.largest(most_stream));
-  }
+  if (most_stream < 1.0) obstacle = obstacle_at({});
+  scale.stream = f.stream = largest_factor(obstacle_at, scale, &StackScale::stream, most_stream, obstacle);
+  if (obstacle) f.reason = obstacle->reason;
   if (std::isnan(f.stream) || !(least.branch > 0.0)) return;
-  scale.stream = f.stream;
   f.branch = f.fitting.branch;
-  const double most = fitting_factor(f.format, least.branch);
-  if (most <= f.branch) return;
-  const ObstacleAt at_branch = [&](double k) {
-    scale.branch = k;
-    return obstacle_in(certify_at(scale, certificate));
-  };
-  const double larger = FactorSearch{at_branch}.largest(most);
-  if (larger > f.branch) f.branch = larger;
+  const double most_branch = fitting_factor(f.format, least.branch);
+  if (most_branch <= f.branch) return;
+  f.branch = std::max(f.branch, largest_factor(obstacle_at, scale, &StackScale::branch, most_branch, obstacle = {}));
 }
 
 }  // namespace
@@ -126,10 +114,8 @@ Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<cons
     if (measured == nullptr || !stacks::grows_with_stream(m, b)) continue;
     largest = std::max(largest, measured->largest(b.signal, b.sublayer));
   }
-  for (const NumberFormat& format : number_formats) {
+  for (const NumberFormat& format : formats) {
     const theory::Certificate& certificate = all.in(format);
-    const bool is_judged = all.runs.empty() ? std::ranges::count(formats, format.name, &NumberFormat::name) > 0
-                                            : &certificate != &all.exact;
     // A run without any bound, as with weights beyond the format, starts from the exact bounds.
     stacks::StreamReach reach = stacks::reach_of(m, certificate);
     if (!std::isfinite(reach.stream)) reach.stream = exact.stream;
@@ -140,7 +126,7 @@ Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<cons
                      .measured = format.largest / (Headroom::margin * largest),
                      .fitting = {.stream = fitting_factor(format, reach.stream), .embedding = embedding}};
     if (const double k = fitting_factor(format, reach.branch); k > 0.0) f.fitting.branch = std::min(1.0, k);
-    if (is_judged) judge(m, certificate, certify_at, exact, f);
+    judge(m, certificate, certify_at, exact, f);
     h.formats.push_back(std::move(f));
   }
   return h;

@@ -30,7 +30,7 @@ struct FormatHeadroom {
   double branch;            ///< largest power of two k with that c; NaN without norms B, or without a c
   double measured;          ///< largest c with which `margin` times the measured maximum fits; NaN without measurement
   StackScale fitting;       ///< powers of two with which the stream and the branches alone fit; stream 0: unbounded
-  std::string reason = {};  ///< why no c is certified; "" if one is, or if the format is not judged
+  std::string reason = {};  ///< why no c is certified; "" if one is
 };
 
 /// A scaled stack compared with the original, in f64 on the same tokens.
@@ -50,7 +50,7 @@ struct Headroom {
   static constexpr int most_doublings = 40;  ///< c and k are between 2^-40 and 2^40
 
   ScaleRecipe recipe;
-  std::vector<FormatHeadroom> formats;  ///< one per entry of number_formats; empty if the stack cannot be scaled
+  std::vector<FormatHeadroom> formats;  ///< of every judged format; empty if the stack cannot be scaled
   std::optional<ScaledRun> run;
 };
 
@@ -60,8 +60,7 @@ std::string why_unscalable(const ModelSpec& model);
 /// Certifies the scaled stack in the arithmetic of `like`, a certificate of the stack itself.
 using CertifyScaled = std::function<theory::Certificate(const StackScale& scale, const theory::Certificate& like)>;
 
-/// Judges the formats of the runs, or without runs `formats` in exact arithmetic, by usually one to three, at most
-/// about ten calls of `certify_at` per format. `measured` may be null.
+/// Judges `formats` by usually one to three, at most about ten calls of `certify_at` each. `measured` may be null.
 Headroom headroom_of(const ModelSpec& model, const Certificates& certificates, std::span<const NumberFormat> formats,
                      const SignalMaxima* measured, const CertifyScaled& certify_at,
                      TableFactor embedding = TableFactor::scale);

@@ -143,10 +143,9 @@ void advise(const ModelToCertify& s, const CertifyConfig& own, CertifyResult& re
   result.headroom = headroom_of(s.spec.model, all, own.formats, result.measured ? &*result.measured : nullptr,
                                 certify_at, tied ? TableFactor::scale : TableFactor::table);
   if (own.headroom.empty()) return;
-  const NumberFormat format = config::parse_format(own.headroom, "--headroom");
   require_scalable(own, s.spec.model);
   for (const FormatHeadroom& f : result.headroom.formats) {
-    if (f.format.name != format.name) continue;
+    if (f.format.name != own.headroom) continue;
     if (!(f.fitting.stream > 0.0)) {
       throw ConfigError("--headroom: the stream has no bound, so no factor brings it into a format");
     }

@@ -42,12 +42,14 @@ CertifyConfig config_of(const study::Request& request) {
   auto config = study::checkpoint_config(flags(), request, request.load());
   config::require_different("--format", config.format_words);
   for (const std::string& word : config.format_words) config.formats.push_back(config::parse_format(word));
+  const auto judge = [&](const NumberFormat& format) {
+    const bool known = std::ranges::count(config.formats, format.name, &NumberFormat::name) > 0;
+    if (!known) config.formats.push_back(format);
+  };
   for (const std::string& word : config.requirement_words) {
-    const Requirement r = config.requirements.emplace_back(parse_requirement(word));
-    const bool known = std::ranges::count(config.formats, r.format.name, &NumberFormat::name) > 0;
-    if (!known) config.formats.push_back(r.format);
+    judge(config.requirements.emplace_back(parse_requirement(word)).format);
   }
-  if (!config.headroom.empty()) config::parse_format(config.headroom, "--headroom");
+  if (!config.headroom.empty()) judge(config::parse_format(config.headroom, "--headroom"));
   config.arithmetic = parse_arithmetic(config.arithmetic_word);
   config.attack = config.attack_steps.value_or(0);
   require_model(config);

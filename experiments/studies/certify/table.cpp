@@ -20,8 +20,8 @@ using theory::SignalClass;
 namespace {
 
 /// Returns the headroom of a class, its least ratio of limit to bound: in brackets if a signal upstream may overflow;
-/// below 1 as NO, with the signal unless it is that of the exact bound. Empty if the class has no signal.
-std::string room(const CertifyResult& r, SignalClass kind, const NumberFormat& f, const SignalBound* exact) {
+/// below 1 as NO, with the signal. Empty if the class has no signal.
+std::string room(const CertifyResult& r, SignalClass kind, const NumberFormat& f) {
   const theory::Certificate& c = r.certificates.in(f);
   const SignalBound* at = nullptr;
   double least = theory::infinity;
@@ -31,20 +31,9 @@ std::string room(const CertifyResult& r, SignalClass kind, const NumberFormat& f
     if (at == nullptr || left < least) std::tie(at, least) = std::pair(&b, left);
   }
   if (at == nullptr) return "";
-  if (least >= 1.0) {
-    const std::string factor = std::isinf(least) ? "all 0" : fmt::format("{:.3g}x", least);
-    return r.verdict(kind, f).certified ? factor : "(" + factor + ")";
-  }
-  const bool named = exact == nullptr || exact->signal != at->signal;
-  return fmt::format("NO {:.2g}x{}", least, named ? fmt::format(" {}", name_of(at->signal)) : "");
-}
-
-double measured_of(const CertifyResult& r, SignalClass kind) {
-  double largest = 0.0;
-  for (const SignalBound& b : r.certificates.exact.bounds) {
-    if (theory::class_of(b.signal) == kind) largest = std::max(largest, r.measured->largest(b.signal, b.sublayer));
-  }
-  return largest;
+  if (least < 1.0) return fmt::format("NO {:.2g}x {}", least, name_of(at->signal));
+  const std::string factor = std::isinf(least) ? "all 0" : fmt::format("{:.3g}x", least);
+  return r.verdict(kind, f).certified ? factor : "(" + factor + ")";
 }
 
 std::string classes(const CertifyResult& r) {
@@ -59,18 +48,20 @@ std::string classes(const CertifyResult& r) {
     std::vector<std::string> cells{std::string(theory::signal_class_names[k]), "", ""};
     if (exact != nullptr) cells[1] = std::isinf(exact->largest) ? "none" : dataset::number(exact->largest);
     if (exact != nullptr) cells[2] = place_text({exact->signal, exact->sublayer, exact->channel}, r.spec.model);
-    for (const NumberFormat& f : r.formats) cells.push_back(room(r, kind, f, exact));
-    if (r.measured && exact != nullptr) cells.push_back(dataset::number(measured_of(r, kind)));
+    for (const NumberFormat& f : r.formats) cells.push_back(room(r, kind, f));
+    double seen = std::nan("");
+    for (const SignalBound& b : r.certificates.exact.bounds) {
+      if (r.measured && theory::class_of(b.signal) == kind)
+        seen = std::fmax(seen, r.measured->largest(b.signal, b.sublayer));
+    }
+    if (r.measured && exact != nullptr) cells.push_back(dataset::number(seen));
     table.add(std::move(cells));
   }
   std::string text =
       table.text() +
-      "exact bound: of exact arithmetic, and where it is largest (none: no finite bound); formats: their limit over "
-      "the bound in their arithmetic, least of the signals in the row; NO: may overflow; the signal is named where "
-      "it is not that of the exact bound; in brackets: not certified, because a signal upstream may overflow";
-  if (r.arithmetic != Arithmetic::exact) {
-    text += "; dots: q·k before the division by √d_head; inside: what norms, softmax and products compute on their way";
-  }
+      "exact bound: in exact arithmetic; formats: their limit over the bound in their arithmetic, smallest of the "
+      "class; NO: this signal may overflow; in brackets: not certified, because a signal upstream may overflow; "
+      "dots: q·k before the division by √d_head; inside: intermediate results of norms, softmax and products";
   if (!r.domain.tokens && std::isinf(r.domain.largest)) {
     text += "; an input is any number that the format holds, so that its own row has at most 1x";
   }
@@ -88,16 +79,13 @@ std::string verdict_line(const CertifyResult& r, const NumberFormat& f) {
       fmt::format("{} in {} arithmetic", f.name, arithmetic_names[static_cast<std::size_t>(c.arithmetic.kind)]);
   const theory::Verdict stream = r.verdict(SignalClass::stream, f);
   if (!stream.certified) return fmt::format("not certified for {}: {}", where, reason_of(stream, r.spec.model));
-  const std::string line =
-      c.arithmetic.kind == Arithmetic::exact
-          ? fmt::format("{}: no {} take the residual stream beyond {:g}", where, input_of(r), f.largest)
-          : fmt::format("{}: no {}, up to {} of them, can overflow the residual stream", where, input_of(r), c.longest);
-  if (r.verdict(std::nullopt, f).certified) return line + ", nor anything else";
+  const std::string longest = c.longest > 0 ? fmt::format(", up to {} of them,", c.longest) : "";
+  const std::string line = fmt::format("{}: no {}{} can overflow the residual stream", where, input_of(r), longest);
   std::vector<std::string_view> others;
   for (std::size_t k = 1; k < theory::signal_class_names.size(); ++k) {
     if (!r.verdict(static_cast<SignalClass>(k), f).certified) others.push_back(theory::signal_class_names[k]);
   }
-  return line + fmt::format("; not certified: {}", fmt::join(others, ", "));
+  return line + (others.empty() ? ", nor anything else" : fmt::format("; not certified: {}", fmt::join(others, ", ")));
 }
 
 std::string verdicts(const CertifyResult& r) {
@@ -112,20 +100,14 @@ std::string verdicts(const CertifyResult& r) {
 
 std::string conditions(const CertifyResult& r) {
   static constexpr std::array<const char*, arithmetic_names.size()> meanings{
-      "Exact arithmetic on the stored weights, which nobody runs: rounding and sums on the way are not covered",
+      "Exact arithmetic on the stored weights: roundings and intermediate sums of a run are not covered",
       "Mixed arithmetic: weights and every op's result are rounded to the format, sums, norms and softmax are "
       "accumulated in fp32",
-      "Pure arithmetic: weights, results, partial sums and the insides of norms and softmax are in the format"};
+      "Pure arithmetic: weights, results, partial sums and intermediate results of norms and softmax are in the "
+      "format"};
   std::string text = meanings[static_cast<std::size_t>(r.arithmetic)];
   if (r.arithmetic != Arithmetic::exact) {
-    text +=
-        ", always to nearest, with gradual underflow, variances in two passes, activations and soft caps' tanh as one "
-        "operation";
-    std::vector<std::string_view> rounded;
-    for (const NumberFormat& f : r.formats) {
-      if (r.certificates.in(f).weights_rounded) rounded.push_back(f.name);
-    }
-    if (!rounded.empty()) text += fmt::format("; weights change when rounded to {}", fmt::join(rounded, ", "));
+    text += ", rounding to nearest, gradual underflow, two-pass variances, activations and tanh of soft caps as one op";
   }
   if (const std::vector<std::string> rest = not_covered(r); !rest.empty()) {
     text += fmt::format(".\nNot covered: {}", fmt::join(rest, "; "));
@@ -155,16 +137,14 @@ std::string headroom(const CertifyResult& r) {
   if (h.formats.empty())
     return fmt::format("headroom: {}, so the stream cannot be scaled\n", why_unscalable(r.spec.model));
   std::string text = fmt::format(
-      "headroom: the stream can be c times as large and the function the same, but for eps, if\n  c multiplies {}\n",
+      "headroom: a stream c times as large leaves the function unchanged, except for eps, if\n  c multiplies {}\n",
       fmt::join(h.recipe.multiplied, "; "));
   if (!h.recipe.divided.empty()) text += fmt::format("  c divides {}\n", fmt::join(h.recipe.divided, "; "));
   if (std::ranges::any_of(h.formats, [](const FormatHeadroom& f) { return !std::isnan(f.branch); })) {
-    text +=
-        "  k multiplies W_o, W_down (of a gated MLP W_up instead) and their biases before norms B, which take it out\n";
+    text += "  k multiplies W_o, W_down (W_up of a gated MLP) and their biases before norms B, which divide by it\n";
   }
   dataset::TextTable table({"largest", ">c certified", ">k certified", ">c measured", ""});
   for (const FormatHeadroom& f : h.formats) {
-    if (std::ranges::find(r.formats, f.format.name, &NumberFormat::name) == r.formats.end()) continue;
     table.add({std::string(f.format.name), dataset::number(f.stream), dataset::number(f.branch),
                std::isinf(f.measured) ? "any" : dataset::number(f.measured), f.reason});
   }
@@ -179,9 +159,8 @@ std::string headroom(const CertifyResult& r) {
     const theory::Certificate& scaled = run.certificates.in(f);
     const std::string reason = reason_of(verdict_of(scaled, {std::nullopt, f}), run.model);
     const bool stream = verdict_of(scaled, {SignalClass::stream, f}).certified;
-    const char* judged = stream ? "certified on the residual stream" : "not certified";
-    text += fmt::format("  then {}: {}\n", f.name,
-                        reason.empty() ? "certified everywhere" : fmt::format("{} ({})", judged, reason));
+    text += fmt::format("  then {}: {}certified {}\n", f.name, stream ? "" : "not ",
+                        reason.empty() ? "everywhere" : fmt::format("on the residual stream ({})", reason));
   }
   return text;
 }
