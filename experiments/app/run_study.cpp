@@ -179,7 +179,7 @@ ExitCode publish(const study::Study& study, const study::Job& job, const CommonO
   }
   if (outcome.write_files) outcome.write_files(progress);
   // After all other files: a run that was killed before counts as unfinished.
-  if (finished && study.skips) stacks::store(progress, finished_task(study, job), cache::encode(*finished));
+  if (finished && study.skips) stacks::store(progress, finished_task(study, job), *finished);
   progress.say(use_colour() ? outcome.table : dataset::without_colours(outcome.table));
   if (options.json) print_json(json);
   return outcome.code;

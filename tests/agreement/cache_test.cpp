@@ -9,7 +9,6 @@
 
 #include "experiments/engine/run/ladder.h"
 #include "experiments/engine/run/over_seeds.h"
-#include "experiments/engine/run/parts.h"
 #include "experiments/engine/run/stacks.h"
 #include "sim/backends.h"
 #include "sim/files/output_file.h"

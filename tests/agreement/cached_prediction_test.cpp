@@ -1,7 +1,6 @@
 #include <set>
 
 #include "experiments/engine/run/cached.h"
-#include "experiments/engine/run/parts.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/studies/first_steps/prediction.h"
 #include "tests/first_steps/small_case.h"

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -14,30 +15,53 @@
 #include "experiments/engine/settings/config.h"
 #include "sim/base/error.h"
 #include "sim/base/printable.h"
+#include "sim/measure/probe.h"
+#include "theory/predict/predict.h"
 
-namespace periscope::stacks {
+namespace periscope {
+
+// Members of readings and predictions, for the cache.
+inline auto parts(Curve& c) { return std::tie(c.value, c.standard_error); }
+inline auto parts(Profile& p) { return std::tie(p.curves, p.angular_distance, p.weight_curves); }
+inline auto parts(Reading& r) { return std::tie(r.profile, r.top, r.diverged_at); }
+
+namespace theory {
+
+inline auto parts(Prediction& p) {
+  return std::tie(p.profile, p.refusal, p.finite_width, p.replicates, p.samples, p.backward_samples, p.tolerance,
+                  p.gradient_tolerance, p.gradient_refusal, p.exact_at_width, p.limit, p.spread, p.left_out,
+                  p.finite_width_replicates, p.finite_width_degrees, p.replicates_given, p.draws, p.draws_per_sequence);
+}
+
+}  // namespace theory
+
+namespace stacks {
 
 /// Returns the cached value of a task; nothing without a cache. A damaged file is ignored, with a note.
 template <class T>
 std::optional<T> find_cached(Progress& progress, const std::string& task) {
-  if (progress.task_cache() == nullptr) return std::nullopt;
+  const cache::Cache* cache = progress.task_cache();
+  if (cache == nullptr) return std::nullopt;
   try {
-    const std::optional<std::string> bytes = progress.task_cache()->get(task);
+    const std::optional<std::string> bytes = cache->get(task);
     if (!bytes) return std::nullopt;
     std::optional<T> value = cache::decode<T>(*bytes);
-    progress.set_resumable(progress.task_cache()->folder());
+    progress.set_resumable(cache->folder());
     return value;
   } catch (const InputError& error) {
-    progress.say(fmt::format("{}/{} is damaged, and is computed again: {}\n",
-                             printable(progress.task_cache()->folder()), task, error.what()));
+    progress.say(
+        fmt::format("{}/{} is damaged, and is computed again: {}\n", printable(cache->folder()), task, error.what()));
     return std::nullopt;
   }
 }
 
-/// Stores the value of a task, encoded, if there is a cache.
-inline void store(Progress& progress, const std::string& task, const std::string& bytes) {
+/// Stores the value of a task if there is a cache.
+template <class T>
+void store(Progress& progress, const std::string& task, const T& value) {
   constexpr std::size_t most = std::size_t{1} << 28U;  // reading more takes about as long as computing it
-  if (progress.task_cache() == nullptr || bytes.size() > most) return;
+  if (progress.task_cache() == nullptr) return;
+  const std::string bytes = cache::encode(value);
+  if (bytes.size() > most) return;
   progress.task_cache()->put(task, bytes);
   progress.set_resumable(progress.task_cache()->folder());
 }
@@ -54,7 +78,7 @@ auto cached(Progress& progress, const std::string& label, const Task& task, cons
     return std::move(*value);
   }
   T value = compute();
-  if (!name.empty()) store(progress, name, cache::encode(value));
+  store(progress, name, value);
   progress.step(label);
   return value;
 }
@@ -69,4 +93,6 @@ inline std::string writing_task(const config::RunOptions& run, const std::vector
   return cache::task_name("writing", all);
 }
 
-}  // namespace periscope::stacks
+}  // namespace stacks
+
+}  // namespace periscope

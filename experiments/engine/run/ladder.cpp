@@ -11,7 +11,6 @@
 #include "experiments/engine/judge/tolerated_bias.h"
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/override_effect.h"
-#include "experiments/engine/run/parts.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/engine/settings/stack_rules.h"

@@ -5,7 +5,6 @@
 #include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/memory_estimate.h"
 #include "experiments/engine/run/over_seeds.h"
-#include "experiments/engine/run/parts.h"
 #include "experiments/engine/run/pass_progress.h"
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"

@@ -67,6 +67,7 @@ void over_cached_seeds(std::string_view what, const StackSpec& spec, const confi
   const cache::Cache* cache = progress.task_cache();
   const std::string task = cache == nullptr ? "" : seeds_task(what, spec, run);
   auto ranges = cache == nullptr ? std::map<std::uint64_t, std::uint64_t>() : cache->seeds_of(task);
+  const auto name = [&](std::uint64_t first, std::uint64_t last) { return fmt::format("{}.{}-{}", task, first, last); };
   progress.next(label);
   const std::uint64_t end = run.seed + static_cast<std::uint64_t>(seeds);
   for (std::uint64_t seed = run.seed; seed < end;) {
@@ -74,14 +75,11 @@ void over_cached_seeds(std::string_view what, const StackSpec& spec, const confi
         std::ranges::find_if(ranges, [&](const auto& range) { return range.first <= seed && seed <= range.second; });
     if (cover != ranges.end()) {
       const auto [first, last] = *cover;
-      const auto values = find_cached<std::vector<Value>>(progress, fmt::format("{}.{}-{}", task, first, last));
-      if (values && values->size() == last - first + 1) {
-        for (; seed < end && seed <= last; ++seed) {
-          use((*values)[seed - first]);
-          progress.cached(label);
-        }
-      } else {
-        ranges.erase(cover);
+      const auto values = find_cached<std::vector<Value>>(progress, name(first, last));
+      if (!values) ranges.erase(cover);
+      for (; values && seed < end && seed <= last; ++seed) {
+        use(values->at(seed - first));
+        progress.cached(label);
       }
       continue;
     }
@@ -89,13 +87,10 @@ void over_cached_seeds(std::string_view what, const StackSpec& spec, const confi
     const std::uint64_t stop = after == ranges.end() ? end : std::min(end, after->first);
     const Clock::time_point start = Clock::now();
     Clock::time_point last = start;
-    std::string group;  // `count` encoded values, of `seed` and the seeds after it
-    std::uint64_t count = 0;
+    std::vector<Value> group;  // of `seed` and the seeds after it
     const auto flush = [&] {
-      if (!group.empty()) {
-        store(progress, fmt::format("{}.{}-{}", task, seed, seed + count - 1), cache::encode(count) + group);
-      }
-      seed += std::exchange(count, 0);
+      if (!group.empty()) store(progress, name(seed, seed + group.size() - 1), group);
+      seed += group.size();
       group.clear();
       last = Clock::now();
     };
@@ -104,8 +99,7 @@ void over_cached_seeds(std::string_view what, const StackSpec& spec, const confi
           spec, run, static_cast<int>(stop - seed), progress,
           [&, first = seed](int i) { return measure(first + static_cast<std::uint64_t>(i)); },
           [&](const Value& value) {
-            ++count;
-            if (!task.empty()) cache::put(group, value);
+            group.push_back(value);
             const Clock::time_point now = Clock::now();
             if (now - last >= std::max<Clock::duration>(std::chrono::milliseconds(200), (now - start) / 50)) flush();
             use(value);

@@ -10,7 +10,6 @@
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/cost.h"
 #include "experiments/engine/run/override_effect.h"
-#include "experiments/engine/run/parts.h"
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/engine/settings/json_text.h"
 #include "experiments/engine/settings/sha256.h"

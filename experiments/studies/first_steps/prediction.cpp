@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "experiments/engine/cache/encoding.h"
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/override_effect.h"
-#include "experiments/engine/run/parts.h"
 #include "experiments/engine/settings/json_text.h"
 
 namespace periscope {

@@ -67,7 +67,7 @@ study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
 
 void write_dump(Run& r, stacks::Progress& progress) {
   if (!r.dump) return;
-  stacks::store(progress, r.writing(), cache::encode(true));
+  stacks::store(progress, r.writing(), true);
   r.dump->write(*r.ops, *r.result.dumped, r.corpus);
   progress.say(fmt::format("wrote {}\n", printable(r.own.dump)));
 }

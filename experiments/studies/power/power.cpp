@@ -97,7 +97,7 @@ PowerRow filled(PowerRow row, stacks::Progress& progress, const Compare& compare
   }
   progress.throw_if_stop_requested();
   row.stacks = compare();
-  stacks::store(progress, task, cache::encode(row.stacks));
+  stacks::store(progress, task, row.stacks);
   return row;
 }
 

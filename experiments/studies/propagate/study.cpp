@@ -45,7 +45,7 @@ Outcome outcome_of(const config::Config& config, const std::vector<stacks::Stack
 void write_dump(const config::Config& config, const std::string& folder, bool force, stacks::Progress& progress) {
   const std::string writing = stacks::writing_task(config.run, {folder});
   const bool is_own = stacks::find_cached<bool>(progress, writing).has_value();
-  const auto begins = [&] { stacks::store(progress, writing, cache::encode(true)); };
+  const auto begins = [&] { stacks::store(progress, writing, true); };
   config::RunOptions dumped = config.run;
   dumped.dtype = DType::f64;
   constexpr double copies = 2.0;  // of every signal: both passes, or the readings of matrix-free weights

@@ -108,7 +108,7 @@ study::Outcome outcome_of(Run& r, stacks::Progress& progress) {
 
 /// Writes --dump and --export.
 void write_files(Run& r, stacks::Progress& progress) {
-  if (r.dump || r.models) stacks::store(progress, r.writing(), cache::encode(true));
+  if (r.dump || r.models) stacks::store(progress, r.writing(), true);
   if (r.dump) r.dump->write(*r.ops, r.result.cells.front(), r.corpus);
   if (!r.models) return;
   for (const training::TrainedCell& trained : r.result.cells) {
