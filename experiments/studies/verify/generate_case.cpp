@@ -26,12 +26,6 @@ void draw_norm(Draw& draw, BoundCase& c, const std::string& name) {
   }
 }
 
-double draw_eps(Draw& draw) {
-  const double u = draw.uniform();
-  if (u < 0.4) return 0.0;
-  return u < 0.6 ? 1e-6 : draw.magnitude(-12.0, 6.0);
-}
-
 /// Multiplies one feature of the input, or one hidden unit, by up to 1e6.
 void make_massive(Draw& draw, BoundCase& c) {
   const int d = c.width();
@@ -52,7 +46,8 @@ BoundCase generate_case(std::uint64_t seed, std::uint32_t id) {
   const NormKind norm = draw.chance(0.35) ? NormKind::layer : NormKind::rms;
   const int width = draw.size(subtracts_mean(norm) ? 2 : 1, 64);
   const int units = draw.size(1, 64);
-  const double eps = draw_eps(draw);
+  const double u = draw.uniform();
+  const double eps = u < 0.4 ? 0.0 : u < 0.6 ? 1e-6 : draw.magnitude(-12.0, 6.0);
   const int mlp =
       draw.chance(0.4) ? static_cast<int>(MlpKind::relu) : draw.whole(0, static_cast<int>(mlp_kind_names.size()) - 1);
   const bool final_norm = draw.chance(0.3);

@@ -23,36 +23,27 @@ bool is_longer(const BoundCase& c) { return !is_pre(c) && !is_peri(c) && !is_pos
 bool is_any(const BoundCase& /*c*/) { return true; }
 bool has_norm_b(const BoundCase& c) { return c.rule().norm_b; }
 
-/// How close an outcome comes to violating its bound; NaN if the measurement is.
+/// Measured over bound, less rounding; infinite if it is NaN.
 double rank_of(const StatementOutcome& o) {
-  if (std::isinf(o.bound) || std::isinf(o.rounding)) return std::isnan(o.measured) ? o.measured : -HUGE_VAL;
+  if (std::isinf(o.bound) || std::isinf(o.rounding)) return std::isnan(o.measured) ? HUGE_VAL : -HUGE_VAL;
   const double excess = o.measured - o.rounding;
-  if (o.bound == 0.0 && !std::isnan(excess)) return excess > 0.0 ? HUGE_VAL : -HUGE_VAL;
-  return excess / o.bound;
+  const double rank = o.bound == 0.0 && excess <= 0.0 ? -HUGE_VAL : excess / o.bound;
+  return std::isnan(rank) ? HUGE_VAL : rank;
 }
 
-/// The first of highest rank, where NaN is the highest.
 StatementOutcome worst_of(const std::vector<StatementOutcome>& all) {
-  return *std::ranges::max_element(all, {}, [](const StatementOutcome& o) {
-    const double rank = rank_of(o);
-    return std::pair(std::isnan(rank), std::isnan(rank) ? 0.0 : rank);
-  });
+  return *std::ranges::max_element(all, {}, rank_of);
 }
 
-/// factor · amount, where no activation means no gradient even if the factor is infinite.
-double times(double factor, double amount) { return amount == 0.0 ? 0.0 : factor * amount; }
+/// The product; 0 wins over infinity: without activation there is no gradient.
+double times(double a, double b) { return a == 0.0 || b == 0.0 ? 0.0 : a * b; }
 
 /// Bound on rounding per unit of activation: with γ/√(v+ε) of every norm, also where D is so small that the Jacobian
 /// is smaller.
 double rounding_factor(const Evaluation& e, const TokenFacts& token) {
   double product = std::abs(e.beta) * e.unembedding.value_or(1.0) * token.rounding;
-  double smallest = product;
-  for (const theory::NormPass& norm : token.norms) {
-    const double factor = theory::gain_over_rms(norm);
-    smallest = std::min(smallest, factor);
-    product *= factor;
-  }
-  return smallest == 0.0 ? 0.0 : product;
+  for (const theory::NormPass& norm : token.norms) product = times(product, theory::gain_over_rms(norm));
+  return product;
 }
 
 /// `measured` and the mean over tokens of factor · amount_t.

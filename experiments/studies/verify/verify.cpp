@@ -23,30 +23,25 @@ std::optional<StatementOutcome> breach(const Statement& s, const BoundCase& c, d
   return broken ? std::optional(o) : std::nullopt;
 }
 
-/// Shrinks a case if it breaks the statement. One whose ratio is above rounding stays above it.
-std::optional<Counterexample> counterexample(const Statement& s, std::string origin, const BoundCase& c, double scale) {
-  const auto first = breach(s, c, scale);
-  if (!first) return std::nullopt;
-  const BoundCase simple = shrink(c, [&](const BoundCase& simpler) {
-    const auto o = breach(s, simpler, scale);
-    return o && (o->is_resolved() || !first->is_resolved());
-  });
-  return Counterexample{s.check(simple, evaluate(simple)), std::move(origin), simple};
-}
-
-/// Returns a case that breaks a statement: the first random case that does; if it refutes a false claim too narrowly,
-/// the one of the largest ratio; else the end of an attack.
+/// Finds a case that breaks a statement and shrinks it: the first random case that does; if it refutes a false claim
+/// too narrowly, the one of the largest ratio; else the end of an attack. A ratio above rounding stays above it.
 std::optional<Counterexample> find_counterexample(const VerifyResult& r, const StatementResult& of) {
+  const Statement& s = *of.statement;
+  std::vector<std::pair<std::string, BoundCase>> candidates;  // origin, case
   for (const auto& id : {of.first_violation, of.largest_case}) {
     if (!id) continue;
-    const BoundCase found = generate_case(r.config.seed, static_cast<std::uint32_t>(*id));
-    const std::string origin = fmt::format("{}:{}", r.config.seed, *id);
-    if (auto simple = counterexample(*of.statement, origin, found, r.config.scale)) return simple;
+    candidates.emplace_back(fmt::format("{}:{}", r.config.seed, *id),
+                            generate_case(r.config.seed, static_cast<std::uint32_t>(*id)));
   }
-  for (const BoundAttackResult& a : r.attacks) {
-    if (auto simple = counterexample(*of.statement, fmt::format("attack: {}", a.name), a.best, r.config.scale)) {
-      return simple;
-    }
+  for (const BoundAttackResult& a : r.attacks) candidates.emplace_back(fmt::format("attack: {}", a.name), a.best);
+  for (const auto& [origin, found] : candidates) {
+    const auto first = breach(s, found, r.config.scale);
+    if (!first) continue;
+    const BoundCase simple = shrink(found, [&](const BoundCase& simpler) {
+      const auto o = breach(s, simpler, r.config.scale);
+      return o && (o->is_resolved() || !first->is_resolved());
+    });
+    return Counterexample{s.check(simple, evaluate(simple)), origin, simple};
   }
   return std::nullopt;
 }
