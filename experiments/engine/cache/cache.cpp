@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
+#include <sstream>
 
 #include "experiments/engine/settings/build_info.h"
 #include "experiments/engine/settings/json_text.h"
@@ -77,12 +77,10 @@ std::map<std::uint64_t, std::uint64_t> Cache::seeds_of(const std::string& task) 
   for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with(task + ".")) continue;
-    const char* const stop = name.data() + name.size();
-    std::uint64_t first = 0;
-    std::uint64_t last = 0;
-    const auto [dash, bad] = std::from_chars(name.data() + task.size() + 1, stop, first);
-    if (bad != std::errc() || dash == stop || *dash != '-') continue;
-    if (const auto read = std::from_chars(dash + 1, stop, last); read.ec != std::errc() || read.ptr != stop) continue;
+    std::istringstream range(name.substr(task.size() + 1));
+    std::uint64_t first = 0, last = 0;
+    char dash = 0;
+    if (!(range >> first >> dash >> last) || dash != '-' || !range.eof()) continue;
     if (last >= first) ranges[first] = std::max(last, ranges[first]);
   }
   return ranges;

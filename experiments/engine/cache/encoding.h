@@ -1,6 +1,5 @@
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -32,9 +31,6 @@ constexpr std::size_t count_members() {
   }
 }
 
-template <class T>
-concept Plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
-
 template <class First, class Second>
 auto parts(std::pair<First, Second>& pair) {
   return std::tie(pair.first, pair.second);
@@ -50,7 +46,7 @@ void for_parts(T& x, const F& f) {
 
 template <class T>
 void put(std::string& bytes, const T& x) {
-  if constexpr (Plain<T>) {
+  if constexpr (std::is_scalar_v<T>) {
     bytes.append(reinterpret_cast<const char*>(&x), sizeof(T));
   } else if constexpr (std::ranges::range<T>) {
     put(bytes, std::uint64_t{x.size()});
@@ -79,7 +75,7 @@ void take(std::string_view& bytes, T& x) {
     require(count);  // an element has a byte or more
     return count;
   };
-  if constexpr (Plain<T>) {
+  if constexpr (std::is_scalar_v<T>) {
     require(sizeof(T));
     std::memcpy(&x, bytes.data(), sizeof(T));
     bytes.remove_prefix(sizeof(T));

@@ -191,8 +191,7 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
       for (std::size_t i = 0; i < all.size(); ++i) {
         const double value = value_of(*all[i], reading.profile, here.model).value;
         means[i].add(value);
-        const bool is_kept = i >= stack.quantities.size() && width == config.widths.back();
-        if (is_kept) all[i]->per_seed.push_back(value);
+        if (width == config.widths.back()) all[i]->per_seed.push_back(value);
       }
     });
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -205,6 +204,11 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
     q->test.tolerated_bias = pass_allowance(format_of(config.run.dtype)) * std::max(1.0, q->test.scale);
   }
   return stack;
+}
+
+bool is_finite(const LadderQuantity& q) {
+  const auto finite = [](const judge::Estimate& e) { return std::isfinite(e.value) && std::isfinite(e.error); };
+  return std::ranges::all_of(q.measured, finite) && finite(q.test.predicted);
 }
 
 }  // namespace
@@ -267,6 +271,41 @@ LadderResult run_ladder(const LadderConfig& config, Progress& progress) {
   progress.finish("judging");
   judge_ladder(result, config.width_seeds, config.agreement);
   return result;
+}
+
+void judge_ladder(LadderResult& result, int seeds, const config::AgreementOptions& options) {
+  std::vector<judge::Test*> tests;
+  for (LadderStack& stack : result.stacks) {
+    for (LadderQuantity& q : stack.quantities) {
+      judge::Test& t = q.test;
+      t.reason = !stack.refusal.empty() ? stack.refusal : is_finite(q) ? "" : "not finite";
+      t.measured = {std::nan(""), std::nan("")};
+      if (!t.reason.empty()) continue;
+      q.fit = judge::fit_width(result.widths, q.measured, seeds, t.tolerated_bias / 10.0);
+      t.measured = q.fit.limit;
+      t.measured_degrees = q.fit.degrees;
+      t.seeds = seeds;
+      t.limit = judge::limit_of(options.power_limits, t.statistic);
+      tests.push_back(&t);
+    }
+  }
+  result.tests = tests.size();
+  const double level = judge::judge(tests, {.familywise_error = options.familywise_error, .seeds_key = "ladder.seeds"});
+  for (LadderStack& stack : result.stacks) {
+    for (LadderQuantity& q : stack.quantities) {
+      if (q.fit.lack_of_fit < level) {  // such points say nothing of their limit, not even that it is wrong
+        q.test.verdict = judge::Verdict::inconclusive;
+        q.test.reason =
+            fmt::format("no parabola in 1/D passes through the points (p = {:.1g}); wider ladder.widths would help",
+                        q.fit.lack_of_fit);
+      }
+      stack.verdict = std::max(stack.verdict, q.test.verdict);
+    }
+  }
+}
+
+bool any_disagrees(const LadderResult& result) {
+  return std::ranges::find(result.stacks, judge::Verdict::disagrees, &LadderStack::verdict) != result.stacks.end();
 }
 
 }  // namespace periscope::stacks

@@ -17,7 +17,7 @@ struct LadderQuantity {
   judge::Test test = {};                                     ///< of the limit of infinite width; a mean is a contrast
   std::vector<std::pair<std::size_t, double>> weights = {};  ///< (index, weight): the quantity is Σ weight·curve[index]
   std::vector<judge::Estimate> measured = {};                ///< at every width
-  std::vector<double> per_seed = {};                         ///< at the largest width; of stream_means only
+  std::vector<double> per_seed = {};                         ///< at the largest width
   judge::WidthFit fit = {};
 };
 
