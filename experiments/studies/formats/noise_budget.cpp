@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "sim/emulated/quantize.h"
 #include "sim/model/parameters.h"
@@ -40,32 +41,19 @@ class NoiseSum {
     if (!as_read || !keeps(table, stream)) rounded(stream, -1, Signal::x_out);
   }
   void add_sublayer(int l) {
-    const ModelSpec& m = spec_.model;
-    const SublayerRule rule = m.rule(l);
-    // Behind norm C the sum was rounded too: relative errors stay what they are through a norm.
-    rounded(Part::stream, l, Signal::x_out, rule.norm_c ? 2.0 : 1.0);
-    if (rule.norm_a) rounded(Part::norms, l, Signal::A_out);
-    if (rule.norm_b) rounded(Part::norms, l, Signal::B_out);
-    read(l, Signal::A_out);
-    if (ModelSpec::is_attention(l)) {
-      // A projection is rounded, turned (or normalised) and rounded again.
-      const double twice = m.rope || m.qk_norm_at(ModelSpec::layer_of(l)) != QkNorm::none ? 2.0 : 1.0;
-      rounded(Part::modules, l, Signal::q, twice);
-      rounded(Part::modules, l, Signal::k, twice);
-      rounded(Part::modules, l, Signal::v, m.v_norm_at(ModelSpec::layer_of(l)) ? 2.0 : 1.0);
-      rounded(Part::modules, l, Signal::mixed);
-      Signal last = Signal::mixed;
-      if (m.gates_at(ModelSpec::layer_of(l)) > 0) {
-        last = Signal::gated_mixed;
-        for (const Signal s : {Signal::attention_gate, last}) rounded(Part::modules, l, s);
-      }
-      put_out(l, last);
-    } else {
-      if (is_gated(m.mlp)) rounded(Part::modules, l, Signal::gate);
-      for (const Signal s : {Signal::up, Signal::hidden}) rounded(Part::modules, l, s);
-      put_out(l, Signal::hidden);
+    const SublayerRule rule = spec_.model.rule(l);
+    Signal last = Signal::A_out;  // what W_o or W_down reads
+    for (std::size_t i = 0; i < signal_names.size(); ++i) {
+      const auto s = static_cast<Signal>(i);
+      if (exact_.at({Pass::forward, s}, l).empty()) continue;
+      if (s == Signal::mixed || s == Signal::hidden || s == Signal::gated_mixed || s == Signal::inner) last = s;
+      // Without the norm these are the tensor before it.
+      if ((s == Signal::A_out && !rule.norm_a) || (s == Signal::B_out && !rule.norm_b)) continue;
+      rounded(holding_.of(*part_of(spec_.model, {l, s, Pass::forward})), l, s, is_rounded_twice(l, s) ? 2.0 : 1.0);
     }
-    for (const Weight w : weights_in(m, l)) {
+    read(l, Signal::A_out);
+    read(l, last);
+    for (const Weight w : weights_in(spec_.model, l)) {
       if (!is_norm(w)) matrix(l, w);
     }
   }
@@ -75,14 +63,14 @@ class NoiseSum {
   }
 
  private:
-  /// The module's output, and what W_o or W_down reads: the inner norm's output, which is rounded then, or `before` it.
-  void put_out(int l, Signal before) {
-    const bool normed = spec_.model.inner_norm_at(l);
-    if (normed) rounded(Part::modules, l, Signal::inner);
-    rounded(Part::modules, l, Signal::f_out);
-    read(l, normed ? Signal::inner : before);
+  /// True for sums that norm C reads, as relative errors pass a norm unchanged, and for projections that are rounded
+  /// once more after they are rotated or normalised.
+  [[nodiscard]] bool is_rounded_twice(int l, Signal s) const {
+    const ModelSpec& m = spec_.model;
+    if (s == Signal::x_out) return m.rule(l).norm_c;
+    if (s == Signal::v) return m.v_norm_at(ModelSpec::layer_of(l));
+    return (s == Signal::q || s == Signal::k) && (m.rope || m.qk_norm_at(ModelSpec::layer_of(l)) != QkNorm::none);
   }
-  void rounded(Part part, int l, Signal signal, double times = 1.0) { rounded(holding_.of(part), l, signal, times); }
   void rounded(const Quantization& q, int l, Signal signal, double times = 1.0) {
     if (q.keeps_f32()) return;
     const Values& x = exact_.at({Pass::forward, signal}, l);
@@ -92,46 +80,40 @@ class NoiseSum {
     const Values v = square_errors(ops_.from_host(tokens, cols, DType::f64, x), q);
     budget_.add(v, g, times);
   }
-  /// The rows of the table that were drawn, and what becomes of their errors until they are the stream.
+  /// The rows of the table that were drawn, and what becomes of their errors until they are the stream: a factor,
+  /// planted features, and the embedding norm, which multiplies errors orthogonal to the token as it does the token.
   void rounded_rows(const Quantization& q, const Entering& entering) {
     if (q.keeps_f32()) return;
     const Values& x = exact_.at({Pass::forward, Signal::x_out}, -1);
-    const Values& g = exact_.at({Pass::backward, Signal::x_out}, -1);
     const Tensor::Index tokens = spec_.input.tokens;
     const auto width = x.size() / static_cast<std::size_t>(tokens);
-    const double factor = spec_.model.embedding.scale;
     Values rows = entering.drawn;
-    for (double& r : rows) r /= factor;
+    for (double& r : rows) r /= spec_.model.embedding.scale;
     Values v = square_errors(ops_.from_host(tokens, static_cast<Tensor::Index>(width), DType::f64, rows), q);
     for (std::size_t first = 0; first < x.size(); first += width) {
-      const double norm = square_of_norm(x, entering.planted, first, width);
-      for (std::size_t i = first; i < first + width; ++i) {
-        const double times = rows[i] == 0.0 ? 0.0 : entering.planted[i] / rows[i];  // a zero is rounded without error
-        v[i] = v[i] * times * times * norm;
+      const std::span read = std::span(entering.planted).subspan(first, width);
+      const bool centred = spec_.model.embedding_norm && subtracts_mean(spec_.model.norm);
+      const double mean = centred ? std::accumulate(read.begin(), read.end(), 0.0) / static_cast<double>(width) : 0.0;
+      double out = 0.0;
+      double in = 0.0;
+      for (std::size_t i = 0; i < width; ++i) {
+        out += x[first + i] * x[first + i];
+        in += (read[i] - mean) * (read[i] - mean);
+      }
+      const double norm = in > 0.0 ? out / in : 0.0;
+      for (std::size_t i = 0; i < width; ++i) {
+        const double row = rows[first + i];
+        const double times = row == 0.0 ? 0.0 : read[i] / row;  // a zero is rounded without error
+        v[first + i] *= times * times * norm;
       }
     }
-    budget_.add(v, g);
-  }
-  /// The square of what an embedding norm multiplies one token's entries by, but for the error's part along the token.
-  [[nodiscard]] double square_of_norm(const Values& x, const Values& read, std::size_t first, std::size_t width) const {
-    if (!spec_.model.embedding_norm) return 1.0;
-    const auto begin = read.begin() + static_cast<long>(first);
-    const auto end = begin + static_cast<long>(width);
-    const bool centred = subtracts_mean(spec_.model.norm);
-    const double mean = centred ? std::accumulate(begin, end, 0.0) / static_cast<double>(width) : 0.0;
-    double out = 0.0;
-    double in = 0.0;
-    for (std::size_t i = first; i < first + width; ++i) {
-      out += x[i] * x[i];
-      in += (read[i] - mean) * (read[i] - mean);
-    }
-    return in > 0.0 ? out / in : 0.0;
+    budget_.add(v, exact_.at({Pass::backward, Signal::x_out}, -1));
   }
   /// A signal that a matrix reads, which something else holds already.
   void read(int l, Signal signal) {
     const std::optional<Part> held = part_of(spec_.model, {l, signal, Pass::forward});
     if (held && keeps(holding_.of(*held), holding_.of(Part::inputs))) return;
-    rounded(Part::inputs, l, signal);
+    rounded(holding_.of(Part::inputs), l, signal);
   }
   void matrix(int l, Weight weight) {
     const Quantization& q = holding_.of(Part::weights);
