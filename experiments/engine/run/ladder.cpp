@@ -194,9 +194,8 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
         if (width == config.widths.back()) all[i]->per_seed.push_back(value);
       }
     });
-    for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t i = 0; i < all.size(); ++i)
       all[i]->measured.push_back({means[i].mean(), means[i].standard_error()});
-    }
   }
   for (LadderQuantity* q : all) {
     q->test.predicted = value_of(*q, prediction.profile, wide.model);

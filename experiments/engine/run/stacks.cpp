@@ -21,8 +21,7 @@ namespace periscope::stacks {
 namespace {
 
 std::string label_of(const StackSpec& spec) {
-  return fmt::format("{}, {} input", config::short_label(spec),
-                     input_kind_names[static_cast<std::size_t>(spec.input.kind)]);
+  return fmt::format("{}, {} input", config::short_label(spec), name_of(spec.input.kind));
 }
 
 }  // namespace
@@ -30,8 +29,7 @@ std::string label_of(const StackSpec& spec) {
 config::RunOptions run_of(const config::Config& config, const StackSpec& spec) {
   config::RunOptions run = config.run;
   if (run.paired) return run;
-  const std::string name =
-      fmt::format("{} {}", config::placement_label(spec), input_kind_names[static_cast<std::size_t>(spec.input.kind)]);
+  const std::string name = fmt::format("{} {}", config::placement_label(spec), name_of(spec.input.kind));
   constexpr std::size_t digits = 15;  // 60 bits
   run.seed += std::stoull(config::sha256_hex(name).substr(0, digits), nullptr, 16);
   return run;

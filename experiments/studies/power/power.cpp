@@ -13,8 +13,6 @@ namespace periscope::power {
 
 namespace {
 
-std::string_view input_of(const StackSpec& spec) { return input_kind_names[static_cast<std::size_t>(spec.input.kind)]; }
-
 /// `config` with its stack `index` alone.
 config::Config alone(const config::Config& config, std::size_t index) {
   config::Config one = config;
@@ -30,7 +28,7 @@ config::Config alone(const config::Config& config, std::size_t index) {
 ComparedStack compared_stack(const StackSpec& spec, judge::Verdict verdict, const std::string& reason,
                              const judge::Test* nearest) {
   ComparedStack stack{.placement = config::placement_label(spec),
-                      .input = std::string(input_of(spec)),
+                      .input = std::string(name_of(spec.input.kind)),
                       .verdict = verdict,
                       .reason = reason};
   if (nearest == nullptr) return stack;
@@ -135,7 +133,7 @@ bool WrongTheory::is_meant(const StackSpec& spec) const {
   const auto holds = [](const std::vector<std::string>& words, std::string_view word) {
     return words.empty() || std::ranges::find(words, word) != words.end();
   };
-  return holds(placements, config::placement_label(spec)) && holds(inputs, input_of(spec));
+  return holds(placements, config::placement_label(spec)) && holds(inputs, name_of(spec.input.kind));
 }
 
 const ComparedStack& PowerRow::clearest() const {
