@@ -1,4 +1,4 @@
-#include "experiments/studies/verify/attacks.h"
+#include "experiments/studies/verify/verify.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +10,28 @@
 
 namespace periscope::verify {
 namespace {
+
+constexpr auto rms = NormKind::rms, layer = NormKind::layer;
+constexpr double whole = whole_constant, entry = entry_constant;
+using theory::path_norm, theory::paper_factor, theory::review_factor;
+// clang-format off
+constexpr Attack all_attacks[] = {
+    {"Pre, no final norm", "gradient / |h|", "T14a", path_norm, whole, pre},
+    {"Peri, RMSNorm", "gradient / (gamma sqrt(D) |h|/|a|)", "T14b", path_norm, whole, peri},
+    {"Peri, LayerNorm", "gradient / (gamma sqrt(D) |h|/|a|)", "T14b", path_norm, whole, peri, layer},
+    {"Post, RMSNorm", "gradient / (gamma sqrt(D) |h|/|x+a|)", "T14c", path_norm, whole, post},
+    {"Post, LayerNorm", "gradient / (gamma sqrt(D) |h|/|x+a|)", "T14c", path_norm, whole, post, layer},
+    {"Pre, final norm", "gradient / (gamma sqrt(D) |h|/|x+a|)", "T14d", path_norm, whole, pre, rms, true},
+    {"Pre, final norm, U", "gradient / (|U| gamma sqrt(D) |h|/|x+a|)", "T14d", path_norm, whole, pre, rms, true, true, 5, 0.9},
+    {"Peri, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|a|)", "T14b-entry", path_norm, entry, peri},
+    {"Post, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|x+a|)", "T14c-entry", path_norm, entry, post},
+    {"Peri, paper's 4", "gradient / paper's bound", "C.2-whole", paper_factor, whole / 4.0, peri},
+    {"Post, paper's 4", "gradient / paper's bound", "C.3-whole", paper_factor, whole / 4.0, post},
+    {"reviews' bound, D = 3", "gradient / reviews' bound", "G4-whole", review_factor, 3.0 * whole / 4.0, peri, rms, false, false, 3},
+    {"reviews', entry, D = 4", "entry / reviews' bound", "G4", review_factor, entry, peri, rms, false, false, 4},
+    {"growth (T16)", "sqrt(q+) / (sqrt(q) + gamma)", "T16", nullptr, 1.0, peri},
+};
+// clang-format on
 
 /// Logits after a norm are at most gain·√D, and p − y across the output needs p_y small where two logits are nearly
 /// equal: √2 is the limit of large gains.
@@ -34,16 +56,19 @@ BoundCase random_start(const Attack& attack, std::uint64_t seed, std::uint32_t s
 std::vector<double*> free_numbers(BoundCase& c) {
   std::vector<double*> numbers;
   for (const char* name : {"x", "up", "down", "unembedding"}) {
-    const auto it = c.parameters.find(name);
-    if (it == c.parameters.end()) continue;
-    for (double& v : it->second.values) numbers.push_back(&v);
+    if (!c.has(name)) continue;
+    for (double& v : c.parameters.at(name).values) numbers.push_back(&v);
   }
   return numbers;
 }
 
+double ratio_of(const Attack& attack, const BoundCase& c) {
+  return statement(attack.statement).measure(c, evaluate(c), attack.factor).ratio();
+}
+
 /// log(ratio), −∞ where it is zero or undefined (no active unit).
 double height(const Attack& attack, const BoundCase& c) {
-  const double value = attack.ratio(c);
+  const double value = ratio_of(attack, c);
   return value > 0.0 && std::isfinite(value) ? std::log(value) : -HUGE_VAL;
 }
 
@@ -99,45 +124,20 @@ void climb(const Attack& attack, BoundCase& c) {
   }
 }
 
-}  // namespace
-
-std::span<const Attack> attacks() {
-  constexpr auto rms = NormKind::rms, layer = NormKind::layer;
-  constexpr double whole = whole_constant, entry = entry_constant;
-  using theory::path_norm, theory::paper_factor, theory::review_factor;
-  // clang-format off
-  static constexpr Attack all[] = {
-      {"Pre, no final norm", "gradient / |h|", "T14a", path_norm, whole, pre},
-      {"Peri, RMSNorm", "gradient / (gamma sqrt(D) |h|/|a|)", "T14b", path_norm, whole, peri},
-      {"Peri, LayerNorm", "gradient / (gamma sqrt(D) |h|/|a|)", "T14b", path_norm, whole, peri, layer},
-      {"Post, RMSNorm", "gradient / (gamma sqrt(D) |h|/|x+a|)", "T14c", path_norm, whole, post},
-      {"Post, LayerNorm", "gradient / (gamma sqrt(D) |h|/|x+a|)", "T14c", path_norm, whole, post, layer},
-      {"Pre, final norm", "gradient / (gamma sqrt(D) |h|/|x+a|)", "T14d", path_norm, whole, pre, rms, true},
-      {"Pre, final norm, U", "gradient / (|U| gamma sqrt(D) |h|/|x+a|)", "T14d", path_norm, whole, pre, rms, true, true, 5, 0.9},
-      {"Peri, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|a|)", "T14b-entry", path_norm, entry, peri},
-      {"Post, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|x+a|)", "T14c-entry", path_norm, entry, post},
-      {"Peri, paper's 4", "gradient / paper's bound", "C.2-whole", paper_factor, whole / 4.0, peri},
-      {"Post, paper's 4", "gradient / paper's bound", "C.3-whole", paper_factor, whole / 4.0, post},
-      {"reviews' bound, D = 3", "gradient / reviews' bound", "G4-whole", review_factor, 3.0 * whole / 4.0, peri, rms, false, false, 3},
-      {"reviews', entry, D = 4", "entry / reviews' bound", "G4", review_factor, entry, peri, rms, false, false, 4},
-      {"growth (T16)", "sqrt(q+) / (sqrt(q) + gamma)", "T16", nullptr, 1.0, peri},
-  };
-  // clang-format on
-  return all;
-}
-
 BoundAttackResult run_attack(const Attack& attack, std::uint64_t seed, int starts) {
   std::vector<BoundCase> ends(static_cast<std::size_t>(starts));
   std::vector<double> reached(ends.size(), 0.0);
   in_parallel(ends.size(), [&](std::size_t i) {
     ends[i] = random_start(attack, seed, static_cast<std::uint32_t>(i));
     climb(attack, ends[i]);
-    const double value = attack.ratio(ends[i]);
+    const double value = ratio_of(attack, ends[i]);
     if (std::isfinite(value)) reached[i] = value;
   });
   const auto best = static_cast<std::size_t>(std::ranges::max_element(reached) - reached.begin());
   return {attack, reached[best], ends[best]};
 }
+
+}  // namespace
 
 BoundAttackResult grow_aligned(int sublayers, int width, double gain) {
   std::vector<double> x;
@@ -158,6 +158,18 @@ BoundAttackResult grow_aligned(int sublayers, int width, double gain) {
   constexpr Attack aligned{
       .name = "aligned stack (T16)", .about = "rms at depth l / (rms of the input + l gamma)", .required = 1.0 - 1e-12};
   return {aligned, farthest, c};
+}
+
+std::vector<BoundAttackResult> run_attacks(const VerifyConfig& config, stacks::Progress& progress) {
+  std::vector<BoundAttackResult> results;
+  progress.begin("attacks", static_cast<int>(std::size(all_attacks)));
+  for (const Attack& attack : all_attacks) {
+    progress.throw_if_stop_requested();
+    results.push_back(run_attack(attack, config.seed, config.starts));
+    progress.step(std::string(attack.name));
+  }
+  results.push_back(grow_aligned(48, 16, 1.0));
+  return results;
 }
 
 }  // namespace periscope::verify

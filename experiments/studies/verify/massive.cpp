@@ -1,4 +1,4 @@
-#include "experiments/studies/verify/attacks.h"
+#include "experiments/studies/verify/verify.h"
 
 #include <algorithm>
 #include <cmath>

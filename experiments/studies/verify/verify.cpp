@@ -133,13 +133,7 @@ VerifyResult run(const VerifyConfig& config, stacks::Progress& progress) {
   VerifyResult r;
   r.config = config;
   r.statements = random_cases(config, progress);
-  progress.begin("attacks", static_cast<int>(attacks().size()));
-  for (const Attack& attack : attacks()) {
-    progress.throw_if_stop_requested();
-    r.attacks.push_back(run_attack(attack, config.seed, config.starts));
-    progress.step(std::string(attack.name));
-  }
-  r.attacks.push_back(grow_aligned(48, 16, 1.0));
+  r.attacks = run_attacks(config, progress);
   r.massive = sweep_massive(config.seed);
   for (StatementResult& s : r.statements) {
     progress.throw_if_stop_requested();
