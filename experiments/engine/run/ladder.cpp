@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "experiments/engine/judge/stack_tests.h"
@@ -154,11 +155,9 @@ theory::Prediction predict_limit(const LadderConfig& config, const StackSpec& me
   std::vector<std::vector<int>> ids;
   for (const int width : config.widths) {
     const std::uint64_t seed = run_at(config, width).seed;
-    for (auto& sequence : distinct_token_ids(measured, seed, config.width_seeds)) ids.push_back(std::move(sequence));
-    if (!config.run.backward) continue;
-    for (auto& labels : distinct_label_ids(measured, seed, config.width_seeds)) {
-      options.labels.push_back(std::move(labels));
-    }
+    const auto append = [](auto more, auto& all) { std::ranges::move(more, std::back_inserter(all)); };
+    append(distinct_token_ids(measured, seed, config.width_seeds), ids);
+    if (config.run.backward) append(distinct_label_ids(measured, seed, config.width_seeds), options.labels);
   }
   return theory::predict(wide, ids, options);
 }

@@ -4,9 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstdint>
 
+#include "experiments/engine/cache/encoding.h"
 #include "experiments/engine/judge/stack_tests.h"
 #include "experiments/engine/run/token_ids.h"
 #include "sim/base/error.h"
@@ -19,10 +18,9 @@
 namespace periscope::stacks {
 namespace {
 
-/// Returns the predicted numbers that a study would compare, as bit patterns, so that NaN equals NaN.
-std::vector<std::uint64_t> foretold(const StackSpec& measured, const StackSpec& overridden,
-                                    const config::Config& config, theory::Fault fault, bool at_width,
-                                    const Compared& compared) {
+/// Returns the predicted numbers that a study would compare, encoded, so that NaN equals NaN.
+std::string predicted_bits(const StackSpec& measured, const StackSpec& overridden, const config::Config& config,
+                           theory::Fault fault, bool at_width, const Compared& compared) {
   theory::PredictionOptions options{.seed = config.run.seed, .fault = fault};
   if (config.run.backward) options.labels = {label_ids(measured, config.run.seed)};
   const std::vector<std::vector<int>> ids = distinct_token_ids(measured, config.run.seed, 1);
@@ -33,7 +31,7 @@ std::vector<std::uint64_t> foretold(const StackSpec& measured, const StackSpec& 
     for (auto& [key, curve] : theory::gram_chain(overridden, own, {.seed = config.run.seed, .fault = fault}).curves)
       profile.curves[key] = curve;
   }
-  return mapped(compared(profile), [](double number) { return std::bit_cast<std::uint64_t>(number); });
+  return cache::encode(compared(profile));
 }
 
 std::string override_words(const config::Config& config, const config::PlantedFault& fault) {
@@ -81,8 +79,8 @@ void require_change(const config::Config& config, std::string_view study, const 
 void require_override_is_seen(const config::Config& config, std::string_view study, bool at_width,
                               const Compared& compared) {
   require_change(config, study, {}, [&](const StackSpec& measured, const StackSpec& overridden) {
-    return foretold(measured, measured, config, theory::Fault::none, at_width, compared) !=
-           foretold(measured, overridden, config, config.theory.fault, at_width, compared);
+    return predicted_bits(measured, measured, config, theory::Fault::none, at_width, compared) !=
+           predicted_bits(measured, overridden, config, config.theory.fault, at_width, compared);
   });
 }
 
