@@ -27,63 +27,6 @@ std::vector<double> by_place(const Certificate& c, const ModelSpec& model, const
   return all;
 }
 
-Table<CertifyResult> model_table() {
-  using R = CertifyResult;
-  Table<stacks::NamedHash> hashes;
-  hashes.column({"weights_sha256", "weights", "", "SHA-256 of the file, or of the weights as drawn"},
-                &stacks::NamedHash::second);
-  Table<R> table;
-  table.column({"model", "", "", "what the model is called"}, &R::model)
-      .column({"family", "", "", "of checkpoints; nothing for other weights"}, &R::family)
-      .column({"input", "", "", "what may enter: tokens, or real vectors"},
-              [](const R& r) { return r.domain.tokens ? "tokens" : "real"; })
-      .column_if_any({"input_maximum", "", "1", "largest entry of real vectors"},
-                     [](const R& r) { return r.domain.tokens ? std::nullopt : std::optional(r.domain.largest); })
-      .rows("weights", hashes, &R::weights)
-      .column({"arithmetic", "", "", "that verdicts are for"},
-              [](const R& r) { return arithmetic_names[static_cast<std::size_t>(r.arithmetic)]; })
-      .column_if_any({"length", "", "1", "longest input in tokens that is certified"},
-                     [](const R& r) {
-                       const auto& runs = r.certificates.runs;
-                       return runs.empty() ? std::nullopt : std::optional(runs.front().longest);
-                     })
-      .column({"excluded", "exclusion", "", "inputs and runs that are not covered"}, not_covered);
-  return table;
-}
-
-Table<CertifyResult> bounds_table() {
-  using R = CertifyResult;
-  Table<SignalBound> stream;
-  stream.column({"stream_bound", "depth feature", "1", "bound on every feature of the stream x_out"},
-                [](const SignalBound& b) { return std::vector<double>(b.magnitude.begin(), b.magnitude.end()); });
-  Table<R> table;
-  table
-      .column({"signal_class", "signal", "", "class of the signal", Type::text, true},
-              [](const R&) {
-                return mapped(theory::certified_signals, [](Signal s) {
-                  return theory::signal_class_names[static_cast<std::size_t>(theory::class_of(s))];
-                });
-              })
-      .column({"bound", "signal place", "1", "largest magnitude that any input can cause in exact arithmetic (T17)"},
-              [](const R& r) { return by_place(r.certificates.exact, r.spec.model); })
-      .column_if_any({"measured", "signal place", "1", "largest magnitude measured"},
-                     [](const R& r) {
-                       const SignalMaxima* seen = r.measured ? &*r.measured : nullptr;
-                       return seen ? std::optional(by_place(r.certificates.exact, r.spec.model, seen)) : std::nullopt;
-                     })
-      .rows("depth", stream,
-            [](const R& r) {
-              std::vector<SignalBound> all;
-              for (int s = -1; s < r.spec.model.steps(); ++s)
-                all.push_back(*r.certificates.exact.find(Signal::x_out, s));
-              return all;
-            })
-      .column_if_any({"own_bound", "signal place", "1",
-                      "largest magnitude that any input can cause in the arithmetic of what was measured (T24)"},
-                     [](const R& r) { return r.own ? std::optional(by_place(*r.own, r.spec.model)) : std::nullopt; });
-  return table;
-}
-
 /// Returns for every class of signals whether the certificate holds for the format.
 std::vector<bool> certified(const Certificate& certificate, const NumberFormat& format) {
   std::vector<bool> all;
@@ -187,36 +130,73 @@ Table<ScaledRun> scaled_table() {
   return table;
 }
 
-const Table<CertifyResult>& result_table() {
+std::vector<SignalBound> stream_bounds(const CertifyResult& r) {
+  std::vector<SignalBound> all;
+  for (int s = -1; s < r.spec.model.steps(); ++s) all.push_back(*r.certificates.exact.find(Signal::x_out, s));
+  return all;
+}
+
+Table<CertifyResult> result_table() {
   using R = CertifyResult;
   using A = AttackResult;
-  static const Table<R> all = [] {
-    const auto itself = [](const R& r) { return &r; };
-    Table<A> attacks;
-    attacks.column({"attack_bound", "attack", "1", "bound that was attacked"}, &A::bound)
-        .column({"attack_reached", "attack", "1", "largest magnitude reached"}, &A::reached);
-    Table<R> table;
-    table.part(model_table(), itself)
-        .part(bounds_table(), itself)
-        .column({"format_largest", "format", "1", "largest finite number of the format"},
-                [](const R&) { return mapped(number_formats, &NumberFormat::largest); })
-        .rows_at("format", format_table(), formats_of)
-        .rows("attack", attacks, &R::attacks)
-        .column_if_any({"exceeded", "", "", "where a run exceeded a bound, which is a bug of this program"},
-                       [](const R& r) {
-                         const auto& at = r.check.exceeded;
-                         return at ? std::optional(place_text(at->place, r.spec.model)) : std::nullopt;
-                       })
-        .column_if_any({"overflowed", "", "", "where a run overflowed its own format, as its certificate allows"},
-                       [](const R& r) {
-                         const auto& at = r.check.overflowed;
-                         return at ? std::optional(place_text(*at, r.spec.model)) : std::nullopt;
-                       })
-        .part(
-            scaled_table(), [](const R& r) -> const auto& { return r.headroom.run; });
-    return table;
-  }();
-  return all;
+  Table<stacks::NamedHash> hashes;
+  hashes.column({"weights_sha256", "weights", "", "SHA-256 of the file, or of the weights as drawn"},
+                &stacks::NamedHash::second);
+  Table<SignalBound> stream;
+  stream.column({"stream_bound", "depth feature", "1", "bound on every feature of the stream x_out"},
+                [](const SignalBound& b) { return std::vector<double>(b.magnitude.begin(), b.magnitude.end()); });
+  Table<A> attacks;
+  attacks.column({"attack_bound", "attack", "1", "bound that was attacked"}, &A::bound)
+      .column({"attack_reached", "attack", "1", "largest magnitude reached"}, &A::reached);
+  const auto text_of = [](const std::optional<SignalPlace>& at, const R& r) {
+    return at ? std::optional(place_text(*at, r.spec.model)) : std::nullopt;
+  };
+  Table<R> table;
+  table.column({"model", "", "", "what the model is called"}, &R::model)
+      .column({"family", "", "", "of checkpoints; nothing for other weights"}, &R::family)
+      .column({"input", "", "", "what may enter: tokens, or real vectors"},
+              [](const R& r) { return r.domain.tokens ? "tokens" : "real"; })
+      .column_if_any({"input_maximum", "", "1", "largest entry of real vectors"},
+                     [](const R& r) { return r.domain.tokens ? std::nullopt : std::optional(r.domain.largest); })
+      .rows("weights", hashes, &R::weights)
+      .column({"arithmetic", "", "", "that verdicts are for"},
+              [](const R& r) { return arithmetic_names[static_cast<std::size_t>(r.arithmetic)]; })
+      .column_if_any({"length", "", "1", "longest input in tokens that is certified"},
+                     [](const R& r) {
+                       const auto& runs = r.certificates.runs;
+                       return runs.empty() ? std::nullopt : std::optional(runs.front().longest);
+                     })
+      .column({"excluded", "exclusion", "", "inputs and runs that are not covered"}, not_covered)
+      .column({"signal_class", "signal", "", "class of the signal", Type::text, true},
+              [](const R&) {
+                return mapped(theory::certified_signals, [](Signal s) {
+                  return theory::signal_class_names[static_cast<std::size_t>(theory::class_of(s))];
+                });
+              })
+      .column({"bound", "signal place", "1", "largest magnitude that any input can cause in exact arithmetic (T17)"},
+              [](const R& r) { return by_place(r.certificates.exact, r.spec.model); })
+      .column_if_any({"measured", "signal place", "1", "largest magnitude measured"},
+                     [](const R& r) {
+                       const SignalMaxima* seen = r.measured ? &*r.measured : nullptr;
+                       return seen ? std::optional(by_place(r.certificates.exact, r.spec.model, seen)) : std::nullopt;
+                     })
+      .rows("depth", stream, stream_bounds)
+      .column_if_any({"own_bound", "signal place", "1",
+                      "largest magnitude that any input can cause in the arithmetic of what was measured (T24)"},
+                     [](const R& r) { return r.own ? std::optional(by_place(*r.own, r.spec.model)) : std::nullopt; })
+      .column({"format_largest", "format", "1", "largest finite number of the format"},
+              [](const R&) { return mapped(number_formats, &NumberFormat::largest); })
+      .rows_at("format", format_table(), formats_of)
+      .rows("attack", attacks, &R::attacks)
+      .column_if_any({"exceeded", "", "", "where a run exceeded a bound, which is a bug of this program"},
+                     [=](const R& r) {
+                       return text_of(r.check.exceeded ? std::optional(r.check.exceeded->place) : std::nullopt, r);
+                     })
+      .column_if_any({"overflowed", "", "", "where a run overflowed its own format, as its certificate allows"},
+                     [=](const R& r) { return text_of(r.check.overflowed, r); })
+      .part(
+          scaled_table(), [](const R& r) -> const auto& { return r.headroom.run; });
+  return table;
 }
 
 }  // namespace
@@ -250,7 +230,7 @@ dataset::Dataset dataset_of(const CertifyResult& result) {
   builder.count("depth", sublayers + 1);
   result_table().put(result, builder.row());
   // Figures read these even if exact arithmetic alone was certified.
-  builder.put("run_bound", std::vector<double>());
+  builder.put("run_signal_bound", std::vector<double>());
   builder.put("certified", std::vector<bool>());
   return builder.finish();
 }
