@@ -90,7 +90,8 @@ TEST_CASE("power: rows that come from the cache are those of their own configura
   for (int time = 0; time < 2; ++time) {  // all rows are cached, then found
     CAPTURE(time);
     const cache::Cache tasks(folder.path(), "power", power::resolved(list));
-    stacks::Progress progress(&tasks);
+    stacks::Progress progress;
+    progress.use_cache(&tasks);
     CHECK_FALSE(progress.is_resumable());
     const power::PowerResult result = power::run(list, progress);
     CHECK(progress.is_resumable());
