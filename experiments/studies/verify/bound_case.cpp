@@ -18,12 +18,12 @@ using Along = Dimension;
 
 // clang-format off
 constexpr ParameterKind all_kinds[] = {
-    {.name = "mlp", .plain = static_cast<double>(MlpKind::relu), .whole = true},
-    {.name = "norm", .whole = true},
+    {.name = "mlp", .plain = static_cast<double>(MlpKind::relu), .count = mlp_kind_names.size()},
+    {.name = "norm", .count = 2},  // T14 is about "rms" and "layer", the first of NormKind
     {.name = "norm_eps"},
     {.name = "alpha", .plain = 1.0},
     {.name = "beta", .plain = 1.0},
-    {.name = "labels", .rows = Along::token, .whole = true},
+    {.name = "labels", .rows = Along::token, .count = ParameterKind::classes},
     {.name = "x", .rows = Along::token, .cols = Along::feature},
     {.name = "gate", .rows = Along::unit, .cols = Along::feature, .optional = true},
     {.name = "up", .rows = Along::unit, .cols = Along::feature},
@@ -44,23 +44,23 @@ constexpr ParameterKind all_kinds[] = {
 // clang-format on
 constexpr int most_features = 4096;
 
-/// The norms that T14 is about: "rms" and "layer", the first of NormKind.
-constexpr std::size_t norms_with_bounds = 2;
-
 /// Returns what is expected of an invalid parameter; "" if it is valid.
 std::string defect_of(const BoundCase& c, const ParameterKind& kind) {
   const auto it = c.parameters.find(kind.name);
   if (it == c.parameters.end()) return kind.optional ? "" : "this parameter";
   if (!kind.needs.empty() && !c.has(kind.needs)) return fmt::format("none without {}", kind.needs);
   const Parameter& p = it->second;
-  const std::size_t rows = c.size(kind.rows);
-  const std::size_t cols = c.size(kind.cols);
+  const std::size_t rows = c.size(kind.rows), cols = c.size(kind.cols);
   if (p.values.empty() || p.cols != cols || p.rows() != rows) {
     return fmt::format("{} rows of {} numbers, not {} of {}", rows, cols, p.rows(), p.cols);
   }
+  const std::size_t count = kind.count == ParameterKind::classes ? c.size(c.class_dimension()) : kind.count;
   for (const double v : p.values) {
     if (!std::isfinite(v)) return "finite numbers";
-    if (kind.whole && (v != std::floor(v) || v < 0.0)) return "whole numbers of at least 0";
+    if (count > 0 && (v != std::floor(v) || v < 0.0 || v >= static_cast<double>(count))) {
+      return fmt::format("whole numbers from 0 to {}", count - 1);
+    }
+    if (kind.name == "norm_eps" && v < 0.0) return "a number of at least 0";
   }
   return "";
 }
@@ -74,7 +74,7 @@ Parameter parameter_of(const nlohmann::ordered_json& json, const std::string& wh
   }
   const auto is_wrong = [&](const auto& row) { return row.empty() || row.size() != rows[0].size(); };
   if (rows.empty() || std::ranges::any_of(rows, is_wrong)) {
-    throw InputError(where + ": expected rows of numbers, all of one length");
+    throw InputError(where + "expected rows of numbers, all of one length");
   }
   Parameter p{.cols = rows[0].size(), .values = {}};
   for (const auto& row : rows) p.values.insert(p.values.end(), row.begin(), row.end());
@@ -147,23 +147,10 @@ BoundCase plain_case(const SublayerRule& rule, int width) {
 }
 
 std::optional<std::string> defect_of(const BoundCase& c) {
-  const auto names = mapped(all_kinds, &ParameterKind::name);
-  for (const auto& parameter : c.parameters) {
-    if (std::ranges::find(names, parameter.first) != names.end()) continue;
-    return fmt::format("{}: no such parameter; expected one of {}", shortened(parameter.first), fmt::join(names, ", "));
-  }
   for (const ParameterKind& kind : all_kinds) {
     const std::string expected = defect_of(c, kind);
     if (!expected.empty()) return fmt::format("{}: expected {}", kind.name, expected);
   }
-  const std::pair<const char*, std::size_t> counts[] = {
-      {"mlp", mlp_kind_names.size()}, {"norm", norms_with_bounds}, {"labels", c.size(c.class_dimension())}};
-  for (const auto& [key, count] : counts) {
-    for (const double v : c.values(key)) {
-      if (v >= static_cast<double>(count)) return fmt::format("{}: expected 0 to {}", key, count - 1);
-    }
-  }
-  if (c.number("norm_eps") < 0.0) return "norm_eps: expected a number of at least 0";
   if (c.has("gate") != is_gated(c.mlp())) {
     return fmt::format("gate: expected {} because of mlp", is_gated(c.mlp()) ? "this parameter" : "none");
   }
@@ -188,9 +175,14 @@ nlohmann::ordered_json case_json(const BoundCase& c) {
 
 BoundCase case_from_json(const nlohmann::ordered_json& json, const std::string& file) {
   if (!json.is_object()) throw InputError(file + ": expected a JSON object with a case");
+  const auto names = mapped(all_kinds, &ParameterKind::name);
   BoundCase c;
   for (const auto& [name, value] : json.items()) {
-    c.parameters.emplace(name, parameter_of(value, fmt::format("{}: {}", file, shortened(name))));
+    const std::string where = fmt::format("{}: {}: ", file, shortened(name));
+    if (std::ranges::find(names, name) == names.end()) {
+      throw InputError(fmt::format("{}no such parameter; expected one of {}", where, fmt::join(names, ", ")));
+    }
+    c.parameters.emplace(name, parameter_of(value, where));
   }
   if (const auto defect = defect_of(c)) throw InputError(fmt::format("{}: {}", file, *defect));
   return c;

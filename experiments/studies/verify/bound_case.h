@@ -30,8 +30,10 @@ struct ParameterKind {
   Dimension rows = Dimension::one, cols = Dimension::one;
   double plain = 0.0;           ///< the simplest value
   bool optional = false;        ///< a case without it has no such norm, bias, gate or unembedding
-  bool whole = false;           ///< a whole number: a class, or the index of a kind
+  std::size_t count = 0;        ///< of the whole numbers 0, 1, … that it may be; 0: any real number
   std::string_view needs = {};  ///< this one exists only together with that one
+
+  static constexpr std::size_t classes = SIZE_MAX;  ///< as `count`: the number of classes of the loss
 };
 std::span<const ParameterKind> parameter_kinds();
 

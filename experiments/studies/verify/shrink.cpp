@@ -76,7 +76,7 @@ BoundCase shrink(BoundCase c, const std::function<bool(const BoundCase&)>& fails
          {kind.plain, 0.0, 1.0, -1.0, rounded(v, 1), rounded(v, 2), rounded(v, 3), rounded(v, 6)}) {
       if (simpler == v) return false;
       if (try_change([&](BoundCase& s) { s.parameters.find(kind.name)->second.values[i] = simpler; })) return true;
-      if (kind.whole) return false;  // no other kind or class is simpler
+      if (kind.count > 0) return false;  // no other kind or class is simpler
     }
     return false;
   };
