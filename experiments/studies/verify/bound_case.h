@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/spec/model_spec.h"
+#include "sim/spec/weight.h"
 
 namespace periscope::verify {
 
@@ -24,14 +25,17 @@ struct Parameter {
 /// The sizes that parameters share: dropping a feature drops a column of x and a row of W2.
 enum class Dimension { one, token, feature, unit, word };
 
+inline constexpr int mlp_sublayer = 1;
+
 /// A row of the table of all parameters.
 struct ParameterKind {
   std::string_view name;
   Dimension rows = Dimension::one, cols = Dimension::one;
-  double plain = 0.0;           ///< the simplest value
-  bool optional = false;        ///< a case without it has no such norm, bias, gate or unembedding
-  std::size_t count = 0;        ///< of the whole numbers 0, 1, … that it may be; 0: any real number
-  std::string_view needs = {};  ///< this one exists only together with that one
+  double plain = 0.0;                      ///< the simplest value
+  bool optional = false;                   ///< a case without it has no such norm, bias, gate or unembedding
+  std::size_t count = 0;                   ///< of the whole numbers 0, 1, … that it may be; 0: any real number
+  std::string_view needs = {};             ///< this one exists only together with that one
+  std::optional<ParameterId> weight = {};  ///< of the stack in which `evaluate` puts it
 
   static constexpr std::size_t classes = SIZE_MAX;  ///< as `count`: the number of classes of the loss
 };
@@ -60,7 +64,7 @@ struct BoundCase {
   [[nodiscard]] NormKind norm() const { return static_cast<NormKind>(number("norm")); }
   [[nodiscard]] MlpKind mlp() const { return static_cast<MlpKind>(number("mlp")); }
   [[nodiscard]] SublayerRule rule() const;
-  /// One layer, of which only the MLP is used.
+  /// One layer, of which only the MLP is used, sublayer `mlp_sublayer`.
   [[nodiscard]] ModelSpec model() const;
 };
 

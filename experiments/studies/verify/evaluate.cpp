@@ -5,7 +5,6 @@
 
 #include "sim/measure/signal_keeper.h"
 #include "sim/model/loss.h"
-#include "sim/model/parameters.h"
 #include "sim/model/resident_weights.h"
 #include "sim/numerics/larger.h"
 #include "sim/numerics/number_format.h"
@@ -14,8 +13,6 @@
 
 namespace periscope::verify {
 namespace {
-
-constexpr int mlp_sublayer = 1;
 
 const Backend& reference() {
   static const std::unique_ptr<Backend> backend = make_reference_backend();
@@ -33,21 +30,12 @@ class DownGradient final : public GradientRecorder {
 /// The parameters of the MLP, the final norm and the head.
 ResidentWeights weights_of(const ModelSpec& model, const BoundCase& c) {
   ResidentWeights::Parameters all;
-  const auto put = [&](const ParameterId& id, const std::string& name, bool is_matrix) {
-    const auto it = c.parameters.find(name);
-    if (it == c.parameters.end()) return;
-    const auto rows = static_cast<Tensor::Index>(is_matrix ? it->second.rows() : 1);
-    const auto count = static_cast<Tensor::Index>(it->second.values.size());
-    all[id] = reference().from_host(rows, count / rows, DType::f64, it->second.values);
-  };
-  for (const int sublayer : {mlp_sublayer, mlp_sublayer + 1}) {
-    for (const Weight weight : weights_in(model, sublayer)) {
-      const bool norm = is_norm(weight);
-      const std::string name(name_of(weight));
-      const ParameterId id = norm ? gain_id(sublayer, weight) : matrix_id(0, weight);
-      put(id, name + (norm ? ".gain" : ""), !norm);
-      put(bias_of(id), name + (norm ? ".bias" : "_bias"), false);
-    }
+  for (const ParameterKind& kind : parameter_kinds()) {
+    const std::span<const double> values = c.values(kind.name);
+    if (!kind.weight || values.empty()) continue;
+    const auto rows = static_cast<Tensor::Index>(kind.cols == Dimension::one ? 1 : c.size(kind.rows));
+    all[*kind.weight] =
+        reference().from_host(rows, static_cast<Tensor::Index>(values.size()) / rows, DType::f64, values);
   }
   return {model, std::move(all)};
 }
@@ -108,26 +96,13 @@ void fill_probabilities(std::span<const double> logits, std::size_t label, Token
   }
 }
 
-/// The terms of T15 for one token: αx, β·branch and their sum, before norm C.
-void fill_growth(const SublayerRule& rule, std::span<const double> stream, std::span<const double> branch,
-                 std::span<const double> sum, TokenFacts& token) {
-  const double scale = 1.0 / std::sqrt(static_cast<double>(stream.size()));
-  const double stream_norm = length(stream);
-  const double branch_norm = length(branch);
-  double dot = 0.0;
-  for (std::size_t i = 0; i < stream.size(); ++i) dot += stream[i] * branch[i];
-  token.stream_rms = std::abs(rule.alpha) * stream_norm * scale;
-  token.branch_rms = std::abs(rule.beta) * branch_norm * scale;
-  token.out_rms = length(sum) * scale;
-  const double magnitude = stream_norm * branch_norm;
-  if (magnitude > 0.0) token.cosine = std::copysign(1.0, rule.alpha * rule.beta) * dot / magnitude;
-}
-
 /// Fills the facts of every token from the signals of the forward pass.
 void fill_tokens(const BoundCase& c, const ModelSpec& model, const SignalKeeper& signals,
                  std::span<const double> logits, Evaluation& e) {
   const auto host = [&](Signal signal) { return reference().to_host(signals.at(mlp_sublayer, signal)); };
-  const std::vector<double> branch = host(Signal::B_out), sum = host(Signal::sum), x_out = host(Signal::x_out);
+  const std::vector<double> branches = host(Signal::B_out), sums = host(Signal::sum), outputs = host(Signal::x_out);
+  const SublayerRule rule = c.rule();
+  const double scale = 1.0 / std::sqrt(static_cast<double>(model.width));
   const std::vector<int> labels = c.labels();
   for (std::size_t t = 0; t < labels.size(); ++t) {
     TokenFacts& token = e.tokens.emplace_back();
@@ -137,14 +112,22 @@ void fill_tokens(const BoundCase& c, const ModelSpec& model, const SignalKeeper&
     };
     fill_probabilities(part(logits), static_cast<std::size_t>(labels[t]), token, e);
     token.hidden = length(part(e.hidden));
-    fill_growth(c.rule(), part(c.values("x")), part(branch), part(sum), token);
+    const std::span<const double> stream = part(c.values("x")), branch = part(branches);
+    const double stream_norm = length(stream), branch_norm = length(branch);
+    token.stream_rms = std::abs(rule.alpha) * stream_norm * scale;
+    token.branch_rms = std::abs(rule.beta) * branch_norm * scale;
+    token.out_rms = length(part(sums)) * scale;
+    double dot = 0.0;
+    for (std::size_t i = 0; i < stream.size(); ++i) dot += stream[i] * branch[i];
+    const double magnitude = stream_norm * branch_norm;
+    if (magnitude > 0.0) token.cosine = std::copysign(1.0, rule.alpha * rule.beta) * dot / magnitude;
     double conditions = 0.0;
     const auto add = [&](std::string_view gain, const std::vector<double>& input) {
       if (c.has(gain)) token.norms.push_back(pass_of(model, c.values(gain), part(input), conditions));
     };
     add("norm_b.gain", e.module);
-    add("norm_c.gain", sum);
-    add("final_norm.gain", x_out);
+    add("norm_c.gain", sums);
+    add("final_norm.gain", outputs);
     token.rounding = rounding_of(c, token, conditions);
   }
 }
