@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "experiments/studies/certify/signal_maxima.h"
+#include "experiments/studies/certify/attack.h"
 #include "sim/model/weights.h"
 #include "theory/certify/certificate.h"
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "experiments/studies/certify/signal_maxima.h"
+#include "experiments/studies/certify/attack.h"
 #include "tests/emulated/watch.h"
 
 namespace periscope::soundness {

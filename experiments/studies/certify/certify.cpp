@@ -15,9 +15,9 @@ namespace periscope::certify {
 
 Requirement parse_requirement(const std::string& word) {
   const std::size_t colon = word.find(':');
-  if (colon == std::string::npos) return {theory::SignalClass::stream, config::parse_format(word, "--require")};
-  const std::string kind = word.substr(0, colon);
-  const NumberFormat format = config::parse_format(word.substr(colon + 1), "--require");
+  const bool named = colon != std::string::npos;
+  const std::string kind = named ? word.substr(0, colon) : "stream";
+  const NumberFormat format = config::parse_format(named ? word.substr(colon + 1) : word, "--require");
   if (kind == "all") return {std::nullopt, format};
   const auto* at = std::ranges::find(theory::signal_class_names, kind);
   if (at == theory::signal_class_names.end()) {
@@ -79,10 +79,8 @@ int longest_divided_after(const theory::Certificate& certificate, const ModelSpe
   }
   const double fitting = std::floor(run.accumulated.largest / (2.0 * values));
   const double shorter = std::floor(0.5 / (run.accumulated.unit_roundoff() * (1.0 + 1.0 / smallest_block)));
-  const auto rescalings = [](int n) { return std::max(0, n - 1) / smallest_block; };
-  const int tokens = static_cast<int>(std::min({static_cast<double>(read), fitting, shorter}));
-  int longest = std::max(0, std::min(tokens, read - 2 * rescalings(read)));  // too few still: R is read's
-  while (longest < tokens && longest + 1 + 2 * rescalings(longest + 1) <= read) ++longest;
+  int longest = static_cast<int>(std::min({static_cast<double>(read), fitting, shorter}));
+  while (longest > 0 && longest + 2 * ((longest - 1) / smallest_block) > read) --longest;
   return longest;
 }
 

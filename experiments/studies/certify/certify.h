@@ -94,7 +94,7 @@ dataset::Dataset dataset_of(const CertifyResult& result);
 void require_model(const CertifyConfig& config);
 
 /// Bounds every signal for every input from the weights alone (T17, T24), and compares measurements and attacks with
-/// the bounds. Throws as require_model, ConfigError if --headroom cannot be met, InputError for a bad checkpoint.
+/// the bounds. Requires require_model. Throws ConfigError if --headroom cannot be met, InputError for a bad checkpoint.
 CertifyResult run(const CertifyConfig& config, stacks::Progress& progress);
 
 }  // namespace periscope::certify

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "experiments/engine/settings/theory_parameters.h"
-#include "experiments/studies/certify/signal_maxima.h"
+#include "experiments/studies/certify/attack.h"
 #include "sim/model/scaled_weights.h"
 #include "sim/numerics/number_format.h"
 #include "theory/certify/certificate.h"

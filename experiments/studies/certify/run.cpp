@@ -15,6 +15,7 @@
 #include "experiments/studies/certify/certify.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
+#include "sim/base/mapped.h"
 #include "sim/base/printable.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 
@@ -70,25 +71,20 @@ void require_checkpoint(const CertifyConfig& own) {
     if (!key.starts_with("run.")) throw ConfigError(fmt::format("{}: not for a checkpoint; expected keys of run", key));
   }
   reject({{own.measure, "--measure: not for a checkpoint; expected --tokens or --text"},
-          {own.input_maximum.has_value(), "--input-maximum: not for a checkpoint; expected --tokens or --text"},
-          {!own.measures() && !own.tokenizer.empty(), "--tokenizer does nothing without --text or --tokens"},
-          {!own.measures() && own.max_tokens, "--max-tokens does nothing without --text or --tokens"}});
+          {own.input_maximum.has_value(), "--input-maximum: not for a checkpoint; expected --tokens or --text"}});
 }
 
 void require_random_stack(const CertifyConfig& own) {
   const std::vector<StackSpec> stacks = own.stacks();
   if (stacks.size() != 1) {
-    throw ConfigError(
-        fmt::format("certify: expected one stack, so one value of every key of model, init and input, not {} stacks",
-                    stacks.size()));
+    throw ConfigError(fmt::format("certify: expected one value of every key of model, init and input, found {} stacks",
+                                  stacks.size()));
   }
   const ModelSpec& m = stacks.front().model;
   const bool is_gaussian = stacks.front().input.kind == InputKind::gaussian;
   reject({{!own.tokens.empty() || !own.text.empty(),
            "--tokens and --text are for checkpoints; of a random stack, --measure reads its input"},
-          {!own.ignore_keys.empty(), "--ignore-key is for checkpoints; a random stack has no config.json"},
-          {!own.tokenizer.empty(), "--tokenizer does nothing for a random stack; input.tokens is its length"},
-          {own.max_tokens.has_value(), "--max-tokens does nothing for a random stack; input.tokens is its length"}});
+          {!own.ignore_keys.empty(), "--ignore-key is for checkpoints; a random stack has no config.json"}});
   require_scalable(own, m);
   reject(
       {{!is_gaussian && own.input_maximum, "--input-maximum does nothing here; it is for input.kind = \"gaussian\""},
@@ -194,15 +190,14 @@ config::Resolved resolved_of(const CertifyConfig& own, const ModelToCertify& s, 
   config.run.dtype = s.dtype;
   config::Resolved all = config::resolved(config, {s.spec});
   all.add(section, own);
-  nlohmann::ordered_json formats;
-  for (const NumberFormat& f : own.formats) formats.push_back(f.name);
-  nlohmann::ordered_json weights;
-  if (s.checkpoint != nullptr) weights["config.json"] = config::sha256_of(s.checkpoint->config_file());
-  for (const auto& [name, hash] : result.weights) weights[name] = hash;
   for (auto* json : {&all.printed, &all.hashed}) {
-    (*json)["certify"].update(
-        {{"arithmetic", arithmetic_names[static_cast<std::size_t>(own.arithmetic)]}, {"formats", formats}});
-    if (s.checkpoint != nullptr) (*json)["checkpoint"] = weights;
+    auto& certify = (*json)["certify"];
+    certify["arithmetic"] = arithmetic_names[static_cast<std::size_t>(own.arithmetic)];
+    certify["formats"] = mapped(own.formats, &NumberFormat::name);
+    if (s.checkpoint == nullptr) continue;
+    auto& files = (*json)["checkpoint"];
+    files["config.json"] = config::sha256_of(s.checkpoint->config_file());
+    for (const auto& [name, hash] : result.weights) files[name] = hash;
   }
   if (s.checkpoint != nullptr && own.measures()) all.hashed["ids"] = ids_of(s, own);
   return all;
@@ -212,10 +207,12 @@ config::Resolved resolved_of(const CertifyConfig& own, const ModelToCertify& s, 
 
 void require_model(const CertifyConfig& config) {
   config.checkpoint.empty() ? require_random_stack(config) : require_checkpoint(config);
+  const bool reads = !config.tokens.empty() || !config.text.empty();
+  reject({{!reads && !config.tokenizer.empty(), "--tokenizer does nothing without --text or --tokens"},
+          {!reads && config.max_tokens, "--max-tokens does nothing without --text or --tokens"}});
 }
 
 CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {
-  require_model(config);
   const ModelToCertify s = open_model(config);
   CertifyResult result{
       .model = fmt::format("random {} stack of seed {}", config::placement_label(s.spec), config.run.seed),

@@ -78,24 +78,22 @@ std::string verdict_line(const CertifyResult& r, const NumberFormat& f) {
   const std::string where =
       fmt::format("{} in {} arithmetic", f.name, arithmetic_names[static_cast<std::size_t>(c.arithmetic.kind)]);
   const theory::Verdict stream = r.verdict(SignalClass::stream, f);
-  if (!stream.certified) return fmt::format("not certified for {}: {}", where, reason_of(stream, r.spec.model));
+  const auto shaded = [](fmt::terminal_color shade, const std::string& words) {
+    return fmt::format(fmt::fg(shade), "{}", words) + "\n";
+  };
+  if (!stream.certified) {
+    const std::string why = reason_of(stream, r.spec.model);
+    return shaded(fmt::terminal_color::yellow, fmt::format("not certified for {}: {}", where, why));
+  }
   const std::string longest = c.longest > 0 ? fmt::format(", up to {} of them,", c.longest) : "";
   const std::string line = fmt::format("{}: no {}{} can overflow the residual stream", where, input_of(r), longest);
   std::vector<std::string_view> others;
   for (std::size_t k = 1; k < theory::signal_class_names.size(); ++k) {
     if (!r.verdict(static_cast<SignalClass>(k), f).certified) others.push_back(theory::signal_class_names[k]);
   }
-  return line + (others.empty() ? ", nor anything else" : fmt::format("; not certified: {}", fmt::join(others, ", ")));
-}
-
-std::string verdicts(const CertifyResult& r) {
-  std::string text;
-  for (const NumberFormat& f : r.formats) {
-    const bool certified = r.verdict(SignalClass::stream, f).certified;
-    const auto shade = certified ? fmt::terminal_color::green : fmt::terminal_color::yellow;
-    text += fmt::format(fmt::fg(shade), "{}", verdict_line(r, f)) + "\n";
-  }
-  return text;
+  return shaded(
+      fmt::terminal_color::green,
+      line + (others.empty() ? ", nor anything else" : fmt::format("; not certified: {}", fmt::join(others, ", "))));
 }
 
 std::string conditions(const CertifyResult& r) {
@@ -168,8 +166,9 @@ std::string headroom(const CertifyResult& r) {
 }  // namespace
 
 std::string table(const CertifyResult& r) {
-  return fmt::format("{}: bounds for {}\n", printable(r.model), input_of(r)) + classes(r) + verdicts(r) +
-         conditions(r) + attacks(r) + headroom(r);
+  std::string text = fmt::format("{}: bounds for {}\n", printable(r.model), input_of(r)) + classes(r);
+  for (const NumberFormat& f : r.formats) text += verdict_line(r, f);
+  return text + conditions(r) + attacks(r) + headroom(r);
 }
 
 }  // namespace periscope::certify
