@@ -7,7 +7,7 @@
 
 #include "experiments/engine/settings/theory_parameters.h"
 #include "experiments/studies/certify/attack.h"
-#include "experiments/studies/certify/headroom.h"
+#include "experiments/studies/certify/certify.h"
 #include "sim/checkpoint/checkpoint_weights.h"
 #include "tests/certify/certified_stack.h"
 #include "tests/support/targets.h"

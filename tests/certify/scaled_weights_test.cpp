@@ -1,5 +1,4 @@
 #include "sim/model/scaled_weights.h"
-#include "experiments/studies/certify/headroom.h"
 
 #include "tests/support/doctest.h"
 

@@ -80,26 +80,22 @@ Table<InFormat> run_table() {
   return table;
 }
 
-Table<FormatHeadroom> factor_table() {
-  using F = FormatHeadroom;
-  Table<F> table;
-  table
-      .column({"headroom_c_certified", "format", "1",
-               "largest power of two c, from 2^-40 to 2^40, with which every class of the scaled stack is certified"},
-              &F::stream)
-      .column({"headroom_c_measured", "format", "1",
-               "largest c with which 4 times the largest magnitude measured fits the format"},
-              &F::measured)
-      .column({"headroom_k_certified", "format", "1",
-               "largest power of two k of branches before norms B that is certified together with c_certified"},
-              &F::branch)
-      .column_if_any({"headroom_reason", "format", "", "why no c is certified"},
-                     [](const F& f) { return f.reason.empty() ? std::nullopt : std::optional(f.reason); });
-  return table;
-}
-
 Table<InFormat> format_table() {
   using F = InFormat;
+  using H = FormatHeadroom;
+  Table<H> headroom;
+  headroom
+      .column({"headroom_c_certified", "format", "1",
+               "largest power of two c, from 2^-40 to 2^40, with which every class of the scaled stack is certified"},
+              &H::stream)
+      .column({"headroom_c_measured", "format", "1",
+               "largest c with which 4 times the largest magnitude measured fits the format"},
+              &H::measured)
+      .column({"headroom_k_certified", "format", "1",
+               "largest power of two k of branches before norms B that is certified together with c_certified"},
+              &H::branch)
+      .column_if_any({"headroom_reason", "format", "", "why no c is certified"},
+                     [](const H& f) { return f.reason.empty() ? std::nullopt : std::optional(f.reason); });
   Table<F> table;
   table
       .column({"stream_certified", "format", "1", "1: no input can overflow the residual stream"},
@@ -111,22 +107,7 @@ Table<InFormat> format_table() {
       .column({"everywhere_reason", "format", "", "why not everything is"},
               [](const F& f) { return f.reason(std::nullopt); })
       .part(run_table(), [](const F& f) { return f.r.certificates.runs.empty() ? nullptr : &f; })
-      .part(factor_table(), &F::headroom);
-  return table;
-}
-
-Table<ScaledRun> scaled_table() {
-  using R = ScaledRun;
-  Table<R> table;
-  table
-      .column({"scaled_c", "", "1", "c of the stack that was scaled and run"},
-              [](const R& r) { return r.scale.stream; })
-      .column({"scaled_k", "", "1", "k of it"}, [](const R& r) { return r.scale.branch; })
-      .column({"scaled_tokens", "", "1", "tokens of that run"}, &R::tokens)
-      .column({"logit_difference", "", "1", "largest change of a logit over the largest logit"}, &R::difference)
-      .column({"logit_difference_without_eps", "", "1", "the same at eps = 0"}, &R::without_eps)
-      .column({"logit_difference_gains_alone", "", "1", "the same if only gains and the embedding are scaled"},
-              &R::gains_alone);
+      .part(headroom, &F::headroom);
   return table;
 }
 
@@ -148,6 +129,16 @@ Table<CertifyResult> result_table() {
   Table<A> attacks;
   attacks.column({"attack_bound", "attack", "1", "bound that was attacked"}, &A::bound)
       .column({"attack_reached", "attack", "1", "largest magnitude reached"}, &A::reached);
+  Table<ScaledRun> scaled;
+  scaled
+      .column({"scaled_c", "", "1", "c of the stack that was scaled and run"},
+              [](const ScaledRun& r) { return r.scale.stream; })
+      .column({"scaled_k", "", "1", "k of it"}, [](const ScaledRun& r) { return r.scale.branch; })
+      .column({"scaled_tokens", "", "1", "tokens of that run"}, &ScaledRun::tokens)
+      .column({"logit_difference", "", "1", "largest change of a logit over the largest logit"}, &ScaledRun::difference)
+      .column({"logit_difference_without_eps", "", "1", "the same at eps = 0"}, &ScaledRun::without_eps)
+      .column({"logit_difference_gains_alone", "", "1", "the same if only gains and the embedding are scaled"},
+              &ScaledRun::gains_alone);
   const auto text_of = [](const std::optional<SignalPlace>& at, const R& r) {
     return at ? std::optional(place_text(*at, r.spec.model)) : std::nullopt;
   };
@@ -194,8 +185,7 @@ Table<CertifyResult> result_table() {
                      })
       .column_if_any({"overflowed", "", "", "where a run overflowed its own format, as its certificate allows"},
                      [=](const R& r) { return text_of(r.check.overflowed, r); })
-      .part(
-          scaled_table(), [](const R& r) -> const auto& { return r.headroom.run; });
+      .part(scaled, [](const R& r) { return r.headroom.run ? &*r.headroom.run : nullptr; });
   return table;
 }
 

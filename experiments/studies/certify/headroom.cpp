@@ -1,4 +1,4 @@
-#include "experiments/studies/certify/headroom.h"
+#include "experiments/studies/certify/certify.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,6 @@
 #include <cmath>
 
 #include "experiments/engine/run/rescaled_stack.h"
-#include "experiments/engine/settings/theory_parameters.h"
-#include "experiments/studies/certify/certify.h"
 
 namespace periscope::certify {
 namespace {

@@ -1,4 +1,4 @@
-#include "experiments/studies/formats/config.h"
+#include "experiments/studies/formats/formats.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -69,7 +69,7 @@ Table<Variant> variant_table(const std::vector<Site>& sites) {
   return table;
 }
 
-Table<FormatCertificate> certificate_table() {
+Table<FormatResult> format_table(const std::vector<Site>& sites) {
   using Bound = theory::SignalBound;
   Table<Bound> first;
   first
@@ -77,19 +77,14 @@ Table<FormatCertificate> certificate_table() {
               [](const Bound& b) { return name_of(b.signal); })
       .column({"certificate_sublayer", on_format, "1", "its sublayer"}, &Bound::sublayer)
       .column({"certificate_bound", on_format, "1", "its bound"}, &Bound::largest);
-  Table<FormatCertificate> table;
-  table
+  Table<FormatCertificate> certificate;
+  certificate
       .column({"certified", on_format, "1", "1: no input can overflow this format with the first seed's weights (T24)"},
               &FormatCertificate::certified)
       .part(first, [](const FormatCertificate& c) { return c.certified ? nullptr : &c.first; });
-  return table;
-}
-
-/// Columns of formats that ran with massive features too.
-Table<FormatResult> massive_table() {
   using F = FormatResult;
-  Table<F> table;
-  table
+  Table<F> massive;  // of formats that ran with massive features too
+  massive
       .family(average_columns("massive_branch_cost", on_format, "dB",
                               "SQNR of modules' outputs, mean over sublayers: plain minus massive"),
               [](const F& f, const PutRow& row) { put_averages(row, "massive_branch_cost", {f.branch_cost}); })
@@ -98,11 +93,6 @@ Table<FormatResult> massive_table() {
               [](const F& f, const PutRow& row) { put_averages(row, "massive_stream_cost", {f.stream_cost}); })
       .column({"massive_branch", on_format, "", "hurts, helps or no difference seen"},
               [](const F& f) { return massive_words(f.massive); });
-  return table;
-}
-
-Table<FormatResult> format_table(const std::vector<Site>& sites) {
-  using F = FormatResult;
   Table<F> table;
   table
       .part(judge::verdict_columns(
@@ -112,8 +102,8 @@ Table<FormatResult> format_table(const std::vector<Site>& sites) {
                                    "are second moment and variance over depth those in f64, but for one rounding of "
                                    "the stream? paired by seeds"),
             [](const F& f) { return f.is_f64() ? nullptr : &f.drift; })
-      .part(certificate_table(), &F::certificate)
-      .part(massive_table(), [](const F& f) { return f.branch_cost.count() > 0 ? &f : nullptr; })
+      .part(certificate, &F::certificate)
+      .part(massive, [](const F& f) { return f.branch_cost.count() > 0 ? &f : nullptr; })
       .rows("features", variant_table(sites), &F::variants);
   return table;
 }

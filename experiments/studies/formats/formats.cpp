@@ -88,18 +88,6 @@ double one_rounding(const Quantization& q) {
   return 2.0 * u + u * u;
 }
 
-FormatsStack empty_stack(const FormatsConfig& config, const std::vector<TensorFormat>& formats,
-                         const stacks::StackResult& predicted) {
-  FormatsStack stack{.spec = predicted.spec, .prediction = predicted.prediction, .formats = {}};
-  for (std::size_t f = 0; f <= formats.size(); ++f) {
-    FormatResult& result = stack.formats.emplace_back();
-    result.name = f == 0 ? fp64.name : formats[f - 1].name;
-    if (f > 0) result.stream_rounding = one_rounding(holding_for(config, formats[f - 1], 0).of(Part::stream));
-    result.variants.resize(variants_of(config));
-  }
-  return stack;
-}
-
 }  // namespace
 
 SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
@@ -150,21 +138,19 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
 
 void add(FormatsStack& stack, const SeedReading& reading) {
   const bool first_seed = stack.seeds++ == 0;
-  for (std::size_t v = 0; v < reading.size(); ++v) {
-    const std::vector<PassReading>& passes = reading[v];
-    stack.largest_input =
-        std::max(stack.largest_input, passes.front().numbers.at({stream_site, Measure::maximum}).front());
-    for (std::size_t f = 0; f < stack.formats.size(); ++f) {
-      const PassReading& pass = passes[f];
-      Variant& variant = stack.formats[f].variants[v];
+  for (std::size_t f = 0; f < stack.formats.size(); ++f) {
+    FormatResult& format = stack.formats[f];
+    format.variants.resize(reading.size());
+    for (std::size_t v = 0; v < reading.size(); ++v) {
+      const PassReading& pass = reading[v][f];
+      Variant& variant = format.variants[v];
       for (const auto& [site, values] : pass.numbers) add_each(variant.numbers[site], values);
       add_each(variant.predicted, pass.predicted);
       note(variant.forward, pass.forward, first_seed, false);
       note(variant.backward, pass.backward, first_seed, true);
+      const double input = pass.numbers.at({stream_site, Measure::maximum}).front();
+      if (f == 0) stack.largest_input = std::max(stack.largest_input, input);
     }
-  }
-  for (std::size_t f = 0; f < stack.formats.size(); ++f) {
-    FormatResult& format = stack.formats[f];
     const PassReading& plain = reading.front()[f];
     Profile& law = format.law_profiles.emplace_back();
     for (const auto& [statistic, measure] : {std::pair(Statistic::second_moment, Measure::second_moment),
@@ -188,7 +174,13 @@ FormatsResult run(const FormatsConfig& config, stacks::Progress& progress) {
   progress.begin("formats", stacks::tasks_of_stacks(forward, true, true));
   const std::vector<stacks::StackResult> predicted = stacks::predict_stacks(forward, true, progress);
   for (const stacks::StackResult& prediction : predicted) {
-    FormatsStack stack = empty_stack(config, formats, prediction);
+    FormatsStack stack{.spec = prediction.spec, .prediction = prediction.prediction, .formats = {}};
+    stack.formats.emplace_back().name = fp64.name;
+    for (const TensorFormat& format : formats) {
+      FormatResult& added = stack.formats.emplace_back();
+      added.name = format.name;
+      added.stream_rounding = one_rounding(holding_for(config, format, 0).of(Part::stream));
+    }
     const StackSpec& spec = stack.spec;
     stacks::over_cached_seeds(
         "formats", spec, config.run, config.run.seeds, config::short_label(spec), progress,
