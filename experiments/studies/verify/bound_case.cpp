@@ -93,10 +93,6 @@ std::span<const double> BoundCase::values(std::string_view name) const {
   return it == parameters.end() ? std::span<const double>{} : std::span<const double>(it->second.values);
 }
 
-void BoundCase::set(std::string_view name, std::vector<double> values, int cols) {
-  parameters.insert_or_assign(std::string(name), Parameter{static_cast<std::size_t>(cols), std::move(values)});
-}
-
 std::size_t BoundCase::size(Dimension dimension) const {
   // The parameters whose shapes define the sizes.
   constexpr std::array<std::string_view, 5> names{"", "x", "x", "down", "unembedding"};

@@ -51,7 +51,9 @@ struct BoundCase {
   [[nodiscard]] std::span<const double> values(std::string_view name) const;
   [[nodiscard]] double number(std::string_view name) const { return values(name)[0]; }
   [[nodiscard]] bool has(std::string_view name) const { return parameters.contains(name); }
-  void set(std::string_view name, std::vector<double> values, int cols = 1);
+  void set(std::string_view name, std::vector<double> values, int cols = 1) {
+    parameters[std::string(name)] = {static_cast<std::size_t>(cols), std::move(values)};
+  }
 
   [[nodiscard]] std::size_t size(Dimension dimension) const;
   [[nodiscard]] int width() const { return static_cast<int>(size(Dimension::feature)); }
