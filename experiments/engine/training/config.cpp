@@ -4,6 +4,7 @@
 
 #include "experiments/engine/settings/sha256.h"
 #include "sim/base/error.h"
+#include "sim/base/printable.h"
 
 namespace periscope::training {
 namespace {
@@ -32,7 +33,7 @@ void require_token_input(const config::Tree& tree) {
   if (!kind->is_string() && !kind->is_array()) return;  // no kind at all, which the configuration's reader says
   throw ConfigError(
       fmt::format("input.kind = {}: expected tokens, as training reads the text that train.corpus or --corpus names",
-                  config::toml_text(*kind)));
+                  shortened(config::toml_text(*kind))));
 }
 
 }  // namespace
