@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "experiments/engine/cache/encoding.h"
-#include "experiments/studies/formats/noise_budget.h"
 #include "sim/base/error.h"
 #include "sim/model/input.h"
 #include "tests/formats/stack.h"

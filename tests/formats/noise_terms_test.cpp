@@ -3,7 +3,6 @@
 
 #include "experiments/engine/run/stacks.h"
 #include "experiments/studies/formats/format_pass.h"
-#include "experiments/studies/formats/noise_budget.h"
 #include "sim/measure/gradient_probe.h"
 #include "sim/model/input.h"
 #include "sim/model/loss.h"
@@ -50,7 +49,7 @@ struct ExactPass {
     config.covers = covers;
     config.rest = "fp32";
     const formats::Holding holding = formats::holding_for(config, *find_tensor_format("bf16"), 0);
-    const double sqnr = formats::predicted_sqnr(quick(), config.base, truth, gradients, holding, {})
+    const double sqnr = formats::predicted_sqnr(quick(), config.base, truth, gradients, holding, {}, {})
                             .at(static_cast<std::size_t>(l + 1));
     const auto square = [&](Pass pass) {
       double sum = 0.0;

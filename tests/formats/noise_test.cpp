@@ -1,7 +1,6 @@
 #include <cmath>
 
 #include "experiments/studies/formats/format_pass.h"
-#include "experiments/studies/formats/noise_budget.h"
 #include "sim/measure/running_moments.h"
 #include "sim/model/parameters.h"
 #include "tests/formats/stack.h"

@@ -97,9 +97,9 @@ const theory::Certificate& Certificates::in(const NumberFormat& format) const {
 }
 
 std::string why_unscalable(const ModelSpec& m) {
-  return is_pointwise(m.norm)
-             ? fmt::format("model.norm = \"{}\" makes something else of a larger stream", facts_of(m.norm).name)
-             : "the stack's output is its result";
+  return is_pointwise(m.norm) ? fmt::format("model.norm = \"{}\": expected a norm that divides by a size, as \"rms\"",
+                                            facts_of(m.norm).name)
+                              : "the stack's output is its result: expected a final norm or an unembedding";
 }
 
 Headroom headroom_of(const ModelSpec& m, const Certificates& all, std::span<const NumberFormat> formats,

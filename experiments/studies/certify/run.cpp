@@ -61,9 +61,7 @@ void reject(std::initializer_list<std::pair<bool, const char*>> conditions) {
 
 void require_scalable(const CertifyConfig& own, const ModelSpec& m) {
   if (own.headroom.empty() || can_scale(m)) return;
-  throw ConfigError(fmt::format(
-      "--headroom: {}; expected {}", why_unscalable(m),
-      is_pointwise(m.norm) ? "a norm that divides by a size, as \"rms\"" : "a final norm or an unembedding"));
+  throw ConfigError("--headroom: " + why_unscalable(m));
 }
 
 void require_checkpoint(const CertifyConfig& own) {
@@ -174,26 +172,18 @@ void certify_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Prog
   }
 }
 
-// clang-format off
-constexpr Key<CertifyConfig> keys[] = {
-    {.name = "input_maximum", .field = &CertifyConfig::input_maximum, .meaning = "largest entry of real inputs"},
-    {.name = "measure", .field = &CertifyConfig::measure, .meaning = "a random stack's input is measured"},
-    {.name = "attack", .field = &CertifyConfig::attack, .meaning = "steps of every attack; 0: none"},
-    {.name = "headroom", .field = &CertifyConfig::headroom, .meaning = "format that the stack is scaled into"},
-    {.name = "length", .field = &CertifyConfig::length, .unit = "token", .meaning = "longest certified input"},
-};
-// clang-format on
-constexpr Section<CertifyConfig> section{"certify", keys};
-
 config::Resolved resolved_of(const CertifyConfig& own, const ModelToCertify& s, const CertifyResult& result) {
   auto config = static_cast<const config::Config&>(own);
   config.run.dtype = s.dtype;
   config::Resolved all = config::resolved(config, {s.spec});
-  all.add(section, own);
   for (auto* json : {&all.printed, &all.hashed}) {
-    auto& certify = (*json)["certify"];
-    certify["arithmetic"] = arithmetic_names[static_cast<std::size_t>(own.arithmetic)];
-    certify["formats"] = mapped(own.formats, &NumberFormat::name);
+    (*json)["certify"] = {{"input_maximum", own.input_maximum ? config::Json(*own.input_maximum) : config::Json()},
+                          {"measure", own.measure},
+                          {"attack", own.attack},
+                          {"headroom", own.headroom},
+                          {"length", own.length},
+                          {"arithmetic", arithmetic_names[static_cast<std::size_t>(own.arithmetic)]},
+                          {"formats", mapped(own.formats, &NumberFormat::name)}};
     if (s.checkpoint == nullptr) continue;
     auto& files = (*json)["checkpoint"];
     files["config.json"] = config::sha256_of(s.checkpoint->config_file());

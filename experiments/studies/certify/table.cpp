@@ -133,7 +133,7 @@ std::string attacks(const CertifyResult& r) {
 std::string headroom(const CertifyResult& r) {
   const Headroom& h = r.headroom;
   if (h.formats.empty())
-    return fmt::format("headroom: {}, so the stream cannot be scaled\n", why_unscalable(r.spec.model));
+    return fmt::format("headroom: the stream cannot be scaled; {}\n", why_unscalable(r.spec.model));
   std::string text = fmt::format(
       "headroom: a stream c times as large leaves the function unchanged, except for eps, if\n  c multiplies {}\n",
       fmt::join(h.recipe.multiplied, "; "));

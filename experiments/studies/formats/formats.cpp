@@ -7,7 +7,6 @@
 #include "experiments/engine/run/stacks.h"
 #include "experiments/engine/run/token_ids.h"
 #include "experiments/engine/settings/theory_parameters.h"
-#include "experiments/studies/formats/noise_budget.h"
 #include "sim/backends.h"
 #include "sim/measure/gradient_probe.h"
 #include "sim/model/loss.h"
@@ -98,7 +97,7 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
   const Tensor drawn = stacks::stack_input(exact, spec, DType::f64, seed);
   const std::vector<int> labels = backward ? stacks::label_ids(spec, seed) : std::vector<int>{};
   SeedReading reading;
-  for (std::size_t variant = 0; variant < variants_of(config); ++variant) {
+  for (int variant = 0; variant < (config.massive == 1.0 ? 1 : 2); ++variant) {
     const auto planted = [&](const Tensor& x) {
       if (variant == 0) return x;
       std::vector<double> values = ops.to_host(x);
@@ -129,7 +128,7 @@ SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorForma
       passes.push_back(probe.take());
       if (backward && spec.model.ends().streams() == 1) {
         passes.back().predicted =
-            predicted_sqnr(ops, spec, truth, of_weights, holding, {ops.to_host(drawn), ops.to_host(input)});
+            predicted_sqnr(ops, spec, truth, of_weights, holding, ops.to_host(drawn), ops.to_host(input));
       }
     }
   }

@@ -58,7 +58,6 @@ Holding holding_for(const FormatsConfig& config, const TensorFormat& format, std
 
 /// The variants of the input: as configured and, if their factor is not 1, with massive features.
 inline constexpr std::array<std::string_view, 2> variant_names{"plain", "massive"};
-[[nodiscard]] inline std::size_t variants_of(const FormatsConfig& config) { return config.massive == 1.0 ? 1 : 2; }
 
 /// One seed of a stack: for every variant of the input a pass in f64, and one in every format.
 using SeedReading = std::vector<std::vector<PassReading>>;
@@ -69,6 +68,17 @@ inline auto parts(PassReading& p) { return std::tie(p.numbers, p.predicted, p.fo
 /// Runs seed `seed` of `spec`: all passes have the same weights, input and labels. With run.backward gradients too.
 SeedReading read_seed(const FormatsConfig& config, const std::vector<TensorFormat>& formats, const Backend& ops,
                       const StackSpec& spec, std::uint64_t seed);
+
+/// Predicts the SQNR of the stream at every depth in dB (T27) of a pass that holds its tensors so, from `exact`, a pass
+/// in f64 with gradients, and those of matrices, `weights` (GradientProbe). `drawn` is the stack's input in f64
+/// [tokens, width] as the table or the generator gives it, `planted` with massive features, if any. v_i of a signal is
+/// the mean square error of rounding its value in f64 (`square_errors`), v of a matrix T26's. A table's rows are
+/// rounded as they are drawn: a factor, massive features and an embedding norm scale their errors together with them.
+/// NaN where sums are not in f32, and where nothing is rounded but to fp32, whose roundings inside ops are left out.
+/// Not for two streams.
+std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, const DeviationProbe& exact,
+                                   const Profile& weights, const Holding& holding, const std::vector<double>& drawn,
+                                   const std::vector<double>& planted);
 
 /// The first overflow over all seeds, in the order of a pass.
 struct Overflow {

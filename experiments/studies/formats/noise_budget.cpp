@@ -1,4 +1,4 @@
-#include "experiments/studies/formats/noise_budget.h"
+#include "experiments/studies/formats/formats.h"
 
 #include <algorithm>
 #include <limits>
@@ -22,22 +22,24 @@ bool keeps(const Quantization& first, const Quantization& then) {
          first.format.floating.largest <= then.format.floating.largest;
 }
 
-/// Adds up, sublayer by sublayer, what the roundings before a depth do to the stream there (theory::NoiseBudget).
+/// T27: what roundings do to the stream, to first order, from one pass in f64 alone. A tensor s that is rounded gets
+/// independent errors of mean squares v_i; the stream below it changes by J δ, whose mean square follows from the
+/// gradient g_s = Jᵀ g of a loss whose gradient g at the stream is isotropic: E‖Jδ‖² = Σ_i v_i g_s,i² · ND/‖g‖².
+/// Adds this up sublayer by sublayer (theory::NoiseBudget).
 class NoiseSum {
  public:
   NoiseSum(const Backend& ops, const StackSpec& spec, const DeviationProbe& exact, const Profile& weights,
            const Holding& holding)
       : ops_(ops), spec_(spec), exact_(exact), weights_(weights), holding_(holding) {}
-  void add_input(const Entering& entering) {
+  void add_input(const Values& drawn, const Values& planted) {
     const Quantization& stream = holding_.of(Part::stream);
     if (spec_.input.kind == InputKind::gaussian) return rounded(stream, -1, Signal::x_out);
     // Rows of a table, rounded like it, every row with a scale of its own (FormatWeights::rows).
     Quantization table = holding_.of(Part::weights);
     if (table.scale == ScaleOver::tensor) table.scale = ScaleOver::row;
-    rounded_rows(table, entering);
+    rounded_rows(table, drawn, planted);
     // A norm, a factor or planted features make other numbers of them.
-    const bool as_read =
-        entering.drawn == entering.planted && spec_.model.embedding.scale == 1.0 && !spec_.model.embedding_norm;
+    const bool as_read = drawn == planted && spec_.model.embedding.scale == 1.0 && !spec_.model.embedding_norm;
     if (!as_read || !keeps(table, stream)) rounded(stream, -1, Signal::x_out);
   }
   void add_sublayer(int l) {
@@ -82,16 +84,16 @@ class NoiseSum {
   }
   /// The rows of the table that were drawn, and what becomes of their errors until they are the stream: a factor,
   /// planted features, and the embedding norm, which multiplies errors orthogonal to the token as it does the token.
-  void rounded_rows(const Quantization& q, const Entering& entering) {
+  void rounded_rows(const Quantization& q, const Values& drawn, const Values& planted) {
     if (q.keeps_f32()) return;
     const Values& x = exact_.at({Pass::forward, Signal::x_out}, -1);
     const Tensor::Index tokens = spec_.input.tokens;
     const auto width = x.size() / static_cast<std::size_t>(tokens);
-    Values rows = entering.drawn;
+    Values rows = drawn;
     for (double& r : rows) r /= spec_.model.embedding.scale;
     Values v = square_errors(ops_.from_host(tokens, static_cast<Tensor::Index>(width), DType::f64, rows), q);
     for (std::size_t first = 0; first < x.size(); first += width) {
-      const std::span read = std::span(entering.planted).subspan(first, width);
+      const std::span read = std::span(planted).subspan(first, width);
       const bool centred = spec_.model.embedding_norm && subtracts_mean(spec_.model.norm);
       const double mean = centred ? std::accumulate(read.begin(), read.end(), 0.0) / static_cast<double>(width) : 0.0;
       double out = 0.0;
@@ -136,11 +138,12 @@ class NoiseSum {
 }  // namespace
 
 std::vector<double> predicted_sqnr(const Backend& ops, const StackSpec& spec, const DeviationProbe& exact,
-                                   const Profile& weights, const Holding& holding, const Entering& entering) {
+                                   const Profile& weights, const Holding& holding, const std::vector<double>& drawn,
+                                   const std::vector<double>& planted) {
   const int sublayers = spec.model.sublayers();
   if (holding.sums) return Values(static_cast<std::size_t>(sublayers) + 1, std::numeric_limits<double>::quiet_NaN());
   NoiseSum noise(ops, spec, exact, weights, holding);
-  noise.add_input(entering);
+  noise.add_input(drawn, planted);
   Values sqnr{noise.sqnr_behind(-1)};
   for (int l = 0; l < sublayers; ++l) {
     noise.add_sublayer(l);
