@@ -43,10 +43,6 @@ struct InFormat {
   const FormatHeadroom* headroom;  ///< null if the stream cannot be scaled
 
   [[nodiscard]] const Certificate& certificate() const { return r.certificates.in(format); }
-  [[nodiscard]] theory::Verdict verdict(std::optional<SignalClass> kind) const { return r.verdict(kind, format); }
-  [[nodiscard]] std::string reason(std::optional<SignalClass> kind) const {
-    return reason_of(verdict(kind), r.spec.model);
-  }
 };
 
 /// Next to their positions on the dimension `format`.
@@ -99,13 +95,13 @@ Table<InFormat> format_table() {
   Table<F> table;
   table
       .column({"stream_certified", "format", "1", "1: no input can overflow the residual stream"},
-              [](const F& f) { return f.verdict(SignalClass::stream).certified; })
+              [](const F& f) { return f.r.verdict(SignalClass::stream, f.format).certified; })
       .column({"everywhere_certified", "format", "1", "1: nor anything else"},
-              [](const F& f) { return f.verdict(std::nullopt).certified; })
+              [](const F& f) { return f.r.verdict(std::nullopt, f.format).certified; })
       .column({"stream_reason", "format", "", "why the stream is not certified"},
-              [](const F& f) { return f.reason(SignalClass::stream); })
+              [](const F& f) { return reason_of(f.r.verdict(SignalClass::stream, f.format), f.r.spec.model); })
       .column({"everywhere_reason", "format", "", "why not everything is"},
-              [](const F& f) { return f.reason(std::nullopt); })
+              [](const F& f) { return reason_of(f.r.verdict(std::nullopt, f.format), f.r.spec.model); })
       .part(run_table(), [](const F& f) { return f.r.certificates.runs.empty() ? nullptr : &f; })
       .part(headroom, &F::headroom);
   return table;

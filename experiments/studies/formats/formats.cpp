@@ -38,17 +38,6 @@ void add_each(std::vector<RunningMoments>& all, const std::vector<double>& value
   for (std::size_t i = 0; i < values.size(); ++i) all[i].add(values[i]);
 }
 
-void add_costs(FormatResult& format, std::size_t sublayers, const PassReading& plain, const PassReading& massive) {
-  const auto cost = [&](Signal signal, std::size_t place) {
-    const std::pair at{Site{Pass::forward, signal}, Measure::sqnr};
-    return plain.numbers.at(at)[place] - massive.numbers.at(at)[place];
-  };
-  double branches = 0.0;
-  for (std::size_t place = 1; place <= sublayers; ++place) branches += cost(Signal::f_out, place);
-  format.branch_cost.add(branches / static_cast<double>(sublayers));
-  format.stream_cost.add(cost(Signal::x_out, sublayers));
-}
-
 /// True if the certificate of an arithmetic that stores everything in `format` says something about a run that holds
 /// its tensors so: something is stored there without a scale, and nothing in a narrower range.
 bool certificate_counts(const Holding& holding, const TensorFormat& format) {
@@ -157,9 +146,16 @@ void add(FormatsStack& stack, const SeedReading& reading) {
       const std::vector<double>& places = plain.numbers.at({stream_site, measure});
       law.curves[{statistic, Signal::x_out}].value.assign(places.begin(), places.end() - 1);
     }
-    if (reading.size() > 1 && f > 0) {
-      add_costs(format, static_cast<std::size_t>(stack.spec.model.sublayers()), plain, reading[1][f]);
-    }
+    if (reading.size() == 1 || f == 0) continue;
+    const auto cost = [&](Signal signal, std::size_t place) {
+      const std::pair at{Site{Pass::forward, signal}, Measure::sqnr};
+      return plain.numbers.at(at)[place] - reading[1][f].numbers.at(at)[place];
+    };
+    const auto sublayers = static_cast<std::size_t>(stack.spec.model.sublayers());
+    double branches = 0.0;
+    for (std::size_t place = 1; place <= sublayers; ++place) branches += cost(Signal::f_out, place);
+    format.branch_cost.add(branches / static_cast<double>(sublayers));
+    format.stream_cost.add(cost(Signal::x_out, sublayers));
   }
 }
 
