@@ -187,7 +187,7 @@ TEST_CASE("1 - p_y keeps its digits where p_y is nearly 1") {
   c.set("up", {1.0, 0.0}, 2);
   c.set("down", {0.0, 0.0});
   const verify::Evaluation e = verify::evaluate(c);
-  CHECK(e.tokens[0].wrong_probability == doctest::Approx(std::exp(-40.0)).epsilon(1e-14));
+  CHECK(e.tokens[0].path.wrong_probability == doctest::Approx(std::exp(-40.0)).epsilon(1e-14));
   CHECK(e.tokens[0].hidden == 40.0);
 }
 

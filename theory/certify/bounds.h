@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "sim/spec/model_spec.h"
 
@@ -23,10 +24,10 @@ struct NormPass {
 
 /// Describes what stands between the loss of one token and the module's output a.
 struct GradientPath {
-  double wrong_probability;                          ///< 1 − p_y, the probability of all wrong labels
+  double wrong_probability = 0.0;                    ///< 1 − p_y, the probability of all wrong labels
   double beta = 1.0;                                 ///< scale of the branch (T1)
   std::optional<double> unembedding = std::nullopt;  ///< ‖U‖₂; none: the logits are the output itself
-  std::span<const NormPass> norms = {};              ///< in any order
+  std::vector<NormPass> norms = {};                  ///< in any order
 };
 
 /// Largest singular value of the Jacobian of y = γ ∘ x̂ if all gains were max|γ|, an upper bound else:

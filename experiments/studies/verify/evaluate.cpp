@@ -77,9 +77,9 @@ double rounding_of(const BoundCase& c, const TokenFacts& token, double condition
   const double classes = c.classes();
   double roundings = 32.0 + c.tokens() + c.units();
   if (c.has("unembedding")) roundings += (classes + d) * std::sqrt(std::min(d, classes));
-  roundings += 24.0 * (d + 8.0) * (static_cast<double>(token.norms.size()) + conditions);
+  roundings += 24.0 * (d + 8.0) * (static_cast<double>(token.path.norms.size()) + conditions);
   if (conditions == HUGE_VAL) return HUGE_VAL;
-  return fp64.unit_roundoff() * (2.0 * classes + 16.0 + std::sqrt(2.0) * token.wrong_probability * roundings);
+  return fp64.unit_roundoff() * (2.0 * classes + 16.0 + std::sqrt(2.0) * token.path.wrong_probability * roundings);
 }
 
 /// 1 − p_y and p − y of one token, from its logits.
@@ -90,9 +90,9 @@ void fill_probabilities(std::span<const double> logits, std::size_t label, Token
     if (j != label) wrong += std::exp(logits[j] - largest);
   }
   const double total = wrong + std::exp(logits[label] - largest);
-  token.wrong_probability = wrong / total;
+  token.path.wrong_probability = wrong / total;
   for (std::size_t j = 0; j < logits.size(); ++j) {
-    e.wrong.push_back(j == label ? -token.wrong_probability : std::exp(logits[j] - largest) / total);
+    e.wrong.push_back(j == label ? -token.path.wrong_probability : std::exp(logits[j] - largest) / total);
   }
 }
 
@@ -105,7 +105,7 @@ void fill_tokens(const BoundCase& c, const ModelSpec& model, const SignalKeeper&
   const double scale = 1.0 / std::sqrt(static_cast<double>(model.width));
   const std::vector<int> labels = c.labels();
   for (std::size_t t = 0; t < labels.size(); ++t) {
-    TokenFacts& token = e.tokens.emplace_back();
+    TokenFacts& token = e.tokens[t];
     const auto part = [&](std::span<const double> all) {
       const std::size_t size = all.size() / labels.size();
       return all.subspan(t * size, size);
@@ -123,7 +123,7 @@ void fill_tokens(const BoundCase& c, const ModelSpec& model, const SignalKeeper&
     if (magnitude > 0.0) token.cosine = std::copysign(1.0, rule.alpha * rule.beta) * dot / magnitude;
     double conditions = 0.0;
     const auto add = [&](std::string_view gain, const std::vector<double>& input) {
-      if (c.has(gain)) token.norms.push_back(pass_of(model, c.values(gain), part(input), conditions));
+      if (c.has(gain)) token.path.norms.push_back(pass_of(model, c.values(gain), part(input), conditions));
     };
     add("norm_b.gain", e.module);
     add("norm_c.gain", sums);
@@ -156,8 +156,9 @@ Evaluation evaluate(const BoundCase& c) {
   (void)step_backward(*tape.passes.back(), back_into_stack(tape, loss.doutput));
 
   Evaluation e;
-  e.beta = c.number("beta");
-  if (model.unembedding) e.unembedding = theory::spectral_norm(c.values("unembedding"), model.vocab, model.width);
+  theory::GradientPath path{.beta = c.number("beta")};
+  if (model.unembedding) path.unembedding = theory::spectral_norm(c.values("unembedding"), model.vocab, model.width);
+  e.tokens.assign(static_cast<std::size_t>(c.tokens()), {.path = path});
   e.module = ops.to_host(signals.at(mlp_sublayer, Signal::f_out));
   e.hidden = ops.to_host(signals.at(mlp_sublayer, Signal::hidden));
   e.gradient = ops.to_host(down.gradient);

@@ -28,7 +28,7 @@ BoundCase massive_stack(const SublayerRule& rule, bool final_norm, std::uint64_t
 
 double massive_ceiling(const BoundCase& c) {
   const Evaluation e = evaluate(c);
-  if (e.tokens[0].norms.empty()) return HUGE_VAL;
+  if (e.tokens[0].path.norms.empty()) return HUGE_VAL;
   std::vector<double> stream(e.module.size(), 0.0);
   if (!c.has("norm_b.gain")) stream.assign(c.values("x").begin(), c.values("x").end());
   return theory::massive_ceiling(1.0, e.tokens[0].hidden, stream, e.module);
@@ -54,7 +54,7 @@ MassiveCurve massive_curve(const char* placement, const SublayerRule& rule, bool
       for (double& w : c.parameters.at("up").values) w *= factors[k];
       const Evaluation e = evaluate(c);
       gradient[k][s] = e.gradient_norm;
-      bound[k][s] = theory::sharp_factor(e.path(e.tokens[0])) * e.tokens[0].hidden;
+      bound[k][s] = theory::sharp_factor(e.tokens[0].path) * e.tokens[0].hidden;
     }
   });
   MassiveCurve m{.placement = placement, .final_norm = final_norm};

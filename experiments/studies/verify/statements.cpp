@@ -40,9 +40,9 @@ double times(double a, double b) { return a == 0.0 || b == 0.0 ? 0.0 : a * b; }
 
 /// Bound on rounding per unit of activation: with γ/√(v+ε) of every norm, also where D is so small that the Jacobian
 /// is smaller.
-double rounding_factor(const Evaluation& e, const TokenFacts& token) {
-  double product = std::abs(e.beta) * e.unembedding.value_or(1.0) * token.rounding;
-  for (const theory::NormPass& norm : token.norms) product = times(product, theory::gain_over_rms(norm));
+double rounding_factor(const TokenFacts& token) {
+  double product = std::abs(token.path.beta) * token.path.unembedding.value_or(1.0) * token.rounding;
+  for (const theory::NormPass& norm : token.path.norms) product = times(product, theory::gain_over_rms(norm));
   return product;
 }
 
@@ -52,8 +52,8 @@ StatementOutcome outcome(const Evaluation& e, double measured, Factor factor, Am
   StatementOutcome o{.measured = measured, .rounding = std::numeric_limits<double>::min()};  // of underflow
   const auto count = static_cast<double>(e.tokens.size());
   for (std::size_t t = 0; t < e.tokens.size(); ++t) {
-    o.bound += times(factor(e.path(e.tokens[t])), amount(t)) / count;
-    o.rounding += times(rounding_factor(e, e.tokens[t]), amount(t)) / count;
+    o.bound += times(factor(e.tokens[t].path), amount(t)) / count;
+    o.rounding += times(rounding_factor(e.tokens[t]), amount(t)) / count;
   }
   return o;
 }
@@ -91,8 +91,8 @@ StatementOutcome pre_equality(const BoundCase& c, const Evaluation& e, Factor /*
       double formula = 0.0;
       double allowed = std::numeric_limits<double>::min();
       for (std::size_t t = 0; t < e.tokens.size(); ++t) {
-        formula += e.beta * e.hidden[t * units + i] * e.wrong[t * d + j] / count;
-        allowed += rounding_factor(e, e.tokens[t]) * std::abs(e.hidden[t * units + i]) / count;
+        formula += c.number("beta") * e.hidden[t * units + i] * e.wrong[t * d + j] / count;
+        allowed += rounding_factor(e.tokens[t]) * std::abs(e.hidden[t * units + i]) / count;
       }
       all.push_back({.measured = std::abs(e.gradient[j * units + i] - formula), .bound = allowed});
     }

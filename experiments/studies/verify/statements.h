@@ -14,9 +14,8 @@ namespace periscope::verify {
 
 /// The numbers of one token that bounds are made of.
 struct TokenFacts {
-  double hidden = 0.0;                  ///< ‖h‖
-  double wrong_probability = 0.0;       ///< 1 − p_y, summed over the wrong labels: no cancellation
-  std::vector<theory::NormPass> norms;  ///< between W2 and the loss
+  theory::GradientPath path;  ///< from the loss to a; 1 − p_y is summed over the wrong labels: no cancellation
+  double hidden = 0.0;        ///< ‖h‖
   /// Bound on the rounding of the gradient of a, in units of the bounds' factors; see evaluate.cpp. Infinite if the
   /// squares inside a norm underflow: such a token decides nothing.
   double rounding = 0.0;
@@ -32,12 +31,6 @@ struct Evaluation {
   std::vector<double> module;    ///< a [T, D]
   std::vector<double> gradient;  ///< ∂loss/∂W2 [D, units]
   double gradient_norm = 0.0;    ///< Frobenius
-  double beta = 1.0;
-  std::optional<double> unembedding;  ///< ‖U‖₂
-
-  [[nodiscard]] theory::GradientPath path(const TokenFacts& token) const {
-    return {token.wrong_probability, beta, unembedding, token.norms};
-  }
 };
 
 Evaluation evaluate(const BoundCase& c);
