@@ -55,8 +55,8 @@ double normed_rms_bound(double max_gain, double bias_rms) { return max_gain + bi
 
 double massive_ceiling(double max_gain, double hidden, std::span<const double> x, std::span<const double> a) {
   using Row = Eigen::Map<const Eigen::VectorXd>;
-  const Row xs(x.data(), static_cast<Index>(x.size()));
-  const Row as(a.data(), static_cast<Index>(a.size()));
+  const Row xs(x.data(), static_cast<Eigen::Index>(x.size()));
+  const Row as(a.data(), static_cast<Eigen::Index>(a.size()));
   // sin θ from the part of x across a: a cosine would lose small angles to cancellation
   const double along = xs.dot(as);
   const double sine = along >= 0.0 ? 1.0 : (xs - as * (along / as.squaredNorm())).norm() / xs.norm();

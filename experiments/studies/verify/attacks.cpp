@@ -11,28 +11,6 @@
 namespace periscope::verify {
 namespace {
 
-constexpr auto rms = NormKind::rms, layer = NormKind::layer;
-constexpr double whole = whole_constant, entry = entry_constant;
-using theory::path_norm, theory::paper_factor, theory::review_factor;
-// clang-format off
-constexpr Attack all_attacks[] = {
-    {"Pre, no final norm", "gradient / |h|", "T14a", path_norm, whole, pre},
-    {"Peri, RMSNorm", "gradient / (gamma sqrt(D) |h|/|a|)", "T14b", path_norm, whole, peri},
-    {"Peri, LayerNorm", "gradient / (gamma sqrt(D) |h|/|a|)", "T14b", path_norm, whole, peri, layer},
-    {"Post, RMSNorm", "gradient / (gamma sqrt(D) |h|/|x+a|)", "T14c", path_norm, whole, post},
-    {"Post, LayerNorm", "gradient / (gamma sqrt(D) |h|/|x+a|)", "T14c", path_norm, whole, post, layer},
-    {"Pre, final norm", "gradient / (gamma sqrt(D) |h|/|x+a|)", "T14d", path_norm, whole, pre, rms, true},
-    {"Pre, final norm, U", "gradient / (|U| gamma sqrt(D) |h|/|x+a|)", "T14d", path_norm, whole, pre, rms, true, true, 5, 0.9},
-    {"Peri, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|a|)", "T14b-entry", path_norm, entry, peri},
-    {"Post, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|x+a|)", "T14c-entry", path_norm, entry, post},
-    {"Peri, paper's 4", "gradient / paper's bound", "C.2-whole", paper_factor, whole / 4.0, peri},
-    {"Post, paper's 4", "gradient / paper's bound", "C.3-whole", paper_factor, whole / 4.0, post},
-    {"reviews' bound, D = 3", "gradient / reviews' bound", "G4-whole", review_factor, 3.0 * whole / 4.0, peri, rms, false, false, 3},
-    {"reviews', entry, D = 4", "entry / reviews' bound", "G4", review_factor, entry, peri, rms, false, false, 4},
-    {"growth (T16)", "sqrt(q+) / (sqrt(q) + gamma)", "T16", nullptr, 1.0, peri},
-};
-// clang-format on
-
 /// Logits after a norm are at most gain·√D, and p − y across the output needs p_y small where two logits are nearly
 /// equal: √2 is the limit of large gains.
 constexpr double decisive_gain = 100.0;
@@ -161,9 +139,30 @@ BoundAttackResult grow_aligned(int sublayers, int width, double gain) {
 }
 
 std::vector<BoundAttackResult> run_attacks(const VerifyConfig& config, stacks::Progress& progress) {
+  constexpr auto rms = NormKind::rms, layer = NormKind::layer;
+  constexpr double whole = whole_constant, entry = entry_constant;
+  using theory::path_norm, theory::paper_factor, theory::review_factor;
+  // clang-format off
+  constexpr Attack all[] = {
+      {"Pre, no final norm", "gradient / |h|", "T14a", path_norm, whole, pre},
+      {"Peri, RMSNorm", "gradient / (gamma sqrt(D) |h|/|a|)", "T14b", path_norm, whole, peri},
+      {"Peri, LayerNorm", "gradient / (gamma sqrt(D) |h|/|a|)", "T14b", path_norm, whole, peri, layer},
+      {"Post, RMSNorm", "gradient / (gamma sqrt(D) |h|/|x+a|)", "T14c", path_norm, whole, post},
+      {"Post, LayerNorm", "gradient / (gamma sqrt(D) |h|/|x+a|)", "T14c", path_norm, whole, post, layer},
+      {"Pre, final norm", "gradient / (gamma sqrt(D) |h|/|x+a|)", "T14d", path_norm, whole, pre, rms, true},
+      {"Pre, final norm, U", "gradient / (|U| gamma sqrt(D) |h|/|x+a|)", "T14d", path_norm, whole, pre, rms, true, true, 5, 0.9},
+      {"Peri, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|a|)", "T14b-entry", path_norm, entry, peri},
+      {"Post, one entry", "entry i,j / (gamma sqrt(D) |h_i|/|x+a|)", "T14c-entry", path_norm, entry, post},
+      {"Peri, paper's 4", "gradient / paper's bound", "C.2-whole", paper_factor, whole / 4.0, peri},
+      {"Post, paper's 4", "gradient / paper's bound", "C.3-whole", paper_factor, whole / 4.0, post},
+      {"reviews' bound, D = 3", "gradient / reviews' bound", "G4-whole", review_factor, 3.0 * whole / 4.0, peri, rms, false, false, 3},
+      {"reviews', entry, D = 4", "entry / reviews' bound", "G4", review_factor, entry, peri, rms, false, false, 4},
+      {"growth (T16)", "sqrt(q+) / (sqrt(q) + gamma)", "T16", nullptr, 1.0, peri},
+  };
+  // clang-format on
   std::vector<BoundAttackResult> results;
-  progress.begin("attacks", static_cast<int>(std::size(all_attacks)));
-  for (const Attack& attack : all_attacks) {
+  progress.begin("attacks", static_cast<int>(std::size(all)));
+  for (const Attack& attack : all) {
     progress.throw_if_stop_requested();
     results.push_back(run_attack(attack, config.seed, config.starts));
     progress.step(std::string(attack.name));

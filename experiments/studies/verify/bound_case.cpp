@@ -16,8 +16,8 @@ namespace {
 
 using Along = Dimension;
 
-constexpr ParameterId matrix(Weight weight) { return matrix_id(0, weight); }
-constexpr ParameterId gain(Weight weight) { return gain_id(mlp_sublayer, weight); }
+constexpr ParameterId mlp_matrix(Weight weight) { return matrix_id(0, weight); }
+constexpr ParameterId norm_gain(Weight weight) { return gain_id(mlp_sublayer, weight); }
 
 // clang-format off
 constexpr ParameterKind all_kinds[] = {
@@ -28,21 +28,21 @@ constexpr ParameterKind all_kinds[] = {
     {.name = "beta", .plain = 1.0},
     {.name = "labels", .rows = Along::token, .count = ParameterKind::classes},
     {.name = "x", .rows = Along::token, .cols = Along::feature},
-    {.name = "gate", .rows = Along::unit, .cols = Along::feature, .optional = true, .weight = matrix(Weight::gate)},
-    {.name = "up", .rows = Along::unit, .cols = Along::feature, .weight = matrix(Weight::up)},
-    {.name = "down", .rows = Along::feature, .cols = Along::unit, .weight = matrix(Weight::down)},
-    {.name = "gate_bias", .rows = Along::unit, .optional = true, .needs = "gate", .weight = bias_of(matrix(Weight::gate))},
-    {.name = "up_bias", .rows = Along::unit, .optional = true, .weight = bias_of(matrix(Weight::up))},
-    {.name = "down_bias", .rows = Along::feature, .optional = true, .weight = bias_of(matrix(Weight::down))},
-    {.name = "unembedding", .rows = Along::word, .cols = Along::feature, .optional = true, .weight = matrix(Weight::unembedding)},
-    {.name = "norm_a.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .weight = gain(Weight::norm_a)},
-    {.name = "norm_a.bias", .rows = Along::feature, .optional = true, .needs = "norm_a.gain", .weight = bias_of(gain(Weight::norm_a))},
-    {.name = "norm_b.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .weight = gain(Weight::norm_b)},
-    {.name = "norm_b.bias", .rows = Along::feature, .optional = true, .needs = "norm_b.gain", .weight = bias_of(gain(Weight::norm_b))},
-    {.name = "norm_c.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .weight = gain(Weight::norm_c)},
-    {.name = "norm_c.bias", .rows = Along::feature, .optional = true, .needs = "norm_c.gain", .weight = bias_of(gain(Weight::norm_c))},
-    {.name = "final_norm.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .weight = gain(Weight::final_norm)},
-    {.name = "final_norm.bias", .rows = Along::feature, .optional = true, .needs = "final_norm.gain", .weight = bias_of(gain(Weight::final_norm))},
+    {.name = "gate", .rows = Along::unit, .cols = Along::feature, .optional = true, .weight = mlp_matrix(Weight::gate)},
+    {.name = "up", .rows = Along::unit, .cols = Along::feature, .weight = mlp_matrix(Weight::up)},
+    {.name = "down", .rows = Along::feature, .cols = Along::unit, .weight = mlp_matrix(Weight::down)},
+    {.name = "gate_bias", .rows = Along::unit, .optional = true, .needs = "gate", .weight = bias_of(mlp_matrix(Weight::gate))},
+    {.name = "up_bias", .rows = Along::unit, .optional = true, .weight = bias_of(mlp_matrix(Weight::up))},
+    {.name = "down_bias", .rows = Along::feature, .optional = true, .weight = bias_of(mlp_matrix(Weight::down))},
+    {.name = "unembedding", .rows = Along::word, .cols = Along::feature, .optional = true, .weight = mlp_matrix(Weight::unembedding)},
+    {.name = "norm_a.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .weight = norm_gain(Weight::norm_a)},
+    {.name = "norm_a.bias", .rows = Along::feature, .optional = true, .needs = "norm_a.gain", .weight = bias_of(norm_gain(Weight::norm_a))},
+    {.name = "norm_b.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .weight = norm_gain(Weight::norm_b)},
+    {.name = "norm_b.bias", .rows = Along::feature, .optional = true, .needs = "norm_b.gain", .weight = bias_of(norm_gain(Weight::norm_b))},
+    {.name = "norm_c.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .weight = norm_gain(Weight::norm_c)},
+    {.name = "norm_c.bias", .rows = Along::feature, .optional = true, .needs = "norm_c.gain", .weight = bias_of(norm_gain(Weight::norm_c))},
+    {.name = "final_norm.gain", .rows = Along::feature, .plain = 1.0, .optional = true, .weight = norm_gain(Weight::final_norm)},
+    {.name = "final_norm.bias", .rows = Along::feature, .optional = true, .needs = "final_norm.gain", .weight = bias_of(norm_gain(Weight::final_norm))},
 };
 // clang-format on
 constexpr int most_features = 4096;

@@ -9,12 +9,9 @@ namespace {
 using dataset::Table;
 using dataset::Type;
 
-/// Bins per decade of the file's histogram.
-constexpr int bins_per_decade = 30;
-
 /// The histogram in the file's bins.
 std::vector<std::uint64_t> coarse_histogram(const Tally& t) {
-  const auto merged = static_cast<std::size_t>(t.per_decade / bins_per_decade);
+  const auto merged = static_cast<std::size_t>(t.per_decade / Tally::coarse);
   std::vector<std::uint64_t> bins(t.histogram.size() / merged);
   for (std::size_t i = 0; i < t.histogram.size(); ++i) bins[i / merged] += t.histogram[i];
   return bins;
@@ -105,8 +102,8 @@ const dataset::Schema& schema() {
 
 dataset::Dataset dataset_of(const VerifyResult& r) {
   std::vector<double> bins;
-  for (int i = 0; i < (Tally::highest - Tally::lowest) * bins_per_decade; ++i) {
-    bins.push_back(Tally::lowest + (i + 0.5) / bins_per_decade);
+  for (int i = 0; i < (Tally::highest - Tally::lowest) * Tally::coarse; ++i) {
+    bins.push_back(Tally::lowest + (i + 0.5) / Tally::coarse);
   }
   dataset::Builder builder(schema());
   builder.put("statement", mapped(statements(), &Statement::id));

@@ -47,10 +47,10 @@ std::optional<Counterexample> find_counterexample(const VerifyResult& r, const S
 }
 
 std::vector<StatementResult> random_cases(const VerifyConfig& config, stacks::Progress& progress) {
-  constexpr int widths = 64, bins_per_decade = 30, chunk = 2000;
+  constexpr int widths = 64, chunk = 2000;
   std::vector<StatementResult> results;
   for (const Statement& s : statements()) {
-    results.push_back({Tally(), &s, std::vector(widths, Tally(bins_per_decade))});
+    results.push_back({Tally(), &s, std::vector(widths, Tally(Tally::coarse))});
   }
   progress.begin("verify", config.cases);
   for (int begin = 0; begin < config.cases; begin += chunk) {
