@@ -66,10 +66,8 @@ TEST_CASE("factors worked out by hand") {
   CHECK(paper_factor(path) == to_13_digits(4.0 * 3.0 * std::sqrt(8.0) / std::sqrt(32.0)));
   CHECK(review_factor(path) == to_13_digits(4.0 * 3.0 * std::sqrt(1.0 / 8.0) / std::sqrt(32.0)));
 
-  const GradientPath longer{.wrong_probability = 1.0,
-                            .beta = -2.0,
-                            .unembedding = 5.0,
-                            .norms = {norm, {NormKind::layer, 8, 1.0, 0.0, 0.25}}};
+  const std::vector<NormPass> two{norm, {NormKind::layer, 8, 1.0, 0.0, 0.25}};
+  const GradientPath longer{.wrong_probability = 1.0, .beta = -2.0, .unembedding = 5.0, .norms = two};
   CHECK(sharp_factor(longer) == to_13_digits(root2 * 2.0 * 5.0 * 1.5 * 2.0));
   CHECK(sharp_entry_factor(longer) == sharp_factor(longer));
   CHECK(sharp_entry_factor({.wrong_probability = 0.25, .norms = {}}) == to_13_digits(0.25));
