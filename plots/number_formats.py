@@ -101,7 +101,7 @@ def _held(ds: xr.Dataset) -> str:
     return f"Held in the format: {covers}; the rest in {style.format_name(own['rest'])}; sums in {own['accumulate']}. "
 
 
-@kind("law", "second moments in number formats", NEEDS | on("stack place", "second_moment_predicted"), by_input)
+@kind("law", "second moments in number formats", NEEDS | on("stack depth", "second_moment_predicted"), by_input)
 def law(ds: xr.Dataset, stacks: list[int], name: str) -> style.Page:
     """The stream's mean square: in FP64 over theory, then one panel per format, over that in FP64."""
     formats = list(range(len(array(ds, "format"))))
