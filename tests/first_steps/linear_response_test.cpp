@@ -14,7 +14,7 @@
 namespace periscope::theory {
 namespace {
 
-constexpr std::size_t chains = 32;
+constexpr std::size_t chains = 64;
 
 /// Means over chains, and their standard errors.
 struct Mean {
