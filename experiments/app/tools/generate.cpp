@@ -29,7 +29,7 @@ namespace {
 struct GenerateFlags : study::CheckpointFlags {
   int count = 64;
 };
-const std::vector<study::Flag<GenerateFlags>> flags =
+const std::vector<study::Flag<GenerateFlags>> generate_flags =
     study::checkpoint_flags<GenerateFlags>({{"count", &GenerateFlags::count, "Tokens to add", at_least(1)}});
 
 const study::FlagNames generated_without{"vary", "seed", "seeds"};
@@ -91,7 +91,7 @@ std::size_t unfinished(const std::string& text) {
 
 ExitCode run_generate(const CommonOptions& options) {
   const study::Request request = options.request("generate", study::keys_of_flags(generated_without));
-  const auto own = study::read_flags(flags, request.flags);
+  const auto own = study::read_flags(generate_flags, request.flags);
   const int count = own.count;
   const config::Config config = study::load_for_checkpoint(request);
   study::require_other_folder("run.out", config.run.out, own.checkpoint);
@@ -180,7 +180,7 @@ ExitCode run_generate(const CommonOptions& options) {
 
 void add_generate(CLI::App& app, int& code) {
   add_command(app, code, "generate", "Continue tokens with a checkpoint, always by the likeliest token",
-              generated_without, run_generate, flag_texts(flags));
+              generated_without, run_generate, flag_texts(generate_flags));
 }
 
 }  // namespace periscope::app

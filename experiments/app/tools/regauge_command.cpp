@@ -20,7 +20,7 @@ namespace {
 
 const study::FlagNames regauged_without{"config", "vary", "seed", "seeds", "device", "dtype", "memory"};
 
-const std::vector<study::Flag<RegaugeRequest>> flags{
+const std::vector<study::Flag<RegaugeRequest>> regauge_flags{
     study::checkpoint_flag<RegaugeRequest>(),
     study::ignore_key_flag<RegaugeRequest>(),
     {"factor", &RegaugeRequest::factor, "Divide the stream by this power of two"},
@@ -36,7 +36,7 @@ void require_power_of_two(double factor) {
 }
 
 RegaugeRequest request_of(const CommonOptions& options, const std::string& out) {
-  auto request = study::read_flags(flags, options.asked.flags);
+  auto request = study::read_flags(regauge_flags, options.asked.flags);
   request.out = out;
   request.overwrite = options.asked.force;
   if (out.empty()) throw ConfigError("--out: expected a folder for the checkpoint");
@@ -123,7 +123,7 @@ std::string regauge_text(const nlohmann::ordered_json& done) {
 void add_regauge(CLI::App& app, int& code) {
   add_command(app, code, "regauge",
               "Write a checkpoint whose stream is smaller and whose function is the same, into --out", regauged_without,
-              run_regauge, flag_texts(flags));
+              run_regauge, flag_texts(regauge_flags));
 }
 
 }  // namespace periscope::app

@@ -21,7 +21,7 @@ std::vector<double> slope_to_the_input(std::size_t points) {
 }
 
 /// Post-LN: G10. "About uniform over layers" is what G9 says of Pre-LN and G7 of Peri-LN.
-const std::map<std::string_view, judge::Claim> claims{
+const std::map<std::string_view, judge::Claim> attenuation_claims{
     {"post", {.id = "G10", .claimed = claimed_attenuation_rate}}, {"pre", {.id = "G9"}}, {"peri", {.id = "G7"}}};
 
 /// Adds a log norm that was measured at every layer, and its slope per layer; without a prediction the measured rate.
@@ -40,7 +40,7 @@ void add_slope(const config::Config& config, const theory::Prediction& predictio
   }
   c.compare("log_" + name, points);
   c.tests[name + "_rate"] = {rate};
-  c.add_claim(name + "_claim", claims, rate);
+  c.add_claim(name + "_claim", attenuation_claims, rate);
 }
 
 Case measure_rates(const Work& work, const StackSpec& spec, const StackSpec& overridden) {

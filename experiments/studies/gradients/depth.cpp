@@ -24,7 +24,8 @@ StackSpec at_depth(StackSpec spec, int layers) {
   return spec;
 }
 
-const std::map<std::string_view, judge::Claim> claims{{"post", {.id = "G8"}}, {"pre", {.id = "G8", .claimed = -0.5}}};
+const std::map<std::string_view, judge::Claim> depth_claims{{"post", {.id = "G8"}},
+                                                            {"pre", {.id = "G8", .claimed = -0.5}}};
 
 /// Predicts a depth beyond the measured ones from fewer patterns, as only the trend counts.
 theory::Prediction predict_deep(const Work& work, const StackSpec& spec, const StackSpec& overridden) {
@@ -82,7 +83,7 @@ Case measure_law(const Work& work, const StackSpec& spec, const StackSpec& overr
     points.clear();  // of the depths before the unsupported one
   }
   const judge::Test late = law.test("late_exponent");
-  law.add_claim("claim", claims, late, late.predicted.value - law.limit_exponent);
+  law.add_claim("claim", depth_claims, late, late.predicted.value - law.limit_exponent);
   law.compare("log_gradient", points);
   return law;
 }
