@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/iterator/counting_iterator.hpp>
 #include <cmath>
 #include <limits>
 
@@ -67,9 +66,17 @@ int fewest(const std::vector<Test>& tests, double level, int seeds, double width
   const auto too_few = [&](int n) {
     return !decides(tests, level, static_cast<double>(n) / seeds, width_times, sharper);
   };
-  const boost::counting_iterator<int> first(seeds), last(multiple(seeds, most_times) + 1);
-  const auto enough = std::partition_point(first, last, too_few);
-  return enough == last ? 0 : *enough;
+  // std::partition_point would miss some: with many more seeds, tests may fail to decide again.
+  int high = seeds;
+  for (; too_few(high); high *= 2) {
+    if (high >= most_times * seeds || high > std::numeric_limits<int>::max() / 2) return 0;
+  }
+  int low = std::max(seeds - 1, high / 2);  // too few
+  while (low + 1 < high) {
+    const int middle = low + (high - low) / 2;
+    (too_few(middle) ? low : high) = middle;
+  }
+  return high;
 }
 
 /// The smallest width, in powers of two times this one, at which `condition(times)` holds, or 0.
