@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/base/mapped.h"
 #include "sim/base/whole_number.h"
 #include "sim/checkpoint/file_error.h"
 
@@ -218,9 +219,7 @@ std::optional<std::string> ConfigReader::inert_values(const std::string& key, co
   if (row->values.empty()) return "";
   const nlohmann::json values = nlohmann::json::parse(row->values);
   if (std::ranges::find(values, value) != values.end()) return "";
-  std::vector<std::string> expected;
-  for (const nlohmann::json& one : values) expected.push_back(one.dump());
-  return fmt::format("{}", fmt::join(expected, " or "));
+  return fmt::format("{}", fmt::join(mapped(values, [](const nlohmann::json& one) { return one.dump(); }), " or "));
 }
 
 ConfigError ConfigReader::cannot_be_ignored(std::string_view key, std::string_view why) const {

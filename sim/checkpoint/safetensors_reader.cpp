@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/base/mapped.h"
 #include "sim/checkpoint/file_error.h"
 
 namespace periscope {
@@ -16,9 +17,7 @@ SafetensorsFile::SafetensorsFile(const std::string& name, SafetensorsContents co
 const SafetensorsView& SafetensorsFile::find(const std::string& name) const {
   const auto found = contents_.tensors.find(name);
   if (found != contents_.tensors.end()) return found->second;
-  std::vector<std::string> names;
-  for (const auto& [other, view] : contents_.tensors) names.push_back(other);
-  throw no_such_tensor(path(), name, std::move(names));
+  throw no_such_tensor(path(), name, mapped(contents_.tensors, [](const auto& item) { return item.first; }));
 }
 
 template <class T>

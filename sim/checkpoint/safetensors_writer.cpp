@@ -3,7 +3,6 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <string_view>
 
 namespace periscope {
 namespace {

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "sim/base/mapped.h"
 #include "sim/checkpoint/checkpoint_folder.h"
 #include "sim/checkpoint/file_error.h"
 #include "sim/checkpoint/strict_json.h"
@@ -167,9 +168,7 @@ void TensorFiles::open_shards(const std::string& index_path) {
 }
 
 std::vector<std::string> TensorFiles::names() const {
-  std::vector<std::string> names;
-  for (const auto& [name, file] : holders_) names.push_back(name);
-  return names;
+  return mapped(holders_, [](const auto& item) { return item.first; });
 }
 
 std::map<std::string, std::string> TensorFiles::aliases() const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/base/error.h"
+#include "sim/base/mapped.h"
 #include "sim/base/printable.h"
 #include "sim/base/processor.h"
 #include "sim/cpu/backend.h"
@@ -23,11 +24,10 @@ const CpuLevel& chosen_level(std::string_view wanted, std::span<const CpuLevel> 
   if (wanted.empty() && !possible.empty()) return *possible.back();
   const auto found = std::ranges::find(possible, wanted, &CpuLevel::name);
   if (found != possible.end()) return **found;
-  std::vector<std::string_view> names;
-  for (const CpuLevel* level : possible) names.push_back(level->name);
   const bool is_known = std::ranges::find(levels, wanted, &CpuLevel::name) != levels.end();
   throw ConfigError(fmt::format("PERISCOPE_INSTRUCTIONS = \"{}\"{}: expected {}", shortened(wanted),
-                                is_known ? ", which this processor does not have" : "", fmt::join(names, " or ")));
+                                is_known ? ", which this processor does not have" : "",
+                                fmt::join(mapped(possible, &CpuLevel::name), " or ")));
 }
 
 const CpuLevel& cpu_level() {

@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <tuple>
-#include <utility>
 
 #include "experiments/engine/judge/seed_rows.h"
 

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <sstream>
-#include <utility>
 
 #include "experiments/engine/settings/json_text.h"
 #include "sim/base/error.h"

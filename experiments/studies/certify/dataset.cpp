@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include "experiments/engine/result/table.h"
 #include "experiments/studies/certify/certify.h"

@@ -1,7 +1,6 @@
 #include "experiments/studies/formats/formats.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "experiments/engine/run/over_seeds.h"
 #include "experiments/engine/run/stacks.h"

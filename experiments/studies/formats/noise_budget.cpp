@@ -1,6 +1,5 @@
 #include "experiments/studies/formats/formats.h"
 
-#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <span>

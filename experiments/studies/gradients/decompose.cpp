@@ -1,6 +1,5 @@
 #include "experiments/studies/gradients/decompose.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 

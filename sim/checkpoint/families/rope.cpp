@@ -1,5 +1,4 @@
 
-#include <cmath>
 #include <numbers>
 
 #include "sim/checkpoint/families/families.h"
