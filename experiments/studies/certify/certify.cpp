@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "experiments/engine/run/rescaled_stack.h"
 #include "experiments/engine/settings/config.h"
 #include "sim/base/error.h"
-#include "sim/base/mapped.h"
 
 namespace periscope::certify {
 
@@ -91,12 +91,18 @@ std::vector<std::string> not_covered(const CertifyResult& r) {
     all.emplace_back("padded sequences (masks added as numbers, positions of padding)");
   }
   if (r.arithmetic == Arithmetic::exact) return all;
-  const std::vector<int> longest =
-      mapped(r.certificates.runs, [&](const theory::Certificate& c) { return longest_divided_after(c, r.spec.model); });
+  std::vector<std::string> lengths;
+  std::set<int> different;
+  for (const NumberFormat& f : r.formats) {
+    const int longest = longest_divided_after(r.certificates.in(f), r.spec.model);
+    lengths.push_back(fmt::format("{} in {}", longest, f.name));
+    different.insert(longest);
+  }
+  if (different.size() == 1) lengths = {fmt::format("{}", *different.begin())};
   all.push_back(
       fmt::format("attention that divides by softmax's denominator after averaging (flash attention) over more tokens "
                   "than {}, or in blocks of fewer than {}",
-                  std::ranges::min(longest), smallest_block));
+                  fmt::join(lengths, ", "), smallest_block));
   all.emplace_back("attention over parts of the keys whose results are combined afterwards (split-K)");
   if (subtracts_mean(r.spec.model.norm)) {
     all.emplace_back("LayerNorms whose variance comes of Welford's update or of E[x²] - mean²");
