@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 # How files store the types of columns: whole numbers and flags have a value that stands for a missing one.
 _STORED: dict[str, dict[str, Any]] = {
-    "integer": {"dtype": "int64", "_FillValue": np.iinfo(np.int64).min},
-    "boolean": {"dtype": "uint8", "_FillValue": 255}, "real": {"_FillValue": None}, "text": {},
+    "int64": {"dtype": "int64", "_FillValue": np.iinfo(np.int64).min},
+    "bool": {"dtype": "uint8", "_FillValue": 255}, "float64": {"_FillValue": None}, "str": {},
 }  # fmt: skip
-_BY_DTYPE = {"i": "integer", "u": "integer", "b": "boolean", "O": "text", "U": "text"}  # of columns without schema
+_BY_DTYPE = {"i": "int64", "u": "int64", "b": "bool", "O": "str", "U": "str"}  # of columns without schema
 
 
 def of_result(result: "Result", argv: list[str]) -> xr.Dataset:
@@ -35,7 +35,7 @@ def of_result(result: "Result", argv: list[str]) -> xr.Dataset:
     data: dict[str, xr.Variable] = {}
     coordinates: dict[str, xr.Variable] = {}
     for name, (kind, dimensions, shape, values, units, meaning, is_label) in result.variables().items():
-        if kind == "text":
+        if kind == "str":
             array = np.empty(len(values), dtype=object)
             array[:] = values
             values = array.reshape(shape)
@@ -68,7 +68,7 @@ def write(ds: xr.Dataset, path: "str | os.PathLike[str]") -> None:
     target = _regular(path)
     schema = description()["results"].get(ds.attrs.get("result", ""), {"columns": []})
     kinds = {column["name"]: column["type"] for column in schema["columns"]}
-    encoding = {name: _STORED[kinds.get(str(name), _BY_DTYPE.get(variable.dtype.kind, "real"))]
+    encoding = {name: _STORED[kinds.get(str(name), _BY_DTYPE.get(variable.dtype.kind, "float64"))]
                 for name, variable in ds.variables.items()}  # fmt: skip
     stored = ds.assign({name: variable.astype(np.uint8) for name, variable in ds.variables.items()
                         if variable.dtype == bool})  # fmt: skip

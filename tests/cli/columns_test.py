@@ -52,7 +52,7 @@ class Columns(SharedFolderTest):
                 self.assertEqual(data.getncattr("result_version"), self.versions[kind])
                 for name, variable in data.variables.items():
                     column = self.declared[kind][name]
-                    kinds = {"real": "f8", "integer": "i8", "boolean": "u1", "text": str}
+                    kinds = {"float64": "f8", "int64": "i8", "bool": "u1", "str": str}
                     said = [list(variable.dimensions), variable.units, variable.long_name, variable.dtype]
                     self.assertEqual(said, [column["dimensions"], column["units"], column["meaning"],
                                             kinds[column["type"]]], name)
