@@ -68,7 +68,7 @@ ROWS = {
     "agreement.finite_width_gradient": Row("0.7", "judged", BACKWARD),
     **{f"agreement.power_limit.{name}": Row("0.3", "judged", BACKWARD)
        for name in ("second_moment", "variance", "token_cosine", "log_grad_sq")},
-    "agreement.power_limit.score_share": Row("1e-4", "judged", BACKWARD),
+    "agreement.power_limit.score_share": Row("0.3", "judged", ("agreement.power_limit.score_share=1e-4", *BACKWARD)),
     "ladder.widths": Row("[32,64,96,160]", "all", ("ladder.widths=[32,64,96,128]", "ladder.seeds=8"), "ladder"),
     "ladder.seeds": Row("9", "all", ("ladder.widths=[32,64,96,128]", "ladder.seeds=8"), "ladder"),
     **{f"formats.{name}": Row(value, "all", ("formats.certificates=false", 'formats.format=["fp16","int8"]', *base),
