@@ -110,9 +110,9 @@ def _curve(axes: Axes, ds: xr.Dataset, curve: Curve, bounds: np.ndarray, measure
 
 def _scale(ds: xr.Dataset, panels: list[Axes], bounds: np.ndarray, measured: bool) -> None:
     """The y axis, and the limits of the formats up to the first one into which all bounds that are drawn fit."""
-    drawn = np.isin(array(ds, "signal_class"), [curve.name for curves in PANELS.values() for curve in curves])
-    parts = [bounds[drawn]] + ([array(ds, "measured")[drawn]] if measured else [])
-    values = np.concatenate([part.ravel() for part in parts])
+    drawn = [bounds] + ([array(ds, "measured")] if measured else [])
+    values = np.concatenate([of_class(ds, curve.name, part) for part in drawn
+                             for curves in PANELS.values() for curve in curves])  # fmt: skip
     values = values[np.isfinite(values) & (values > 0)]
     low, high = (values.min(), values.max()) if values.size else (1.0, 1.0)
     limits = sorted(zip(array(ds, "format_largest"), array(ds, "format"), strict=True))

@@ -15,7 +15,7 @@ struct Power {
   double limit = 0.0;  ///< of the worst test
 };
 
-/// Returns that of judged tests: of all, or of those of one quantity.
+/// Returns the power of judged tests: of all, or of those of one quantity.
 Power power_of(const std::vector<Test>& tests, std::string_view quantity = {});
 
 /// The tests of one stack, and their joint verdict.

@@ -66,7 +66,8 @@ int fewest(const std::vector<Test>& tests, double level, int seeds, double width
   const auto too_few = [&](int n) {
     return !decides(tests, level, static_cast<double>(n) / seeds, width_times, sharper);
   };
-  // std::partition_point would miss some: with many more seeds, tests may fail to decide again.
+  // Doubling, not std::partition_point: with many seeds the error of a prediction from few replicates dominates, and
+  // its few degrees of freedom can make the detectable error larger again.
   int high = seeds;
   for (; too_few(high); high *= 2) {
     if (high >= most_times * seeds || high > std::numeric_limits<int>::max() / 2) return 0;

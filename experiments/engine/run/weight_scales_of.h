@@ -19,8 +19,8 @@ enum class SizesKept {
 /// every norm and, as `kept` says, variance profiles of matrices and tables. A table's rows are weighted by how often
 /// the tokens `ids` use them. Sums are taken in double, those over columns in the weights' type.
 ///
-/// The rank-one profile is that of the marginals, r_i² ∝ Σ_j W_ij², c_j² ∝ Σ_i W_ij², so that random weights have every
-/// row's and column's mean square in expectation; the maximum-likelihood profile of normal entries would not.
+/// The rank-one profile has r_i² ∝ Σ_j W_ij² and c_j² ∝ Σ_i W_ij². Random weights with it have the given mean square of
+/// every row and column in expectation; with the maximum-likelihood profile of normal entries they would not.
 [[nodiscard]] WeightScales scales_of(const Backend& ops, const ModelSpec& model, const WeightSource& weights,
                                      std::span<const int> ids, SizesKept kept = SizesKept::matrices);
 

@@ -62,7 +62,7 @@ std::string below(const std::string& path, std::string_view key) {
   return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
 }
 
-/// Returns the value of `node`, a date as text, and adds its origin and those of all values in it.
+/// Converts `node` to JSON, dates to text. Adds the places of the node and of all values in it to `origins`.
 Json value_of(const toml::node& node, const std::string& path, std::map<std::string, Origin>& origins) {
   origins[path] = {.line = node.source().begin.line, .column = node.source().begin.column};
   return node.visit([&]<class Node>(const Node& value) -> Json {

@@ -28,9 +28,9 @@ class Lists {
   explicit Lists(const Tree& tree);
 
   [[nodiscard]] std::size_t combinations() const { return combinations_; }
-  /// Returns combination `i` of `tree`, which is that of the constructor, perhaps with the values of --theory-set: a
-  /// list of one value for all combinations, or one as long as the measured one. Throws ConfigError for a list of
-  /// another length.
+  /// Returns `tree` with every list replaced by its value in combination `i`. `tree` is the constructor's, or that with
+  /// --theory-set applied. A list set by --theory-set has one value, or as many as the list of the measured stacks;
+  /// throws ConfigError for any other length.
   [[nodiscard]] Tree combination(std::size_t i, Tree tree) const;
   /// Returns the name of combination `i`'s stack in results, "peri, qk_norm full": its recipe if recipes vary, else its
   /// placement, then the value of every other key that varies; "" if placements alone vary.

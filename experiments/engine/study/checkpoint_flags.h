@@ -34,7 +34,7 @@ Flag<F> checkpoint_flag(bool required = true) {
   return flag;
 }
 
-/// The flags of a study of a checkpoint, and `more` of its own.
+/// Returns the flags that all studies of a checkpoint have, followed by `more`.
 template <class F>
 std::vector<Flag<F>> checkpoint_flags(const std::vector<Flag<F>>& more, bool required = true) {
   std::vector<Flag<F>> flags{

@@ -14,8 +14,8 @@
 
 namespace periscope::certify {
 
-/// The largest magnitude of every feature of every signal that a certificate bounds, over all tokens of all runs. Keys
-/// and shapes are those of the certificate's bounds.
+/// The largest magnitude of every feature of every signal that a certificate bounds, over all tokens of all runs. Has
+/// the same keys and shapes as the certificate's bounds.
 class SignalMaxima {
  public:
   /// Runs real-valued input [N, D] (before the embedding norm), or token ids.
