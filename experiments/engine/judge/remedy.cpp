@@ -15,8 +15,8 @@ bool is_of_chain(const Test& test) { return test.spread_degrees >= 1; }
 
 /// A count, which stays an int.
 int multiple(int n, double factor) {
-  constexpr double most = std::numeric_limits<int>::max() / 2;
-  return static_cast<int>(std::lround(std::min(n * factor, most)));
+  constexpr int most = std::numeric_limits<int>::max() / 2;
+  return static_cast<int>(std::lround(std::min<double>(n * factor, most)));
 }
 
 /// A test whose prediction has `sharper` times its error, by the key that says how precise predictions are.
