@@ -18,16 +18,8 @@ constexpr int planted_seeds = 8;
 constexpr int steps = 3;
 constexpr std::size_t depths = 3;
 
-/// A number's rows over seeds: mean exact, standard error 0.1 % of `unit`.
-judge::SeedRows rows_of(const Values& means, double unit) {
-  judge::SeedRows rows;
-  for (int s = 0; s < planted_seeds; ++s) {
-    Values row;
-    for (const double mean : means) row.push_back(mean + (s % 2 == 0 ? 1.0 : -1.0) * 0.001 * unit * std::sqrt(7.0));
-    rows.add(row);
-  }
-  return rows;
-}
+/// Numbers whose standard errors are 0.1 % of `unit`.
+Curve within(const Values& values, double unit) { return {values, Values(values.size(), 0.001 * unit)}; }
 
 Curve exact(const Values& values) { return {.value = values, .standard_error = Values(values.size(), 0.0)}; }
 
@@ -42,13 +34,14 @@ StackSteps right() {
     const Values change{0.0, 0.5 * t, t};
     const Values moment{1.0, 1.0 + 0.5 * t, 1.0 + t};
     const Values cosine{0.05 * t, 0.1 * t};
-    stack.measured.push_back({.second_moment = rows_of(moment, t),
-                              .change = rows_of(change, t),
-                              .branch_cosine = rows_of(cosine, 1.0),
-                              .branch_second_moment = rows_of({1.0, 1.0}, 1.0),
-                              .loss = rows_of({5.0 - t}, t),
-                              .loss_change = rows_of({-t}, t),
-                              .update = {}});
+    stack.measured.push_back({.second_moment = within(moment, t),
+                              .coherent = {},
+                              .branch_cosine = within(cosine, 1.0),
+                              .branch_second_moment = within({1.0, 1.0}, 1.0),
+                              .loss = within({5.0 - t}, t),
+                              .update = {},
+                              .change = within(change, t),
+                              .loss_change = within({-t}, t)});
     stack.prediction.steps.push_back({.second_moment = exact(moment),
                                       .coherent = exact({0.0, 0.1 * t, 0.2 * t}),
                                       .branch_cosine = exact(cosine),
@@ -137,11 +130,7 @@ TEST_CASE("first steps: what makes a prediction more precise is the number of ch
 
 /// As where nothing measured is a cosine.
 void without_cosines(StackSteps& stack) {
-  for (auto& step : stack.measured) {
-    judge::SeedRows none;
-    for (int s = 0; s < planted_seeds; ++s) none.add(Values(2, std::numeric_limits<double>::quiet_NaN()));
-    step.branch_cosine = none;
-  }
+  for (auto& step : stack.measured) step.branch_cosine.value = Values(2, std::numeric_limits<double>::quiet_NaN());
 }
 
 TEST_CASE("first steps: branches beside each other have no cosine of their own stream") {
@@ -199,7 +188,7 @@ TEST_CASE("first steps: a stream that its norm holds fixed is compared on the sc
   CHECK(first_steps::change_scale(right().prediction, 3) == doctest::Approx(3.0));
 }
 
-TEST_CASE("first steps: rows of seeds come from records, with changes since step 0 and T15's cosine") {
+TEST_CASE("first steps: means over seeds come from records, with changes since step 0 and T15's cosine") {
   StackSpec spec;
   spec.model.layers = 1;
   spec.model.placement = *find_placement("pre");
@@ -219,15 +208,16 @@ TEST_CASE("first steps: rows of seeds come from records, with changes since step
     run.grad_norm = {1.0};
   }
   std::string unusable;
-  const std::vector<first_steps::MeasuredStep> all = first_steps::measured_steps(runs, spec, 1, unusable);
+  const std::vector<theory::StepReading> all = first_steps::measured_steps(runs, spec, 1, unusable);
   CHECK(unusable.empty());
   REQUIRE(all.size() == 2);
-  CHECK(all[1].second_moment.rows() == std::vector<Values>{{1.0, 2.0, 4.0}, {2.0, 4.0, 7.0}});
-  CHECK(all[1].change.rows() == std::vector<Values>{{0.0, 0.0, 1.0}, {0.0, 0.0, 1.0}});
-  CHECK(all[1].branch_cosine.rows().front() == Values{0.2, -0.4});
-  CHECK(all[1].loss.rows() == std::vector<Values>{{4.0}, {3.0}});
-  CHECK(all[1].loss_change.rows() == std::vector<Values>{{-1.0}, {-2.0}});
-  CHECK(all[1].update.at(Weight::q).rows() == std::vector<Values>{{1.0}, {2.0}});
+  CHECK(all[1].second_moment.value == Values{1.5, 3.0, 5.5});
+  CHECK(all[1].second_moment.standard_error == Values{0.5, 1.0, 1.5});
+  CHECK(all[1].change.value == Values{0.0, 0.0, 1.0});
+  CHECK(all[1].branch_cosine.value == Values{0.2, -0.4});
+  CHECK(all[1].loss.value == Values{3.5});
+  CHECK(all[1].loss_change.value == Values{-1.5});
+  CHECK(all[1].update.at(Weight::q).value == Values{1.5});
   runs[1].loss = {std::numeric_limits<double>::infinity()};
   runs[1].records.erase(1);
   static_cast<void>(first_steps::measured_steps(runs, spec, 1, unusable));

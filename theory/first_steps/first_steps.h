@@ -62,20 +62,20 @@ struct FirstStepsOptions {
   OnShare on_share = {};
 };
 
-/// Predicted signals on the held-out windows after a step.
+/// Signals on the held-out windows after a step: means over chains, or over seeds of what was measured.
 struct StepReading {
-  Curve second_moment;             ///< of the stream [2L+1]
-  Curve coherent;                  ///< E y², y the part of the stream that follows the gradients [2L+1]
-  Curve branch_cosine;             ///< ⟨x_in, B_out⟩/(|x_in||B_out|), from means over tokens and features [2L]
-  Curve branch_second_moment;      ///< of B_out [2L]
-  Curve loss;                      ///< [1] nat
-  std::map<Weight, Curve> update;  ///< mean square of an entry of ΔW·h [L]
+  Curve second_moment = {};             ///< of the stream [2L+1]
+  Curve coherent = {};                  ///< E y², y the part of the stream that follows the gradients [2L+1]
+  Curve branch_cosine = {};             ///< ⟨x_in, B_out⟩/(|x_in||B_out|), from means over tokens and features [2L]
+  Curve branch_second_moment = {};      ///< of B_out [2L]
+  Curve loss = {};                      ///< [1] nat
+  std::map<Weight, Curve> update = {};  ///< mean square of an entry of ΔW·h [L]
   /// Correlation of what a module reads with what it read of the same token before training: the smallest over
   /// sublayers. Near 1, signs of gradients have not changed.
   double kept_share = 1.0;
   int turned_sublayer = 0;  ///< the sublayer with the smallest correlation
-  Curve change;             ///< of second_moment since before training [2L+1]
-  Curve loss_change;        ///< [1] nat
+  Curve change = {};        ///< of second_moment since before training [2L+1]
+  Curve loss_change = {};   ///< [1] nat
   /// What the prediction may miss, not counting its standard errors. `left_out`: relative to a change, what the theory
   /// leaves out. `gains`: relative to a second moment, 2·Σ rates, as far as gains of norms can have moved; the theory
   /// leaves them at their initial value. 0 if no norm follows a module or the embedding.

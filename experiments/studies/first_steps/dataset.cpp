@@ -16,72 +16,53 @@ using dataset::Type;
 const std::string on_stack = "placement";
 const std::string on_step = "placement step";
 
-/// Without curves where nothing is measured or predicted.
-struct Step {
-  const MeasuredStep& measured;
-  const theory::StepReading& predicted;
+/// A curve as it was measured and as it was predicted; empty where it was not.
+template <class T>
+struct Both {
+  T measured, predicted;
 };
+using Step = Both<const theory::StepReading&>;
 
-/// A matrix at a step: every curve of it is over the layers.
-struct Update {
-  judge::SeedRows measured;
-  Curve predicted;
-};
-
-/// Adds NAME_measured, NAME_stderr, NAME_predicted and NAME_predicted_stderr.
-template <class S, class M, class P>
+/// Adds NAME_measured, NAME_stderr, NAME_predicted and NAME_predicted_stderr of the curve `of` a side.
+template <class S, class Of>
 void add_both(Table<S>& table, const std::string& name, const std::string& dimensions, const std::string& units,
-              const std::string& meaning, M measured, P predicted) {
+              const std::string& meaning, Of of) {
   table
       .curve({name + "_measured", dimensions, units, meaning + ": mean over seeds"},
              {name + "_stderr", dimensions, units, meaning + ": standard error over seeds"},
-             [measured](const S& s) { return std::optional(std::invoke(measured, s).curve()); })
+             [of](const S& s) { return &std::invoke(of, s.measured); })
       .curve({name + "_predicted", dimensions, units, meaning + ": prediction (T28)"},
              {name + "_predicted_stderr", dimensions, units, meaning + ": standard error of the prediction"},
-             [predicted](const S& s) { return &std::invoke(predicted, s); });
+             [of](const S& s) { return &std::invoke(of, s.predicted); });
 }
 
-std::vector<std::pair<std::size_t, Update>> updates_of(const Step& step) {
-  std::map<std::size_t, Update> all;
-  for (const auto& [weight, rows] : step.measured.update) all[dataset::weight_index(weight)].measured = rows;
+/// The updates of every matrix, over the layers.
+std::map<std::size_t, Both<Curve>> updates_of(const Step& step) {
+  std::map<std::size_t, Both<Curve>> all;
+  for (const auto& [weight, curve] : step.measured.update) all[dataset::weight_index(weight)].measured = curve;
   for (const auto& [weight, curve] : step.predicted.update) all[dataset::weight_index(weight)].predicted = curve;
-  return {all.begin(), all.end()};
+  return all;
 }
-
-/// A curve that is measured and predicted at every step.
-struct ComparedCurve {
-  const char *name, *along, *units, *meaning;
-  judge::SeedRows MeasuredStep::*measured;
-  Curve theory::StepReading::*predicted;
-};
-using M = MeasuredStep;
-using R = theory::StepReading;
-constexpr ComparedCurve compared_curves[] = {
-    {"second_moment", " depth", "1", "second moment of the stream", &M::second_moment, &R::second_moment},
-    {"change", " depth", "1", "second moment of the stream less that of step 0", &M::change, &R::change},
-    {"branch_cosine", " sublayer", "1", "cosine of branch and stream, from means over tokens", &M::branch_cosine,
-     &R::branch_cosine},
-    {"branch_second_moment", " sublayer", "1", "second moment of the branch", &M::branch_second_moment,
-     &R::branch_second_moment},
-    {"loss", "", "nat", "cross-entropy on the held-out windows", &M::loss, &R::loss},
-    {"loss_change", "", "nat", "cross-entropy on the held-out windows less that of step 0", &M::loss_change,
-     &R::loss_change}};
 
 Table<Step> step_table() {
+  using R = theory::StepReading;
   Table<Step> table;
-  for (const ComparedCurve& c : compared_curves) {
-    add_both(
-        table, c.name, on_step + c.along, c.units, c.meaning,
-        [at = c.measured](const Step& s) -> const judge::SeedRows& { return s.measured.*at; },
-        [at = c.predicted](const Step& s) -> const Curve& { return s.predicted.*at; });
-  }
+  const auto add = [&](const std::string& name, const std::string& along, const std::string& units,
+                       const std::string& meaning,
+                       Curve R::*curve) { add_both(table, name, on_step + along, units, meaning, curve); };
+  add("second_moment", " depth", "1", "second moment of the stream", &R::second_moment);
+  add("change", " depth", "1", "second moment of the stream less that of step 0", &R::change);
+  add("branch_cosine", " sublayer", "1", "cosine of branch and stream, from means over tokens", &R::branch_cosine);
+  add("branch_second_moment", " sublayer", "1", "second moment of the branch", &R::branch_second_moment);
+  add("loss", "", "nat", "cross-entropy on the held-out windows", &R::loss);
+  add("loss_change", "", "nat", "cross-entropy on the held-out windows less that of step 0", &R::loss_change);
   const std::string coherent = "part of the stream's second moment that follows the gradients: ";
   table.curve({"coherent_predicted", on_step + " depth", "1", coherent + "prediction (T28)"},
               {"coherent_predicted_stderr", on_step + " depth", "1", coherent + "standard error of the prediction"},
               [](const Step& s) { return &s.predicted.coherent; });
-  Table<Update> update;
+  Table<Both<Curve>> update;
   add_both(update, "update", on_step + " weight layer", "1",
-           "mean square of an entry of (W - W_0) h, h what the matrix reads", &Update::measured, &Update::predicted);
+           "mean square of an entry of (W - W_0) h, h what the matrix reads", std::identity());
   table.rows_at("weight", update, updates_of);
   return table;
 }

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+
+#include "experiments/engine/judge/seed_rows.h"
 
 namespace periscope::first_steps {
 namespace {
@@ -32,40 +35,53 @@ Numbers cosines_of(const training::RecordedValues& record, const StackSpec& spec
   return cosines;
 }
 
-Numbers difference(Numbers a, const Numbers& b) {
-  for (std::size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
-  return a;
-}
-
-void add(MeasuredStep& step, const training::RecordedValues& record, const training::RecordedValues& first,
-         const StackSpec& spec) {
+theory::StepReading measured_step(const std::vector<training::CellHistory>& runs, const StackSpec& spec, int step) {
+  using Record = training::RecordedValues;
   const std::size_t depths = spec.model.depths();
   const auto sublayers = static_cast<std::size_t>(spec.model.sublayers());
-  const auto both = [&](const std::string& name, std::size_t length, judge::SeedRows& values,
-                        judge::SeedRows& changes) {
-    const Numbers now = values_at(record, name, length);
-    values.add(now);
-    changes.add(difference(now, values_at(first, name, length)));
+  /// `read` takes a run's records now and before training; a run for which it returns nothing does not count.
+  const auto mean = [&](const auto& read) {
+    judge::SeedRows rows;
+    for (const training::CellHistory& run : runs) {
+      if (!run.records.contains(step)) continue;
+      if (Numbers row = read(run.records.at(step), run.records.at(0)); !row.empty()) rows.add(std::move(row));
+    }
+    return rows.curve();
   };
-  both("second_moment.x_out", depths, step.second_moment, step.change);
-  both("validation_loss", 1, step.loss, step.loss_change);
-  step.branch_cosine.add(cosines_of(record, spec));
-  step.branch_second_moment.add(values_at(record, "second_moment.B_out", sublayers));
+  const auto mean_now = [&](const std::string& name, std::size_t length) {
+    return mean([&](const Record& now, const Record&) { return values_at(now, name, length); });
+  };
+  const auto mean_change = [&](const std::string& name, std::size_t length) {
+    return mean([&](const Record& now, const Record& before) {
+      Numbers change = values_at(now, name, length);
+      std::ranges::transform(change, values_at(before, name, length), change.begin(), std::minus());
+      return change;
+    });
+  };
+  theory::StepReading reading{
+      .second_moment = mean_now("second_moment.x_out", depths),
+      .branch_cosine = mean([&](const Record& now, const Record&) { return cosines_of(now, spec); }),
+      .branch_second_moment = mean_now("second_moment.B_out", sublayers),
+      .loss = mean_now("validation_loss", 1),
+      .change = mean_change("second_moment.x_out", depths),
+      .loss_change = mean_change("validation_loss", 1)};
   for (const Weight weight : layer_matrices) {
     const std::string name = fmt::format("update.{}", periscope::name_of(weight));
-    if (!record.contains(name)) continue;
-    step.update[weight].add(values_at(record, name, static_cast<std::size_t>(spec.model.layers)));
+    const Curve update = mean([&](const Record& now, const Record&) {
+      return now.contains(name) ? values_at(now, name, static_cast<std::size_t>(spec.model.layers)) : Numbers();
+    });
+    if (!update.value.empty()) reading.update[weight] = update;
   }
+  return reading;
 }
 
 }  // namespace
 
-std::vector<MeasuredStep> measured_steps(const std::vector<training::CellHistory>& runs, const StackSpec& spec,
-                                         int steps, std::string& unusable) {
-  std::vector<MeasuredStep> all(static_cast<std::size_t>(steps) + 1);
+std::vector<theory::StepReading> measured_steps(const std::vector<training::CellHistory>& runs, const StackSpec& spec,
+                                                int steps, std::string& unusable) {
+  std::vector<theory::StepReading> all;
+  for (int step = 0; step <= steps; ++step) all.push_back(measured_step(runs, spec, step));
   for (const training::CellHistory& run : runs) {
-    const training::RecordedValues& first = run.records.at(0);
-    for (const auto& [step, record] : run.records) add(all[static_cast<std::size_t>(step)], record, first, spec);
     if (unusable.empty() && !run.is_finite()) {
       unusable = fmt::format("a seed diverged at step {}", run.loss.size());
     } else if (unusable.empty() && static_cast<int>(run.loss.size()) < steps) {

@@ -1,11 +1,9 @@
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "experiments/engine/judge/judge.h"
-#include "experiments/engine/judge/seed_rows.h"
 #include "experiments/engine/result/schema.h"
 #include "experiments/engine/run/progress.h"
 #include "experiments/engine/training/train.h"
@@ -13,21 +11,10 @@
 
 namespace periscope::first_steps {
 
-/// Measurements of a stack on the held-out windows after a step: a row per seed.
-struct MeasuredStep {
-  judge::SeedRows second_moment;  ///< of the stream [2L+1]
-  judge::SeedRows change;         ///< its second moment less that of step 0 [2L+1]
-  judge::SeedRows branch_cosine;  ///< ⟨x_in, B_out⟩/(|x_in||B_out|), from means over tokens and features [2L]
-  judge::SeedRows branch_second_moment;      ///< of B_out [2L]
-  judge::SeedRows loss;                      ///< [1] nat
-  judge::SeedRows loss_change;               ///< less that of step 0 [1] nat
-  std::map<Weight, judge::SeedRows> update;  ///< mean square of an entry of ΔW·h [L]
-};
-
 /// Measurement, prediction and verdict of one stack.
 struct StackSteps {
   StackSpec spec;
-  std::vector<MeasuredStep> measured;  ///< steps 0 … n
+  std::vector<theory::StepReading> measured;  ///< means over seeds at steps 0 … n; without `coherent`
   int seeds = 0;
   std::string unusable;  ///< why the measurement cannot be judged: a seed diverged or was stopped; or ""
   theory::FirstSteps prediction;
@@ -52,9 +39,9 @@ FirstStepsResult run(const FirstStepsConfig& config, const Corpus& corpus, const
 void add_updates(const Backend& ops, const training::TrainCell& cell, const Corpus& corpus,
                  const ResidentWeights& weights, training::RecordedValues& values);
 
-/// Returns the measurements of a stack from the records of its runs. Sets `unusable` if a run lacks steps.
-[[nodiscard]] std::vector<MeasuredStep> measured_steps(const std::vector<training::CellHistory>& runs,
-                                                       const StackSpec& spec, int steps, std::string& unusable);
+/// Returns the means over a stack's runs of their records. Sets `unusable` if a run lacks steps.
+[[nodiscard]] std::vector<theory::StepReading> measured_steps(const std::vector<training::CellHistory>& runs,
+                                                              const StackSpec& spec, int steps, std::string& unusable);
 
 /// Judges all stacks. Compared are the stream's second moment at step 0 (relative), and, at the steps 1 … holds_until
 /// of every stack: the change of the stream's second moment since step 0 at every depth, the cosine of every branch and

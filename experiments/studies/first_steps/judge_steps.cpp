@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/engine/judge/seed_rows.h"
 #include "experiments/studies/first_steps/first_steps.h"
 #include "sim/numerics/allowances.h"
 
@@ -22,9 +23,8 @@ std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& conf
   const double rounding = pass_allowance(format_of(config.run.dtype));
   // Adds a test for every number of a curve that either side has, and completes it with `set`; `name` is a format of
   // fmt's, of the number's index.
-  const auto add = [&](const char* quantity, const std::string& name, std::size_t step, const judge::SeedRows& rows,
+  const auto add = [&](const char* quantity, const std::string& name, std::size_t step, const Curve& measured,
                        const Curve& predicted, double limit, const auto& set) {
-    const Curve measured = rows.curve();
     for (std::size_t i = 0; i < measured.value.size(); ++i) {
       if (std::isnan(measured.value[i]) && std::isnan(predicted.value[i])) continue;
       set(tests.emplace_back(Test{.index = static_cast<int>(i),
@@ -48,9 +48,8 @@ std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& conf
       config.agreement.power_limits.second_moment, [&](Test& test) { relative(test, stack.stated.change + rounding); });
   const auto last = static_cast<std::size_t>(stack.prediction.holds_until);
   for (std::size_t step = 1; step <= last && step < stack.measured.size(); ++step) {
-    const MeasuredStep& measured = stack.measured[step];
+    const theory::StepReading& measured = stack.measured[step];
     const theory::StepReading& predicted = stack.prediction.steps[step];
-    const Curve moments = measured.second_moment.curve();
     add("change", "change of second_moment x_out[{}]", step, measured.change, predicted.change, config.change_limit,
         [&](Test& test) {
           const auto i = static_cast<std::size_t>(test.index);
@@ -58,7 +57,7 @@ std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& conf
           test.scale = change_scale(stack.prediction, step);
           test.tolerated_bias =
               (stack.stated.change + predicted.left_out) * std::max(moved, predicted.coherent.value[i]) +
-              (predicted.gains + rounding) * std::abs(moments.value[i]);
+              (predicted.gains + rounding) * std::abs(measured.second_moment.value[i]);
         });
     Curve cosines = predicted.branch_cosine;
     for (std::size_t i = 0; i < cosines.value.size(); ++i) {
@@ -73,10 +72,10 @@ std::vector<Test> tests_of(const StackSteps& stack, const FirstStepsConfig& conf
           relative(test, stack.stated.change + predicted.left_out);
           test.tolerated_bias += rounding * std::abs(predicted.loss.value.front());
         });
-    for (const auto& [weight, rows] : measured.update) {
+    for (const auto& [weight, update] : measured.update) {
       const auto found = predicted.update.find(weight);
       if (found == predicted.update.end()) continue;
-      add("update", fmt::format("update of W_{}[{{}}]", periscope::name_of(weight)), step, rows, found->second,
+      add("update", fmt::format("update of W_{}[{{}}]", periscope::name_of(weight)), step, update, found->second,
           config.update_limit, [&, matrix = weight](Test& test) {
             test.weight = matrix;
             relative(test, stack.stated.change + predicted.left_out + rounding);

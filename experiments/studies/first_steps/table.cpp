@@ -48,14 +48,13 @@ std::string table(const FirstStepsConfig& config, const FirstStepsResult& result
                             ">predicted", ">change of the loss", ">predicted"});
   for (const StackSteps& stack : result.stacks) {
     for (std::size_t s = 0; s < stack.measured.size(); ++s) {
-      const MeasuredStep& m = stack.measured[s];
+      const theory::StepReading& m = stack.measured[s];
       const std::vector<theory::StepReading>& steps = stack.prediction.steps;
       const bool predicted = s < steps.size() && static_cast<int>(s) <= stack.prediction.holds_until;
       const theory::StepReading& p = predicted ? steps[s] : none;
-      table.add({s == 0 ? config::placement_label(stack.spec) : "", fmt::format("{}", s),
-                 top_of(m.second_moment.curve()), top_of(p.second_moment), top_of(p.coherent),
-                 top_of(m.branch_cosine.curve()), top_of(p.branch_cosine), top_of(m.loss_change.curve()),
-                 top_of(p.loss_change)});
+      table.add({s == 0 ? config::placement_label(stack.spec) : "", fmt::format("{}", s), top_of(m.second_moment),
+                 top_of(p.second_moment), top_of(p.coherent), top_of(m.branch_cosine), top_of(p.branch_cosine),
+                 top_of(m.loss_change), top_of(p.loss_change)});
     }
   }
   std::string text =
