@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numbers>
 
 #include "experiments/app/tools/info.h"
 #include "experiments/engine/result/text_table.h"
@@ -29,54 +28,18 @@ std::string names_text(const Json& names, bool norms) {
   return text;
 }
 
-std::string attention_line(const Json& rule, const ModelSpec& m) {
-  std::string text = fmt::format("scores q·k × {:.4g}", rule.at("scale").get<double>());
-  if (const double cap = rule.at("soft_cap"); cap > 0.0) text += fmt::format(", capped at {:g}", cap);
-  const int window = rule.at("window");
-  text += window > 0 ? fmt::format(", window of {} tokens", window) : m.causal ? ", all tokens before" : ", all tokens";
-  if (const std::vector<double> frequencies = rule.at("rope_frequencies"); !frequencies.empty()) {
-    const double turn = 2.0 * std::numbers::pi;
-    text +=
-        fmt::format(", RoPE periods {:.3g} to {:.3g} tokens", turn / frequencies.front(), turn / frequencies.back());
+/// "layers 4, width 16": the fields of an object, of a flag its name, of a list its ends; without what is 0 or none.
+std::string fields_of(const Json& object) {
+  std::vector<std::string> words;
+  for (const auto& [name, value] : object.items()) {
+    if (value.empty() || value == 0 || value == false || value == "" || (value == "none" && name != "name")) continue;
+    const Json& first = value.is_array() ? value.front() : value;
+    words.push_back(name);
+    if (first.is_string()) words.back() += " " + first.get<std::string>();
+    if (first.is_number()) words.back() += fmt::format(" {:.6g}", first.get<double>());
+    if (value.is_array()) words.back() += fmt::format(" to {:.6g}", value.back().get<double>());
   }
-  const std::vector<int> layers = rule.at("layers");
-  return std::ssize(layers) < m.layers ? fmt::format("{}  (layers {})", text, fmt::join(layers, " ")) : text;
-}
-
-std::string input_line(const ModelSpec& m) {
-  std::string text = fmt::format("{} tokens", m.vocab);
-  if (m.projects_embedding()) text += fmt::format(" of width {}, projected", m.embedding_width());
-  if (m.embedding.scale != 1.0) text += fmt::format(", × {:g}", m.embedding.scale);
-  if (m.embedding.positions > 0) {
-    text += fmt::format(", {} learned positions", m.embedding.positions - m.embedding.position_offset);
-  }
-  if (m.embedding.position_offset > 0) text += fmt::format(" from row {}", m.embedding.position_offset);
-  if (m.embedding.token_types > 0) text += ", token type 0";
-  return text + (m.embedding_norm ? ", norm" : "");
-}
-
-std::string head_line(const Checkpoint& c) {
-  const ModelSpec& m = c.model();
-  if (!m.unembedding) return "none: no logits";
-  std::string text = c.tied() ? "the embedding's table" : "a matrix of its own";
-  if (m.head.transform) text = "dense, activation, norm, then " + text;
-  if (m.head.soft_cap > 0.0) text += fmt::format(", logits capped at {:g}", m.head.soft_cap);
-  return text;
-}
-
-/// Norms and gates inside the modules of the first layer.
-std::string inside_of(const ModelSpec& m) {
-  std::string text;
-  if (m.qk_norm_at(0) == QkNorm::head) text += ", QK-norm per head";
-  if (m.qk_norm_at(0) == QkNorm::full) text += ", QK-norm of the whole projection";
-  if (m.v_norm_at(0)) text += ", V-norm";
-  if (m.gates_at(0) > 0) {
-    text +=
-        fmt::format(", attention gated per {}", attention_gate_names[static_cast<std::size_t>(m.attention_gate_at(0))]);
-  }
-  if (m.inner_norm_at(0)) text += ", norm before W_o";
-  if (m.inner_norm_at(1)) text += ", norm before W_down";
-  return text;
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 /// Returns true if all sublayers are like the first, and follow each other on one stream.
@@ -97,26 +60,29 @@ bool is_everywhere_alike(const ModelSpec& m) {
 
 std::string info_text(const Checkpoint& c, const Json& info) {
   const ModelSpec& m = c.model();
-  const Json& placement = info.at("placement");
   std::string text;
   const auto line = [&](std::string_view key, const std::string& value) {
     text += fmt::format("{:<12}{}\n", key, value);
   };
   line("family", fmt::format("{} ({})", c.family().name, printable(info.at("architecture").get<std::string>())));
   line("placement",
-       fmt::format("{}: {}, x⁺ = {}{}{}{}", m.placement.name, placement.at("letters").get<std::string>(),
-                   placement.at("formula").get<std::string>(), m.final_norm ? ", final norm" : ", no final norm",
-                   inside_of(m), is_everywhere_alike(m) ? "" : " in the first sublayer; others differ"));
-  line("shape", fmt::format("{} layers, width {}, {} heads of {}{}, {} of {}", m.layers, m.width, m.heads, m.head_dim,
-                            m.kv_heads == m.heads ? "" : fmt::format(" ({} for keys and values)", m.kv_heads),
-                            mlp_kind_names[static_cast<std::size_t>(m.mlp)], m.mlp_width));
+       fields_of(info.at("placement")) + (is_everywhere_alike(m) ? "" : ", in the first sublayer; others differ"));
+  line("shape", fields_of(info.at("shape")));
+  line("mlp", info.at("mlp"));
   line("norms", is_pointwise(m.norm)
                     ? fmt::format("{}, alpha {:g} at initialisation", facts_of(m.norm).title, m.norm_alpha)
                     : fmt::format("{}, eps {:g}", facts_of(m.norm).title, m.norm_eps));
-  line("input", input_line(m));
+  line("embedding", fields_of(info.at("embedding")));
   line("attention", m.causal ? "causal" : "both ways");
-  for (const Json& rule : info.at("attention")) line("", attention_line(rule, m));
-  line("head", head_line(c));
+  for (Json rule : info.at("attention")) {
+    const std::vector<int> layers = rule.at("layers");
+    rule.erase("layers");
+    line("",
+         fields_of(rule) + (std::ssize(layers) < m.layers ? fmt::format("  (layers {})", fmt::join(layers, " ")) : ""));
+  }
+  line("head", !m.unembedding ? "none: no logits"
+                              : fmt::format("{} {}", c.tied() ? "the embedding's table" : "a matrix of its own",
+                                            fields_of(info.at("head"))));
   std::vector<std::string> types;
   for (const auto& [type, count] : info.at("types").items()) types.push_back(fmt::format("{} {}", count.dump(), type));
   line("parameters", fmt::format("{:L} in {} tensors ({})", info.at("parameters").get<std::uint64_t>(), c.uses().size(),
