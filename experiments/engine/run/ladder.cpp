@@ -9,7 +9,6 @@
 #include <limits>
 
 #include "experiments/engine/judge/stack_tests.h"
-#include "experiments/engine/judge/tolerated_bias.h"
 #include "experiments/engine/run/cached.h"
 #include "experiments/engine/run/override_effect.h"
 #include "experiments/engine/run/stacks.h"
@@ -19,6 +18,7 @@
 #include "experiments/engine/settings/variants.h"
 #include "sim/backends.h"
 #include "sim/base/error.h"
+#include "sim/base/mapped.h"
 #include "sim/numerics/allowances.h"
 #include "sim/spec/weight.h"
 #include "theory/predict/predict.h"
@@ -54,8 +54,6 @@ constexpr Key<LadderConfig> keys[] = {
 };
 // clang-format on
 
-bool is_moment(Statistic statistic) { return statistic == Statistic::second_moment; }
-
 const Curve* curve_of(const judge::Test& t, const Profile& profile) {
   return t.weight ? profile.find(t.statistic, *t.weight) : profile.find(t.statistic, t.signal);
 }
@@ -76,62 +74,46 @@ judge::Estimate value_of(const LadderQuantity& q, const Profile& profile, const 
   return sum;
 }
 
-/// The mean of a predicted curve over the entries from `first` on, `step` apart, that can be compared; of moments the
-/// mean of m/t, so that no depth outweighs another.
-LadderQuantity mean_over(judge::Test test, const Profile& predicted, std::size_t first, std::size_t step,
-                         const std::string& words) {
-  const Curve& curve = *curve_of(test, predicted);
-  LadderQuantity mean{.test = std::move(test)};
+/// Returns the entries of a predicted curve from `first` on, `step` apart, that can be compared, and behind them, if
+/// there are several, their mean; of moments the mean of m/t, so that no depth outweighs another.
+std::vector<LadderQuantity> followed(judge::Test test, const Profile& predicted, std::size_t first, std::size_t step,
+                                     const std::string& words) {
+  std::vector<LadderQuantity> all;
+  LadderQuantity mean{.test = test};
   mean.test.contrast = "mean over " + words;
-  for (std::size_t i = first; i < curve.value.size(); i += step) {
-    const double t = curve.value[i];
-    const double scale = is_moment(mean.test.statistic) ? t : 1.0;
-    if (std::isfinite(t) && scale > 0.0) mean.weights.emplace_back(i, scale);
+  const Curve* curve = curve_of(test, predicted);
+  for (std::size_t i = first; curve != nullptr && i < curve->value.size(); i += step) {
+    const double t = curve->value[i];
+    test.index = static_cast<int>(i);
+    test.scale = test.statistic == Statistic::second_moment ? t : 1.0;
+    if (!std::isfinite(t) || !(test.scale > 0.0)) continue;
+    all.push_back({.test = test, .weights = {{i, 1.0}}});
+    mean.weights.emplace_back(i, test.scale);
   }
   for (auto& [i, weight] : mean.weights) weight = 1.0 / (static_cast<double>(mean.weights.size()) * weight);
-  return mean;
-}
-
-/// Appends a curve's entries, and their mean.
-void follow(std::vector<LadderQuantity>& all, const judge::Test& prototype, const Profile& predicted, std::size_t first,
-            std::size_t step, const std::string& words) {
-  LadderQuantity mean = mean_over(prototype, predicted, first, step, words);
-  for (const auto& [i, weight] : mean.weights) {
-    LadderQuantity& one = all.emplace_back(LadderQuantity{.test = prototype, .weights = {{i, 1.0}}});
-    one.test.index = static_cast<int>(i);
-    if (is_moment(prototype.statistic)) one.test.scale = curve_of(prototype, predicted)->value[i];
-  }
-  if (mean.weights.size() > 1) all.push_back(std::move(mean));
+  if (all.size() > 1) all.push_back(std::move(mean));
+  return all;
 }
 
 /// Returns the quantities that are followed along the widths: what verdicts compare and theory predicts, but for the
 /// variance, entry by entry, and means over sublayers.
 std::vector<LadderQuantity> quantities_of(const Profile& predicted) {
   std::vector<LadderQuantity> all;
+  const auto follow = [&](const judge::Test& test, std::size_t first, std::size_t step, const std::string& words) {
+    std::ranges::move(followed(test, predicted, first, step, words), std::back_inserter(all));
+  };
   for (const auto& [statistic, signal] : judge::compared_curves) {
-    const judge::Test prototype{.statistic = statistic, .signal = signal};
-    if (statistic == Statistic::variance || curve_of(prototype, predicted) == nullptr) continue;
+    const judge::Test test{.statistic = statistic, .signal = signal};
+    if (statistic == Statistic::variance) continue;
     if (signal == Signal::f_out) {
-      follow(all, prototype, predicted, 0, 2, "attention");
-      follow(all, prototype, predicted, 1, 2, "mlp");
+      follow(test, 0, 2, "attention");
+      follow(test, 1, 2, "mlp");
     } else {
-      follow(all, prototype, predicted, 0, 1, signal == Signal::A_out ? "attention" : "stream");
+      follow(test, 0, 1, signal == Signal::A_out ? "attention" : "stream");
     }
   }
   for (const auto& [key, curve] : predicted.weight_curves) {
-    if (key.first != Statistic::log_grad_sq) continue;
-    follow(all, {.statistic = key.first, .weight = key.second}, predicted, 0, 1, "layers");
-  }
-  return all;
-}
-
-std::vector<LadderQuantity> stream_means_of(const Profile& predicted) {
-  std::vector<LadderQuantity> all;
-  for (const Statistic statistic : {Statistic::second_moment, Statistic::token_cosine}) {
-    const judge::Test prototype{.statistic = statistic};
-    if (curve_of(prototype, predicted) == nullptr) continue;
-    LadderQuantity mean = mean_over(prototype, predicted, 1, 1, "stream");
-    if (mean.weights.size() > 1) all.push_back(std::move(mean));
+    if (key.first == Statistic::log_grad_sq) follow({.statistic = key.first, .weight = key.second}, 0, 1, "layers");
   }
   return all;
 }
@@ -176,25 +158,27 @@ LadderStack measure_stack_ladder(const LadderConfig& config, const Backend& back
   stack.refusal = prediction.refusal.empty() ? prediction.gradient_refusal : prediction.refusal;
   if (stack.refusal.empty()) stack.refusal = judge::out_of_range(wide, prediction.profile, config.run.dtype);
   stack.quantities = quantities_of(prediction.profile);
-  stack.stream_means = stream_means_of(prediction.profile);
+  for (const Statistic statistic : {Statistic::second_moment, Statistic::token_cosine}) {
+    std::vector<LadderQuantity> of_stream = followed({.statistic = statistic}, prediction.profile, 1, 1, "stream");
+    if (of_stream.size() > 1) stack.stream_means.push_back(std::move(of_stream.back()));
+  }
   std::vector<LadderQuantity*> all;
   for (auto* list : {&stack.quantities, &stack.stream_means}) {
     for (LadderQuantity& q : *list) all.push_back(&q);
   }
   for (const int width : config.widths) {
-    std::vector<RunningMoments> means(all.size());
     const StackSpec here = config::at_width(spec, width);
-    const std::string label = fmt::format("{} at width {}", name, width);
-    const config::RunOptions run = run_at(config, width);
-    measure_stack(backend, here, run, config.width_seeds, label, progress, [&](const Reading& reading) {
-      for (std::size_t i = 0; i < all.size(); ++i) {
-        const double value = value_of(*all[i], reading.profile, here.model).value;
-        means[i].add(value);
-        if (width == config.widths.back()) all[i]->per_seed.push_back(value);
-      }
-    });
-    for (std::size_t i = 0; i < all.size(); ++i)
-      all[i]->measured.push_back({means[i].mean(), means[i].standard_error()});
+    judge::SeedRows rows;
+    measure_stack(backend, here, run_at(config, width), config.width_seeds, fmt::format("{} at width {}", name, width),
+                  progress, [&](const Reading& reading) {
+                    rows.add(mapped(
+                        all, [&](const LadderQuantity* q) { return value_of(*q, reading.profile, here.model).value; }));
+                  });
+    const Curve means = rows.curve();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i]->measured.push_back(judge::entry(means, i));
+      all[i]->per_seed = mapped(rows.rows(), [i](const std::vector<double>& row) { return row[i]; });
+    }
   }
   for (LadderQuantity* q : all) {
     q->test.predicted = value_of(*q, prediction.profile, wide.model);
