@@ -291,10 +291,8 @@ TEST_CASE("propagate, power and false alarms: one that disagrees decides") {
   CHECK_FALSE(as_it_should({right, row(false, {judge::Verdict::agrees, judge::Verdict::inconclusive})}));
   CHECK_FALSE(as_it_should({row(true, {judge::Verdict::disagrees, judge::Verdict::agrees}), refused}));
   const auto alarms = [](int rejected) {
-    power::FalseAlarmResult result;
-    result.configs = {{.config = {}, .runs = 64, .rejected = 0, .allowed = 3},
-                      {.config = {}, .runs = 64, .rejected = rejected, .allowed = 3}};
-    return too_many(result);
+    return power::too_many(
+        {{"master_seeds", {{{"rejected", 0}, {"allowed", 3}}, {{"rejected", rejected}, {"allowed", 3}}}}});
   };
   CHECK_FALSE(alarms(3));
   CHECK(alarms(4));

@@ -34,65 +34,54 @@ std::vector<ComparedStack> run_once(const config::Config& config, const stacks::
 
 }  // namespace
 
-void count_false_alarms(const PowerList& list, int master_seeds, stacks::Progress& progress, FalseAlarmResult& result) {
+void count_false_alarms(const PowerList& list, int master_seeds, stacks::Progress& progress, Json& document) {
   const auto marked = std::ranges::count(list.configs, true, &PowerConfig::master_seeds);
   if (marked == 0) throw ConfigError(fmt::format("{}: no config with master_seeds = true: expected one", list.file));
   progress.begin("power", marked * master_seeds);
-  const auto count = [&](config::Config config, FalseAlarms& alarms) {
-    const std::uint64_t first = config.run.seed;
+  document = {{"master_seeds", Json::array()}, {"runs", Json::array()}};
+  for (const PowerConfig& listed : list.configs) {
+    if (!listed.master_seeds) continue;
+    Json& alarms = document["master_seeds"].emplace_back(
+        Json{{"config", listed.name}, {"runs", 0}, {"rejected", 0}, {"allowed", 0}, {"inconclusive", 0}});
+    stacks::LadderConfig config = listed.config;
     for (int m = 0; m < master_seeds; ++m) {
-      config.run.seed = first + ((static_cast<std::uint64_t>(m) + 1) << 20U);
-      PowerRow row{.config = alarms.config};
+      config.run.seed = listed.config.run.seed + ((static_cast<std::uint64_t>(m) + 1) << 20U);
+      PowerRow row{.config = listed.name};
       row.stacks = stacks::cached(
           progress, row.config, [&] { return cache::task_name("alarm", fmt::format("{} {}", row.config, m)); },
           [&] { return run_once(config, progress); });
       const bool inconclusive = std::ranges::any_of(row.stacks, [](const ComparedStack& s) {
         return s.verdict != judge::Verdict::agrees && s.verdict != judge::Verdict::disagrees;
       });
-      alarms.allowed = judge::allowed_rejections(++alarms.runs, config.agreement.familywise_error);
-      alarms.rejected += row.rejected() ? 1 : 0;
-      alarms.inconclusive += inconclusive ? 1 : 0;
+      alarms["runs"] = m + 1;
+      alarms["rejected"] = alarms["rejected"].get<int>() + (row.rejected() ? 1 : 0);
+      alarms["allowed"] = judge::allowed_rejections(m + 1, config.agreement.familywise_error);
+      alarms["inconclusive"] = alarms["inconclusive"].get<int>() + (inconclusive ? 1 : 0);
       const ComparedStack& clearest = row.clearest();
-      result.records.push_back({{"config", row.config},
-                                {"master_seed", m},
-                                {"seed", config.run.seed},
-                                {"rejected", row.rejected()},
-                                {"inconclusive", inconclusive},
-                                {"worst_test", clearest.nearest},
-                                {"excess", clearest.excess},
-                                {"critical", clearest.critical}});
+      document["runs"].push_back({{"config", row.config},
+                                  {"master_seed", m},
+                                  {"seed", config.run.seed},
+                                  {"rejected", row.rejected()},
+                                  {"inconclusive", inconclusive},
+                                  {"worst_test", clearest.nearest},
+                                  {"excess", clearest.excess},
+                                  {"critical", clearest.critical}});
     }
-  };
-  for (const PowerConfig& listed : list.configs) {
-    if (!listed.master_seeds) continue;
-    FalseAlarms& alarms = result.configs.emplace_back(FalseAlarms{.config = listed.name});
-    count(listed.config, alarms);
   }
 }
 
-bool too_many(const FalseAlarmResult& result) {
-  return std::ranges::any_of(result.configs, [](const FalseAlarms& a) { return a.rejected > a.allowed; });
+bool too_many(const Json& document) {
+  return std::ranges::any_of(document.at("master_seeds"),
+                             [](const Json& alarms) { return alarms.at("rejected") > alarms.at("allowed"); });
 }
 
-std::string false_alarm_table(const FalseAlarmResult& result) {
+std::string false_alarm_table(const Json& document) {
   dataset::TextTable table({"configuration", ">runs", ">rejections", ">allowed", ">inconclusive", ""});
-  for (const FalseAlarms& a : result.configs) {
-    table.add({a.config, fmt::to_string(a.runs), fmt::to_string(a.rejected), fmt::to_string(a.allowed),
-               fmt::to_string(a.inconclusive), a.rejected > a.allowed ? "TOO MANY" : ""});
+  for (const Json& a : document.at("master_seeds")) {
+    table.add({a.at("config"), a.at("runs").dump(), a.at("rejected").dump(), a.at("allowed").dump(),
+               a.at("inconclusive").dump(), a.at("rejected") > a.at("allowed") ? "TOO MANY" : ""});
   }
   return table.text() + "Rejections of the right theory, one chance per run\n";
-}
-
-Json false_alarm_json(const FalseAlarmResult& result) {
-  Json configs = Json::array();
-  for (const FalseAlarms& a : result.configs) {
-    configs.push_back({{"config", a.config},
-                       {"runs", a.runs},
-                       {"rejected", a.rejected},
-                       {"allowed", a.allowed},
-                       {"inconclusive", a.inconclusive}});
-  }
-  return {{"master_seeds", configs}, {"runs", result.records}};
 }
 
 }  // namespace periscope::power

@@ -103,30 +103,16 @@ dataset::Dataset dataset_of(const PowerResult& result);
 
 std::string table(const PowerResult& result);
 
-/// How often one configuration rejected the right theory.
-struct FalseAlarms {
-  std::string config;
-  int runs = 0;
-  int rejected = 0;
-  int inconclusive = 0;
-  int allowed = 0;  ///< more have a chance below 1 % at the stated familywise error
-};
-
-struct FalseAlarmResult {
-  std::vector<FalseAlarms> configs;
-  /// One per run, in the order of configurations and master seeds.
-  nlohmann::ordered_json records = nlohmann::ordered_json::array();
-};
-
 /// Runs every configuration that is marked for it with `master_seeds` master seeds and the right theory. Master seed m
 /// shifts run.seed by (m + 1)·2^20, so that all random numbers are fresh, also those of the prediction. Runs stay in
-/// the cache. Adds them to `result`, which holds those that were finished if this throws Stopped. Throws ConfigError if
-/// no configuration is marked.
-void count_false_alarms(const PowerList& list, int master_seeds, stacks::Progress& progress, FalseAlarmResult& result);
+/// the cache. Fills `document` with what is finished, also if this throws Stopped: under `master_seeds` how often each
+/// configuration rejected the right theory (more than `allowed` have a chance below 1 % at the stated familywise
+/// error), under `runs` an object for each run. Throws ConfigError if no configuration is marked.
+void count_false_alarms(const PowerList& list, int master_seeds, stacks::Progress& progress,
+                        nlohmann::ordered_json& document);
 
 /// The right theory was rejected more often than allowed.
-bool too_many(const FalseAlarmResult& result);
-std::string false_alarm_table(const FalseAlarmResult& result);
-nlohmann::ordered_json false_alarm_json(const FalseAlarmResult& result);
+bool too_many(const nlohmann::ordered_json& document);
+std::string false_alarm_table(const nlohmann::ordered_json& document);
 
 }  // namespace periscope::power

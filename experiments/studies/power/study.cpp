@@ -41,16 +41,14 @@ study::Outcome compare(const PowerList& list, stacks::Progress& progress) {
 }
 
 study::Outcome count(const PowerList& list, int master_seeds, stacks::Progress& progress) {
-  FalseAlarmResult result;
+  nlohmann::ordered_json document;
   try {
-    count_false_alarms(list, master_seeds, progress, result);
+    count_false_alarms(list, master_seeds, progress, document);
   } catch (const stacks::Stopped&) {
-    progress.say(false_alarm_table(result));
+    progress.say(false_alarm_table(document));
     throw;
   }
-  return {.document = false_alarm_json(result),
-          .table = false_alarm_table(result),
-          .code = study::code_of(!too_many(result))};
+  return {.document = document, .table = false_alarm_table(document), .code = study::code_of(!too_many(document))};
 }
 
 study::Job resolve(const study::Request& request) {
