@@ -57,16 +57,14 @@ struct Verdict {
   const WeightEntry* weight = nullptr;  ///< of the certificate; null unless `first` is the weights' bound
 };
 
-/// Gives the verdict for a run in the certificate's own arithmetic (not for `exact`). A class is certified if every
-/// signal upstream of its last one fits too, as infinity and NaN propagate. No class: everything.
-Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind);
+/// Gives the verdict for a run in the certificate's own arithmetic: a class is certified if every signal upstream of its
+/// last one fits too, as infinity and NaN propagate. In exact arithmetic a class's own bounds have to fit `format`. No
+/// class: everything.
+Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format = fp64);
 
 /// True if a run in the certificate's arithmetic may overflow at `bound`, one of the certificate's, or upstream of it.
 /// It never does in exact arithmetic.
 bool may_overflow(const Certificate& certificate, const SignalBound& bound);
-
-/// Gives the verdict for exact arithmetic: a class's own bounds against the largest number of a format.
-Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format);
 
 /// Bounds every signal of a stack with these weights. In exact arithmetic inputs may have any length, otherwise up to
 /// `longest` tokens (or the position table's end). Bounds are infinite for an unbounded input, a placement without

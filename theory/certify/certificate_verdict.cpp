@@ -65,27 +65,23 @@ Verdict verdict_of_first(const Certificate& certificate, std::size_t end) {
 
 }  // namespace
 
-Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind) {
-  const bool all = !kind || *kind == SignalClass::head || *kind == SignalClass::inside;
-  std::size_t end = all ? certificate.bounds.size() : 0;
-  for (std::size_t i = 0; !all && i < certificate.bounds.size(); ++i) {
-    if (class_of(certificate.bounds[i].signal) == *kind) end = i + 1;
+Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format) {
+  const std::vector<SignalBound>& bounds = certificate.bounds;
+  const auto is_meant = [&](const SignalBound& b) { return !kind || class_of(b.signal) == *kind; };
+  if (certificate.arithmetic.kind == Arithmetic::exact) {
+    const auto first = std::ranges::find_if(
+        bounds, [&](const SignalBound& b) { return is_meant(b) && !(b.largest <= format.largest); });
+    return first == bounds.end() ? Verdict() : Verdict{false, &*first, format.largest};
   }
-  return verdict_of_first(certificate, end);
+  if (kind == SignalClass::head || kind == SignalClass::inside) return verdict_of_first(certificate, bounds.size());
+  const auto last = std::ranges::find_if(bounds.rbegin(), bounds.rend(), is_meant);
+  return verdict_of_first(certificate, static_cast<std::size_t>(bounds.rend() - last));
 }
 
 bool may_overflow(const Certificate& certificate, const SignalBound& bound) {
   if (certificate.arithmetic.kind == Arithmetic::exact) return false;
   const auto end = static_cast<std::size_t>(&bound - certificate.bounds.data()) + 1;
   return !verdict_of_first(certificate, end).certified;
-}
-
-Verdict verdict(const Certificate& certificate, std::optional<SignalClass> kind, const NumberFormat& format) {
-  for (const SignalBound& b : certificate.bounds) {
-    if (kind && class_of(b.signal) != *kind) continue;
-    if (!(b.largest <= format.largest)) return {false, &b, format.largest};
-  }
-  return {};
 }
 
 }  // namespace periscope::theory

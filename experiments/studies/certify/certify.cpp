@@ -27,11 +27,6 @@ Requirement parse_requirement(const std::string& word) {
   return {static_cast<theory::SignalClass>(at - theory::signal_class_names.begin()), format};
 }
 
-theory::Verdict verdict_of(const theory::Certificate& certificate, const Requirement& requirement) {
-  if (certificate.arithmetic.kind != Arithmetic::exact) return theory::verdict(certificate, requirement.kind);
-  return theory::verdict(certificate, requirement.kind, requirement.format);
-}
-
 bool passed(const CertifyResult& result, const std::vector<Requirement>& requirements) {
   const auto met = [&](const Requirement& r) { return result.verdict(r.kind, r.format).certified; };
   return !result.check.exceeded && std::ranges::all_of(requirements, met);

@@ -86,23 +86,18 @@ struct Requirement {
 /// "fp16" (the residual stream), "mlp:fp16", "all:fp16". Throws ConfigError for anything else.
 Requirement parse_requirement(const std::string& word);
 
-/// An exact certificate is compared with the format, a run's with its own arithmetic.
-theory::Verdict verdict_of(const theory::Certificate& certificate, const Requirement& requirement);
-
 struct CertifyConfig : study::CheckpointConfig {  // without a checkpoint: the random stack of the first seed
   std::vector<std::string> format_words{"bf16", "fp16", "fp8_e5m2", "fp8_e4m3"};
   std::vector<std::string> requirement_words;
-  std::string arithmetic_word = "mixed";
-  std::optional<int> attack_steps;
-  int length = theory::default_longest;  ///< longest input that is certified, where rounding makes it matter
-  std::optional<double> input_maximum;   ///< of real inputs of a random stack: largest |x|
-  bool measure = false;                  ///< of a random stack: measure its input
-  std::string headroom;                  ///< the format that the stack is scaled into; "": none
+  Arithmetic arithmetic = Arithmetic::mixed;  ///< of the verdicts
+  std::optional<int> attack;                  ///< steps of every attack
+  int length = theory::default_longest;       ///< longest input that is certified, where rounding makes it matter
+  std::optional<double> input_maximum;        ///< of real inputs of a random stack: largest |x|
+  bool measure = false;                       ///< of a random stack: measure its input
+  std::string headroom;                       ///< the format that the stack is scaled into; "": none
   // Parsed from the words.
   std::vector<NumberFormat> formats;  ///< to judge
   std::vector<Requirement> requirements;
-  Arithmetic arithmetic = Arithmetic::mixed;  ///< of the verdicts
-  int attack = 0;                             ///< steps of every attack; 0: none
 
   [[nodiscard]] bool measures() const { return measure || !tokens.empty() || !text.empty(); }
 };
@@ -126,7 +121,7 @@ struct CertifyResult {
   config::Resolved resolved = {};  ///< the configuration, hashes of the checkpoint's files, token ids
 
   [[nodiscard]] theory::Verdict verdict(std::optional<theory::SignalClass> kind, const NumberFormat& format) const {
-    return verdict_of(certificates.in(format), {kind, format});
+    return theory::verdict(certificates.in(format), kind, format);
   }
 };
 

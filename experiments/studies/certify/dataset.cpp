@@ -30,7 +30,7 @@ std::vector<double> by_place(const Certificate& c, const ModelSpec& model, const
 std::vector<bool> certified(const Certificate& certificate, const NumberFormat& format) {
   std::vector<bool> all;
   for (std::size_t k = 0; k < theory::signal_class_names.size(); ++k) {
-    all.push_back(verdict_of(certificate, {static_cast<SignalClass>(k), format}).certified);
+    all.push_back(theory::verdict(certificate, static_cast<SignalClass>(k), format).certified);
   }
   return all;
 }

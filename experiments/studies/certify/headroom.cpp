@@ -71,7 +71,7 @@ void judge(const ModelSpec& m, const theory::Certificate& certificate, const Cer
   const ObstacleAt obstacle_at = [&](const StackScale& scale) -> std::optional<Obstacle> {
     const bool is_itself = scale.stream == 1.0 && scale.branch == 1.0;
     const theory::Certificate scaled = is_itself ? certificate : certify_at(scale, certificate);
-    const theory::Verdict v = verdict_of(scaled, {std::nullopt, f.format});
+    const theory::Verdict v = theory::verdict(scaled, std::nullopt, f.format);
     if (v.certified) return std::nullopt;
     return Obstacle{v.first->signal, v.first->sublayer, v.first->largest / v.limit, reason_of(v, m)};
   };

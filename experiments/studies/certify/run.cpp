@@ -122,7 +122,7 @@ void attack_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Progr
   progress.begin("attack", static_cast<int>(places.size()));
   for (const SignalPlace& place : places) {
     progress.throw_if_stop_requested();
-    const AttackOptions options{.steps = own.attack, .seed = own.run.seed, .dtype = s.dtype};
+    const AttackOptions options{.steps = *own.attack, .seed = own.run.seed, .dtype = s.dtype};
     result.attacks.push_back(attack(s.context(), *result.own, place, domain, options, seen));
     progress.step(place_text(place, s.spec.model));
   }
@@ -165,7 +165,7 @@ void certify_all(const ModelToCertify& s, const CertifyConfig& own, stacks::Prog
     const RunArithmetic run = run_arithmetic(result.arithmetic, f);
     result.certificates.runs.push_back(theory::certify(m, parameters, result.domain, run, own.length));
   }
-  if (own.measures() || own.attack > 0) {
+  if (own.measures() || own.attack) {
     const NumberFormat& f = format_of(s.dtype);
     result.own =
         theory::certify(m, parameters, run_domain(result.domain), run_arithmetic(Arithmetic::pure, f), own.length);
@@ -179,7 +179,7 @@ config::Resolved resolved_of(const CertifyConfig& own, const ModelToCertify& s, 
   for (auto* json : {&all.printed, &all.hashed}) {
     (*json)["certify"] = {{"input_maximum", own.input_maximum ? config::Json(*own.input_maximum) : config::Json()},
                           {"measure", own.measure},
-                          {"attack", own.attack},
+                          {"attack", own.attack.value_or(0)},
                           {"headroom", own.headroom},
                           {"length", own.length},
                           {"arithmetic", arithmetic_names[static_cast<std::size_t>(own.arithmetic)]},
@@ -229,7 +229,7 @@ CertifyResult run(const CertifyConfig& config, stacks::Progress& progress) {
     certify_all(s, config, progress, result);
     if (config.measures()) measure(s, config, result);
     SignalMaxima seen = result.measured.value_or(SignalMaxima());
-    if (config.attack > 0) attack_all(s, config, progress, result, seen);
+    if (config.attack) attack_all(s, config, progress, result, seen);
     if (result.own) result.check = check_bounds(*result.own, seen, 0.0);
     advise(s, config, result);
     result.resolved = resolved_of(config, s, result);

@@ -12,6 +12,12 @@
 namespace periscope::certify {
 namespace {
 
+Arithmetic parse_arithmetic(const std::string& word) {
+  const auto* at = std::ranges::find(arithmetic_names, word);
+  if (at != arithmetic_names.end()) return static_cast<Arithmetic>(at - arithmetic_names.begin());
+  throw ConfigError(fmt::format("--arithmetic {}: expected one of {}", word, fmt::join(arithmetic_names, ", ")));
+}
+
 const std::vector<study::Flag<CertifyConfig>>& flags() {
   static const auto all = study::checkpoint_flags<CertifyConfig>(
       {{"format", &CertifyConfig::format_words, "Number formats to judge: fp32, bf16, fp16, fp8_e5m2, fp8_e4m3"},
@@ -20,22 +26,17 @@ const std::vector<study::Flag<CertifyConfig>>& flags() {
        {"measure", &CertifyConfig::measure, "Of a random stack: measure its input of the first seed too"},
        {"input-maximum", &CertifyConfig::input_maximum,
         "Of a random stack with Gaussian input: certify real inputs with entries up to this", above(0.0)},
-       {"arithmetic", &CertifyConfig::arithmetic_word,
+       {"arithmetic",
         "Arithmetic that verdicts are for: mixed (results are rounded to the format, sums are in fp32), pure "
-        "(all in the format), exact"},
+        "(all in the format), exact",
+        [](CertifyConfig& config, const auto& words) { config.arithmetic = parse_arithmetic(words.back()); }},
        {"length", &CertifyConfig::length, "Longest input in tokens that is certified, where rounding makes it matter",
         from_to(1, 1 << 24)},
-       {"attack", &CertifyConfig::attack_steps, "Try to exceed the bounds: steps per restart", from_to(1, 1'000'000)},
+       {"attack", &CertifyConfig::attack, "Try to exceed the bounds: steps per restart", from_to(1, 1'000'000)},
        {"headroom", &CertifyConfig::headroom,
         "Scale stream and branches into this format, run both stacks, certify the scaled one"}},
       false);
   return all;
-}
-
-Arithmetic parse_arithmetic(const std::string& word) {
-  const auto* at = std::ranges::find(arithmetic_names, word);
-  if (at != arithmetic_names.end()) return static_cast<Arithmetic>(at - arithmetic_names.begin());
-  throw ConfigError(fmt::format("--arithmetic {}: expected one of {}", word, fmt::join(arithmetic_names, ", ")));
 }
 
 CertifyConfig config_of(const study::Request& request) {
@@ -50,8 +51,6 @@ CertifyConfig config_of(const study::Request& request) {
     judge(config.requirements.emplace_back(parse_requirement(word)).format);
   }
   if (!config.headroom.empty()) judge(config::parse_format(config.headroom, "--headroom"));
-  config.arithmetic = parse_arithmetic(config.arithmetic_word);
-  config.attack = config.attack_steps.value_or(0);
   require_model(config);
   return config;
 }

@@ -155,8 +155,8 @@ std::string headroom(const CertifyResult& r) {
       run.scale.stream, run.scale.branch, run.tokens, run.difference, run.without_eps, run.gains_alone);
   for (const NumberFormat& f : r.formats) {
     const theory::Certificate& scaled = run.certificates.in(f);
-    const std::string reason = reason_of(verdict_of(scaled, {std::nullopt, f}), run.model);
-    const bool stream = verdict_of(scaled, {SignalClass::stream, f}).certified;
+    const std::string reason = reason_of(theory::verdict(scaled, std::nullopt, f), run.model);
+    const bool stream = theory::verdict(scaled, SignalClass::stream, f).certified;
     text += fmt::format("  then {}: {}certified {}\n", f.name, stream ? "" : "not ",
                         reason.empty() ? "everywhere" : fmt::format("on the residual stream ({})", reason));
   }
