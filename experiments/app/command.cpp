@@ -4,8 +4,88 @@
 
 #include "experiments/app/stop_signals.h"
 #include "experiments/engine/run/progress.h"
+#include "experiments/studies/studies.h"
 
 namespace periscope::app {
+namespace {
+
+/// Adds flags to a command; their values go to `values`, which outlives it.
+void add_flags(CLI::App& command, const std::vector<study::FlagText>& flags, study::FlagValues& values) {
+  for (const study::FlagText& flag : flags) {
+    if (flag.toggle) {
+      command.add_flag_callback(
+          flag.shown(), [&values, name = flag.name] { values[name] = {}; }, flag.meaning);
+      continue;
+    }
+    CLI::Option* option = command.add_option_function<std::vector<std::string>>(
+        flag.shown(), [&values, name = flag.name](const std::vector<std::string>& words) { values[name] = words; },
+        flag.meaning);
+    option->type_name(flag.number ? "NUMBER" : flag.list ? "TEXT,..." : "TEXT")->expected(1);
+    if (!flag.positional) option->allow_extra_args(false);
+    if (flag.list) {
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    } else if (!flag.positional) {  // a second word without a flag is an error
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    }
+    if (!flag.standard.empty()) option->default_str(flag.standard);
+    if (flag.required) option->required();
+  }
+}
+
+}  // namespace
+
+void CommonOptions::add_to(CLI::App& command, const study::FlagNames& without,
+                           const std::vector<study::FlagText>& flags) {
+  if (!without.contains("config")) {
+    command.add_option("--config", asked.file, "TOML file: what to simulate (`periscope list` shows every key)");
+    command
+        .add_option("--set", asked.settings,
+                    "Override one key, as in --set model.width=256; may be repeated, the last of a key wins")
+        ->allow_extra_args(false);
+  }
+  if (!without.contains("vary")) {
+    command
+        .add_option(
+            "--vary", variations,
+            "Run a key of model, init or input through a list, as in --vary 'model.qk_norm=[\"none\",\"full\"]'; "
+            "may be repeated: every combination is a stack")
+        ->allow_extra_args(false);
+  }
+  add_flags(command, flag_texts(study::run_flags(without)), asked.run);
+  add_flags(command, flags, asked.flags);
+  command.add_flag("--json", json, "Print the result to stdout as one JSON object");
+  command.add_flag("--quiet", quiet, "No progress and no tables");
+  if (!without.contains("force")) {
+    command.add_flag("--force", asked.force, "Overwrite a model that is there; try what by the estimate does not fit");
+  }
+}
+
+void CommonOptions::add_to(CLI::App& command, const study::Study& study) {
+  add_to(command, study.without, study.flags);
+  if (study.schema != nullptr) {
+    command.add_option("--csv", csv, "Write the result as CSV too: a file, or - for stdout");
+  }
+  if (study.skips) {
+    command.add_flag("--skip-finished", skip_finished,
+                     "Compute nothing if --out has this program's result of the same configuration: print its table, "
+                     "return its exit code");
+  }
+  if (!study.compares) return;
+  command
+      .add_option("--theory-set", asked.theory_settings,
+                  "Tell theory something else than is measured, as in --theory-set model.rope=false; may be repeated")
+      ->allow_extra_args(false);
+}
+
+study::Request CommonOptions::request(std::string command, std::vector<std::string> acting) const {
+  config::require_variations(sections(), variations);
+  study::Request request = asked;
+  request.known = sections();
+  request.settings.insert(request.settings.end(), variations.begin(), variations.end());
+  request.command = std::move(command);
+  request.acting = std::move(acting);
+  return request;
+}
 
 int exit_code_of(const std::function<ExitCode()>& body) {
   if (stop_signalled()) return static_cast<int>(stopped());  // before anything has begun

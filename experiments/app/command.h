@@ -2,12 +2,31 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
-#include "experiments/app/options.h"
+#include "experiments/engine/study/study.h"
 #include "sim/base/error.h"
 
 namespace periscope::app {
+
+/// The values of the flags that commands share.
+struct CommonOptions {
+  study::Request asked;                 ///< what flags say of it
+  std::vector<std::string> variations;  ///< --vary
+  std::optional<std::string> csv;       ///< where the result goes as text, "-" for standard output
+  bool json = false;
+  bool quiet = false;
+  bool skip_finished = false;
+
+  /// Adds a command's own flags, the common ones but those in `without`, and --json and --quiet.
+  void add_to(CLI::App& command, const study::FlagNames& without, const std::vector<study::FlagText>& flags);
+  /// Adds the flags of a study, and --csv, --skip-finished and --theory-set where they act.
+  void add_to(CLI::App& command, const study::Study& study);
+  /// The request of `command`, in which the keys `acting` act (Request::acting).
+  [[nodiscard]] study::Request request(std::string command, std::vector<std::string> acting) const;
+};
 
 /// Runs `body`; returns its exit code, or 75, 129, 130 or 143 if it was stopped.
 int exit_code_of(const std::function<ExitCode()>& body);

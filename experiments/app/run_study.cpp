@@ -13,7 +13,6 @@
 
 #include "experiments/app/command.h"
 #include "experiments/app/netcdf_file.h"
-#include "experiments/app/options.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/stop_signals.h"
 #include "experiments/app/terminal_progress.h"

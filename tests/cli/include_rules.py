@@ -140,16 +140,16 @@ class IncludeRules(unittest.TestCase):
                    "experiments/engine/run/stacks.cpp": '#include "experiments/studies/propagate/propagate.h"\n',
                    "experiments/engine/settings/config.cpp": '#include "experiments/engine/judge/cell.h"\n',
                    "experiments/studies/power/power.cpp": '#include "experiments/studies/verify/verify.h"\n',
-                   "experiments/studies/verify/verify.cpp": '#include "experiments/app/options.h"\n',
+                   "experiments/studies/verify/verify.cpp": '#include "experiments/app/command.h"\n',
                    "experiments/studies/verify/study.cpp": (
-                       '#include "experiments/app/options.h"\n#include <CLI/CLI.hpp>\n'),
+                       '#include "experiments/app/command.h"\n#include <CLI/CLI.hpp>\n'),
                    "experiments/engine/run/memory_estimate.cpp": "#include <csignal>\n",
                    "experiments/app/command.cpp": '#include "experiments/app/tools/list.h"\n',
                    "experiments/studies/probe/run.cpp": (
                        '#include "experiments/studies/studies.h"\nvoid f() { fmt::print("x"); }\n'),
                    "experiments/engine/run/threads.h": "omp_set_num_threads(1);\n",
                    "experiments/engine/training/train.cpp": "omp_set_num_threads(1);\n",
-                   "python/bindings/module.cpp": '#include "experiments/app/options.h"\nvoid f() { std::cout << 1; }\n',
+                   "python/bindings/module.cpp": '#include "experiments/app/command.h"\nvoid f() { std::cout << 1; }\n',
                    "experiments/studies/power/dataset.cpp": '#include "python/bindings/run.h"\n'}
         self.assertEqual(len(violations(planted)), 23)
 

@@ -9,6 +9,7 @@
 #include "experiments/app/command.h"
 #include "experiments/app/standard_streams.h"
 #include "experiments/app/tools/tools.h"
+#include "experiments/engine/result/text_table.h"
 #include "experiments/studies/describe.h"
 #include "experiments/studies/studies.h"
 #include "sim/backends.h"
@@ -16,6 +17,8 @@
 #include "sim/spec/model_spec.h"
 
 namespace periscope::app {
+
+using nlohmann::ordered_json;
 
 std::vector<Example> examples() {
   std::vector<Example> all;
@@ -26,8 +29,8 @@ std::vector<Example> examples() {
   return all;
 }
 
-nlohmann::ordered_json list_json() {
-  nlohmann::ordered_json json;
+ordered_json list_json() {
+  ordered_json json;
   json["placements"] = placements_json();
   for (const Preset& p : presets) {
     json["presets"].push_back({{"name", p.name},
@@ -39,8 +42,8 @@ nlohmann::ordered_json list_json() {
                                {"mlp_width", p.mlp_width}});
   }
   json["recipes"] = recipes_json();
-  for (const nlohmann::ordered_json& section : sections_json()) {
-    for (const nlohmann::ordered_json& key : section.at("keys")) json["keys"].push_back(key);
+  for (const ordered_json& section : sections_json()) {
+    for (const ordered_json& key : section.at("keys")) json["keys"].push_back(key);
   }
   for (const std::string_view name : device_names()) json["devices"].push_back(name);
   for (const OpFacts& op : op_table) {
@@ -58,11 +61,92 @@ nlohmann::ordered_json list_json() {
 
 namespace {
 
+/// A field of a row, or of the object `sets` in it, as text.
+std::string cell(const ordered_json& row, const std::string& field) {
+  const ordered_json& from = row.contains(field) || !row.contains("sets") ? row : row.at("sets");
+  const auto found = from.find(field);
+  if (found == from.end()) return "";
+  if (found->is_boolean()) return *found ? "yes" : "no";
+  if (found->is_array())
+    return fmt::format("{}", fmt::join(found->get<std::vector<std::string>>(), field == "beyond" ? "; " : ", "));
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+Listed listed(std::string title, std::string note, const ordered_json& rows, std::vector<std::string> fields) {
+  Listed list{.title = std::move(title), .note = std::move(note), .fields = std::move(fields), .rows = {}};
+  for (const ordered_json& row : rows) {
+    std::vector<std::string>& cells = list.rows.emplace_back();
+    for (const std::string& field : list.fields) cells.push_back(cell(row, field));
+  }
+  return list;
+}
+
+}  // namespace
+
+Listed listed_recipes() {
+  return listed(
+      "Recipes",
+      "model.recipe sets these keys of [model], [init] and [input]; keys that are given override it. std and residual "
+      "are keys of [init]. second_moment is the second moment of embeddings drawn with std, or with init.std if that "
+      "is "
+      "given. beyond: properties of the family that no key describes.",
+      recipes_json(),
+      {"name", "placement", "qk_norm", "norm", "norm_eps", "mlp", "rope", "causal", "embedding_norm", "final_norm",
+       "std", "second_moment", "residual", "beyond"});
+}
+
+std::vector<Listed> all_lists() {
+  const ordered_json all = list_json();
+  return {
+      listed("Placements",
+             "x+ = C(alpha x + beta B(f(s A(x)))): a norm before the module (A), after it (B), or after the sum (C). A "
+             "placement is a name, a table, placement = {A = true, B = false, C = false, alpha = \"2L\", beta = 1.0} "
+             "with scales in L and l, or one for each kind of module: placement = {attention = \"peri\", mlp = "
+             "\"pre\"}. residual-dual was called residual, which is still accepted.",
+             all.at("placements"), {"name", "norms", "scales", "final_norm", "used_by"}),
+      listed("Presets",
+             "Shapes of the Peri-LN paper's Table 4; hidden width and key/value heads follow from the names' parameter "
+             "counts.",
+             all.at("presets"), {"name", "layers", "width", "heads", "kv_heads", "head_dim", "mlp_width"}),
+      listed_recipes(),
+      listed("Configuration keys", "In a TOML file, or by --set KEY=VALUE.", all.at("keys"),
+             {"name", "default", "unit", "meaning"}),
+      listed("Ops of a device", "", all.at("ops"), {"name", "dtype", "accumulation", "shapes", "formula"}),
+      listed("Experiments", "", all.at("experiments"), {"command", "question"}),
+  };
+}
+
+std::vector<Listed> listed_columns() {
+  std::vector<Listed> all;
+  const ordered_json results = results_json();
+  for (const auto& [kind, result] : results.items()) {
+    all.push_back(listed("Result " + kind, fmt::format("Version {}.", result.at("version").dump()),
+                         result.at("columns"), {"name", "meaning", "dimensions", "type", "units"}));
+  }
+  return all;
+}
+
+std::string text_of(const std::vector<Listed>& lists) {
+  std::string text;
+  for (const Listed& list : lists) {
+    text += fmt::format("{}{}\n", text.empty() ? "" : "\n", list.title);
+    if (!list.note.empty()) {
+      text += fmt::format("{}\n", fmt::join(dataset::broken(list.note, dataset::table_width), "\n"));
+    }
+    dataset::TextTable table(list.fields);
+    for (const std::vector<std::string>& row : list.rows) table.add(row);
+    text += table.text(2);
+  }
+  return text;
+}
+
+namespace {
+
 /// What a flag of `list` prints instead of the lists.
 struct Answer {
   const char *flag, *about;
   std::function<std::string(const CLI::App&)> text;
-  std::function<nlohmann::ordered_json()> json;  ///< none: the answer is text alone
+  std::function<ordered_json()> json;  ///< none: the answer is text alone
 };
 
 const std::vector<Answer>& answers() {
@@ -70,7 +154,7 @@ const std::vector<Answer>& answers() {
       {"--columns", "Instead: the columns of every kind of result, their units and meaning",
        [](const CLI::App&) { return text_of(listed_columns()); },
        [] {
-         return nlohmann::ordered_json{{"results", results_json()}};
+         return ordered_json{{"results", results_json()}};
        }},
       {"--recipes", "Instead: the recipes, one for each family of models, what they set",
        [](const CLI::App&) { return text_of({listed_recipes()}); }, recipes_json},
