@@ -13,7 +13,8 @@ namespace {
 using formats::Measure;
 
 /// A stack in f64 and in one format, with what decides the exit code.
-formats::FormatsResult planted_formats(judge::Verdict exact, judge::Verdict format, bool certified, bool overflowed) {
+std::vector<formats::FormatsStack> planted_formats(judge::Verdict exact, judge::Verdict format, bool certified,
+                                                   bool overflowed) {
   formats::FormatsStack stack;
   for (const judge::Verdict verdict : {exact, format}) {
     formats::FormatResult& result = stack.formats.emplace_back();
@@ -22,9 +23,7 @@ formats::FormatsResult planted_formats(judge::Verdict exact, judge::Verdict form
   }
   stack.formats[1].certificate = formats::FormatCertificate{.certified = certified};
   stack.formats[1].variants[0].forward.of_first_seed = overflowed;
-  formats::FormatsResult result;
-  result.stacks.push_back(std::move(stack));
-  return result;
+  return {stack};
 }
 
 }  // namespace
@@ -37,15 +36,15 @@ TEST_CASE("formats: a format may break the law and overflow; theory must hold in
   }
   CHECK(formats::check_failed(planted_formats(judge::Verdict::disagrees, judge::Verdict::agrees, false, false)));
   CHECK(formats::check_failed(planted_formats(judge::Verdict::agrees, judge::Verdict::agrees, true, true)));
-  formats::FormatsResult none = planted_formats(judge::Verdict::agrees, judge::Verdict::agrees, true, true);
-  none.stacks[0].formats[1].certificate.reset();
+  std::vector<formats::FormatsStack> none = planted_formats(judge::Verdict::agrees, judge::Verdict::agrees, true, true);
+  none[0].formats[1].certificate.reset();
   CHECK_FALSE(formats::check_failed(none));
 }
 
 TEST_CASE("formats: what massive features do is Student's t of the paired differences, of all formats together") {
   const auto words = [](const std::vector<double>& costs, int formats) {
-    formats::FormatsResult result;
-    formats::FormatsStack& stack = result.stacks.emplace_back();
+    std::vector<formats::FormatsStack> result(1);
+    formats::FormatsStack& stack = result.front();
     stack.seeds = static_cast<int>(costs.size());
     for (int f = 0; f <= formats; ++f) {
       formats::FormatResult& format = stack.formats.emplace_back();
@@ -111,11 +110,10 @@ TEST_CASE("formats: a law that a format bends is refused, one that it keeps is n
     }
   }
   const auto judged_with = [&](const auto& edit) {
-    formats::FormatsResult result;
-    result.stacks.push_back(stack);
-    edit(result.stacks[0]);
+    std::vector<formats::FormatsStack> result{stack};
+    edit(result[0]);
     formats::judge_formats(result, {});
-    return result.stacks[0].formats;
+    return result[0].formats;
   };
   const auto judged = judged_with([](formats::FormatsStack&) {});
   CHECK(judged[0].law.verdict == judge::Verdict::agrees);

@@ -27,7 +27,7 @@ FormatsConfig tiny_config(const std::vector<std::string>& format, const std::vec
 
 formats::FormatsStack stack_of(const FormatsConfig& config) {
   stacks::Progress progress;
-  return formats::run(config, progress).stacks.at(0);
+  return formats::run(config, progress).at(0);
 }
 
 TEST_CASE("formats: what one rounding of the stream may do to its mean square, by the stream's format") {

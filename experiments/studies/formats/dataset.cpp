@@ -157,15 +157,15 @@ const dataset::Schema& schema() {
   return schema;
 }
 
-dataset::Dataset dataset_of(const FormatsResult& result) {
+dataset::Dataset dataset_of(const std::vector<FormatsStack>& stacks) {
   std::set<Site> arisen;
   std::size_t longest = 0;
-  for (const FormatsStack& stack : result.stacks) {
+  for (const FormatsStack& stack : stacks) {
     longest = std::max(longest, places_of(stack.spec.model));
     for (const auto& [at, averages] : stack.formats.front().variants.front().numbers) arisen.insert(at.first);
   }
   const std::vector<Site> sites(arisen.begin(), arisen.end());
-  const std::vector<FormatResult>& formats = result.stacks.front().formats;
+  const std::vector<FormatResult>& formats = stacks.front().formats;
   dataset::Builder builder(schema());
   builder.put("site", mapped(sites, label_of));
   builder.put("format", mapped(formats, &FormatResult::name));
@@ -173,7 +173,7 @@ dataset::Dataset dataset_of(const FormatsResult& result) {
   builder.count("place", longest, -1);
   builder.count("depth", longest - 1);
   const Table<FormatsStack> table = stack_table(sites);
-  for (std::size_t i = 0; i < result.stacks.size(); ++i) table.put(result.stacks[i], builder.at("stack", i));
+  for (std::size_t i = 0; i < stacks.size(); ++i) table.put(stacks[i], builder.at("stack", i));
   return builder.finish();
 }
 

@@ -158,10 +158,10 @@ void add(FormatsStack& stack, const SeedReading& reading) {
   }
 }
 
-FormatsResult run(const FormatsConfig& config, stacks::Progress& progress) {
+std::vector<FormatsStack> run(const FormatsConfig& config, stacks::Progress& progress) {
   const std::vector<TensorFormat> formats = checked_formats(config);
   const std::unique_ptr<Backend> ops = make_backend(config.run.device);
-  FormatsResult result;
+  std::vector<FormatsStack> stacks;
   config::Config forward = config.without_gradients();
   forward.run.paired = true;
   forward.theory.finite_width = true;  // no bias is tolerated for a finite width
@@ -181,10 +181,10 @@ FormatsResult run(const FormatsConfig& config, stacks::Progress& progress) {
         [&](std::uint64_t seed) { return read_seed(config, formats, *ops, spec, seed); },
         [&](const SeedReading& reading) { add(stack, reading); });
     if (config.certificates) certify_formats(config, formats, *ops, stack, progress);
-    result.stacks.push_back(std::move(stack));
+    stacks.push_back(std::move(stack));
   }
-  judge_formats(result, config.agreement);
-  return result;
+  judge_formats(stacks, config.agreement);
+  return stacks;
 }
 
 }  // namespace periscope::formats

@@ -126,12 +126,8 @@ struct FormatsStack {
   double largest_input = 0.0;  ///< largest entry that entered the stack in f64, with massive features too
 };
 
-struct FormatsResult {
-  std::vector<FormatsStack> stacks;
-};
-
 /// Runs every stack of `config` in f64 and in every format, with the same weights, inputs and labels, seed by seed.
-FormatsResult run(const FormatsConfig& config, stacks::Progress& progress);
+std::vector<FormatsStack> run(const FormatsConfig& config, stacks::Progress& progress);
 
 /// Adds the next seed to a stack's averages.
 void add(FormatsStack& stack, const SeedReading& reading);
@@ -139,17 +135,17 @@ void add(FormatsStack& stack, const SeedReading& reading);
 /// Judges every stack in every format, all together: its law against theory at the stack's width (`law`), and against
 /// the same seeds in f64 (`drift`), where the fluctuation of seeds drops out; and what massive features cost. The law
 /// may be off by what one rounding of the stream may do.
-void judge_formats(FormatsResult& result, const config::AgreementOptions& options);
+void judge_formats(std::vector<FormatsStack>& stacks, const config::AgreementOptions& options);
 
 /// Says what a massive feature does: "hurts", "helps", "no difference seen", or "" where it was not judged.
 std::string massive_words(const judge::Test& judged);
 
 /// True if theory disagrees with the run in f64, or a run overflowed whose certificate says that it cannot: what a
 /// format does to the law is an answer, no failure.
-bool check_failed(const FormatsResult& result);
+bool check_failed(const std::vector<FormatsStack>& stacks);
 
-std::string table(const FormatsResult& result, const FormatsConfig& config);
+std::string table(const std::vector<FormatsStack>& stacks, const FormatsConfig& config);
 const dataset::Schema& schema();
-dataset::Dataset dataset_of(const FormatsResult& result);
+dataset::Dataset dataset_of(const std::vector<FormatsStack>& stacks);
 
 }  // namespace periscope::formats

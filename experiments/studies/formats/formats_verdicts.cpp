@@ -33,10 +33,10 @@ std::vector<judge::Test> drift_tests(const FormatsStack& stack, const FormatResu
 
 }  // namespace
 
-void judge_formats(FormatsResult& result, const config::AgreementOptions& options) {
+void judge_formats(std::vector<FormatsStack>& stacks, const config::AgreementOptions& options) {
   std::deque<Profile> profiles;  // referred to by `comparisons`
   std::vector<judge::Comparison> comparisons;
-  for (const FormatsStack& stack : result.stacks) {
+  for (const FormatsStack& stack : stacks) {
     for (const FormatResult& format : stack.formats) {
       SeedAverage law;
       for (const Profile& seed : format.law_profiles) law.add({.profile = seed, .top = {}});
@@ -54,7 +54,7 @@ void judge_formats(FormatsResult& result, const config::AgreementOptions& option
   auto law = laws.begin();
   std::vector<judge::StackVerdict*> drifts;
   std::vector<judge::Test*> massive;
-  for (FormatsStack& stack : result.stacks) {
+  for (FormatsStack& stack : stacks) {
     for (FormatResult& format : stack.formats) {
       format.law = std::move(*law++);
       if (format.is_f64()) continue;
@@ -82,8 +82,8 @@ std::string massive_words(const judge::Test& judged) {
   return "";
 }
 
-bool check_failed(const FormatsResult& result) {
-  return std::ranges::any_of(result.stacks, [](const FormatsStack& stack) {
+bool check_failed(const std::vector<FormatsStack>& stacks) {
+  return std::ranges::any_of(stacks, [](const FormatsStack& stack) {
     return judge::disagrees(stack.formats.front().law) ||
            std::ranges::any_of(stack.formats, [](const FormatResult& format) {
              const bool overflowed = format.variants.front().forward.of_first_seed;

@@ -39,10 +39,10 @@ study::Job resolve(const study::Request& request) {
           .memory = memory_of(config),
           .run = [config](stacks::Progress& progress) -> study::Outcome {
             stacks::require_override_is_seen(config.without_gradients(), "formats", true, stacks::verdict_numbers);
-            const FormatsResult result = formats::run(config, progress);
-            return {.data = dataset_of(result),
-                    .table = table(result, config) + config::override_lines(config),
-                    .code = study::code_of(!check_failed(result))};
+            const std::vector<FormatsStack> stacks = formats::run(config, progress);
+            return {.data = dataset_of(stacks),
+                    .table = table(stacks, config) + config::override_lines(config),
+                    .code = study::code_of(!check_failed(stacks))};
           }};
 }
 

@@ -23,12 +23,12 @@ std::string certificate_words(const std::optional<FormatCertificate>& c) {
 
 }  // namespace
 
-std::string table(const FormatsResult& result, const FormatsConfig& config) {
+std::string table(const std::vector<FormatsStack>& stacks, const FormatsConfig& config) {
   dataset::TextTable verdicts(
       {"placement", "format", "law", "against f64", "overflow", "backward", "could overflow", "massive"});
   dataset::TextTable numbers({"placement", "format", ">drift of E[x²]", ">stream dB", ">predicted", ">branch dB",
                               ">gradient dB", ">massive costs"});
-  for (const FormatsStack& stack : result.stacks) {
+  for (const FormatsStack& stack : stacks) {
     const auto top = static_cast<std::size_t>(stack.spec.model.sublayers());
     for (const FormatResult& format : stack.formats) {
       const Variant& v = format.variants.front();
