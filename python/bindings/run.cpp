@@ -99,23 +99,12 @@ nb::dict variables(nb::handle self) {
   return all;
 }
 
-/// The attributes of the result's file.
-nb::dict attributes(const Result& result, const std::vector<std::string>& argv) {
+/// The attributes of the result's file, as JSON.
+std::string attributes(const Result& result, const std::vector<std::string>& argv) {
   dataset::Dataset data;
   if (result.outcome.data) data.facts = result.outcome.data->facts;
   data.circumstances = study::circumstances(argv, result.threads, result.seconds);
-  nb::dict all;
-  const dataset::Facts facts = dataset::attributes_of(data);
-  for (const auto& [name, fact] : facts.items()) {
-    if (fact.is_string()) {
-      all[name.c_str()] = config::valid_utf8(fact.get<std::string>());
-    } else if (fact.is_number_integer()) {
-      all[name.c_str()] = fact.get<std::int64_t>();
-    } else {
-      all[name.c_str()] = fact.get<double>();
-    }
-  }
-  return all;
+  return config::json_text(dataset::attributes_of(data));
 }
 
 /// The whole answer as JSON, as --json has it.

@@ -1,6 +1,7 @@
 """Results as xarray datasets: from a run in this process, from files, into files."""
 
 import errno
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -43,7 +44,7 @@ def of_result(result: "Result", argv: list[str]) -> xr.Dataset:
         values = tidy(values, _STORED[kind].get("_FillValue"))
         variable = xr.Variable(dimensions, values, {k: v for k, v in words.items() if v})
         (coordinates if is_label or dimensions == [name] else data)[name] = variable
-    return xr.Dataset(data, coordinates, result.attributes(argv))
+    return xr.Dataset(data, coordinates, json.loads(result.attributes(argv)))
 
 
 def open(path: "str | os.PathLike[str]") -> xr.Dataset:  # noqa: A001  # the name that libraries of datasets use
