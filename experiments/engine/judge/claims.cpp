@@ -58,10 +58,6 @@ const Values& decisive(const SeedTable& table) {
 
 }  // namespace
 
-Test test_of_claim(const Test& measured, double claimed) {
-  return {.measured = measured.measured, .predicted = {claimed, 0.0}, .limit = measured.limit, .seeds = measured.seeds};
-}
-
 void judge(const std::vector<Claim*>& claims, double familywise_error) {
   std::vector<Test*> tests;
   for (Claim* claim : claims) tests.push_back(&claim->test);

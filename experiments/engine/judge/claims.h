@@ -29,9 +29,6 @@ struct Claim {
   ClaimVerdict verdict = ClaimVerdict::not_testable;
 };
 
-/// Returns the test of a test's measured number against `claimed`, with the same limit.
-Test test_of_claim(const Test& measured, double claimed);
-
 /// Judges claims together: a claim holds if its test does not reject it. It holds with a condition if the corrected
 /// number is not rejected, and either the number itself is, or the correction exceeds what the test rejects. A claim
 /// that does not fail is not shown if the detectable error exceeds its limit. Not testable with fewer than 4 seeds, or

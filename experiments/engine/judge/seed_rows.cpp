@@ -52,18 +52,4 @@ std::vector<double> slope_weights(const std::vector<double>& x, std::size_t from
   return weights;
 }
 
-Test sum_test(const SeedRows& measured, const std::vector<Test>& points, const std::vector<double>& weights) {
-  Test test{.measured = measured.sum(weights), .seeds = measured.seeds(), .replicates = points.front().replicates};
-  double drift = 0.0;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (weights[i] == 0.0) continue;
-    test.predicted.value += weights[i] * points[i].predicted.value;
-    test.predicted.error += std::abs(weights[i]) * points[i].predicted.error;
-    test.precise = test.precise && points[i].precise;
-    drift += weights[i] * points[i].tolerated_bias;
-  }
-  test.tolerated_bias = std::abs(drift);
-  return test;
-}
-
 }  // namespace periscope::judge

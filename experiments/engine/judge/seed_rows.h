@@ -41,9 +41,4 @@ class SeedRows {
 /// first `from` points, which are left out. Throws std::invalid_argument for fewer than two different x.
 std::vector<double> slope_weights(const std::vector<double>& x, std::size_t from = 0);
 
-/// Tests Σ weights_i y_i of rows against the same sum of predicted points, tests without what is measured. The errors
-/// of the predictions are fully correlated; the biases have one sign: |Σ weights_i bias_i| is tolerated. Points of
-/// weight 0 do not count.
-Test sum_test(const SeedRows& measured, const std::vector<Test>& points, const std::vector<double>& weights);
-
 }  // namespace periscope::judge

@@ -118,7 +118,7 @@ class Collector {
   [[nodiscard]] std::size_t before(std::size_t sublayer) const {
     return static_cast<std::size_t>(c_.spec.model.step_with(static_cast<int>(sublayer)));
   }
-  [[nodiscard]] double variance(const Test& test) const { return c_.seeds * test.measured.error * test.measured.error; }
+  [[nodiscard]] double variance(const Test& test) const { return variance_of(test.measured, c_.seeds); }
 
   /// Adds the test of one gradient: of its logarithm, or of the square itself if rounding may change it by a tenth.
   template <class Place>
@@ -145,17 +145,15 @@ class Collector {
     tests_.push_back(std::move(*plain));
   }
 
-  /// A share p = S/(S+V): the logarithm of S/V has a gradient's bias, and dp = p(1−p) d log(S/V).
   void score_share(std::size_t l) {
     std::optional<Test> test = entry(Statistic::score_share, Signal::A_out, l);
     // If no gradient reaches the module's output, the share is 0/0 and there is no test.
     const Curve* arrives = c_.measured.find(Statistic::grad_sq, Signal::f_out);
     if (!test || (arrives != nullptr && arrives->value.at(l) == 0.0)) return;
     if (!std::isnan(test->predicted.value)) {
-      const double derivative = test->predicted.value * (1.0 - test->predicted.value);
-      const double curvature = derivative > 0.0 ? variance(*test) / (2.0 * derivative) : 0.0;
-      test->tolerated_bias = derivative * bias_.of_log_gradient(before(l), true) + std::min(curvature, 1.0) +
-                             share_floor + pass_allowance(format_of(c_.dtype));
+      const double of_log = bias_.of_log_gradient(before(l), true);
+      test->tolerated_bias = share_bias(test->predicted.value, of_log, variance(*test)) + share_floor +
+                             pass_allowance(format_of(c_.dtype));
     }
     tests_.push_back(std::move(*test));
   }

@@ -39,6 +39,9 @@ struct Estimate {
   double error = 0.0;
 };
 
+/// The variance over seeds of a number with this mean.
+inline double variance_of(const Estimate& mean, int seeds) { return seeds * mean.error * mean.error; }
+
 /// A comparison of one measured number with its prediction (T19), and its verdict.
 struct Test {
   Statistic statistic = Statistic::second_moment;

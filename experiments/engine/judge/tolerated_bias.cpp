@@ -112,4 +112,9 @@ GradientFloor stream_floor(const StackSpec& spec, DType dtype) {
   return {.measured = underflow_of(spec.model.width, safety(spec.model), dtype)};
 }
 
+double share_bias(double p, double bias_of_log, double variance) {
+  const double derivative = p * (1.0 - p);
+  return derivative * bias_of_log + std::min(derivative > 0.0 ? variance / (2.0 * derivative) : 0.0, 1.0);
+}
+
 }  // namespace periscope::judge

@@ -84,28 +84,27 @@ std::vector<double> last_down(const Profile& predicted) {
   return down == nullptr ? std::vector<double>() : std::vector{down->value.back()};
 }
 
-judge::Test sum_of_logs(const judge::SeedRows& rows, std::vector<judge::Test> points,
+judge::Test sum_of_logs(const judge::SeedRows& rows, const std::vector<judge::Test>& points,
                         const std::vector<double>& weights, double limit) {
-  const Curve measured = rows.curve();
+  const Curve means = rows.curve();
+  judge::Test test{
+      .measured = rows.sum(weights), .limit = limit, .seeds = rows.seeds(), .replicates = points.front().replicates};
+  double drift = 0.0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    points[i].tolerated_bias += variance_of(judge::entry(measured, i), rows.seeds());
+    if (weights[i] == 0.0) continue;
+    test.predicted.value += weights[i] * points[i].predicted.value;
+    test.predicted.error += std::abs(weights[i]) * points[i].predicted.error;
+    test.precise = test.precise && points[i].precise;
+    drift += weights[i] * (points[i].tolerated_bias + judge::variance_of(judge::entry(means, i), rows.seeds()));
   }
-  judge::Test test = judge::sum_test(rows, points, weights);
-  test.limit = limit;
+  test.tolerated_bias = std::abs(drift);
   return test;
 }
-
-double variance_of(const judge::Estimate& mean, int seeds) { return seeds * mean.error * mean.error; }
 
 double log_norm_bias(const config::Config& config, const StackSpec& spec, const theory::Prediction& prediction,
                      std::size_t depth, bool of_attention) {
   const judge::WidthBias bias(spec, prediction.finite_width, config.agreement);
   return 0.5 * bias.of_log_gradient(depth, of_attention) + backward_allowance(format_of(config.run.dtype));
-}
-
-double share_bias(double p, double bias_of_log, double variance) {
-  const double derivative = p * (1.0 - p);
-  return derivative * bias_of_log + (derivative > 0.0 ? variance / (2.0 * derivative) : 0.0);
 }
 
 void Case::compare(const std::string& name, std::vector<judge::Test> points) {
@@ -120,7 +119,7 @@ void Case::add_claim(const std::string& name, const std::map<std::string_view, j
   const auto found = of_placements.find(spec.model.placement.name);
   if (found == of_placements.end()) return;
   judge::Claim& claim = claims[name] = found->second;
-  claim.test = judge::test_of_claim(test, claim.claimed);
+  claim.test = {.measured = test.measured, .predicted = {claim.claimed, 0.0}, .limit = test.limit, .seeds = test.seeds};
   claim.correction = correction;
 }
 

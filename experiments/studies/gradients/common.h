@@ -180,9 +180,10 @@ std::vector<judge::Test> log_norms(const config::Config& config, const StackSpec
   return all;
 }
 
-/// judge::sum_test of log norms with a limit of the detectable error. The variance of a log norm over seeds adds to its
-/// tolerated bias.
-judge::Test sum_of_logs(const judge::SeedRows& rows, std::vector<judge::Test> points,
+/// Tests Σ weights_i y_i of rows of log norms against the same sum of predicted points, tests without what is measured.
+/// The errors of the predictions are fully correlated; the biases, to which the variances over seeds add, have one
+/// sign: |Σ weights_i bias_i| is tolerated. Points of weight 0 do not count.
+judge::Test sum_of_logs(const judge::SeedRows& rows, const std::vector<judge::Test>& points,
                         const std::vector<double>& weights, double limit);
 
 /// Every stride-th entry: with 2 a curve over sublayers at attention, or at the layers' ends.
@@ -192,13 +193,6 @@ std::vector<T> every(std::size_t stride, const std::vector<T>& sublayers) {
   for (std::size_t i = 0; i < sublayers.size(); i += stride) layers.push_back(sublayers[i]);
   return layers;
 }
-
-/// Returns the variance over seeds of a number with this mean.
-double variance_of(const judge::Estimate& mean, int seeds);
-
-/// Returns the tolerated bias of a share p = S/(S+V), from that of log(S/V) and the variance of p over seeds:
-/// dp = p(1−p) d log(S/V).
-double share_bias(double p, double bias_of_log, double variance);
 
 /// "G8: -0.5: holds", the claimed number in a format of fmt's; "-" without a claim.
 std::string claim_words(const Case& c, const std::string& claim, const char* format);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/engine/judge/tolerated_bias.h"
 #include "experiments/engine/result/curves.h"
 #include "experiments/engine/result/text_table.h"
 #include "experiments/engine/run/over_seeds.h"
@@ -72,9 +73,9 @@ void predict(const Work& work, const StackSpec& overridden, Case& c) {
       const judge::Estimate &whole = wholes[i].predicted, &part = skips[i].predicted;
       const double p = std::exp(2.0 * (part.value - whole.value));
       const judge::Estimate share{p, 2.0 * p * std::hypot(part.error, whole.error)};
-      const double variance = variance_of(judge::entry(measured, i), config.run.seeds);
+      const double variance = judge::variance_of(judge::entry(measured, i), config.run.seeds);
       shares.push_back({.predicted = share,
-                        .tolerated_bias = share_bias(p, 2.0 * wholes[i].tolerated_bias, variance),
+                        .tolerated_bias = judge::share_bias(p, 2.0 * wholes[i].tolerated_bias, variance),
                         .limit = config.agreement.power_limits.score_share,
                         .seeds = i + 1 < wholes.size() ? config.run.seeds : 0,
                         .replicates = all.replicates,

@@ -50,17 +50,19 @@ Case measure_shares(const Work& work, const StackSpec& spec, const StackSpec& ov
   std::vector<judge::Test> control = tests_of(config, measured, &without_scores, Statistic::log_grad_sq, Signal::x_out);
   // As `judge` does: where half the variance of a logarithm is 1 or more, its mean rests on rare seeds, and biases of
   // first order in 1/width are meaningless for all gradients of the stack.
-  const bool wild = std::ranges::any_of(
-      logs, [&](const judge::Test& log) { return !(variance_of(log.measured, seeds) < judge::largest_fluctuation); });
+  const bool wild = std::ranges::any_of(logs, [&](const judge::Test& log) {
+    return !(judge::variance_of(log.measured, seeds) < judge::largest_fluctuation);
+  });
   const double withdrawn = wild ? std::numeric_limits<double>::infinity() : 0.0;
   for (std::size_t i = 0; i < logs.size(); ++i) {
-    const double variance = variance_of(logs[i].measured, seeds) / 4.0;
+    const double variance = judge::variance_of(logs[i].measured, seeds) / 4.0;
     logs[i].tolerated_bias = withdrawn + 2.0 * (log_norm_bias(config, spec, all, i) + variance);
     control[i].tolerated_bias = logs[i].tolerated_bias;
   }
   for (std::size_t l = 0; l < shares.size(); ++l) {
     const double bias_of_log = 2.0 * log_norm_bias(config, spec, all, 2 * l, true);
-    const double bias = share_bias(shares[l].predicted.value, bias_of_log, variance_of(shares[l].measured, seeds));
+    const double bias =
+        judge::share_bias(shares[l].predicted.value, bias_of_log, judge::variance_of(shares[l].measured, seeds));
     shares[l].tolerated_bias = bias + judge::share_floor + withdrawn;
   }
   c.tests = {{"log_grad_sq", logs}, {"score_share", shares}, {control_tests, control}};
