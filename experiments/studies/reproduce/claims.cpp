@@ -1,6 +1,7 @@
 #include "experiments/studies/reproduce/reproduce.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -142,7 +143,7 @@ double slope(const RecordedValues& record) {
 double minus_slope(const RecordedValues& record) { return -slope(record); }
 double steepness(const RecordedValues& record) { return std::abs(slope(record)); }
 
-/// What a claim is about: a number in words, with {i} for group i or followed by the groups' difference.
+/// What a claim is about. `words` is the number of one group, or says how those of several groups enter it.
 struct Number {
   std::string words;
   Numbers of;
@@ -157,14 +158,14 @@ const std::map<std::string_view, Number>& numbers() {
   static const std::map<std::string_view, Number> all{
       {"loss", {"final loss", larger(final_loss)}},
       {"loss alike",
-       {"final loss: |{0} - {1}| / 2 less |{2} - {3}|, of means over seeds", alike(final_loss, final_loss)}},
+       {"final loss: |first - second| / 2 less |third - fourth|, of means over seeds", alike(final_loss, final_loss)}},
       {spread,
-       {"(final loss - its mean over seeds)^2: {0} - 4 {1}",
+       {"(final loss - its mean over seeds)^2: first - 4 second",
         [](const Twins& twins) {
           return judge::SeedTable{{{final_loss(*twins[0].front())}, {2.0 * final_loss(*twins[1].front())}}};
         }}},
       {"steps",
-       {"steps of {0} to its own final loss, less those of {1} to the same",
+       {"steps of the first to its own final loss, less those of the second to the same",
         [](const Twins& twins) {
           const TrainedCell &first = *twins[0].front(), &second = *twins[1].front();
           const double target = final_loss(first);
@@ -181,7 +182,7 @@ const std::map<std::string_view, Number>& numbers() {
         exponential_lead}},
       {"activation", {"ln(largest |x| of the stream at the end)", larger(at_end(log_of_largest))}},
       {"tenfold",
-       {"ln(largest |x| of the stream at the end): {0} - {1} - ln 10",
+       {"ln(largest |x| of the stream at the end): first - second - ln 10",
         [](const Twins& twins) {
           const Reading largest = at_end(log_of_largest);
           return judge::SeedTable{{{largest(*twins[0].front()) - largest(*twins[1].front()) - std::log(10.0)}}};
@@ -189,8 +190,8 @@ const std::map<std::string_view, Number>& numbers() {
       {"over FP16", {"ln(largest |x| of any signal / 65504)", larger(at_end(largest_over_fp16))}},
       {"angle", {"mean angular distance of neighbouring depths at the end", larger(at_end(angle))}},
       {"angle alike",
-       {"mean angular distance of neighbouring depths: |{0} - {1}| at the end / 2, less |{0} - {1}| at initialisation, "
-        "of means over seeds",
+       {"mean angular distance of neighbouring depths: |first - second| at the end / 2, less the same at "
+        "initialisation, of means over seeds",
         alike(at_end(angle), at_start(angle))}},
       {"main path", {"mean over sublayers of alpha^2 q/q+", larger(at_end(main_path_share))}},
       {"gains", {"slope over sublayers of the output norms' mean gain, times 2L", larger(at_end(rise_of_gains))}},
@@ -204,14 +205,14 @@ const std::map<std::string_view, Number>& numbers() {
       {"steepness", {"|" + slope_words + "| at the end", larger(at_end(steepness))}},
       {"first steepness", {"|" + slope_words + "| at initialisation", larger(at_start(steepness))}},
       {"best rate",
-       {"final loss, each at the rate of its lowest mean: {0} - {1}; p: every rate of {0} against one of {1}, times "
-        "their number",
+       {"final loss, each at the rate of its lowest mean: first - second; p: every rate of the first against one of "
+        "the second, times their number",
         best_rate, 2}},
       {"shape",
        {"final loss: the lower mean of the two ends, less the lowest mean between; p: both ends against one rate "
         "between, times the number of those",
         inner_rate, 3}},
-      {"rate", {"ln(rate of the lowest loss, by a parabola): {1} - {0}", higher_rate, 2}}};
+      {"rate", {"ln(rate of the lowest loss, by a parabola): second - first", higher_rate, 2}}};
   return all;
 }
 
@@ -285,15 +286,6 @@ const Row rows[] = {
 };
 // clang-format on
 
-std::string quantity_of(const Row& row) {
-  std::array<std::string, 4> quoted;  // the names have commas
-  for (std::size_t i = 0; i < row.groups.size(); ++i) quoted.at(i) = fmt::format("\"{}\"", row.groups[i]);
-  constexpr std::array differences{"", "", ": {0} - {1}", "", ": {0} - {1}, less {2} - {3}"};
-  std::string words = numbers().at(row.number).words;
-  if (words.find("{0}") == std::string::npos) words += differences.at(row.groups.size());
-  return fmt::format(fmt::runtime(words), quoted[0], quoted[1], quoted[2], quoted[3]);
-}
-
 /// The groups of a name, by rate.
 Runs groups_called(const std::string& name, const std::vector<GroupRuns>& runs) {
   const bool sweep = name.ends_with('*');
@@ -334,8 +326,10 @@ judge::SeedTable over_seeds(const Number& number, const std::vector<Runs>& group
 
 judge::SignClaim tested(const Row& row, const std::vector<GroupRuns>& runs) {
   const Number& number = numbers().at(row.number);
-  judge::SignClaim claim{
-      .id = row.id, .exhibit = row.exhibit, .statement = row.statement, .quantity = quantity_of(row)};
+  judge::SignClaim claim{.id = row.id,
+                         .exhibit = row.exhibit,
+                         .statement = row.statement,
+                         .quantity = fmt::format("{}; groups: \"{}\"", number.words, fmt::join(row.groups, "\", \""))};
   std::vector<Runs> groups;
   for (const std::string& name : row.groups) {
     groups.push_back(groups_called(name, runs));

@@ -173,7 +173,10 @@ dataset::Table<judge::SignClaim> claim_table() {
   };
   table.column({"claim_exhibit", "claim", "", "figure or table"}, &C::exhibit)
       .column({"claim_statement", "claim", "", "what the source says, in our words"}, &C::statement)
-      .column({"claim_quantity", "claim", "", "the number that is positive if it is so"}, &C::quantity)
+      .column({"claim_quantity", "claim", "",
+               "the number that is positive if it is so; unless it says how, groups enter as first - second - (third - "
+               "fourth)"},
+              &C::quantity)
       .column({"claim_verdict", "claim", "", "holds, fails, not-shown, not-testable-here or not-run"},
               [](const C& c) { return judge::name_of(c.verdict); });
   tested("claim_mean", "mean over seeds of that number", [](const C& c) { return c.mean.value; });
