@@ -24,13 +24,6 @@ static auto parts(FirstSteps& p) { return std::tie(p.refusal, p.steps, p.holds_u
 namespace first_steps {
 namespace {
 
-theory::FirstStepsSizes sizes_of(const FirstStepsConfig& config) {
-  const double tokens = config.base.input.tokens;
-  return {.steps = 1.0 * config.train.steps,
-          .batch = config.train.batch * tokens,
-          .held_out = config.train.record_sequences * tokens};
-}
-
 /// Returns the number of seeds whose batches the prediction uses: all trained ones; without training at most one per
 /// chain.
 int predicted_runs(const FirstStepsConfig& config) { return std::min(config.chains, config.run.seeds); }
@@ -119,22 +112,24 @@ void require_override_is_seen(const FirstStepsConfig& config, const theory::Firs
 }
 
 stacks::MemoryEstimate prediction_memory(const FirstStepsConfig& config) {
-  const theory::FirstStepsSizes sizes = sizes_of(config);
-  theory::FirstStepsBytes most;
-  for (const StackSpec& overridden : config.predicted_stacks()) {
-    const theory::FirstStepsBytes bytes = theory::first_steps_bytes(overridden, sizes, prediction_options(config));
-    const auto all = [](const theory::FirstStepsBytes& b) { return b.kernels + b.samples + b.classes; };
-    if (all(bytes) > all(most)) most = bytes;
-  }
+  const double length = config.base.input.tokens;
+  const theory::FirstStepsSizes sizes{.steps = 1.0 * config.train.steps,
+                                      .batch = config.train.batch * length,
+                                      .held_out = config.train.record_sequences * length};
   // The key to lower for fewer tokens.
   const bool held = sizes.held_out > sizes.steps * sizes.batch;
   const std::string_view tokens = held                                      ? "train.record_sequences"
                                   : config.train.steps > config.train.batch ? "train.steps"
                                                                             : "train.batch";
   stacks::MemoryEstimate memory;
-  memory.add(most.kernels, tokens);
-  memory.add(most.samples, "first_steps.neurons");
-  memory.add(most.classes, "model.vocab");
+  for (const StackSpec& overridden : config.predicted_stacks()) {
+    const theory::FirstStepsBytes bytes = theory::first_steps_bytes(overridden, sizes, prediction_options(config));
+    stacks::MemoryEstimate one;
+    one.add(bytes.kernels, tokens);
+    one.add(bytes.samples, "first_steps.neurons");
+    one.add(bytes.classes, "model.vocab");
+    memory.then(one);
+  }
   memory.add(2.0 * sizeof(int) * sizes.batch * sizes.steps * predicted_runs(config), tokens);
   return memory;
 }
