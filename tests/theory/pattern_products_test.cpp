@@ -47,26 +47,28 @@ TEST_CASE("products with patterns are those of Eigen in double, whatever the sha
       const Sample symmetric = k + k.transpose();
       const Sample x = drawn(tokens, 5 + tokens / 2, 3);
       Sample out;
-      pattern_times(a, x, causal, out);
+      const FloatFactor pattern = factor_of(a, causal);
+      product_into(out, pattern, factor_of(x));
       check_product(out, a, x, false);
-      transposed_pattern_times(a, x, causal, out);
+      product_into(out, transposed(pattern), factor_of(x));
       check_product(out, a.transpose(), x, false);
-      times_pattern(k, a, causal, out);
+      product_into(out, factor_of(k), pattern);
       check_product(out, k, a, false);
-      times_transposed_pattern(k, a, causal, out);
+      product_into(out, factor_of(k), transposed(pattern));
       check_product(out, k, a.transpose(), false);
-      times_transposed_below(x, drawn(tokens, x.cols(), 4), causal, out);
-      check_product(out, x, drawn(tokens, x.cols(), 4).transpose(), causal);
-      outer_product(x, out);
+      const Sample y = drawn(tokens, x.cols(), 4);
+      product_into(out, factor_of(x), transposed(factor_of(y)), causal);
+      check_product(out, x, y.transpose(), causal);
+      symmetric_product_into(out, factor_of(x), transposed(factor_of(x)));
       check_product(out, x, x.transpose(), false);
       CHECK(out == out.transpose());
       Sample once;
-      pattern_times(a, symmetric, causal, once);
-      symmetric_times_transposed_pattern(once, a, causal, out);
+      product_into(once, pattern, factor_of(symmetric));
+      symmetric_product_into(out, factor_of(once), transposed(pattern));
       check_product(out, once, a.transpose(), true);
       CHECK(out == out.transpose());
-      times_pattern(symmetric, a, causal, once);
-      lower_of_transposed_pattern_times(a, once, causal, out);
+      product_into(once, factor_of(symmetric), pattern);
+      product_into(out, transposed(pattern), factor_of(once), true);
       check_product(out, a.transpose(), once, true);
     }
   }
@@ -77,7 +79,7 @@ TEST_CASE("an outer product is added with its weight") {
   Sample sum = Sample::Ones(37, 37);
   add_outer(sum, x, -2.0F);
   Sample plain;
-  outer_product(x, plain);
+  symmetric_product_into(plain, factor_of(x), transposed(factor_of(x)));
   for (Index j = 0; j < 37; ++j) {
     for (Index i = j; i < 37; ++i) CHECK(sum(i, j) == std::fma(-2.0F, plain(i, j), 1.0F));  // twice is exact
   }
@@ -89,15 +91,10 @@ TEST_CASE("every instruction set gives a product the same bits") {
   Sample first;
   for (const FloatProductLevel& level : float_product_levels()) {
     if (level.processor > processor_level()) continue;
-    for (const Zeros zeros : {Zeros::above_diagonal, Zeros::none}) {  // terms that are 0 change nothing
+    for (const bool triangular : {true, false}) {  // terms that are 0 change nothing
       Sample out(77, 53);
-      level.function()({.a = factor_of(a, zeros),
-                        .b = factor_of(x),
-                        .c = out.data(),
-                        .c_column = out.outerStride(),
-                        .rows = 77,
-                        .depth = 77,
-                        .columns = 53});
+      level.function()(
+          {.a = factor_of(a, triangular), .b = factor_of(x), .c = out.data(), .c_column_step = out.outerStride()});
       if (first.size() == 0) first = out;
       CHECK(out == first);
     }

@@ -194,9 +194,9 @@ HeadSample AttentionHead::draw(NormalStream& numbers, const ScaledKernel& of_que
   const Sample normals = numbers.normals_float(of_query.unit.rows(), 2 * e);
   Sample rows;
   Sample key_rows;
-  pattern_times(of_query.unit_factor, normals, of_query.triangular, rows);
+  product_into(rows, factor_of(of_query.unit_factor, of_query.triangular), factor_of(normals));
   const bool one_kernel = &of_query == &of_key;
-  if (!one_kernel) pattern_times(of_key.unit_factor, normals, of_key.triangular, key_rows);
+  if (!one_kernel) product_into(key_rows, factor_of(of_key.unit_factor, of_key.triangular), factor_of(normals));
   const bool heads_differ =
       (law_.qk_norm == QkNorm::full && !law_.query_gain.empty()) || !law_.query_rows.empty() || !law_.key_rows.empty();
   const int own = heads_differ ? drawn_head(numbers, law_.query_heads, law_.head_weights) : 0;
@@ -207,7 +207,7 @@ HeadSample AttentionHead::draw(NormalStream& numbers, const ScaledKernel& of_que
                                  key_part(read), numbers),
                   .logits = {}};
   const Sample scaled = static_cast<float>(law_.scale()) * head.query.rotated;
-  times_transposed_below(scaled, head.key.rotated, law_.causal, head.logits);
+  product_into(head.logits, factor_of(scaled), transposed(factor_of(head.key.rotated)), law_.causal);
   return head;
 }
 

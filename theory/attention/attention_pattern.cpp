@@ -78,8 +78,9 @@ std::vector<SampledPattern> AttentionAverage::patterns_of(const HeadSample& head
   for (SampledPattern& p : patterns) {
     p.a = head_.pattern(head, sign);
     sign = -sign;
-    pattern_times(p.a, values.unit, law_.causal, p.times_k);
-    symmetric_times_transposed_pattern(p.times_k, p.a, law_.causal, p.output_kernel);
+    const FloatFactor a = factor_of(p.a, law_.causal);
+    product_into(p.times_k, a, factor_of(values.unit));
+    symmetric_product_into(p.output_kernel, factor_of(p.times_k), transposed(a));
   }
   return patterns;
 }
@@ -139,8 +140,9 @@ HeadGradients AttentionAverage::gradients(const Matrix& k, const Matrix& of_valu
     const std::vector<SampledPattern> both = patterns_of(head, values, patterns);
     for (const SampledPattern& p : both) {
       output_kernel.add(p);
-      times_pattern(output.unit, p.a, law_.causal, ga);
-      lower_of_transposed_pattern_times(p.a, ga, law_.causal, aga);
+      const FloatFactor a = factor_of(p.a, law_.causal);
+      product_into(ga, factor_of(output.unit), a);
+      product_into(aga, transposed(a), factor_of(ga), true);
       value += aga;
     }
     if (!no_scores) scores.add(head, both, other);

@@ -10,21 +10,21 @@ namespace periscope::theory {
 /// Where a factor is 0, so that a product may leave its terms out.
 enum class Zeros { none, above_diagonal, below_diagonal };
 
-/// A factor as it lies in memory: entry (i, j) is data[i·row + j·column], and one of the two steps is 1.
+/// A factor as it lies in memory: entry (i, j) is data[i·row_step + j·column_step], and one of the two steps is 1.
 struct FloatFactor {
   const float* data;
-  std::ptrdiff_t row, column;
+  std::ptrdiff_t rows, columns;
+  std::ptrdiff_t row_step, column_step;
   Zeros zeros = Zeros::none;
 };
 
-/// c ← weight·a·b, or c + weight·a·b, for a [rows, depth], b [depth, columns] and c [rows, columns], whose columns are
-/// c_column apart. Every entry is one chain of fused multiply-adds over the depth from 0 on, multiplied by the weight:
-/// it has the same bits whatever the instruction set that has them, and whatever the other rows and columns.
+/// c ← weight·a·b, or c + weight·a·b, where the columns of c are c_column_step apart. Every entry is one chain of fused
+/// multiply-adds over a's columns from 0 on, multiplied by the weight: it has the same bits whatever the instruction
+/// set that has them, and whatever the other rows and columns.
 struct FloatProduct {
   FloatFactor a, b;
   float* c;
-  std::ptrdiff_t c_column;
-  std::ptrdiff_t rows, depth, columns;
+  std::ptrdiff_t c_column_step;
   /// Entries above the diagonal are not needed: they become products or 0, or, with `adds`, are anything finite.
   bool lower_only = false;
   bool adds = false;

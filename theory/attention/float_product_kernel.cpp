@@ -48,17 +48,17 @@ Range common(Range x, Range y) {
 
 /// Copies `rows` rows of a from row `first` on to panel[k·panel_rows + i], followed by zeros.
 void copy_panel(const FloatFactor& a, Index first, Index rows, Range terms, float* panel) {
-  const float* const from = a.data + first * a.row;
-  if (a.row == 1 && rows == panel_rows) {
+  const float* const from = a.data + first * a.row_step;
+  if (a.row_step == 1 && rows == panel_rows) {
     for (Index k = terms.begin; k < terms.end; ++k) {
-      const float* const column = from + k * a.column;
+      const float* const column = from + k * a.column_step;
       *reinterpret_cast<Loose*>(panel + k * panel_rows) = *reinterpret_cast<const Loose*>(column);
       *reinterpret_cast<Loose*>(panel + k * panel_rows + lanes) = *reinterpret_cast<const Loose*>(column + lanes);
     }
     return;
   }
   for (Index k = terms.begin; k < terms.end; ++k) {
-    for (Index i = 0; i < rows; ++i) panel[k * panel_rows + i] = from[i * a.row + k * a.column];
+    for (Index i = 0; i < rows; ++i) panel[k * panel_rows + i] = from[i * a.row_step + k * a.column_step];
     for (Index i = rows; i < panel_rows; ++i) panel[k * panel_rows + i] = 0.0F;
   }
 }
@@ -112,7 +112,7 @@ void sum_tile(const float* panel, const float* b, Index row, Index column, Range
 void put_tile(const FloatProduct& p, Index i, Index j, Index rows, Index columns,
               const Vector (&sums)[2][tile_columns]) {
   for (Index column = 0; column < columns; ++column) {
-    float* const c = p.c + (j + column) * p.c_column + i;
+    float* const c = p.c + (j + column) * p.c_column_step + i;
     if (rows == panel_rows) {
       for (int half = 0; half < 2; ++half) {
         Loose& out = *reinterpret_cast<Loose*>(c + half * lanes);
@@ -128,42 +128,44 @@ void put_tile(const FloatProduct& p, Index i, Index j, Index rows, Index columns
 }
 
 void multiply_here(const FloatProduct& p) {
-  const std::unique_ptr<float[]> panel(new float[static_cast<std::size_t>(panel_rows * std::max<Index>(p.depth, 1))]);
+  const Index depth = p.a.columns;
+  const std::unique_ptr<float[]> panel(new float[static_cast<std::size_t>(panel_rows * std::max<Index>(depth, 1))]);
   // The last columns, where they are fewer than a tile's, padded with zeros.
-  const Index whole = p.columns / tile_columns * tile_columns;
+  const Index whole = p.b.columns / tile_columns * tile_columns;
   std::unique_ptr<float[]> last;
-  if (whole < p.columns) {
-    last.reset(new float[static_cast<std::size_t>(tile_columns * std::max<Index>(p.depth, 1))]());
-    for (Index k = 0; k < p.depth; ++k) {
-      for (Index j = whole; j < p.columns; ++j) {
-        last[static_cast<std::size_t>(k * tile_columns + j - whole)] = p.b.data[k * p.b.row + j * p.b.column];
+  if (whole < p.b.columns) {
+    last.reset(new float[static_cast<std::size_t>(tile_columns * std::max<Index>(depth, 1))]());
+    for (Index k = 0; k < depth; ++k) {
+      for (Index j = whole; j < p.b.columns; ++j) {
+        last[static_cast<std::size_t>(k * tile_columns + j - whole)] = p.b.data[k * p.b.row_step + j * p.b.column_step];
       }
     }
   }
-  for (Index i = 0; i < p.rows; i += panel_rows) {
-    const Index rows = std::min(panel_rows, p.rows - i);
-    const Range upper = terms_of_rows(p.a.zeros, i, lanes, p.depth);
-    const Range lower = terms_of_rows(p.a.zeros, i + lanes, lanes, p.depth);
+  for (Index i = 0; i < p.a.rows; i += panel_rows) {
+    const Index rows = std::min(panel_rows, p.a.rows - i);
+    const Range upper = terms_of_rows(p.a.zeros, i, lanes, depth);
+    const Range lower = terms_of_rows(p.a.zeros, i + lanes, lanes, depth);
     const Range both{std::min(upper.begin, lower.begin), std::max(upper.end, lower.end)};
     copy_panel(p.a, i, rows, both, panel.get());
-    for (Index j = 0; j < p.columns; j += tile_columns) {
-      const Index columns = std::min(tile_columns, p.columns - j);
+    for (Index j = 0; j < p.b.columns; j += tile_columns) {
+      const Index columns = std::min(tile_columns, p.b.columns - j);
       if (p.lower_only && j > i + rows - 1) {
         for (Index column = j; column < j + columns && !p.adds; ++column) {
-          std::memset(p.c + column * p.c_column + i, 0, static_cast<std::size_t>(rows) * sizeof(float));
+          std::memset(p.c + column * p.c_column_step + i, 0, static_cast<std::size_t>(rows) * sizeof(float));
         }
         continue;
       }
-      const Range terms = terms_of_columns(p.b.zeros, j, columns, p.depth);
+      const Range terms = terms_of_columns(p.b.zeros, j, columns, depth);
       const Range first = common(upper, terms);
       const Range second = common(lower, terms);
       Vector sums[2][tile_columns];
       if (columns < tile_columns) {
         sum_tile<true>(panel.get(), last.get(), tile_columns, 1, first, second, sums);
-      } else if (p.b.column == 1) {
-        sum_tile<true>(panel.get(), p.b.data + j, p.b.row, 1, first, second, sums);
+      } else if (p.b.column_step == 1) {
+        sum_tile<true>(panel.get(), p.b.data + j, p.b.row_step, 1, first, second, sums);
       } else {
-        sum_tile<false>(panel.get(), p.b.data + j * p.b.column, p.b.row, p.b.column, first, second, sums);
+        sum_tile<false>(panel.get(), p.b.data + j * p.b.column_step, p.b.row_step, p.b.column_step, first, second,
+                        sums);
       }
       put_tile(p, i, j, rows, columns, sums);
     }

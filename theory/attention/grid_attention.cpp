@@ -180,7 +180,7 @@ Matrix GridAttention::head_output_kernel(const Matrix& of_query_and_key, const M
   for (int done = 0; done < samples; done += 2) {
     Sample rows;
     const Sample normals = numbers.normals_float(queries.unit_factor.cols(), law_.head_dim);
-    pattern_times(queries.unit_factor, normals, queries.triangular, rows);
+    product_into(rows, factor_of(queries.unit_factor, queries.triangular), factor_of(normals));
     const Projection query = query_head_.query(std::move(rows), queries.scale, unit, numbers);
     const Projection key = draw_keys(keys, numbers);
     const Sample scaled = static_cast<float>(law_.scale()) * query.rotated;

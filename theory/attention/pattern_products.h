@@ -1,67 +1,38 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "theory/attention/attention_head.h"
 #include "theory/attention/float_product.h"
 
 /// Products with attention patterns [T, T]. A causal pattern is lower triangular, which halves a product, and a
-/// symmetric result takes a sixth. `out` gets its size here, and is none of the factors.
+/// symmetric result takes a sixth. `out` gets its size here, and is none of the factors, which only refer to matrices.
 namespace periscope::theory {
 
-inline FloatFactor factor_of(const Sample& x, Zeros zeros = Zeros::none) {
-  return {.data = x.data(), .row = 1, .column = x.outerStride(), .zeros = zeros};
+inline FloatFactor factor_of(const Sample& x, bool lower_triangular = false) {
+  return {.data = x.data(),
+          .rows = x.rows(),
+          .columns = x.cols(),
+          .row_step = 1,
+          .column_step = x.outerStride(),
+          .zeros = lower_triangular ? Zeros::above_diagonal : Zeros::none};
 }
 
 /// xᵀ, whose zeros are those of x on the other side.
 inline FloatFactor transposed(FloatFactor x) {
-  const Zeros zeros = x.zeros == Zeros::none             ? Zeros::none
-                      : x.zeros == Zeros::above_diagonal ? Zeros::below_diagonal
-                                                         : Zeros::above_diagonal;
-  return {.data = x.data, .row = x.column, .column = x.row, .zeros = zeros};
+  std::swap(x.rows, x.columns);
+  std::swap(x.row_step, x.column_step);
+  if (x.zeros != Zeros::none) {
+    x.zeros = x.zeros == Zeros::above_diagonal ? Zeros::below_diagonal : Zeros::above_diagonal;
+  }
+  return x;
 }
 
-inline FloatFactor pattern_factor(const Sample& a, bool causal) {
-  return factor_of(a, causal ? Zeros::above_diagonal : Zeros::none);
-}
-
-/// a·b for a [rows, depth] and b [depth, columns].
-inline void product_into(Sample& out, const FloatFactor& a, Index rows, Index depth, const FloatFactor& b,
-                         Index columns, bool lower_only = false) {
-  out.resize(rows, columns);
-  multiply({.a = a,
-            .b = b,
-            .c = out.data(),
-            .c_column = out.outerStride(),
-            .rows = rows,
-            .depth = depth,
-            .columns = columns,
-            .lower_only = lower_only});
-}
-
-/// a·x for x [T, n].
-inline void pattern_times(const Sample& a, const Sample& x, bool causal, Sample& out) {
-  product_into(out, pattern_factor(a, causal), a.rows(), a.cols(), factor_of(x), x.cols());
-}
-
-/// aᵀ·x for x [T, n].
-inline void transposed_pattern_times(const Sample& a, const Sample& x, bool causal, Sample& out) {
-  product_into(out, transposed(pattern_factor(a, causal)), a.cols(), a.rows(), factor_of(x), x.cols());
-}
-
-/// x·a for x [T, T].
-inline void times_pattern(const Sample& x, const Sample& a, bool causal, Sample& out) {
-  product_into(out, factor_of(x), x.rows(), x.cols(), pattern_factor(a, causal), a.cols());
-}
-
-/// x·aᵀ for x [T, T].
-inline void times_transposed_pattern(const Sample& x, const Sample& a, bool causal, Sample& out) {
-  product_into(out, factor_of(x), x.rows(), x.cols(), transposed(pattern_factor(a, causal)), a.rows());
-}
-
-/// x·yᵀ for x, y [T, n]; if `causal`, what is above the diagonal is not needed: it is 0 or a product.
-inline void times_transposed_below(const Sample& x, const Sample& y, bool causal, Sample& out) {
-  product_into(out, factor_of(x), x.rows(), x.cols(), transposed(factor_of(y)), y.rows(), causal);
+/// a·b; if `lower_only`, what is above the diagonal is 0 or a product.
+inline void product_into(Sample& out, const FloatFactor& a, const FloatFactor& b, bool lower_only = false) {
+  out.resize(a.rows, b.columns);
+  multiply({.a = a, .b = b, .c = out.data(), .c_column_step = out.outerStride(), .lower_only = lower_only});
 }
 
 /// sum + weight·(x·xᵀ) for x [T, n], of which only the lower triangle is kept.
@@ -69,10 +40,7 @@ inline void add_outer(Sample& sum, const Sample& x, float weight) {
   multiply({.a = factor_of(x),
             .b = transposed(factor_of(x)),
             .c = sum.data(),
-            .c_column = sum.outerStride(),
-            .rows = x.rows(),
-            .depth = x.cols(),
-            .columns = x.rows(),
+            .c_column_step = sum.outerStride(),
             .lower_only = true,
             .adds = true,
             .weight = weight});
@@ -98,26 +66,10 @@ inline void mirror_lower(Sample& x) {
   }
 }
 
-/// x·xᵀ.
-inline void outer_product(const Sample& x, Sample& out) {
-  product_into(out, factor_of(x), x.rows(), x.cols(), transposed(factor_of(x)), x.rows(), true);
+/// a·b where that is symmetric, as for x·xᵀ, or for (a·k)·aᵀ with a symmetric k.
+inline void symmetric_product_into(Sample& out, const FloatFactor& a, const FloatFactor& b) {
+  product_into(out, a, b, true);
   mirror_lower(out);
-}
-
-/// x·aᵀ where that is symmetric, as for x = a·k with a symmetric k; what is above the diagonal is 0 or a product.
-inline void lower_of_times_transposed_pattern(const Sample& x, const Sample& a, bool causal, Sample& out) {
-  product_into(out, factor_of(x), x.rows(), x.cols(), transposed(pattern_factor(a, causal)), a.rows(), true);
-}
-
-/// x·aᵀ where that is symmetric, as for x = a·k with a symmetric k.
-inline void symmetric_times_transposed_pattern(const Sample& x, const Sample& a, bool causal, Sample& out) {
-  lower_of_times_transposed_pattern(x, a, causal, out);
-  mirror_lower(out);
-}
-
-/// aᵀ·x where that is symmetric, as for x = g·a with a symmetric g; what is above the diagonal is 0 or a product.
-inline void lower_of_transposed_pattern_times(const Sample& a, const Sample& x, bool causal, Sample& out) {
-  product_into(out, transposed(pattern_factor(a, causal)), a.cols(), a.rows(), factor_of(x), x.cols(), true);
 }
 
 }  // namespace periscope::theory

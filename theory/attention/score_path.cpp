@@ -39,9 +39,9 @@ void ScorePathSum::add(const HeadSample& head, const std::vector<SampledPattern>
   const Sample& k = head.key.rotated;
   const bool capped = law_.scores.soft_cap > 0.0;
   if (capped) logit_derivative_ = head_.logit_derivative(head);
-  outer_product(q, kappa_);
+  symmetric_product_into(kappa_, factor_of(q), transposed(factor_of(q)));
   w_ = cotangents_.unit.cwiseProduct(kappa_);
-  outer_product(k, kappa_);
+  symmetric_product_into(kappa_, factor_of(k), transposed(factor_of(k)));
   values_kappa_ = values_.unit.cwiseProduct(kappa_);
   for (const SampledPattern& pattern : patterns) {
     if (capped) {
@@ -64,28 +64,28 @@ void ScorePathSum::finish() {
 }
 
 void ScorePathSum::add_closed_form(const HeadSample& head, const SampledPattern& pattern) {
-  const bool causal = law_.causal;
+  const FloatFactor b = factor_of(b_, law_.causal);
   const auto add = [&](const Projection& p, Sample& x, Sample& sum) {
     if (law_.qk_norm != QkNorm::none) divide_both(p, x);
     sum += x;
   };
-  pattern_times(b_, kappa_, causal, left_);  // Bκ
-  lower_of_times_transposed_pattern(left_, b_, causal, product_);
+  product_into(left_, b, factor_of(kappa_));  // Bκ
+  product_into(product_, factor_of(left_), transposed(b), true);
   product_ = product_.cwiseProduct(pattern.output_kernel);
   add(head.query, product_, query_);
-  times_transposed_pattern(values_kappa_, b_, causal, work_);
+  product_into(work_, factor_of(values_kappa_), transposed(b));
   work_ = 0.5F * work_ - pattern.times_k.cwiseProduct(left_).transpose();
-  pattern_times(b_, work_, causal, product_);
+  product_into(product_, b, factor_of(work_));
   add(head.query, product_, half_of_query_);
 
-  times_pattern(w_, b_, causal, left_);  // WB
-  lower_of_transposed_pattern_times(b_, left_, causal, product_);
+  product_into(left_, factor_of(w_), b);  // WB
+  product_into(product_, transposed(b), factor_of(left_), true);
   product_ = product_.cwiseProduct(values_.unit);
   add(head.key, product_, key_);
   right_ = w_.cwiseProduct(pattern.output_kernel);
-  times_pattern(right_, b_, causal, work_);
+  product_into(work_, factor_of(right_), b);
   work_ = 0.5F * work_ - left_.cwiseProduct(pattern.times_k);
-  transposed_pattern_times(b_, work_, causal, product_);
+  product_into(product_, transposed(b), factor_of(work_));
   add(head.key, product_, half_of_key_);
 }
 
@@ -93,7 +93,7 @@ void ScorePathSum::add_last_steps(const HeadSample& head, const Sample& a, float
   const Sample& q = head.query.rotated;
   const Sample& k = head.key.rotated;
   const Index tokens = q.rows();
-  const bool causal = law_.causal;
+  const FloatFactor b = factor_of(b_, law_.causal);
   const auto add_difference = [&](const Projection& p, const Sample& gradient, int heads, Sample& sum) {
     difference_.setZero(tokens, tokens);
     add_outer(difference_, head_.pull_back(p, gradient, heads), weight);
@@ -102,18 +102,18 @@ void ScorePathSum::add_last_steps(const HeadSample& head, const Sample& a, float
   };
   // m = g vᵀ: dq_t = g_t [Σ_s B_ts v_s k_s − (A v)_t Σ_s B_ts k_s]
   const Eigen::VectorXf v = value_factor_ * numbers.signs_float(value_factor_.cols(), 1);
-  pattern_times(b_, k, causal, left_);
+  product_into(left_, b, factor_of(k));
   right_ = v.asDiagonal() * k;
-  pattern_times(b_, right_, causal, work_);
+  product_into(work_, b, factor_of(right_));
   work_ -= (a * v).asDiagonal() * left_;
   add_difference(head.query, work_, law_.query_heads, query_);
   // m whole: dk = dzᵀ q
-  pattern_times(cotangents_.unit_factor, numbers.signs_float(cotangents_.unit_factor.cols(), value_factor_.cols()),
-                cotangents_.triangular, work_);
-  times_transposed_below(work_, value_factor_, causal, product_);
+  product_into(work_, factor_of(cotangents_.unit_factor, cotangents_.triangular),
+               factor_of(numbers.signs_float(cotangents_.unit_factor.cols(), value_factor_.cols())));
+  product_into(product_, factor_of(work_), transposed(factor_of(value_factor_)), law_.causal);
   const Eigen::VectorXf mean = a.cwiseProduct(product_).rowwise().sum();
   work_ = b_.cwiseProduct(product_.colwise() - mean);
-  transposed_pattern_times(work_, q, causal, left_);
+  product_into(left_, transposed(factor_of(work_, law_.causal)), factor_of(q));
   add_difference(head.key, left_, law_.key_heads, key_);
 }
 

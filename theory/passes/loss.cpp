@@ -69,7 +69,8 @@ Matrix loss_gradient(const StackSpec& spec, const Matrix& output, const std::vec
   Matrix derivative_products = Matrix::Zero(tokens, tokens);
   for (int i = 0; i < samples; ++i) {
     Sample p;
-    pattern_times(logits.unit_factor, numbers.normals_float(tokens, classes), logits.triangular, p);
+    product_into(p, factor_of(logits.unit_factor, logits.triangular),
+                 factor_of(numbers.normals_float(tokens, classes)));
     p *= static_cast<float>(std::sqrt(logits.scale));
     Sample derivative;
     if (cap > 0.0F) {
