@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "theory/certify/module_bounds.h"
@@ -171,6 +172,56 @@ Vector output_radius(const ModelSpec& m, const RowMatrix& wo, const MatrixOver& 
   return radius.unaryExpr([&](double r) { return outward(r, m.heads); });
 }
 
+/// The outputs of all heads [H·e] after V-norm, from the sets of every key/value head's values, the box of the outputs
+/// and their rounding errors: Σ_s w_s v̂_s is a convex combination of values in one ellipsoid around 0, times the
+/// weights' sum S. All H heads together lie in the ellipsoid of √H S₊ times its axes.
+BoundedSet mixed_normed_values(const ModelSpec& m, const std::vector<BoundedSet>& values, const WeightSum& weights,
+                               BoundedSet mixed, const Vector& error) {
+  const auto is_around_zero = [](const BoundedSet& v) { return v.ellipsoid && v.ellipsoid->centre.isZero(0.0); };
+  if (!std::ranges::all_of(values, is_around_zero)) return mixed;
+  const Index e = m.head_dim;
+  const Index all = m.query_width();
+  mixed.ellipsoid = Ellipsoid{Vector::Zero(all), Vector(all), Vector(all)};
+  const double of_heads = std::sqrt(static_cast<double>(m.heads)) * weights.high * (1.0 + rounding(4));
+  for (int h = 0; h < m.heads; ++h) {
+    const Ellipsoid& head = *values[static_cast<std::size_t>(h / (m.heads / m.kv_heads))].ellipsoid;
+    mixed.ellipsoid->axes.segment(h * e, e) = of_heads * head.axes;
+    mixed.ellipsoid->error.segment(h * e, e) =
+        (weights.high * head.error + error.segment(h * e, e)) * (1.0 + rounding(4));
+  }
+  return cleaned(std::move(mixed));
+}
+
+/// The heads' outputs after the gate. 0 ≤ σ ≤ 1 in every arithmetic, so a gate makes nothing larger: the box is an
+/// interval product, and a set in an ellipsoid around 0 stays in it.
+BoundedSet gated_heads(const BoundedModule& module, const BoundedSet& mixed) {
+  const BoundedSet projected =
+      module.ops.linear(module.matrix(Weight::attention_gate), module.bias(Weight::attention_gate), module.input);
+  module.note(Signal::attention_gate, projected.magnitude());
+  const BoundedSet acted = module.ops.sigmoid(projected);
+  if (!module.ops.exact()) module.note(Signal::gated, acted.magnitude());
+  const bool of_heads = module.model.attention_gate_at(module.layer()) == AttentionGate::head;
+  const Index channels = of_heads ? module.model.head_dim : 1;
+  BoundedSet factor = unbounded(mixed.size());
+  for (Index i = 0; i < mixed.size(); ++i) {
+    factor.low[i] = acted.low[i / channels];
+    factor.high[i] = acted.high[i / channels];
+  }
+  if (of_heads) module.ops.note(Signal::sums, 1.0);  // a head's number is repeated by a product with ones
+  BoundedSet gated = interval_product({mixed.low, mixed.high, {}}, factor);
+  if (mixed.ellipsoid && mixed.ellipsoid->centre.isZero(0.0)) {
+    gated.ellipsoid = mixed.ellipsoid;
+  } else {
+    const double radius = outward(mixed.norm());
+    if (std::isfinite(radius)) {
+      gated.ellipsoid = ellipsoid_around(Vector::Zero(mixed.size()), Vector::Constant(mixed.size(), radius));
+    }
+  }
+  gated = module.ops.stored(cleaned(std::move(gated)));
+  module.note(Signal::gated_mixed, gated.magnitude());
+  return gated;
+}
+
 }  // namespace
 
 BoundedSet attention_bounds(const BoundedModule& module) {
@@ -215,7 +266,7 @@ BoundedSet attention_bounds(const BoundedModule& module) {
   // From the set of all heads' outputs to the module's.
   const auto finish = [&](const BoundedSet& heads) {
     const BoundedSet read = m.gates_at(layer) > 0 ? gated_heads(module, heads) : heads;
-    return m.inner_norm_at(module.sublayer) ? after_inner_norm(module, Weight::o, read)
+    return m.inner_norm_at(module.sublayer) ? module.written_after_norm(Weight::o, read)
                                             : module.written(Weight::o, read);
   };
   if (m.v_norm_at(layer)) return finish(mixed_normed_values(m, normed, weights, mixed, to_heads(averages.error)));

@@ -90,7 +90,7 @@ BoundedSet gated_bounds(const BoundedModule& module) {
     one = ops.stored_sum(one, n);
   }
   module.note(Signal::hidden, hidden.magnitude());
-  if (module.model.inner_norm_at(module.sublayer)) return after_inner_norm(module, Weight::down, hidden);
+  if (module.model.inner_norm_at(module.sublayer)) return module.written_after_norm(Weight::down, hidden);
   LinearImage image = image_and_sums(down, hidden);
   meet_norms(down, hidden.norm(), outward(one), image);
   add_ball(down, hidden, module.with_norm, image);
@@ -121,7 +121,7 @@ BoundedSet plain_bounds(const BoundedModule& module) {
   const ComputedImage hidden = module.ops.activated(activation_of(module.model.mlp), up.image);
   module.note(Signal::up, up.image.magnitude());
   module.note(Signal::hidden, hidden.set.magnitude());
-  if (module.model.inner_norm_at(module.sublayer)) return after_inner_norm(module, Weight::down, hidden.set);
+  if (module.model.inner_norm_at(module.sublayer)) return module.written_after_norm(Weight::down, hidden.set);
   const RowMatrix down = module.matrix(Weight::down);
   LinearImage image = image_and_sums(down, hidden.set);
   if (module.input.ellipsoid) image.set = within(image.set, from_half(down, up, hidden.error));

@@ -33,6 +33,12 @@ struct BoundedModule {
   [[nodiscard]] BoundedSet written(Weight last, const BoundedSet& x) const {
     return with_norm ? ops.mapped(matrix(last), bias(last), x).image : ops.linear(matrix(last), bias(last), x);
   }
+  /// The same with the inner norm before the last matrix.
+  [[nodiscard]] BoundedSet written_after_norm(Weight last, const BoundedSet& x) const {
+    const BoundedSet inner = ops.normalised(x, norm(Weight::inner_norm));
+    note(Signal::inner, inner.magnitude());
+    return written(last, inner);
+  }
 };
 
 /// Returns a set for the module's output.
@@ -49,20 +55,5 @@ BoundedSet attention_bounds(const BoundedModule& module);
 /// bounded by the box, by ‖W_k‖₂·‖hidden‖₂ and by max|W_kj|·‖hidden‖₁, where ‖hidden‖₁ ≤ ‖φ(g)‖₂‖p‖₂. Plain: φ(p) = p/2
 /// + τ∘p/2 with |τ| ≤ 1, so row k is within ½(‖(W_down A)_k‖ + ‖W_k‖‖p‖₂) of its centre.
 BoundedSet mlp_bounds(const BoundedModule& module);
-
-// Norms and gates inside modules (inside_bounds.cpp).
-
-/// The outputs of all heads [H·e] after V-norm, from the sets of every key/value head's values, the box of the outputs
-/// and their rounding errors: Σ_s w_s v̂_s is a convex combination of values in one ellipsoid around 0, times the
-/// weights' sum S. All H heads together lie in the ellipsoid of √H S₊ times its axes.
-BoundedSet mixed_normed_values(const ModelSpec& model, const std::vector<BoundedSet>& values, const WeightSum& weights,
-                               BoundedSet mixed, const Vector& error);
-
-/// The heads' outputs after the gate. 0 ≤ σ ≤ 1 in every arithmetic, so a gate makes nothing larger: the box is an
-/// interval product, and a set in an ellipsoid around 0 stays in it.
-BoundedSet gated_heads(const BoundedModule& module, const BoundedSet& mixed);
-
-/// The module's output after its inner norm of x and `last`, W_o or W_down.
-BoundedSet after_inner_norm(const BoundedModule& module, Weight last, const BoundedSet& x);
 
 }  // namespace periscope::theory
