@@ -43,19 +43,6 @@ const Rule& rule() {
   return instance;
 }
 
-/// Applies a symmetric function of (c_tt, c_t't', c_tt') to every pair.
-template <class Pair>
-Matrix for_pairs(const Matrix& c, const Pair& pair) {
-  Matrix out(c.rows(), c.cols());
-  for (Index t = 0; t < c.rows(); ++t) {
-    for (Index s = 0; s <= t; ++s) {
-      out(t, s) = pair(std::max(c(t, t), 0.0), std::max(c(s, s), 0.0), c(t, s));
-      out(s, t) = out(t, s);
-    }
-  }
-  return out;
-}
-
 double correlation(double a, double b, double c) {
   return a > 0 && b > 0 ? std::clamp(c / std::sqrt(a * b), -1.0, 1.0) : 0.0;
 }

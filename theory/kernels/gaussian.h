@@ -1,6 +1,7 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <functional>
 
 #include "sim/spec/model_spec.h"
@@ -11,6 +12,18 @@ namespace periscope::theory {
 using Matrix = Eigen::MatrixXd;
 using Vector = Eigen::VectorXd;
 using Index = Eigen::Index;
+
+/// Applies a symmetric function of (c_tt, c_t't', c_tt') to every pair of tokens.
+template <class Pair>
+Matrix for_pairs(const Matrix& c, const Pair& pair) {
+  Matrix out(c.rows(), c.cols());
+  for (Index t = 0; t < c.rows(); ++t) {
+    for (Index s = 0; s <= t; ++s) {
+      out(t, s) = out(s, t) = pair(std::max(c(t, t), 0.0), std::max(c(s, s), 0.0), c(t, s));
+    }
+  }
+  return out;
+}
 
 /// Φ_tt' = E[φ(u_t) φ(u_t')] for (u_t, u_t') centred Gaussian with covariance c [T, T]. Closed forms for
 /// ReLU (arc-cosine kernel, Cho & Saul 2009) and GELU (T5), Mehler's series for SiLU and the sigmoid.

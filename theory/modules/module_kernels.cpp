@@ -51,27 +51,6 @@ bool has_flat_input(const StackSpec& spec) {
                              });
 }
 
-/// T4 of an attention with norms or gates inside, all matrices flat.
-Matrix attention_with_inside(const StackSpec& spec, int layer, const AttentionAverage& average, const Matrix& input,
-                             int samples, PatternStream stream, Vector* inner) {
-  const ModelSpec& m = spec.model;
-  const double v = matrix_law(spec, layer, Weight::v).variance * m.width;
-  const double o = matrix_law(spec, layer, Weight::o).variance * m.query_width();
-  Matrix heads;
-  if (m.v_norm_at(layer)) {
-    heads = average.head_output_kernel(input, input, normed_values(v * input, m.head_dim, m.norm_eps), samples, stream);
-  } else {
-    heads = v * average.head_output_kernel(input, samples, stream);
-  }
-  if (m.gates_at(layer) > 0) heads = heads.cwiseProduct(gate_kernels(spec, layer, input).open);
-  if (m.inner_norm_at(2 * layer)) {
-    const Vector square = inner_square(heads, m.norm_eps);
-    heads = through_inner_norm(heads, square);
-    if (inner != nullptr) *inner = square;
-  }
-  return o * heads;
-}
-
 }  // namespace
 
 ChannelKernel stack_input(const StackSpec& spec, const std::vector<int>& ids) {
@@ -120,23 +99,34 @@ Vector head_weights(const StackSpec& spec, int layer) {
 ChannelKernel attention_kernel(const StackSpec& spec, int layer, const AttentionAverage& average,
                                const ChannelKernel& input, int samples, PatternStream stream, Vector* inner) {
   const ModelSpec& m = spec.model;
-  if (m.v_norm_at(layer) || m.gates_at(layer) > 0 || m.inner_norm_at(2 * layer)) {
-    if (spec.scales != nullptr) throw std::logic_error("norms and gates inside modules have no law at given scales");
-    const Matrix& k = input.total.product;
-    return with_row_powers(attention_with_inside(spec, layer, average, k, samples, stream, inner), {}, m.width);
+  const bool gated = m.gates_at(layer) > 0;
+  if (spec.scales != nullptr && (m.v_norm_at(layer) || gated || m.inner_norm_at(2 * layer))) {
+    throw std::logic_error("norms and gates inside modules have no law at given scales");
   }
   const MatrixLaw q = matrix_law(spec, layer, Weight::q);
   const MatrixLaw k = matrix_law(spec, layer, Weight::k);
   const MatrixLaw v = matrix_law(spec, layer, Weight::v);
   const MatrixLaw o = matrix_law(spec, layer, Weight::o);
-  const bool one_kernel = q.columns.size() + k.columns.size() + v.columns.size() == 0;
-  const Matrix mixed = one_kernel
-                           ? average.head_output_kernel(input.total.product, samples, stream)
-                           : average.head_output_kernel(read_kernel(input, q.columns), read_kernel(input, k.columns),
-                                                        read_kernel(input, v.columns), samples, stream);
-  double gain = v.variance * m.width * o.variance * m.query_width();
-  if (const Vector heads = head_weights(spec, layer); heads.size() > 0) gain *= heads.mean();
-  Matrix out = gain * mixed;
+  const Matrix& x = input.total.product;
+  const double projected = v.variance * m.width;
+  Matrix heads;
+  if (m.v_norm_at(layer)) {
+    heads = average.head_output_kernel(x, x, normed_values(projected * x, m.head_dim, m.norm_eps), samples, stream);
+  } else if (q.columns.size() + k.columns.size() + v.columns.size() == 0) {
+    heads = projected * average.head_output_kernel(x, samples, stream);
+  } else {
+    heads = projected * average.head_output_kernel(read_kernel(input, q.columns), read_kernel(input, k.columns),
+                                                   read_kernel(input, v.columns), samples, stream);
+  }
+  if (gated) heads = heads.cwiseProduct(gate_kernels(spec, layer, x).open);
+  if (m.inner_norm_at(2 * layer)) {
+    const Vector square = inner_square(heads, m.norm_eps);
+    heads = through_inner_norm(heads, square);
+    if (inner != nullptr) *inner = square;
+  }
+  double gain = o.variance * m.query_width();
+  if (const Vector weights = head_weights(spec, layer); weights.size() > 0) gain *= weights.mean();
+  Matrix out = gain * heads;
   if (const double bias = bias_variance(spec, layer, Weight::v); bias > 0.0) {
     out.array() += o.variance * m.query_width() * mean_of(o.columns) * bias;
   }

@@ -12,17 +12,13 @@ namespace {
 using std::numbers::inv_sqrtpi;
 using std::numbers::pi;
 
-/// A symmetric function of (c_tt, c_t't', c_tt') at every pair.
+/// for_pairs, with a correlation of at most 1 in spite of rounding.
 template <class Pair>
 Matrix over_pairs(const Matrix& c, const Pair& pair) {
-  Matrix out(c.rows(), c.cols());
-  for (Index t = 0; t < c.rows(); ++t) {
-    for (Index s = 0; s <= t; ++s) {
-      const double limit = std::sqrt(std::max(c(t, t), 0.0) * std::max(c(s, s), 0.0));
-      out(t, s) = out(s, t) = pair(std::max(c(t, t), 0.0), std::max(c(s, s), 0.0), std::clamp(c(t, s), -limit, limit));
-    }
-  }
-  return out;
+  return for_pairs(c, [&](double a, double b, double ab) {
+    const double limit = std::sqrt(a * b);
+    return pair(a, b, std::clamp(ab, -limit, limit));
+  });
 }
 
 // E erf(u)erf(v) = 2/π asin(2c/√((1+2a)(1+2b))), E erf'(u)erf'(v) = 4/π /√((1+2a)(1+2b) − 4c²).

@@ -110,38 +110,29 @@ class Backward {
   /// One side of the same, for the kernel of two different gradients.
   [[nodiscard]] Vector slope(const NormTrace& trace) const { return norm_slope(trace, norm_, spec_.model.gamma); }
 
-  /// T9 and the attention weights' T11.
+  /// T9 and the attention weights' T11, with norms and gates inside, in the order of the backward pass: the inner norm
+  /// as T8, the gates, which multiply the gradient of the heads' outputs and lead to A_out by a path of their own, the
+  /// heads, and the norm of the values.
   Matrix attention(int l, const SublayerTrace& forward, const Matrix& g) {
     const ModelSpec& m = spec_.model;
     const Matrix& input = forward.input;
     const int layer = l / 2;
-    if (m.v_norm_at(layer) || m.gates_at(layer) > 0 || m.inner_norm_at(l)) return attention_inside(l, forward, g);
-    const double v = variance_of(l, Weight::v);
-    const double o = variance_of(l, Weight::o);
-    const HeadGradients head = attention_.at(layer).gradients(input, g, backward_samples(chain_), patterns(l));
-    const Matrix value = o * m.query_width() * head.value;
-    const Matrix query = v * m.width * o * m.heads * head.query;
-    const Matrix key = v * m.width * o * m.heads * head.key;
-    return through_heads(l, input, {.output = v * m.width * head.output, .value = value, .query = query, .key = key},
-                         g);
-  }
-
-  /// T9 with norms and gates inside, each on the way back from W_o: the inner norm as T8, the gates, which multiply the
-  /// gradient of the heads' outputs and lead to A_out by a path of their own, the heads, and the norm of the values.
-  Matrix attention_inside(int l, const SublayerTrace& forward, const Matrix& g) {
-    const ModelSpec& m = spec_.model;
-    const Matrix& input = forward.input;
-    const int layer = l / 2;
+    const double v = variance_of(l, Weight::v) * m.width;
     const double o = variance_of(l, Weight::o);
     const bool gated = m.gates_at(layer) > 0;
     const bool normed = m.v_norm_at(layer);
-    const Matrix projected = variance_of(l, Weight::v) * m.width * input;
-    const Matrix values = normed ? normed_values(projected, m.head_dim, m.norm_eps) : projected;
+    const Matrix projected = v * input;
     const Matrix behind_gate = m.inner_norm_at(l) ? through_inner_norm(g, forward.r_inner) : g;
     const GateKernels gate = gated ? gate_kernels(spec_, layer, input) : GateKernels{};
     const Matrix of_heads = gated ? Matrix(gate.open.cwiseProduct(behind_gate)) : behind_gate;
-    const HeadGradients head =
-        attention_.at(layer).gradients(input, values, of_heads, backward_samples(chain_), patterns(l));
+    HeadGradients head;
+    if (gated || normed || m.inner_norm_at(l)) {
+      const Matrix values = normed ? normed_values(projected, m.head_dim, m.norm_eps) : projected;
+      head = attention_.at(layer).gradients(input, values, of_heads, backward_samples(chain_), patterns(l));
+    } else {  // one kernel for queries, keys and values
+      head = attention_.at(layer).gradients(input, of_heads, backward_samples(chain_), patterns(l));
+      for (Matrix* linear : {&head.output, &head.query, &head.key}) *linear *= v;
+    }
     Matrix value = o * m.query_width() * head.value;
     if (normed) value = value.cwiseProduct(normed_values_slope(projected, m.head_dim, m.norm_eps));
     Matrix read = gated ? Matrix(gate.open.cwiseProduct(head.output)) : head.output;
