@@ -12,7 +12,4 @@ void add_toy(CLI::App& app, int& code);
 void add_list(CLI::App& app, int& code);
 void add_cite(CLI::App& app, int& code);
 
-/// Adds every study and every other command.
-void add_commands(CLI::App& app, int& code);
-
 }  // namespace periscope::app
