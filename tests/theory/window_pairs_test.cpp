@@ -1,11 +1,10 @@
-#include "theory/predict/window_pairs.h"
-
 #include <map>
 #include <set>
 #include <stdexcept>
 
 #include "tests/support/doctest.h"
 #include "theory/passes/backward.h"
+#include "theory/predict/pattern_level.h"
 #include "theory/predict/predict.h"
 
 namespace periscope::testing {

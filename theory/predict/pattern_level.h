@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "theory/passes/forward.h"
@@ -14,6 +15,14 @@ struct ChainInputs {
   ChainSequences sequences = {};
   std::size_t population = 1;  ///< of how many such inputs these are some
 };
+
+/// The windows of one batch in pairs, one after the other [2T], with their labels if there are any; a single window
+/// stays single. The squared gradient of a mean over B windows, Σ_ij ⟨g_i, g_j⟩/B², has terms of one window and of two,
+/// so pairs determine its expectation. Of more than `most` pairs as many are taken, each window about equally often.
+/// Throws std::invalid_argument without windows, for windows of different lengths, labels of other windows, and tokens
+/// without label: then the windows' shares in the loss would differ.
+ChainInputs pairs_of_windows(const std::vector<std::vector<int>>& ids, const std::vector<std::vector<int>>& labels,
+                             std::size_t most);
 
 /// Means over independent chains of one input of all that a profile holds, and the sums of squares of the deviations
 /// (Welford). Profiles are added in a fixed order, so that the result does not depend on who computed them.

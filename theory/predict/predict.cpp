@@ -12,7 +12,6 @@
 #include "theory/passes/backward.h"
 #include "theory/passes/forward.h"
 #include "theory/predict/pattern_level.h"
-#include "theory/predict/window_pairs.h"
 
 namespace periscope::theory {
 namespace {
